@@ -1,0 +1,132 @@
+//! The programs of this workspace, as a user would start them.
+//!
+//! They are taken from the folder that the running test was built into; `make test` builds them there first.
+
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::deadline::within;
+use crate::process::Process;
+
+/// A program of the workspace and what it is started with.
+#[derive(Debug)]
+pub struct Binary {
+    name: String,
+    command: Command,
+}
+
+/// How a program that was run to its end ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// Its exit code; nothing when a signal ended it.
+    pub code: Option<i32>,
+    /// All of its standard output.
+    pub stdout: String,
+    /// All of its standard error.
+    pub stderr: String,
+}
+
+// === impl Binary ===
+
+impl Binary {
+    /// The program of that name, such as `delayq` or `delayq-timer`.
+    ///
+    /// Of this process's environment it sees only `PATH`, `HOME` and `TMPDIR`: a setting of whoever runs the tests
+    /// must not change what they mean.
+    ///
+    /// # Panics
+    /// When it has not been built.
+    #[must_use]
+    #[allow(clippy::disallowed_methods, reason = "hands three variables through, reads none")]
+    pub fn new(name: &str) -> Self {
+        let path = folder_of_binaries().join(name);
+        assert!(
+            path.is_file(),
+            "{} is not there: run `cargo build --workspace --bins` first",
+            path.display()
+        );
+        let mut command = Command::new(path);
+        command.env_clear();
+        for kept in ["PATH", "HOME", "TMPDIR"] {
+            if let Some(value) = std::env::var_os(kept) {
+                command.env(kept, value);
+            }
+        }
+        Self { name: name.to_owned(), command }
+    }
+
+    /// Adds one argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.command.arg(arg);
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(mut self, args: I) -> Self {
+        self.command.args(args);
+        self
+    }
+
+    /// Sets a variable of its environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Sets the folder that it starts in.
+    #[must_use]
+    pub fn current_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.command.current_dir(path.into());
+        self
+    }
+
+    /// Starts it and leaves it running.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn start(self) -> Process {
+        Process::spawn(&self.name, self.command)
+    }
+
+    /// Runs it to its end with `input` as its standard input.
+    ///
+    /// # Panics
+    /// When it has not ended after `limit`; it is killed then.
+    pub async fn run(self, input: &[u8], limit: Duration) -> Finished {
+        let Self { name, command } = self;
+        let mut command = tokio::process::Command::from(command);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap_or_else(|e| panic!("cannot start {name}: {e}"));
+        let stdin = child.stdin.take().expect("the standard input was asked for");
+        let stdin = stdin.into_owned_fd().expect("a pipe that nobody has read from can be turned back");
+        let input = input.to_vec();
+        // A program may end, rightly, without reading its input: a broken pipe is no fault.
+        let feeding = tokio::task::spawn_blocking(move || std::fs::File::from(stdin).write_all(&input));
+        let output = within(&format!("a run of {name}"), limit, child.wait_with_output()).await;
+        let output = output.unwrap_or_else(|e| panic!("cannot read what {name} printed: {e}"));
+        drop(feeding);
+        Finished {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// `target/debug`, of which the running test is in `deps`.
+fn folder_of_binaries() -> PathBuf {
+    let test = std::env::current_exe().expect("a running test has a path");
+    let deps = test.parent().expect("a program is in a folder");
+    if deps.ends_with("deps") {
+        deps.parent().expect("deps is in a folder").to_owned()
+    } else {
+        deps.to_owned()
+    }
+}

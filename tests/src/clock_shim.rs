@@ -1,0 +1,98 @@
+//! A wall clock that a test can step, for programs it starts: a small library loaded before libc.
+//!
+//! The library (`clock_shim.c`) adds an offset to the wall clock of whatever it is loaded into; the monotonic clock is
+//! left alone, as a step of the wall clock leaves it alone in life. The offset is in a file that every such process
+//! maps, so that a step reaches all of them at once, while they run.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+
+use crate::folder::Folder;
+
+const SOURCE: &str = include_str!("clock_shim.c");
+
+static LIBRARY: OnceLock<(Folder, PathBuf)> = OnceLock::new();
+
+/// One steppable clock; its copies are the same clock.
+#[derive(Debug, Clone)]
+pub struct ClockShim {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    folder: Folder,
+    offset: File,
+}
+
+// === impl ClockShim ===
+
+impl ClockShim {
+    /// A clock that agrees with the machine's until it is stepped.
+    ///
+    /// # Panics
+    /// When there is no C compiler named `cc`, or no place to write to.
+    #[must_use]
+    pub fn new() -> Self {
+        let folder = Folder::new("clock");
+        let offset = File::create(folder.join("offset")).expect("a folder just made can be written to");
+        let clock = Self { shared: Arc::new(Shared { folder, offset }) };
+        clock.set_offset_ms(0);
+        clock
+    }
+
+    /// Steps the clock: from now on it is so many milliseconds ahead of the machine's (negative: behind).
+    ///
+    /// # Panics
+    /// When the file of the offset cannot be written.
+    pub fn set_offset_ms(&self, offset_ms: i64) {
+        // One write of eight aligned bytes: a reader sees the old offset or the new one.
+        self.shared
+            .offset
+            .write_all_at(&offset_ms.to_ne_bytes(), 0)
+            .expect("the offset's file is open for writing");
+    }
+
+    /// Puts a program that is about to be started under this clock.
+    pub fn apply(&self, command: &mut Command) {
+        command.env("LD_PRELOAD", library()).env("DELAYQ_CLOCK_OFFSET_FILE", self.offset_path());
+    }
+
+    /// The library and the offset's file as the environment of a program that something else starts.
+    #[must_use]
+    pub fn environment(&self) -> [(&'static str, PathBuf); 2] {
+        [("LD_PRELOAD", library()), ("DELAYQ_CLOCK_OFFSET_FILE", self.offset_path())]
+    }
+
+    fn offset_path(&self) -> PathBuf {
+        self.shared.folder.join("offset")
+    }
+}
+
+impl Default for ClockShim {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The compiled library, made once per test process.
+fn library() -> PathBuf {
+    let (_, library) = LIBRARY.get_or_init(|| {
+        let folder = Folder::new("clock-library");
+        let source = folder.join("clock_shim.c");
+        let library = folder.join("clock_shim.so");
+        std::fs::write(&source, SOURCE).expect("a folder just made can be written to");
+        let output = Command::new("cc")
+            .args(["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o"])
+            .args([&library, &source])
+            .args(["-ldl"])
+            .output()
+            .unwrap_or_else(|e| panic!("the clock shim needs a C compiler named cc: {e}"));
+        assert!(output.status.success(), "cc failed:\n{}", String::from_utf8_lossy(&output.stderr));
+        (folder, library)
+    });
+    library.clone()
+}

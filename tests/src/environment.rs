@@ -1,0 +1,20 @@
+//! What a test run reads from its environment: servers that somebody else started.
+
+/// The Redis to use in place of a private one, from `DELAYQ_TEST_REDIS_URL`.
+///
+/// Its data is not cleared: tests on it keep to a namespace of their own.
+#[must_use]
+#[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
+pub fn given_redis_url() -> Option<String> {
+    std::env::var("DELAYQ_TEST_REDIS_URL").ok().filter(|url| !url.is_empty())
+}
+
+/// The etcd endpoints to use in place of a private etcd, from `DELAYQ_TEST_ETCD_ENDPOINTS`, parted by commas.
+#[must_use]
+#[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
+pub fn given_etcd_endpoints() -> Option<Vec<String>> {
+    let list = std::env::var("DELAYQ_TEST_ETCD_ENDPOINTS").ok()?;
+    let endpoints: Vec<String> =
+        list.split(',').map(str::trim).filter(|e| !e.is_empty()).map(str::to_owned).collect();
+    (!endpoints.is_empty()).then_some(endpoints)
+}

@@ -1,0 +1,311 @@
+//! A private etcd of one or three members, to be broken at will.
+
+use std::process::{Command, ExitStatus};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::deadline::{SHORT, wait_for, wait_until};
+use crate::folder::Folder;
+use crate::ports::free_port;
+use crate::process::{Process, Signal};
+
+/// A cluster of members that know each other. Dropping it kills them and removes their folders.
+#[derive(Debug)]
+pub struct EtcdCluster {
+    members: Vec<EtcdMember>,
+}
+
+/// One member.
+#[derive(Debug)]
+pub struct EtcdMember {
+    folder: Folder,
+    name: String,
+    scheme: &'static str,
+    client_port: u16,
+    peer_port: u16,
+    health_port: u16,
+    arguments: Vec<String>,
+    process: Option<Process>,
+}
+
+/// How a cluster is started; the default is one member without TLS.
+#[derive(Debug, Clone)]
+pub struct EtcdOptions {
+    members: usize,
+    tls: bool,
+    arguments: Vec<String>,
+}
+
+// === impl EtcdOptions ===
+
+impl Default for EtcdOptions {
+    fn default() -> Self {
+        Self { members: 1, tls: false, arguments: Vec::new() }
+    }
+}
+
+impl EtcdOptions {
+    /// How many members; 1, 3 or 5 make sense.
+    #[must_use]
+    pub fn members(mut self, members: usize) -> Self {
+        self.members = members;
+        self
+    }
+
+    /// Any further arguments of `etcd`, for every member.
+    #[must_use]
+    pub fn arguments<I: IntoIterator<Item = S>, S: Into<String>>(mut self, arguments: I) -> Self {
+        self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// Serves clients by TLS with this certificate and key (PEM files); they may be asked for one of their own by
+    /// [`Self::arguments`].
+    #[must_use]
+    pub fn tls(mut self, certificate: &std::path::Path, key: &std::path::Path) -> Self {
+        self.tls = true;
+        self.arguments(["--cert-file".to_owned(), certificate.display().to_string()])
+            .arguments(["--key-file".to_owned(), key.display().to_string()])
+    }
+}
+
+// === impl EtcdCluster ===
+
+impl EtcdCluster {
+    /// Starts one member and waits until it is healthy.
+    ///
+    /// # Panics
+    /// When it does not become so.
+    pub async fn start_one() -> Self {
+        Self::start_with(EtcdOptions::default()).await
+    }
+
+    /// Starts three members and waits until they are healthy.
+    ///
+    /// # Panics
+    /// When they do not become so.
+    pub async fn start_three() -> Self {
+        Self::start_with(EtcdOptions::default().members(3)).await
+    }
+
+    /// Starts a cluster and waits until every member is healthy.
+    ///
+    /// # Panics
+    /// When one does not become so; the message holds what it printed.
+    pub async fn start_with(options: EtcdOptions) -> Self {
+        let members: Vec<EtcdMember> = (1..=options.members).map(|n| EtcdMember::new(n, &options)).collect();
+        let list: Vec<String> = members.iter().map(|m| format!("{}={}", m.name, m.peer_url())).collect();
+        let list = list.join(",");
+        let mut cluster = Self { members };
+        for member in &mut cluster.members {
+            member.arguments.extend(["--initial-cluster".to_owned(), list.clone()]);
+            member.launch();
+        }
+        cluster.wait_healthy().await;
+        cluster
+    }
+
+    /// The client endpoints of all members, running or not.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<String> {
+        self.members.iter().map(EtcdMember::endpoint).collect()
+    }
+
+    /// The members, from 0.
+    #[must_use]
+    pub fn members(&self) -> &[EtcdMember] {
+        &self.members
+    }
+
+    /// One member, from 0, to be stopped and started.
+    ///
+    /// # Panics
+    /// When there is none of that number.
+    #[must_use]
+    pub fn member(&mut self, number: usize) -> &mut EtcdMember {
+        &mut self.members[number]
+    }
+
+    /// The number of the member that leads now.
+    ///
+    /// # Panics
+    /// When no running member leads in time.
+    pub async fn leader(&self) -> usize {
+        wait_for("etcd to have a leader", SHORT, || async {
+            for (number, member) in self.members.iter().enumerate() {
+                if member.process.is_some() && member.leads().await {
+                    return Some(number);
+                }
+            }
+            None
+        })
+        .await
+    }
+
+    /// Waits until every running member says that it is healthy.
+    ///
+    /// # Panics
+    /// When one does not in time.
+    pub async fn wait_healthy(&mut self) {
+        for member in &mut self.members {
+            member.wait_healthy().await;
+        }
+    }
+
+    /// Freezes every running member (SIGSTOP).
+    pub fn freeze(&self) {
+        self.members.iter().for_each(EtcdMember::freeze);
+    }
+
+    /// Lets every member go on (SIGCONT).
+    pub fn thaw(&self) {
+        self.members.iter().for_each(EtcdMember::thaw);
+    }
+
+    /// Kills every member, removes its data and starts the cluster anew: same addresses, revisions from the start.
+    ///
+    /// # Panics
+    /// When it does not become healthy.
+    pub async fn rebuild(&mut self) {
+        for member in &mut self.members {
+            if member.process.is_some() {
+                member.kill().await;
+            }
+            std::fs::remove_dir_all(member.folder.join("data"))
+                .expect("a stopped member's data can be removed");
+        }
+        self.members.iter_mut().for_each(EtcdMember::launch);
+        self.wait_healthy().await;
+    }
+}
+
+// === impl EtcdMember ===
+
+impl EtcdMember {
+    fn new(number: usize, options: &EtcdOptions) -> Self {
+        Self {
+            folder: Folder::new("etcd"),
+            name: format!("m{number}"),
+            scheme: if options.tls { "https" } else { "http" },
+            client_port: free_port(),
+            peer_port: free_port(),
+            health_port: free_port(),
+            arguments: options.arguments.clone(),
+            process: None,
+        }
+    }
+
+    /// Its client endpoint, `http://127.0.0.1:PORT`; the same after a restart.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        format!("{}://{}", self.scheme, self.address())
+    }
+
+    /// Its client address, `127.0.0.1:PORT`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.client_port)
+    }
+
+    /// Stops it as an operator would (SIGTERM) and waits for its end.
+    ///
+    /// # Panics
+    /// When it does not end in time.
+    pub async fn stop(&mut self) -> ExitStatus {
+        self.end_by(Signal::TERM).await
+    }
+
+    /// Kills it (SIGKILL) and waits for its end.
+    ///
+    /// # Panics
+    /// When it does not end in time.
+    pub async fn kill(&mut self) -> ExitStatus {
+        self.end_by(Signal::KILL).await
+    }
+
+    /// Starts it again on the same data, without waiting for its health: alone it has no quorum. Does nothing while
+    /// it runs.
+    pub fn launch(&mut self) {
+        if self.process.is_none() {
+            self.process = Some(Process::spawn("etcd", self.command()));
+        }
+    }
+
+    /// Starts it again on the same data and waits until it is healthy.
+    ///
+    /// # Panics
+    /// When it does not become so in time.
+    pub async fn resume(&mut self) {
+        self.launch();
+        self.wait_healthy().await;
+    }
+
+    /// Freezes it (SIGSTOP); nothing happens to one that is stopped.
+    pub fn freeze(&self) {
+        self.process.iter().for_each(|p| p.signal(Signal::STOP));
+    }
+
+    /// Lets it go on (SIGCONT).
+    pub fn thaw(&self) {
+        self.process.iter().for_each(|p| p.signal(Signal::CONT));
+    }
+
+    /// Waits until it says that it is healthy; returns at once when it is stopped.
+    ///
+    /// # Panics
+    /// When it does not in time, or ends; the message holds what it printed.
+    pub async fn wait_healthy(&mut self) {
+        let port = self.health_port;
+        let Some(process) = &mut self.process else { return };
+        wait_until("etcd to be healthy", SHORT, || {
+            if let Some(status) = process.ended() {
+                panic!("etcd ended with {status} instead of starting:\n{}", process.tail());
+            }
+            async move { get(port, "/health").await.is_some_and(|answer| answer.contains("\"health\":\"true\"")) }
+        })
+        .await;
+    }
+
+    async fn leads(&self) -> bool {
+        let metrics = get(self.health_port, "/metrics").await.unwrap_or_default();
+        metrics.lines().any(|line| line == "etcd_server_is_leader 1")
+    }
+
+    async fn end_by(&mut self, signal: Signal) -> ExitStatus {
+        let mut process = self.process.take().expect("a stopped etcd cannot be stopped again");
+        process.end_by(signal, SHORT).await
+    }
+
+    fn peer_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.peer_port)
+    }
+
+    fn command(&self) -> Command {
+        let (client, peer) = (self.endpoint(), self.peer_url());
+        let health = format!("http://127.0.0.1:{}", self.health_port);
+        let mut command = Command::new("etcd");
+        command.args(["--name", &self.name]).arg("--data-dir").arg(self.folder.join("data"));
+        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        // Health by a plain listener of its own, so that it can be asked whatever the clients' one demands.
+        command.args(["--listen-metrics-urls", &health]);
+        command.args(["--initial-cluster-state", "new", "--initial-cluster-token", "delayq-tests"]);
+        command.args(&self.arguments);
+        command
+    }
+}
+
+/// The answer's head and body to a GET on the loopback address, if there is one.
+async fn get(port: u16, path: &str) -> Option<String> {
+    let asking = async {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
+        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.ok()?;
+        Some(answer)
+    };
+    // A frozen member takes connections and never answers.
+    tokio::time::timeout(std::time::Duration::from_secs(2), asking).await.ok()?
+}

@@ -1,0 +1,110 @@
+//! The temporary folders of a test process, and the janitor that clears them and its servers when the process ends.
+//!
+//! The janitor is a shell that waits for the end of its standard input, which this process holds. However this
+//! process ends (returns, panics, is killed), the pipe closes; then the janitor kills the process groups that are
+//! still marked in the run's folder and removes the folder. So servers shared by a whole run, which nobody drops,
+//! end with it too.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Waits for the end of input, ends the marked groups, removes the folder; a second try for a server that wrote
+/// into the folder while it was being removed.
+const JANITOR: &str = r#"
+cat >/dev/null
+for mark in "$1"/groups/*; do
+    [ -e "$mark" ] && kill -s KILL -- "-${mark##*/}"
+done
+rm -rf "$1" || { sleep 1; rm -rf "$1"; }
+"#;
+
+static RUN: OnceLock<Run> = OnceLock::new();
+static NUMBER: AtomicU32 = AtomicU32::new(1);
+
+/// A folder that is removed with all it holds when this is dropped.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+}
+
+struct Run {
+    path: PathBuf,
+    /// Held open, never written to: its end is the janitor's signal.
+    _janitor: Child,
+}
+
+// === impl Folder ===
+
+impl Folder {
+    /// Makes an empty folder; `label` is only there to be read by people.
+    ///
+    /// # Panics
+    /// When the folder cannot be made.
+    #[must_use]
+    pub fn new(label: &str) -> Self {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = run().path.join(format!("{label}-{number}"));
+        fs::create_dir(&path).unwrap_or_else(|e| panic!("cannot make {}: {e}", path.display()));
+        Self { path }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of `name` in it.
+    #[must_use]
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A server that is just ending may still hold a file; the janitor takes what stays.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Remembers a process group for the janitor, until [`forget_group`].
+pub(crate) fn mark_group(group: u32) {
+    let mark = group_mark(group);
+    fs::write(&mark, "").unwrap_or_else(|e| panic!("cannot write {}: {e}", mark.display()));
+}
+
+/// Takes a process group that has ended from the janitor's list.
+pub(crate) fn forget_group(group: u32) {
+    let _ = fs::remove_file(group_mark(group));
+}
+
+fn group_mark(group: u32) -> PathBuf {
+    run().path.join("groups").join(group.to_string())
+}
+
+fn run() -> &'static Run {
+    RUN.get_or_init(|| {
+        let path = tempfile::Builder::new()
+            .prefix("delayq-tests-")
+            .tempdir()
+            .expect("a test run needs a folder for temporary files that it may write to")
+            .keep();
+        fs::create_dir(path.join("groups")).expect("a folder just made can be written to");
+        let janitor = Command::new("sh")
+            .args(["-c", JANITOR, "janitor"])
+            .arg(&path)
+            // Its own group, so that Ctrl-C ends the tests and not the one who cleans up after them.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("every system that runs these tests has a shell named sh");
+        Run { path, _janitor: janitor }
+    })
+}

@@ -1,0 +1,304 @@
+//! A child process of a test: its lines, its signals, its end.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, kill_process, kill_process_group};
+use tokio::sync::watch;
+
+use crate::folder::{forget_group, mark_group};
+
+pub use rustix::process::Signal;
+
+/// How many of the last lines a failure shows.
+const TAIL: usize = 40;
+
+/// Which of its two outputs a line was printed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// The standard output.
+    Out,
+    /// The standard error.
+    Err,
+}
+
+/// One line that the process printed, without its line end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Where to.
+    pub stream: Stream,
+    /// The text; bytes that are not UTF-8 are replaced.
+    pub text: String,
+}
+
+/// A running (or ended) child in a process group of its own.
+///
+/// Dropping it kills the whole group with SIGKILL and waits for the child.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    lines: Arc<Lines>,
+}
+
+#[derive(Debug)]
+struct Lines {
+    kept: Mutex<Vec<Line>>,
+    count: watch::Sender<usize>,
+}
+
+// === impl Process ===
+
+impl Process {
+    /// Starts `command` with both outputs captured; `name` is what failures call it. Its standard input is empty
+    /// unless the command says otherwise.
+    ///
+    /// # Panics
+    /// When the program cannot be started.
+    #[must_use]
+    pub fn spawn(name: &str, mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|e| panic!("cannot start {name} ({}): {e}", command.get_program().display()));
+        mark_group(child.id());
+        let lines = Arc::new(Lines { kept: Mutex::default(), count: watch::Sender::new(0) });
+        if let Some(out) = child.stdout.take() {
+            collect(Arc::clone(&lines), Stream::Out, out);
+        }
+        if let Some(err) = child.stderr.take() {
+            collect(Arc::clone(&lines), Stream::Err, err);
+        }
+        Self { name: name.to_owned(), child, lines }
+    }
+
+    /// Its process id, which is its group's too.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal to the process alone. One that has ended is left alone.
+    ///
+    /// # Panics
+    /// When the system refuses the signal.
+    pub fn signal(&self, signal: Signal) {
+        match kill_process(self.pid(), signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(e) => panic!("cannot send {signal:?} to {}: {e}", self.name),
+        }
+    }
+
+    /// How it ended, or nothing while it runs.
+    ///
+    /// # Panics
+    /// When the system does not know the process.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap_or_else(|e| panic!("cannot ask for the end of {}: {e}", self.name))
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Panics
+    /// When it still runs after `limit`; the message holds its last lines.
+    pub async fn wait_end(&mut self, limit: Duration) -> ExitStatus {
+        let ending = async {
+            loop {
+                if let Some(status) = self.ended() {
+                    return status;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        if let Ok(status) = tokio::time::timeout(limit, ending).await {
+            return status;
+        }
+        panic!("{} still runs after {limit:?}; it printed:\n{}", self.name, self.tail())
+    }
+
+    /// Sends `signal` and waits for the end.
+    ///
+    /// # Panics
+    /// As [`Self::wait_end`].
+    pub async fn end_by(&mut self, signal: Signal, limit: Duration) -> ExitStatus {
+        self.signal(signal);
+        self.wait_end(limit).await
+    }
+
+    /// Every line so far, in the order of arrival; between the two outputs that order is only nearly right.
+    #[must_use]
+    pub fn lines(&self) -> Vec<Line> {
+        self.lines.lock().clone()
+    }
+
+    /// The text that one output holds so far.
+    #[must_use]
+    pub fn text(&self, stream: Stream) -> String {
+        self.lines.lock().iter().filter(|l| l.stream == stream).fold(String::new(), |mut all, line| {
+            let _ = writeln!(all, "{}", line.text);
+            all
+        })
+    }
+
+    /// How many lines there are so far: where a later [`Self::wait_for_line_from`] starts.
+    #[must_use]
+    pub fn mark(&self) -> usize {
+        self.lines.lock().len()
+    }
+
+    /// Waits for a line, among those printed already or later, that holds `needle`, and returns it.
+    ///
+    /// # Panics
+    /// When `limit` passes or the process ends without such a line; the message holds its last lines.
+    pub async fn wait_for_line(&mut self, needle: &str, limit: Duration) -> String {
+        self.wait_for_line_from(0, needle, limit).await
+    }
+
+    /// As [`Self::wait_for_line`], but looks only at lines after `mark`.
+    ///
+    /// # Panics
+    /// As [`Self::wait_for_line`].
+    pub async fn wait_for_line_from(&mut self, mark: usize, needle: &str, limit: Duration) -> String {
+        let mut count = self.lines.count.subscribe();
+        let lines = Arc::clone(&self.lines);
+        let seeking = async {
+            let mut seen = mark;
+            loop {
+                {
+                    let kept = lines.lock();
+                    if let Some(hit) = kept.iter().skip(seen).find(|l| l.text.contains(needle)) {
+                        return Some(hit.text.clone());
+                    }
+                    seen = kept.len().max(mark);
+                }
+                tokio::select! {
+                    _ = count.wait_for(|n| *n > seen) => {}
+                    // Both outputs closed: no further line can come.
+                    () = lines.closed() => if lines.lock().len() <= seen { return None },
+                }
+            }
+        };
+        match tokio::time::timeout(limit, seeking).await {
+            Ok(Some(line)) => line,
+            Ok(None) => {
+                panic!("{} ended without printing {needle:?}; it printed:\n{}", self.name, self.tail())
+            }
+            Err(_) => {
+                panic!("waited {limit:?} for {} to print {needle:?}; it printed:\n{}", self.name, self.tail())
+            }
+        }
+    }
+
+    /// The last lines, for a failure's message.
+    #[must_use]
+    pub fn tail(&self) -> String {
+        let kept = self.lines.lock();
+        let from = kept.len().saturating_sub(TAIL);
+        kept[from..].iter().map(|l| format!("  {}\n", l.text)).collect()
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The group may hold grandchildren even when the child itself is gone.
+        let _ = kill_process_group(self.pid(), Signal::KILL);
+        let _ = self.child.wait();
+        forget_group(self.child.id());
+    }
+}
+
+// === impl Lines ===
+
+impl Lines {
+    fn lock(&self) -> MutexGuard<'_, Vec<Line>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, line: Line) {
+        let mut kept = self.lock();
+        kept.push(line);
+        self.count.send_replace(kept.len());
+    }
+
+    /// Ends when both readers have seen the end of their output: they hold the only other references.
+    async fn closed(self: &Arc<Self>) {
+        loop {
+            // The process and the waiter hold one each.
+            if Arc::strong_count(self) <= 2 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+fn collect(lines: Arc<Lines>, stream: Stream, from: impl Read + Send + 'static) {
+    thread::spawn(move || {
+        let mut from = BufReader::new(from);
+        let mut bytes = Vec::new();
+        while matches!(from.read_until(b'\n', &mut bytes), Ok(n) if n > 0) {
+            while matches!(bytes.last(), Some(b'\n' | b'\r')) {
+                bytes.pop();
+            }
+            lines.push(Line { stream, text: String::from_utf8_lossy(&bytes).into_owned() });
+            bytes.clear();
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deadline::{SHORT, wait_for};
+
+    fn shell(script: &str) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Process::spawn("a shell", command)
+    }
+
+    #[tokio::test]
+    async fn a_line_is_found_before_and_after_it_is_printed() {
+        let mut process = shell("echo one; echo two >&2; sleep 0.05; echo three");
+        assert_eq!(process.wait_for_line("three", SHORT).await, "three");
+        assert_eq!(process.wait_for_line("wo", SHORT).await, "two");
+        assert!(process.wait_end(SHORT).await.success());
+        assert_eq!(process.text(Stream::Err), "two\n");
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "ended without printing \"never\"")]
+    async fn a_line_that_cannot_come_any_more_is_not_waited_for() {
+        shell("echo one").wait_for_line("never", Duration::from_secs(3600)).await;
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "to print \"never\"; it printed:\n  one")]
+    async fn a_line_that_does_not_come_is_named() {
+        let mut process = shell("echo one; exec sleep 600");
+        process.wait_for_line("one", SHORT).await;
+        process.wait_for_line("never", Duration::from_millis(50)).await;
+    }
+
+    #[tokio::test]
+    async fn grandchildren_end_with_the_process() {
+        let mut process = shell("sleep 600 & echo $!; exec sleep 600");
+        let grandchild = process.wait_for_line("", SHORT).await;
+        drop(process);
+        wait_for("the grandchild's end", SHORT, || {
+            let stat = std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
+            // A zombie (state Z) has ended; who collects it is not this process's business.
+            std::future::ready((stat.is_empty() || stat.contains(") Z ")).then_some(()))
+        })
+        .await;
+    }
+}

@@ -1,0 +1,314 @@
+//! A TCP proxy between a client and a server that breaks the network on command.
+//!
+//! Each direction has a [`Flow`], switched at run time. Bytes that are held are kept and go on when the flow passes
+//! again, as TCP would deliver them after a network came back. The proxy runs on a thread of its own, so a test that
+//! blocks does not stop it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use crate::ports::free_port;
+use carry::{Framing, Way, carry};
+
+mod carry;
+
+/// One of the two ways through the proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the client to the server.
+    Requests,
+    /// From the server to the client.
+    Replies,
+}
+
+/// What happens to the bytes of one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Flow {
+    /// They pass at once.
+    #[default]
+    Pass,
+    /// Each arrives so much later; order and rate stay.
+    Delay(Duration),
+    /// None arrives until the flow passes again.
+    Hold,
+}
+
+/// What a connection does once a reply was lost on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterLoss {
+    /// It is reset: the client learns at once that something went wrong.
+    Reset,
+    /// It stays open and silent: the client learns it from its own deadline only.
+    Silence,
+}
+
+/// A proxy in front of one server. Dropping it resets every connection through it.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    state: Arc<watch::Sender<State>>,
+}
+
+/// All that a test can switch; connections watch it.
+#[derive(Debug, Clone, Default)]
+struct State {
+    requests: Flow,
+    replies: Flow,
+    refusing: bool,
+    ended: bool,
+    /// How many connections were taken so far; each is known by its number, from 0.
+    taken: u64,
+    /// Connections with a lower number are reset.
+    reset_below: u64,
+    /// Connections with a lower number are held for ever.
+    stranded_below: u64,
+    /// How many replies may still pass before one is lost, and what happens then.
+    losing: Option<(u64, AfterLoss)>,
+    /// In which direction how many bytes may still pass before the connection is reset.
+    cutting: Option<(Direction, u64)>,
+    losses: u64,
+    /// Is the listener closed or open now, as the refusing flag wants it?
+    listening: bool,
+}
+
+// === impl Proxy ===
+
+impl Proxy {
+    /// Starts a proxy in front of any server, for example `"127.0.0.1:2379"`.
+    ///
+    /// # Panics
+    /// When `upstream` is no socket address.
+    #[must_use]
+    pub fn start(upstream: &str) -> Self {
+        Self::start_with(upstream, Framing::Bytes)
+    }
+
+    /// Starts a proxy in front of a Redis: it knows where a reply ends, and so can lose exactly one.
+    ///
+    /// # Panics
+    /// When `upstream` is no socket address.
+    #[must_use]
+    pub fn start_for_redis(upstream: &str) -> Self {
+        Self::start_with(upstream, Framing::Resp)
+    }
+
+    fn start_with(upstream: &str, framing: Framing) -> Self {
+        let upstream: SocketAddr =
+            upstream.parse().unwrap_or_else(|e| panic!("{upstream:?} is not an IP address with a port: {e}"));
+        let listener = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())));
+        let address = listener.local_addr().expect("a bound listener has an address");
+        let state = Arc::new(watch::Sender::new(State { listening: true, ..State::default() }));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime of one thread needs nothing that can be missing");
+        let served = Arc::clone(&state);
+        thread::spawn(move || runtime.block_on(serve(listener, upstream, framing, served)));
+        Self { address, state }
+    }
+
+    /// Where clients connect to, `127.0.0.1:PORT`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Sets what happens to one direction, on all connections, from now on.
+    pub fn set(&self, direction: Direction, flow: Flow) {
+        self.change(|s| match direction {
+            Direction::Requests => s.requests = flow,
+            Direction::Replies => s.replies = flow,
+        });
+    }
+
+    /// Sets both directions. `set_both(Flow::Hold)` is a black hole; for [`Flow::Delay`] a round trip takes twice that.
+    pub fn set_both(&self, flow: Flow) {
+        self.change(|s| (s.requests, s.replies) = (flow, flow));
+    }
+
+    /// Lets everything pass again: flows, refusals and armed faults; stranded connections stay so.
+    pub async fn mend(&self) {
+        self.change(|s| {
+            (s.requests, s.replies, s.losing, s.cutting) = (Flow::Pass, Flow::Pass, None, None);
+        });
+        self.set_refusing(false).await;
+    }
+
+    /// Holds the connections that are open now for ever; new ones pass.
+    pub fn strand_open(&self) {
+        self.change(|s| s.stranded_below = s.taken);
+    }
+
+    /// Resets (RST) the connections that are open now; new ones pass.
+    pub fn reset_open(&self) {
+        self.change(|s| s.reset_below = s.taken);
+    }
+
+    /// Resets what is open and refuses new connections as a port without a listener does; returns when it does so.
+    pub async fn refuse(&self) {
+        self.reset_open();
+        self.set_refusing(true).await;
+    }
+
+    /// Takes new connections again; returns when it does so.
+    pub async fn accept(&self) {
+        self.set_refusing(false).await;
+    }
+
+    /// Loses one reply of the server: after `passing` more replies (0: the very next), over all connections, one does
+    /// not arrive, nor does anything after it on its connection. The request of that reply was carried out.
+    ///
+    /// Only for a proxy made by [`Self::start_for_redis`]; in front of another server it loses nothing.
+    pub fn lose_reply(&self, passing: u64, then: AfterLoss) {
+        self.change(|s| s.losing = Some((passing, then)));
+    }
+
+    /// Resets a connection in the middle: as soon as so many more bytes have passed in that direction, over all
+    /// connections.
+    pub fn cut_after(&self, direction: Direction, bytes: u64) {
+        self.change(|s| s.cutting = Some((direction, bytes)));
+    }
+
+    /// How often an armed fault ([`Self::lose_reply`], [`Self::cut_after`]) has struck so far.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.state.borrow().losses
+    }
+
+    /// Waits until armed faults have struck so often in all.
+    ///
+    /// Does not end before; give it a limit.
+    pub async fn wait_losses(&self, count: u64) {
+        let mut state = self.state.subscribe();
+        let _ = state.wait_for(|s| s.losses >= count).await;
+    }
+
+    /// How many connections it has taken so far.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.state.borrow().taken
+    }
+
+    async fn set_refusing(&self, refusing: bool) {
+        let mut state = self.state.subscribe();
+        self.change(|s| s.refusing = refusing);
+        let _ = state.wait_for(|s| s.listening != refusing).await;
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        self.state.send_modify(change);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.change(|s| s.ended = true);
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// The flow of one direction on the connection of that number.
+    fn flow(&self, direction: Direction, number: u64) -> Flow {
+        if number < self.stranded_below {
+            return Flow::Hold;
+        }
+        match direction {
+            Direction::Requests => self.requests,
+            Direction::Replies => self.replies,
+        }
+    }
+
+    /// Shall the connection of that number end?
+    fn ends(&self, number: u64) -> bool {
+        self.ended || number < self.reset_below
+    }
+}
+
+fn listen(address: SocketAddr) -> std::net::TcpListener {
+    let listener =
+        std::net::TcpListener::bind(address).unwrap_or_else(|e| panic!("cannot listen on {address}: {e}"));
+    listener.set_nonblocking(true).expect("a socket can be made non-blocking");
+    listener
+}
+
+/// Takes connections until the proxy is dropped; while refusing, nobody listens on the port.
+async fn serve(
+    first: std::net::TcpListener,
+    upstream: SocketAddr,
+    framing: Framing,
+    state: Arc<watch::Sender<State>>,
+) {
+    let address = first.local_addr().expect("a bound listener has an address");
+    let mut changes = state.subscribe();
+    let mut next = Some(first);
+    loop {
+        let listener = next.take().unwrap_or_else(|| listen(address));
+        let listener = TcpListener::from_std(listener).expect("it was made non-blocking");
+        state.send_modify(|s| s.listening = true);
+        loop {
+            tokio::select! {
+                taken = listener.accept() => if let Ok((client, _)) = taken {
+                    let number = state.borrow().taken;
+                    state.send_modify(|s| s.taken += 1);
+                    tokio::spawn(connect(client, upstream, framing, number, Arc::clone(&state)));
+                },
+                _ = changes.wait_for(|s| s.refusing || s.ended) => break,
+            }
+        }
+        drop(listener);
+        state.send_modify(|s| s.listening = false);
+        if state.borrow().ended {
+            // The connections see it too; the runtime, and they with it, end with this function.
+            tokio::task::yield_now().await;
+            return;
+        }
+        let _ = changes.wait_for(|s| !s.refusing || s.ended).await;
+        if state.borrow().ended {
+            return;
+        }
+    }
+}
+
+/// Carries one connection until it ends by itself or by a fault.
+async fn connect(
+    mut client: TcpStream,
+    upstream: SocketAddr,
+    framing: Framing,
+    number: u64,
+    state: Arc<watch::Sender<State>>,
+) {
+    let Ok(mut server) = TcpStream::connect(upstream).await else {
+        let _ = client.set_zero_linger();
+        return;
+    };
+    let _ = client.set_nodelay(true);
+    let _ = server.set_nodelay(true);
+    let broken = {
+        let (client_reads, client_writes) = client.split();
+        let (server_reads, server_writes) = server.split();
+        let requests = Way { direction: Direction::Requests, framing: Framing::Bytes, number, state: &state };
+        let replies = Way { direction: Direction::Replies, framing, number, state: &state };
+        let mut changes = state.subscribe();
+        tokio::select! {
+            carried = async { tokio::try_join!(
+                carry(requests, client_reads, server_writes),
+                carry(replies, server_reads, client_writes),
+            ) } => carried.is_err(),
+            _ = changes.wait_for(|s| s.ends(number)) => true,
+        }
+    };
+    if broken {
+        let _ = client.set_zero_linger();
+        let _ = server.set_zero_linger();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,298 @@
+//! A private redis-server of a test: on a unix socket and a TCP port, in a temporary folder, to be broken at will.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+
+use redis::aio::MultiplexedConnection;
+
+use crate::clock_shim::ClockShim;
+use crate::deadline::{SHORT, wait_for};
+use crate::folder::Folder;
+use crate::ports::free_port;
+use crate::process::{Process, Signal};
+
+/// How a server is started; the default is an empty one without persistence that allows `DEBUG`.
+#[derive(Debug, Clone, Default)]
+pub struct RedisOptions {
+    settings: Vec<(String, String)>,
+    password: Option<String>,
+    clock: Option<ClockShim>,
+}
+
+/// A running (or stopped) server. Dropping it kills it and removes its folder.
+#[derive(Debug)]
+pub struct RedisServer {
+    folder: Folder,
+    port: u16,
+    options: RedisOptions,
+    process: Option<Process>,
+}
+
+// === impl RedisOptions ===
+
+impl RedisOptions {
+    /// Any setting of `redis.conf`; later ones win over earlier ones and over the harness's own.
+    #[must_use]
+    pub fn set(mut self, name: &str, value: &str) -> Self {
+        self.settings.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Keeps an append-only file with that `appendfsync` (`always`, `everysec` or `no`).
+    #[must_use]
+    pub fn append_only(self, fsync: &str) -> Self {
+        self.set("appendonly", "yes").set("appendfsync", fsync)
+    }
+
+    /// Limits the memory, with the policy that refuses writes instead of evicting.
+    #[must_use]
+    pub fn max_memory_bytes(self, bytes: u64) -> Self {
+        self.set("maxmemory", &bytes.to_string()).set("maxmemory-policy", "noeviction")
+    }
+
+    /// Asks every client for a password; the harness's own connections give it.
+    #[must_use]
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Makes it a Redis Cluster of one that serves every slot, once started.
+    #[must_use]
+    pub fn cluster(self) -> Self {
+        self.set("cluster-enabled", "yes").set("cluster-node-timeout", "2000")
+    }
+
+    /// Lets it live by a clock that the test can step.
+    #[must_use]
+    pub fn clock(mut self, clock: &ClockShim) -> Self {
+        self.clock = Some(clock.clone());
+        self
+    }
+
+    fn is_cluster(&self) -> bool {
+        self.settings.iter().any(|(name, value)| name == "cluster-enabled" && value == "yes")
+    }
+}
+
+// === impl RedisServer ===
+
+impl RedisServer {
+    /// Starts a server with the default options and waits until it answers.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub async fn start() -> Self {
+        Self::start_with(RedisOptions::default()).await
+    }
+
+    /// Starts a server and waits until it answers.
+    ///
+    /// # Panics
+    /// When it does not; the message holds what it printed.
+    pub async fn start_with(options: RedisOptions) -> Self {
+        let mut server = Self { folder: Folder::new("redis"), port: free_port(), options, process: None };
+        server.resume().await;
+        if server.options.is_cluster() {
+            server.take_all_slots().await;
+        }
+        server
+    }
+
+    /// Its TCP address, `127.0.0.1:PORT`; the same after a restart.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Its TCP port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The path of its unix socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join("s")
+    }
+
+    /// The URL by TCP, with the password.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_through(&self.address())
+    }
+
+    /// The URL by TCP at another address, such as a [`crate::proxy::Proxy`]'s in front of it.
+    #[must_use]
+    pub fn url_through(&self, address: &str) -> String {
+        match &self.options.password {
+            Some(password) => format!("redis://:{password}@{address}/"),
+            None => format!("redis://{address}/"),
+        }
+    }
+
+    /// The URL by its unix socket, with the password.
+    #[must_use]
+    pub fn socket_url(&self) -> String {
+        let path = self.socket();
+        match &self.options.password {
+            Some(password) => format!("redis+unix://{}?pass={password}", path.display()),
+            None => format!("redis+unix://{}", path.display()),
+        }
+    }
+
+    /// The folder of its data and its log.
+    #[must_use]
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// The process id of the running server.
+    ///
+    /// # Panics
+    /// When it is stopped.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.running().id()
+    }
+
+    /// A new connection of the harness's own, by the unix socket.
+    ///
+    /// # Panics
+    /// When the server does not take it.
+    pub async fn connect(&self) -> MultiplexedConnection {
+        let opened = try_connect(&self.socket_url()).await;
+        opened.unwrap_or_else(|e| panic!("redis-server on port {} took no connection: {e}", self.port))
+    }
+
+    /// Runs one command on a connection of its own, for what a test does to the server.
+    ///
+    /// # Panics
+    /// When the server refuses it, with the server's words.
+    pub async fn command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        let (name, args) = words.split_first().expect("a command has a name");
+        let mut connection = self.connect().await;
+        let answer = redis::cmd(name).arg(args).query_async(&mut connection).await;
+        answer.unwrap_or_else(|e| panic!("redis-server refused {words:?}: {e}"))
+    }
+
+    /// Stops it as an operator would (SIGTERM; it saves what its settings say) and waits for its end.
+    ///
+    /// # Panics
+    /// When it does not end in time.
+    pub async fn stop(&mut self) -> ExitStatus {
+        self.end_by(Signal::TERM).await
+    }
+
+    /// Kills it (SIGKILL) and waits for its end. What the append-only file held stays.
+    ///
+    /// # Panics
+    /// When it does not end in time.
+    pub async fn kill(&mut self) -> ExitStatus {
+        self.end_by(Signal::KILL).await
+    }
+
+    /// Starts it again after [`Self::stop`] or [`Self::kill`]: same port, socket, folder and settings; waits until it
+    /// has loaded its data. Does nothing while it runs.
+    ///
+    /// # Panics
+    /// When it does not answer in time.
+    pub async fn resume(&mut self) {
+        if self.process.is_some() {
+            return;
+        }
+        // A socket left by a killed server would be taken for the new one's.
+        let _ = std::fs::remove_file(self.socket());
+        self.process = Some(Process::spawn("redis-server", self.launch()));
+        let url = self.socket_url();
+        let process = self.process.as_mut().expect("it was just started");
+        wait_for("redis-server to answer", SHORT, || {
+            if let Some(status) = process.ended() {
+                panic!("redis-server ended with {status} instead of starting:\n{}", process.tail());
+            }
+            let url = url.clone();
+            async move {
+                let mut connection = try_connect(&url).await.ok()?;
+                redis::cmd("PING").query_async::<String>(&mut connection).await.ok()
+            }
+        })
+        .await;
+    }
+
+    /// Kills it and starts it again on the same data.
+    ///
+    /// # Panics
+    /// When it does not come back in time.
+    pub async fn kill_and_resume(&mut self) {
+        self.kill().await;
+        self.resume().await;
+    }
+
+    /// Removes all that it has stored on disk; only while it is stopped.
+    ///
+    /// # Panics
+    /// While it runs.
+    pub fn wipe(&mut self) {
+        assert!(self.process.is_none(), "a running server's files are its own");
+        for entry in std::fs::read_dir(self.folder.path()).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+        }
+    }
+
+    /// Freezes it (SIGSTOP): connections stay open, nothing is answered.
+    ///
+    /// # Panics
+    /// When it is stopped.
+    pub fn freeze(&self) {
+        self.running().signal(Signal::STOP);
+    }
+
+    /// Lets it go on (SIGCONT) after [`Self::freeze`].
+    ///
+    /// # Panics
+    /// When it is stopped.
+    pub fn thaw(&self) {
+        self.running().signal(Signal::CONT);
+    }
+
+    async fn end_by(&mut self, signal: Signal) -> ExitStatus {
+        let mut process = self.process.take().expect("a stopped redis-server cannot be stopped again");
+        process.end_by(signal, SHORT).await
+    }
+
+    fn running(&self) -> &Process {
+        self.process.as_ref().expect("the redis-server is stopped")
+    }
+
+    fn launch(&self) -> Command {
+        let mut command = Command::new("redis-server");
+        command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string()]);
+        command.arg("--unixsocket").arg(self.socket()).arg("--dir").arg(self.folder.path());
+        command.args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"]);
+        if let Some(password) = &self.options.password {
+            command.args(["--requirepass", password]);
+        }
+        for (name, value) in &self.options.settings {
+            command.arg(format!("--{name}")).arg(value);
+        }
+        if let Some(clock) = &self.options.clock {
+            clock.apply(&mut command);
+        }
+        command
+    }
+
+    async fn take_all_slots(&self) {
+        let () = self.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
+        wait_for("the cluster of one to serve its slots", SHORT, || async {
+            let info: String = self.command(&["CLUSTER", "INFO"]).await;
+            info.contains("cluster_state:ok").then_some(())
+        })
+        .await;
+    }
+}
+
+async fn try_connect(url: &str) -> redis::RedisResult<MultiplexedConnection> {
+    redis::Client::open(url)?.get_multiplexed_async_connection().await
+}

@@ -1,0 +1,69 @@
+//! Servers that the tests of one process share, or that were given by the environment.
+//!
+//! A shared server holds what other tests put there: keep to a [`namespace`] of your own, and break nothing. A test
+//! that stops, freezes or fills a server starts one of its own.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio::sync::OnceCell;
+
+use crate::environment::{given_etcd_endpoints, given_redis_url};
+use crate::etcd_server::EtcdCluster;
+use crate::redis_server::RedisServer;
+
+static REDIS: OnceCell<(String, Option<RedisServer>)> = OnceCell::const_new();
+static ETCD: OnceCell<(Vec<String>, Option<EtcdCluster>)> = OnceCell::const_new();
+static NAMESPACES: AtomicU32 = AtomicU32::new(0);
+
+/// The URL of the Redis that all tests may use: `DELAYQ_TEST_REDIS_URL`, or one started when first asked for.
+///
+/// # Panics
+/// When it has to be started and does not start.
+pub async fn redis_url() -> &'static str {
+    let (url, _) = REDIS
+        .get_or_init(|| async {
+            match given_redis_url() {
+                Some(url) => (url, None),
+                None => {
+                    let server = RedisServer::start().await;
+                    (server.url(), Some(server))
+                }
+            }
+        })
+        .await;
+    url
+}
+
+/// The endpoints of the etcd that all tests may use: `DELAYQ_TEST_ETCD_ENDPOINTS`, or one started when first asked for.
+///
+/// # Panics
+/// When it has to be started and does not start.
+pub async fn etcd_endpoints() -> &'static [String] {
+    let (endpoints, _) = ETCD
+        .get_or_init(|| async {
+            match given_etcd_endpoints() {
+                Some(endpoints) => (endpoints, None),
+                None => {
+                    let etcd = EtcdCluster::start_one().await;
+                    (etcd.endpoints(), Some(etcd))
+                }
+            }
+        })
+        .await;
+    endpoints
+}
+
+/// A name that no other test on any shared server uses: letters, digits and dashes, at most 24.
+#[must_use]
+pub fn namespace() -> String {
+    let number = NAMESPACES.fetch_add(1, Ordering::Relaxed);
+    // The process id alone comes again on a server that outlives many runs.
+    format!("t{}-{number}-{:08x}", std::process::id(), seed())
+}
+
+/// Differs from run to run: the standard library keys its hash maps with random numbers.
+fn seed() -> u32 {
+    use std::hash::{BuildHasher as _, RandomState};
+    static SEED: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    *SEED.get_or_init(|| (RandomState::new().hash_one(0_u8) >> 32) as u32)
+}

@@ -1,0 +1,7 @@
+//! The harness against the real servers, before anything is built on it.
+
+mod clock_shim;
+mod etcd_server;
+mod janitor;
+mod redis_server;
+mod shared;
