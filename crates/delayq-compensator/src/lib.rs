@@ -1,0 +1,1 @@
+//! The compensator: replays writes that could not reach Redis.

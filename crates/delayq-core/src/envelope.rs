@@ -1,0 +1,338 @@
+//! The envelope: how a message is stored. `docs/protocol.md` has it byte by byte.
+//!
+//! ```text
+//! 0   1  format (1)              16  8  at: when it came into its state, ms; a lease: its end
+//! 1   1  state                   24  4  delivery: how often it was leased
+//! 2   2  flags                   28  2  attempt: how often it was tried since its attempts were last counted anew
+//! 4   4  gen                     30  2  most attempts (0: no bound; at put: the topic's)
+//! 8   8  due, ms                 32     optional fields in the order of their flags, then the payload
+//! ```
+//! All numbers are big-endian. The first 32 bytes are the same in every format to come.
+
+use crate::{Group, UnixMillis, message::Backoff};
+use std::fmt;
+
+/// The bytes of the fixed head.
+pub const HEAD_BYTES: usize = 32;
+
+/// The format that this version writes, and the newest it reads.
+pub const FORMAT: u8 = 1;
+
+const HASH: u16 = 1;
+const EXPIRES: u16 = 2;
+const BACKOFF: u16 = 4;
+const GROUP: u16 = 8;
+const HEADERS: u16 = 16;
+const ZSTD: u16 = 32;
+const DOOMED: u16 = 64;
+const REASON: u16 = 128;
+
+/// Where a message is in its life; of the last four only a marker is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum State {
+    /// In its bucket, waiting for its due time.
+    Delayed = 1,
+    /// In the ready queue.
+    Ready = 2,
+    /// Reserved, until it is settled or its lease runs out.
+    Leased = 3,
+    /// Among the dead letters.
+    Dead = 4,
+    /// Over: delivered and acked.
+    Delivered = 5,
+    /// Over: cancelled.
+    Cancelled = 6,
+    /// Over: its expiry came first.
+    Expired = 7,
+    /// Over: thrown away by an operator.
+    Purged = 8,
+}
+
+/// A stored message, or the marker of one that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Where it is in its life.
+    pub state: State,
+    /// The number of its present life in its present place.
+    pub generation: u32,
+    /// When it is due, on Redis's clock.
+    pub due: UnixMillis,
+    /// When it came into its state; for a leased one, when the lease ends.
+    pub at: UnixMillis,
+    /// How often it was leased.
+    pub delivery: u32,
+    /// How often it was tried, of `max_attempts`.
+    pub attempt: u16,
+    /// The most attempts; 0: no bound.
+    pub max_attempts: u16,
+    /// A cancel came while it was leased: it will not be tried again.
+    pub doomed: bool,
+    /// What the payload and its labels hash to, by which a repeated put is told from another with the same id.
+    pub hash: Option<[u8; 8]>,
+    /// From when on it is not delivered any more.
+    pub expires: Option<UnixMillis>,
+    /// Its own back-off, where it does not go by its topic's.
+    pub backoff: Option<Backoff>,
+    /// Its group.
+    pub group: Option<Group>,
+    /// The producer's headers.
+    pub headers: Vec<(String, String)>,
+    /// The stored payload; compressed where `zstd` says so.
+    pub payload: Vec<u8>,
+    /// Whether the payload is a zstd frame.
+    pub zstd: bool,
+    /// Why it is dead.
+    pub reason: Option<String>,
+}
+
+/// Bytes that are no envelope of a format known here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EnvelopeError {
+    /// Written by a later version.
+    #[error("format {0} is newer than this version knows ({FORMAT}); upgrade delayq here first")]
+    Newer(u8),
+    /// Cut short, or of fields that make no sense.
+    #[error("malformed envelope: {0}")]
+    Malformed(&'static str),
+}
+
+/// Appends a field of a length-prefixed list; the callers keep within the prefix's range.
+struct Writer(Vec<u8>);
+
+struct Reader<'a>(&'a [u8]);
+
+// === impl State ===
+
+impl State {
+    const ALL: [Self; 8] = [
+        Self::Delayed,
+        Self::Ready,
+        Self::Leased,
+        Self::Dead,
+        Self::Delivered,
+        Self::Cancelled,
+        Self::Expired,
+        Self::Purged,
+    ];
+
+    /// The state's word in answers of scripts.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Delayed => "delayed",
+            Self::Ready => "ready",
+            Self::Leased => "leased",
+            Self::Dead => "dead",
+            Self::Delivered => "delivered",
+            Self::Cancelled => "cancelled",
+            Self::Expired => "expired",
+            Self::Purged => "purged",
+        }
+    }
+
+    /// Whether only a marker is left.
+    pub const fn is_over(self) -> bool {
+        self as u8 > Self::Dead as u8
+    }
+
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.word() == word)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+// === impl Envelope ===
+
+impl Envelope {
+    /// The stored form.
+    ///
+    /// # Panics
+    /// When a header name has more than 255 bytes, or the headers more than 65,535: a [`crate::Message`] refuses
+    /// both before.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer(Vec::with_capacity(HEAD_BYTES + 16 + self.payload.len()));
+        out.0.extend([FORMAT, self.state as u8]);
+        out.0.extend(self.flags().to_be_bytes());
+        out.0.extend(self.generation.to_be_bytes());
+        out.0.extend(self.due.get().to_be_bytes());
+        out.0.extend(self.at.get().to_be_bytes());
+        out.0.extend(self.delivery.to_be_bytes());
+        out.0.extend(self.attempt.to_be_bytes());
+        out.0.extend(self.max_attempts.to_be_bytes());
+        if let Some(hash) = self.hash {
+            out.0.extend(hash);
+        }
+        if let Some(expires) = self.expires {
+            out.0.extend(expires.get().to_be_bytes());
+        }
+        if let Some(backoff) = &self.backoff {
+            out.short(&backoff.encode());
+        }
+        if let Some(group) = &self.group {
+            out.short(group.as_str().as_bytes());
+        }
+        if !self.headers.is_empty() {
+            out.headers(&self.headers);
+        }
+        out.0.extend(&self.payload);
+        if let Some(reason) = &self.reason {
+            let length = u16::try_from(reason.len()).expect("a reason has at most 1,000 bytes");
+            out.0.extend(reason.as_bytes());
+            out.0.extend(length.to_be_bytes());
+        }
+        out.0
+    }
+
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// Of a newer format, or malformed.
+    pub fn decode(bytes: &[u8]) -> Result<Self, EnvelopeError> {
+        let mut input = Reader(bytes);
+        let format = input.number::<1>()? as u8;
+        if format > FORMAT {
+            return Err(EnvelopeError::Newer(format));
+        }
+        let state = input.number::<1>()? as usize;
+        let state =
+            *State::ALL.get(state.wrapping_sub(1)).ok_or(EnvelopeError::Malformed("no such state"))?;
+        let flags = input.number::<2>()? as u16;
+        let mut envelope = Self {
+            state,
+            generation: input.number::<4>()? as u32,
+            due: UnixMillis::new(input.number::<8>()?),
+            at: UnixMillis::new(input.number::<8>()?),
+            delivery: input.number::<4>()? as u32,
+            attempt: input.number::<2>()? as u16,
+            max_attempts: input.number::<2>()? as u16,
+            doomed: flags & DOOMED > 0,
+            hash: None,
+            expires: None,
+            backoff: None,
+            group: None,
+            headers: Vec::new(),
+            payload: Vec::new(),
+            zstd: flags & ZSTD > 0,
+            reason: None,
+        };
+        envelope.decode_fields(flags, &mut input)?;
+        Ok(envelope)
+    }
+
+    fn decode_fields(&mut self, flags: u16, input: &mut Reader<'_>) -> Result<(), EnvelopeError> {
+        if flags & HASH > 0 {
+            self.hash = Some(input.number::<8>()?.to_be_bytes());
+        }
+        if self.state.is_over() {
+            return Ok(());
+        }
+        if flags & EXPIRES > 0 {
+            self.expires = Some(UnixMillis::new(input.number::<8>()?));
+        }
+        if flags & BACKOFF > 0 {
+            let spec = input.short()?;
+            self.backoff = Some(Backoff::decode(spec).ok_or(EnvelopeError::Malformed("back-off"))?);
+        }
+        if flags & GROUP > 0 {
+            let group = Group::new(input.short_text()?);
+            self.group = Some(group.map_err(|_| EnvelopeError::Malformed("group"))?);
+        }
+        if flags & HEADERS > 0 {
+            self.headers = input.headers()?;
+        }
+        if flags & REASON > 0 {
+            self.reason = Some(input.reason()?);
+        }
+        self.payload = input.0.to_vec();
+        Ok(())
+    }
+
+    fn flags(&self) -> u16 {
+        let flag = |is: bool, flag: u16| if is { flag } else { 0 };
+        flag(self.hash.is_some(), HASH)
+            | flag(self.expires.is_some(), EXPIRES)
+            | flag(self.backoff.is_some(), BACKOFF)
+            | flag(self.group.is_some(), GROUP)
+            | flag(!self.headers.is_empty(), HEADERS)
+            | flag(self.zstd, ZSTD)
+            | flag(self.doomed, DOOMED)
+            | flag(self.reason.is_some(), REASON)
+    }
+}
+
+// === impl Writer ===
+
+impl Writer {
+    fn short(&mut self, bytes: &[u8]) {
+        self.0.push(u8::try_from(bytes.len()).expect("names and back-offs have at most 255 bytes"));
+        self.0.extend(bytes);
+    }
+
+    /// 2 bytes of length, then for each header its name (1 byte of length) and its value (2 bytes of length).
+    fn headers(&mut self, headers: &[(String, String)]) {
+        let start = self.0.len();
+        self.0.extend([0, 0]);
+        for (name, value) in headers {
+            self.short(name.as_bytes());
+            let length = u16::try_from(value.len()).expect("a message's headers have at most 65,535 bytes");
+            self.0.extend(length.to_be_bytes());
+            self.0.extend(value.as_bytes());
+        }
+        let length =
+            u16::try_from(self.0.len() - start - 2).expect("a message's headers have at most 65,535 bytes");
+        self.0[start..start + 2].copy_from_slice(&length.to_be_bytes());
+    }
+}
+
+// === impl Reader ===
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8], EnvelopeError> {
+        let (head, rest) = self.0.split_at_checked(n).ok_or(EnvelopeError::Malformed("cut short"))?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn number<const N: usize>(&mut self) -> Result<u64, EnvelopeError> {
+        Ok(self.take(N)?.iter().fold(0, |n, &byte| n << 8 | u64::from(byte)))
+    }
+
+    fn short(&mut self) -> Result<&'a [u8], EnvelopeError> {
+        let length = self.number::<1>()? as usize;
+        self.take(length)
+    }
+
+    fn short_text(&mut self) -> Result<&'a str, EnvelopeError> {
+        text(self.short()?)
+    }
+
+    fn headers(&mut self) -> Result<Vec<(String, String)>, EnvelopeError> {
+        let length = self.number::<2>()? as usize;
+        let mut block = Reader(self.take(length)?);
+        let mut headers = Vec::new();
+        while !block.0.is_empty() {
+            let name = block.short_text()?;
+            let length = block.number::<2>()? as usize;
+            headers.push((name.to_owned(), text(block.take(length)?)?.to_owned()));
+        }
+        Ok(headers)
+    }
+
+    /// The reason stands at the very end, its length behind it.
+    fn reason(&mut self) -> Result<String, EnvelopeError> {
+        let cut = EnvelopeError::Malformed("cut short");
+        let (rest, length) = self.0.split_last_chunk::<2>().ok_or(cut.clone())?;
+        let at = rest.len().checked_sub(usize::from(u16::from_be_bytes(*length))).ok_or(cut)?;
+        self.0 = &rest[..at];
+        Ok(String::from_utf8_lossy(&rest[at..]).into_owned())
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<&str, EnvelopeError> {
+    std::str::from_utf8(bytes).map_err(|_| EnvelopeError::Malformed("text that is not UTF-8"))
+}

@@ -1,0 +1,190 @@
+//! What can go wrong between a caller and Redis, and what is known of the call then.
+
+use crate::{MessageError, NameError, ShardId};
+use redis::{ErrorKind, RedisError};
+
+/// Whether a call that failed was carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// Redis refused it, or never got it: nothing was changed.
+    NotApplied,
+    /// It was sent, and the answer is missing: it may have been carried out. Repeat it with the same id.
+    Unknown,
+}
+
+/// What to do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Advice {
+    /// The same call may succeed later.
+    Retry,
+    /// The call can never succeed as it is.
+    GiveUp,
+}
+
+/// Why a call has no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The message breaks a limit.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// A name is none.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// No connection could be made.
+    #[error("cannot reach Redis at {address}: {why}")]
+    Unreachable {
+        /// Where it should be.
+        address: String,
+        /// What the attempt said.
+        why: String,
+    },
+    /// The connection broke, or the deadline passed, after the call was sent.
+    #[error("no answer from Redis at {address}: {why}")]
+    NoAnswer {
+        /// Where it should come from.
+        address: String,
+        /// What happened instead.
+        why: String,
+    },
+    /// Redis answered with an error.
+    #[error("Redis answered {code}: {detail}")]
+    Redis {
+        /// The error's first word.
+        code: String,
+        /// The rest of it.
+        detail: String,
+    },
+    /// A shard does not exist: the deployment was never created, or this Redis came back empty.
+    #[error(
+        "shard {0} does not exist in this Redis: create the deployment with `delayq init`, or, if it was there before, this Redis has lost its data"
+    )]
+    Uninitialised(ShardId),
+    /// The deployment has another layout than this process knows.
+    #[error("shard {shard} has layout {found}, this process knows {known}: read the deployment anew")]
+    Layout {
+        /// The shard that said so.
+        shard: ShardId,
+        /// Its layout.
+        found: String,
+        /// The layout of the call.
+        known: u32,
+    },
+    /// The deployment was created otherwise than this process is configured.
+    #[error("the deployment differs: {0}")]
+    Deployment(String),
+    /// Redis is not fit to keep messages.
+    #[error("this Redis must not be used: {0}")]
+    Unfit(String),
+    /// An answer that no script gives: versions that do not belong together, or a bug.
+    #[error("an answer that makes no sense from script {script}: {answer}")]
+    Protocol {
+        /// The script.
+        script: &'static str,
+        /// The answer, shortened.
+        answer: String,
+    },
+    /// The client was closed.
+    #[error("the client is closed")]
+    Closed,
+}
+
+// === impl Error ===
+
+impl Error {
+    /// Whether the call was carried out.
+    pub fn fate(&self) -> Fate {
+        match self {
+            Self::NoAnswer { .. } | Self::Protocol { .. } => Fate::Unknown,
+            Self::Redis { code, .. } if !is_refusal(code) => Fate::Unknown,
+            _ => Fate::NotApplied,
+        }
+    }
+
+    /// What to do about it.
+    pub fn advice(&self) -> Advice {
+        match self {
+            Self::Unreachable { .. } | Self::NoAnswer { .. } | Self::Layout { .. } => Advice::Retry,
+            Self::Redis { code, .. } if is_passing(code) => Advice::Retry,
+            _ => Advice::GiveUp,
+        }
+    }
+
+    /// Whether Redis itself could not be used: what a spool is for.
+    pub fn is_outage(&self) -> bool {
+        self.advice() == Advice::Retry && !matches!(self, Self::Layout { .. })
+    }
+
+    pub(crate) fn of_connecting(address: &str, error: &RedisError) -> Self {
+        match (error.kind(), error.code()) {
+            (ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed, Some(code)) => {
+                Self::Redis { code: code.to_owned(), detail: error.detail().unwrap_or_default().to_owned() }
+            }
+            _ => Self::Unreachable { address: address.to_owned(), why: error.to_string() },
+        }
+    }
+
+    pub(crate) fn of_call(address: &str, shard: Option<ShardId>, error: &RedisError) -> Self {
+        let Some(code) = error.code() else {
+            return Self::NoAnswer { address: address.to_owned(), why: error.to_string() };
+        };
+        let detail = error.detail().unwrap_or_default();
+        match (code, shard) {
+            ("DQUNINITIALISED", Some(shard)) => Self::Uninitialised(shard),
+            ("DQLAYOUT", Some(shard)) => {
+                let found = detail.split(' ').next().unwrap_or_default().to_owned();
+                Self::Layout { shard, found, known: crate::client::LAYOUT }
+            }
+            _ => Self::Redis { code: code.to_owned(), detail: detail.to_owned() },
+        }
+    }
+}
+
+/// Errors that Redis answers before it runs a script.
+fn is_refusal(code: &str) -> bool {
+    const CODES: [&str; 20] = [
+        "NOSCRIPT",
+        "READONLY",
+        "OOM",
+        "MISCONF",
+        "NOREPLICAS",
+        "LOADING",
+        "MASTERDOWN",
+        "CLUSTERDOWN",
+        "MOVED",
+        "ASK",
+        "TRYAGAIN",
+        "BUSY",
+        "NOAUTH",
+        "WRONGPASS",
+        "NOPERM",
+        "CROSSSLOT",
+        "DQUNINITIALISED",
+        "DQLAYOUT",
+        "DQTYPE",
+        "DQARG",
+    ];
+    CODES.contains(&code)
+}
+
+/// Errors that go away when Redis is well again.
+fn is_passing(code: &str) -> bool {
+    const CODES: [&str; 15] = [
+        "NOSCRIPT",
+        "READONLY",
+        "OOM",
+        "MISCONF",
+        "NOREPLICAS",
+        "LOADING",
+        "MASTERDOWN",
+        "CLUSTERDOWN",
+        "MOVED",
+        "ASK",
+        "TRYAGAIN",
+        "BUSY",
+        "NOAUTH",
+        "WRONGPASS",
+        "UNBLOCKED",
+    ];
+    CODES.contains(&code)
+}

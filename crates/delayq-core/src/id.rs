@@ -1,0 +1,291 @@
+//! Names: of messages, topics, groups and namespaces, and what makes one a valid name.
+
+use crate::ShardId;
+use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr};
+use uuid::Uuid;
+
+/// The id of a message within its topic.
+///
+/// As text (in the CLI, in logs) a generated id is `~` and a UUID; an own id is itself, with one more `~` before
+/// it where it begins with one. So an own id that looks like a UUID stays an own id.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MessageId {
+    /// Made by the client: a UUIDv7 that carries its shard in the 12 bits behind the version.
+    Generated(Uuid),
+    /// The producer's own.
+    Own(OwnId),
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $type:ident, $what:literal, $most:literal, $check:path) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $type(String);
+
+        impl $type {
+            /// The most bytes such a name has.
+            pub const MAX_BYTES: usize = $most;
+
+            /// Checks a name.
+            ///
+            /// # Errors
+            /// Names the first thing that is wrong with it.
+            pub fn new(text: impl Into<String>) -> Result<Self, NameError> {
+                let text = text.into();
+                match check_length(&text, $most).or_else(|| $check(&text)) {
+                    None => Ok(Self(text)),
+                    Some(fault) => Err(NameError { what: $what, text: shown(&text), fault }),
+                }
+            }
+
+            /// The name.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $type {
+            type Error = NameError;
+
+            fn try_from(text: String) -> Result<Self, NameError> {
+                Self::new(text)
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = NameError;
+
+            fn from_str(text: &str) -> Result<Self, NameError> {
+                Self::new(text)
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(name: $type) -> String {
+                name.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+name!(
+    /// An id of the producer's own: printable text of 1 to 128 bytes.
+    OwnId, "id", 128, check_printable
+);
+name!(
+    /// A topic: 1 to 128 letters, digits and `. _ - /` of ASCII; `tenant/name` where tenants matter.
+    Topic, "topic", 128, check_topic
+);
+name!(
+    /// A group: the producer's own key, such as a user; printable text of 1 to 128 bytes.
+    Group, "group", 128, check_printable
+);
+name!(
+    /// A namespace: what a deployment's keys begin with; 1 to 32 letters, digits, `_` and `-` of ASCII.
+    Namespace, "namespace", 32, check_namespace
+);
+
+/// A name that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {text:?}: {fault}")]
+pub struct NameError {
+    what: &'static str,
+    text: String,
+    fault: NameFault,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum NameFault {
+    #[error("it is empty")]
+    Empty,
+    #[error("it has {0} bytes; at most {1} are allowed")]
+    TooLong(usize, usize),
+    #[error("the control character {0:?} is not allowed")]
+    Control(char),
+    #[error("only ASCII letters, digits and {1} are allowed, not {0:?}")]
+    Character(char, &'static str),
+    #[error("a generated id is ~ and a UUID of version 7")]
+    NotGenerated,
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+fn check_length(text: &str, most: usize) -> Option<NameFault> {
+    match text.len() {
+        0 => Some(NameFault::Empty),
+        n if n > most => Some(NameFault::TooLong(n, most)),
+        _ => None,
+    }
+}
+
+fn check_printable(text: &str) -> Option<NameFault> {
+    text.chars().find(|c| c.is_control()).map(NameFault::Control)
+}
+
+fn check_topic(text: &str) -> Option<NameFault> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+    text.chars().find(|&c| !allowed(c)).map(|c| NameFault::Character(c, "'.', '_', '-', '/'"))
+}
+
+fn check_namespace(text: &str) -> Option<NameFault> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    text.chars().find(|&c| !allowed(c)).map(|c| NameFault::Character(c, "'_', '-'"))
+}
+
+// === impl MessageId ===
+
+impl MessageId {
+    /// An id of the producer's own.
+    ///
+    /// # Errors
+    /// Empty, longer than 128 bytes, or with control characters.
+    pub fn own(text: impl Into<String>) -> Result<Self, NameError> {
+        OwnId::new(text).map(Self::Own)
+    }
+
+    /// A new id in `shard`, with the given time (ms since the epoch; it orders ids, nothing else).
+    pub fn generate(shard: ShardId, unix_ms: u64) -> Self {
+        let [high, low] = shard.get().to_be_bytes();
+        let mut tail = [0_u8; 10];
+        tail[0] = high & 0x0f;
+        tail[1] = low;
+        tail[2..].copy_from_slice(&fastrand::u64(..).to_be_bytes());
+        // Bits 42..48 of the time stay zero, so that the first byte tells a generated id from text.
+        Self::Generated(
+            uuid::Builder::from_unix_timestamp_millis(unix_ms & ((1 << 45) - 1), &tail).into_uuid(),
+        )
+    }
+
+    /// The shard that a generated id carries.
+    pub fn shard(&self) -> Option<ShardId> {
+        match self {
+            Self::Own(_) => None,
+            Self::Generated(uuid) => {
+                let bytes = uuid.as_bytes();
+                Some(ShardId::new(u16::from_be_bytes([bytes[6] & 0x0f, bytes[7]])))
+            }
+        }
+    }
+
+    /// The id as keys and scripts carry it: 16 raw bytes, or the text.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Generated(uuid) => uuid.as_bytes(),
+            Self::Own(id) => id.0.as_bytes(),
+        }
+    }
+
+    /// Reads an id as keys and scripts carry it; `None` where it is neither form.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() == 16 && bytes[0] < 0x20 {
+            return Uuid::from_slice(bytes).ok().map(Self::Generated);
+        }
+        std::str::from_utf8(bytes).ok().and_then(|text| Self::own(text).ok())
+    }
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Generated(uuid) => write!(f, "~{uuid}"),
+            Self::Own(OwnId(text)) if text.starts_with('~') => write!(f, "~{text}"),
+            Self::Own(OwnId(text)) => f.write_str(text),
+        }
+    }
+}
+
+impl FromStr for MessageId {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        match text.strip_prefix('~') {
+            None => Self::own(text),
+            Some(own) if own.starts_with('~') => Self::own(own),
+            Some(uuid) => match Uuid::try_parse(uuid) {
+                Ok(uuid) if uuid.get_version_num() == 7 && uuid.as_bytes()[0] < 0x20 => {
+                    Ok(Self::Generated(uuid))
+                }
+                _ => Err(NameError { what: "id", text: shown(text), fault: NameFault::NotGenerated }),
+            },
+        }
+    }
+}
+
+impl From<OwnId> for MessageId {
+    fn from(id: OwnId) -> Self {
+        Self::Own(id)
+    }
+}
+
+impl Serialize for MessageId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for MessageId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generated_id_carries_its_shard_and_survives_every_form() {
+        for shard in [0, 1, 255, 256, 4095] {
+            let id = MessageId::generate(ShardId::new(shard), 1_763_697_600_123);
+            assert_eq!(id.shard(), Some(ShardId::new(shard)));
+            assert_eq!(id.to_string().parse::<MessageId>().unwrap(), id);
+            assert_eq!(MessageId::from_bytes(id.as_bytes()), Some(id));
+        }
+    }
+
+    #[test]
+    fn an_own_id_is_never_read_as_a_generated_one() {
+        let uuid = "019a9f2c-7b00-7001-8000-000000000001";
+        for text in [uuid, "~x", "~~", "0123456789abcdef", "a:b/c{}"] {
+            let id = MessageId::own(text).unwrap();
+            assert_eq!(id.to_string().parse::<MessageId>().unwrap(), id, "{text}");
+            assert_eq!(MessageId::from_bytes(id.as_bytes()), Some(id), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bad_name_is_refused_with_what_is_wrong() {
+        let cases = [
+            (OwnId::new("").map(drop), "id \"\": it is empty"),
+            (OwnId::new("a\0b").map(drop), "id \"a\\0b\": the control character '\\0' is not allowed"),
+            (
+                Topic::new("a b").map(drop),
+                "topic \"a b\": only ASCII letters, digits and '.', '_', '-', '/' are allowed, not ' '",
+            ),
+            (
+                Namespace::new("a{b").map(drop),
+                "namespace \"a{b\": only ASCII letters, digits and '_', '-' are allowed, not '{'",
+            ),
+        ];
+        for (result, text) in cases {
+            assert_eq!(result.unwrap_err().to_string(), text);
+        }
+        assert!(OwnId::new("é".repeat(64)).is_ok());
+        assert!(
+            OwnId::new("é".repeat(65))
+                .unwrap_err()
+                .to_string()
+                .ends_with("it has 130 bytes; at most 128 are allowed")
+        );
+    }
+}

@@ -1,0 +1,34 @@
+//! The delay queue's protocol on Redis: keys, scripts, envelope and client.
+
+mod client;
+mod envelope;
+mod error;
+mod id;
+mod keys;
+mod link;
+mod listen;
+mod message;
+mod reply;
+mod script;
+mod shard;
+mod time;
+mod verbs;
+
+pub use client::{Client, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, Reference, Settings, UnixMicros};
+pub use envelope::{Envelope, EnvelopeError, FORMAT, HEAD_BYTES, State};
+pub use error::{Advice, Error, Fate};
+pub use id::{Group, MessageId, NameError, Namespace, OwnId, Topic};
+pub use keys::{Channel, Keys};
+pub use link::LinkSettings;
+pub use listen::{Heard, Listener};
+pub use message::{
+    Backoff, DEFAULT_PAYLOAD_BYTES, Due, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Message, MessageError,
+};
+pub use script::{Script, Scripts, Swap, Verb};
+pub use shard::{ShardCount, ShardCountError, ShardId};
+pub use time::UnixMillis;
+pub use verbs::{
+    CancelOutcome, Claimed, GroupStep, HoldAnswer, ListPage, ListState, Listed, Numbers, Overview, Policy,
+    PumpReport, PumpWord, PutOutcome, Receipt, Release, Reschedule, RescheduleOutcome, Reservation,
+    ReserveReport, ReserveRequest, Settled, ShiftStep, Slot, TopicSettings,
+};

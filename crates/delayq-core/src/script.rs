@@ -1,0 +1,172 @@
+//! The scripts: the files of `lua/`, put together with the functions they include.
+//!
+//! A script is a file; a line `--# include a, b` stands for the files `lib/a.lua` and `lib/b.lua`. Tests swap
+//! single files before they are put together (another clock, a broken script).
+
+use sha1::{Digest, Sha1};
+use std::{borrow::Cow, collections::HashMap};
+
+macro_rules! verbs {
+    ($($verb:ident = $file:literal),+ $(,)?) => {
+        /// The scripts by name: one for each move of a message, and for each look at it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(missing_docs, reason = "the header of each Lua file says what it does")]
+        pub enum Verb { $($verb),+ }
+
+        impl Verb {
+            /// Every script.
+            pub const ALL: &[Verb] = &[$(Verb::$verb),+];
+
+            /// The name of its file, without the ending.
+            pub const fn name(self) -> &'static str {
+                match self { $(Verb::$verb => $file),+ }
+            }
+
+            /// Its file, before anything is included.
+            pub const fn file(self) -> &'static str {
+                match self { $(Verb::$verb => include_str!(concat!("../lua/", $file, ".lua"))),+ }
+            }
+        }
+    };
+}
+
+verbs! {
+    Ack = "ack", Audit = "audit", Bury = "bury", Cancel = "cancel", CancelGroup = "cancel_group", Claim = "claim",
+    Configure = "configure", Count = "count", Extend = "extend", Histogram = "histogram", Hold = "hold",
+    Init = "init", List = "list", ListGroup = "list_group", Overview = "overview", Peek = "peek", Pump = "pump",
+    Purge = "purge", Put = "put", Release = "release", Replay = "replay", Reschedule = "reschedule",
+    Reserve = "reserve", ShiftGroup = "shift_group",
+}
+
+macro_rules! parts {
+    ($($name:literal),+ $(,)?) => {
+        const PARTS: &[(&str, &str)] = &[$(($name, include_str!(concat!("../lua/lib/", $name, ".lua")))),+];
+    };
+}
+
+parts! {
+    "alarm", "bucket", "cancel", "each", "envelope", "finish", "gen", "kill", "look", "now", "place", "ready",
+    "receipt", "reschedule", "retry", "shard", "topic",
+}
+
+/// One script, ready to be sent.
+#[derive(Debug)]
+pub struct Script {
+    /// The whole text.
+    pub source: String,
+    /// The SHA-1 of the text, in hex: its name in EVALSHA.
+    pub sha: String,
+}
+
+/// All scripts, put together.
+#[derive(Debug)]
+pub struct Scripts(HashMap<Verb, Script>);
+
+/// What a test puts in the place of a file: given its name (`put`, `lib/now`) and its text.
+pub type Swap<'a> = &'a dyn Fn(&str, &str) -> Option<String>;
+
+// === impl Scripts ===
+
+impl Scripts {
+    /// The scripts as they are published.
+    pub fn published() -> Self {
+        Self::swapped(&|_, _| None)
+    }
+
+    /// The scripts with some files swapped, for tests that need another clock or a broken script.
+    pub fn swapped(swap: Swap<'_>) -> Self {
+        Self(Verb::ALL.iter().map(|&verb| (verb, assemble(verb, swap))).collect())
+    }
+
+    /// One script.
+    pub fn get(&self, verb: Verb) -> &Script {
+        self.0.get(&verb).expect("every verb is assembled at construction")
+    }
+}
+
+fn assemble(verb: Verb, swap: Swap<'_>) -> Script {
+    let file = text_of(verb.name(), verb.file(), swap);
+    let mut source = String::with_capacity(16 * 1024);
+    for line in file.lines() {
+        match line.strip_prefix("--# include ") {
+            None => source.push_str(line),
+            Some(names) => {
+                for name in names.split(", ") {
+                    let (_, part) = PARTS.iter().find(|(known, _)| *known == name).unwrap_or_else(|| {
+                        panic!("lua/{}.lua includes lib/{name}.lua, which is not there", verb.name())
+                    });
+                    source.push_str(&text_of(&format!("lib/{name}"), part, swap));
+                }
+            }
+        }
+        source.push('\n');
+    }
+    let sha = Sha1::digest(source.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    Script { source, sha }
+}
+
+fn text_of<'a>(name: &str, text: &'a str, swap: Swap<'_>) -> Cow<'a, str> {
+    swap(name, text).map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_says_what_it_moves_takes_returns_and_costs_in_this_order() {
+        for verb in Verb::ALL {
+            let file = verb.file();
+            let mut at = 0;
+            assert!(file.starts_with("#!lua"), "{}: no shebang", verb.name());
+            let title = format!("-- {}: ", verb.name());
+            for part in [
+                title.as_str(),
+                "-- MOVES    ",
+                "-- KEYS     ",
+                "-- ARGV     ",
+                "-- RETURNS  ",
+                "-- COST     ",
+            ] {
+                at += file[at..]
+                    .find(part)
+                    .unwrap_or_else(|| panic!("{}: `{part}` is not in its place", verb.name()));
+            }
+        }
+    }
+
+    #[test]
+    fn readers_are_unable_to_write() {
+        use Verb::{Audit, Count, Histogram, List, ListGroup, Overview, Peek};
+        for verb in [Audit, Count, Histogram, List, ListGroup, Overview, Peek] {
+            assert!(verb.file().starts_with("#!lua flags=no-writes\n"), "{}", verb.name());
+        }
+    }
+
+    #[test]
+    fn every_part_is_included_somewhere_once_at_the_most() {
+        for (name, part) in PARTS {
+            let using = Verb::ALL
+                .iter()
+                .filter(|verb| Scripts::published().get(**verb).source.contains(part))
+                .count();
+            assert!(using > 0, "lib/{name}.lua is in no script");
+        }
+        for verb in Verb::ALL {
+            let source = &Scripts::published().get(*verb).source;
+            for (name, part) in PARTS {
+                assert!(source.matches(part).count() <= 1, "{} includes lib/{name}.lua twice", verb.name());
+            }
+        }
+    }
+
+    #[test]
+    fn no_script_uses_a_command_that_walks_the_whole_queue() {
+        for verb in Verb::ALL {
+            let source = &Scripts::published().get(*verb).source;
+            for banned in ["'LREM'", "'LINDEX'", "'SMEMBERS'", "'KEYS'", "'HVALS'", "0, -1)"] {
+                assert!(!source.contains(banned), "{} uses {banned}", verb.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! One binding for each script: what it is given, and what its answers mean.
+
+mod admin;
+mod cancel;
+mod look;
+mod pump;
+mod put;
+mod reserve;
+mod settle;
+
+pub use admin::{Claimed, HoldAnswer, Policy, TopicSettings};
+pub use cancel::{CancelOutcome, GroupStep, Reschedule, RescheduleOutcome, ShiftStep};
+pub use look::{ListPage, ListState, Listed, Numbers, Overview, Slot};
+pub use pump::{PumpReport, PumpWord};
+pub use put::PutOutcome;
+pub use reserve::{Receipt, Reservation, ReserveReport, ReserveRequest};
+pub use settle::{Release, Settled};

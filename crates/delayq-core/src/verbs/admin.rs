@@ -1,0 +1,209 @@
+//! `init`, `claim`, `hold`, `configure`, `replay`, `purge`: what owners and operators do.
+
+use crate::{
+    Client, Error, MessageId, ShardId, Topic, UnixMillis,
+    client::{LAYOUT, UnixMicros},
+    message::Backoff,
+    reply::{Reply, Words},
+    script::Verb,
+};
+use redis::Value;
+use std::time::Duration;
+
+/// What a claim got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claimed {
+    /// The shard is the caller's, under this epoch.
+    Mine {
+        /// To be sent with every pump.
+        epoch: u64,
+        /// Redis's clock.
+        now: UnixMicros,
+        /// When the shard has to be looked at first; `None`: it holds nothing that has a time.
+        next_due: Option<UnixMillis>,
+    },
+    /// Another owner's lock lasts.
+    Owned {
+        /// Its name.
+        owner: String,
+    },
+}
+
+/// What a hold got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldAnswer {
+    /// As asked.
+    Done,
+    /// A newer owner has this epoch.
+    Fenced(u64),
+}
+
+/// What a topic's messages fall back to. `None` leaves the setting at its default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// The most attempts; 0: no bound. Default 16.
+    pub max_attempts: Option<u16>,
+    /// How long a lease lasts. Default 30 s.
+    pub lease: Option<Duration>,
+    /// How long to rest before another try. Default exponential, 1 s to 10 min.
+    pub backoff: Option<Backoff>,
+    /// How long after its due time a message expires; zero: never. Default never.
+    pub expire_after: Option<Duration>,
+    /// How long a cancelled id is remembered. Default 1 h.
+    pub remember_cancelled: Option<Duration>,
+    /// How long an own id is remembered when it is over. Default 60 s.
+    pub remember_own: Option<Duration>,
+    /// How long a generated id is remembered when it is over. Default not at all.
+    pub remember_generated: Option<Duration>,
+}
+
+/// One setting of a topic at a time, as `configure` takes them: field and value; an empty value is the default.
+pub type TopicSettings = Vec<(&'static str, Vec<u8>)>;
+
+// === impl Client ===
+
+impl Client {
+    /// Creates the shards of the deployment that do not exist, and checks those that do.
+    ///
+    /// # Errors
+    /// [`Error::Deployment`] where a shard was created with other numbers.
+    pub async fn init(&self) -> Result<u16, Error> {
+        let shards: Vec<ShardId> = self.shards().shards().collect();
+        let calls: Vec<_> = shards
+            .iter()
+            .map(|&shard| self.call(Verb::Init, shard).arg(shard.get()).arg(self.shards().get()))
+            .collect();
+        let mut created = 0;
+        for (shard, reply) in shards.into_iter().zip(self.link().send_all(&calls).await) {
+            let text = text_of(Verb::Init, reply?)?;
+            let mut words = Words::new(&text);
+            match words.word() {
+                "created" => created += 1,
+                "exists" => {}
+                "differs" => return Err(Error::Deployment(self.difference(shard, &mut words))),
+                _ => return Err(Error::Protocol { script: "init", answer: text }),
+            }
+        }
+        Ok(created)
+    }
+
+    fn difference(&self, shard: ShardId, words: &mut Words<'_>) -> String {
+        let (layout, number, shards) = (words.word(), words.word(), words.word());
+        format!(
+            "shard {shard} was created with layout {layout} as number {number} of {shards}; \
+             this process is configured for layout {LAYOUT} and {} shards",
+            self.shards()
+        )
+    }
+
+    /// Makes the caller the owner of shards, each under a new epoch; all in one round trip. With a `lock`, a claim
+    /// is refused while another owner's lock lasts, and renews the caller's own.
+    pub async fn claim(
+        &self,
+        shards: &[ShardId],
+        owner: &str,
+        lock: Duration,
+    ) -> Vec<Result<Claimed, Error>> {
+        let claim = |&shard: &ShardId| self.call(Verb::Claim, shard).arg(owner).arg(lock.as_millis() as u64);
+        let calls: Vec<_> = shards.iter().map(claim).collect();
+        self.link().send_all(&calls).await.into_iter().map(|reply| claimed(reply?)).collect()
+    }
+
+    /// Stops a shard from letting anything become ready, or lets it go on.
+    pub async fn hold(&self, shard: ShardId, epoch: u64, on: bool) -> Result<HoldAnswer, Error> {
+        let call = self.call(Verb::Hold, shard).arg(epoch).arg(if on { "on" } else { "off" });
+        let text = text_of(Verb::Hold, self.send(call).await?)?;
+        let mut words = Words::new(&text);
+        match (words.word(), words.number()) {
+            ("held" | "free", _) => Ok(HoldAnswer::Done),
+            ("fenced", Some(epoch)) => Ok(HoldAnswer::Fenced(epoch)),
+            _ => Err(Error::Protocol { script: "hold", answer: text }),
+        }
+    }
+
+    /// Sets settings of a topic in every shard, all in one round trip.
+    pub(crate) async fn configure_call(&self, topic: &Topic, settings: &TopicSettings) -> Result<(), Error> {
+        let calls: Vec<_> = self
+            .shards()
+            .shards()
+            .map(|shard| {
+                let mut call = self.call(Verb::Configure, shard).arg(topic.as_str());
+                for (field, value) in settings {
+                    call.push(*field);
+                    call.push(value);
+                }
+                call
+            })
+            .collect();
+        self.link().send_all(&calls).await.into_iter().try_for_each(|reply| reply.map(drop))
+    }
+
+    /// Gives dead letters of one topic in one shard another life: how many came back.
+    pub(crate) async fn replay_call(
+        &self,
+        shard: ShardId,
+        topic: &Topic,
+        delay: Duration,
+        ids: &[MessageId],
+    ) -> Result<u64, Error> {
+        let mut call = self.call(Verb::Replay, shard).arg(topic.as_str()).arg(delay.as_millis() as u64);
+        ids.iter().for_each(|id| call.push(id.as_bytes()));
+        let mut reply = Reply::new(Verb::Replay, self.send(call).await?)?;
+        let mut replayed = 0;
+        while !reply.is_empty() {
+            let word = reply.text()?;
+            replayed += u64::from(word.starts_with("ready") || word.starts_with("delayed"));
+        }
+        Ok(replayed)
+    }
+
+    /// One step of throwing messages away: how many went, and whether there are more.
+    pub(crate) async fn purge_step(
+        &self,
+        shard: ShardId,
+        topic: &Topic,
+        state: &str,
+        range: (UnixMillis, UnixMillis),
+    ) -> Result<(u64, bool), Error> {
+        let call = self.call(Verb::Purge, shard).arg(topic.as_str()).arg(state);
+        let call = call.arg(range.0.get()).arg(range.1.get()).arg(crate::MAX_IDS_A_CALL);
+        let mut reply = Reply::new(Verb::Purge, self.send(call).await?)?;
+        let more = reply.text()? == "more";
+        Ok((reply.number()?, more))
+    }
+}
+
+// === impl Policy ===
+
+impl Policy {
+    /// Every field, with an empty value where it is at its default.
+    pub(crate) fn settings(&self) -> TopicSettings {
+        let ms =
+            |delay: Option<Duration>| delay.map_or_else(Vec::new, |d| d.as_millis().to_string().into_bytes());
+        vec![
+            ("max_attempts", self.max_attempts.map_or_else(Vec::new, |n| n.to_string().into_bytes())),
+            ("lease_ms", ms(self.lease)),
+            ("backoff", self.backoff.as_ref().map_or_else(Vec::new, Backoff::encode)),
+            ("expire_after_ms", ms(self.expire_after)),
+            ("remember_cancelled_ms", ms(self.remember_cancelled)),
+            ("remember_own_ms", ms(self.remember_own)),
+            ("remember_generated_ms", ms(self.remember_generated)),
+        ]
+    }
+}
+
+fn claimed(reply: Value) -> Result<Claimed, Error> {
+    let mut reply = Reply::new(Verb::Claim, reply)?;
+    let word = reply.text()?;
+    let (epoch, now, owner) = (reply.number()?, UnixMicros(reply.number()?), reply.text()?);
+    let next_due = reply.maybe_number()?.map(UnixMillis::new);
+    match word.as_str() {
+        "claimed" | "renewed" => Ok(Claimed::Mine { epoch, now, next_due }),
+        "owned" => Ok(Claimed::Owned { owner }),
+        _ => Err(reply.nonsense(&word)),
+    }
+}
+
+fn text_of(verb: Verb, reply: Value) -> Result<String, Error> {
+    Reply::new(verb, Value::Array(vec![reply]))?.text()
+}

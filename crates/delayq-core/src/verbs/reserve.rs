@@ -1,0 +1,161 @@
+//! `reserve`.
+
+use crate::{
+    Client, Error, MessageId, ShardId, Topic, UnixMillis,
+    client::UnixMicros,
+    envelope::{Envelope, EnvelopeError},
+    link::Call,
+    reply::Reply,
+    script::Verb,
+};
+use std::time::Duration;
+
+/// What a reserve asks of one shard.
+#[derive(Clone, Debug)]
+pub struct ReserveRequest {
+    /// The topics, the first that has something first.
+    pub topics: Vec<Topic>,
+    /// The most messages, 1 to 500.
+    pub most: u16,
+    /// The most payload bytes, which the last message may exceed; 0: no bound.
+    pub most_bytes: u32,
+    /// How long the lease lasts; `None`: as the topic says.
+    pub lease: Option<Duration>,
+}
+
+/// The right to settle one delivery of one message.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Receipt {
+    /// The shard of the message.
+    pub shard: ShardId,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// A message under lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// What settles it.
+    pub receipt: Receipt,
+    /// Its topic.
+    pub topic: Topic,
+    /// Its id.
+    pub id: MessageId,
+    /// When it became ready, on Redis's clock.
+    pub ready: UnixMicros,
+    /// When the lease ends, unless it is extended, on Redis's clock.
+    pub lease_end: UnixMillis,
+    /// The message itself; its attempt and delivery count this one.
+    pub envelope: Envelope,
+}
+
+/// What a reserve found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReserveReport {
+    /// Redis's clock.
+    pub now: UnixMicros,
+    /// The messages, in the order of the topics.
+    pub messages: Vec<Reservation>,
+    /// When to come back without being woken: at once, later (a rate holds messages back), or `None`.
+    pub wait: Option<Duration>,
+    /// Stale entries that were dropped.
+    pub dropped: u64,
+    /// Messages that had expired.
+    pub expired: u64,
+    /// Messages that were malformed and are dead now.
+    pub buried: u64,
+    /// Messages of a newer format, which stay where they are.
+    pub newer: u64,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Reserves ready messages of one shard.
+    ///
+    /// # Errors
+    /// With fate *unknown*, messages may be leased that nobody holds: they come back when their lease runs out.
+    pub async fn reserve(&self, shard: ShardId, request: &ReserveRequest) -> Result<ReserveReport, Error> {
+        let reply = self.send(self.reserve_request(shard, request)).await?;
+        read(shard, request, reply)
+    }
+
+    /// Reserves from several shards in one round trip.
+    pub async fn reserve_many(
+        &self,
+        requests: &[(ShardId, ReserveRequest)],
+    ) -> Vec<Result<ReserveReport, Error>> {
+        let calls: Vec<_> =
+            requests.iter().map(|(shard, request)| self.reserve_request(*shard, request)).collect();
+        let replies = self.link().send_all(&calls).await;
+        let read = |(reply, (shard, request)): (Result<_, _>, &(ShardId, ReserveRequest))| {
+            reply.and_then(|reply| read(*shard, request, reply))
+        };
+        replies.into_iter().zip(requests).map(read).collect()
+    }
+
+    fn reserve_request(&self, shard: ShardId, request: &ReserveRequest) -> Call {
+        let lease = request.lease.map_or_else(String::new, |lease| lease.as_millis().to_string());
+        let mut call = self.call(Verb::Reserve, shard).arg(request.most).arg(request.most_bytes).arg(lease);
+        for topic in &request.topics {
+            call.push(topic.as_str());
+        }
+        call
+    }
+}
+
+// === impl Receipt ===
+
+impl Receipt {
+    /// Topic number, `:`, id, gen.
+    fn id(&self) -> Option<MessageId> {
+        let colon = self.bytes.iter().position(|&byte| byte == b':')?;
+        let id = self.bytes.get(colon + 1..self.bytes.len().checked_sub(4)?)?;
+        MessageId::from_bytes(id)
+    }
+}
+
+impl std::fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Receipt({}, {:?})", self.shard, self.id())
+    }
+}
+
+fn read(shard: ShardId, request: &ReserveRequest, reply: redis::Value) -> Result<ReserveReport, Error> {
+    let mut reply = Reply::new(Verb::Reserve, reply)?;
+    let mut report = ReserveReport {
+        now: UnixMicros(reply.number()?),
+        messages: Vec::new(),
+        wait: reply.maybe_number()?.map(Duration::from_millis),
+        dropped: reply.number()?,
+        expired: reply.number()?,
+        buried: reply.number()?,
+        newer: reply.number()?,
+    };
+    while !reply.is_empty() {
+        let place = reply.number()? as usize;
+        let topic = request.topics.get(place.wrapping_sub(1));
+        let topic = topic.ok_or_else(|| reply.nonsense(&place.to_string()))?;
+        let lease_end = UnixMillis::new(reply.number()?);
+        for _ in 0..reply.number()? {
+            report.messages.push(reservation(shard, topic, lease_end, &mut reply)?);
+        }
+    }
+    Ok(report)
+}
+
+fn reservation(
+    shard: ShardId,
+    topic: &Topic,
+    lease_end: UnixMillis,
+    reply: &mut Reply,
+) -> Result<Reservation, Error> {
+    let ready = UnixMicros(reply.number()?);
+    let receipt = Receipt { shard, bytes: reply.bytes()? };
+    let id = receipt.id().ok_or_else(|| reply.nonsense("a receipt without an id"))?;
+    let bytes = reply.bytes()?;
+    let mut envelope =
+        Envelope::decode(&bytes).map_err(|error: EnvelopeError| reply.nonsense(&error.to_string()))?;
+    envelope.attempt = envelope.attempt.saturating_add(1);
+    envelope.delivery = envelope.delivery.saturating_add(1);
+    Ok(Reservation { receipt, topic: topic.clone(), id, ready, lease_end, envelope })
+}

@@ -1,0 +1,1 @@
+//! The forwarder: moves ready messages into an external message queue, with confirms.

@@ -1,0 +1,17 @@
+#!lua flags=allow-oom
+-- cancel: keeps messages from being delivered.
+--
+-- MOVES    DELAYED | READY -> cancelled; LEASED keeps its lease and is not tried again
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, topic, then 1 a message (1 to 500): id
+-- RETURNS  one answer a message: cancelled (now or before) | leased (will not be retried) | dead |
+--          finished <outcome> <ms> | unknown | failed <why>
+-- COST     O(log n) a message, n = messages of its topic due in its hour
+--# include now, shard, topic, alarm, envelope, bucket, finish, cancel, each
+
+local no = topic_no(ARGV[2])
+must_be('hash', 'stats')
+must_be('zset', 'markers')
+local answers = each(3, 1, function(id) return no and cancel(no, id) or 'unknown' end)
+wake_timer()
+return answers

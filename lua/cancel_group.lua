@@ -1,0 +1,25 @@
+#!lua flags=allow-oom
+-- cancel_group: keeps the messages of a group from being delivered, in steps.
+--
+-- MOVES    DELAYED | READY -> cancelled; LEASED keeps its lease and is not tried again
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, group, cursor (0 at first, then what the last step answered), limit (1 to 500)
+-- RETURNS  next cursor ("" when through), cancelled, leased, failed
+-- COST     O(log n) a message; what is leased stays in the group, so the cursor counts over it
+--# include now, shard, topic, alarm, envelope, bucket, finish, cancel
+
+local group, cursor, limit = 'g:' .. ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+must_be('zset', group)
+must_be('hash', 'stats')
+must_be('zset', 'markers')
+local names = redis.call('ZRANGE', base .. group, cursor, cursor + limit - 1)
+local tally = { cancelled = 0, leased = 0, failed = 0 }
+for _, name in ipairs(names) do
+  local no, id = string.match(name, '^(%d+):(.*)$')
+  local ok, word = pcall(cancel, no, id)
+  if not ok or not tally[word] then word = 'failed' end
+  tally[word] = tally[word] + 1
+end
+wake_timer()
+local passed = tally.leased + tally.failed
+return { #names == limit and tostring(cursor + passed) or '', tally.cancelled, tally.leased, tally.failed }

@@ -1,0 +1,31 @@
+#!lua
+-- configure: sets the policy of a topic in one shard.
+--
+-- MOVES    nothing
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, topic, then 2 a setting: field, value ("" for the default). Fields: max_attempts (0: no
+--          bound), lease_ms, backoff (see lib/retry.lua), expire_after_ms (0: never), remember_cancelled_ms,
+--          remember_own_ms, remember_generated_ms, paused (1), rate (messages a second, of this shard), codec
+--          (none | zstd | zstd:<dictionary id>)
+-- RETURNS  every field that is set, and its value, as field, value, …
+-- COST     O(1)
+--# include shard, topic
+
+local no = topic_open(ARGV[2])
+local key = base .. 't:' .. no
+local allowed = { max_attempts = true, lease_ms = true, backoff = true, expire_after_ms = true,
+  remember_cancelled_ms = true, remember_own_ms = true, remember_generated_ms = true, paused = true, rate = true,
+  codec = true }
+for i = 3, #ARGV, 2 do
+  if not allowed[ARGV[i]] then return redis.error_reply('DQARG no such setting: ' .. ARGV[i]) end
+end
+for i = 3, #ARGV, 2 do
+  if ARGV[i + 1] == '' then
+    redis.call('HDEL', key, ARGV[i])
+  else
+    redis.call('HSET', key, ARGV[i], ARGV[i + 1])
+  end
+end
+-- Whoever waits may be let go now.
+redis.call('SPUBLISH', base .. 'ready', ARGV[2])
+return redis.call('HGETALL', key)

@@ -1,0 +1,38 @@
+#!lua flags=no-writes
+-- histogram: how many messages of a topic become due when.
+--
+-- MOVES    nothing
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, topic, from ms, to ms (exclusive), width ms (60,000 to 3,600,000, a divisor of an hour)
+-- RETURNS  next from ms ("" when through), then start ms and count of each interval that has any
+-- COST     O(log n) an interval; at most 24 hours of buckets a call
+--# include now, shard, topic, alarm, envelope, bucket, look
+
+local no = topic_no(ARGV[2])
+local from, to, width = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local answer = { '' }
+if not no then return answer end
+if width < 60000 or HOUR_MS % width ~= 0 then
+  return redis.error_reply('DQARG the width must divide an hour and be at least a minute')
+end
+local hours = 0
+while from < to do
+  local _, bucket, go_on = bucket_page(no, from, to - 1, 1)
+  if not bucket then
+    if go_on then answer[1] = string.format('%.0f', math.max(go_on, from + 1)) end
+    break
+  end
+  hours = hours + 1
+  local hour = string.match(bucket, ':(%d+)$') * HOUR_MS
+  for start = hour, hour + HOUR_MS - width, width do
+    local low, high = math.max(start, from), math.min(start + width, to) - 1
+    local n = low <= high and redis.call('ZCOUNT', base .. bucket, low, high) or 0
+    if n > 0 then answer[#answer + 1], answer[#answer + 2] = string.format('%.0f', start), n end
+  end
+  from = hour + HOUR_MS
+  if hours == 24 and from < to then
+    answer[1] = string.format('%.0f', from)
+    break
+  end
+end
+return answer

@@ -1,0 +1,34 @@
+-- The end of a message: out of its indexes, and its body becomes a marker for as long as its topic remembers
+-- such an outcome, or nothing.
+
+local function generated(id) return #id == 16 and string.byte(id) < 32 end
+
+-- How long the topic of `m` remembers that it ended like this, in ms.
+local function remembered_ms(m, outcome)
+  if outcome == 'cancelled' then return policy(m.no, 'remember_cancelled_ms') end
+  return policy(m.no, generated(m.id) and 'remember_generated_ms' or 'remember_own_ms')
+end
+
+local function leave_indexes(m)
+  if bit.band(m.flags, INDEXED) == 0 then return end
+  local _, expires, _, group = fields(m.env, m.flags)
+  local name = m.no .. ':' .. m.id
+  if expires then redis.call('ZREM', base .. 'expiries', name) end
+  if group then redis.call('ZREM', base .. 'g:' .. group, name) end
+end
+
+local function finish(m, outcome)
+  leave_indexes(m)
+  count(outcome, m.no, 1)
+  local key, name = base .. 'm:' .. m.no .. ':' .. m.id, m.no .. ':' .. m.id
+  local remember = remembered_ms(m, outcome)
+  if remember == 0 then
+    redis.call('UNLINK', key)
+    return
+  end
+  local hash = bit.band(m.flags, HASH)
+  redis.call('SET', key, struct.pack(HEAD, FORMAT, OUTCOME[outcome], hash, m.gen, m.due, now, m.delivery,
+    m.attempt, m.max) .. (hash > 0 and string.sub(m.env, 33, 40) or ''))
+  redis.call('ZADD', base .. 'markers', now + remember, name)
+  alarm('markers', now + remember)
+end

@@ -1,0 +1,29 @@
+-- Puts one message into the state that its due time asks for: ready, or into its bucket.
+
+local ready_entries = {}
+
+-- Moves `m` to its due time, under a new gen, and writes its head. Whoever calls it has taken the message out
+-- of where it was, has taken a gen, and calls `placed` at the end.
+local function place(m, due)
+  m.due, m.at = due, now
+  m.gen = gen(bit.band(m.flags, INDEXED) > 0)
+  local member = m.id .. gen_bytes(m.gen)
+  if due <= now and not held then
+    m.state = READY
+    local entries = ready_entries[m.no] or {}
+    ready_entries[m.no] = entries
+    entries[#entries + 1] = member .. ready_stamp()
+  else
+    m.state = DELAYED
+    bucket_add(bucket_of(m.no, due), due, { due, member })
+  end
+  if bit.band(m.flags, GROUP) > 0 then
+    local _, _, _, group = fields(m.env, m.flags)
+    redis.call('ZADD', base .. 'g:' .. group, due, m.no .. ':' .. m.id)
+  end
+  write_head(m)
+end
+
+local function placed()
+  for no, entries in pairs(ready_entries) do make_ready(no, entries) end
+end

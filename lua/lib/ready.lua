@@ -1,0 +1,16 @@
+-- Ready queues: `r:<topic no>`, a list of id‖gen‖ready time (7 bytes, µs since the epoch), oldest first.
+-- What is no longer ready is not searched for in it: its gen is stale, and whoever meets it drops it.
+
+-- The end of an entry: the time from which its message is ready.
+local function ready_stamp() return struct.pack('>I7', now_us) end
+
+-- Appends entries (at most 500), and wakes whoever waits where the queue was empty.
+local function make_ready(no, entries)
+  local n = #entries
+  if n == 0 then return end
+  local length = redis.call('RPUSH', base .. 'r:' .. no, unpack(entries))
+  count('ready', no, n)
+  if length == n then
+    redis.call('SPUBLISH', base .. 'ready', redis.call('HGET', base .. 't:' .. no, 'name') or '')
+  end
+end

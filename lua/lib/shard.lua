@@ -1,0 +1,22 @@
+-- Opens the shard: `base` begins every key, `meta` is what its registry says. Refuses a shard that was never
+-- created and a caller that knows another layout, before anything is written.
+local base = string.sub(KEYS[1], 1, -5)
+local layout, held = unpack(redis.call('HMGET', KEYS[1], 'layout', 'hold'))
+if not layout then
+  return redis.error_reply('DQUNINITIALISED ' .. KEYS[1] .. ' does not exist')
+end
+if layout ~= ARGV[1] then
+  return redis.error_reply('DQLAYOUT ' .. layout .. ' is the layout of ' .. KEYS[1] .. ', not ' .. ARGV[1])
+end
+
+-- Refuses the whole call, before its first write, where a key holds another type than it must (F1: an error
+-- in the middle would keep the writes before it).
+local function is(kind, key)
+  local found = redis.call('TYPE', base .. key).ok
+  return found == kind or found == 'none', found
+end
+
+local function must_be(kind, key)
+  local right, found = is(kind, key)
+  if not right then error({ err = 'DQTYPE ' .. base .. key .. ' is a ' .. found .. ', not a ' .. kind }) end
+end

@@ -1,0 +1,34 @@
+-- Topics: a number for each name, and the policy that messages fall back to. Numbers are text.
+local POLICY = {
+  max_attempts = 16,
+  lease_ms = 30000,
+  expire_after_ms = 0,
+  remember_cancelled_ms = 3600000,
+  remember_own_ms = 60000,
+  remember_generated_ms = 0,
+}
+
+-- The number of a topic, or false where nothing was ever put into it.
+local function topic_no(name)
+  return redis.call('HGET', KEYS[1], 'topic:' .. name)
+end
+
+-- The number of a topic, given out at its first use.
+local function topic_open(name)
+  local no = topic_no(name)
+  if not no then
+    no = tostring(redis.call('HINCRBY', KEYS[1], 'topics', 1))
+    redis.call('HSET', KEYS[1], 'topic:' .. name, no)
+    redis.call('HSET', base .. 't:' .. no, 'name', name)
+  end
+  return no
+end
+
+-- One number of a topic's policy.
+local function policy(no, field)
+  return tonumber(redis.call('HGET', base .. 't:' .. no, field)) or POLICY[field]
+end
+
+local function count(counter, no, by)
+  if by ~= 0 then redis.call('HINCRBY', base .. 'stats', counter .. ':' .. no, by) end
+end

@@ -1,0 +1,21 @@
+#!lua flags=no-writes
+-- list_group: shows the pending messages of a group, by due time.
+--
+-- MOVES    nothing
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, group, offset, limit (1 to 500)
+-- RETURNS  now_us, how many the group has, then 3 a message: topic, id, envelope
+-- COST     O(log n) and a read of the envelope a message, n = messages of the group
+--# include now, shard, topic
+
+local index = base .. 'g:' .. ARGV[2]
+local offset, limit = tonumber(ARGV[3]), tonumber(ARGV[4])
+local answer, names = { now_us, redis.call('ZCARD', index) }, {}
+for _, name in ipairs(redis.call('ZRANGE', index, offset, offset + limit - 1)) do
+  local no, id = string.match(name, '^(%d+):(.*)$')
+  names[no] = names[no] or redis.call('HGET', base .. 't:' .. no, 'name') or ''
+  local n = #answer
+  answer[n + 1], answer[n + 2] = names[no], id
+  answer[n + 3] = redis.call('MGET', base .. 'm:' .. name)[1] or ''
+end
+return answer

@@ -1,0 +1,160 @@
+#!lua
+-- put: takes new messages of one topic in.
+--
+-- MOVES    nothing -> DELAYED, or -> READY where already due and the shard is not held
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, topic, then 4 a message (1 to 500): id, due, options, envelope
+--            id        16 raw bytes of a UUIDv7, or text of 1 to 128 bytes
+--            due       ms since the epoch, or "+" and a delay in ms, on this Redis's clock
+--            options   words parted by a space: replace, tried=<ms since the epoch of the first try>
+--            envelope  see docs/protocol.md; state, gen, due, at, delivery, attempt are filled in here
+-- RETURNS  now_us, then one answer a message: stored | ready | exists <state> <ms> | conflict <state> <ms> |
+--          leased | stale | refused <why>; <ms> is the due time of what is pending, the end of what is over
+-- COST     O(log n) a message, n = the topic's messages of that hour
+--# include now, shard, topic, alarm, gen, envelope, bucket, ready, finish
+
+local topic = ARGV[2]
+local no = topic_open(topic)
+must_be('hash', 'stats')
+must_be('list', 'r:' .. no)
+must_be('zset', 'markers')
+must_be('zset', 'expiries')
+gens((#ARGV - 2) / 4)
+local max_default = policy(no, 'max_attempts')
+local expire_after = policy(no, 'expire_after_ms')
+local key_of = base .. 'm:' .. no .. ':'
+
+local entries, buckets, firsts = {}, {}, {}
+local accepted, stamp = 0, nil
+
+-- A due time in ms, or nil where it is none: an integer in (0, 2^53).
+local function due_of(text)
+  local due
+  if string.byte(text) == 43 then
+    due = string.match(text, '^%+%d+$') and now + string.sub(text, 2)
+  else
+    due = string.match(text, '^%d+$') and tonumber(text)
+  end
+  return due and due > 0 and due < 9007199254740992 and due
+end
+
+local function gather(bucket, due, member)
+  local members = buckets[bucket]
+  if not members then
+    members = {}
+    buckets[bucket], firsts[bucket] = members, due
+  end
+  local n = #members
+  members[n + 1], members[n + 2] = due, member
+  if due < firsts[bucket] then firsts[bucket] = due end
+end
+
+-- Brings what was gathered so far to its buckets and to the ready queue.
+local function flush()
+  for bucket, members in pairs(buckets) do
+    if #members > 0 then bucket_add(bucket, firsts[bucket], members) end
+  end
+  make_ready(no, entries)
+  buckets, entries = {}, {}
+end
+
+local function option(options, name) return tonumber(string.match(options, name .. '=(%d+)')) end
+
+-- What keeps a message whose id is taken out: an answer, or nil where it may replace what is there.
+local function taken(id, flags, options, env)
+  local m, why = read(no, id)
+  if not m then return 'conflict ' .. why .. ' 0' end
+  local replace = string.find(options, 'replace', 1, true)
+  if replace and m.state == LEASED then return 'leased' end
+  if not replace then
+    local same = bit.band(flags, HASH) == 0 or string.sub(m.env, 33, 40) == string.sub(env, 33, 40)
+    local time = m.state <= LEASED and m.due or m.at
+    return string.format('%s %s %.0f', same and 'exists' or 'conflict', STATE[m.state], time)
+  end
+  flush()
+  if m.state == DELAYED then bucket_remove(no, m.due, id .. gen_bytes(m.gen)) end
+  if m.state == READY then count('ready', no, -1) end
+  if m.state == DEAD then redis.call('ZREM', base .. 'd:' .. no, id .. gen_bytes(m.gen)) end
+  if m.state <= DEAD then
+    leave_indexes(m)
+    count('replaced', no, 1)
+  else
+    redis.call('ZREM', base .. 'markers', no .. ':' .. id)
+  end
+  redis.call('UNLINK', key_of .. id)
+end
+
+-- Whether a put that was first tried at `tried` may be the repeat of one whose end is forgotten already.
+local function is_stale(id, tried)
+  local remembered = generated(id) and 'remember_cancelled_ms' or 'remember_own_ms'
+  return tried and tried + policy(no, remembered) < now
+end
+
+-- Adds a message to its indexes: the group's, the expiries.
+local function join_indexes(id, due, expires, group)
+  if group then redis.call('ZADD', base .. 'g:' .. group, due, no .. ':' .. id) end
+  if expires then
+    redis.call('ZADD', base .. 'expiries', expires, no .. ':' .. id)
+    alarm('expiries', expires)
+  end
+end
+
+local function put(id, due_text, options, env)
+  local due = due_of(due_text)
+  if not due then return 'refused due time' end
+  if #env < 32 or string.byte(env) ~= FORMAT then return 'refused format' end
+  local _, _, high, low = string.byte(env, 1, 4)
+  local flags, rest = high * 256 + low, string.sub(env, 33)
+  local max = struct.unpack('>I2', env, 31)
+  if max == 0 then max = max_default end
+
+  local expires, group
+  if expire_after > 0 and bit.band(flags, EXPIRES) == 0 then
+    local hash = bit.band(flags, HASH) > 0 and 8 or 0
+    rest = string.sub(rest, 1, hash) .. struct.pack('>I8', due + expire_after) .. string.sub(rest, hash + 1)
+    env, flags = string.sub(env, 1, 32) .. rest, flags + EXPIRES
+  end
+  if bit.band(flags, INDEXED) > 0 then
+    _, expires, _, group = fields(env, flags)
+    if expires then
+      if expires <= due then return 'refused expiry not after the due time' end
+    end
+    if group then must_be('zset', 'g:' .. group) end
+  end
+
+  local g = gen(bit.band(flags, INDEXED) > 0)
+  local member = id .. gen_bytes(g)
+  local direct = due <= now and not held
+  if not direct then bucket_check(no, due) end
+
+  local key = key_of .. id
+  local body = struct.pack(HEAD, FORMAT, direct and READY or DELAYED, flags, g, due, now, 0, 0, max) .. rest
+  local tried = options ~= '' and option(options, 'tried')
+  if tried and redis.call('EXISTS', key) == 0 and is_stale(id, tried) then return 'stale' end
+  if not redis.call('SET', key, body, 'NX') then
+    local answer = taken(id, flags, options, env)
+    if answer then return answer end
+    redis.call('SET', key, body)
+  end
+  accepted = accepted + 1
+  if expires or group then join_indexes(id, due, expires, group) end
+  if direct then
+    stamp = stamp or ready_stamp()
+    entries[#entries + 1] = member .. stamp
+    return 'ready'
+  end
+  gather(bucket_of(no, due), due, member)
+  return 'stored'
+end
+
+local function refused(fault) return 'refused ' .. (type(fault) == 'table' and fault.err or fault) end
+
+local answers = { now_us }
+for i = 3, #ARGV, 4 do
+  local ok, word = pcall(put, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
+  answers[#answers + 1] = ok and word or refused(word)
+end
+flush()
+count('accepted', no, accepted)
+wake_timer()
+return answers

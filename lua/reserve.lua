@@ -1,0 +1,146 @@
+#!lua flags=allow-oom
+-- reserve: takes ready messages under a lease, from the first topic that has any, then the next.
+--
+-- MOVES    READY -> LEASED; READY -> expired; a malformed envelope -> DEAD
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, n (1 to 500), most payload bytes (0: no bound), lease ms ("" for the topic's), topic, …
+-- RETURNS  now_us, wait ms ("" for no reason to come back before the next wake, 0 for at once), dropped (stale
+--          entries), expired, buried, newer (left in place: of a later format), then for each topic that exists:
+--          its place among those asked for (from 1), lease end ms, how many, and 3 a message: ready time in µs,
+--          receipt, envelope as it was before (its attempt and delivery count without this one)
+-- COST     O(1) and a read of the envelope a message; at most n + 100 entries are looked at
+--# include now, shard, topic, alarm, gen, envelope, finish, kill
+
+local wanted, most_bytes, lease_ms = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local wait, dropped, expired, buried, newer = nil, 0, 0, 0, 0
+local looks, bytes = wanted + 100, 0
+local answer = {}
+must_be('zset', 'leases')
+must_be('hash', 'stats')
+gens(looks)
+
+local function come_back(ms) if not wait or ms < wait then wait = ms end end
+
+-- How many the topic lets go now: all, or what its pause and its rate (messages a second) leave. The rate is a
+-- leaky bucket (GCRA) with a burst of 100 ms, at least one message; `tat` is when it is empty.
+local function allowance(no)
+  local paused, rate, tat = unpack(redis.call('HMGET', base .. 't:' .. no, 'paused', 'rate', 'tat'))
+  if paused then return 0 end
+  rate = tonumber(rate)
+  if not rate then return looks end
+  local interval = 1000000 / rate
+  local burst = math.max(interval, 100000)
+  tat = math.max(tonumber(tat) or 0, now_us)
+  local allowed = math.floor((now_us + burst - tat) / interval + 0.000001)
+  if allowed < 1 then come_back(math.ceil((tat + interval - burst - now_us) / 1000)) end
+  return math.max(allowed, 0), interval, tat
+end
+
+-- A body that is no envelope: it becomes the payload of one that is dead, with the reason.
+local function bury_malformed(no, id, env)
+  local m = { no = no, id = id, env = '', flags = 0, due = now, delivery = 0, attempt = 0, max = 0 }
+  redis.call('SET', base .. 'm:' .. no .. ':' .. id, string.rep('\0', 32) .. env)
+  kill(m, 'malformed envelope')
+  buried = buried + 1
+end
+
+-- What an entry's envelope is: ready (to be leased), stale, expired, malformed, newer.
+local function look(entry, env)
+  if not env then return 'stale' end
+  if #env < 32 then return 'malformed' end
+  local format, state, flags, g, due, _, delivery, attempt, max = struct.unpack(HEAD, env)
+  if format > FORMAT then return 'newer' end
+  if format < FORMAT or not STATE[state] then return 'malformed' end
+  if state ~= READY or g ~= struct.unpack('>I4', entry, #entry - 10) then return 'stale' end
+  if bit.band(flags, EXPIRES) > 0 then
+    local _, expires = fields(env, flags)
+    if expires <= now then return 'expired' end
+  end
+  return 'ready', flags, due, delivery, attempt, max
+end
+
+-- Settles what will not be delivered. Returns whether it counted as ready until now.
+local function drop(no, id, env, word)
+  if word == 'stale' then
+    dropped = dropped + 1
+  elseif word == 'expired' then
+    finish(read(no, id), 'expired')
+    expired = expired + 1
+  else
+    bury_malformed(no, id, env)
+  end
+  return word ~= 'stale'
+end
+
+-- Takes up to `n` from one topic: how many, how many entries were looked at, whether the queue is at its end.
+-- Entries are read first, and leave the list when all of them are settled: an error between leaves stale ones
+-- behind, never a lost one.
+local function take(no, n, until_ms)
+  local queue, prefix = base .. 'r:' .. no, base .. 'm:' .. no .. ':'
+  local entries = redis.call('LRANGE', queue, 0, n - 1)
+  if #entries == 0 then return 0, 0, true end
+  local keys = {}
+  for i = 1, #entries do keys[i] = prefix .. string.sub(entries[i], 1, -12) end
+  local envs = redis.call('MGET', unpack(keys))
+  local leases, back, seen, gone, taken = {}, {}, 0, 0, 0
+  for i = 1, #entries do
+    if most_bytes > 0 and bytes >= most_bytes then break end
+    seen = i
+    local entry, env = entries[i], envs[i]
+    local word, flags, due, delivery, attempt, max = look(entry, env)
+    if word == 'ready' then
+      local g = gen(bit.band(flags, INDEXED) > 0)
+      local receipt = no .. ':' .. string.sub(entry, 1, -12) .. gen_bytes(g)
+      redis.call('SETRANGE', keys[i], 0,
+        struct.pack(HEAD, FORMAT, LEASED, flags, g, due, until_ms, delivery + 1, attempt + 1, max))
+      leases[2 * taken + 1], leases[2 * taken + 2] = until_ms, receipt
+      local a = #answer
+      answer[a + 1], answer[a + 2], answer[a + 3] = (struct.unpack('>I7', entry, #entry - 6)), receipt, env
+      taken, bytes = taken + 1, bytes + #env
+    elseif word == 'newer' then
+      back[#back + 1] = entry
+    elseif drop(no, string.sub(entry, 1, -12), env, word) then
+      gone = gone + 1
+    end
+  end
+  if taken > 0 then
+    redis.call('ZADD', base .. 'leases', unpack(leases))
+    alarm('leases', until_ms)
+  end
+  redis.call('LPOP', queue, seen)
+  if #back > 0 then redis.call('RPUSH', queue, unpack(back)) end
+  newer = newer + #back
+  count('ready', no, -taken - gone)
+  count('leased', no, taken)
+  return taken, seen, #entries < n or #back > 0
+end
+
+local function reserve_from(place, topic)
+  local no = topic_no(topic)
+  if not no then return end
+  must_be('list', 'r:' .. no)
+  local allowed, interval, tat = allowance(no)
+  local until_ms = now + (lease_ms or policy(no, 'lease_ms'))
+  local at = #answer
+  answer[at + 1], answer[at + 2], answer[at + 3] = place, until_ms, 0
+  local taken, over = 0, false
+  while not over and wanted > 0 and looks > 0 and allowed > taken do
+    local got, seen, last = take(no, math.min(wanted, looks, allowed - taken), until_ms)
+    taken, wanted, looks = taken + got, wanted - got, looks - seen
+    over = last or (most_bytes > 0 and bytes >= most_bytes)
+  end
+  answer[at + 3] = taken
+  if looks <= 0 and not over then come_back(0) end
+  if interval and taken > 0 then
+    redis.call('HSET', base .. 't:' .. no, 'tat', string.format('%.0f', tat + taken * interval))
+    if taken >= allowed and wanted > 0 then come_back(math.ceil(interval / 1000)) end
+  end
+end
+
+for i = 5, #ARGV do
+  if wanted > 0 then reserve_from(i - 4, ARGV[i]) end
+end
+wake_timer()
+local head = { now_us, wait or '', dropped, expired, buried, newer }
+for i = 1, #answer do head[6 + i] = answer[i] end
+return head

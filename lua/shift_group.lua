@@ -1,0 +1,53 @@
+#!lua
+-- shift_group: moves the due times of a whole group by the same difference, in steps, each message once.
+--
+-- MOVES    DELAYED -> DELAYED | READY; READY -> DELAYED | READY; others stay as they are
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, group, token (of the caller's choice; a repeat under the same token goes on where it was),
+--          difference in ms (not 0), limit (1 to 500)
+-- RETURNS  more | done | busy (another token is at work on this group), moved in this step, passed over
+-- COST     O(log n) a message. The cursor stands in `shift:<group>` and is forgotten an hour after the last step
+--# include now, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, reschedule
+
+local group, token, by, limit = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local index, cursor = 'g:' .. group, 'shift:' .. group
+must_be('zset', index)
+must_be('hash', cursor)
+must_be('hash', 'stats')
+must_be('zset', 'markers')
+if not by or by == 0 or by % 1 ~= 0 then return redis.error_reply('DQARG the difference must be a whole number of ms, not 0') end
+local known, at, skip, over = unpack(redis.call('HMGET', base .. cursor, 'token', 'at', 'skip', 'over'))
+if known == token and over then return { 'done', 0, 0 } end
+if known and known ~= token and not over then return { 'busy', 0, 0 } end
+if known ~= token then at, skip = nil, nil end
+
+-- From the far end, so that what was moved is not met again: the latest first where times grow.
+local order, from, to = 'ZRANGEBYSCORE', at or '-inf', '+inf'
+if by > 0 then order, from, to = 'ZREVRANGEBYSCORE', at or '+inf', '-inf' end
+skip = tonumber(skip) or 0
+local page = redis.call(order, base .. index, from, to, 'WITHSCORES', 'LIMIT', skip, limit)
+gens(limit)
+local moved, passed, score = 0, 0, at
+for i = 1, #page, 2 do
+  if page[i + 1] ~= score then score, skip = page[i + 1], 0 end
+  local no, id = string.match(page[i], '^(%d+):(.*)$')
+  local m = read(no, id)
+  local due = m and m.due + by
+  local _, expires
+  if m then _, expires = fields(m.env, m.flags) end
+  if m and m.state <= READY and due > 0 and due < 9007199254740992 and not (expires and expires <= due) and is('list', 'r:' .. no) then
+    move_to(m, due)
+    moved = moved + 1
+  else
+    passed, skip = passed + 1, skip + 1
+  end
+end
+local done = #page < 2 * limit
+redis.call('HSET', base .. cursor, 'token', token, 'at', score or '', 'skip', skip)
+if done then redis.call('HSET', base .. cursor, 'over', 1) else redis.call('HDEL', base .. cursor, 'over') end
+if not score then redis.call('HDEL', base .. cursor, 'at') end
+redis.call('ZADD', base .. 'markers', now + 3600000, cursor)
+alarm('markers', now + 3600000)
+placed()
+wake_timer()
+return { done and 'done' or 'more', moved, passed }
