@@ -1,0 +1,380 @@
+//! Following the plan: claims what is meant for this member, gives up what is not, tells the consumer.
+
+use crate::claim_book::{ClaimBook, ReadClaim};
+use crate::etcd::{Change, ClaimAnswer, Entry, Fault, Fence, Range, Watch, WatchRange};
+use crate::membership::{Base, Leaving, Session, Standing, retry_pause, until};
+use crate::ownership::{LossReason, Lost, OwnershipView};
+use crate::plan::Plan;
+use crate::registration::Claim;
+use crate::trust::Trust;
+use delayq_core::ShardId;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep};
+
+/// Keys in one transaction: etcd takes 128 operations, and each key costs one inside another.
+const BATCH: usize = 100;
+
+/// The task that follows the plan.
+pub(crate) struct Follower {
+    base: Base,
+    inbox: Inbox,
+    missed: mpsc::UnboundedSender<i64>,
+    board: watch::Sender<Arc<OwnershipView>>,
+    book: ClaimBook,
+    /// The revision of the plan that is followed: claims made for an older one are refused.
+    plan_revision: i64,
+    /// The plan whose claims were refused: a newer one is under way.
+    outdated: Option<i64>,
+    rechecks: Vec<oneshot::Sender<()>>,
+}
+
+/// What may arrive while anything is waited for.
+pub(crate) struct Inbox {
+    pub(crate) standing: watch::Receiver<Standing>,
+    pub(crate) confirmed: mpsc::UnboundedReceiver<Vec<Lost>>,
+    pub(crate) rechecks: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
+    pub(crate) turns: watch::Receiver<u64>,
+    pub(crate) leaving: Leaving,
+    /// The member drained without an answer from etcd, and said so.
+    pub(crate) drained_alone: bool,
+}
+
+enum News {
+    Standing,
+    Confirmed(Vec<Lost>),
+    Recheck(oneshot::Sender<()>),
+    Turned,
+    DrainsAlone,
+    Leave,
+}
+
+/// Why what was being done is left.
+enum Interrupt {
+    /// Everything must be read anew.
+    Relist,
+    /// Another life of the member, or none.
+    SessionOver,
+    Left,
+}
+
+// === impl Follower ===
+
+impl Follower {
+    pub(crate) fn new(
+        base: Base,
+        inbox: Inbox,
+        missed: mpsc::UnboundedSender<i64>,
+        board: watch::Sender<Arc<OwnershipView>>,
+    ) -> Self {
+        let book = ClaimBook::default();
+        Self { base, inbox, missed, board, book, plan_revision: 0, outdated: None, rechecks: Vec::new() }
+    }
+
+    /// Follows the plan until the member leaves.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let session = self.inbox.standing.borrow_and_update().session.clone();
+            let interrupt = match session {
+                Some(session) => self.follow(&session).await,
+                None => self.attend(None, std::future::pending::<()>()).await.err(),
+            };
+            match interrupt {
+                Some(Interrupt::Left) => break,
+                Some(Interrupt::SessionOver) => self.drop_all(&LossReason::LeaseLost),
+                Some(Interrupt::Relist) | None => {}
+            }
+        }
+        self.drop_all(&LossReason::Left);
+    }
+
+    /// One reading of everything, and then what changes, until something makes a new reading necessary.
+    async fn follow(&mut self, session: &Session) -> Option<Interrupt> {
+        match self.read_and_watch(session).await {
+            Err(interrupt) => Some(interrupt),
+            Ok(Err(fault)) => self.pause_after(session, &fault).await,
+            Ok(Ok(mut watch)) => loop {
+                match self.step(session, &mut watch).await {
+                    Err(interrupt) => return Some(interrupt),
+                    Ok(Err(fault)) => return self.pause_after(session, &fault).await,
+                    Ok(Ok(())) => {}
+                }
+            },
+        }
+    }
+
+    async fn pause_after(&mut self, session: &Session, fault: &Fault) -> Option<Interrupt> {
+        tracing::info!(?fault, "the plan is read anew");
+        if *fault == Fault::LeaseGone {
+            let _ = self.missed.send(session.lease);
+        }
+        if *fault == Fault::Compacted {
+            return Some(Interrupt::Relist);
+        }
+        self.attend(Some(session), sleep(retry_pause(Duration::from_secs(1)))).await.err()
+    }
+
+    async fn read_and_watch(&mut self, session: &Session) -> Result<Result<Watch, Fault>, Interrupt> {
+        self.base.counters.relists.add(1);
+        let keys = &self.base.keys;
+        let (plan, claims) = (keys.plan(), keys.claims());
+        let ranges = [
+            Range::Key(keys.member(&session.member)),
+            Range::Key(plan.clone()),
+            Range::Prefix(claims.clone()),
+        ];
+        let link = self.base.link.clone();
+        let (read_at, read) = match self.attend(Some(session), async { link.read(&ranges).await }).await? {
+            Ok(read) => read,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        self.take_reading(session, &read);
+        let ranges = [
+            WatchRange { key: plan, prefix: false, deletions_only: false },
+            WatchRange { key: claims, prefix: true, deletions_only: true },
+        ];
+        self.attend(Some(session), async { link.watch(&ranges, read_at).await }).await
+    }
+
+    /// What etcd holds replaces what was believed.
+    fn take_reading(&mut self, session: &Session, read: &[Vec<Entry>]) {
+        let [registration, plan, claims] = read else { return };
+        if registration.is_empty() {
+            // etcd knows nothing of us: it was emptied, or somebody removed the key.
+            let _ = self.missed.send(session.lease);
+        }
+        self.book.requests_lost();
+        self.outdated = None;
+        match plan.first() {
+            Some(entry) => self.take_plan(session, &entry.value, entry.mod_revision),
+            None => self.plan_revision = 0,
+        }
+        let read_claim = |entry: &Entry| {
+            let mine = entry.lease == session.lease;
+            let shard = self.base.keys.shard_of(&entry.key)?;
+            Some((shard, ReadClaim { mine, created: entry.create_revision }))
+        };
+        let claims: BTreeMap<ShardId, ReadClaim> = claims.iter().filter_map(read_claim).collect();
+        let owned = self.book.owned();
+        self.book.relisted(&claims);
+        self.base.counters.claims_lost.add(owned.saturating_sub(self.book.owned()) as u64);
+        for recheck in self.rechecks.drain(..) {
+            let _ = recheck.send(());
+        }
+        self.publish();
+    }
+
+    fn take_plan(&mut self, session: &Session, json: &[u8], revision: i64) {
+        match Plan::from_json(json) {
+            Ok(plan) => {
+                self.plan_revision = revision;
+                let mine = plan.shards_of(&session.member);
+                self.book.plan(plan.version, &mine, |shard| plan.owner_of(shard).map(|m| m.name.clone()));
+            }
+            Err(error) => tracing::error!(%error, "the plan cannot be read; what is owned is kept"),
+        }
+    }
+
+    /// Does what is due, or waits for the next change.
+    async fn step(&mut self, session: &Session, watch: &mut Watch) -> Result<Result<(), Fault>, Interrupt> {
+        self.publish();
+        let stopped = self.book.start_deletes(BATCH);
+        if !stopped.is_empty() {
+            return self.give_back(session, stopped).await;
+        }
+        let outdated = self.outdated == Some(self.plan_revision);
+        if !outdated && self.inbox.standing.borrow().trust.may_claim(Instant::now()) {
+            let wanted = self.book.start_claims(BATCH);
+            if !wanted.is_empty() {
+                return self.claim(session, wanted).await;
+            }
+        }
+        match self.attend_while_idle(session, watch).await? {
+            Some(Ok(changes)) => {
+                changes.iter().for_each(|change| self.take_change(session, change));
+                Ok(Ok(()))
+            }
+            Some(Err(fault)) => Ok(Err(fault)),
+            None => Ok(Ok(())),
+        }
+    }
+
+    async fn give_back(
+        &mut self,
+        session: &Session,
+        stopped: Vec<ShardId>,
+    ) -> Result<Result<(), Fault>, Interrupt> {
+        let keys: Vec<String> = stopped.iter().map(|&shard| self.base.keys.claim(shard)).collect();
+        let (link, lease) = (self.base.link.clone(), session.lease);
+        if let Err(fault) = self.attend(Some(session), async { link.delete_each(&keys, lease).await }).await?
+        {
+            return Ok(Err(fault));
+        }
+        self.base.counters.claims_released.add(stopped.len() as u64);
+        stopped.into_iter().for_each(|shard| self.book.deleted(shard));
+        Ok(Ok(()))
+    }
+
+    async fn claim(
+        &mut self,
+        session: &Session,
+        wanted: Vec<ShardId>,
+    ) -> Result<Result<(), Fault>, Interrupt> {
+        let keys: Vec<String> = wanted.iter().map(|&shard| self.base.keys.claim(shard)).collect();
+        let name = self.base.config.member.name.clone();
+        let document = Claim { member: session.member.clone(), name }.to_json();
+        let fence = Fence::Written(self.base.keys.plan(), self.plan_revision);
+        let (link, lease) = (self.base.link.clone(), session.lease);
+        let request = async { link.create_each(&fence, &keys, &document, lease).await };
+        let answers = match self.attend(Some(session), request).await? {
+            Ok(answers) => answers,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let Some(answers) = answers else {
+            wanted.into_iter().for_each(|shard| self.book.claim_not_made(shard));
+            self.outdated = Some(self.plan_revision);
+            return Ok(Ok(()));
+        };
+        for (shard, answer) in wanted.into_iter().zip(answers) {
+            match answer {
+                ClaimAnswer::Won(since) => {
+                    self.base.counters.claims_won.add(1);
+                    self.book.claim_won(shard, since);
+                }
+                ClaimAnswer::Held(at) => {
+                    self.base.counters.claims_held.add(1);
+                    self.book.claim_held(shard, at);
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn take_change(&mut self, session: &Session, change: &Change) {
+        match change {
+            Change::Put(entry) => {
+                if entry.key == self.base.keys.plan().as_bytes() {
+                    self.take_plan(session, &entry.value, entry.mod_revision);
+                }
+            }
+            Change::Deleted(key, at) => {
+                if let Some(shard) = self.base.keys.shard_of(key) {
+                    let owned = self.book.owned();
+                    self.book.key_deleted(shard, *at);
+                    self.base.counters.claims_lost.add(owned.saturating_sub(self.book.owned()) as u64);
+                }
+            }
+        }
+    }
+
+    /// Waits for a change in etcd, or for news that make something due.
+    async fn attend_while_idle(
+        &mut self,
+        session: &Session,
+        watch: &mut Watch,
+    ) -> Result<Option<Result<Vec<Change>, Fault>>, Interrupt> {
+        tokio::select! {
+            biased;
+            news = self.inbox.next() => self.take_news(Some(session), news).map(|()| None),
+            changes = watch.next() => Ok(Some(changes)),
+        }
+    }
+
+    /// Waits for work to be done, and meanwhile hears the news; an interrupt leaves the work where it is.
+    async fn attend<T>(
+        &mut self,
+        session: Option<&Session>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Interrupt> {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                news = self.inbox.next() => self.take_news(session, news)?,
+                done = &mut work => return Ok(done),
+            }
+        }
+    }
+
+    fn take_news(&mut self, session: Option<&Session>, news: News) -> Result<(), Interrupt> {
+        match news {
+            News::Leave => return Err(Interrupt::Left),
+            News::Standing => self.take_standing(session)?,
+            News::Confirmed(stopped) => stopped.iter().for_each(|lost| self.book.confirmed(lost)),
+            News::Recheck(answer) => {
+                self.rechecks.push(answer);
+                return Err(Interrupt::Relist);
+            }
+            News::Turned => return Err(Interrupt::Relist),
+            News::DrainsAlone => {
+                tracing::warn!(
+                    "draining, and etcd does not answer: every shard is given up without a successor"
+                );
+                self.inbox.drained_alone = true;
+                self.book.yield_all();
+            }
+        }
+        self.publish();
+        Ok(())
+    }
+
+    fn take_standing(&mut self, session: Option<&Session>) -> Result<(), Interrupt> {
+        let standing = self.inbox.standing.borrow_and_update().clone();
+        if standing.trust == Trust::Left {
+            return Err(Interrupt::Left);
+        }
+        if standing.session.as_deref().map(|s| &s.member) != session.map(|s| &s.member) {
+            return Err(Interrupt::SessionOver);
+        }
+        let before = self.board.borrow().trust;
+        let degraded = matches!(standing.trust, Trust::Degraded { .. });
+        if self.base.config.strict && degraded {
+            self.book.suspend();
+        }
+        self.publish();
+        let back = matches!(before, Trust::Degraded { .. }) && !degraded;
+        // What was suspended comes back only by reading whose the keys are.
+        if self.base.config.strict && back { Err(Interrupt::Relist) } else { Ok(()) }
+    }
+
+    fn drop_all(&mut self, reason: &LossReason) {
+        self.base.counters.claims_lost.add(self.book.owned() as u64);
+        self.book.drop_all(reason);
+        self.publish();
+    }
+
+    fn publish(&self) {
+        let view = self.book.view(self.inbox.standing.borrow().trust);
+        self.board.send_if_modified(|shown| {
+            let changed = **shown != view;
+            if changed {
+                *shown = Arc::new(view);
+            }
+            changed
+        });
+    }
+}
+
+// === impl Inbox ===
+
+impl Inbox {
+    /// The next news. Safe to drop.
+    async fn next(&mut self) -> News {
+        let drains_alone = match self.standing.borrow().trust {
+            Trust::Draining { until: Some(at) } if !self.drained_alone => Some(at),
+            _ => None,
+        };
+        tokio::select! {
+            biased;
+            _ = self.leaving.changed() => News::Leave,
+            Ok(()) = self.standing.changed() => News::Standing,
+            Some(stopped) = self.confirmed.recv() => News::Confirmed(stopped),
+            Some(answer) = self.rechecks.recv() => News::Recheck(answer),
+            Ok(()) = self.turns.changed() => News::Turned,
+            () = until(drains_alone) => News::DrainsAlone,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Who leads: the member whose registration is the oldest; each other member waits for the one just before it to go.
+//!
+//! So a leader's end wakes one member, not all. The create revision of the leader's registration is compared in every
+//! plan it writes: a leader whose registration is gone writes nothing, whatever it believes.
+
+use crate::etcd::{Change, Fault, WatchRange};
+use crate::leader::Leader;
+use crate::membership::{Base, Leaving, Session, Standing, retry_pause};
+use std::future::Future;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// The task that waits for its turn to lead, and leads.
+pub(crate) struct Campaigner {
+    base: Base,
+    standing: watch::Receiver<Standing>,
+    turns: watch::Receiver<u64>,
+    leaving: Leaving,
+}
+
+/// How a try to lead ended by itself.
+enum Round {
+    /// The member before is gone, or leadership was overtaken: look again.
+    LookAgain,
+    Fault(Fault),
+}
+
+/// What ended a try from outside.
+enum Outside {
+    Changed,
+    Left,
+}
+
+// === impl Campaigner ===
+
+impl Campaigner {
+    pub(crate) fn new(
+        base: Base,
+        standing: watch::Receiver<Standing>,
+        turns: watch::Receiver<u64>,
+        leaving: Leaving,
+    ) -> Self {
+        Self { base, standing, turns, leaving }
+    }
+
+    /// Waits and leads until the member leaves.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let session = self.standing.borrow_and_update().session.clone();
+            self.turns.borrow_and_update();
+            let base = self.base.clone();
+            let round = async {
+                match &session {
+                    Some(session) => run_round(&base, session).await,
+                    None => std::future::pending().await,
+                }
+            };
+            match self.until_outside(round, session.as_deref()).await {
+                Err(Outside::Left) => return,
+                Err(Outside::Changed) | Ok(Round::LookAgain) => {}
+                Ok(Round::Fault(fault)) => {
+                    tracing::debug!(?fault, "the campaign starts anew");
+                    let pause = sleep(retry_pause(Duration::from_secs(1)));
+                    if let Err(Outside::Left) = self.until_outside(pause, session.as_deref()).await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Works until it is done, the member's life changes or the connection does.
+    async fn until_outside<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        session: Option<&Session>,
+    ) -> Result<T, Outside> {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                _ = self.leaving.changed() => return Err(Outside::Left),
+                Ok(()) = self.turns.changed() => return Err(Outside::Changed),
+                Ok(()) = self.standing.changed() => {
+                    let standing = self.standing.borrow_and_update();
+                    if standing.session.as_deref().map(|s| &s.member) != session.map(|s| &s.member) {
+                        return Err(Outside::Changed);
+                    }
+                }
+                done = &mut work => return Ok(done),
+            }
+        }
+    }
+}
+
+async fn run_round(base: &Base, session: &Session) -> Round {
+    let before = match base.link.created_before(&base.keys.members(), session.rank).await {
+        Err(fault) => return Round::Fault(fault),
+        Ok((before, read_at)) => before.map(|entry| (entry.key, read_at)),
+    };
+    let result = match before {
+        Some((key, read_at)) => wait_for_end(base, &key, read_at).await,
+        None => Leader::new(base.clone(), session.clone()).lead().await,
+    };
+    result.map_or_else(Round::Fault, |()| Round::LookAgain)
+}
+
+/// Waits until the key of the member before is gone.
+async fn wait_for_end(base: &Base, key: &[u8], read_at: i64) -> Result<(), Fault> {
+    let key = String::from_utf8_lossy(key).into_owned();
+    let range = WatchRange { key, prefix: false, deletions_only: true };
+    let mut watch = base.link.watch(&[range], read_at).await?;
+    loop {
+        let changes = watch.next().await?;
+        if changes.iter().any(|change| matches!(change, Change::Deleted(..))) {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What can go wrong between a member and etcd, and what to do about it.
+
+use std::time::Duration;
+
+/// A fault that the caller is told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterError {
+    /// The configuration cannot be used; nothing was tried.
+    #[error("the cluster configuration cannot be used: {0}")]
+    Config(String),
+    /// etcd did not answer, or could not be reached, until the deadline.
+    #[error("etcd could not be reached within {waited:?} ({endpoints}): {cause}")]
+    Unreachable {
+        /// The endpoints tried.
+        endpoints: String,
+        /// How long was tried.
+        waited: Duration,
+        /// The last cause.
+        cause: String,
+    },
+    /// etcd answered and refused: wrong user or password, or a missing permission.
+    #[error("etcd refuses this user: {0}; it needs read and write on the prefix, and a valid password")]
+    Refused(String),
+    /// TLS could not be set up.
+    #[error("TLS to etcd: {0}")]
+    Tls(String),
+    /// A document in etcd is of a newer format or damaged.
+    #[error("{key} in etcd cannot be read: {cause}")]
+    Document {
+        /// The key.
+        key: String,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// The member has left; nothing can be asked of it any more.
+    #[error("this member has left the cluster")]
+    Left,
+}
+
+/// What a caller does about a [`ClusterError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Try again later; nothing was changed that a repeat would spoil.
+    Retry,
+    /// Do not try again before somebody changed something.
+    GiveUp,
+}
+
+impl ClusterError {
+    /// Whether a repeat can help. Every operation of this crate is safe to repeat.
+    pub const fn advice(&self) -> Advice {
+        match self {
+            Self::Unreachable { .. } => Advice::Retry,
+            Self::Config(_) | Self::Refused(_) | Self::Tls(_) | Self::Document { .. } | Self::Left => {
+                Advice::GiveUp
+            }
+        }
+    }
+
+    /// A short stable code for operators.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Config(_) => "cluster-config",
+            Self::Unreachable { .. } => "etcd-unreachable",
+            Self::Refused(_) => "etcd-refused",
+            Self::Tls(_) => "etcd-tls",
+            Self::Document { .. } => "etcd-document",
+            Self::Left => "cluster-left",
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The one place that knows the etcd client: every request has a deadline, every answer is one of few words.
+
+mod keyspace;
+mod lease;
+mod link;
+mod watching;
+
+pub(crate) use keyspace::{ClaimAnswer, Entry, Fence, Range};
+pub(crate) use lease::{Grant, KeepAlive};
+pub(crate) use link::{Fault, Link};
+pub(crate) use watching::{Change, Watch, WatchRange};

@@ -1,0 +1,83 @@
+//! Leases: asked for, kept alive on one stream, given back.
+
+use super::link::{Fault, Link};
+use etcd_client::{Error, LeaseKeepAliveStream, LeaseKeeper};
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// A lease as etcd granted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub(crate) lease: i64,
+    /// What was granted, which may be more than was asked for.
+    pub(crate) ttl: Duration,
+    /// When it was asked for: the lease lives at least from then.
+    pub(crate) sent: Instant,
+}
+
+/// The stream on which one lease is kept alive.
+pub(crate) struct KeepAlive {
+    keeper: LeaseKeeper,
+    answers: LeaseKeepAliveStream,
+    deadline: Duration,
+}
+
+// === impl Link ===
+
+impl Link {
+    /// Asks for a lease.
+    pub(crate) async fn grant(&self, ttl: Duration) -> Result<Grant, Fault> {
+        let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
+        let sent = Instant::now();
+        let answer = self.ask(|mut client| async move { client.lease_grant(seconds, None).await }).await?;
+        let granted = u64::try_from(answer.ttl()).unwrap_or(0);
+        Ok(Grant { lease: answer.id(), ttl: Duration::from_secs(granted), sent })
+    }
+
+    /// Gives a lease back; every key under it goes with it. One that is gone already is no fault.
+    pub(crate) async fn revoke(&self, lease: i64) -> Result<(), Fault> {
+        match self.ask(|mut client| async move { client.lease_revoke(lease).await }).await {
+            Ok(_) | Err(Fault::LeaseGone) => Ok(()),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Opens the stream and keeps the lease alive once by it.
+    pub(crate) async fn keep_alive(&self, lease: i64) -> Result<KeepAlive, Fault> {
+        let open = |mut client: etcd_client::Client| async move {
+            match client.lease_keep_alive(lease).await {
+                Ok(stream) => Ok(Some(stream)),
+                // The client's word for "answered with a time of zero", but also for a stream that failed early.
+                Err(Error::LeaseKeepAliveError(_)) => {
+                    let alive = client.lease_time_to_live(lease, None).await?.ttl() > 0;
+                    if alive { client.lease_keep_alive(lease).await.map(Some) } else { Ok(None) }
+                }
+                Err(error) => Err(error),
+            }
+        };
+        let (keeper, answers) = self.ask(open).await?.ok_or(Fault::LeaseGone)?;
+        Ok(KeepAlive { keeper, answers, deadline: self.config().request_deadline })
+    }
+}
+
+// === impl KeepAlive ===
+
+impl KeepAlive {
+    /// Keeps the lease alive once more; answers for how long. A time of zero is how etcd says that the lease is gone.
+    pub(crate) async fn renew(&mut self) -> Result<Duration, Fault> {
+        let exchange = async {
+            self.keeper.keep_alive().await?;
+            self.answers.message().await
+        };
+        let answer = match timeout(self.deadline, exchange).await {
+            Ok(Ok(Some(answer))) => answer,
+            Ok(Ok(None)) => return Err(Fault::Silent("etcd closed the keep-alive stream".into())),
+            Ok(Err(error)) => return Err(Fault::of(&error)),
+            Err(_) => return Err(Fault::Silent(format!("no keep-alive within {:?}", self.deadline))),
+        };
+        match u64::try_from(answer.ttl()) {
+            Ok(0) | Err(_) => Err(Fault::LeaseGone),
+            Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        }
+    }
+}

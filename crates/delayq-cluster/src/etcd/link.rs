@@ -1,0 +1,207 @@
+//! The connection: to one etcd member at a time, replaced by the next when it does not answer.
+
+use crate::config::EtcdConfig;
+use crate::error::ClusterError;
+use crate::stats::Counters;
+use etcd_client::{Certificate, Client, ConnectOptions, Error, TlsOptions};
+use secrecy::ExposeSecret;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Mutex, watch};
+use tokio::time::timeout;
+
+/// How often an idle connection is probed; etcd closes connections that are probed more often than every 5 s.
+const PROBE_EVERY: Duration = Duration::from_secs(10);
+/// How long a probe may take.
+const PROBE_DEADLINE: Duration = Duration::from_secs(3);
+
+// gRPC's status codes, by number: the client passes them through without naming their type.
+const NOT_FOUND: i32 = 5;
+const PERMISSION_DENIED: i32 = 7;
+const OUT_OF_RANGE: i32 = 11;
+const UNAUTHENTICATED: i32 = 16;
+
+/// Why a request has no answer that counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// No answer, or none from a cluster with a leader. What was asked may have been done.
+    Silent(String),
+    /// The lease does not exist.
+    LeaseGone,
+    /// The revision asked for is no longer there: read anew.
+    Compacted,
+    /// The user may not do this, or is not known.
+    Refused(String),
+}
+
+/// A connection that finds its way. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Link {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    config: EtcdConfig,
+    options: ConnectOptions,
+    current: Mutex<Current>,
+    /// Rises whenever a connection was given up.
+    turns: watch::Sender<u64>,
+    counters: Arc<Counters>,
+}
+
+struct Current {
+    client: Option<Client>,
+    endpoint: usize,
+}
+
+// === impl Fault ===
+
+impl Fault {
+    pub(super) fn of(error: &Error) -> Self {
+        let Error::GRpcStatus(status) = error else { return Self::Silent(error.to_string()) };
+        match i32::from(status.code()) {
+            NOT_FOUND => Self::LeaseGone,
+            OUT_OF_RANGE => Self::Compacted,
+            PERMISSION_DENIED | UNAUTHENTICATED => Self::Refused(status.message().to_owned()),
+            _ if is_authentication(status.message()) => Self::Refused(status.message().to_owned()),
+            _ => Self::Silent(status.message().to_owned()),
+        }
+    }
+
+    /// The fault as a caller of the crate is told.
+    pub(crate) fn to_error(&self, config: &EtcdConfig, waited: Duration) -> ClusterError {
+        match self {
+            Self::Refused(cause) => ClusterError::Refused(cause.clone()),
+            Self::Silent(cause) => unreachable_error(config, waited, cause.clone()),
+            Self::LeaseGone => unreachable_error(config, waited, "the lease was gone at once".into()),
+            Self::Compacted => unreachable_error(config, waited, "the history was compacted".into()),
+        }
+    }
+}
+
+fn unreachable_error(config: &EtcdConfig, waited: Duration, cause: String) -> ClusterError {
+    ClusterError::Unreachable { endpoints: config.endpoints.join(", "), waited, cause }
+}
+
+/// etcd answers a wrong password with *invalid argument*, the code of anything else that is wrong in a request.
+fn is_authentication(message: &str) -> bool {
+    message.contains("authentication failed") || message.contains("user name is empty")
+}
+
+// === impl Link ===
+
+impl Link {
+    /// A link that is not connected yet.
+    pub(crate) fn new(config: EtcdConfig, counters: Arc<Counters>) -> Result<Self, ClusterError> {
+        // A second installation is refused, and the first one serves.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let options = options(&config)?;
+        let endpoint = fastrand::usize(..config.endpoints.len());
+        let current = Mutex::new(Current { client: None, endpoint });
+        let (turns, _) = watch::channel(0);
+        Ok(Self { shared: Arc::new(Shared { config, options, current, turns, counters }) })
+    }
+
+    pub(crate) fn config(&self) -> &EtcdConfig {
+        &self.shared.config
+    }
+
+    /// Told whenever the connection was replaced: whoever follows a stream of the old one starts anew.
+    pub(crate) fn turns(&self) -> watch::Receiver<u64> {
+        self.shared.turns.subscribe()
+    }
+
+    /// Gives the connection up and turns to the next endpoint, unless somebody already did since `turn`.
+    pub(crate) async fn turn_away(&self, turn: u64, cause: &Fault) {
+        let mut current = self.shared.current.lock().await;
+        if *self.shared.turns.borrow() != turn {
+            return;
+        }
+        let endpoints = &self.shared.config.endpoints;
+        tracing::warn!(
+            endpoint = endpoints[current.endpoint],
+            ?cause,
+            "etcd does not answer; trying the next"
+        );
+        current.client = None;
+        current.endpoint = (current.endpoint + 1) % endpoints.len();
+        self.shared.counters.reconnects.add(1);
+        self.shared.turns.send_modify(|turn| *turn += 1);
+    }
+
+    /// The number of the present connection.
+    pub(crate) fn turn(&self) -> u64 {
+        *self.shared.turns.borrow()
+    }
+
+    /// One request within its deadline. A connection without an answer is given up.
+    pub(super) async fn ask<T, F>(&self, request: impl FnOnce(Client) -> F) -> Result<T, Fault>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let turn = self.turn();
+        let answer = async { request(self.client().await?).await.map_err(|e| Fault::of(&e)) };
+        let deadline = self.shared.config.request_deadline;
+        self.shared.counters.requests.add(1);
+        let answer = timeout(deadline, answer)
+            .await
+            .unwrap_or_else(|_| Err(Fault::Silent(format!("no answer within {deadline:?}"))));
+        if let Err(fault @ (Fault::Silent(_) | Fault::Refused(_))) = &answer {
+            self.turn_away(turn, fault).await;
+        }
+        answer
+    }
+
+    async fn client(&self) -> Result<Client, Fault> {
+        let mut current = self.shared.current.lock().await;
+        if let Some(client) = &current.client {
+            return Ok(client.clone());
+        }
+        let endpoint = &self.shared.config.endpoints[current.endpoint];
+        let client = self.connect(endpoint).await?;
+        current.client = Some(client.clone());
+        Ok(client)
+    }
+
+    /// A connection of its own to one endpoint; the caller keeps the deadline.
+    pub(super) async fn connect(&self, endpoint: &str) -> Result<Client, Fault> {
+        Client::connect([endpoint], Some(self.shared.options.clone())).await.map_err(|e| Fault::of(&e))
+    }
+}
+
+fn options(config: &EtcdConfig) -> Result<ConnectOptions, ClusterError> {
+    let mut options = ConnectOptions::new()
+        .with_require_leader(true)
+        .with_auto_token_refresh(true)
+        .with_connect_timeout(config.request_deadline)
+        .with_keep_alive(PROBE_EVERY, PROBE_DEADLINE)
+        .with_keep_alive_while_idle(false);
+    if let Some(credentials) = &config.credentials {
+        options = options.with_user(&credentials.user, credentials.password.expose_secret());
+    }
+    if config.endpoints.iter().any(|endpoint| endpoint.starts_with("https://")) {
+        options = options.with_tls(tls(config)?);
+    }
+    Ok(options)
+}
+
+fn tls(config: &EtcdConfig) -> Result<TlsOptions, ClusterError> {
+    let Some(tls) = &config.tls else { return Ok(TlsOptions::new().with_native_roots()) };
+    let mut options = TlsOptions::new();
+    options = match &tls.authority_pem {
+        Some(pem) if !pem.starts_with(b"-----BEGIN") => {
+            return Err(ClusterError::Tls("the authority's certificate is not PEM".into()));
+        }
+        Some(pem) => options.ca_certificate(Certificate::from_pem(pem)),
+        None => options.with_native_roots(),
+    };
+    if let Some(name) = &tls.server_name {
+        options = options.domain_name(name);
+    }
+    if let Some(identity) = &tls.identity {
+        let key = identity.key_pem.expose_secret();
+        options = options.identity(etcd_client::Identity::from_pem(&identity.certificate_pem, key));
+    }
+    Ok(options)
+}

@@ -1,0 +1,110 @@
+//! Watching keys from a revision on, several ranges on one stream.
+
+use super::keyspace::Entry;
+use super::link::{Fault, Link};
+use etcd_client::{EventType, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
+use tokio::time::timeout;
+
+/// What to watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WatchRange {
+    pub(crate) key: String,
+    /// All keys that begin with it.
+    pub(crate) prefix: bool,
+    /// Only deletions.
+    pub(crate) deletions_only: bool,
+}
+
+/// What happened to a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Put(Entry),
+    /// Deleted, at the revision.
+    Deleted(Vec<u8>, i64),
+}
+
+/// A running watch.
+pub(crate) struct Watch {
+    stream: WatchStream,
+}
+
+// === impl Link ===
+
+impl Link {
+    /// Watches from the revision after `read_at`; returns once etcd has confirmed every range.
+    pub(crate) async fn watch(&self, ranges: &[WatchRange], read_at: i64) -> Result<Watch, Fault> {
+        let turn = self.turn();
+        let first = ranges.first().cloned().expect("a watch has at least one range");
+        let rest = ranges[1..].to_vec();
+        let open = |mut client: etcd_client::Client| async move {
+            let mut stream = client.watch(first.key.as_str(), Some(options(&first, 1, read_at))).await?;
+            for (id, range) in (2..).zip(&rest) {
+                stream.watch(range.key.as_str(), Some(options(range, id, read_at))).await?;
+            }
+            Ok(stream)
+        };
+        let mut watch = Watch { stream: self.ask(open).await? };
+        let confirmed = async {
+            for _ in ranges {
+                watch.message().await?;
+            }
+            Ok(())
+        };
+        let deadline = self.config().request_deadline;
+        let confirmed = timeout(deadline, confirmed)
+            .await
+            .unwrap_or_else(|_| Err(Fault::Silent(format!("no watch within {deadline:?}"))));
+        match confirmed {
+            Ok(()) => Ok(watch),
+            Err(Fault::Compacted) => Err(Fault::Compacted),
+            Err(fault) => {
+                // A token that went stale shows here as a refusal; a new connection brings a new token.
+                self.turn_away(turn, &fault).await;
+                Err(fault)
+            }
+        }
+    }
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// The next changes, in order; empty for a message without any. Has no deadline: silence is what a quiet cluster
+    /// sounds like, and a dead connection is found by its probes or by the keep-alive. Safe to drop.
+    pub(crate) async fn next(&mut self) -> Result<Vec<Change>, Fault> {
+        let message = self.message().await?;
+        Ok(message.events().iter().filter_map(change).collect())
+    }
+
+    async fn message(&mut self) -> Result<WatchResponse, Fault> {
+        let message = match self.stream.message().await {
+            Ok(Some(message)) => message,
+            Ok(None) => return Err(Fault::Silent("etcd closed the watch".into())),
+            Err(error) => return Err(Fault::of(&error)),
+        };
+        match (message.canceled(), message.compact_revision()) {
+            (false, _) => Ok(message),
+            (true, 0) => Err(Fault::Silent(format!("etcd cancelled the watch: {}", message.cancel_reason()))),
+            (true, _) => Err(Fault::Compacted),
+        }
+    }
+}
+
+fn options(range: &WatchRange, id: i64, read_at: i64) -> WatchOptions {
+    let mut options = WatchOptions::new().with_watch_id(id).with_start_revision(read_at + 1);
+    if range.prefix {
+        options = options.with_prefix();
+    }
+    if range.deletions_only {
+        options = options.with_filters([WatchFilterType::NoPut]);
+    }
+    options
+}
+
+fn change(event: &etcd_client::Event) -> Option<Change> {
+    let kv = event.kv()?;
+    Some(match event.event_type() {
+        EventType::Put => Change::Put(Entry::from(kv)),
+        EventType::Delete => Change::Deleted(kv.key().to_vec(), kv.mod_revision()),
+    })
+}

@@ -1,0 +1,106 @@
+//! The keys in etcd: how they are made, and how a key is read back.
+
+use crate::config::ClusterConfig;
+use delayq_core::ShardId;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One life of a member: its name and its lease. A process that lost its lease comes back as another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MemberId(String);
+
+/// The keys of one group: one role of one namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Keys {
+    base: String,
+}
+
+// === impl MemberId ===
+
+impl MemberId {
+    /// The life of `name` under this lease.
+    pub(crate) fn new(name: &str, lease: i64) -> Self {
+        Self(format!("{name}-{lease:x}"))
+    }
+
+    /// An identity read from a document or a key.
+    pub(crate) fn from_text(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// The identity as it stands in keys.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+// === impl Keys ===
+
+impl Keys {
+    pub(crate) fn of(config: &ClusterConfig) -> Self {
+        Self { base: format!("/{}/{}/{}", config.prefix, config.namespace, config.role) }
+    }
+
+    pub(crate) fn members(&self) -> String {
+        format!("{}/members/", self.base)
+    }
+
+    pub(crate) fn member(&self, id: &MemberId) -> String {
+        format!("{}/members/{id}", self.base)
+    }
+
+    pub(crate) fn plan(&self) -> String {
+        format!("{}/plan", self.base)
+    }
+
+    pub(crate) fn claims(&self) -> String {
+        format!("{}/claims/", self.base)
+    }
+
+    pub(crate) fn claim(&self, shard: ShardId) -> String {
+        format!("{}/claims/{:04}", self.base, shard.get())
+    }
+
+    /// The shard a claim key is for; none for a key that is not a claim of this group.
+    pub(crate) fn shard_of(&self, key: &[u8]) -> Option<ShardId> {
+        let text = std::str::from_utf8(key).ok()?;
+        let number = text.strip_prefix(&self.base)?.strip_prefix("/claims/")?;
+        number.parse().ok().map(ShardId::new)
+    }
+
+    /// The member a registration key is for.
+    pub(crate) fn member_of(&self, key: &[u8]) -> Option<MemberId> {
+        let text = std::str::from_utf8(key).ok()?;
+        let id = text.strip_prefix(&self.base)?.strip_prefix("/members/")?;
+        Some(MemberId::from_text(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Role;
+    use delayq_core::ShardCount;
+
+    #[test]
+    fn a_key_reads_back_as_what_it_was_made_from() {
+        let config =
+            ClusterConfig::new(vec!["http://h:1".into()], Role::Timer, "t", ShardCount::new(8).unwrap());
+        let keys = Keys::of(&config);
+        let shard = ShardId::new(7);
+        let member = MemberId::new("t", 0x1f);
+        assert_eq!(keys.claim(shard), "/delayq/dq/timer/claims/0007");
+        assert_eq!(keys.shard_of(keys.claim(shard).as_bytes()), Some(shard));
+        assert_eq!(keys.member(&member), "/delayq/dq/timer/members/t-1f");
+        assert_eq!(keys.member_of(keys.member(&member).as_bytes()), Some(member));
+        assert_eq!(keys.shard_of(b"/delayq/dq/forwarder/claims/0007"), None);
+        assert_eq!(keys.shard_of(keys.plan().as_bytes()), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! Leading: knows the members, computes the plan when they change, and writes it if it still leads.
+
+use crate::etcd::{Change, Entry, Fault, Fence, Range, WatchRange};
+use crate::keys::MemberId;
+use crate::membership::{Base, Session, until};
+use crate::plan::{Plan, PlanError};
+use crate::planner::{self, Candidate};
+use crate::quiet::Quiet;
+use crate::registration::{self, Registration};
+use std::collections::BTreeMap;
+use tokio::time::Instant;
+
+/// A member's leadership, from taking over to being overtaken.
+pub(crate) struct Leader {
+    base: Base,
+    session: Session,
+    members: BTreeMap<MemberId, Registration>,
+    plan: Option<Plan>,
+    plan_revision: i64,
+    quiet: Quiet,
+    /// Something but loads changed since the plan was made.
+    shape_changed: bool,
+}
+
+// === impl Leader ===
+
+impl Leader {
+    pub(crate) fn new(base: Base, session: Session) -> Self {
+        let quiet = Quiet::new(base.config.plan_quiet, base.config.plan_at_most);
+        let members = BTreeMap::new();
+        Self { base, session, members, plan: None, plan_revision: 0, quiet, shape_changed: true }
+    }
+
+    /// Leads until overtaken (answers ok) or until etcd fails.
+    pub(crate) async fn lead(mut self) -> Result<(), Fault> {
+        let (members, plan) = (self.base.keys.members(), self.base.keys.plan());
+        let ranges = [Range::Prefix(members.clone()), Range::Key(plan.clone())];
+        let (read_at, read) = self.base.link.read(&ranges).await?;
+        read.iter().flatten().for_each(|entry| self.take_entry(entry));
+        if !self.members.contains_key(&self.session.member) {
+            return Err(Fault::LeaseGone);
+        }
+        tracing::info!(member = %self.session.member, members = self.members.len(), "leads");
+        let watched =
+            [members, plan].map(|key| WatchRange { prefix: key.ends_with('/'), key, deletions_only: false });
+        let mut watch = self.base.link.watch(&watched, read_at).await?;
+        self.quiet.changed(Instant::now());
+        loop {
+            tokio::select! {
+                changes = watch.next() => self.take_changes(&changes?),
+                () = until(self.quiet.due()) => {
+                    self.quiet.done();
+                    if !self.publish().await? {
+                        self.base.counters.plans_overtaken.add(1);
+                        tracing::warn!(member = %self.session.member, "no longer leads");
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_changes(&mut self, changes: &[Change]) {
+        for change in changes {
+            match change {
+                Change::Put(entry) => self.take_entry(entry),
+                Change::Deleted(key, _) => {
+                    if let Some(member) = self.base.keys.member_of(key) {
+                        self.members.remove(&member);
+                    } else {
+                        (self.plan, self.plan_revision) = (None, 0);
+                    }
+                    self.note_change(true);
+                }
+            }
+        }
+    }
+
+    fn take_entry(&mut self, entry: &Entry) {
+        let Some(member) = self.base.keys.member_of(&entry.key) else { return self.take_plan(entry) };
+        match serde_json::from_slice::<Registration>(&entry.value) {
+            Ok(registration) => {
+                let before = self.members.insert(member, registration.clone());
+                let only_loads = before.is_some_and(|before| {
+                    Registration { loads: registration.loads.clone(), ..before } == registration
+                });
+                self.note_change(!only_loads);
+            }
+            // It gets no shards, but the others still do.
+            Err(error) => {
+                tracing::error!(%member, %error, "a registration cannot be read; it is left out of the plan");
+            }
+        }
+    }
+
+    fn take_plan(&mut self, entry: &Entry) {
+        if entry.mod_revision <= self.plan_revision {
+            return;
+        }
+        self.plan_revision = entry.mod_revision;
+        match Plan::from_json(&entry.value) {
+            Ok(plan) if self.plan.as_ref() == Some(&plan) => {}
+            Ok(plan) => {
+                self.plan = Some(plan);
+                self.note_change(true);
+            }
+            // Somebody's newer program led before: this one cannot read what it would have to keep in place.
+            Err(error @ (PlanError::Newer(_) | PlanError::Damaged(_))) => {
+                tracing::error!(%error, "the plan before cannot be read; a new one is made from nothing");
+                self.plan = None;
+            }
+        }
+    }
+
+    fn note_change(&mut self, shape: bool) {
+        self.shape_changed |= shape;
+        self.quiet.changed(Instant::now());
+    }
+
+    /// Writes the plan if another is due; answers whether this member still leads.
+    async fn publish(&mut self) -> Result<bool, Fault> {
+        let candidates: Vec<Candidate> =
+            self.members.iter().map(|(id, registration)| registration.candidate(id.clone())).collect();
+        let weights = registration::weights(self.members.values());
+        let next = planner::compute(&weights, &candidates, self.plan.as_ref(), &self.session.member);
+        if !is_worth_writing(self.plan.as_ref(), &next, self.shape_changed, &weights, &candidates) {
+            self.shape_changed = false;
+            return Ok(true);
+        }
+        let plan_key = self.base.keys.plan();
+        let own_key = self.base.keys.member(&self.session.member);
+        let fences = [
+            Fence::Created(own_key, self.session.rank),
+            Fence::Written(plan_key.clone(), self.plan_revision),
+        ];
+        let Some(revision) = self.base.link.write(&fences, &plan_key, next.to_json(), 0).await? else {
+            return Ok(false);
+        };
+        tracing::info!(version = next.version, members = next.members().len(), "wrote the plan");
+        self.base.counters.plans_published.add(1);
+        (self.plan, self.plan_revision, self.shape_changed) = (Some(next), revision, false);
+        Ok(true)
+    }
+}
+
+/// A plan that only follows loads must be a fifth better to be worth its moves; one that follows members always is.
+fn is_worth_writing(
+    before: Option<&Plan>,
+    next: &Plan,
+    shape_changed: bool,
+    weights: &[u32],
+    candidates: &[Candidate],
+) -> bool {
+    let Some(before) = before else { return true };
+    if before == next {
+        return false;
+    }
+    shape_changed
+        || planner::peak(weights, candidates, next) * 5 <= planner::peak(weights, candidates, before) * 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates(n: usize) -> Vec<Candidate> {
+        let one = |n: usize| Candidate {
+            id: MemberId::new("m", n as i64),
+            name: "m".into(),
+            zone: String::new(),
+            weight: 1,
+            draining: false,
+        };
+        (0..n).map(one).collect()
+    }
+
+    #[test]
+    fn a_small_change_of_loads_moves_nothing() {
+        let by = MemberId::new("m", 0);
+        let two = candidates(2);
+        let even = planner::compute(&[1; 20], &two, None, &by);
+        let mut weights = vec![1; 20];
+        weights[0] = 2;
+        weights[2] = 2;
+        let next = planner::compute(&weights, &two, Some(&even), &by);
+        assert!(!is_worth_writing(Some(&even), &next, false, &weights, &two));
+        for shard in even.shards_of(&two[0].id).iter().take(5) {
+            weights[usize::from(shard.get())] = 8;
+        }
+        let next = planner::compute(&weights, &two, Some(&even), &by);
+        assert!(is_worth_writing(Some(&even), &next, false, &weights, &two));
+        assert!(!is_worth_writing(Some(&next), &next, true, &weights, &two));
+        assert!(is_worth_writing(None, &next, false, &weights, &two));
+    }
+}

@@ -1,0 +1,75 @@
+//! Who owns which shard: membership, leader and plan on etcd, or a single owner without it.
+//!
+//! A process joins its role's group with [`Cluster::join`] and gets two things: a [`Handle`] to ask and to steer, and an
+//! [`Ownership`], the stream of what it gains and loses.
+//!
+//! ```no_run
+//! # async fn serve(config: delayq_cluster::ClusterConfig) -> Result<(), delayq_cluster::ClusterError> {
+//! use delayq_cluster::Cluster;
+//!
+//! let (handle, mut ownership) = Cluster::join(config).await?;
+//! while let Some(change) = ownership.next().await {
+//!     for lost in &change.lost { /* stop this shard first */ }
+//!     ownership.confirm(&change.lost); // only now is the claim given back, and only then may another take it
+//!     for shard in &change.gained { /* take the epoch from Redis, then start */ }
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! # What etcd holds, per role, under `/<prefix>/<namespace>/<role>/`
+//!
+//! | key | lease | holds |
+//! | --- | --- | --- |
+//! | `members/<member>` | the member's | name, zone, weight, version, address, draining, loads; its create revision is the member's rank |
+//! | `plan` | none | one JSON document: which member each shard is planned for |
+//! | `claims/<shard>` | the owner's | the owner; created only if absent |
+//!
+//! The member of the lowest rank leads. It writes the plan in a transaction that compares its own registration's create
+//! revision and the plan's last revision, so a leader that was overtaken writes nothing.
+//!
+//! # Bounds
+//!
+//! Ownership is for efficiency; that no message goes out twice is the pump script's work, which is safe under two owners.
+//! * A member that dies: its shards are claimed elsewhere within the granted lease time, plus etcd's own half second of
+//!   looking for expired leases, plus the leader's debounce.
+//! * A change of etcd's own leader, or its restart, renews every lease to its full time: a member that died just before
+//!   is noticed after up to twice the lease time.
+//! * etcd silent: the member is *degraded* once the trusted time is over. It keeps what it owns and claims nothing
+//!   ([`ClusterConfig::strict`]: gives everything up instead).
+
+mod claim_book;
+mod claims;
+mod cluster;
+mod config;
+mod election;
+mod error;
+mod etcd;
+mod keys;
+mod leader;
+mod load;
+mod membership;
+mod overview;
+mod ownership;
+mod plan;
+mod planner;
+mod quiet;
+mod registrar;
+mod registration;
+mod single;
+mod stats;
+
+mod trust;
+
+pub use cluster::{Cluster, DrainReport, Handle};
+pub use config::{ClusterConfig, Credentials, EtcdConfig, Identity, MemberConfig, Role, TlsConfig};
+pub use delayq_core::{ShardCount, ShardId};
+pub use error::{Advice, ClusterError};
+pub use keys::MemberId;
+pub use load::LoadClass;
+pub use overview::{ClaimInfo, EndpointHealth, MemberInfo, Observer, Overview, PlanInfo};
+pub use ownership::{ClaimNumber, LossReason, Lost, Ownership, OwnershipChange, OwnershipView};
+pub use plan::{Plan, PlanError, PlannedMember};
+pub use planner::{Candidate, compute};
+pub use single::SINGLE_MODE_LIMITS;
+pub use stats::ClusterStats;
+pub use trust::Trust;

@@ -1,0 +1,240 @@
+//! Looking at a group from outside or inside: its members, its plan, its claims, and whether they agree.
+
+use crate::config::{ClusterConfig, Role};
+use crate::error::ClusterError;
+use crate::etcd::{Entry, Fault, Link, Range};
+use crate::keys::{Keys, MemberId};
+use crate::plan::Plan;
+use crate::registration::{Claim, Registration};
+use crate::stats::Counters;
+use delayq_core::ShardId;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A group at one revision of etcd.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Overview {
+    /// The group.
+    pub role: Role,
+    /// etcd's revision that everything below was read at; 0 in single mode.
+    pub revision: i64,
+    /// The members, oldest registration first: the first one leads.
+    pub members: Vec<MemberInfo>,
+    /// The plan; none before the first.
+    pub plan: Option<PlanInfo>,
+    /// Every claim, by shard.
+    pub claims: Vec<ClaimInfo>,
+    /// Shards that nobody has claimed. The count is the plan's, or the most that any member knows.
+    pub unclaimed: Vec<ShardId>,
+    /// Shards claimed by another than the plan says: on their way, or stuck if they stay here.
+    pub misplaced: Vec<ShardId>,
+    /// Registrations and claims that cannot be read, by key.
+    pub unreadable: Vec<String>,
+}
+
+/// A member of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MemberInfo {
+    /// This life of the member.
+    pub id: MemberId,
+    /// Its name.
+    pub name: String,
+    /// Its failure zone.
+    pub zone: String,
+    /// What it can carry.
+    pub weight: u16,
+    /// Its program's version.
+    pub version: String,
+    /// Where its admin endpoint answers.
+    pub address: String,
+    /// Whether it is giving its shards away.
+    pub draining: bool,
+    /// When it registered, by its own clock: Unix time in milliseconds.
+    pub since_ms: u64,
+    /// Whether it leads.
+    pub leader: bool,
+    /// How many shards the plan means for it.
+    pub planned: usize,
+    /// How many it has claimed.
+    pub claimed: usize,
+}
+
+/// The plan, in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PlanInfo {
+    /// Its version.
+    pub version: u64,
+    /// Who wrote it.
+    pub by: MemberId,
+    /// How many shards it covers.
+    pub shards: usize,
+    /// How many of them nobody can take.
+    pub without_owner: usize,
+}
+
+/// One claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClaimInfo {
+    /// The shard.
+    pub shard: ShardId,
+    /// Who claimed it.
+    pub member: MemberId,
+    /// The member's name.
+    pub name: String,
+    /// The revision it was claimed at.
+    pub revision: i64,
+}
+
+/// What one etcd endpoint answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EndpointHealth {
+    /// The endpoint.
+    pub endpoint: String,
+    /// etcd's version; none if it did not answer.
+    pub version: Option<String>,
+    /// Whether it knows a leader.
+    pub has_leader: bool,
+    /// Why it did not answer.
+    pub fault: Option<String>,
+}
+
+/// Looks at a group without being in it.
+#[derive(Clone)]
+pub struct Observer {
+    link: Link,
+    keys: Keys,
+    role: Role,
+}
+
+// === impl Observer ===
+
+impl Observer {
+    /// An observer of the group that this configuration would join. Connects with the first question.
+    ///
+    /// # Errors
+    /// A configuration that cannot be used.
+    pub fn new(config: &ClusterConfig) -> Result<Self, ClusterError> {
+        config.check()?;
+        let link = Link::new(config.etcd.clone(), Arc::new(Counters::default()))?;
+        Ok(Self { link, keys: Keys::of(config), role: config.role })
+    }
+
+    pub(crate) fn of(link: Link, keys: Keys, role: Role) -> Self {
+        Self { link, keys, role }
+    }
+
+    /// The group as it stands: one request. Tries every endpoint once.
+    ///
+    /// # Errors
+    /// etcd unreachable (try again later) or refusing, or a plan that this program cannot read.
+    pub async fn overview(&self) -> Result<Overview, ClusterError> {
+        let keys = &self.keys;
+        let ranges = [Range::Prefix(keys.members()), Range::Key(keys.plan()), Range::Prefix(keys.claims())];
+        let started = Instant::now();
+        let mut tried = 1;
+        loop {
+            match self.link.read(&ranges).await {
+                Ok((revision, read)) => return self.compose(revision, &read),
+                Err(Fault::Silent(_)) if tried < self.link.config().endpoints.len() => tried += 1,
+                Err(fault) => return Err(fault.to_error(self.link.config(), started.elapsed())),
+            }
+        }
+    }
+
+    /// What each etcd endpoint says of itself, one after the other.
+    pub async fn health(&self) -> Vec<EndpointHealth> {
+        let health = |(endpoint, status): (String, Result<(String, bool), Fault>)| match status {
+            Ok((version, has_leader)) => {
+                EndpointHealth { endpoint, version: Some(version), has_leader, fault: None }
+            }
+            Err(fault) => EndpointHealth {
+                endpoint,
+                version: None,
+                has_leader: false,
+                fault: Some(format!("{fault:?}")),
+            },
+        };
+        self.link.statuses().await.into_iter().map(health).collect()
+    }
+
+    fn compose(&self, revision: i64, read: &[Vec<Entry>]) -> Result<Overview, ClusterError> {
+        let [members, plan, claims] = read else { return Err(ClusterError::Left) };
+        let mut unreadable = Vec::new();
+        let plan = plan.first().map(|entry| self.read_plan(entry)).transpose()?;
+        let claims: Vec<ClaimInfo> =
+            claims.iter().filter_map(|entry| note(entry, self.read_claim(entry), &mut unreadable)).collect();
+        let mut read: Vec<(i64, MemberId, Registration)> = members
+            .iter()
+            .filter_map(|entry| note(entry, self.read_member(entry), &mut unreadable))
+            .collect();
+        read.sort_by_key(|(rank, ..)| *rank);
+        let count = plan.as_ref().map_or_else(
+            || read.iter().map(|(_, _, r)| usize::from(r.shards.get())).max().unwrap_or(0),
+            Plan::shard_count,
+        );
+        let members = member_infos(read, plan.as_ref(), &claims);
+        let claimed: BTreeSet<ShardId> = claims.iter().map(|claim| claim.shard).collect();
+        let unclaimed = (0..count).filter_map(|n| u16::try_from(n).ok()).map(ShardId::new);
+        let unclaimed = unclaimed.filter(|shard| !claimed.contains(shard)).collect();
+        let planned = |shard| plan.as_ref().and_then(|plan| plan.owner_of(shard)).map(|member| &member.id);
+        let misplaced =
+            claims.iter().filter(|c| planned(c.shard) != Some(&c.member)).map(|c| c.shard).collect();
+        let plan = plan.as_ref().map(plan_info);
+        Ok(Overview { role: self.role, revision, members, plan, claims, unclaimed, misplaced, unreadable })
+    }
+
+    fn read_plan(&self, entry: &Entry) -> Result<Plan, ClusterError> {
+        Plan::from_json(&entry.value)
+            .map_err(|error| ClusterError::Document { key: self.keys.plan(), cause: error.to_string() })
+    }
+
+    fn read_claim(&self, entry: &Entry) -> Option<ClaimInfo> {
+        let shard = self.keys.shard_of(&entry.key)?;
+        let Claim { member, name } = serde_json::from_slice(&entry.value).ok()?;
+        Some(ClaimInfo { shard, member, name, revision: entry.create_revision })
+    }
+
+    fn read_member(&self, entry: &Entry) -> Option<(i64, MemberId, Registration)> {
+        let id = self.keys.member_of(&entry.key)?;
+        Some((entry.create_revision, id, serde_json::from_slice(&entry.value).ok()?))
+    }
+}
+
+fn note<T>(entry: &Entry, read: Option<T>, unreadable: &mut Vec<String>) -> Option<T> {
+    if read.is_none() {
+        unreadable.push(String::from_utf8_lossy(&entry.key).into_owned());
+    }
+    read
+}
+
+fn member_infos(
+    read: Vec<(i64, MemberId, Registration)>,
+    plan: Option<&Plan>,
+    claims: &[ClaimInfo],
+) -> Vec<MemberInfo> {
+    let mut claimed: BTreeMap<&MemberId, usize> = BTreeMap::new();
+    for claim in claims {
+        *claimed.entry(&claim.member).or_default() += 1;
+    }
+    let info = |(place, (_, id, registration)): (usize, (i64, MemberId, Registration))| MemberInfo {
+        planned: plan.map_or(0, |plan| plan.shards_of(&id).len()),
+        claimed: claimed.get(&id).copied().unwrap_or(0),
+        leader: place == 0,
+        name: registration.name,
+        zone: registration.zone,
+        weight: registration.weight,
+        version: registration.version,
+        address: registration.address,
+        draining: registration.draining,
+        since_ms: registration.since_ms,
+        id,
+    };
+    read.into_iter().enumerate().map(info).collect()
+}
+
+fn plan_info(plan: &Plan) -> PlanInfo {
+    let without_owner = plan.places().iter().filter(|place| place.is_none()).count();
+    PlanInfo { version: plan.version, by: plan.by.clone(), shards: plan.shard_count(), without_owner }
+}

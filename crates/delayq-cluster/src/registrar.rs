@@ -1,0 +1,85 @@
+//! Keeps the registration in etcd saying what the member wants it to say.
+
+use crate::etcd::Fence;
+use crate::load;
+use crate::membership::{Base, Desired, Leaving, Session, Standing, retry_pause, until};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+/// The task that writes the registration whenever it should say something else.
+pub(crate) struct Registrar {
+    base: Base,
+    desired: watch::Receiver<Desired>,
+    standing: watch::Receiver<Standing>,
+    leaving: Leaving,
+    /// The life that was registered last, and what its registration says.
+    written: Option<(Arc<Session>, Desired)>,
+    last_report: Option<Instant>,
+}
+
+// === impl Registrar ===
+
+impl Registrar {
+    pub(crate) fn new(
+        base: Base,
+        desired: watch::Receiver<Desired>,
+        standing: watch::Receiver<Standing>,
+        leaving: Leaving,
+    ) -> Self {
+        Self { base, desired, standing, leaving, written: None, last_report: None }
+    }
+
+    /// Writes until the member leaves.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let wanted = self.desired.borrow_and_update().clone();
+            let session = self.standing.borrow_and_update().session.clone();
+            self.meet(session);
+            let due = self.due(&wanted);
+            tokio::select! {
+                biased;
+                _ = self.leaving.changed() => return,
+                () = until(due) => {}
+                Ok(()) = self.desired.changed() => continue,
+                Ok(()) = self.standing.changed() => continue,
+            }
+            tokio::select! {
+                biased;
+                _ = self.leaving.changed() => return,
+                () = Self::write(&self.base, &mut self.written, wanted) => {}
+            }
+            self.last_report = Some(Instant::now());
+        }
+    }
+
+    /// A new life registered itself with what was wanted then.
+    fn meet(&mut self, session: Option<Arc<Session>>) {
+        let known = self.written.as_ref().map(|(known, _)| &known.member);
+        if known != session.as_ref().map(|session| &session.member) {
+            self.written = session.map(|session| (session.clone(), session.said.clone()));
+        }
+    }
+
+    fn due(&self, wanted: &Desired) -> Option<Instant> {
+        let (_, said) = self.written.as_ref()?;
+        let now = Instant::now();
+        if said.draining != wanted.draining || said.shards != wanted.shards {
+            return Some(now);
+        }
+        load::report_at(said.loads != wanted.loads, self.last_report, self.base.config.load_report_every, now)
+    }
+
+    async fn write(base: &Base, written: &mut Option<(Arc<Session>, Desired)>, wanted: Desired) {
+        let Some((session, said)) = written else { return };
+        let key = base.keys.member(&session.member);
+        let fence = [Fence::Created(key.clone(), session.rank)];
+        let document = base.registration(&wanted).to_json();
+        match base.link.write(&fence, &key, document, session.lease).await {
+            Ok(Some(_)) => *said = wanted,
+            // Gone, or no answer: the keeper of the lease finds out which; until then, again.
+            Ok(None) | Err(_) => sleep(retry_pause(Duration::from_secs(1))).await,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A member's registration: the document under its lease that says who it is and how it is doing.
+
+use crate::config::{ClusterConfig, Role};
+use crate::keys::MemberId;
+use crate::load::LoadClass;
+use crate::planner::Candidate;
+use delayq_core::{ShardCount, ShardId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a member says of itself. Unknown fields are ignored, so that newer members can say more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Registration {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    #[serde(default)]
+    pub(crate) zone: String,
+    pub(crate) weight: u16,
+    #[serde(default)]
+    pub(crate) version: String,
+    #[serde(default)]
+    pub(crate) address: String,
+    #[serde(default)]
+    pub(crate) draining: bool,
+    /// How many shards the member knows of; the plan covers the most any member knows.
+    pub(crate) shards: ShardCount,
+    /// Unix time of the registration, in milliseconds by the member's own clock; for people only.
+    #[serde(default)]
+    pub(crate) since_ms: u64,
+    /// The loads of the shards it owns; a shard not named is idle.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) loads: BTreeMap<ShardId, LoadClass>,
+}
+
+/// A claim's document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Claim {
+    pub(crate) member: MemberId,
+    pub(crate) name: String,
+}
+
+// === impl Registration ===
+
+impl Registration {
+    pub(crate) fn of(config: &ClusterConfig, since_ms: u64) -> Self {
+        let member = &config.member;
+        Self {
+            name: member.name.clone(),
+            role: config.role,
+            zone: member.zone.clone(),
+            weight: member.weight,
+            version: member.version.clone(),
+            address: member.address.clone(),
+            draining: false,
+            shards: config.shards,
+            since_ms,
+            loads: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a registration has only numbers and texts, which always serialise")
+    }
+
+    pub(crate) fn candidate(&self, id: MemberId) -> Candidate {
+        Candidate {
+            id,
+            name: self.name.clone(),
+            zone: self.zone.clone(),
+            weight: self.weight,
+            draining: self.draining,
+        }
+    }
+}
+
+// === impl Claim ===
+
+impl Claim {
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a claim has only texts, which always serialise")
+    }
+}
+
+/// The weight of every shard: the heaviest that any member tells of it.
+pub(crate) fn weights<'a>(registrations: impl IntoIterator<Item = &'a Registration>) -> Vec<u32> {
+    let mut weights = Vec::new();
+    let mut loads: BTreeMap<ShardId, LoadClass> = BTreeMap::new();
+    for registration in registrations {
+        let count = usize::from(registration.shards.get());
+        if count > weights.len() {
+            weights.resize(count, 1);
+        }
+        for (&shard, class) in &registration.loads {
+            let told = loads.entry(shard).or_default();
+            *told = (*told).max(class.clamped());
+        }
+    }
+    for (shard, class) in loads {
+        if let Some(weight) = weights.get_mut(usize::from(shard.get())) {
+            *weight = class.weight();
+        }
+    }
+    weights
+}
