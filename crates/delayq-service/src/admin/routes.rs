@@ -1,0 +1,54 @@
+//! What each path of the admin endpoint answers.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::json;
+
+use crate::metrics::Metrics;
+use crate::program::Program;
+use crate::readiness::Readiness;
+
+/// What the answers are made of.
+#[derive(Clone, Debug)]
+pub struct AdminState {
+    /// The binary and its version.
+    pub program: Program,
+    /// What `/metrics` shows.
+    pub metrics: Metrics,
+    /// What `/readyz` shows.
+    pub readiness: Readiness,
+}
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The four paths.
+pub fn router(state: AdminState) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/version", get(version))
+        .with_state(state)
+}
+
+async fn metrics(State(state): State<AdminState>) -> Response {
+    ([(header::CONTENT_TYPE, OPEN_METRICS)], state.metrics.encode()).into_response()
+}
+
+/// Answering at all is the answer: the runtime turns.
+async fn livez() -> &'static str {
+    "alive\n"
+}
+
+async fn readyz(State(state): State<AdminState>) -> Response {
+    let unready = state.readiness.unready();
+    let status = if unready.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(json!({ "ready": unready.is_empty(), "unready": unready }))).into_response()
+}
+
+async fn version(State(state): State<AdminState>) -> Response {
+    Json(json!({ "name": state.program.name, "version": state.program.version })).into_response()
+}

@@ -1,0 +1,121 @@
+//! The stable codes of operator-facing errors: what each means and three things to try.
+//!
+//! A code never changes its meaning and is never given to another error. Codes of this crate begin with `C`
+//! (configuration) and `P` (process); a crate with errors of its own declares [`Code`]s in the same way under a
+//! letter of its own and publishes them as a table like [`TABLE`], from which the documentation is made.
+
+use crate::exit::Exit;
+
+/// One kind of operator-facing error.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Code {
+    /// The stable name, `DQ-` and a letter and three digits.
+    pub id: &'static str,
+    /// One line that names the error.
+    pub title: &'static str,
+    /// Why it happens.
+    pub cause: &'static str,
+    /// What to try, the likeliest first.
+    pub tries: [&'static str; 3],
+    /// How a process ends that dies of it.
+    pub exit: Exit,
+}
+
+/// The configuration has faults; each is listed with key, file and line.
+pub const CONFIG_FAULTY: Code = Code {
+    id: "DQ-C001",
+    title: "the configuration has faults",
+    cause: "A key is unknown, a value has the wrong type or is out of its range, or two settings contradict each \
+            other. All faults are listed at once; nothing was started.",
+    tries: [
+        "Mend each listed line; the message says what the key accepts.",
+        "Compare with config/delayq.toml, which holds every key with its default.",
+        "Look for DELAYQ__ variables in the environment: they override the file.",
+    ],
+    exit: Exit::Config,
+};
+
+/// The configuration file cannot be read.
+pub const CONFIG_UNREADABLE: Code = Code {
+    id: "DQ-C002",
+    title: "the configuration file cannot be read",
+    cause: "The file does not exist, is not readable for the user of this process, or is not UTF-8.",
+    tries: [
+        "Check the path that was given; it is relative to the working directory of the process.",
+        "Check owner and mode of the file and of the folders above it.",
+        "Start without a file to run on the defaults and the environment alone.",
+    ],
+    exit: Exit::Config,
+};
+
+/// The log filter in `RUST_LOG` or in `[log]` is not understood.
+pub const LOG_FILTER: Code = Code {
+    id: "DQ-C003",
+    title: "the log filter is not understood",
+    cause: "RUST_LOG overrides `[log] filter`; both hold directives such as `info` or `info,delayq_timer=debug`.",
+    tries: [
+        "Unset RUST_LOG to fall back to the configuration.",
+        "Use one of error, warn, info, debug, trace.",
+        "Separate several directives by commas: `warn,delayq_core=debug`.",
+    ],
+    exit: Exit::Config,
+};
+
+/// The admin endpoint cannot listen on its address.
+pub const ADMIN_BIND: Code = Code {
+    id: "DQ-P001",
+    title: "the admin endpoint cannot listen",
+    cause: "The address of `[admin] listen` is taken by another process, does not belong to this host, or needs a \
+            privilege.",
+    tries: [
+        "Give each process on a host its own port: DELAYQ__ADMIN__LISTEN=127.0.0.1:9441.",
+        "See who has the port: ss -ltnp.",
+        "Set `listen = \"\"` to run without the endpoint.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// A task ended although nobody had asked the process to stop.
+pub const TASK_ENDED: Code = Code {
+    id: "DQ-P002",
+    title: "a task ended unasked",
+    cause: "Each task of a service runs until it is asked to stop. This one returned or panicked before; the process \
+            ends rather than run on with a part missing.",
+    tries: [
+        "Read the log lines before this one: a panic is logged with its place.",
+        "Start it again; what it held is given back when its leases run out.",
+        "Report it with the log: it is a bug.",
+    ],
+    exit: Exit::Bug,
+};
+
+/// The drain deadline passed with tasks still running.
+pub const DRAIN_DEADLINE: Code = Code {
+    id: "DQ-P003",
+    title: "the drain deadline passed",
+    cause: "The process was asked to stop and the tasks named in the message did not finish in time. What they held \
+            is given back when its leases run out.",
+    tries: [
+        "Raise `[shutdown] drain_deadline`, and the supervisor's own kill timeout above it.",
+        "See which destination was slow at that time.",
+        "If it is the same task each time, report it with the log.",
+    ],
+    exit: Exit::DrainDeadline,
+};
+
+/// The operating system refused something that every process needs.
+pub const SYSTEM: Code = Code {
+    id: "DQ-P004",
+    title: "the operating system refused a basic service",
+    cause: "Threads, signal handlers or sockets could not be had; the message names the call.",
+    tries: [
+        "Check the limits of the unit or container: tasks, memory, open files.",
+        "Check that the host is not out of memory.",
+        "Start it again.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// Every code of this crate, in the order of the documentation.
+pub const TABLE: &[&Code] =
+    &[&CONFIG_FAULTY, &CONFIG_UNREADABLE, &LOG_FILTER, &ADMIN_BIND, &TASK_ENDED, &DRAIN_DEADLINE, &SYSTEM];

@@ -1,0 +1,106 @@
+//! The configuration: one TOML file for every binary, the environment over it, and all its faults at once.
+//!
+//! A configuration is a struct of sections, a section a struct of values. Both follow one pattern, which the crates
+//! of the roles follow too:
+//!
+//! ```
+//! use delayq_service::config::{Environment, Faults, HumanDuration, RedisConfig, Section, Source, load};
+//! use serde::{Deserialize, Serialize};
+//!
+//! /// `[timer]`: how shards are pumped.
+//! #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+//! #[serde(default, deny_unknown_fields)]
+//! pub struct TimerConfig {
+//!     /// Wake-ups closer than this are merged. 100 µs to 1 s; default 300 µs. Watch `delayq_lateness_seconds`.
+//!     pub resolution: HumanDuration,
+//! }
+//!
+//! impl TimerConfig {
+//!     /// The default of `resolution`.
+//!     pub const RESOLUTION: HumanDuration = HumanDuration::from_micros(300);
+//! }
+//!
+//! impl Default for TimerConfig {
+//!     fn default() -> Self {
+//!         Self { resolution: Self::RESOLUTION }
+//!     }
+//! }
+//!
+//! impl Section for TimerConfig {
+//!     fn validate(&self, at: &mut Faults) {
+//!         let accepted = HumanDuration::from_micros(100)..=HumanDuration::from_secs(1);
+//!         at.range("resolution", &self.resolution, accepted);
+//!     }
+//! }
+//!
+//! /// The whole configuration of a binary: the sections it uses.
+//! #[derive(Debug, Default, Serialize, Deserialize)]
+//! #[serde(default, deny_unknown_fields)]
+//! struct Config {
+//!     redis: RedisConfig,
+//!     timer: TimerConfig,
+//! }
+//!
+//! impl Section for Config {
+//!     fn validate(&self, at: &mut Faults) {
+//!         at.section("redis", &self.redis);
+//!         at.section("timer", &self.timer);
+//!     }
+//! }
+//!
+//! // Sections of other roles, here [forwarder], are passed over by name; a misspelled one is refused.
+//! let text = "[timer]\nresolution = '1ms'\n[forwarder]\nanything = true\n";
+//! let loaded = load::<Config>(&Source::text("delayq.toml", text), &Environment::empty()).unwrap();
+//! assert_eq!(*loaded.config.timer.resolution, std::time::Duration::from_millis(1));
+//!
+//! let text = "[timer]\nresolution = '5s'\n[timmer]\n";
+//! let faults = load::<Config>(&Source::text("delayq.toml", text), &Environment::empty()).unwrap_err();
+//! assert_eq!(faults.faults().len(), 2);
+//! ```
+//!
+//! serde's `flatten`, `untagged` and `tag` read a value twice and forget its line: write an external tag
+//! (`[sinks.orders.kafka]`) or a plain struct instead.
+
+mod address;
+mod document;
+mod duration;
+mod effective;
+mod environment;
+mod faults;
+mod fields;
+mod load;
+mod redis_url;
+mod sample;
+mod secret;
+mod sections;
+mod size;
+mod text;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use address::{HostPort, Listen};
+pub use document::Place;
+pub use duration::HumanDuration;
+pub use effective::effective;
+pub use environment::{Environment, PREFIX};
+pub use faults::{ConfigFault, ConfigFaults, Faults};
+pub use load::{Loaded, SECTIONS, Source, load};
+pub use redis_url::RedisUrl;
+pub use sample::check_sample;
+pub use secret::{MASK, Secret};
+pub use sections::{
+    AdminConfig, DeploymentConfig, EtcdConfig, LogConfig, LogFormat, RedisConfig, ShutdownConfig,
+    SpoolConfig, TlsConfig,
+};
+pub use size::ByteSize;
+
+/// A part of a configuration, or the whole.
+///
+/// # Contract
+/// Deserialising accepts a value of the right type; [`validate`](Self::validate) judges what types cannot: ranges
+/// and contradictions. It reports every fault and never mends one. Serialising prints no secret.
+pub trait Section: Serialize + DeserializeOwned {
+    /// Reports what is wrong, in inner sections too.
+    fn validate(&self, _at: &mut Faults) {}
+}

@@ -1,0 +1,257 @@
+//! The TOML document under a configuration: every key knows the line or variable it came from.
+//!
+//! A position in the file is its byte offset. Positions behind the end of the file are the variables of the
+//! environment, two for each, so that a fault of serde leads back to either by its span alone.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Deserializer};
+
+use super::environment::Environment;
+
+/// A key somewhere in the document.
+#[derive(Clone, Debug)]
+struct Node {
+    path: String,
+    key: Range<usize>,
+    value: Range<usize>,
+}
+
+/// The file with the environment laid over it.
+pub(super) struct Document<'i> {
+    tree: Spanned<DeTable<'i>>,
+    nodes: Vec<Node>,
+    text: &'i str,
+    environment: &'i Environment,
+}
+
+/// What a document could not be turned into, and where.
+pub(super) struct Misfit {
+    pub(super) span: Option<Range<usize>>,
+    pub(super) message: String,
+}
+
+/// Where in the sources a span lies.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// A line of the file, from 1.
+    Line(usize),
+    /// A variable of the environment, by name.
+    Variable(String),
+    /// Nowhere: the fault is of a default, or of the whole.
+    Whole,
+}
+
+// === impl Document ===
+
+impl<'i> Document<'i> {
+    /// Reads a text and lays the environment over it; what cannot be read is returned beside the rest.
+    pub(super) fn parse(text: &'i str, environment: &'i Environment) -> (Self, Vec<Misfit>) {
+        let (tree, errors) = DeTable::parse_recoverable(text);
+        let mut misfits: Vec<Misfit> = errors.iter().map(Misfit::from).collect();
+        let mut document = Self { tree, nodes: Vec::new(), text, environment };
+        for index in 0..environment.variables().len() {
+            misfits.extend(document.overlay(index).err());
+        }
+        index_table(document.tree.get_ref(), "", &mut document.nodes);
+        (document, misfits)
+    }
+
+    /// The document as a `C`; at a fault the key to blame is its span.
+    pub(super) fn read<C: DeserializeOwned>(&self) -> Result<C, Misfit> {
+        C::deserialize(Deserializer::from(self.tree.clone())).map_err(|error| Misfit::from(&error))
+    }
+
+    /// The path of the innermost key that a span lies in.
+    pub(super) fn path_at(&self, span: &Range<usize>) -> Option<&str> {
+        self.node_at(span).map(|node| node.path.as_str())
+    }
+
+    /// Where a span lies.
+    pub(super) fn place_of(&self, span: &Range<usize>) -> Place {
+        match self.variable_at(span) {
+            Some(index) => Place::Variable(self.environment.variables()[index].name.clone()),
+            None => Place::Line(1 + self.text[..span.start.min(self.text.len())].matches('\n').count()),
+        }
+    }
+
+    /// Where a key stands, or the nearest table around it that is written down.
+    pub(super) fn place_of_path(&self, path: &str) -> Place {
+        let mut path = path;
+        loop {
+            if let Some(node) = self.nodes.iter().find(|node| node.path == path) {
+                return self.place_of(&node.key);
+            }
+            match path.rfind(['.', '[']) {
+                Some(end) => path = &path[..end],
+                None => return Place::Whole,
+            }
+        }
+    }
+
+    /// Takes out the innermost key that a span lies in. False if there is none, or it is out already.
+    pub(super) fn remove(&mut self, span: &Range<usize>) -> bool {
+        let Some(node) = self.node_at(span).cloned() else { return false };
+        remove_from_table(self.tree.get_mut(), &node)
+    }
+
+    /// Takes out top-level tables by name.
+    pub(super) fn remove_sections(&mut self, doomed: impl Fn(&str) -> bool) {
+        keep_in_table(self.tree.get_mut(), |key, _| !doomed(key.get_ref()));
+    }
+
+    /// The variable whose value a span is, if that was read as a number, boolean or date: now a string instead.
+    ///
+    /// This is how `DELAYQ__REDIS__PASSWORD=1234` becomes a password and `DELAYQ__DEPLOYMENT__SHARDS=16` a number.
+    pub(super) fn reread_as_string(&mut self, span: &Range<usize>) -> Option<usize> {
+        let index = self.variable_at(span)?;
+        let variable = &self.environment.variables()[index];
+        let value = value_at(self.tree.get_mut(), &variable.path)?;
+        let scalar = !value.get_ref().is_str() && !value.get_ref().is_table() && !value.get_ref().is_array();
+        let text = variable.text.as_deref().ok().filter(|_| scalar)?;
+        *value = Spanned::new(value.span(), DeValue::String(Cow::Borrowed(text)));
+        Some(index)
+    }
+
+    /// The index of the variable a span belongs to.
+    pub(super) fn variable_at(&self, span: &Range<usize>) -> Option<usize> {
+        let behind = span.start.checked_sub(self.text.len() + 1)?;
+        Some(behind / 2).filter(|index| *index < self.environment.variables().len())
+    }
+
+    fn node_at(&self, span: &Range<usize>) -> Option<&Node> {
+        let within = |outer: &Range<usize>| outer.start <= span.start && span.end <= outer.end;
+        let tightness = |node: &&Node| {
+            let length = |range: &Range<usize>| if within(range) { range.len() } else { usize::MAX };
+            length(&node.key).min(length(&node.value))
+        };
+        // Of equals the last, which is the innermost: the index lists a table before what is in it.
+        self.nodes.iter().filter(|node| within(&node.key) || within(&node.value)).rev().min_by_key(tightness)
+    }
+
+    fn overlay(&mut self, index: usize) -> Result<(), Misfit> {
+        let start = self.text.len() + 1 + 2 * index;
+        let span = start..start + 1;
+        let variable = &self.environment.variables()[index];
+        let misfit = |message: &str| Misfit { span: Some(span.clone()), message: message.to_owned() };
+        let text = variable.text.as_deref().map_err(|message| misfit(message))?;
+        let plain = || DeValue::String(Cow::Borrowed(text));
+        let mut value = DeValue::parse(text).map_or_else(|_| plain(), Spanned::into_inner);
+        restamp(&mut value, &span);
+
+        let (last, sections) = variable.path.split_last().expect("a split string has at least one part");
+        let stamped = |key: &'i str| Spanned::new(span.clone(), Cow::Borrowed(key));
+        let mut table = self.tree.get_mut();
+        for section in sections {
+            let inner = table
+                .entry(stamped(section))
+                .or_insert_with(|| Spanned::new(span.clone(), DeValue::Table(DeTable::new())));
+            table = match inner.get_mut() {
+                DeValue::Table(table) => table,
+                _ => {
+                    return Err(misfit(&format!(
+                        "`{section}` holds no keys in the file: it is a plain value or a list"
+                    )));
+                }
+            };
+        }
+        // The old key would keep its position in the file.
+        table.remove(last.as_str());
+        table.insert(stamped(last), Spanned::new(span.clone(), value));
+        Ok(())
+    }
+}
+
+// === impl Misfit ===
+
+impl From<&toml::de::Error> for Misfit {
+    fn from(error: &toml::de::Error) -> Self {
+        // `message` alone: the error's own display quotes the line, which may hold a secret.
+        Self { span: error.span(), message: error.message().to_owned() }
+    }
+}
+
+fn index_table(table: &DeTable<'_>, prefix: &str, nodes: &mut Vec<Node>) {
+    for (key, value) in table {
+        let path =
+            if prefix.is_empty() { key.get_ref().to_string() } else { format!("{prefix}.{}", key.get_ref()) };
+        index_value(value, &path, key.span(), nodes);
+    }
+}
+
+fn index_value(value: &Spanned<DeValue<'_>>, path: &str, key: Range<usize>, nodes: &mut Vec<Node>) {
+    nodes.push(Node { path: path.to_owned(), key, value: value.span() });
+    match value.get_ref() {
+        DeValue::Table(table) => index_table(table, path, nodes),
+        DeValue::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                index_value(item, &format!("{path}[{index}]"), item.span(), nodes);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn keep_in_table<'i>(
+    table: &mut DeTable<'i>,
+    keep: impl Fn(&Spanned<Cow<'i, str>>, &Spanned<DeValue<'i>>) -> bool,
+) {
+    *table = std::mem::take(table).into_iter().filter(|(key, value)| keep(key, value)).collect();
+}
+
+fn remove_from_table(table: &mut DeTable<'_>, node: &Node) -> bool {
+    let before = table.len();
+    keep_in_table(table, |key, value| key.span() != node.key || value.span() != node.value);
+    let gone = table.len() < before;
+    gone || table.iter_mut().any(|(_, value)| remove_from_value(value.get_mut(), node))
+}
+
+fn remove_from_value(value: &mut DeValue<'_>, node: &Node) -> bool {
+    match value {
+        DeValue::Table(table) => remove_from_table(table, node),
+        DeValue::Array(items) => {
+            let before = items.len();
+            let kept = std::mem::replace(items, [].into_iter().collect()).into_iter();
+            *items = kept.filter(|item| item.span() != node.key || item.span() != node.value).collect();
+            items.len() < before || items.iter_mut().any(|item| remove_from_value(item.get_mut(), node))
+        }
+        _ => false,
+    }
+}
+
+fn value_at<'t, 'i>(table: &'t mut DeTable<'i>, path: &[String]) -> Option<&'t mut Spanned<DeValue<'i>>> {
+    let (first, rest) = path.split_first()?;
+    let value = table.get_mut(first.as_str())?;
+    if rest.is_empty() {
+        return Some(value);
+    }
+    match value.get_mut() {
+        DeValue::Table(table) => value_at(table, rest),
+        _ => None,
+    }
+}
+
+/// Gives everything in a value the position of its variable.
+fn restamp(value: &mut DeValue<'_>, span: &Range<usize>) {
+    match value {
+        DeValue::Table(table) => {
+            let entries = std::mem::take(table);
+            for (key, inner) in entries {
+                let mut inner = inner.into_inner();
+                restamp(&mut inner, span);
+                table.insert(Spanned::new(span.clone(), key.into_inner()), Spanned::new(span.clone(), inner));
+            }
+        }
+        DeValue::Array(items) => {
+            for item in items.iter_mut() {
+                let mut inner = std::mem::replace(item.get_mut(), DeValue::Boolean(false));
+                restamp(&mut inner, span);
+                *item = Spanned::new(span.clone(), inner);
+            }
+        }
+        _ => {}
+    }
+}

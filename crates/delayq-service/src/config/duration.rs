@@ -1,0 +1,112 @@
+//! A duration as people write it: `"250ms"`, `"2h30m"`.
+
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::text::{Written, visit_written};
+
+/// A [`Duration`] that is written with its unit. `*value` is the plain duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HumanDuration(Duration);
+
+// === impl HumanDuration ===
+
+impl HumanDuration {
+    /// So many milliseconds.
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(Duration::from_millis(millis))
+    }
+
+    /// So many microseconds.
+    #[must_use]
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(Duration::from_micros(micros))
+    }
+
+    /// So many seconds.
+    #[must_use]
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(Duration::from_secs(secs))
+    }
+}
+
+impl Deref for HumanDuration {
+    type Target = Duration;
+
+    fn deref(&self) -> &Duration {
+        &self.0
+    }
+}
+
+impl From<Duration> for HumanDuration {
+    fn from(duration: Duration) -> Self {
+        Self(duration)
+    }
+}
+
+impl From<HumanDuration> for Duration {
+    fn from(duration: HumanDuration) -> Self {
+        duration.0
+    }
+}
+
+impl fmt::Display for HumanDuration {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_duration(self.0).fmt(out)
+    }
+}
+
+impl FromStr for HumanDuration {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        humantime::parse_duration(text)
+            .map(Self)
+            .map_err(|error| format!("{error}; write {}", Self::EXPECTED))
+    }
+}
+
+impl Written for HumanDuration {
+    const EXPECTED: &'static str = "a duration with its unit in quotes, such as \"250ms\" or \"2h30m\"";
+}
+
+impl Serialize for HumanDuration {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for HumanDuration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        visit_written(deserializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_reads_and_prints_the_same_duration() {
+        for (text, millis) in
+            [("250ms", 250), ("2h30m", 9_000_000), ("10s", 10_000), ("0s", 0), ("1m 5s", 65_000)]
+        {
+            let read: HumanDuration = text.parse().unwrap();
+            assert_eq!(*read, Duration::from_millis(millis), "{text}");
+            assert_eq!(read.to_string().parse(), Ok(read), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_without_unit_is_refused() {
+        let refusal = "250".parse::<HumanDuration>().unwrap_err();
+        assert!(refusal.contains("\"250ms\""), "{refusal}");
+        assert!("-1s".parse::<HumanDuration>().is_err());
+        assert!("".parse::<HumanDuration>().is_err());
+    }
+}

@@ -1,0 +1,162 @@
+//! What is wrong with a configuration: collected while it is validated, and reported all at once.
+
+use std::fmt::{self, Display};
+use std::ops::RangeInclusive;
+
+use crate::codes::{CONFIG_FAULTY, CONFIG_UNREADABLE, Code};
+use crate::fault::Fault;
+
+use super::Section;
+use super::document::Place;
+use super::secret::Secret;
+
+/// The faults that [`Section::validate`] finds, each under the key it belongs to.
+///
+/// Keys are relative to the section that is being validated; [`section`](Self::section) and [`item`](Self::item)
+/// step into an inner one.
+#[derive(Debug, Default)]
+pub struct Faults {
+    prefix: String,
+    found: Vec<Found>,
+}
+
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Full paths; the first is the one to show.
+    pub(super) keys: Vec<String>,
+    pub(super) message: String,
+}
+
+/// One fault of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigFault {
+    /// The path of the key, such as `redis.call_deadline`; empty if none is to blame.
+    pub key: String,
+    /// Where it is written.
+    pub place: Place,
+    /// What is wrong and what the key accepts. Never holds a secret.
+    pub message: String,
+}
+
+/// All the faults of one configuration, in the order of their lines.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ConfigFaults {
+    pub(super) code: &'static Code,
+    pub(super) source: String,
+    pub(super) faults: Vec<ConfigFault>,
+}
+
+// === impl Faults ===
+
+impl Faults {
+    /// Validates an inner section under its key.
+    pub fn section<S: Section>(&mut self, key: &str, section: &S) {
+        self.within(key, |faults| section.validate(faults));
+    }
+
+    /// Validates one element of a list, from 0.
+    pub fn item<S: Section>(&mut self, key: &str, index: usize, item: &S) {
+        self.within(&format!("{key}[{index}]"), |faults| item.validate(faults));
+    }
+
+    /// A fault of one key. The message says what is accepted.
+    pub fn refuse(&mut self, key: &str, message: impl Into<String>) {
+        self.contradiction(&[key], message);
+    }
+
+    /// A fault between several keys, shown at the first.
+    ///
+    /// # Panics
+    /// Without any key.
+    pub fn contradiction(&mut self, keys: &[&str], message: impl Into<String>) {
+        assert!(!keys.is_empty(), "a fault names at least one key");
+        let keys = keys.iter().map(|key| self.full(key)).collect();
+        self.found.push(Found { keys, message: message.into() });
+    }
+
+    /// Refuses a value outside a range, both ends of which are accepted.
+    pub fn range<V: PartialOrd + Display>(&mut self, key: &str, value: &V, accepted: RangeInclusive<V>) {
+        if !accepted.contains(value) {
+            let (least, most) = (accepted.start(), accepted.end());
+            self.refuse(key, format!("{value} is out of range, expected {least} to {most}"));
+        }
+    }
+
+    /// Refuses a secret whose file or variable cannot be read.
+    pub fn secret(&mut self, key: &str, secret: Option<&Secret>) {
+        if let Some(Err(message)) = secret.map(Secret::reveal) {
+            self.refuse(key, message);
+        }
+    }
+
+    /// What was found.
+    pub(super) fn into_found(self) -> Vec<Found> {
+        self.found
+    }
+
+    fn within(&mut self, key: &str, validate: impl FnOnce(&mut Self)) {
+        let outer = self.prefix.clone();
+        self.prefix = self.full(key);
+        validate(self);
+        self.prefix = outer;
+    }
+
+    fn full(&self, key: &str) -> String {
+        if self.prefix.is_empty() { key.to_owned() } else { format!("{}.{key}", self.prefix) }
+    }
+}
+
+// === impl ConfigFaults ===
+
+impl ConfigFaults {
+    /// The file cannot be read at all.
+    pub(super) fn unreadable(source: String, error: &std::io::Error) -> Self {
+        let fault = ConfigFault {
+            key: String::new(),
+            place: Place::Whole,
+            message: format!("cannot be read: {error}"),
+        };
+        Self { code: &CONFIG_UNREADABLE, source, faults: vec![fault] }
+    }
+
+    /// Faults of what was read, put in order.
+    pub(super) fn faulty(source: String, mut faults: Vec<ConfigFault>) -> Self {
+        faults.sort_by(|one, other| one.place.cmp(&other.place));
+        Self { code: &CONFIG_FAULTY, source, faults }
+    }
+
+    /// Each fault, in the order of the lines; those of the environment follow by name.
+    #[must_use]
+    pub fn faults(&self) -> &[ConfigFault] {
+        &self.faults
+    }
+}
+
+impl Display for ConfigFaults {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (source, count) = (&self.source, self.faults.len());
+        let plural = if count == 1 { "" } else { "s" };
+        write!(out, "{count} fault{plural} in {source}")?;
+        for fault in &self.faults {
+            match &fault.place {
+                Place::Line(line) => write!(out, "\n  {source}:{line}: ")?,
+                Place::Variable(name) => write!(out, "\n  {name}: ")?,
+                Place::Whole => write!(out, "\n  {source}: ")?,
+            }
+            if !fault.key.is_empty() {
+                write!(out, "{}: ", fault.key)?;
+            }
+            // A message of several lines stays one fault a line.
+            out.write_str(&fault.message.replace('\n', " "))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigFaults {}
+
+impl From<ConfigFaults> for Fault {
+    fn from(faults: ConfigFaults) -> Self {
+        Self::new(faults.code, faults.to_string())
+    }
+}

@@ -1,0 +1,181 @@
+//! Loading: file, environment, types, validation; every fault of each is kept until the end.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::Section;
+use super::document::{Document, Misfit, Place};
+use super::environment::Environment;
+use super::faults::{ConfigFault, ConfigFaults, Faults};
+use super::fields::fields_of;
+
+/// The sections that some binary of delayq knows. One that a binary does not use itself is passed over.
+pub const SECTIONS: &[&str] = &[
+    "deployment",
+    "redis",
+    "etcd",
+    "admin",
+    "log",
+    "shutdown",
+    "spool",
+    "topics",
+    "timer",
+    "forwarder",
+    "sinks",
+    "routes",
+    "compensator",
+];
+
+/// Where the TOML comes from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// No file: the defaults, and what the environment sets.
+    Defaults,
+    /// A file that must exist.
+    File(PathBuf),
+    /// A text under the name that its faults are reported with.
+    Text {
+        /// The name.
+        name: String,
+        /// The TOML.
+        text: String,
+    },
+}
+
+/// A configuration without faults.
+#[derive(Clone, Debug)]
+pub struct Loaded<C> {
+    /// The configuration.
+    pub config: C,
+    /// Where it came from, for the log: a file name, or `the defaults`.
+    pub source: String,
+    /// The variables of the environment that had a say, by name.
+    pub overridden: Vec<String>,
+}
+
+// === impl Source ===
+
+impl Source {
+    /// The file if one was given, else the defaults.
+    #[must_use]
+    pub fn from_option(path: Option<PathBuf>) -> Self {
+        path.map_or(Self::Defaults, Self::File)
+    }
+
+    /// A text with a name.
+    #[must_use]
+    pub fn text(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::Text { name: name.into(), text: text.into() }
+    }
+
+    fn read(&self) -> Result<(String, String), ConfigFaults> {
+        match self {
+            Self::Defaults => Ok(("the defaults".to_owned(), String::new())),
+            Self::Text { name, text } => Ok((name.clone(), text.clone())),
+            Self::File(path) => {
+                let name = path.display().to_string();
+                match std::fs::read_to_string(path) {
+                    Ok(text) => Ok((name, text)),
+                    Err(error) => Err(ConfigFaults::unreadable(name, &error)),
+                }
+            }
+        }
+    }
+}
+
+/// Reads a configuration and validates it.
+///
+/// # Errors
+/// Every fault at once: unreadable syntax, unknown keys, wrong types, values out of range, contradictions; each with
+/// its key and its line or variable. Nothing is clamped or ignored.
+pub fn load<C: Section>(source: &Source, environment: &Environment) -> Result<Loaded<C>, ConfigFaults> {
+    let (source, text) = source.read()?;
+    let (document, misfits) = Document::parse(&text, environment);
+    let mut loading = Loading { document, faults: Vec::new(), first_words: BTreeMap::new() };
+    for misfit in misfits {
+        loading.keep(misfit);
+    }
+    loading.pass_over_foreign::<C>();
+    let config = loading.read::<C>();
+    if let Some(config) = &config {
+        loading.validate(config);
+    }
+    match config {
+        Some(config) if loading.faults.is_empty() => {
+            let overridden = environment.names().map(str::to_owned).collect();
+            Ok(Loaded { config, source, overridden })
+        }
+        _ => Err(ConfigFaults::faulty(source, loading.faults)),
+    }
+}
+
+struct Loading<'i> {
+    document: Document<'i>,
+    faults: Vec<ConfigFault>,
+    /// What was said of a variable before it was read as a string, which is the better sentence.
+    first_words: BTreeMap<usize, String>,
+}
+
+// === impl Loading ===
+
+impl Loading<'_> {
+    fn pass_over_foreign<C: Section>(&mut self) {
+        let own = fields_of::<C>();
+        self.document.remove_sections(|name| SECTIONS.contains(&name) && !own.contains(&name));
+    }
+
+    /// serde stops at the first fault: take that key out, keep the fault, and go on until there is none.
+    fn read<C: Section>(&mut self) -> Option<C> {
+        loop {
+            let misfit = match self.document.read::<C>() {
+                Ok(config) => return Some(config),
+                Err(misfit) => misfit,
+            };
+            let Some(span) = misfit.span.clone() else {
+                self.keep(misfit);
+                return None;
+            };
+            if let Some(variable) = self.document.reread_as_string(&span) {
+                self.first_words.insert(variable, misfit.message);
+                continue;
+            }
+            self.keep(misfit);
+            if !self.document.remove(&span) {
+                return None;
+            }
+        }
+    }
+
+    /// Faults of keys that are faulty already are left out: their values are defaults now, not what was written.
+    fn validate<C: Section>(&mut self, config: &C) {
+        let mut at = Faults::default();
+        config.validate(&mut at);
+        for found in at.into_found() {
+            if !found.keys.iter().any(|key| self.is_faulty(key)) {
+                let key = found.keys.into_iter().next().unwrap_or_default();
+                let place = self.document.place_of_path(&key);
+                self.faults.push(ConfigFault { key, place, message: found.message });
+            }
+        }
+    }
+
+    fn is_faulty(&self, key: &str) -> bool {
+        let inside = |inner: &str, outer: &str| {
+            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.faults
+            .iter()
+            .any(|fault| !fault.key.is_empty() && (inside(&fault.key, key) || inside(key, &fault.key)))
+    }
+
+    fn keep(&mut self, misfit: Misfit) {
+        let Misfit { span, mut message } = misfit;
+        let place = span.as_ref().map_or(Place::Whole, |span| self.document.place_of(span));
+        let key = span.as_ref().and_then(|span| self.document.path_at(span)).unwrap_or_default().to_owned();
+        let variable = span.as_ref().and_then(|span| self.document.variable_at(span));
+        if let Some(first) = variable.and_then(|variable| self.first_words.remove(&variable)) {
+            message = first;
+        }
+        self.faults.push(ConfigFault { key, place, message });
+    }
+}

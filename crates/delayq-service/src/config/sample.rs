@@ -1,0 +1,80 @@
+//! The check of a commented sample file: it holds every key, with its default.
+
+use std::collections::BTreeSet;
+
+use super::{Environment, Section, Source, effective, load};
+
+/// Checks that a sample file equals the defaults of the sections a configuration has.
+///
+/// In the sample, `key = value` is a default, `#key = value` (no space) a key that is unset by default with an
+/// example of its value, and `# text` prose. Three things must hold: the sample loads to exactly the defaults, it
+/// has every key that the defaults have, and with the `#key` lines read as well there is no unknown key or wrong
+/// type.
+///
+/// # Errors
+/// The first thing that does not hold, as a sentence for the failing test.
+pub fn check_sample<C: Section + Default>(sample: &str) -> Result<(), String> {
+    let nothing = Environment::empty();
+    let loaded = load::<C>(&Source::text("sample", sample), &nothing).map_err(|faults| faults.to_string())?;
+    let (read, default) = (effective(&loaded.config), effective(&C::default()));
+    if read != default {
+        return Err(format!("the sample differs from the defaults.\nsample:\n{read}\ndefaults:\n{default}"));
+    }
+    let (written, expected) = (keys(sample)?, keys(&default)?);
+    if let Some(missing) = expected.difference(&written).next() {
+        return Err(format!("the sample has no `{missing}`"));
+    }
+    let uncommented: String = sample.lines().map(uncomment).collect();
+    Unvalidated::<C>::check(&uncommented)
+}
+
+/// Reads types alone: the examples of unset keys may contradict each other, and name files that do not exist.
+struct Unvalidated<C>(C);
+
+impl<C: Section> Unvalidated<C> {
+    fn check(text: &str) -> Result<(), String> {
+        load::<Self>(&Source::text("sample with its #key lines", text), &Environment::empty())
+            .map(|_| ())
+            .map_err(|faults| faults.to_string())
+    }
+}
+
+impl<C: serde::Serialize> serde::Serialize for Unvalidated<C> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de, C: serde::Deserialize<'de>> serde::Deserialize<'de> for Unvalidated<C> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        C::deserialize(deserializer).map(Self)
+    }
+}
+
+impl<C: Section> Section for Unvalidated<C> {}
+
+fn uncomment(line: &str) -> String {
+    let key = line.strip_prefix('#').filter(|rest| {
+        let name = rest.split(['=', ']']).next().unwrap_or_default().trim_end();
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.[\"-".contains(c))
+    });
+    format!("{}\n", key.unwrap_or(line))
+}
+
+/// The paths of all plain values.
+fn keys(text: &str) -> Result<BTreeSet<String>, String> {
+    fn collect(table: &toml::Table, prefix: &str, into: &mut BTreeSet<String>) {
+        for (key, value) in table {
+            match value {
+                toml::Value::Table(inner) => collect(inner, &format!("{prefix}{key}."), into),
+                _ => {
+                    into.insert(format!("{prefix}{key}"));
+                }
+            }
+        }
+    }
+    let table: toml::Table = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+    let mut paths = BTreeSet::new();
+    collect(&table, "", &mut paths);
+    Ok(paths)
+}

@@ -1,0 +1,228 @@
+//! A secret: written plainly, or as the file or environment variable that holds it, and never printed.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use secrecy::{ExposeSecret, SecretString};
+use serde::de::{Error, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::environment;
+use super::text::bare;
+
+/// What stands for a secret wherever one would be printed.
+pub const MASK: &str = "***";
+
+const EXPECTED: &str = "a string in quotes, { file = \"/path\" } or { env = \"NAME\" }";
+
+/// A password or token, or where to read it.
+///
+/// A file or variable is read by [`reveal`](Self::reveal) each time, so that a connection that is built anew takes
+/// up a rotated password. The reference is printed as written; a plain secret prints as `***`.
+#[derive(Clone)]
+pub struct Secret(Kept);
+
+#[derive(Clone)]
+enum Kept {
+    Plain(SecretString),
+    File(PathBuf),
+    Variable(String),
+}
+
+// === impl Secret ===
+
+impl Secret {
+    /// A secret given as it is.
+    #[must_use]
+    pub fn plain(secret: impl Into<String>) -> Self {
+        Self(Kept::Plain(SecretString::from(secret.into())))
+    }
+
+    /// A secret in a file; one line break at its end does not belong to it.
+    #[must_use]
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self(Kept::File(path.into()))
+    }
+
+    /// A secret in an environment variable of this process.
+    #[must_use]
+    pub fn variable(name: impl Into<String>) -> Self {
+        Self(Kept::Variable(name.into()))
+    }
+
+    /// The secret itself, read now.
+    ///
+    /// # Errors
+    /// A sentence without the secret: the file or variable is missing, unreadable or empty.
+    pub fn reveal(&self) -> Result<SecretString, String> {
+        match &self.0 {
+            Kept::Plain(secret) => Ok(secret.clone()),
+            Kept::File(path) => from_file(path),
+            Kept::Variable(name) => environment::variable(name).map(SecretString::from),
+        }
+    }
+}
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Kept::Plain(one), Kept::Plain(other)) => one.expose_secret() == other.expose_secret(),
+            (Kept::File(one), Kept::File(other)) => one == other,
+            (Kept::Variable(one), Kept::Variable(other)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kept::Plain(_) => out.write_str(MASK),
+            Kept::File(path) => write!(out, "file {}", path.display()),
+            Kept::Variable(name) => write!(out, "env {name}"),
+        }
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (key, value) = match &self.0 {
+            Kept::Plain(_) => return serializer.serialize_str(MASK),
+            Kept::File(path) => ("file", path.display().to_string()),
+            Kept::Variable(name) => ("env", name.clone()),
+        };
+        let mut reference = serializer.serialize_map(Some(1))?;
+        reference.serialize_entry(key, &value)?;
+        reference.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SecretVisitor)
+    }
+}
+
+struct SecretVisitor;
+
+impl<'de> Visitor<'de> for SecretVisitor {
+    type Value = Secret;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(EXPECTED)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Secret, E> {
+        match text {
+            "" => Err(E::custom("an empty secret; leave the key out to have none")),
+            MASK => Err(E::custom("`***` stands for a secret that was not printed; write the secret itself")),
+            secret => Ok(Secret::plain(secret)),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Secret, A::Error> {
+        let shape = || A::Error::custom(format_args!("not a reference to a secret, expected {EXPECTED}"));
+        let (key, value) = entries.next_entry::<String, String>().map_err(|_| shape())?.ok_or_else(shape)?;
+        let further = entries.next_key::<String>()?.is_some();
+        match key.as_str() {
+            "file" if !further => Ok(Secret::file(value)),
+            "env" if !further => Ok(Secret::variable(value)),
+            _ => Err(shape()),
+        }
+    }
+
+    // serde's own refusals would repeat the value.
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Secret, E> {
+        Err(bare("number", EXPECTED))
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Secret, E> {
+        Err(bare("number", EXPECTED))
+    }
+
+    fn visit_i128<E: Error>(self, _: i128) -> Result<Secret, E> {
+        Err(bare("number", EXPECTED))
+    }
+
+    fn visit_u128<E: Error>(self, _: u128) -> Result<Secret, E> {
+        Err(bare("number", EXPECTED))
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Secret, E> {
+        Err(bare("number", EXPECTED))
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Secret, E> {
+        Err(bare("boolean", EXPECTED))
+    }
+}
+
+fn from_file(path: &Path) -> Result<SecretString, String> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read the secret from {}: {error}", path.display()))?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    let secret = text.strip_suffix('\r').unwrap_or(text);
+    if secret.is_empty() {
+        return Err(format!("the secret file {} is empty", path.display()));
+    }
+    Ok(SecretString::from(secret.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize, Serialize)]
+    struct Holder {
+        password: Secret,
+    }
+
+    fn refusal(text: &str) -> String {
+        toml::from_str::<Holder>(text).unwrap_err().message().to_owned()
+    }
+
+    #[test]
+    fn a_plain_secret_is_printed_by_nobody() {
+        let holder: Holder = toml::from_str("password = 'hunter2'").unwrap();
+        assert_eq!(holder.password.reveal().unwrap().expose_secret(), "hunter2");
+        assert_eq!(toml::to_string(&holder).unwrap(), "password = \"***\"\n");
+        assert!(!format!("{holder:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_file_is_read_anew_each_time_and_loses_one_line_break() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("password");
+        let secret = Secret::file(&path);
+        assert!(secret.reveal().unwrap_err().contains("cannot read"));
+        for (written, read) in [("first\n", "first"), ("second\r\n", "second"), ("third\n\n", "third\n")] {
+            std::fs::write(&path, written).unwrap();
+            assert_eq!(secret.reveal().unwrap().expose_secret(), read);
+        }
+        std::fs::write(&path, "\n").unwrap();
+        assert!(secret.reveal().unwrap_err().contains("empty"));
+    }
+
+    #[test]
+    fn a_refused_secret_is_not_repeated() {
+        for value in
+            ["8472947", "-8472947", "8472947.5", "[8472947]", "{ word = '8472947' }", "{ file = 8472947 }"]
+        {
+            let refusal = refusal(&format!("password = {value}"));
+            assert!(!refusal.contains("8472947"), "{value}: {refusal}");
+        }
+        assert!(refusal("password = '***'").contains("not printed"));
+        assert!(refusal("password = ''").contains("leave the key out"));
+        assert!(refusal("password = { file = 'a', env = 'B' }").contains("not a reference"));
+    }
+
+    #[test]
+    fn a_reference_is_printed_as_it_was_written() {
+        for text in ["[password]\nfile = \"/run/secrets/redis\"\n", "[password]\nenv = \"REDIS_PASSWORD\"\n"]
+        {
+            let holder: Holder = toml::from_str(text).unwrap();
+            assert_eq!(toml::to_string(&holder).unwrap(), text);
+        }
+    }
+}

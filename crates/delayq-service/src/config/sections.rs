@@ -1,0 +1,17 @@
+//! The sections that every binary shares; those of a role live in the crate of the role.
+
+mod admin;
+mod deployment;
+mod etcd;
+mod log;
+mod redis;
+mod shutdown;
+mod spool;
+
+pub use admin::AdminConfig;
+pub use deployment::DeploymentConfig;
+pub use etcd::{EtcdConfig, TlsConfig};
+pub use log::{LogConfig, LogFormat};
+pub use redis::RedisConfig;
+pub use shutdown::ShutdownConfig;
+pub use spool::SpoolConfig;

@@ -1,0 +1,55 @@
+//! `[log]`: what is logged and in which form.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Faults, Section};
+use crate::telemetry::check_filter;
+
+/// `[log]`: log lines go to standard error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogConfig {
+    /// `human`, `json`, or `auto`: human on a terminal, else JSON. Default `auto`. Colour only on a terminal and
+    /// without `NO_COLOR`.
+    pub format: LogFormat,
+    /// `error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,delayq_timer=debug`; default `info`.
+    /// `RUST_LOG` overrides it. `debug` writes lines for each call: watch the disk.
+    pub filter: String,
+}
+
+/// The form of log lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Human on a terminal, else JSON.
+    #[default]
+    Auto,
+    /// One readable line each.
+    Human,
+    /// One JSON object each.
+    Json,
+}
+
+// === impl LogConfig ===
+
+impl LogConfig {
+    /// The default of `filter`.
+    pub const FILTER: &str = "info";
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { format: LogFormat::default(), filter: Self::FILTER.to_owned() }
+    }
+}
+
+impl Section for LogConfig {
+    fn validate(&self, at: &mut Faults) {
+        if let Err(message) = check_filter(&self.filter) {
+            at.refuse(
+                "filter",
+                format!("{message}; expected a level or directives such as \"info,delayq_core=debug\""),
+            );
+        }
+    }
+}

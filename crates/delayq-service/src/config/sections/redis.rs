@@ -1,0 +1,78 @@
+//! `[redis]`: the Redis that keeps the messages.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Faults, HumanDuration, RedisUrl, Secret, Section};
+
+/// `[redis]`: where messages are kept, and how long a call may take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RedisConfig {
+    /// `redis://`, `rediss://` (TLS) or `unix://`; default `redis://127.0.0.1:6379`.
+    pub url: RedisUrl,
+    /// ACL user; unset: the one in `url`, else Redis's default user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// Password; unset: the one in `url`, else none. Read anew for each new connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<Secret>,
+    /// PEM file of the authority that signed the server's certificate; unset: those of the system. Needs `rediss://`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+    /// Longest wait for a new connection, TLS and login included. 10 ms to 1 m; default 1 s.
+    pub connect_timeout: HumanDuration,
+    /// Longest wait for the answer of one call; then its fate is *unknown* and the caller decides. 10 ms to 1 m;
+    /// default 2 s. Too short, and a busy Redis turns puts into spooled ones.
+    pub call_deadline: HumanDuration,
+    /// Silence after which the system probes a connection. 1 s to 10 m; default 5 s. A middlebox that forgets idle
+    /// connections sooner makes the first call after a pause slow.
+    pub keepalive: HumanDuration,
+}
+
+// === impl RedisConfig ===
+
+impl RedisConfig {
+    /// The default of `url`.
+    pub const URL: &str = "redis://127.0.0.1:6379";
+    /// The default of `connect_timeout`.
+    pub const CONNECT_TIMEOUT: HumanDuration = HumanDuration::from_secs(1);
+    /// The default of `call_deadline`.
+    pub const CALL_DEADLINE: HumanDuration = HumanDuration::from_secs(2);
+    /// The default of `keepalive`.
+    pub const KEEPALIVE: HumanDuration = HumanDuration::from_secs(5);
+}
+
+impl Default for RedisConfig {
+    fn default() -> Self {
+        Self {
+            url: Self::URL.parse().expect("the default is a URL of a Redis"),
+            username: None,
+            password: None,
+            ca: None,
+            connect_timeout: Self::CONNECT_TIMEOUT,
+            call_deadline: Self::CALL_DEADLINE,
+            keepalive: Self::KEEPALIVE,
+        }
+    }
+}
+
+impl Section for RedisConfig {
+    fn validate(&self, at: &mut Faults) {
+        let wait = HumanDuration::from_millis(10)..=HumanDuration::from_secs(60);
+        at.range("connect_timeout", &self.connect_timeout, wait.clone());
+        at.range("call_deadline", &self.call_deadline, wait);
+        at.range("keepalive", &self.keepalive, HumanDuration::from_secs(1)..=HumanDuration::from_secs(600));
+        at.secret("password", self.password.as_ref());
+        if self.password.is_some() && self.url.has_password() {
+            at.contradiction(&["password", "url"], "`url` holds a password too; keep one of the two");
+        }
+        if self.username.is_some() && self.password.is_none() {
+            at.contradiction(&["username", "password"], "a user needs a `password`");
+        }
+        if self.ca.is_some() && !self.url.is_tls() {
+            at.contradiction(&["ca", "url"], "`ca` is for TLS, but `url` does not begin with rediss://");
+        }
+    }
+}

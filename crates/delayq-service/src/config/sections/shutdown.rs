@@ -1,0 +1,34 @@
+//! `[shutdown]`: how long a process may take to stop.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Faults, HumanDuration, Section};
+
+/// `[shutdown]`: one deadline over everything that is to be finished or given back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShutdownConfig {
+    /// Longest time from the signal to the end; then what still runs is named and left. 100 ms to 10 m; default 10 s.
+    /// Keep the supervisor's own kill timeout above it.
+    pub drain_deadline: HumanDuration,
+}
+
+// === impl ShutdownConfig ===
+
+impl ShutdownConfig {
+    /// The default of `drain_deadline`.
+    pub const DRAIN_DEADLINE: HumanDuration = HumanDuration::from_secs(10);
+}
+
+impl Default for ShutdownConfig {
+    fn default() -> Self {
+        Self { drain_deadline: Self::DRAIN_DEADLINE }
+    }
+}
+
+impl Section for ShutdownConfig {
+    fn validate(&self, at: &mut Faults) {
+        let accepted = HumanDuration::from_millis(100)..=HumanDuration::from_secs(600);
+        at.range("drain_deadline", &self.drain_deadline, accepted);
+    }
+}

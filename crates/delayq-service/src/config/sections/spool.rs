@@ -1,0 +1,48 @@
+//! `[spool]`: the folder on local disk for writes that could not reach Redis.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{ByteSize, Faults, Section};
+
+/// `[spool]`: shared by the producers of a host and the compensator that replays what they wrote.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpoolConfig {
+    /// Folder on a local disk, absolute; `""`: no spool. Default `""`. Not on a network file system.
+    pub dir: PathBuf,
+    /// Most bytes it may take; then a put that cannot reach Redis is refused. 1MiB to 1TiB; default 1GiB.
+    pub max_bytes: ByteSize,
+}
+
+// === impl SpoolConfig ===
+
+impl SpoolConfig {
+    /// The default of `max_bytes`.
+    pub const MAX_BYTES: ByteSize = ByteSize::from_gib(1);
+
+    /// The folder, if there is a spool.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        Some(self.dir.as_path()).filter(|dir| !dir.as_os_str().is_empty())
+    }
+}
+
+impl Default for SpoolConfig {
+    fn default() -> Self {
+        Self { dir: PathBuf::new(), max_bytes: Self::MAX_BYTES }
+    }
+}
+
+impl Section for SpoolConfig {
+    fn validate(&self, at: &mut Faults) {
+        if self.folder().is_some_and(Path::is_relative) {
+            at.refuse(
+                "dir",
+                "expected an absolute path: processes with other working directories share the spool",
+            );
+        }
+        at.range("max_bytes", &self.max_bytes, ByteSize::from_mib(1)..=ByteSize::from_gib(1024));
+    }
+}

@@ -1,0 +1,47 @@
+//! The exit codes, the same in every binary, so that a supervisor can tell "try again" from "come and look".
+
+use std::process::ExitCode;
+
+/// How a process ended, as its parent sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Exit {
+    /// 0: what was asked for is done; for a service, it drained.
+    Done,
+    /// 64: the command line asked for something that does not exist or contradicts itself.
+    Usage,
+    /// 69: something this process needs cannot be reached or refuses it. Starting again may help.
+    Unavailable,
+    /// 70: a bug in delayq.
+    Bug,
+    /// 75: the drain deadline passed, or a second signal came, with work still running.
+    DrainDeadline,
+    /// 78: the configuration is wrong. Starting again does not help.
+    Config,
+}
+
+// === impl Exit ===
+
+impl Exit {
+    /// Every exit code, in ascending order.
+    pub const ALL: [Self; 6] =
+        [Self::Done, Self::Usage, Self::Unavailable, Self::Bug, Self::DrainDeadline, Self::Config];
+
+    /// The number the parent process sees.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Usage => 64,
+            Self::Unavailable => 69,
+            Self::Bug => 70,
+            Self::DrainDeadline => 75,
+            Self::Config => 78,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}

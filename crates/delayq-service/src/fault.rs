@@ -1,0 +1,68 @@
+//! The error that ends a process: a stable code, a sentence, and the cause below it.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::codes::Code;
+use crate::exit::Exit;
+
+/// An operator-facing error.
+///
+/// Crates turn their own errors into it where the operator meets them: at start, and where a task gives up. It
+/// prints as `DQ-P001: cannot listen on 127.0.0.1:9440: address in use`.
+#[derive(Debug)]
+pub struct Fault {
+    code: &'static Code,
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+// === impl Fault ===
+
+impl Fault {
+    /// A fault of a kind, with the sentence that says what happened here.
+    #[must_use]
+    pub fn new(code: &'static Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), source: None }
+    }
+
+    /// The same fault with the error that caused it.
+    #[must_use]
+    pub fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Its kind.
+    #[must_use]
+    pub fn code(&self) -> &'static Code {
+        self.code
+    }
+
+    /// How a process ends that dies of it.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        self.code.exit
+    }
+
+    /// The message with cause and things to try, as a process prints it last.
+    #[must_use]
+    pub fn explained(&self) -> String {
+        let [first, second, third] = self.code.tries;
+        format!("{self}\n{}\n  - {first}\n  - {second}\n  - {third}\n", self.code.cause)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.code.id, self.message)?;
+        let mut cause: Option<&dyn Error> = self.source.as_ref().map(|source| &**source as &dyn Error);
+        while let Some(error) = cause {
+            write!(out, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl Error for Fault {}

@@ -1,0 +1,50 @@
+//! SIGTERM and SIGINT: the first asks for shutdown, the second ends the process at once.
+
+use std::process;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::codes::SYSTEM;
+use crate::exit::Exit;
+use crate::fault::Fault;
+use crate::shutdown::Shutdown;
+use crate::tasks::Tasks;
+
+/// The two signals, caught from the moment this exists.
+#[derive(Debug)]
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+// === impl Signals ===
+
+impl Signals {
+    /// Catches both signals from now on.
+    ///
+    /// # Errors
+    /// [`SYSTEM`] if the handlers cannot be set.
+    pub fn catch() -> Result<Self, Fault> {
+        let caught =
+            |kind| signal(kind).map_err(|error| Fault::new(&SYSTEM, "cannot catch signals").because(error));
+        Ok(Self { terminate: caught(SignalKind::terminate())?, interrupt: caught(SignalKind::interrupt())? })
+    }
+
+    /// Turns the first signal into a request and the second into the end, naming what was still running.
+    pub async fn obey(mut self, shutdown: Shutdown, tasks: Tasks) {
+        let first = self.next().await;
+        tracing::info!(signal = first, "asked to stop; a second signal stops at once");
+        shutdown.request();
+        let second = self.next().await;
+        let left_running = tasks.running().join(", ");
+        tracing::error!(signal = second, left_running, "second signal: stopping at once");
+        process::exit(i32::from(Exit::DrainDeadline.code()));
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The tasks of a process: each has a name, none may end unasked, and all drain under one deadline.
+//!
+//! ```text
+//! spawned ── runs until shutdown is asked for ──► returns Ok ─► drained
+//!    │                                      └───► returns Err, panics ─► drained, with a fault
+//!    └────── ends before: returns, fails, panics ─► the process ends, naming it
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+
+use crate::codes::TASK_ENDED;
+use crate::fault::Fault;
+use crate::shutdown::Shutdown;
+
+/// Starts tasks and knows which are running; clones share them.
+#[derive(Clone, Debug)]
+pub struct Tasks {
+    shutdown: Shutdown,
+    running: Arc<Running>,
+    ended: mpsc::UnboundedSender<Ended>,
+}
+
+/// The one who looks after the tasks.
+#[derive(Debug)]
+pub struct Supervisor {
+    shutdown: Shutdown,
+    running: Arc<Running>,
+    ended: mpsc::UnboundedReceiver<Ended>,
+}
+
+/// How a drain went.
+#[derive(Debug)]
+pub struct Drained {
+    /// The tasks that were still running when the deadline passed, by name; empty if none were.
+    pub left_running: Vec<String>,
+    /// What went wrong in tasks that ended while draining, or before.
+    pub faults: Vec<Fault>,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    names: Mutex<Names>,
+    fewer: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Names {
+    next: u64,
+    by_number: BTreeMap<u64, String>,
+}
+
+/// The end of a task.
+#[derive(Debug)]
+struct Ended {
+    name: String,
+    how: How,
+}
+
+#[derive(Debug)]
+enum How {
+    Returned,
+    Failed(Fault),
+    Panicked,
+}
+
+/// Reports the end of its task when it is dropped, whatever that end is.
+struct Watch {
+    number: u64,
+    how: Option<How>,
+    tasks: Tasks,
+}
+
+// === impl Tasks ===
+
+impl Tasks {
+    /// No tasks yet. The supervisor sees each end.
+    #[must_use]
+    pub fn new(shutdown: Shutdown) -> (Self, Supervisor) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let running = Arc::new(Running::default());
+        let tasks = Self { shutdown: shutdown.clone(), running: running.clone(), ended: sender };
+        (tasks, Supervisor { shutdown, running, ended: receiver })
+    }
+
+    /// When its tasks are to stop.
+    #[must_use]
+    pub fn shutdown(&self) -> &Shutdown {
+        &self.shutdown
+    }
+
+    /// Starts a task that runs until shutdown is asked for. Ending before that ends the process.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn spawn<F>(&self, name: impl Into<String>, future: F)
+    where
+        F: Future<Output = Result<(), Fault>> + Send + 'static,
+    {
+        // Counted before it runs, so that a drain that begins now waits for it.
+        let mut watch = Watch { number: self.running.add(name.into()), how: None, tasks: self.clone() };
+        tokio::spawn(async move {
+            // A method, so that the whole of it moves into the task and is dropped there.
+            watch.ended(future.await);
+        });
+    }
+
+    /// The names of the tasks that run now, in the order of their start.
+    #[must_use]
+    pub fn running(&self) -> Vec<String> {
+        self.running.names()
+    }
+}
+
+// === impl Supervisor ===
+
+impl Supervisor {
+    /// Waits until shutdown is asked for.
+    ///
+    /// # Errors
+    /// A task ended unasked: its own fault, or [`TASK_ENDED`] with its name. Safe to drop and to call again.
+    pub async fn watch(&mut self) -> Result<(), Fault> {
+        tokio::select! {
+            // A task that ends because it was asked to may report before this loop sees the request.
+            biased;
+            () = self.shutdown.requested() => Ok(()),
+            ended = self.ended.recv() => match ended {
+                Some(ended) => Err(ended.unasked()),
+                None => Err(Fault::new(&TASK_ENDED, "every task is gone")),
+            },
+        }
+    }
+
+    /// Asks all tasks to stop and waits for their ends, at most until the deadline.
+    pub async fn drain(mut self, deadline: Duration) -> Drained {
+        self.shutdown.request();
+        let in_time = tokio::time::timeout(deadline, self.running.none_left()).await.is_ok();
+        let left_running = if in_time { Vec::new() } else { self.running.names() };
+        let mut faults = Vec::new();
+        while let Ok(ended) = self.ended.try_recv() {
+            faults.extend(ended.while_draining());
+        }
+        Drained { left_running, faults }
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    fn add(&self, name: String) -> u64 {
+        let mut names = self.lock();
+        names.next += 1;
+        let number = names.next;
+        names.by_number.insert(number, name);
+        number
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.lock().by_number.values().cloned().collect()
+    }
+
+    async fn none_left(&self) {
+        loop {
+            let fewer = self.fewer.notified();
+            if self.lock().by_number.is_empty() {
+                return;
+            }
+            fewer.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Ended ===
+
+impl Ended {
+    fn unasked(self) -> Fault {
+        let name = self.name;
+        match self.how {
+            How::Returned => Fault::new(&TASK_ENDED, format!("the task `{name}` returned")),
+            How::Panicked => Fault::new(&TASK_ENDED, format!("the task `{name}` panicked")),
+            How::Failed(fault) => {
+                Fault::new(fault.code(), format!("the task `{name}` failed")).because(fault)
+            }
+        }
+    }
+
+    fn while_draining(self) -> Option<Fault> {
+        match self.how {
+            How::Returned => None,
+            How::Failed(_) | How::Panicked => Some(self.unasked()),
+        }
+    }
+}
+
+// === impl Watch ===
+
+impl Watch {
+    fn ended(&mut self, result: Result<(), Fault>) {
+        self.how = Some(result.map_or_else(How::Failed, |()| How::Returned));
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let running = &self.tasks.running;
+        let name = running.lock().by_number.get(&self.number).cloned().unwrap_or_default();
+        // Dropped without an end, the future was torn down by a panic, or by the runtime when nobody listens.
+        let how = self.how.take().unwrap_or(How::Panicked);
+        // The end is told before the name goes: whoever finds no names left finds every end told.
+        let _ = self.tasks.ended.send(Ended { name, how });
+        running.lock().by_number.remove(&self.number);
+        running.fewer.notify_waiters();
+    }
+}
