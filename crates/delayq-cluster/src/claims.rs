@@ -112,6 +112,7 @@ impl Follower {
             let _ = self.missed.send(session.lease);
         }
         if *fault == Fault::Compacted {
+            self.base.counters.compacted.add(1);
             return Some(Interrupt::Relist);
         }
         self.attend(Some(session), sleep(retry_pause(Duration::from_secs(1)))).await.err()

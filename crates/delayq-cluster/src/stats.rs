@@ -13,6 +13,7 @@ pub(crate) struct Counters {
     pub(crate) keep_alives: Counter,
     pub(crate) reconnects: Counter,
     pub(crate) relists: Counter,
+    pub(crate) compacted: Counter,
     pub(crate) claims_won: Counter,
     pub(crate) claims_held: Counter,
     pub(crate) claims_released: Counter,
@@ -35,6 +36,8 @@ pub struct ClusterStats {
     pub reconnects: u64,
     /// Times that everything was read anew because a watch ended.
     pub relists: u64,
+    /// Watches that ended because the history they needed was compacted.
+    pub compacted: u64,
     /// Shards claimed.
     pub claims_won: u64,
     /// Claims that met another's key.
@@ -76,6 +79,7 @@ impl Counters {
             keep_alives: self.keep_alives.get(),
             reconnects: self.reconnects.get(),
             relists: self.relists.get(),
+            compacted: self.compacted.get(),
             claims_won: self.claims_won.get(),
             claims_held: self.claims_held.get(),
             claims_released: self.claims_released.get(),

@@ -26,6 +26,8 @@ pub(crate) enum Change {
 /// A running watch.
 pub(crate) struct Watch {
     stream: WatchStream,
+    /// Changes of one range that arrived before etcd had confirmed the others.
+    early: Vec<Change>,
 }
 
 // === impl Link ===
@@ -43,10 +45,13 @@ impl Link {
             }
             Ok(stream)
         };
-        let mut watch = Watch { stream: self.ask(open).await? };
+        let mut watch = Watch { stream: self.ask(open).await?, early: Vec::new() };
         let confirmed = async {
-            for _ in ranges {
-                watch.message().await?;
+            let mut waiting = ranges.len();
+            while waiting > 0 {
+                let message = watch.message().await?;
+                waiting -= usize::from(message.created());
+                watch.early.extend(message.events().iter().filter_map(change));
             }
             Ok(())
         };
@@ -72,6 +77,9 @@ impl Watch {
     /// The next changes, in order; empty for a message without any. Has no deadline: silence is what a quiet cluster
     /// sounds like, and a dead connection is found by its probes or by the keep-alive. Safe to drop.
     pub(crate) async fn next(&mut self) -> Result<Vec<Change>, Fault> {
+        if !self.early.is_empty() {
+            return Ok(std::mem::take(&mut self.early));
+        }
         let message = self.message().await?;
         Ok(message.events().iter().filter_map(change).collect())
     }

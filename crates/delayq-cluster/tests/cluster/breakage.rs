@@ -1,0 +1,235 @@
+//! etcd breaks in every way it can; what is owned stays owned by one, and in the end everything is.
+
+use crate::etcd::Etcd;
+use crate::fleet::{Floor, Member, config, reasons, s};
+use crate::proxy::{Mode, Proxy};
+use crate::reader::ClaimReader;
+use std::time::Duration;
+
+async fn three_members(etcd: &Etcd, floor: &Floor, shards: u16) -> Vec<Member> {
+    let mut members = Vec::new();
+    for name in ["a", "b", "c"] {
+        members.push(Member::join(config(&etcd.endpoints(), name, shards), floor).await);
+    }
+    floor.until(s(10), "all share", |work| work.balanced(shards, &["a", "b", "c"])).await;
+    members
+}
+
+/// A new member is taken in: the group does more than survive, it works.
+async fn takes_in_a_fourth(etcd: &Etcd, floor: &Floor, shards: u16) -> Member {
+    let fourth = Member::join(config(&etcd.endpoints(), "d", shards), floor).await;
+    floor.until(s(15), "four share", |work| work.balanced(shards, &["a", "b", "c", "d"])).await;
+    fourth
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_etcd_leader_costs_nobody_a_shard() {
+    let mut etcd = Etcd::three();
+    let floor = Floor::new();
+    let members = three_members(&etcd, &floor, 48).await;
+    let moved = floor.work().losses.len();
+    let leader = etcd.leader();
+    etcd.kill(leader);
+    let alive = (leader + 1) % 3;
+    let reader = ClaimReader::start(&etcd.endpoints()[alive]).await;
+    let fourth = takes_in_a_fourth(&etcd, &floor, 48).await;
+    let work = floor.work();
+    assert_eq!(work.overlaps, []);
+    assert_eq!(work.losses.len() - moved, 12, "only what the fourth member needed moved");
+    assert!(members.iter().all(|member| member.handle.stats().leases_lost == 0));
+    reader.judge(48, 4).await;
+    drop(fourth);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rolling_restart_of_etcd_costs_nobody_a_shard() {
+    let mut etcd = Etcd::three();
+    let floor = Floor::new();
+    let members = three_members(&etcd, &floor, 48).await;
+    let moved = floor.work().losses.len();
+    for node in 0..3 {
+        etcd.kill(node);
+        etcd.restart_and_wait(node);
+    }
+    let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
+    let _fourth = takes_in_a_fourth(&etcd, &floor, 48).await;
+    let work = floor.work();
+    assert_eq!(work.overlaps, []);
+    assert_eq!(work.losses.len() - moved, 12);
+    assert!(members.iter().all(|member| member.handle.stats().leases_lost == 0));
+    reader.judge(48, 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_quorum_members_keep_what_they_own_and_claim_nothing() {
+    let mut etcd = Etcd::three();
+    let floor = Floor::new();
+    let members = three_members(&etcd, &floor, 24).await;
+    let moved = floor.work().losses.len();
+    etcd.kill(1);
+    etcd.kill(2);
+    for member in &members {
+        member.until_trust(s(6), "degraded").await;
+        assert!(!member.is_trusted());
+    }
+    assert!(floor.work().balanced(24, &["a", "b", "c"]));
+    // Well beyond the lease: without a quorum no lease can run out either.
+    members[0].handle.still_mine(&[]).await.unwrap();
+    etcd.restart(1);
+    etcd.restart_and_wait(2);
+    for member in &members {
+        member.until_trust(s(10), "trusted").await;
+    }
+    let _fourth = takes_in_a_fourth(&etcd, &floor, 24).await;
+    let work = floor.work();
+    assert_eq!(work.overlaps, []);
+    assert_eq!(work.losses.len() - moved, 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_strict_member_stops_when_its_trust_ends_and_goes_on_with_the_same_claims() {
+    let mut etcd = Etcd::single();
+    let floor = Floor::new();
+    let mut strict = config(&etcd.endpoints(), "a", 8);
+    strict.strict = true;
+    let member = Member::join(strict, &floor).await;
+    floor.until(s(5), "a owns all", |work| work.balanced(8, &["a"])).await;
+    etcd.freeze(0);
+    floor.until(s(6), "a stops", |work| work.of("a") == 0).await;
+    assert_eq!(reasons(&floor.work(), "a"), ["Untrusted".to_owned()].into());
+    etcd.thaw(0);
+    floor.until(s(10), "a owns all again", |work| work.balanced(8, &["a"])).await;
+    drop(member);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frozen_etcd_members_degrade_everybody_and_nobody_stops() {
+    let mut etcd = Etcd::three();
+    let floor = Floor::new();
+    let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
+    let members = three_members(&etcd, &floor, 24).await;
+    for node in 0..3 {
+        etcd.freeze(node);
+    }
+    for member in &members {
+        member.until_trust(s(6), "degraded").await;
+    }
+    assert!(floor.work().balanced(24, &["a", "b", "c"]), "everybody goes on");
+    for node in 0..3 {
+        etcd.thaw(node);
+    }
+    for member in &members {
+        member.until_trust(s(15), "trusted").await;
+    }
+    floor.until(s(15), "all share", |work| work.balanced(24, &["a", "b", "c"])).await;
+    reader.judge(24, 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_etcd_emptied_and_rebuilt_is_joined_anew() {
+    let mut etcd = Etcd::single();
+    let floor = Floor::new();
+    let members = three_members(&etcd, &floor, 24).await;
+    let owned = |member: &Member| member.handle.view().owned.keys().copied().collect::<Vec<_>>();
+    let before: Vec<_> = members.iter().map(owned).collect();
+    // Push the revisions well beyond what the rebuilt etcd will have: whoever waits for them waits for ever.
+    let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
+    for n in 0..500 {
+        tool.put("elsewhere", n.to_string(), None).await.unwrap();
+    }
+    etcd.wipe();
+    let losses = |work: &crate::fleet::Work| {
+        work.losses.iter().filter(|(_, l)| !l.reason.awaits_confirmation()).count()
+    };
+    floor.until(s(10), "everybody stopped", |work| losses(work) >= 24).await;
+    floor.until(s(15), "all share", |work| work.balanced(24, &["a", "b", "c"])).await;
+    let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
+    let _fourth = takes_in_a_fourth(&etcd, &floor, 24).await;
+    reader.judge(24, 4).await;
+    assert!(members.iter().all(|member| member.handle.stats().leases_granted == 2));
+    drop(before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_cut_off_from_etcd_goes_on_until_it_hears_that_it_is_lost() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let proxy = Proxy::before(etcd.port(0)).await;
+    let cut = Member::join(config(&[proxy.endpoint()], "cut", 16), &floor).await;
+    let well = Member::join(config(&etcd.endpoints(), "well", 16), &floor).await;
+    floor.until(s(5), "both share", |work| work.balanced(16, &["cut", "well"])).await;
+    proxy.set(Mode::Hold);
+    cut.until_trust(s(5), "degraded").await;
+    assert_eq!(floor.work().of("cut"), 8, "it goes on");
+    // The lease runs out in etcd: the other takes over, and for a while both work on the same shards.
+    floor.until(s(6), "well takes all", |work| work.of("well") == 16).await;
+    assert_eq!(floor.work().of("cut"), 8, "it still does not know");
+    proxy.set(Mode::Pass);
+    floor.until(s(10), "cut stops and both share", |work| work.balanced(16, &["cut", "well"])).await;
+    // Which news reached it first, the new plan or the end of its lease, is chance.
+    assert_eq!(cut.handle.stats().leases_lost, 1);
+    assert_eq!(well.handle.stats().leases_lost, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_compacted_under_a_watch_is_read_anew() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let proxy = Proxy::before(etcd.port(0)).await;
+    // A lease so long that no keep-alive falls into the pause.
+    let mut slow = config(&[proxy.endpoint()], "slow", 16);
+    slow.lease_ttl = s(60);
+    let slow = Member::join(slow, &floor).await;
+    floor.until(s(5), "slow owns all", |work| work.balanced(16, &["slow"])).await;
+    let before = slow.handle.stats();
+    proxy.set(Mode::Hold);
+    let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
+    fill_a_watch_of_claims(&mut tool).await;
+    let compacted_at = tool.get("x", None).await.unwrap().header().unwrap().revision();
+    tool.compact(compacted_at, None).await.unwrap();
+    proxy.set(Mode::Pass);
+    let _other = Member::join(config(&etcd.endpoints(), "other", 16), &floor).await;
+    floor.until(s(10), "both share", |work| work.balanced(16, &["slow", "other"])).await;
+    let after = slow.handle.stats();
+    assert_eq!((before.reconnects, before.compacted), (0, 0));
+    assert_eq!(after.reconnects, 0, "the connection held");
+    assert!(after.compacted > 0, "{after:?}");
+    assert_eq!(floor.work().overlaps, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_while_etcd_is_silent_stops_everything() {
+    let mut etcd = Etcd::single();
+    let floor = Floor::new();
+    let member = Member::join(config(&etcd.endpoints(), "a", 8), &floor).await;
+    floor.until(s(5), "a owns all", |work| work.balanced(8, &["a"])).await;
+    etcd.freeze(0);
+    member.until_trust(s(6), "degraded").await;
+    let report = member.handle.drain(Duration::from_millis(500)).await;
+    assert_eq!(floor.work().of("a"), 0, "the consumer stopped");
+    assert_eq!(report.left_over.len(), 8, "the claims are still in etcd");
+    assert!(!member.handle.leave(Duration::from_millis(100)).await);
+    etcd.thaw(0);
+}
+
+/// Deletes more under the claims' prefix than the connection and etcd hold back for one watcher that does not read:
+/// first what fills the windows and buffers of the connection, then more messages than etcd keeps.
+async fn fill_a_watch_of_claims(tool: &mut etcd_client::Client) {
+    let claims = "/delayq/dq/timer/claims/";
+    let put_all = |keys: Vec<String>| {
+        etcd_client::Txn::new()
+            .and_then(keys.into_iter().map(|key| etcd_client::TxnOp::put(key, "", None)).collect::<Vec<_>>())
+    };
+    let range = |end: &str| Some(etcd_client::DeleteOptions::new().with_range(format!("{claims}{end}")));
+    let long = "x".repeat(10_000);
+    for _ in 0..24 {
+        tool.txn(put_all((0..100).map(|n| format!("{claims}x{n}{long}")).collect())).await.unwrap();
+        tool.delete(format!("{claims}x"), range("y")).await.unwrap();
+    }
+    for batch in 0..15 {
+        tool.txn(put_all((0..100).map(|n| format!("{claims}y{batch}-{n}")).collect())).await.unwrap();
+        for n in 0..100 {
+            tool.delete(format!("{claims}y{batch}-{n}"), None).await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! More shards, uneven loads, zones, and a single owner without etcd.
+
+use crate::etcd::Etcd;
+use crate::fleet::{Floor, Member, config, s};
+use delayq_cluster::{Cluster, LossReason, Role, ShardCount, ShardId, Trust};
+use std::collections::BTreeMap;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_shards_are_owned_without_moving_the_old_ones() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let first = Member::join(config(&etcd.endpoints(), "a", 64), &floor).await;
+    let second = Member::join(config(&etcd.endpoints(), "b", 64), &floor).await;
+    floor.until(s(5), "a and b share", |work| work.balanced(64, &["a", "b"])).await;
+    let moved = floor.work().losses.len();
+    // One member learns of the growth first; the plan follows it.
+    second.handle.set_shards(ShardCount::new(128).unwrap());
+    floor.until(s(5), "128 are shared", |work| work.balanced(128, &["a", "b"])).await;
+    assert_eq!(floor.work().losses.len(), moved);
+    first.handle.set_shards(ShardCount::new(128).unwrap());
+    first.leave().await;
+    floor.until(s(5), "b owns all", |work| work.balanced(128, &["b"])).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_heavy_shard_makes_its_member_give_others_away() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let first = Member::join(config(&etcd.endpoints(), "a", 32), &floor).await;
+    let second = Member::join(config(&etcd.endpoints(), "b", 32), &floor).await;
+    floor.until(s(5), "a and b share", |work| work.balanced(32, &["a", "b"])).await;
+    let heavy = *second.handle.view().owned.keys().next().unwrap();
+    second.handle.report_load(&BTreeMap::from([(heavy, 750)]));
+    // Weight 8 against 31 of weight 1: 39 in all, so b keeps the heavy one and 11 or 12 others.
+    floor.until(s(5), "b has less", |work| work.covers(32) && work.of("b") <= 13).await;
+    assert!(second.handle.view().owned.contains_key(&heavy));
+    assert_eq!(floor.work().overlaps, []);
+    drop(first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stronger_member_gets_more() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let mut strong = config(&etcd.endpoints(), "strong", 40);
+    strong.member.weight = 3;
+    let _strong = Member::join(strong, &floor).await;
+    let _weak = Member::join(config(&etcd.endpoints(), "weak", 40), &floor).await;
+    floor
+        .until(s(5), "30 to 10", |work| work.covers(40) && work.of("strong") == 30 && work.of("weak") == 10)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn roles_divide_the_shards_each_for_itself() {
+    let etcd = Etcd::single();
+    let (timers, forwarders) = (Floor::new(), Floor::new());
+    let _timer = Member::join(config(&etcd.endpoints(), "t", 16), &timers).await;
+    let mut forwarder = config(&etcd.endpoints(), "f", 16);
+    forwarder.role = Role::Forwarder;
+    let forwarder = Member::join(forwarder, &forwarders).await;
+    timers.until(s(5), "the timer owns all", |work| work.balanced(16, &["t"])).await;
+    forwarders.until(s(5), "the forwarder owns all", |work| work.balanced(16, &["f"])).await;
+    assert_eq!(forwarder.handle.overview().await.unwrap().members.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_single_owner_has_everything_at_once_and_gives_it_up_only_when_confirmed() {
+    let count = ShardCount::new(8).unwrap();
+    let (handle, mut ownership) = Cluster::single("only", Role::Timer, count);
+    let change = ownership.next().await.unwrap();
+    assert_eq!(change.gained.len(), 8);
+    assert_eq!(change.trust, Trust::Trusted { until: None });
+    handle.set_shards(ShardCount::new(10).unwrap());
+    assert_eq!(ownership.next().await.unwrap().gained, [ShardId::new(8), ShardId::new(9)]);
+    let asked = [ShardId::new(1), ShardId::new(77)];
+    assert_eq!(handle.still_mine(&asked).await.unwrap(), [ShardId::new(1)]);
+
+    let drain = tokio::spawn({
+        let handle = handle.clone();
+        async move { handle.drain(s(5)).await }
+    });
+    let lost = ownership.next().await.unwrap().lost;
+    assert_eq!(lost.len(), 10);
+    assert!(lost.iter().all(|lost| lost.reason == LossReason::HandOver { to: None }));
+    assert!(!drain.is_finished());
+    assert_eq!(handle.overview().await.unwrap().unclaimed.len(), 10);
+    ownership.confirm(&lost);
+    assert_eq!(drain.await.unwrap().left_over, []);
+    assert!(handle.leave(s(1)).await);
+    assert_eq!(handle.trust(), Trust::Left);
+    while ownership.next().await.is_some() {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_that_nobody_confirms_names_what_is_left() {
+    let (handle, mut ownership) = Cluster::single("only", Role::Timer, ShardCount::new(3).unwrap());
+    ownership.next().await.unwrap();
+    let report = handle.drain(std::time::Duration::from_millis(50)).await;
+    assert_eq!(report.left_over.len(), 3);
+    assert!(handle.leave(s(1)).await);
+}

@@ -1,0 +1,240 @@
+//! Members come, go and die while etcd is well.
+
+use crate::etcd::Etcd;
+use crate::fleet::{Floor, Member, config, reasons, s};
+use crate::reader::ClaimReader;
+use delayq_cluster::{Cluster, ClusterError, LossReason, Observer, ShardId};
+use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_member_owns_everything_and_the_second_gets_half() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
+    let first = Member::join(config(&etcd.endpoints(), "a", 33), &floor).await;
+    floor.until(s(5), "a owns all", |work| work.balanced(33, &["a"])).await;
+    let second = Member::join(config(&etcd.endpoints(), "b", 33), &floor).await;
+    floor.until(s(5), "a and b share", |work| work.balanced(33, &["a", "b"])).await;
+
+    let work = floor.work();
+    assert_eq!(work.overlaps, []);
+    assert_eq!(reasons(&work, "a"), ["hand-over".to_owned()].into());
+    assert!(work.losses.iter().all(|(_, lost)| lost.reason == LossReason::HandOver { to: Some("b".into()) }));
+    assert_eq!(work.losses.len(), 16, "no more moves than needed");
+    let overview = second.handle.overview().await.unwrap();
+    assert_eq!((overview.unclaimed, overview.misplaced, overview.unreadable), (vec![], vec![], vec![]));
+    assert_eq!(
+        overview.members.iter().map(|m| (m.name.as_str(), m.leader)).collect::<Vec<_>>(),
+        [("a", true), ("b", false)]
+    );
+    reader.judge(33, 2).await;
+    first.leave().await;
+    second.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_hands_256_shards_over_in_less_than_a_second() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
+    let leader = Member::join(config(&etcd.endpoints(), "a", 512), &floor).await;
+    let heir = Member::join(config(&etcd.endpoints(), "b", 512), &floor).await;
+    floor.until(s(10), "a and b share", |work| work.balanced(512, &["a", "b"])).await;
+
+    // The leader itself drains: it must plan itself away first.
+    let drain = tokio::spawn({
+        let handle = leader.handle.clone();
+        async move { handle.drain(s(5)).await }
+    });
+    let took = floor.until(s(5), "b owns all", |work| work.balanced(512, &["b"])).await;
+    let report = drain.await.unwrap();
+    assert_eq!(report.left_over, []);
+    println!("256 shards handed over in {took:?}, drain reported after {:?}", report.took);
+    assert!(took < s(1), "{took:?}");
+    assert!(leader.handle.overview().await.unwrap().members[0].draining);
+    assert_eq!(floor.work().overlaps, []);
+    leader.leave().await;
+    let overview = heir.handle.overview().await.unwrap();
+    assert_eq!(overview.members.len(), 1);
+    reader.judge(512, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_members_shards_are_owned_elsewhere_within_the_lease_and_two_seconds() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
+    let leader = Member::join(config(&etcd.endpoints(), "a", 64), &floor).await;
+    let other = Member::join(config(&etcd.endpoints(), "b", 64), &floor).await;
+    let third = Member::join(config(&etcd.endpoints(), "c", 64), &floor).await;
+    floor.until(s(5), "all share", |work| work.balanced(64, &["a", "b", "c"])).await;
+
+    let granted = leader.handle.granted_ttl().unwrap();
+    leader.die();
+    let took = floor.until(granted + s(2), "b and c share", |work| work.balanced(64, &["b", "c"])).await;
+    println!("a dead leader's shards are owned elsewhere after {took:?} (lease {granted:?})");
+    assert_eq!(floor.work().overlaps, []);
+    assert!(other.handle.overview().await.unwrap().members[0].leader);
+    reader.judge(64, 2).await;
+    drop(third);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_given_back_before_it_is_confirmed() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let (slow, mut ownership) = Cluster::join(config(&etcd.endpoints(), "slow", 16)).await.unwrap();
+    let mut gained = Vec::new();
+    while gained.len() < 16 {
+        gained.extend(ownership.next().await.unwrap().gained);
+    }
+    let quick = Member::join(config(&etcd.endpoints(), "quick", 16), &floor).await;
+    let mut lost = Vec::new();
+    while lost.len() < 8 {
+        lost.extend(ownership.next().await.unwrap().lost);
+    }
+    // The heir is told what is coming, and gets only what was confirmed.
+    let mut view = quick.handle.subscribe();
+    view.wait_for(|view| view.coming.len() == 8).await.unwrap();
+    assert_eq!(slow.overview().await.unwrap().misplaced.len(), 8);
+    ownership.confirm(&lost[..3]);
+    floor.until(s(5), "three came", |work| work.of("quick") == 3).await;
+    assert_eq!(view.borrow().coming.len(), 5);
+    ownership.confirm(&lost);
+    floor.until(s(5), "the rest came", |work| work.of("quick") == 8).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_members_start_at_once() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
+    let joining: Vec<_> = (0..200)
+        .map(|n| {
+            let mut config = config(&etcd.endpoints(), &format!("m{n}"), 256);
+            config.lease_ttl = s(10);
+            config.etcd.request_deadline = s(5);
+            let floor = floor.clone();
+            tokio::spawn(async move { Member::join(config, &floor).await })
+        })
+        .collect();
+    let mut members = Vec::new();
+    for joined in joining {
+        members.push(joined.await.unwrap());
+    }
+    let names: Vec<String> = members.iter().map(|member| member.name.clone()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let took = floor.until(s(20), "200 share", |work| work.balanced(256, &names)).await;
+    let overview = members[0].handle.overview().await.unwrap();
+    println!(
+        "200 members settled {took:?} after the last joined, plan version {}",
+        overview.plan.unwrap().version
+    );
+    assert_eq!(overview.members.iter().filter(|member| member.leader).count(), 1);
+    assert_eq!(floor.work().overlaps, []);
+    reader.judge(256, 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_comes_back_under_its_name_gets_its_shards_back() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let _stays = Member::join(config(&etcd.endpoints(), "a", 40), &floor).await;
+    let leaves = Member::join(config(&etcd.endpoints(), "b", 40), &floor).await;
+    floor.until(s(5), "a and b share", |work| work.balanced(40, &["a", "b"])).await;
+    let owned_before = leaves.handle.view().owned.keys().copied().collect::<Vec<_>>();
+    // Somebody else's tool revokes the lease: etcd says *gone*, everything stops, and a new life begins.
+    let before = leaves.handle.member().unwrap();
+    let lease = i64::from_str_radix(before.as_str().rsplit('-').next().unwrap(), 16).unwrap();
+    let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
+    tool.lease_revoke(lease).await.unwrap();
+
+    let losses = |work: &crate::fleet::Work| work.losses.iter().filter(|(who, _)| who == "b").count();
+    floor.until(s(5), "b stops", |work| losses(work) == 20).await;
+    floor.until(s(5), "a and b share again", |work| work.balanced(40, &["a", "b"])).await;
+    let reasons = reasons(&floor.work(), "b");
+    assert!(reasons.is_subset(&["LeaseLost".to_owned(), "ClaimGone".to_owned()].into()), "{reasons:?}");
+    assert_ne!(leaves.handle.member().unwrap(), before);
+    assert!(leaves.is_trusted());
+    assert_eq!(leaves.handle.stats().leases_granted, 2);
+    let owned_after = leaves.handle.view().owned.keys().copied().collect::<Vec<_>>();
+    println!("owned before {owned_before:?}, after {owned_after:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_deleted_by_hand_is_lost_and_won_again() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let member = Member::join(config(&etcd.endpoints(), "a", 8), &floor).await;
+    floor.until(s(5), "a owns all", |work| work.balanced(8, &["a"])).await;
+    let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
+    tool.delete("/delayq/dq/timer/claims/0003", None).await.unwrap();
+    floor.until(s(5), "it was told", |work| work.losses.len() == 1).await;
+    floor.until(s(5), "a owns all again", |work| work.balanced(8, &["a"])).await;
+    let work = floor.work();
+    assert_eq!(work.losses[0].1.shard, ShardId::new(3));
+    assert_eq!(work.losses[0].1.reason, LossReason::ClaimGone);
+    let asked = [ShardId::new(3), ShardId::new(5)];
+    assert_eq!(member.handle.still_mine(&asked).await.unwrap(), asked);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_deleted_by_hand_is_written_again_and_nothing_moves() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let first = Member::join(config(&etcd.endpoints(), "a", 16), &floor).await;
+    let _second = Member::join(config(&etcd.endpoints(), "b", 16), &floor).await;
+    floor.until(s(5), "a and b share", |work| work.balanced(16, &["a", "b"])).await;
+    let moved = floor.work().losses.len();
+    let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
+    let mut watch = tool.watch("/delayq/dq/timer/plan", None).await.unwrap();
+    tool.delete("/delayq/dq/timer/plan", None).await.unwrap();
+    let mut written = false;
+    while !written {
+        let message = tokio::time::timeout(s(5), watch.message()).await.unwrap().unwrap().unwrap();
+        written = message.events().iter().any(|event| event.event_type() == etcd_client::EventType::Put);
+    }
+    let mut view = first.handle.subscribe();
+    view.wait_for(|view| view.plan_version == 1).await.unwrap();
+    floor.until(s(5), "a and b share", |work| work.balanced(16, &["a", "b"])).await;
+    println!("moves after the plan was deleted: {}", floor.work().losses.len() - moved);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_group_asks_etcd_for_nothing_but_its_keep_alives() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let mut members = Vec::new();
+    for n in 0..5 {
+        members.push(Member::join(config(&etcd.endpoints(), &format!("m{n}"), 64), &floor).await);
+    }
+    let names = ["m0", "m1", "m2", "m3", "m4"];
+    floor.until(s(10), "five share", |work| work.balanced(64, &names)).await;
+    let before = etcd.received(0);
+    // What is measured is what happens while time passes; nothing is waited for.
+    tokio::time::sleep(s(4)).await;
+    let after = etcd.received(0);
+    let grown: Vec<(&String, f64)> = after
+        .iter()
+        .map(|(method, n)| (method, n - before.get(method).copied().unwrap_or(0.0)))
+        .filter(|(_, n)| *n > 0.0)
+        .collect();
+    println!("messages in 4 s from 5 members with a lease of 3 s: {grown:?}");
+    assert_eq!(grown.len(), 1, "{grown:?}");
+    assert_eq!(grown[0].0, "LeaseKeepAlive");
+    // A third of the lease is a second: four each, and one more where the window cuts.
+    assert!(grown[0].1 <= 25.0, "{grown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_etcd_that_is_not_there_is_said_so() {
+    let mut config = config(&["http://127.0.0.1:9".to_owned()], "a", 8);
+    config.join_deadline = Duration::from_millis(300);
+    let error = Cluster::join(config.clone()).await.err().unwrap();
+    assert!(matches!(error, ClusterError::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains("http://127.0.0.1:9"), "{error}");
+    let error = Observer::new(&config).unwrap().overview().await.unwrap_err();
+    assert_eq!(error.code(), "etcd-unreachable");
+    config.etcd.endpoints.clear();
+    assert!(matches!(Cluster::join(config).await.err(), Some(ClusterError::Config(_))));
+}

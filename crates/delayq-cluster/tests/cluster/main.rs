@@ -1,0 +1,10 @@
+//! A group of members against a real etcd: one claim per shard at any time, and in the end every shard owned.
+
+mod breakage;
+mod etcd;
+mod fleet;
+mod growth;
+mod handover;
+mod proxy;
+mod reader;
+mod security;
