@@ -124,10 +124,16 @@ impl Client {
         }
     }
 
-    /// The shard for the next messages with generated ids: one after the other.
+    /// The shard for messages with generated ids. Those that go together share one, so that they share a call.
+    pub(crate) fn present_shard(&self) -> ShardId {
+        let present = self.0.next_shard.load(Ordering::Relaxed);
+        ShardId::new((present % u32::from(self.0.shards.get())) as u16)
+    }
+
+    /// Goes on to the next shard for messages with generated ids.
     pub(crate) fn next_shard(&self) -> ShardId {
-        let next = self.0.next_shard.fetch_add(1, Ordering::Relaxed);
-        ShardId::new((next % u32::from(self.0.shards.get())) as u16)
+        self.0.next_shard.fetch_add(1, Ordering::Relaxed);
+        self.present_shard()
     }
 
     pub(crate) fn link(&self) -> &Link {

@@ -40,7 +40,7 @@ pub enum Error {
         why: String,
     },
     /// The connection broke, or the deadline passed, after the call was sent.
-    #[error("no answer from Redis at {address}: {why}")]
+    #[error("no answer from Redis {address}: {why}")]
     NoAnswer {
         /// Where it should come from.
         address: String,
@@ -113,6 +113,14 @@ impl Error {
     /// Whether Redis itself could not be used: what a spool is for.
     pub fn is_outage(&self) -> bool {
         self.advice() == Advice::Retry && !matches!(self, Self::Layout { .. })
+    }
+
+    /// The error of a repeat, where the first try may have been carried out.
+    pub(crate) fn into_unknown(self) -> Self {
+        match self.fate() {
+            Fate::Unknown => self,
+            Fate::NotApplied => Self::NoAnswer { address: String::new(), why: self.to_string() },
+        }
     }
 
     pub(crate) fn of_connecting(address: &str, error: &RedisError) -> Self {

@@ -1,6 +1,7 @@
 //! The delay queue's protocol on Redis: keys, scripts, envelope and client.
 
 mod client;
+mod clock;
 mod envelope;
 mod error;
 mod id;
@@ -8,6 +9,7 @@ mod keys;
 mod link;
 mod listen;
 mod message;
+mod producer;
 mod reply;
 mod script;
 mod shard;
@@ -24,6 +26,7 @@ pub use listen::{Heard, Listener};
 pub use message::{
     Backoff, DEFAULT_PAYLOAD_BYTES, Due, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Message, MessageError,
 };
+pub use producer::{GroupTally, Producer, ProducerOptions, Put, PutError, Target};
 pub use script::{Script, Scripts, Swap, Verb};
 pub use shard::{ShardCount, ShardCountError, ShardId};
 pub use time::UnixMillis;

@@ -4,7 +4,7 @@ mod admin;
 mod cancel;
 mod look;
 mod pump;
-mod put;
+pub(crate) mod put;
 mod reserve;
 mod settle;
 

@@ -1,0 +1,458 @@
+//! The producer: puts, cancels and reschedules, many callers over one connection.
+//!
+//! Calls that wait at the same time go together: while one pipeline is under way, what comes in is gathered for the
+//! next. So a single caller waits for nobody, and many callers reach what batches reach.
+
+use crate::{
+    CancelOutcome, Client, Error, Fate, Group, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, Message, MessageId, PutOutcome,
+    Reference, Reschedule, RescheduleOutcome, ShardId, ShiftStep, Topic, clock, verbs::put,
+};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use std::{collections::HashMap, time::Duration};
+use tokio::sync::{mpsc, oneshot};
+
+/// Puts that may wait to be gathered before callers are held back.
+const QUEUE: usize = 4096;
+
+/// How a producer works.
+#[derive(Clone, Debug)]
+pub struct ProducerOptions {
+    /// How long a put waits for others to go with it. Default 0: only as long as the line is busy.
+    pub linger: Duration,
+    /// How many pipelines are under way at once, 1 to 64. Default 2: one at work, one on its way.
+    pub in_flight: usize,
+    /// Where puts go that cannot reach Redis; `None`: they fail.
+    #[cfg(feature = "spool")]
+    pub spool: Option<crate::Spool>,
+}
+
+/// A producer. Cheap to clone: all clones share one queue; it ends with the last of them.
+#[derive(Clone, Debug)]
+pub struct Producer {
+    client: Client,
+    queue: mpsc::Sender<Waiting>,
+    options: ProducerOptions,
+}
+
+/// What became of a put, and what finds the message again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Put {
+    /// What finds the message again.
+    pub reference: Reference,
+    /// What became of it.
+    pub outcome: PutOutcome,
+}
+
+/// A put without an answer. Repeated with the id of `reference` it is safe: what was carried out is recognised.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct PutError {
+    /// The id under which it was tried, and its shard.
+    pub reference: Option<Reference>,
+    /// Why there is no answer, and whether it was carried out.
+    pub error: Error,
+}
+
+/// Which message: its id, and its group where it has one and the id is its producer's own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// The id.
+    pub id: MessageId,
+    /// The group; it says the shard.
+    pub group: Option<Group>,
+}
+
+/// What cancelling or shifting a group did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupTally {
+    /// Messages that were cancelled or moved.
+    pub changed: u64,
+    /// Messages that somebody holds, or that could not be moved.
+    pub passed: u64,
+    /// Whether another shift of the same group is under way; then nothing was done.
+    pub busy: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    message: Message,
+    shard: ShardId,
+    answer: oneshot::Sender<Result<PutOutcome, Error>>,
+}
+
+// === impl ProducerOptions ===
+
+impl Default for ProducerOptions {
+    fn default() -> Self {
+        Self {
+            linger: Duration::ZERO,
+            in_flight: 2,
+            #[cfg(feature = "spool")]
+            spool: None,
+        }
+    }
+}
+
+// === impl Target ===
+
+impl From<MessageId> for Target {
+    fn from(id: MessageId) -> Self {
+        Self { id, group: None }
+    }
+}
+
+impl From<Reference> for Target {
+    /// A reference of an own id in a group does not tell the group: say it with [`Target::in_group`].
+    fn from(reference: Reference) -> Self {
+        reference.id.into()
+    }
+}
+
+impl Target {
+    /// The message of this id in this group.
+    pub fn in_group(id: MessageId, group: Group) -> Self {
+        Self { id, group: Some(group) }
+    }
+
+    fn shard(&self, client: &Client) -> ShardId {
+        match self.id {
+            MessageId::Generated(_) => client.shard_of(&self.id, None),
+            MessageId::Own(_) => client.shard_of(&self.id, self.group.as_ref()),
+        }
+    }
+}
+
+// === impl Producer ===
+
+impl Producer {
+    /// Starts a producer, and the task that gathers its puts.
+    pub fn start(client: Client, options: ProducerOptions) -> Self {
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let gatherer = Gatherer { client: client.clone(), linger: options.linger, in_flight: options.in_flight.max(1) };
+        tokio::spawn(gatherer.run(waiting));
+        Self { client, queue, options }
+    }
+
+    /// The deployment.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Puts one message, together with whoever else waits. A dropped future may have been carried out.
+    ///
+    /// # Errors
+    /// A message that breaks a limit; a Redis that cannot be used, where there is no spool. With fate *unknown* it
+    /// may have been carried out: repeat it with the same id.
+    pub async fn put(&self, mut message: Message) -> Result<Put, PutError> {
+        let shard = self.place(&mut message)?;
+        let reference = reference(shard, &message);
+        let result = self.put_retrying(shard, message).await;
+        match result {
+            Ok(outcome) => Ok(Put { reference, outcome }),
+            Err(error) => Err(PutError { reference: Some(reference), error }),
+        }
+    }
+
+    /// Puts many messages, in as few calls as the limits allow. One answer each, in order; one message's fault does
+    /// not stop the others.
+    pub async fn put_many(&self, messages: Vec<Message>) -> Vec<Result<Put, PutError>> {
+        let mut answers: Vec<Option<Result<Put, PutError>>> = messages.iter().map(|_| None).collect();
+        let mut batches: HashMap<(ShardId, Topic), Vec<(usize, Message)>> = HashMap::new();
+        let mut fallback = self.client.next_shard();
+        for (i, mut message) in messages.into_iter().enumerate() {
+            if i % MAX_IDS_A_CALL == MAX_IDS_A_CALL - 1 {
+                fallback = self.client.next_shard();
+            }
+            match self.check(&message) {
+                Err(error) => answers[i] = Some(Err(error)),
+                Ok(()) => {
+                    let shard = put::place(&self.client, &mut message, fallback, clock::unix_ms());
+                    batches.entry((shard, message.topic.clone())).or_default().push((i, message));
+                }
+            }
+        }
+        for ((shard, topic), mut batch) in batches {
+            while !batch.is_empty() {
+                let rest = batch.split_off(calls_worth(batch.iter().map(|(_, message)| message)));
+                for (i, answer) in self.put_batch(shard, &topic, std::mem::replace(&mut batch, rest)).await {
+                    answers[i] = Some(answer);
+                }
+            }
+        }
+        answers.into_iter().map(|answer| answer.expect("every message is in one batch")).collect()
+    }
+
+    async fn put_batch(
+        &self,
+        shard: ShardId,
+        topic: &Topic,
+        batch: Vec<(usize, Message)>,
+    ) -> Vec<(usize, Result<Put, PutError>)> {
+        let messages: Vec<&Message> = batch.iter().map(|(_, message)| message).collect();
+        let mut result = self.client.put_call(shard, topic, &messages).await;
+        if result.as_ref().is_err_and(Error::is_outage) {
+            let first_fate = result.as_ref().err().map(Error::fate);
+            result = self.client.put_call(shard, topic, &messages).await;
+            if let (Err(error), Some(Fate::Unknown)) = (&result, first_fate) {
+                result = Err(error.clone().into_unknown());
+            }
+        }
+        let outcomes = match result {
+            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+            Err(error) => self.spool_or(error, &messages).await,
+        };
+        let answer = |((i, message), outcome): ((usize, Message), Result<PutOutcome, Error>)| {
+            let reference = reference(shard, &message);
+            let answer = match outcome {
+                Ok(outcome) => Ok(Put { reference, outcome }),
+                Err(error) => Err(PutError { reference: Some(reference), error }),
+            };
+            (i, answer)
+        };
+        batch.into_iter().zip(outcomes).map(answer).collect()
+    }
+
+    /// One put, tried a second time where the connection failed: a repeat with the same id is recognised.
+    async fn put_retrying(&self, shard: ShardId, message: Message) -> Result<PutOutcome, Error> {
+        let first = match self.put_queued(shard, message.clone()).await {
+            Err(error) if error.is_outage() => error,
+            answer => return answer,
+        };
+        let second = match self.put_queued(shard, message.clone()).await {
+            Err(error) if error.is_outage() => error,
+            answer => return answer,
+        };
+        let error = if first.fate() == Fate::Unknown { second.into_unknown() } else { second };
+        self.spool_or(error, &[&message]).await.pop().expect("one answer for one message")
+    }
+
+    async fn put_queued(&self, shard: ShardId, message: Message) -> Result<PutOutcome, Error> {
+        let (answer, answered) = oneshot::channel();
+        self.queue.send(Waiting { message, shard, answer }).await.map_err(|_| Error::Closed)?;
+        answered.await.map_err(|_| Error::Closed)?
+    }
+
+    /// What cannot reach Redis goes to the spool, where there is one.
+    #[cfg(feature = "spool")]
+    async fn spool_or(&self, error: Error, messages: &[&Message]) -> Vec<Result<PutOutcome, Error>> {
+        let Some(spool) = self.options.spool.as_ref().filter(|_| error.is_outage()) else {
+            return messages.iter().map(|_| Err(error.clone())).collect();
+        };
+        let tried = crate::UnixMillis::new(clock::unix_ms());
+        let records = messages.iter().map(|message| crate::SpoolRecord::put(message, error.fate(), tried)).collect();
+        match spool.append(records).await {
+            Ok(()) => messages.iter().map(|_| Ok(PutOutcome::Spooled)).collect(),
+            Err(refused) => {
+                tracing::error!(%refused, "the spool does not take what Redis cannot: the put fails");
+                messages.iter().map(|_| Err(error.clone())).collect()
+            }
+        }
+    }
+
+    #[cfg(not(feature = "spool"))]
+    #[allow(clippy::unused_async, reason = "the same shape as with a spool")]
+    async fn spool_or(&self, error: Error, messages: &[&Message]) -> Vec<Result<PutOutcome, Error>> {
+        messages.iter().map(|_| Err(error.clone())).collect()
+    }
+
+    fn check(&self, message: &Message) -> Result<(), PutError> {
+        message.check(self.client.most_payload_bytes()).map_err(|error| PutError { reference: None, error: error.into() })
+    }
+
+    fn place(&self, message: &mut Message) -> Result<ShardId, PutError> {
+        self.check(message)?;
+        Ok(put::place(&self.client, message, self.client.present_shard(), clock::unix_ms()))
+    }
+
+    /// Keeps a message from being delivered.
+    ///
+    /// # Errors
+    /// Safe to repeat whatever the error was.
+    pub async fn cancel(&self, topic: &Topic, target: &Target) -> Result<CancelOutcome, Error> {
+        let shard = target.shard(&self.client);
+        let mut outcomes = self.client.cancel_call(shard, topic, &[&target.id]).await?;
+        Ok(outcomes.pop().expect("one outcome for one id"))
+    }
+
+    /// Cancels many messages of one topic: one answer each, in order.
+    pub async fn cancel_many(&self, topic: &Topic, targets: &[Target]) -> Vec<Result<CancelOutcome, Error>> {
+        self.by_shard(targets, |shard, some| async move {
+            let ids: Vec<&MessageId> = some.iter().map(|&i| &targets[i].id).collect();
+            self.client.cancel_call(shard, topic, &ids).await
+        })
+        .await
+    }
+
+    /// Cancels every pending message of a group, in bounded steps.
+    ///
+    /// # Errors
+    /// Some may be cancelled then; safe to repeat.
+    pub async fn cancel_group(&self, group: &Group) -> Result<GroupTally, Error> {
+        let (mut tally, mut cursor) = (GroupTally::default(), Some(0));
+        while let Some(at) = cursor {
+            let step = self.client.cancel_group_step(group, at, MAX_IDS_A_CALL as u16).await?;
+            tally.changed += step.cancelled;
+            tally.passed += step.leased + step.failed;
+            cursor = step.next;
+        }
+        Ok(tally)
+    }
+
+    /// Changes the due time of a pending message; its id stays.
+    ///
+    /// # Errors
+    /// After *unknown* the change may have been made: repeating it is safe where it is to an absolute time, or
+    /// names the expected one.
+    pub async fn reschedule(
+        &self,
+        topic: &Topic,
+        target: &Target,
+        change: Reschedule,
+    ) -> Result<RescheduleOutcome, Error> {
+        let shard = target.shard(&self.client);
+        let mut outcomes = self.client.reschedule_call(shard, topic, &[(&target.id, change)]).await?;
+        Ok(outcomes.pop().expect("one outcome for one id"))
+    }
+
+    /// Changes the due times of many messages of one topic: one answer each, in order.
+    pub async fn reschedule_many(
+        &self,
+        topic: &Topic,
+        changes: &[(Target, Reschedule)],
+    ) -> Vec<Result<RescheduleOutcome, Error>> {
+        let targets: Vec<Target> = changes.iter().map(|(target, _)| target.clone()).collect();
+        self.by_shard(&targets, |shard, some| async move {
+            let some: Vec<_> = some.iter().map(|&i| (&changes[i].0.id, changes[i].1)).collect();
+            self.client.reschedule_call(shard, topic, &some).await
+        })
+        .await
+    }
+
+    /// Shifts the due times of a whole group by `by_ms` (not 0), in bounded steps, each message once. Under the same
+    /// `token` a repeat goes on where it was, and moves nothing twice.
+    ///
+    /// # Errors
+    /// Some may be shifted then: repeat it with the same token.
+    pub async fn reschedule_group(&self, group: &Group, by_ms: i64, token: &str) -> Result<GroupTally, Error> {
+        let mut tally = GroupTally::default();
+        loop {
+            let step = self.client.shift_group_step(group, token, by_ms, MAX_IDS_A_CALL as u16).await?;
+            let (moved, passed, done) = match step {
+                ShiftStep::More { moved, passed } => (moved, passed, false),
+                ShiftStep::Done { moved, passed } => (moved, passed, true),
+                ShiftStep::Busy => return Ok(GroupTally { busy: true, ..tally }),
+            };
+            tally.changed += moved;
+            tally.passed += passed;
+            if done {
+                return Ok(tally);
+            }
+        }
+    }
+
+    /// Calls `send` for the targets of each shard, at most 500 at a time, and brings the answers back into order.
+    async fn by_shard<T, F>(&self, targets: &[Target], send: impl Fn(ShardId, Vec<usize>) -> F) -> Vec<Result<T, Error>>
+    where
+        F: Future<Output = Result<Vec<T>, Error>>,
+    {
+        let mut shards: HashMap<ShardId, Vec<usize>> = HashMap::new();
+        for (i, target) in targets.iter().enumerate() {
+            shards.entry(target.shard(&self.client)).or_default().push(i);
+        }
+        let mut answers: Vec<Option<Result<T, Error>>> = targets.iter().map(|_| None).collect();
+        for (shard, all) in shards {
+            for some in all.chunks(MAX_IDS_A_CALL) {
+                match send(shard, some.to_vec()).await {
+                    Ok(outcomes) => some.iter().zip(outcomes).for_each(|(&i, outcome)| answers[i] = Some(Ok(outcome))),
+                    Err(error) => some.iter().for_each(|&i| answers[i] = Some(Err(error.clone()))),
+                }
+            }
+        }
+        answers.into_iter().map(|answer| answer.expect("every target is in one shard")).collect()
+    }
+}
+
+/// The task that gathers puts, and sends them in pipelines.
+struct Gatherer {
+    client: Client,
+    linger: Duration,
+    in_flight: usize,
+}
+
+// === impl Gatherer ===
+
+impl Gatherer {
+    async fn run(self, mut queue: mpsc::Receiver<Waiting>) {
+        let mut under_way = FuturesUnordered::new();
+        let mut gathered = Vec::new();
+        loop {
+            let free = under_way.len() < self.in_flight;
+            tokio::select! {
+                biased;
+                Some(()) = under_way.next(), if !under_way.is_empty() => {}
+                count = queue.recv_many(&mut gathered, MAX_IDS_A_CALL), if free => {
+                    if count == 0 {
+                        break;
+                    }
+                    if !self.linger.is_zero() && gathered.len() < MAX_IDS_A_CALL {
+                        tokio::time::sleep(self.linger).await;
+                        while gathered.len() < MAX_IDS_A_CALL && let Ok(waiting) = queue.try_recv() {
+                            gathered.push(waiting);
+                        }
+                    }
+                    self.client.next_shard();
+                    under_way.push(self.send(std::mem::take(&mut gathered)));
+                }
+            }
+        }
+        while under_way.next().await.is_some() {}
+    }
+
+    /// Sends what was gathered: one call for each shard and topic, in one pipeline.
+    async fn send(&self, gathered: Vec<Waiting>) {
+        let mut batches: HashMap<(ShardId, Topic), Vec<Waiting>> = HashMap::new();
+        for waiting in gathered {
+            batches.entry((waiting.shard, waiting.message.topic.clone())).or_default().push(waiting);
+        }
+        let mut groups = Vec::new();
+        for (place, mut batch) in batches {
+            while !batch.is_empty() {
+                let rest = batch.split_off(calls_worth(batch.iter().map(|waiting| &waiting.message)));
+                groups.push((place.clone(), std::mem::replace(&mut batch, rest)));
+            }
+        }
+        let calls: Vec<_> = groups
+            .iter()
+            .map(|((shard, topic), batch)| {
+                let messages: Vec<&Message> = batch.iter().map(|waiting| &waiting.message).collect();
+                self.client.put_request(*shard, topic, &messages)
+            })
+            .collect();
+        let replies = self.client.link().send_all(&calls).await;
+        for ((_, batch), reply) in groups.into_iter().zip(replies) {
+            let messages: Vec<&Message> = batch.iter().map(|waiting| &waiting.message).collect();
+            let outcomes = match reply.and_then(|reply| put::read(reply, &messages)) {
+                Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error); batch.len()],
+            };
+            for (waiting, outcome) in batch.into_iter().zip(outcomes) {
+                // Whoever waited may be gone: the put is carried out all the same.
+                let _ = waiting.answer.send(outcome);
+            }
+        }
+    }
+}
+
+fn reference(shard: ShardId, message: &Message) -> Reference {
+    Reference { shard, id: message.id.clone().expect("a message has its id once it is placed") }
+}
+
+/// How many of the messages fit into one call.
+fn calls_worth<'a>(messages: impl Iterator<Item = &'a Message>) -> usize {
+    let mut bytes = 0;
+    let fits = |message: &&Message| {
+        bytes += message.payload.len() + 64;
+        bytes <= MAX_BYTES_A_CALL
+    };
+    messages.take(MAX_IDS_A_CALL).take_while(fits).count().max(1)
+}
