@@ -1,8 +1,9 @@
 //! Following the plan: claims what is meant for this member, gives up what is not, tells the consumer.
 
+use crate::backoff::Backoff;
 use crate::claim_book::{ClaimBook, ReadClaim};
 use crate::etcd::{Change, ClaimAnswer, Entry, Fault, Fence, Range, Watch, WatchRange};
-use crate::membership::{Base, Leaving, Session, Standing, retry_pause, until};
+use crate::membership::{Base, LONGEST_PAUSE, Leaving, Session, Standing, until};
 use crate::ownership::{LossReason, Lost, OwnershipView};
 use crate::plan::Plan;
 use crate::registration::Claim;
@@ -11,7 +12,6 @@ use delayq_core::ShardId;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
 
@@ -22,6 +22,7 @@ const BATCH: usize = 100;
 pub(crate) struct Follower {
     base: Base,
     inbox: Inbox,
+    turns: watch::Receiver<u64>,
     missed: mpsc::UnboundedSender<i64>,
     board: watch::Sender<Arc<OwnershipView>>,
     book: ClaimBook,
@@ -30,6 +31,7 @@ pub(crate) struct Follower {
     /// The plan whose claims were refused: a newer one is under way.
     outdated: Option<i64>,
     rechecks: Vec<oneshot::Sender<()>>,
+    backoff: Backoff,
 }
 
 /// What may arrive while anything is waited for.
@@ -37,7 +39,6 @@ pub(crate) struct Inbox {
     pub(crate) standing: watch::Receiver<Standing>,
     pub(crate) confirmed: mpsc::UnboundedReceiver<Vec<Lost>>,
     pub(crate) rechecks: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
-    pub(crate) turns: watch::Receiver<u64>,
     pub(crate) leaving: Leaving,
     /// The member drained without an answer from etcd, and said so.
     pub(crate) drained_alone: bool,
@@ -47,7 +48,6 @@ enum News {
     Standing,
     Confirmed(Vec<Lost>),
     Recheck(oneshot::Sender<()>),
-    Turned,
     DrainsAlone,
     Leave,
 }
@@ -70,8 +70,19 @@ impl Follower {
         missed: mpsc::UnboundedSender<i64>,
         board: watch::Sender<Arc<OwnershipView>>,
     ) -> Self {
-        let book = ClaimBook::default();
-        Self { base, inbox, missed, board, book, plan_revision: 0, outdated: None, rechecks: Vec::new() }
+        let turns = base.link.turns();
+        Self {
+            base,
+            inbox,
+            turns,
+            missed,
+            board,
+            book: ClaimBook::default(),
+            plan_revision: 0,
+            outdated: None,
+            rechecks: Vec::new(),
+            backoff: Backoff::up_to(LONGEST_PAUSE),
+        }
     }
 
     /// Follows the plan until the member leaves.
@@ -115,11 +126,13 @@ impl Follower {
             self.base.counters.compacted.add(1);
             return Some(Interrupt::Relist);
         }
-        self.attend(Some(session), sleep(retry_pause(Duration::from_secs(1)))).await.err()
+        let pause = self.backoff.next();
+        self.attend(Some(session), sleep(pause)).await.err()
     }
 
     async fn read_and_watch(&mut self, session: &Session) -> Result<Result<Watch, Fault>, Interrupt> {
         self.base.counters.relists.add(1);
+        self.turns.borrow_and_update();
         let keys = &self.base.keys;
         let (plan, claims) = (keys.plan(), keys.claims());
         let ranges = [
@@ -133,6 +146,7 @@ impl Follower {
             Err(fault) => return Ok(Err(fault)),
         };
         self.take_reading(session, &read);
+        self.backoff.reset();
         let ranges = [
             WatchRange { key: plan, prefix: false, deletions_only: false },
             WatchRange { key: claims, prefix: true, deletions_only: true },
@@ -280,6 +294,8 @@ impl Follower {
         tokio::select! {
             biased;
             news = self.inbox.next() => self.take_news(Some(session), news).map(|()| None),
+            // The connection was given up: this watch may be on one that is dead and does not know it.
+            Ok(()) = self.turns.changed() => Err(Interrupt::Relist),
             changes = watch.next() => Ok(Some(changes)),
         }
     }
@@ -309,7 +325,6 @@ impl Follower {
                 self.rechecks.push(answer);
                 return Err(Interrupt::Relist);
             }
-            News::Turned => return Err(Interrupt::Relist),
             News::DrainsAlone => {
                 tracing::warn!(
                     "draining, and etcd does not answer: every shard is given up without a successor"
@@ -374,7 +389,6 @@ impl Inbox {
             Ok(()) = self.standing.changed() => News::Standing,
             Some(stopped) = self.confirmed.recv() => News::Confirmed(stopped),
             Some(answer) = self.rechecks.recv() => News::Recheck(answer),
-            Ok(()) = self.turns.changed() => News::Turned,
             () = until(drains_alone) => News::DrainsAlone,
         }
     }

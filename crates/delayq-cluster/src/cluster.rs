@@ -1,5 +1,6 @@
 //! Joining a group, steering a membership, leaving.
 
+use crate::backoff::Backoff;
 use crate::claim_book::ClaimBook;
 use crate::claims::{Follower, Inbox};
 use crate::config::{ClusterConfig, Role};
@@ -8,7 +9,7 @@ use crate::error::ClusterError;
 use crate::etcd::{Fault, Link, Range};
 use crate::keys::{Keys, MemberId};
 use crate::load::LoadClass;
-use crate::membership::{Base, Desired, Keeper, Session, Standing, retry_pause};
+use crate::membership::{Base, Desired, Keeper, LONGEST_PAUSE, Session, Standing};
 use crate::overview::{MemberInfo, Observer, Overview};
 use crate::ownership::{Ownership, OwnershipView};
 use crate::registrar::Registrar;
@@ -117,6 +118,7 @@ impl Cluster {
 
 async fn enroll(base: &Base, desired: &Desired) -> Result<Session, ClusterError> {
     let started = Instant::now();
+    let mut backoff = Backoff::up_to(LONGEST_PAUSE);
     loop {
         let fault = match base.enroll(desired).await {
             Ok(session) => return Ok(session),
@@ -127,7 +129,7 @@ async fn enroll(base: &Base, desired: &Desired) -> Result<Session, ClusterError>
             return Err(fault.to_error(base.link.config(), waited));
         }
         tracing::warn!(?fault, "cannot join yet");
-        sleep(retry_pause(Duration::from_secs(1))).await;
+        sleep(backoff.next()).await;
     }
 }
 
@@ -140,18 +142,11 @@ fn start(base: Base, desired: Desired, session: Session) -> (Handle, Ownership) 
     let (missed, missing) = mpsc::unbounded_channel();
     let (leaving, left) = watch::channel(false);
     let (spawner, failed) = Spawner::new(left.clone());
-    let turns = base.link.turns();
-    let inbox = Inbox {
-        standing: stands.clone(),
-        confirmed,
-        rechecks,
-        turns: turns.clone(),
-        leaving: left.clone(),
-        drained_alone: false,
-    };
+    let inbox =
+        Inbox { standing: stands.clone(), confirmed, rechecks, leaving: left.clone(), drained_alone: false };
     let keeper = Keeper::new(base.clone(), wanted.clone(), standing, missing, left.clone());
     let registrar = Registrar::new(base.clone(), wanted, stands.clone(), left.clone());
-    let campaigner = Campaigner::new(base.clone(), stands.clone(), turns, left);
+    let campaigner = Campaigner::new(base.clone(), stands.clone(), left);
     spawner.spawn("lease keeper", keeper.run());
     spawner.spawn("registrar", registrar.run());
     spawner.spawn("campaigner", campaigner.run());

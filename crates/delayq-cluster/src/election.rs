@@ -3,11 +3,11 @@
 //! So a leader's end wakes one member, not all. The create revision of the leader's registration is compared in every
 //! plan it writes: a leader whose registration is gone writes nothing, whatever it believes.
 
+use crate::backoff::Backoff;
 use crate::etcd::{Change, Fault, WatchRange};
 use crate::leader::Leader;
-use crate::membership::{Base, Leaving, Session, Standing, retry_pause};
-use std::future::Future;
-use std::time::Duration;
+use crate::membership::{Base, LONGEST_PAUSE, Leaving, Session, Standing};
+use std::future::{Future, pending};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -35,17 +35,14 @@ enum Outside {
 // === impl Campaigner ===
 
 impl Campaigner {
-    pub(crate) fn new(
-        base: Base,
-        standing: watch::Receiver<Standing>,
-        turns: watch::Receiver<u64>,
-        leaving: Leaving,
-    ) -> Self {
+    pub(crate) fn new(base: Base, standing: watch::Receiver<Standing>, leaving: Leaving) -> Self {
+        let turns = base.link.turns();
         Self { base, standing, turns, leaving }
     }
 
     /// Waits and leads until the member leaves.
     pub(crate) async fn run(mut self) {
+        let mut backoff = Backoff::up_to(LONGEST_PAUSE);
         loop {
             let session = self.standing.borrow_and_update().session.clone();
             self.turns.borrow_and_update();
@@ -53,17 +50,19 @@ impl Campaigner {
             let round = async {
                 match &session {
                     Some(session) => run_round(&base, session).await,
-                    None => std::future::pending().await,
+                    None => pending().await,
                 }
             };
             match self.until_outside(round, session.as_deref()).await {
                 Err(Outside::Left) => return,
-                Err(Outside::Changed) | Ok(Round::LookAgain) => {}
+                Err(Outside::Changed) => {}
+                Ok(Round::LookAgain) => backoff.reset(),
                 Ok(Round::Fault(fault)) => {
                     tracing::debug!(?fault, "the campaign starts anew");
-                    let pause = sleep(retry_pause(Duration::from_secs(1)));
-                    if let Err(Outside::Left) = self.until_outside(pause, session.as_deref()).await {
-                        return;
+                    // Not cut short by a new connection: two tasks that fail in turn would wake each other without end.
+                    tokio::select! {
+                        _ = self.leaving.changed() => return,
+                        () = sleep(backoff.next()) => {}
                     }
                 }
             }
@@ -71,16 +70,17 @@ impl Campaigner {
     }
 
     /// Works until it is done, the member's life changes or the connection does.
-    async fn until_outside<T>(
+    async fn until_outside(
         &mut self,
-        work: impl Future<Output = T>,
+        work: impl Future<Output = Round>,
         session: Option<&Session>,
-    ) -> Result<T, Outside> {
+    ) -> Result<Round, Outside> {
         tokio::pin!(work);
         loop {
             tokio::select! {
                 biased;
                 _ = self.leaving.changed() => return Err(Outside::Left),
+                done = &mut work => return Ok(done),
                 Ok(()) = self.turns.changed() => return Err(Outside::Changed),
                 Ok(()) = self.standing.changed() => {
                     let standing = self.standing.borrow_and_update();
@@ -88,7 +88,6 @@ impl Campaigner {
                         return Err(Outside::Changed);
                     }
                 }
-                done = &mut work => return Ok(done),
             }
         }
     }

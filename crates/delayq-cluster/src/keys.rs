@@ -25,7 +25,7 @@ impl MemberId {
     }
 
     /// An identity read from a document or a key.
-    pub(crate) fn from_text(text: &str) -> Self {
+    pub fn from_text(text: &str) -> Self {
         Self(text.to_owned())
     }
 

@@ -2,11 +2,12 @@
 
 use crate::etcd::{Change, Entry, Fault, Fence, Range, WatchRange};
 use crate::keys::MemberId;
+use crate::load::LoadMemory;
 use crate::membership::{Base, Session, until};
 use crate::plan::{Plan, PlanError};
 use crate::planner::{self, Candidate};
 use crate::quiet::Quiet;
-use crate::registration::{self, Registration};
+use crate::registration::Registration;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
@@ -18,6 +19,7 @@ pub(crate) struct Leader {
     plan: Option<Plan>,
     plan_revision: i64,
     quiet: Quiet,
+    loads: LoadMemory,
     /// Something but loads changed since the plan was made.
     shape_changed: bool,
 }
@@ -27,8 +29,10 @@ pub(crate) struct Leader {
 impl Leader {
     pub(crate) fn new(base: Base, session: Session) -> Self {
         let quiet = Quiet::new(base.config.plan_quiet, base.config.plan_at_most);
+        // A shard's new owner reports one interval after it began to measure; the third is for the answer to be late.
+        let loads = LoadMemory::new(base.config.load_report_every * 3);
         let members = BTreeMap::new();
-        Self { base, session, members, plan: None, plan_revision: 0, quiet, shape_changed: true }
+        Self { base, session, members, plan: None, plan_revision: 0, quiet, loads, shape_changed: true }
     }
 
     /// Leads until overtaken (answers ok) or until etcd fails.
@@ -121,7 +125,9 @@ impl Leader {
     async fn publish(&mut self) -> Result<bool, Fault> {
         let candidates: Vec<Candidate> =
             self.members.iter().map(|(id, registration)| registration.candidate(id.clone())).collect();
-        let weights = registration::weights(self.members.values());
+        self.loads.hear(self.members.values().flat_map(|member| &member.loads), Instant::now());
+        let Some(shards) = self.members.values().map(|member| member.shards).max() else { return Ok(false) };
+        let weights = self.loads.weights(shards);
         let next = planner::compute(&weights, &candidates, self.plan.as_ref(), &self.session.member);
         if !is_worth_writing(self.plan.as_ref(), &next, self.shape_changed, &weights, &candidates) {
             self.shape_changed = false;

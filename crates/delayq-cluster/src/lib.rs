@@ -37,6 +37,7 @@
 //! * etcd silent: the member is *degraded* once the trusted time is over. It keeps what it owns and claims nothing
 //!   ([`ClusterConfig::strict`]: gives everything up instead).
 
+mod backoff;
 mod claim_book;
 mod claims;
 mod cluster;

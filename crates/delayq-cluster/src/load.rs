@@ -1,6 +1,8 @@
 //! How a shard's load is told: in coarse classes that do not change with every breath, and not too often.
 
+use delayq_core::{ShardCount, ShardId};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -8,6 +10,14 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LoadClass(u8);
+
+/// What a leader knows of all loads. A shard that moved is told of by nobody until its new owner has measured it: for that
+/// long its load is remembered, or every heavy shard would look idle on arrival and set others moving.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadMemory {
+    remember: Duration,
+    told: BTreeMap<ShardId, (LoadClass, Instant)>,
+}
 
 /// Messages a second that weigh as much as being there at all.
 const UNIT_PER_SECOND: u64 = 100;
@@ -46,6 +56,35 @@ impl LoadClass {
     }
 }
 
+// === impl LoadMemory ===
+
+impl LoadMemory {
+    pub(crate) fn new(remember: Duration) -> Self {
+        Self { remember, told: BTreeMap::new() }
+    }
+
+    /// Takes what the members tell now; where several tell of a shard, the heaviest counts.
+    pub(crate) fn hear<'a>(
+        &mut self,
+        told: impl IntoIterator<Item = (&'a ShardId, &'a LoadClass)>,
+        now: Instant,
+    ) {
+        let mut heard: BTreeMap<ShardId, LoadClass> = BTreeMap::new();
+        for (&shard, class) in told {
+            let heaviest = heard.entry(shard).or_default();
+            *heaviest = class.clamped().max(*heaviest);
+        }
+        self.told.retain(|_, (_, at)| now.duration_since(*at) < self.remember);
+        self.told.extend(heard.into_iter().map(|(shard, class)| (shard, (class, now))));
+    }
+
+    /// The weight of every shard, by number.
+    pub(crate) fn weights(&self, shards: ShardCount) -> Vec<u32> {
+        let class = |shard| self.told.get(&shard).map_or_else(LoadClass::default, |(class, _)| *class);
+        shards.shards().map(|shard| class(shard).weight()).collect()
+    }
+}
+
 /// When the next report may go out: none if it would say nothing new.
 pub(crate) fn report_at(
     changed: bool,
@@ -78,6 +117,20 @@ mod tests {
         assert!(high > low);
         assert_eq!(LoadClass::of(290, high), high);
         assert_eq!(LoadClass::of(150, high), low);
+    }
+
+    #[tokio::test]
+    async fn a_load_nobody_tells_of_is_remembered_for_a_while() {
+        let (s, now) = (Duration::from_secs, Instant::now());
+        let shards = ShardCount::new(3).unwrap();
+        let mut memory = LoadMemory::new(s(60));
+        let (one, two) = (ShardId::new(1), ShardId::new(2));
+        memory.hear([(&one, &LoadClass(3)), (&two, &LoadClass(1)), (&one, &LoadClass(2))], now);
+        assert_eq!(memory.weights(shards), [1, 8, 2]);
+        memory.hear([(&two, &LoadClass(4))], now + s(59));
+        assert_eq!(memory.weights(shards), [1, 8, 16]);
+        memory.hear([(&two, &LoadClass(99))], now + s(61));
+        assert_eq!(memory.weights(shards), [1, 1, 1024]);
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! Being a member: one lease, one registration under it, kept alive; and a new life when etcd says the lease is gone.
 
+use crate::backoff::Backoff;
 use crate::config::ClusterConfig;
 use crate::etcd::{Fault, Fence, Grant, KeepAlive, Link};
 use crate::keys::{Keys, MemberId};
@@ -44,6 +45,9 @@ pub(crate) struct Desired {
     pub(crate) shards: ShardCount,
     pub(crate) loads: BTreeMap<ShardId, LoadClass>,
 }
+
+/// The longest pause between two tries: what a recovered etcd waits for us.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// How the member's tasks are told to end: a change means to leave in order, a dropped sender to just end.
 pub(crate) type Leaving = watch::Receiver<bool>;
@@ -185,6 +189,7 @@ impl Keeper {
     async fn keep(&mut self, session: &Session) -> Option<Over> {
         let every = keep_alive_every(session.ttl);
         let mut due = session.sent + every;
+        let mut backoff = Backoff::up_to(every.min(LONGEST_PAUSE));
         let mut stream: Option<Box<KeepAlive>> = None;
         let mut renewal: Option<Renewal> = None;
         let over = loop {
@@ -193,12 +198,13 @@ impl Keeper {
                 Heard::Renewed(Ok(Renewed { open, sent, ttl })) => {
                     (renewal, stream) = (None, Some(open));
                     due = sent + every;
+                    backoff.reset();
                     self.signal(Signal::Answered { sent, ttl });
                 }
                 Heard::Renewed(Err(Fault::LeaseGone)) => break Over::Lost,
                 Heard::Renewed(Err(_)) => {
                     renewal = None;
-                    due = Instant::now() + retry_pause(every);
+                    due = Instant::now() + backoff.next();
                 }
                 Heard::TrustEnds => self.signal(Signal::Tick),
                 Heard::Missed(lease) if lease == session.lease => break Over::Lost,
@@ -276,6 +282,7 @@ impl Keeper {
 
     /// Asks for a new lease until there is one.
     async fn come_back(&mut self) -> Option<Over> {
+        let mut backoff = Backoff::up_to(LONGEST_PAUSE);
         loop {
             if self.desired.borrow().draining {
                 self.signal(Signal::Drain);
@@ -297,7 +304,7 @@ impl Keeper {
                 }
                 Err(fault) => tracing::warn!(?fault, "no new lease yet"),
             }
-            let pause = Instant::now() + retry_pause(Duration::from_secs(1));
+            let pause = Instant::now() + backoff.next();
             tokio::select! {
                 changed = self.leaving.changed() => return Some(left_or_abandoned(changed.is_ok())),
                 () = sleep_until(pause) => {}
@@ -347,9 +354,4 @@ pub(crate) async fn until(at: Option<Instant>) {
         Some(at) => sleep_until(at).await,
         None => pending().await,
     }
-}
-
-/// A pause before the next try: a tenth to three tenths of a second, spread so that a fleet does not try in step.
-pub(crate) fn retry_pause(at_most: Duration) -> Duration {
-    Duration::from_millis(100 + fastrand::u64(..200)).min(at_most)
 }

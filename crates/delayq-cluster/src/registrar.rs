@@ -1,10 +1,10 @@
 //! Keeps the registration in etcd saying what the member wants it to say.
 
+use crate::backoff::Backoff;
 use crate::etcd::Fence;
 use crate::load;
-use crate::membership::{Base, Desired, Leaving, Session, Standing, retry_pause, until};
+use crate::membership::{Base, Desired, LONGEST_PAUSE, Leaving, Session, Standing, until};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -17,6 +17,7 @@ pub(crate) struct Registrar {
     /// The life that was registered last, and what its registration says.
     written: Option<(Arc<Session>, Desired)>,
     last_report: Option<Instant>,
+    backoff: Backoff,
 }
 
 // === impl Registrar ===
@@ -28,7 +29,8 @@ impl Registrar {
         standing: watch::Receiver<Standing>,
         leaving: Leaving,
     ) -> Self {
-        Self { base, desired, standing, leaving, written: None, last_report: None }
+        let backoff = Backoff::up_to(LONGEST_PAUSE);
+        Self { base, desired, standing, leaving, written: None, last_report: None, backoff }
     }
 
     /// Writes until the member leaves.
@@ -48,7 +50,7 @@ impl Registrar {
             tokio::select! {
                 biased;
                 _ = self.leaving.changed() => return,
-                () = Self::write(&self.base, &mut self.written, wanted) => {}
+                () = Self::write(&self.base, &mut self.written, &mut self.backoff, wanted) => {}
             }
             self.last_report = Some(Instant::now());
         }
@@ -71,15 +73,23 @@ impl Registrar {
         load::report_at(said.loads != wanted.loads, self.last_report, self.base.config.load_report_every, now)
     }
 
-    async fn write(base: &Base, written: &mut Option<(Arc<Session>, Desired)>, wanted: Desired) {
+    async fn write(
+        base: &Base,
+        written: &mut Option<(Arc<Session>, Desired)>,
+        backoff: &mut Backoff,
+        wanted: Desired,
+    ) {
         let Some((session, said)) = written else { return };
         let key = base.keys.member(&session.member);
         let fence = [Fence::Created(key.clone(), session.rank)];
         let document = base.registration(&wanted).to_json();
         match base.link.write(&fence, &key, document, session.lease).await {
-            Ok(Some(_)) => *said = wanted,
+            Ok(Some(_)) => {
+                *said = wanted;
+                backoff.reset();
+            }
             // Gone, or no answer: the keeper of the lease finds out which; until then, again.
-            Ok(None) | Err(_) => sleep(retry_pause(Duration::from_secs(1))).await,
+            Ok(None) | Err(_) => sleep(backoff.next()).await,
         }
     }
 }

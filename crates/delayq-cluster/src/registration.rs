@@ -80,25 +80,3 @@ impl Claim {
         serde_json::to_vec(self).expect("a claim has only texts, which always serialise")
     }
 }
-
-/// The weight of every shard: the heaviest that any member tells of it.
-pub(crate) fn weights<'a>(registrations: impl IntoIterator<Item = &'a Registration>) -> Vec<u32> {
-    let mut weights = Vec::new();
-    let mut loads: BTreeMap<ShardId, LoadClass> = BTreeMap::new();
-    for registration in registrations {
-        let count = usize::from(registration.shards.get());
-        if count > weights.len() {
-            weights.resize(count, 1);
-        }
-        for (&shard, class) in &registration.loads {
-            let told = loads.entry(shard).or_default();
-            *told = (*told).max(class.clamped());
-        }
-    }
-    for (shard, class) in loads {
-        if let Some(weight) = weights.get_mut(usize::from(shard.get())) {
-            *weight = class.weight();
-        }
-    }
-    weights
-}

@@ -7,6 +7,7 @@ use etcd_client::{Certificate, Client, ConnectOptions, Error, TlsOptions};
 use secrecy::ExposeSecret;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
@@ -47,6 +48,8 @@ struct Shared {
     current: Mutex<Current>,
     /// Rises whenever a connection was given up.
     turns: watch::Sender<u64>,
+    /// Whether the last request had no answer: only the first of a row is worth a warning.
+    failing: AtomicBool,
     counters: Arc<Counters>,
 }
 
@@ -100,7 +103,16 @@ impl Link {
         let endpoint = fastrand::usize(..config.endpoints.len());
         let current = Mutex::new(Current { client: None, endpoint });
         let (turns, _) = watch::channel(0);
-        Ok(Self { shared: Arc::new(Shared { config, options, current, turns, counters }) })
+        Ok(Self {
+            shared: Arc::new(Shared {
+                config,
+                options,
+                current,
+                turns,
+                failing: AtomicBool::new(false),
+                counters,
+            }),
+        })
     }
 
     pub(crate) fn config(&self) -> &EtcdConfig {
@@ -149,6 +161,9 @@ impl Link {
             .unwrap_or_else(|_| Err(Fault::Silent(format!("no answer within {deadline:?}"))));
         if let Err(fault @ (Fault::Silent(_) | Fault::Refused(_))) = &answer {
             self.turn_away(turn, fault).await;
+        }
+        if answer.is_ok() && self.shared.failing.swap(false, Ordering::Relaxed) {
+            tracing::info!("etcd answers again");
         }
         answer
     }

@@ -1,6 +1,8 @@
 //! Members that really consume what they own, and a floor that knows who works on what.
 
-use delayq_cluster::{Cluster, ClusterConfig, Handle, LossReason, Lost, Role, ShardCount, ShardId, Trust};
+use delayq_cluster::{
+    Cluster, ClusterConfig, ClusterStats, Handle, LossReason, Lost, Role, ShardCount, ShardId, Trust,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,6 +158,15 @@ impl Member {
         let came = timeout(within, view.wait_for(|view| view.trust.name() == name)).await.is_ok();
         assert!(came, "{} is {:?}, not {name} within {within:?}", self.name, self.handle.view().trust);
         started.elapsed()
+    }
+
+    /// Looks at the counters, which tell nobody when they change, until they are so.
+    pub(crate) async fn until_stats(&self, within: Duration, so: impl Fn(&ClusterStats) -> bool) {
+        let deadline = Instant::now() + within;
+        while !so(&self.handle.stats()) {
+            assert!(Instant::now() < deadline, "not within {within:?}: {:?}", self.handle.stats());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     pub(crate) fn is_trusted(&self) -> bool {
