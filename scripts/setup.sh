@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that are missing for what is named: run, test, check.
+# Asks apt only when something is missing; starts no service.
+set -euo pipefail
+
+sets=("$@")
+[ ${#sets[@]} -gt 0 ] || { echo "usage: $0 run|test|check ..." >&2; exit 64; }
+
+packages=() reasons=()
+
+wants() { # SET
+    local set
+    for set in "${sets[@]}"; do [ "$set" = "$1" ] && return 0; done
+    return 1
+}
+
+# need PACKAGE REASON TEST...: the package is missing when the test fails.
+need() {
+    local package=$1 reason=$2
+    shift 2
+    "$@" > /dev/null 2>&1 && return
+    packages+=("$package") reasons+=("$reason")
+}
+
+has() { # Debian keeps some daemons where only root's PATH looks.
+    command -v "$1" || [ -x "/usr/sbin/$1" ]
+}
+
+if wants run || wants test; then
+    need gcc "compiles the C parts of some crates" has cc
+    need protobuf-compiler "etcd's client is generated from its protocol files" has protoc
+    need libprotobuf-dev "the protocol files that those include" test -f /usr/include/google/protobuf/descriptor.proto
+    need redis-server "delayq keeps its messages in Redis" has redis-server
+    need etcd-server "timers agree through etcd who owns what" has etcd
+fi
+if wants test; then
+    need make "builds librdkafka for the Kafka sink" has make
+    need pkg-config "finds OpenSSL and zlib for librdkafka" has pkg-config
+    need libssl-dev "TLS of the Kafka sink" test -f /usr/include/openssl/ssl.h
+    need zlib1g-dev "compression of the Kafka sink" test -f /usr/include/zlib.h
+    need redis-tools "redis-cli, for tests that act as an operator" has redis-cli
+    need etcd-client "etcdctl, for tests that act as an operator" has etcdctl
+    need rabbitmq-server "the RabbitMQ sink is tested against a real one" has rabbitmq-server
+    need nats-server "the NATS sink is tested against a real one" has nats-server
+    need default-jre-headless "runs the Kafka broker of the tests" has java
+    need maven "fetches the Kafka broker of the tests" has mvn
+    need kcat "an independent Kafka consumer" has kcat
+fi
+if wants check; then
+    need lua-check "looks over the Lua scripts" has luacheck
+fi
+
+if ! has cargo > /dev/null; then
+    echo "setup: there is no cargo. Install Rust 1.94 or newer (https://rustup.rs), then run this again." >&2
+    exit 69
+fi
+[ ${#packages[@]} -gt 0 ] || exit 0
+
+echo "setup: installing ${#packages[@]} Debian package(s):"
+for i in "${!packages[@]}"; do printf '  %-22s %s\n' "${packages[i]}" "${reasons[i]}"; done
+
+refuse() {
+    echo "setup: $1" >&2
+    echo "       Install by hand what provides: ${packages[*]}" >&2
+    exit 69
+}
+
+has apt-get > /dev/null || refuse "this system has no apt-get."
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+    has sudo > /dev/null || refuse "installing needs root, and there is no sudo."
+    as_root=(sudo)
+fi
+
+# Debian starts a server when its package is installed, unless this file says no. One that is there is left alone.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+    printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee $policy > /dev/null
+    "${as_root[@]}" chmod 755 $policy
+    trap '"${as_root[@]}" rm -f $policy' EXIT
+fi
+
+apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -q -o DPkg::Lock::Timeout=120)
+"${apt[@]}" update > /dev/null || refuse "apt-get update failed."
+"${apt[@]}" install -y --no-install-recommends "${packages[@]}" < /dev/null > /dev/null ||
+    refuse "apt-get install failed."
+
+# Installed for delayq to start by itself: they shall not come up with the machine either.
+if [ -d /run/systemd/system ]; then
+    for package in "${packages[@]}"; do
+        case $package in
+            redis-server | rabbitmq-server | nats-server) unit=$package ;;
+            etcd-server) unit=etcd ;;
+            *) continue ;;
+        esac
+        "${as_root[@]}" systemctl disable --quiet "$unit" 2> /dev/null || true
+    done
+fi
+echo "setup: done; no service was started"
