@@ -76,6 +76,7 @@ mod sections;
 mod size;
 mod text;
 
+pub use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -219,3 +219,51 @@ impl Drop for Watch {
         running.fewer.notify_waiters();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    #[tokio::test]
+    async fn draining_nothing_ends_at_once() {
+        let (_tasks, supervisor) = Tasks::new(Shutdown::new());
+        let drained = supervisor.drain(Duration::ZERO).await;
+        assert!(drained.left_running.is_empty() && drained.faults.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_drain_waits_for_what_a_task_starts_while_draining() {
+        let (tasks, mut supervisor) = Tasks::new(Shutdown::new());
+        let (shutdown, late) = (tasks.shutdown().clone(), tasks.clone());
+        tasks.spawn("first", async move {
+            shutdown.requested().await;
+            late.spawn("second", async { Err(Fault::new(&TASK_ENDED, "was late")) });
+            Ok(())
+        });
+        tasks.shutdown().request();
+        assert!(supervisor.watch().await.is_ok());
+        let drained = supervisor.drain(SOON).await;
+        assert!(drained.left_running.is_empty());
+        let [fault] = drained.faults.as_slice() else { panic!("{drained:?}") };
+        assert_eq!(fault.to_string(), "DQ-P002: the task `second` failed: DQ-P002: was late");
+    }
+
+    #[tokio::test]
+    async fn an_end_unasked_is_reported_with_its_name() {
+        let (tasks, mut supervisor) = Tasks::new(Shutdown::new());
+        tasks.spawn("heart", async { Ok(()) });
+        let fault = supervisor.watch().await.unwrap_err();
+        assert_eq!(fault.to_string(), "DQ-P002: the task `heart` returned");
+    }
+
+    #[tokio::test]
+    async fn a_passed_deadline_names_all_that_runs_in_the_order_of_their_start() {
+        let (tasks, supervisor) = Tasks::new(Shutdown::new());
+        for name in ["one", "two"] {
+            tasks.spawn(name, std::future::pending());
+        }
+        assert_eq!(supervisor.drain(Duration::from_millis(1)).await.left_running, ["one", "two"]);
+    }
+}

@@ -24,6 +24,8 @@ struct Node {
 pub(super) struct Document<'i> {
     tree: Spanned<DeTable<'i>>,
     nodes: Vec<Node>,
+    /// Paths of the list elements that are out: those behind them have moved up.
+    removed_items: Vec<String>,
     text: &'i str,
     environment: &'i Environment,
 }
@@ -52,7 +54,7 @@ impl<'i> Document<'i> {
     pub(super) fn parse(text: &'i str, environment: &'i Environment) -> (Self, Vec<Misfit>) {
         let (tree, errors) = DeTable::parse_recoverable(text);
         let mut misfits: Vec<Misfit> = errors.iter().map(Misfit::from).collect();
-        let mut document = Self { tree, nodes: Vec::new(), text, environment };
+        let mut document = Self { tree, nodes: Vec::new(), removed_items: Vec::new(), text, environment };
         for index in 0..environment.variables().len() {
             misfits.extend(document.overlay(index).err());
         }
@@ -95,7 +97,16 @@ impl<'i> Document<'i> {
     /// Takes out the innermost key that a span lies in. False if there is none, or it is out already.
     pub(super) fn remove(&mut self, span: &Range<usize>) -> bool {
         let Some(node) = self.node_at(span).cloned() else { return false };
-        remove_from_table(self.tree.get_mut(), &node)
+        let removed = remove_from_table(self.tree.get_mut(), &node);
+        if removed && node.path.ends_with(']') {
+            self.removed_items.push(node.path);
+        }
+        removed
+    }
+
+    /// A path in what was read, as it was in what was written: with the list elements that were taken out since.
+    pub(super) fn path_as_written(&self, path: &str) -> String {
+        as_written(path, &self.removed_items)
     }
 
     /// Takes out top-level tables by name.
@@ -172,6 +183,22 @@ impl From<&toml::de::Error> for Misfit {
         // `message` alone: the error's own display quotes the line, which may hold a secret.
         Self { span: error.span(), message: error.message().to_owned() }
     }
+}
+
+fn as_written(path: &str, removed_items: &[String]) -> String {
+    let mut written = String::new();
+    for piece in path.split_inclusive(']') {
+        let item = piece.strip_suffix(']').and_then(|item| item.rsplit_once('['));
+        let Some((list, Ok(index))) = item.map(|(list, index)| (list, index.parse::<usize>())) else {
+            written.push_str(piece);
+            continue;
+        };
+        written.push_str(list);
+        let kept =
+            (0..).map(|index| format!("{written}[{index}]")).filter(|item| !removed_items.contains(item));
+        written = kept.take(index + 1).last().expect("an endless list has an element at every index");
+    }
+    written
 }
 
 fn index_table(table: &DeTable<'_>, prefix: &str, nodes: &mut Vec<Node>) {
@@ -253,5 +280,24 @@ fn restamp(value: &mut DeValue<'_>, span: &Range<usize>) {
             }
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::as_written;
+
+    #[test]
+    fn an_element_is_named_by_the_place_it_was_written_at() {
+        let removed = ["a[0]", "a[2].b[1]"].map(str::to_owned);
+        for (read, written) in [
+            ("x.y", "x.y"),
+            ("a[0].c", "a[1].c"),
+            ("a[1].b[0]", "a[2].b[0]"),
+            ("a[1].b[1].c", "a[2].b[2].c"),
+            ("a[0].b[1]", "a[1].b[1]"),
+        ] {
+            assert_eq!(as_written(read, &removed), written);
+        }
     }
 }

@@ -151,8 +151,9 @@ impl Loading<'_> {
         let mut at = Faults::default();
         config.validate(&mut at);
         for found in at.into_found() {
-            if !found.keys.iter().any(|key| self.is_faulty(key)) {
-                let key = found.keys.into_iter().next().unwrap_or_default();
+            let keys: Vec<String> = found.keys.iter().map(|key| self.document.path_as_written(key)).collect();
+            if !keys.iter().any(|key| self.is_faulty(key)) {
+                let key = keys.into_iter().next().unwrap_or_default();
                 let place = self.document.place_of_path(&key);
                 self.faults.push(ConfigFault { key, place, message: found.message });
             }

@@ -1,0 +1,125 @@
+//! A service that does nothing but live, and dies as its configuration says.
+//!
+//! `living [FILE]` takes a file with the shared sections and `[living]`. It shows the shape of every service, and the
+//! tests of this crate run it to see real signals and exit codes.
+
+use std::process::ExitCode;
+
+use delayq_service::codes::ADMIN_BIND;
+use delayq_service::config::{AdminConfig, Faults, LogConfig, Section, ShutdownConfig, Source};
+use delayq_service::{Fault, Process, Program, Service, ServiceConfig, Tasks};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Config {
+    admin: AdminConfig,
+    log: LogConfig,
+    shutdown: ShutdownConfig,
+    living: LivingConfig,
+}
+
+/// `[living]`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct LivingConfig {
+    /// How it behaves; default `obedient`.
+    manner: Manner,
+}
+
+/// How the service behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Manner {
+    /// Stops when it is asked to.
+    #[default]
+    Obedient,
+    /// Never stops.
+    Stuck,
+    /// A task returns unasked.
+    Returns,
+    /// A task fails unasked.
+    Fails,
+    /// A task panics unasked.
+    Panics,
+    /// A task fails while it drains.
+    FailsLast,
+    /// It cannot be built.
+    BuildFails,
+    /// Building it takes for ever.
+    BuildWaits,
+    /// Building it panics.
+    BuildPanics,
+}
+
+impl Section for Config {
+    fn validate(&self, at: &mut Faults) {
+        at.section("admin", &self.admin);
+        at.section("log", &self.log);
+        at.section("shutdown", &self.shutdown);
+    }
+}
+
+impl ServiceConfig for Config {
+    fn log(&self) -> &LogConfig {
+        &self.log
+    }
+
+    fn admin(&self) -> &AdminConfig {
+        &self.admin
+    }
+
+    fn shutdown(&self) -> &ShutdownConfig {
+        &self.shutdown
+    }
+}
+
+struct Living {
+    manner: Manner,
+}
+
+impl Service for Living {
+    type Config = Config;
+
+    const PROGRAM: Program = Program { name: "living", version: env!("CARGO_PKG_VERSION") };
+
+    async fn build(config: Config, _process: &Process) -> Result<Self, Fault> {
+        match config.living.manner {
+            Manner::BuildFails => Err(Fault::new(&ADMIN_BIND, "nothing here can be built")),
+            Manner::BuildPanics => panic!("no such thing can be built"),
+            Manner::BuildWaits => {
+                tracing::info!("building");
+                std::future::pending().await
+            }
+            manner => Ok(Self { manner }),
+        }
+    }
+
+    fn run(self, tasks: &Tasks) {
+        let shutdown = tasks.shutdown().clone();
+        tasks.spawn("breath", async move {
+            shutdown.requested().await;
+            tracing::info!("gave back what it held");
+            Ok(())
+        });
+        let (manner, shutdown) = (self.manner, tasks.shutdown().clone());
+        tasks.spawn("heart", async move {
+            match manner {
+                Manner::Stuck => std::future::pending().await,
+                Manner::Returns => return Ok(()),
+                Manner::Fails => return Err(Fault::new(&ADMIN_BIND, "the heart is weak")),
+                Manner::Panics => panic!("the heart is broken"),
+                _ => shutdown.requested().await,
+            }
+            match manner {
+                Manner::FailsLast => Err(Fault::new(&ADMIN_BIND, "nothing could be given back")),
+                _ => Ok(()),
+            }
+        });
+    }
+}
+
+fn main() -> ExitCode {
+    let path = std::env::args_os().nth(1).map(Into::into);
+    delayq_service::main::<Living>(&Source::from_option(path))
+}

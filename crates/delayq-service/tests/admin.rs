@@ -1,0 +1,210 @@
+//! The admin endpoint over real sockets: what it answers, and that no client can hold a connection.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use delayq_service::admin::{Admin, AdminState, router};
+use delayq_service::config::{AdminConfig, ByteSize, HostPort, HumanDuration, Listen};
+use delayq_service::{Exit, Metrics, Process, Program, Readiness};
+use prometheus_client::metrics::counter::Counter;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+const PROGRAM: Program = Program { name: "delayq-test", version: "1.2.3" };
+/// Everything here is over sooner.
+const BOUND: Duration = Duration::from_secs(2);
+const SHORT: HumanDuration = HumanDuration::from_millis(150);
+const LONG: HumanDuration = HumanDuration::from_secs(300);
+
+struct Endpoint {
+    address: SocketAddr,
+    metrics: Metrics,
+    readiness: Readiness,
+}
+
+/// Patient in everything; each test shortens what it is about.
+fn patient() -> AdminConfig {
+    AdminConfig {
+        listen: Listen::At(HostPort::new("127.0.0.1", 0)),
+        header_timeout: LONG,
+        body_timeout: LONG,
+        idle_timeout: LONG,
+        ..AdminConfig::default()
+    }
+}
+
+async fn endpoint(config: AdminConfig) -> Endpoint {
+    let Process { metrics, readiness, .. } = Process::new(PROGRAM);
+    let admin = Admin::bind(&config, &metrics).await.unwrap();
+    let address = admin.address().unwrap();
+    let state = AdminState { program: PROGRAM, metrics: metrics.clone(), readiness: readiness.clone() };
+    tokio::spawn(admin.serve(router(state)));
+    Endpoint { address, metrics, readiness }
+}
+
+impl Endpoint {
+    async fn send(&self, text: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+        stream
+    }
+
+    async fn get(&self, path: &str) -> String {
+        rest(&mut self.send(&format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")).await)
+            .await
+    }
+}
+
+/// What still comes until the other side closes, which it must do in time.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let read = timeout(BOUND, stream.read_to_end(&mut bytes)).await.expect("the connection is held open");
+    // A reset is a close too.
+    let _ = read;
+    String::from_utf8(bytes).unwrap()
+}
+
+#[tokio::test]
+async fn each_path_answers() {
+    let endpoint = endpoint(patient()).await;
+    endpoint.metrics.lateness("lateness", "Ready minus due.").observe(Duration::from_millis(1));
+    let metrics = endpoint.get("/metrics").await;
+    assert!(
+        metrics.starts_with("HTTP/1.1 200") && metrics.contains("application/openmetrics-text"),
+        "{metrics}"
+    );
+    assert!(
+        metrics.contains("delayq_lateness_seconds_count 1\n") && metrics.ends_with("# EOF\n"),
+        "{metrics}"
+    );
+    assert!(endpoint.get("/livez").await.ends_with("alive\n"));
+    assert!(endpoint.get("/version").await.ends_with(r#"{"name":"delayq-test","version":"1.2.3"}"#));
+    assert!(endpoint.get("/other").await.starts_with("HTTP/1.1 404"));
+}
+
+#[tokio::test]
+async fn readiness_names_what_is_missing() {
+    let endpoint = endpoint(patient()).await;
+    let redis = endpoint.readiness.condition("redis");
+    redis.unready("no answer for 2s");
+    let answer = endpoint.get("/readyz").await;
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    let expected = r#"{"ready":false,"unready":[{"condition":"redis","reason":"no answer for 2s"}]}"#;
+    assert!(answer.ends_with(expected), "{answer}");
+    redis.ready();
+    let answer = endpoint.get("/readyz").await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.ends_with(r#"{"ready":true,"unready":[]}"#),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn a_head_that_never_ends_is_cut_off() {
+    let endpoint = endpoint(AdminConfig { header_timeout: SHORT, ..patient() }).await;
+    for beginning in ["", "GET /livez HTTP/1.1\r\nhost:"] {
+        let mut stream = endpoint.send(beginning).await;
+        assert!(!rest(&mut stream).await.contains("200"));
+    }
+}
+
+#[tokio::test]
+async fn a_head_by_the_drop_is_cut_off_all_the_same() {
+    let endpoint = endpoint(AdminConfig { header_timeout: SHORT, ..patient() }).await;
+    let mut stream = endpoint.send("GET /livez HTTP/1.1\r\n").await;
+    let begun = Instant::now();
+    let mut drops = tokio::time::interval(Duration::from_millis(20));
+    loop {
+        drops.tick().await;
+        if stream.write_all(b"a: b\r\n").await.is_err() {
+            break;
+        }
+        assert!(begun.elapsed() < BOUND, "the connection is held open");
+    }
+}
+
+#[tokio::test]
+async fn a_kept_connection_serves_again_and_is_closed_when_idle() {
+    let endpoint = endpoint(AdminConfig { header_timeout: SHORT, ..patient() }).await;
+    let request = "GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
+    let mut stream = endpoint.send(&format!("{request}{request}")).await;
+    assert_eq!(rest(&mut stream).await.matches("alive\n").count(), 2);
+}
+
+#[tokio::test]
+async fn a_body_that_never_ends_is_answered_408() {
+    let endpoint = endpoint(AdminConfig { body_timeout: SHORT, ..patient() }).await;
+    let mut stream = endpoint.send("GET /livez HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc").await;
+    let answer = rest(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_body_above_the_limit_is_answered_413() {
+    let endpoint = endpoint(AdminConfig { max_body: ByteSize::from_bytes(4), ..patient() }).await;
+    let mut stream = endpoint
+        .send("GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 5\r\n\r\n12345")
+        .await;
+    let answer = rest(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_silent_connection_is_closed() {
+    let endpoint = endpoint(AdminConfig { idle_timeout: SHORT, ..patient() }).await;
+    assert_eq!(rest(&mut endpoint.send("").await).await, "");
+    let half_a_body = "GET /livez HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc";
+    assert!(!rest(&mut endpoint.send(half_a_body).await).await.contains("200"));
+}
+
+#[tokio::test]
+async fn a_client_that_stops_reading_gives_its_place_back() {
+    let config = AdminConfig { idle_timeout: SHORT, max_connections: 1.try_into().unwrap(), ..patient() };
+    let endpoint = endpoint(config).await;
+    let help = "x".repeat(1 << 20);
+    let _: Counter = endpoint.metrics.register("large", &help, Counter::default());
+    // Far more answers than the buffers of both sides hold, and nobody reads them.
+    let _stuck = endpoint.send(&"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n".repeat(64)).await;
+    let answered = async {
+        let request = b"GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        loop {
+            let mut stream = TcpStream::connect(endpoint.address).await.unwrap();
+            let mut answer = Vec::new();
+            let sent = stream.write_all(request).await;
+            if sent.is_ok() && stream.read_to_end(&mut answer).await.is_ok() && answer.ends_with(b"alive\n") {
+                return;
+            }
+        }
+    };
+    timeout(BOUND, answered).await.expect("the place is never given back");
+}
+
+#[tokio::test]
+async fn connections_above_the_limit_are_closed_and_counted() {
+    let endpoint = endpoint(AdminConfig { max_connections: 2.try_into().unwrap(), ..patient() }).await;
+    let request = "GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
+    let mut kept = Vec::new();
+    for _ in 0..2 {
+        let mut stream = endpoint.send(request).await;
+        let mut first = [0; 12];
+        timeout(BOUND, stream.read_exact(&mut first)).await.unwrap().unwrap();
+        assert_eq!(&first, b"HTTP/1.1 200");
+        kept.push(stream);
+    }
+    assert_eq!(rest(&mut TcpStream::connect(endpoint.address).await.unwrap()).await, "");
+    assert!(endpoint.metrics.encode().contains("delayq_admin_connections_refused_total 1"));
+}
+
+#[tokio::test]
+async fn a_taken_address_is_a_fault_with_code() {
+    let first = endpoint(patient()).await;
+    let config =
+        AdminConfig { listen: Listen::At(HostPort::new("127.0.0.1", first.address.port())), ..patient() };
+    let fault = Admin::bind(&config, &Metrics::new()).await.unwrap_err();
+    assert_eq!((fault.code().id, fault.exit()), ("DQ-P001", Exit::Unavailable));
+    let off = AdminConfig { listen: Listen::Off, ..patient() };
+    assert!(Admin::bind(&off, &Metrics::new()).await.unwrap().address().is_none());
+}

@@ -1,0 +1,290 @@
+//! Loading a configuration: every fault at once, each with its key and place, and never a secret.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use delayq_service::config::{
+    AdminConfig, ConfigFaults, DeploymentConfig, Environment, EtcdConfig, Faults, HumanDuration, Listen,
+    LogConfig, Place, RedisConfig, Section, ShutdownConfig, Source, SpoolConfig, check_sample, effective,
+    load,
+};
+use delayq_service::{Exit, Fault};
+use serde::{Deserialize, Serialize};
+
+/// All the shared sections, and a list as the routes of a role are one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Config {
+    deployment: DeploymentConfig,
+    redis: RedisConfig,
+    etcd: EtcdConfig,
+    admin: AdminConfig,
+    log: LogConfig,
+    shutdown: ShutdownConfig,
+    spool: SpoolConfig,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    routes: Vec<Route>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Route {
+    topic: String,
+    sink: String,
+}
+
+impl Section for Config {
+    fn validate(&self, at: &mut Faults) {
+        at.section("deployment", &self.deployment);
+        at.section("redis", &self.redis);
+        at.section("etcd", &self.etcd);
+        at.section("admin", &self.admin);
+        at.section("log", &self.log);
+        at.section("shutdown", &self.shutdown);
+        at.section("spool", &self.spool);
+        for (index, route) in self.routes.iter().enumerate() {
+            at.item("routes", index, route);
+        }
+    }
+}
+
+impl Section for Route {
+    fn validate(&self, at: &mut Faults) {
+        if self.sink.is_empty() {
+            at.refuse("sink", "expected the name of a sink");
+        }
+    }
+}
+
+fn loaded(text: &str, environment: &Environment) -> Result<Config, ConfigFaults> {
+    load(&Source::text("delayq.toml", text), environment).map(|loaded| loaded.config)
+}
+
+fn faults(text: &str) -> ConfigFaults {
+    loaded(text, &Environment::empty()).unwrap_err()
+}
+
+/// The line and key of each fault.
+fn lines(faults: &ConfigFaults) -> Vec<(usize, &str)> {
+    let line = |place: &Place| if let Place::Line(line) = place { *line } else { 0 };
+    faults.faults().iter().map(|fault| (line(&fault.place), fault.key.as_str())).collect()
+}
+
+#[test]
+fn every_fault_is_reported_at_once_with_key_and_line() {
+    let faults = faults(
+        "[deployment]\n\
+         shrads = 16\n\
+         shards = 'many'\n\
+         namespace = 'No'\n\
+         [redis]\n\
+         call_deadline = 250\n\
+         keepalive = '1h'\n\
+         ca = '/ca.pem'\n\
+         [admin]\n\
+         max_connections = 0\n\
+         listen = 'nowhere'\n\
+         [timmer]\n\
+         x = 1\n\
+         [log]\n\
+         format = 'xml'\n\
+         filter = 'info=['\n\
+         [[routes]]\n\
+         topic = 'a'\n\
+         [[routes]]\n\
+         topic = 'b'\n\
+         sink = ''\n",
+    );
+    let expected = [
+        (2, "deployment.shrads"),
+        (3, "deployment.shards"),
+        (4, "deployment.namespace"),
+        (6, "redis.call_deadline"),
+        (7, "redis.keepalive"),
+        (8, "redis.ca"),
+        (10, "admin.max_connections"),
+        (11, "admin.listen"),
+        (12, "timmer"),
+        (15, "log.format"),
+        (16, "log.filter"),
+        (17, "routes[0]"),
+        (21, "routes[1].sink"),
+    ];
+    assert_eq!(lines(&faults), expected, "{faults}");
+}
+
+#[test]
+fn the_report_says_what_a_key_accepts_and_ends_with_78() {
+    let faults = faults("[redis]\ncall_deadline = 250\nurll = 'x'\n[deployment]\nshards = 5000");
+    assert_eq!(
+        faults.to_string(),
+        "3 faults in delayq.toml\n  \
+         delayq.toml:2: redis.call_deadline: a bare number, expected a duration with its unit in quotes, such as \"250ms\" or \"2h30m\"\n  \
+         delayq.toml:3: redis.urll: unknown field `urll`, expected one of `url`, `username`, `password`, `ca`, `connect_timeout`, `call_deadline`, `keepalive`\n  \
+         delayq.toml:5: deployment.shards: 5000 is out of range, expected 1 to 4096"
+    );
+    let fault = Fault::from(faults);
+    assert_eq!((fault.code().id, fault.exit()), ("DQ-C001", Exit::Config));
+}
+
+#[test]
+fn broken_syntax_does_not_hide_the_other_faults() {
+    let faults = faults("[redis]\nurl = redis://h\n[deployment]\nshrads = 1\nshards = 0\n[admin\n");
+    let lines: Vec<usize> = lines(&faults).into_iter().map(|(line, _)| line).collect();
+    for line in [2, 4, 5, 6] {
+        assert!(lines.contains(&line), "line {line} is not in\n{faults}");
+    }
+}
+
+#[test]
+fn contradictions_name_the_key_that_was_written() {
+    for (text, key, line) in [
+        ("[redis]\nurl = 'redis://:a@h:1'\npassword = 'b'", "redis.password", 3),
+        ("[redis]\nusername = 'u'", "redis.username", 2),
+        ("[etcd]\nendpoints = []", "etcd.endpoints", 2),
+        ("[etcd]\npassword = 'p'", "etcd.password", 2),
+        ("[etcd]\ncall_deadline = '20s'", "etcd.call_deadline", 2),
+        ("[etcd.tls]\nkey = '/k'\n[etcd]\nendpoints = ['https://h:1']", "etcd.tls.key", 2),
+        ("[etcd]\n[etcd.tls]\nca = '/ca'", "etcd.tls", 2),
+        ("[spool]\ndir = 'here'", "spool.dir", 2),
+        ("[etcd]\nendpoints = ['http://a:1', 'b:1']", "etcd.endpoints[1]", 2),
+    ] {
+        let faults = faults(text);
+        assert_eq!(lines(&faults), [(line, key)], "{faults}");
+    }
+}
+
+#[test]
+fn a_key_that_is_faulty_already_is_not_blamed_for_a_contradiction() {
+    // Without its endpoint the list would be empty, which is another fault.
+    let faults = faults("[etcd]\nendpoints = [5]\ncall_deadline = '10s'\nlease_ttl = 7");
+    assert_eq!(lines(&faults), [(2, "etcd.endpoints[0]"), (4, "etcd.lease_ttl")], "{faults}");
+}
+
+#[test]
+fn no_fault_repeats_a_secret() {
+    for text in [
+        "[redis]\npassword = hunter2",
+        "[redis]\npassword = 'hunter2",
+        "[redis]\npassword = ['hunter2']",
+        "[redis]\npassword = { text = 'hunter2' }",
+        "[redis]\npasword = 'hunter2'",
+        "[redis]\nurl = 'http://:hunter2@h'",
+        "[redis]\nurl = ['redis://:hunter2@h']",
+        "[redis]\nurl = 'redis://:hunter2@h:1'\npassword = 'hunter2'",
+    ] {
+        let faults = faults(text);
+        assert!(!faults.to_string().contains("hunter2"), "{faults}");
+        assert!(!format!("{faults:?}").contains("hunter2"), "{faults:?}");
+    }
+}
+
+#[test]
+fn the_environment_overrides_the_file_without_quotes() {
+    let environment = Environment::of([
+        ("DELAYQ__DEPLOYMENT__SHARDS", "64"),
+        ("DELAYQ__REDIS__CALL_DEADLINE", "250ms"),
+        ("DELAYQ__REDIS__PASSWORD", "1234"),
+        ("DELAYQ__ADMIN__LISTEN", ""),
+        ("DELAYQ__ETCD__ENDPOINTS", "['http://a:1', 'http://b:1']"),
+        ("DELAYQ__ETCD__TLS__CA", "/ca.pem"),
+        ("DELAYQ__ETCD__ENABLED", "true"),
+        ("DELAYQ__TIMER__RESOLUTION", "of another role"),
+    ]);
+    let faults = loaded("[deployment]\nshards = 'overridden'", &environment).unwrap_err();
+    assert_eq!(faults.faults()[0].place, Place::Variable("DELAYQ__ETCD__TLS__CA".into()), "{faults}");
+    assert_eq!(faults.faults().len(), 1, "{faults}");
+
+    let environment = Environment::of([
+        ("DELAYQ__DEPLOYMENT__SHARDS", "64"),
+        ("DELAYQ__REDIS__CALL_DEADLINE", "250ms"),
+        ("DELAYQ__REDIS__PASSWORD", "1234"),
+        ("DELAYQ__ADMIN__LISTEN", ""),
+        ("DELAYQ__ETCD__ENDPOINTS", "['http://a:1', 'http://b:1']"),
+    ]);
+    let config = loaded("[deployment]\nshards = 'overridden'", &environment).unwrap();
+    assert_eq!(config.deployment.shards, 64);
+    assert_eq!(config.redis.call_deadline, HumanDuration::from_millis(250));
+    assert_eq!(
+        delayq_service::config::ExposeSecret::expose_secret(
+            &config.redis.password.unwrap().reveal().unwrap()
+        ),
+        "1234"
+    );
+    assert_eq!(config.admin.listen, Listen::Off);
+    assert_eq!(config.etcd.endpoints, ["http://a:1", "http://b:1"]);
+}
+
+#[test]
+fn a_fault_of_the_environment_names_its_variable() {
+    for (name, text, message) in [
+        ("DELAYQ__DEPLOYMENT__SHARDS", "many", "invalid type: string \"many\""),
+        ("DELAYQ__DEPLOYMENT__SHARDS", "70000", "integer `70000`"),
+        ("DELAYQ__DEPLOYMENT__SHARDS", "5000", "out of range"),
+        ("DELAYQ__DEPLOYMENT__SHRADS", "5", "unknown field `shrads`"),
+        ("DELAYQ__DEPLOYMNT__SHARDS", "5", "unknown field `deploymnt`"),
+        ("DELAYQ__REDIS__URL__HOST", "h", "holds no keys"),
+        ("DELAYQ__redis__URL", "redis://h", "upper case"),
+    ] {
+        let environment = Environment::of([(name, text)]);
+        let faults = loaded("[redis]\nurl = 'redis://h:1'", &environment).unwrap_err();
+        let [fault] = faults.faults() else { panic!("{faults}") };
+        assert_eq!(fault.place, Place::Variable(name.into()));
+        assert!(fault.message.contains(message), "{faults}");
+    }
+}
+
+#[test]
+fn sections_of_other_roles_are_passed_over_and_misspelled_ones_are_not() {
+    assert_eq!(
+        loaded("[forwarder]\nx = 1\n[sinks.a]\nkind = 'kafka'", &Environment::empty()).unwrap(),
+        Config::default()
+    );
+    assert_eq!(lines(&faults("[forwarderer]\nx = 1")), [(1, "forwarderer")]);
+}
+
+#[test]
+fn an_unreadable_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("missing.toml");
+    let faults = load::<Config>(&Source::File(path.clone()), &Environment::empty()).unwrap_err();
+    assert!(faults.to_string().contains(&path.display().to_string()), "{faults}");
+    assert_eq!(Fault::from(faults).code().id, "DQ-C002");
+}
+
+#[test]
+fn a_secret_file_that_is_missing_is_a_fault_of_its_line() {
+    let faults = faults("[redis]\n\npassword = { file = '/nonexistent/password' }");
+    assert_eq!(lines(&faults), [(3, "redis.password")]);
+    assert!(faults.to_string().contains("cannot read the secret"), "{faults}");
+}
+
+#[test]
+fn the_effective_configuration_loads_to_itself_and_hides_secrets() {
+    let text = "[redis]\npassword = 'hunter2'\nurl = 'redis://h:1'\n[[routes]]\ntopic = 'a'\nsink = 'b'";
+    let config = loaded(text, &Environment::empty()).unwrap();
+    let shown = effective(&config);
+    assert!(shown.contains("password = \"***\"") && !shown.contains("hunter2"), "{shown}");
+    assert!(faults(&shown).to_string().contains("`***` stands for a secret"));
+
+    let again = loaded(&shown.replace("***", "hunter2"), &Environment::empty()).unwrap();
+    assert_eq!(again, config);
+}
+
+#[test]
+fn the_sample_file_equals_the_defaults() {
+    check_sample::<Config>(include_str!("../../../config/delayq.toml")).unwrap();
+}
+
+#[test]
+fn a_sample_that_drifts_is_found_out() {
+    let sample = include_str!("../../../config/delayq.toml");
+    for (from, to, finding) in [
+        ("shards = 16", "shards = 17", "differs"),
+        ("shards = 16", "", "no `deployment.shards`"),
+        ("#ca = ", "#caa = ", "unknown field `caa`"),
+        ("#cert = \"/etc/delayq/etcd.pem\"", "#cert = 5", "invalid type"),
+    ] {
+        let refusal = check_sample::<Config>(&sample.replacen(from, to, 1)).unwrap_err();
+        assert!(refusal.contains(finding), "{refusal}");
+    }
+}
