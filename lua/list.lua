@@ -18,55 +18,56 @@ if not no then return answer end
 
 local function ms(n) return string.format('%.0f', n) end
 
-local function show(id, wanted)
-  local env = redis.call('MGET', base .. 'm:' .. no .. ':' .. id)[1]
-  if env and string.byte(env, 2) == wanted then
+-- Shows the message of an id‖gen, unless it has gone on to another state or another gen.
+local function show(member, wanted)
+  local id = string.sub(member, 1, -5)
+  local env, g, state = shown(no, id)
+  if env and (not g or state == wanted and gen_bytes(g) == string.sub(member, -4)) then
     answer[#answer + 1], answer[#answer + 2] = id, env
   end
 end
 
--- Shows a page of an index of member, score, …; `id_of` finds the id in a member. The next page begins at the
+-- Shows a page of an index of member, score, …; `own` finds the id‖gen in a member. The next page begins at the
 -- last score, behind as many as were shown of it.
-local function show_page(page, wanted, id_of)
+local function show_page(page, wanted, own)
   local last, same = from, offset
   for i = 1, #page, 2 do
     local score = tonumber(page[i + 1])
     if score == last then same = same + 1 else last, same = score, 1 end
-    local id = id_of(page[i])
-    if id then show(id, wanted) end
+    local member = page[i]
+    if own then member = own(member) end
+    if member then show(member, wanted) end
   end
   if #page > 0 then answer[2], answer[3] = ms(last), same end
   return #page
 end
 
-local function without_gen(member) return string.sub(member, 1, -5) end
-
 if state == 'delayed' then
   local _, bucket, go_on = bucket_page(no, from, to, 1)
   if bucket then
     local page = redis.call('ZRANGEBYSCORE', base .. bucket, from, to, 'WITHSCORES', 'LIMIT', offset, limit)
-    if show_page(page, DELAYED, without_gen) < 2 * limit then
+    if show_page(page, PENDING) < 2 * limit then
       local start = string.match(bucket, ':(%d+)$') * HOUR_MS
-      answer[2], answer[3] = ms(start + HOUR_MS), 0
+      answer[2], answer[3] = start + HOUR_MS <= to and ms(start + HOUR_MS) or '', 0
     end
   elseif go_on then
     answer[2] = ms(math.max(go_on, from + 1))
   end
 elseif state == 'ready' then
   local entries = redis.call('LRANGE', base .. 'r:' .. no, offset, offset + limit - 1)
-  for _, entry in ipairs(entries) do show(string.sub(entry, 1, -12), READY) end
+  for _, entry in ipairs(entries) do show(string.sub(entry, 1, -8), READY) end
   if #entries == limit then answer[2], answer[3] = ms(from), offset + limit end
 elseif state == 'leased' then
   local page = redis.call('ZRANGEBYSCORE', base .. 'leases', from, to, 'WITHSCORES', 'LIMIT', offset, limit)
   local found = show_page(page, LEASED, function(receipt)
-    if string.sub(receipt, 1, #no + 1) == no .. ':' then return string.sub(receipt, #no + 2, -5) end
+    if string.sub(receipt, 1, #no + 1) == no .. ':' then return string.sub(receipt, #no + 2) end
   end)
   if found < 2 * limit then answer[2], answer[3] = '', 0 end
 elseif state == 'dead' then
   local command, low, high = 'ZRANGEBYSCORE', from, to
   if order == 'desc' then command = 'ZREVRANGEBYSCORE' end
   local page = redis.call(command, base .. 'd:' .. no, low, high, 'WITHSCORES', 'LIMIT', offset, limit)
-  if show_page(page, DEAD, without_gen) < 2 * limit then answer[2], answer[3] = '', 0 end
+  if show_page(page, DEAD) < 2 * limit then answer[2], answer[3] = '', 0 end
 else
   return redis.error_reply('DQARG delayed, ready, leased or dead, not ' .. state)
 end

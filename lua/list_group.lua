@@ -6,7 +6,7 @@
 -- ARGV     layout, group, offset, limit (1 to 500)
 -- RETURNS  now_us, how many the group has, then 3 a message: topic, id, envelope
 -- COST     O(log n) and a read of the envelope a message, n = messages of the group
---# include now, shard, topic
+--# include now, shard, topic, alarm, envelope, bucket, look
 
 local index = base .. 'g:' .. ARGV[2]
 local offset, limit = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -16,6 +16,6 @@ for _, name in ipairs(redis.call('ZRANGE', index, offset, offset + limit - 1)) d
   names[no] = names[no] or redis.call('HGET', base .. 't:' .. no, 'name') or ''
   local n = #answer
   answer[n + 1], answer[n + 2] = names[no], id
-  answer[n + 3] = redis.call('MGET', base .. 'm:' .. name)[1] or ''
+  answer[n + 3] = shown(no, id) or ''
 end
 return answer

@@ -99,9 +99,8 @@ end
 local function expire(name)
   local no, id = string.match(name, '^(%d+):(.*)$')
   local m = read(no, id)
-  if not m or m.state > READY then return end
-  if m.state == DELAYED then bucket_remove(no, m.due, id .. gen_bytes(m.gen)) end
-  if m.state == READY then count('ready', no, -1) end
+  if not m or m.state ~= PENDING then return end
+  unplace(m)
   finish(m, 'expired')
   expired = expired + 1
 end

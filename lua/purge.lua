@@ -17,10 +17,9 @@ must_be('zset', 'markers')
 local purged = 0
 
 local function purge(member, wanted)
-  local id = string.sub(member, 1, -5)
-  local m = read(no, id)
+  local m = read(no, string.sub(member, 1, -5))
   if not m or m.state ~= wanted or gen_bytes(m.gen) ~= string.sub(member, -4) then return end
-  if wanted == READY then count('ready', no, -1) end
+  if wanted == PENDING then unplace(m) end
   finish(m, 'purged')
   purged = purged + 1
 end
@@ -29,14 +28,14 @@ local more = false
 if state == 'delayed' then
   local members, bucket = bucket_page(no, from, to, limit)
   for _, member in ipairs(members) do
-    purge(member, DELAYED)
+    purge(member, PENDING)
     redis.call('ZREM', base .. bucket, member)
   end
   more = bucket ~= nil
 elseif state == 'ready' then
   must_be('list', 'r:' .. no)
   local entries = redis.call('LRANGE', base .. 'r:' .. no, 0, limit - 1)
-  for _, entry in ipairs(entries) do purge(string.sub(entry, 1, -8), READY) end
+  for _, entry in ipairs(entries) do purge(string.sub(entry, 1, -8), PENDING) end
   if #entries > 0 then redis.call('LPOP', base .. 'r:' .. no, #entries) end
   more = #entries == limit
 elseif state == 'dead' then

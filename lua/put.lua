@@ -62,6 +62,7 @@ local function option(options, name) return tonumber(string.match(options, name 
 
 -- What keeps a message whose id is taken out: an answer, or nil where it may replace what is there.
 local function taken(id, flags, options, env)
+  flush()
   local m, why = read(no, id)
   if not m then return 'conflict ' .. why .. ' 0' end
   local replace = string.find(options, 'replace', 1, true)
@@ -69,11 +70,9 @@ local function taken(id, flags, options, env)
   if not replace then
     local same = bit.band(flags, HASH) == 0 or string.sub(m.env, 33, 40) == string.sub(env, 33, 40)
     local time = m.state <= LEASED and m.due or m.at
-    return string.format('%s %s %.0f', same and 'exists' or 'conflict', STATE[m.state], time)
+    return string.format('%s %s %.0f', same and 'exists' or 'conflict', state_of(m), time)
   end
-  flush()
-  if m.state == DELAYED then bucket_remove(no, m.due, id .. gen_bytes(m.gen)) end
-  if m.state == READY then count('ready', no, -1) end
+  if m.state == PENDING then unplace(m) end
   if m.state == DEAD then redis.call('ZREM', base .. 'd:' .. no, id .. gen_bytes(m.gen)) end
   if m.state <= DEAD then
     leave_indexes(m)
@@ -128,7 +127,7 @@ local function put(id, due_text, options, env)
   if not direct then bucket_check(no, due) end
 
   local key = key_of .. id
-  local body = struct.pack(HEAD, FORMAT, direct and READY or DELAYED, flags, g, due, now, 0, 0, max) .. rest
+  local body = struct.pack(HEAD, FORMAT, PENDING, flags, g, due, now, 0, 0, max) .. rest
   local tried = options ~= '' and option(options, 'tried')
   if tried and redis.call('EXISTS', key) == 0 and is_stale(id, tried) then return 'stale' end
   if not redis.call('SET', key, body, 'NX') then

@@ -19,7 +19,7 @@ local answers = each(2, 4, function(receipt, delay, keep, reason)
   local word = give_back(m, tonumber(delay), reason)
   end_lease(m, receipt)
   if word == 'expired' then return 'expired-message' end
-  if m.state <= READY then return string.format('%s %.0f', word, m.due) end
+  if m.state == PENDING then return string.format('%s %.0f', word, m.due) end
   return word
 end)
 placed()

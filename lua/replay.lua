@@ -20,7 +20,7 @@ gens(#ARGV)
 local function replay(id)
   local m, why = read(no, id)
   if not m then return why == 'missing' and 'unknown' or 'failed ' .. why end
-  if m.state ~= DEAD then return 'not dead ' .. STATE[m.state] end
+  if m.state ~= DEAD then return 'not dead ' .. state_of(m) end
   redis.call('ZREM', base .. 'd:' .. no, id .. gen_bytes(m.gen))
   if bit.band(m.flags, REASON) > 0 then
     local reason = struct.unpack('>I2', m.env, #m.env - 1)
@@ -29,13 +29,13 @@ local function replay(id)
   end
   m.flags = bit.band(m.flags, bit.bnot(DOOMED))
   m.attempt = 0
-  place(m, now + delay)
+  local word = place(m, now + delay)
   local _, expires = fields(m.env, m.flags)
   if expires then
     redis.call('ZADD', base .. 'expiries', expires, no .. ':' .. id)
     alarm('expiries', expires)
   end
-  return string.format('%s %.0f', STATE[m.state], m.due)
+  return string.format('%s %.0f', word, m.due)
 end
 
 local answers = each(4, 1, function(id) return no and replay(id) or 'unknown' end)

@@ -43,8 +43,7 @@ local function reschedule(id, text, expected_text)
   if expires and expires <= due then return 'refused expiry not after the due time' end
   if expected and old ~= expected and old ~= due then return string.format('changed %.0f', old) end
   bucket_check(no, due)
-  move_to(m, due)
-  return string.format('%s %.0f %.0f', STATE[m.state], old, due)
+  return string.format('%s %.0f %.0f', move_to(m, due), old, due)
 end
 
 local answers = each(3, 3, function(id, due, expected)

@@ -51,7 +51,7 @@ local function look(entry, env)
   local format, state, flags, g, due, _, delivery, attempt, max = struct.unpack(HEAD, env)
   if format > FORMAT then return 'newer' end
   if format < FORMAT or not STATE[state] then return 'malformed' end
-  if state ~= READY or g ~= struct.unpack('>I4', entry, #entry - 10) then return 'stale' end
+  if state ~= PENDING or g ~= struct.unpack('>I4', entry, #entry - 10) then return 'stale' end
   if bit.band(flags, EXPIRES) > 0 then
     local _, expires = fields(env, flags)
     if expires <= now then return 'expired' end

@@ -28,6 +28,13 @@ skip = tonumber(skip) or 0
 local page = redis.call(order, base .. index, from, to, 'WITHSCORES', 'LIMIT', skip, limit)
 gens(limit)
 local moved, passed, score = 0, 0, at
+
+-- Whether the message is pending, and may be due then.
+local function fits(m, due, expires)
+  return m and m.state == PENDING and due > 0 and due < 9007199254740992 and not (expires and expires <= due)
+    and is('list', 'r:' .. m.no) and is('zset', bucket_of(m.no, due))
+end
+
 for i = 1, #page, 2 do
   if page[i + 1] ~= score then score, skip = page[i + 1], 0 end
   local no, id = string.match(page[i], '^(%d+):(.*)$')
@@ -35,7 +42,7 @@ for i = 1, #page, 2 do
   local due = m and m.due + by
   local _, expires
   if m then _, expires = fields(m.env, m.flags) end
-  if m and m.state <= READY and due > 0 and due < 9007199254740992 and not (expires and expires <= due) and is('list', 'r:' .. no) then
+  if fits(m, due, expires) then
     move_to(m, due)
     moved = moved + 1
   else

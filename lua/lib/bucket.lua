@@ -28,8 +28,21 @@ local function bucket_add(bucket, first, members)
   alarm(bucket, first)
 end
 
-local function bucket_remove(no, due, member)
-  return redis.call('ZREM', base .. bucket_of(no, due), member)
+-- Whether a pending message is delayed still; otherwise it is ready.
+local function is_delayed(m)
+  return redis.call('ZSCORE', base .. bucket_of(m.no, m.due), m.id .. gen_bytes(m.gen)) ~= false
+end
+
+-- Takes a pending message out of its bucket, or out of the count of those that are ready.
+local function unplace(m)
+  local delayed = redis.call('ZREM', base .. bucket_of(m.no, m.due), m.id .. gen_bytes(m.gen)) > 0
+  if not delayed then count('ready', m.no, -1) end
+end
+
+-- The word for where a message is.
+local function state_of(m)
+  if m.state == PENDING then return is_delayed(m) and 'delayed' or 'ready' end
+  return STATE[m.state]
 end
 
 -- The due time of a bucket's first message, or nil.

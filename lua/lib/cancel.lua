@@ -2,9 +2,8 @@
 local function cancel(no, id)
   local m, why = read(no, id)
   if not m then return why == 'missing' and 'unknown' or 'failed ' .. why end
-  if m.state == DELAYED then bucket_remove(no, m.due, id .. gen_bytes(m.gen)) end
-  if m.state == READY then count('ready', no, -1) end
-  if m.state <= READY then
+  if m.state == PENDING then
+    unplace(m)
     finish(m, 'cancelled')
     return 'cancelled'
   end

@@ -1,7 +1,9 @@
 -- The envelope: the first 32 bytes (frozen for ever), and the optional fields that scripts look at.
 -- docs/protocol.md has it byte by byte.
 local HEAD, FORMAT = '>BBI2I4I8I8I4I2I2', 1
-local DELAYED, READY, LEASED, DEAD = 1, 2, 3, 4
+-- A stored message is PENDING, LEASED, DEAD or over. The pump reads no envelope, so a pending one does not say
+-- whether it is delayed or ready: it is delayed while its bucket has it. Answers say READY.
+local PENDING, READY, LEASED, DEAD = 1, 2, 3, 4
 local STATE = { 'delayed', 'ready', 'leased', 'dead', 'delivered', 'cancelled', 'expired', 'purged' }
 local OUTCOME = { delivered = 5, cancelled = 6, expired = 7, purged = 8 }
 local HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD, DOOMED, REASON = 1, 2, 4, 8, 16, 32, 64, 128

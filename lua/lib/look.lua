@@ -21,3 +21,14 @@ local function bucket_page(no, from, to, limit, scores)
   return {}, nil
 end
 
+
+-- A message as it is shown: its envelope, which says READY where it is, and its gen; nil where there is none.
+local function shown(no, id)
+  local m, why = read(no, id)
+  if not m then
+    if why == 'missing' then return nil end
+    return redis.call('MGET', base .. 'm:' .. no .. ':' .. id)[1]
+  end
+  local state = m.state == PENDING and not is_delayed(m) and READY or m.state
+  return string.sub(m.env, 1, 1) .. string.char(state) .. string.sub(m.env, 3), m.gen, state
+end

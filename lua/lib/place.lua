@@ -2,19 +2,18 @@
 
 local ready_entries = {}
 
--- Moves `m` to its due time, under a new gen, and writes its head. Whoever calls it has taken the message out
--- of where it was, has taken a gen, and calls `placed` at the end.
+-- Moves `m` to its due time, under a new gen, and writes its head: 'ready' or 'delayed'. Whoever calls it has
+-- taken the message out of where it was, has taken a gen, and calls `placed` at the end.
 local function place(m, due)
-  m.due, m.at = due, now
+  m.state, m.due, m.at = PENDING, due, now
   m.gen = gen(bit.band(m.flags, INDEXED) > 0)
   local member = m.id .. gen_bytes(m.gen)
-  if due <= now and not held then
-    m.state = READY
+  local ready = due <= now and not held
+  if ready then
     local entries = ready_entries[m.no] or {}
     ready_entries[m.no] = entries
     entries[#entries + 1] = member .. ready_stamp()
   else
-    m.state = DELAYED
     bucket_add(bucket_of(m.no, due), due, { due, member })
   end
   if bit.band(m.flags, GROUP) > 0 then
@@ -22,6 +21,7 @@ local function place(m, due)
     redis.call('ZADD', base .. 'g:' .. group, due, m.no .. ':' .. m.id)
   end
   write_head(m)
+  return ready and 'ready' or 'delayed'
 end
 
 local function placed()

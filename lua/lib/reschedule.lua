@@ -1,13 +1,8 @@
 -- Moving one pending message to another due time.
 
--- Takes `m` out of where it is and puts it to `due`, unless it is there already.
+-- Takes `m` out of where it is and puts it to `due`, unless it is there already: 'ready' or 'delayed'.
 local function move_to(m, due)
-  if m.state == DELAYED then
-    if m.due == due then return end
-    bucket_remove(m.no, m.due, m.id .. gen_bytes(m.gen))
-  else
-    if due <= now and m.due == due then return end
-    count('ready', m.no, -1)
-  end
-  place(m, due)
+  if m.due == due then return state_of(m) end
+  unplace(m)
+  return place(m, due)
 end

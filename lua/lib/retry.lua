@@ -35,6 +35,5 @@ local function give_back(m, delay, reason)
     kill(m, reason)
     return 'buried'
   end
-  place(m, now + (delay or backoff_ms(m)))
-  return m.state == READY and 'ready' or 'delayed'
+  return place(m, now + (delay or backoff_ms(m)))
 end

@@ -31,9 +31,10 @@ const REASON: u16 = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum State {
-    /// In its bucket, waiting for its due time.
+    /// In its bucket, waiting for its due time. Stored, it stands for every pending message: the pump reads no
+    /// envelope, so only the bucket tells what is delayed still.
     Delayed = 1,
-    /// In the ready queue.
+    /// In the ready queue; only in answers.
     Ready = 2,
     /// Reserved, until it is settled or its lease runs out.
     Leased = 3,

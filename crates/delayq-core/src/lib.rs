@@ -1,5 +1,6 @@
 //! The delay queue's protocol on Redis: keys, scripts, envelope and client.
 
+mod admin;
 mod client;
 mod clock;
 mod envelope;
@@ -12,10 +13,12 @@ mod message;
 mod producer;
 mod reply;
 mod script;
+mod server;
 mod shard;
 mod time;
 mod verbs;
 
+pub use admin::{Admin, PurgeWhat, ReplayOptions, TimeRange};
 pub use client::{Client, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, Reference, Settings, UnixMicros};
 pub use envelope::{Envelope, EnvelopeError, FORMAT, HEAD_BYTES, State};
 pub use error::{Advice, Error, Fate};
@@ -28,6 +31,7 @@ pub use message::{
 };
 pub use producer::{GroupTally, Producer, ProducerOptions, Put, PutError, Target};
 pub use script::{Script, Scripts, Swap, Verb};
+pub use server::ServerFacts;
 pub use shard::{ShardCount, ShardCountError, ShardId};
 pub use time::UnixMillis;
 pub use verbs::{

@@ -4,8 +4,8 @@
 //! next. So a single caller waits for nobody, and many callers reach what batches reach.
 
 use crate::{
-    CancelOutcome, Client, Error, Fate, Group, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, Message, MessageId, PutOutcome,
-    Reference, Reschedule, RescheduleOutcome, ShardId, ShiftStep, Topic, clock, verbs::put,
+    CancelOutcome, Client, Error, Fate, Group, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, Message, MessageId,
+    PutOutcome, Reference, Reschedule, RescheduleOutcome, ShardId, ShiftStep, Topic, clock, verbs::put,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use std::{collections::HashMap, time::Duration};
@@ -114,7 +114,8 @@ impl Target {
         Self { id, group: Some(group) }
     }
 
-    fn shard(&self, client: &Client) -> ShardId {
+    /// The shard it is looked for in.
+    pub fn shard(&self, client: &Client) -> ShardId {
         match self.id {
             MessageId::Generated(_) => client.shard_of(&self.id, None),
             MessageId::Own(_) => client.shard_of(&self.id, self.group.as_ref()),
@@ -128,7 +129,8 @@ impl Producer {
     /// Starts a producer, and the task that gathers its puts.
     pub fn start(client: Client, options: ProducerOptions) -> Self {
         let (queue, waiting) = mpsc::channel(QUEUE);
-        let gatherer = Gatherer { client: client.clone(), linger: options.linger, in_flight: options.in_flight.max(1) };
+        let gatherer =
+            Gatherer { client: client.clone(), linger: options.linger, in_flight: options.in_flight.max(1) };
         tokio::spawn(gatherer.run(waiting));
         Self { client, queue, options }
     }
@@ -239,7 +241,8 @@ impl Producer {
             return messages.iter().map(|_| Err(error.clone())).collect();
         };
         let tried = crate::UnixMillis::new(clock::unix_ms());
-        let records = messages.iter().map(|message| crate::SpoolRecord::put(message, error.fate(), tried)).collect();
+        let records =
+            messages.iter().map(|message| crate::SpoolRecord::put(message, error.fate(), tried)).collect();
         match spool.append(records).await {
             Ok(()) => messages.iter().map(|_| Ok(PutOutcome::Spooled)).collect(),
             Err(refused) => {
@@ -256,7 +259,9 @@ impl Producer {
     }
 
     fn check(&self, message: &Message) -> Result<(), PutError> {
-        message.check(self.client.most_payload_bytes()).map_err(|error| PutError { reference: None, error: error.into() })
+        message
+            .check(self.client.most_payload_bytes())
+            .map_err(|error| PutError { reference: None, error: error.into() })
     }
 
     fn place(&self, message: &mut Message) -> Result<ShardId, PutError> {
@@ -333,7 +338,12 @@ impl Producer {
     ///
     /// # Errors
     /// Some may be shifted then: repeat it with the same token.
-    pub async fn reschedule_group(&self, group: &Group, by_ms: i64, token: &str) -> Result<GroupTally, Error> {
+    pub async fn reschedule_group(
+        &self,
+        group: &Group,
+        by_ms: i64,
+        token: &str,
+    ) -> Result<GroupTally, Error> {
         let mut tally = GroupTally::default();
         loop {
             let step = self.client.shift_group_step(group, token, by_ms, MAX_IDS_A_CALL as u16).await?;
@@ -351,7 +361,11 @@ impl Producer {
     }
 
     /// Calls `send` for the targets of each shard, at most 500 at a time, and brings the answers back into order.
-    async fn by_shard<T, F>(&self, targets: &[Target], send: impl Fn(ShardId, Vec<usize>) -> F) -> Vec<Result<T, Error>>
+    async fn by_shard<T, F>(
+        &self,
+        targets: &[Target],
+        send: impl Fn(ShardId, Vec<usize>) -> F,
+    ) -> Vec<Result<T, Error>>
     where
         F: Future<Output = Result<Vec<T>, Error>>,
     {
@@ -363,7 +377,9 @@ impl Producer {
         for (shard, all) in shards {
             for some in all.chunks(MAX_IDS_A_CALL) {
                 match send(shard, some.to_vec()).await {
-                    Ok(outcomes) => some.iter().zip(outcomes).for_each(|(&i, outcome)| answers[i] = Some(Ok(outcome))),
+                    Ok(outcomes) => {
+                        some.iter().zip(outcomes).for_each(|(&i, outcome)| answers[i] = Some(Ok(outcome)))
+                    }
                     Err(error) => some.iter().for_each(|&i| answers[i] = Some(Err(error.clone()))),
                 }
             }

@@ -33,7 +33,7 @@ macro_rules! verbs {
 verbs! {
     Ack = "ack", Audit = "audit", Bury = "bury", Cancel = "cancel", CancelGroup = "cancel_group", Claim = "claim",
     Configure = "configure", Count = "count", Extend = "extend", Histogram = "histogram", Hold = "hold",
-    Init = "init", List = "list", ListGroup = "list_group", Overview = "overview", Peek = "peek", Pump = "pump",
+    Init = "init", List = "list", ListGroup = "list_group", Overview = "overview", Peek = "peek", Probe = "probe", Pump = "pump",
     Purge = "purge", Put = "put", Release = "release", Replay = "replay", Reschedule = "reschedule",
     Reserve = "reserve", ShiftGroup = "shift_group",
 }

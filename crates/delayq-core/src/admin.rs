@@ -1,0 +1,361 @@
+//! The admin: looking at what is stored, and what operators do to it.
+
+use crate::{
+    Client, Error, Group, ListPage, ListState, Listed, MAX_IDS_A_CALL, MessageId, Numbers, Overview, Policy,
+    ShardId, Slot, State, Target, Topic, UnixMillis,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// An operator's view of a deployment.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    client: Client,
+}
+
+/// A range of times, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeRange {
+    /// The first.
+    pub from: UnixMillis,
+    /// The last.
+    pub to: UnixMillis,
+}
+
+/// Which dead letters, and how fast they come back.
+#[derive(Clone, Debug)]
+pub struct ReplayOptions {
+    /// Those that died in this range.
+    pub died: TimeRange,
+    /// Those whose reason has this text; `None`: all.
+    pub reason: Option<String>,
+    /// At most so many; `None`: all.
+    pub most: Option<u64>,
+    /// Ready after this delay.
+    pub delay: Duration,
+    /// At most so many a second; `None`: as fast as it goes. They become due one after the other.
+    pub rate: Option<u32>,
+}
+
+/// What a purge throws away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PurgeWhat {
+    /// What is delayed and due in this range.
+    Delayed(TimeRange),
+    /// What is ready.
+    Ready,
+    /// What died in this range.
+    Dead(TimeRange),
+}
+
+// === impl TimeRange ===
+
+impl TimeRange {
+    /// All times.
+    pub const ALL: Self = Self { from: UnixMillis::new(0), to: UnixMillis::MAX };
+}
+
+// === impl ReplayOptions ===
+
+impl Default for ReplayOptions {
+    fn default() -> Self {
+        Self { died: TimeRange::ALL, reason: None, most: None, delay: Duration::ZERO, rate: None }
+    }
+}
+
+// === impl Admin ===
+
+impl Admin {
+    /// The admin of a deployment.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// The deployment.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Looks at one message, or at what is remembered of it. `None`: nothing is known.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn get(&self, topic: &Topic, target: &Target) -> Result<Option<Listed>, Error> {
+        let shard = target.shard(&self.client);
+        let mut found = self.client.peek_call(shard, topic, &[&target.id]).await?;
+        Ok(found.pop().expect("one answer for one id"))
+    }
+
+    /// The messages of a topic in one state, over all shards: those of the range, at most `most`. What is delayed,
+    /// leased or dead comes in the order of its time, what is ready shard by shard.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn list(
+        &self,
+        topic: &Topic,
+        state: ListState,
+        range: TimeRange,
+        most: usize,
+    ) -> Result<Vec<Listed>, Error> {
+        let mut all = Vec::new();
+        for shard in self.client.shards().shards() {
+            all.extend(self.list_shard(shard, topic, state, range, most).await?);
+        }
+        if state != ListState::Ready {
+            all.sort_by_key(|listed| sort_key(listed, state));
+        }
+        all.truncate(most);
+        Ok(all)
+    }
+
+    async fn list_shard(
+        &self,
+        shard: ShardId,
+        topic: &Topic,
+        state: ListState,
+        range: TimeRange,
+        most: usize,
+    ) -> Result<Vec<Listed>, Error> {
+        let mut found = Vec::new();
+        let mut next = Some((range.from, 0));
+        if matches!(state, ListState::Dead { newest_first: true }) {
+            next = Some((range.to, 0));
+        }
+        while let Some((at, offset)) = next.filter(|_| found.len() < most) {
+            let limit = (most - found.len()).clamp(1, MAX_IDS_A_CALL) as u16;
+            let span = match state {
+                ListState::Dead { newest_first: true } => (at, range.from),
+                _ => (at, range.to),
+            };
+            let ListPage { messages, next: after } =
+                self.client.list_call(shard, topic, state, span, (offset, limit)).await?;
+            found.extend(messages);
+            next = after;
+        }
+        Ok(found)
+    }
+
+    /// The pending messages of a group by due time, and how many it has in all.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn list_group(
+        &self,
+        group: &Group,
+        offset: u64,
+        most: u16,
+    ) -> Result<(Vec<Listed>, u64), Error> {
+        self.client.list_group_call(group, offset, most.clamp(1, MAX_IDS_A_CALL as u16)).await
+    }
+
+    /// The numbers of a topic, summed over all shards. Each shard is counted at its own instant.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn count(&self, topic: &Topic) -> Result<Numbers, Error> {
+        let mut total = Numbers::default();
+        for shard in self.client.shards().shards() {
+            total.add(&self.client.count_call(shard, topic).await?);
+        }
+        Ok(total)
+    }
+
+    /// What every shard says of itself.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn overview(&self) -> Result<Vec<(ShardId, Overview)>, Error> {
+        let shards: Vec<ShardId> = self.client.shards().shards().collect();
+        let overviews = self.client.overview(&shards).await;
+        shards.into_iter().zip(overviews).map(|(shard, overview)| Ok((shard, overview?))).collect()
+    }
+
+    /// Every topic that anything was ever put into, by name.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn topics(&self) -> Result<Vec<Topic>, Error> {
+        let mut topics = BTreeSet::new();
+        for (_, overview) in self.overview().await? {
+            for name in overview.topics {
+                topics.insert(Topic::new(name)?);
+            }
+        }
+        Ok(topics.into_iter().collect())
+    }
+
+    /// How many messages of a topic become due when, in intervals of `width` (a minute to an hour, a divisor of an
+    /// hour); empty intervals are left out.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or the width is none.
+    pub async fn histogram(
+        &self,
+        topic: &Topic,
+        range: TimeRange,
+        width: Duration,
+    ) -> Result<Vec<Slot>, Error> {
+        let mut slots: BTreeMap<UnixMillis, u64> = BTreeMap::new();
+        for shard in self.client.shards().shards() {
+            let mut from = Some(range.from);
+            while let Some(at) = from {
+                let (some, next) = self.client.histogram_call(shard, topic, (at, range.to), width).await?;
+                some.into_iter().for_each(|slot| *slots.entry(slot.start).or_default() += slot.count);
+                from = next;
+            }
+        }
+        Ok(slots.into_iter().map(|(start, count)| Slot { start, count }).collect())
+    }
+
+    /// Sets the policy of a topic. A setting that is `None` goes back to its default.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some shards may have it then. Safe to repeat.
+    pub async fn set_policy(&self, topic: &Topic, policy: &Policy) -> Result<(), Error> {
+        self.client.configure_call(topic, &policy.settings()).await
+    }
+
+    /// Stops a topic from being reserved: what becomes due gets ready, and waits there.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some shards may be paused then. Safe to repeat.
+    pub async fn pause(&self, topic: &Topic) -> Result<(), Error> {
+        self.client.configure_call(topic, &vec![("paused", b"1".to_vec())]).await
+    }
+
+    /// Lets a paused topic go on.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some shards may go on then. Safe to repeat.
+    pub async fn resume(&self, topic: &Topic) -> Result<(), Error> {
+        self.client.configure_call(topic, &vec![("paused", Vec::new())]).await
+    }
+
+    /// Bounds how many messages of a topic are reserved a second, over all shards: each gets its part. `None`: no
+    /// bound.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some shards may have it then. Safe to repeat.
+    pub async fn set_rate(&self, topic: &Topic, a_second: Option<f64>) -> Result<(), Error> {
+        let part = |rate: f64| format!("{}", rate / f64::from(self.client.shards().get())).into_bytes();
+        self.client.configure_call(topic, &vec![("rate", a_second.map_or_else(Vec::new, part))]).await
+    }
+
+    /// Gives single dead letters another life: how many came back.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some may be back then. Safe to repeat.
+    pub async fn replay_ids(&self, topic: &Topic, targets: &[Target], delay: Duration) -> Result<u64, Error> {
+        let mut shards: BTreeMap<ShardId, Vec<MessageId>> = BTreeMap::new();
+        for target in targets {
+            shards.entry(target.shard(&self.client)).or_default().push(target.id.clone());
+        }
+        let mut replayed = 0;
+        for (shard, ids) in shards {
+            for some in ids.chunks(MAX_IDS_A_CALL) {
+                replayed += self.client.replay_call(shard, topic, delay, some).await?;
+            }
+        }
+        Ok(replayed)
+    }
+
+    /// Gives dead letters another life, the oldest first: how many came back.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some may be back then. Safe to repeat.
+    pub async fn replay(&self, topic: &Topic, options: &ReplayOptions) -> Result<u64, Error> {
+        let mut replayed = 0;
+        for shard in self.client.shards().shards() {
+            let left = options.most.map_or(u64::MAX, |most| most - replayed);
+            replayed += self.replay_shard(shard, topic, options, (replayed, left)).await?;
+        }
+        Ok(replayed)
+    }
+
+    async fn replay_shard(
+        &self,
+        shard: ShardId,
+        topic: &Topic,
+        options: &ReplayOptions,
+        (before, left): (u64, u64),
+    ) -> Result<u64, Error> {
+        let (mut replayed, mut next) = (0, Some((options.died.from, 0)));
+        let state = ListState::Dead { newest_first: false };
+        while let Some(at) = next.filter(|_| replayed < left) {
+            let page = (at.1, MAX_IDS_A_CALL as u16);
+            let found = self.client.list_call(shard, topic, state, (at.0, options.died.to), page).await?;
+            let chosen: Vec<Listed> = found
+                .messages
+                .into_iter()
+                .filter(|listed| options.reason.as_ref().is_none_or(|text| reason_has(listed, text)))
+                .take(usize::try_from(left - replayed).unwrap_or(usize::MAX))
+                .collect();
+            // What is replayed leaves the list: the next page begins behind what stays at its first time.
+            let stayed = found.next.map(|(from, offset)| {
+                let gone = chosen.iter().filter(|listed| died_at(listed) == Some(from)).count();
+                (from, offset.saturating_sub(gone as u64))
+            });
+            let ids: Vec<MessageId> = chosen.into_iter().map(|listed| listed.id).collect();
+            let step =
+                options.rate.map_or(ids.len().max(1), |rate| (rate as usize / 10).clamp(1, MAX_IDS_A_CALL));
+            for some in ids.chunks(step) {
+                let wait = options.rate.map_or(Duration::ZERO, |rate| {
+                    Duration::from_millis((before + replayed) * 1000 / u64::from(rate.max(1)))
+                });
+                replayed += self.client.replay_call(shard, topic, options.delay + wait, some).await?;
+            }
+            next = stayed;
+        }
+        Ok(replayed)
+    }
+
+    /// Throws messages of a topic away, in bounded steps: how many went. `progress` hears of each step.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some are gone then. Repeating it goes on.
+    pub async fn purge(
+        &self,
+        topic: &Topic,
+        what: PurgeWhat,
+        mut progress: impl FnMut(u64),
+    ) -> Result<u64, Error> {
+        let (state, range) = match what {
+            PurgeWhat::Delayed(range) => ("delayed", range),
+            PurgeWhat::Ready => ("ready", TimeRange::ALL),
+            PurgeWhat::Dead(range) => ("dead", range),
+        };
+        let mut purged = 0;
+        for shard in self.client.shards().shards() {
+            let mut more = true;
+            while more {
+                let (some, again) =
+                    self.client.purge_step(shard, topic, state, (range.from, range.to)).await?;
+                more = again;
+                purged += some;
+                progress(purged);
+            }
+        }
+        Ok(purged)
+    }
+}
+
+fn sort_key(listed: &Listed, state: ListState) -> i128 {
+    let Ok(envelope) = &listed.envelope else { return i128::MAX };
+    match state {
+        ListState::Delayed | ListState::Ready => envelope.due.get().into(),
+        ListState::Leased | ListState::Dead { newest_first: false } => envelope.at.get().into(),
+        ListState::Dead { newest_first: true } => -i128::from(envelope.at.get()),
+    }
+}
+
+fn died_at(listed: &Listed) -> Option<UnixMillis> {
+    listed.envelope.as_ref().ok().map(|envelope| envelope.at)
+}
+
+fn reason_has(listed: &Listed, text: &str) -> bool {
+    let Ok(envelope) = &listed.envelope else { return false };
+    envelope.state == State::Dead && envelope.reason.as_ref().is_some_and(|reason| reason.contains(text))
+}

@@ -1,0 +1,143 @@
+//! Whether a Redis is fit to keep messages: looked at before serving, and again from time to time.
+
+use crate::{Client, Error, ShardId, script::Verb};
+use redis::from_redis_value;
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// The oldest Redis that has what the scripts need (flags of scripts, sharded pub/sub).
+const OLDEST: (u64, u64) = (7, 0);
+
+/// What a Redis says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ServerFacts {
+    /// Its version; of a Valkey, the Redis version it stands for.
+    pub version: String,
+    /// `master`, or `slave`.
+    pub role: String,
+    /// What it does when its memory is full; must be `noeviction`.
+    pub maxmemory_policy: String,
+    /// Its memory limit in bytes; 0: none.
+    pub maxmemory_bytes: u64,
+    /// The memory it uses, in bytes.
+    pub used_memory_bytes: u64,
+    /// Whether it writes an append-only file.
+    pub aof: bool,
+    /// Whether it is part of a Redis Cluster.
+    pub cluster: bool,
+    /// How many replicas follow it.
+    pub replicas: u64,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Looks at the server, and refuses one that would lose messages.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`] names the setting and what to do; others where it cannot be reached.
+    pub async fn check_server(&self) -> Result<ServerFacts, Error> {
+        let facts = self.server_facts().await?;
+        facts.check()?;
+        self.check_permissions().await?;
+        Ok(facts)
+    }
+
+    /// What the server says of itself.
+    ///
+    /// # Errors
+    /// It cannot be reached, or does not allow INFO.
+    pub async fn server_facts(&self) -> Result<ServerFacts, Error> {
+        let reply = self.link().plain(&redis::cmd("INFO")).await?;
+        let text: String = from_redis_value(reply)
+            .map_err(|error| Error::Unfit(format!("INFO answers what no Redis answers: {error}")))?;
+        Ok(ServerFacts::parse(&text))
+    }
+
+    /// Every command that the scripts use must be allowed: one that is not would stop a script halfway.
+    async fn check_permissions(&self) -> Result<(), Error> {
+        let denied = self.send(self.call(Verb::Probe, ShardId::new(0))).await?;
+        let denied: Vec<String> = from_redis_value(denied).unwrap_or_default();
+        if denied.is_empty() {
+            return Ok(());
+        }
+        let denied = denied.join(", ");
+        Err(Error::Unfit(format!(
+            "this user may not call {denied}: allow it in the ACL (docs/operations.md lists all)"
+        )))
+    }
+}
+
+// === impl ServerFacts ===
+
+impl ServerFacts {
+    fn parse(info: &str) -> Self {
+        let fields: HashMap<&str, &str> =
+            info.lines().filter_map(|line| line.trim().split_once(':')).collect();
+        let text = |name: &str| fields.get(name).copied().unwrap_or_default().to_owned();
+        let number = |name: &str| fields.get(name).and_then(|text| text.parse().ok()).unwrap_or(0);
+        Self {
+            version: text("redis_version"),
+            role: text("role"),
+            maxmemory_policy: text("maxmemory_policy"),
+            maxmemory_bytes: number("maxmemory"),
+            used_memory_bytes: number("used_memory"),
+            aof: number("aof_enabled") == 1,
+            cluster: number("cluster_enabled") == 1,
+            replicas: number("connected_slaves"),
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let unfit = |why: String| Err(Error::Unfit(why));
+        let mut parts = self.version.split('.').map_while(|part| part.parse::<u64>().ok());
+        let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+        if version < OLDEST {
+            return unfit(format!(
+                "it is version {}; delayq needs Redis 7.0 or Valkey 7.2 at least",
+                self.version
+            ));
+        }
+        if self.role != "master" {
+            return unfit("it is a replica; connect to its master".to_owned());
+        }
+        if self.maxmemory_policy != "noeviction" {
+            return unfit(format!(
+                "its maxmemory-policy is {}, so it deletes messages when its memory is full; set it to noeviction",
+                self.maxmemory_policy
+            ));
+        }
+        if self.cluster {
+            return unfit(
+                "it is part of a Redis Cluster, which this version does not serve; use a single master"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(info: &str) -> ServerFacts {
+        ServerFacts::parse(info)
+    }
+
+    #[test]
+    fn a_server_that_would_lose_messages_is_refused_by_name() {
+        let good =
+            "redis_version:7.0.15\r\nrole:master\r\nmaxmemory_policy:noeviction\r\ncluster_enabled:0\r\n";
+        assert!(facts(good).check().is_ok());
+        for (from, to, named) in [
+            ("7.0.15", "6.2.7", "version 6.2.7"),
+            ("master", "slave", "replica"),
+            ("noeviction", "allkeys-lru", "allkeys-lru"),
+            ("enabled:0", "enabled:1", "Cluster"),
+        ] {
+            let error = facts(&good.replace(from, to)).check().unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+}

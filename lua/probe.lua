@@ -1,0 +1,52 @@
+#!lua flags=allow-oom
+-- probe: tries every command that the scripts use, on a key that it leaves as it found it: not there.
+--
+-- MOVES    nothing
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     none
+-- RETURNS  the commands that this user is not allowed to call
+-- COST     O(1)
+
+local key = string.sub(KEYS[1], 1, -5) .. 'probe'
+local denied = {}
+
+local function try(command, ...)
+  local ok, fault = pcall(redis.call, command, ...)
+  if not ok and string.find(type(fault) == 'table' and fault.err or fault, 'ACL') then
+    denied[#denied + 1] = command
+  end
+end
+
+try('TIME')
+try('UNLINK', key)
+try('TYPE', key)
+try('EXISTS', key)
+try('MGET', key)
+try('SET', key, 'x')
+try('APPEND', key, 'x')
+try('SETRANGE', key, 0, 'x')
+try('UNLINK', key)
+try('HSET', key, 'n', 1)
+try('HINCRBY', key, 'n', 1)
+try('HGET', key, 'n')
+try('HMGET', key, 'n')
+try('HGETALL', key)
+try('HDEL', key, 'n')
+try('UNLINK', key)
+try('RPUSH', key, 'x')
+try('LRANGE', key, 0, 0)
+try('LPOP', key, 1)
+try('UNLINK', key)
+try('ZADD', key, 1, 'x')
+try('ZCARD', key)
+try('ZCOUNT', key, 0, 1)
+try('ZSCORE', key, 'x')
+try('ZMSCORE', key, 'x')
+try('ZRANGE', key, 0, 0)
+try('ZRANGEBYSCORE', key, 0, 1)
+try('ZREVRANGEBYSCORE', key, 1, 0)
+try('ZREM', key, 'y')
+try('ZREMRANGEBYRANK', key, 0, 0)
+try('UNLINK', key)
+try('SPUBLISH', key, '')
+return denied
