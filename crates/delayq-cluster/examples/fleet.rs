@@ -4,10 +4,10 @@
 //! (100, 1024, 10 and 10 unless told otherwise). Needs `etcd` in the PATH; starts one of its own and ends it.
 
 #[path = "../tests/cluster/etcd.rs"]
-#[allow(dead_code, clippy::unwrap_used)]
+#[allow(dead_code, clippy::unwrap_used, clippy::disallowed_methods)]
 mod etcd;
 #[path = "../tests/cluster/fleet.rs"]
-#[allow(dead_code, clippy::unwrap_used)]
+#[allow(dead_code, clippy::unwrap_used, clippy::disallowed_methods)]
 mod fleet;
 
 use delayq_cluster::{Candidate, MemberId, compute};

@@ -3,8 +3,9 @@
 use crate::backoff::Backoff;
 use crate::claim_book::{ClaimBook, ReadClaim};
 use crate::etcd::{Change, ClaimAnswer, Entry, Fault, Fence, Range, Watch, WatchRange};
-use crate::membership::{Base, LONGEST_PAUSE, Leaving, Session, Standing, until};
-use crate::ownership::{LossReason, Lost, OwnershipView};
+use crate::inbox::{Inbox, News};
+use crate::membership::{Base, LONGEST_PAUSE, Session};
+use crate::ownership::{LossReason, OwnershipView};
 use crate::plan::Plan;
 use crate::registration::Claim;
 use crate::trust::Trust;
@@ -32,24 +33,6 @@ pub(crate) struct Follower {
     outdated: Option<i64>,
     rechecks: Vec<oneshot::Sender<()>>,
     backoff: Backoff,
-}
-
-/// What may arrive while anything is waited for.
-pub(crate) struct Inbox {
-    pub(crate) standing: watch::Receiver<Standing>,
-    pub(crate) confirmed: mpsc::UnboundedReceiver<Vec<Lost>>,
-    pub(crate) rechecks: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
-    pub(crate) leaving: Leaving,
-    /// The member drained without an answer from etcd, and said so.
-    pub(crate) drained_alone: bool,
-}
-
-enum News {
-    Standing,
-    Confirmed(Vec<Lost>),
-    Recheck(oneshot::Sender<()>),
-    DrainsAlone,
-    Leave,
 }
 
 /// Why what was being done is left.
@@ -371,25 +354,5 @@ impl Follower {
             }
             changed
         });
-    }
-}
-
-// === impl Inbox ===
-
-impl Inbox {
-    /// The next news. Safe to drop.
-    async fn next(&mut self) -> News {
-        let drains_alone = match self.standing.borrow().trust {
-            Trust::Draining { until: Some(at) } if !self.drained_alone => Some(at),
-            _ => None,
-        };
-        tokio::select! {
-            biased;
-            _ = self.leaving.changed() => News::Leave,
-            Ok(()) = self.standing.changed() => News::Standing,
-            Some(stopped) = self.confirmed.recv() => News::Confirmed(stopped),
-            Some(answer) = self.rechecks.recv() => News::Recheck(answer),
-            () = until(drains_alone) => News::DrainsAlone,
-        }
     }
 }

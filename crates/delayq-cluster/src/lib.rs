@@ -45,6 +45,9 @@ mod config;
 mod election;
 mod error;
 mod etcd;
+mod handle;
+mod inbox;
+mod keeper;
 mod keys;
 mod leader;
 mod load;
@@ -57,14 +60,17 @@ mod quiet;
 mod registrar;
 mod registration;
 mod single;
+mod spawner;
 mod stats;
 
 mod trust;
+mod wall_clock;
 
-pub use cluster::{Cluster, DrainReport, Handle};
+pub use cluster::Cluster;
 pub use config::{ClusterConfig, Credentials, EtcdConfig, Identity, MemberConfig, Role, TlsConfig};
 pub use delayq_core::{ShardCount, ShardId};
 pub use error::{Advice, ClusterError};
+pub use handle::{DrainReport, Handle};
 pub use keys::MemberId;
 pub use load::LoadClass;
 pub use overview::{ClaimInfo, EndpointHealth, MemberInfo, Observer, Overview, PlanInfo};

@@ -126,6 +126,36 @@ async fn frozen_etcd_members_degrade_everybody_and_nobody_stops() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_frozen_etcd_member_is_left_for_another_before_anybody_notices() {
+    let mut etcd = Etcd::three();
+    let floor = Floor::new();
+    let mut members = Vec::new();
+    for name in ["a", "b", "c"] {
+        let mut config = config(&etcd.endpoints(), name, 24);
+        // A keep-alive each two seconds, a second for its answer: one lost answer leaves time for another.
+        config.lease_ttl = s(6);
+        members.push(Member::join(config, &floor).await);
+    }
+    floor.until(s(10), "all share", |work| work.balanced(24, &["a", "b", "c"])).await;
+    let moved = floor.work().losses.len();
+    for node in 0..3 {
+        let reconnects = || members.iter().map(|member| member.handle.stats().reconnects).sum::<u64>();
+        let before = reconnects();
+        etcd.freeze(node);
+        // Somebody's keep-alive must have met the frozen member, unless nobody talked to it.
+        tokio::time::sleep(s(4)).await;
+        println!("etcd member {node} frozen for 4 s: {} members went elsewhere", reconnects() - before);
+        etcd.thaw(node);
+        etcd.leader();
+    }
+    let work = floor.work();
+    assert!(members.iter().all(Member::is_trusted));
+    assert!(members.iter().all(|member| member.handle.stats().degraded == 0));
+    assert_eq!((work.losses.len() - moved, work.overlaps.len()), (0, 0));
+    assert!(members.iter().map(|member| member.handle.stats().reconnects).sum::<u64>() > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_emptied_and_rebuilt_is_joined_anew() {
     let mut etcd = Etcd::single();
     let floor = Floor::new();
@@ -232,4 +262,33 @@ async fn fill_a_watch_of_claims(tool: &mut etcd_client::Client) {
             tool.delete(format!("{claims}y{batch}-{n}"), None).await.unwrap();
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_revoked_while_draining_ends_the_drain() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let (handle, mut ownership) =
+        delayq_cluster::Cluster::join(config(&etcd.endpoints(), "a", 8)).await.unwrap();
+    while ownership.view().owned.len() < 8 {
+        ownership.next().await.unwrap();
+    }
+    let drain = tokio::spawn({
+        let handle = handle.clone();
+        async move { handle.drain(s(10)).await }
+    });
+    // Nobody confirms: the drain waits until the lease is gone, and with it every claim.
+    while ownership.next().await.unwrap().lost.is_empty() {}
+    let id = handle.member().unwrap();
+    let lease = i64::from_str_radix(id.as_str().rsplit('-').next().unwrap(), 16).unwrap();
+    let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
+    tool.lease_revoke(lease).await.unwrap();
+    assert_eq!(drain.await.unwrap().left_over, []);
+    // The claims' end may be seen before the lease's.
+    let mut view = handle.subscribe();
+    view.wait_for(|view| view.trust == delayq_cluster::Trust::Left).await.unwrap();
+    let failed = tokio::time::timeout(Duration::from_millis(200), handle.failed()).await;
+    assert!(failed.is_err(), "no task failed: {failed:?}");
+    assert!(handle.leave(s(5)).await);
+    drop(floor);
 }

@@ -2,12 +2,14 @@
 
 // A test that cannot go on ends by panicking, in its helpers too.
 #![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, reason = "two variables steer the tests themselves")]
 
 mod breakage;
 mod etcd;
 mod fleet;
 mod growth;
 mod handover;
+mod process;
 mod proxy;
 mod reader;
 mod security;

@@ -1,0 +1,243 @@
+//! Keeping the lease alive, saying how far it is to be trusted, and beginning a new life when etcd says it is gone.
+
+use crate::backoff::Backoff;
+use crate::etcd::{Fault, KeepAlive};
+use crate::membership::{Base, Desired, LONGEST_PAUSE, Leaving, Session, Standing, until};
+use crate::trust::{Signal, Trust, keep_alive_every};
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+/// The task that keeps the lease alive and says how far it is to be trusted.
+pub(crate) struct Keeper {
+    base: Base,
+    desired: watch::Receiver<Desired>,
+    standing: watch::Sender<Standing>,
+    /// Leases that another task found missing in etcd.
+    missed: mpsc::UnboundedReceiver<i64>,
+    leaving: Leaving,
+}
+
+type Renewal = Pin<Box<dyn Future<Output = Result<Renewed, Fault>> + Send>>;
+
+/// A keep-alive that was answered: its stream, when it was sent, and for how long it renewed the lease.
+struct Renewed {
+    open: Box<KeepAlive>,
+    sent: Instant,
+    ttl: Duration,
+}
+
+/// What the keeper waited for.
+enum Heard {
+    Renewed(Result<Renewed, Fault>),
+    RenewalDue,
+    TrustEnds,
+    Missed(i64),
+    /// Something that the next round looks at.
+    Nothing,
+    Drain,
+    Leave,
+    Abandoned,
+}
+
+/// Why the keeper stops keeping a session.
+enum Over {
+    Lost,
+    Left,
+    Abandoned,
+}
+
+// === impl Keeper ===
+
+impl Keeper {
+    pub(crate) fn new(
+        base: Base,
+        desired: watch::Receiver<Desired>,
+        standing: watch::Sender<Standing>,
+        missed: mpsc::UnboundedReceiver<i64>,
+        leaving: Leaving,
+    ) -> Self {
+        Self { base, desired, standing, missed, leaving }
+    }
+
+    /// Keeps the member in the group until it leaves.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let session = self.standing.borrow().session.clone();
+            let over = match session {
+                Some(session) => self.keep(&session).await,
+                None => self.come_back().await,
+            };
+            match over {
+                Some(Over::Left) => return self.signal(Signal::Leave),
+                Some(Over::Abandoned) => return,
+                Some(Over::Lost) | None => {}
+            }
+        }
+    }
+
+    /// Keeps one lease alive until it is over.
+    async fn keep(&mut self, session: &Session) -> Option<Over> {
+        let every = keep_alive_every(session.ttl);
+        let mut due = session.sent + every;
+        let mut backoff = Backoff::up_to(every.min(LONGEST_PAUSE));
+        let mut stream: Option<Box<KeepAlive>> = None;
+        let mut renewal: Option<Renewal> = None;
+        let over = loop {
+            match self.hear(renewal.as_mut(), due).await {
+                Heard::RenewalDue => renewal = Some(self.renew(session, stream.take())),
+                Heard::Renewed(Ok(Renewed { open, sent, ttl })) => {
+                    (renewal, stream) = (None, Some(open));
+                    due = sent + every;
+                    backoff.reset();
+                    self.signal(Signal::Answered { sent, ttl });
+                }
+                Heard::Renewed(Err(Fault::LeaseGone)) => break Over::Lost,
+                Heard::Renewed(Err(_)) => {
+                    renewal = None;
+                    due = Instant::now() + backoff.next();
+                }
+                Heard::TrustEnds => self.signal(Signal::Tick),
+                Heard::Missed(lease) if lease == session.lease => break Over::Lost,
+                Heard::Missed(_) | Heard::Nothing => {}
+                Heard::Drain => self.signal(Signal::Drain),
+                Heard::Leave => break Over::Left,
+                Heard::Abandoned => return Some(Over::Abandoned),
+            }
+        };
+        self.end(session, &over).await;
+        let left = matches!(self.standing.borrow().trust, Trust::Left);
+        Some(if left { Over::Left } else { over })
+    }
+
+    /// Tells the others first, then gives the lease back: also one that etcd only forgot half of.
+    async fn end(&mut self, session: &Session, over: &Over) {
+        match over {
+            Over::Lost => {
+                tracing::warn!(member = %session.member, "etcd says that the lease is gone; every shard is given up");
+                self.base.counters.leases_lost.add(1);
+                self.signal(Signal::Gone);
+            }
+            Over::Left | Over::Abandoned => self.signal(Signal::Leave),
+        }
+        self.standing.send_modify(|standing| standing.session = None);
+        if let Err(fault) = self.base.link.revoke(session.lease).await {
+            tracing::warn!(member = %session.member, ?fault, "the lease could not be given back; it runs out by itself");
+        }
+    }
+
+    async fn hear(&mut self, renewal: Option<&mut Renewal>, due: Instant) -> Heard {
+        let trust = self.standing.borrow().trust;
+        let draining = self.desired.borrow().draining && !matches!(trust, Trust::Draining { .. });
+        if draining {
+            return Heard::Drain;
+        }
+        let (renewing, renewed) = match renewal {
+            Some(renewal) => (true, Some(renewal)),
+            None => (false, None),
+        };
+        tokio::select! {
+            biased;
+            changed = self.leaving.changed() => if changed.is_ok() { Heard::Leave } else { Heard::Abandoned },
+            answer = or_never(renewed) => Heard::Renewed(answer),
+            Some(lease) = self.missed.recv() => Heard::Missed(lease),
+            () = until(trust.ends_at()) => Heard::TrustEnds,
+            () = sleep_until(due), if !renewing => Heard::RenewalDue,
+            Ok(()) = self.desired.changed() => Heard::Nothing,
+        }
+    }
+
+    fn renew(&self, session: &Session, stream: Option<Box<KeepAlive>>) -> Renewal {
+        let base = self.base.clone();
+        let (lease, granted) = (session.lease, session.ttl);
+        Box::pin(async move {
+            let turn = base.link.turn();
+            let sent = Instant::now();
+            base.counters.keep_alives.add(1);
+            let Some(mut open) = stream else {
+                // Opening keeps alive once; how long for is not told, but a lease is always renewed for what it was granted.
+                let open = Box::new(base.link.keep_alive(lease).await?);
+                return Ok(Renewed { open, sent, ttl: granted });
+            };
+            match open.renew().await {
+                Ok(ttl) => Ok(Renewed { open, sent, ttl }),
+                Err(fault) => {
+                    if fault != Fault::LeaseGone {
+                        base.link.turn_away(turn, &fault).await;
+                    }
+                    Err(fault)
+                }
+            }
+        })
+    }
+
+    /// Asks for a new lease until there is one.
+    async fn come_back(&mut self) -> Option<Over> {
+        let mut backoff = Backoff::up_to(LONGEST_PAUSE);
+        loop {
+            if self.desired.borrow().draining {
+                self.signal(Signal::Drain);
+                return Some(Over::Left);
+            }
+            let desired = self.desired.borrow_and_update().clone();
+            let base = self.base.clone();
+            let enrolled = tokio::select! {
+                changed = self.leaving.changed() => return Some(left_or_abandoned(changed.is_ok())),
+                enrolled = base.enroll(&desired) => enrolled,
+            };
+            match enrolled {
+                Ok(session) => {
+                    tracing::info!(member = %session.member, "back in the group with a new lease");
+                    let granted = Signal::Granted { sent: session.sent, ttl: session.ttl };
+                    self.standing.send_modify(|standing| standing.session = Some(Arc::new(session)));
+                    self.signal(granted);
+                    return None;
+                }
+                Err(fault) => tracing::warn!(?fault, "no new lease yet"),
+            }
+            let pause = Instant::now() + backoff.next();
+            tokio::select! {
+                changed = self.leaving.changed() => return Some(left_or_abandoned(changed.is_ok())),
+                () = sleep_until(pause) => {}
+            }
+        }
+    }
+
+    /// Moves the trust on and tells everybody.
+    fn signal(&self, signal: Signal) {
+        let now = Instant::now();
+        let before = self.standing.borrow().trust;
+        let trust = before.after(signal, now);
+        if !trust.same_kind(&before) {
+            if matches!(trust, Trust::Degraded { .. }) {
+                self.base.counters.degraded.add(1);
+                let strict = self.base.config.strict;
+                tracing::error!(
+                    strict,
+                    "etcd does not answer and the lease is not trusted any more: degraded"
+                );
+            } else {
+                tracing::info!(from = before.name(), to = trust.name(), "standing with etcd");
+            }
+        }
+        self.standing.send_if_modified(|standing| {
+            let changed = standing.trust != trust;
+            standing.trust = trust;
+            changed
+        });
+    }
+}
+
+fn left_or_abandoned(left: bool) -> Over {
+    if left { Over::Left } else { Over::Abandoned }
+}
+
+async fn or_never<F: Future + Unpin>(future: Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => pending().await,
+    }
+}
