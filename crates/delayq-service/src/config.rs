@@ -84,6 +84,7 @@ pub use address::{HostPort, Listen};
 pub use document::Place;
 pub use duration::HumanDuration;
 pub use effective::effective;
+pub(crate) use environment::LogEnvironment;
 pub use environment::{Environment, PREFIX};
 pub use faults::{ConfigFault, ConfigFaults, Faults};
 pub use load::{Loaded, SECTIONS, Source, load};

@@ -7,7 +7,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::codes::{LOG_FILTER, SYSTEM};
-use crate::config::{LogConfig, LogFormat};
+use crate::config::{LogConfig, LogEnvironment, LogFormat};
 use crate::fault::Fault;
 
 /// What log lines look like, once terminal and environment have been looked at.
@@ -22,9 +22,9 @@ enum Look {
 /// # Errors
 /// [`LOG_FILTER`] if `RUST_LOG` is not understood; [`SYSTEM`] if logging was started before.
 pub fn init(log: &LogConfig) -> Result<(), Fault> {
-    let filter = filter(log, std::env::var("RUST_LOG").ok().as_deref())?;
-    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let look = look(log.format, std::io::stderr().is_terminal(), no_colour);
+    let environment = LogEnvironment::of_process();
+    let filter = filter(log, environment.filter.as_deref())?;
+    let look = look(log.format, std::io::stderr().is_terminal(), environment.no_colour);
     start(look, filter)?;
     std::panic::set_hook(Box::new(log_panic));
     Ok(())
@@ -37,8 +37,8 @@ pub(crate) fn check_filter(filter: &str) -> Result<(), String> {
 
 fn filter(log: &LogConfig, overriding: Option<&str>) -> Result<EnvFilter, Fault> {
     let (name, text) = match overriding {
-        Some(text) if !text.is_empty() => ("RUST_LOG", text),
-        _ => ("log.filter", log.filter.as_str()),
+        Some(text) => ("RUST_LOG", text),
+        None => ("log.filter", log.filter.as_str()),
     };
     EnvFilter::try_new(text)
         .map_err(|error| Fault::new(&LOG_FILTER, format!("{name} is `{text}`")).because(error))
@@ -142,7 +142,7 @@ mod tests {
     fn the_environment_overrides_the_filter_and_is_named_when_it_is_wrong() {
         let log = LogConfig::default();
         assert_eq!(filter(&log, Some("debug")).unwrap().to_string(), "debug");
-        assert_eq!(filter(&log, Some("")).unwrap().to_string(), "info");
+        assert_eq!(filter(&log, None).unwrap().to_string(), "info");
         let fault = filter(&log, Some("info=[")).unwrap_err();
         assert!(fault.to_string().starts_with("DQ-C003: RUST_LOG is `info=[`"), "{fault}");
     }

@@ -68,9 +68,8 @@ impl Living {
         while let Ok(line) = self.lines.recv_timeout(BOUND) {
             self.seen.push(line);
         }
-        let ended = self.child.try_wait().unwrap();
         let log = self.seen.join("\n");
-        let status = ended.map_or_else(|| self.child.wait().unwrap(), |status| status);
+        let status = self.child.wait().unwrap();
         (status.code().unwrap_or(-1), log)
     }
 }

@@ -1,4 +1,6 @@
-//! The environment of the process: the only file that reads it for the configuration.
+//! The environment of the process: the only file that reads it.
+
+#![allow(clippy::disallowed_methods, reason = "this is the module that reads the environment")]
 
 use std::ffi::OsString;
 
@@ -90,6 +92,24 @@ pub(super) fn variable(name: &str) -> Result<String, String> {
         Err(std::env::VarError::NotUnicode(_)) => {
             Err(format!("the environment variable {name} is not UTF-8"))
         }
+    }
+}
+
+/// What the environment says of log lines.
+pub(crate) struct LogEnvironment {
+    /// `RUST_LOG`, unless it is empty.
+    pub(crate) filter: Option<String>,
+    /// Whether `NO_COLOR` is set to anything.
+    pub(crate) no_colour: bool,
+}
+
+// === impl LogEnvironment ===
+
+impl LogEnvironment {
+    pub(crate) fn of_process() -> Self {
+        let filter = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
+        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self { filter, no_colour }
     }
 }
 
