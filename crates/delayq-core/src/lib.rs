@@ -3,8 +3,10 @@
 mod admin;
 mod client;
 mod clock;
+mod consumer;
 mod envelope;
 mod error;
+mod gather;
 mod id;
 mod keys;
 mod link;
@@ -20,6 +22,7 @@ mod verbs;
 
 pub use admin::{Admin, PurgeWhat, ReplayOptions, TimeRange};
 pub use client::{Client, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, Reference, Settings, UnixMicros};
+pub use consumer::{Consumer, ConsumerOptions, Delivery};
 pub use envelope::{Envelope, EnvelopeError, FORMAT, HEAD_BYTES, State};
 pub use error::{Advice, Error, Fate};
 pub use id::{Group, MessageId, NameError, Namespace, OwnId, Topic};

@@ -5,9 +5,9 @@
 
 use crate::{
     CancelOutcome, Client, Error, Fate, Group, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, Message, MessageId,
-    PutOutcome, Reference, Reschedule, RescheduleOutcome, ShardId, ShiftStep, Topic, clock, verbs::put,
+    PutOutcome, Reference, Reschedule, RescheduleOutcome, ShardId, ShiftStep, Topic, clock,
+    gather::Gathering, verbs::put,
 };
-use futures_util::{StreamExt, stream::FuturesUnordered};
 use std::{collections::HashMap, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
@@ -31,7 +31,8 @@ pub struct ProducerOptions {
 pub struct Producer {
     client: Client,
     queue: mpsc::Sender<Waiting>,
-    options: ProducerOptions,
+    #[cfg(feature = "spool")]
+    spool: Option<crate::Spool>,
 }
 
 /// What became of a put, and what finds the message again.
@@ -129,10 +130,19 @@ impl Producer {
     /// Starts a producer, and the task that gathers its puts.
     pub fn start(client: Client, options: ProducerOptions) -> Self {
         let (queue, waiting) = mpsc::channel(QUEUE);
-        let gatherer =
-            Gatherer { client: client.clone(), linger: options.linger, in_flight: options.in_flight.max(1) };
-        tokio::spawn(gatherer.run(waiting));
-        Self { client, queue, options }
+        let gathering = Gathering {
+            most: MAX_IDS_A_CALL,
+            in_flight: options.in_flight.clamp(1, 64),
+            linger: options.linger,
+        };
+        let sender = Sender(client.clone());
+        tokio::spawn(async move { gathering.run(waiting, |gathered| sender.send(gathered)).await });
+        Self {
+            client,
+            queue,
+            #[cfg(feature = "spool")]
+            spool: options.spool,
+        }
     }
 
     /// The deployment.
@@ -237,7 +247,7 @@ impl Producer {
     /// What cannot reach Redis goes to the spool, where there is one.
     #[cfg(feature = "spool")]
     async fn spool_or(&self, error: Error, messages: &[&Message]) -> Vec<Result<PutOutcome, Error>> {
-        let Some(spool) = self.options.spool.as_ref().filter(|_| error.is_outage()) else {
+        let Some(spool) = self.spool.as_ref().filter(|_| error.is_outage()) else {
             return messages.iter().map(|_| Err(error.clone())).collect();
         };
         let tried = crate::UnixMillis::new(clock::unix_ms());
@@ -388,44 +398,15 @@ impl Producer {
     }
 }
 
-/// The task that gathers puts, and sends them in pipelines.
-struct Gatherer {
-    client: Client,
-    linger: Duration,
-    in_flight: usize,
-}
+/// What sends the puts that were gathered.
+struct Sender(Client);
 
-// === impl Gatherer ===
+// === impl Sender ===
 
-impl Gatherer {
-    async fn run(self, mut queue: mpsc::Receiver<Waiting>) {
-        let mut under_way = FuturesUnordered::new();
-        let mut gathered = Vec::new();
-        loop {
-            let free = under_way.len() < self.in_flight;
-            tokio::select! {
-                biased;
-                Some(()) = under_way.next(), if !under_way.is_empty() => {}
-                count = queue.recv_many(&mut gathered, MAX_IDS_A_CALL), if free => {
-                    if count == 0 {
-                        break;
-                    }
-                    if !self.linger.is_zero() && gathered.len() < MAX_IDS_A_CALL {
-                        tokio::time::sleep(self.linger).await;
-                        while gathered.len() < MAX_IDS_A_CALL && let Ok(waiting) = queue.try_recv() {
-                            gathered.push(waiting);
-                        }
-                    }
-                    self.client.next_shard();
-                    under_way.push(self.send(std::mem::take(&mut gathered)));
-                }
-            }
-        }
-        while under_way.next().await.is_some() {}
-    }
-
+impl Sender {
     /// Sends what was gathered: one call for each shard and topic, in one pipeline.
     async fn send(&self, gathered: Vec<Waiting>) {
+        self.0.next_shard();
         let mut batches: HashMap<(ShardId, Topic), Vec<Waiting>> = HashMap::new();
         for waiting in gathered {
             batches.entry((waiting.shard, waiting.message.topic.clone())).or_default().push(waiting);
@@ -441,10 +422,10 @@ impl Gatherer {
             .iter()
             .map(|((shard, topic), batch)| {
                 let messages: Vec<&Message> = batch.iter().map(|waiting| &waiting.message).collect();
-                self.client.put_request(*shard, topic, &messages)
+                self.0.put_request(*shard, topic, &messages)
             })
             .collect();
-        let replies = self.client.link().send_all(&calls).await;
+        let replies = self.0.link().send_all(&calls).await;
         for ((_, batch), reply) in groups.into_iter().zip(replies) {
             let messages: Vec<&Message> = batch.iter().map(|waiting| &waiting.message).collect();
             let outcomes = match reply.and_then(|reply| put::read(reply, &messages)) {

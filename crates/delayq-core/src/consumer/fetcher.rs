@@ -1,0 +1,131 @@
+//! Reserving: as much as may be handed out, from the shards that may have something.
+
+use super::{ConsumerOptions, Delivery, Held, asking::Asking, leases::Leases, settling::Settler};
+use crate::{Client, Heard, Listener, Reservation, ReserveReport, ReserveRequest, ShardId};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+/// How often every shard is asked, whatever was heard: what a lost notification costs at most.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long to rest after Redis could not be used.
+const REST: Duration = Duration::from_millis(200);
+
+pub(super) struct Fetcher {
+    pub(super) client: Client,
+    pub(super) options: ConsumerOptions,
+    pub(super) leases: Arc<Leases>,
+    pub(super) settler: Settler,
+    pub(super) handed: mpsc::UnboundedSender<Delivery>,
+}
+
+// === impl Fetcher ===
+
+impl Fetcher {
+    /// Reserves until `stopping`, or until nobody takes what is reserved.
+    pub(super) async fn run(self, shards: Vec<ShardId>, stopping: CancellationToken) {
+        let mut listener = self.client.listen_for_ready(shards.clone());
+        let mut asking = Asking::default();
+        let mut look = now();
+        while !stopping.is_cancelled() && !self.handed.is_closed() {
+            if now() >= look {
+                shards.iter().for_each(|&shard| asking.ask(shard));
+                look = now() + LOOK_EVERY;
+            }
+            while let Some(heard) = listener.try_next() {
+                self.note(heard, &shards, &mut asking);
+            }
+            let asked = asking.take(now(), self.leases.free());
+            if asked.is_empty() {
+                self.wait(&mut listener, &shards, &mut asking, look, &stopping).await;
+                continue;
+            }
+            if !self.fetch(&asked, &mut asking).await {
+                tokio::select! {
+                    () = sleep(REST) => {}
+                    () = stopping.cancelled() => {}
+                }
+            }
+        }
+    }
+
+    /// Waits for anything that may make another round worth it.
+    async fn wait(
+        &self,
+        listener: &mut Listener,
+        shards: &[ShardId],
+        asking: &mut Asking,
+        look: Instant,
+        stopping: &CancellationToken,
+    ) {
+        let free = self.leases.free() > 0;
+        let next = asking.next(now()).filter(|_| free).map_or(look, |at| at.min(look));
+        tokio::select! {
+            heard = listener.next() => self.note(heard, shards, asking),
+            () = sleep_until(next), if free => {}
+            () = self.leases.freed(), if !free => {}
+            () = stopping.cancelled() => {}
+            () = self.handed.closed() => {}
+        }
+    }
+
+    fn note(&self, heard: Heard, shards: &[ShardId], asking: &mut Asking) {
+        match heard {
+            Heard::Ready(shard, topic) => {
+                if topic.is_none_or(|topic| self.options.topics.contains(&topic)) {
+                    asking.ask(shard);
+                }
+            }
+            Heard::Resync => shards.iter().for_each(|&shard| asking.ask(shard)),
+            Heard::Wake(..) => {}
+        }
+    }
+
+    /// One round trip to the shards in `asked`; false where Redis could not be used.
+    async fn fetch(&self, asked: &[(ShardId, usize)], asking: &mut Asking) -> bool {
+        let request = |most: usize| ReserveRequest {
+            topics: self.options.topics.clone(),
+            most: u16::try_from(most).unwrap_or(u16::MAX),
+            most_bytes: crate::MAX_BYTES_A_CALL as u32,
+            lease: self.options.lease,
+        };
+        let requests: Vec<_> = asked.iter().map(|&(shard, most)| (shard, request(most))).collect();
+        let reports = self.client.reserve_many(&requests).await;
+        let mut usable = true;
+        for (&(shard, most), report) in asked.iter().zip(reports) {
+            match report {
+                Ok(report) => self.hand_out(shard, most, report, asking),
+                Err(error) => {
+                    tracing::debug!(%shard, %error, "nothing could be reserved");
+                    usable = false;
+                    asking.ask(shard);
+                }
+            }
+        }
+        usable
+    }
+
+    fn hand_out(&self, shard: ShardId, most: usize, report: ReserveReport, asking: &mut Asking) {
+        let bytes: usize = report.messages.iter().map(|message| message.envelope.payload.len()).sum();
+        if report.messages.len() >= most || bytes >= crate::MAX_BYTES_A_CALL {
+            asking.ask(shard);
+        } else if let Some(wait) = report.wait {
+            asking.ask_later(shard, now(), wait);
+        }
+        for Reservation { receipt, topic, id, ready, envelope, .. } in report.messages {
+            let lost = self.leases.begin(receipt.clone());
+            let (leases, settler) = (Arc::clone(&self.leases), self.settler.clone());
+            let held = Some(Held { receipt, lost, leases, settler });
+            // Nobody there any more: the delivery is dropped, and thereby released.
+            let _ = self.handed.send(Delivery { topic, id, ready, envelope, held });
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
+fn now() -> Instant {
+    Instant::now()
+}

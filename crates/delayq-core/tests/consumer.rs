@@ -1,0 +1,132 @@
+//! The consumer against a real Redis: what it hands out, keeps and gives back.
+
+#![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
+
+use delayq_core::{
+    Admin, Client, Consumer, ConsumerOptions, Message, Producer, ProducerOptions, Settings, Settled,
+    ShardCount, Topic,
+};
+use delayq_tests::redis_server::RedisServer;
+use std::{collections::HashSet, time::Duration};
+use tokio::time::timeout;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Deployment {
+    _server: RedisServer,
+    client: Client,
+    producer: Producer,
+    admin: Admin,
+    topic: Topic,
+}
+
+async fn deployment(shards: u16) -> Deployment {
+    let server = RedisServer::start().await;
+    let mut settings = Settings::new(server.url());
+    settings.shards = ShardCount::new(shards).unwrap();
+    let client = Client::new(settings);
+    client.init().await.unwrap();
+    let producer = Producer::start(client.clone(), ProducerOptions::default());
+    let admin = Admin::new(client.clone());
+    Deployment { _server: server, client, producer, admin, topic: Topic::new("orders").unwrap() }
+}
+
+impl Deployment {
+    async fn put(&self, count: usize) {
+        let messages = (0..count).map(|n| Message::new(self.topic.clone(), format!("{n}"))).collect();
+        for put in self.producer.put_many(messages).await {
+            assert!(put.unwrap().outcome.is_accepted());
+        }
+    }
+
+    fn consumer(&self, concurrency: usize) -> Consumer {
+        let mut options = ConsumerOptions::new([self.topic.clone()]);
+        options.concurrency = concurrency;
+        Consumer::start(self.client.clone(), options)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_message_is_handed_out_once_and_acked() {
+    let deployment = deployment(4).await;
+    let mut consumer = deployment.consumer(16);
+    deployment.put(2_000).await;
+    let mut seen = HashSet::new();
+    for _ in 0..2_000 {
+        let delivery = timeout(PATIENCE, consumer.next()).await.unwrap().unwrap();
+        assert!(seen.insert(delivery.envelope.payload.clone()), "{delivery:?} twice");
+        assert_eq!(delivery.ack().await.unwrap(), Settled::Delivered);
+    }
+    timeout(PATIENCE, consumer.stop()).await.unwrap();
+    let numbers = deployment.admin.count(&deployment.topic).await.unwrap();
+    assert_eq!((numbers.delivered, numbers.pending()), (2_000, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiting_consumer_is_woken_by_a_put() {
+    let deployment = deployment(2).await;
+    let mut consumer = deployment.consumer(1);
+    for _ in 0..3 {
+        deployment.put(1).await;
+        timeout(PATIENCE, consumer.next()).await.unwrap().unwrap().ack().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_is_reserved_than_may_be_handed_out() {
+    let deployment = deployment(3).await;
+    deployment.put(50).await;
+    let mut consumer = deployment.consumer(7);
+    let held: Vec<_> = [consumer.next().await.unwrap(), consumer.next().await.unwrap()].into();
+    let numbers = deployment.admin.count(&deployment.topic).await.unwrap();
+    assert!(numbers.leased <= 7, "{numbers:?}");
+    drop(held);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_consumer_gives_back_what_nobody_started() {
+    let deployment = deployment(1).await;
+    deployment.put(10).await;
+    let mut consumer = deployment.consumer(10);
+    let first = timeout(PATIENCE, consumer.next()).await.unwrap().unwrap();
+    first.ack().await.unwrap();
+    timeout(PATIENCE, consumer.stop()).await.unwrap();
+    let numbers = deployment.admin.count(&deployment.topic).await.unwrap();
+    assert_eq!((numbers.delivered, numbers.ready, numbers.leased), (1, 9, 0));
+    let mut again = deployment.consumer(10);
+    let delivery = timeout(PATIENCE, again.next()).await.unwrap().unwrap();
+    assert_eq!((delivery.envelope.attempt, delivery.envelope.delivery), (1, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_delivery_comes_again_by_its_back_off() {
+    let deployment = deployment(1).await;
+    deployment.put(1).await;
+    let mut consumer = deployment.consumer(1);
+    drop(timeout(PATIENCE, consumer.next()).await.unwrap().unwrap());
+    timeout(PATIENCE, consumer.stop()).await.unwrap();
+    let numbers = deployment.admin.count(&deployment.topic).await.unwrap();
+    assert_eq!((numbers.delayed, numbers.leased), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_is_kept_alive_while_the_work_lasts() {
+    let deployment = deployment(1).await;
+    deployment.put(1).await;
+    let mut options = ConsumerOptions::new([deployment.topic.clone()]);
+    options.lease = Some(Duration::from_millis(300));
+    let mut consumer = Consumer::start(deployment.client.clone(), options);
+    let delivery = timeout(PATIENCE, consumer.next()).await.unwrap().unwrap();
+    let shard = deployment.client.shards().shards().next().unwrap();
+    let first_end = delivery.envelope.at;
+    // Pumps until well behind the first lease's end on Redis's clock: it must not be taken back.
+    loop {
+        let report = deployment.client.pump(shard, Some(1), 500).await.unwrap();
+        assert_eq!(report.returned, 0);
+        if report.now.millis() > first_end + Duration::from_millis(700) {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(delivery.ack().await.unwrap(), Settled::Delivered);
+}
