@@ -71,7 +71,8 @@ impl Follower {
     /// Follows the plan until the member leaves.
     pub(crate) async fn run(mut self) {
         loop {
-            let session = self.inbox.standing.borrow_and_update().session.clone();
+            // Not marked as seen: whatever else the standing says is heard as news, and acted on there.
+            let session = self.inbox.standing.borrow().session.clone();
             let interrupt = match session {
                 Some(session) => self.follow(&session).await,
                 None => self.attend(None, std::future::pending::<()>()).await.err(),

@@ -6,7 +6,6 @@ use crate::membership::{Base, Desired, LONGEST_PAUSE, Leaving, Session, Standing
 use crate::trust::{Signal, Trust, keep_alive_every};
 use std::future::{Future, pending};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -123,7 +122,6 @@ impl Keeper {
             }
             Over::Left | Over::Abandoned => self.signal(Signal::Leave),
         }
-        self.standing.send_modify(|standing| standing.session = None);
         if let Err(fault) = self.base.link.revoke(session.lease).await {
             tracing::warn!(member = %session.member, ?fault, "the lease could not be given back; it runs out by itself");
         }
@@ -154,7 +152,6 @@ impl Keeper {
         let base = self.base.clone();
         let (lease, granted) = (session.lease, session.ttl);
         Box::pin(async move {
-            let turn = base.link.turn();
             let sent = Instant::now();
             base.counters.keep_alives.add(1);
             let Some(mut open) = stream else {
@@ -166,7 +163,7 @@ impl Keeper {
                 Ok(ttl) => Ok(Renewed { open, sent, ttl }),
                 Err(fault) => {
                     if fault != Fault::LeaseGone {
-                        base.link.turn_away(turn, &fault).await;
+                        base.link.turn_away(open.turn(), &fault).await;
                     }
                     Err(fault)
                 }
@@ -191,9 +188,7 @@ impl Keeper {
             match enrolled {
                 Ok(session) => {
                     tracing::info!(member = %session.member, "back in the group with a new lease");
-                    let granted = Signal::Granted { sent: session.sent, ttl: session.ttl };
-                    self.standing.send_modify(|standing| standing.session = Some(Arc::new(session)));
-                    self.signal(granted);
+                    self.standing.send_replace(Standing::enrolled(session));
                     return None;
                 }
                 Err(fault) => tracing::warn!(?fault, "no new lease yet"),
@@ -226,6 +221,10 @@ impl Keeper {
         self.standing.send_if_modified(|standing| {
             let changed = standing.trust != trust;
             standing.trust = trust;
+            // In one step: nobody may see a lease that is over as one that still counts.
+            if matches!(trust, Trust::Lost { .. } | Trust::Left) {
+                standing.session = None;
+            }
             changed
         });
     }

@@ -105,7 +105,7 @@ impl Base {
 // === impl Standing ===
 
 impl Standing {
-    /// How a member stands that has just enrolled.
+    /// How a member stands that has just enrolled, for the first time or anew.
     pub(crate) fn enrolled(session: Session) -> Self {
         let granted = Signal::Granted { sent: session.sent, ttl: session.ttl };
         let trust = Trust::Joining.after(granted, session.sent);

@@ -98,7 +98,7 @@ impl Ownership {
     }
 
     /// Waits until what is owned, what is coming or the trust differs from what was told last; none once the member left
-    /// and every loss was told. The first call tells the start. Safe to drop: nothing is lost, and changes in between are
+    /// and every loss was told: whoever still works on a shard then stops. The first call tells the start. Safe to drop: nothing is lost, and changes in between are
     /// merged, so a slow consumer costs no memory.
     pub async fn next(&mut self) -> Option<OwnershipChange> {
         loop {

@@ -20,6 +20,7 @@ pub(crate) struct KeepAlive {
     keeper: LeaseKeeper,
     answers: LeaseKeepAliveStream,
     deadline: Duration,
+    turn: u64,
 }
 
 // === impl Link ===
@@ -55,14 +56,20 @@ impl Link {
                 Err(error) => Err(error),
             }
         };
+        let turn = self.turn();
         let (keeper, answers) = self.ask(open).await?.ok_or(Fault::LeaseGone)?;
-        Ok(KeepAlive { keeper, answers, deadline: self.config().request_deadline })
+        Ok(KeepAlive { keeper, answers, deadline: self.config().request_deadline, turn })
     }
 }
 
 // === impl KeepAlive ===
 
 impl KeepAlive {
+    /// The number of the connection that the stream was opened on.
+    pub(crate) fn turn(&self) -> u64 {
+        self.turn
+    }
+
     /// Keeps the lease alive once more; answers for how long. A time of zero is how etcd says that the lease is gone.
     pub(crate) async fn renew(&mut self) -> Result<Duration, Fault> {
         let exchange = async {

@@ -134,7 +134,7 @@ impl Link {
         tracing::warn!(
             endpoint = endpoints[current.endpoint],
             ?cause,
-            "etcd does not answer; trying the next"
+            "no answer from etcd that counts; trying the endpoints in turn until one gives it"
         );
         current.client = None;
         current.endpoint = (current.endpoint + 1) % endpoints.len();

@@ -15,6 +15,9 @@ pub(crate) struct Work {
     pub(crate) workers: BTreeMap<ShardId, BTreeSet<String>>,
     /// Shards that two worked on at once, with both names.
     pub(crate) overlaps: Vec<(ShardId, String, String)>,
+    /// When each shard was stopped last, and the longest time that one then waited for its next worker.
+    pub(crate) stopped: BTreeMap<ShardId, Instant>,
+    pub(crate) longest_gap: Duration,
     /// Every loss, in order: who, and what.
     pub(crate) losses: Vec<(String, Lost)>,
 }
@@ -89,6 +92,9 @@ impl Floor {
                     work.overlaps.push((shard, other.clone(), name.to_owned()));
                 }
                 workers.insert(name.to_owned());
+                if let Some(stopped) = work.stopped.remove(&shard) {
+                    work.longest_gap = work.longest_gap.max(stopped.elapsed());
+                }
             }
         });
     }
@@ -99,6 +105,7 @@ impl Floor {
                 if let Some(workers) = work.workers.get_mut(&lost.shard) {
                     workers.remove(name);
                 }
+                work.stopped.insert(lost.shard, Instant::now());
                 work.losses.push((name.to_owned(), lost.clone()));
             }
         });

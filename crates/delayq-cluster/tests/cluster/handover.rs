@@ -49,8 +49,11 @@ async fn a_drain_hands_256_shards_over_in_less_than_a_second() {
     let took = floor.until(s(5), "b owns all", |work| work.balanced(512, &["b"])).await;
     let report = drain.await.unwrap();
     assert_eq!(report.left_over, []);
+    let gap = floor.work().longest_gap;
     println!("256 shards handed over in {took:?}, drain reported after {:?}", report.took);
+    println!("  each without a worker for {gap:?} at most");
     assert!(took < s(1), "{took:?}");
+    assert!(gap < Duration::from_millis(500), "{gap:?}");
     assert!(leader.handle.overview().await.unwrap().members[0].draining);
     assert_eq!(floor.work().overlaps, []);
     leader.leave().await;
