@@ -12,6 +12,8 @@ pub mod deadline;
 pub mod environment;
 pub mod etcd_server;
 pub mod folder;
+pub mod history;
+pub mod invariants;
 pub mod ports;
 pub mod process;
 pub mod proxy;

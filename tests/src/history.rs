@@ -1,0 +1,98 @@
+//! The history of a run: what was asked of delayq and answered, and what an independent consumer received.
+
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// What a caller knows after a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// It was done.
+    Ok,
+    /// It was not done, and will not be. For a cancel: it came too late.
+    Refused,
+    /// It may have been done.
+    Unknown,
+}
+
+/// One thing that happened, in the order in which its end was seen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[allow(missing_docs, reason = "each field is what the sentence of its variant says of it")]
+pub enum Event {
+    /// A put and its answer; `sha256` is of the payload, in hex.
+    Put { id: String, due_ms: u64, sha256: String, answer: Answer },
+    /// A cancel and its answer; ok means *cancelled*.
+    Cancel { id: String, answer: Answer },
+    /// A move to another due time and its answer.
+    Reschedule { id: String, due_ms: u64, answer: Answer },
+    /// What an independent consumer read from a destination. `ready_ms` is by Redis's clock.
+    Delivery { destination: String, id: String, sha256: String, delivery: u32, ready_ms: u64 },
+    /// A dead letter and its reason.
+    Dead { id: String, reason: String },
+    /// One pump call of a timer with its epoch; `fenced` when the script refused that epoch.
+    Pump { shard: u32, epoch: u64, fenced: bool, moved: u64 },
+}
+
+/// Everything that happened in a run; may be written to from many tasks.
+#[derive(Debug, Default)]
+pub struct History {
+    events: Mutex<Vec<Event>>,
+}
+
+// === impl History ===
+
+impl History {
+    /// An empty history.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds what has happened.
+    pub fn record(&self, event: Event) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+
+    /// Adds a put of that payload.
+    pub fn put(&self, id: &str, due_ms: u64, payload: &[u8], answer: Answer) {
+        self.record(Event::Put { id: id.to_owned(), due_ms, sha256: sha256_hex(payload), answer });
+    }
+
+    /// Adds a cancel.
+    pub fn cancel(&self, id: &str, answer: Answer) {
+        self.record(Event::Cancel { id: id.to_owned(), answer });
+    }
+
+    /// Adds a move to another due time.
+    pub fn reschedule(&self, id: &str, due_ms: u64, answer: Answer) {
+        self.record(Event::Reschedule { id: id.to_owned(), due_ms, answer });
+    }
+
+    /// Everything so far.
+    #[must_use]
+    pub fn events(&self) -> Vec<Event> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Everything so far as one JSON object a line, to be kept with a failed run.
+    #[must_use]
+    pub fn to_ndjson(&self) -> String {
+        let line = |event| serde_json::to_string(event).expect("an event is plain data");
+        self.events().iter().map(|event| line(event) + "\n").collect()
+    }
+}
+
+impl From<Vec<Event>> for History {
+    fn from(events: Vec<Event>) -> Self {
+        Self { events: Mutex::new(events) }
+    }
+}
+
+/// The SHA-256 of a payload, in lower-case hex.
+#[must_use]
+pub fn sha256_hex(payload: &[u8]) -> String {
+    Sha256::digest(payload).iter().map(|byte| format!("{byte:02x}")).collect()
+}
