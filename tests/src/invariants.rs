@@ -63,6 +63,9 @@ pub struct Books {
     pub pending: u64,
 }
 
+/// Destination, SHA-256, delivery number and the ms when it became ready.
+type Seen<'a> = (&'a str, &'a str, u32, u64);
+
 /// All that a history says of one id.
 #[derive(Debug, Default)]
 struct Life<'a> {
@@ -74,7 +77,7 @@ struct Life<'a> {
     too_late: bool,
     /// The due times that may have held at some moment after the last one known for certain, that one included.
     dues_ms: Vec<u64>,
-    deliveries: Vec<(&'a str, &'a str, u32, u64)>,
+    deliveries: Vec<Seen<'a>>,
     dead: Vec<&'a str>,
 }
 
@@ -186,20 +189,14 @@ impl<'a> Life<'a> {
         if self.too_late && gone && !self.cancelled && (self.stored || self.perhaps_stored) {
             say(5, "too late to cancel, and yet never delivered".to_owned());
         }
-        for (destination, sha256, _, ready_ms) in &self.deliveries {
-            self.check_delivery(destination, sha256, *ready_ms, permit, say);
+        for delivery in &self.deliveries {
+            self.check_delivery(delivery, permit, say);
         }
         self.check_rising(say);
     }
 
-    fn check_delivery(
-        &self,
-        destination: &str,
-        sha256: &str,
-        ready_ms: u64,
-        permit: &Permit,
-        say: &mut impl FnMut(u8, String),
-    ) {
+    fn check_delivery(&self, delivery: &Seen<'_>, permit: &Permit, say: &mut impl FnMut(u8, String)) {
+        let (destination, sha256, _, ready_ms) = *delivery;
         let put = self.stored || self.perhaps_stored;
         match (put, self.refused) {
             (false, true) => say(3, format!("refused, and yet delivered to {destination}")),

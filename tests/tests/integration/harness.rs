@@ -3,5 +3,6 @@
 mod clock_shim;
 mod etcd_server;
 mod janitor;
+mod nats_server;
 mod redis_server;
 mod shared;
