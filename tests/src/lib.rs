@@ -14,6 +14,7 @@ pub mod etcd_server;
 pub mod folder;
 pub mod history;
 pub mod invariants;
+pub mod kafka_server;
 pub mod nats_server;
 pub mod ports;
 pub mod process;

@@ -3,6 +3,7 @@
 mod clock_shim;
 mod etcd_server;
 mod janitor;
+mod kafka_server;
 mod nats_server;
 mod redis_server;
 mod shared;
