@@ -19,6 +19,7 @@ pub mod nats_server;
 pub mod ports;
 pub mod process;
 pub mod proxy;
+pub mod rabbitmq_server;
 pub mod redis_server;
 pub mod resp;
 pub mod shared;

@@ -5,5 +5,6 @@ mod etcd_server;
 mod janitor;
 mod kafka_server;
 mod nats_server;
+mod rabbitmq_server;
 mod redis_server;
 mod shared;

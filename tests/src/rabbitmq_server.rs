@@ -1,0 +1,101 @@
+//! A private RabbitMQ.
+
+use std::process::Command;
+
+use tokio::net::TcpStream;
+
+use crate::deadline::{LONG, wait_until};
+use crate::folder::Folder;
+use crate::ports::free_port;
+use crate::process::{Process, Signal};
+
+/// A running server with its own port mapper. Dropping it kills both and removes its folder.
+#[derive(Debug)]
+pub struct RabbitmqServer {
+    folder: Folder,
+    port: u16,
+    distribution_port: u16,
+    mapper_port: u16,
+    process: Option<Process>,
+    _mapper: Process,
+}
+
+// === impl RabbitmqServer ===
+
+impl RabbitmqServer {
+    /// Starts a server (user and password `guest`) and waits until it is up.
+    ///
+    /// # Panics
+    /// When it does not come up; the message holds what it printed.
+    pub async fn start() -> Self {
+        let mapper_port = free_port();
+        let mut mapper = Command::new("epmd");
+        mapper.args(["-address", "127.0.0.1", "-port", &mapper_port.to_string()]);
+        let _mapper = Process::spawn("epmd", mapper);
+        let (port, distribution_port) = (free_port(), free_port());
+        let folder = Folder::new("rabbitmq");
+        let mut server = Self { folder, port, distribution_port, mapper_port, process: None, _mapper };
+        server.resume().await;
+        server
+    }
+
+    /// Its address, `127.0.0.1:PORT`; the same after a restart.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Its URL, with user and password.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("amqp://guest:guest@{}/%2f", self.address())
+    }
+
+    /// Stops it (SIGTERM) and waits for its end; durable queues keep their persistent messages.
+    ///
+    /// # Panics
+    /// When it is stopped already, or does not end in time.
+    pub async fn stop(&mut self) {
+        let mut process = self.process.take().expect("a stopped RabbitMQ cannot be stopped again");
+        process.end_by(Signal::TERM, LONG).await;
+    }
+
+    /// Starts it again on the same data. Does nothing while it runs.
+    ///
+    /// # Panics
+    /// When it does not come up; the message holds what it printed.
+    pub async fn resume(&mut self) {
+        if self.process.is_some() {
+            return;
+        }
+        let process = self.process.insert(Process::spawn("RabbitMQ", {
+            let mut command = Command::new("/usr/lib/rabbitmq/bin/rabbitmq-server");
+            command
+                .env("HOME", self.folder.path())
+                .env("RABBITMQ_NODENAME", format!("t{}@localhost", self.port));
+            command
+                .env("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1")
+                .env("RABBITMQ_NODE_PORT", self.port.to_string());
+            command.env("RABBITMQ_DIST_PORT", self.distribution_port.to_string());
+            command.env("ERL_EPMD_PORT", self.mapper_port.to_string()).env("ERL_EPMD_ADDRESS", "127.0.0.1");
+            for (name, file) in [
+                ("RABBITMQ_MNESIA_BASE", "mnesia"),
+                ("RABBITMQ_LOG_BASE", "log"),
+                ("RABBITMQ_PID_FILE", "pid"),
+                ("RABBITMQ_ENABLED_PLUGINS_FILE", "enabled"),
+                ("RABBITMQ_PLUGINS_EXPAND_DIR", "plugexp"),
+            ] {
+                command.env(name, self.folder.join(file));
+            }
+            let loopback = "-kernel inet_dist_use_interface {127,0,0,1}";
+            command.env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", loopback);
+            command
+        }));
+        process.wait_for_line("completed with", LONG).await;
+        let address = format!("127.0.0.1:{}", self.port);
+        wait_until("RabbitMQ to take connections", LONG, || async {
+            TcpStream::connect(&address).await.is_ok()
+        })
+        .await;
+    }
+}
