@@ -1,1 +1,38 @@
 //! The forwarder: moves ready messages into an external message queue, with confirms.
+//!
+//! ```text
+//! reserve ─► route ─► encode ─► deliver ─► settle
+//!    │                             │          ├─ delivered ─► ack
+//!    └ what is not delivered       │          ├─ rejected ──► bury, with the destination's words
+//!      stays in Redis              │          └─ unavailable ► release
+//!                                  └ leases are extended meanwhile
+//! ```
+//! [`build`] does all that can fail and starts nothing; [`Forwarder::run`] forwards until it is asked to stop.
+
+mod circuit;
+pub mod codes;
+mod config;
+mod delivery;
+mod encode;
+mod forwarder;
+mod lane;
+mod parcel;
+mod pattern;
+mod routes;
+mod service;
+mod settle;
+mod sink;
+mod sinks;
+mod stats;
+mod template;
+
+pub use config::{Config, ForwarderConfig, Kind, RouteConfig, Settings, SinkConfig};
+pub use encode::Encoding;
+pub use forwarder::{Deps, Forwarder, build};
+pub use parcel::{About, Parcel};
+pub use pattern::Pattern;
+pub use service::ForwarderService;
+pub use sink::{Blame, CheckError, Outcome, Sink};
+pub use sinks::{FileConfig, RedisListConfig, RedisStreamConfig, StdoutConfig};
+pub use stats::Stats;
+pub use template::Template;

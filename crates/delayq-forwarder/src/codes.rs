@@ -1,0 +1,60 @@
+//! The operator-facing errors of the forwarder.
+
+use delayq_service::{Exit, codes::Code};
+
+/// A destination must not be used as it is set up.
+pub const DESTINATION_REFUSED: Code = Code {
+    id: "DQ-F001",
+    title: "a destination must not be used",
+    cause: "A setting of the destination would lose messages that it had confirmed, or it can never take any. The \
+            message names the sink and the setting.",
+    tries: [
+        "Change the setting that the message names, at the destination.",
+        "Send the topic elsewhere: change the sink or `to` of its route.",
+        "Where the loss is meant, say so with the sink's own key for it; see docs/forwarder.md.",
+    ],
+    exit: Exit::Config,
+};
+
+/// A destination cannot be reached at start.
+pub const DESTINATION_UNREACHABLE: Code = Code {
+    id: "DQ-F002",
+    title: "a destination cannot be reached",
+    cause: "The server of a sink did not answer, refused the login, or does not have the destination.",
+    tries: [
+        "Check address, user and password of the sink that the message names.",
+        "Create the destination, if it is missing.",
+        "Set `required = false` for the sink to start without it: its messages wait until it is there.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// A sink cannot be made.
+pub const SINK_UNUSABLE: Code = Code {
+    id: "DQ-F003",
+    title: "a sink cannot be made",
+    cause: "A value of its section cannot be used, or this program was built without the sink's client.",
+    tries: [
+        "Read the message: it names the sink and the value.",
+        "Use the released binary, which has every sink, or build with --features all-sinks.",
+        "Look for faults with `delayq config check`.",
+    ],
+    exit: Exit::Config,
+};
+
+/// The Redis of the deployment cannot be used.
+pub const REDIS_UNUSABLE: Code = Code {
+    id: "DQ-F004",
+    title: "the deployment's Redis cannot be used",
+    cause: "Redis cannot be reached, or the deployment does not exist in it.",
+    tries: [
+        "Check [redis] and that the server runs.",
+        "Create the deployment with `delayq init`.",
+        "If it was there before, this Redis has lost its data: do not start until it is known why.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// Every code of this crate, in the order of the documentation.
+pub const TABLE: &[&Code] =
+    &[&DESTINATION_REFUSED, &DESTINATION_UNREACHABLE, &SINK_UNUSABLE, &REDIS_UNUSABLE];

@@ -1,0 +1,131 @@
+//! Encoding: a reservation becomes a parcel. Pure.
+
+use crate::{
+    parcel::{About, Of, Parcel},
+    routes::Route,
+};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use delayq_core::{Reservation, UnixMillis};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// What a delivery looks like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Encoding {
+    /// The producer's bytes, with delayq's headers beside them.
+    #[default]
+    Plain,
+    /// The producer's bytes, with the attributes of CloudEvents 1.0 as headers too.
+    CloudeventsBinary,
+    /// One JSON document of CloudEvents 1.0, with the producer's bytes in it.
+    CloudeventsStructured,
+}
+
+/// How a protocol binding of CloudEvents writes an attribute's header.
+pub(crate) const BINARY_PREFIX: &str = "ce-";
+
+const STRUCTURED: &str = "application/cloudevents+json";
+
+/// Makes a parcel of a message and its route.
+///
+/// # Errors
+/// Why it can never be delivered by this route.
+pub(crate) fn encode(route: &Route, encoding: Encoding, message: &Reservation) -> Result<Parcel, String> {
+    let values = Of(message);
+    let destination = route.to.render(&values).map_err(|missing| {
+        format!("the route's destination `{}` needs {missing}, which the message has not", route.to)
+    })?;
+    let key = match &route.key {
+        Some(key) => key.render(&values).ok(),
+        None => {
+            Some(message.envelope.group.as_ref().map_or_else(|| message.id.to_string(), ToString::to_string))
+        }
+    };
+    let mut headers = message.envelope.headers.clone();
+    // delayq's own headers cannot be forged by a producer.
+    headers.retain(|(name, _)| !name.to_ascii_lowercase().starts_with("delayq-"));
+    for (name, template) in &route.headers {
+        if let Ok(value) = template.render(&values) {
+            headers.retain(|(own, _)| !own.eq_ignore_ascii_case(name));
+            headers.push((name.clone(), value));
+        }
+    }
+    let body = message.envelope.payload.clone();
+    let parcel = Parcel { destination, key, headers, body, about: About::of(message) };
+    Ok(match encoding {
+        Encoding::Plain => parcel,
+        Encoding::CloudeventsBinary => binary(parcel),
+        Encoding::CloudeventsStructured => structured(parcel),
+    })
+}
+
+/// The attributes that every event has, and the extensions it can carry.
+fn attributes(parcel: &Parcel) -> Vec<(&'static str, String)> {
+    let about = &parcel.about;
+    let mut attributes = vec![
+        ("specversion", "1.0".to_owned()),
+        ("id", about.id.clone()),
+        ("source", format!("/delayq/{}", about.topic)),
+        ("type", parcel.header("ce-type").map_or_else(|| about.topic.clone(), str::to_owned)),
+        ("time", rfc3339(about.due)),
+    ];
+    if let Some(group) = &about.group {
+        attributes.push(("subject", group.clone()));
+    }
+    for name in ["traceparent", "tracestate"] {
+        if let Some(value) = parcel.header(name) {
+            attributes.push((name, value.to_owned()));
+        }
+    }
+    attributes
+}
+
+fn binary(mut parcel: Parcel) -> Parcel {
+    for (name, value) in attributes(&parcel) {
+        let name = format!("{BINARY_PREFIX}{name}");
+        parcel.headers.retain(|(own, _)| !own.eq_ignore_ascii_case(&name));
+        parcel.headers.push((name, value));
+    }
+    parcel
+}
+
+fn structured(mut parcel: Parcel) -> Parcel {
+    let mut event = serde_json::Map::new();
+    for (name, value) in attributes(&parcel) {
+        event.insert(name.to_owned(), Value::String(value));
+    }
+    let content_type = parcel.header("content-type").map(str::to_owned);
+    let is_json = content_type.as_deref().is_none_or(|kind| kind.contains("json"));
+    match (std::str::from_utf8(&parcel.body), serde_json::from_slice::<Value>(&parcel.body)) {
+        (_, Ok(document)) if is_json => event.insert("data".to_owned(), document),
+        (Ok(text), _) => event.insert("data".to_owned(), json!(text)),
+        (Err(_), _) => event.insert("data_base64".to_owned(), json!(STANDARD.encode(&parcel.body))),
+    };
+    if let Some(content_type) = content_type {
+        event.insert("datacontenttype".to_owned(), Value::String(content_type));
+    }
+    parcel.body = Value::Object(event).to_string().into_bytes();
+    parcel.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-type"));
+    parcel.headers.push(("content-type".to_owned(), STRUCTURED.to_owned()));
+    parcel
+}
+
+/// A time as RFC 3339 in UTC with milliseconds. The civil date is counted from 0000-03-01, so that the leap day is
+/// the last day of its year.
+pub(crate) fn rfc3339(at: UnixMillis) -> String {
+    let (secs, ms) = (at.get() / 1000, at.get() % 1000);
+    let (days, second) = (secs / 86_400 + 719_468, secs % 86_400);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year_of_era + carry;
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! What each encoding makes of a message.
+
+use super::*;
+use delayq_core::UnixMicros;
+
+fn parcel(body: &[u8], headers: &[(&str, &str)]) -> Parcel {
+    Parcel {
+        destination: "d".to_owned(),
+        key: None,
+        headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        body: body.to_vec(),
+        about: About {
+            id: "17".to_owned(),
+            topic: "orders".to_owned(),
+            group: Some("user-5".to_owned()),
+            due: UnixMillis::new(1_763_697_600_123),
+            ready: UnixMicros(1_763_697_600_123_456),
+            attempt: 1,
+            delivery: 2,
+        },
+    }
+}
+
+#[test]
+fn times_are_rfc_3339() {
+    for (ms, text) in [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+        (1_763_697_600_123, "2025-11-21T04:00:00.123Z"),
+        (4_107_542_399_999, "2100-02-28T23:59:59.999Z"),
+        (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+    ] {
+        assert_eq!(rfc3339(UnixMillis::new(ms)), text);
+    }
+}
+
+#[test]
+fn a_structured_event_holds_its_data_by_kind() {
+    for (body, headers, key, value) in [
+        (&b"{\"a\":1}"[..], &[][..], "data", json!({"a": 1})),
+        (b"{\"a\":1}", &[("Content-Type", "text/plain")], "data", json!("{\"a\":1}")),
+        (b"text", &[], "data", json!("text")),
+        (b"\xff\x00", &[], "data_base64", json!("/wA=")),
+    ] {
+        let parcel = structured(parcel(body, headers));
+        let event: Value = serde_json::from_slice(&parcel.body).unwrap();
+        assert_eq!(event[key], value);
+        assert_eq!(
+            (&event["specversion"], &event["id"], &event["source"], &event["type"], &event["subject"]),
+            (&json!("1.0"), &json!("17"), &json!("/delayq/orders"), &json!("orders"), &json!("user-5"))
+        );
+        assert_eq!(parcel.header("content-type"), Some(STRUCTURED));
+    }
+}
+
+#[test]
+fn a_binary_event_keeps_the_body_and_carries_the_trace() {
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let parcel = binary(parcel(b"body", &[("traceparent", trace), ("ce-id", "forged")]));
+    assert_eq!(parcel.body, b"body");
+    assert_eq!(parcel.header("traceparent"), Some(trace));
+    assert_eq!(parcel.header("ce-traceparent"), Some(trace));
+    assert_eq!(parcel.header("ce-id"), Some("17"));
+    assert_eq!(parcel.header("ce-time"), Some("2025-11-21T04:00:00.123Z"));
+}
+
+#[test]
+fn lateness_has_three_decimals() {
+    let parcel = parcel(b"", &[]);
+    let late =
+        parcel.all_headers().find(|(name, _)| *name == "delayq-late-ms").map(|(_, value)| value.into_owned());
+    assert_eq!(late.as_deref(), Some("0.456"));
+}

@@ -1,0 +1,266 @@
+//! A lane: one destination of one sink, with its own room and its own circuit.
+//!
+//! Nothing of one lane waits for another: a lane that is full or open is not reserved for, and its messages stay in
+//! Redis. Where the destination depends on the message, all its destinations share the lane's room, and each has a
+//! circuit of its own.
+
+use crate::{
+    Outcome, Sink,
+    circuit::{Circuit, CircuitSettings, Evidence, Pass},
+    config::SinkConfig,
+    encode::Encoding,
+    routes::Route,
+    sink::CheckError,
+    stats::Stats,
+};
+use delayq_core::{ShardId, Topic};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// A sink with its settings.
+pub(crate) struct NamedSink {
+    pub(crate) name: String,
+    pub(crate) sink: Arc<dyn Sink>,
+    pub(crate) encoding: Encoding,
+    pub(crate) batch: usize,
+    pub(crate) in_flight: usize,
+    pub(crate) timeout: Duration,
+}
+
+/// What the deliveries of a lane share.
+pub(crate) struct Lane {
+    pub(crate) to: Arc<NamedSink>,
+    /// The destination, where it does not depend on the message.
+    pub(crate) fixed: Option<String>,
+    /// Whether the destination has been looked at.
+    checked: AtomicBool,
+    circuits: Mutex<HashMap<String, Circuit>>,
+    settings: CircuitSettings,
+    stats: Stats,
+}
+
+/// What only the loop knows of a lane.
+pub(crate) struct LaneState {
+    pub(crate) lane: Arc<Lane>,
+    /// Its topics with their routes, in the order in which they are asked for.
+    pub(crate) topics: Vec<Topic>,
+    pub(crate) routes: BTreeMap<Topic, Arc<Route>>,
+    /// Shards that may have something, and from when on.
+    pub(crate) hot: BTreeMap<ShardId, Instant>,
+    /// Messages under way.
+    pub(crate) in_flight: usize,
+    /// Which shard was asked first the last time.
+    pub(crate) turn: usize,
+}
+
+// === impl NamedSink ===
+
+impl NamedSink {
+    pub(crate) fn new(name: &str, sink: Arc<dyn Sink>, config: &SinkConfig) -> Self {
+        Self {
+            name: name.to_owned(),
+            sink,
+            encoding: config.encoding,
+            batch: usize::from(config.batch),
+            in_flight: config.in_flight as usize,
+            timeout: *config.timeout,
+        }
+    }
+}
+
+// === impl Lane ===
+
+impl Lane {
+    pub(crate) fn new(to: Arc<NamedSink>, route: &Route, settings: CircuitSettings, stats: Stats) -> Self {
+        let fixed = route.to.fixed().map(str::to_owned);
+        let checked = AtomicBool::new(false);
+        Self { to, fixed, checked, circuits: Mutex::default(), settings, stats }
+    }
+
+    /// The destination was looked at, and is fine.
+    pub(crate) fn mark_checked(&self) {
+        self.checked.store(true, Ordering::Relaxed);
+    }
+
+    /// The destination could not be looked at: nothing but probes until it can.
+    pub(crate) fn open(&self, now: Instant) {
+        if let Some(destination) = &self.fixed {
+            self.circuits().insert(destination.clone(), Circuit::open(self.settings, now));
+            self.stats.circuit(&self.to.name, destination, 2);
+        }
+    }
+
+    /// Looks at the destination, unless that was done.
+    ///
+    /// # Errors
+    /// Why nothing may be delivered.
+    pub(crate) async fn check(&self) -> Result<(), CheckError> {
+        if self.checked.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let checked = tokio::time::timeout(self.to.timeout, self.to.sink.check(self.fixed.as_deref())).await;
+        let warnings = checked.unwrap_or_else(|_| {
+            Err(CheckError::Unreachable(format!("not looked at within {:?}", self.to.timeout)))
+        })?;
+        if !self.checked.swap(true, Ordering::Relaxed) {
+            for warning in warnings {
+                tracing::warn!(sink = self.to.name, destination = self.fixed, "{warning}");
+            }
+        }
+        Ok(())
+    }
+
+    /// How much may be reserved for it.
+    pub(crate) fn pass(&self, now: Instant) -> Pass {
+        match &self.fixed {
+            Some(destination) => self.pass_to(destination, now),
+            None => Pass::All,
+        }
+    }
+
+    /// How much may be sent to one destination.
+    pub(crate) fn pass_to(&self, destination: &str, now: Instant) -> Pass {
+        self.circuits().get(destination).map_or(Pass::All, |circuit| circuit.pass(now))
+    }
+
+    /// A probe goes out.
+    pub(crate) fn probing(&self, destination: &str) {
+        if let Some(circuit) = self.circuits().get_mut(destination) {
+            circuit.probing();
+            self.stats.circuit(&self.to.name, self.label(destination), circuit.number());
+        }
+    }
+
+    /// The probe of the fixed destination found no message, or none of them came to an answer.
+    pub(crate) fn unprobed(&self, destination: &str, now: Instant) {
+        if let Some(circuit) = self.circuits().get_mut(destination) {
+            circuit.unprobed(now);
+            self.stats.circuit(&self.to.name, self.label(destination), circuit.number());
+        }
+    }
+
+    /// Judges the outcomes of one destination. Gives back how long it rests, where it does.
+    pub(crate) fn judge(
+        &self,
+        destination: &str,
+        outcomes: &[&Outcome],
+        now: Instant,
+    ) -> (Evidence, Option<Duration>) {
+        let evidence = Evidence::of(outcomes.iter().copied());
+        let mut circuits = self.circuits();
+        let circuit = circuits.entry(destination.to_owned()).or_insert_with(|| Circuit::new(self.settings));
+        let changed = circuit.judge(evidence, now);
+        let rest = match circuit.pass(now) {
+            Pass::None(Some(until)) => Some(until.saturating_duration_since(now)),
+            Pass::Probe | Pass::None(None) => Some(Duration::ZERO),
+            Pass::All => None,
+        };
+        self.stats.circuit(&self.to.name, self.label(destination), circuit.number());
+        if changed {
+            self.announce(destination, outcomes, rest);
+        }
+        if evidence.took && self.fixed.is_none() {
+            circuits.remove(destination);
+        }
+        (evidence, rest)
+    }
+
+    fn announce(&self, destination: &str, outcomes: &[&Outcome], rest: Option<Duration>) {
+        let sink = &self.to.name;
+        let Some(rest) = rest else {
+            tracing::info!(sink, destination, "the destination takes messages again");
+            return;
+        };
+        let reason = outcomes.iter().find_map(|outcome| match outcome {
+            Outcome::Unavailable { reason, .. } => Some(reason.as_str()),
+            _ => None,
+        });
+        tracing::warn!(
+            sink,
+            destination,
+            rest_ms = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX),
+            reason,
+            "the destination does not take messages: they wait in Redis"
+        );
+    }
+
+    /// Destinations that depend on messages would make a metric each.
+    fn label<'a>(&'a self, destination: &'a str) -> &'a str {
+        if self.fixed.is_some() { destination } else { "*" }
+    }
+
+    fn circuits(&self) -> MutexGuard<'_, HashMap<String, Circuit>> {
+        // A circuit is changed by one assignment: it cannot be left half done.
+        self.circuits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl LaneState ===
+
+impl LaneState {
+    pub(crate) fn new(lane: Lane) -> Self {
+        Self {
+            lane: Arc::new(lane),
+            topics: Vec::new(),
+            routes: BTreeMap::new(),
+            hot: BTreeMap::new(),
+            in_flight: 0,
+            turn: 0,
+        }
+    }
+
+    pub(crate) fn add(&mut self, topic: Topic, route: Route) {
+        self.topics.push(topic.clone());
+        self.routes.insert(topic, Arc::new(route));
+    }
+
+    /// A shard may have something for it.
+    pub(crate) fn heat(&mut self, shard: ShardId, from: Instant) {
+        let at = self.hot.entry(shard).or_insert(from);
+        *at = from.min(*at);
+    }
+
+    /// How many messages it has room for now, and whether they are a probe.
+    pub(crate) fn room(&self, now: Instant) -> (usize, bool) {
+        let free = self.lane.to.in_flight.saturating_sub(self.in_flight);
+        match self.lane.pass(now) {
+            Pass::All => (free, false),
+            Pass::Probe => (free.min(1), true),
+            Pass::None(_) => (0, false),
+        }
+    }
+
+    /// When it is to be looked at next without a reason from outside.
+    pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
+        let hot = self.hot.values().min().copied()?;
+        match self.lane.pass(now) {
+            // A message that returns, or the answer of a probe, is the reason then.
+            Pass::None(None) => None,
+            _ if self.in_flight >= self.lane.to.in_flight => None,
+            Pass::None(Some(until)) => Some(until.max(hot)),
+            Pass::All | Pass::Probe => Some(hot),
+        }
+    }
+
+    /// Which shards to ask for how many, a fair share each, another shard first each time.
+    pub(crate) fn shares(&mut self, now: Instant, most_a_shard: usize) -> Vec<(ShardId, u16)> {
+        let (room, _) = self.room(now);
+        let mut shards: Vec<ShardId> =
+            self.hot.iter().filter(|(_, from)| **from <= now).map(|(shard, _)| *shard).collect();
+        if room == 0 || shards.is_empty() {
+            return Vec::new();
+        }
+        self.turn = (self.turn + 1) % shards.len();
+        shards.rotate_left(self.turn);
+        shards.truncate(room);
+        let share = (room / shards.len()).clamp(1, most_a_shard);
+        let share = u16::try_from(share).expect("a share is at most 500");
+        shards.into_iter().map(|shard| (shard, share)).collect()
+    }
+}

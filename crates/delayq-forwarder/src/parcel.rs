@@ -1,0 +1,115 @@
+//! A parcel: a message on its way to a destination, in the form that every sink is given.
+
+use crate::template::{Values, Variable};
+use delayq_core::{Reservation, UnixMicros, UnixMillis};
+
+/// A message with its address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parcel {
+    /// Where to, in the sink's own terms: a stream, a queue, a subject, a path of a URL.
+    pub destination: String,
+    /// What the destination orders or partitions by.
+    pub key: Option<String>,
+    /// The message's own headers, and those its route adds.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// What delayq knows of it.
+    pub about: About,
+}
+
+/// What delayq knows of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// Its id as text.
+    pub id: String,
+    /// Its topic.
+    pub topic: String,
+    /// Its group.
+    pub group: Option<String>,
+    /// When it was due.
+    pub due: UnixMillis,
+    /// When it became ready.
+    pub ready: UnixMicros,
+    /// How often it was tried, this time included.
+    pub attempt: u16,
+    /// How often it was reserved, this time included.
+    pub delivery: u32,
+}
+
+/// The reservation's values for templates.
+pub(crate) struct Of<'a>(pub(crate) &'a Reservation);
+
+// === impl Parcel ===
+
+impl Parcel {
+    /// All headers: delayq's own, then the message's and the route's.
+    pub fn all_headers(&self) -> impl Iterator<Item = (&str, std::borrow::Cow<'_, str>)> {
+        let own = self.about.headers().into_iter().map(|(name, value)| (name, value.into()));
+        own.chain(self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str().into())))
+    }
+
+    /// The value of a header of the message or its route; names are compared without case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+}
+
+// === impl About ===
+
+impl About {
+    /// What the reservation says.
+    #[must_use]
+    pub fn of(reservation: &Reservation) -> Self {
+        let envelope = &reservation.envelope;
+        Self {
+            id: reservation.id.to_string(),
+            topic: reservation.topic.to_string(),
+            group: envelope.group.as_ref().map(ToString::to_string),
+            due: envelope.due,
+            ready: reservation.ready,
+            attempt: envelope.attempt,
+            delivery: envelope.delivery,
+        }
+    }
+
+    /// Ready minus due, in milliseconds with three decimals.
+    #[must_use]
+    pub fn late_ms(&self) -> f64 {
+        self.ready.since(self.due).as_micros() as f64 / 1000.0
+    }
+
+    /// delayq's own headers.
+    #[must_use]
+    pub fn headers(&self) -> [(&'static str, String); 6] {
+        [
+            ("delayq-id", self.id.clone()),
+            ("delayq-topic", self.topic.clone()),
+            ("delayq-attempt", self.attempt.to_string()),
+            ("delayq-due", self.due.to_string()),
+            ("delayq-ready", self.ready.millis().to_string()),
+            ("delayq-late-ms", format!("{:.3}", self.late_ms())),
+        ]
+    }
+}
+
+// === impl Of ===
+
+impl Values for Of<'_> {
+    fn value(&self, variable: &Variable) -> Option<String> {
+        let Self(message) = self;
+        match variable {
+            Variable::Id => Some(message.id.to_string()),
+            Variable::Topic => Some(message.topic.to_string()),
+            Variable::Group => message.envelope.group.as_ref().map(ToString::to_string),
+            Variable::Due => Some(message.envelope.due.to_string()),
+            Variable::Attempt => Some(message.envelope.attempt.to_string()),
+            Variable::Header(wanted) => {
+                let found =
+                    message.envelope.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+                found.map(|(_, value)| value.clone())
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Patterns of topics: which topics a route is for.
+//!
+//! `?` is one character and `*` any run of characters, neither of them a `/`; `**` is any run at all.
+
+use std::fmt;
+
+/// A pattern of topics, or one topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    text: String,
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Char(char),
+    /// `?`
+    One,
+    /// `*`
+    Run,
+    /// `**`
+    All,
+}
+
+// === impl Pattern ===
+
+impl Pattern {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// A sentence, where no topic could ever match it.
+    pub fn new(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("an empty pattern matches no topic; `**` matches every one".to_owned());
+        }
+        let mut parts = Vec::new();
+        for c in text.chars() {
+            match (c, parts.last()) {
+                ('*', Some(Part::Run)) => *parts.last_mut().expect("there is a last one") = Part::All,
+                ('*', Some(Part::All)) => {}
+                ('*', _) => parts.push(Part::Run),
+                ('?', _) => parts.push(Part::One),
+                (c, _) if c.is_ascii_alphanumeric() || "._-/".contains(c) => parts.push(Part::Char(c)),
+                (c, _) => {
+                    return Err(format!(
+                        "no topic matches `{text}`: {c:?} cannot be in one; use letters, digits, . _ - / and the \
+                         wildcards ? * **"
+                    ));
+                }
+            }
+        }
+        let least = parts.iter().filter(|part| matches!(part, Part::Char(_) | Part::One)).count();
+        if least > delayq_core::Topic::MAX_BYTES {
+            return Err(format!("no topic matches `{text}`: none has {least} characters"));
+        }
+        Ok(Self { text: text.to_owned(), parts })
+    }
+
+    /// Whether it is for this topic.
+    #[must_use]
+    pub fn matches(&self, topic: &str) -> bool {
+        let chars: Vec<Part> = topic.chars().map(Part::Char).collect();
+        covers(&self.parts, &chars)
+    }
+
+    /// Whether every topic that `other` matches is matched by this one. May say no where it is so after all, never
+    /// the other way round.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        covers(&self.parts, &other.parts)
+    }
+
+    /// The topic, where it is not a pattern.
+    #[must_use]
+    pub fn exact(&self) -> Option<&str> {
+        self.parts.iter().all(|part| matches!(part, Part::Char(_))).then_some(self.text.as_str())
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+/// Row by row: whether the pattern so far takes the parts so far. No recursion, so no pattern is slow.
+fn covers(pattern: &[Part], parts: &[Part]) -> bool {
+    let mut taken = vec![false; parts.len() + 1];
+    taken[0] = true;
+    for &wanted in pattern {
+        let mut next = vec![false; parts.len() + 1];
+        match wanted {
+            Part::Run | Part::All => {
+                next[0] = taken[0];
+                for (i, &part) in parts.iter().enumerate() {
+                    let absorbs = wanted == Part::All || !matches!(part, Part::All | Part::Char('/'));
+                    next[i + 1] = taken[i + 1] || (next[i] && absorbs);
+                }
+            }
+            Part::One | Part::Char(_) => {
+                for (i, &part) in parts.iter().enumerate() {
+                    let takes =
+                        part == wanted || (wanted == Part::One && matches!(part, Part::Char(c) if c != '/'));
+                    next[i + 1] = taken[i] && takes;
+                }
+            }
+        }
+        taken = next;
+    }
+    taken[parts.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(text: &str) -> Pattern {
+        Pattern::new(text).unwrap()
+    }
+
+    #[test]
+    fn a_star_stays_within_a_slash_and_two_do_not() {
+        for (text, topic, expected) in [
+            ("orders", "orders", true),
+            ("orders", "orders2", false),
+            ("orders.*", "orders.paid", true),
+            ("orders.*", "orders.", true),
+            ("orders.*", "orders", false),
+            ("*", "a/b", false),
+            ("*/orders", "shop/orders", true),
+            ("**", "a/b/c", true),
+            ("shop/**", "shop/a/b", true),
+            ("a?c", "abc", true),
+            ("a?c", "a/c", false),
+            ("***", "x/y", true),
+        ] {
+            assert_eq!(pattern(text).matches(topic), expected, "{text} {topic}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_covers_what_it_always_matches() {
+        for (wide, narrow, expected) in [
+            ("**", "*", true),
+            ("*", "**", false),
+            ("*", "a*", true),
+            ("a*", "*", false),
+            ("a?", "ab", true),
+            ("ab", "a?", false),
+            ("*/x", "t/x", true),
+            ("a*c", "a?c", true),
+            ("*", "a/b", false),
+            ("a**", "a*/b", true),
+        ] {
+            assert_eq!(pattern(wide).covers(&pattern(narrow)), expected, "{wide} {narrow}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_no_topic_can_match_is_refused() {
+        for text in ["", "a b", "ärger", "a{b}", &"x".repeat(129)] {
+            assert!(Pattern::new(text).is_err(), "{text}");
+        }
+    }
+}

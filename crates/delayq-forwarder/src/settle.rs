@@ -1,0 +1,103 @@
+//! Settling: what becomes of a message in Redis after its delivery.
+
+use crate::stats::Stats;
+use delayq_core::{Advice, Client, Error, Receipt, Release, Reservation, Settled};
+use delayq_service::Shutdown;
+use std::time::Duration;
+
+/// What is to become of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is over.
+    Ack,
+    /// It can never be delivered, for this reason.
+    Bury(String),
+    /// It is tried again: after this delay, or by its own back-off.
+    Release { delay: Option<Duration>, keep_attempt: bool, reason: String },
+}
+
+/// Carries out verdicts, and repeats what Redis did not answer: each is safe to repeat, because its receipt is used
+/// up by the first.
+pub(crate) struct Settler<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) stats: &'a Stats,
+    pub(crate) give_up: &'a Shutdown,
+}
+
+#[derive(Default)]
+struct Due {
+    acks: Vec<Receipt>,
+    buried: Vec<(Receipt, String)>,
+    releases: Vec<Release>,
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+// === impl Verdict ===
+
+impl Verdict {
+    /// Again later, and not at the message's cost.
+    pub(crate) fn rest(delay: Duration, reason: &str) -> Self {
+        Self::Release { delay: Some(delay), keep_attempt: true, reason: reason.to_owned() }
+    }
+}
+
+// === impl Settler ===
+
+impl Settler<'_> {
+    pub(crate) async fn settle(&self, verdicts: Vec<(&Reservation, Verdict)>) {
+        let mut due = Due::default();
+        for (message, verdict) in verdicts {
+            let receipt = message.receipt.clone();
+            match verdict {
+                Verdict::Ack => due.acks.push(receipt),
+                Verdict::Bury(reason) => due.buried.push((receipt, reason)),
+                Verdict::Release { delay, keep_attempt, reason } => {
+                    due.releases.push(Release { receipt, delay, keep_attempt, reason });
+                }
+            }
+        }
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let answers = self.client.ack(&due.acks).await;
+            let acks = self.keep_failed(&mut due.acks, answers);
+            let answers = self.client.bury(&due.buried).await;
+            let buried = self.keep_failed(&mut due.buried, answers);
+            let answers = self.client.release(&due.releases).await;
+            let releases = self.keep_failed(&mut due.releases, answers);
+            if !(acks || buried || releases) {
+                return;
+            }
+            // While draining there is one more try; then the leases run out, and the messages go out again.
+            if self.give_up.is_requested() {
+                let left = due.acks.len() + due.buried.len() + due.releases.len();
+                tracing::warn!(left, "Redis does not answer: these leases are left to run out");
+                return;
+            }
+            let _ = self.give_up.or(tokio::time::sleep(pause)).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Keeps what is to be tried again. Returns whether there is any.
+    fn keep_failed<T>(&self, items: &mut Vec<T>, answers: Vec<Result<Settled, Error>>) -> bool {
+        let mut answers = answers.into_iter();
+        items.retain(|_| match answers.next() {
+            Some(Ok(settled)) => {
+                if let Settled::Failed(why) = &settled {
+                    tracing::error!(why, "a message could not be settled: its lease runs out");
+                }
+                self.stats.settled(&settled);
+                false
+            }
+            Some(Err(error)) if error.advice() == Advice::Retry => true,
+            Some(Err(error)) => {
+                tracing::error!(%error, "a message could not be settled: its lease runs out");
+                false
+            }
+            None => false,
+        });
+        !items.is_empty()
+    }
+}

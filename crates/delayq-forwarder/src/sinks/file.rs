@@ -1,0 +1,11 @@
+//! The sink `file`: NDJSON files, flushed and fsynced before anything counts as delivered.
+
+mod check;
+mod config;
+mod deliver;
+pub(crate) mod encode;
+#[cfg(test)]
+mod tests;
+
+pub use config::FileConfig;
+pub(crate) use deliver::FileSink;

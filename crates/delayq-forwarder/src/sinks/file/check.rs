@@ -1,0 +1,27 @@
+//! Whether the folder can be written to.
+
+use crate::CheckError;
+use std::path::{Component, Path, PathBuf};
+
+/// Checks the folder.
+pub(super) fn folder(dir: &Path) -> Result<(), CheckError> {
+    let found = std::fs::metadata(dir)
+        .map_err(|error| CheckError::Unreachable(format!("folder {}: {error}", dir.display())))?;
+    if !found.is_dir() {
+        return Err(CheckError::Refused(format!("{} is not a folder", dir.display())));
+    }
+    if found.permissions().readonly() {
+        return Err(CheckError::Refused(format!("folder {} is read-only", dir.display())));
+    }
+    Ok(())
+}
+
+/// The path of a destination, where it stays within the folder.
+pub(super) fn path(dir: &Path, destination: &str) -> Result<PathBuf, String> {
+    let within = Path::new(destination);
+    let plain = within.components().all(|part| matches!(part, Component::Normal(_)));
+    if destination.is_empty() || destination.ends_with('/') || destination.contains('\0') || !plain {
+        return Err(format!("`{destination}` is no path of a file within {}", dir.display()));
+    }
+    Ok(dir.join(within))
+}

@@ -1,0 +1,183 @@
+//! Appending: one write and one fsync a batch and file.
+//!
+//! What was never fsynced was never confirmed. So a write that failed halfway is cut off again, and so is a line
+//! without an end that a killed process left; whatever it held is delivered again.
+
+use super::{FileConfig, check, encode};
+use crate::{CheckError, Outcome, Parcel, Sink};
+use async_trait::async_trait;
+use std::{
+    collections::BTreeMap,
+    fs::{File, OpenOptions},
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// The files that are open; more than these are closed again.
+const MOST_OPEN: usize = 64;
+
+/// NDJSON files in a folder.
+pub(crate) struct FileSink {
+    config: Arc<FileConfig>,
+    open: Arc<Mutex<BTreeMap<PathBuf, Arc<Mutex<Appender>>>>>,
+}
+
+/// One open file, locked against other processes.
+struct Appender {
+    path: PathBuf,
+    file: File,
+    length: u64,
+}
+
+// === impl FileSink ===
+
+impl FileSink {
+    pub(crate) fn new(config: FileConfig) -> Self {
+        Self { config: Arc::new(config), open: Arc::default() }
+    }
+}
+
+#[async_trait]
+impl Sink for FileSink {
+    fn kind(&self) -> &'static str {
+        "file"
+    }
+
+    async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
+        check::folder(&self.config.dir)?;
+        if let Some(destination) = destination {
+            check::path(&self.config.dir, destination).map_err(CheckError::Refused)?;
+        }
+        Ok(Vec::new())
+    }
+
+    async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
+        let mut outcomes = vec![Outcome::Delivered; parcels.len()];
+        let mut files: BTreeMap<&str, (Vec<usize>, Vec<u8>)> = BTreeMap::new();
+        for (i, parcel) in parcels.iter().enumerate() {
+            let (places, lines) = files.entry(&parcel.destination).or_default();
+            places.push(i);
+            encode::append(parcel, lines);
+        }
+        for (destination, (places, lines)) in files {
+            let outcome = match check::path(&self.config.dir, destination) {
+                Err(reason) => Outcome::rejected(reason),
+                Ok(path) => {
+                    let (config, open) = (self.config.clone(), self.open.clone());
+                    let appended =
+                        tokio::task::spawn_blocking(move || append(&config, &open, &path, &lines)).await;
+                    match appended.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
+                        Ok(()) => continue,
+                        Err(error) => Outcome::down(format!("{destination}: {error}")),
+                    }
+                }
+            };
+            places.into_iter().for_each(|i| outcomes[i] = outcome.clone());
+        }
+        outcomes
+    }
+
+    async fn close(&self) -> Result<(), String> {
+        lock(&self.open).clear();
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // An appender that a panic left behind measures its file anew before it is used.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Appends lines to a file and fsyncs it. After an error the file is closed, and opened anew by the next.
+fn append(
+    config: &FileConfig,
+    open: &Mutex<BTreeMap<PathBuf, Arc<Mutex<Appender>>>>,
+    path: &Path,
+    lines: &[u8],
+) -> io::Result<()> {
+    let appender = {
+        let mut files = lock(open);
+        match files.get(path) {
+            Some(appender) => appender.clone(),
+            None => {
+                if files.len() >= MOST_OPEN {
+                    files.pop_first();
+                }
+                let appender = Arc::new(Mutex::new(Appender::open(path)?));
+                files.insert(path.to_owned(), appender.clone());
+                appender
+            }
+        }
+    };
+    let result = lock(&appender).append(config, lines);
+    if result.is_err() {
+        lock(open).remove(path);
+    }
+    result
+}
+
+// === impl Appender ===
+
+impl Appender {
+    fn open(path: &Path) -> io::Result<Self> {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        std::fs::create_dir_all(folder)?;
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        file.try_lock()
+            .map_err(|error| io::Error::other(format!("another process writes to it: {error}")))?;
+        let length = whole_lines(&file)?;
+        if length < file.metadata()?.len() {
+            tracing::warn!(path = %path.display(), "cut off a line that was never confirmed");
+            file.set_len(length)?;
+        }
+        // A new name survives a power cut only when its folder is fsynced.
+        File::open(folder)?.sync_all()?;
+        Ok(Self { path: path.to_owned(), file, length })
+    }
+
+    fn append(&mut self, config: &FileConfig, lines: &[u8]) -> io::Result<()> {
+        let full = |size: u64| self.length > 0 && self.length + lines.len() as u64 > size;
+        if config.rotate_at.is_some_and(|size| full(size.bytes())) {
+            self.rotate()?;
+        }
+        self.file.seek(SeekFrom::Start(self.length))?;
+        let written = self.file.write_all(lines).and_then(|()| self.file.sync_data());
+        match written {
+            Ok(()) => self.length += lines.len() as u64,
+            // Best effort: what stays behind is cut off when the file is opened again, or was whole lines.
+            Err(_) => drop(self.file.set_len(self.length)),
+        }
+        written
+    }
+
+    /// Sets the file aside under the next free number.
+    fn rotate(&mut self) -> io::Result<()> {
+        let aside = (1_u32..).map(|n| {
+            let mut name = self.path.clone().into_os_string();
+            name.push(format!(".{n}"));
+            PathBuf::from(name)
+        });
+        let aside = aside.into_iter().find(|path| !path.exists()).expect("numbers do not end");
+        std::fs::rename(&self.path, aside)?;
+        *self = Self::open(&self.path)?;
+        Ok(())
+    }
+}
+
+/// Where the last whole line of a file ends.
+fn whole_lines(mut file: &File) -> io::Result<u64> {
+    const BLOCK: u64 = 64 * 1024;
+    let mut end = file.metadata()?.len();
+    while end > 0 {
+        let start = end.saturating_sub(BLOCK);
+        let mut block = vec![0; usize::try_from(end - start).expect("a block fits into memory")];
+        file.seek(SeekFrom::Start(start))?;
+        file.read_exact(&mut block)?;
+        if let Some(at) = block.iter().rposition(|&byte| byte == b'\n') {
+            return Ok(start + at as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
+}

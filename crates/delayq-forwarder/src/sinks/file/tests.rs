@@ -1,0 +1,103 @@
+//! The file sink against a real folder.
+
+use super::{FileConfig, FileSink};
+use crate::{Outcome, Parcel, Sink, parcel::About};
+use delayq_core::{UnixMicros, UnixMillis};
+use delayq_service::config::ByteSize;
+use std::{fs, path::Path};
+
+pub(crate) fn parcel(destination: &str, id: &str, body: &[u8]) -> Parcel {
+    Parcel {
+        destination: destination.to_owned(),
+        key: None,
+        headers: vec![("trace".to_owned(), "t".to_owned())],
+        body: body.to_vec(),
+        about: About {
+            id: id.to_owned(),
+            topic: "orders".to_owned(),
+            group: None,
+            due: UnixMillis::new(1000),
+            ready: UnixMicros(1_000_250),
+            attempt: 1,
+            delivery: 1,
+        },
+    }
+}
+
+fn sink(dir: &Path, rotate_at: Option<ByteSize>) -> FileSink {
+    FileSink::new(FileConfig { dir: dir.to_owned(), rotate_at })
+}
+
+#[tokio::test]
+async fn a_line_holds_text_as_text_and_bytes_as_base64() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = sink(folder.path(), None);
+    let parcels = [parcel("a/b.ndjson", "1", b"text"), parcel("a/b.ndjson", "2", b"\xff")];
+    assert_eq!(sink.deliver(&parcels).await, [Outcome::Delivered, Outcome::Delivered]);
+    let start = "\"topic\":\"orders\",\"due\":1000,\"ready\":1000,\"late_ms\":0.25,\"attempt\":1,\"delivery\":1,\
+                 \"headers\":{\"trace\":\"t\"},";
+    let expected = format!(
+        "{{\"id\":\"1\",{start}\"payload\":\"text\"}}\n{{\"id\":\"2\",{start}\"payload_base64\":\"/w==\"}}\n"
+    );
+    assert_eq!(fs::read_to_string(folder.path().join("a/b.ndjson")).unwrap(), expected);
+}
+
+#[tokio::test]
+async fn a_path_that_leaves_the_folder_is_rejected_and_its_neighbours_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = sink(folder.path(), None);
+    let parcels: Vec<Parcel> =
+        ["x", "../y", "/etc/y", "", "a/../../y", "./z"].map(|path| parcel(path, "1", b"")).into();
+    let words: Vec<&str> = sink.deliver(&parcels).await.iter().map(Outcome::word).collect();
+    assert_eq!(words, ["delivered", "rejected", "rejected", "rejected", "rejected", "rejected"]);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn a_line_without_an_end_is_cut_off_before_the_next_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("f");
+    fs::write(&path, "{\"id\":\"0\"}\n{\"id\":\"1\",\"to").unwrap();
+    let sink = sink(folder.path(), None);
+    assert_eq!(sink.deliver(&[parcel("f", "2", b"")]).await, [Outcome::Delivered]);
+    let text = fs::read_to_string(&path).unwrap();
+    let ids: Vec<String> = text
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(ids, ["0", "2"]);
+}
+
+#[tokio::test]
+async fn a_full_file_is_set_aside_and_none_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = sink(folder.path(), Some(ByteSize::from_bytes(600)));
+    for id in 0..10 {
+        assert_eq!(sink.deliver(&[parcel("f", &id.to_string(), &[b'x'; 100])]).await, [Outcome::Delivered]);
+    }
+    let mut ids: Vec<u64> = Vec::new();
+    let mut files = 0;
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        files += 1;
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        assert!(text.len() <= 600);
+        ids.extend(text.lines().map(|line| {
+            let record: serde_json::Value = serde_json::from_str(line).unwrap();
+            record["id"].as_str().unwrap().parse::<u64>().unwrap()
+        }));
+    }
+    ids.sort_unstable();
+    assert_eq!((files, ids), (5, (0..10).collect()));
+}
+
+#[tokio::test]
+async fn a_file_that_another_holds_is_unavailable_until_it_is_let_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (sink(folder.path(), None), sink(folder.path(), None));
+    assert_eq!(first.deliver(&[parcel("f", "1", b"")]).await, [Outcome::Delivered]);
+    assert_eq!(second.deliver(&[parcel("f", "2", b"")]).await[0].word(), "unavailable");
+    first.close().await.unwrap();
+    assert_eq!(second.deliver(&[parcel("f", "2", b"")]).await, [Outcome::Delivered]);
+}

@@ -1,0 +1,9 @@
+//! The sink `redis-list`: RPUSH or LPUSH, for consumers that pop.
+
+mod check;
+mod config;
+mod deliver;
+mod encode;
+
+pub use config::RedisListConfig;
+pub(crate) use deliver::RedisListSink;

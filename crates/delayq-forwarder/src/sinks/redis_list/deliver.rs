@@ -1,0 +1,62 @@
+//! One pipeline a batch: one answer a parcel.
+
+use super::{RedisListConfig, check, config::Element, encode};
+use crate::{
+    CheckError, Outcome, Parcel, Sink,
+    sinks::{redis_link::RedisLink, redis_stream},
+};
+use async_trait::async_trait;
+use delayq_service::config::RedisConfig;
+use redis::Pipeline;
+use std::time::Duration;
+
+/// Lists of one Redis.
+pub(crate) struct RedisListSink {
+    config: RedisListConfig,
+    link: RedisLink,
+}
+
+// === impl RedisListSink ===
+
+impl RedisListSink {
+    pub(crate) fn new(config: RedisListConfig, own: &RedisConfig, timeout: Duration) -> Result<Self, String> {
+        let redis = config.redis.clone().unwrap_or_else(|| own.clone());
+        Ok(Self { link: RedisLink::new(redis, timeout), config })
+    }
+}
+
+#[async_trait]
+impl Sink for RedisListSink {
+    fn kind(&self) -> &'static str {
+        "redis-list"
+    }
+
+    async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
+        let mut warnings = redis_stream::look_at(&self.link, destination, "list", true).await?;
+        if self.config.element == Element::Payload {
+            warnings.push(check::PAYLOAD_ONLY.to_owned());
+        }
+        Ok(warnings)
+    }
+
+    async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
+        let mut pipeline = Pipeline::new();
+        for parcel in parcels {
+            pipeline.add_command(encode::command(&self.config, parcel));
+        }
+        match self.link.run_all(&pipeline, parcels.len()).await {
+            Err(error) => vec![redis_stream::failed(&error); parcels.len()],
+            Ok(answers) => {
+                let outcome = |answer: Result<_, redis::RedisError>| match answer {
+                    Ok(_) => Outcome::Delivered,
+                    Err(error) => redis_stream::failed(&self.link.fault(&error)),
+                };
+                answers.into_iter().map(outcome).collect()
+            }
+        }
+    }
+
+    async fn close(&self) -> Result<(), String> {
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! What a Redis may be that keeps deliveries: shared with the sink `redis-list`.
+
+use crate::{
+    CheckError,
+    sinks::redis_link::{LinkError, RedisLink},
+};
+use redis::{Value, cmd, from_redis_value};
+
+/// Looks at the server and at the type of a key.
+pub(in crate::sinks) async fn check(
+    link: &RedisLink,
+    key: Option<&str>,
+    wanted: &str,
+    create: bool,
+) -> Result<Vec<String>, CheckError> {
+    let info: String = text(link.run(cmd("INFO").arg("everything")).await)?;
+    let mut warnings =
+        judge(&info).map_err(|why| CheckError::Refused(format!("Redis {}: {why}", link.address())))?;
+    warnings.iter_mut().for_each(|warning| *warning = format!("Redis {}: {warning}", link.address()));
+    if let Some(key) = key {
+        let found: String = text(link.run(cmd("TYPE").arg(key)).await)?;
+        match found.as_str() {
+            "none" if !create => {
+                return Err(CheckError::Unreachable(format!("the {wanted} `{key}` does not exist")));
+            }
+            "none" => {}
+            found if found == wanted => {}
+            found => {
+                return Err(CheckError::Refused(format!("the key `{key}` is a {found}, not a {wanted}")));
+            }
+        }
+    }
+    Ok(warnings)
+}
+
+fn text(answer: Result<Value, LinkError>) -> Result<String, CheckError> {
+    let value = answer.map_err(|error| CheckError::Unreachable(error.sentence))?;
+    from_redis_value(value).map_err(|error| CheckError::Unreachable(error.to_string()))
+}
+
+/// Judges what INFO says.
+fn judge(info: &str) -> Result<Vec<String>, String> {
+    let field = |name: &str| {
+        info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map_or("", str::trim)
+    };
+    let mut warnings = Vec::new();
+    if field("role") == "slave" {
+        return Err("it is a replica; deliver to the master".to_owned());
+    }
+    match field("maxmemory_policy") {
+        "" | "noeviction" => {}
+        policy if policy.starts_with("volatile-") => {
+            warnings.push(format!(
+                "maxmemory-policy {policy} deletes keys that have a time to live; give the destination none"
+            ));
+        }
+        policy => {
+            return Err(format!(
+                "maxmemory-policy {policy} deletes what was delivered when memory runs out; set noeviction"
+            ));
+        }
+    }
+    if field("aof_enabled") == "0" {
+        warnings.push(
+            "appendonly is off: what was confirmed since the last snapshot is lost when it crashes"
+                .to_owned(),
+        );
+    }
+    Ok(warnings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_evicting_redis_is_refused_by_the_name_of_the_setting() {
+        let refusal = judge("role:master\r\nmaxmemory_policy:allkeys-lru\r\naof_enabled:1\r\n").unwrap_err();
+        assert!(refusal.contains("maxmemory-policy allkeys-lru"), "{refusal}");
+        assert!(judge("role:slave\r\n").is_err());
+    }
+
+    #[test]
+    fn what_may_be_meant_is_a_warning() {
+        for (info, warnings) in [
+            ("role:master\nmaxmemory_policy:noeviction\naof_enabled:1\n", 0),
+            ("role:master\nmaxmemory_policy:volatile-ttl\naof_enabled:0\n", 2),
+        ] {
+            assert_eq!(judge(info).unwrap().len(), warnings, "{info}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What the forwarder counts.
+
+use crate::Outcome;
+use delayq_core::Settled;
+use delayq_service::{Lateness, Metrics};
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Unit,
+};
+use std::time::Duration;
+
+/// Bounds of the buckets of one call of a sink, in seconds.
+const DELIVERY_BUCKETS: [f64; 14] =
+    [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
+
+/// A sink, by the name of its section.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfSink {
+    sink: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfOutcome {
+    sink: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfDestination {
+    sink: String,
+    destination: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfWord {
+    word: &'static str,
+}
+
+/// The handles of everything that is counted.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    outcomes: Family<OfOutcome, Counter>,
+    settled: Family<OfWord, Counter>,
+    in_flight: Family<OfSink, Gauge>,
+    circuit: Family<OfDestination, Gauge>,
+    delivery: Family<OfSink, Histogram, fn() -> Histogram>,
+    lateness: Lateness,
+    /// Topics that no route is for.
+    pub unrouted_topics: Gauge,
+    /// Ready messages of those topics.
+    pub unrouted_messages: Gauge,
+    /// Calls of `reserve`.
+    pub reserves: Counter,
+    /// Calls of `reserve` that Redis did not answer.
+    pub reserve_errors: Counter,
+}
+
+fn delivery_histogram() -> Histogram {
+    Histogram::new(DELIVERY_BUCKETS)
+}
+
+// === impl Stats ===
+
+impl Stats {
+    /// Registers everything.
+    ///
+    /// # Panics
+    /// If there is a forwarder in this registry already.
+    #[must_use]
+    pub fn new(metrics: &Metrics) -> Self {
+        let family: Family<OfSink, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(delivery_histogram);
+        Self {
+            outcomes: metrics.register(
+                "forwarder_outcomes",
+                "Messages by sink and what became of their delivery.",
+                Family::default(),
+            ),
+            settled: metrics.register(
+                "forwarder_settled",
+                "Settled leases by what became of the message.",
+                Family::default(),
+            ),
+            in_flight: metrics.register(
+                "forwarder_in_flight",
+                "Messages that are reserved and not yet settled.",
+                Family::default(),
+            ),
+            circuit: metrics.register(
+                "forwarder_circuit",
+                "Circuit of a destination: 0 closed, 1 half open, 2 open.",
+                Family::default(),
+            ),
+            delivery: metrics.register_with_unit(
+                "forwarder_delivery",
+                "How long one call of a sink took.",
+                Unit::Seconds,
+                family,
+            ),
+            lateness: metrics
+                .lateness("forwarder_lateness", "Confirmed by the destination minus due, on Redis's clock."),
+            unrouted_topics: metrics.register(
+                "forwarder_unrouted_topics",
+                "Topics that no route is for; their messages wait.",
+                Gauge::default(),
+            ),
+            unrouted_messages: metrics.register(
+                "forwarder_unrouted_messages",
+                "Ready messages of topics that no route is for.",
+                Gauge::default(),
+            ),
+            reserves: metrics.register(
+                "forwarder_reserves",
+                "Shards that were asked for messages.",
+                Counter::default(),
+            ),
+            reserve_errors: metrics.register(
+                "forwarder_reserve_errors",
+                "Shards that did not answer when they were asked for messages.",
+                Counter::default(),
+            ),
+        }
+    }
+
+    pub(crate) fn count(&self, sink: &str, outcomes: &[Outcome]) {
+        for outcome in outcomes {
+            let of = OfOutcome { sink: sink.to_owned(), outcome: outcome.word() };
+            self.outcomes.get_or_create(&of).inc();
+        }
+    }
+
+    pub(crate) fn settled(&self, settled: &Settled) {
+        let word = match settled {
+            Settled::Delivered => "delivered",
+            Settled::Delayed(_) => "delayed",
+            Settled::Ready => "ready",
+            Settled::Buried => "buried",
+            Settled::Cancelled => "cancelled",
+            Settled::ExpiredMessage => "expired",
+            Settled::Extended(_) | Settled::ExtendedDoomed(_) => "extended",
+            Settled::Expired => "lease_lost",
+            Settled::Failed(_) => "failed",
+        };
+        self.settled.get_or_create(&OfWord { word }).inc();
+    }
+
+    pub(crate) fn in_flight(&self, sink: &str, change: i64) {
+        self.in_flight.get_or_create(&OfSink { sink: sink.to_owned() }).inc_by(change);
+    }
+
+    pub(crate) fn circuit(&self, sink: &str, destination: &str, number: i64) {
+        let of = OfDestination { sink: sink.to_owned(), destination: destination.to_owned() };
+        self.circuit.get_or_create(&of).set(number);
+    }
+
+    pub(crate) fn delivery(&self, sink: &str, took: Duration) {
+        self.delivery.get_or_create(&OfSink { sink: sink.to_owned() }).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn late(&self, late: Duration) {
+        self.lateness.observe(late);
+    }
+}

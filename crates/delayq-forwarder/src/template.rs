@@ -1,0 +1,221 @@
+//! Templates: text with values of the message in braces, such as `orders.{header.region}`.
+
+use std::fmt;
+
+/// What a template can ask of a message.
+pub trait Values {
+    /// The value of a variable; `None` where the message has none.
+    fn value(&self, variable: &Variable) -> Option<String>;
+}
+
+/// A value of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Variable {
+    /// `{id}`
+    Id,
+    /// `{topic}`
+    Topic,
+    /// `{group}`
+    Group,
+    /// `{due}`, milliseconds since the epoch
+    Due,
+    /// `{attempt}`
+    Attempt,
+    /// `{header.name}`
+    Header(String),
+}
+
+/// Text in which variables stand for values; `{{` and `}}` are braces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    text: String,
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Variable(Variable),
+}
+
+// === impl Template ===
+
+impl Template {
+    /// Reads a template.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong and which variables there are.
+    pub fn new(text: &str) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let (mut plain, mut rest) = (String::new(), text);
+        while let Some(at) = rest.find(['{', '}']) {
+            plain.push_str(&rest[..at]);
+            let brace = &rest[at..=at];
+            rest = &rest[at + 1..];
+            if let Some(after) = rest.strip_prefix(brace) {
+                plain.push_str(brace);
+                rest = after;
+            } else if brace == "}" {
+                return Err(format!("`{text}` closes a brace that is not open; write }}}} for one"));
+            } else {
+                let Some((name, after)) = rest.split_once('}') else {
+                    return Err(format!("`{text}` does not close a brace; write {{{{ for one"));
+                };
+                if !plain.is_empty() {
+                    parts.push(Part::Text(std::mem::take(&mut plain)));
+                }
+                parts.push(Part::Variable(Variable::new(name)?));
+                rest = after;
+            }
+        }
+        plain.push_str(rest);
+        if !plain.is_empty() {
+            parts.push(Part::Text(plain));
+        }
+        Ok(Self { text: text.to_owned(), parts })
+    }
+
+    /// The text, where it has no variable.
+    #[must_use]
+    pub fn fixed(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [] => Some(""),
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The text with the values of a message.
+    ///
+    /// # Errors
+    /// The variable that the message has no value for.
+    pub fn render(&self, values: &impl Values) -> Result<String, Variable> {
+        let mut out = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.push_str(text),
+                Part::Variable(variable) => {
+                    out.push_str(&values.value(variable).ok_or_else(|| variable.clone())?);
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// The same with its topic filled in, all that is known before there is a message.
+    #[must_use]
+    pub fn of_topic(&self, topic: &str) -> Self {
+        let mut parts: Vec<Part> = Vec::new();
+        for part in &self.parts {
+            let text = match part {
+                Part::Variable(Variable::Topic) => topic,
+                Part::Text(text) => text,
+                Part::Variable(_) => {
+                    parts.push(part.clone());
+                    continue;
+                }
+            };
+            match parts.last_mut() {
+                Some(Part::Text(before)) => before.push_str(text),
+                _ => parts.push(Part::Text(text.to_owned())),
+            }
+        }
+        Self { text: self.text.clone(), parts }
+    }
+
+    /// What tells one destination from another before there is a message: the text with variables in braces.
+    #[must_use]
+    pub fn outline(&self) -> String {
+        let part = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Variable(variable) => variable.to_string(),
+        };
+        self.parts.iter().map(part).collect()
+    }
+}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+// === impl Variable ===
+
+impl Variable {
+    fn new(name: &str) -> Result<Self, String> {
+        match (name, name.strip_prefix("header.")) {
+            ("id", _) => Ok(Self::Id),
+            ("topic", _) => Ok(Self::Topic),
+            ("group", _) => Ok(Self::Group),
+            ("due", _) => Ok(Self::Due),
+            ("attempt", _) => Ok(Self::Attempt),
+            (_, Some(header)) if !header.is_empty() => Ok(Self::Header(header.to_owned())),
+            _ => Err(format!(
+                "there is no {{{name}}}; there are {{id}}, {{topic}}, {{group}}, {{due}}, {{attempt}} and {{header.NAME}}"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Variable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id => f.write_str("{id}"),
+            Self::Topic => f.write_str("{topic}"),
+            Self::Group => f.write_str("{group}"),
+            Self::Due => f.write_str("{due}"),
+            Self::Attempt => f.write_str("{attempt}"),
+            Self::Header(name) => write!(f, "{{header.{name}}}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Message;
+
+    impl Values for Message {
+        fn value(&self, variable: &Variable) -> Option<String> {
+            match variable {
+                Variable::Id => Some("17".to_owned()),
+                Variable::Topic => Some("orders".to_owned()),
+                Variable::Header(name) if name == "region" => Some("eu".to_owned()),
+                _ => None,
+            }
+        }
+    }
+
+    #[test]
+    fn values_stand_where_their_names_were() {
+        for (template, expected) in [
+            ("", Ok("")),
+            ("plain", Ok("plain")),
+            ("{topic}.{header.region}/{id}", Ok("orders.eu/17")),
+            ("{{{id}}}", Ok("{17}")),
+            ("x{group}", Err("{group}")),
+            ("{header.none}", Err("{header.none}")),
+        ] {
+            let rendered = Template::new(template).unwrap().render(&Message);
+            let rendered = rendered.map_err(|variable| variable.to_string());
+            assert_eq!(rendered.as_deref().map_err(String::as_str), expected, "{template}");
+        }
+    }
+
+    #[test]
+    fn a_topic_is_filled_in_before_there_is_a_message() {
+        let template = Template::new("a.{topic}.b").unwrap();
+        assert_eq!(template.fixed(), None);
+        assert_eq!(template.of_topic("t").fixed(), Some("a.t.b"));
+        assert_eq!(Template::new("{topic}-{id}").unwrap().of_topic("t").outline(), "t-{id}");
+    }
+
+    #[test]
+    fn a_template_that_means_nothing_is_refused() {
+        for text in ["{", "}", "{id", "id}", "{Id}", "{header.}", "{}"] {
+            assert!(Template::new(text).is_err(), "{text}");
+        }
+    }
+}
