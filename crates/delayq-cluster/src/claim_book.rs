@@ -3,14 +3,14 @@
 //! ```text
 //!           planned           claim                won
 //!  (none) ──────────► Vacant ───────► Claiming ──────────► Owned
-//!                      ▲  ▲ freed        │ held              │ planned for another
+//!                      ▲  ▲ freed        │ held              │ planned for another, and its turn
 //!             key gone │  └── Blocked ◄──┘                   ▼
 //!                      │          confirmed, planned ◄── Yielding    (the consumer was told to stop)
 //!                      │               again: Owned          │ confirmed
 //!                      └──────── Deleting ◄── delete ── Stopped
 //! ```
 //!
-//! Only `Owned` is shown as owned. Only after `Stopped` is the key deleted, so nobody else can claim a shard that the
+//! Only `Owned` is shown as owned, also while it is planned for another and waits for its turn to be handed over. Only after `Stopped` is the key deleted, so nobody else can claim a shard that the
 //! consumer still works on.
 
 use crate::ownership::{ClaimNumber, LossReason, Lost, OwnershipView};
@@ -30,8 +30,12 @@ pub(crate) struct ClaimBook {
 #[derive(Debug)]
 struct Slot {
     planned: bool,
+    /// Who the plan means it for instead.
+    successor: Option<String>,
     /// A claim's answer was lost: the key may be ours without our knowing.
     unsure: bool,
+    /// Another's key is only believed to be there.
+    presumed: bool,
     seat: Seat,
 }
 
@@ -57,16 +61,23 @@ pub(crate) struct ReadClaim {
 // === impl ClaimBook ===
 
 impl ClaimBook {
-    /// A plan arrived: these shards are meant for us; `successor` names who gets one that we must give up.
+    /// A plan arrived: these shards are meant for us. `successor` names who gets one that we must give up; `held` says
+    /// which of the new ones are better awaited than tried.
     pub(crate) fn plan(
         &mut self,
         version: u64,
         mine: &BTreeSet<ShardId>,
         successor: impl Fn(ShardId) -> Option<String>,
+        held: impl Fn(ShardId) -> bool,
     ) {
         self.plan_version = version;
         for &shard in mine {
-            self.slots.entry(shard).or_insert_with(Slot::vacant).planned = true;
+            let slot = self.slots.entry(shard).or_insert_with(|| {
+                let presumed = held(shard);
+                let seat = if presumed { Seat::Blocked } else { Seat::Vacant };
+                Slot { presumed, seat, ..Slot::vacant() }
+            });
+            slot.planned = true;
         }
         let given_up: Vec<ShardId> = self.slots.keys().filter(|s| !mine.contains(s)).copied().collect();
         for shard in given_up {
@@ -78,16 +89,32 @@ impl ClaimBook {
     fn unplan(&mut self, shard: ShardId, to: Option<String>) {
         let Some(slot) = self.slots.get_mut(&shard) else { return };
         slot.planned = false;
+        slot.successor = to;
         match slot.seat {
-            Seat::Owned { claim, since } => {
-                slot.seat = Seat::Yielding { claim, since };
-                self.parted.insert(shard, Lost { shard, reason: LossReason::HandOver { to }, claim });
-            }
             // A key that may be ours must not stand in the successor's way; the deletion checks whose it is.
             Seat::Vacant | Seat::Blocked if slot.unsure => slot.seat = Seat::Stopped { since: 0 },
             Seat::Blocked => slot.seat = Seat::Vacant,
             Seat::Vacant | Seat::Claiming { .. } => {}
-            Seat::Yielding { .. } | Seat::Stopped { .. } | Seat::Deleting { .. } => {}
+            Seat::Owned { .. } | Seat::Yielding { .. } | Seat::Stopped { .. } | Seat::Deleting { .. } => {}
+        }
+    }
+
+    /// Tells the consumer to stop shards that are meant for others, so many that at most `limit` are on their way: each
+    /// stands still only for as long as its own hand-over takes.
+    pub(crate) fn start_yields(&mut self, limit: usize) {
+        let under_way = |slot: &&Slot| {
+            matches!(slot.seat, Seat::Yielding { .. } | Seat::Stopped { .. } | Seat::Deleting { .. })
+        };
+        let free = limit.saturating_sub(self.slots.values().filter(under_way).count());
+        let due = self.slots.iter_mut().filter(|(_, slot)| !slot.planned);
+        let due = due.filter_map(|(&shard, slot)| match slot.seat {
+            Seat::Owned { claim, since } => Some((shard, slot, claim, since)),
+            _ => None,
+        });
+        for (shard, slot, claim, since) in due.take(free) {
+            slot.seat = Seat::Yielding { claim, since };
+            let reason = LossReason::HandOver { to: slot.successor.clone() };
+            self.parted.insert(shard, Lost { shard, reason, claim });
         }
     }
 
@@ -97,7 +124,22 @@ impl ClaimBook {
         for shard in all {
             self.unplan(shard, None);
         }
+        self.start_yields(usize::MAX);
         self.forget_empty();
+    }
+
+    /// Whether any shard is awaited by belief only.
+    pub(crate) fn presumes(&self) -> bool {
+        self.slots.values().any(|slot| slot.presumed && slot.seat == Seat::Blocked)
+    }
+
+    /// The belief has had its time: what was awaited by it only is tried.
+    pub(crate) fn doubt(&mut self) {
+        for slot in self.slots.values_mut() {
+            if std::mem::take(&mut slot.presumed) && slot.seat == Seat::Blocked {
+                slot.seat = Seat::Vacant;
+            }
+        }
     }
 
     /// Shards to claim now, at most `limit`; they count as being claimed from here on.
@@ -149,7 +191,7 @@ impl ClaimBook {
     pub(crate) fn claim_held(&mut self, shard: ShardId, at: i64) {
         let Some(slot) = self.slots.get_mut(&shard) else { return };
         let Seat::Claiming { freed_at } = slot.seat else { return };
-        slot.unsure = false;
+        (slot.unsure, slot.presumed) = (false, false);
         slot.seat = if freed_at > at || !slot.planned { Seat::Vacant } else { Seat::Blocked };
         self.forget_empty();
     }
@@ -250,6 +292,7 @@ impl ClaimBook {
             self.lose(shard, claim);
         }
         let Some(slot) = self.slots.get_mut(&shard) else { return };
+        slot.presumed = false;
         slot.seat = if anothers && slot.planned { Seat::Blocked } else { Seat::Vacant };
     }
 
@@ -267,7 +310,8 @@ impl ClaimBook {
         for (&shard, slot) in &mut self.slots {
             if let Seat::Owned { claim, .. } = slot.seat {
                 self.parted.insert(shard, Lost { shard, reason: LossReason::Untrusted, claim });
-                *slot = Slot { planned: slot.planned, unsure: true, seat: Seat::Vacant };
+                slot.unsure = true;
+                slot.seat = Seat::Vacant;
             }
         }
     }
@@ -319,7 +363,7 @@ impl ClaimBook {
 
 impl Slot {
     fn vacant() -> Self {
-        Self { planned: false, unsure: false, seat: Seat::Vacant }
+        Self { planned: false, successor: None, unsure: false, presumed: false, seat: Seat::Vacant }
     }
 }
 

@@ -15,9 +15,13 @@ fn nobody(_: ShardId) -> Option<String> {
     None
 }
 
+fn free(_: ShardId) -> bool {
+    false
+}
+
 fn owning(shards: &[u16]) -> ClaimBook {
     let mut book = ClaimBook::default();
-    book.plan(1, &set(shards), nobody);
+    book.plan(1, &set(shards), nobody, free);
     for shard in book.start_claims(100) {
         book.claim_won(shard, 10);
     }
@@ -35,7 +39,8 @@ fn parted(book: &ClaimBook, n: u16) -> Lost {
 #[test]
 fn a_planned_shard_is_claimed_once_and_then_owned() {
     let mut book = ClaimBook::default();
-    book.plan(1, &set(&[1, 2, 3]), nobody);
+    book.plan(1, &set(&[1, 2, 3]), nobody, free);
+    book.start_yields(9);
     assert_eq!(book.start_claims(2).len(), 2);
     assert_eq!(book.start_claims(9), [shard(3)]);
     assert!(book.start_claims(9).is_empty());
@@ -47,7 +52,8 @@ fn a_planned_shard_is_claimed_once_and_then_owned() {
 #[test]
 fn no_key_is_deleted_before_the_consumer_confirmed() {
     let mut book = owning(&[1, 2]);
-    book.plan(2, &set(&[2]), |_| Some("heir".into()));
+    book.plan(2, &set(&[2]), |_| Some("heir".into()), free);
+    book.start_yields(9);
     assert_eq!(owned(&book), [2]);
     assert!(book.start_deletes(9).is_empty());
     let lost = parted(&book, 1);
@@ -60,14 +66,38 @@ fn no_key_is_deleted_before_the_consumer_confirmed() {
 }
 
 #[test]
+fn shards_are_handed_over_a_few_at_a_time_and_kept_until_their_turn() {
+    let mut book = owning(&[1, 2, 3, 4, 5]);
+    book.plan(2, &set(&[5]), nobody, free);
+    book.start_yields(2);
+    assert_eq!(owned(&book), [3, 4, 5]);
+    book.start_yields(2);
+    assert_eq!(owned(&book), [3, 4, 5], "two are under way");
+    book.confirmed(&parted(&book, 1));
+    book.start_yields(2);
+    assert_eq!(owned(&book), [3, 4, 5], "the key is not deleted yet");
+    assert_eq!(book.start_deletes(9), [shard(1)]);
+    book.deleted(shard(1));
+    book.start_yields(2);
+    assert_eq!(owned(&book), [4, 5]);
+    // Meant for us again before its turn came: it never stopped.
+    book.plan(3, &set(&[4, 5]), nobody, free);
+    book.start_yields(9);
+    assert_eq!(owned(&book), [4, 5]);
+}
+
+#[test]
 fn a_confirmation_of_an_earlier_claim_confirms_nothing() {
     let mut book = owning(&[1]);
-    book.plan(2, &set(&[]), nobody);
+    book.plan(2, &set(&[]), nobody, free);
+    book.start_yields(9);
     let first = parted(&book, 1);
-    book.plan(3, &set(&[1]), nobody);
+    book.plan(3, &set(&[1]), nobody, free);
+    book.start_yields(9);
     book.confirmed(&first);
     assert_eq!(owned(&book), [1]);
-    book.plan(4, &set(&[]), nobody);
+    book.plan(4, &set(&[]), nobody, free);
+    book.start_yields(9);
     book.confirmed(&first);
     assert!(book.start_deletes(9).is_empty());
 }
@@ -76,8 +106,10 @@ fn a_confirmation_of_an_earlier_claim_confirms_nothing() {
 fn a_shard_planned_back_before_the_confirmation_is_won_without_a_request() {
     let mut book = owning(&[1]);
     let before = book.view(Trust::Joining).owned[&shard(1)];
-    book.plan(2, &set(&[]), nobody);
-    book.plan(3, &set(&[1]), nobody);
+    book.plan(2, &set(&[]), nobody, free);
+    book.start_yields(9);
+    book.plan(3, &set(&[1]), nobody, free);
+    book.start_yields(9);
     assert!(owned(&book).is_empty());
     book.confirmed(&parted(&book, 1));
     assert_ne!(book.view(Trust::Joining).owned[&shard(1)], before);
@@ -87,7 +119,8 @@ fn a_shard_planned_back_before_the_confirmation_is_won_without_a_request() {
 #[test]
 fn a_held_shard_is_claimed_when_its_key_goes() {
     let mut book = ClaimBook::default();
-    book.plan(1, &set(&[1]), nobody);
+    book.plan(1, &set(&[1]), nobody, free);
+    book.start_yields(9);
     book.start_claims(9);
     book.claim_held(shard(1), 20);
     assert_eq!(book.view(Trust::Joining).coming, set(&[1]));
@@ -97,10 +130,28 @@ fn a_held_shard_is_claimed_when_its_key_goes() {
 }
 
 #[test]
+fn a_shard_believed_to_be_held_is_awaited_and_tried_after_a_while() {
+    let mut book = ClaimBook::default();
+    book.plan(1, &set(&[1, 2, 3]), nobody, |shard| shard.get() < 3);
+    assert_eq!(book.start_claims(9), [shard(3)]);
+    assert_eq!(book.view(Trust::Joining).coming, set(&[1, 2]));
+    book.key_deleted(shard(1), 5);
+    assert_eq!(book.start_claims(9), [shard(1)]);
+    assert!(book.presumes());
+    book.doubt();
+    assert_eq!(book.start_claims(9), [shard(2)]);
+    book.claim_held(shard(2), 6);
+    book.doubt();
+    assert!(book.start_claims(9).is_empty(), "it is known now");
+    assert!(!book.presumes());
+}
+
+#[test]
 fn a_deletion_that_overtakes_the_answer_is_not_lost() {
     for (freed_at, again) in [(21, true), (19, false)] {
         let mut book = ClaimBook::default();
-        book.plan(1, &set(&[1]), nobody);
+        book.plan(1, &set(&[1]), nobody, free);
+        book.start_yields(9);
         book.start_claims(9);
         book.key_deleted(shard(1), freed_at);
         book.claim_held(shard(1), 20);
@@ -108,7 +159,8 @@ fn a_deletion_that_overtakes_the_answer_is_not_lost() {
     }
     for (freed_at, ours) in [(21, false), (19, true)] {
         let mut book = ClaimBook::default();
-        book.plan(1, &set(&[1]), nobody);
+        book.plan(1, &set(&[1]), nobody, free);
+        book.start_yields(9);
         book.start_claims(9);
         book.key_deleted(shard(1), freed_at);
         book.claim_won(shard(1), 20);
@@ -131,10 +183,12 @@ fn news_of_an_earlier_key_does_not_take_the_present_one() {
 fn a_claim_without_an_answer_is_found_by_reading_or_removed() {
     let mine = |created| ReadClaim { mine: true, created };
     let mut book = ClaimBook::default();
-    book.plan(1, &set(&[1, 2]), nobody);
+    book.plan(1, &set(&[1, 2]), nobody, free);
+    book.start_yields(9);
     book.start_claims(9);
     book.requests_lost();
-    book.plan(2, &set(&[1]), nobody);
+    book.plan(2, &set(&[1]), nobody, free);
+    book.start_yields(9);
     book.relisted(&BTreeMap::from([(shard(1), mine(7)), (shard(2), mine(7))]));
     assert_eq!(owned(&book), [1]);
     assert_eq!(book.start_deletes(9), [shard(2)]);
@@ -143,11 +197,13 @@ fn a_claim_without_an_answer_is_found_by_reading_or_removed() {
 #[test]
 fn a_claim_that_may_still_arrive_is_deleted_when_the_plan_moves_on() {
     let mut book = ClaimBook::default();
-    book.plan(1, &set(&[1]), nobody);
+    book.plan(1, &set(&[1]), nobody, free);
+    book.start_yields(9);
     book.start_claims(9);
     book.requests_lost();
     book.relisted(&BTreeMap::new());
-    book.plan(2, &set(&[]), nobody);
+    book.plan(2, &set(&[]), nobody, free);
+    book.start_yields(9);
     assert_eq!(book.start_deletes(9), [shard(1)]);
 }
 
@@ -165,7 +221,8 @@ fn a_claim_that_is_anothers_when_read_is_lost() {
 #[test]
 fn a_lost_lease_loses_everything_at_once() {
     let mut book = owning(&[1, 2]);
-    book.plan(2, &set(&[2]), nobody);
+    book.plan(2, &set(&[2]), nobody, free);
+    book.start_yields(9);
     book.drop_all(&LossReason::LeaseLost);
     assert!(owned(&book).is_empty());
     assert_eq!(parted(&book, 2).reason, LossReason::LeaseLost);
@@ -180,7 +237,8 @@ fn a_suspended_shard_comes_back_if_its_key_is_still_ours() {
     book.suspend();
     assert!(owned(&book).is_empty());
     assert_eq!(parted(&book, 1).reason, LossReason::Untrusted);
-    book.plan(1, &set(&[1, 2]), nobody);
+    book.plan(1, &set(&[1, 2]), nobody, free);
+    book.start_yields(9);
     book.relisted(&BTreeMap::from([(shard(1), ReadClaim { mine: true, created: 10 })]));
     assert_eq!(owned(&book), [1]);
     assert_eq!(book.start_claims(9), [shard(2)]);
@@ -223,7 +281,8 @@ impl World {
         match step {
             Step::Plan(mine) => {
                 let mine = mine.iter().copied().map(ShardId::new).collect();
-                self.book.plan(1, &mine, nobody);
+                self.book.plan(1, &mine, nobody, free);
+                self.book.start_yields(1);
             }
             Step::Claim => self.claim(true),
             Step::ClaimUnanswered => {
@@ -240,6 +299,8 @@ impl World {
                 }
             }
             Step::Confirm => {
+                self.book.start_yields(2);
+                self.consume();
                 let view = self.book.view(Trust::Joining);
                 let stopped: Vec<Lost> = self
                     .working
@@ -314,7 +375,7 @@ proptest! {
         for n in 0..4 {
             world.step(&Step::OthersLeave(n));
         }
-        for _ in 0..3 {
+        for _ in 0..4 {
             for step in [Step::Confirm, Step::Delete, Step::Claim] {
                 world.step(&step);
             }

@@ -46,6 +46,7 @@ mod election;
 mod error;
 mod etcd;
 mod handle;
+mod holders;
 mod inbox;
 mod keeper;
 mod keys;

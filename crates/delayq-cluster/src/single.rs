@@ -54,7 +54,8 @@ impl Single {
         }
         let mine: BTreeSet<ShardId> =
             if desired.draining { BTreeSet::new() } else { desired.shards.shards().collect() };
-        self.book.plan(1, &mine, |_| None);
+        self.book.plan(1, &mine, |_| None, |_| false);
+        self.book.start_yields(usize::MAX);
         for shard in self.book.start_claims(usize::MAX) {
             self.book.claim_won(shard, 0);
         }

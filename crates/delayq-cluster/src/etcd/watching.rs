@@ -84,6 +84,15 @@ impl Watch {
         Ok(message.events().iter().filter_map(change).collect())
     }
 
+    /// The next changes, if they have arrived already.
+    pub(crate) async fn ready(&mut self) -> Option<Result<Vec<Change>, Fault>> {
+        tokio::select! {
+            biased;
+            changes = self.next() => Some(changes),
+            () = std::future::ready(()) => None,
+        }
+    }
+
     async fn message(&mut self) -> Result<WatchResponse, Fault> {
         let message = match self.stream.message().await {
             Ok(Some(message)) => message,

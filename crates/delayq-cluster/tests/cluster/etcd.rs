@@ -6,8 +6,12 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+
+const FIRST_PORT: u16 = 12_000;
+const PORTS: u16 = 8_000;
 
 /// A running etcd; its processes end with it.
 pub(crate) struct Etcd {
@@ -113,13 +117,16 @@ impl Etcd {
             None => http_get(port, "/health").is_some_and(|body| body.contains("\"health\":\"true\"")),
         };
         while !healthy() {
-            assert!(
-                Instant::now() < deadline,
-                "etcd {n} did not become healthy; see {:?}",
-                self.folder.path()
-            );
+            assert!(Instant::now() < deadline, "etcd {n} did not become healthy: {}", self.last_words(n));
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// The end of a node's log.
+    fn last_words(&self, n: usize) -> String {
+        let log = self.folder.path().join(format!("{}.log", self.nodes[n].name));
+        let log = std::fs::read_to_string(log).unwrap_or_default();
+        log.lines().rev().take(5).collect::<Vec<_>>().join("\n")
     }
 
     /// Ends a node without ceremony.
@@ -229,10 +236,15 @@ fn http_get(port: u16, path: &str) -> Option<String> {
     answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
 }
 
-/// A port below the range that outgoing connections take theirs from, so that nobody grabs it between two starts.
+/// A port that nobody listens on and that this process was not given before; below the range that outgoing connections
+/// take theirs from, so that nobody grabs it between two starts.
 pub(crate) fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Each process starts elsewhere, so that two at a time seldom try the same.
+    let start = u16::try_from(std::process::id() % u32::from(PORTS)).unwrap();
     loop {
-        let port = fastrand::u16(20_000..32_000);
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST_PORT + start.wrapping_mul(37).wrapping_add(step) % PORTS;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
