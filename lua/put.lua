@@ -16,12 +16,8 @@
 local topic = ARGV[2]
 local no = topic_open(topic)
 must_be('hash', 'stats')
-must_be('list', 'r:' .. no)
-must_be('zset', 'markers')
-must_be('zset', 'expiries')
 gens((#ARGV - 2) / 4)
-local max_default = policy(no, 'max_attempts')
-local expire_after = policy(no, 'expire_after_ms')
+local max_default, expire_after = policies(no, 'max_attempts', 'expire_after_ms')
 local key_of = base .. 'm:' .. no .. ':'
 
 local entries, buckets, firsts = {}, {}, {}
@@ -66,6 +62,7 @@ local function taken(id, flags, options, env)
   local m, why = read(no, id)
   if not m then return 'conflict ' .. why .. ' 0' end
   local replace = string.find(options, 'replace', 1, true)
+  if replace and m.state > DEAD then must_be('zset', 'markers') end
   if replace and m.state == LEASED then return 'leased' end
   if not replace then
     local same = bit.band(flags, HASH) == 0 or string.sub(m.env, 33, 40) == string.sub(env, 33, 40)
@@ -117,6 +114,7 @@ local function put(id, due_text, options, env)
     _, expires, _, group = fields(env, flags)
     if expires then
       if expires <= due then return 'refused expiry not after the due time' end
+      must_be('zset', 'expiries')
     end
     if group then must_be('zset', 'g:' .. group) end
   end
@@ -124,7 +122,7 @@ local function put(id, due_text, options, env)
   local g = gen(bit.band(flags, INDEXED) > 0)
   local member = id .. gen_bytes(g)
   local direct = due <= now and not held
-  if not direct then bucket_check(no, due) end
+  if direct then must_be('list', 'r:' .. no) else bucket_check(no, due) end
 
   local key = key_of .. id
   local body = struct.pack(HEAD, FORMAT, PENDING, flags, g, due, now, 0, 0, max) .. rest

@@ -12,14 +12,7 @@ local function bucket_of(no, due)
 end
 
 -- Refuses the call where the bucket of this time is no bucket. To be called before a message is written.
-local bucket_checked = {}
-local function bucket_check(no, due)
-  local bucket = bucket_of(no, due)
-  if not bucket_checked[bucket] then
-    must_be('zset', bucket)
-    bucket_checked[bucket] = true
-  end
-end
+local function bucket_check(no, due) must_be('zset', bucket_of(no, due)) end
 
 -- Adds id‖gen members with their due times: `members` is due, member, due, member, … of one bucket, at most
 -- 1,000 values; `first` the earliest of them.

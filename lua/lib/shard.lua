@@ -11,9 +11,12 @@ end
 
 -- Refuses the whole call, before its first write, where a key holds another type than it must (F1: an error
 -- in the middle would keep the writes before it).
+local checked = {}
 local function is(kind, key)
+  if checked[key] then return true end
   local found = redis.call('TYPE', base .. key).ok
-  return found == kind or found == 'none', found
+  checked[key] = found == kind or found == 'none'
+  return checked[key], found
 end
 
 local function must_be(kind, key)

@@ -29,6 +29,12 @@ local function policy(no, field)
   return tonumber(redis.call('HGET', base .. 't:' .. no, field)) or POLICY[field]
 end
 
+-- Two numbers of a topic's policy.
+local function policies(no, one, two)
+  local values = redis.call('HMGET', base .. 't:' .. no, one, two)
+  return tonumber(values[1]) or POLICY[one], tonumber(values[2]) or POLICY[two]
+end
+
 local function count(counter, no, by)
   if by ~= 0 then redis.call('HINCRBY', base .. 'stats', counter .. ':' .. no, by) end
 end
