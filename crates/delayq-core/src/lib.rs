@@ -17,6 +17,8 @@ mod reply;
 mod script;
 mod server;
 mod shard;
+#[cfg(feature = "spool")]
+mod spool;
 mod time;
 mod verbs;
 
@@ -36,6 +38,11 @@ pub use producer::{GroupTally, Producer, ProducerOptions, Put, PutError, Target}
 pub use script::{Script, Scripts, Swap, Verb};
 pub use server::ServerFacts;
 pub use shard::{ShardCount, ShardCountError, ShardId};
+#[cfg(feature = "spool")]
+pub use spool::{
+    RecordError, Rejected, Replay, Spool, SpoolError, SpoolReader, SpoolRecord, SpoolSettings, SpoolStats, Spooled,
+    salvage_spool,
+};
 pub use time::UnixMillis;
 pub use verbs::{
     CancelOutcome, Claimed, GroupStep, HoldAnswer, ListPage, ListState, Listed, Numbers, Overview, Policy,

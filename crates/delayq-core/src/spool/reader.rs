@@ -1,0 +1,371 @@
+//! The compensator's side of a spool: what waits, in order, and what became of it.
+
+use super::{SpoolError, SpoolRecord, file};
+use crate::{UnixMillis, clock};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+/// The spool as its one compensator sees it. Its calls block on the disk.
+#[derive(Debug)]
+pub struct SpoolReader {
+    connection: Connection,
+    dir: PathBuf,
+    path: PathBuf,
+    seen: i64,
+    /// Held for as long as it reads.
+    _shared: File,
+    _lease: File,
+}
+
+/// A record that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spooled {
+    /// Its number in the spool; they rise in the order of appending.
+    pub seq: u64,
+    /// When it was spooled, on this host's clock.
+    pub spooled_at: UnixMillis,
+    /// When a replay of it was first begun without its end being known.
+    pub tried: Option<UnixMillis>,
+    /// The record, or why its bytes are none: reject it.
+    pub record: Result<SpoolRecord, String>,
+}
+
+/// A record that is kept aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// Its number in the spool.
+    pub seq: u64,
+    /// When it was spooled, on this host's clock.
+    pub spooled_at: UnixMillis,
+    /// When it was set aside, on this host's clock.
+    pub rejected_at: UnixMillis,
+    /// Why.
+    pub reason: String,
+    /// The record, or why its bytes are none.
+    pub record: Result<SpoolRecord, String>,
+}
+
+/// The books of a spool, and what it takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpoolStats {
+    /// Records that were ever appended.
+    pub spooled: u64,
+    /// Records that were replayed.
+    pub replayed: u64,
+    /// Records that are kept aside.
+    pub rejected: u64,
+    /// Records that an operator threw away.
+    pub discarded: u64,
+    /// Records that wait.
+    pub waiting: u64,
+    /// When the oldest of those that wait was spooled, on this host's clock.
+    pub oldest: Option<UnixMillis>,
+    /// What it takes on disk, free pages left out.
+    pub bytes: u64,
+}
+
+// === impl SpoolStats ===
+
+impl SpoolStats {
+    /// Whether nothing is missing: spooled = replayed + rejected + discarded + waiting.
+    pub const fn balances(&self) -> bool {
+        self.spooled == self.replayed + self.rejected + self.discarded + self.waiting
+    }
+
+    /// How long the oldest of those that wait has waited; zero where none does.
+    pub fn oldest_age(&self) -> std::time::Duration {
+        self.oldest.map_or_else(Default::default, |at| UnixMillis::new(clock::unix_ms()).since(at))
+    }
+}
+
+// === impl SpoolReader ===
+
+impl SpoolReader {
+    /// Takes the lease on a folder and checks the whole file; `holder` is how a second one is told who has it.
+    ///
+    /// # Errors
+    /// [`SpoolError::Held`] where another compensator has it; what is wrong with the file.
+    pub fn open(dir: &Path, holder: &str) -> Result<Self, SpoolError> {
+        let lease = file::lease(dir, holder)?;
+        let shared = file::share(dir)?;
+        let connection = file::open(dir)?;
+        let path = dir.join(file::NAME);
+        let checked = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+        match checked.map_err(|error| SpoolError::of(&path, &error))?.as_str() {
+            "ok" => {}
+            why => return Err(SpoolError::Damaged { path, why: why.to_owned() }),
+        }
+        Ok(Self { connection, dir: dir.to_owned(), path, seen: 0, _shared: shared, _lease: lease })
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether others have appended since the last call; true at the first. Costs some microseconds.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn has_changed(&mut self) -> Result<bool, SpoolError> {
+        let version = self.connection.query_row("PRAGMA data_version", [], |row| row.get(0));
+        let version = version.map_err(self.of())?;
+        Ok(std::mem::replace(&mut self.seen, version) != version)
+    }
+
+    /// The first `most` records that wait, in the order in which they were appended. They stay until [`Self::done`]
+    /// or [`Self::reject`].
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn next_batch(&self, most: usize) -> Result<Vec<Spooled>, SpoolError> {
+        let read = || {
+            let sql = "SELECT seq, spooled_ms, tried_ms, body FROM waiting ORDER BY seq LIMIT ?";
+            self.connection.prepare_cached(sql)?.query_map([most], spooled)?.collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(self.of())
+    }
+
+    /// Notes that these are about to be replayed, so that a repeat after a crash says when it was first tried.
+    /// Comes before the call to Redis; what was noted before stays.
+    ///
+    /// # Errors
+    /// Nothing is noted.
+    pub fn begin(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
+        let now = clock::unix_ms();
+        self.change(|change| {
+            let mut note = change
+                .prepare_cached("UPDATE waiting SET tried_ms = ? WHERE seq = ? AND tried_ms IS NULL")?;
+            seqs.iter().try_for_each(|seq| note.execute(params![now, seq]).map(drop))
+        })
+    }
+
+    /// Takes back [`Self::begin`] of records that are known not to have reached Redis.
+    ///
+    /// # Errors
+    /// Nothing is taken back; then a repeat may be answered *stale*.
+    pub fn untried(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
+        self.change(|change| {
+            let mut note = change.prepare_cached("UPDATE waiting SET tried_ms = NULL WHERE seq = ?")?;
+            seqs.iter().try_for_each(|seq| note.execute([seq]).map(drop))
+        })
+    }
+
+    /// Removes records that were replayed. Safe to repeat.
+    ///
+    /// # Errors
+    /// Nothing is removed; they are replayed again.
+    pub fn done(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
+        self.change(|change| {
+            let mut remove = change.prepare_cached("DELETE FROM waiting WHERE seq = ?")?;
+            let mut removed = 0;
+            for seq in seqs {
+                removed += remove.execute([seq])?;
+            }
+            change.execute("UPDATE books SET replayed = replayed + ?", [removed]).map(drop)
+        })
+    }
+
+    /// Sets one record aside. Safe to repeat.
+    ///
+    /// # Errors
+    /// It still waits.
+    pub fn reject(&mut self, seq: u64, reason: &str) -> Result<(), SpoolError> {
+        let now = clock::unix_ms();
+        self.change(|change| {
+            let copied = change.execute(
+                "INSERT INTO rejected SELECT seq, key, spooled_ms, ?, ?, body FROM waiting WHERE seq = ?",
+                params![now, reason, seq],
+            )?;
+            change.execute("DELETE FROM waiting WHERE seq = ?", [seq])?;
+            change.execute("UPDATE books SET rejected = rejected + ?", [copied]).map(drop)
+        })
+    }
+
+    /// The first `most` records kept aside, from `after` on (0: from the first).
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn rejected(&self, after: u64, most: usize) -> Result<Vec<Rejected>, SpoolError> {
+        let read = || {
+            let sql = "SELECT seq, spooled_ms, rejected_ms, reason, body FROM rejected WHERE seq > ?
+                       ORDER BY seq LIMIT ?";
+            self.connection
+                .prepare_cached(sql)?
+                .query_map(params![after, most], rejected)?
+                .collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(self.of())
+    }
+
+    /// Lets a rejected record wait again, as one whose fate is as it was when it was spooled. Says whether there
+    /// was such a one.
+    ///
+    /// # Errors
+    /// It is kept aside as before.
+    pub fn retry(&mut self, seq: u64) -> Result<bool, SpoolError> {
+        self.take_rejected(seq, |change| {
+            change.execute(
+                "INSERT INTO waiting (seq, key, spooled_ms, body)
+                 SELECT seq, key, spooled_ms, body FROM rejected WHERE seq = ?",
+                [seq],
+            )
+        })
+    }
+
+    /// Throws a rejected record away. Says whether there was such a one.
+    ///
+    /// # Errors
+    /// It is kept aside as before.
+    pub fn discard(&mut self, seq: u64) -> Result<bool, SpoolError> {
+        self.take_rejected(seq, |change| {
+            change.execute(
+                "UPDATE books SET discarded = discarded + (SELECT count(*) FROM rejected WHERE seq = ?)",
+                [seq],
+            )
+        })
+    }
+
+    /// The books. Costs a look at every row's number: for checks and for scrapes.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn stats(&self) -> Result<SpoolStats, SpoolError> {
+        let sql = "SELECT spooled, replayed, rejected, discarded, (SELECT count(key) FROM waiting),
+                   (SELECT spooled_ms FROM waiting ORDER BY seq LIMIT 1) FROM books";
+        let read = self.connection.query_row(sql, [], |row| {
+            Ok(SpoolStats {
+                spooled: row.get(0)?,
+                replayed: row.get(1)?,
+                rejected: row.get(2)?,
+                discarded: row.get(3)?,
+                waiting: row.get(4)?,
+                oldest: row.get::<_, Option<u64>>(5)?.map(UnixMillis::new),
+                bytes: 0,
+            })
+        });
+        let stats = read.map_err(self.of())?;
+        Ok(SpoolStats { bytes: file::used_bytes(&self.connection, &self.path)?, ..stats })
+    }
+
+    /// Gives the disk back what is free, and empties the log.
+    ///
+    /// # Errors
+    /// Nothing is given back.
+    pub fn shrink(&self) -> Result<(), SpoolError> {
+        self.connection.execute_batch("PRAGMA incremental_vacuum").map_err(self.of())?;
+        file::empty_log(&self.connection, &self.path)
+    }
+
+    fn take_rejected(
+        &mut self,
+        seq: u64,
+        first: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<usize>,
+    ) -> Result<bool, SpoolError> {
+        self.change(|change| {
+            first(change)?;
+            let taken = change.execute("DELETE FROM rejected WHERE seq = ?", [seq])?;
+            change.execute("UPDATE books SET rejected = rejected - ?", [taken])?;
+            Ok(taken > 0)
+        })
+    }
+
+    fn change<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, SpoolError> {
+        let Self { connection, path, .. } = self;
+        let change = || {
+            let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let result = work(&change)?;
+            change.commit()?;
+            Ok(result)
+        };
+        change().map_err(|error| SpoolError::of(path, &error))
+    }
+
+    fn of(&self) -> impl Fn(rusqlite::Error) -> SpoolError + '_ {
+        |error| SpoolError::of(&self.path, &error)
+    }
+}
+
+fn spooled(row: &Row<'_>) -> rusqlite::Result<Spooled> {
+    Ok(Spooled {
+        seq: row.get(0)?,
+        spooled_at: UnixMillis::new(row.get(1)?),
+        tried: row.get::<_, Option<u64>>(2)?.map(UnixMillis::new),
+        record: record(row.get_ref(3)?.as_blob()?),
+    })
+}
+
+fn rejected(row: &Row<'_>) -> rusqlite::Result<Rejected> {
+    Ok(Rejected {
+        seq: row.get(0)?,
+        spooled_at: UnixMillis::new(row.get(1)?),
+        rejected_at: UnixMillis::new(row.get(2)?),
+        reason: row.get(3)?,
+        record: record(row.get_ref(4)?.as_blob()?),
+    })
+}
+
+fn record(body: &[u8]) -> Result<SpoolRecord, String> {
+    SpoolRecord::decode(body).map_err(|error| error.to_string())
+}
+
+/// Saves what can be read of a damaged spool: the file is kept as `spool.db.damaged-<ms>`, and a new one takes its
+/// readable records, in order. Says how many were saved, and how many numbers between them have no record any more.
+///
+/// # Errors
+/// [`SpoolError::InUse`] while a producer or compensator has the folder open; what keeps a new file from being made.
+pub fn salvage_spool(dir: &Path) -> Result<(u64, u64), SpoolError> {
+    let _alone = file::have_alone(dir)?;
+    let path = dir.join(file::NAME);
+    let aside = dir.join(format!("{}.damaged-{}", file::NAME, clock::unix_ms()));
+    let rows = readable_rows(&path)?;
+    let of_io = |error: std::io::Error| SpoolError::folder(dir, &error);
+    std::fs::rename(&path, &aside).map_err(of_io)?;
+    for log in ["-wal", "-shm"] {
+        let from = path.with_file_name(format!("{}{log}", file::NAME));
+        if from.exists() {
+            std::fs::rename(&from, format!("{}{log}", aside.display())).map_err(of_io)?;
+        }
+    }
+    let mut connection = file::open(dir)?;
+    let of = |error: rusqlite::Error| SpoolError::of(&path, &error);
+    let change = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(of)?;
+    for (seq, key, spooled_ms, tried_ms, body) in &rows {
+        let sql = "INSERT INTO waiting (seq, key, spooled_ms, tried_ms, body) VALUES (?, ?, ?, ?, ?)";
+        change.execute(sql, params![seq, key, spooled_ms, tried_ms, body]).map_err(of)?;
+    }
+    let saved = rows.len() as u64;
+    change.execute("UPDATE books SET spooled = spooled + ?", [saved]).map_err(of)?;
+    change.commit().map_err(of)?;
+    let span = rows.last().map_or(0, |last| last.0) + 1 - rows.first().map_or(1, |first| first.0);
+    Ok((saved, span.saturating_sub(saved)))
+}
+
+type RawRow = (u64, i64, u64, Option<u64>, Vec<u8>);
+
+/// Goes by the numbers one by one: a broken page hides its own rows, and no others.
+fn readable_rows(path: &Path) -> Result<Vec<RawRow>, SpoolError> {
+    let connection = Connection::open(path).map_err(|error| SpoolError::of(path, &error))?;
+    let end = |order: &str| {
+        let sql = format!("SELECT seq FROM waiting ORDER BY seq {order} LIMIT 1");
+        connection.query_row(&sql, [], |row| row.get::<_, u64>(0)).optional()
+    };
+    let issued = || {
+        let sql = "SELECT seq FROM sqlite_sequence WHERE name = 'waiting'";
+        connection.query_row(sql, [], |row| row.get::<_, u64>(0)).optional()
+    };
+    let of = |error: rusqlite::Error| SpoolError::of(path, &error);
+    let last = end("DESC").or_else(|_| issued()).map_err(of)?.unwrap_or(0);
+    // A broken first page hides the first number: then from the very beginning.
+    let first = end("ASC").unwrap_or(Some(1)).unwrap_or(1);
+    let sql = "SELECT seq, key, spooled_ms, tried_ms, body FROM waiting NOT INDEXED WHERE seq = ?";
+    let mut row = connection.prepare(sql).map_err(of)?;
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
+    Ok((first..=last).filter_map(|seq| row.query_row([seq], read).ok()).collect())
+}
