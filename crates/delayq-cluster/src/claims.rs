@@ -114,7 +114,7 @@ impl Follower {
     }
 
     async fn pause_after(&mut self, session: &Session, fault: &Fault) -> Option<Interrupt> {
-        tracing::info!(?fault, "the plan is read anew");
+        tracing::debug!(?fault, "the plan is read anew");
         if *fault == Fault::LeaseGone {
             let _ = self.missed.send(session.lease);
         }

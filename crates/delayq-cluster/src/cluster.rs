@@ -87,7 +87,7 @@ async fn enroll(base: &Base, desired: &Desired) -> Result<Session, ClusterError>
         if waited >= base.config.join_deadline || matches!(fault, Fault::Refused(_)) {
             return Err(fault.to_error(base.link.config(), waited));
         }
-        tracing::warn!(?fault, "cannot join yet");
+        tracing::debug!(?fault, "cannot join yet");
         sleep(backoff.next()).await;
     }
 }

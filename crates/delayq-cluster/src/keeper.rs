@@ -191,7 +191,7 @@ impl Keeper {
                     self.standing.send_replace(Standing::enrolled(session));
                     return None;
                 }
-                Err(fault) => tracing::warn!(?fault, "no new lease yet"),
+                Err(fault) => tracing::debug!(?fault, "no new lease yet"),
             }
             let pause = Instant::now() + backoff.next();
             tokio::select! {

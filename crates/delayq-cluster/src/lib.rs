@@ -27,6 +27,17 @@
 //! The member of the lowest rank leads. It writes the plan in a transaction that compares its own registration's create
 //! revision and the plan's last revision, so a leader that was overtaken writes nothing.
 //!
+//! # One hand-over
+//!
+//! 1. A member drains: its registration says so (`registrar`), the leader sees it (`leader`), waits for a moment of quiet
+//!    (`quiet`), computes the plan (`planner`) and writes it.
+//! 2. Every member sees the plan (`claims`). The one before tells its consumer to stop, a few shards at a time; the heir
+//!    knows that they are coming and awaits them (`holders`).
+//! 3. The consumer stops a shard and confirms; only then is the claim's key deleted (`claim_book`).
+//! 4. The heir sees the key go, creates its own, and tells its consumer to start.
+//!
+//! If any of them dies in between, its lease ends, every key under it goes, and the next plan gives the shards away.
+//!
 //! # Bounds
 //!
 //! Ownership is for efficiency; that no message goes out twice is the pump script's work, which is safe under two owners.

@@ -142,9 +142,15 @@ async fn two_hundred_members_start_at_once() {
 async fn a_member_that_comes_back_under_its_name_gets_its_shards_back() {
     let etcd = Etcd::single();
     let floor = Floor::new();
-    let _stays = Member::join(config(&etcd.endpoints(), "a", 40), &floor).await;
-    let leaves = Member::join(config(&etcd.endpoints(), "b", 40), &floor).await;
-    floor.until(s(5), "a and b share", |work| work.balanced(40, &["a", "b"])).await;
+    let patient = |name: &str| {
+        let mut config = config(&etcd.endpoints(), name, 40);
+        // A leader that waits long enough for the member to be back before it plans without it.
+        (config.plan_quiet, config.plan_at_most) = (s(1), s(3));
+        config
+    };
+    let _stays = Member::join(patient("a"), &floor).await;
+    let leaves = Member::join(patient("b"), &floor).await;
+    floor.until(s(10), "a and b share", |work| work.balanced(40, &["a", "b"])).await;
     let owned_before = leaves.handle.view().owned.keys().copied().collect::<Vec<_>>();
     // Somebody else's tool revokes the lease: etcd says *gone*, everything stops, and a new life begins.
     let before = leaves.handle.member().unwrap();
@@ -161,7 +167,7 @@ async fn a_member_that_comes_back_under_its_name_gets_its_shards_back() {
     assert!(leaves.is_trusted());
     assert_eq!(leaves.handle.stats().leases_granted, 2);
     let owned_after = leaves.handle.view().owned.keys().copied().collect::<Vec<_>>();
-    println!("owned before {owned_before:?}, after {owned_after:?}");
+    assert_eq!(owned_before, owned_after);
 }
 
 #[tokio::test(flavor = "multi_thread")]
