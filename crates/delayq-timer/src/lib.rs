@@ -1,1 +1,37 @@
 //! The timer: owns shards and pumps what is due into the ready queues.
+//!
+//! ```text
+//!  membership ──gained──► claim (epoch from Redis) ──► schedule ──► alarm ──► pump, one pipeline a lane
+//!      ▲  │                                             ▲  ▲                       │
+//!      │  └─lost──► stop ──confirm                      │  └── next due, more ──────┤
+//!      │                                      wakes ────┘                          ├──► clock guard ──► hold
+//!      └────────────── is it still mine? ◄───────────────────────── fenced ────────┘
+//! ```
+//!
+//! Nothing is polled: the timer sleeps until the first due time of its shards, and is woken when a nearer one is put.
+//! [`build`] does all that can fail, [`Timer::run`] pumps until it is asked to stop.
+//!
+//! # Bounds
+//!
+//! * Never early: the pump script asks Redis's own clock.
+//! * A lost wake-up costs at most `look`, or less: whoever reconnects looks at every shard at once.
+//! * Two owners of one shard cost work, and deliver nothing twice.
+//! * A shard that nobody pumps is noticed by the other timers within a minute, and at once each `look` while etcd is
+//!   not heard.
+
+mod aim;
+mod alarm;
+pub mod codes;
+mod config;
+mod events;
+mod guard;
+mod holding;
+mod metrics;
+mod owning;
+mod pumping;
+mod schedule;
+pub mod stores;
+mod timer;
+
+pub use config::TimerConfig;
+pub use timer::{Deps, Membership, Timer, build};

@@ -1,0 +1,89 @@
+//! The stable codes of the timer's errors.
+
+use delayq_service::{Exit, codes::Code};
+
+/// Redis cannot be used at the start.
+pub const REDIS: Code = Code {
+    id: "DQ-T001",
+    title: "Redis cannot be used",
+    cause: "At its start a timer takes its shards and looks at the server. Redis did not answer, refused the login, or \
+            is set up in a way in which it would lose messages; the message says which.",
+    tries: [
+        "Check `[redis] url`, user and password with redis-cli from this host.",
+        "Run `delayq doctor`: it names every setting that is not fit.",
+        "Look into Redis's own log.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// The shards do not exist.
+pub const UNINITIALISED: Code = Code {
+    id: "DQ-T002",
+    title: "this Redis does not hold the deployment",
+    cause: "A shard's registry is missing. Either the deployment was never created, or this Redis came back without its \
+            data. A timer never creates shards: that would hide the loss.",
+    tries: [
+        "If it is new, create it with `delayq init`.",
+        "If it held messages before, stop here and restore Redis's data, then start it again.",
+        "Check that `[redis] url` and `[deployment] namespace` name the right deployment.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// Another timer has the lock of single mode.
+pub const LOCKED: Code = Code {
+    id: "DQ-T003",
+    title: "another timer owns the shards",
+    cause: "Without etcd one timer owns every shard, by a lock in Redis that it renews. This one waited until the lock of \
+            a timer that died would have ended, and the lock is still being renewed.",
+    tries: [
+        "Stop the other timer, which the message names.",
+        "Configure `[etcd]` to run several timers.",
+        "If no other timer is meant to run, look for one on another host.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// etcd cannot be used at the start.
+pub const ETCD: Code = Code {
+    id: "DQ-T004",
+    title: "etcd cannot be used",
+    cause: "At its start a timer joins the others through etcd. It did not answer, or refused.",
+    tries: [
+        "Check `[etcd] endpoints`, user, password and certificates with etcdctl from this host.",
+        "Check that etcd has a leader: `etcdctl endpoint status --cluster`.",
+        "Set `[etcd] enabled = false` to run a single timer without it.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// Redis's clock jumped.
+pub const CLOCK: Code = Code {
+    id: "DQ-T005",
+    title: "Redis's clock jumped",
+    cause: "The clock of the Redis host moved against this host's monotonic clock by more than `max_clock_step`. Its \
+            shards are held, nothing becomes ready, until it is steady again.",
+    tries: [
+        "Look at the time synchronisation of the Redis host.",
+        "If Redis failed over, compare the clocks of the two hosts.",
+        "Wait: the shards go on by themselves after `clock_steady`.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// A member of the cluster's machinery ended.
+pub const MEMBER: Code = Code {
+    id: "DQ-T006",
+    title: "the membership ended unasked",
+    cause: "A task that keeps this timer a member of its group returned or panicked. Without it the timer would not learn \
+            of shards that it loses; it ends.",
+    tries: [
+        "Read the log lines before this one: a panic is logged with its place.",
+        "Start it again; another timer takes its shards meanwhile.",
+        "Report it with the log: it is a bug.",
+    ],
+    exit: Exit::Bug,
+};
+
+/// Every code of this crate, in the order of the documentation.
+pub const TABLE: &[&Code] = &[&REDIS, &UNINITIALISED, &LOCKED, &ETCD, &CLOCK, &MEMBER];

@@ -1,0 +1,111 @@
+//! `[timer]`: how shards are owned and pumped.
+
+use delayq_service::config::{Faults, HumanDuration, Section};
+use serde::{Deserialize, Serialize};
+
+/// `[timer]`: how shards are owned and pumped.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TimerConfig {
+    /// What this timer is called in metrics, logs and `delayq timers`, different for each: 1 to 64 of
+    /// `A-Z a-z 0-9 . _ -`. `""`, the default: the host's name and the process id.
+    pub name: String,
+    /// Its failure zone: the plan spreads shards over zones. `""`, the default: none.
+    pub zone: String,
+    /// How many shards it takes, beside the others' weights: 1 to 1000; default 100.
+    pub weight: u16,
+    /// Most ids that one call moves: 1 to 500; default 500. A full batch keeps Redis busy for about 0.4 ms, which any
+    /// other client waits.
+    pub batch: u16,
+    /// Wake-ups closer than this are merged into one pipeline. 0 to 100 ms; default 300 µs. More of it costs lateness
+    /// and saves calls: watch `delayq_lateness_seconds` and `delayq_timer_pump_calls`.
+    pub resolution: HumanDuration,
+    /// How often every owned shard is looked at, whatever is due. 100 ms to 1 m; default 5 s. It bounds how late a
+    /// message is whose wake-up was lost.
+    pub look: HumanDuration,
+    /// Whether to stop pumping when etcd does not answer for longer than the lease is trusted; default false: what is
+    /// owned is pumped on, which delivers nothing twice even under two owners.
+    pub strict: bool,
+    /// Largest step of Redis's clock, against this host's monotonic one, that is not an alarm. 10 ms to 1 h; default
+    /// 1 s. Beyond it the shards are held until the clock is steady: watch `delayq_timer_clock_held`.
+    pub max_clock_step: HumanDuration,
+    /// How long a clock has to be steady before its shards go on. 100 ms to 1 h; default 10 s.
+    pub clock_steady: HumanDuration,
+    /// Life of the lock of a single timer, which without etcd keeps a second one out: 1 s to 5 m, and at least twice
+    /// `look`; default 15 s. After a kill the next timer waits for its end.
+    pub lock: HumanDuration,
+}
+
+// === impl TimerConfig ===
+
+impl TimerConfig {
+    /// The default of `weight`.
+    pub const WEIGHT: u16 = 100;
+    /// The default, and the most, of `batch`.
+    pub const BATCH: u16 = 500;
+    /// The default of `resolution`.
+    pub const RESOLUTION: HumanDuration = HumanDuration::from_micros(300);
+    /// The default of `look`.
+    pub const LOOK: HumanDuration = HumanDuration::from_secs(5);
+    /// The default of `max_clock_step`.
+    pub const MAX_CLOCK_STEP: HumanDuration = HumanDuration::from_secs(1);
+    /// The default of `clock_steady`.
+    pub const CLOCK_STEADY: HumanDuration = HumanDuration::from_secs(10);
+    /// The default of `lock`.
+    pub const LOCK: HumanDuration = HumanDuration::from_secs(15);
+
+    /// The name, or one made of the host's name and the process id.
+    #[must_use]
+    pub fn effective_name(&self) -> String {
+        if !self.name.is_empty() {
+            return self.name.clone();
+        }
+        let system = rustix::system::uname();
+        let host: String =
+            system.nodename().to_string_lossy().chars().filter(|&c| is_plain(c)).take(48).collect();
+        format!("{host}-{}", std::process::id())
+    }
+}
+
+impl Default for TimerConfig {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            zone: String::new(),
+            weight: Self::WEIGHT,
+            batch: Self::BATCH,
+            resolution: Self::RESOLUTION,
+            look: Self::LOOK,
+            strict: false,
+            max_clock_step: Self::MAX_CLOCK_STEP,
+            clock_steady: Self::CLOCK_STEADY,
+            lock: Self::LOCK,
+        }
+    }
+}
+
+impl Section for TimerConfig {
+    fn validate(&self, at: &mut Faults) {
+        for (key, value) in [("name", &self.name), ("zone", &self.zone)] {
+            if value.len() > 64 || !value.chars().all(is_plain) {
+                at.refuse(key, "expected at most 64 characters of A-Z, a-z, 0-9, ., _ and -");
+            }
+        }
+        let ms = HumanDuration::from_millis;
+        let hour = HumanDuration::from_secs(3600);
+        at.range("weight", &self.weight, 1..=1000);
+        at.range("batch", &self.batch, 1..=Self::BATCH);
+        at.range("resolution", &self.resolution, ms(0)..=ms(100));
+        at.range("look", &self.look, ms(100)..=HumanDuration::from_secs(60));
+        at.range("max_clock_step", &self.max_clock_step, ms(10)..=hour);
+        at.range("clock_steady", &self.clock_steady, ms(100)..=hour);
+        at.range("lock", &self.lock, HumanDuration::from_secs(1)..=HumanDuration::from_secs(300));
+        if *self.lock < 2 * *self.look {
+            at.contradiction(&["lock", "look"], "each look renews the lock; make it at least twice `look`");
+        }
+    }
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "._-".contains(c)
+}

@@ -1,0 +1,205 @@
+//! The clock guard: whether the clock of a Redis can be trusted, judged by the local monotonic clock. Pure.
+//!
+//! ```text
+//!            a jump beyond the step                steady for long enough
+//! Steady ─────────────────────────────► Jumped ─────────────────────────────► Steady (on the new baseline)
+//!                                        ▲  │ another jump: the wait begins anew
+//!                                        └──┘
+//! ```
+//!
+//! The baseline is the difference of the two clocks. It belongs to the address, not to the connection: a reconnect, a
+//! restart or another master behind the same address must fit it.
+
+use delayq_core::UnixMicros;
+use std::time::{Duration, Instant};
+
+/// What two sound clocks may drift apart: NTP slews by at most 500 ppm, on either side.
+const DRIFT_PPM: u128 = 1000;
+
+/// How the clock of one Redis is judged.
+#[derive(Clone, Debug)]
+pub(crate) struct Guard {
+    origin: Instant,
+    max_step: Duration,
+    steady_for: Duration,
+    baseline: Option<Baseline>,
+    since: Option<Instant>,
+    jumped: bool,
+}
+
+/// Redis's clock minus the local one, and when that was seen.
+#[derive(Clone, Copy, Debug)]
+struct Baseline {
+    offset_us: i64,
+    at: Instant,
+}
+
+/// One comparison of the clocks: a call that was sent, ran and was answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Comparison {
+    /// Local time at which the call was sent.
+    pub(crate) sent: Instant,
+    /// Redis's clock while it ran.
+    pub(crate) ran: UnixMicros,
+    /// Local time at which the answer came.
+    pub(crate) answered: Instant,
+}
+
+/// What a comparison says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// As it was.
+    Fits,
+    /// The clock jumped by so many µs: hold the shards.
+    Jumped(i64),
+    /// It was steady again for long enough: let the shards go on.
+    Steady,
+}
+
+// === impl Guard ===
+
+impl Guard {
+    /// Knows no baseline yet; `now` is any moment of the local clock.
+    pub(crate) fn new(now: Instant, max_step: Duration, steady_for: Duration) -> Self {
+        Self { origin: now, max_step, steady_for, baseline: None, since: None, jumped: false }
+    }
+
+    /// Whether the clock is not to be trusted now.
+    pub(crate) fn is_jumped(&self) -> bool {
+        self.jumped
+    }
+
+    /// Whether the clock was steady for long enough to end a hold that an earlier owner left.
+    pub(crate) fn is_proven(&self, now: Instant) -> bool {
+        !self.jumped
+            && self.since.is_some_and(|since| now.saturating_duration_since(since) >= self.steady_for)
+    }
+
+    /// Takes one comparison.
+    pub(crate) fn compare(&mut self, seen: Comparison) -> Verdict {
+        // Whenever it ran between sending and answer, the offset lies between these.
+        let low = self.offset_us(seen.ran, seen.answered);
+        let high = self.offset_us(seen.ran, seen.sent);
+        let middle = low + (high - low) / 2;
+        let Some(baseline) = self.baseline else {
+            self.rebase(middle, seen.answered);
+            self.since = Some(seen.answered);
+            return Verdict::Fits;
+        };
+        let off = baseline.offset_us - baseline.offset_us.clamp(low, high);
+        if off.unsigned_abs() > self.allowed_us(baseline.at, seen.answered) {
+            self.rebase(middle, seen.answered);
+            self.since = Some(seen.answered);
+            self.jumped = true;
+            return Verdict::Jumped(-off);
+        }
+        // A slow answer says little about the offset: it confirms the baseline and does not move it.
+        self.rebase(baseline.offset_us.clamp(low, high), seen.answered);
+        if self.jumped
+            && self.since.is_some_and(|since| seen.sent.saturating_duration_since(since) >= self.steady_for)
+        {
+            self.jumped = false;
+            return Verdict::Steady;
+        }
+        Verdict::Fits
+    }
+
+    fn rebase(&mut self, offset_us: i64, at: Instant) {
+        self.baseline = Some(Baseline { offset_us, at });
+    }
+
+    fn allowed_us(&self, from: Instant, to: Instant) -> u64 {
+        let drift = to.saturating_duration_since(from).as_micros() * DRIFT_PPM / 1_000_000;
+        u64::try_from(self.max_step.as_micros() + drift).unwrap_or(u64::MAX)
+    }
+
+    fn offset_us(&self, redis: UnixMicros, local: Instant) -> i64 {
+        let local_us =
+            i64::try_from(local.saturating_duration_since(self.origin).as_micros()).unwrap_or(i64::MAX);
+        i64::try_from(redis.0).unwrap_or(i64::MAX) - local_us
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T0_US: i64 = 1_700_000_000_000_000;
+
+    /// A comparison at `at_ms` of a clock that was moved by `step_ms`, with a round trip of `trip_ms`.
+    fn seen(start: Instant, at_ms: u64, step_ms: i64, trip_ms: u64) -> Comparison {
+        let sent = start + Duration::from_millis(at_ms);
+        let ran = T0_US + (at_ms * 1000 + trip_ms * 500) as i64 + step_ms * 1000;
+        Comparison { sent, ran: UnixMicros(ran as u64), answered: sent + Duration::from_millis(trip_ms) }
+    }
+
+    fn guard(start: Instant) -> Guard {
+        Guard::new(start, Duration::from_secs(1), Duration::from_secs(5))
+    }
+
+    #[test]
+    fn verdicts() {
+        type Step = (u64, i64, u64, Verdict);
+        let table: &[(&str, &[Step])] = &[
+            ("a step within the bound is taken", &[(0, 0, 1, Verdict::Fits), (100, 900, 1, Verdict::Fits)]),
+            (
+                "steps within the bound add up unseen, one at a time",
+                &[(0, 0, 1, Verdict::Fits), (100, 900, 1, Verdict::Fits), (200, 1_800, 1, Verdict::Fits)],
+            ),
+            ("ten seconds ahead", &[(0, 0, 1, Verdict::Fits), (100, 10_000, 1, Verdict::Jumped(9_999_500))]),
+            ("ten seconds back", &[(0, 0, 1, Verdict::Fits), (100, -10_000, 1, Verdict::Jumped(-9_999_500))]),
+            (
+                "a slow answer accuses nobody",
+                &[(0, 0, 1, Verdict::Fits), (100, 1_500, 3_000, Verdict::Fits), (4_000, 0, 1, Verdict::Fits)],
+            ),
+            (
+                "an hour without an answer allows for drift",
+                &[(0, 0, 1, Verdict::Fits), (3_600_000, 4_000, 1, Verdict::Fits)],
+            ),
+            (
+                "steady again after five seconds, not before",
+                &[
+                    (0, 0, 1, Verdict::Fits),
+                    (100, 10_000, 1, Verdict::Jumped(9_999_500)),
+                    (4_000, 10_000, 1, Verdict::Fits),
+                    (5_200, 10_000, 1, Verdict::Steady),
+                    (5_300, 10_000, 1, Verdict::Fits),
+                ],
+            ),
+            (
+                "a second jump begins the wait anew",
+                &[
+                    (0, 0, 1, Verdict::Fits),
+                    (100, 10_000, 1, Verdict::Jumped(9_999_500)),
+                    (4_000, 0, 1, Verdict::Jumped(-9_999_000)),
+                    (5_200, 0, 1, Verdict::Fits),
+                    (9_100, 0, 1, Verdict::Steady),
+                ],
+            ),
+        ];
+        for (name, steps) in table {
+            let start = Instant::now();
+            let mut guard = guard(start);
+            for &(at_ms, step_ms, trip_ms, expected) in *steps {
+                let verdict = guard.compare(seen(start, at_ms, step_ms, trip_ms));
+                let same = match (verdict, expected) {
+                    (Verdict::Jumped(one), Verdict::Jumped(other)) => (one - other).abs() <= 1_000,
+                    (one, other) => one == other,
+                };
+                assert!(same, "{name}, at {at_ms} ms: {verdict:?}, not {expected:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_hold_found_at_the_start_ends_only_once_the_clock_is_proven() {
+        let start = Instant::now();
+        let mut guard = guard(start);
+        assert!(!guard.is_proven(start));
+        guard.compare(seen(start, 0, 0, 1));
+        assert!(!guard.is_proven(start + Duration::from_secs(4)));
+        assert!(guard.is_proven(start + Duration::from_secs(6)));
+        guard.compare(seen(start, 6_000, 10_000, 1));
+        assert!(!guard.is_proven(start + Duration::from_secs(20)));
+    }
+}

@@ -1,0 +1,149 @@
+//! What the timer counts.
+
+use delayq_core::{PumpReport, ShardId};
+use delayq_service::{Lateness, Metrics};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram};
+use prometheus_client::registry::Unit;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// Upper bounds of the buckets of the pump's time, in seconds.
+const PUMP_BUCKETS: [f64; 12] =
+    [0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2, 1.0, 5.0];
+
+/// The timer's numbers; clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct TimerMetrics {
+    pub(crate) lateness: Lateness,
+    pub(crate) moved: Counter,
+    pub(crate) returned: Counter,
+    pub(crate) buried: Counter,
+    pub(crate) expired: Counter,
+    pub(crate) forgotten: Counter,
+    pub(crate) blocked: Counter,
+    pub(crate) calls: Counter,
+    pub(crate) empty_calls: Counter,
+    pub(crate) looks: Counter,
+    pub(crate) failed_calls: Counter,
+    pub(crate) fenced: Counter,
+    pub(crate) resyncs: Counter,
+    pub(crate) clock_jumps: Counter,
+    pub(crate) rescued: Counter,
+    pub(crate) shards: Gauge,
+    pub(crate) epochs: Family<OfShard, Gauge>,
+    pub(crate) degraded: Gauge,
+    pub(crate) clock_held: Gauge,
+    pub(crate) next_due: Gauge<f64, AtomicU64>,
+    pub(crate) oldest_overdue: Gauge<f64, AtomicU64>,
+    pub(crate) round_trip: Gauge<f64, AtomicU64>,
+    pub(crate) pump_time: Histogram,
+}
+
+/// The label of what is told per shard.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct OfShard {
+    shard: u16,
+}
+
+// === impl TimerMetrics ===
+
+impl TimerMetrics {
+    /// Registers everything.
+    pub(crate) fn register(metrics: &Metrics) -> Self {
+        let lateness =
+            metrics.lateness("lateness", "From a message's due time until it was ready, by Redis's clock");
+        let counter = |name: &str, help: &str| metrics.register(name, help, Counter::default());
+        let gauge = |name: &str, help: &str| metrics.register(name, help, Gauge::default());
+        let seconds = |name: &str, help: &str| {
+            metrics.register_with_unit(name, help, Unit::Seconds, Gauge::<f64, AtomicU64>::default())
+        };
+        Self {
+            lateness,
+            moved: counter("timer_moved", "Messages that became ready"),
+            returned: counter("timer_leases_returned", "Leases that ran out"),
+            buried: counter("timer_buried", "Messages whose attempts were used up"),
+            expired: counter("timer_expired", "Messages that expired"),
+            forgotten: counter("timer_forgotten", "Finished ids that were forgotten"),
+            blocked: counter(
+                "timer_blocked",
+                "Times that a key of the wrong type kept something from being moved",
+            ),
+            calls: counter("timer_pump_calls", "Pumps of one shard that were answered"),
+            empty_calls: counter(
+                "timer_pump_calls_empty",
+                "Of these, those that came for a due time and moved nothing",
+            ),
+            looks: counter("timer_looks", "Of these, those that only looked, whatever was due"),
+            failed_calls: counter("timer_pump_calls_failed", "Pumps of one shard without a usable answer"),
+            fenced: counter("timer_fenced", "Pumps refused because a newer owner has a higher epoch"),
+            resyncs: counter(
+                "timer_resyncs",
+                "Times that wake-ups may have been lost and every shard was looked at",
+            ),
+            clock_jumps: counter("timer_clock_jumps", "Jumps of Redis's clock beyond max_clock_step"),
+            rescued: counter(
+                "timer_rescued",
+                "Messages of other timers' shards that were long overdue and pumped here",
+            ),
+            shards: gauge("timer_shards", "Shards that are pumped here"),
+            epochs: metrics.register(
+                "timer_epoch",
+                "The epoch under which a shard is pumped here",
+                Family::default(),
+            ),
+            degraded: gauge("timer_degraded", "1 while etcd is not heard and what is owned is pumped on"),
+            clock_held: gauge("timer_clock_held", "1 while Redis's clock is not trusted and shards are held"),
+            next_due: seconds("timer_next_due", "Unix time at which something is due next; 0 for nothing"),
+            oldest_overdue: seconds(
+                "timer_oldest_overdue",
+                "How long the first due message has been waiting",
+            ),
+            round_trip: seconds("timer_round_trip", "The last pipeline's time from sending to answer"),
+            pump_time: metrics.register_with_unit(
+                "timer_pump",
+                "From sending a pipeline of pumps to its answer",
+                Unit::Seconds,
+                Histogram::new(PUMP_BUCKETS),
+            ),
+        }
+    }
+
+    /// Counts what one pump did. `due`: it was sent for something that was due.
+    pub(crate) fn count(&self, report: &PumpReport, due: bool) {
+        for &(due, n) in &report.runs {
+            let late = report.now.since(due);
+            (0..n).for_each(|_| self.lateness.observe(late));
+        }
+        self.calls.inc();
+        self.moved.inc_by(report.moved);
+        self.returned.inc_by(report.returned);
+        self.buried.inc_by(report.buried);
+        self.expired.inc_by(report.expired);
+        self.forgotten.inc_by(report.forgotten);
+        self.blocked.inc_by(report.blocked);
+        let done = report.moved + report.returned + report.expired + report.forgotten + report.blocked;
+        match (due, done) {
+            (true, 0) => _ = self.empty_calls.inc(),
+            (false, _) => _ = self.looks.inc(),
+            _ => {}
+        }
+    }
+
+    /// A pipeline took so long.
+    pub(crate) fn pipeline(&self, took: Duration) {
+        self.pump_time.observe(took.as_secs_f64());
+        self.round_trip.set(took.as_secs_f64());
+    }
+
+    /// A shard is pumped here under this epoch; `None`: not any more.
+    pub(crate) fn epoch(&self, shard: ShardId, epoch: Option<u64>) {
+        let label = OfShard { shard: shard.get() };
+        match epoch {
+            Some(epoch) => {
+                _ = self.epochs.get_or_create(&label).set(i64::try_from(epoch).unwrap_or(i64::MAX))
+            }
+            None => _ = self.epochs.remove(&label),
+        }
+    }
+}

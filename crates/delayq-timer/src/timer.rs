@@ -1,0 +1,165 @@
+//! Building a timer, which may fail, and running it, which only ends when asked to.
+
+use crate::alarm::Alarm;
+use crate::codes::{ETCD, LOCKED, REDIS, UNINITIALISED};
+use crate::config::TimerConfig;
+use crate::events::Started;
+use crate::metrics::TimerMetrics;
+use crate::pumping::{Parts, Pumping};
+use delayq_cluster::{Cluster, ClusterConfig, Handle, Ownership, Role};
+use delayq_core::{Claimed, Client, Error, ShardId};
+use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown, codes::SYSTEM};
+use std::time::{Duration, Instant};
+
+/// Shards in one pipeline of claims: some 10 µs of Redis's time each.
+pub(crate) const CLAIMS_A_CALL: usize = 64;
+/// How long a start rests before it asks for a lock again.
+const LOCK_RETRY: Duration = Duration::from_millis(200);
+
+/// What a timer works with.
+pub struct Deps {
+    /// The deployment.
+    pub client: Client,
+    /// Where it registers its numbers.
+    pub metrics: Metrics,
+    /// Where it says whether it can pump, as the condition `timer`.
+    pub readiness: Readiness,
+    /// Who divides the shards.
+    pub membership: Membership,
+}
+
+/// Who divides the shards among the timers.
+pub enum Membership {
+    /// Nobody: this timer owns every shard, by a lock in Redis.
+    Single {
+        /// What the lock holds, different for each process; [`Membership::single`] makes one. An owner that outlives a
+        /// crash (of a folder that is itself locked, say) takes over at once after it; any other waits for the lock's end.
+        owner: String,
+    },
+    /// etcd: this timer joins the group of timers.
+    Etcd(Box<ClusterConfig>),
+}
+
+/// A timer that is ready to run.
+pub struct Timer {
+    config: TimerConfig,
+    client: Client,
+    metrics: TimerMetrics,
+    condition: Condition,
+    alarm: Alarm,
+    standing: Standing,
+}
+
+enum Standing {
+    Single { owner: String },
+    Member { owner: String, handle: Handle, ownership: Ownership },
+}
+
+/// Makes a timer: looks at Redis, takes the lock or joins the group. Nothing is pumped before [`Timer::run`]; but a
+/// member of a group keeps its lease from here on, and gives it up when the timer is dropped.
+///
+/// # Errors
+/// Redis or etcd cannot be used, the deployment does not exist, another single timer is running.
+pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
+    let Deps { client, metrics, readiness, membership } = deps;
+    let condition = readiness.condition("timer");
+    client.check_server().await.map_err(|error| unusable(&client, error))?;
+    look_at_shards(&client).await?;
+    let alarm =
+        Alarm::start().map_err(|error| Fault::new(&SYSTEM, "cannot start the alarm").because(error))?;
+    let standing = match membership {
+        Membership::Single { owner } => {
+            take_lock(&client, &owner, *config.lock).await?;
+            Standing::Single { owner }
+        }
+        Membership::Etcd(cluster) => {
+            let owner = cluster.member.name.clone();
+            let joined = Cluster::join(*cluster).await;
+            let (handle, ownership) =
+                joined.map_err(|error| Fault::new(&ETCD, "cannot join the timers").because(error))?;
+            Standing::Member { owner, handle, ownership }
+        }
+    };
+    let metrics = TimerMetrics::register(&metrics);
+    Ok(Timer { config, client, metrics, condition, alarm, standing })
+}
+
+// === impl Membership ===
+
+impl Membership {
+    /// A single timer of this name, unlike any other process.
+    #[must_use]
+    pub fn single(name: &str) -> Self {
+        Self::Single { owner: format!("{name}-{:08x}", fastrand::u32(..)) }
+    }
+}
+
+// === impl Timer ===
+
+impl Timer {
+    /// Pumps until shutdown is asked for, and then hands its shards over. Must run within a tokio runtime.
+    ///
+    /// # Errors
+    /// A part of the membership ended by itself, which is a bug.
+    pub async fn run(self, shutdown: Shutdown) -> Result<(), Fault> {
+        let Self { config, client, metrics, condition, alarm, standing } = self;
+        let (owner, lock, handle, ownership) = match standing {
+            Standing::Single { owner } => {
+                let (handle, ownership) =
+                    Cluster::single(config.effective_name(), Role::Timer, client.shards());
+                (owner, *config.lock, handle, ownership)
+            }
+            Standing::Member { owner, handle, ownership } => (owner, Duration::ZERO, handle, ownership),
+        };
+        let (redis, shards, single) = (client.address(), client.shards().get(), !lock.is_zero());
+        Started { name: &owner, redis: &redis, shards, single }.emit();
+        let parts = Parts { config, client, metrics, condition, alarm, owner, lock, handle, ownership };
+        Pumping::new(parts).run(shutdown).await
+    }
+}
+
+async fn look_at_shards(client: &Client) -> Result<(), Fault> {
+    let shards: Vec<ShardId> = client.shards().shards().collect();
+    for some in shards.chunks(CLAIMS_A_CALL) {
+        for seen in client.overview(some).await {
+            seen.map_err(|error| unusable(client, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the lock on every shard; waits as long as the lock of a timer that died may last.
+async fn take_lock(client: &Client, owner: &str, lock: Duration) -> Result<(), Fault> {
+    let shards: Vec<ShardId> = client.shards().shards().collect();
+    let started = Instant::now();
+    loop {
+        let Some(other) = other_owner(client, &shards, owner, lock).await? else { return Ok(()) };
+        if started.elapsed() > lock + LOCK_RETRY {
+            return Err(Fault::new(&LOCKED, format!("{other} has the lock and renews it")));
+        }
+        tracing::info!(owner = other, "waiting for the lock of another timer to end");
+        tokio::time::sleep(LOCK_RETRY.max(lock / 20)).await;
+    }
+}
+
+async fn other_owner(
+    client: &Client,
+    shards: &[ShardId],
+    owner: &str,
+    lock: Duration,
+) -> Result<Option<String>, Fault> {
+    for some in shards.chunks(CLAIMS_A_CALL) {
+        for claimed in client.claim(some, owner, lock).await {
+            match claimed.map_err(|error| unusable(client, error))? {
+                Claimed::Mine { .. } => {}
+                Claimed::Owned { owner } => return Ok(Some(owner)),
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn unusable(client: &Client, error: Error) -> Fault {
+    let code = if matches!(error, Error::Uninitialised(_)) { &UNINITIALISED } else { &REDIS };
+    Fault::new(code, format!("cannot pump at {}", client.address())).because(error)
+}
