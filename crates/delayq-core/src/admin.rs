@@ -85,7 +85,10 @@ impl Admin {
     pub async fn get(&self, topic: &Topic, target: &Target) -> Result<Option<Listed>, Error> {
         let shard = target.shard(&self.client);
         let mut found = self.client.peek_call(shard, topic, &[&target.id]).await?;
-        Ok(found.pop().expect("one answer for one id"))
+        let mut found = found.pop().expect("one answer for one id");
+        let envelope = found.iter_mut().filter_map(|listed| listed.envelope.as_mut().ok());
+        self.client.restore_payloads(envelope).await?;
+        Ok(found)
     }
 
     /// The messages of a topic in one state, over all shards: those of the range, at most `most`. What is delayed,
@@ -108,6 +111,9 @@ impl Admin {
             all.sort_by_key(|listed| sort_key(listed, state));
         }
         all.truncate(most);
+        self.client
+            .restore_payloads(all.iter_mut().filter_map(|listed| listed.envelope.as_mut().ok()))
+            .await?;
         Ok(all)
     }
 

@@ -2,10 +2,12 @@
 
 use crate::{
     Error, MessageId, Namespace, ShardCount, ShardId, UnixMillis,
+    codec::Dictionaries,
     keys::{Channel, Keys},
     link::{Call, Link, LinkSettings},
     listen::Listener,
     message::DEFAULT_PAYLOAD_BYTES,
+    payload::Codecs,
     script::{Scripts, Verb},
 };
 use redis::Value;
@@ -49,6 +51,8 @@ struct Inner {
     shards: ShardCount,
     most_payload_bytes: usize,
     next_shard: AtomicU32,
+    codecs: Codecs,
+    dictionaries: Dictionaries,
 }
 
 // === impl Settings ===
@@ -82,6 +86,8 @@ impl Client {
             shards: settings.shards,
             most_payload_bytes: settings.most_payload_bytes,
             next_shard: AtomicU32::new(fastrand::u32(..)),
+            codecs: Codecs::default(),
+            dictionaries: Dictionaries::default(),
         }))
     }
 
@@ -134,6 +140,14 @@ impl Client {
     pub(crate) fn next_shard(&self) -> ShardId {
         self.0.next_shard.fetch_add(1, Ordering::Relaxed);
         self.present_shard()
+    }
+
+    pub(crate) fn codecs(&self) -> &Codecs {
+        &self.0.codecs
+    }
+
+    pub(crate) fn dictionaries(&self) -> &Dictionaries {
+        &self.0.dictionaries
     }
 
     pub(crate) fn link(&self) -> &Link {

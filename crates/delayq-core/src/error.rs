@@ -1,6 +1,6 @@
 //! What can go wrong between a caller and Redis, and what is known of the call then.
 
-use crate::{MessageError, NameError, ShardId};
+use crate::{CodecError, MessageError, NameError, ShardId};
 use redis::{ErrorKind, RedisError};
 
 /// Whether a call that failed was carried out.
@@ -84,6 +84,9 @@ pub enum Error {
         /// The answer, shortened.
         answer: String,
     },
+    /// A payload cannot be compressed or restored.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
     /// The client was closed.
     #[error("the client is closed")]
     Closed,

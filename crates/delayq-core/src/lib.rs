@@ -3,6 +3,7 @@
 mod admin;
 mod client;
 mod clock;
+mod codec;
 mod consumer;
 mod envelope;
 mod error;
@@ -12,6 +13,7 @@ mod keys;
 mod link;
 mod listen;
 mod message;
+mod payload;
 mod producer;
 mod reply;
 mod script;
@@ -24,6 +26,7 @@ mod verbs;
 
 pub use admin::{Admin, PurgeWhat, ReplayOptions, TimeRange};
 pub use client::{Client, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, Reference, Settings, UnixMicros};
+pub use codec::{Codec, CodecError, DICTIONARY_BYTES, FEWEST_SAMPLES};
 pub use consumer::{Consumer, ConsumerOptions, Delivery};
 pub use envelope::{Envelope, EnvelopeError, FORMAT, HEAD_BYTES, State};
 pub use error::{Advice, Error, Fate};
@@ -34,14 +37,15 @@ pub use listen::{Heard, Listener};
 pub use message::{
     Backoff, DEFAULT_PAYLOAD_BYTES, Due, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Message, MessageError,
 };
+pub use payload::Trained;
 pub use producer::{GroupTally, Producer, ProducerOptions, Put, PutError, Target};
 pub use script::{Script, Scripts, Swap, Verb};
 pub use server::ServerFacts;
 pub use shard::{ShardCount, ShardCountError, ShardId};
 #[cfg(feature = "spool")]
 pub use spool::{
-    RecordError, Rejected, Replay, Spool, SpoolError, SpoolReader, SpoolRecord, SpoolSettings, SpoolStats, Spooled,
-    salvage_spool,
+    RecordError, Rejected, Replay, Spool, SpoolError, SpoolReader, SpoolRecord, SpoolSettings, SpoolStats,
+    Spooled, salvage_spool,
 };
 pub use time::UnixMillis;
 pub use verbs::{

@@ -145,6 +145,14 @@ impl Producer {
         }
     }
 
+    /// Reads the policy of a topic ahead of its first put. Without it the first puts are stored uncompressed.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn warm(&self, topic: &Topic) -> Result<(), Error> {
+        self.client.refresh_codec(topic).await
+    }
+
     /// The deployment.
     pub fn client(&self) -> &Client {
         &self.client

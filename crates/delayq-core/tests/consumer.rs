@@ -13,22 +13,26 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Deployment {
-    _server: RedisServer,
+    server: RedisServer,
     client: Client,
     producer: Producer,
     admin: Admin,
     topic: Topic,
 }
 
-async fn deployment(shards: u16) -> Deployment {
-    let server = RedisServer::start().await;
+fn settings(server: &RedisServer, shards: u16) -> Settings {
     let mut settings = Settings::new(server.url());
     settings.shards = ShardCount::new(shards).unwrap();
-    let client = Client::new(settings);
+    settings
+}
+
+async fn deployment(shards: u16) -> Deployment {
+    let server = RedisServer::start().await;
+    let client = Client::new(settings(&server, shards));
     client.init().await.unwrap();
     let producer = Producer::start(client.clone(), ProducerOptions::default());
     let admin = Admin::new(client.clone());
-    Deployment { _server: server, client, producer, admin, topic: Topic::new("orders").unwrap() }
+    Deployment { server, client, producer, admin, topic: Topic::new("orders").unwrap() }
 }
 
 impl Deployment {
@@ -129,4 +133,35 @@ async fn a_lease_is_kept_alive_while_the_work_lasts() {
         tokio::task::yield_now().await;
     }
     assert_eq!(delivery.ack().await.unwrap(), Settled::Delivered);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn payloads_are_compressed_with_a_trained_dictionary_and_restored() {
+    let deployment = deployment(2).await;
+    let order = |n: usize| {
+        format!(
+            "{{\"order\":{n},\"customer\":\"c-{}\",\"event\":\"payment-timeout\",\"currency\":\"EUR\"}}",
+            n * 7
+        )
+    };
+    let later = Duration::from_secs(3600);
+    let put = |n: usize| Message::new(deployment.topic.clone(), order(n)).after(later);
+    deployment.producer.put_many((0..1_000).map(put).collect()).await;
+    let trained = deployment.admin.train_dictionary(&deployment.topic, 1_000).await.unwrap();
+    assert_eq!(trained.samples, 1_000);
+    assert!(trained.compressed_bytes * 2 < trained.plain_bytes, "{trained:?}");
+
+    let put = deployment.producer.put(Message::new(deployment.topic.clone(), order(5_000))).await.unwrap();
+    let key = format!("{{dq:{}}}:m:1:", put.reference.shard);
+    let mut stored = deployment.server.connect().await;
+    let mut name = key.into_bytes();
+    name.extend(put.reference.id.as_bytes());
+    let bytes: Vec<u8> = redis::cmd("GET").arg(name).query_async(&mut stored).await.unwrap();
+    assert!(bytes.len() < delayq_core::HEAD_BYTES + order(5_000).len() / 2, "{} bytes", bytes.len());
+
+    // Another process knows nothing of the dictionary yet.
+    let stranger = Client::new(settings(&deployment.server, 2));
+    let mut consumer = Consumer::start(stranger, ConsumerOptions::new([deployment.topic.clone()]));
+    let delivery = timeout(PATIENCE, consumer.next()).await.unwrap().unwrap();
+    assert_eq!(delivery.envelope.payload, order(5_000).into_bytes());
 }

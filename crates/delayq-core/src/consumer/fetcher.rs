@@ -1,6 +1,11 @@
 //! Reserving: as much as may be handed out, from the shards that may have something.
 
-use super::{ConsumerOptions, Delivery, Held, asking::Asking, leases::Leases, settling::Settler};
+use super::{
+    ConsumerOptions, Delivery, Held,
+    asking::Asking,
+    leases::Leases,
+    settling::{Settle, Settler},
+};
 use crate::{Client, Heard, Listener, Reservation, ReserveReport, ReserveRequest, ShardId};
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -116,6 +121,11 @@ impl Fetcher {
             asking.ask_later(shard, now(), wait);
         }
         for Reservation { receipt, topic, id, ready, envelope, .. } in report.messages {
+            if envelope.zstd {
+                let reason = "its compressed payload cannot be restored".to_owned();
+                self.settler.settle_later(Settle::Bury(receipt, reason));
+                continue;
+            }
             let lost = self.leases.begin(receipt.clone());
             let (leases, settler) = (Arc::clone(&self.leases), self.settler.clone());
             let held = Some(Held { receipt, lost, leases, settler });

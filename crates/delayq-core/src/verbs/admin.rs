@@ -1,7 +1,7 @@
 //! `init`, `claim`, `hold`, `configure`, `replay`, `purge`: what owners and operators do.
 
 use crate::{
-    Client, Error, MessageId, ShardId, Topic, UnixMillis,
+    Client, Codec, Error, MessageId, ShardId, Topic, UnixMillis,
     client::{LAYOUT, UnixMicros},
     message::Backoff,
     reply::{Reply, Words},
@@ -55,6 +55,8 @@ pub struct Policy {
     pub remember_own: Option<Duration>,
     /// How long a generated id is remembered when it is over. Default not at all.
     pub remember_generated: Option<Duration>,
+    /// How payloads are compressed. Default not at all.
+    pub codec: Option<Codec>,
 }
 
 /// One setting of a topic at a time, as `configure` takes them: field and value; an empty value is the default.
@@ -138,6 +140,28 @@ impl Client {
         self.link().send_all(&calls).await.into_iter().try_for_each(|reply| reply.map(drop))
     }
 
+    /// The policy of a topic, as its first shard has it; the paused flag and the rate are told by `count`.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn policy(&self, topic: &Topic) -> Result<Policy, Error> {
+        let call = self.call(Verb::Describe, ShardId::new(0)).arg(topic.as_str());
+        let mut reply = Reply::new(Verb::Describe, self.send(call).await?)?;
+        let mut policy = Policy::default();
+        while !reply.is_empty() {
+            policy.read(&reply.text()?, &reply.bytes()?)?;
+        }
+        Ok(policy)
+    }
+
+    /// Keeps a dictionary, or finds one (`bytes` empty); `None`: there is none.
+    pub(crate) async fn dictionary_call(&self, id: u32, bytes: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let call = self.call(Verb::Dictionary, ShardId::new(0)).arg(id).arg(bytes);
+        let reply = self.send(call).await?;
+        let found = Reply::new(Verb::Dictionary, Value::Array(vec![reply]))?.bytes()?;
+        Ok(Some(found).filter(|bytes| !bytes.is_empty()))
+    }
+
     /// Gives dead letters of one topic in one shard another life: how many came back.
     pub(crate) async fn replay_call(
         &self,
@@ -176,6 +200,24 @@ impl Client {
 // === impl Policy ===
 
 impl Policy {
+    fn read(&mut self, field: &str, value: &[u8]) -> Result<(), Error> {
+        let text = String::from_utf8_lossy(value);
+        let ms = || text.parse().ok().map(Duration::from_millis);
+        match field {
+            "max_attempts" => self.max_attempts = text.parse().ok(),
+            "lease_ms" => self.lease = ms(),
+            "backoff" => self.backoff = Backoff::decode(value),
+            "expire_after_ms" => self.expire_after = ms(),
+            "remember_cancelled_ms" => self.remember_cancelled = ms(),
+            "remember_own_ms" => self.remember_own = ms(),
+            "remember_generated_ms" => self.remember_generated = ms(),
+            "codec" => self.codec = Some(text.parse()?),
+            // The name, and what is told by `count`.
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Every field, with an empty value where it is at its default.
     pub(crate) fn settings(&self) -> TopicSettings {
         let ms =
@@ -188,6 +230,7 @@ impl Policy {
             ("remember_cancelled_ms", ms(self.remember_cancelled)),
             ("remember_own_ms", ms(self.remember_own)),
             ("remember_generated_ms", ms(self.remember_generated)),
+            ("codec", self.codec.map_or_else(Vec::new, |codec| codec.to_string().into_bytes())),
         ]
     }
 }

@@ -67,7 +67,7 @@ impl Client {
             call.push(id.as_bytes());
             call.push(message.due.argument());
             call.push(options(message));
-            call.push(message.envelope(message.payload.clone(), false).encode());
+            call.push(self.stored(message).encode());
         }
         call
     }

@@ -44,7 +44,8 @@ pub struct Reservation {
     pub ready: UnixMicros,
     /// When the lease ends, unless it is extended, on Redis's clock.
     pub lease_end: UnixMillis,
-    /// The message itself; its attempt and delivery count this one.
+    /// The message itself; its attempt and delivery count this one. Its payload is as it was put; where it could not
+    /// be restored, the envelope still says `zstd`, and no consumer can do anything with it.
     pub envelope: Envelope,
 }
 
@@ -75,8 +76,8 @@ impl Client {
     /// # Errors
     /// With fate *unknown*, messages may be leased that nobody holds: they come back when their lease runs out.
     pub async fn reserve(&self, shard: ShardId, request: &ReserveRequest) -> Result<ReserveReport, Error> {
-        let reply = self.send(self.reserve_request(shard, request)).await?;
-        read(shard, request, reply)
+        let mut reports = self.reserve_many(&[(shard, request.clone())]).await;
+        reports.pop().expect("one report for one request")
     }
 
     /// Reserves from several shards in one round trip.
@@ -90,7 +91,12 @@ impl Client {
         let read = |(reply, (shard, request)): (Result<_, _>, &(ShardId, ReserveRequest))| {
             reply.and_then(|reply| read(*shard, request, reply))
         };
-        replies.into_iter().zip(requests).map(read).collect()
+        let mut reports: Vec<_> = replies.into_iter().zip(requests).map(read).collect();
+        let messages = reports.iter_mut().flatten().flat_map(|report| &mut report.messages);
+        if let Err(error) = self.restore_payloads(messages.map(|message| &mut message.envelope)).await {
+            tracing::warn!(%error, "compressed payloads could not be restored");
+        }
+        reports
     }
 
     fn reserve_request(&self, shard: ShardId, request: &ReserveRequest) -> Call {

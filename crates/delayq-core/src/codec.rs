@@ -1,0 +1,206 @@
+//! Compression of payloads: none, zstd, or zstd with a dictionary trained on a topic's own payloads.
+//!
+//! Small bodies that resemble each other shrink several times with a dictionary, and hardly without one. The frame
+//! says which dictionary it needs; dictionaries are kept in Redis by their id and never change, so a reader fetches
+//! each one once. A payload that does not shrink is stored as it is.
+
+use crate::MAX_PAYLOAD_BYTES;
+use std::{
+    collections::HashMap,
+    fmt,
+    str::FromStr,
+    sync::{Arc, Mutex, MutexGuard},
+};
+use zstd::{
+    bulk::{Compressor, Decompressor},
+    dict::{DecoderDictionary, EncoderDictionary},
+};
+
+/// The fastest level: higher ones bring little on small payloads and cost several times as much.
+const LEVEL: i32 = 1;
+
+/// The size of a trained dictionary, in bytes: larger ones bring nothing on payloads of a few KiB.
+pub const DICTIONARY_BYTES: usize = 16 * 1024;
+
+/// The fewest samples that a dictionary is trained on.
+pub const FEWEST_SAMPLES: usize = 100;
+
+/// How a topic's payloads are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Codec {
+    /// Not at all.
+    #[default]
+    None,
+    /// Each on its own.
+    Zstd,
+    /// With the dictionary of this id.
+    ZstdDictionary(u32),
+}
+
+/// Why a payload cannot be compressed or restored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CodecError {
+    /// A codec that is none of this version's.
+    #[error("{0:?} is no codec: use none, zstd or zstd:<dictionary id>")]
+    Unknown(String),
+    /// The dictionary is not in Redis.
+    #[error("the dictionary {0} is not in this deployment")]
+    NoDictionary(u32),
+    /// Not a zstd frame, damaged, or larger than any payload may be.
+    #[error("the payload cannot be restored: {0}")]
+    Damaged(String),
+    /// A dictionary cannot be made of these samples.
+    #[error("no dictionary can be trained: {0}")]
+    Untrainable(String),
+}
+
+/// The dictionaries that were fetched.
+#[derive(Default)]
+pub(crate) struct Dictionaries(Mutex<HashMap<u32, Arc<Dictionary>>>);
+
+pub(crate) struct Dictionary {
+    encoder: EncoderDictionary<'static>,
+    decoder: DecoderDictionary<'static>,
+}
+
+// === impl Codec ===
+
+impl FromStr for Codec {
+    type Err = CodecError;
+
+    fn from_str(text: &str) -> Result<Self, CodecError> {
+        match text.split_once(':') {
+            None if text.is_empty() || text == "none" => Ok(Self::None),
+            None if text == "zstd" => Ok(Self::Zstd),
+            Some(("zstd", id)) => match id.parse() {
+                Ok(id) => Ok(Self::ZstdDictionary(id)),
+                Err(_) => Err(CodecError::Unknown(text.to_owned())),
+            },
+            _ => Err(CodecError::Unknown(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Zstd => f.write_str("zstd"),
+            Self::ZstdDictionary(id) => write!(f, "zstd:{id}"),
+        }
+    }
+}
+
+// === impl Dictionaries ===
+
+impl Dictionaries {
+    pub(crate) fn get(&self, id: u32) -> Option<Arc<Dictionary>> {
+        self.known().get(&id).cloned()
+    }
+
+    pub(crate) fn keep(&self, id: u32, bytes: &[u8]) -> Arc<Dictionary> {
+        let dictionary = Arc::new(Dictionary {
+            encoder: EncoderDictionary::copy(bytes, LEVEL),
+            decoder: DecoderDictionary::copy(bytes),
+        });
+        self.known().insert(id, Arc::clone(&dictionary));
+        dictionary
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<u32, Arc<Dictionary>>> {
+        self.0.lock().expect("nothing panics while it holds the dictionaries")
+    }
+}
+
+/// Trains a dictionary; its id is in it.
+///
+/// # Errors
+/// Fewer than [`FEWEST_SAMPLES`], or samples that have nothing in common.
+pub(crate) fn train(samples: &[Vec<u8>]) -> Result<(u32, Vec<u8>), CodecError> {
+    if samples.len() < FEWEST_SAMPLES {
+        return Err(CodecError::Untrainable(format!(
+            "{} samples, {FEWEST_SAMPLES} are needed",
+            samples.len()
+        )));
+    }
+    let bytes = zstd::dict::from_samples(samples, DICTIONARY_BYTES)
+        .map_err(|error| CodecError::Untrainable(error.to_string()))?;
+    let id = zstd::zstd_safe::get_dict_id_from_dict(&bytes)
+        .ok_or_else(|| CodecError::Untrainable("it came out without an id".to_owned()))?;
+    Ok((id.get(), bytes))
+}
+
+/// The compressed payload; `None` where it would not be smaller.
+pub(crate) fn compress(payload: &[u8], dictionary: Option<&Dictionary>) -> Option<Vec<u8>> {
+    let mut compressor = match dictionary {
+        Some(dictionary) => Compressor::with_prepared_dictionary(&dictionary.encoder),
+        None => Compressor::new(LEVEL),
+    }
+    .ok()?;
+    compressor.compress(payload).ok().filter(|compressed| compressed.len() < payload.len())
+}
+
+/// The dictionary that a frame needs; `None`: none.
+pub(crate) fn dictionary_of(frame: &[u8]) -> Option<u32> {
+    zstd::zstd_safe::get_dict_id_from_frame(frame).map(std::num::NonZeroU32::get)
+}
+
+/// The payload of a frame; never more than the largest payload of any deployment.
+pub(crate) fn restore(frame: &[u8], dictionary: Option<&Dictionary>) -> Result<Vec<u8>, CodecError> {
+    let damaged = |error: std::io::Error| CodecError::Damaged(error.to_string());
+    let mut decompressor = match dictionary {
+        Some(dictionary) => Decompressor::with_prepared_dictionary(&dictionary.decoder),
+        None => Decompressor::new(),
+    }
+    .map_err(damaged)?;
+    decompressor.decompress(frame, MAX_PAYLOAD_BYTES).map_err(damaged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(n: usize) -> Vec<u8> {
+        format!(
+            "{{\"order\":{n},\"customer\":\"c-{}\",\"event\":\"payment-timeout\",\"currency\":\"EUR\"}}",
+            n * 7
+        )
+        .into_bytes()
+    }
+
+    #[test]
+    fn a_trained_dictionary_shrinks_small_payloads_that_resemble_each_other() {
+        let samples: Vec<_> = (0..2_000).map(order).collect();
+        let (id, bytes) = train(&samples).unwrap();
+        let dictionary = Dictionaries::default().keep(id, &bytes);
+        let payload = order(123_456);
+        let frame = compress(&payload, Some(&dictionary)).unwrap();
+        assert!(frame.len() * 2 < payload.len(), "{} of {}", frame.len(), payload.len());
+        assert_eq!(dictionary_of(&frame), Some(id));
+        assert_eq!(restore(&frame, Some(&dictionary)).unwrap(), payload);
+        assert!(restore(&frame, None).is_err());
+    }
+
+    #[test]
+    fn what_does_not_shrink_is_left_alone() {
+        let noise: Vec<u8> = (0..200).map(|_| fastrand::u8(..)).collect();
+        assert_eq!(compress(&noise, None), None);
+        assert_eq!(compress(b"", None), None);
+    }
+
+    #[test]
+    fn a_frame_larger_than_any_payload_is_refused() {
+        let bomb = zstd::bulk::compress(&vec![0; MAX_PAYLOAD_BYTES + 1], LEVEL).unwrap();
+        assert!(matches!(restore(&bomb, None), Err(CodecError::Damaged(_))));
+        assert!(matches!(restore(b"no frame", None), Err(CodecError::Damaged(_))));
+    }
+
+    #[test]
+    fn a_codec_is_read_as_it_is_written() {
+        for codec in [Codec::None, Codec::Zstd, Codec::ZstdDictionary(7)] {
+            assert_eq!(codec.to_string().parse(), Ok(codec));
+        }
+        assert!("gzip".parse::<Codec>().is_err());
+        assert!("zstd:x".parse::<Codec>().is_err());
+    }
+}

@@ -1,0 +1,13 @@
+#!lua
+-- dictionary: keeps a compression dictionary, or finds one. They live in shard 0, and are never changed.
+--
+-- MOVES    nothing
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, dictionary id (a number), its bytes ("" to find it)
+-- RETURNS  its bytes, or "" where there is none
+-- COST     O(1)
+--# include shard
+
+must_be('hash', 'dictionaries')
+if ARGV[3] ~= '' then redis.call('HSETNX', base .. 'dictionaries', ARGV[2], ARGV[3]) end
+return redis.call('HGET', base .. 'dictionaries', ARGV[2]) or ''
