@@ -36,6 +36,7 @@ pub struct Config {
     /// `[sinks.NAME]`
     pub sinks: BTreeMap<String, SinkConfig>,
     /// `[[routes]]`
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<RouteConfig>,
 }
 
@@ -174,7 +175,21 @@ impl Settings {
     pub fn validate(&self, at: &mut Faults) {
         at.section("forwarder", &self.forwarder);
         for (name, sink) in &self.sinks {
-            at.section(&format!("sinks.{name}"), sink);
+            let (key, kind) = (format!("sinks.{name}"), format!("sinks.{name}.kind"));
+            match sink.kinds().as_slice() {
+                [_] => {}
+                [] => at.refuse(
+                    &key,
+                    format!("a sink needs a table with the name of its kind: {}", Kind::list()),
+                ),
+                [first, second, ..] => {
+                    at.refuse(
+                        &key,
+                        format!("a sink has one kind, but this has the tables {first} and {second}"),
+                    );
+                }
+            }
+            at.section(&key, sink);
         }
         for (i, route) in self.routes.iter().enumerate() {
             at.item("routes", i, route);
@@ -293,17 +308,6 @@ impl Section for SinkConfig {
         at.range("in_flight", &self.in_flight, 1..=65_536);
         at.range("batch", &self.batch, 1..=500);
         at.range("timeout", &self.timeout, HumanDuration::from_millis(100)..=HumanDuration::from_secs(600));
-        let kinds = self.kinds();
-        match kinds.as_slice() {
-            [_] => {}
-            [] => at.refuse(
-                "",
-                format!("a sink needs a table with the name of its kind: one of {}", Kind::list()),
-            ),
-            [first, second, ..] => {
-                at.refuse("", format!("a sink has one kind, but this has the tables {first} and {second}"));
-            }
-        }
         if let Some(file) = &self.file {
             at.section("file", file);
         }
@@ -379,3 +383,6 @@ impl std::fmt::Display for Kind {
         f.write_str(self.word())
     }
 }
+
+#[cfg(test)]
+mod tests;

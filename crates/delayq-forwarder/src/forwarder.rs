@@ -19,7 +19,7 @@ use crate::{
     sinks,
     stats::Stats,
 };
-use delayq_core::{Advice, Client, Error, Heard, ReserveReport, ReserveRequest, ShardId, Topic};
+use delayq_core::{Admin, Advice, Client, Error, Heard, ReserveReport, ReserveRequest, ShardId, Topic};
 use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown, config::RedisConfig};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -350,6 +350,20 @@ impl Loop {
                 }
             }
         }
+        self.count_unrouted().await
+    }
+
+    /// Counts what waits because no route is for it.
+    async fn count_unrouted(&mut self) -> Result<(), Fault> {
+        let admin = Admin::new(self.means.client.clone());
+        let mut waiting = 0;
+        for topic in self.topics.iter().filter_map(|(topic, lane)| lane.is_none().then_some(topic)) {
+            match admin.count(topic).await {
+                Ok(numbers) => waiting += numbers.ready,
+                Err(error) => return self.failed(&error),
+            }
+        }
+        self.means.stats.unrouted_messages.set(i64::try_from(waiting).unwrap_or(i64::MAX));
         Ok(())
     }
 

@@ -33,6 +33,6 @@ pub use parcel::{About, Parcel};
 pub use pattern::Pattern;
 pub use service::ForwarderService;
 pub use sink::{Blame, CheckError, Outcome, Sink};
-pub use sinks::{FileConfig, RedisListConfig, RedisStreamConfig, StdoutConfig};
+pub use sinks::{Element, End, FileConfig, RedisListConfig, RedisStreamConfig, StdoutConfig};
 pub use stats::Stats;
 pub use template::Template;

@@ -82,11 +82,12 @@ impl About {
 
     /// delayq's own headers.
     #[must_use]
-    pub fn headers(&self) -> [(&'static str, String); 6] {
+    pub fn headers(&self) -> [(&'static str, String); 7] {
         [
             ("delayq-id", self.id.clone()),
             ("delayq-topic", self.topic.clone()),
             ("delayq-attempt", self.attempt.to_string()),
+            ("delayq-delivery", self.delivery.to_string()),
             ("delayq-due", self.due.to_string()),
             ("delayq-ready", self.ready.millis().to_string()),
             ("delayq-late-ms", format!("{:.3}", self.late_ms())),

@@ -7,7 +7,7 @@ mod redis_stream;
 mod stdout;
 
 pub use file::FileConfig;
-pub use redis_list::RedisListConfig;
+pub use redis_list::{Element, End, RedisListConfig};
 pub use redis_stream::RedisStreamConfig;
 pub use stdout::StdoutConfig;
 

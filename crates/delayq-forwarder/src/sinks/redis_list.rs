@@ -5,5 +5,5 @@ mod config;
 mod deliver;
 mod encode;
 
-pub use config::RedisListConfig;
+pub use config::{Element, End, RedisListConfig};
 pub(crate) use deliver::RedisListSink;

@@ -1,0 +1,78 @@
+//! The sample equals the defaults, and every fault is named with its line.
+
+use super::*;
+use delayq_service::config::{Environment, Source, check_sample, load};
+
+fn faults(text: &str) -> String {
+    load::<Config>(&Source::text("f.toml", text), &Environment::empty()).unwrap_err().to_string()
+}
+
+#[test]
+fn the_sample_file_equals_the_defaults() {
+    check_sample::<Config>(include_str!("../../../../config/delayq.toml")).unwrap();
+}
+
+#[test]
+fn every_fault_of_the_routes_is_reported_at_once_with_its_line() {
+    let text = "\
+[sinks.out.file]
+dir = '/tmp'
+
+[[routes]]
+topic = 'orders.*'
+sink = 'out'
+
+[[routes]]
+topic = 'orders.paid'
+sink = 'outt'
+to = '{nothing}'
+
+[[routes]]
+topic = 'a b'
+sink = 'out'
+headers = { 'delayq-id' = 'x' }
+";
+    let text = faults(text);
+    for line in [
+        "5 faults in f.toml",
+        "f.toml:9: routes[1].topic: this route never matches: route 1 (`orders.*`) comes first and takes every topic of \
+         `orders.paid`",
+        "f.toml:10: routes[1].sink: there is no [sinks.outt]; known sinks: out",
+        "f.toml:11: routes[1].to: there is no {nothing}",
+        "f.toml:14: routes[2].topic: no topic matches `a b`",
+        "f.toml:16: routes[2].headers.delayq-id: headers that begin with delayq- are delayq's own",
+    ] {
+        assert!(text.contains(line), "{line}\nis not in\n{text}");
+    }
+}
+
+#[test]
+fn every_fault_of_the_sinks_is_reported_at_once_with_its_line() {
+    let text = "\
+[forwarder]
+lease = '1ms'
+circuit_first_rest = '20s'
+
+[sinks.none]
+batch = 0
+
+[sinks.two.file]
+dir = 'relative'
+[sinks.two.stdout]
+
+[sinks.trim.redis-stream]
+max_len = 1000
+";
+    let text = faults(text);
+    for line in [
+        "f.toml:2: forwarder.lease: 1ms is out of range",
+        "forwarder.circuit_longest_rest: the longest rest is shorter than the first",
+        "f.toml:6: sinks.none.batch: 0 is out of range",
+        "f.toml:5: sinks.none.kind: a sink needs a table with the name of its kind: file, stdout, redis-stream, redis-list",
+        "sinks.two.kind: a sink has one kind, but this has the tables file and stdout",
+        "f.toml:9: sinks.two.file.dir: expected the absolute path",
+        "f.toml:13: sinks.trim.redis-stream.max_len: MAXLEN throws away entries",
+    ] {
+        assert!(text.contains(line), "{line}\nis not in\n{text}");
+    }
+}

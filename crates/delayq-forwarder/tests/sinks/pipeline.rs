@@ -1,0 +1,129 @@
+//! The pipeline around the sinks: routes, bulkheads, drain and kill.
+
+use std::time::Duration;
+
+use delayq_core::{Admin, Policy};
+use delayq_forwarder::{FileConfig, RedisStreamConfig, SinkConfig};
+use delayq_service::config::{HumanDuration, RedisConfig};
+use delayq_tests::deadline::{LONG, SHORT, wait_until};
+use delayq_tests::invariants::Permit;
+use delayq_tests::proxy::{Flow, Proxy};
+use delayq_tests::redis_server::RedisServer;
+
+use crate::redis_list::record;
+use crate::stage::{Seen, Stage, route, topic};
+
+fn file(dir: &std::path::Path) -> SinkConfig {
+    SinkConfig { file: Some(FileConfig { dir: dir.to_owned(), rotate_at: None }), ..SinkConfig::default() }
+}
+
+fn stream(address: &str) -> SinkConfig {
+    let redis = RedisConfig { url: format!("redis://{address}").parse().unwrap(), ..RedisConfig::default() };
+    let config = RedisStreamConfig { redis: Some(redis), ..RedisStreamConfig::default() };
+    SinkConfig { redis_stream: Some(config), timeout: HumanDuration::from_secs(1), ..SinkConfig::default() }
+}
+
+fn lines(dir: &std::path::Path, name: &str) -> Vec<Seen> {
+    let text = std::fs::read_to_string(dir.join(name)).unwrap_or_default();
+    text.lines().map(|line| record(name, line)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_hold_every_message_once() {
+    let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
+    let settings = stage.settings([("f", file(folder.path()))], vec![route("t", "f", "{topic}.ndjson")]);
+    let running = stage.forward(settings).await.unwrap();
+    stage.put("t", 0, 3000, 100).await;
+    stage.put_bodies("t", vec![("bytes".into(), (0..=255).collect())]).await;
+    stage.drained("t").await;
+    running.stop().await;
+    stage.check("t", lines(folder.path(), "t.ndjson"), &Permit::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_without_a_route_waits_and_is_counted() {
+    let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
+    let settings = stage.settings([("f", file(folder.path()))], vec![route("a.*", "f", "a")]);
+    let running = stage.forward(settings).await.unwrap();
+    stage.put("a.x", 0, 10, 10).await;
+    stage.put("b", 100, 10, 10).await;
+    stage.drained("a.x").await;
+    wait_until("a counted topic", SHORT, || async {
+        running.metric("delayq_forwarder_unrouted_topics") >= 1.0
+            && running.metric("delayq_forwarder_unrouted_messages") >= 10.0
+    })
+    .await;
+    assert_eq!((stage.numbers("b").await.ready, lines(folder.path(), "a").len()), (10, 10));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_destination_and_a_slow_one_delay_no_other() {
+    let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
+    let server = RedisServer::start().await;
+    let (dead, slow) = (Proxy::start(&server.address()), Proxy::start(&server.address()));
+    let sinks =
+        [("fine", file(folder.path())), ("dead", stream(&dead.address())), ("slow", stream(&slow.address()))];
+    let routes =
+        vec![route("fine", "fine", "f"), route("dead", "dead", "dead"), route("slow", "slow", "slow")];
+    let running = stage.forward(stage.settings(sinks, routes)).await.unwrap();
+    dead.refuse().await;
+    slow.set_both(Flow::Delay(Duration::from_millis(400)));
+    stage.put("dead", 0, 1000, 100).await;
+    stage.put("slow", 1000, 1000, 100).await;
+    wait_until("an open circuit", SHORT, || async {
+        running.metric("delayq_forwarder_circuit{sink=\"dead\"") >= 1.0
+    })
+    .await;
+    for round in 0..20 {
+        let start = std::time::Instant::now();
+        stage.put("fine", 10_000 + round * 10, 10, 100).await;
+        stage.drained("fine").await;
+        assert!(start.elapsed() < Duration::from_millis(700), "round {round} took {:?}", start.elapsed());
+    }
+    assert!(stage.numbers("dead").await.pending() == 1000);
+    dead.accept().await;
+    slow.mend().await;
+    stage.drained("dead").await;
+    stage.drained("slow").await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_forwarder_repeats_at_most_what_it_held() {
+    let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
+    Admin::new(stage.client.clone())
+        .set_policy(&topic("t"), &Policy { backoff: None, ..Policy::default() })
+        .await
+        .unwrap();
+    let sink = SinkConfig { in_flight: 100, batch: 10, ..file(folder.path()) };
+    let mut settings = stage.settings([("f", sink)], vec![route("t", "f", "t")]);
+    settings.forwarder.lease = HumanDuration::from_secs(1);
+    stage.put("t", 0, 3000, 100).await;
+    let mut kills = 0;
+    for _ in 0..3 {
+        let running = stage.forward(settings.clone()).await.unwrap();
+        let before = stage.numbers("t").await.delivered;
+        wait_until("some deliveries", LONG, || async { stage.numbers("t").await.delivered > before + 50 })
+            .await;
+        running.kill().await;
+        kills += 1;
+    }
+    let running = stage.forward(settings).await.unwrap();
+    stage.drained("t").await;
+    running.stop().await;
+    let permit = Permit { duplicates: 100 * kills, ..Permit::default() };
+    stage.check("t", lines(folder.path(), "t"), &permit).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_value_buries_the_message_with_its_reason() {
+    let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
+    let settings = stage.settings([("f", file(folder.path()))], vec![route("t", "f", "{header.region}")]);
+    let running = stage.forward(settings).await.unwrap();
+    stage.put("t", 0, 1, 10).await;
+    stage.drained("t").await;
+    running.stop().await;
+    let reason = &stage.dead("t").await["0"];
+    assert!(reason.contains("needs {header.region}, which the message has not"), "{reason}");
+}

@@ -1,0 +1,219 @@
+//! A deployment of its own for one test: shards in the shared Redis, a pump, and a forwarder that can be stopped.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use delayq_core::{
+    Admin, Claimed, Client, ListState, Message, Namespace, Numbers, Producer, ProducerOptions, Settings,
+    ShardCount, TimeRange, Topic,
+};
+use delayq_forwarder::{Deps, ForwarderConfig, RouteConfig, SinkConfig, build};
+use delayq_service::config::{HumanDuration, RedisConfig};
+use delayq_service::{Fault, Metrics, Readiness, Shutdown, install_tls};
+use delayq_tests::deadline::{LONG, wait_until, within};
+use delayq_tests::history::{Answer, Event, History, sha256_hex};
+use delayq_tests::invariants::{Permit, check};
+use delayq_tests::shared;
+
+/// Shards, a pump over them, and what was put.
+pub(crate) struct Stage {
+    pub(crate) client: Client,
+    pub(crate) producer: Producer,
+    pub(crate) redis: RedisConfig,
+    pub(crate) history: Arc<History>,
+    pump: tokio::task::JoinHandle<()>,
+}
+
+/// A forwarder under way.
+pub(crate) struct Running {
+    pub(crate) metrics: Metrics,
+    shutdown: Shutdown,
+    task: tokio::task::JoinHandle<Result<(), Fault>>,
+}
+
+/// The topic that everything here is put to unless a test says otherwise.
+pub(crate) fn topic(name: &str) -> Topic {
+    Topic::new(name).unwrap()
+}
+
+pub(crate) fn route(topic: &str, sink: &str, to: &str) -> RouteConfig {
+    RouteConfig {
+        topic: topic.to_owned(),
+        sink: sink.to_owned(),
+        to: Some(to.to_owned()),
+        key: None,
+        headers: BTreeMap::new(),
+    }
+}
+
+// === impl Stage ===
+
+impl Stage {
+    pub(crate) async fn new() -> Self {
+        install_tls();
+        Self::at(shared::redis_url().await).await
+    }
+
+    pub(crate) async fn at(url: &str) -> Self {
+        let settings = Settings {
+            namespace: Namespace::new(shared::namespace()).unwrap(),
+            shards: ShardCount::new(4).unwrap(),
+            ..Settings::new(url)
+        };
+        let client = Client::new(settings);
+        client.init().await.unwrap();
+        let redis = RedisConfig { url: url.parse().unwrap(), ..RedisConfig::default() };
+        let producer = Producer::start(client.clone(), ProducerOptions::default());
+        let pump = tokio::spawn(pump(client.clone()));
+        Self { client, producer, redis, history: Arc::default(), pump }
+    }
+
+    /// Puts messages that are due at once, with bodies of this size, under ids from `first` on.
+    pub(crate) async fn put(&self, name: &str, first: usize, count: usize, size: usize) {
+        let bodies = (first..first + count).map(|n| (n.to_string(), body(n, size))).collect();
+        self.put_bodies(name, bodies).await;
+    }
+
+    pub(crate) async fn put_bodies(&self, name: &str, bodies: Vec<(String, Vec<u8>)>) {
+        let messages = bodies.iter().map(|(id, body)| {
+            Message::new(topic(name), body.clone()).id(id.clone()).unwrap().header("traceparent", "00-trace")
+        });
+        let answers = self.producer.put_many(messages.collect()).await;
+        for (answer, (id, body)) in answers.into_iter().zip(&bodies) {
+            assert!(answer.unwrap().outcome.is_accepted());
+            // Due when Redis took it: the history's floor is the epoch.
+            self.history.put(id, 0, body, Answer::Ok);
+        }
+    }
+
+    pub(crate) async fn numbers(&self, name: &str) -> Numbers {
+        Admin::new(self.client.clone()).count(&topic(name)).await.unwrap()
+    }
+
+    /// Waits until nothing of the topic is pending.
+    pub(crate) async fn drained(&self, name: &str) {
+        wait_until("an empty topic", LONG, || async { self.numbers(name).await.pending() == 0 }).await;
+    }
+
+    /// Reasons of the dead letters, by id.
+    pub(crate) async fn dead(&self, name: &str) -> BTreeMap<String, String> {
+        let admin = Admin::new(self.client.clone());
+        let state = ListState::Dead { newest_first: false };
+        let dead = admin.list(&topic(name), state, TimeRange::ALL, 10_000).await.unwrap();
+        dead.into_iter()
+            .map(|one| (one.id.to_string(), one.envelope.unwrap().reason.unwrap_or_default()))
+            .collect()
+    }
+
+    /// Checks the invariants over what an independent consumer saw.
+    pub(crate) async fn check(&self, name: &str, seen: Vec<Seen>, permit: &Permit) {
+        for (id, reason) in self.dead(name).await {
+            self.history.record(Event::Dead { id, reason });
+        }
+        for one in seen {
+            self.history.record(Event::Delivery {
+                destination: one.destination,
+                id: one.id,
+                sha256: sha256_hex(&one.body),
+                delivery: one.delivery,
+                ready_ms: 1,
+            });
+        }
+        let found = check(&self.history, permit);
+        assert!(found.is_empty(), "{found:?}");
+        assert!(self.numbers(name).await.balances());
+    }
+
+    pub(crate) fn settings(
+        &self,
+        sinks: impl IntoIterator<Item = (&'static str, SinkConfig)>,
+        routes: Vec<RouteConfig>,
+    ) -> delayq_forwarder::Settings {
+        let forwarder = ForwarderConfig {
+            look_every: HumanDuration::from_millis(500),
+            circuit_first_rest: HumanDuration::from_millis(100),
+            circuit_longest_rest: HumanDuration::from_millis(500),
+            ..ForwarderConfig::default()
+        };
+        let sinks = sinks.into_iter().map(|(name, sink)| (name.to_owned(), sink)).collect();
+        delayq_forwarder::Settings { forwarder, sinks, routes }
+    }
+
+    /// Builds and starts a forwarder.
+    pub(crate) async fn forward(&self, settings: delayq_forwarder::Settings) -> Result<Running, Fault> {
+        let metrics = Metrics::new();
+        let deps = Deps {
+            client: self.client.clone(),
+            redis: self.redis.clone(),
+            metrics: metrics.clone(),
+            readiness: Readiness::new(),
+        };
+        let forwarder = build(settings, deps).await?;
+        let shutdown = Shutdown::new();
+        let task = tokio::spawn(forwarder.run(shutdown.clone()));
+        Ok(Running { metrics, shutdown, task })
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.pump.abort();
+    }
+}
+
+/// The timer's work, without its precision.
+async fn pump(client: Client) {
+    let shards: Vec<_> = client.shards().shards().collect();
+    let claimed = client.claim(&shards, "test", Duration::from_secs(600)).await;
+    let epochs = claimed.into_iter().map(|claimed| match claimed {
+        Ok(Claimed::Mine { epoch, .. }) => Some(epoch),
+        other => panic!("the shard is free to be claimed: {other:?}"),
+    });
+    let owned: Vec<_> = shards.into_iter().zip(epochs).collect();
+    let mut every = tokio::time::interval(Duration::from_millis(10));
+    loop {
+        every.tick().await;
+        // While Redis is gone there is nothing to pump.
+        drop(client.pump_many(&owned, 500).await);
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Stops it and waits for its end.
+    pub(crate) async fn stop(self) {
+        self.shutdown.request();
+        within("the forwarder's end", LONG, self.task).await.unwrap().unwrap();
+    }
+
+    /// Ends it as a kill would: nothing is settled, nothing is closed.
+    pub(crate) async fn kill(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+
+    /// One metric's value, by the beginning of its line.
+    pub(crate) fn metric(&self, start: &str) -> f64 {
+        let text = self.metrics.encode();
+        let line = text.lines().find(|line| line.starts_with(start));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0.0)
+    }
+}
+
+/// What an independent consumer read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) destination: String,
+    pub(crate) id: String,
+    pub(crate) body: Vec<u8>,
+    pub(crate) delivery: u32,
+}
+
+/// A body that differs from every other.
+pub(crate) fn body(n: usize, size: usize) -> Vec<u8> {
+    let mut body = format!("{{\"n\":{n}}}").into_bytes();
+    body.resize(size.max(body.len()), b' ');
+    body
+}
