@@ -9,8 +9,10 @@ mod lateness;
 mod memory;
 mod put;
 mod storm;
+mod suite;
 mod take;
 
 pub use bench::{Bench, BenchError};
 pub use figures::{Figure, Target, median};
 pub use lateness::LatenessNames;
+pub use suite::Part;

@@ -1,0 +1,101 @@
+//! All measurements in their order, several times over.
+
+use crate::{
+    bench::{Bench, BenchError},
+    figures::{Figure, median},
+    lateness::LatenessNames,
+};
+use delayq_core::Client;
+
+const STEADY: LatenessNames = LatenessNames {
+    ready_p50: "1,000/s, due -> ready, p50",
+    ready_p99: "1,000/s, due -> ready, p99",
+    ready_max: "1,000/s, due -> ready, max",
+    worker_p50: "1,000/s, due -> worker, p50",
+    worker_p99: "1,000/s, due -> worker, p99",
+};
+
+const BUSY: LatenessNames = LatenessNames {
+    ready_p50: "10,000/s, due -> ready, p50",
+    ready_p99: "10,000/s, due -> ready, p99",
+    ready_max: "10,000/s, due -> ready, max",
+    worker_p50: "10,000/s, due -> worker, p50",
+    worker_p99: "10,000/s, due -> worker, p99",
+};
+
+/// Which measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Putting.
+    Put,
+    /// Reserving and acking.
+    Take,
+    /// Bytes of a pending message.
+    Memory,
+    /// Many messages due at one instant.
+    Storm,
+    /// Lateness at a steady rate.
+    Lateness,
+    /// What an idle deployment costs.
+    Idle,
+}
+
+// === impl Part ===
+
+impl Part {
+    /// All of them, in the order in which they are taken.
+    pub const ALL: [Self; 6] = [Self::Put, Self::Take, Self::Memory, Self::Storm, Self::Lateness, Self::Idle];
+}
+
+// === impl Bench ===
+
+impl Bench {
+    /// Takes `parts` `runs` times and tells the median of each figure. `run` runs a timer on the deployment for as
+    /// long as its future lives; `progress` hears what is measured next.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or a message was early or lost.
+    pub async fn suite<F>(
+        &self,
+        parts: &[Part],
+        runs: usize,
+        run: impl Fn(Client) -> F,
+        mut progress: impl FnMut(Part, usize),
+    ) -> Result<Vec<Figure>, BenchError>
+    where
+        F: Future<Output = ()>,
+    {
+        let mut figures = Vec::new();
+        for &part in parts {
+            let mut taken = Vec::new();
+            for i in 0..runs.max(1) {
+                progress(part, i);
+                taken.push(self.part(part, &run).await?);
+            }
+            figures.extend(median(taken));
+        }
+        Ok(figures)
+    }
+
+    async fn part<F>(&self, part: Part, run: &impl Fn(Client) -> F) -> Result<Vec<Figure>, BenchError>
+    where
+        F: Future<Output = ()>,
+    {
+        Ok(match part {
+            Part::Put => vec![
+                self.put_in_batches().await?,
+                self.put_one_by_one(256, "put, 256 callers, one by one").await?,
+                self.put_one_by_one(64, "put, 64 callers, one by one").await?,
+            ],
+            Part::Take => vec![self.reserve_and_ack().await?, self.workers().await?],
+            Part::Memory => vec![self.bytes_a_message().await?],
+            Part::Storm => self.storm(run).await?,
+            Part::Lateness => {
+                let mut figures = self.lateness(1_000, STEADY, run).await?;
+                figures.extend(self.lateness(10_000, BUSY, run).await?);
+                figures
+            }
+            Part::Idle => vec![self.idle_commands(run).await?],
+        })
+    }
+}
