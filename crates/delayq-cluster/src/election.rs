@@ -94,15 +94,25 @@ impl Campaigner {
 }
 
 async fn run_round(base: &Base, session: &Session) -> Round {
-    let before = match base.link.created_before(&base.keys.members(), session.rank).await {
-        Err(fault) => return Round::Fault(fault),
-        Ok((before, read_at)) => before.map(|entry| (entry.key, read_at)),
-    };
-    let result = match before {
-        Some((key, read_at)) => wait_for_end(base, &key, read_at).await,
-        None => Leader::new(base.clone(), session.clone()).lead().await,
+    let result = match member_before(base, session.rank).await {
+        Ok(Some((key, read_at))) => wait_for_end(base, &key, read_at).await,
+        Ok(None) => Leader::new(base.clone(), session.clone()).lead().await,
+        Err(fault) => Err(fault),
     };
     result.map_or_else(Round::Fault, |()| Round::LookAgain)
+}
+
+/// The key of the member just before this rank, and the revision it was read at.
+async fn member_before(base: &Base, rank: i64) -> Result<Option<(Vec<u8>, i64)>, Fault> {
+    let mut below = rank;
+    loop {
+        match base.link.created_before(&base.keys.members(), below).await? {
+            (None, _) => return Ok(None),
+            (Some(entry), read_at) if entry.lease != 0 => return Ok(Some((entry.key, read_at))),
+            // Not under a lease: no member wrote it, and it would be waited for in vain.
+            (Some(entry), _) => below = entry.create_revision,
+        }
+    }
 }
 
 /// Waits until the key of the member before is gone.

@@ -22,6 +22,8 @@ pub(crate) struct Leader {
     loads: LoadMemory,
     /// Something but loads changed since the plan was made.
     shape_changed: bool,
+    /// What etcd holds is not the plan known here.
+    unwritten: bool,
 }
 
 // === impl Leader ===
@@ -32,7 +34,17 @@ impl Leader {
         // A shard's new owner reports one interval after it began to measure; the third is for the answer to be late.
         let loads = LoadMemory::new(base.config.load_report_every * 3);
         let members = BTreeMap::new();
-        Self { base, session, members, plan: None, plan_revision: 0, quiet, loads, shape_changed: true }
+        Self {
+            base,
+            session,
+            members,
+            plan: None,
+            plan_revision: 0,
+            quiet,
+            loads,
+            shape_changed: true,
+            unwritten: false,
+        }
     }
 
     /// Leads until overtaken (answers ok) or until etcd fails.
@@ -72,7 +84,8 @@ impl Leader {
                     if let Some(member) = self.base.keys.member_of(key) {
                         self.members.remove(&member);
                     } else {
-                        (self.plan, self.plan_revision) = (None, 0);
+                        // What it said is still known, and is written again.
+                        (self.plan_revision, self.unwritten) = (0, true);
                     }
                     self.note_change(true);
                 }
@@ -82,6 +95,10 @@ impl Leader {
 
     fn take_entry(&mut self, entry: &Entry) {
         let Some(member) = self.base.keys.member_of(&entry.key) else { return self.take_plan(entry) };
+        if entry.lease == 0 {
+            tracing::warn!(%member, "a registration without a lease: no member wrote it, and it gets no shards");
+            return;
+        }
         match serde_json::from_slice::<Registration>(&entry.value) {
             Ok(registration) => {
                 let before = self.members.insert(member, registration.clone());
@@ -108,10 +125,11 @@ impl Leader {
                 self.plan = Some(plan);
                 self.note_change(true);
             }
-            // Somebody's newer program led before: this one cannot read what it would have to keep in place.
+            // Somebody's newer program led before, perhaps: what is not known cannot be kept in place.
             Err(error @ (PlanError::Newer(_) | PlanError::Damaged(_))) => {
-                tracing::error!(%error, "the plan before cannot be read; a new one is made from nothing");
-                self.plan = None;
+                tracing::error!(%error, "the plan in etcd cannot be read; it is replaced");
+                self.unwritten = true;
+                self.note_change(true);
             }
         }
     }
@@ -129,7 +147,9 @@ impl Leader {
         let Some(shards) = self.members.values().map(|member| member.shards).max() else { return Ok(false) };
         let weights = self.loads.weights(shards);
         let next = planner::compute(&weights, &candidates, self.plan.as_ref(), &self.session.member);
-        if !is_worth_writing(self.plan.as_ref(), &next, self.shape_changed, &weights, &candidates) {
+        if !self.unwritten
+            && !is_worth_writing(self.plan.as_ref(), &next, self.shape_changed, &weights, &candidates)
+        {
             self.shape_changed = false;
             return Ok(true);
         }
@@ -144,7 +164,8 @@ impl Leader {
         };
         tracing::info!(version = next.version, members = next.members().len(), "wrote the plan");
         self.base.counters.plans_published.add(1);
-        (self.plan, self.plan_revision, self.shape_changed) = (Some(next), revision, false);
+        (self.plan, self.plan_revision) = (Some(next), revision);
+        (self.shape_changed, self.unwritten) = (false, false);
         Ok(true)
     }
 }

@@ -197,7 +197,8 @@ impl Observer {
     }
 
     fn read_member(&self, entry: &Entry) -> Option<(i64, MemberId, Registration)> {
-        let id = self.keys.member_of(&entry.key)?;
+        // Without a lease, no member wrote it.
+        let id = self.keys.member_of(&entry.key).filter(|_| entry.lease != 0)?;
         Some((entry.create_revision, id, serde_json::from_slice(&entry.value).ok()?))
     }
 }

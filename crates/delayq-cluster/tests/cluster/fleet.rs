@@ -76,6 +76,11 @@ impl Floor {
         started.elapsed()
     }
 
+    /// Measures the longest gap anew.
+    pub(crate) fn forget_gaps(&self) {
+        self.0.send_modify(|work| work.longest_gap = Duration::ZERO);
+    }
+
     fn summary(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for worker in self.0.borrow().workers.values().flatten() {

@@ -3,7 +3,7 @@
 use crate::etcd::Etcd;
 use crate::fleet::{Floor, Member, config, reasons, s};
 use crate::reader::ClaimReader;
-use delayq_cluster::{Cluster, ClusterError, LossReason, Observer, ShardId};
+use delayq_cluster::{Cluster, ClusterError, LossReason, Observer, Plan, ShardId};
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -191,22 +191,18 @@ async fn a_claim_deleted_by_hand_is_lost_and_won_again() {
 async fn a_plan_deleted_by_hand_is_written_again_and_nothing_moves() {
     let etcd = Etcd::single();
     let floor = Floor::new();
-    let first = Member::join(config(&etcd.endpoints(), "a", 16), &floor).await;
+    let _first = Member::join(config(&etcd.endpoints(), "a", 16), &floor).await;
+    // So that the plan has a past: made from nothing, it would be another.
+    floor.until(s(5), "a owns all", |work| work.balanced(16, &["a"])).await;
     let _second = Member::join(config(&etcd.endpoints(), "b", 16), &floor).await;
     floor.until(s(5), "a and b share", |work| work.balanced(16, &["a", "b"])).await;
     let moved = floor.work().losses.len();
     let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
     let mut watch = tool.watch("/delayq/dq/timer/plan", None).await.unwrap();
     tool.delete("/delayq/dq/timer/plan", None).await.unwrap();
-    let mut written = false;
-    while !written {
-        let message = tokio::time::timeout(s(5), watch.message()).await.unwrap().unwrap().unwrap();
-        written = message.events().iter().any(|event| event.event_type() == etcd_client::EventType::Put);
-    }
-    let mut view = first.handle.subscribe();
-    view.wait_for(|view| view.plan_version == 1).await.unwrap();
+    until_written(&mut watch).await;
     floor.until(s(5), "a and b share", |work| work.balanced(16, &["a", "b"])).await;
-    println!("moves after the plan was deleted: {}", floor.work().losses.len() - moved);
+    assert_eq!(floor.work().losses.len(), moved);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -246,4 +242,42 @@ async fn an_etcd_that_is_not_there_is_said_so() {
     assert_eq!(error.code(), "etcd-unreachable");
     config.etcd.endpoints.clear();
     assert!(matches!(Cluster::join(config).await.err(), Some(ClusterError::Config(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_keys_in_the_group_are_named_and_change_nothing() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
+    // Older than every member, and without a lease: who waited for it to go would never lead.
+    for key in ["members/junk", "members/other", "claims/junk", "claims/0002x"] {
+        tool.put(format!("/delayq/dq/timer/{key}"), "not a document", None).await.unwrap();
+    }
+    let first = Member::join(config(&etcd.endpoints(), "a", 8), &floor).await;
+    let _second = Member::join(config(&etcd.endpoints(), "b", 8), &floor).await;
+    floor.until(s(5), "a and b share", |work| work.balanced(8, &["a", "b"])).await;
+    let overview = first.handle.overview().await.unwrap();
+    assert_eq!(overview.unreadable.len(), 4, "{:?}", overview.unreadable);
+    assert_eq!(overview.members.len(), 2);
+    assert!(overview.members[0].leader);
+    // A plan that nobody can read keeps everybody where they are until the leader has written another.
+    let mut watch = tool.watch("/delayq/dq/timer/plan", None).await.unwrap();
+    tool.put("/delayq/dq/timer/plan", r#"{"format":99}"#, None).await.unwrap();
+    until_written(&mut watch).await;
+    floor.until(s(5), "a and b share", |work| work.balanced(8, &["a", "b"])).await;
+    assert_eq!(floor.work().overlaps, []);
+}
+
+/// Waits until the watched key holds a plan that can be read.
+async fn until_written(watch: &mut etcd_client::WatchStream) {
+    let readable = |event: &etcd_client::Event| {
+        let value = event.kv().map(etcd_client::KeyValue::value).unwrap_or_default();
+        Plan::from_json(value).is_ok()
+    };
+    loop {
+        let message = tokio::time::timeout(s(5), watch.message()).await.unwrap().unwrap().unwrap();
+        if message.events().iter().any(readable) {
+            return;
+        }
+    }
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "two variables steer the tests themselves")]
 
 mod breakage;
+mod churn;
 mod etcd;
 mod fleet;
 mod growth;

@@ -1,0 +1,71 @@
+//! Members come, drain, die and lose their leases in random order; nobody may ever share a shard.
+//!
+//! The seed is printed; `DELAYQ_TEST_SEED` runs one again, `DELAYQ_TEST_STEPS` makes it longer.
+
+use crate::etcd::Etcd;
+use crate::fleet::{Floor, Member, config, s};
+use crate::reader::ClaimReader;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+const SHARDS: u16 = 96;
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_churn_never_makes_two_members_share_a_shard() {
+    let seed = number("DELAYQ_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("DELAYQ_TEST_SEED={seed}");
+    let mut dice = fastrand::Rng::with_seed(seed);
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
+    let mut members: Vec<Member> = Vec::new();
+    let mut leaving = JoinSet::new();
+    for step in 0..number("DELAYQ_TEST_STEPS").unwrap_or(30) {
+        match dice.u32(..10) {
+            0..=4 => {
+                let mut config = config(&etcd.endpoints(), &format!("m{step}"), SHARDS);
+                config.lease_ttl = s(2);
+                members.push(Member::join(config, &floor).await);
+            }
+            action if members.len() > 1 => {
+                let member = members.swap_remove(dice.usize(..members.len()));
+                if action < 8 {
+                    leaving.spawn(member.leave());
+                } else {
+                    member.die();
+                }
+            }
+            _ => {}
+        }
+        // Not to wait for anything: so that some steps meet a group at rest and others one on the move.
+        tokio::time::sleep(Duration::from_millis(dice.u64(..250))).await;
+    }
+    while let Some(left) = leaving.join_next().await {
+        left.unwrap();
+    }
+    let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
+    floor.until(s(10), "all share", |work| work.balanced(SHARDS, &names)).await;
+    assert_eq!(floor.work().overlaps, []);
+    assert!(members.iter().all(|member| member.handle.stats().leases_lost == 0));
+    reader.judge(usize::from(SHARDS), members.len()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_third_member_joins_a_pair_and_no_shard_stands_still_for_long() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let _first = Member::join(config(&etcd.endpoints(), "a", 256), &floor).await;
+    let _second = Member::join(config(&etcd.endpoints(), "b", 256), &floor).await;
+    floor.until(s(10), "a and b share", |work| work.balanced(256, &["a", "b"])).await;
+    floor.forget_gaps();
+    let _third = Member::join(config(&etcd.endpoints(), "c", 256), &floor).await;
+    floor.until(s(10), "three share", |work| work.balanced(256, &["a", "b", "c"])).await;
+    let work = floor.work();
+    println!("a third member joined 256 shards: each without a worker for {:?} at most", work.longest_gap);
+    assert!(work.longest_gap < Duration::from_millis(500), "{:?}", work.longest_gap);
+    assert_eq!(work.overlaps, []);
+}
