@@ -17,7 +17,7 @@ pub struct SpoolReader {
     seen: i64,
     /// Held for as long as it reads.
     _shared: File,
-    _lease: File,
+    _lease: Option<File>,
 }
 
 /// A record that waits.
@@ -90,6 +90,19 @@ impl SpoolReader {
     /// [`SpoolError::Held`] where another compensator has it; what is wrong with the file.
     pub fn open(dir: &Path, holder: &str) -> Result<Self, SpoolError> {
         let lease = file::lease(dir, holder)?;
+        Self::checked(dir, Some(lease))
+    }
+
+    /// Looks at a spool beside its compensator: for its books, and to list, retry and discard what was rejected.
+    /// Whoever has no lease replays nothing.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn open_beside(dir: &Path) -> Result<Self, SpoolError> {
+        Self::checked(dir, None)
+    }
+
+    fn checked(dir: &Path, lease: Option<File>) -> Result<Self, SpoolError> {
         let shared = file::share(dir)?;
         let connection = file::open(dir)?;
         let path = dir.join(file::NAME);

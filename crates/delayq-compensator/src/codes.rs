@@ -1,0 +1,46 @@
+//! The stable codes of the compensator's errors.
+
+use delayq_service::{Exit, codes::Code};
+
+/// There is no spool to replay.
+pub const NO_SPOOL: Code = Code {
+    id: "DQ-K001",
+    title: "there is no spool to replay",
+    cause: "A compensator replays the spool of its host, and `[spool] dir` is empty.",
+    tries: [
+        "Set `[spool] dir` to the folder that the producers of this host spool to.",
+        "Do not start a compensator on a host whose producers have no spool.",
+        "See what is in force: `delayq config show --effective`.",
+    ],
+    exit: Exit::Config,
+};
+
+/// The spool cannot be used.
+pub const SPOOL: Code = Code {
+    id: "DQ-K002",
+    title: "the spool cannot be used",
+    cause: "The folder cannot be written to, another compensator has it, or its file is damaged, of a newer version or \
+            of another kind; the message says which. Nothing was changed.",
+    tries: [
+        "Look at the folder's owner, mode and free space.",
+        "If another compensator has it, stop one of the two.",
+        "If the file is damaged, stop the producers of this host and salvage it.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// Redis is configured in a way that makes no client.
+pub const REDIS: Code = Code {
+    id: "DQ-K003",
+    title: "no client for Redis",
+    cause: "The password, the certificate or the namespace cannot be used; the message says which.",
+    tries: [
+        "Check that the files of `[redis]` exist and can be read by this user.",
+        "Run `delayq config check`.",
+        "See what is in force: `delayq config show --effective`.",
+    ],
+    exit: Exit::Config,
+};
+
+/// Every code of the compensator, in the order of the documentation.
+pub const TABLE: &[&Code] = &[&NO_SPOOL, &SPOOL, &REDIS];

@@ -1,0 +1,84 @@
+//! What becomes of a record, by what Redis answered: a pure decision.
+
+use delayq_core::{CancelOutcome, Error, Fate, PutOutcome, RescheduleOutcome};
+
+/// What becomes of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Settle {
+    /// It is carried out, now or before.
+    Done,
+    /// It can never be carried out: kept aside with this reason.
+    Reject(String),
+    /// It keeps its place and is tried again; whether it may have been carried out, and why it was not.
+    Hold(Fate, String),
+}
+
+pub(crate) fn of_put(answer: Result<&PutOutcome, &Error>) -> Settle {
+    match answer {
+        Ok(PutOutcome::Stored(_) | PutOutcome::Ready(_) | PutOutcome::Exists(..)) => Settle::Done,
+        Ok(PutOutcome::Conflict(..)) => Settle::Reject("another message has this id".to_owned()),
+        Ok(PutOutcome::Leased) => Settle::Reject("the one it was to replace is leased".to_owned()),
+        Ok(PutOutcome::Stale) => {
+            Settle::Reject("stale: its topic may have forgotten how the first try ended".to_owned())
+        }
+        Ok(PutOutcome::Refused(why)) => Settle::Reject(format!("refused: {why}")),
+        Ok(PutOutcome::Spooled) => Settle::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
+        Err(error) => of_error(error),
+    }
+}
+
+pub(crate) fn of_cancel(answer: Result<&CancelOutcome, &Error>) -> Settle {
+    match answer {
+        Ok(CancelOutcome::Failed(why)) => Settle::Reject(format!("failed: {why}")),
+        Ok(_) => Settle::Done,
+        Err(error) => of_error(error),
+    }
+}
+
+pub(crate) fn of_reschedule(answer: Result<&RescheduleOutcome, &Error>) -> Settle {
+    match answer {
+        Ok(RescheduleOutcome::Moved { .. }) => Settle::Done,
+        Ok(RescheduleOutcome::Changed(due)) => Settle::Reject(format!("it is due at {due} ms by now")),
+        Ok(RescheduleOutcome::Leased) => Settle::Reject("too late: it is leased".to_owned()),
+        Ok(RescheduleOutcome::Dead) => Settle::Reject("too late: it is dead".to_owned()),
+        Ok(RescheduleOutcome::Finished(state, _)) => Settle::Reject(format!("too late: it is {state}")),
+        Ok(RescheduleOutcome::Unknown) => Settle::Reject("nothing is known of it".to_owned()),
+        Ok(RescheduleOutcome::Refused(why)) => Settle::Reject(format!("refused: {why}")),
+        Err(error) => of_error(error),
+    }
+}
+
+/// Only a fault of the message itself is its end; whatever else is wrong may be put right.
+fn of_error(error: &Error) -> Settle {
+    match error {
+        Error::Message(_) | Error::Name(_) => Settle::Reject(error.to_string()),
+        _ => Settle::Hold(error.fate(), error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq_core::{MessageError, State, UnixMillis};
+
+    #[test]
+    fn what_is_there_is_done_what_cannot_be_is_rejected_and_an_outage_holds() {
+        let at = UnixMillis::new(1);
+        let done = [PutOutcome::Stored(at), PutOutcome::Ready(at), PutOutcome::Exists(State::Cancelled, at)];
+        assert!(done.iter().all(|outcome| of_put(Ok(outcome)) == Settle::Done));
+        let rejected = [
+            PutOutcome::Conflict(None, at),
+            PutOutcome::Stale,
+            PutOutcome::Leased,
+            PutOutcome::Refused("due time".to_owned()),
+        ];
+        assert!(rejected.iter().all(|outcome| matches!(of_put(Ok(outcome)), Settle::Reject(_))));
+        let outage = Error::Unreachable { address: String::new(), why: String::new() };
+        assert!(matches!(of_put(Err(&outage)), Settle::Hold(Fate::NotApplied, _)));
+        let lost = Error::NoAnswer { address: String::new(), why: String::new() };
+        assert!(matches!(of_put(Err(&lost)), Settle::Hold(Fate::Unknown, _)));
+        assert!(matches!(of_put(Err(&Error::Message(MessageError::Backoff))), Settle::Reject(_)));
+        assert_eq!(of_cancel(Ok(&CancelOutcome::Unknown)), Settle::Done);
+        assert!(matches!(of_reschedule(Ok(&RescheduleOutcome::Unknown)), Settle::Reject(_)));
+    }
+}

@@ -1,0 +1,224 @@
+//! One step of the replay: a batch from the spool to Redis, and what became of each record.
+
+use crate::outcome::{Settle, of_cancel, of_put, of_reschedule};
+use crate::runs::{Numbered, runs};
+use delayq_core::{
+    Client, Error, Fate, Producer, ProducerOptions, Replay, ShardId, SpoolError, SpoolReader, SpoolStats,
+    Spooled, UnixMillis,
+};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Replays a spool, one batch a step.
+#[derive(Debug)]
+pub struct Replayer {
+    reader: Arc<Mutex<SpoolReader>>,
+    producer: Producer,
+    batch: usize,
+    /// Redis could not be used the last time: it is asked for a sign of life before anything is sent.
+    doubtful: bool,
+}
+
+/// What one step did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Records that are carried out.
+    pub replayed: u64,
+    /// Records that were set aside.
+    pub rejected: u64,
+    /// Why the others keep their places; `None`: none had to.
+    pub held: Option<String>,
+}
+
+/// What is to be written down after the calls.
+#[derive(Default)]
+struct Tally {
+    done: Vec<u64>,
+    rejected: Vec<(u64, String)>,
+    untried: Vec<u64>,
+    held: Option<String>,
+}
+
+// === impl Replayer ===
+
+impl Replayer {
+    /// Replays to this deployment, at most `batch` records a step.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn new(reader: SpoolReader, client: Client, batch: usize) -> Self {
+        // Without a spool of its own: what cannot be put stays where it is.
+        let producer = Producer::start(client, ProducerOptions::default());
+        Self { reader: Arc::new(Mutex::new(reader)), producer, batch, doubtful: false }
+    }
+
+    /// Replays one batch. A dropped future may have replayed some of it, which is recognised the next time.
+    ///
+    /// # Errors
+    /// The spool cannot be read or written; what was replayed is replayed again.
+    pub async fn run_once(&mut self) -> Result<Report, SpoolError> {
+        let most = self.batch;
+        let batch = self.with(move |reader| reader.next_batch(most)).await?;
+        if batch.is_empty() {
+            return Ok(Report::default());
+        }
+        if self.doubtful
+            && let Err(error) = self.probe().await
+        {
+            return Ok(Report { held: Some(error.to_string()), ..Report::default() });
+        }
+        let tally = self.replay(batch).await?;
+        self.doubtful = tally.held.is_some();
+        self.settle(tally).await
+    }
+
+    /// Whether others have appended since the last call; true at the first.
+    ///
+    /// # Errors
+    /// The spool cannot be read.
+    pub async fn has_changed(&self) -> Result<bool, SpoolError> {
+        self.with(SpoolReader::has_changed).await
+    }
+
+    /// The books of the spool.
+    ///
+    /// # Errors
+    /// The spool cannot be read.
+    pub async fn stats(&self) -> Result<SpoolStats, SpoolError> {
+        self.with(|reader| reader.stats()).await
+    }
+
+    /// Gives the disk back what the spool does not need any more.
+    ///
+    /// # Errors
+    /// It stays as large as it is.
+    pub async fn shrink(&self) -> Result<(), SpoolError> {
+        self.with(|reader| reader.shrink()).await
+    }
+
+    async fn probe(&self) -> Result<(), Error> {
+        let answers = self.producer.client().overview(&[ShardId::new(0)]).await;
+        answers.into_iter().try_for_each(|answer| answer.map(drop))
+    }
+
+    async fn replay(&self, batch: Vec<Spooled>) -> Result<Tally, SpoolError> {
+        let mut tally = Tally::default();
+        let mut sound: Vec<Numbered> = Vec::new();
+        let (mut tried, mut fresh) = (HashMap::new(), Vec::new());
+        for Spooled { seq, tried: before, record, .. } in batch {
+            match record {
+                Err(why) => tally.rejected.push((seq, why)),
+                Ok(record) => {
+                    if let Some(at) = before {
+                        tried.insert(seq, at);
+                    } else if record.verb() == "put" {
+                        fresh.push(seq);
+                    }
+                    sound.push((seq, record));
+                }
+            }
+        }
+        if !fresh.is_empty() {
+            let fresh = fresh.clone();
+            self.with(move |reader| reader.begin(&fresh)).await?;
+        }
+        let mut runs = runs(sound).into_iter();
+        for run in runs.by_ref() {
+            self.replay_run(&run, &tried, &mut tally).await;
+            if tally.held.is_some() {
+                break;
+            }
+        }
+        tally.untried.extend(runs.flatten().map(|(seq, _)| seq));
+        tally.untried.retain(|seq| fresh.contains(seq));
+        Ok(tally)
+    }
+
+    async fn replay_run(&self, run: &[Numbered], tried: &HashMap<u64, UnixMillis>, tally: &mut Tally) {
+        let now = crate::compensator::host_now();
+        let (mut puts, mut cancels, mut moves, mut topic) = (Vec::new(), Vec::new(), Vec::new(), None);
+        for (seq, record) in run {
+            match record.replay(now, tried.get(seq).copied()) {
+                Replay::Put(message) => puts.push(message),
+                Replay::Cancel(of, target) => {
+                    topic = Some(of);
+                    cancels.push(target);
+                }
+                Replay::Reschedule(of, target, change) => {
+                    topic = Some(of);
+                    moves.push((target, change));
+                }
+            }
+        }
+        let settled: Vec<Settle> = match topic {
+            None => {
+                let answers = self.producer.put_many(puts).await;
+                let outcome = |answer: &Result<delayq_core::Put, delayq_core::PutError>| match answer {
+                    Ok(put) => of_put(Ok(&put.outcome)),
+                    Err(error) => of_put(Err(&error.error)),
+                };
+                answers.iter().map(outcome).collect()
+            }
+            Some(topic) if moves.is_empty() => {
+                let answers = self.producer.cancel_many(&topic, &cancels).await;
+                answers.iter().map(|answer| of_cancel(answer.as_ref())).collect()
+            }
+            Some(topic) => {
+                let answers = self.producer.reschedule_many(&topic, &moves).await;
+                answers.iter().map(|answer| of_reschedule(answer.as_ref())).collect()
+            }
+        };
+        for ((seq, _), settle) in run.iter().zip(settled) {
+            tally.note(*seq, settle);
+        }
+    }
+
+    async fn settle(&self, tally: Tally) -> Result<Report, SpoolError> {
+        let Tally { done, rejected, untried, held } = tally;
+        let report = Report { replayed: done.len() as u64, rejected: rejected.len() as u64, held };
+        self.with(move |reader| {
+            if !done.is_empty() {
+                reader.done(&done)?;
+            }
+            if !untried.is_empty() {
+                reader.untried(&untried)?;
+            }
+            rejected.into_iter().try_for_each(|(seq, reason)| {
+                tracing::error!(seq, reason, "a spooled record is rejected, and kept aside");
+                reader.reject(seq, &reason)
+            })
+        })
+        .await?;
+        Ok(report)
+    }
+
+    /// Works with the reader on a thread that may block.
+    async fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut SpoolReader) -> Result<T, SpoolError> + Send + 'static,
+    ) -> Result<T, SpoolError> {
+        let reader = Arc::clone(&self.reader);
+        let worked = tokio::task::spawn_blocking(move || {
+            // Whatever a panic left half done, the database has rolled back.
+            work(&mut reader.lock().unwrap_or_else(PoisonError::into_inner))
+        });
+        worked.await.map_err(|_| SpoolError::Closed)?
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    fn note(&mut self, seq: u64, settle: Settle) {
+        match settle {
+            Settle::Done => self.done.push(seq),
+            Settle::Reject(reason) => self.rejected.push((seq, reason)),
+            Settle::Hold(fate, why) => {
+                if fate == Fate::NotApplied {
+                    self.untried.push(seq);
+                }
+                self.held.get_or_insert(why);
+            }
+        }
+    }
+}
