@@ -1,0 +1,106 @@
+//! `delayq cancel`.
+
+use clap::Args;
+use delayq_core::{CancelOutcome, Group, MessageId, Target, Topic};
+use delayq_service::Fault;
+use serde_json::{Value, json};
+
+use crate::deployment::Context;
+use crate::failure::{of_core, usage};
+use crate::output::time;
+
+/// Keeps messages from being delivered.
+#[derive(Debug, Args)]
+pub struct Cancel {
+    /// Their topic
+    #[arg(required_unless_present = "all")]
+    topic: Option<Topic>,
+    /// Their ids
+    #[arg(required_unless_present = "all")]
+    ids: Vec<MessageId>,
+    /// Their group: a message with an id of its own and a group is found only by both
+    #[arg(long)]
+    group: Option<Group>,
+    /// Every pending message of the group, whatever its topic
+    #[arg(long, requires = "group", conflicts_with_all = ["topic", "ids"])]
+    all: bool,
+}
+
+// === impl Cancel ===
+
+impl Cancel {
+    /// Cancels them.
+    ///
+    /// # Errors
+    /// Redis cannot be used; or, after all others were cancelled, nothing is known of one.
+    pub async fn run(self, context: &Context) -> Result<(), Fault> {
+        let producer = context.producer();
+        let Some(topic) = self.topic else {
+            let group = self.group.ok_or_else(|| usage("a --group is needed with --all"))?;
+            let tally = producer.cancel_group(&group).await.map_err(of_core)?;
+            let value = json!({ "group": group.as_str(), "cancelled": tally.changed, "leased_or_failed": tally.passed });
+            return context.output.print(&value, || {
+                format!(
+                    "cancelled {} of group {group}; {} leased or not cancelled",
+                    tally.changed, tally.passed
+                )
+            });
+        };
+        let targets: Vec<Target> =
+            self.ids.into_iter().map(|id| Target { id, group: self.group.clone() }).collect();
+        let outcomes = producer.cancel_many(&topic, &targets).await;
+        let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>().map_err(of_core)?;
+        let values: Vec<Value> =
+            targets.iter().zip(&outcomes).map(|(target, outcome)| json_of(&target.id, outcome)).collect();
+        context.output.print(&values, || {
+            let mut rows = context.output.rows(&["id", "outcome"]);
+            for (target, outcome) in targets.iter().zip(&outcomes) {
+                rows.judged(*outcome == CancelOutcome::Cancelled, [target.id.to_string(), sentence(outcome)]);
+            }
+            rows.text()
+        })?;
+        let done =
+            |outcome: &&CancelOutcome| !matches!(outcome, CancelOutcome::Cancelled | CancelOutcome::Leased);
+        match outcomes.iter().filter(done).count() {
+            0 => Ok(()),
+            not => Err(usage(format!("{not} of {} could not be cancelled", outcomes.len()))),
+        }
+    }
+}
+
+fn json_of(id: &MessageId, outcome: &CancelOutcome) -> Value {
+    let mut value = json!({ "id": id, "outcome": word(outcome) });
+    match outcome {
+        CancelOutcome::Finished(state, at) => {
+            value["state"] = state.word().into();
+            value["at_ms"] = at.get().into();
+        }
+        CancelOutcome::Failed(why) => value["reason"] = why.as_str().into(),
+        _ => {}
+    }
+    value
+}
+
+const fn word(outcome: &CancelOutcome) -> &'static str {
+    match outcome {
+        CancelOutcome::Cancelled => "cancelled",
+        CancelOutcome::Leased => "leased",
+        CancelOutcome::Dead => "dead",
+        CancelOutcome::Finished(..) => "finished",
+        CancelOutcome::Unknown => "unknown",
+        CancelOutcome::Failed(_) => "failed",
+    }
+}
+
+fn sentence(outcome: &CancelOutcome) -> String {
+    match outcome {
+        CancelOutcome::Cancelled => "cancelled".to_owned(),
+        CancelOutcome::Leased => {
+            "leased just now: it may still be delivered once, and is not tried again".to_owned()
+        }
+        CancelOutcome::Dead => "it is among the dead letters".to_owned(),
+        CancelOutcome::Finished(state, at) => format!("over: {state} {}", time(*at)),
+        CancelOutcome::Unknown => "nothing is known of it; if it has a group, say --group".to_owned(),
+        CancelOutcome::Failed(why) => format!("failed: {why}"),
+    }
+}

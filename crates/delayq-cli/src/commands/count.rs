@@ -1,0 +1,43 @@
+//! `delayq count`.
+
+use clap::Args;
+use delayq_core::Topic;
+use delayq_service::Fault;
+
+use crate::commands::topics;
+use crate::deployment::Context;
+use crate::failure::of_core;
+
+/// The numbers of one topic, or of all together.
+#[derive(Debug, Args)]
+pub struct Count {
+    /// The topic; without one, all
+    topic: Option<Topic>,
+}
+
+// === impl Count ===
+
+impl Count {
+    /// Prints them.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn run(self, context: &Context) -> Result<(), Fault> {
+        let admin = context.admin();
+        let topics = match self.topic {
+            Some(topic) => vec![topic],
+            None => admin.topics().await.map_err(of_core)?,
+        };
+        let mut total = delayq_core::Numbers::default();
+        for topic in &topics {
+            total.add(&admin.count(topic).await.map_err(of_core)?);
+        }
+        context.output.print(&total, || {
+            let mut rows = context.output.rows(&["state", ">messages"]);
+            for (name, number) in topics::columns(&total) {
+                rows.row([name.to_owned(), number.to_string()]);
+            }
+            rows.text()
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! `delayq get`.
+
+use std::io::Write as _;
+
+use clap::Args;
+use delayq_core::{Group, MessageId, Target, Topic};
+use delayq_service::Fault;
+
+use crate::deployment::Context;
+use crate::failure::{file, of_core, usage};
+use crate::listing::json_of;
+use crate::output::time_from;
+
+/// Looks at one message.
+#[derive(Debug, Args)]
+pub struct Get {
+    /// Its topic
+    topic: Topic,
+    /// Its id
+    id: MessageId,
+    /// Its group: a message with an id of its own and a group is found only by both
+    #[arg(long)]
+    group: Option<Group>,
+    /// Print the stored payload alone, byte for byte
+    #[arg(long, conflicts_with = "json")]
+    payload: bool,
+}
+
+// === impl Get ===
+
+impl Get {
+    /// Prints it.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or nothing is known of it.
+    pub async fn run(self, context: &Context) -> Result<(), Fault> {
+        let target = Target { id: self.id, group: self.group };
+        let found = context.admin().get(&self.topic, &target).await.map_err(of_core)?;
+        let listed =
+            found.ok_or_else(|| usage(format!("nothing is known of {} in {}", target.id, self.topic)))?;
+        if self.payload {
+            let envelope = listed.envelope.as_ref().map_err(usage)?;
+            let written = std::io::stdout().write_all(&envelope.payload);
+            return written.map_err(|error| file("standard output".as_ref(), "write to", error));
+        }
+        let now = context.now().await?;
+        context.output.print(&json_of(&listed, true), || {
+            let mut rows = context.output.rows(&["field", "value"]);
+            let envelope = match &listed.envelope {
+                Ok(envelope) => envelope,
+                Err(error) => return format!("{} cannot be read: {error}", listed.id),
+            };
+            let mut row = |name: &str, value: String| rows.row([name.to_owned(), value]);
+            row("id", listed.id.to_string());
+            row("topic", listed.topic.to_string());
+            row("shard", listed.shard.to_string());
+            row("state", envelope.state.to_string());
+            row("due", time_from(envelope.due, now));
+            row("since", time_from(envelope.at, now));
+            row("attempt", format!("{}, handed out {} times", envelope.attempt, envelope.delivery));
+            if let Some(group) = &envelope.group {
+                row("group", group.to_string());
+            }
+            if let Some(expires) = envelope.expires {
+                row("expires", time_from(expires, now));
+            }
+            if let Some(reason) = &envelope.reason {
+                row("reason", reason.clone());
+            }
+            for (name, value) in &envelope.headers {
+                row("header", format!("{name}={value}"));
+            }
+            if !envelope.state.is_over() {
+                row("payload", shown(&envelope.payload));
+            }
+            rows.text()
+        })
+    }
+}
+
+/// The beginning of a payload, if it is text.
+fn shown(payload: &[u8]) -> String {
+    match std::str::from_utf8(payload) {
+        Ok(text) if !text.chars().any(char::is_control) => {
+            let start: String = text.chars().take(200).collect();
+            let more =
+                if start.len() < text.len() { format!("… ({} bytes)", text.len()) } else { String::new() };
+            format!("{start}{more}")
+        }
+        _ => format!("{} bytes; see --payload", payload.len()),
+    }
+}

@@ -1,0 +1,62 @@
+//! `delayq histogram`.
+
+use clap::Args;
+use delayq_core::Topic;
+use delayq_service::Fault;
+
+use crate::commands::list::range;
+use crate::deployment::Context;
+use crate::failure::{of_core, usage};
+use crate::output::time;
+use crate::when::{Span, When};
+
+/// The longest bar, in characters.
+const BAR: u64 = 40;
+
+/// How many pending messages of a topic become due when.
+#[derive(Debug, Args)]
+pub struct Histogram {
+    /// The topic
+    topic: Topic,
+    /// The width of an interval: 1m to 1h, a divisor of an hour
+    #[arg(long, default_value = "1h", value_name = "DURATION")]
+    width: Span,
+    /// Due from this time on
+    #[arg(long, value_name = "TIME")]
+    from: Option<When>,
+    /// Due up to this time
+    #[arg(long, value_name = "TIME")]
+    until: Option<When>,
+}
+
+// === impl Histogram ===
+
+impl Histogram {
+    /// Prints it.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or the width is none.
+    pub async fn run(self, context: &Context) -> Result<(), Fault> {
+        let width_s = self.width.as_secs();
+        if !(60..=3600).contains(&width_s) || 3600 % width_s > 0 || self.width.subsec_nanos() > 0 {
+            return Err(usage(format!(
+                "--width {}: a divisor of an hour from 1m to 1h is needed",
+                self.width
+            )));
+        }
+        let range = range(context, self.from, self.until).await?;
+        let slots = context.admin().histogram(&self.topic, range, *self.width).await.map_err(of_core)?;
+        context.output.print(&slots, || {
+            if slots.is_empty() {
+                return "nothing is pending".to_owned();
+            }
+            let most = slots.iter().map(|slot| slot.count).max().unwrap_or(1).max(1);
+            let mut rows = context.output.rows(&["from", ">messages", ""]);
+            for slot in &slots {
+                let bar = "█".repeat((slot.count * BAR).div_ceil(most) as usize);
+                rows.row([time(slot.start), slot.count.to_string(), bar]);
+            }
+            rows.text()
+        })
+    }
+}

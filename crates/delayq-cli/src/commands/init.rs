@@ -1,0 +1,32 @@
+//! `delayq init`.
+
+use clap::Args;
+use delayq_service::Fault;
+use serde_json::json;
+
+use crate::deployment::Context;
+use crate::failure::of_core;
+
+/// Creates the deployment in Redis, or checks that it is there with the same numbers; safe to repeat.
+#[derive(Debug, Args)]
+pub struct Init {}
+
+// === impl Init ===
+
+impl Init {
+    /// Does it.
+    ///
+    /// # Errors
+    /// A Redis that is unfit or cannot be used, or a deployment with other numbers.
+    pub async fn run(self, context: &Context) -> Result<(), Fault> {
+        let client = &context.client;
+        client.check_server().await.map_err(of_core)?;
+        let created = client.init().await.map_err(of_core)?;
+        let (shards, namespace) = (client.shards(), &context.config.deployment.namespace);
+        let value = json!({ "namespace": namespace, "shards": shards.get(), "created": created });
+        context.output.print(&value, || match created {
+            0 => format!("{namespace}: all {shards} shards are there already in {}", client.address()),
+            _ => format!("{namespace}: created {created} of {shards} shards in {}", client.address()),
+        })
+    }
+}

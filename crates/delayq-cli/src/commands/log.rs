@@ -1,0 +1,42 @@
+//! `delayq log`.
+
+use clap::Args;
+use delayq_core::{Group, MessageId, Target, Topic};
+use delayq_service::Fault;
+
+use crate::deployment::Context;
+use crate::failure::{of_core, usage};
+use crate::listing::{json_of, story};
+
+/// What happened to a message, as long as it is there or remembered (see the topic's policy).
+#[derive(Debug, Args)]
+pub struct Log {
+    /// Its topic
+    topic: Topic,
+    /// Its id
+    id: MessageId,
+    /// Its group: a message with an id of its own and a group is found only by both
+    #[arg(long)]
+    group: Option<Group>,
+}
+
+// === impl Log ===
+
+impl Log {
+    /// Prints it.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or nothing is known of it.
+    pub async fn run(self, context: &Context) -> Result<(), Fault> {
+        let target = Target { id: self.id, group: self.group };
+        let found = context.admin().get(&self.topic, &target).await.map_err(of_core)?;
+        let unknown =
+            || usage(format!("nothing is known of {} in {}: never put, or forgotten", target.id, self.topic));
+        let listed = found.ok_or_else(unknown)?;
+        let now = context.now().await?;
+        context.output.print(&json_of(&listed, false), || {
+            let story = story(&listed, now).join("\n  ");
+            format!("{} of {} (shard {})\n  {story}", listed.id, listed.topic, listed.shard)
+        })
+    }
+}

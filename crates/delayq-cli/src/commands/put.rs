@@ -1,0 +1,192 @@
+//! `delayq put`: one message from arguments, or many from NDJSON.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use delayq_core::{Message, Put as Answer, PutError, PutOutcome, Topic, UnixMillis};
+use delayq_service::Fault;
+use serde_json::{Value, json};
+
+use crate::commands::put::many::Many;
+use crate::deployment::Context;
+use crate::failure::{self, of_core, usage};
+use crate::output::time;
+use crate::put_line;
+use crate::when::{Span, When};
+
+mod many;
+
+/// Puts a message, or many.
+///
+/// One: delayq put orders '{"order":17}' --at 'tomorrow 09:00 Europe/Berlin' --id order-17.
+/// Many: delayq put --from orders.ndjson, a message a line:
+/// {"topic":"orders","id":"order-17","due":"+30m","payload":{"order":17}}
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Put {
+    /// The topic; with --from, that of lines that name none
+    topic: Option<Topic>,
+    /// The payload
+    #[arg(conflicts_with_all = ["payload_file", "from"])]
+    payload: Option<String>,
+    /// The payload is in this file
+    #[arg(long, value_name = "FILE", conflicts_with = "from")]
+    payload_file: Option<PathBuf>,
+    /// When it is due: RFC 3339, +30m, 'tomorrow 09:00 Europe/Berlin', ms since the epoch; at once without
+    #[arg(long, value_name = "TIME", conflicts_with = "from", allow_hyphen_values = true)]
+    at: Option<When>,
+    /// How long until it is due, on Redis's clock: 90s, 2h30m
+    #[arg(long = "in", value_name = "DURATION", conflicts_with_all = ["at", "from"])]
+    after: Option<Span>,
+    /// An id of your own: a repeated put is recognised by it
+    #[arg(long, conflicts_with = "from")]
+    id: Option<String>,
+    /// A key of your own, by which pending messages are listed, moved and cancelled together
+    #[arg(long, conflicts_with = "from")]
+    group: Option<String>,
+    /// A header, delivered beside the payload; may be repeated
+    #[arg(long = "header", value_name = "NAME=VALUE", conflicts_with = "from", value_parser = header)]
+    headers: Vec<(String, String)>,
+    /// Not to be delivered any more from then on
+    #[arg(long, value_name = "TIME", conflicts_with = "from")]
+    expires: Option<When>,
+    /// Tried so often before it is a dead letter; without, as the topic says
+    #[arg(long, value_name = "COUNT", conflicts_with = "from")]
+    max_attempts: Option<u16>,
+    /// Take the place of a message with the same id
+    #[arg(long, conflicts_with = "from")]
+    replace: bool,
+    /// Many messages, one JSON object a line; - for standard input
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// With --from: stop at the first line that is refused
+    #[arg(long, requires = "from")]
+    strict: bool,
+    /// With --from: how many puts may wait for their answers
+    #[arg(long, requires = "from", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=16384))]
+    in_flight: u16,
+}
+
+// === impl Put ===
+
+impl Put {
+    /// Puts it, or them.
+    ///
+    /// # Errors
+    /// A refusal, or a Redis that cannot be used.
+    pub async fn run(self, context: &Context) -> Result<(), Fault> {
+        if let Some(from) = self.from {
+            let many =
+                Many { from, topic: self.topic, strict: self.strict, in_flight: self.in_flight.into() };
+            return many.run(context).await;
+        }
+        let message = self.message(context).await?;
+        let answer = context.producer().put(message).await.map_err(of_put)?;
+        context.output.print(&json_of(&answer), || sentence(&answer))?;
+        match answer.outcome.is_accepted() {
+            true => Ok(()),
+            false => Err(usage(format!("{} was not stored", answer.reference.id))),
+        }
+    }
+
+    async fn message(self, context: &Context) -> Result<Message, Fault> {
+        let topic = self.topic.ok_or_else(|| usage("a TOPIC is needed, or --from FILE"))?;
+        let payload = match (self.payload, self.payload_file) {
+            (Some(payload), _) => payload.into_bytes(),
+            (None, Some(path)) => {
+                std::fs::read(&path).map_err(|error| failure::file(&path, "read", error))?
+            }
+            (None, None) => Vec::new(),
+        };
+        let mut message = Message::new(topic, payload).max_attempts(self.max_attempts.unwrap_or(0));
+        if let Some(at) = self.at {
+            message = put_line::due(message, at);
+        }
+        if let Some(after) = self.after {
+            message = message.after(*after);
+        }
+        if let Some(id) = self.id {
+            message = message.with_id(id.parse().map_err(usage)?);
+        }
+        if let Some(group) = self.group {
+            message = message.group(group).map_err(usage)?;
+        }
+        for (name, value) in self.headers {
+            message = message.header(name, value);
+        }
+        if let Some(expires) = self.expires {
+            let now = match expires.0 {
+                delayq_core::Due::At(_) => UnixMillis::new(0),
+                delayq_core::Due::After(_) => context.now().await?,
+            };
+            message = message.expires(expires.at(now));
+        }
+        Ok(if self.replace { message.replace() } else { message })
+    }
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn of_put(error: PutError) -> Fault {
+    let fate = match (error.error.fate(), &error.reference) {
+        (delayq_core::Fate::Unknown, Some(reference)) => format!(
+            "it is unknown whether the message was stored; put it again with --id '{}', which is safe",
+            reference.id
+        ),
+        _ => return of_core(error.error),
+    };
+    Fault::new(&failure::UNREACHABLE, fate).because(of_core(error.error))
+}
+
+/// The word of an outcome, and the time that goes with it.
+fn word(outcome: &PutOutcome) -> (&'static str, Option<UnixMillis>) {
+    match outcome {
+        PutOutcome::Stored(due) => ("stored", Some(*due)),
+        PutOutcome::Ready(due) => ("ready", Some(*due)),
+        PutOutcome::Exists(_, at) => ("exists", Some(*at)),
+        PutOutcome::Conflict(_, at) => ("conflict", Some(*at)),
+        PutOutcome::Leased => ("leased", None),
+        PutOutcome::Stale => ("stale", None),
+        PutOutcome::Spooled => ("spooled", None),
+        PutOutcome::Refused(_) => ("refused", None),
+    }
+}
+
+fn json_of(answer: &Answer) -> Value {
+    let (word, at) = word(&answer.outcome);
+    let mut value = json!({ "outcome": word, "id": answer.reference.id, "shard": answer.reference.shard });
+    match &answer.outcome {
+        PutOutcome::Exists(state, _) => value["state"] = state.word().into(),
+        PutOutcome::Conflict(state, _) => value["state"] = state.map(delayq_core::State::word).into(),
+        PutOutcome::Refused(why) => value["reason"] = why.as_str().into(),
+        _ => {}
+    }
+    if let Some(at) = at {
+        value["at"] = time(at).into();
+        value["at_ms"] = at.get().into();
+    }
+    value
+}
+
+fn sentence(answer: &Answer) -> String {
+    let id = &answer.reference.id;
+    match &answer.outcome {
+        PutOutcome::Stored(due) => format!("stored {id}, due {}", time(*due)),
+        PutOutcome::Ready(due) => format!("stored {id}, due {}: it is ready", time(*due)),
+        PutOutcome::Exists(state, at) => format!("{id} exists: {state}, {}", time(*at)),
+        PutOutcome::Conflict(Some(state), at) => {
+            format!(
+                "{id} is the id of another message: {state}, {}; take its place with --replace",
+                time(*at)
+            )
+        }
+        PutOutcome::Conflict(None, _) => format!("{id} is the id of another message"),
+        PutOutcome::Leased => format!("{id} is leased just now, and cannot be replaced"),
+        PutOutcome::Stale => format!("{id} may have been stored and finished before"),
+        PutOutcome::Spooled => format!("spooled {id}: Redis cannot be reached, the compensator will put it"),
+        PutOutcome::Refused(why) => format!("{id} was refused: {why}"),
+    }
+}

@@ -1,0 +1,202 @@
+//! Many messages from NDJSON: bounded in flight, bad lines named, a summary at the end.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::pin::Pin;
+
+use delayq_core::{Producer, Put, PutError, Topic};
+use delayq_service::Fault;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, BufReader};
+
+use crate::deployment::Context;
+use crate::failure::{self, LINES_REFUSED, of_core};
+use crate::put_line;
+
+/// A line longer than this is no message: twice the largest payload in base64, and room for the rest.
+const LONGEST_LINE_BYTES: usize = 4 * 1024 * 1024;
+
+/// What to read and how.
+pub(super) struct Many {
+    pub(super) from: PathBuf,
+    pub(super) topic: Option<Topic>,
+    pub(super) strict: bool,
+    pub(super) in_flight: usize,
+}
+
+/// What became of the lines.
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    lines: u64,
+    outcomes: BTreeMap<&'static str, u64>,
+    refused: u64,
+    /// The first line that may not have been put because Redis failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stopped_at_line: Option<u64>,
+}
+
+struct Run<'c> {
+    many: &'c Many,
+    name: String,
+    summary: Summary,
+    bar: ProgressBar,
+    /// Why it has to stop.
+    stop: Option<Fault>,
+}
+
+type Answer = (u64, Result<Put, PutError>);
+
+// === impl Many ===
+
+impl Many {
+    /// Puts all lines.
+    ///
+    /// # Errors
+    /// The input cannot be read, a line was refused (the others are put), or Redis cannot be used.
+    pub(super) async fn run(&self, context: &Context) -> Result<(), Fault> {
+        let (input, name, bytes) = self.open().await?;
+        let bar = bar(context, bytes);
+        let mut run = Run { many: self, name, summary: Summary::default(), bar, stop: None };
+        run.all(input, &context.producer()).await?;
+        run.bar.finish_and_clear();
+        let Run { summary, stop, .. } = run;
+        context.output.print(&summary, || summary.sentence())?;
+        match stop {
+            Some(fault) => Err(fault),
+            None if summary.refused > 0 => {
+                let (refused, lines) = (summary.refused, summary.lines);
+                Err(Fault::new(&LINES_REFUSED, format!("{refused} of {lines} lines were refused")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    async fn open(&self) -> Result<(Pin<Box<dyn AsyncBufRead>>, String, u64), Fault> {
+        if self.from.as_os_str() == "-" {
+            return Ok((Box::pin(BufReader::new(tokio::io::stdin())), "standard input".to_owned(), 0));
+        }
+        let cannot = |error| failure::file(&self.from, "read", error);
+        let file = tokio::fs::File::open(&self.from).await.map_err(cannot)?;
+        let bytes = file.metadata().await.map_err(cannot)?.len();
+        Ok((Box::pin(BufReader::with_capacity(1 << 18, file)), self.from.display().to_string(), bytes))
+    }
+}
+
+// === impl Run ===
+
+impl Run<'_> {
+    async fn all(&mut self, mut input: Pin<Box<dyn AsyncBufRead>>, producer: &Producer) -> Result<(), Fault> {
+        let mut under_way = FuturesUnordered::new();
+        let mut line = Vec::new();
+        while self.stop.is_none() {
+            // Back-pressure: the next line is not even read while so many puts wait.
+            while under_way.len() >= self.many.in_flight {
+                if let Some(answer) = under_way.next().await {
+                    self.hear(answer);
+                }
+            }
+            line.clear();
+            let read = input.read_until(b'\n', &mut line).await;
+            let read = read.map_err(|error| failure::file(&self.many.from, "read", error))?;
+            if read == 0 {
+                break;
+            }
+            self.bar.inc(read as u64);
+            self.summary.lines += 1;
+            let number = self.summary.lines;
+            match self.parse(&line) {
+                Ok(None) => {}
+                Err(fault) => self.refuse(number, &fault),
+                Ok(Some(message)) => {
+                    let producer = producer.clone();
+                    under_way.push(async move { (number, producer.put(message).await) });
+                }
+            }
+        }
+        while let Some(answer) = under_way.next().await {
+            self.hear(answer);
+        }
+        Ok(())
+    }
+
+    /// `None`: an empty line.
+    fn parse(&self, line: &[u8]) -> Result<Option<delayq_core::Message>, String> {
+        let line = line.trim_ascii();
+        if line.len() > LONGEST_LINE_BYTES {
+            return Err(format!("it has {} bytes; at most {LONGEST_LINE_BYTES} are allowed", line.len()));
+        }
+        if line.is_empty() { Ok(None) } else { put_line::parse(line, self.many.topic.as_ref()).map(Some) }
+    }
+
+    fn hear(&mut self, (number, answer): Answer) {
+        match answer {
+            Ok(put) => {
+                *self.summary.outcomes.entry(super::word(&put.outcome).0).or_default() += 1;
+                if !put.outcome.is_accepted() {
+                    self.refuse(number, &super::sentence(&put));
+                }
+            }
+            Err(PutError { error, .. }) => match of_core(error) {
+                fault if fault.code() == &failure::USAGE => {
+                    self.refuse(number, &fault.to_string());
+                }
+                fault => {
+                    let first = self.summary.stopped_at_line.map_or(number, |first| first.min(number));
+                    self.summary.stopped_at_line = Some(first);
+                    let message =
+                        format!("stopped at {} line {first}; what follows may not be stored", self.name);
+                    self.stop = Some(Fault::new(fault.code(), message).because(fault));
+                }
+            },
+        }
+    }
+
+    fn refuse(&mut self, number: u64, why: &str) {
+        self.summary.refused += 1;
+        let name = &self.name;
+        self.bar.suspend(|| eprintln!("{name}:{number}: {why}"));
+        if self.many.strict && self.stop.is_none() {
+            let message = format!("stopped at {name} line {number}: {why}");
+            self.stop = Some(Fault::new(&LINES_REFUSED, message));
+        }
+    }
+}
+
+// === impl Summary ===
+
+impl Summary {
+    fn sentence(&self) -> String {
+        let mut words: Vec<String> =
+            self.outcomes.iter().map(|(word, count)| format!("{count} {word}")).collect();
+        let bad = self.refused.saturating_sub(
+            self.outcomes
+                .iter()
+                .filter(|(word, _)| !["stored", "ready", "exists", "spooled"].contains(*word))
+                .map(|(_, n)| n)
+                .sum(),
+        );
+        if bad > 0 {
+            words.push(format!("{bad} bad"));
+        }
+        format!(
+            "{} lines: {}",
+            self.lines,
+            if words.is_empty() { "nothing to put".to_owned() } else { words.join(", ") }
+        )
+    }
+}
+
+fn bar(context: &Context, bytes: u64) -> ProgressBar {
+    if !context.output.lively {
+        return ProgressBar::hidden();
+    }
+    let style = "{spinner} {bytes}/{total_bytes} {wide_bar} {eta}";
+    let bar = if bytes == 0 { ProgressBar::new_spinner() } else { ProgressBar::new(bytes) };
+    if bytes > 0 {
+        bar.set_style(ProgressStyle::with_template(style).expect("the template is a valid one"));
+    }
+    bar
+}

@@ -1,0 +1,362 @@
+//! `delayq replay`: an event log, faster than it happened, checked against what is delivered.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use clap::Args;
+use delayq_core::{Admin, Client, Numbers, Producer, ProducerOptions};
+use delayq_service::{Exit, Fault, Shutdown, Tasks, live};
+use tokio::time::{Instant, sleep};
+
+use crate::commands::up::{PROGRAM, Place, life};
+use crate::deployment::{Global, redis_now};
+use crate::failure::{UNBALANCED, file, of_core, usage};
+use crate::output::{Output, say};
+use crate::replay::{Act, Clock, Day, Deliveries, Journal, Player, Script, Shown, Verdict, View, judge};
+use crate::up::{DataFolder, Roles, Servers};
+use crate::when::Span;
+
+/// How long after the last due time, or the start of a life, deliveries may still come in.
+const GRACE: Duration = Duration::from_secs(30);
+/// From the start to the first event.
+const LEAD: Duration = Duration::from_millis(500);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often books that do not balance are read again: shards are read one after the other.
+const AUDITS: u32 = 10;
+
+/// Plays an event log back, faster than it happened, and checks that exactly what it says is delivered.
+///
+/// The log has one event a line: {"at":TIME,"put":{"topic":…,"id":…,"group":…,"due":TIME,"payload":…}}, or "reschedule"
+/// with a new due time, or "cancel". Killed at any moment and started again with the same --data, it goes on.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Replay {
+    /// The event log, NDJSON
+    log: PathBuf,
+    /// Start everything that is needed, in the folder --data
+    #[arg(long)]
+    up: bool,
+    #[command(flatten)]
+    place: Place,
+    /// How long it takes from the first event to the last due time. Default 60s
+    #[arg(long, value_name = "DURATION", conflicts_with = "speed")]
+    within: Option<Span>,
+    /// How many times faster than it happened
+    #[arg(long, value_name = "FACTOR")]
+    speed: Option<f64>,
+    /// With --up: begin anew, although a replay was interrupted in the folder
+    #[arg(long, requires = "up")]
+    fresh: bool,
+    /// Without --up: the file that the forwarder appends deliveries of the log's topics to
+    #[arg(long, value_name = "FILE", conflicts_with = "up", required_unless_present = "up")]
+    delivered: Option<PathBuf>,
+}
+
+/// Where the file with the deliveries is, and how the log is judged in the end.
+struct Run {
+    script: Script,
+    output: Output,
+    delivered: PathBuf,
+    client: Client,
+    folder: Option<Arc<DataFolder>>,
+}
+
+/// What a run came to.
+struct Played {
+    journal: Journal,
+    unbalanced: Vec<String>,
+    interrupted: bool,
+}
+
+// === impl Replay ===
+
+impl Replay {
+    /// Plays and judges.
+    ///
+    /// # Errors
+    /// The log has faults, something that is needed cannot be used, or the deliveries are not what the log says.
+    pub async fn run(self, global: &Global) -> Result<Exit, Fault> {
+        let text = std::fs::read_to_string(&self.log).map_err(|error| file(&self.log, "read", error))?;
+        let script = Script::parse(&text).map_err(|faults| {
+            let more = faults.len().saturating_sub(5);
+            let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
+            usage(format!(
+                "{} is no event log:\n  {}{more}",
+                self.log.display(),
+                faults[..faults.len().min(5)].join("\n  ")
+            ))
+        })?;
+        let speed = self.speed(&script)?;
+        let output = Output::of_process(global.json);
+        if self.up {
+            self.with_up(global, script, speed, output).await
+        } else {
+            self.against(global, script, speed, output).await
+        }
+    }
+
+    fn speed(&self, script: &Script) -> Result<f64, Fault> {
+        match (self.speed, self.within) {
+            (Some(speed), _) if speed.is_finite() && speed > 0.0 => Ok(speed),
+            (Some(speed), _) => Err(usage(format!("--speed {speed}: more than 0 is needed"))),
+            (None, Some(within)) if within.is_zero() => Err(usage("--within 0s: more than 0 is needed")),
+            (None, within) => {
+                let within = within.map_or(Duration::from_secs(60), |within| *within);
+                Ok(Day::speed_within(script.first_ms, script.last_ms, within))
+            }
+        }
+    }
+
+    /// Against a deployment that runs.
+    async fn against(
+        self,
+        global: &Global,
+        script: Script,
+        speed: f64,
+        output: Output,
+    ) -> Result<Exit, Fault> {
+        let client = global.context()?.client;
+        let delivered = self.delivered.ok_or_else(|| usage("--delivered FILE is needed, or --up"))?;
+        let run = Run { script, output, delivered, client, folder: None };
+        let journal = run.begin(speed).await?;
+        let shutdown = Shutdown::new();
+        let stop = shutdown.clone();
+        tokio::spawn(async move {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                stop.request();
+            }
+        });
+        let player = run.player(journal, Clock::of(&run.client).await?);
+        let played = run.play(player, &shutdown).await?;
+        run.conclude(played, &format!("delayq --redis {}", run.client.address()))
+    }
+
+    /// With everything that is needed, in this process.
+    async fn with_up(
+        self,
+        global: &Global,
+        script: Script,
+        speed: f64,
+        output: Output,
+    ) -> Result<Exit, Fault> {
+        let folder = Arc::new(DataFolder::open(&self.place.data)?);
+        log_into(&folder)?;
+        let journal = if self.fresh { None } else { Journal::resume(&folder, &script)? };
+        if !output.json {
+            say(&format!("starting everything in {} …", folder.path().display()))?;
+        }
+        let servers = Servers::start(&folder, &self.place.options(global)?).await?;
+        let text = folder.read("delayq.toml")?.unwrap_or_default();
+        let (delivered, client) = (folder.delivered(), servers.client.clone());
+        let run = Arc::new(Run { script, output, delivered, client, folder: Some(folder.clone()) });
+        let played: Arc<Mutex<Option<Result<Played, Fault>>>> = Arc::default();
+        let exit = live(PROGRAM, &life(&text)?, async |process| {
+            let roles = Roles::build(&text, &servers, process).await?;
+            let resumed = journal.is_some();
+            let journal = match journal {
+                Some(journal) => journal,
+                None => run.begin(speed).await?,
+            };
+            let clock = Clock::of(&run.client).await?;
+            let journal = if resumed { run.resume(journal, clock).await? } else { journal };
+            let (servers, run, played) = (&servers, run.clone(), played.clone());
+            Ok(move |tasks: &Tasks| {
+                roles.run(tasks);
+                servers.watch(tasks);
+                let shutdown = tasks.shutdown().clone();
+                tasks.spawn("replay", async move {
+                    let outcome = run.play(run.player(journal, clock), &shutdown).await;
+                    *played.lock().expect("nobody panics while holding it") = Some(outcome);
+                    shutdown.request();
+                    Ok(())
+                });
+            })
+        })
+        .await;
+        servers.end(&folder).await?;
+        let outcome = played.lock().expect("nobody panics while holding it").take();
+        match outcome {
+            Some(outcome) => {
+                run.conclude(outcome?, &format!("delayq --config {}", folder.configuration().display()))
+            }
+            None => {
+                eprintln!(
+                    "delayq: the replay did not come to its end; see {}",
+                    folder.join("logs/delayq.log").display()
+                );
+                Ok(if exit == Exit::Done { Exit::DrainDeadline } else { exit })
+            }
+        }
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    /// The journal of a replay that begins now.
+    async fn begin(&self, speed: f64) -> Result<Journal, Fault> {
+        let start_ms = (redis_now(&self.client).await? + LEAD).get();
+        let day = Day { first_ms: self.script.first_ms, last_ms: self.script.last_ms, start_ms, speed };
+        let journal = Journal::new(&self.script, day, Deliveries::end_of(&self.delivered));
+        if let Some(folder) = &self.folder {
+            journal.save(folder)?;
+        }
+        Ok(journal)
+    }
+
+    /// Goes on after a kill: what the log did meanwhile is done before anything can be delivered.
+    async fn resume(&self, journal: Journal, clock: Clock) -> Result<Journal, Fault> {
+        let steps = journal.done;
+        if let Some(folder) = &self.folder {
+            journal.save(folder)?;
+        }
+        let mut player = self.player(journal, clock);
+        player.catch_up().await?;
+        if !self.output.json {
+            let caught_up = player.journal.done - steps;
+            say(&format!(
+                "going on with an interrupted replay: {steps} events were done, {caught_up} are made up for"
+            ))?;
+        }
+        Ok(player.journal)
+    }
+
+    fn player(&self, journal: Journal, clock: Clock) -> Player<'_> {
+        let producer = Producer::start(self.client.clone(), ProducerOptions::default());
+        Player::new(&self.script, journal, producer, clock, self.folder.as_deref())
+    }
+
+    /// Plays to the last delivery, while showing how it stands.
+    async fn play(&self, mut player: Player<'_>, shutdown: &Shutdown) -> Result<Played, Fault> {
+        let (clock, shown) = (player.clock(), player.journal.clone());
+        let done = std::sync::atomic::AtomicUsize::new(shown.done);
+        let order = std::sync::atomic::Ordering::Relaxed;
+        let watched = self.watch(shown, clock, || done.load(order));
+        let playing = player.play(shutdown, |steps| done.store(steps, order));
+        let (played, interrupted) = tokio::select! {
+            both = async { tokio::try_join!(playing, watched) } => (both.map(|_| ()), false),
+            () = shutdown.requested() => (Ok(()), true),
+        };
+        played?;
+        let unbalanced = if interrupted { Vec::new() } else { self.audit().await? };
+        Ok(Played { journal: player.journal, unbalanced, interrupted })
+    }
+
+    /// Shows how it stands until everything is delivered that is to be, or the time for that is over.
+    async fn watch(&self, mut journal: Journal, clock: Clock, done: impl Fn() -> usize) -> Result<(), Fault> {
+        let mut deliveries = Deliveries::new(&self.delivered, journal.delivered_from);
+        let mut view = View::new(self.output);
+        let left = journal.day.real(journal.day.last_ms).since(clock.now());
+        let deadline = Instant::now() + left + GRACE;
+        loop {
+            journal.done = done();
+            deliveries.read_on()?;
+            let numbers = self.numbers().await?;
+            let steps = &self.script.steps[..journal.done];
+            let cancelled = steps.iter().filter(|step| matches!(step.act, Act::Cancel)).count();
+            let now = clock.now();
+            view.show(&Shown {
+                now,
+                journal: &journal,
+                numbers: &numbers,
+                deliveries: &deliveries,
+                cancelled,
+            })?;
+            let through = journal.done == self.script.steps.len()
+                && deliveries.messages() >= self.script.deliveries()
+                && now > journal.day.real(journal.day.last_ms);
+            if through || Instant::now() > deadline {
+                view.end();
+                return Ok(());
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn numbers(&self) -> Result<Numbers, Fault> {
+        let admin = Admin::new(self.client.clone());
+        let mut total = Numbers::default();
+        for topic in self.script.topics() {
+            total.add(&admin.count(&topic).await.map_err(of_core)?);
+        }
+        Ok(total)
+    }
+
+    /// The topics whose books do not balance.
+    async fn audit(&self) -> Result<Vec<String>, Fault> {
+        let admin = Admin::new(self.client.clone());
+        let mut unbalanced = Vec::new();
+        for topic in self.script.topics() {
+            let mut balances = false;
+            for _ in 0..AUDITS {
+                balances = admin.count(&topic).await.map_err(of_core)?.balances();
+                if balances {
+                    break;
+                }
+                sleep(LOOK_EVERY).await;
+            }
+            if !balances {
+                unbalanced.push(topic.to_string());
+            }
+        }
+        Ok(unbalanced)
+    }
+
+    /// Judges once nothing can be delivered any more.
+    fn conclude(&self, played: Played, delayq: &str) -> Result<Exit, Fault> {
+        let Played { mut journal, unbalanced, interrupted } = played;
+        if interrupted {
+            eprintln!(
+                "delayq: interrupted after {} of {} events; the same command goes on",
+                journal.done,
+                self.script.steps.len()
+            );
+            return Ok(Exit::DrainDeadline);
+        }
+        let mut deliveries = Deliveries::new(&self.delivered, journal.delivered_from);
+        deliveries.read_on()?;
+        let verdict: Verdict = judge(&self.script, &journal, &deliveries, unbalanced);
+        if let Some(folder) = &self.folder {
+            journal.finished = true;
+            journal.save(folder)?;
+        }
+        self.output.print(&verdict, || format!("\n{}\n", verdict.table(self.output)))?;
+        if !verdict.exact {
+            return Err(Fault::new(
+                &UNBALANCED,
+                format!("what was delivered into {} is not what the log says", self.delivered.display()),
+            ));
+        }
+        if !self.output.json {
+            say(&self.next(delayq))?;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn next(&self, delayq: &str) -> String {
+        let topic = self.script.steps[0].topic.as_str();
+        let up = match &self.folder {
+            Some(folder) => format!("delayq up --data {} &", folder.path().display()),
+            None => format!("{delayq} topics"),
+        };
+        format!(
+            "exactly what the log says was delivered, to {}\n\ntry next:\n  {up}\n  \
+             {delayq} put {topic} '{{\"hello\":\"world\"}}' --in 5s\n  {delayq} audit",
+            self.delivered.display()
+        )
+    }
+}
+
+/// Log lines would tear the view: they go to a file in the folder.
+#[allow(clippy::disallowed_methods, reason = "RUST_LOG overrides what is logged, as it does in every binary")]
+fn log_into(folder: &DataFolder) -> Result<(), Fault> {
+    let path = folder.join("logs/delayq.log");
+    let out = std::fs::File::options().create(true).append(true).open(&path);
+    let out = out.map_err(|error| file(&path, "write", error))?;
+    let filter =
+        std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "info".to_owned());
+    let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(usage)?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(Mutex::new(out)).init();
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! `delayq reschedule`.
+
+use clap::Args;
+use delayq_core::{
+    Due, Group, MessageId, Reschedule as Change, RescheduleOutcome, Target, Topic, UnixMillis,
+};
+use delayq_service::Fault;
+use serde_json::{Value, json};
+
+use crate::deployment::Context;
+use crate::failure::{of_core, usage};
+use crate::output::time;
+use crate::when::{Span, When};
+
+/// Changes the due time of a message, or of all of a group.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("change").required(true).args(["to", "after", "by"]))]
+pub struct Reschedule {
+    /// Its topic
+    #[arg(required_unless_present = "all")]
+    topic: Option<Topic>,
+    /// Its id
+    #[arg(required_unless_present = "all")]
+    id: Option<MessageId>,
+    /// Its group: a message with an id of its own and a group is found only by both
+    #[arg(long)]
+    group: Option<Group>,
+    /// To this time
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    to: Option<When>,
+    /// So long from now
+    #[arg(long = "in", value_name = "DURATION")]
+    after: Option<Span>,
+    /// So much later, or with a minus earlier, than it is due: 10m, -90s
+    #[arg(long, value_name = "DIFFERENCE", allow_hyphen_values = true, value_parser = difference_ms)]
+    by: Option<i64>,
+    /// Only if it is due then until now
+    #[arg(long, value_name = "TIME")]
+    expected: Option<When>,
+    /// Every pending message of the group, with --by
+    #[arg(long, requires_all = ["group", "by"], conflicts_with_all = ["topic", "id", "expected"])]
+    all: bool,
+    /// With --all: a name for this shift; a repeat under the same name moves nothing twice
+    #[arg(long, requires = "all", required_if_eq("all", "true"))]
+    token: Option<String>,
+}
+
+// === impl Reschedule ===
+
+impl Reschedule {
+    /// Changes it.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or the message cannot be moved.
+    pub async fn run(self, context: &Context) -> Result<(), Fault> {
+        let (Some(topic), Some(id)) = (&self.topic, &self.id) else { return self.run_group(context).await };
+        let target = Target { id: id.clone(), group: self.group.clone() };
+        let change = self.change(context, topic, &target).await?;
+        let outcome = context.producer().reschedule(topic, &target, change).await.map_err(of_core)?;
+        context.output.print(&json_of(id, &outcome), || sentence(id, &outcome))?;
+        match outcome {
+            RescheduleOutcome::Moved { .. } => Ok(()),
+            _ => Err(usage(format!("{id} was not moved"))),
+        }
+    }
+
+    async fn run_group(&self, context: &Context) -> Result<(), Fault> {
+        let (Some(group), Some(by), Some(token)) = (&self.group, self.by, &self.token) else {
+            return Err(usage("--all needs --group, --by and --token"));
+        };
+        if by == 0 {
+            return Err(usage("--by 0 moves nothing"));
+        }
+        let tally = context.producer().reschedule_group(group, by, token).await.map_err(of_core)?;
+        if tally.busy {
+            return Err(usage(format!(
+                "another shift of group {group} is under way; finish it with its token first"
+            )));
+        }
+        let value = json!({ "group": group.as_str(), "moved": tally.changed, "passed": tally.passed });
+        context
+            .output
+            .print(&value, || format!("moved {} of group {group}; {} stay", tally.changed, tally.passed))
+    }
+
+    async fn change(&self, context: &Context, topic: &Topic, target: &Target) -> Result<Change, Fault> {
+        let expected = match self.expected {
+            Some(When(Due::At(at))) => Some(at),
+            Some(_) => return Err(usage("--expected is an absolute time")),
+            None => None,
+        };
+        if let Some(by) = self.by {
+            let expected = match expected {
+                Some(expected) => expected,
+                None => due_of(context, topic, target).await?,
+            };
+            return Ok(Change::By(by, expected));
+        }
+        let due = match (self.to, self.after) {
+            (Some(to), _) => to.0,
+            (None, Some(after)) => Due::After(*after),
+            (None, None) => return Err(usage("one of --to, --in and --by is needed")),
+        };
+        Ok(expected.map_or(Change::To(due), |expected| Change::ToIfDue(due, expected)))
+    }
+}
+
+async fn due_of(context: &Context, topic: &Topic, target: &Target) -> Result<UnixMillis, Fault> {
+    let listed = context.admin().get(topic, target).await.map_err(of_core)?;
+    let listed = listed.ok_or_else(|| usage(format!("nothing is known of {} in {topic}", target.id)))?;
+    Ok(listed.envelope.map_err(usage)?.due)
+}
+
+/// Reads `10m` and `-90s`.
+fn difference_ms(text: &str) -> Result<i64, String> {
+    let (sign, length) = match text.strip_prefix('-') {
+        Some(length) => (-1, length),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let span: Span = length.parse()?;
+    i64::try_from(span.as_millis())
+        .map(|ms| sign * ms)
+        .map_err(|_| "that is longer than can be stored".to_owned())
+}
+
+fn json_of(id: &MessageId, outcome: &RescheduleOutcome) -> Value {
+    match outcome {
+        RescheduleOutcome::Moved { old, due, ready } => json!({
+            "id": id, "outcome": "moved", "old": time(*old), "old_ms": old, "due": time(*due), "due_ms": due, "ready": ready,
+        }),
+        RescheduleOutcome::Changed(due) => {
+            json!({ "id": id, "outcome": "changed", "due": time(*due), "due_ms": due })
+        }
+        RescheduleOutcome::Leased => json!({ "id": id, "outcome": "leased" }),
+        RescheduleOutcome::Dead => json!({ "id": id, "outcome": "dead" }),
+        RescheduleOutcome::Finished(state, at) => {
+            json!({ "id": id, "outcome": "finished", "state": state.word(), "at_ms": at })
+        }
+        RescheduleOutcome::Unknown => json!({ "id": id, "outcome": "unknown" }),
+        RescheduleOutcome::Refused(why) => json!({ "id": id, "outcome": "refused", "reason": why }),
+    }
+}
+
+fn sentence(id: &MessageId, outcome: &RescheduleOutcome) -> String {
+    match outcome {
+        RescheduleOutcome::Moved { old, due, ready } => {
+            let ready = if *ready { ": it is ready" } else { "" };
+            format!("moved {id} from {} to {}{ready}", time(*old), time(*due))
+        }
+        RescheduleOutcome::Changed(due) => {
+            format!("{id} is due {}, not when it was expected to be", time(*due))
+        }
+        RescheduleOutcome::Leased => format!("{id} is leased just now"),
+        RescheduleOutcome::Dead => format!("{id} is among the dead letters; see delayq dead replay"),
+        RescheduleOutcome::Finished(state, at) => format!("{id} is over: {state} {}", time(*at)),
+        RescheduleOutcome::Unknown => format!("nothing is known of {id}; if it has a group, say --group"),
+        RescheduleOutcome::Refused(why) => format!("{id} was refused: {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_has_a_sign() {
+        assert_eq!(difference_ms("10m"), Ok(600_000));
+        assert_eq!(difference_ms("+1s"), Ok(1000));
+        assert_eq!(difference_ms("-90s"), Ok(-90_000));
+        assert!(difference_ms("--1s").is_err() && difference_ms("5").is_err());
+    }
+}

@@ -1,0 +1,95 @@
+//! `delayq topics`.
+
+use clap::Args;
+use delayq_core::{Numbers, Topic};
+use delayq_service::Fault;
+use serde::Serialize;
+
+use crate::deployment::Context;
+use crate::failure::of_core;
+use crate::output::time;
+
+/// The topics with their numbers.
+#[derive(Debug, Args)]
+pub struct Topics {}
+
+/// A topic and its numbers.
+#[derive(Serialize)]
+struct Line {
+    topic: Topic,
+    #[serde(flatten)]
+    numbers: Numbers,
+}
+
+// === impl Topics ===
+
+impl Topics {
+    /// Prints them.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn run(self, context: &Context) -> Result<(), Fault> {
+        let admin = context.admin();
+        let mut lines = Vec::new();
+        for topic in admin.topics().await.map_err(of_core)? {
+            lines.push(Line { numbers: admin.count(&topic).await.map_err(of_core)?, topic });
+        }
+        context.output.print(&lines, || {
+            if lines.is_empty() {
+                return "no topic yet; the first put makes one".to_owned();
+            }
+            let columns = [
+                "topic",
+                ">delayed",
+                ">ready",
+                ">leased",
+                ">dead",
+                ">delivered",
+                ">cancelled",
+                "next due",
+                "flow",
+            ];
+            let mut rows = context.output.rows(&columns);
+            for Line { topic, numbers } in &lines {
+                let next = numbers.next_due.map(time).unwrap_or_default();
+                let counts = [
+                    numbers.delayed,
+                    numbers.ready,
+                    numbers.leased,
+                    numbers.dead,
+                    numbers.delivered,
+                    numbers.cancelled,
+                ];
+                let cells = std::iter::once(topic.to_string()).chain(counts.map(|count| count.to_string()));
+                rows.row(cells.chain([next, flow(numbers)]));
+            }
+            rows.text()
+        })
+    }
+}
+
+/// Every number with its name, in the order in which the books are read.
+pub fn columns(numbers: &Numbers) -> [(&'static str, u64); 11] {
+    [
+        ("delayed", numbers.delayed),
+        ("ready", numbers.ready),
+        ("leased", numbers.leased),
+        ("dead", numbers.dead),
+        ("accepted", numbers.accepted),
+        ("delivered", numbers.delivered),
+        ("cancelled", numbers.cancelled),
+        ("expired", numbers.expired),
+        ("purged", numbers.purged),
+        ("replaced", numbers.replaced),
+        ("buried", numbers.buried),
+    ]
+}
+
+/// How its ready messages flow.
+pub fn flow(numbers: &Numbers) -> String {
+    match (numbers.paused, numbers.rate) {
+        (0, None) => "free".to_owned(),
+        (0, Some(rate)) => format!("at most {rate:.1}/s"),
+        _ => "paused".to_owned(),
+    }
+}

@@ -1,0 +1,185 @@
+//! Which deployment a command is about: the configuration file, the environment, and the options over both.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use delayq_core::{Admin, Client, LinkSettings, Namespace, Settings, ShardCount, UnixMillis};
+use delayq_core::{Producer, ProducerOptions};
+use delayq_service::config::{
+    DeploymentConfig, Environment, EtcdConfig, Faults, Loaded, LogConfig, RedisConfig, RedisUrl, Section,
+    Source, SpoolConfig, load,
+};
+use delayq_service::{Fault, codes};
+use secrecy::ExposeSecret as _;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{UNREACHABLE, of_core};
+use crate::output::Output;
+
+/// The options that every command takes.
+#[derive(Clone, Debug, Args)]
+pub struct Global {
+    /// The configuration file; without one the defaults hold
+    #[arg(long, global = true, env = "DELAYQ_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The Redis that keeps the messages, over the configuration's
+    #[arg(long, global = true, value_name = "URL", value_parser = clap::value_parser!(RedisUrl))]
+    pub redis: Option<RedisUrl>,
+    /// The deployment's namespace, over the configuration's
+    #[arg(long, global = true, value_name = "NAME")]
+    pub namespace: Option<Namespace>,
+    /// The deployment's number of shards, over the configuration's
+    #[arg(long, global = true, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub shards: Option<u16>,
+    /// Print JSON instead of tables
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// The sections of the configuration that the command line uses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CliConfig {
+    /// Which deployment.
+    pub deployment: DeploymentConfig,
+    /// Its Redis.
+    pub redis: RedisConfig,
+    /// Its etcd.
+    pub etcd: EtcdConfig,
+    /// What is logged.
+    pub log: LogConfig,
+    /// The spool of this host.
+    pub spool: SpoolConfig,
+}
+
+/// What a command works with.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// How to print.
+    pub output: Output,
+    /// The settings in force.
+    pub config: CliConfig,
+    /// The deployment; it connects when it is first used.
+    pub client: Client,
+}
+
+impl Section for CliConfig {
+    fn validate(&self, at: &mut Faults) {
+        at.section("deployment", &self.deployment);
+        at.section("redis", &self.redis);
+        at.section("etcd", &self.etcd);
+        at.section("log", &self.log);
+        at.section("spool", &self.spool);
+    }
+}
+
+// === impl Global ===
+
+impl Global {
+    /// Where the configuration comes from.
+    pub fn source(&self) -> Source {
+        Source::from_option(self.config.clone())
+    }
+
+    /// The configuration with the options over it.
+    ///
+    /// # Errors
+    /// Every fault of the configuration at once.
+    pub fn load(&self) -> Result<Loaded<CliConfig>, Fault> {
+        let mut loaded = load::<CliConfig>(&self.source(), &Environment::of_process())?;
+        let config = &mut loaded.config;
+        if let Some(url) = &self.redis {
+            // Another Redis has other credentials: those of the file belong to the file's.
+            config.redis =
+                RedisConfig { url: url.clone(), username: None, password: None, ..config.redis.clone() };
+        }
+        if let Some(namespace) = &self.namespace {
+            namespace.as_str().clone_into(&mut config.deployment.namespace);
+        }
+        if let Some(shards) = self.shards {
+            config.deployment.shards = shards;
+        }
+        Ok(loaded)
+    }
+
+    /// What a command works with.
+    ///
+    /// # Errors
+    /// Every fault of the configuration at once.
+    pub fn context(&self) -> Result<Context, Fault> {
+        let config = self.load()?.config;
+        let client = client(&config)?;
+        Ok(Context { output: Output::of_process(self.json), config, client })
+    }
+}
+
+// === impl Context ===
+
+impl Context {
+    /// The operator's side of the deployment.
+    pub fn admin(&self) -> Admin {
+        Admin::new(self.client.clone())
+    }
+
+    /// The producer's side.
+    pub fn producer(&self) -> Producer {
+        Producer::start(self.client.clone(), ProducerOptions::default())
+    }
+
+    /// Redis's clock.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or the deployment is not there.
+    pub async fn now(&self) -> Result<UnixMillis, Fault> {
+        redis_now(&self.client).await
+    }
+}
+
+/// Redis's clock, as the first shard tells it.
+///
+/// # Errors
+/// Redis cannot be used, or the deployment is not there.
+pub async fn redis_now(client: &Client) -> Result<UnixMillis, Fault> {
+    let first = client.shards().shards().next().expect("a deployment has at least one shard");
+    let mut overviews = client.overview(&[first]).await;
+    let overview = overviews.pop().expect("one answer for one shard").map_err(of_core)?;
+    Ok(overview.now.millis())
+}
+
+/// A client for the deployment of a configuration.
+///
+/// # Errors
+/// A secret or certificate that cannot be read.
+pub fn client(config: &CliConfig) -> Result<Client, Fault> {
+    let redis = &config.redis;
+    let password = redis.password.as_ref().map(delayq_service::config::Secret::reveal).transpose();
+    let password =
+        password.map_err(|error| Fault::new(&codes::CONFIG_FAULTY, format!("redis.password: {error}")))?;
+    let ca_pem = redis.ca.as_ref().map(|path| {
+        std::fs::read(path).map_err(|error| {
+            Fault::new(&codes::CONFIG_FAULTY, format!("redis.ca: cannot read {}", path.display()))
+                .because(error)
+        })
+    });
+    let namespace = Namespace::new(config.deployment.namespace.clone());
+    let namespace = namespace.map_err(|error| Fault::new(&codes::CONFIG_FAULTY, error.to_string()))?;
+    let shards = ShardCount::new(config.deployment.shards);
+    let shards = shards.map_err(|error| Fault::new(&codes::CONFIG_FAULTY, error.to_string()))?;
+    let mut settings = Settings::new(redis.url.expose());
+    settings.link = LinkSettings {
+        username: redis.username.clone(),
+        password: password.map(|secret| secret.expose_secret().to_owned()),
+        ca_pem: ca_pem.transpose()?,
+        connect_timeout: *redis.connect_timeout,
+        deadline: *redis.call_deadline,
+        ..settings.link
+    };
+    settings.namespace = namespace;
+    settings.shards = shards;
+    Ok(Client::new(settings))
+}
+
+/// A fault for an etcd that cannot be used.
+pub fn of_cluster(error: &delayq_cluster::ClusterError) -> Fault {
+    Fault::new(&UNREACHABLE, error.to_string())
+}

@@ -1,0 +1,176 @@
+//! The errors of the command line: each with a stable code, what to try, and the exit code it ends with.
+
+use std::fmt::Display;
+
+use delayq_core::Error;
+use delayq_service::codes::Code;
+use delayq_service::{Exit, Fault};
+
+/// What was asked for contradicts itself, or does not exist.
+pub const USAGE: Code = Code {
+    id: "DQ-U001",
+    title: "the command asks for what cannot be",
+    cause: "An argument breaks a limit, two of them contradict each other, or what they name does not exist. Nothing was \
+            changed by what the message names.",
+    tries: [
+        "Read what the message says is accepted.",
+        "See the command's own help: delayq help COMMAND.",
+        "Look the message up: delayq list TOPIC; a message of a group needs --group.",
+    ],
+    exit: Exit::Usage,
+};
+
+/// Redis or etcd cannot be reached, or refuses.
+pub const UNREACHABLE: Code = Code {
+    id: "DQ-U002",
+    title: "a server that is needed cannot be used",
+    cause: "It does not listen at that address, does not answer in time, or refuses the call.",
+    tries: [
+        "Check everything at once: delayq doctor.",
+        "See which address is in force, and why: delayq config show --effective.",
+        "Nothing there yet? delayq up starts all that is needed on this machine.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// The deployment is not there, or is another one.
+pub const DEPLOYMENT: Code = Code {
+    id: "DQ-U003",
+    title: "the deployment is not as configured",
+    cause: "The shards that the configuration names are not in this Redis, or were created with other numbers. If they \
+            were there before, this Redis has lost its data.",
+    tries: [
+        "Create it, if it is new: delayq init.",
+        "Compare [deployment] in the configuration with what delayq doctor finds.",
+        "If it was there before, stop the timers and restore Redis from its append-only file.",
+    ],
+    exit: Exit::Config,
+};
+
+/// A program that `delayq up` needs is not installed.
+pub const PROGRAM_MISSING: Code = Code {
+    id: "DQ-U004",
+    title: "a program that is needed is not installed",
+    cause: "`delayq up` starts a redis-server and an etcd of its own, found through PATH.",
+    tries: [
+        "On Debian: apt-get install redis-server etcd-server.",
+        "Leave etcd out: delayq up --no-etcd.",
+        "Use servers that run already: --redis URL, or a configuration file.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// A file cannot be read or written.
+pub const FILE: Code = Code {
+    id: "DQ-U005",
+    title: "a file cannot be used",
+    cause: "It does not exist, may not be read or written by this user, or the disk is full; the message says which.",
+    tries: [
+        "Check the path; it is relative to the folder that the command runs in.",
+        "Check owner and mode of the file and of the folders above it, and the free space.",
+        "Choose another folder with --data.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// Lines of an input were refused.
+pub const LINES_REFUSED: Code = Code {
+    id: "DQ-U006",
+    title: "some lines were refused",
+    cause: "The lines named above are not messages, or break a limit. The others were put.",
+    tries: [
+        "Mend the lines that are named and give them alone.",
+        "Give the whole file again: messages with ids of their own are recognised, not stored twice.",
+        "Stop at the first bad line next time: --strict.",
+    ],
+    exit: Exit::Usage,
+};
+
+/// The books, or a replayed day, do not come out even.
+pub const UNBALANCED: Code = Code {
+    id: "DQ-U007",
+    title: "the books do not balance",
+    cause: "What was accepted is not what was delivered, cancelled, expired, dead, purged, replaced and pending together; \
+            or a replayed log was not delivered exactly as it says. That is a bug, or somebody wrote to Redis by hand.",
+    tries: [
+        "Run it again when nothing moves: numbers of several shards are not read at one instant.",
+        "See whether Redis lost data: its log, its last restart, its eviction policy (delayq doctor).",
+        "Report it with this output and the logs of the timers and forwarders.",
+    ],
+    exit: Exit::Bug,
+};
+
+/// Something that was checked is not as it should be.
+pub const UNFIT: Code = Code {
+    id: "DQ-U008",
+    title: "something is not as it should be",
+    cause: "The check named it, with what to do about it.",
+    tries: [
+        "Do what the last column of the table says.",
+        "Check again: delayq doctor.",
+        "See the settings in force: delayq config show --effective.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// Another process uses the data folder.
+pub const FOLDER_IN_USE: Code = Code {
+    id: "DQ-U009",
+    title: "another process uses the data folder",
+    cause: "Two processes on one folder would start two servers on one set of files.",
+    tries: [
+        "Use the one that runs: its configuration is delayq.toml in the folder.",
+        "Stop it with Ctrl-C, or by its process id.",
+        "Choose another folder with --data.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// A measurement could not be taken.
+pub const MEASUREMENT: Code = Code {
+    id: "DQ-U010",
+    title: "a measurement could not be taken",
+    cause: "Redis could not be used, or a message was lost or early while it was measured: then there is no figure.",
+    tries: [
+        "Run it again when nothing else works on this machine.",
+        "Measure one part at a time: delayq bench put.",
+        "Look at the log of its Redis with --data DIR, in DIR/logs/.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// Every code of the command line, in the order of the documentation.
+pub const TABLE: &[&Code] = &[
+    &MEASUREMENT,
+    &USAGE,
+    &UNREACHABLE,
+    &DEPLOYMENT,
+    &PROGRAM_MISSING,
+    &FILE,
+    &LINES_REFUSED,
+    &UNBALANCED,
+    &UNFIT,
+    &FOLDER_IN_USE,
+];
+
+/// A refusal of what was asked for.
+pub fn usage(message: impl Display) -> Fault {
+    Fault::new(&USAGE, message.to_string())
+}
+
+/// A file that could not be used.
+pub fn file(path: &std::path::Path, doing: &str, error: std::io::Error) -> Fault {
+    Fault::new(&FILE, format!("cannot {doing} {}", path.display())).because(error)
+}
+
+/// An error of core, as an operator meets it.
+#[allow(clippy::needless_pass_by_value, reason = "made for map_err")]
+pub fn of_core(error: Error) -> Fault {
+    let code = match &error {
+        Error::Message(_) | Error::Name(_) => &USAGE,
+        Error::Uninitialised(_) | Error::Layout { .. } | Error::Deployment(_) => &DEPLOYMENT,
+        Error::Protocol { .. } => &delayq_service::codes::TASK_ENDED,
+        _ => &UNREACHABLE,
+    };
+    Fault::new(code, error.to_string())
+}

@@ -1,0 +1,7 @@
+//! The `delayq` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    delayq_cli::program::main()
+}

@@ -1,0 +1,175 @@
+//! What is printed: tables for people, JSON for programs, colour only on a terminal.
+
+use std::io::{IsTerminal, Write};
+
+use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
+use delayq_core::UnixMillis;
+use delayq_service::Fault;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::failure;
+
+/// How to print.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// JSON instead of tables.
+    pub json: bool,
+    /// Whether colour and moving bars are wanted on standard output.
+    pub lively: bool,
+}
+
+/// A table under construction.
+pub struct Rows {
+    table: Table,
+    lively: bool,
+}
+
+// === impl Output ===
+
+impl Output {
+    /// Looks at the terminal and at `NO_COLOR`.
+    #[allow(clippy::disallowed_methods, reason = "the one module that knows about the terminal")]
+    pub fn of_process(json: bool) -> Self {
+        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self { json, lively: !json && !no_colour && std::io::stdout().is_terminal() }
+    }
+
+    /// A table with these columns; those that begin with `>` are aligned to the right.
+    pub fn rows(self, columns: &[&str]) -> Rows {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        let header = columns.iter().map(|name| {
+            let cell = Cell::new(name.trim_start_matches('>').to_uppercase());
+            if self.lively { cell.add_attribute(Attribute::Bold) } else { cell }
+        });
+        table.set_header(header);
+        for (index, name) in columns.iter().enumerate() {
+            if let Some(column) = table.column_mut(index) {
+                column.set_padding((0, 2));
+                if name.starts_with('>') {
+                    column.set_cell_alignment(CellAlignment::Right);
+                }
+            }
+        }
+        Rows { table, lively: self.lively }
+    }
+
+    /// Prints one of the two: the value as JSON, or what the table says.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub fn print(self, value: &impl Serialize, table: impl FnOnce() -> String) -> Result<(), Fault> {
+        if self.json {
+            let text = serde_json::to_string_pretty(value).expect("what is printed is made of plain values");
+            return say(&text);
+        }
+        say(&table())
+    }
+
+    /// Prints one value as one line of JSON, or a line of text.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub fn line(self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Fault> {
+        if self.json {
+            return say(&serde_json::to_string(value).expect("what is printed is made of plain values"));
+        }
+        say(&text())
+    }
+}
+
+// === impl Rows ===
+
+impl Rows {
+    /// Adds a row.
+    pub fn row<C: ToString>(&mut self, cells: impl IntoIterator<Item = C>) {
+        self.table.add_row(cells.into_iter().map(|cell| Cell::new(cell.to_string())));
+    }
+
+    /// Adds a row that is coloured on a terminal: green where it is good, else red.
+    pub fn judged<C: ToString>(&mut self, good: bool, cells: impl IntoIterator<Item = C>) {
+        let colour = if good { comfy_table::Color::Green } else { comfy_table::Color::Red };
+        let lively = self.lively;
+        self.table.add_row(cells.into_iter().map(|cell| {
+            let cell = Cell::new(cell.to_string());
+            if lively { cell.fg(colour) } else { cell }
+        }));
+    }
+
+    /// The table as text, without the blanks at the ends of its lines.
+    pub fn text(mut self) -> String {
+        if self.lively {
+            self.table.enforce_styling();
+        } else {
+            self.table.force_no_tty();
+        }
+        let text = self.table.to_string();
+        text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Prints a line to standard output. A reader that has gone (`| head`) ends the program quietly.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn say(text: &str) -> Result<(), Fault> {
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => Err(failure::file("standard output".as_ref(), "write to", error)),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// A time as RFC 3339 in UTC, with milliseconds; one that no calendar has is its number of milliseconds.
+pub fn time(at: UnixMillis) -> String {
+    let timestamp = i64::try_from(at.get()).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    timestamp.map_or_else(|| format!("{at} ms"), |at| format!("{at:.3}"))
+}
+
+/// A time, and how far it is from now.
+pub fn time_from(at: UnixMillis, now: UnixMillis) -> String {
+    let (far, word) = if at >= now { (at.since(now), "in ") } else { (now.since(at), "") };
+    let ago = if at >= now { "" } else { " ago" };
+    format!("{} ({word}{}{ago})", time(at), duration(far))
+}
+
+/// A duration in at most two units.
+pub fn duration(length: std::time::Duration) -> String {
+    let rounded = match length.as_secs() {
+        0..60 => std::time::Duration::from_millis(length.as_millis() as u64),
+        60..86_400 => std::time::Duration::from_secs(length.as_secs()),
+        _ => std::time::Duration::from_secs(length.as_secs() / 3600 * 3600),
+    };
+    humantime::format_duration(rounded).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_no_borders_and_no_colour_unless_it_is_on_a_terminal() {
+        let output = Output { json: false, lively: false };
+        let mut rows = output.rows(&["topic", ">ready"]);
+        rows.row(["orders", "12"]);
+        rows.judged(false, ["reminders", "3"]);
+        assert_eq!(rows.text(), "TOPIC      READY\norders        12\nreminders      3");
+        let mut rows = Output { json: false, lively: true }.rows(&["topic"]);
+        rows.judged(true, ["orders"]);
+        assert!(rows.text().contains('\u{1b}'));
+    }
+
+    #[test]
+    fn times_are_told_with_their_distance() {
+        let now = UnixMillis::new(1_800_000_000_000);
+        assert_eq!(time(now), "2027-01-15T08:00:00.000Z");
+        assert_eq!(
+            time_from(UnixMillis::new(now.get() + 90_500), now),
+            "2027-01-15T08:01:30.500Z (in 1m 30s)"
+        );
+        assert_eq!(time_from(UnixMillis::new(now.get() - 250), now), "2027-01-15T07:59:59.750Z (250ms ago)");
+        assert_eq!(time(UnixMillis::MAX), "9007199254740991 ms");
+    }
+}

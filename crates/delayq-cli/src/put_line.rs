@@ -1,0 +1,150 @@
+//! A message as one line of NDJSON, for `delayq put --from`.
+//!
+//! ```json
+//! {"topic":"orders","id":"order-17","group":"user-5","due":"+30m","payload":{"order":17}}
+//! ```
+//! `due` is any time that the command line takes, or milliseconds since the epoch as a number; without one the message is
+//! due at once. `payload` is a string, taken as its text, or any other JSON, taken as it is written; bytes come as
+//! `payload_base64`.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use delayq_core::{Due, Message, Topic};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::event_log::payload_bytes;
+use crate::when::When;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line<'l> {
+    topic: Option<Topic>,
+    id: Option<String>,
+    group: Option<String>,
+    #[serde(borrow)]
+    due: Option<&'l RawValue>,
+    #[serde(borrow)]
+    payload: Option<&'l RawValue>,
+    payload_base64: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(borrow)]
+    expires: Option<&'l RawValue>,
+    #[serde(default)]
+    max_attempts: u16,
+    #[serde(default)]
+    replace: bool,
+}
+
+/// The message of a line; `topic` is for lines that name none.
+///
+/// # Errors
+/// A sentence that says what is wrong with the line.
+pub fn parse(line: &[u8], topic: Option<&Topic>) -> Result<Message, String> {
+    let text = std::str::from_utf8(line).map_err(|error| format!("it is not UTF-8: {error}"))?;
+    let line: Line<'_> = serde_json::from_str(text).map_err(|error| column(&error))?;
+    let topic = line.topic.or_else(|| topic.cloned());
+    let topic = topic.ok_or("it has no \"topic\", and none was given as an argument")?;
+    let payload = match (line.payload, &line.payload_base64) {
+        (Some(_), Some(_)) => return Err("it has both \"payload\" and \"payload_base64\"".to_owned()),
+        (Some(raw), None) => payload_bytes(raw),
+        (None, Some(text)) => base64::engine::general_purpose::STANDARD
+            .decode(text)
+            .map_err(|error| format!("payload_base64: {error}"))?,
+        (None, None) => Vec::new(),
+    };
+    let mut message = Message::new(topic, payload).max_attempts(line.max_attempts);
+    if let Some(raw) = line.due {
+        message = due(message, when("due", raw)?);
+    }
+    if let Some(raw) = line.expires {
+        match when("expires", raw)?.0 {
+            Due::At(at) => message = message.expires(at),
+            Due::After(_) => return Err("expires: write an absolute time".to_owned()),
+        }
+    }
+    if let Some(id) = line.id {
+        message = message.with_id(id.parse().map_err(|error| format!("{error}"))?);
+    }
+    if let Some(group) = line.group {
+        message = message.group(group).map_err(|error| error.to_string())?;
+    }
+    for (name, value) in line.headers {
+        message = message.header(name, value);
+    }
+    Ok(if line.replace { message.replace() } else { message })
+}
+
+/// The same message, due then.
+pub fn due(message: Message, when: When) -> Message {
+    match when.0 {
+        Due::At(at) => message.at(at),
+        Due::After(delay) => message.after(delay),
+    }
+}
+
+fn when(field: &str, raw: &RawValue) -> Result<When, String> {
+    let text = serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
+    text.parse().map_err(|error| format!("{field}: {error}"))
+}
+
+/// A line's fault without serde's "at line 1": the caller knows which line it is.
+fn column(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+    if error.column() > 0 { format!("{what} (column {})", error.column()) } else { what.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq_core::UnixMillis;
+    use std::time::Duration;
+
+    fn topic() -> Topic {
+        Topic::new("orders").unwrap()
+    }
+
+    #[test]
+    fn a_line_becomes_the_message_that_the_arguments_would_make() {
+        let line = br#"{"id":"a","group":"g","due":"+30m","payload":{"b":1, "a":2},"headers":{"h":"v"},"replace":true}"#;
+        let expected = Message::new(topic(), r#"{"b":1, "a":2}"#).after(Duration::from_secs(1800));
+        let expected = expected.id("a").unwrap().group("g").unwrap().header("h", "v").replace();
+        assert_eq!(parse(line, Some(&topic())), Ok(expected));
+        let line = br#"{"topic":"t","due":1800000000000,"payload_base64":"AAH/"}"#;
+        let expected =
+            Message::new(Topic::new("t").unwrap(), [0, 1, 255]).at(UnixMillis::new(1_800_000_000_000));
+        assert_eq!(parse(line, Some(&topic())), Ok(expected));
+        assert_eq!(parse(br#"{"payload":"text"}"#, Some(&topic())), Ok(Message::new(topic(), "text")));
+    }
+
+    #[test]
+    fn each_fault_of_a_line_is_named() {
+        for (line, expected) in [
+            (&b"{"[..], "EOF while parsing an object"),
+            (b"[]", "invalid length 0"),
+            (b"{}", "it has no \"topic\""),
+            (b"\xff\xfe", "it is not UTF-8"),
+            (br#"{"topic":"a b"}"#, "topic \"a b\": only ASCII letters"),
+            (br#"{"topic":""}"#, "it is empty"),
+            (br#"{"topic":"t","id":""}"#, "id \"\": it is empty"),
+            (br#"{"topic":"t","id":"a\u0000b"}"#, "control character"),
+            (br#"{"topic":"t","group":"a\r\n"}"#, "control character"),
+            (br#"{"topic":"t","due":-1}"#, "due: -1 ms is not between"),
+            (br#"{"topic":"t","due":0}"#, "due: 0 ms is not between"),
+            (br#"{"topic":"t","due":9007199254740992}"#, "due: 9007199254740992 ms is not between"),
+            (br#"{"topic":"t","due":1.5}"#, "due: \"1.5\" is not a time"),
+            (br#"{"topic":"t","due":"NaN"}"#, "due: \"NaN\" is not a time"),
+            (br#"{"topic":"t","due":"soon"}"#, "due: \"soon\" is not a time"),
+            (br#"{"topic":"t","payload":1,"payload_base64":"AA=="}"#, "both"),
+            (br#"{"topic":"t","payload_base64":"?"}"#, "payload_base64"),
+            (br#"{"topic":"t","delay":5}"#, "unknown field `delay`"),
+        ] {
+            let fault = parse(line, None).unwrap_err();
+            assert!(fault.contains(expected), "{}: {fault}", String::from_utf8_lossy(line));
+            assert!(!fault.contains("at line"), "{fault}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The player: does what the log says, when the compressed day comes to it.
+//!
+//! Steps are done in the order of the log, those of a kind together, and counted once they are answered: after a kill the
+//! last few may be done again, which changes nothing.
+
+use std::time::Duration;
+
+use delayq_core::{
+    CancelOutcome, Error, Message, Producer, PutOutcome, Reschedule, RescheduleOutcome, Target, Topic,
+    UnixMillis,
+};
+use delayq_core::{Client, Due};
+use delayq_service::{Fault, Shutdown};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::journal::Journal;
+use super::script::{Act, Script, Step};
+use crate::deployment::redis_now;
+use crate::failure::of_core;
+use crate::up::DataFolder;
+
+/// Steps in one call.
+const MOST: usize = 500;
+/// How long Redis may be away before the replay gives up.
+const PATIENCE: Duration = Duration::from_secs(30);
+const REST: Duration = Duration::from_millis(200);
+
+/// The player of one script.
+pub struct Player<'p> {
+    /// What it plays.
+    pub script: &'p Script,
+    /// How far it is.
+    pub journal: Journal,
+    producer: Producer,
+    clock: Clock,
+    folder: Option<&'p DataFolder>,
+}
+
+/// Redis's clock, carried on by this host's monotonic one.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    redis: UnixMillis,
+    here: Instant,
+}
+
+// === impl Clock ===
+
+impl Clock {
+    /// Asks Redis.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn of(client: &Client) -> Result<Self, Fault> {
+        let redis = redis_now(client).await?;
+        Ok(Self { redis, here: Instant::now() })
+    }
+
+    /// Redis's time now.
+    pub fn now(&self) -> UnixMillis {
+        self.redis + self.here.elapsed()
+    }
+
+    /// When Redis's clock will be there.
+    fn when(&self, at: UnixMillis) -> Instant {
+        self.here + at.since(self.redis)
+    }
+}
+
+// === impl Player ===
+
+impl<'p> Player<'p> {
+    /// A player; with a folder it keeps its journal there.
+    pub fn new(
+        script: &'p Script,
+        journal: Journal,
+        producer: Producer,
+        clock: Clock,
+        folder: Option<&'p DataFolder>,
+    ) -> Self {
+        Self { script, journal, producer, clock, folder }
+    }
+
+    /// Redis's clock.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Does what is overdue, without waiting for anything: before the timers start after a kill, so that what the log
+    /// cancelled meanwhile is not delivered.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or the journal cannot be written.
+    pub async fn catch_up(&mut self) -> Result<(), Fault> {
+        while self.ripe() > 0 {
+            self.batch().await?;
+        }
+        Ok(())
+    }
+
+    /// Plays to the end, or until shutdown. `progress` hears how many steps are done.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or the journal cannot be written.
+    pub async fn play(&mut self, shutdown: &Shutdown, mut progress: impl FnMut(usize)) -> Result<(), Fault> {
+        while let Some(next) = self.script.steps.get(self.journal.done) {
+            let at = self.clock.when(self.journal.day.real(next.at_ms));
+            if shutdown.or(sleep_until(at)).await.is_none() {
+                break;
+            }
+            self.batch().await?;
+            progress(self.journal.done);
+        }
+        Ok(())
+    }
+
+    /// How many of the next steps are due to be done.
+    fn ripe(&self) -> usize {
+        let now = self.clock.now();
+        let left = &self.script.steps[self.journal.done..];
+        left.iter().take(MOST).take_while(|step| self.journal.day.real(step.at_ms) <= now).count()
+    }
+
+    /// Does the next steps of one kind and topic; at least one.
+    async fn batch(&mut self) -> Result<(), Fault> {
+        let left = &self.script.steps[self.journal.done..];
+        let Some(first) = left.first() else { return Ok(()) };
+        let alike = |step: &&Step| {
+            std::mem::discriminant(&step.act) == std::mem::discriminant(&first.act)
+                && step.topic == first.topic
+        };
+        let some = &left[..left.iter().take(self.ripe().max(1)).take_while(alike).count()];
+        let answers = self.patiently(&first.topic, some).await?;
+        let odd = some.iter().zip(answers).filter_map(|(step, odd)| Some((step.line, odd?)));
+        self.journal.odd.extend(odd);
+        self.journal.done += some.len();
+        match self.folder {
+            Some(folder) => self.journal.save(folder),
+            None => Ok(()),
+        }
+    }
+
+    /// Each step's answer, where it is not what the log says. Redis may be away for a while: every step is safe to
+    /// repeat.
+    async fn patiently(&self, topic: &Topic, some: &[Step]) -> Result<Vec<Option<String>>, Fault> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.send(topic, some).await {
+                Ok(answers) => return Ok(answers),
+                Err(error) if error.is_outage() && Instant::now() < deadline => sleep(REST).await,
+                Err(error) => return Err(of_core(error)),
+            }
+        }
+    }
+
+    async fn send(&self, topic: &Topic, some: &[Step]) -> Result<Vec<Option<String>>, Error> {
+        match &some[0].act {
+            Act::Put { .. } => {
+                let messages: Vec<Message> = some.iter().map(|step| self.message(step)).collect();
+                let answers = self.producer.put_many(messages).await.into_iter();
+                answers
+                    .map(|answer| answer.map(|put| odd_put(&put.outcome)).map_err(|error| error.error))
+                    .collect()
+            }
+            Act::Reschedule { .. } => {
+                let changes: Vec<(Target, Reschedule)> = some.iter().map(|step| self.change(step)).collect();
+                let answers = self.producer.reschedule_many(topic, &changes).await.into_iter();
+                answers.map(|answer| answer.map(|outcome| odd_move(&outcome))).collect()
+            }
+            Act::Cancel => {
+                let targets: Vec<Target> = some.iter().map(|step| step.target.clone()).collect();
+                let answers = self.producer.cancel_many(topic, &targets).await.into_iter();
+                answers.map(|answer| answer.map(|outcome| odd_cancel(&outcome))).collect()
+            }
+        }
+    }
+
+    fn message(&self, step: &Step) -> Message {
+        match &step.act {
+            Act::Put { due_ms, payload } => step.message(self.journal.day.real(*due_ms), payload),
+            _ => unreachable!("only steps of one kind are sent together"),
+        }
+    }
+
+    fn change(&self, step: &Step) -> (Target, Reschedule) {
+        match step.act {
+            Act::Reschedule { due_ms } => {
+                (step.target.clone(), Reschedule::To(Due::At(self.journal.day.real(due_ms))))
+            }
+            _ => unreachable!("only steps of one kind are sent together"),
+        }
+    }
+}
+
+fn odd_put(outcome: &PutOutcome) -> Option<String> {
+    match outcome {
+        PutOutcome::Stored(_) | PutOutcome::Ready(_) | PutOutcome::Exists(..) => None,
+        other => Some(format!("put was answered {other:?}")),
+    }
+}
+
+fn odd_move(outcome: &RescheduleOutcome) -> Option<String> {
+    match outcome {
+        RescheduleOutcome::Moved { .. } => None,
+        other => Some(format!("reschedule was answered {other:?}")),
+    }
+}
+
+fn odd_cancel(outcome: &CancelOutcome) -> Option<String> {
+    match outcome {
+        CancelOutcome::Cancelled => None,
+        other => Some(format!("cancel was answered {other:?}")),
+    }
+}

@@ -1,0 +1,11 @@
+//! Everything on one machine: a Redis and an etcd of its own in a data folder, and every role in this process.
+
+mod child;
+mod configuration;
+mod folder;
+mod roles;
+mod servers;
+
+pub use folder::DataFolder;
+pub use roles::Roles;
+pub use servers::{Options, Servers};

@@ -1,0 +1,211 @@
+//! A server as a child: it ends with this process, however that ends, and is found again if it did not.
+//!
+//! Beside each child stands a shell that waits for the end of a pipe which only this process holds. When this process
+//! ends without saying `done`, by a kill as well, the shell ends the child. Should even that fail, the next start finds
+//! the child by its recorded process id and start time, and ends it.
+
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use delayq_service::{Fault, codes};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::failure::PROGRAM_MISSING;
+
+/// How long a server may take to end before it is killed. Redis writes out its append-only file meanwhile.
+const END_WITHIN: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+const JANITOR: &str = r#"read -r word; [ "$word" = done ] || kill -s TERM "$1""#;
+
+/// A server that runs.
+#[derive(Debug)]
+pub(super) struct Child {
+    pub(super) record: Record,
+    ended: watch::Receiver<Option<ExitStatus>>,
+    janitor: std::process::Child,
+}
+
+/// By what a child is recognised: process ids are used again, start times are not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// The program.
+    pub(super) name: String,
+    /// Its process id.
+    pub(super) pid: i32,
+    /// When it started, in clock ticks since the machine did.
+    pub(super) started_ticks: u64,
+}
+
+// === impl Child ===
+
+impl Child {
+    /// Starts a program of a Debian package.
+    pub(super) fn start(name: &str, package: &str, mut command: Command) -> Result<Self, Fault> {
+        // Their own group: Ctrl-C on the terminal is for this process, which drains before it ends them.
+        command.stdin(Stdio::null()).process_group(0);
+        let mut child =
+            tokio::process::Command::from(command).spawn().map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => Fault::new(
+                    &PROGRAM_MISSING,
+                    format!("there is no {name} in PATH; it is in the Debian package {package}"),
+                ),
+                _ => Fault::new(&codes::SYSTEM, format!("cannot start {name}")).because(error),
+            })?;
+        let id = child.id().expect("a child that was not waited for has an id");
+        let pid = i32::try_from(id).expect("process ids are positive 32-bit numbers");
+        let janitor = janitor(pid)?;
+        let (sender, ended) = watch::channel(None);
+        tokio::spawn(async move {
+            let status = child.wait().await.ok();
+            sender.send_replace(status);
+        });
+        let started_ticks = started_ticks(pid).unwrap_or(0);
+        Ok(Self { record: Record { name: name.to_owned(), pid, started_ticks }, ended, janitor })
+    }
+
+    /// Whether it has ended, and how.
+    pub(super) fn ended(&self) -> Option<ExitStatus> {
+        *self.ended.borrow()
+    }
+
+    /// Waits for its end; for a task of its own.
+    pub(super) fn watch(&self) -> watch::Receiver<Option<ExitStatus>> {
+        self.ended.clone()
+    }
+
+    /// Ends it, by force if it takes too long.
+    pub(super) async fn end(mut self) {
+        signal(self.record.pid, Signal::TERM);
+        if timeout(END_WITHIN, self.ended.wait_for(Option::is_some)).await.is_err() {
+            tracing::warn!(name = self.record.name, "did not end in time and is killed");
+            signal(self.record.pid, Signal::KILL);
+            let _ = self.ended.wait_for(Option::is_some).await;
+        }
+        if let Some(mut pipe) = self.janitor.stdin.take() {
+            // A janitor that has gone needs no word.
+            let _ = pipe.write_all(b"done\n");
+        }
+        let _ = self.janitor.wait();
+    }
+}
+
+fn janitor(pid: i32) -> Result<std::process::Child, Fault> {
+    Command::new("sh")
+        .args(["-c", JANITOR, "janitor", &pid.to_string()])
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| Fault::new(&codes::SYSTEM, "cannot start sh").because(error))
+}
+
+// === impl Record ===
+
+impl Record {
+    /// Whether this very process still runs.
+    pub(super) fn is_alive(&self) -> bool {
+        self.started_ticks > 0 && started_ticks(self.pid) == Some(self.started_ticks)
+    }
+
+    /// Ends a server that an earlier life of this process left.
+    pub(super) async fn end_stray(&self) {
+        if !self.is_alive() {
+            return;
+        }
+        tracing::warn!(name = self.name, pid = self.pid, "found a server that was left running: it is ended");
+        signal(self.pid, Signal::TERM);
+        let deadline = Instant::now() + END_WITHIN;
+        while self.is_alive() {
+            if Instant::now() > deadline {
+                signal(self.pid, Signal::KILL);
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        // One that has ended cannot be signalled, which is as well.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// When a process started; `None` for one that is not there, or has ended and is only waited for.
+fn started_ticks(pid: i32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    parse_stat(&stat)
+}
+
+/// The name in parentheses may hold anything, so what counts begins behind the last of them: state, 18 more, start time.
+fn parse_stat(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    let state = fields.next()?;
+    let started = fields.nth(18)?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(started)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_time_is_read_past_any_name() {
+        let rest = "S 1 7 7 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9";
+        assert_eq!(parse_stat(&format!("42 (redis-server) {rest}")), Some(4711));
+        assert_eq!(parse_stat(&format!("42 (a) b) c) {rest}")), Some(4711));
+        assert_eq!(parse_stat(&format!("42 (x) {}", rest.replacen('S', "Z", 1))), None);
+        assert_eq!(parse_stat("nonsense"), None);
+    }
+
+    fn sleeper() -> Child {
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        Child::start("sleep", "coreutils", command).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_child_ends_when_it_is_told() {
+        let child = sleeper();
+        let record = child.record.clone();
+        assert!(record.is_alive());
+        child.end().await;
+        assert!(!record.is_alive());
+    }
+
+    #[tokio::test]
+    async fn a_stray_is_ended_by_its_record_and_a_stranger_with_its_id_is_not() {
+        let child = sleeper();
+        let stranger = Record { started_ticks: child.record.started_ticks + 1, ..child.record.clone() };
+        stranger.end_stray().await;
+        assert!(child.record.is_alive());
+        child.record.end_stray().await;
+        assert!(!child.record.is_alive());
+        child.end().await;
+    }
+
+    #[tokio::test]
+    async fn a_child_ends_when_nobody_holds_the_pipe_any_more() {
+        let mut child = sleeper();
+        drop(child.janitor.stdin.take());
+        let mut ended = child.watch();
+        timeout(END_WITHIN, ended.wait_for(Option::is_some)).await.unwrap().unwrap();
+        child.end().await;
+    }
+
+    #[tokio::test]
+    async fn a_missing_program_is_named_with_its_package() {
+        let fault =
+            Child::start("no-such-server", "no-such-package", Command::new("no-such-server")).unwrap_err();
+        assert!(fault.to_string().contains("Debian package no-such-package"), "{fault}");
+        assert_eq!(fault.code().id, PROGRAM_MISSING.id);
+    }
+}

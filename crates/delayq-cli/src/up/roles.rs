@@ -1,0 +1,81 @@
+//! The roles of a deployment in one process: timer, forwarder and compensator, each from its own library.
+
+use delayq_core::Client;
+use delayq_forwarder::{Config as ForwarderConfig, Forwarder};
+use delayq_service::config::{Environment, Faults, Section, Source, load};
+use delayq_service::{Fault, Process, Tasks};
+use delayq_timer::{Membership, Timer, TimerConfig, stores};
+use serde::{Deserialize, Serialize};
+
+use super::servers::Servers;
+
+/// The section of the timer, beside those that the command line has anyway.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct TimerSection {
+    timer: TimerConfig,
+}
+
+/// The roles, built and not yet running.
+pub struct Roles {
+    timer: Timer,
+    forwarder: Forwarder,
+}
+
+impl Section for TimerSection {
+    fn validate(&self, at: &mut Faults) {
+        at.section("timer", &self.timer);
+    }
+}
+
+// === impl Roles ===
+
+impl Roles {
+    /// Builds all roles by the configuration that was written into the folder.
+    ///
+    /// # Errors
+    /// What a role cannot do without.
+    pub async fn build(text: &str, servers: &Servers, process: &Process) -> Result<Self, Fault> {
+        let source = Source::text("delayq.toml", text);
+        let timer = load::<TimerSection>(&source, &Environment::empty())?.config.timer;
+        let forwarder = load::<ForwarderConfig>(&source, &Environment::empty())?.config;
+        let config = &servers.config;
+        let membership = match config.etcd.enabled {
+            // The folder is locked: whoever bears this name is this process or one that has ended.
+            false => Membership::Single { owner: timer.effective_name() },
+            true => stores::membership(
+                &timer,
+                &config.deployment,
+                &config.etcd,
+                forwarder.admin.listen.to_string(),
+            )?,
+        };
+        let (metrics, readiness) = (process.metrics.clone(), process.readiness.clone());
+        // A connection each, as they would have as processes: a slow call of one does not hold up another.
+        let timer_deps = delayq_timer::Deps {
+            client: fresh(servers)?,
+            metrics: metrics.clone(),
+            readiness: readiness.clone(),
+            membership,
+        };
+        let timer = delayq_timer::build(timer, timer_deps).await?;
+        let forwarder_deps = delayq_forwarder::Deps {
+            client: fresh(servers)?,
+            redis: config.redis.clone(),
+            metrics,
+            readiness,
+        };
+        let forwarder = delayq_forwarder::build(forwarder.settings(), forwarder_deps).await?;
+        Ok(Self { timer, forwarder })
+    }
+
+    /// Starts them.
+    pub fn run(self, tasks: &Tasks) {
+        tasks.spawn("timer", self.timer.run(tasks.shutdown().clone()));
+        tasks.spawn("forwarder", self.forwarder.run(tasks.shutdown().clone()));
+    }
+}
+
+fn fresh(servers: &Servers) -> Result<Client, Fault> {
+    crate::deployment::client(&servers.config)
+}
