@@ -1,0 +1,209 @@
+//! The way of a message through the spool: a Redis that goes away, and comes back.
+#![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
+
+use delayq_compensator::{CompensatorConfig, Deps, Replayer, Report, build};
+use delayq_core::{
+    CancelOutcome, Client, Due, Fate, Message, MessageId, Producer, ProducerOptions, PutOutcome, Reschedule,
+    Settings, Spool, SpoolReader, SpoolRecord, SpoolSettings, SpoolStats, State, Target, Topic, UnixMillis,
+};
+use delayq_service::{Metrics, Readiness, Shutdown};
+use delayq_tests::{
+    deadline::{SHORT, wait_until, within},
+    folder::Folder,
+    redis_server::{RedisOptions, RedisServer},
+};
+use std::{path::Path, time::Duration};
+
+/// In the year 2100.
+const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
+
+struct Host {
+    redis: RedisServer,
+    client: Client,
+    folder: Folder,
+    spool: Spool,
+    producer: Producer,
+}
+
+impl Host {
+    async fn start() -> Self {
+        let redis = RedisServer::start_with(RedisOptions::default().append_only("always")).await;
+        let client = Client::new(Settings::new(redis.url()));
+        client.init().await.unwrap();
+        let folder = Folder::new("spool");
+        let spool = Spool::open(folder.path(), &SpoolSettings::default()).unwrap();
+        let options = ProducerOptions { spool: Some(spool.clone()), ..ProducerOptions::default() };
+        let producer = Producer::start(client.clone(), options);
+        Self { redis, client, folder, spool, producer }
+    }
+
+    fn replayer(&self) -> Replayer {
+        Replayer::new(reader(self.folder.path()), self.client.clone(), 500)
+    }
+
+    fn bare_producer(&self) -> Producer {
+        Producer::start(self.client.clone(), ProducerOptions::default())
+    }
+
+    async fn put(&self, message: Message) -> PutOutcome {
+        self.producer.put(message).await.unwrap().outcome
+    }
+
+    /// Puts once more, without the spool: the answer tells what is there.
+    async fn present(&self, message: Message) -> PutOutcome {
+        self.bare_producer().put(message).await.unwrap().outcome
+    }
+}
+
+fn reader(folder: &Path) -> SpoolReader {
+    SpoolReader::open(folder, "the test").unwrap()
+}
+
+fn topic() -> Topic {
+    Topic::new("orders").unwrap()
+}
+
+fn message(id: &str) -> Message {
+    Message::new(topic(), format!("body of {id}")).id(id).unwrap().at(FAR)
+}
+
+fn target(id: &str) -> Target {
+    MessageId::own(id).unwrap().into()
+}
+
+/// Steps until nothing is left to do; the sum of what was done.
+async fn drain(replayer: &mut Replayer) -> Report {
+    let mut sum = Report::default();
+    loop {
+        let report = replayer.run_once().await.unwrap();
+        assert_eq!(report.held, None);
+        if report == Report::default() {
+            return sum;
+        }
+        sum.replayed += report.replayed;
+        sum.rejected += report.rejected;
+    }
+}
+
+fn replayed(count: u64) -> Report {
+    Report { replayed: count, ..Report::default() }
+}
+
+#[tokio::test]
+async fn what_was_put_while_redis_was_away_is_there_once_after_it_is_back() {
+    let mut host = Host::start().await;
+    host.redis.kill().await;
+    for n in 0..20 {
+        assert_eq!(host.put(message(&format!("m{n}"))).await, PutOutcome::Spooled);
+    }
+    let mut replayer = host.replayer();
+    let away = replayer.run_once().await.unwrap();
+    assert!(away.held.is_some() && away.replayed == 0, "{away:?}");
+    assert!(replayer.run_once().await.unwrap().held.is_some());
+
+    host.redis.resume().await;
+    assert_eq!(drain(&mut replayer).await, replayed(20));
+    for n in 0..20 {
+        let present = host.present(message(&format!("m{n}"))).await;
+        assert_eq!(present, PutOutcome::Exists(State::Delayed, FAR));
+    }
+    let stats = replayer.stats().await.unwrap();
+    let expected = SpoolStats { spooled: 20, replayed: 20, waiting: 0, rejected: 0, discarded: 0, ..stats };
+    assert!(stats == expected && stats.balances(), "{stats:?}");
+}
+
+#[tokio::test]
+async fn a_crash_between_replay_and_done_puts_nothing_twice() {
+    let host = Host::start().await;
+    let record = SpoolRecord::put(&message("a"), Fate::NotApplied, UnixMillis::new(1));
+    host.spool.append(vec![record]).await.unwrap();
+    // What a replayer did before it died: the begin is noted, the put carried out, the end not noted.
+    let mut first = reader(host.folder.path());
+    first.begin(&[1]).unwrap();
+    assert_eq!(host.present(message("a")).await, PutOutcome::Stored(FAR));
+    drop(first);
+    assert_eq!(drain(&mut host.replayer()).await, replayed(1));
+    assert_eq!(host.present(message("a")).await, PutOutcome::Exists(State::Delayed, FAR));
+}
+
+#[tokio::test]
+async fn a_cancel_that_comes_while_the_put_is_spooled_holds() {
+    let host = Host::start().await;
+    let now = UnixMillis::new(1);
+    host.spool.append(vec![SpoolRecord::put(&message("a"), Fate::NotApplied, now)]).await.unwrap();
+    let answer = host.bare_producer().cancel(&topic(), &target("a")).await.unwrap();
+    assert_eq!(answer, CancelOutcome::Unknown);
+    assert!(host.spool.cancel_waiting(&topic(), &target("a"), now).await.unwrap());
+    assert_eq!(drain(&mut host.replayer()).await, replayed(2));
+    let present = host.present(message("a")).await;
+    assert!(matches!(present, PutOutcome::Exists(State::Cancelled, _)), "{present:?}");
+}
+
+#[tokio::test]
+async fn a_reschedule_that_is_spooled_is_carried_out_after_its_put() {
+    let host = Host::start().await;
+    let (now, later) = (UnixMillis::new(1), UnixMillis::new(FAR.get() + 5_000));
+    let records = vec![
+        SpoolRecord::put(&message("a"), Fate::NotApplied, now),
+        SpoolRecord::reschedule(&topic(), &target("a"), Reschedule::To(Due::At(later)), now),
+    ];
+    host.spool.append(records).await.unwrap();
+    assert_eq!(drain(&mut host.replayer()).await, replayed(2));
+    assert_eq!(host.present(message("a")).await, PutOutcome::Exists(State::Delayed, later));
+}
+
+#[tokio::test]
+async fn a_due_time_that_is_past_makes_it_ready_and_a_conflict_is_kept_aside() {
+    let host = Host::start().await;
+    host.present(Message::new(topic(), "another body").id("taken").unwrap().at(FAR)).await;
+    let past = message("past").at(UnixMillis::new(1_000));
+    let delayed = Message::new(topic(), "x").id("delay").unwrap().after(Duration::from_secs(60));
+    // Tried in 1970: nothing is left of its delay.
+    let tried = UnixMillis::new(1);
+    let records = [&past, &message("taken"), &delayed].map(|m| SpoolRecord::put(m, Fate::NotApplied, tried));
+    host.spool.append(records.to_vec()).await.unwrap();
+    assert_eq!(drain(&mut host.replayer()).await, Report { replayed: 2, rejected: 1, held: None });
+    for ready in [past, delayed] {
+        let present = host.present(ready).await;
+        assert!(matches!(present, PutOutcome::Exists(State::Ready, _)), "{present:?}");
+    }
+    let rejected = SpoolReader::open_beside(host.folder.path()).unwrap().rejected(0, 10).unwrap();
+    assert_eq!(rejected.len(), 1);
+    assert_eq!(rejected[0].reason, "another message has this id");
+}
+
+#[tokio::test]
+async fn a_put_of_unknown_fate_that_is_too_old_is_stale_and_kept_aside() {
+    let host = Host::start().await;
+    let record = SpoolRecord::put(&message("old"), Fate::Unknown, UnixMillis::new(1));
+    host.spool.append(vec![record]).await.unwrap();
+    assert_eq!(drain(&mut host.replayer()).await, Report { rejected: 1, ..Report::default() });
+    assert_eq!(host.present(message("old")).await, PutOutcome::Stored(FAR));
+}
+
+#[tokio::test]
+async fn the_running_compensator_sees_what_is_spooled_and_stops_when_asked() {
+    let mut host = Host::start().await;
+    let (metrics, shutdown) = (Metrics::new(), Shutdown::new());
+    let deps = || Deps {
+        client: host.client.clone(),
+        spool: host.folder.path().to_owned(),
+        holder: "the first".to_owned(),
+        metrics: metrics.clone(),
+        readiness: Readiness::new(),
+    };
+    let compensator = build(CompensatorConfig::default(), deps()).await.unwrap();
+    let Err(second) = build(CompensatorConfig::default(), deps()).await else { panic!("a second one") };
+    assert!(second.to_string().contains("held by another compensator (the first)"), "{second}");
+    let running = tokio::spawn(compensator.run(shutdown.clone()));
+    host.redis.kill().await;
+    assert_eq!(host.put(message("a")).await, PutOutcome::Spooled);
+    host.redis.resume().await;
+    wait_until("the record to be replayed", SHORT, || async {
+        metrics.encode().contains("delayq_spool_replayed_total 1")
+    })
+    .await;
+    assert_eq!(host.present(message("a")).await, PutOutcome::Exists(State::Delayed, FAR));
+    shutdown.request();
+    within("the compensator's end", SHORT, running).await.unwrap().unwrap();
+}
