@@ -81,7 +81,7 @@ impl Handle {
         self.inner.board.borrow().clone()
     }
 
-    /// Follows what is owned, for whoever only looks. The consumer of the shards uses [`Ownership`].
+    /// Follows what is owned, for whoever only looks. The consumer of the shards uses [`Ownership`](crate::Ownership).
     pub fn subscribe(&self) -> watch::Receiver<Arc<OwnershipView>> {
         self.inner.board.clone()
     }
@@ -146,7 +146,7 @@ impl Handle {
     }
 
     /// Looks in etcd which of these shards are claimed by this member now: for a pump that was refused as fenced. If one
-    /// is not, what is owned is read anew, and the loss arrives through [`Ownership::next`].
+    /// is not, what is owned is read anew, and the loss arrives through [`Ownership::next`](crate::Ownership::next).
     ///
     /// # Errors
     /// etcd unreachable or refusing; nothing is known then.
