@@ -53,6 +53,13 @@ impl Aim {
         }
     }
 
+    /// The same of a call of another kind, which is better than to know nothing.
+    pub(crate) fn ran_otherwise(&mut self, sent: Instant, ran: UnixMicros) {
+        if self.ahead.is_none() {
+            self.ran(sent, ran);
+        }
+    }
+
     /// A call for which the alarm was set to `aimed` was sent at `sent`.
     pub(crate) fn woke(&mut self, aimed: Instant, sent: Instant) {
         let late = micros_between(aimed, sent).clamp(0, LONGEST_WAKE_US);

@@ -151,7 +151,7 @@ impl TrustChanged {
                 );
             }
             Trust::Lost { .. } => {
-                tracing::warn!(trust, "etcd says that the lease is gone: every shard is stopped")
+                tracing::warn!(trust, "etcd says that the lease is gone: every shard is stopped");
             }
             _ => tracing::info!(trust, "membership"),
         }

@@ -141,9 +141,12 @@ impl TimerMetrics {
         let label = OfShard { shard: shard.get() };
         match epoch {
             Some(epoch) => {
-                _ = self.epochs.get_or_create(&label).set(i64::try_from(epoch).unwrap_or(i64::MAX))
+                let epoch = i64::try_from(epoch).unwrap_or(i64::MAX);
+                self.epochs.get_or_create(&label).set(epoch);
             }
-            None => _ = self.epochs.remove(&label),
+            None => {
+                self.epochs.remove(&label);
+            }
         }
     }
 }

@@ -207,11 +207,11 @@ impl Pumping {
 
     fn claim(&mut self, now: Instant) {
         let shards = self.owning.claims(now);
-        self.send_claims(shards);
+        self.send_claims(&shards);
     }
 
     /// Claims shards, or renews their locks.
-    fn send_claims(&mut self, shards: Vec<ShardId>) {
+    fn send_claims(&mut self, shards: &[ShardId]) {
         for some in shards.chunks(CLAIMS_A_CALL) {
             some.iter().for_each(|&shard| self.owning.sent(shard));
             let (client, owner, lock) =
@@ -320,6 +320,7 @@ impl Pumping {
             }
         }
         if let Some(clock) = clock {
+            self.aim.ran_otherwise(trip.sent, clock);
             self.well(now);
             self.compare(trip, clock);
             // A shard taken anew begins without a stop: what is held stays held.
@@ -417,7 +418,7 @@ impl Pumping {
             self.schedule.look_at_all();
         } else {
             // A claim by the owner renews its lock and tells the next due time: a look in one.
-            self.send_claims(owned.clone());
+            self.send_claims(&owned);
         }
         self.tell(now);
         if self.guard.is_jumped()

@@ -1,0 +1,84 @@
+//! The clock guard: a step of Redis's clock holds the shards until it is steady.
+
+use crate::stand::{Running, Stand, looking};
+use delayq_service::config::HumanDuration;
+use delayq_tests::clock_shim::ClockShim;
+use delayq_tests::deadline::{SHORT, wait_until};
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use delayq_timer::TimerConfig;
+use std::time::Duration;
+
+async fn stepped(steady_ms: u64) -> (Stand, ClockShim, Running) {
+    let clock = ClockShim::new();
+    let server = RedisServer::start_with(RedisOptions::default().clock(&clock)).await;
+    let stand = Stand::on(server, 4).await;
+    let config = TimerConfig {
+        clock_steady: HumanDuration::from_millis(steady_ms),
+        ..looking(Duration::from_millis(200))
+    };
+    let timer = stand.timer_with(config, "one").await;
+    (stand, clock, timer)
+}
+
+/// Whether every shard has the flag *hold*, or none has.
+async fn held(stand: &Stand, held: bool) {
+    wait_until("the holds to be as they must", SHORT, || async {
+        let flags = stand.client.overview(&stand.client.shards().shards().collect::<Vec<_>>()).await;
+        flags.into_iter().all(|seen| seen.unwrap().held == held)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_stepped_ten_seconds_ahead_holds_the_shards_until_it_is_steady() {
+    let (stand, clock, timer) = stepped(1_500).await;
+    clock.set_offset_ms(10_000);
+    timer.exceeds("delayq_timer_clock_jumps_total", 0.0).await;
+    held(&stand, true).await;
+    assert!(timer.unready().await.contains("clock"));
+    assert!(timer.metric("delayq_timer_clock_held") > 0.5);
+    // What is due by the new clock waits as long as the clock is not trusted; what is put meanwhile, too.
+    let count = stand.put([stand.now_ms().await - 5_000, stand.now_ms().await + 10]).await;
+    assert_eq!(stand.ready().await, 0);
+    held(&stand, false).await;
+    stand.all_ready(count).await;
+    timer.is_ready().await;
+    timer.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_stepped_ten_seconds_back_holds_the_shards_and_nothing_is_early() {
+    let (stand, clock, timer) = stepped(500).await;
+    clock.set_offset_ms(-10_000);
+    timer.exceeds("delayq_timer_clock_jumps_total", 0.0).await;
+    held(&stand, true).await;
+    held(&stand, false).await;
+    let count = stand.put([stand.now_ms().await + 100]).await;
+    stand.all_ready(count).await;
+    timer.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_below_the_bound_holds_nothing() {
+    let (stand, clock, timer) = stepped(60_000).await;
+    clock.set_offset_ms(400);
+    let count = stand.put([stand.now_ms().await + 300]).await;
+    stand.all_ready(count).await;
+    assert!(timer.metric("delayq_timer_clock_jumps_total") < 0.5);
+    timer.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_that_a_dead_timer_left_is_ended_by_the_next() {
+    let (stand, clock, timer) = stepped(60_000).await;
+    clock.set_offset_ms(10_000);
+    held(&stand, true).await;
+    timer.kill().await;
+    let config =
+        TimerConfig { clock_steady: HumanDuration::from_millis(500), ..looking(Duration::from_millis(200)) };
+    let count = stand.put([stand.now_ms().await + 10]).await;
+    let next = stand.timer_with(config, "one").await;
+    stand.all_ready(count).await;
+    held(&stand, false).await;
+    next.stop().await;
+}

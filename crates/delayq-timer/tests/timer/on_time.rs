@@ -1,0 +1,127 @@
+//! On time and never early: across the hour's edge, after a long rest, in a storm, at random times.
+
+use crate::stand::{Stand, client};
+use delayq_core::ShardId;
+use delayq_tests::clock_shim::ClockShim;
+use delayq_tests::deadline::{SHORT, wait_until};
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use std::time::{Duration, Instant};
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// A server whose clock is so many ms before the next full hour, and that hour.
+async fn before_the_hour(ahead_ms: u64) -> (Stand, ClockShim, u64) {
+    let clock = ClockShim::new();
+    let server = RedisServer::start_with(RedisOptions::default().clock(&clock)).await;
+    let stand = Stand::on(server, 4).await;
+    let now = stand.now_ms().await;
+    let edge = now - now % HOUR_MS + HOUR_MS;
+    clock.set_offset_ms(i64::try_from(edge - ahead_ms - now).unwrap());
+    (stand, clock, edge)
+}
+
+/// Twenty messages for each ms from two before the edge to two after it.
+fn around(edge: u64) -> impl Iterator<Item = u64> {
+    (edge - 2..=edge + 2).flat_map(|due| std::iter::repeat_n(due, 20))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn across_the_hours_edge_all_are_ready_in_order_and_none_early() {
+    let (stand, _clock, edge) = before_the_hour(1_500).await;
+    let timer = stand.timer().await;
+    let count = stand.put(around(edge)).await;
+    let late = stand.all_ready(count).await;
+    assert!(late[count / 2] < 50_000, "the median was {} µs late", late[count / 2]);
+    for shard in stand.became().await.chunk_by(|a, b| a.ready_us <= b.ready_us) {
+        assert!(shard.is_sorted_by_key(|became| became.due_ms), "out of order: {shard:?}");
+    }
+    timer.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_started_at_the_hours_edge_finds_both_buckets() {
+    let (stand, _clock, edge) = before_the_hour(400).await;
+    let count = stand.put(around(edge)).await;
+    wait_until("the edge", SHORT, || async { stand.now_ms().await + 3 >= edge }).await;
+    let timer = stand.timer().await;
+    stand.all_ready(count).await;
+    timer.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_started_after_the_hours_edge_finds_both_buckets() {
+    let (stand, clock, edge) = before_the_hour(400).await;
+    let count = stand.put(around(edge)).await;
+    clock.set_offset_ms(2 * HOUR_MS as i64);
+    let timer = stand.timer().await;
+    stand.all_ready(count).await;
+    timer.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_overdue_hours_go_out_in_order_of_their_due_times() {
+    let clock = ClockShim::new();
+    let server = RedisServer::start_with(RedisOptions::default().clock(&clock)).await;
+    let stand = Stand::on(server, 2).await;
+    let now = stand.now_ms().await;
+    let hours = (0..3_000).map(|n| now + 60_000 + n * 3_777);
+    let count = stand.put(hours).await;
+    clock.set_offset_ms(5 * HOUR_MS as i64);
+    let timer = stand.timer().await;
+    stand.all_ready(count).await;
+    // Each bucket of an hour gets a fair share of a call, so only within an hour the order is strict.
+    let became = stand.became().await;
+    for hour in 0..=4 {
+        let due: Vec<u64> = became
+            .iter()
+            .filter(|b| (b.due_ms / HOUR_MS) == now / HOUR_MS + hour)
+            .map(|b| b.due_ms)
+            .collect();
+        let descents = due.windows(2).filter(|pair| pair[0] > pair[1]).count();
+        assert!(descents <= 1, "each of two shards is in order: {descents} descents in hour {hour}");
+    }
+    timer.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_at_one_instant_is_ready_soon_and_delays_no_ping() {
+    let stand = Stand::new(16).await;
+    let timer = stand.timer().await;
+    let due = stand.now_ms().await + 4_000;
+    let count = stand.put(std::iter::repeat_n(due, 20_000)).await;
+    assert!(stand.now_ms().await < due, "the machine is too slow to put {count} messages in time");
+    wait_until("the last ms before the storm", SHORT, || async { stand.now_ms().await + 5 >= due }).await;
+    let other = client(&stand.server.url(), 16);
+    let mut waits = Vec::new();
+    while stand.ready().await < count {
+        for _ in 0..16 {
+            let asked = Instant::now();
+            other.overview(&[ShardId::new(0)]).await.remove(0).unwrap();
+            waits.push(asked.elapsed());
+        }
+    }
+    let late = stand.all_ready(count).await;
+    waits.sort_unstable();
+    let longest = waits[waits.len() * 99 / 100];
+    println!("storm: last after {} ms, another client waits p99 {longest:?}", late[count - 1] / 1000);
+    assert!(late[count - 1] < 2_000_000, "the last was {} µs late", late[count - 1]);
+    assert!(longest < Duration::from_millis(20), "a call waited {longest:?}");
+    timer.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_at_random_times_are_ready_within_their_millisecond_or_near_it() {
+    let stand = Stand::new(8).await;
+    let timer = stand.timer().await;
+    let start = stand.now_ms().await + 500;
+    let count = stand.put((0..2_000).map(|n| start + n * 7_919 % 2_000)).await;
+    let late = stand.all_ready(count).await;
+    let at = |permille: usize| late[(count - 1) * permille / 1000];
+    println!("lateness at 1,000/s: p50 {} µs, p99 {} µs, max {} µs", at(500), at(990), at(1000));
+    let (calls, empty) =
+        (timer.metric("delayq_timer_pump_calls_total"), timer.metric("delayq_timer_pump_calls_empty_total"));
+    println!("{calls} calls, {empty} of them empty");
+    assert!(at(500) < 5_000, "half of them were more than {} µs late", at(500));
+    assert!(timer.metric("delayq_lateness_seconds_count") >= count as f64);
+    timer.stop().await;
+}

@@ -1,0 +1,244 @@
+//! What the tests stand on: a deployment on a private Redis, a timer in this process, and what became ready when.
+
+use delayq_core::{
+    Client, Group, Message, Producer, ProducerOptions, Settings, ShardCount, ShardId, Topic, UnixMillis,
+};
+use delayq_service::{Fault, Metrics, Readiness, Shutdown, config::HumanDuration};
+use delayq_tests::deadline::{SHORT, wait_for, wait_until, within};
+use delayq_tests::redis_server::RedisServer;
+use delayq_timer::{Deps, Membership, TimerConfig, build};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// A deployment.
+pub(crate) struct Stand {
+    pub(crate) server: RedisServer,
+    pub(crate) client: Client,
+    pub(crate) producer: Producer,
+    pub(crate) shards: u16,
+}
+
+/// A running timer.
+pub(crate) struct Running {
+    pub(crate) metrics: Metrics,
+    pub(crate) readiness: Readiness,
+    shutdown: Shutdown,
+    task: JoinHandle<Result<(), Fault>>,
+}
+
+/// A message that became ready.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Became {
+    pub(crate) id: String,
+    /// When it was due, as its id says.
+    pub(crate) due_ms: u64,
+    /// When it was ready, by Redis's clock.
+    pub(crate) ready_us: u64,
+}
+
+// === impl Stand ===
+
+impl Stand {
+    /// A new deployment on this server.
+    pub(crate) async fn on(server: RedisServer, shards: u16) -> Self {
+        let client = client(&server.url(), shards);
+        client.init().await.unwrap();
+        let producer = Producer::start(client.clone(), ProducerOptions::default());
+        Self { server, client, producer, shards }
+    }
+
+    /// A new deployment on a new server.
+    pub(crate) async fn new(shards: u16) -> Self {
+        Self::on(RedisServer::start().await, shards).await
+    }
+
+    /// A timer that owns everything.
+    pub(crate) async fn timer(&self) -> Running {
+        self.timer_with(TimerConfig::default(), "one").await
+    }
+
+    /// A timer of its own settings and lock.
+    pub(crate) async fn timer_with(&self, config: TimerConfig, owner: &str) -> Running {
+        let membership = Membership::Single { owner: owner.to_owned() };
+        let running = start(config, self.client.clone(), membership).await.unwrap();
+        running.owns(self.shards).await;
+        running
+    }
+
+    /// Redis's clock.
+    pub(crate) async fn now_us(&self) -> u64 {
+        let (s, us): (u64, u64) = self.server.command(&["TIME"]).await;
+        s * 1_000_000 + us
+    }
+
+    /// Redis's clock.
+    pub(crate) async fn now_ms(&self) -> u64 {
+        self.now_us().await / 1000
+    }
+
+    /// Puts a message for each due time; its id tells the due time and the number.
+    pub(crate) async fn put(&self, due: impl IntoIterator<Item = u64>) -> usize {
+        let message = |(n, due): (usize, u64)| {
+            let message = Message::new(Topic::new("notices").unwrap(), "x").at(UnixMillis::new(due));
+            message.id(format!("{due}-{n}")).unwrap()
+        };
+        self.put_all(due.into_iter().enumerate().map(message).collect()).await
+    }
+
+    /// Puts a message for each due time into the one shard of a group.
+    pub(crate) async fn put_into(&self, shard: ShardId, due: impl IntoIterator<Item = u64>) -> usize {
+        let group = (0..)
+            .map(|n| format!("group-{n}"))
+            .find(|name| ShardCount::new(self.shards).unwrap().shard_of_name(name) == shard);
+        let group = Group::new(group.unwrap()).unwrap();
+        let message = |(n, due): (usize, u64)| {
+            let message = Message::new(Topic::new("notices").unwrap(), "x").at(UnixMillis::new(due));
+            message.id(format!("{due}-{n}")).unwrap().with_group(group.clone())
+        };
+        self.put_all(due.into_iter().enumerate().map(message).collect()).await
+    }
+
+    async fn put_all(&self, messages: Vec<Message>) -> usize {
+        let count = messages.len();
+        for answer in self.producer.put_many(messages).await {
+            assert!(answer.unwrap().outcome.is_accepted());
+        }
+        count
+    }
+
+    /// What is in the ready queues, shard by shard in the order of the queue.
+    pub(crate) async fn became(&self) -> Vec<Became> {
+        let mut became = Vec::new();
+        for shard in 0..self.shards {
+            let key = format!("{{dq:{shard}}}:r:1");
+            let entries: Vec<Vec<u8>> = self.server.command(&["LRANGE", &key, "0", "-1"]).await;
+            became.extend(entries.iter().map(|entry| read(entry)));
+        }
+        became
+    }
+
+    /// How many messages are in the ready queues.
+    pub(crate) async fn ready(&self) -> usize {
+        let mut ready = 0;
+        for shard in 0..self.shards {
+            ready += self.server.command::<usize>(&["LLEN", &format!("{{dq:{shard}}}:r:1")]).await;
+        }
+        ready
+    }
+
+    /// Waits until so many messages are ready, sees that none was early and none is there twice, and returns the
+    /// latenesses in µs, sorted.
+    pub(crate) async fn all_ready(&self, count: usize) -> Vec<u64> {
+        wait_until("the messages to be ready", SHORT, || async { self.ready().await >= count }).await;
+        let mut became = self.became().await;
+        became.sort();
+        assert_eq!(became.len(), count, "more became ready than was put");
+        assert!(became.windows(2).all(|pair| pair[0].id != pair[1].id), "a message became ready twice");
+        let mut late: Vec<u64> = became.iter().map(Became::late_us).collect();
+        late.sort_unstable();
+        late
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    /// The sum of a metric over its labels.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let text = self.metrics.encode();
+        let values = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
+        values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
+    /// Waits until it pumps so many shards.
+    pub(crate) async fn owns(&self, shards: u16) {
+        self.reaches("delayq_timer_shards", f64::from(shards)).await;
+    }
+
+    /// Waits until a metric has a value.
+    pub(crate) async fn reaches(&self, name: &str, value: f64) {
+        let what = format!("{name} to be {value}");
+        wait_until(&what, SHORT, || async { (self.metric(name) - value).abs() < 0.5 }).await;
+    }
+
+    /// Waits until a counter is above a value.
+    pub(crate) async fn exceeds(&self, name: &str, value: f64) {
+        wait_until(&format!("{name} to rise above {value}"), SHORT, || async { self.metric(name) > value })
+            .await;
+    }
+
+    /// Why it is not ready; waits until it is not.
+    pub(crate) async fn unready(&self) -> String {
+        wait_for("the timer not to be ready", SHORT, || async {
+            self.readiness.unready().first().map(|unready| unready.reason.clone())
+        })
+        .await
+    }
+
+    /// Waits until it is ready.
+    pub(crate) async fn is_ready(&self) {
+        wait_until("the timer to be ready", SHORT, || async { self.readiness.unready().is_empty() }).await;
+    }
+
+    /// Asks it to stop and waits for its end.
+    pub(crate) async fn stop(self) {
+        self.shutdown.request();
+        within("the timer's end", SHORT, self.task).await.unwrap().unwrap();
+    }
+
+    /// Ends it where it stands, as a kill would.
+    pub(crate) async fn kill(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+}
+
+// === impl Became ===
+
+impl Became {
+    /// How late it was.
+    pub(crate) fn late_us(&self) -> u64 {
+        let due_us = self.due_ms * 1000;
+        assert!(self.ready_us >= due_us, "{} became ready {} µs early", self.id, due_us - self.ready_us);
+        self.ready_us - due_us
+    }
+}
+
+/// A client of a deployment at this address.
+pub(crate) fn client(url: &str, shards: u16) -> Client {
+    Client::new(settings(url, shards))
+}
+
+/// The settings of a deployment at this address.
+pub(crate) fn settings(url: &str, shards: u16) -> Settings {
+    let mut settings = Settings::new(url);
+    settings.shards = ShardCount::new(shards).unwrap();
+    settings
+}
+
+/// Starts a timer.
+pub(crate) async fn start(
+    config: TimerConfig,
+    client: Client,
+    membership: Membership,
+) -> Result<Running, Fault> {
+    let (metrics, readiness, shutdown) = (Metrics::new(), Readiness::new(), Shutdown::new());
+    let deps = Deps { client, metrics: metrics.clone(), readiness: readiness.clone(), membership };
+    let timer = build(config, deps).await?;
+    let task = tokio::spawn(timer.run(shutdown.clone()));
+    Ok(Running { metrics, readiness, shutdown, task })
+}
+
+/// A configuration that looks this often.
+pub(crate) fn looking(every: Duration) -> TimerConfig {
+    TimerConfig { look: HumanDuration::from(every), ..TimerConfig::default() }
+}
+
+/// An entry of a ready queue: id, gen (4 bytes), ready time (7 bytes, µs).
+fn read(entry: &[u8]) -> Became {
+    let (id, stamp) = entry.split_at(entry.len() - 11);
+    let ready_us = stamp[4..].iter().fold(0_u64, |us, &byte| us << 8 | u64::from(byte));
+    let id = String::from_utf8(id.to_vec()).unwrap();
+    let due_ms = id.split('-').next().unwrap().parse().unwrap();
+    Became { id, due_ms, ready_us }
+}
