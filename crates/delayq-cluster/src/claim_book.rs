@@ -118,6 +118,11 @@ impl ClaimBook {
         }
     }
 
+    /// Whether any shard that is meant for another waits for its turn.
+    pub(crate) fn has_queue(&self) -> bool {
+        self.slots.values().any(|slot| !slot.planned && matches!(slot.seat, Seat::Owned { .. }))
+    }
+
     /// Nobody answers, and the member is on its way out: give everything up without a plan.
     pub(crate) fn yield_all(&mut self) {
         let all: Vec<ShardId> = self.slots.keys().copied().collect();

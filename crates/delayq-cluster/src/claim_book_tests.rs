@@ -73,6 +73,7 @@ fn shards_are_handed_over_a_few_at_a_time_and_kept_until_their_turn() {
     assert_eq!(owned(&book), [3, 4, 5]);
     book.start_yields(2);
     assert_eq!(owned(&book), [3, 4, 5], "two are under way");
+    assert!(book.has_queue());
     book.confirmed(&parted(&book, 1));
     book.start_yields(2);
     assert_eq!(owned(&book), [3, 4, 5], "the key is not deleted yet");
@@ -84,6 +85,7 @@ fn shards_are_handed_over_a_few_at_a_time_and_kept_until_their_turn() {
     book.plan(3, &set(&[4, 5]), nobody, free);
     book.start_yields(9);
     assert_eq!(owned(&book), [4, 5]);
+    assert!(!book.has_queue());
 }
 
 #[test]

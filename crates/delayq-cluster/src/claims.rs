@@ -23,6 +23,9 @@ const BATCH: usize = 100;
 /// Shards being handed over at once. Measured where a sync of etcd's disk takes 2.4 ms: handing 256 over all at once, a
 /// shard stood still for up to 73 ms; 32 at once, for up to 27 ms, and all of them took as long as before.
 const YIELDS_AT_ONCE: usize = 32;
+/// How long no hand-over may get through before others are started beside them: a consumer that waits for a dead Redis
+/// to stop some shards must not keep back the rest.
+const STALL: Duration = Duration::from_millis(50);
 /// How long a shard that another is believed to hold is awaited before it is tried all the same.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -37,6 +40,9 @@ pub(crate) struct Follower {
     holders: Holders,
     /// Until when shards are awaited by belief only.
     patient_until: Option<Instant>,
+    /// How many shards may be on their way to others, and when that is too few because none of them gets there.
+    yields_at_once: usize,
+    stalled_at: Option<Instant>,
     /// The revision of the plan that is followed: claims made for an older one are refused.
     plan_revision: i64,
     /// The plan whose claims were refused: a newer one is under way.
@@ -73,6 +79,8 @@ impl Follower {
             book: ClaimBook::default(),
             holders: Holders::default(),
             patient_until: None,
+            yields_at_once: YIELDS_AT_ONCE,
+            stalled_at: None,
             plan_revision: 0,
             outdated: None,
             rechecks: Vec::new(),
@@ -197,7 +205,7 @@ impl Follower {
 
     /// Does what is due, or waits for the next change.
     async fn step(&mut self, session: &Session, watch: &mut Watch) -> Result<Result<(), Fault>, Interrupt> {
-        self.book.start_yields(YIELDS_AT_ONCE);
+        self.yield_some();
         self.publish();
         let stopped = self.book.start_deletes(BATCH);
         if !stopped.is_empty() {
@@ -227,6 +235,16 @@ impl Follower {
         }
     }
 
+    /// Starts hand-overs; the next ones wait until these are through, but not for those that stand still.
+    fn yield_some(&mut self) {
+        self.book.start_yields(self.yields_at_once);
+        if self.book.has_queue() {
+            self.stalled_at = self.stalled_at.or_else(|| Some(Instant::now() + STALL));
+        } else {
+            (self.yields_at_once, self.stalled_at) = (YIELDS_AT_ONCE, None);
+        }
+    }
+
     async fn give_back(
         &mut self,
         session: &Session,
@@ -239,6 +257,7 @@ impl Follower {
             return Ok(Err(fault));
         }
         self.base.counters.claims_released.add(stopped.len() as u64);
+        self.stalled_at = None;
         stopped.into_iter().for_each(|shard| self.book.deleted(shard));
         Ok(Ok(()))
     }
@@ -312,6 +331,11 @@ impl Follower {
             () = until(self.patient_until) => {
                 self.patient_until = None;
                 self.book.doubt();
+                Ok(None)
+            }
+            () = until(self.stalled_at) => {
+                self.yields_at_once += YIELDS_AT_ONCE;
+                self.stalled_at = None;
                 Ok(None)
             }
         }

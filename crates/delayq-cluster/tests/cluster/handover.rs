@@ -108,6 +108,29 @@ async fn nothing_is_given_back_before_it_is_confirmed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn shards_that_cannot_be_stopped_do_not_keep_back_the_others() {
+    let etcd = Etcd::single();
+    let floor = Floor::new();
+    let (stuck, mut ownership) = Cluster::join(config(&etcd.endpoints(), "stuck", 256)).await.unwrap();
+    while ownership.view().owned.len() < 256 {
+        ownership.next().await.unwrap();
+    }
+    let heir = Member::join(config(&etcd.endpoints(), "heir", 256), &floor).await;
+    let mut lost = Vec::new();
+    while lost.len() < 128 {
+        let change = tokio::time::timeout(s(5), ownership.next()).await.unwrap().unwrap();
+        // The first forty are never confirmed, as if their Redis were dead.
+        ownership.confirm(change.lost.iter().skip(40_usize.saturating_sub(lost.len())));
+        lost.extend(change.lost);
+    }
+    floor.until(s(5), "all but forty came", |work| work.of("heir") == 88).await;
+    assert_eq!(stuck.view().owned.len(), 128);
+    ownership.confirm(&lost);
+    floor.until(s(5), "the rest came", |work| work.of("heir") == 128).await;
+    drop(heir);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_members_start_at_once() {
     let etcd = Etcd::single();
     let floor = Floor::new();
