@@ -1,8 +1,9 @@
 //! The player: does what the log says, when the compressed day comes to it.
 //!
-//! Steps are done in the order of the log, those of a kind together, and counted once they are answered: after a kill the
-//! last few may be done again, which changes nothing.
+//! What is due to be done at a time goes together, and is counted once it is answered: after a kill the last few steps may
+//! be done again, which changes nothing.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use delayq_core::{
@@ -120,17 +121,20 @@ impl<'p> Player<'p> {
         left.iter().take(MOST).take_while(|step| self.journal.day.real(step.at_ms) <= now).count()
     }
 
-    /// Does the next steps of one kind and topic; at least one.
+    /// Does the next steps; at least one. In a script no message is changed before it is put or after it is cancelled, so
+    /// those of a kind can go together: puts, then reschedules, then cancels.
     async fn batch(&mut self) -> Result<(), Fault> {
         let left = &self.script.steps[self.journal.done..];
-        let Some(first) = left.first() else { return Ok(()) };
-        let alike = |step: &&Step| {
-            std::mem::discriminant(&step.act) == std::mem::discriminant(&first.act)
-                && step.topic == first.topic
-        };
-        let some = &left[..left.iter().take(self.ripe().max(1)).take_while(alike).count()];
-        let answers = self.patiently(&first.topic, some).await?;
-        let odd = some.iter().zip(answers).filter_map(|(step, odd)| Some((step.line, odd?)));
+        let some = &left[..self.ripe().max(1).min(left.len())];
+        let mut kinds: BTreeMap<(u8, &Topic), Vec<&Step>> = BTreeMap::new();
+        for step in some {
+            kinds.entry((step.act.order(), &step.topic)).or_default().push(step);
+        }
+        let mut odd = Vec::new();
+        for ((_, topic), alike) in kinds {
+            let answers = self.patiently(topic, &alike).await?;
+            odd.extend(alike.iter().zip(answers).filter_map(|(step, odd)| Some((step.line, odd?))));
+        }
         self.journal.odd.extend(odd);
         self.journal.done += some.len();
         match self.folder {
@@ -141,7 +145,7 @@ impl<'p> Player<'p> {
 
     /// Each step's answer, where it is not what the log says. Redis may be away for a while: every step is safe to
     /// repeat.
-    async fn patiently(&self, topic: &Topic, some: &[Step]) -> Result<Vec<Option<String>>, Fault> {
+    async fn patiently(&self, topic: &Topic, some: &[&Step]) -> Result<Vec<Option<String>>, Fault> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.send(topic, some).await {
@@ -152,7 +156,7 @@ impl<'p> Player<'p> {
         }
     }
 
-    async fn send(&self, topic: &Topic, some: &[Step]) -> Result<Vec<Option<String>>, Error> {
+    async fn send(&self, topic: &Topic, some: &[&Step]) -> Result<Vec<Option<String>>, Error> {
         match &some[0].act {
             Act::Put { .. } => {
                 let messages: Vec<Message> = some.iter().map(|step| self.message(step)).collect();

@@ -119,6 +119,19 @@ impl Script {
     }
 }
 
+// === impl Act ===
+
+impl Act {
+    /// Its place in the life of a message: a put comes first, a cancel last.
+    pub const fn order(&self) -> u8 {
+        match self {
+            Self::Put { .. } => 0,
+            Self::Reschedule { .. } => 1,
+            Self::Cancel => 2,
+        }
+    }
+}
+
 // === impl Step ===
 
 impl Step {

@@ -13,7 +13,6 @@
 //! ```
 
 use std::fs::{File, TryLockError};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use delayq_service::Fault;
@@ -85,17 +84,15 @@ impl DataFolder {
         }
     }
 
-    /// Writes a file as a whole: a reader finds the old text or the new one, also after a crash.
+    /// Writes a file as a whole: whoever reads it after this process was killed finds the old text or the new one.
+    /// It is not made to outlast a power cut: nothing in it is worth a wait for the disk.
     ///
     /// # Errors
     /// It cannot be written.
     pub fn replace(&self, name: &str, text: &str) -> Result<(), Fault> {
         let (path, fresh) = (self.join(name), self.join(&format!("{name}.new")));
-        let written = File::create(&fresh).and_then(|mut out| {
-            out.write_all(text.as_bytes())?;
-            out.sync_data()
-        });
-        written.and_then(|()| std::fs::rename(&fresh, &path)).map_err(|error| file(&path, "write", error))
+        let written = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, &path));
+        written.map_err(|error| file(&path, "write", error))
     }
 }
 
