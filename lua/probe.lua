@@ -12,7 +12,8 @@ local denied = {}
 
 local function try(command, ...)
   local ok, fault = pcall(redis.call, command, ...)
-  if not ok and string.find(type(fault) == 'table' and fault.err or fault, 'ACL') then
+  local said = type(fault) == 'table' and fault.err or tostring(fault)
+  if not ok and (string.find(said, 'NOPERM') or string.find(said, 'user executing the script')) then
     denied[#denied + 1] = command
   end
 end

@@ -1,8 +1,8 @@
 //! The admin: looking at what is stored, and what operators do to it.
 
 use crate::{
-    Client, Error, Group, ListPage, ListState, Listed, MAX_IDS_A_CALL, MessageId, Numbers, Overview, Policy,
-    ShardId, Slot, State, Target, Topic, UnixMillis,
+    Client, Error, Group, ListState, Listed, MAX_IDS_A_CALL, MessageId, Numbers, Overview, Policy, ShardId,
+    Slot, State, Target, Topic, UnixMillis, verbs::Query,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -103,9 +103,14 @@ impl Admin {
         range: TimeRange,
         most: usize,
     ) -> Result<Vec<Listed>, Error> {
+        let (from, to) = match state {
+            ListState::Dead { newest_first: true } => (range.to, range.from),
+            _ => (range.from, range.to),
+        };
+        let query = Query { topic, state, from, to };
         let mut all = Vec::new();
         for shard in self.client.shards().shards() {
-            all.extend(self.list_shard(shard, topic, state, range, most).await?);
+            all.extend(self.list_shard(shard, query, most).await?);
         }
         if state != ListState::Ready {
             all.sort_by_key(|listed| sort_key(listed, state));
@@ -117,29 +122,14 @@ impl Admin {
         Ok(all)
     }
 
-    async fn list_shard(
-        &self,
-        shard: ShardId,
-        topic: &Topic,
-        state: ListState,
-        range: TimeRange,
-        most: usize,
-    ) -> Result<Vec<Listed>, Error> {
+    async fn list_shard(&self, shard: ShardId, query: Query<'_>, most: usize) -> Result<Vec<Listed>, Error> {
         let mut found = Vec::new();
-        let mut next = Some((range.from, 0));
-        if matches!(state, ListState::Dead { newest_first: true }) {
-            next = Some((range.to, 0));
-        }
-        while let Some((at, offset)) = next.filter(|_| found.len() < most) {
+        let mut next = Some((query.from, 0));
+        while let Some((from, offset)) = next.filter(|_| found.len() < most) {
             let limit = (most - found.len()).clamp(1, MAX_IDS_A_CALL) as u16;
-            let span = match state {
-                ListState::Dead { newest_first: true } => (at, range.from),
-                _ => (at, range.to),
-            };
-            let ListPage { messages, next: after } =
-                self.client.list_call(shard, topic, state, span, (offset, limit)).await?;
-            found.extend(messages);
-            next = after;
+            let page = self.client.list_call(shard, Query { from, ..query }, offset, limit).await?;
+            found.extend(page.messages);
+            next = page.next;
         }
         Ok(found)
     }
@@ -291,8 +281,8 @@ impl Admin {
         let (mut replayed, mut next) = (0, Some((options.died.from, 0)));
         let state = ListState::Dead { newest_first: false };
         while let Some(at) = next.filter(|_| replayed < left) {
-            let page = (at.1, MAX_IDS_A_CALL as u16);
-            let found = self.client.list_call(shard, topic, state, (at.0, options.died.to), page).await?;
+            let query = Query { topic, state, from: at.0, to: options.died.to };
+            let found = self.client.list_call(shard, query, at.1, MAX_IDS_A_CALL as u16).await?;
             let chosen: Vec<Listed> = found
                 .messages
                 .into_iter()

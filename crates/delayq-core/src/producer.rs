@@ -3,6 +3,11 @@
 //! Calls that wait at the same time go together: while one pipeline is under way, what comes in is gathered for the
 //! next. So a single caller waits for nobody, and many callers reach what batches reach.
 
+#[cfg(not(feature = "spool"))]
+mod failing;
+#[cfg(feature = "spool")]
+mod spooling;
+
 use crate::{
     CancelOutcome, Client, Error, Fate, Group, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, Message, MessageId,
     PutOutcome, Reference, Reschedule, RescheduleOutcome, ShardId, ShiftStep, Topic, clock,
@@ -128,6 +133,10 @@ impl Target {
 
 impl Producer {
     /// Starts a producer, and the task that gathers its puts.
+    #[cfg_attr(
+        not(feature = "spool"),
+        allow(clippy::needless_pass_by_value, reason = "a spool is taken along")
+    )]
     pub fn start(client: Client, options: ProducerOptions) -> Self {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let gathering = Gathering {
@@ -186,7 +195,7 @@ impl Producer {
             match self.check(&message) {
                 Err(error) => answers[i] = Some(Err(error)),
                 Ok(()) => {
-                    let shard = put::place(&self.client, &mut message, fallback, clock::unix_ms());
+                    let shard = put::place(&self.client, &mut message, fallback, clock::now().get());
                     batches.entry((shard, message.topic.clone())).or_default().push((i, message));
                 }
             }
@@ -209,6 +218,7 @@ impl Producer {
         batch: Vec<(usize, Message)>,
     ) -> Vec<(usize, Result<Put, PutError>)> {
         let messages: Vec<&Message> = batch.iter().map(|(_, message)| message).collect();
+        let tried = clock::now();
         let mut result = self.client.put_call(shard, topic, &messages).await;
         if result.as_ref().is_err_and(Error::is_outage) {
             let first_fate = result.as_ref().err().map(Error::fate);
@@ -219,7 +229,7 @@ impl Producer {
         }
         let outcomes = match result {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-            Err(error) => self.spool_or(error, &messages).await,
+            Err(error) => self.spool_or(error, &messages, tried).await,
         };
         let answer = |((i, message), outcome): ((usize, Message), Result<PutOutcome, Error>)| {
             let reference = reference(shard, &message);
@@ -234,6 +244,7 @@ impl Producer {
 
     /// One put, tried a second time where the connection failed: a repeat with the same id is recognised.
     async fn put_retrying(&self, shard: ShardId, message: Message) -> Result<PutOutcome, Error> {
+        let tried = clock::now();
         let first = match self.put_queued(shard, message.clone()).await {
             Err(error) if error.is_outage() => error,
             answer => return answer,
@@ -243,37 +254,13 @@ impl Producer {
             answer => return answer,
         };
         let error = if first.fate() == Fate::Unknown { second.into_unknown() } else { second };
-        self.spool_or(error, &[&message]).await.pop().expect("one answer for one message")
+        self.spool_or(error, &[&message], tried).await.pop().expect("one answer for one message")
     }
 
     async fn put_queued(&self, shard: ShardId, message: Message) -> Result<PutOutcome, Error> {
         let (answer, answered) = oneshot::channel();
         self.queue.send(Waiting { message, shard, answer }).await.map_err(|_| Error::Closed)?;
         answered.await.map_err(|_| Error::Closed)?
-    }
-
-    /// What cannot reach Redis goes to the spool, where there is one.
-    #[cfg(feature = "spool")]
-    async fn spool_or(&self, error: Error, messages: &[&Message]) -> Vec<Result<PutOutcome, Error>> {
-        let Some(spool) = self.spool.as_ref().filter(|_| error.is_outage()) else {
-            return messages.iter().map(|_| Err(error.clone())).collect();
-        };
-        let tried = crate::UnixMillis::new(clock::unix_ms());
-        let records =
-            messages.iter().map(|message| crate::SpoolRecord::put(message, error.fate(), tried)).collect();
-        match spool.append(records).await {
-            Ok(()) => messages.iter().map(|_| Ok(PutOutcome::Spooled)).collect(),
-            Err(refused) => {
-                tracing::error!(%refused, "the spool does not take what Redis cannot: the put fails");
-                messages.iter().map(|_| Err(error.clone())).collect()
-            }
-        }
-    }
-
-    #[cfg(not(feature = "spool"))]
-    #[allow(clippy::unused_async, reason = "the same shape as with a spool")]
-    async fn spool_or(&self, error: Error, messages: &[&Message]) -> Vec<Result<PutOutcome, Error>> {
-        messages.iter().map(|_| Err(error.clone())).collect()
     }
 
     fn check(&self, message: &Message) -> Result<(), PutError> {
@@ -284,7 +271,7 @@ impl Producer {
 
     fn place(&self, message: &mut Message) -> Result<ShardId, PutError> {
         self.check(message)?;
-        Ok(put::place(&self.client, message, self.client.present_shard(), clock::unix_ms()))
+        Ok(put::place(&self.client, message, self.client.present_shard(), clock::now().get()))
     }
 
     /// Keeps a message from being delivered.
@@ -292,18 +279,19 @@ impl Producer {
     /// # Errors
     /// Safe to repeat whatever the error was.
     pub async fn cancel(&self, topic: &Topic, target: &Target) -> Result<CancelOutcome, Error> {
-        let shard = target.shard(&self.client);
-        let mut outcomes = self.client.cancel_call(shard, topic, &[&target.id]).await?;
-        Ok(outcomes.pop().expect("one outcome for one id"))
+        let mut outcomes = self.cancel_many(topic, std::slice::from_ref(target)).await;
+        outcomes.pop().expect("one outcome for one target")
     }
 
     /// Cancels many messages of one topic: one answer each, in order.
     pub async fn cancel_many(&self, topic: &Topic, targets: &[Target]) -> Vec<Result<CancelOutcome, Error>> {
-        self.by_shard(targets, |shard, some| async move {
+        let send = |shard, some: Vec<usize>| async move {
             let ids: Vec<&MessageId> = some.iter().map(|&i| &targets[i].id).collect();
             self.client.cancel_call(shard, topic, &ids).await
-        })
-        .await
+        };
+        let tried = clock::now();
+        let answers = self.by_shard(targets, send).await;
+        self.spool_cancels(topic, targets, answers, tried).await
     }
 
     /// Cancels every pending message of a group, in bounded steps.
@@ -332,9 +320,8 @@ impl Producer {
         target: &Target,
         change: Reschedule,
     ) -> Result<RescheduleOutcome, Error> {
-        let shard = target.shard(&self.client);
-        let mut outcomes = self.client.reschedule_call(shard, topic, &[(&target.id, change)]).await?;
-        Ok(outcomes.pop().expect("one outcome for one id"))
+        let mut outcomes = self.reschedule_many(topic, &[(target.clone(), change)]).await;
+        outcomes.pop().expect("one outcome for one target")
     }
 
     /// Changes the due times of many messages of one topic: one answer each, in order.
@@ -344,11 +331,13 @@ impl Producer {
         changes: &[(Target, Reschedule)],
     ) -> Vec<Result<RescheduleOutcome, Error>> {
         let targets: Vec<Target> = changes.iter().map(|(target, _)| target.clone()).collect();
-        self.by_shard(&targets, |shard, some| async move {
+        let send = |shard, some: Vec<usize>| async move {
             let some: Vec<_> = some.iter().map(|&i| (&changes[i].0.id, changes[i].1)).collect();
             self.client.reschedule_call(shard, topic, &some).await
-        })
-        .await
+        };
+        let tried = clock::now();
+        let answers = self.by_shard(&targets, send).await;
+        self.spool_reschedules(topic, changes, answers, tried).await
     }
 
     /// Shifts the due times of a whole group by `by_ms` (not 0), in bounded steps, each message once. Under the same
@@ -396,7 +385,7 @@ impl Producer {
             for some in all.chunks(MAX_IDS_A_CALL) {
                 match send(shard, some.to_vec()).await {
                     Ok(outcomes) => {
-                        some.iter().zip(outcomes).for_each(|(&i, outcome)| answers[i] = Some(Ok(outcome)))
+                        some.iter().zip(outcomes).for_each(|(&i, outcome)| answers[i] = Some(Ok(outcome)));
                     }
                     Err(error) => some.iter().for_each(|&i| answers[i] = Some(Err(error.clone()))),
                 }

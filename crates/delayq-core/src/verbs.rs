@@ -10,6 +10,7 @@ mod settle;
 
 pub use admin::{Claimed, HoldAnswer, Policy, TopicSettings};
 pub use cancel::{CancelOutcome, GroupStep, Reschedule, RescheduleOutcome, ShiftStep};
+pub(crate) use look::Query;
 pub use look::{ListPage, ListState, Listed, Numbers, Overview, Slot};
 pub use pump::{PumpReport, PumpWord};
 pub use put::PutOutcome;

@@ -6,7 +6,7 @@ use super::{
     leases::Leases,
     settling::{Settle, Settler},
 };
-use crate::{Client, Heard, Listener, Reservation, ReserveReport, ReserveRequest, ShardId};
+use crate::{Client, Heard, Listener, Reservation, ReserveReport, ReserveRequest, ShardId, Topic};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::mpsc,
@@ -27,28 +27,27 @@ pub(super) struct Fetcher {
     pub(super) handed: mpsc::UnboundedSender<Delivery>,
 }
 
+/// What a fetcher watches: the shards, what is heard of them, and which of them to ask.
+struct Watch {
+    shards: Vec<ShardId>,
+    listener: Listener,
+    asking: Asking,
+    look: Instant,
+}
+
 // === impl Fetcher ===
 
 impl Fetcher {
     /// Reserves until `stopping`, or until nobody takes what is reserved.
     pub(super) async fn run(self, shards: Vec<ShardId>, stopping: CancellationToken) {
-        let mut listener = self.client.listen_for_ready(shards.clone());
-        let mut asking = Asking::default();
-        let mut look = now();
+        let listener = self.client.listen_for_ready(shards.clone());
+        let mut watch = Watch { shards, listener, asking: Asking::default(), look: now() };
         while !stopping.is_cancelled() && !self.handed.is_closed() {
-            if now() >= look {
-                shards.iter().for_each(|&shard| asking.ask(shard));
-                look = now() + LOOK_EVERY;
-            }
-            while let Some(heard) = listener.try_next() {
-                self.note(heard, &shards, &mut asking);
-            }
-            let asked = asking.take(now(), self.leases.free());
+            watch.look_around(&self.options.topics);
+            let asked = watch.asking.take(now(), self.leases.free());
             if asked.is_empty() {
-                self.wait(&mut listener, &shards, &mut asking, look, &stopping).await;
-                continue;
-            }
-            if !self.fetch(&asked, &mut asking).await {
+                self.wait(&mut watch, &stopping).await;
+            } else if !self.fetch(&asked, &mut watch.asking).await {
                 tokio::select! {
                     () = sleep(REST) => {}
                     () = stopping.cancelled() => {}
@@ -58,34 +57,15 @@ impl Fetcher {
     }
 
     /// Waits for anything that may make another round worth it.
-    async fn wait(
-        &self,
-        listener: &mut Listener,
-        shards: &[ShardId],
-        asking: &mut Asking,
-        look: Instant,
-        stopping: &CancellationToken,
-    ) {
+    async fn wait(&self, watch: &mut Watch, stopping: &CancellationToken) {
         let free = self.leases.free() > 0;
-        let next = asking.next(now()).filter(|_| free).map_or(look, |at| at.min(look));
+        let next = watch.asking.next(now()).filter(|_| free).map_or(watch.look, |at| at.min(watch.look));
         tokio::select! {
-            heard = listener.next() => self.note(heard, shards, asking),
+            heard = watch.listener.next() => watch.note(heard, &self.options.topics),
             () = sleep_until(next), if free => {}
             () = self.leases.freed(), if !free => {}
             () = stopping.cancelled() => {}
             () = self.handed.closed() => {}
-        }
-    }
-
-    fn note(&self, heard: Heard, shards: &[ShardId], asking: &mut Asking) {
-        match heard {
-            Heard::Ready(shard, topic) => {
-                if topic.is_none_or(|topic| self.options.topics.contains(&topic)) {
-                    asking.ask(shard);
-                }
-            }
-            Heard::Resync => shards.iter().for_each(|&shard| asking.ask(shard)),
-            Heard::Wake(..) => {}
         }
     }
 
@@ -132,6 +112,35 @@ impl Fetcher {
             // Nobody there any more: the delivery is dropped, and thereby released.
             let _ = self.handed.send(Delivery { topic, id, ready, envelope, held });
         }
+    }
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// Takes in what was heard, and looks at every shard when it is time to.
+    fn look_around(&mut self, topics: &[Topic]) {
+        if now() >= self.look {
+            self.ask_all();
+            self.look = now() + LOOK_EVERY;
+        }
+        while let Some(heard) = self.listener.try_next() {
+            self.note(heard, topics);
+        }
+    }
+
+    fn note(&mut self, heard: Heard, topics: &[Topic]) {
+        match heard {
+            Heard::Ready(shard, topic) if topic.as_ref().is_none_or(|topic| topics.contains(topic)) => {
+                self.asking.ask(shard)
+            }
+            Heard::Resync => self.ask_all(),
+            Heard::Ready(..) | Heard::Wake(..) => {}
+        }
+    }
+
+    fn ask_all(&mut self) {
+        self.shards.iter().for_each(|&shard| self.asking.ask(shard));
     }
 }
 

@@ -90,7 +90,7 @@ impl Leases {
             }
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(%error, "a lease was not extended; it is tried again before it ends")
+                tracing::warn!(%error, "a lease was not extended; it is tried again before it ends");
             }
         }
     }

@@ -77,7 +77,7 @@ impl SpoolStats {
 
     /// How long the oldest of those that wait has waited; zero where none does.
     pub fn oldest_age(&self) -> std::time::Duration {
-        self.oldest.map_or_else(Default::default, |at| UnixMillis::new(clock::unix_ms()).since(at))
+        self.oldest.map_or_else(Default::default, |at| clock::now().since(at))
     }
 }
 
@@ -148,7 +148,7 @@ impl SpoolReader {
     /// # Errors
     /// Nothing is noted.
     pub fn begin(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
-        let now = clock::unix_ms();
+        let now = clock::now().get();
         self.change(|change| {
             let mut note = change
                 .prepare_cached("UPDATE waiting SET tried_ms = ? WHERE seq = ? AND tried_ms IS NULL")?;
@@ -187,7 +187,7 @@ impl SpoolReader {
     /// # Errors
     /// It still waits.
     pub fn reject(&mut self, seq: u64, reason: &str) -> Result<(), SpoolError> {
-        let now = clock::unix_ms();
+        let now = clock::now().get();
         self.change(|change| {
             let copied = change.execute(
                 "INSERT INTO rejected SELECT seq, key, spooled_ms, ?, ?, body FROM waiting WHERE seq = ?",
@@ -336,7 +336,7 @@ fn record(body: &[u8]) -> Result<SpoolRecord, String> {
 pub fn salvage_spool(dir: &Path) -> Result<(u64, u64), SpoolError> {
     let _alone = file::have_alone(dir)?;
     let path = dir.join(file::NAME);
-    let aside = dir.join(format!("{}.damaged-{}", file::NAME, clock::unix_ms()));
+    let aside = dir.join(format!("{}.damaged-{}", file::NAME, clock::now().get()));
     let rows = readable_rows(&path)?;
     let of_io = |error: std::io::Error| SpoolError::folder(dir, &error);
     std::fs::rename(&path, &aside).map_err(of_io)?;

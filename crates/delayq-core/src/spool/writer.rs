@@ -140,7 +140,7 @@ fn waits(transaction: &Transaction<'_>, key: i64) -> rusqlite::Result<bool> {
 }
 
 fn insert(transaction: &Transaction<'_>, rows: &[Row]) -> rusqlite::Result<()> {
-    let now = clock::unix_ms();
+    let now = clock::now().get();
     let mut insert =
         transaction.prepare_cached("INSERT INTO waiting (key, spooled_ms, body) VALUES (?, ?, ?)")?;
     for row in rows {

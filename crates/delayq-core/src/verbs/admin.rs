@@ -189,11 +189,23 @@ impl Client {
         state: &str,
         range: (UnixMillis, UnixMillis),
     ) -> Result<(u64, bool), Error> {
-        let call = self.call(Verb::Purge, shard).arg(topic.as_str()).arg(state);
-        let call = call.arg(range.0.get()).arg(range.1.get()).arg(crate::MAX_IDS_A_CALL);
-        let mut reply = Reply::new(Verb::Purge, self.send(call).await?)?;
-        let more = reply.text()? == "more";
-        Ok((reply.number()?, more))
+        let mut from = range.0.get();
+        loop {
+            let call = self.call(Verb::Purge, shard).arg(topic.as_str()).arg(state);
+            let call = call.arg(from).arg(range.1.get()).arg(crate::MAX_IDS_A_CALL);
+            let mut reply = Reply::new(Verb::Purge, self.send(call).await?)?;
+            let more = match reply.text()?.as_str() {
+                "more" => true,
+                "done" => false,
+                other => return Err(reply.nonsense(other)),
+            };
+            let (purged, next) = (reply.number()?, reply.number()?);
+            // A step may find nothing and yet not be the last: then it says where the next one begins.
+            if purged > 0 || !more || next <= from && state != "ready" {
+                return Ok((purged, more && purged > 0));
+            }
+            from = next;
+        }
     }
 }
 

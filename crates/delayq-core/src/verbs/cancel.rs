@@ -21,6 +21,8 @@ pub enum CancelOutcome {
     Finished(State, UnixMillis),
     /// Nothing is known of it: never put, or forgotten.
     Unknown,
+    /// Redis could not be reached, or the put itself waits in the spool: the cancel is in the spool behind it.
+    Spooled,
     /// The script could not do it, for this reason.
     Failed(String),
 }
@@ -59,6 +61,8 @@ pub enum RescheduleOutcome {
     Finished(State, UnixMillis),
     /// Nothing is known of it: never put, or forgotten.
     Unknown,
+    /// Redis could not be reached, or the put itself waits in the spool: the change is in the spool behind it.
+    Spooled,
     /// The script refused it, for this reason.
     Refused(String),
 }

@@ -26,6 +26,16 @@ pub enum ListState {
     },
 }
 
+/// Which messages of a topic a listing shows.
+#[derive(Clone, Copy)]
+pub(crate) struct Query<'a> {
+    pub(crate) topic: &'a Topic,
+    pub(crate) state: ListState,
+    /// From where to where; the other way round where the newest come first.
+    pub(crate) from: UnixMillis,
+    pub(crate) to: UnixMillis,
+}
+
 /// A message as it is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
@@ -136,18 +146,18 @@ impl Client {
         ids.iter().map(listed).collect()
     }
 
-    /// One page of the messages of a topic in one shard.
+    /// One page of the messages of a topic in one shard, behind `offset` at the query's first time.
     pub(crate) async fn list_call(
         &self,
         shard: ShardId,
-        topic: &Topic,
-        state: ListState,
-        range: (UnixMillis, UnixMillis),
-        page: (u64, u16),
+        query: Query<'_>,
+        offset: u64,
+        limit: u16,
     ) -> Result<ListPage, Error> {
+        let Query { topic, state, from, to } = query;
         let (word, order) = state.words();
         let call = self.call(Verb::List, shard).arg(topic.as_str()).arg(word);
-        let call = call.arg(range.0.get()).arg(range.1.get()).arg(order).arg(page.0).arg(page.1);
+        let call = call.arg(from.get()).arg(to.get()).arg(order).arg(offset).arg(limit);
         let mut reply = Reply::new(Verb::List, self.send(call).await?)?;
         reply.number()?;
         let next = reply.maybe_number()?.map(UnixMillis::new);

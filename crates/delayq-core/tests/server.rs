@@ -1,0 +1,96 @@
+//! Which Redis is refused, and what the least permissions are.
+
+#![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
+
+use delayq_core::{
+    Client, Consumer, ConsumerOptions, Error, Message, Producer, ProducerOptions, Settings, Settled, Topic,
+};
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// The commands that docs/operations.md says are enough.
+fn documented_commands() -> Vec<String> {
+    let text = include_str!("../../../docs/operations.md");
+    let (_, block) = text.split_once("-@all ").unwrap();
+    let (block, _) = block.split_once("\n\n").unwrap();
+    block.split_whitespace().map(str::to_owned).collect()
+}
+
+async fn set_user(server: &RedisServer, commands: &[String]) -> Client {
+    let mut words = vec!["ACL", "SETUSER", "delayq", "reset", "on", ">secret", "~{dq:*", "&{dq:*", "-@all"];
+    words.extend(commands.iter().map(String::as_str));
+    server.command::<()>(&words).await;
+    let mut settings = Settings::new(server.url());
+    settings.link.username = Some("delayq".to_owned());
+    settings.link.password = Some("secret".to_owned());
+    Client::new(settings)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documented_permissions_are_enough() {
+    let server = RedisServer::start().await;
+    let client = set_user(&server, &documented_commands()).await;
+    client.check_server().await.unwrap();
+    client.init().await.unwrap();
+    let topic = Topic::new("orders").unwrap();
+    let producer = Producer::start(client.clone(), ProducerOptions::default());
+    producer.put(Message::new(topic.clone(), "body").id("order-17").unwrap()).await.unwrap();
+    let mut consumer = Consumer::start(client, ConsumerOptions::new([topic]));
+    let delivery = timeout(Duration::from_secs(20), consumer.next()).await.unwrap().unwrap();
+    assert_eq!(delivery.ack().await.unwrap(), Settled::Delivered);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_denies_a_command_is_refused_by_name() {
+    let server = RedisServer::start().await;
+    for denied in ["+zadd", "+unlink", "+spublish"] {
+        let commands: Vec<_> =
+            documented_commands().into_iter().filter(|command| command != denied).collect();
+        let client = set_user(&server, &commands).await;
+        let error = client.check_server().await.unwrap_err();
+        assert!(matches!(&error, Error::Unfit(why) if why.contains(&denied[1..].to_uppercase())), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_evicts_is_refused() {
+    let options = RedisOptions::default().set("maxmemory-policy", "allkeys-lru");
+    let server = RedisServer::start_with(options).await;
+    let error = Client::new(Settings::new(server.url())).check_server().await.unwrap_err();
+    assert!(error.to_string().contains("allkeys-lru"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_came_back_empty_is_not_served() {
+    let server = RedisServer::start().await;
+    let client = Client::new(Settings::new(server.url()));
+    client.init().await.unwrap();
+    server.command::<()>(&["FLUSHALL"]).await;
+    let producer = Producer::start(client, ProducerOptions::default());
+    let error = producer.put(Message::new(Topic::new("orders").unwrap(), "")).await.unwrap_err();
+    assert!(matches!(error.error, Error::Uninitialised(_)), "{error}");
+    assert_eq!(server.command::<Vec<String>>(&["KEYS", "*"]).await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deployment_with_another_number_of_shards_is_refused() {
+    let server = RedisServer::start().await;
+    let mut settings = Settings::new(server.url());
+    Client::new(settings.clone()).init().await.unwrap();
+    settings.shards = delayq_core::ShardCount::new(8).unwrap();
+    let error = Client::new(settings).init().await.unwrap_err();
+    assert!(error.to_string().contains("as number 0 of 16"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_is_in_no_debug_output() {
+    let mut settings = Settings::new("redis://user:hunter2@127.0.0.1:1/0");
+    settings.link.password = Some("hunter3".to_owned());
+    settings.link.connect_timeout = Duration::from_millis(200);
+    let client = Client::new(settings.clone());
+    let error = client.check_server().await.unwrap_err();
+    for shown in [format!("{settings:?}"), format!("{client:?}"), format!("{error:?}"), error.to_string()] {
+        assert!(!shown.contains("hunter"), "{shown}");
+    }
+}
