@@ -29,6 +29,7 @@ pub(crate) fn of_put(answer: Result<&PutOutcome, &Error>) -> Settle {
 
 pub(crate) fn of_cancel(answer: Result<&CancelOutcome, &Error>) -> Settle {
     match answer {
+        Ok(CancelOutcome::Spooled) => Settle::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
         Ok(CancelOutcome::Failed(why)) => Settle::Reject(format!("failed: {why}")),
         Ok(_) => Settle::Done,
         Err(error) => of_error(error),
@@ -43,6 +44,7 @@ pub(crate) fn of_reschedule(answer: Result<&RescheduleOutcome, &Error>) -> Settl
         Ok(RescheduleOutcome::Dead) => Settle::Reject("too late: it is dead".to_owned()),
         Ok(RescheduleOutcome::Finished(state, _)) => Settle::Reject(format!("too late: it is {state}")),
         Ok(RescheduleOutcome::Unknown) => Settle::Reject("nothing is known of it".to_owned()),
+        Ok(RescheduleOutcome::Spooled) => Settle::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
         Ok(RescheduleOutcome::Refused(why)) => Settle::Reject(format!("refused: {why}")),
         Err(error) => of_error(error),
     }
