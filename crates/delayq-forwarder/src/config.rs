@@ -4,7 +4,10 @@ use crate::{
     circuit::CircuitSettings,
     encode::Encoding,
     pattern::Pattern,
-    sinks::{FileConfig, RedisListConfig, RedisStreamConfig, StdoutConfig},
+    sinks::{
+        FileConfig, KafkaConfig, NatsConfig, RabbitmqConfig, RedisListConfig, RedisStreamConfig,
+        StdoutConfig, WebhookConfig,
+    },
     template::Template,
 };
 use delayq_service::{
@@ -99,6 +102,18 @@ pub struct SinkConfig {
     /// Redis lists.
     #[serde(rename = "redis-list", skip_serializing_if = "Option::is_none")]
     pub redis_list: Option<RedisListConfig>,
+    /// HTTP endpoints.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<WebhookConfig>,
+    /// RabbitMQ, and other brokers of AMQP 0-9-1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rabbitmq: Option<RabbitmqConfig>,
+    /// NATS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nats: Option<NatsConfig>,
+    /// Kafka.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kafka: Option<KafkaConfig>,
 }
 
 /// `[[routes]]`: which topics go where. The first that matches a topic is its route.
@@ -131,6 +146,14 @@ pub enum Kind {
     RedisStream,
     /// `redis-list`
     RedisList,
+    /// `webhook`
+    Webhook,
+    /// `rabbitmq`
+    Rabbitmq,
+    /// `nats`
+    Nats,
+    /// `kafka`
+    Kafka,
 }
 
 // === impl Config ===
@@ -179,12 +202,12 @@ impl Settings {
             match sink.kinds().as_slice() {
                 [_] => {}
                 [] => at.refuse(
-                    &key,
+                    &kind,
                     format!("a sink needs a table with the name of its kind: {}", Kind::list()),
                 ),
                 [first, second, ..] => {
                     at.refuse(
-                        &key,
+                        &kind,
                         format!("a sink has one kind, but this has the tables {first} and {second}"),
                     );
                 }
@@ -273,6 +296,10 @@ impl SinkConfig {
             (self.stdout.is_some(), Kind::Stdout),
             (self.redis_stream.is_some(), Kind::RedisStream),
             (self.redis_list.is_some(), Kind::RedisList),
+            (self.webhook.is_some(), Kind::Webhook),
+            (self.rabbitmq.is_some(), Kind::Rabbitmq),
+            (self.nats.is_some(), Kind::Nats),
+            (self.kafka.is_some(), Kind::Kafka),
         ];
         all.into_iter().filter_map(|(there, kind)| there.then_some(kind)).collect()
     }
@@ -299,6 +326,10 @@ impl Default for SinkConfig {
             stdout: None,
             redis_stream: None,
             redis_list: None,
+            webhook: None,
+            rabbitmq: None,
+            nats: None,
+            kafka: None,
         }
     }
 }
@@ -316,6 +347,18 @@ impl Section for SinkConfig {
         }
         if let Some(list) = &self.redis_list {
             at.section("redis-list", list);
+        }
+        if let Some(webhook) = &self.webhook {
+            at.section("webhook", webhook);
+        }
+        if let Some(rabbitmq) = &self.rabbitmq {
+            at.section("rabbitmq", rabbitmq);
+        }
+        if let Some(nats) = &self.nats {
+            at.section("nats", nats);
+        }
+        if let Some(kafka) = &self.kafka {
+            at.section("kafka", kafka);
         }
     }
 }
@@ -350,7 +393,16 @@ impl Section for RouteConfig {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 4] = [Self::File, Self::Stdout, Self::RedisStream, Self::RedisList];
+    pub const ALL: [Self; 8] = [
+        Self::File,
+        Self::Stdout,
+        Self::RedisStream,
+        Self::RedisList,
+        Self::Webhook,
+        Self::Rabbitmq,
+        Self::Nats,
+        Self::Kafka,
+    ];
 
     /// Its word in the configuration.
     #[must_use]
@@ -360,6 +412,10 @@ impl Kind {
             Self::Stdout => "stdout",
             Self::RedisStream => "redis-stream",
             Self::RedisList => "redis-list",
+            Self::Webhook => "webhook",
+            Self::Rabbitmq => "rabbitmq",
+            Self::Nats => "nats",
+            Self::Kafka => "kafka",
         }
     }
 
@@ -369,7 +425,18 @@ impl Kind {
         match self {
             Self::File => "deliveries.ndjson",
             Self::Stdout => "-",
-            Self::RedisStream | Self::RedisList => "{topic}",
+            Self::Webhook => "",
+            Self::RedisStream | Self::RedisList | Self::Rabbitmq | Self::Nats | Self::Kafka => "{topic}",
+        }
+    }
+
+    /// What the headers of CloudEvents begin with, as the binding of the kind's protocol says.
+    #[must_use]
+    pub const fn event_prefix(self) -> &'static str {
+        match self {
+            Self::Kafka => "ce_",
+            Self::Rabbitmq => "cloudEvents:",
+            _ => "ce-",
         }
     }
 

@@ -80,7 +80,7 @@ impl Batch {
         let now = Instant::now();
         let mut load = Load::default();
         for (i, (message, route)) in self.messages.iter().enumerate() {
-            match encode(route, self.lane.to.encoding, message) {
+            match encode(route, self.lane.to.encoding, self.lane.to.event_prefix, message) {
                 Err(reason) => verdicts[i] = Some(Verdict::Bury(reason)),
                 Ok(parcel) => match self.refusal(&parcel.destination, now) {
                     Some(rest) => verdicts[i] = Some(Verdict::rest(rest, "the destination rests")),

@@ -22,16 +22,18 @@ pub enum Encoding {
     CloudeventsStructured,
 }
 
-/// How a protocol binding of CloudEvents writes an attribute's header.
-pub(crate) const BINARY_PREFIX: &str = "ce-";
-
 const STRUCTURED: &str = "application/cloudevents+json";
 
-/// Makes a parcel of a message and its route.
+/// Makes a parcel of a message and its route; `event_prefix` is what headers of events begin with.
 ///
 /// # Errors
 /// Why it can never be delivered by this route.
-pub(crate) fn encode(route: &Route, encoding: Encoding, message: &Reservation) -> Result<Parcel, String> {
+pub(crate) fn encode(
+    route: &Route,
+    encoding: Encoding,
+    event_prefix: &str,
+    message: &Reservation,
+) -> Result<Parcel, String> {
     let values = Of(message);
     let destination = route.to.render(&values).map_err(|missing| {
         format!("the route's destination `{}` needs {missing}, which the message has not", route.to)
@@ -55,7 +57,7 @@ pub(crate) fn encode(route: &Route, encoding: Encoding, message: &Reservation) -
     let parcel = Parcel { destination, key, headers, body, about: About::of(message) };
     Ok(match encoding {
         Encoding::Plain => parcel,
-        Encoding::CloudeventsBinary => binary(parcel),
+        Encoding::CloudeventsBinary => binary(parcel, event_prefix),
         Encoding::CloudeventsStructured => structured(parcel),
     })
 }
@@ -81,9 +83,9 @@ fn attributes(parcel: &Parcel) -> Vec<(&'static str, String)> {
     attributes
 }
 
-fn binary(mut parcel: Parcel) -> Parcel {
+fn binary(mut parcel: Parcel, prefix: &str) -> Parcel {
     for (name, value) in attributes(&parcel) {
-        let name = format!("{BINARY_PREFIX}{name}");
+        let name = format!("{prefix}{name}");
         parcel.headers.retain(|(own, _)| !own.eq_ignore_ascii_case(&name));
         parcel.headers.push((name, value));
     }

@@ -10,6 +10,8 @@
 //! [`build`] does all that can fail and starts nothing; [`Forwarder::run`] forwards until it is asked to stop.
 
 mod circuit;
+#[cfg(feature = "webhook")]
+mod clock;
 pub mod codes;
 mod config;
 mod delivery;
@@ -33,6 +35,9 @@ pub use parcel::{About, Parcel};
 pub use pattern::Pattern;
 pub use service::ForwarderService;
 pub use sink::{Blame, CheckError, Outcome, Sink};
-pub use sinks::{Element, End, FileConfig, RedisListConfig, RedisStreamConfig, StdoutConfig};
+pub use sinks::{
+    Element, End, FileConfig, KafkaConfig, NatsConfig, NatsMode, RabbitmqConfig, RedisListConfig,
+    RedisStreamConfig, StdoutConfig, WebhookConfig,
+};
 pub use stats::Stats;
 pub use template::Template;

@@ -35,6 +35,9 @@ pub struct About {
     pub attempt: u16,
     /// How often it was reserved, this time included.
     pub delivery: u32,
+    /// What a destination recognises a repeated delivery by: topic and id, and for an id of the producer's own, which
+    /// may be used again, a hash of the content.
+    pub identity: String,
 }
 
 /// The reservation's values for templates.
@@ -71,6 +74,7 @@ impl About {
             ready: reservation.ready,
             attempt: envelope.attempt,
             delivery: envelope.delivery,
+            identity: identity(reservation),
         }
     }
 
@@ -92,6 +96,14 @@ impl About {
             ("delayq-ready", self.ready.millis().to_string()),
             ("delayq-late-ms", format!("{:.3}", self.late_ms())),
         ]
+    }
+}
+
+fn identity(reservation: &Reservation) -> String {
+    let (topic, id) = (&reservation.topic, &reservation.id);
+    match reservation.envelope.hash {
+        None => format!("{topic}/{id}"),
+        Some(hash) => format!("{topic}/{id}/{:016x}", u64::from_be_bytes(hash)),
     }
 }
 

@@ -1,15 +1,26 @@
 //! The kinds of sinks, each in a folder with the same files: config, check, encode, deliver, tests.
+//!
+//! The configuration of every kind is always there, so that it is checked alike in every build; the client of a
+//! heavy one only with its cargo feature.
 
 mod file;
+mod kafka;
+mod nats;
+mod rabbitmq;
 mod redis_link;
 mod redis_list;
 mod redis_stream;
 mod stdout;
+mod webhook;
 
 pub use file::FileConfig;
+pub use kafka::KafkaConfig;
+pub use nats::{NatsConfig, NatsMode};
+pub use rabbitmq::RabbitmqConfig;
 pub use redis_list::{Element, End, RedisListConfig};
 pub use redis_stream::RedisStreamConfig;
 pub use stdout::StdoutConfig;
+pub use webhook::WebhookConfig;
 
 use crate::{
     config::{Kind, SinkConfig},
@@ -25,16 +36,43 @@ use std::sync::Arc;
 pub(crate) fn make(config: &SinkConfig, redis: &RedisConfig) -> Result<Arc<dyn Sink>, String> {
     let kind = config.kind().ok_or("it has not exactly one kind")?;
     let missing = || format!("it has no table [{kind}]");
+    let timeout = *config.timeout;
     Ok(match kind {
         Kind::File => Arc::new(file::FileSink::new(config.file.clone().ok_or_else(missing)?)),
         Kind::Stdout => Arc::new(stdout::StdoutSink),
         Kind::RedisStream => {
             let stream = config.redis_stream.clone().ok_or_else(missing)?;
-            Arc::new(redis_stream::RedisStreamSink::new(stream, redis, *config.timeout)?)
+            Arc::new(redis_stream::RedisStreamSink::new(stream, redis, timeout)?)
         }
         Kind::RedisList => {
             let list = config.redis_list.clone().ok_or_else(missing)?;
-            Arc::new(redis_list::RedisListSink::new(list, redis, *config.timeout)?)
+            Arc::new(redis_list::RedisListSink::new(list, redis, timeout)?)
+        }
+        #[cfg(feature = "webhook")]
+        Kind::Webhook => {
+            let webhook = config.webhook.clone().ok_or_else(missing)?;
+            Arc::new(webhook::WebhookSink::new(webhook, timeout)?)
+        }
+        #[cfg(feature = "rabbitmq")]
+        Kind::Rabbitmq => {
+            let rabbitmq = config.rabbitmq.clone().ok_or_else(missing)?;
+            Arc::new(rabbitmq::RabbitmqSink::new(rabbitmq, timeout))
+        }
+        #[cfg(feature = "nats")]
+        Kind::Nats => {
+            let nats = config.nats.clone().ok_or_else(missing)?;
+            Arc::new(nats::NatsSink::new(nats, timeout))
+        }
+        #[cfg(feature = "kafka")]
+        Kind::Kafka => {
+            let kafka = config.kafka.clone().ok_or_else(missing)?;
+            Arc::new(kafka::KafkaSink::new(kafka, timeout)?)
+        }
+        #[allow(unreachable_patterns, reason = "with every feature there is no other kind")]
+        other => {
+            return Err(format!(
+                "this program was built without the sink {other}: build with --features {other}"
+            ));
         }
     })
 }

@@ -17,6 +17,7 @@ fn parcel(body: &[u8], headers: &[(&str, &str)]) -> Parcel {
             ready: UnixMicros(1_763_697_600_123_456),
             attempt: 1,
             delivery: 2,
+            identity: "orders/17".to_owned(),
         },
     }
 }
@@ -56,7 +57,7 @@ fn a_structured_event_holds_its_data_by_kind() {
 #[test]
 fn a_binary_event_keeps_the_body_and_carries_the_trace() {
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    let parcel = binary(parcel(b"body", &[("traceparent", trace), ("ce-id", "forged")]));
+    let parcel = binary(parcel(b"body", &[("traceparent", trace), ("ce-id", "forged")]), "ce-");
     assert_eq!(parcel.body, b"body");
     assert_eq!(parcel.header("traceparent"), Some(trace));
     assert_eq!(parcel.header("ce-traceparent"), Some(trace));

@@ -1,9 +1,19 @@
 //! Every sink against its real server, and the pipeline around them.
+//!
+//! The heavy ones come with the features of their sinks: `cargo test -p delayq-forwarder --features all-sinks`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod conformance;
+#[cfg(feature = "kafka")]
+mod kafka;
+#[cfg(feature = "nats")]
+mod nats;
 mod pipeline;
+#[cfg(feature = "rabbitmq")]
+mod rabbitmq;
 mod redis_list;
 mod redis_stream;
 mod stage;
+#[cfg(feature = "webhook")]
+mod webhook;

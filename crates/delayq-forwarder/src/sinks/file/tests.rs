@@ -20,6 +20,7 @@ pub(crate) fn parcel(destination: &str, id: &str, body: &[u8]) -> Parcel {
             ready: UnixMicros(1_000_250),
             attempt: 1,
             delivery: 1,
+            identity: "orders/17".to_owned(),
         },
     }
 }

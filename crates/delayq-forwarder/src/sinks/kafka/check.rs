@@ -1,0 +1,116 @@
+//! What a topic does with records that it has acked.
+
+use super::encode::is_topic;
+use crate::CheckError;
+use rdkafka::{
+    ClientConfig,
+    admin::{AdminClient, AdminOptions, ResourceSpecifier},
+    client::DefaultClientContext,
+    producer::{FutureProducer, Producer},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// What is known of a topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Facts {
+    replicas: usize,
+    settings: BTreeMap<String, String>,
+}
+
+/// Looks at the cluster, and at a topic. Asks for all topics, because asking for one may create it.
+pub(super) async fn check(
+    config: &ClientConfig,
+    producer: &FutureProducer,
+    destination: Option<&str>,
+    patience: Duration,
+) -> Result<Vec<String>, CheckError> {
+    let client = producer.clone();
+    let fetched = tokio::task::spawn_blocking(move || client.client().fetch_metadata(None, patience)).await;
+    let metadata = fetched
+        .map_err(|panic| CheckError::Unreachable(panic.to_string()))?
+        .map_err(|error| CheckError::Unreachable(error.to_string()))?;
+    let Some(topic) = destination else { return Ok(Vec::new()) };
+    if !is_topic(topic) {
+        return Err(CheckError::Refused(format!("`{topic}` is no name of a topic")));
+    }
+    let found = metadata.topics().iter().find(|found| found.name() == topic);
+    let found =
+        found.ok_or_else(|| CheckError::Unreachable(format!("the topic `{topic}` does not exist")))?;
+    let replicas = found.partitions().iter().map(|partition| partition.replicas().len()).min().unwrap_or(0);
+    let settings = settings(config, topic, patience).await.map_err(CheckError::Unreachable)?;
+    let most_bytes = config.get("message.max.bytes").and_then(|text| text.parse().ok()).unwrap_or(0);
+    Ok(judge(topic, &Facts { replicas, settings }, most_bytes))
+}
+
+async fn settings(
+    config: &ClientConfig,
+    topic: &str,
+    patience: Duration,
+) -> Result<BTreeMap<String, String>, String> {
+    let admin: AdminClient<DefaultClientContext> = config.create().map_err(|error| error.to_string())?;
+    let options = AdminOptions::new().request_timeout(Some(patience));
+    let described = admin.describe_configs(&[ResourceSpecifier::Topic(topic)], &options).await;
+    let mut settings = BTreeMap::new();
+    for resource in described.map_err(|error| error.to_string())? {
+        let resource = resource.map_err(|error| format!("the settings of `{topic}`: {error}"))?;
+        settings.extend(resource.entries.into_iter().filter_map(|entry| Some((entry.name, entry.value?))));
+    }
+    Ok(settings)
+}
+
+/// Judges the settings of a topic.
+fn judge(topic: &str, facts: &Facts, most_bytes: u64) -> Vec<String> {
+    let number = |name: &str| facts.settings.get(name).and_then(|text| text.parse::<i64>().ok());
+    let mut warnings = Vec::new();
+    if facts.replicas <= 1 {
+        warnings.push(format!(
+            "the topic `{topic}` has one replica: what a broker has acked is lost with its disk"
+        ));
+    } else if number("min.insync.replicas").is_some_and(|least| least <= 1) {
+        warnings.push(format!(
+            "the topic `{topic}` has min.insync.replicas=1: with acks=all a single broker still acks alone, and what it \
+             acked is lost with it; set 2"
+        ));
+    }
+    if facts.settings.get("cleanup.policy").is_some_and(|policy| policy.contains("compact")) {
+        warnings.push(format!(
+            "the topic `{topic}` has cleanup.policy=compact: of several messages with one key only the last is kept"
+        ));
+    }
+    if facts.settings.get("unclean.leader.election.enable").is_some_and(|value| value == "true") {
+        warnings.push(format!(
+            "the topic `{topic}` has unclean.leader.election.enable=true: it may lose what it acked"
+        ));
+    }
+    if let Some(most) =
+        number("max.message.bytes").filter(|most| u64::try_from(*most).is_ok_and(|m| m < most_bytes))
+    {
+        warnings
+            .push(format!("the topic `{topic}` has max.message.bytes={most}: larger messages are buried"));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_lose_messages_are_named() {
+        let facts = |replicas, pairs: &[(&str, &str)]| Facts {
+            replicas,
+            settings: pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        };
+        for (facts, part) in [
+            (facts(1, &[]), "one replica"),
+            (facts(3, &[("min.insync.replicas", "1")]), "min.insync.replicas=1"),
+            (facts(3, &[("cleanup.policy", "compact,delete")]), "cleanup.policy=compact"),
+            (facts(3, &[("unclean.leader.election.enable", "true")]), "unclean.leader.election"),
+            (facts(3, &[("max.message.bytes", "1000")]), "max.message.bytes=1000"),
+        ] {
+            let warnings = judge("t", &facts, 1_000_000);
+            assert!(warnings.len() == 1 && warnings[0].contains(part), "{warnings:?}");
+        }
+        assert!(judge("t", &facts(3, &[("min.insync.replicas", "2")]), 1000).is_empty());
+    }
+}

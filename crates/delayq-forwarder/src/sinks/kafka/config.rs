@@ -1,0 +1,78 @@
+//! `[sinks.NAME.kafka]`.
+
+use delayq_service::config::{Faults, HumanDuration, Secret, Section};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// `[sinks.NAME.kafka]`: a cluster. The destination is the topic.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct KafkaConfig {
+    /// `host:port` of some brokers; default `127.0.0.1:9092`.
+    pub brokers: Vec<String>,
+    /// How long a message waits for others to share its request: 0 s to 1 s; default 1 ms.
+    pub linger: HumanDuration,
+    /// The most bytes of one message: 1 KiB to 1 GiB as the brokers allow; default 1,048,576.
+    pub most_bytes: u32,
+    /// Whether keys go to the partitions that the Java client would choose; default true.
+    pub java_partitions: bool,
+    /// Whether to speak TLS; default false.
+    pub tls: bool,
+    /// PEM file of the authority that signed the brokers' certificates; unset: those of the system. Needs `tls`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+    /// `PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`, with user and password; unset: no login.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mechanism: Option<String>,
+    /// User.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// Password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<Secret>,
+}
+
+impl Default for KafkaConfig {
+    fn default() -> Self {
+        Self {
+            brokers: vec!["127.0.0.1:9092".to_owned()],
+            linger: HumanDuration::from_millis(1),
+            most_bytes: 1_048_576,
+            java_partitions: true,
+            tls: false,
+            ca: None,
+            mechanism: None,
+            username: None,
+            password: None,
+        }
+    }
+}
+
+impl Section for KafkaConfig {
+    fn validate(&self, at: &mut Faults) {
+        if self.brokers.is_empty() || self.brokers.iter().any(|broker| !broker.contains(':')) {
+            at.refuse("brokers", "expected \"host:port\" of one broker at least");
+        }
+        at.range("linger", &self.linger, HumanDuration::from_millis(0)..=HumanDuration::from_secs(1));
+        at.range("most_bytes", &self.most_bytes, 1024..=1_000_000_000);
+        at.secret("password", self.password.as_ref());
+        if self.ca.is_some() && !self.tls {
+            at.contradiction(&["ca", "tls"], "`ca` is for TLS, but `tls` is false");
+        }
+        match self.mechanism.as_deref() {
+            None if self.username.is_some() || self.password.is_some() => {
+                at.contradiction(&["username", "mechanism"], "a user needs a `mechanism`");
+            }
+            Some("PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512")
+                if self.username.is_none() || self.password.is_none() =>
+            {
+                at.contradiction(
+                    &["mechanism", "username", "password"],
+                    "a login needs `username` and `password`",
+                );
+            }
+            None | Some("PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512") => {}
+            Some(_) => at.refuse("mechanism", "expected PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"),
+        }
+    }
+}

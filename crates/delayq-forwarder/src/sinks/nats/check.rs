@@ -1,0 +1,102 @@
+//! What a stream does with messages that it has acked.
+
+use super::{NatsConfig, encode::is_subject};
+use crate::CheckError;
+use async_nats::jetstream::{
+    self,
+    stream::{Config, DiscardPolicy, RetentionPolicy, StorageType},
+};
+
+/// Looks at the stream of a subject.
+pub(super) async fn check(
+    context: &jetstream::Context,
+    config: &NatsConfig,
+    destination: Option<&str>,
+) -> Result<Vec<String>, CheckError> {
+    let Some(subject) = destination else { return Ok(Vec::new()) };
+    if !is_subject(subject) {
+        return Err(CheckError::Refused(format!("`{subject}` is no subject that can be published to")));
+    }
+    let missing =
+        |error: String| CheckError::Unreachable(format!("no stream takes the subject `{subject}`: {error}"));
+    let name = context.stream_by_subject(subject).await.map_err(|error| missing(error.to_string()))?;
+    let stream = context.get_stream(&name).await.map_err(|error| missing(error.to_string()))?;
+    judge(&stream.cached_info().config, config.dropping_loses_messages).map_err(CheckError::Refused)
+}
+
+/// Judges the settings of a stream.
+pub(super) fn judge(stream: &Config, drop_accepted: bool) -> Result<Vec<String>, String> {
+    let name = &stream.name;
+    if stream.no_ack {
+        return Err(format!("the stream `{name}` has no_ack: it never confirms"));
+    }
+    let mut warnings = Vec::new();
+    let bounds = [
+        ("max_msgs", stream.max_messages),
+        ("max_bytes", stream.max_bytes),
+        ("max_msgs_per_subject", stream.max_messages_per_subject),
+    ];
+    for (bound, value) in bounds {
+        if value <= 0 || stream.discard != DiscardPolicy::Old {
+            continue;
+        }
+        let loses = format!(
+            "the stream `{name}` has {bound}={value} with discard=old: full, it acks a message and drops an older one"
+        );
+        if !drop_accepted {
+            return Err(format!(
+                "{loses}; set discard=new, or dropping_loses_messages = true where that is meant"
+            ));
+        }
+        warnings.push(format!("{loses}, as asked for"));
+    }
+    if stream.storage == StorageType::Memory {
+        warnings.push(format!("the stream `{name}` has storage=memory: a restart of the server loses it"));
+    }
+    if !stream.max_age.is_zero() {
+        warnings.push(format!(
+            "the stream `{name}` has max_age={:?}: what is older is dropped unread",
+            stream.max_age
+        ));
+    }
+    if stream.retention == RetentionPolicy::Interest {
+        warnings.push(format!(
+            "the stream `{name}` has retention=interest: without a consumer it acks and drops"
+        ));
+    }
+    if stream.num_replicas <= 1 && stream.storage == StorageType::File {
+        warnings.push(format!(
+            "the stream `{name}` has one replica, and the server fsyncs only from time to time: a power cut loses what \
+             was acked since"
+        ));
+    }
+    Ok(warnings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream() -> Config {
+        Config { name: "s".to_owned(), num_replicas: 3, discard: DiscardPolicy::Old, ..Config::default() }
+    }
+
+    #[test]
+    fn a_stream_that_acks_and_drops_is_refused_by_the_name_of_its_setting() {
+        for (config, part) in [
+            (Config { max_messages: 10, ..stream() }, "max_msgs=10 with discard=old"),
+            (Config { max_bytes: 10, ..stream() }, "max_bytes=10 with discard=old"),
+            (Config { max_messages_per_subject: 1, ..stream() }, "max_msgs_per_subject=1 with discard=old"),
+            (Config { no_ack: true, ..stream() }, "no_ack"),
+        ] {
+            let refusal = judge(&config, false).unwrap_err();
+            assert!(refusal.contains(part), "{refusal}");
+        }
+        assert_eq!(judge(&Config { max_messages: 10, ..stream() }, true).unwrap().len(), 1);
+        assert_eq!(
+            judge(&Config { max_messages: 10, discard: DiscardPolicy::New, ..stream() }, false),
+            Ok(vec![])
+        );
+        assert_eq!(judge(&Config { storage: StorageType::Memory, ..stream() }, false).unwrap().len(), 1);
+    }
+}

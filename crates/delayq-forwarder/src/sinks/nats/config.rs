@@ -1,0 +1,84 @@
+//! `[sinks.NAME.nats]`.
+
+use delayq_service::config::{Faults, Secret, Section};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// `[sinks.NAME.nats]`: a server or cluster. The destination is the subject.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NatsConfig {
+    /// `nats://host:port` or `tls://host:port`, of some servers of the cluster; default `nats://127.0.0.1:4222`.
+    pub servers: Vec<String>,
+    /// `jetstream`, with acks, or `core`, which delivers at most once to whoever listens; default jetstream.
+    pub mode: NatsMode,
+    /// User; unset: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// Password; unset: none. Read anew for each connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<Secret>,
+    /// Token, in place of user and password; unset: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<Secret>,
+    /// A file of credentials (JWT and key), in place of the others; unset: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<PathBuf>,
+    /// PEM file of the authority that signed the server's certificate; unset: those of the system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+    /// That a stream which drops its oldest messages when it is full is meant; default false.
+    pub dropping_loses_messages: bool,
+}
+
+/// How sure a delivery is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NatsMode {
+    /// Stored in a stream, and acked.
+    #[default]
+    Jetstream,
+    /// Sent to those who listen, and forgotten.
+    Core,
+}
+
+impl Default for NatsConfig {
+    fn default() -> Self {
+        Self {
+            servers: vec!["nats://127.0.0.1:4222".to_owned()],
+            mode: NatsMode::Jetstream,
+            username: None,
+            password: None,
+            token: None,
+            credentials: None,
+            ca: None,
+            dropping_loses_messages: false,
+        }
+    }
+}
+
+impl Section for NatsConfig {
+    fn validate(&self, at: &mut Faults) {
+        if self.servers.is_empty() {
+            at.refuse("servers", "expected one server at least, such as [\"nats://127.0.0.1:4222\"]");
+        }
+        for server in &self.servers {
+            let rest = server.strip_prefix("nats://").or_else(|| server.strip_prefix("tls://"));
+            if rest.is_none_or(|rest| rest.is_empty() || rest.contains('@')) {
+                at.refuse(
+                    "servers",
+                    "expected nats://host:port or tls://host:port, and secrets in keys of their own",
+                );
+            }
+        }
+        at.secret("password", self.password.as_ref());
+        at.secret("token", self.token.as_ref());
+        if self.username.is_some() != self.password.is_some() {
+            at.contradiction(&["username", "password"], "a user needs a password, and a password a user");
+        }
+        let ways = [self.username.is_some(), self.token.is_some(), self.credentials.is_some()];
+        if ways.into_iter().filter(|way| *way).count() > 1 {
+            at.contradiction(&["username", "token", "credentials"], "keep one of the ways to log in");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What a queue does with messages that it has confirmed.
+//!
+//! AMQP has no way to read a queue's arguments, but a declaration of one that exists is refused with the first argument
+//! that differs, and its value. So a queue that exists is declared with what is known of it until it agrees: nothing is
+//! changed, and every argument that can lose messages is known.
+
+use super::{RabbitmqConfig, deliver::connect};
+use crate::CheckError;
+use lapin::{
+    Connection, ErrorKind,
+    options::{ExchangeDeclareOptions, QueueDeclareOptions},
+    types::{AMQPValue, FieldTable},
+};
+use std::collections::BTreeMap;
+
+/// More arguments than a queue can have.
+const MOST_ROUNDS: usize = 24;
+
+type Arguments = BTreeMap<String, String>;
+
+/// Looks at the exchange, and at the queue where the destination is one.
+pub(super) async fn check(
+    config: &RabbitmqConfig,
+    destination: Option<&str>,
+) -> Result<Vec<String>, CheckError> {
+    let connection = connect(config).await.map_err(CheckError::Unreachable)?;
+    let looked = look(&connection, config, destination).await;
+    let _ = connection.close(200, "looked".into()).await;
+    looked
+}
+
+async fn look(
+    connection: &Connection,
+    config: &RabbitmqConfig,
+    destination: Option<&str>,
+) -> Result<Vec<String>, CheckError> {
+    if !config.exchange.is_empty() {
+        let channel = connection.create_channel().await.map_err(unreachable)?;
+        let options = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
+        let kind = lapin::ExchangeKind::Direct;
+        let name = config.exchange.as_str().into();
+        channel.exchange_declare(name, kind, options, FieldTable::default()).await.map_err(unreachable)?;
+        let exchange = &config.exchange;
+        return Ok(vec![format!(
+            "the queues behind the exchange `{exchange}` cannot be looked at: see to it that none has x-max-length with \
+             drop-head"
+        )]);
+    }
+    match destination {
+        None => Ok(Vec::new()),
+        Some(queue) => {
+            let channel = connection.create_channel().await.map_err(unreachable)?;
+            let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+            channel.queue_declare(queue.into(), passive, FieldTable::default()).await.map_err(unreachable)?;
+            let arguments = arguments(connection, queue).await?;
+            judge(queue, &arguments, config.dropping_loses_messages).map_err(CheckError::Refused)
+        }
+    }
+}
+
+/// Learns the arguments of a queue that exists.
+async fn arguments(connection: &Connection, queue: &str) -> Result<Arguments, CheckError> {
+    let (mut known, mut table) = (Arguments::new(), FieldTable::default());
+    let mut options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    for _ in 0..MOST_ROUNDS {
+        let channel = connection.create_channel().await.map_err(unreachable)?;
+        match channel.queue_declare(queue.into(), options, table.clone()).await {
+            Ok(_) => {
+                let _ = channel.close(200, "looked".into()).await;
+                return Ok(known);
+            }
+            Err(error) => {
+                let text = error.to_string();
+                let Some(difference) = difference(&text) else { return Err(unreachable(error)) };
+                match difference.name.as_str() {
+                    "durable" => options.durable = false,
+                    "auto_delete" => options.auto_delete = true,
+                    "exclusive" => options.exclusive = true,
+                    name => drop(table.insert(name.into(), difference.amqp())),
+                }
+                known.insert(difference.name, difference.value);
+            }
+        }
+    }
+    Err(CheckError::Unreachable(format!("the arguments of the queue `{queue}` could not be read")))
+}
+
+/// An argument that a refusal told of.
+struct Difference {
+    name: String,
+    value: String,
+    kind: String,
+}
+
+// === impl Difference ===
+
+impl Difference {
+    fn amqp(&self) -> AMQPValue {
+        match (self.kind.as_str(), self.value.parse::<i64>()) {
+            ("longstr", _) | (_, Err(_)) => AMQPValue::LongString(self.value.as_str().into()),
+            (_, Ok(number)) => AMQPValue::LongLongInt(number),
+        }
+    }
+}
+
+/// Reads `inequivalent arg 'x-max-length' for queue 'q' in vhost '/': received none but current is the value '10' of
+/// type 'signedint'`.
+fn difference(text: &str) -> Option<Difference> {
+    let quoted = |after: &str| {
+        let rest = &text[text.find(after)? + after.len()..];
+        rest.split('\'').nth(1).map(str::to_owned)
+    };
+    let name = quoted("inequivalent arg")?;
+    let value = quoted("but current is")?;
+    let kind = quoted("of type").unwrap_or_default();
+    Some(Difference { name, value, kind })
+}
+
+/// Judges the arguments of a queue.
+fn judge(queue: &str, arguments: &Arguments, drop_accepted: bool) -> Result<Vec<String>, String> {
+    let mut warnings = Vec::new();
+    if arguments.contains_key("durable") {
+        return Err(format!(
+            "the queue `{queue}` is not durable: what it confirmed is gone when the broker restarts"
+        ));
+    }
+    let overflow = arguments.get("x-overflow").map_or("drop-head", String::as_str);
+    for bound in ["x-max-length", "x-max-length-bytes"] {
+        let Some(value) = arguments.get(bound) else { continue };
+        if overflow != "drop-head" {
+            continue;
+        }
+        let loses = format!(
+            "the queue `{queue}` has {bound}={value} with drop-head: full, it confirms a message and drops an older one"
+        );
+        if drop_accepted {
+            warnings.push(format!("{loses}, as asked for"));
+        } else {
+            return Err(format!(
+                "{loses}; set x-overflow=reject-publish, or dropping_loses_messages = true where that is meant"
+            ));
+        }
+    }
+    for (name, what) in [
+        ("x-message-ttl", "messages that wait longer (ms) are dropped"),
+        ("x-expires", "the queue is deleted when it is unused so long (ms)"),
+        ("auto_delete", "the queue is deleted when its last consumer goes"),
+    ] {
+        if let Some(value) = arguments.get(name) {
+            warnings.push(format!("the queue `{queue}` has {name}={value}: {what}"));
+        }
+    }
+    Ok(warnings)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
+fn unreachable(error: lapin::Error) -> CheckError {
+    match error.kind() {
+        ErrorKind::ProtocolError(amqp) => CheckError::Unreachable(amqp.get_message().to_string()),
+        _ => CheckError::Unreachable(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(pairs: &[(&str, &str)]) -> Arguments {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_refusal_tells_the_argument_and_its_value() {
+        let text = "PRECONDITION_FAILED - inequivalent arg 'x-max-length' for queue 'q' in vhost '/': received none but \
+                    current is the value '10' of type 'signedint'";
+        let found = difference(text).unwrap();
+        assert_eq!(
+            (found.name.as_str(), found.value.as_str(), found.kind.as_str()),
+            ("x-max-length", "10", "signedint")
+        );
+        assert!(difference("NOT_FOUND - no queue 'q' in vhost '/'").is_none());
+    }
+
+    #[test]
+    fn a_queue_that_confirms_and_drops_is_refused_by_the_name_of_its_argument() {
+        for (pairs, accepted, expected) in [
+            (&[][..], false, Ok(0)),
+            (&[("x-max-length", "10")][..], false, Err("x-max-length=10 with drop-head")),
+            (&[("x-max-length", "10")][..], true, Ok(1)),
+            (&[("x-max-length", "10"), ("x-overflow", "reject-publish")][..], false, Ok(0)),
+            (&[("durable", "false")][..], true, Err("is not durable")),
+            (&[("x-message-ttl", "10"), ("x-expires", "10")][..], false, Ok(2)),
+        ] {
+            match (judge("q", &arguments(pairs), accepted), expected) {
+                (Ok(warnings), Ok(count)) => assert_eq!(warnings.len(), count),
+                (Err(refusal), Err(part)) => assert!(refusal.contains(part), "{refusal}"),
+                (found, _) => panic!("{pairs:?}: {found:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The sink `webhook`: POST to HTTP endpoints.
+
+#[cfg(feature = "webhook")]
+mod check;
+mod config;
+#[cfg(feature = "webhook")]
+mod deliver;
+#[cfg(feature = "webhook")]
+mod encode;
+
+pub use config::WebhookConfig;
+#[cfg(feature = "webhook")]
+pub(crate) use deliver::WebhookSink;

@@ -1,0 +1,17 @@
+//! What can be known of an endpoint without posting to it.
+
+use super::encode;
+use crate::CheckError;
+
+/// Whether a destination has a URL, and warnings about it.
+pub(super) fn check(base: &str, destination: Option<&str>, signed: bool) -> Result<Vec<String>, CheckError> {
+    encode::url(base, destination.unwrap_or_default()).map_err(CheckError::Refused)?;
+    let mut warnings = Vec::new();
+    if base.starts_with("http://") {
+        warnings.push(format!("{base} is not https: bodies and signatures can be read on the way"));
+    }
+    if !signed {
+        warnings.push(format!("without `secret` the receiver at {base} cannot tell who posts to it"));
+    }
+    Ok(warnings)
+}

@@ -1,0 +1,55 @@
+//! `[sinks.NAME.webhook]`.
+
+use delayq_service::config::{Faults, Secret, Section};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// `[sinks.NAME.webhook]`: an HTTP endpoint. The destination is a path that is added to `url`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebhookConfig {
+    /// `https://host/path` or `http://…`. Its host is the only one that is ever spoken to.
+    pub url: String,
+    /// The key of the signature: each request has `delayq-signature: t=<unix seconds>,v1=<hex>`, the HMAC-SHA-256 of
+    /// `<unix seconds>.<body>`; unset: no signature.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret: Option<Secret>,
+    /// A token for `Authorization: Bearer`; unset: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bearer: Option<Secret>,
+    /// The most requests at a time: 1 to 1024; default 64.
+    pub connections: u16,
+    /// Whether a redirect to another path of the same host is followed; default false. One to another host never is.
+    pub follow_redirects: bool,
+    /// PEM file of the authority that signed the server's certificate; unset: those of the system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+}
+
+impl Default for WebhookConfig {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            secret: None,
+            bearer: None,
+            connections: 64,
+            follow_redirects: false,
+            ca: None,
+        }
+    }
+}
+
+impl Section for WebhookConfig {
+    fn validate(&self, at: &mut Faults) {
+        let rest = self.url.strip_prefix("https://").or_else(|| self.url.strip_prefix("http://"));
+        let host = rest.map_or("", |rest| rest.split('/').next().unwrap_or_default());
+        if host.is_empty() || host.contains('@') || self.url.contains(char::is_whitespace) {
+            at.refuse("url", "expected \"https://host/path\", and secrets in keys of their own");
+        } else if self.url.contains(['?', '#']) {
+            at.refuse("url", "the URL has no query and no fragment: paths of routes are added to its end");
+        }
+        at.range("connections", &self.connections, 1..=1024);
+        at.secret("secret", self.secret.as_ref());
+        at.secret("bearer", self.bearer.as_ref());
+    }
+}
