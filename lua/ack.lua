@@ -4,17 +4,18 @@
 -- MOVES    LEASED -> delivered (gone, or a marker while its topic remembers)
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, then 1 a message (1 to 500): receipt
--- RETURNS  one answer a message: delivered | expired (the lease was taken back: nothing was changed)
+-- RETURNS  one answer a message: delivered | expired (the lease was taken back: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = leases of the shard
 --# include now, shard, topic, alarm, envelope, finish, receipt
 
+must_be('zset', 'leases')
 must_be('zset', 'markers')
 must_be('hash', 'stats')
 local receipts = {}
 for i = 2, #ARGV do receipts[i - 1] = ARGV[i] end
 local held_until = redis.call('ZMSCORE', base .. 'leases', unpack(receipts))
 
-local answers, settled, bodies, done = {}, {}, {}, {}
+local answers, settled, bodies, words = {}, {}, {}, {}
 
 -- For each topic: how many leases end here, and how many of them with nothing but a body to go.
 local ended, bare = {}, {}
@@ -33,7 +34,8 @@ local function ack(receipt)
     bodies[#bodies + 1] = base .. 'm:' .. no .. ':' .. id
     bare[no] = (bare[no] or 0) + 1
   else
-    local m = read(no, id)
+    local m, why = read(no, id)
+    if why == 'newer' or why == 'malformed' then error({ err = why .. ' envelope' }) end
     if m then finish(m, 'delivered') end
   end
   settled[#settled + 1] = receipt
@@ -41,8 +43,11 @@ local function ack(receipt)
 end
 
 for i, receipt in ipairs(receipts) do
-  if held_until[i] and not done[receipt] then done[receipt] = pcall(ack, receipt) end
-  answers[i] = done[receipt] and 'delivered' or 'expired'
+  if held_until[i] and not words[receipt] then
+    local ok, fault = pcall(ack, receipt)
+    words[receipt] = ok and 'delivered' or 'failed ' .. (type(fault) == 'table' and fault.err or fault)
+  end
+  answers[i] = words[receipt] or 'expired'
 end
 if #settled > 0 then redis.call('ZREM', base .. 'leases', unpack(settled)) end
 if #bodies > 0 then redis.call('UNLINK', unpack(bodies)) end

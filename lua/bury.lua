@@ -13,7 +13,7 @@ gens(#ARGV)
 return each(2, 2, function(receipt, reason)
   local m = leased_by(receipt)
   if not m then return 'expired' end
-  kill(m, reason)
+  if is_whole(m) then kill(m, reason) else kill_malformed(m.no, m.id) end
   end_lease(m, receipt)
   return 'buried'
 end)

@@ -17,8 +17,13 @@ local tally = { cancelled = 0, leased = 0, failed = 0 }
 for _, name in ipairs(names) do
   local no, id = string.match(name, '^(%d+):(.*)$')
   local ok, word = pcall(cancel, no, id)
-  if not ok or not tally[word] then word = 'failed' end
-  tally[word] = tally[word] + 1
+  if not ok or string.sub(word, 1, 6) == 'failed' then
+    word = 'failed'
+  elseif word ~= 'leased' then
+    -- What is over, dead or unknown has no place in the index.
+    redis.call('ZREM', base .. group, name)
+  end
+  tally[word] = (tally[word] or 0) + 1
 end
 wake_timer()
 local passed = tally.leased + tally.failed

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- configure: sets the policy of a topic in one shard.
 --
 -- MOVES    nothing
@@ -16,8 +16,22 @@ local key = base .. 't:' .. no
 local allowed = { max_attempts = true, lease_ms = true, backoff = true, expire_after_ms = true,
   remember_cancelled_ms = true, remember_own_ms = true, remember_generated_ms = true, paused = true, rate = true,
   codec = true }
+
+-- Whether a value can be what the field asks for.
+local function fits(field, value)
+  if value == '' or field == 'codec' then return true end
+  if not value then return false end
+  if field == 'backoff' then return #value > 1 and (#value - 1) % 4 == 0 and string.byte(value) <= 3 end
+  if field == 'rate' then return string.match(value, '^[%d.]+$') and (tonumber(value) or 0) > 0 end
+  local most = field == 'max_attempts' and 65535 or 9007199254740991
+  return string.match(value, '^%d+$') and tonumber(value) <= most
+end
+
 for i = 3, #ARGV, 2 do
   if not allowed[ARGV[i]] then return redis.error_reply('DQARG no such setting: ' .. ARGV[i]) end
+  if not fits(ARGV[i], ARGV[i + 1]) then
+    return redis.error_reply('DQARG ' .. ARGV[i] .. ' cannot be ' .. tostring(ARGV[i + 1]))
+  end
 end
 for i = 3, #ARGV, 2 do
   if ARGV[i + 1] == '' then

@@ -9,7 +9,7 @@
 -- COST     O(log n) a message, n = leases of the shard
 --# include now, shard, topic, alarm, envelope, receipt, each
 
-return each(2, 2, function(receipt, lease)
+local answers = each(2, 2, function(receipt, lease)
   local m = leased_by(receipt)
   if not m then return 'expired' end
   m.at = now + (tonumber(lease) or policy(m.no, 'lease_ms'))
@@ -19,3 +19,5 @@ return each(2, 2, function(receipt, lease)
   local doomed = bit.band(m.flags, DOOMED) > 0 and 'cancelled ' or ''
   return doomed .. string.format('%.0f', m.at)
 end)
+wake_timer()
+return answers

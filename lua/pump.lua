@@ -69,7 +69,7 @@ local function pump_bucket(bucket, n)
 end
 
 -- The first `n` names of an index that are due, each handed to `one`, and taken out of the index. What cannot
--- be handled stays, to be tried again in ten seconds.
+-- be handled stays (a later format's, a wrong type on its way), to be tried again in ten seconds.
 local function pump_index(index, n, one)
   if not is('zset', index) then return block(index) end
   local due = redis.call('ZRANGEBYSCORE', base .. index, '-inf', now, 'LIMIT', 0, n)
@@ -87,7 +87,14 @@ end
 
 local function lease_over(receipt)
   local no, id = receipt_parts(receipt)
-  local m = read(no, id)
+  local m, why = read(no, id)
+  if why == 'newer' then error('newer') end
+  if why == 'malformed' or m and m.state == LEASED and not is_whole(m) then
+    kill_malformed(no, id)
+    count('leased', no, -1)
+    returned, buried = returned + 1, buried + 1
+    return
+  end
   if not m or m.state ~= LEASED or id .. gen_bytes(m.gen) ~= string.sub(receipt, #no + 2) then return end
   local word = give_back(m, nil, 'its lease ran out at the last attempt')
   count('leased', no, -1)
@@ -98,8 +105,10 @@ end
 
 local function expire(name)
   local no, id = string.match(name, '^(%d+):(.*)$')
-  local m = read(no, id)
+  local m, why = read(no or '', id or '')
+  if why == 'newer' then error('newer') end
   if not m or m.state ~= PENDING then return end
+  finish_check(m)
   unplace(m)
   finish(m, 'expired')
   expired = expired + 1
@@ -108,7 +117,8 @@ end
 -- A marker whose time is over. The id may have been put anew since: then it is no marker any more.
 local function forget(name)
   local no, id = string.match(name, '^(%d+):(.*)$')
-  local m = read(no, id)
+  local m, why = read(no or '', id or '')
+  if why == 'newer' then error('newer') end
   if m and m.state > DEAD then
     redis.call('UNLINK', base .. 'm:' .. name)
     forgotten = forgotten + 1

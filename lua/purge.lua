@@ -5,49 +5,67 @@
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic, delayed | ready | dead, from ms, to ms (both inclusive; without meaning for ready),
 --          limit (1 to 500)
--- RETURNS  more | done, purged. A step that finds nothing more is the last; an interrupted purge is simply
---          called again
+-- RETURNS  more | done, purged, from ms for the next step. A step that finds nothing more is the last; an
+--          interrupted purge is simply called again
 -- COST     O(log n) a message
 --# include now, shard, topic, alarm, envelope, bucket, finish, look
 
 local no, state, from, to, limit = topic_no(ARGV[2]), ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-if not no then return { 'done', 0 } end
+if not no then return { 'done', 0, ARGV[4] } end
 must_be('hash', 'stats')
 must_be('zset', 'markers')
-local purged = 0
+local purged, kept = 0, 0
 
-local function purge(member, wanted)
-  local m = read(no, string.sub(member, 1, -5))
+-- Throws one message away, unless its entry is stale.
+local function purge_one(member, wanted)
+  local m, why = read(no, string.sub(member, 1, -5))
+  if why == 'newer' then error('newer') end
   if not m or m.state ~= wanted or gen_bytes(m.gen) ~= string.sub(member, -4) then return end
+  finish_check(m)
   if wanted == PENDING then unplace(m) end
   finish(m, 'purged')
   purged = purged + 1
 end
 
+-- Whether the entry has to go; what cannot be thrown away is kept.
+local function purge(member, wanted)
+  if pcall(purge_one, member, wanted) then return true end
+  kept = kept + 1
+  return false
+end
+
 local more = false
 if state == 'delayed' then
-  local members, bucket = bucket_page(no, from, to, limit)
+  local members, bucket, go_on = bucket_page(no, from, to, limit)
   for _, member in ipairs(members) do
-    purge(member, PENDING)
-    redis.call('ZREM', base .. bucket, member)
+    if purge(member, PENDING) then redis.call('ZREM', base .. bucket, member) end
   end
-  more = bucket ~= nil
+  -- What is kept would be met again and again: the next step begins behind it.
+  if kept > 0 then go_on = tonumber(redis.call('ZSCORE', base .. bucket, members[#members]) or from) end
+  more = bucket ~= nil or go_on ~= nil
+  if go_on then from = math.max(go_on, from + 1) end
 elseif state == 'ready' then
   must_be('list', 'r:' .. no)
   local entries = redis.call('LRANGE', base .. 'r:' .. no, 0, limit - 1)
-  for _, entry in ipairs(entries) do purge(string.sub(entry, 1, -8), PENDING) end
+  local back = {}
+  for _, entry in ipairs(entries) do
+    if not purge(string.sub(entry, 1, -8), PENDING) then back[#back + 1] = entry end
+  end
   if #entries > 0 then redis.call('LPOP', base .. 'r:' .. no, #entries) end
-  more = #entries == limit
+  if #back > 0 then redis.call('RPUSH', base .. 'r:' .. no, unpack(back)) end
+  more = #entries == limit and #back < limit
 elseif state == 'dead' then
   must_be('zset', 'd:' .. no)
   local members = redis.call('ZRANGEBYSCORE', base .. 'd:' .. no, from, to, 'LIMIT', 0, limit)
   for _, member in ipairs(members) do
-    purge(member, DEAD)
-    redis.call('ZREM', base .. 'd:' .. no, member)
+    if purge(member, DEAD) then redis.call('ZREM', base .. 'd:' .. no, member) end
   end
   more = #members == limit
+  if kept > 0 then
+    from = math.max(tonumber(redis.call('ZSCORE', base .. 'd:' .. no, members[#members]) or from), from + 1)
+  end
 else
   return redis.error_reply('DQARG delayed, ready or dead, not ' .. state)
 end
 wake_timer()
-return { more and 'more' or 'done', purged }
+return { more and 'more' or 'done', purged, string.format('%.0f', from) }

@@ -11,7 +11,7 @@
 -- RETURNS  now_us, then one answer a message: stored | ready | exists <state> <ms> | conflict <state> <ms> |
 --          leased | stale | refused <why>; <ms> is the due time of what is pending, the end of what is over
 -- COST     O(log n) a message, n = the topic's messages of that hour
---# include now, shard, topic, alarm, gen, envelope, bucket, ready, finish
+--# include now, due, shard, topic, alarm, gen, envelope, bucket, ready, finish
 
 local topic = ARGV[2]
 local no = topic_open(topic)
@@ -22,17 +22,6 @@ local key_of = base .. 'm:' .. no .. ':'
 
 local entries, buckets, firsts = {}, {}, {}
 local accepted, stamp = 0, nil
-
--- A due time in ms, or nil where it is none: an integer in (0, 2^53).
-local function due_of(text)
-  local due
-  if string.byte(text) == 43 then
-    due = string.match(text, '^%+%d+$') and now + string.sub(text, 2)
-  else
-    due = string.match(text, '^%d+$') and tonumber(text)
-  end
-  return due and due > 0 and due < 9007199254740992 and due
-end
 
 local function gather(bucket, due, member)
   local members = buckets[bucket]
@@ -69,6 +58,8 @@ local function taken(id, flags, options, env)
     local time = m.state <= LEASED and m.due or m.at
     return string.format('%s %s %.0f', same and 'exists' or 'conflict', state_of(m), time)
   end
+  index_check(m)
+  if m.state == DEAD then must_be('zset', 'd:' .. no) end
   if m.state == PENDING then unplace(m) end
   if m.state == DEAD then redis.call('ZREM', base .. 'd:' .. no, id .. gen_bytes(m.gen)) end
   if m.state <= DEAD then
@@ -82,8 +73,9 @@ end
 
 -- Whether a put that was first tried at `tried` may be the repeat of one whose end is forgotten already.
 local function is_stale(id, tried)
-  local remembered = generated(id) and 'remember_cancelled_ms' or 'remember_own_ms'
-  return tried and tried + policy(no, remembered) < now
+  local remembered = policy(no, 'remember_cancelled_ms')
+  if not generated(id) then remembered = math.min(remembered, policy(no, 'remember_own_ms')) end
+  return tried + remembered < now
 end
 
 -- Adds a message to its indexes: the group's, the expiries.
@@ -95,17 +87,27 @@ local function join_indexes(id, due, expires, group)
   end
 end
 
+-- Refuses an envelope whose optional fields cannot be read back.
+local function check_fields(env, flags)
+  local _, _, backoff, _, rest = fields(env, flags)
+  if rest > #env + 1 then error('fields are cut short') end
+  if backoff and not ((#backoff - 1) % 4 == 0 and #backoff > 1 and string.byte(backoff) <= 3) then error('back-off') end
+end
+
 local function put(id, due_text, options, env)
   local due = due_of(due_text)
   if not due then return 'refused due time' end
   if #env < 32 or string.byte(env) ~= FORMAT then return 'refused format' end
   local _, _, high, low = string.byte(env, 1, 4)
   local flags, rest = high * 256 + low, string.sub(env, 33)
+  if flags >= DOOMED then return 'refused flags' end
+  if flags > 0 then check_fields(env, flags) end
   local max = struct.unpack('>I2', env, 31)
   if max == 0 then max = max_default end
 
   local expires, group
-  if expire_after > 0 and bit.band(flags, EXPIRES) == 0 then
+  -- What would expire past all times that can be told never does.
+  if expire_after > 0 and bit.band(flags, EXPIRES) == 0 and due + expire_after < 9007199254740992 then
     local hash = bit.band(flags, HASH) > 0 and 8 or 0
     rest = string.sub(rest, 1, hash) .. struct.pack('>I8', due + expire_after) .. string.sub(rest, hash + 1)
     env, flags = string.sub(env, 1, 32) .. rest, flags + EXPIRES
@@ -114,6 +116,7 @@ local function put(id, due_text, options, env)
     _, expires, _, group = fields(env, flags)
     if expires then
       if expires <= due then return 'refused expiry not after the due time' end
+      if expires >= 9007199254740992 then return 'refused expiry' end
       must_be('zset', 'expiries')
     end
     if group then must_be('zset', 'g:' .. group) end

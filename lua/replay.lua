@@ -11,9 +11,7 @@
 local no, delay = topic_no(ARGV[2]), tonumber(ARGV[3])
 must_be('hash', 'stats')
 if no then
-  must_be('list', 'r:' .. no)
   must_be('zset', 'd:' .. no)
-  bucket_check(no, now + delay)
 end
 gens(#ARGV)
 
@@ -21,6 +19,7 @@ local function replay(id)
   local m, why = read(no, id)
   if not m then return why == 'missing' and 'unknown' or 'failed ' .. why end
   if m.state ~= DEAD then return 'not dead ' .. state_of(m) end
+  place_check(m, now + delay)
   redis.call('ZREM', base .. 'd:' .. no, id .. gen_bytes(m.gen))
   if bit.band(m.flags, REASON) > 0 then
     local reason = struct.unpack('>I2', m.env, #m.env - 1)

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- reschedule: changes the due time of messages that are pending; their ids stay.
 --
 -- MOVES    DELAYED -> DELAYED | READY; READY -> DELAYED | READY
@@ -10,24 +10,16 @@
 --          changed <due ms> (not the expected one) | leased | dead | finished <outcome> <ms> | unknown |
 --          refused <why> | failed <why>
 -- COST     O(log n) a message, n = messages of its topic due in its hours
---# include now, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, reschedule, each
+--# include now, due, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, reschedule, each
 
 local no = topic_no(ARGV[2])
 must_be('hash', 'stats')
-if no then must_be('list', 'r:' .. no) end
 gens(#ARGV)
 
-local function due_of(text, expected)
+local function new_due(text, expected)
   local by = string.match(text, '^by ([+-]%d+)$')
-  local due
-  if by then
-    due = expected and expected + by
-  elseif string.byte(text) == 43 then
-    due = string.match(text, '^%+%d+$') and now + string.sub(text, 2)
-  else
-    due = string.match(text, '^%d+$') and tonumber(text)
-  end
-  return due and due > 0 and due < 9007199254740992 and due
+  if by then return expected and in_range(expected + by) end
+  return due_of(text)
 end
 
 local function reschedule(id, text, expected_text)
@@ -37,12 +29,11 @@ local function reschedule(id, text, expected_text)
   if m.state == DEAD then return 'dead' end
   if m.state > DEAD then return string.format('finished %s %.0f', STATE[m.state], m.at) end
   local expected = tonumber(expected_text)
-  local due, old = due_of(text, expected), m.due
+  local due, old = new_due(text, expected), m.due
   if not due then return 'refused due time' end
   local _, expires = fields(m.env, m.flags)
   if expires and expires <= due then return 'refused expiry not after the due time' end
   if expected and old ~= expected and old ~= due then return string.format('changed %.0f', old) end
-  bucket_check(no, due)
   return string.format('%s %.0f %.0f', move_to(m, due), old, due)
 end
 

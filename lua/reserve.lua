@@ -5,7 +5,8 @@
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, n (1 to 500), most payload bytes (0: no bound), lease ms ("" for the topic's), topic, …
 -- RETURNS  now_us, wait ms ("" for no reason to come back before the next wake, 0 for at once), dropped (stale
---          entries), expired, buried, newer (left in place: of a later format), then for each topic that exists:
+--          entries), expired, buried, newer (left in place: of a later format, or a key on their way is of the
+--          wrong type), then for each topic that exists:
 --          its place among those asked for (from 1), lease end ms, how many, and 3 a message: ready time in µs,
 --          receipt, envelope as it was before (its attempt and delivery count without this one)
 -- COST     O(1) and a read of the envelope a message; at most n + 100 entries are looked at
@@ -36,14 +37,6 @@ local function allowance(no)
   return math.max(allowed, 0), interval, tat
 end
 
--- A body that is no envelope: it becomes the payload of one that is dead, with the reason.
-local function bury_malformed(no, id, env)
-  local m = { no = no, id = id, env = '', flags = 0, due = now, delivery = 0, attempt = 0, max = 0 }
-  redis.call('SET', base .. 'm:' .. no .. ':' .. id, string.rep('\0', 32) .. env)
-  kill(m, 'malformed envelope')
-  buried = buried + 1
-end
-
 -- What an entry's envelope is: ready (to be leased), stale, expired, malformed, newer.
 local function look(entry, env)
   if not env then return 'stale' end
@@ -60,14 +53,15 @@ local function look(entry, env)
 end
 
 -- Settles what will not be delivered. Returns whether it counted as ready until now.
-local function drop(no, id, env, word)
+local function drop(no, id, word)
   if word == 'stale' then
     dropped = dropped + 1
   elseif word == 'expired' then
     finish(read(no, id), 'expired')
     expired = expired + 1
   else
-    bury_malformed(no, id, env)
+    kill_malformed(no, id)
+    buried = buried + 1
   end
   return word ~= 'stale'
 end
@@ -99,8 +93,9 @@ local function take(no, n, until_ms)
       taken, bytes = taken + 1, bytes + #env
     elseif word == 'newer' then
       back[#back + 1] = entry
-    elseif drop(no, string.sub(entry, 1, -12), env, word) then
-      gone = gone + 1
+    else
+      local ok, counted = pcall(drop, no, string.sub(entry, 1, -12), word)
+      if not ok then back[#back + 1] = entry elseif counted then gone = gone + 1 end
     end
   end
   if taken > 0 then
@@ -115,10 +110,21 @@ local function take(no, n, until_ms)
   return taken, seen, #entries < n or #back > 0
 end
 
+-- What keeps a topic from being taken from. Other topics go on: only who gets nothing at all hears of it.
+local broken
+local function topic_check(no)
+  must_be('list', 'r:' .. no)
+  must_be('hash', 't:' .. no)
+end
+
 local function reserve_from(place, topic)
   local no = topic_no(topic)
   if not no then return end
-  must_be('list', 'r:' .. no)
+  local ok, fault = pcall(topic_check, no)
+  if not ok then
+    broken = fault
+    return
+  end
   local allowed, interval, tat = allowance(no)
   local until_ms = now + (lease_ms or policy(no, 'lease_ms'))
   local at = #answer
@@ -141,6 +147,7 @@ for i = 5, #ARGV do
   if wanted > 0 then reserve_from(i - 4, ARGV[i]) end
 end
 wake_timer()
+if broken and #answer == 0 then error(broken) end
 local head = { now_us, wait or '', dropped, expired, buried, newer }
 for i = 1, #answer do head[6 + i] = answer[i] end
 return head

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- shift_group: moves the due times of a whole group by the same difference, in steps, each message once.
 --
 -- MOVES    DELAYED -> DELAYED | READY; READY -> DELAYED | READY; others stay as they are
@@ -7,7 +7,7 @@
 --          difference in ms (not 0), limit (1 to 500)
 -- RETURNS  more | done | busy (another token is at work on this group), moved in this step, passed over
 -- COST     O(log n) a message. The cursor stands in `shift:<group>` and is forgotten an hour after the last step
---# include now, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, reschedule
+--# include now, due, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, reschedule
 
 local group, token, by, limit = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local index, cursor = 'g:' .. group, 'shift:' .. group
@@ -31,14 +31,14 @@ local moved, passed, score = 0, 0, at
 
 -- Whether the message is pending, and may be due then.
 local function fits(m, due, expires)
-  return m and m.state == PENDING and due > 0 and due < 9007199254740992 and not (expires and expires <= due)
-    and is('list', 'r:' .. m.no) and is('zset', bucket_of(m.no, due))
+  return m and m.state == PENDING and in_range(due) and not (expires and expires <= due)
+    and pcall(place_check, m, due)
 end
 
 for i = 1, #page, 2 do
   if page[i + 1] ~= score then score, skip = page[i + 1], 0 end
   local no, id = string.match(page[i], '^(%d+):(.*)$')
-  local m = read(no, id)
+  local m = no and read(no, id)
   local due = m and m.due + by
   local _, expires
   if m then _, expires = fields(m.env, m.flags) end

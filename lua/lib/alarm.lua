@@ -3,6 +3,7 @@
 -- never too late. The member is the key without its base.
 local earliest, sooner = math.huge, false
 do
+  must_be('zset', 'alarms')
   local head = redis.call('ZRANGE', base .. 'alarms', 0, 0, 'WITHSCORES')
   if head[2] then earliest = tonumber(head[2]) end
 end

@@ -28,8 +28,13 @@ end
 
 -- Takes a pending message out of its bucket, or out of the count of those that are ready.
 local function unplace(m)
-  local delayed = redis.call('ZREM', base .. bucket_of(m.no, m.due), m.id .. gen_bytes(m.gen)) > 0
-  if not delayed then count('ready', m.no, -1) end
+  local bucket = bucket_of(m.no, m.due)
+  if redis.call('ZREM', base .. bucket, m.id .. gen_bytes(m.gen)) == 0 then
+    count('ready', m.no, -1)
+  elseif redis.call('EXISTS', base .. bucket) == 0 then
+    -- The hour may be years away: nothing is left behind for it.
+    redis.call('ZREM', base .. 'alarms', bucket)
+  end
 end
 
 -- The word for where a message is.

@@ -3,6 +3,7 @@ local function cancel(no, id)
   local m, why = read(no, id)
   if not m then return why == 'missing' and 'unknown' or 'failed ' .. why end
   if m.state == PENDING then
+    finish_check(m)
     unplace(m)
     finish(m, 'cancelled')
     return 'cancelled'

@@ -9,6 +9,21 @@ local function remembered_ms(m, outcome)
   return policy(m.no, generated(m.id) and 'remember_generated_ms' or 'remember_own_ms')
 end
 
+-- Refuses, before anything is changed, where an index that has `m` is of the wrong type.
+local function index_check(m)
+  if bit.band(m.flags, INDEXED) == 0 then return end
+  local _, expires, _, group = fields(m.env, m.flags)
+  if expires then must_be('zset', 'expiries') end
+  if group then must_be('zset', 'g:' .. group) end
+end
+
+-- The same for all that the end of `m` touches. To be called before it is taken out of where it is.
+local function finish_check(m)
+  must_be('zset', 'markers')
+  must_be('hash', 't:' .. m.no)
+  index_check(m)
+end
+
 local function leave_indexes(m)
   if bit.band(m.flags, INDEXED) == 0 then return end
   local _, expires, _, group = fields(m.env, m.flags)
@@ -18,6 +33,7 @@ local function leave_indexes(m)
 end
 
 local function finish(m, outcome)
+  finish_check(m)
   leave_indexes(m)
   count(outcome, m.no, 1)
   local key, name = base .. 'm:' .. m.no .. ':' .. m.id, m.no .. ':' .. m.id

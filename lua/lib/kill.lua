@@ -2,6 +2,8 @@
 
 -- Moves `m` to the dead letters, ordered by the time of its death, with the reason (at most 1,000 bytes) at the envelope's end.
 local function kill(m, reason)
+  must_be('zset', 'd:' .. m.no)
+  index_check(m)
   reason = string.sub(reason, 1, 1000)
   leave_indexes(m)
   m.state, m.at, m.gen = DEAD, now, gen(bit.band(m.flags, INDEXED) > 0)
@@ -11,3 +13,15 @@ local function kill(m, reason)
   redis.call('ZADD', base .. 'd:' .. m.no, now, m.id .. gen_bytes(m.gen))
   count('buried', m.no, 1)
 end
+
+-- A body that is no envelope: it becomes the payload of one that is dead, with the reason.
+local function kill_malformed(no, id)
+  must_be('zset', 'd:' .. no)
+  local env = redis.call('MGET', base .. 'm:' .. no .. ':' .. id)[1]
+  local m = { no = no, id = id, env = '', flags = 0, due = now, delivery = 0, attempt = 0, max = 0 }
+  redis.call('SET', base .. 'm:' .. no .. ':' .. id, string.rep('\0', 32) .. env)
+  kill(m, 'malformed envelope')
+end
+
+-- Whether the optional fields can be read.
+local function is_whole(m) return (pcall(fields, m.env, m.flags)) end

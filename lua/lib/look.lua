@@ -2,25 +2,27 @@
 
 -- The first `limit` members of the topic's first bucket that has any in [from, to], its name, and their due
 -- times as member, due, … where `scores` is asked for; nothing and nil when there is none. Looks at most at
--- 1,000 alarms; where these are not enough, the fourth answer is the time to go on from.
+-- 20,000 alarms; where these are not enough, the third answer is the time to go on from.
 local function bucket_page(no, from, to, limit, scores)
   local prefix = 'b:' .. no .. ':'
   local hour = (from - from % HOUR_MS) / HOUR_MS
   local low = string.format('%.0f', hour * HOUR_MS)
-  local alarms = redis.call('ZRANGEBYSCORE', base .. 'alarms', low, to, 'WITHSCORES', 'LIMIT', 0, 1000)
-  for i = 1, #alarms, 2 do
-    local bucket = alarms[i]
-    if string.sub(bucket, 1, #prefix) == prefix and tonumber(string.sub(bucket, #prefix + 1)) >= hour then
-      local members = scores
-        and redis.call('ZRANGEBYSCORE', base .. bucket, from, to, 'WITHSCORES', 'LIMIT', 0, limit)
-        or redis.call('ZRANGEBYSCORE', base .. bucket, from, to, 'LIMIT', 0, limit)
-      if #members > 0 then return members, bucket end
+  local alarms
+  for page = 0, 19 do
+    alarms = redis.call('ZRANGEBYSCORE', base .. 'alarms', low, to, 'WITHSCORES', 'LIMIT', 1000 * page, 1000)
+    for i = 1, #alarms, 2 do
+      local bucket = alarms[i]
+      if string.sub(bucket, 1, #prefix) == prefix and tonumber(string.sub(bucket, #prefix + 1)) >= hour then
+        local members = scores
+          and redis.call('ZRANGEBYSCORE', base .. bucket, from, to, 'WITHSCORES', 'LIMIT', 0, limit)
+          or redis.call('ZRANGEBYSCORE', base .. bucket, from, to, 'LIMIT', 0, limit)
+        if #members > 0 then return members, bucket end
+      end
     end
+    if #alarms < 2000 then return {}, nil end
   end
-  if #alarms == 2000 then return {}, nil, tonumber(alarms[1999]) end
-  return {}, nil
+  return {}, nil, tonumber(alarms[2000])
 end
-
 
 -- A message as it is shown: its envelope, which says READY where it is, and its gen; nil where there is none.
 local function shown(no, id)

@@ -2,8 +2,14 @@
 
 local ready_entries = {}
 
+-- Refuses, before anything is changed, where a key on the way of `m` to `due` is of the wrong type.
+local function place_check(m, due)
+  if due <= now and not held then must_be('list', 'r:' .. m.no) else bucket_check(m.no, due) end
+  index_check(m)
+end
+
 -- Moves `m` to its due time, under a new gen, and writes its head: 'ready' or 'delayed'. Whoever calls it has
--- taken the message out of where it was, has taken a gen, and calls `placed` at the end.
+-- checked it, has taken the message out of where it was, has taken a gen, and calls `placed` at the end.
 local function place(m, due)
   m.state, m.due, m.at = PENDING, due, now
   m.gen = gen(bit.band(m.flags, INDEXED) > 0)

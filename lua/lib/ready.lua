@@ -11,6 +11,8 @@ local function make_ready(no, entries)
   local length = redis.call('RPUSH', base .. 'r:' .. no, unpack(entries))
   count('ready', no, n)
   if length == n then
-    redis.call('SPUBLISH', base .. 'ready', redis.call('HGET', base .. 't:' .. no, 'name') or '')
+    -- Nothing may fail between this push and the removal that follows it.
+    local name = redis.pcall('HGET', base .. 't:' .. no, 'name')
+    redis.call('SPUBLISH', base .. 'ready', type(name) == 'string' and name or '')
   end
 end

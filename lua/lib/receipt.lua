@@ -6,10 +6,13 @@ local function receipt_parts(receipt)
   return string.sub(receipt, 1, colon - 1), string.sub(receipt, colon + 1, -5)
 end
 
--- The message that `receipt` still holds, or nil.
+-- The message that `receipt` still holds, or nil. One that cannot be read is left to who can.
 local function leased_by(receipt)
+  must_be('zset', 'leases')
   if not redis.call('ZSCORE', base .. 'leases', receipt) then return nil end
-  return (read(receipt_parts(receipt)))
+  local m, why = read(receipt_parts(receipt))
+  if why == 'newer' or why == 'malformed' then error({ err = why .. ' envelope' }) end
+  return m
 end
 
 -- Ends the lease itself.

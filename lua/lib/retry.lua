@@ -35,5 +35,7 @@ local function give_back(m, delay, reason)
     kill(m, reason)
     return 'buried'
   end
-  return place(m, now + (delay or backoff_ms(m)))
+  local due = now + (delay or backoff_ms(m))
+  place_check(m, due)
+  return place(m, due)
 end

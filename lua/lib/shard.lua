@@ -1,7 +1,9 @@
 -- Opens the shard: `base` begins every key, `meta` is what its registry says. Refuses a shard that was never
 -- created and a caller that knows another layout, before anything is written.
 local base = string.sub(KEYS[1], 1, -5)
-local layout, held = unpack(redis.call('HMGET', KEYS[1], 'layout', 'hold'))
+local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'hold')
+if registry.err then return redis.error_reply('DQTYPE ' .. KEYS[1] .. ' is not a hash') end
+local layout, held = unpack(registry)
 if not layout then
   return redis.error_reply('DQUNINITIALISED ' .. KEYS[1] .. ' does not exist')
 end

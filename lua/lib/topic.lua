@@ -26,11 +26,13 @@ end
 
 -- One number of a topic's policy.
 local function policy(no, field)
+  must_be('hash', 't:' .. no)
   return tonumber(redis.call('HGET', base .. 't:' .. no, field)) or POLICY[field]
 end
 
 -- Two numbers of a topic's policy.
 local function policies(no, one, two)
+  must_be('hash', 't:' .. no)
   local values = redis.call('HMGET', base .. 't:' .. no, one, two)
   return tonumber(values[1]) or POLICY[one], tonumber(values[2]) or POLICY[two]
 end

@@ -19,9 +19,6 @@ use std::{
     },
 };
 
-/// The layout of a deployment that never grew.
-pub(crate) const LAYOUT: u32 = 1;
-
 /// The most ids in one call of a script.
 pub const MAX_IDS_A_CALL: usize = 500;
 

@@ -9,7 +9,7 @@
 //! ```
 //! All numbers are big-endian. The first 32 bytes are the same in every format to come.
 
-use crate::{Group, UnixMillis, message::Backoff};
+use crate::{Backoff, Group, UnixMillis};
 use std::fmt;
 
 /// The bytes of the fixed head.

@@ -144,58 +144,42 @@ impl Error {
             ("DQUNINITIALISED", Some(shard)) => Self::Uninitialised(shard),
             ("DQLAYOUT", Some(shard)) => {
                 let found = detail.split(' ').next().unwrap_or_default().to_owned();
-                Self::Layout { shard, found, known: crate::client::LAYOUT }
+                Self::Layout { shard, found, known: crate::keys::LAYOUT }
             }
             _ => Self::Redis { code: code.to_owned(), detail: detail.to_owned() },
         }
     }
 }
 
-/// Errors that Redis answers before it runs a script.
+/// The errors that Redis or a script answers before anything is written, and whether they go away when Redis is well
+/// again.
+const REFUSALS: [(&str, bool); 20] = [
+    ("ASK", true),
+    ("BUSY", true),
+    ("CLUSTERDOWN", true),
+    ("CROSSSLOT", false),
+    ("DQARG", false),
+    ("DQLAYOUT", false),
+    ("DQTYPE", false),
+    ("DQUNINITIALISED", false),
+    ("LOADING", true),
+    ("MASTERDOWN", true),
+    ("MISCONF", true),
+    ("MOVED", true),
+    ("NOAUTH", true),
+    ("NOPERM", false),
+    ("NOREPLICAS", true),
+    ("NOSCRIPT", true),
+    ("OOM", true),
+    ("READONLY", true),
+    ("TRYAGAIN", true),
+    ("WRONGPASS", true),
+];
+
 fn is_refusal(code: &str) -> bool {
-    const CODES: [&str; 20] = [
-        "NOSCRIPT",
-        "READONLY",
-        "OOM",
-        "MISCONF",
-        "NOREPLICAS",
-        "LOADING",
-        "MASTERDOWN",
-        "CLUSTERDOWN",
-        "MOVED",
-        "ASK",
-        "TRYAGAIN",
-        "BUSY",
-        "NOAUTH",
-        "WRONGPASS",
-        "NOPERM",
-        "CROSSSLOT",
-        "DQUNINITIALISED",
-        "DQLAYOUT",
-        "DQTYPE",
-        "DQARG",
-    ];
-    CODES.contains(&code)
+    REFUSALS.iter().any(|(refusal, _)| *refusal == code)
 }
 
-/// Errors that go away when Redis is well again.
 fn is_passing(code: &str) -> bool {
-    const CODES: [&str; 15] = [
-        "NOSCRIPT",
-        "READONLY",
-        "OOM",
-        "MISCONF",
-        "NOREPLICAS",
-        "LOADING",
-        "MASTERDOWN",
-        "CLUSTERDOWN",
-        "MOVED",
-        "ASK",
-        "TRYAGAIN",
-        "BUSY",
-        "NOAUTH",
-        "WRONGPASS",
-        "UNBLOCKED",
-    ];
-    CODES.contains(&code)
+    REFUSALS.contains(&(code, true))
 }

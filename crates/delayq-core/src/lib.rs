@@ -1,6 +1,7 @@
 //! The delay queue's protocol on Redis: keys, scripts, envelope and client.
 
 mod admin;
+mod backoff;
 mod client;
 mod clock;
 mod codec;
@@ -25,6 +26,7 @@ mod time;
 mod verbs;
 
 pub use admin::{Admin, PurgeWhat, ReplayOptions, TimeRange};
+pub use backoff::Backoff;
 pub use client::{Client, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, Reference, Settings, UnixMicros};
 pub use codec::{Codec, CodecError, DICTIONARY_BYTES, FEWEST_SAMPLES};
 pub use consumer::{Consumer, ConsumerOptions, Delivery};
@@ -34,9 +36,7 @@ pub use id::{Group, MessageId, NameError, Namespace, OwnId, Topic};
 pub use keys::{Channel, Keys};
 pub use link::LinkSettings;
 pub use listen::{Heard, Listener};
-pub use message::{
-    Backoff, DEFAULT_PAYLOAD_BYTES, Due, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Message, MessageError,
-};
+pub use message::{DEFAULT_PAYLOAD_BYTES, Due, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Message, MessageError};
 pub use payload::Trained;
 pub use producer::{GroupTally, Producer, ProducerOptions, Put, PutError, Target};
 pub use script::{Script, Scripts, Swap, Verb};

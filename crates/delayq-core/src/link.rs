@@ -6,7 +6,7 @@
 
 use crate::{
     Error, ShardId,
-    keys::Keys,
+    keys::{Keys, LAYOUT},
     script::{Scripts, Verb},
 };
 use redis::{
@@ -161,7 +161,7 @@ impl Link {
     pub(crate) fn call(&self, verb: Verb, shard: ShardId) -> Call {
         let mut command = Cmd::new();
         command.arg("EVALSHA").arg(&self.scripts.get(verb).sha).arg(2);
-        command.arg(self.keys.meta(shard)).arg(self.keys.never(shard)).arg(crate::client::LAYOUT);
+        command.arg(self.keys.meta(shard)).arg(self.keys.never(shard)).arg(LAYOUT);
         Call { verb, shard, command }
     }
 

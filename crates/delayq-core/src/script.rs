@@ -45,7 +45,7 @@ macro_rules! parts {
 }
 
 parts! {
-    "alarm", "bucket", "cancel", "each", "envelope", "finish", "gen", "kill", "look", "now", "place", "ready",
+    "alarm", "bucket", "cancel", "due", "each", "envelope", "finish", "gen", "kill", "look", "now", "place", "ready",
     "receipt", "reschedule", "retry", "shard", "topic",
 }
 

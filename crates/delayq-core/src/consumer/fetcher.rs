@@ -132,7 +132,7 @@ impl Watch {
     fn note(&mut self, heard: Heard, topics: &[Topic]) {
         match heard {
             Heard::Ready(shard, topic) if topic.as_ref().is_none_or(|topic| topics.contains(topic)) => {
-                self.asking.ask(shard)
+                self.asking.ask(shard);
             }
             Heard::Resync => self.ask_all(),
             Heard::Ready(..) | Heard::Wake(..) => {}

@@ -1,9 +1,9 @@
 //! `init`, `claim`, `hold`, `configure`, `replay`, `purge`: what owners and operators do.
 
 use crate::{
-    Client, Codec, Error, MessageId, ShardId, Topic, UnixMillis,
-    client::{LAYOUT, UnixMicros},
-    message::Backoff,
+    Backoff, Client, Codec, Error, MessageId, ShardId, Topic, UnixMillis,
+    client::UnixMicros,
+    keys::LAYOUT,
     reply::{Reply, Words},
     script::Verb,
 };

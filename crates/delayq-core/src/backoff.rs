@@ -1,0 +1,58 @@
+//! Back-off: how long a message rests before it is tried again.
+
+use std::time::Duration;
+
+/// How long a message rests before it is tried again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backoff {
+    /// Always the same delay.
+    Fixed(Duration),
+    /// Doubles from `first` to `longest`; between half and the whole of it, by chance.
+    Exponential {
+        /// The delay after the first attempt.
+        first: Duration,
+        /// The longest delay.
+        longest: Duration,
+    },
+    /// One delay for each attempt, the last one from there on; 1 to 32 of them.
+    List(Vec<Duration>),
+}
+
+// === impl Backoff ===
+
+impl Backoff {
+    const LONGEST_MS: u128 = u32::MAX as u128;
+
+    pub(crate) fn is_valid(&self) -> bool {
+        let fits = |delay: &Duration| (1..=Self::LONGEST_MS).contains(&delay.as_millis());
+        match self {
+            Self::Fixed(delay) => fits(delay),
+            Self::Exponential { first, longest } => fits(first) && fits(longest) && first <= longest,
+            Self::List(delays) => (1..=32).contains(&delays.len()) && delays.iter().all(fits),
+        }
+    }
+
+    /// Kind (1 fixed, 2 exponential, 3 list), then the delays, 4 bytes of ms each.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let (kind, delays) = match self {
+            Self::Fixed(delay) => (1, vec![*delay]),
+            Self::Exponential { first, longest } => (2, vec![*first, *longest]),
+            Self::List(delays) => (3, delays.clone()),
+        };
+        let ms = |delay: Duration| u32::try_from(delay.as_millis()).unwrap_or(u32::MAX).to_be_bytes();
+        std::iter::once(kind).chain(delays.into_iter().flat_map(ms)).collect()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (&kind, rest) = bytes.split_first()?;
+        let (chunks, []) = rest.as_chunks::<4>() else { return None };
+        let delays: Vec<_> =
+            chunks.iter().map(|ms| Duration::from_millis(u32::from_be_bytes(*ms).into())).collect();
+        match (kind, delays.as_slice()) {
+            (1, &[delay]) => Some(Self::Fixed(delay)),
+            (2, &[first, longest]) => Some(Self::Exponential { first, longest }),
+            (3, [_, ..]) => Some(Self::List(delays)),
+            _ => None,
+        }
+    }
+}
