@@ -34,7 +34,7 @@ local function purge(member, wanted)
   return false
 end
 
-local more = false
+local more
 if state == 'delayed' then
   local members, bucket, go_on = bucket_page(no, from, to, limit)
   for _, member in ipairs(members) do

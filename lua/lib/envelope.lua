@@ -9,7 +9,7 @@ local OUTCOME = { delivered = 5, cancelled = 6, expired = 7, purged = 8 }
 local HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD, DOOMED, REASON = 1, 2, 4, 8, 16, 32, 64, 128
 local INDEXED = EXPIRES + GROUP
 
-local function gen_bytes(gen) return struct.pack('>I4', gen) end
+local function gen_bytes(g) return struct.pack('>I4', g) end
 
 -- The optional fields: hash, expiry in ms, back-off, group, and where the rest begins.
 local function fields(env, flags)
