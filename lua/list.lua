@@ -21,8 +21,8 @@ local function ms(n) return string.format('%.0f', n) end
 -- Shows the message of an id‖gen, unless it has gone on to another state or another gen.
 local function show(member, wanted)
   local id = string.sub(member, 1, -5)
-  local env, g, state = shown(no, id)
-  if env and (not g or state == wanted and gen_bytes(g) == string.sub(member, -4)) then
+  local env, g, found = shown(no, id)
+  if env and (not g or found == wanted and gen_bytes(g) == string.sub(member, -4)) then
     answer[#answer + 1], answer[#answer + 2] = id, env
   end
 end
