@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     audit, bench, cancel, completions, config, count, dead, doctor, get, histogram, init, list, log, man,
-    purge, put, replay, reschedule, shards, tail, timers, topic, topics, up,
+    purge, put, replay, reschedule, shards, spool, tail, timers, topic, topics, up,
 };
 use crate::deployment::Global;
 
@@ -65,6 +65,8 @@ pub enum Command {
     Shards(shards::Shards),
     /// Measure this machine: every figure beside its limit
     Bench(bench::Bench),
+    /// The spool of this host: what waits for Redis, what was rejected
+    Spool(spool::Spool),
     /// Check the configuration, or show what is in force
     Config(config::Config),
     /// Print the completions of a shell

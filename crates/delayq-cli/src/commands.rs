@@ -19,6 +19,7 @@ pub mod put;
 pub mod replay;
 pub mod reschedule;
 pub mod shards;
+pub mod spool;
 pub mod tail;
 pub mod timers;
 pub mod topic;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use delayq_core::{Admin, Client, LinkSettings, Namespace, Settings, ShardCount, UnixMillis};
-use delayq_core::{Producer, ProducerOptions};
+use delayq_core::{Producer, ProducerOptions, Spool, SpoolSettings};
 use delayq_service::config::{
     DeploymentConfig, Environment, EtcdConfig, Faults, Loaded, LogConfig, RedisConfig, RedisUrl, Section,
     Source, SpoolConfig, load,
@@ -13,7 +13,7 @@ use delayq_service::{Fault, codes};
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::{UNREACHABLE, of_core};
+use crate::failure::{FILE, UNREACHABLE, of_core};
 use crate::output::Output;
 
 /// The options that every command takes.
@@ -87,19 +87,23 @@ impl Global {
     /// Every fault of the configuration at once.
     pub fn load(&self) -> Result<Loaded<CliConfig>, Fault> {
         let mut loaded = load::<CliConfig>(&self.source(), &Environment::of_process())?;
-        let config = &mut loaded.config;
+        self.apply(&mut loaded.config.deployment, &mut loaded.config.redis);
+        Ok(loaded)
+    }
+
+    /// Lays the options over the sections that they are about.
+    pub fn apply(&self, deployment: &mut DeploymentConfig, redis: &mut RedisConfig) {
         if let Some(url) = &self.redis {
             // Another Redis has other credentials: those of the file belong to the file's.
-            config.redis =
-                RedisConfig { url: url.clone(), username: None, password: None, ..config.redis.clone() };
+            *redis =
+                RedisConfig { url: url.clone(), username: None, password: None, ca: None, ..redis.clone() };
         }
         if let Some(namespace) = &self.namespace {
-            namespace.as_str().clone_into(&mut config.deployment.namespace);
+            namespace.as_str().clone_into(&mut deployment.namespace);
         }
         if let Some(shards) = self.shards {
-            config.deployment.shards = shards;
+            deployment.shards = shards;
         }
-        Ok(loaded)
     }
 
     /// What a command works with.
@@ -121,9 +125,15 @@ impl Context {
         Admin::new(self.client.clone())
     }
 
-    /// The producer's side.
-    pub fn producer(&self) -> Producer {
-        Producer::start(self.client.clone(), ProducerOptions::default())
+    /// The producer's side; what cannot reach Redis goes to the host's spool, if there is one.
+    ///
+    /// # Errors
+    /// The spool cannot be used.
+    pub fn producer(&self) -> Result<Producer, Fault> {
+        let settings = SpoolSettings { max_bytes: self.config.spool.max_bytes.bytes() };
+        let spool = self.config.spool.folder().map(|folder| Spool::open(folder, &settings)).transpose();
+        let spool = spool.map_err(|error| Fault::new(&FILE, error.to_string()))?;
+        Ok(Producer::start(self.client.clone(), ProducerOptions { spool, ..ProducerOptions::default() }))
     }
 
     /// Redis's clock.

@@ -139,9 +139,21 @@ pub const MEASUREMENT: Code = Code {
     exit: Exit::Unavailable,
 };
 
+/// Redis or a library answered what it never should.
+pub const BUG: Code = Code {
+    id: "DQ-U011",
+    title: "an answer that makes no sense",
+    cause: "Versions that do not belong together, somebody who wrote into delayq's keys by hand, or a bug.",
+    tries: [
+        "Compare the versions: delayq --version here and /version of the timers' admin endpoints.",
+        "Check the books: delayq audit.",
+        "Report it with the command and this output.",
+    ],
+    exit: Exit::Bug,
+};
+
 /// Every code of the command line, in the order of the documentation.
 pub const TABLE: &[&Code] = &[
-    &MEASUREMENT,
     &USAGE,
     &UNREACHABLE,
     &DEPLOYMENT,
@@ -151,6 +163,8 @@ pub const TABLE: &[&Code] = &[
     &UNBALANCED,
     &UNFIT,
     &FOLDER_IN_USE,
+    &MEASUREMENT,
+    &BUG,
 ];
 
 /// A refusal of what was asked for.
@@ -169,8 +183,20 @@ pub fn of_core(error: Error) -> Fault {
     let code = match &error {
         Error::Message(_) | Error::Name(_) => &USAGE,
         Error::Uninitialised(_) | Error::Layout { .. } | Error::Deployment(_) => &DEPLOYMENT,
-        Error::Protocol { .. } => &delayq_service::codes::TASK_ENDED,
+        Error::Protocol { .. } => &BUG,
         _ => &UNREACHABLE,
     };
     Fault::new(code, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_rise_and_are_given_once() {
+        let ids: Vec<&str> = TABLE.iter().map(|code| code.id).collect();
+        let expected: Vec<String> = (1..=TABLE.len()).map(|number| format!("DQ-U{number:03}")).collect();
+        assert_eq!(ids, expected);
+    }
 }

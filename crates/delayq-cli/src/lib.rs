@@ -12,3 +12,4 @@ pub mod put_line;
 pub mod replay;
 pub mod up;
 pub mod when;
+pub mod whole;

@@ -61,6 +61,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Fault> {
         Command::Timers(timers) => timers.run(&global.context()?).await?,
         Command::Shards(shards) => shards.run(&global.context()?).await?,
         Command::Bench(bench) => bench.run(&global).await?,
+        Command::Spool(spool) => spool.run(&global.context()?).await?,
         Command::Config(config) => config.run(&global)?,
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run()?,

@@ -2,4 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
+mod cli;
 mod harness;
+mod storm;

@@ -34,7 +34,7 @@ impl Cancel {
     /// # Errors
     /// Redis cannot be used; or, after all others were cancelled, nothing is known of one.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
-        let producer = context.producer();
+        let producer = context.producer()?;
         let Some(topic) = self.topic else {
             let group = self.group.ok_or_else(|| usage("a --group is needed with --all"))?;
             let tally = producer.cancel_group(&group).await.map_err(of_core)?;
@@ -88,6 +88,7 @@ const fn word(outcome: &CancelOutcome) -> &'static str {
         CancelOutcome::Dead => "dead",
         CancelOutcome::Finished(..) => "finished",
         CancelOutcome::Unknown => "unknown",
+        CancelOutcome::Spooled => "spooled",
         CancelOutcome::Failed(_) => "failed",
     }
 }
@@ -101,6 +102,7 @@ fn sentence(outcome: &CancelOutcome) -> String {
         CancelOutcome::Dead => "it is among the dead letters".to_owned(),
         CancelOutcome::Finished(state, at) => format!("over: {state} {}", time(*at)),
         CancelOutcome::Unknown => "nothing is known of it; if it has a group, say --group".to_owned(),
+        CancelOutcome::Spooled => "spooled: the compensator does it when Redis can be reached".to_owned(),
         CancelOutcome::Failed(why) => format!("failed: {why}"),
     }
 }

@@ -2,11 +2,12 @@
 
 use clap::{Args, Subcommand};
 use delayq_service::Fault;
-use delayq_service::config::effective;
+use delayq_service::config::{Environment, Loaded, effective, load};
 use serde_json::json;
 
 use crate::deployment::Global;
 use crate::output::{Output, say};
+use crate::whole::WholeConfig;
 
 /// Checks the configuration, or shows what is in force.
 #[derive(Debug, Args)]
@@ -35,23 +36,21 @@ impl Config {
     /// # Errors
     /// Every fault of the configuration at once.
     pub fn run(self, global: &Global) -> Result<(), Fault> {
-        let loaded = global.load()?;
+        let Loaded { mut config, source, overridden } =
+            load::<WholeConfig>(&global.source(), &Environment::of_process())?;
+        global.apply(&mut config.deployment, &mut config.redis);
         match self.action {
             Action::Check => {
-                let value = json!({ "source": loaded.source, "overridden": loaded.overridden, "faults": [] });
-                Output::of_process(global.json).print(&value, || format!("{}: no faults", loaded.source))
+                let value = json!({ "source": source, "overridden": overridden, "faults": [] });
+                Output::of_process(global.json).print(&value, || format!("{source}: no faults"))
             }
-            Action::Show { .. } if global.json => Output::of_process(true).print(&loaded.config, String::new),
+            Action::Show { .. } if global.json => Output::of_process(true).print(&config, String::new),
             Action::Show { .. } => {
-                let overridden = match loaded.overridden.is_empty() {
+                let overridden = match overridden.is_empty() {
                     true => String::new(),
-                    false => format!(", and from {}", loaded.overridden.join(", ")),
+                    false => format!(", and from {}", overridden.join(", ")),
                 };
-                say(&format!(
-                    "# From {}{overridden}\n{}",
-                    loaded.source,
-                    effective(&loaded.config).trim_end()
-                ))
+                say(&format!("# From {source}{overridden}\n{}", effective(&config).trim_end()))
             }
         }
     }

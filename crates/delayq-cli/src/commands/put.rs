@@ -81,7 +81,7 @@ impl Put {
             return many.run(context).await;
         }
         let message = self.message(context).await?;
-        let answer = context.producer().put(message).await.map_err(of_put)?;
+        let answer = context.producer()?.put(message).await.map_err(of_put)?;
         context.output.print(&json_of(&answer), || sentence(&answer))?;
         match answer.outcome.is_accepted() {
             true => Ok(()),

@@ -112,12 +112,13 @@ impl Replay {
     async fn against(
         self,
         global: &Global,
-        script: Script,
+        mut script: Script,
         speed: f64,
         output: Output,
     ) -> Result<Exit, Fault> {
         let client = global.context()?.client;
         let delivered = self.delivered.ok_or_else(|| usage("--delivered FILE is needed, or --up"))?;
+        script.pace(speed);
         let run = Run { script, output, delivered, client, folder: None };
         let journal = run.begin(speed).await?;
         let shutdown = Shutdown::new();
@@ -136,13 +137,14 @@ impl Replay {
     async fn with_up(
         self,
         global: &Global,
-        script: Script,
+        mut script: Script,
         speed: f64,
         output: Output,
     ) -> Result<Exit, Fault> {
         let folder = Arc::new(DataFolder::open(&self.place.data)?);
         log_into(&folder)?;
         let journal = if self.fresh { None } else { Journal::resume(&folder, &script)? };
+        script.pace(journal.as_ref().map_or(speed, |journal| journal.day.speed));
         if !output.json {
             say(&format!("starting everything in {} …", folder.path().display()))?;
         }

@@ -56,7 +56,7 @@ impl Reschedule {
         let (Some(topic), Some(id)) = (&self.topic, &self.id) else { return self.run_group(context).await };
         let target = Target { id: id.clone(), group: self.group.clone() };
         let change = self.change(context, topic, &target).await?;
-        let outcome = context.producer().reschedule(topic, &target, change).await.map_err(of_core)?;
+        let outcome = context.producer()?.reschedule(topic, &target, change).await.map_err(of_core)?;
         context.output.print(&json_of(id, &outcome), || sentence(id, &outcome))?;
         match outcome {
             RescheduleOutcome::Moved { .. } => Ok(()),
@@ -71,7 +71,7 @@ impl Reschedule {
         if by == 0 {
             return Err(usage("--by 0 moves nothing"));
         }
-        let tally = context.producer().reschedule_group(group, by, token).await.map_err(of_core)?;
+        let tally = context.producer()?.reschedule_group(group, by, token).await.map_err(of_core)?;
         if tally.busy {
             return Err(usage(format!(
                 "another shift of group {group} is under way; finish it with its token first"
@@ -137,6 +137,7 @@ fn json_of(id: &MessageId, outcome: &RescheduleOutcome) -> Value {
             json!({ "id": id, "outcome": "finished", "state": state.word(), "at_ms": at })
         }
         RescheduleOutcome::Unknown => json!({ "id": id, "outcome": "unknown" }),
+        RescheduleOutcome::Spooled => json!({ "id": id, "outcome": "spooled" }),
         RescheduleOutcome::Refused(why) => json!({ "id": id, "outcome": "refused", "reason": why }),
     }
 }
@@ -154,6 +155,9 @@ fn sentence(id: &MessageId, outcome: &RescheduleOutcome) -> String {
         RescheduleOutcome::Dead => format!("{id} is among the dead letters; see delayq dead replay"),
         RescheduleOutcome::Finished(state, at) => format!("{id} is over: {state} {}", time(*at)),
         RescheduleOutcome::Unknown => format!("nothing is known of {id}; if it has a group, say --group"),
+        RescheduleOutcome::Spooled => {
+            format!("{id} is moved by the compensator when Redis can be reached: it is spooled")
+        }
         RescheduleOutcome::Refused(why) => format!("{id} was refused: {why}"),
     }
 }

@@ -104,7 +104,7 @@ impl<'p> Player<'p> {
     /// Redis cannot be used, or the journal cannot be written.
     pub async fn play(&mut self, shutdown: &Shutdown, mut progress: impl FnMut(usize)) -> Result<(), Fault> {
         while let Some(next) = self.script.steps.get(self.journal.done) {
-            let at = self.clock.when(self.journal.day.real(next.at_ms));
+            let at = self.clock.when(self.journal.day.real(next.play_ms));
             if shutdown.or(sleep_until(at)).await.is_none() {
                 break;
             }
@@ -118,7 +118,7 @@ impl<'p> Player<'p> {
     fn ripe(&self) -> usize {
         let now = self.clock.now();
         let left = &self.script.steps[self.journal.done..];
-        left.iter().take(MOST).take_while(|step| self.journal.day.real(step.at_ms) <= now).count()
+        left.iter().take(MOST).take_while(|step| self.journal.day.real(step.play_ms) <= now).count()
     }
 
     /// Does the next steps; at least one. In a script no message is changed before it is put or after it is cancelled, so

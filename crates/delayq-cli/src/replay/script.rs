@@ -1,10 +1,14 @@
 //! The event log as what to do when, and what has to come of it. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use delayq_core::{Group, Message, MessageId, Target, Topic};
 
 use crate::event_log::{Event, payload_bytes};
+
+/// The least real time between a change and the due time that it changes.
+pub(super) const LEAD: Duration = Duration::from_millis(500);
 
 /// A log without faults, in the order of its times.
 #[derive(Debug)]
@@ -26,8 +30,10 @@ pub struct Script {
 pub struct Step {
     /// Its line in the log, from 1.
     pub line: usize,
-    /// When, ms since the epoch, in log time.
+    /// When it happened, ms since the epoch, in log time.
     pub at_ms: i64,
+    /// When it is played, in log time: then, or a little earlier (see [`Script::pace`]).
+    pub play_ms: i64,
     /// The topic.
     pub topic: Topic,
     /// The message.
@@ -108,6 +114,26 @@ impl Script {
         Ok(Self { steps, expected, first_ms, last_ms, fingerprint: fingerprint(text) })
     }
 
+    /// Says when each step is played at this speed, and puts the steps into that order. A change that would come within
+    /// [`LEAD`] of the due time of its message is played so much earlier: a log minute may last a few milliseconds, and
+    /// what is tried here is the delivery, not how evenly this machine runs.
+    pub fn pace(&mut self, speed: f64) {
+        let lead_ms = (LEAD.as_millis() as f64 * speed) as i64;
+        let mut played: BTreeMap<(Topic, MessageId), (i64, i64)> = BTreeMap::new();
+        for step in &mut self.steps {
+            let key = (step.topic.clone(), step.target.id.clone());
+            let before = played.get(&key).copied();
+            step.play_ms =
+                before.map_or(step.at_ms, |(last_ms, due_ms)| step.at_ms.min(due_ms - lead_ms).max(last_ms));
+            let due_ms = match step.act {
+                Act::Put { due_ms, .. } | Act::Reschedule { due_ms } => due_ms,
+                Act::Cancel => step.at_ms,
+            };
+            played.insert(key, (step.play_ms, due_ms));
+        }
+        self.steps.sort_by_key(|step| step.play_ms);
+    }
+
     /// The topics that it is about.
     pub fn topics(&self) -> BTreeSet<Topic> {
         self.steps.iter().map(|step| step.topic.clone()).collect()
@@ -156,7 +182,7 @@ impl Step {
         let text = |error: delayq_core::NameError| error.to_string();
         let group = group.map(Group::new).transpose().map_err(text)?;
         let target = Target { id: MessageId::own(id).map_err(text)?, group };
-        Ok(Self { line: number, at_ms, topic: Topic::new(topic).map_err(text)?, target, act })
+        Ok(Self { line: number, at_ms, play_ms: at_ms, topic: Topic::new(topic).map_err(text)?, target, act })
     }
 
     /// What has to come of its message from here on.
@@ -214,6 +240,21 @@ mod tests {
         let script = Script::parse(&[CANCELLED, PUT, MOVED].join("\n")).unwrap();
         assert_eq!(script.expected[&key], Expected::Cancelled);
         assert_eq!(script.deliveries(), 0);
+    }
+
+    #[test]
+    fn a_change_that_would_come_too_close_to_the_due_time_is_played_earlier() {
+        let cancelled = CANCELLED.replace("09:30", "08:59");
+        let played = |speed: f64| {
+            let mut script = Script::parse(&format!("{PUT}\n{cancelled}")).unwrap();
+            script.pace(speed);
+            let first_ms = script.first_ms;
+            script.steps.iter().map(|step| (step.play_ms - first_ms) / 60_000).collect::<Vec<_>>()
+        };
+        // A minute before the due time, or half a real second, which is ten minutes here, but never before the put.
+        assert_eq!(played(1.0), [0, 119]);
+        assert_eq!(played(1200.0), [0, 110]);
+        assert_eq!(played(1_000_000.0), [0, 0]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The roles of a deployment in one process: timer, forwarder and compensator, each from its own library.
 
+use delayq_compensator::{Compensator, CompensatorConfig};
 use delayq_core::Client;
 use delayq_forwarder::{Config as ForwarderConfig, Forwarder};
 use delayq_service::config::{Environment, Faults, Section, Source, load};
@@ -9,22 +10,26 @@ use serde::{Deserialize, Serialize};
 
 use super::servers::Servers;
 
-/// The section of the timer, beside those that the command line has anyway.
+/// The sections of timer and compensator, beside those that the command line has anyway.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct TimerSection {
+struct RoleSections {
     timer: TimerConfig,
+    compensator: CompensatorConfig,
 }
 
 /// The roles, built and not yet running.
 pub struct Roles {
     timer: Timer,
     forwarder: Forwarder,
+    /// None where there is no spool to replay.
+    compensator: Option<Compensator>,
 }
 
-impl Section for TimerSection {
+impl Section for RoleSections {
     fn validate(&self, at: &mut Faults) {
         at.section("timer", &self.timer);
+        at.section("compensator", &self.compensator);
     }
 }
 
@@ -37,7 +42,8 @@ impl Roles {
     /// What a role cannot do without.
     pub async fn build(text: &str, servers: &Servers, process: &Process) -> Result<Self, Fault> {
         let source = Source::text("delayq.toml", text);
-        let timer = load::<TimerSection>(&source, &Environment::empty())?.config.timer;
+        let RoleSections { timer, compensator } =
+            load::<RoleSections>(&source, &Environment::empty())?.config;
         let forwarder = load::<ForwarderConfig>(&source, &Environment::empty())?.config;
         let config = &servers.config;
         let membership = match config.etcd.enabled {
@@ -59,6 +65,19 @@ impl Roles {
             membership,
         };
         let timer = delayq_timer::build(timer, timer_deps).await?;
+        let compensator = match config.spool.folder() {
+            None => None,
+            Some(folder) => {
+                let deps = delayq_compensator::Deps {
+                    client: fresh(servers)?,
+                    spool: folder.to_owned(),
+                    holder: format!("{}, process {}", process.program, std::process::id()),
+                    metrics: metrics.clone(),
+                    readiness: readiness.clone(),
+                };
+                Some(delayq_compensator::build(compensator, deps).await?)
+            }
+        };
         let forwarder_deps = delayq_forwarder::Deps {
             client: fresh(servers)?,
             redis: config.redis.clone(),
@@ -66,13 +85,16 @@ impl Roles {
             readiness,
         };
         let forwarder = delayq_forwarder::build(forwarder.settings(), forwarder_deps).await?;
-        Ok(Self { timer, forwarder })
+        Ok(Self { timer, forwarder, compensator })
     }
 
     /// Starts them.
     pub fn run(self, tasks: &Tasks) {
         tasks.spawn("timer", self.timer.run(tasks.shutdown().clone()));
         tasks.spawn("forwarder", self.forwarder.run(tasks.shutdown().clone()));
+        if let Some(compensator) = self.compensator {
+            tasks.spawn("compensator", compensator.run(tasks.shutdown().clone()));
+        }
     }
 }
 

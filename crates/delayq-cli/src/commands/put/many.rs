@@ -60,7 +60,7 @@ impl Many {
         let (input, name, bytes) = self.open().await?;
         let bar = bar(context, bytes);
         let mut run = Run { many: self, name, summary: Summary::default(), bar, stop: None };
-        run.all(input, &context.producer()).await?;
+        run.all(input, &context.producer()?).await?;
         run.bar.finish_and_clear();
         let Run { summary, stop, .. } = run;
         context.output.print(&summary, || summary.sentence())?;

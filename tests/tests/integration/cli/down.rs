@@ -1,0 +1,96 @@
+//! Servers that are not there, or are not what they should be: exit codes 69 and 78, and what to do.
+
+use delayq_tests::binary::Binary;
+use delayq_tests::deadline::SHORT;
+use delayq_tests::folder::Folder;
+use delayq_tests::ports::free_port;
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
+
+use super::{delayq, deployment, done, run};
+
+#[tokio::test]
+async fn without_redis_every_command_says_where_it_should_be() {
+    let url = format!("redis://:s3cret@127.0.0.1:{}", free_port());
+    for args in [&["count"][..], &["put", "t", "{}"], &["init"], &["topics"], &["shards"]] {
+        let finished = Binary::new("delayq").args(["--redis", &url]).args(args).run(b"", SHORT).await;
+        assert_eq!(finished.code, Some(69), "{args:?}: {finished:?}");
+        assert!(
+            finished.stderr.contains("DQ-U002: cannot reach Redis at redis://127.0.0.1:"),
+            "{}",
+            finished.stderr
+        );
+        assert!(finished.stderr.contains("delayq doctor"), "{}", finished.stderr);
+        assert!(!finished.stderr.contains("s3cret"), "{}", finished.stderr);
+    }
+}
+
+#[tokio::test]
+async fn a_put_without_redis_goes_to_the_spool_where_there_is_one() {
+    let (mut redis, folder) = (deployment().await, Folder::new("spool"));
+    let _ = redis.stop().await;
+    let spooling = |args: &[&str]| delayq(&redis).env("DELAYQ__SPOOL__DIR", folder.path()).args(args);
+    let finished = spooling(&["put", "t", "{}", "--id", "a", "--in", "1h"]).run(b"", SHORT).await;
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    assert!(finished.stdout.starts_with("spooled a: Redis cannot be reached"), "{finished:?}");
+    let finished = spooling(&["spool", "waiting", "--json"]).run(b"", SHORT).await;
+    assert!(finished.stdout.contains("\"record\": \"t a\""), "{finished:?}");
+    let finished = spooling(&["spool", "show"]).run(b"", SHORT).await;
+    assert!(finished.stdout.contains("its books balance"), "{finished:?}");
+}
+
+#[tokio::test]
+async fn an_uninitialised_redis_asks_for_init() {
+    let redis = RedisServer::start().await;
+    let finished = run(&redis, &["put", "t", "{}"]).await;
+    assert_eq!(finished.code, Some(78), "{finished:?}");
+    assert!(finished.stderr.contains("`delayq init`"), "{}", finished.stderr);
+    assert_eq!(redis.command::<u64>(&["DBSIZE"]).await, 0);
+}
+
+#[tokio::test]
+async fn another_number_of_shards_is_refused() {
+    let redis = deployment().await;
+    let other =
+        Binary::new("delayq").args(["--redis", &redis.url(), "--shards", "8", "init"]).run(b"", SHORT).await;
+    assert_eq!(other.code, Some(78), "{other:?}");
+    assert!(
+        other.stderr.contains("of 4; this process is configured for layout 1 and 8 shards"),
+        "{}",
+        other.stderr
+    );
+}
+
+#[tokio::test]
+async fn the_doctor_names_a_redis_that_evicts() {
+    let redis = RedisServer::start_with(RedisOptions::default().set("maxmemory-policy", "allkeys-lru")).await;
+    let finished = run(&redis, &["doctor"]).await;
+    assert_eq!(finished.code, Some(69), "{finished:?}");
+    assert!(finished.stdout.contains("allkeys-lru"), "{}", finished.stdout);
+    assert!(finished.stderr.contains("DQ-U008"), "{}", finished.stderr);
+    assert_eq!(run(&redis, &["init"]).await.code, Some(69));
+}
+
+#[tokio::test]
+async fn the_doctor_finds_a_healthy_deployment_good() {
+    let redis = deployment().await;
+    let found = done(&redis, &["doctor"]).await;
+    for expected in
+        ["redis        good", "deployment   good", "persistence  warning", "etcd         good     not used"]
+    {
+        assert!(found.contains(expected), "{expected:?} is not in\n{found}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_server_program_is_named_with_its_package() {
+    let folder = Folder::new("up");
+    let data = folder.join("data");
+    let up = Binary::new("delayq").env("PATH", "/nonexistent").args(["up", "--data", data.to_str().unwrap()]);
+    let finished = up.run(b"", SHORT).await;
+    assert_eq!(finished.code, Some(69), "{finished:?}");
+    assert!(
+        finished
+            .stderr
+            .contains("there is no redis-server in PATH; it is in the Debian package redis-server")
+    );
+}

@@ -1,0 +1,145 @@
+//! What is refused: ids, topics, groups, due times, sizes. Each with its message, exit code 64, and nothing stored.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+use delayq_tests::deadline::SHORT;
+use delayq_tests::folder::Folder;
+
+use super::{delayq, deployment, done, keys, run};
+
+/// The most bytes of a payload by default.
+const PAYLOAD_BYTES: usize = 256 * 1024;
+
+#[tokio::test]
+async fn a_refused_put_names_its_fault_and_stores_nothing() {
+    let redis = deployment().await;
+    let before = keys(&redis).await;
+    let long = "x".repeat(129);
+    let cases: &[(&[&str], &str)] = &[
+        (&["", "{}"], "topic \"\": it is empty"),
+        (&["a b", "{}"], "only ASCII letters, digits and '.', '_', '-', '/' are allowed, not ' '"),
+        (&["a:b", "{}"], "not ':'"),
+        (&["{a}", "{}"], "not '{'"),
+        (&["größe", "{}"], "not 'ö'"),
+        (&["t\r\n", "{}"], "not '\\r'"),
+        (&[&long, "{}"], "it has 129 bytes; at most 128 are allowed"),
+        (&["t", "{}", "--id", ""], "id \"\": it is empty"),
+        (&["t", "{}", "--id", &long], "it has 129 bytes; at most 128 are allowed"),
+        (&["t", "{}", "--id", "a\r\nb"], "the control character '\\r' is not allowed"),
+        (&["t", "{}", "--id", "~nonsense"], "a generated id is ~ and a UUID of version 7"),
+        (&["t", "{}", "--group", ""], "group \"\": it is empty"),
+        (&["t", "{}", "--group", "a\u{7}"], "the control character '\\u{7}' is not allowed"),
+        (&["t", "{}", "--at", "0"], "0 ms is not between 1 and 9007199254740991 ms since the epoch"),
+        (&["t", "{}", "--at", "-1"], "-1 ms is not between"),
+        (&["t", "{}", "--at", "9007199254740992"], "9007199254740992 ms is not between"),
+        (&["t", "{}", "--at", "NaN"], "\"NaN\" is not a time; write RFC 3339"),
+        (&["t", "{}", "--at", "someday"], "\"someday\" is not a time; write RFC 3339"),
+        (&["t", "{}", "--at", "1960-01-01T00:00:00Z"], "ms is not between"),
+        (&["t", "{}", "--in", "30"], "duration with its unit"),
+        (&["t", "{}", "--in", "1s", "--at", "+1s"], "cannot be used with"),
+        (&["t", "{}", "--at", "+1h", "--header", "no-value"], "write NAME=VALUE"),
+        (&["t", "{}", "--header", "a b=c"], "the header name \"a b\" is not"),
+        (
+            &["t", "{}", "--at", "2030-01-01T00:00:00Z", "--expires", "2029-01-01T00:00:00Z"],
+            "not after its due time",
+        ),
+        (&["t", "{}", "--max-attempts", "70000"], "70000 is not in 0..=65535"),
+        (&["t", "{}", "--nonsense"], "unexpected argument"),
+        (&[], "a TOPIC is needed"),
+    ];
+    for (args, expected) in cases {
+        let finished = run(&redis, &[&["put"], *args].concat()).await;
+        assert_eq!(finished.code, Some(64), "{args:?}: {finished:?}");
+        assert!(finished.stderr.contains(expected), "{args:?}: {}", finished.stderr);
+        assert_eq!(finished.stdout, "", "{args:?}");
+        assert_eq!(keys(&redis).await, before, "{args:?} stored something");
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_are_not_utf_8_are_refused() {
+    let redis = deployment().await;
+    let before = keys(&redis).await;
+    for args in [
+        [&b"t\xff"[..], b"{}", b"--id", b"a"],
+        [b"t", b"{}", b"--id", b"\xff"],
+        [b"t", b"\xff", b"--id", b"a"],
+    ] {
+        let finished = delayq(&redis).arg("put").args(args.map(OsStr::from_bytes)).run(b"", SHORT).await;
+        assert_eq!(finished.code, Some(64), "{args:?}: {finished:?}");
+        assert!(finished.stderr.contains("invalid UTF-8"), "{}", finished.stderr);
+    }
+    assert_eq!(keys(&redis).await, before);
+}
+
+#[tokio::test]
+async fn a_payload_may_have_exactly_the_most_bytes() {
+    let (redis, folder) = (deployment().await, Folder::new("payload"));
+    let file = folder.join("payload");
+    let path = file.to_str().unwrap();
+    for (bytes, code) in [(0, 0), (PAYLOAD_BYTES, 0), (PAYLOAD_BYTES + 1, 64)] {
+        std::fs::write(&file, vec![b'x'; bytes]).unwrap();
+        let id = bytes.to_string();
+        let finished = run(&redis, &["put", "t", "--payload-file", path, "--id", &id, "--in", "1h"]).await;
+        assert_eq!(finished.code, Some(code), "{bytes}: {finished:?}");
+        if code > 0 {
+            assert!(finished.stderr.contains("the payload has 262145 bytes; at most 262144 are allowed"));
+        } else {
+            assert_eq!(done(&redis, &["get", "t", &id, "--payload"]).await.len(), bytes);
+        }
+    }
+    assert!(done(&redis, &["count", "t", "--json"]).await.contains("\"accepted\": 2,"));
+}
+
+#[tokio::test]
+async fn the_same_id_with_another_body_is_a_conflict() {
+    let redis = deployment().await;
+    let put = ["put", "t", "one", "--id", "a", "--in", "1h"];
+    assert!(done(&redis, &put).await.starts_with("stored a, due "));
+    assert!(done(&redis, &put).await.starts_with("a exists: delayed, "));
+    let finished = run(&redis, &["put", "t", "two", "--id", "a", "--in", "1h"]).await;
+    assert_eq!(finished.code, Some(64));
+    assert!(finished.stdout.starts_with("a is the id of another message: delayed, "), "{finished:?}");
+    assert_eq!(done(&redis, &["get", "t", "a", "--payload"]).await, "one");
+    done(&redis, &["put", "t", "two", "--id", "a", "--in", "1h", "--replace"]).await;
+    assert_eq!(done(&redis, &["get", "t", "a", "--payload"]).await, "two");
+}
+
+#[tokio::test]
+async fn names_that_try_to_forge_keys_are_plain_names() {
+    let redis = deployment().await;
+    let ids = ["a/b", "{dq:1}:meta", "m:1:a", "~~tilde", "😀", "a:b:c", " "];
+    for id in ids {
+        done(&redis, &["put", "t", id, "--id", id, "--group", id, "--in", "1h"]).await;
+    }
+    for id in ids {
+        assert_eq!(done(&redis, &["get", "t", id, "--group", id, "--payload"]).await, id);
+        done(&redis, &["cancel", "t", id, "--group", id]).await;
+    }
+    assert!(done(&redis, &["audit"]).await.contains("balance"));
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_said_to_be_unknown() {
+    let redis = deployment().await;
+    done(&redis, &["put", "t", "{}", "--id", "a", "--group", "g", "--in", "1h"]).await;
+    let cases: &[(&[&str], &str)] = &[
+        (&["get", "t", "b"], "nothing is known of b in t"),
+        (&["log", "t", "a"], "nothing is known of a in t"),
+        (&["cancel", "t", "a"], "1 of 1 could not be cancelled"),
+        (&["reschedule", "t", "a", "--in", "1s"], "a was not moved"),
+        (&["reschedule", "t", "a", "--by", "1s"], "nothing is known of a in t"),
+        (&["topic", "show", "u"], "there is no topic u yet"),
+        (&["purge", "t"], "say --yes"),
+        (&["dead", "replay", "t", "a"], "1 of the ids are no dead letters"),
+        (&["histogram", "t", "--width", "7m"], "a divisor of an hour"),
+        (&["spool", "show"], "there is no spool"),
+    ];
+    for (args, expected) in cases {
+        let finished = run(&redis, args).await;
+        assert_eq!(finished.code, Some(64), "{args:?}: {finished:?}");
+        assert!(finished.stderr.contains(expected), "{args:?}: {}", finished.stderr);
+    }
+    assert!(done(&redis, &["count", "t", "--json"]).await.contains("\"delayed\": 1,"));
+}
