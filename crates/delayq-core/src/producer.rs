@@ -191,7 +191,7 @@ impl Producer {
         let mut batches: HashMap<(ShardId, Topic), Vec<(usize, Message)>> = HashMap::new();
         let mut fallback = self.client.next_shard();
         for (i, mut message) in messages.into_iter().enumerate() {
-            if i % MAX_IDS_A_CALL == MAX_IDS_A_CALL - 1 {
+            if i > 0 && i % MAX_IDS_A_CALL == 0 {
                 fallback = self.client.next_shard();
             }
             match self.check(&message) {

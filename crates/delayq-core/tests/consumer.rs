@@ -165,3 +165,16 @@ async fn payloads_are_compressed_with_a_trained_dictionary_and_restored() {
     let delivery = timeout(PATIENCE, consumer.next()).await.unwrap().unwrap();
     assert_eq!(delivery.envelope.payload, order(5_000).into_bytes());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_batches_reach_every_shard() {
+    let deployment = deployment(4).await;
+    for _ in 0..8 {
+        deployment.put(500).await;
+    }
+    for shard in deployment.client.shards().shards() {
+        let stats = format!("{{dq:{shard}}}:stats");
+        let accepted: u64 = deployment.server.command(&["HGET", &stats, "accepted:1"]).await;
+        assert_eq!(accepted, 1_000, "shard {shard}");
+    }
+}
