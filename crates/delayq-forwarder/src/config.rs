@@ -83,7 +83,7 @@ pub struct SinkConfig {
     pub in_flight: u32,
     /// The most messages in one call of the sink. 1 to 500; default 256.
     pub batch: u16,
-    /// How long one call may take before its messages count as not delivered. 100 ms to 10 m; default 10 s.
+    /// How long a message may wait for its confirm before it counts as not delivered. 100 ms to 10 m; default 10 s.
     pub timeout: HumanDuration,
     /// What a delivery looks like: `plain`, `cloudevents-binary` or `cloudevents-structured`; default plain.
     pub encoding: Encoding,

@@ -18,6 +18,9 @@ use std::{
 };
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
+/// A sink keeps its own time. This many times of it, the forwarder stops waiting for one that does not.
+const GUARD: u32 = 10;
+
 /// What every batch needs.
 #[derive(Clone)]
 pub(crate) struct Means {
@@ -120,8 +123,9 @@ impl Batch {
             if let Err(error) = self.lane.check().await {
                 return vec![Outcome::down(error.to_string()); load.parcels.len()];
             }
-            timeout(to.timeout, to.sink.deliver(&load.parcels)).await.unwrap_or_else(|_| {
-                vec![Outcome::down(format!("no answer within {:?}", to.timeout)); load.parcels.len()]
+            let guard = to.timeout * GUARD;
+            timeout(guard, to.sink.deliver(&load.parcels)).await.unwrap_or_else(|_| {
+                vec![Outcome::down(format!("the sink did not answer within {guard:?}")); load.parcels.len()]
             })
         };
         let mut work = std::pin::pin!(work);

@@ -10,6 +10,7 @@ use std::time::Duration;
 /// - `deliver` answers one outcome for each parcel, in their order. [`Outcome::Delivered`] means that the destination
 ///   has confirmed it as durably as it can confirm anything; no other answer may come from a confirm.
 /// - A sink never tries again: the forwarder does. It reconnects where its connection is broken.
+/// - A sink keeps its own time: a parcel that has no answer when the `timeout` of its section is over is unavailable.
 /// - Parcels of one call may have different destinations; the fault of one is not the fault of its neighbours.
 /// - Calls may overlap. A call may be dropped where it waits; what it had sent then counts as unknown, and the
 ///   forwarder sends it again.

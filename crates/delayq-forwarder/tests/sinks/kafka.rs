@@ -53,7 +53,7 @@ fn sink(address: &str) -> SinkConfig {
 /// Everything that a topic holds, read by kcat: headers, body in hex, one record a line.
 fn read(address: &str, topic: &str) -> Vec<Seen> {
     let mut kcat = Command::new("kcat");
-    kcat.args(["-b", address, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", "%h|%S|%s\\x00\\n"]);
+    kcat.args(["-b", address, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", "%h|%S|%s\\n"]);
     let output = kcat.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let (mut rest, mut seen) = (output.stdout.as_slice(), Vec::new());
@@ -64,7 +64,7 @@ fn read(address: &str, topic: &str) -> Vec<Seen> {
         let bar = rest.iter().position(|&byte| byte == b'|').unwrap();
         let size: usize = std::str::from_utf8(&rest[..bar]).unwrap().parse().unwrap();
         let body = rest[bar + 1..][..size].to_vec();
-        rest = &rest[bar + 1 + size + 2..];
+        rest = &rest[bar + 1 + size + 1..];
         let value = |wanted: &str| {
             let mut pairs = headers.split(',').filter_map(|pair| pair.split_once('='));
             pairs.find(|(name, _)| *name == wanted).unwrap().1.to_owned()

@@ -14,7 +14,10 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use secrecy::ExposeSecret;
 use std::time::Duration;
-use tokio::{sync::Mutex, time::timeout};
+use tokio::{
+    sync::Mutex,
+    time::{timeout, timeout_at},
+};
 
 const CORE: &str = "mode = core delivers at most once: what nobody listens to, and what is on its way when a connection breaks, is lost";
 
@@ -137,7 +140,12 @@ impl NatsSink {
             NatsMode::Core => self.deliver_core(&client, parcels).await,
             NatsMode::Jetstream => {
                 let context = self.context(client);
-                join_all(parcels.iter().map(|parcel| self.publish(&context, parcel))).await
+                let by = tokio::time::Instant::now() + self.patience.mul_f64(0.9);
+                let publish = async |parcel| {
+                    let published = timeout_at(by, self.publish(&context, parcel)).await;
+                    published.unwrap_or_else(|_| Outcome::down(format!("no ack within {:?}", self.patience)))
+                };
+                join_all(parcels.iter().map(publish)).await
             }
         }
     }

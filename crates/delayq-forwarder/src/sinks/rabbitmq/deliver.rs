@@ -1,19 +1,24 @@
 //! Publishing: delivered is an ack without a returned message, and nothing else.
+//!
+//! The client hands a returned message out with whichever confirm of the channel comes next, not with its own. So each
+//! call has a channel to itself, and finds out by topic and id which of its parcels came back.
 
 use super::{RabbitmqConfig, check, encode};
 use crate::{CheckError, Outcome, Parcel, Sink};
 use async_trait::async_trait;
-use futures_util::future::join_all;
 use lapin::{
     Channel, Confirmation, Connection, ConnectionProperties, PublisherConfirm,
-    message::BasicReturnMessage,
     options::{BasicPublishOptions, ConfirmSelectOptions},
     tcp::OwnedTLSConfig,
+    types::AMQPValue,
     uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo},
 };
 use secrecy::ExposeSecret;
-use std::time::Duration;
-use tokio::{sync::Mutex, time::timeout};
+use std::{collections::HashMap, sync::Arc, time::Duration};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, timeout_at},
+};
 
 /// How long the broker may be silent before the connection counts as broken, in seconds.
 const HEARTBEAT_SECS: u16 = 10;
@@ -23,37 +28,49 @@ pub(crate) struct RabbitmqSink {
     config: RabbitmqConfig,
     /// A part of the time that a call has, so that a connection which is silent is thrown away by this sink.
     patience: Duration,
-    open: Mutex<Option<Open>>,
+    open: Mutex<Open>,
 }
 
-#[derive(Clone)]
+#[derive(Default)]
 struct Open {
-    connection: std::sync::Arc<Connection>,
-    channel: Channel,
+    connection: Option<Arc<Connection>>,
+    /// Channels that no call uses.
+    free: Vec<Channel>,
 }
+
+/// A parcel under way: its confirm, or why it was not sent.
+type UnderWay = Result<PublisherConfirm, Outcome>;
 
 // === impl RabbitmqSink ===
 
 impl RabbitmqSink {
     pub(crate) fn new(config: RabbitmqConfig, deadline: Duration) -> Self {
-        Self { config, patience: deadline.mul_f64(0.8), open: Mutex::new(None) }
+        Self { config, patience: deadline.mul_f64(0.8), open: Mutex::default() }
     }
 
+    /// A channel that nobody else uses.
     async fn channel(&self) -> Result<Channel, String> {
         let mut open = self.open.lock().await;
-        if let Some(open) = open.as_ref().filter(|open| open.channel.status().connected()) {
-            return Ok(open.channel.clone());
+        open.free.retain(|channel| channel.status().connected());
+        if let Some(channel) = open.free.pop() {
+            return Ok(channel);
         }
-        *open = None;
-        let connection = connect(&self.config).await?;
+        let connection = match open.connection.as_ref().filter(|connection| connection.status().connected()) {
+            Some(connection) => connection.clone(),
+            None => {
+                let connection = Arc::new(connect(&self.config).await?);
+                *open = Open { connection: Some(connection.clone()), free: Vec::new() };
+                connection
+            }
+        };
+        drop(open);
         let sentence = |error: lapin::Error| error.to_string();
         let channel = connection.create_channel().await.map_err(sentence)?;
         channel.confirm_select(ConfirmSelectOptions::default()).await.map_err(sentence)?;
-        *open = Some(Open { connection: std::sync::Arc::new(connection), channel: channel.clone() });
         Ok(channel)
     }
 
-    async fn publish(&self, channel: &Channel, parcel: &Parcel) -> Result<PublisherConfirm, Outcome> {
+    async fn publish(&self, channel: &Channel, parcel: &Parcel) -> UnderWay {
         if parcel.destination.len() > 255 {
             return Err(Outcome::rejected("a routing key has at most 255 bytes"));
         }
@@ -64,23 +81,42 @@ impl RabbitmqSink {
         published.map_err(|error| Outcome::down(error.to_string()))
     }
 
-    async fn deliver_all(&self, parcels: &[Parcel]) -> Vec<Outcome> {
-        let channel = match self.channel().await {
-            Ok(channel) => channel,
-            Err(why) => return vec![Outcome::down(why); parcels.len()],
+    /// Sends all, then waits for the confirms. Gives back the channel where every confirm came.
+    async fn deliver_by(&self, parcels: &[Parcel], deadline: Instant) -> (Vec<Outcome>, Option<Channel>) {
+        let silent = || Outcome::down(format!("no confirm within {:?}", self.patience));
+        let channel = match timeout_at(deadline, self.channel()).await {
+            Ok(Ok(channel)) => channel,
+            Ok(Err(why)) => return (vec![Outcome::down(why); parcels.len()], None),
+            Err(_) => return (vec![silent(); parcels.len()], None),
         };
-        let mut under_way = Vec::with_capacity(parcels.len());
+        let mut under_way: Vec<UnderWay> = Vec::with_capacity(parcels.len());
         for parcel in parcels {
-            under_way.push(self.publish(&channel, parcel).await);
+            let published = timeout_at(deadline, self.publish(&channel, parcel)).await;
+            under_way.push(published.unwrap_or_else(|_| Err(silent())));
         }
-        let confirmed = under_way.into_iter().map(async |publish| match publish {
-            Err(outcome) => outcome,
-            Ok(confirm) => match confirm.await {
-                Ok(confirmation) => outcome(confirmation),
-                Err(error) => Outcome::down(error.to_string()),
-            },
-        });
-        join_all(confirmed).await
+        let mut returned: HashMap<(String, String), Outcome> = HashMap::new();
+        let (mut outcomes, mut whole) = (Vec::with_capacity(parcels.len()), true);
+        for confirm in under_way {
+            let confirmed = match confirm {
+                Err(outcome) => Err(outcome),
+                Ok(confirm) => match timeout_at(deadline, confirm).await {
+                    Err(_) => Err(silent()),
+                    Ok(Err(error)) => Err(Outcome::down(error.to_string())),
+                    Ok(Ok(confirmation)) => Ok(confirmation),
+                },
+            };
+            whole &= !matches!(confirmed, Err(Outcome::Unavailable { .. }));
+            outcomes.push(
+                confirmed.map_or_else(|outcome| outcome, |confirmation| judge(confirmation, &mut returned)),
+            );
+        }
+        for (parcel, outcome) in parcels.iter().zip(&mut outcomes) {
+            let place = (parcel.about.topic.clone(), parcel.about.id.clone());
+            if let Some(unroutable) = returned.remove(&place) {
+                *outcome = unroutable;
+            }
+        }
+        (outcomes, whole.then_some(channel))
     }
 }
 
@@ -95,21 +131,21 @@ impl Sink for RabbitmqSink {
     }
 
     async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
-        match timeout(self.patience, self.deliver_all(parcels)).await {
-            Ok(outcomes) => outcomes,
-            Err(_) => {
-                *self.open.lock().await = None;
-                vec![Outcome::down(format!("no confirm within {:?}", self.patience)); parcels.len()]
-            }
+        let (outcomes, channel) = self.deliver_by(parcels, Instant::now() + self.patience).await;
+        let mut open = self.open.lock().await;
+        match channel {
+            Some(channel) => open.free.push(channel),
+            None => *open = Open::default(),
         }
+        outcomes
     }
 
     async fn close(&self) -> Result<(), String> {
-        match self.open.lock().await.take() {
-            None => Ok(()),
-            Some(open) => {
-                open.connection.close(200, "closing".into()).await.map_err(|error| error.to_string())
+        match std::mem::take(&mut *self.open.lock().await).connection {
+            Some(connection) if connection.status().connected() => {
+                connection.close(200, "closing".into()).await.map_err(|error| error.to_string())
             }
+            _ => Ok(()),
         }
     }
 }
@@ -145,16 +181,23 @@ pub(super) async fn connect(config: &RabbitmqConfig) -> Result<Connection, Strin
         .map_err(|error| format!("{}: {error}", config.server))
 }
 
-/// What a confirm means: an unroutable message is acked too, and comes back beside the ack.
-fn outcome(confirmation: Confirmation) -> Outcome {
-    match confirmation {
-        Confirmation::Ack(None) => Outcome::Delivered,
-        Confirmation::Ack(Some(returned)) => unroutable(&returned),
-        Confirmation::Nack(_) => Outcome::down("the broker refused it (nack): the queue is full or failing"),
-        Confirmation::NotRequested => Outcome::down("the channel lost its confirms"),
+/// What a confirm means, and notes the message that came back beside it: of this call, but of any parcel.
+fn judge(confirmation: Confirmation, returned: &mut HashMap<(String, String), Outcome>) -> Outcome {
+    let (outcome, back) = match confirmation {
+        Confirmation::Ack(back) => (Outcome::Delivered, back),
+        Confirmation::Nack(back) => {
+            (Outcome::down("the broker refused it (nack): the queue is full or failing"), back)
+        }
+        Confirmation::NotRequested => (Outcome::down("the channel lost its confirms"), None),
+    };
+    if let Some(message) = back {
+        let text = |name: &str| match message.delivery.properties.headers().as_ref()?.inner().get(name)? {
+            AMQPValue::LongString(text) => Some(text.to_string()),
+            _ => None,
+        };
+        let place = (text("delayq-topic").unwrap_or_default(), text("delayq-id").unwrap_or_default());
+        let reason = format!("no queue takes it: {} {}", message.reply_code, message.reply_text);
+        returned.insert(place, Outcome::failed(reason));
     }
-}
-
-fn unroutable(returned: &BasicReturnMessage) -> Outcome {
-    Outcome::failed(format!("no queue takes it: {} {}", returned.reply_code, returned.reply_text))
+    outcome
 }

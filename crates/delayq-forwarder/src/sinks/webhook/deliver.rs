@@ -3,10 +3,11 @@
 use super::{WebhookConfig, check, encode};
 use crate::{Blame, CheckError, Outcome, Parcel, Sink, clock};
 use async_trait::async_trait;
-use futures_util::{StreamExt, stream};
+use futures_util::future::join_all;
 use reqwest::{Certificate, Client, Response, StatusCode, header::RETRY_AFTER, redirect::Policy};
 use secrecy::ExposeSecret;
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
+use tokio::sync::Semaphore;
 
 /// How much of an answer's body is quoted as a reason.
 const QUOTED_BYTES: usize = 200;
@@ -17,6 +18,8 @@ pub(crate) struct WebhookSink {
     config: WebhookConfig,
     client: Client,
     patience: Duration,
+    /// One for each request at a time, over all calls.
+    free: Semaphore,
 }
 
 // === impl WebhookSink ===
@@ -38,7 +41,22 @@ impl WebhookSink {
             builder = builder.tls_certs_only([ca]);
         }
         let client = builder.build().map_err(|error| error.to_string())?;
-        Ok(Self { config, client, patience })
+        let free = Semaphore::new(usize::from(config.connections));
+        Ok(Self { config, client, patience, free })
+    }
+
+    /// Posts when there is a connection for it, unless the endpoint has failed another parcel of the call by then: so a
+    /// dead endpoint costs one time of waiting, not one for each parcel.
+    async fn post_unless(&self, parcel: &Parcel, first_failure: &OnceLock<Outcome>) -> Outcome {
+        let _free = self.free.acquire().await.expect("the semaphore is never closed");
+        if let Some(outcome) = first_failure.get() {
+            return outcome.clone();
+        }
+        let outcome = self.post(parcel).await;
+        if matches!(outcome, Outcome::Unavailable { blame: Blame::Destination, .. }) {
+            let _ = first_failure.set(outcome.clone());
+        }
+        outcome
     }
 
     async fn post(&self, parcel: &Parcel) -> Outcome {
@@ -86,11 +104,8 @@ impl Sink for WebhookSink {
     }
 
     async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
-        let mut posts = Vec::with_capacity(parcels.len());
-        for parcel in parcels {
-            posts.push(self.post(parcel));
-        }
-        stream::iter(posts).buffered(usize::from(self.config.connections)).collect().await
+        let first_failure = OnceLock::new();
+        join_all(parcels.iter().map(|parcel| self.post_unless(parcel, &first_failure))).await
     }
 
     async fn close(&self) -> Result<(), String> {
