@@ -86,7 +86,7 @@ impl Aim {
         if wait <= TOLERANCE_US {
             return now;
         }
-        // What is left after an alarm that rang a little early is slept as it is: never less than nothing, so never a spin.
+        // What is left after an alarm that rang a little early is slept as it is, so that nothing spins.
         let wake = self.wake.map_or(0, |wake| wake.us);
         let wait = if wait > 2 * wake { wait - wake } else { wait };
         now + Duration::from_micros(wait.unsigned_abs()).min(FAR)

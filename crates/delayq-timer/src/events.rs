@@ -64,9 +64,10 @@ pub(crate) struct RedisBack {
     pub(crate) after: Duration,
 }
 
-/// Redis answers, and does not have the shard.
+/// Redis answers, and does not have the shard, or has it otherwise than this process knows.
 pub(crate) struct ShardMissing<'a> {
     pub(crate) shard: ShardId,
+    pub(crate) error: &'a Error,
     pub(crate) redis: &'a str,
 }
 
@@ -193,21 +194,23 @@ impl RedisBack {
 
 impl ShardMissing<'_> {
     pub(crate) fn emit(&self) {
-        let (code, cause) = (UNINITIALISED.id, UNINITIALISED.cause);
-        tracing::error!(code, shard = %self.shard, redis = self.redis, cause, "the shard does not exist: it is not served");
+        let (code, shard, redis, error) = (UNINITIALISED.id, self.shard, self.redis, self.error);
+        tracing::error!(code, %shard, redis, %error, "this shard is not served");
     }
 }
 
 impl Rescued {
     pub(crate) fn emit(&self, metrics: &TimerMetrics) {
         metrics.rescued.inc_by(self.moved);
-        tracing::warn!(shard = %self.shard, moved = self.moved, "nobody pumped this shard for 10 s: pumped here");
+        let (shard, moved) = (self.shard, self.moved);
+        tracing::warn!(%shard, moved, "nobody pumped this shard for 10 s: pumped here");
     }
 }
 
 impl Blocked {
     pub(crate) fn emit(&self) {
-        tracing::error!(shard = %self.shard, blocked = self.blocked, "a key of the wrong type keeps messages from being moved");
+        let (shard, blocked) = (self.shard, self.blocked);
+        tracing::error!(%shard, blocked, "a key of the wrong type keeps messages from being moved");
     }
 }
 

@@ -573,7 +573,7 @@ impl Pumping {
                 self.schedule.drop(shard);
                 self.owning.retry(shard, now + *self.parts.config.look);
                 if !matches!(self.health, Health::Missing) {
-                    ShardMissing { shard, redis: &self.parts.client.address() }.emit();
+                    ShardMissing { shard, error, redis: &self.parts.client.address() }.emit();
                     self.parts.condition.unready(error.to_string());
                     self.health = Health::Missing;
                 }

@@ -9,17 +9,24 @@ use std::time::{Duration, Instant};
 
 const SHARDS: u16 = 16;
 
-struct Group {
-    stand: Stand,
+/// A deployment with an etcd of its own.
+pub(crate) struct Group {
+    pub(crate) stand: Stand,
     etcd: EtcdCluster,
 }
 
 impl Group {
     async fn new() -> Self {
-        Self { stand: Stand::new(SHARDS).await, etcd: EtcdCluster::start_one().await }
+        Self::with(SHARDS).await
     }
 
-    async fn timer(&self, name: &str) -> Running {
+    /// With so many shards.
+    pub(crate) async fn with(shards: u16) -> Self {
+        Self { stand: Stand::new(shards).await, etcd: EtcdCluster::start_one().await }
+    }
+
+    /// A timer that is a member.
+    pub(crate) async fn timer(&self, name: &str) -> Running {
         let mut cluster =
             ClusterConfig::new(self.etcd.endpoints(), Role::Timer, name, self.stand.client.shards());
         cluster.lease_ttl = Duration::from_secs(2);
@@ -28,12 +35,16 @@ impl Group {
         start(config, self.stand.client.clone(), Membership::Etcd(Box::new(cluster))).await.unwrap()
     }
 
-    /// Waits until both own half of the shards.
-    async fn share(&self, timers: &[&Running]) {
-        let each = f64::from(SHARDS) / timers.len() as f64;
-        for timer in timers {
-            timer.reaches("delayq_timer_shards", each).await;
-        }
+    /// Waits until each owns its part of the shards.
+    pub(crate) async fn share(&self, timers: &[&Running]) {
+        let each = self.stand.shards / timers.len() as u16;
+        wait_until("the shards to be shared", SHORT, || async {
+            let owned: Vec<u16> =
+                timers.iter().map(|timer| timer.metric("delayq_timer_shards") as u16).collect();
+            owned.iter().sum::<u16>() == self.stand.shards
+                && owned.iter().all(|&n| n == each || n == each + 1)
+        })
+        .await;
     }
 }
 

@@ -4,8 +4,10 @@
 
 mod clock;
 mod faults;
+mod figures;
 mod group;
 mod idle;
 mod on_time;
 mod owners;
+mod process;
 mod stand;

@@ -1,0 +1,114 @@
+//! The fleet's figures, measured: `cargo test --release -p delayq-timer --test timer -- --ignored --nocapture figures`.
+
+use crate::group::Group;
+use crate::stand::{Running, Stand};
+use delayq_core::ShardId;
+use delayq_tests::deadline::{LONG, wait_until};
+use std::time::{Duration, Instant};
+
+/// Puts messages due at random ms at this rate, all before the first is due, and waits until that is soon.
+async fn steady(stand: &Stand, a_second: u64, seconds: u64) -> usize {
+    let start = stand.now_ms().await + 4_000;
+    let span = seconds * 1_000;
+    let count = stand.put((0..a_second * seconds).map(|n| start + n * 7_919 % span)).await;
+    assert!(stand.now_ms().await < start, "the puts took too long to be out of the way");
+    wait_until("the start", LONG, || async { stand.now_ms().await + 50 >= start }).await;
+    count
+}
+
+fn percentiles(what: &str, sorted_us: &[u64]) {
+    let at = |permille: usize| sorted_us[(sorted_us.len() - 1) * permille / 1000];
+    println!(
+        "{what}: p50 {} p90 {} p99 {} p99.9 {} max {} µs of {}",
+        at(500),
+        at(900),
+        at(990),
+        at(999),
+        at(1000),
+        sorted_us.len()
+    );
+}
+
+fn calls(timers: &[&Running]) {
+    let sum = |name: &str| timers.iter().map(|timer| timer.metric(name)).sum::<f64>();
+    let (calls, empty) = (sum("delayq_timer_pump_calls_total"), sum("delayq_timer_pump_calls_empty_total"));
+    println!("{calls} calls, {empty} empty: {:.2} %", 100.0 * empty / calls);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "measures for half a minute"]
+async fn figures_of_steady_lateness_with_two_timers() {
+    for rate in [1_000, 10_000] {
+        let group = Group::with(64).await;
+        let (one, other) = (group.timer("one").await, group.timer("other").await);
+        group.share(&[&one, &other]).await;
+        steady_run(&group.stand, rate, &[&one, &other]).await;
+        one.stop().await;
+        other.stop().await;
+    }
+}
+
+async fn steady_run(stand: &Stand, rate: u64, timers: &[&Running]) {
+    const SECONDS: u64 = 5;
+    let count = steady(stand, rate, SECONDS).await;
+    let before = cpu_seconds(stand).await;
+    let end = stand.now_ms().await + SECONDS * 1_000 + 50;
+    tokio::time::sleep(Duration::from_secs(SECONDS)).await;
+    wait_until("the end", LONG, || async { stand.now_ms().await >= end }).await;
+    let share = 100.0 * (cpu_seconds(stand).await - before) / SECONDS as f64;
+    percentiles(&format!("lateness at {rate}/s"), &stand.all_ready(count).await);
+    println!("Redis at {share:.1} % of a core");
+    calls(timers);
+}
+
+async fn cpu_seconds(stand: &Stand) -> f64 {
+    let info: String = stand.server.command(&["INFO", "cpu"]).await;
+    let of = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+    of("used_cpu_user:").unwrap_or(0.0) + of("used_cpu_sys:").unwrap_or(0.0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "measures"]
+async fn figures_of_a_storm_with_two_timers() {
+    let group = Group::with(16).await;
+    let (one, other) = (group.timer("one").await, group.timer("other").await);
+    group.share(&[&one, &other]).await;
+    let due = group.stand.now_ms().await + 6_000;
+    let count = group.stand.put(vec![due; 50_000]).await;
+    let another = crate::stand::client(&group.stand.server.url(), 16);
+    let mut waits = Vec::new();
+    while group.stand.now_ms().await < due + 400 {
+        for _ in 0..32 {
+            let asked = Instant::now();
+            another.overview(&[ShardId::new(0)]).await.remove(0).unwrap();
+            waits.push(u64::try_from(asked.elapsed().as_micros()).unwrap());
+        }
+    }
+    percentiles("a storm of 50,000", &group.stand.all_ready(count).await);
+    waits.sort_unstable();
+    percentiles("another client's waits, before and during it", &waits);
+    calls(&[&one, &other]);
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "measures"]
+async fn figures_of_handing_over_256_shards() {
+    let group = Group::with(256).await;
+    let (one, other) = (group.timer("one").await, group.timer("other").await);
+    group.share(&[&one, &other]).await;
+    let start = group.stand.now_ms().await;
+    let count = group.stand.put((0..5_000).map(|n| start + 1_000 + n)).await;
+    wait_until("the load to run", LONG, || async { group.stand.now_ms().await > start + 2_000 }).await;
+    let third = group.timer("third").await;
+    group.share(&[&one, &other, &third]).await;
+    println!("a third timer shares after {} ms", group.stand.now_ms().await - start - 2_000);
+    wait_until("the next part", LONG, || async { group.stand.now_ms().await > start + 4_000 }).await;
+    let asked = Instant::now();
+    third.stop().await;
+    println!("handed over in {:?}", asked.elapsed());
+    percentiles("lateness meanwhile", &group.stand.all_ready(count).await);
+    one.stop().await;
+    other.stop().await;
+}
