@@ -1,4 +1,45 @@
 //! The delay queue's protocol on Redis: keys, scripts, envelope and client.
+//!
+//! A [`Producer`] puts messages that are due at a time, cancels and reschedules them. A timer (`delayq-timer`, or
+//! `delayq up` for trying) moves what is due to its ready queue. A [`Consumer`] reserves what is ready and settles it;
+//! or `delayq-forwarder` delivers it into a message queue. An [`Admin`] looks.
+//!
+//! ```no_run
+//! use delayq_core::{Client, Consumer, ConsumerOptions, Message, Producer, ProducerOptions, Settings, Topic};
+//! use std::time::Duration;
+//!
+//! # async fn cancel_if_unpaid(_: &[u8]) -> Result<(), std::io::Error> { Ok(()) }
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::new(Settings::new("redis://127.0.0.1:6379"));
+//! client.check_server().await?;
+//!
+//! let orders = Topic::new("orders")?;
+//! let producer = Producer::start(client.clone(), ProducerOptions::default());
+//! let message = Message::new(orders.clone(), r#"{"order":17}"#)
+//!     .after(Duration::from_secs(30 * 60))
+//!     .id("order-17")?
+//!     .group("user-5")?;
+//! producer.put(message).await?;
+//!
+//! let mut consumer = Consumer::start(client, ConsumerOptions::new([orders]));
+//! while let Some(delivery) = consumer.next().await {
+//!     match cancel_if_unpaid(&delivery.envelope.payload).await {
+//!         Ok(()) => delivery.ack().await?,
+//!         Err(error) => delivery.release(None, &error.to_string()).await?,
+//!     };
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What a call answers
+//!
+//! A refusal is a value ([`PutOutcome::Conflict`], [`CancelOutcome::Leased`]); a fault is an [`Error`], and says whether
+//! the call was carried out ([`Error::fate`]): not applied, or unknown. Every call may be repeated with the same id.
+//!
+//! # Features
+//!
+//! * `spool`: writes that cannot reach Redis go to a spool on this host's disk, which `delayq-compensator` replays.
 
 mod admin;
 mod backoff;
