@@ -199,4 +199,13 @@ mod tests {
         let expected: Vec<String> = (1..=TABLE.len()).map(|number| format!("DQ-U{number:03}")).collect();
         assert_eq!(ids, expected);
     }
+
+    #[test]
+    fn every_code_is_documented() {
+        let page = include_str!("../../../docs/cli.md");
+        for code in TABLE {
+            let row = format!("| {} | {} | {} |", code.id, code.title, code.exit.code());
+            assert!(page.contains(&row), "docs/cli.md has no row {row}");
+        }
+    }
 }

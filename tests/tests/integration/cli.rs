@@ -7,6 +7,7 @@ mod generated;
 mod ndjson;
 mod printed;
 mod refused;
+mod tail;
 
 use delayq_tests::binary::{Binary, Finished};
 use delayq_tests::deadline::SHORT;

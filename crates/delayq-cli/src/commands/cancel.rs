@@ -60,7 +60,7 @@ impl Cancel {
             rows.text()
         })?;
         let done =
-            |outcome: &&CancelOutcome| !matches!(outcome, CancelOutcome::Cancelled | CancelOutcome::Leased);
+            |outcome: &&CancelOutcome| !matches!(outcome, CancelOutcome::Cancelled | CancelOutcome::Leased | CancelOutcome::Spooled);
         match outcomes.iter().filter(done).count() {
             0 => Ok(()),
             not => Err(usage(format!("{not} of {} could not be cancelled", outcomes.len()))),

@@ -1,0 +1,41 @@
+//! Following deliveries: every line comes once, and nothing is taken away.
+
+use std::fs::File;
+use std::io::Write as _;
+
+use delayq_tests::binary::Binary;
+use delayq_tests::deadline::SHORT;
+use delayq_tests::folder::Folder;
+use delayq_tests::process::{Signal, Stream};
+
+use super::{delayq, deployment, done};
+
+#[tokio::test]
+async fn a_file_is_followed_by_whole_lines() {
+    let folder = Folder::new("tail");
+    let path = folder.join("delivered.ndjson");
+    let mut file = File::create(&path).unwrap();
+    writeln!(file, "old").unwrap();
+    let mut tail = Binary::new("delayq").args(["tail", "--from-start", "--file"]).arg(&path).start();
+    tail.wait_for_line("old", SHORT).await;
+    write!(file, "first ha").unwrap();
+    write!(file, "lf\nsecond\n").unwrap();
+    tail.wait_for_line("second", SHORT).await;
+    assert_eq!(tail.text(Stream::Out), "old\nfirst half\nsecond\n");
+    assert!(tail.end_by(Signal::INT, SHORT).await.success());
+}
+
+#[tokio::test]
+async fn a_topic_is_followed_without_taking_a_message() {
+    let redis = deployment().await;
+    let mut tail = delayq(&redis).args(["tail", "t"]).start();
+    // The numbers that it begins with are read at some time after its start: put until one is seen.
+    let mut puts = 0;
+    while !tail.text(Stream::Out).contains("accepted") {
+        assert!(puts < 1000, "nothing is followed: {}", tail.tail());
+        done(&redis, &["put", "t", "{}", "--id", &puts.to_string()]).await;
+        puts += 1;
+    }
+    assert!(tail.end_by(Signal::INT, SHORT).await.success());
+    assert!(done(&redis, &["count", "t", "--json"]).await.contains(&format!("\"ready\": {puts},")));
+}
