@@ -121,7 +121,7 @@ pub(crate) fn is_generated(id: &[u8]) -> bool {
 
 impl Item {
     /// A message of its content alone.
-    pub(crate) fn new(id: &[u8], due: impl ToString) -> Self {
+    pub(crate) fn new(id: &[u8], due: impl std::fmt::Display) -> Self {
         Self {
             id: id.to_vec(),
             due: due.to_string(),

@@ -52,6 +52,7 @@ pub(crate) struct Model {
 
 type Outcome = Result<(), String>;
 
+#[allow(clippy::needless_pass_by_value, reason = "words and numbers alike, at hand where they are compared")]
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: T, wanted: T) -> Outcome {
     if got == wanted { Ok(()) } else { Err(format!("{what}: {got:?}, should be {wanted:?}")) }
 }
