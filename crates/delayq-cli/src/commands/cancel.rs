@@ -55,13 +55,11 @@ impl Cancel {
         context.output.print(&values, || {
             let mut rows = context.output.rows(&["id", "outcome"]);
             for (target, outcome) in targets.iter().zip(&outcomes) {
-                rows.judged(*outcome == CancelOutcome::Cancelled, [target.id.to_string(), sentence(outcome)]);
+                rows.judged(is_taken(outcome), [target.id.to_string(), sentence(outcome)]);
             }
             rows.text()
         })?;
-        let done =
-            |outcome: &&CancelOutcome| !matches!(outcome, CancelOutcome::Cancelled | CancelOutcome::Leased | CancelOutcome::Spooled);
-        match outcomes.iter().filter(done).count() {
+        match outcomes.iter().filter(|outcome| !is_taken(outcome)).count() {
             0 => Ok(()),
             not => Err(usage(format!("{not} of {} could not be cancelled", outcomes.len()))),
         }
@@ -79,6 +77,11 @@ fn json_of(id: &MessageId, outcome: &CancelOutcome) -> Value {
         _ => {}
     }
     value
+}
+
+/// Whether the cancel is in force: done, or done by whoever comes next.
+const fn is_taken(outcome: &CancelOutcome) -> bool {
+    matches!(outcome, CancelOutcome::Cancelled | CancelOutcome::Leased | CancelOutcome::Spooled)
 }
 
 const fn word(outcome: &CancelOutcome) -> &'static str {

@@ -59,7 +59,7 @@ impl Reschedule {
         let outcome = context.producer()?.reschedule(topic, &target, change).await.map_err(of_core)?;
         context.output.print(&json_of(id, &outcome), || sentence(id, &outcome))?;
         match outcome {
-            RescheduleOutcome::Moved { .. } => Ok(()),
+            RescheduleOutcome::Moved { .. } | RescheduleOutcome::Spooled => Ok(()),
             _ => Err(usage(format!("{id} was not moved"))),
         }
     }
