@@ -5,36 +5,55 @@ cd "$(dirname "$0")/.."
 
 passed=() failed=() skipped=()
 
+has() {
+    case $1 in
+        python3-venv) python3 -c 'import ensurepip, venv' 2> /dev/null ;; # a package of its own on Debian
+        *) command -v "$1" > /dev/null ;;
+    esac
+}
+
 # client NAME "RUNTIME..." COMMAND...: in clients/NAME, if all the runtimes are there.
 client() {
     local name=$1 runtimes=$2 runtime
     shift 2
     [ -d "clients/$name" ] || return 0
     for runtime in $runtimes; do
-        if ! command -v "$runtime" > /dev/null; then
+        if ! has "$runtime"; then
             echo "clients/$name: skipped, $runtime is missing"
             skipped+=("$name")
             return 0
         fi
     done
     echo "clients/$name: testing"
-    if (cd "clients/$name" && "$@"); then passed+=("$name"); else failed+=("$name"); fi
+    # Not as the condition of an `if`: there a command that fails would not end the function.
+    set +e
+    (set -e && cd "clients/$name" && "$@")
+    local status=$?
+    set -e
+    if [ $status -eq 0 ]; then passed+=("$name"); else failed+=("$name"); fi
 }
 
+# Each installs what it needs, in the versions of its lock file, into its own folder.
 python_tests() {
     [ -x .venv/bin/python ] || python3 -m venv .venv
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+    .venv/bin/python -m mypy
     .venv/bin/python -m pytest -q
 }
 
 node_tests() {
-    npm install --silent --no-audit --no-fund
+    npm ci --silent
     npm test --silent
 }
 
-client python python3 python_tests
-client node "node npm" node_tests
-client go go go test ./...
+go_tests() {
+    go vet ./...
+    go test -count=1 ./...
+}
+
+client python "python3 python3-venv redis-server" python_tests
+client node "node npm redis-server" node_tests
+client go "go redis-server" go_tests
 
 echo "clients: ${#passed[@]} passed, ${#failed[@]} failed, ${#skipped[@]} skipped"
 [ ${#failed[@]} -eq 0 ] || { echo "failed: ${failed[*]}" >&2; exit 1; }
