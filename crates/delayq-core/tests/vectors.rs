@@ -184,3 +184,37 @@ async fn a_put_stores_the_hash_and_the_fields_that_the_vectors_say() {
 fn sent_attempts(case: &Value) -> u16 {
     case["message"]["max_attempts"].as_u64().unwrap().try_into().unwrap()
 }
+
+/// What the protocol's document must say of the scripts: their headers as they are.
+fn headers_of_scripts() -> String {
+    let mut verbs: Vec<Verb> = Verb::ALL.to_vec();
+    verbs.sort_by_key(|verb| verb.name());
+    let section = |verb: Verb| {
+        let header =
+            |line: &&str| !line.starts_with("--# ") && (line.starts_with("--") || line.starts_with("#!"));
+        let lines: Vec<&str> = verb.file().lines().take_while(header).collect();
+        let bare =
+            |line: &&str| line.strip_prefix("-- ").or(line.strip_prefix("--")).unwrap_or(line).to_owned();
+        let text: Vec<String> = lines.iter().map(bare).collect();
+        format!("\n### `{}`\n\n```text\n{}\n```\n", verb.name(), text.join("\n"))
+    };
+    verbs.into_iter().map(section).collect()
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the variable asks for the document to be written anew")]
+fn the_protocol_document_has_the_headers_of_the_scripts_as_they_are() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    let marker = "writes them anew. -->\n";
+    let at = document.find(marker).expect("the marker of the headers") + marker.len();
+    let headers = headers_of_scripts();
+    if std::env::var_os("DELAYQ_UPDATE").is_some() {
+        std::fs::write(path, format!("{}{headers}", &document[..at])).unwrap();
+    } else {
+        assert!(
+            document[at..] == headers,
+            "docs/protocol.md is behind lua/: DELAYQ_UPDATE=1 cargo test -p delayq-core --test vectors"
+        );
+    }
+}
