@@ -340,7 +340,9 @@ async fn bare_costs(pending: usize) -> Costs {
         pipe.cmd("MGET").arg(&keys).ignore();
         let mut add = redis::cmd("ZADD");
         add.arg("leases");
-        members.iter().for_each(|member| drop(add.arg(due(0)).arg(member)));
+        for member in &members {
+            add.arg(due(0)).arg(member);
+        }
         pipe.add_command(add).ignore();
         pipe.query_async::<()>(&mut bench.connection).await.expect("MGET and ZADD");
         leased.push((members, keys));

@@ -7,7 +7,7 @@ use delayq_core::{
 use delayq_tests::redis_server::RedisServer;
 use std::time::Duration;
 
-async fn deployment(server: &RedisServer) -> (Client, Producer, Admin) {
+pub(crate) async fn deployment(server: &RedisServer) -> (Client, Producer, Admin) {
     let mut settings = Settings::new(server.url());
     settings.shards = delayq_core::ShardCount::new(1).unwrap();
     let client = Client::new(settings);
@@ -44,7 +44,7 @@ async fn a_message_is_put_pumped_reserved_and_acked() {
     assert_eq!(reserved.messages[0].id, put.reference.id);
     assert_eq!(reserved.messages[0].envelope.payload, b"body");
     let receipt = reserved.messages[0].receipt.clone();
-    assert_eq!(client.ack(&[receipt.clone()]).await[0].clone().unwrap(), Settled::Delivered);
+    assert_eq!(client.ack(std::slice::from_ref(&receipt)).await[0].clone().unwrap(), Settled::Delivered);
     assert_eq!(client.ack(&[receipt]).await[0].clone().unwrap(), Settled::Expired);
     let numbers = admin.count(&topic).await.unwrap();
     assert!(numbers.balances(), "{numbers:?}");

@@ -4,11 +4,15 @@
 
 mod action;
 mod bare_shard;
+mod claims;
 mod compare;
+mod edges;
+mod headers;
 mod life;
 mod model;
 mod model_test;
 mod mutants;
 mod poison;
+mod races;
 mod random_run;
 mod snapshot;

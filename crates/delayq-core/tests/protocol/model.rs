@@ -203,7 +203,7 @@ impl Model {
                 same("replay", words, wanted)
             }
             Action::Purge { topic, state, from, to, limit } => {
-                self.purge(topic, state, (*from, *to), *limit, (&words, before, after))
+                self.purge(topic, state, (*from, *to, *limit), (&words, before, after))
             }
             Action::Configure { topic, field, value } => {
                 let no = self.open(topic);
@@ -643,8 +643,7 @@ impl Model {
         &mut self,
         topic: &str,
         state: &str,
-        (from, to): (u64, u64),
-        limit: u64,
+        (from, to, limit): (u64, u64, u64),
         (words, before, after): (&[String], &Snapshot, &Snapshot),
     ) -> Outcome {
         let Some(no) = self.no(topic) else {

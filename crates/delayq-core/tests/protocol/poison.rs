@@ -83,7 +83,7 @@ impl Lab {
     }
 }
 
-fn item(id: &str, due: impl ToString) -> Item {
+fn item(id: &str, due: impl std::fmt::Display) -> Item {
     Item::new(id.as_bytes(), due)
 }
 
