@@ -11,14 +11,13 @@ mod day;
 mod deliveries;
 mod journal;
 mod player;
+mod run;
 mod script;
 mod verdict;
 mod view;
 
 pub use day::Day;
-pub use deliveries::Deliveries;
 pub use journal::Journal;
-pub use player::{Clock, Player};
-pub use script::{Act, Script};
-pub use verdict::{Verdict, judge};
-pub use view::{Shown, View};
+pub use player::Clock;
+pub use run::{Played, Run};
+pub use script::Script;

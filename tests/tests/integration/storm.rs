@@ -138,3 +138,76 @@ async fn up_keeps_everything_over_a_stop_and_over_a_kill() {
         wait_until("the servers' end", SHORT, || std::future::ready(left_running(&data) == 0)).await;
     }
 }
+
+/// Three messages within a log minute: one goes out, one is moved, one is cancelled.
+const SHORT_LOG: &str = r#"{"at":"2026-01-01T00:00:00Z","put":{"topic":"t","id":"out","due":"2026-01-01T00:00:50Z","payload":"one"}}
+{"at":"2026-01-01T00:00:01Z","put":{"topic":"t","id":"moved","group":"g","due":"2026-01-01T00:00:40Z","payload":{}}}
+{"at":"2026-01-01T00:00:02Z","put":{"topic":"t","id":"not","due":"2026-01-01T00:00:55Z","payload":3}}
+{"at":"2026-01-01T00:00:20Z","reschedule":{"topic":"t","id":"moved","group":"g","due":"2026-01-01T00:01:00Z"}}
+{"at":"2026-01-01T00:00:30Z","cancel":{"topic":"t","id":"not"}}
+"#;
+
+#[tokio::test]
+async fn a_log_is_replayed_twice_against_a_deployment_that_runs() {
+    let folder = Folder::new("replay");
+    let (data, log) = (folder.join("data"), folder.join("log.ndjson"));
+    std::fs::write(&log, SHORT_LOG).unwrap();
+    let mut up = Binary::new("delayq").args(["up", "--no-etcd", "--data"]).arg(&data).start();
+    up.wait_for_line("delayq is up", LONG).await;
+    for _ in 0..2 {
+        let replay =
+            Binary::new("delayq").arg("--config").arg(data.join("delayq.toml")).arg("replay").arg(&log);
+        let replay = replay.args(["--within", "3s", "--delivered"]).arg(data.join("delivered.ndjson"));
+        let finished = replay.run(b"", LONG).await;
+        assert_eq!(finished.code, Some(0), "{finished:?}");
+        assert!(
+            finished.stdout.contains("delivered                         2     2\n"),
+            "{}",
+            finished.stdout
+        );
+        assert!(finished.stdout.contains("try next:"), "{}", finished.stdout);
+    }
+    assert!(up.end_by(Signal::INT, SHORT).await.success());
+}
+
+#[tokio::test]
+async fn a_delivery_that_the_log_does_not_know_is_no_success() {
+    let folder = Folder::new("replay");
+    let (data, log) = (folder.join("data"), folder.join("log.ndjson"));
+    std::fs::write(&log, SHORT_LOG).unwrap();
+    let mut up = Binary::new("delayq").args(["up", "--no-etcd", "--data"]).arg(&data).start();
+    up.wait_for_line("delayq is up", LONG).await;
+    let delayq = || Binary::new("delayq").arg("--config").arg(data.join("delayq.toml"));
+    let replay = delayq().arg("replay").arg(&log).args(["--within", "4s", "--json", "--delivered"]);
+    let replaying = replay.arg(data.join("delivered.ndjson")).run(b"", LONG);
+    let stranger = delayq().args(["put", "t", "{}", "--id", "stranger", "--in", "1s"]).run(b"", SHORT);
+    let (finished, stranger) = tokio::join!(replaying, stranger);
+    assert_eq!(stranger.code, Some(0), "{stranger:?}");
+    assert_eq!(finished.code, Some(70), "{finished:?}");
+    assert!(finished.stderr.contains("DQ-U007"), "{}", finished.stderr);
+    let verdict: Value = serde_json::from_str(&finished.stdout).unwrap();
+    assert_eq!((&verdict["exact"], &verdict["unexpected"]), (&false.into(), &1.into()), "{verdict}");
+    assert!(up.end_by(Signal::INT, SHORT).await.success());
+}
+
+#[tokio::test]
+async fn a_log_with_faults_is_refused_before_anything_starts() {
+    let folder = Folder::new("replay");
+    let (data, log) = (folder.join("data"), folder.join("log.ndjson"));
+    let replay =
+        |args: &[&str]| Binary::new("delayq").arg("replay").arg(&log).args(args).arg("--data").arg(&data);
+    for (text, args, expected) in [
+        ("", &["--up"][..], "the log has no events"),
+        ("{}\n[1]\n", &["--up"], "line 2:"),
+        (SHORT_LOG, &["--up", "--within", "0s"], "more than 0 is needed"),
+        (SHORT_LOG, &["--up", "--speed", "NaN"], "more than 0 is needed"),
+        (SHORT_LOG, &["--up", "--speed", "2", "--within", "1s"], "cannot be used with"),
+        (SHORT_LOG, &[], "--delivered <FILE>"),
+    ] {
+        std::fs::write(&log, text).unwrap();
+        let finished = replay(args).run(b"", SHORT).await;
+        assert_eq!(finished.code, Some(64), "{args:?}: {finished:?}");
+        assert!(finished.stderr.contains(expected), "{args:?}: {}", finished.stderr);
+        assert!(!data.exists(), "{args:?}");
+    }
+}

@@ -17,7 +17,7 @@ const MOST_LATE_US: u64 = 3_600_000_000;
 
 /// What was delivered so far.
 #[derive(Debug)]
-pub struct Deliveries {
+pub(super) struct Deliveries {
     path: PathBuf,
     offset: u64,
     unfinished: Vec<u8>,
@@ -31,7 +31,7 @@ pub struct Deliveries {
 
 /// One delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Delivery {
+pub(super) struct Delivery {
     /// When it was due, on Redis's clock.
     pub due_ms: u64,
     /// When it became ready, on Redis's clock.
@@ -51,14 +51,14 @@ struct Record {
 
 impl Deliveries {
     /// Reads from this offset on.
-    pub fn new(path: &Path, offset: u64) -> Self {
+    pub(super) fn new(path: &Path, offset: u64) -> Self {
         let lateness_us = Histogram::new_with_max(MOST_LATE_US, 3).expect("three digits are allowed");
         let path = path.to_owned();
         Self { path, offset, unfinished: Vec::new(), seen: BTreeMap::new(), lateness_us, unreadable: 0 }
     }
 
     /// The size of the file now; 0 where there is none yet.
-    pub fn end_of(path: &Path) -> u64 {
+    pub(super) fn end_of(path: &Path) -> u64 {
         std::fs::metadata(path).map_or(0, |found| found.len())
     }
 
@@ -66,7 +66,7 @@ impl Deliveries {
     ///
     /// # Errors
     /// The file is there, but cannot be read.
-    pub fn read_on(&mut self) -> Result<(), Fault> {
+    pub(super) fn read_on(&mut self) -> Result<(), Fault> {
         let mut from = match File::open(&self.path) {
             Ok(from) => from,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -85,12 +85,12 @@ impl Deliveries {
     }
 
     /// How many different messages were delivered.
-    pub fn messages(&self) -> usize {
+    pub(super) fn messages(&self) -> usize {
         self.seen.len()
     }
 
     /// A quantile of the lateness, in ms.
-    pub fn late_ms(&self, quantile: f64) -> f64 {
+    pub(super) fn late_ms(&self, quantile: f64) -> f64 {
         self.lateness_us.value_at_quantile(quantile) as f64 / 1000.0
     }
 

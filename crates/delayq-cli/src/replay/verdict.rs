@@ -12,7 +12,7 @@ const EXAMPLES: usize = 5;
 
 /// What was expected against what was seen.
 #[derive(Debug, Serialize)]
-pub struct Verdict {
+pub(super) struct Verdict {
     /// Whether everything is as the log says.
     pub exact: bool,
     /// Puts: in the log, and answered so.
@@ -47,7 +47,7 @@ pub struct Verdict {
 
 /// What the log says, and what was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Pair {
+pub(super) struct Pair {
     /// What the log says.
     pub expected: usize,
     /// What was seen.
@@ -55,7 +55,7 @@ pub struct Pair {
 }
 
 /// Judges a replay that has come to its end.
-pub fn judge(
+pub(super) fn judge(
     script: &Script,
     journal: &Journal,
     deliveries: &Deliveries,
@@ -153,7 +153,7 @@ impl Verdict {
     }
 
     /// As a table.
-    pub fn table(&self, output: Output) -> String {
+    pub(super) fn table(&self, output: Output) -> String {
         let mut rows = output.rows(&["", ">expected", ">seen"]);
         let pairs = [
             ("put", self.put),

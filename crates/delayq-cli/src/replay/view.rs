@@ -15,14 +15,14 @@ const BAR: u64 = 10_000;
 const LINES: u64 = 10;
 
 /// The live view.
-pub struct View {
+pub(super) struct View {
     output: Output,
     bar: ProgressBar,
     lines: u64,
 }
 
 /// What it shows.
-pub struct Shown<'s> {
+pub(super) struct Shown<'s> {
     /// Redis's clock.
     pub now: UnixMillis,
     /// How far the player is.
@@ -39,7 +39,7 @@ pub struct Shown<'s> {
 
 impl View {
     /// A view that shows nothing yet.
-    pub fn new(output: Output) -> Self {
+    pub(super) fn new(output: Output) -> Self {
         let bar = if output.lively { ProgressBar::new(BAR) } else { ProgressBar::hidden() };
         let style = "{prefix} {wide_bar:.cyan/blue} {percent:>3} %\n{msg}";
         bar.set_style(ProgressStyle::with_template(style).expect("the template is a valid one"));
@@ -50,7 +50,7 @@ impl View {
     ///
     /// # Errors
     /// Standard output cannot be written.
-    pub fn show(&mut self, shown: &Shown<'_>) -> Result<(), Fault> {
+    pub(super) fn show(&mut self, shown: &Shown<'_>) -> Result<(), Fault> {
         if self.output.json {
             return Ok(());
         }
@@ -72,7 +72,7 @@ impl View {
     }
 
     /// Takes the bar away.
-    pub fn end(&self) {
+    pub(super) fn end(&self) {
         self.bar.finish_and_clear();
     }
 }

@@ -1,7 +1,7 @@
 //! Servers that are not there, or are not what they should be: exit codes 69 and 78, and what to do.
 
 use delayq_tests::binary::Binary;
-use delayq_tests::deadline::SHORT;
+use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::folder::Folder;
 use delayq_tests::ports::free_port;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
@@ -93,4 +93,30 @@ async fn a_missing_server_program_is_named_with_its_package() {
             .stderr
             .contains("there is no redis-server in PATH; it is in the Debian package redis-server")
     );
+}
+
+#[tokio::test]
+async fn without_etcd_the_redis_that_was_started_already_ends_again() {
+    let folder = Folder::new("up");
+    let (data, bin) = (folder.join("data"), folder.join("bin"));
+    std::fs::create_dir(&bin).unwrap();
+    for (program, places) in [("redis-server", ["/usr/bin", "/usr/local/bin"]), ("sh", ["/bin", "/usr/bin"])]
+    {
+        let found = places
+            .map(|place| std::path::Path::new(place).join(program))
+            .into_iter()
+            .find(|path| path.exists());
+        std::os::unix::fs::symlink(found.unwrap(), bin.join(program)).unwrap();
+    }
+    let up = Binary::new("delayq").env("PATH", &bin).arg("up").arg("--data").arg(&data);
+    let finished = up.run(b"", SHORT).await;
+    assert_eq!(finished.code, Some(69), "{finished:?}");
+    assert!(finished.stderr.contains("it is in the Debian package etcd-server"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("delayq up --no-etcd"), "{}", finished.stderr);
+    let log = data.join("logs/redis.log");
+    wait_until("Redis's end", SHORT, || {
+        let log = std::fs::read_to_string(&log).unwrap_or_default();
+        std::future::ready(log.is_empty() || log.contains("bye bye"))
+    })
+    .await;
 }
