@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 import redis
-from redis.backoff import ConstantBackoff
-from redis.retry import Retry
 
 VECTORS = Path(__file__).resolve().parents[3] / "tests" / "vectors"
 
@@ -24,14 +22,18 @@ def redis_socket():
     folder = tempfile.mkdtemp(prefix="delayq-py-")
     socket = f"{folder}/s"
     command = ["redis-server", "--port", "0", "--unixsocket", socket, "--dir", folder, "--save", "", "--appendonly", "no"]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        patience = Retry(ConstantBackoff(0.02), 500, supported_errors=(redis.ConnectionError,))
-        probe = redis.Redis(unix_socket_path=socket, retry=patience)
-        assert probe.ping() and server.poll() is None
-        probe.close()
+        said = []
+        for line in server.stdout:  # ends with the server, where it does not start
+            said.append(line)
+            if "ready to accept connections" in line.lower():
+                break
+        with redis.Redis(unix_socket_path=socket) as probe:
+            assert probe.ping(), "".join(said)
         yield socket
     finally:
         server.kill()
         server.wait()
+        server.stdout.close()
         shutil.rmtree(folder)
