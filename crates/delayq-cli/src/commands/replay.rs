@@ -104,7 +104,11 @@ impl Replay {
         });
         let player = run.player(journal, Clock::of(&run.client).await?);
         let played = run.play(player, &shutdown).await?;
-        run.conclude(played, &format!("delayq --redis {}", run.client.address()))
+        let delayq = match &global.config {
+            Some(config) => format!("delayq --config {}", config.display()),
+            None => format!("delayq --redis {} --shards {}", run.client.address(), run.client.shards()),
+        };
+        run.conclude(played, &delayq)
     }
 
     /// With everything that is needed, in this process.
