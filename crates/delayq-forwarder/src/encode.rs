@@ -34,6 +34,9 @@ pub(crate) fn encode(
     event_prefix: &str,
     message: &Reservation,
 ) -> Result<Parcel, String> {
+    if message.envelope.zstd {
+        return Err("the payload is compressed and cannot be restored".to_owned());
+    }
     let values = Of(message);
     let destination = route.to.render(&values).map_err(|missing| {
         format!("the route's destination `{}` needs {missing}, which the message has not", route.to)

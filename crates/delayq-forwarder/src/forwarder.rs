@@ -170,6 +170,8 @@ struct Loop {
     next_discovery: Instant,
     /// Redis did not answer: nothing before this.
     rest_until: Option<Instant>,
+    /// Errors of single shards that were logged.
+    spoken_of: BTreeSet<String>,
 }
 
 /// A request of one lane to one shard.
@@ -202,6 +204,7 @@ impl Loop {
             next_look: now,
             next_discovery: now,
             rest_until: None,
+            spoken_of: BTreeSet::new(),
         };
         for topic in run.routes.exact_topics().collect::<Vec<_>>() {
             run.lane_of(&topic);
@@ -394,7 +397,11 @@ impl Loop {
         let mut taken: BTreeMap<usize, Vec<ReserveReport>> = BTreeMap::new();
         for ((ask, (_, request)), report) in asks.iter().zip(requests).zip(reports) {
             match report {
-                Err(error) => self.failed(&error)?,
+                Err(error) => {
+                    // Tried again, like every shard that may have something, but not at once.
+                    self.lanes[ask.lane].hot.insert(ask.shard, now + REST_AFTER_ERROR);
+                    self.failed(&error)?;
+                }
                 Ok(report) => {
                     let state = &mut self.lanes[ask.lane];
                     match report.wait {
@@ -440,11 +447,19 @@ impl Loop {
         }
     }
 
-    /// Redis did not answer: rest, and try again. What it can never answer ends the forwarder.
+    /// A call failed. Where Redis did not answer, everything rests; where the deployment is not there, the forwarder ends;
+    /// what is wrong with one shard alone is left to that shard.
     fn failed(&mut self, error: &Error) -> Result<(), Fault> {
         self.means.stats.reserve_errors.inc();
-        if error.advice() == Advice::GiveUp {
+        if matches!(error, Error::Uninitialised(_) | Error::Deployment(_) | Error::Unfit(_) | Error::Closed) {
             return Err(Fault::new(&REDIS_UNUSABLE, "messages cannot be reserved").because(error.clone()));
+        }
+        if error.advice() == Advice::GiveUp {
+            let spoken = self.spoken_of.insert(error.to_string());
+            if spoken {
+                tracing::error!(%error, "a shard cannot be reserved from: the others go on");
+            }
+            return Ok(());
         }
         if self.rest_until.is_none() {
             tracing::warn!(%error, "Redis does not answer: trying again");

@@ -127,3 +127,22 @@ async fn a_missing_value_buries_the_message_with_its_reason() {
     let reason = &stage.dead("t").await["0"];
     assert!(reason.contains("needs {header.region}, which the message has not"), "{reason}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_the_wrong_type_in_one_shard_stops_no_other() {
+    let server = RedisServer::start().await;
+    let (stage, folder) = (Stage::at(&server.url()).await, tempfile::tempdir().unwrap());
+    let settings = stage.settings([("f", file(folder.path()))], vec![route("t", "f", "t")]);
+    stage.put("t", 0, 400, 10).await;
+    let shard = delayq_core::ShardId::new(2);
+    let leases = stage.client.keys().meta(shard).replace(":meta", ":leases");
+    let _: String = server.command(&["SET", &leases, "a string"]).await;
+    let running = stage.forward(settings).await.unwrap();
+    let held = stage.client.overview(&[shard]).await;
+    assert_eq!(held.len(), 1);
+    wait_until("three of four shards", SHORT, || async { stage.numbers("t").await.delivered > 250 }).await;
+    let _: i64 = server.command(&["DEL", &leases]).await;
+    stage.drained("t").await;
+    running.stop().await;
+    stage.check("t", lines(folder.path(), "t"), &Permit::default()).await;
+}
