@@ -1,12 +1,8 @@
 //! `reserve`.
 
 use crate::{
-    Client, Error, MessageId, ShardId, Topic, UnixMillis,
-    client::UnixMicros,
-    envelope::{Envelope, EnvelopeError},
-    link::Call,
-    reply::Reply,
-    script::Verb,
+    Client, Error, MessageId, ShardId, Topic, UnixMillis, client::UnixMicros, envelope::Envelope, link::Call,
+    reply::Reply, script::Verb,
 };
 use std::time::Duration;
 
@@ -91,12 +87,30 @@ impl Client {
         let read = |(reply, (shard, request)): (Result<_, _>, &(ShardId, ReserveRequest))| {
             reply.and_then(|reply| read(*shard, request, reply))
         };
-        let mut reports: Vec<_> = replies.into_iter().zip(requests).map(read).collect();
+        let mut unreadable = Vec::new();
+        let mut reports = Vec::with_capacity(requests.len());
+        for found in replies.into_iter().zip(requests).map(read) {
+            reports.push(found.map(|(report, some)| {
+                unreadable.extend(some);
+                report
+            }));
+        }
+        self.bury_unreadable(&unreadable).await;
         let messages = reports.iter_mut().flatten().flat_map(|report| &mut report.messages);
         if let Err(error) = self.restore_payloads(messages.map(|message| &mut message.envelope)).await {
             tracing::warn!(%error, "compressed payloads could not be restored");
         }
         reports
+    }
+
+    /// Moves leased messages that nobody can decode to the dead letters: they keep no other from being delivered.
+    async fn bury_unreadable(&self, unreadable: &[(Receipt, String)]) {
+        if unreadable.is_empty() {
+            return;
+        }
+        for ((receipt, why), settled) in unreadable.iter().zip(self.bury(unreadable).await) {
+            tracing::warn!(?receipt, why, ?settled, "a message cannot be decoded: buried");
+        }
     }
 
     fn reserve_request(&self, shard: ShardId, request: &ReserveRequest) -> Call {
@@ -126,7 +140,13 @@ impl std::fmt::Debug for Receipt {
     }
 }
 
-fn read(shard: ShardId, request: &ReserveRequest, reply: redis::Value) -> Result<ReserveReport, Error> {
+/// The report, and the receipts of messages that cannot be decoded, with the reason.
+fn read(
+    shard: ShardId,
+    request: &ReserveRequest,
+    reply: redis::Value,
+) -> Result<(ReserveReport, Vec<(Receipt, String)>), Error> {
+    let mut unreadable = Vec::new();
     let mut reply = Reply::new(Verb::Reserve, reply)?;
     let mut report = ReserveReport {
         now: UnixMicros(reply.number()?),
@@ -143,10 +163,14 @@ fn read(shard: ShardId, request: &ReserveRequest, reply: redis::Value) -> Result
         let topic = topic.ok_or_else(|| reply.nonsense(&place.to_string()))?;
         let lease_end = UnixMillis::new(reply.number()?);
         for _ in 0..reply.number()? {
-            report.messages.push(reservation(shard, topic, lease_end, &mut reply)?);
+            match reservation(shard, topic, lease_end, &mut reply)? {
+                Ok(message) => report.messages.push(message),
+                Err(broken) => unreadable.push(broken),
+            }
         }
     }
-    Ok(report)
+    report.buried += unreadable.len() as u64;
+    Ok((report, unreadable))
 }
 
 fn reservation(
@@ -154,14 +178,16 @@ fn reservation(
     topic: &Topic,
     lease_end: UnixMillis,
     reply: &mut Reply,
-) -> Result<Reservation, Error> {
+) -> Result<Result<Reservation, (Receipt, String)>, Error> {
     let ready = UnixMicros(reply.number()?);
     let receipt = Receipt { shard, bytes: reply.bytes()? };
-    let id = receipt.id().ok_or_else(|| reply.nonsense("a receipt without an id"))?;
     let bytes = reply.bytes()?;
-    let mut envelope =
-        Envelope::decode(&bytes).map_err(|error: EnvelopeError| reply.nonsense(&error.to_string()))?;
+    let Some(id) = receipt.id() else { return Ok(Err((receipt, "an id that is none".to_owned()))) };
+    let mut envelope = match Envelope::decode(&bytes) {
+        Ok(envelope) => envelope,
+        Err(error) => return Ok(Err((receipt, error.to_string()))),
+    };
     envelope.attempt = envelope.attempt.saturating_add(1);
     envelope.delivery = envelope.delivery.saturating_add(1);
-    Ok(Reservation { receipt, topic: topic.clone(), id, ready, lease_end, envelope })
+    Ok(Ok(Reservation { receipt, topic: topic.clone(), id, ready, lease_end, envelope }))
 }

@@ -306,3 +306,23 @@ async fn a_setting_that_cannot_be_is_refused_by_name_and_not_set() {
     }
     assert_eq!(shard.snapshot().await.hashes.get("t:1").map_or(1, std::collections::BTreeMap::len), 1);
 }
+
+#[tokio::test]
+async fn a_message_that_cannot_be_decoded_is_buried_and_keeps_no_other_back() {
+    let server = RedisServer::start().await;
+    let (client, producer, admin) = deployment(&server).await;
+    let topic = Topic::new("t").unwrap();
+    for id in ["good-1", "bad", "good-2"] {
+        producer.put(Message::new(topic.clone(), "x").id(id).unwrap().header("name", "v")).await.unwrap();
+    }
+    // A header's value that is no UTF-8, as another language's client might have written it.
+    let mut body: Vec<u8> = server.command(&["GET", "{dq:0}:m:1:bad"]).await;
+    let at = body.len() - 2;
+    body[at] = 0xff;
+    let mut connection = server.connect().await;
+    let () = redis::cmd("SET").arg("{dq:0}:m:1:bad").arg(body).query_async(&mut connection).await.unwrap();
+    let report = client.reserve(SHARD, &request(&topic)).await.unwrap();
+    assert_eq!((report.messages.len(), report.buried), (2, 1), "{report:?}");
+    let numbers = admin.count(&topic).await.unwrap();
+    assert_eq!((numbers.leased, numbers.dead, numbers.balances()), (2, 1, true), "{numbers:?}");
+}

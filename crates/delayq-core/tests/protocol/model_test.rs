@@ -5,7 +5,7 @@ use crate::random_run::hold_to_the_model;
 /// Seeds that failed once, one a line.
 const SEEDS: &str = include_str!("seeds.txt");
 
-const SEQUENCES: u64 = 2000;
+const SEQUENCES: u64 = 1000;
 
 #[allow(
     clippy::disallowed_methods,
