@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::deadline::{LONG, wait_until};
+use crate::deadline::{LONG, wait_until, within};
 use crate::folder::Folder;
+use crate::kafka_topics::{self, NewTopic};
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
 
@@ -45,6 +46,20 @@ impl KafkaServer {
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Makes a topic of so many partitions (from 1) with settings of its own, such as `max.message.bytes`.
+    ///
+    /// # Panics
+    /// When the broker refuses it, with the broker's code and words, or does not answer in time.
+    pub async fn create_topic(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
+        let address = self.address();
+        let asking = kafka_topics::create(&address, NewTopic { name, partitions, settings });
+        match within("Kafka's answer about a new topic", LONG, asking).await {
+            Ok((0, _)) => {}
+            Ok((code, words)) => panic!("Kafka refused the topic {name} (code {code}): {words}"),
+            Err(e) => panic!("Kafka on {address} did not answer about the topic {name}: {e}"),
+        }
     }
 
     /// Kills it (SIGKILL) and waits for its end.

@@ -7,6 +7,7 @@
 //! cleared by the [`folder`] module's janitor.
 
 pub mod binary;
+pub mod certs;
 pub mod clock_shim;
 pub mod deadline;
 pub mod environment;
@@ -15,6 +16,7 @@ pub mod folder;
 pub mod history;
 pub mod invariants;
 pub mod kafka_server;
+mod kafka_topics;
 pub mod nats_server;
 pub mod ports;
 pub mod process;

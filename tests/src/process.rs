@@ -94,6 +94,17 @@ impl Process {
         }
     }
 
+    /// Sends a signal to the process and to all that it started in its group: for a program behind a shell script.
+    ///
+    /// # Panics
+    /// When the system refuses the signal.
+    pub fn signal_all(&self, signal: Signal) {
+        match kill_process_group(self.pid(), signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(e) => panic!("cannot send {signal:?} to the group of {}: {e}", self.name),
+        }
+    }
+
     /// How it ended, or nothing while it runs.
     ///
     /// # Panics

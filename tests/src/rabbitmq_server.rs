@@ -60,6 +60,30 @@ impl RabbitmqServer {
         process.end_by(Signal::TERM, LONG).await;
     }
 
+    /// Kills it (SIGKILL) and waits for its end.
+    ///
+    /// # Panics
+    /// When it is stopped already, or does not end in time.
+    pub async fn kill(&mut self) {
+        let mut process = self.process.take().expect("a stopped RabbitMQ cannot be killed");
+        // The server is a child of the script that was started, and may end after it.
+        process.signal_all(Signal::KILL);
+        process.wait_end(LONG).await;
+        let address = self.address();
+        let gone = || async { TcpStream::connect(&address).await.is_err() };
+        wait_until("the killed RabbitMQ's port to close", LONG, gone).await;
+    }
+
+    /// Freezes it (SIGSTOP): connections stay open, nothing is answered.
+    pub fn freeze(&self) {
+        self.process.iter().for_each(|p| p.signal_all(Signal::STOP));
+    }
+
+    /// Lets it go on (SIGCONT) after [`Self::freeze`].
+    pub fn thaw(&self) {
+        self.process.iter().for_each(|p| p.signal_all(Signal::CONT));
+    }
+
     /// Starts it again on the same data. Does nothing while it runs.
     ///
     /// # Panics

@@ -9,10 +9,16 @@ use tokio::sync::OnceCell;
 
 use crate::environment::{given_etcd_endpoints, given_redis_url};
 use crate::etcd_server::EtcdCluster;
+use crate::kafka_server::KafkaServer;
+use crate::nats_server::NatsServer;
+use crate::rabbitmq_server::RabbitmqServer;
 use crate::redis_server::RedisServer;
 
 static REDIS: OnceCell<(String, Option<RedisServer>)> = OnceCell::const_new();
 static ETCD: OnceCell<(Vec<String>, Option<EtcdCluster>)> = OnceCell::const_new();
+static KAFKA: OnceCell<KafkaServer> = OnceCell::const_new();
+static NATS: OnceCell<NatsServer> = OnceCell::const_new();
+static RABBITMQ: OnceCell<RabbitmqServer> = OnceCell::const_new();
 static NAMESPACES: AtomicU32 = AtomicU32::new(0);
 
 /// The URL of the Redis that all tests may use: `DELAYQ_TEST_REDIS_URL`, or one started when first asked for.
@@ -51,6 +57,30 @@ pub async fn etcd_endpoints() -> &'static [String] {
         })
         .await;
     endpoints
+}
+
+/// The Kafka broker that all tests may use, started when first asked for.
+///
+/// # Panics
+/// When it does not start.
+pub async fn kafka() -> &'static KafkaServer {
+    KAFKA.get_or_init(KafkaServer::start).await
+}
+
+/// The nats-server with JetStream that all tests may use, started when first asked for.
+///
+/// # Panics
+/// When it does not start.
+pub async fn nats() -> &'static NatsServer {
+    NATS.get_or_init(|| NatsServer::start(&[])).await
+}
+
+/// The RabbitMQ that all tests may use, started when first asked for.
+///
+/// # Panics
+/// When it does not start.
+pub async fn rabbitmq() -> &'static RabbitmqServer {
+    RABBITMQ.get_or_init(RabbitmqServer::start).await
 }
 
 /// A name that no other test on any shared server uses: letters, digits and dashes, at most 24.

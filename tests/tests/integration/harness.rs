@@ -1,5 +1,6 @@
 //! The harness against the real servers, before anything is built on it.
 
+mod certs;
 mod clock_shim;
 mod etcd_server;
 mod janitor;

@@ -1,20 +1,44 @@
 //! The private RabbitMQ.
 
+use std::time::Duration;
+
+use delayq_tests::deadline::{LONG, within};
 use delayq_tests::rabbitmq_server::RabbitmqServer;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+/// Says the protocol's name; a live server answers with a method frame (1) on channel 0: Connection.Start (10, 10).
+async fn greet(stream: &mut TcpStream) {
+    stream.write_all(b"AMQP\x00\x00\x09\x01").await.unwrap();
+    let mut frame = [0; 11];
+    stream.read_exact(&mut frame).await.unwrap();
+    assert_eq!((frame[0], &frame[7..]), (1, &[0, 10, 0, 10][..]));
+}
+
+async fn connect(server: &RabbitmqServer) -> TcpStream {
+    TcpStream::connect(server.address()).await.unwrap()
+}
+
 #[tokio::test]
-async fn it_speaks_amqp_before_and_after_a_restart() {
+async fn it_speaks_amqp_before_and_after_a_stop_and_a_kill() {
     let mut server = RabbitmqServer::start().await;
-    for _ in 0..2 {
-        let mut stream = TcpStream::connect(server.address()).await.unwrap();
-        stream.write_all(b"AMQP\x00\x00\x09\x01").await.unwrap();
-        let mut frame = [0; 11];
-        stream.read_exact(&mut frame).await.unwrap();
-        // A method frame (1) on channel 0 with Connection.Start (10, 10).
-        assert_eq!((frame[0], &frame[7..]), (1, &[0, 10, 0, 10][..]));
-        server.stop().await;
-        server.resume().await;
-    }
+    greet(&mut connect(&server).await).await;
+    server.stop().await;
+    server.resume().await;
+    greet(&mut connect(&server).await).await;
+    server.kill().await;
+    server.resume().await;
+    greet(&mut connect(&server).await).await;
+}
+
+#[tokio::test]
+async fn a_frozen_one_takes_connections_and_answers_once_thawed() {
+    let server = RabbitmqServer::start().await;
+    server.freeze();
+    // The kernel takes the connection.
+    let mut stream = connect(&server).await;
+    let mut greeting = tokio::spawn(async move { greet(&mut stream).await });
+    assert!(tokio::time::timeout(Duration::from_millis(300), &mut greeting).await.is_err());
+    server.thaw();
+    within("a thawed server's greeting", LONG, greeting).await.unwrap();
 }

@@ -1,0 +1,102 @@
+//! A private certificate authority and the server certificates that it signs, as PEM files in a temporary folder.
+
+use std::path::{Path, PathBuf};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+
+use crate::folder::Folder;
+
+/// The only name of [`Authority::wrong_name`]'s certificate; it ends in a domain that nobody can own.
+pub const WRONG_NAME: &str = "elsewhere.invalid";
+
+/// An authority that no machine trusts until it is told to. Dropping it removes its files and those of all that it signed.
+#[derive(Debug)]
+pub struct Authority {
+    folder: Folder,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A certificate and its key, as files that a server reads.
+#[derive(Debug, Clone)]
+pub struct Certificate {
+    /// The certificate, in PEM.
+    pub certificate: PathBuf,
+    /// Its key, in PEM (PKCS #8).
+    pub key: PathBuf,
+}
+
+// === impl Authority ===
+
+impl Authority {
+    /// Makes one.
+    ///
+    /// # Panics
+    /// When the files cannot be written.
+    #[must_use]
+    pub fn new() -> Self {
+        let folder = Folder::new("certs");
+        let key = KeyPair::generate().expect("ring makes P-256 keys");
+        let mut about = CertificateParams::default();
+        about.distinguished_name.push(DnType::CommonName, "delayq tests");
+        about.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        about.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let pem = about.self_signed(&key).expect("an authority can sign itself").pem();
+        write(&folder.join("authority.pem"), &pem);
+        Self { folder, issuer: Issuer::new(about, key) }
+    }
+
+    /// The authority's own certificate, in PEM: what a client has to trust.
+    #[must_use]
+    pub fn authority(&self) -> PathBuf {
+        self.folder.join("authority.pem")
+    }
+
+    /// A certificate for a server on this host: `127.0.0.1` and `localhost`.
+    ///
+    /// # Panics
+    /// As [`Self::sign`].
+    #[must_use]
+    pub fn server(&self) -> Certificate {
+        self.sign("server", &["127.0.0.1", "localhost"])
+    }
+
+    /// A certificate that this authority signed, but for [`WRONG_NAME`] only: a client that looks refuses it.
+    ///
+    /// # Panics
+    /// As [`Self::sign`].
+    #[must_use]
+    pub fn wrong_name(&self) -> Certificate {
+        self.sign("wrong-name", &[WRONG_NAME])
+    }
+
+    /// Signs a new certificate for these names and addresses; `label` names its files, a second one of the same label
+    /// takes their place.
+    ///
+    /// # Panics
+    /// When a name is not ASCII, or the files cannot be written.
+    #[must_use]
+    pub fn sign(&self, label: &str, names: &[&str]) -> Certificate {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let mut about = CertificateParams::new(names).expect("the names are ASCII");
+        about.distinguished_name.push(DnType::CommonName, label);
+        let key = KeyPair::generate().expect("ring makes P-256 keys");
+        let signed = about.signed_by(&key, &self.issuer).expect("the authority can sign");
+        let made = Certificate {
+            certificate: self.folder.join(&format!("{label}.pem")),
+            key: self.folder.join(&format!("{label}-key.pem")),
+        };
+        write(&made.certificate, &signed.pem());
+        write(&made.key, &key.serialize_pem());
+        made
+    }
+}
+
+impl Default for Authority {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
+}
