@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::{self, stream::Config, stream::DiscardPolicy};
 use delayq_forwarder::{NatsConfig, NatsMode, SinkConfig};
+use delayq_tests::certs::Authority;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
 use delayq_tests::nats_server::NatsServer;
@@ -206,5 +207,30 @@ async fn core_mode_sends_to_those_who_listen() {
     for _ in 0..20 {
         let message = tokio::time::timeout(LONG, heard.next()).await.unwrap().unwrap();
         assert!(message.headers.unwrap().get("delayq-id").is_some());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_takes_the_private_authority_and_refuses_another_name() {
+    let (stage, authority) = (Stage::new().await, Authority::new());
+    for (certificate, expected) in
+        [(authority.server(), None), (authority.wrong_name(), Some("DQ-F002: sinks.s"))]
+    {
+        let path = |path: &std::path::Path| path.display().to_string();
+        let (cert, key) = (path(&certificate.certificate), path(&certificate.key));
+        let server = NatsServer::start(&["--tls", "--tlscert", &cert, "--tlskey", &key]).await;
+        let mut sink = sink(&server.address());
+        let nats = sink.nats.as_mut().unwrap();
+        (nats.mode, nats.ca) = (NatsMode::Core, Some(authority.authority()));
+        match (stage.forward(stage.settings([("s", sink)], vec![route("t", "s", "out")])).await, expected) {
+            (Err(fault), Some(part)) => assert!(fault.to_string().contains(part), "{fault}"),
+            (Ok(running), None) => {
+                stage.put("t", 0, 10, 10).await;
+                stage.drained("t").await;
+                running.stop().await;
+            }
+            (Ok(_), Some(part)) => panic!("it should have refused: {part}"),
+            (Err(fault), None) => panic!("{fault}"),
+        }
     }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use delayq_forwarder::{RedisStreamConfig, SinkConfig};
 use delayq_service::config::RedisConfig;
+use delayq_tests::certs::Authority;
 use delayq_tests::invariants::Permit;
+use delayq_tests::ports::free_port;
 use delayq_tests::proxy::Proxy;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 
@@ -162,4 +164,40 @@ async fn a_password_that_is_refused_and_mended_costs_no_message() {
     stage.drained("t").await;
     running.stop().await;
     stage.check("t", subject.seen().await, &Permit::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_takes_the_private_authority_and_refuses_another_name() {
+    let (stage, authority) = (Stage::new().await, Authority::new());
+    for (certificate, trusted, expected) in [
+        (authority.server(), true, None),
+        (authority.server(), false, Some("UnknownIssuer")),
+        (authority.wrong_name(), true, Some("not valid for")),
+    ] {
+        let port = free_port();
+        let path = |path: &std::path::Path| path.display().to_string();
+        let options = RedisOptions::default()
+            .set("tls-port", &port.to_string())
+            .set("tls-cert-file", &path(&certificate.certificate))
+            .set("tls-key-file", &path(&certificate.key))
+            .set("tls-ca-cert-file", &path(&authority.authority()))
+            .set("tls-auth-clients", "no");
+        let server = RedisServer::start_with(options).await;
+        let url = format!("rediss://127.0.0.1:{port}").parse().unwrap();
+        let ca = trusted.then(|| authority.authority());
+        let redis = RedisConfig { url, ca, ..RedisConfig::default() };
+        let config = RedisStreamConfig { redis: Some(redis), ..RedisStreamConfig::default() };
+        let sink = SinkConfig { redis_stream: Some(config), ..SinkConfig::default() };
+        match (stage.forward(stage.settings([("s", sink)], vec![route("t", "s", "out")])).await, expected) {
+            (Err(fault), Some(part)) => assert!(fault.to_string().contains(part), "{fault}"),
+            (Ok(running), None) => {
+                stage.put("t", 0, 10, 10).await;
+                stage.drained("t").await;
+                running.stop().await;
+                assert_eq!(read(&server, "out").await.len(), 10);
+            }
+            (Ok(_), Some(part)) => panic!("it should have refused: {part}"),
+            (Err(fault), None) => panic!("{fault}"),
+        }
+    }
 }
