@@ -31,10 +31,7 @@ verify_unit() {
 compose_files() { docker-compose "$@" config --quiet; }
 
 for file in deploy/compose/*.yaml; do
-    case $file in
-        *.host-network.yaml) look docker-compose "$file" compose_files -f "${file/.host-network/}" -f "$file" ;;
-        *) look docker-compose "$file" compose_files -f "$file" ;;
-    esac
+    look docker-compose "$file" compose_files -f "$file"
 done
 for file in deploy/**/*.service; do look systemd-analyze "$file" verify_unit "$file"; done
 for file in deploy/**/*rules*.y{a,}ml; do look promtool "$file" promtool check rules "$file"; done
