@@ -56,7 +56,7 @@ if ! has cargo > /dev/null; then
 fi
 [ ${#packages[@]} -gt 0 ] || exit 0
 
-echo "setup: installing ${#packages[@]} Debian package(s):"
+echo "setup: ${#packages[@]} Debian package(s) missing:"
 for i in "${!packages[@]}"; do printf '  %-22s %s\n' "${packages[i]}" "${reasons[i]}"; done
 
 refuse() {
@@ -72,6 +72,7 @@ if [ "$(id -u)" -ne 0 ]; then
     as_root=(sudo)
 fi
 
+echo "setup: installing them by apt-get"
 # Debian starts a server when its package is installed, unless this file says no. One that is there is left alone.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e $policy ]; then
@@ -79,6 +80,9 @@ if [ ! -e $policy ]; then
     "${as_root[@]}" chmod 755 $policy
     trap '"${as_root[@]}" rm -f $policy' EXIT
 fi
+
+# Minimal images come without manual pages, and Java's package fails when their folder is not there.
+"${as_root[@]}" mkdir -p /usr/share/man/man1
 
 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -q -o DPkg::Lock::Timeout=120)
 "${apt[@]}" update > /dev/null || refuse "apt-get update failed."
