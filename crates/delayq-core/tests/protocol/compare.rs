@@ -157,7 +157,7 @@ fn totals(model: &Model, shard: &Snapshot) -> Outcome {
 
 fn groups(model: &Model, shard: &Snapshot) -> Outcome {
     let mut wanted = Vec::new();
-    let mut expiries = shard.index("expiries");
+    let mut expiries = shard.index("expiries").clone();
     for (name, msg) in &model.messages {
         if let Some(group) = msg.stored.group.as_ref().filter(|group| msg.in_group(group.as_str())) {
             wanted.push((group.to_string(), index_name(name), msg.due()));
@@ -245,7 +245,7 @@ fn told(shard: &Snapshot, watch: &mut Watch) -> Outcome {
             watch.timer = Some(watch.timer.map_or(due, |timer| timer.min(due)));
         }
     }
-    let head = shard.index("alarms").into_values().min();
+    let head = shard.index("alarms").values().min().copied();
     let knows = head.is_none_or(|head| watch.timer.is_some_and(|timer| timer <= head));
     ensure!(knows, "the timer sleeps until {:?}, the next alarm is {head:?}", watch.timer);
     for (no, queue) in &shard.ready {

@@ -180,7 +180,7 @@ impl Run {
             9 => rng.u64(..70_000_000),
             10 => rng.u64(..2 * HOUR_MS * 1000),
             // To the very millisecond at which something is due, or one before it.
-            _ => match self.before.index("alarms").into_values().min() {
+            _ => match self.before.index("alarms").values().min().copied() {
                 Some(head) if head * 1000 > self.model.now_us && head < self.model.now() + 100 * HOUR_MS => {
                     head * 1000 - self.model.now_us - rng.u64(..2)
                 }

@@ -82,8 +82,9 @@ impl Snapshot {
     }
 
     /// One of the four indexes; empty where the key is not there.
-    pub(crate) fn index(&self, name: &str) -> BTreeMap<Vec<u8>, u64> {
-        self.indexes.get(name).cloned().unwrap_or_default()
+    pub(crate) fn index(&self, name: &str) -> &BTreeMap<Vec<u8>, u64> {
+        static NOTHING: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+        self.indexes.get(name).unwrap_or(&NOTHING)
     }
 
     /// A field of a hash, as a number; 0 where it is not there.
