@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use delayq_core::{Admin, Client, LinkSettings, Namespace, Settings, ShardCount, UnixMillis};
+use delayq_core::{Admin, Client, Namespace, UnixMillis};
 use delayq_core::{Producer, ProducerOptions, Spool, SpoolSettings};
+use delayq_service::Fault;
 use delayq_service::config::{
     DeploymentConfig, Environment, EtcdConfig, Faults, Loaded, LogConfig, RedisConfig, RedisUrl, Section,
     Source, SpoolConfig, load,
 };
-use delayq_service::{Fault, codes};
-use secrecy::ExposeSecret as _;
+use delayq_service::deployment::client;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{FILE, UNREACHABLE, of_core};
@@ -112,7 +112,7 @@ impl Global {
     /// Every fault of the configuration at once.
     pub fn context(&self) -> Result<Context, Fault> {
         let config = self.load()?.config;
-        let client = client(&config)?;
+        let client = client(&config.deployment, &config.redis)?;
         Ok(Context { output: Output::of_process(self.json), config, client })
     }
 }
@@ -154,39 +154,6 @@ pub async fn redis_now(client: &Client) -> Result<UnixMillis, Fault> {
     let mut overviews = client.overview(&[first]).await;
     let overview = overviews.pop().expect("one answer for one shard").map_err(of_core)?;
     Ok(overview.now.millis())
-}
-
-/// A client for the deployment of a configuration.
-///
-/// # Errors
-/// A secret or certificate that cannot be read.
-pub fn client(config: &CliConfig) -> Result<Client, Fault> {
-    let redis = &config.redis;
-    let password = redis.password.as_ref().map(delayq_service::config::Secret::reveal).transpose();
-    let password =
-        password.map_err(|error| Fault::new(&codes::CONFIG_FAULTY, format!("redis.password: {error}")))?;
-    let ca_pem = redis.ca.as_ref().map(|path| {
-        std::fs::read(path).map_err(|error| {
-            Fault::new(&codes::CONFIG_FAULTY, format!("redis.ca: cannot read {}", path.display()))
-                .because(error)
-        })
-    });
-    let namespace = Namespace::new(config.deployment.namespace.clone());
-    let namespace = namespace.map_err(|error| Fault::new(&codes::CONFIG_FAULTY, error.to_string()))?;
-    let shards = ShardCount::new(config.deployment.shards);
-    let shards = shards.map_err(|error| Fault::new(&codes::CONFIG_FAULTY, error.to_string()))?;
-    let mut settings = Settings::new(redis.url.expose());
-    settings.link = LinkSettings {
-        username: redis.username.clone(),
-        password: password.map(|secret| secret.expose_secret().to_owned()),
-        ca_pem: ca_pem.transpose()?,
-        connect_timeout: *redis.connect_timeout,
-        deadline: *redis.call_deadline,
-        ..settings.link
-    };
-    settings.namespace = namespace;
-    settings.shards = shards;
-    Ok(Client::new(settings))
 }
 
 /// A fault for an etcd that cannot be used.

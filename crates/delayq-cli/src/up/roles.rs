@@ -1,9 +1,9 @@
 //! The roles of a deployment in one process: timer, forwarder and compensator, each from its own library.
 
 use delayq_compensator::{Compensator, CompensatorConfig};
-use delayq_core::Client;
 use delayq_forwarder::{Config as ForwarderConfig, Forwarder};
 use delayq_service::config::{Environment, Faults, Section, Source, load};
+use delayq_service::deployment::client;
 use delayq_service::{Fault, Process, Tasks};
 use delayq_timer::{Membership, Timer, TimerConfig, stores};
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,7 @@ impl Roles {
         let (metrics, readiness) = (process.metrics.clone(), process.readiness.clone());
         // A connection each, as they would have as processes: a slow call of one does not hold up another.
         let timer_deps = delayq_timer::Deps {
-            client: fresh(servers)?,
+            client: client(&servers.config.deployment, &servers.config.redis)?,
             metrics: metrics.clone(),
             readiness: readiness.clone(),
             membership,
@@ -69,7 +69,7 @@ impl Roles {
             None => None,
             Some(folder) => {
                 let deps = delayq_compensator::Deps {
-                    client: fresh(servers)?,
+                    client: client(&servers.config.deployment, &servers.config.redis)?,
                     spool: folder.to_owned(),
                     holder: format!("{}, process {}", process.program, std::process::id()),
                     metrics: metrics.clone(),
@@ -79,7 +79,7 @@ impl Roles {
             }
         };
         let forwarder_deps = delayq_forwarder::Deps {
-            client: fresh(servers)?,
+            client: client(&servers.config.deployment, &servers.config.redis)?,
             redis: config.redis.clone(),
             metrics,
             readiness,
@@ -96,8 +96,4 @@ impl Roles {
             tasks.spawn("compensator", compensator.run(tasks.shutdown().clone()));
         }
     }
-}
-
-fn fresh(servers: &Servers) -> Result<Client, Fault> {
-    crate::deployment::client(&servers.config)
 }

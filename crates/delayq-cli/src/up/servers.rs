@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use delayq_core::Client;
 use delayq_service::config::{Environment, Source, load};
+use delayq_service::deployment::client;
 use delayq_service::{Fault, Shutdown, Tasks, codes};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -16,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::child::{Child, Record};
 use super::configuration::{Parts, earlier, socket};
 use super::folder::DataFolder;
-use crate::deployment::{CliConfig, client};
+use crate::deployment::CliConfig;
 use crate::failure::{UNREACHABLE, file, of_core};
 
 /// How long a server may take to answer: Redis reads its append-only file first.
@@ -92,7 +93,7 @@ impl Servers {
             let ask = "GET /health HTTP/1.0\r\n\r\n";
             ready(etcd, ports.etcd, ask, "\"true\"", &folder.join("logs/etcd.log")).await?;
         }
-        let client = client(&loaded.config)?;
+        let client = client(&loaded.config.deployment, &loaded.config.redis)?;
         client.check_server().await.map_err(of_core)?;
         let created = client.init().await.map_err(of_core)?;
         // Only what was found to fit is written: a refused start leaves the folder as it was.
