@@ -143,7 +143,7 @@ end
 
 local due = redis.call('ZRANGEBYSCORE', base .. 'alarms', '-inf', now, 'LIMIT', 0, 100)
 if #due == 100 then more = true end
-gens(limit)
+if #due > 0 then gens(limit) end
 for i, member in ipairs(due) do
   local share = math.ceil(limit / (#due - i + 1))
   if share > 0 then limit = limit - pump_alarm(member, share) else more = true end

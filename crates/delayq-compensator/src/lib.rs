@@ -18,7 +18,6 @@ mod metrics;
 mod outcome;
 mod replay;
 mod runs;
-pub mod stores;
 mod wake;
 
 pub use compensator::{Compensator, Deps, build};

@@ -1,6 +1,6 @@
 //! The compensator's process: configuration, logs, build, announce, run, drain.
 
-use delayq_compensator::{Compensator, CompensatorConfig, Deps, build, codes::NO_SPOOL, stores};
+use delayq_compensator::{Compensator, CompensatorConfig, Deps, build, codes::NO_SPOOL};
 use delayq_service::config::{
     AdminConfig, DeploymentConfig, Faults, LogConfig, RedisConfig, Section, ShutdownConfig, Source,
     SpoolConfig,
@@ -61,7 +61,7 @@ impl Service for CompensatorService {
     async fn build(config: Config, process: &Process) -> Result<Self, Fault> {
         let Config { deployment, redis, spool, compensator, .. } = config;
         let folder = spool.folder().ok_or_else(|| Fault::new(&NO_SPOOL, "`[spool] dir` is empty"))?;
-        let client = stores::client(&deployment, &redis)?;
+        let client = delayq_service::deployment::client(&deployment, &redis)?;
         let deps = Deps {
             client,
             spool: folder.to_owned(),

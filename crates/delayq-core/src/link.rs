@@ -44,6 +44,8 @@ pub struct LinkSettings {
     pub connect_timeout: Duration,
     /// How long one call may take, connecting included. Default 2 s.
     pub deadline: Duration,
+    /// Silence after which the system probes the connection. Default 5 s.
+    pub keepalive: Duration,
 }
 
 /// A connection to one Redis, shared by all who call it.
@@ -77,6 +79,7 @@ impl LinkSettings {
             ca_pem: None,
             connect_timeout: Duration::from_secs(1),
             deadline: Duration::from_secs(2),
+            keepalive: Duration::from_secs(5),
         }
     }
 
@@ -100,8 +103,7 @@ impl LinkSettings {
         if let Some(password) = &self.password {
             redis = redis.set_password(password);
         }
-        let keepalive =
-            TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5));
+        let keepalive = TcpKeepalive::new().with_time(self.keepalive).with_interval(Duration::from_secs(5));
         let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
         let info = info.set_redis_settings(redis).set_tcp_settings(tcp);
         match &self.ca_pem {

@@ -1,7 +1,7 @@
 //! A message as its producer hands it over.
 
 use crate::{
-    Backoff, Group, MessageId, NameError, OwnId, Topic, UnixMillis,
+    Backoff, Group, MessageId, NameError, OwnId, ShardId, Topic, UnixMillis,
     envelope::{Envelope, State},
 };
 use sha2::{Digest, Sha256};
@@ -65,6 +65,16 @@ pub enum MessageError {
         expires: UnixMillis,
         /// The due time.
         due: UnixMillis,
+    },
+    /// A generated id that carries another shard than its group's: it could not be found again.
+    #[error(
+        "the generated id is of shard {id}, its group of shard {group}; a message of a group takes its id from the put"
+    )]
+    IdOutsideGroup {
+        /// The id's shard.
+        id: ShardId,
+        /// The group's shard.
+        group: ShardId,
     },
     /// A back-off that is too long, or a list of none or more than 32.
     #[error("a back-off is 1 ms to 49 days; a list has 1 to 32 of them")]

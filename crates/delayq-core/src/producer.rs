@@ -175,7 +175,7 @@ impl Producer {
     /// A message that breaks a limit; a Redis that cannot be used, where there is no spool. With fate *unknown* it
     /// may have been carried out: repeat it with the same id.
     pub async fn put(&self, mut message: Message) -> Result<Put, PutError> {
-        let shard = self.place(&mut message)?;
+        let shard = self.place(&mut message, self.client.present_shard())?;
         let reference = reference(shard, &message);
         let result = self.put_retrying(shard, message).await;
         match result {
@@ -194,12 +194,9 @@ impl Producer {
             if i > 0 && i % MAX_IDS_A_CALL == 0 {
                 fallback = self.client.next_shard();
             }
-            match self.check(&message) {
+            match self.place(&mut message, fallback) {
                 Err(error) => answers[i] = Some(Err(error)),
-                Ok(()) => {
-                    let shard = put::place(&self.client, &mut message, fallback, clock::now().get());
-                    batches.entry((shard, message.topic.clone())).or_default().push((i, message));
-                }
+                Ok(shard) => batches.entry((shard, message.topic.clone())).or_default().push((i, message)),
             }
         }
         for ((shard, topic), mut batch) in batches {
@@ -265,15 +262,12 @@ impl Producer {
         answered.await.map_err(|_| Error::Closed)?
     }
 
-    fn check(&self, message: &Message) -> Result<(), PutError> {
-        message
+    /// Checks a message, and finds its shard and its id.
+    fn place(&self, message: &mut Message, fallback: ShardId) -> Result<ShardId, PutError> {
+        let placed = message
             .check(self.client.most_payload_bytes())
-            .map_err(|error| PutError { reference: None, error: error.into() })
-    }
-
-    fn place(&self, message: &mut Message) -> Result<ShardId, PutError> {
-        self.check(message)?;
-        Ok(put::place(&self.client, message, self.client.present_shard(), clock::now().get()))
+            .and_then(|()| put::place(&self.client, message, fallback, clock::now()));
+        placed.map_err(|error| PutError { reference: None, error: error.into() })
     }
 }
 

@@ -178,3 +178,16 @@ async fn full_batches_reach_every_shard() {
         assert_eq!(accepted, 1_000, "shard {shard}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_generated_id_of_another_shard_than_its_group_is_refused() {
+    let deployment = deployment(4).await;
+    let group = delayq_core::Group::new("user-5").unwrap();
+    let there = deployment.client.shards().shard_of_name(group.as_str());
+    for shard in deployment.client.shards().shards() {
+        let id = delayq_core::MessageId::generate(shard, 1);
+        let message = Message::new(deployment.topic.clone(), "").with_id(id).with_group(group.clone());
+        assert_eq!(deployment.producer.put(message).await.is_ok(), shard == there, "shard {shard}");
+    }
+    assert_eq!(deployment.admin.count(&deployment.topic).await.unwrap().accepted, 1);
+}

@@ -6,6 +6,7 @@
 pub mod admin;
 pub mod codes;
 pub mod config;
+pub mod deployment;
 mod exit;
 mod fault;
 pub mod life;

@@ -60,7 +60,7 @@ impl Service for TimerService {
 
     async fn build(config: Config, process: &Process) -> Result<Self, Fault> {
         let Config { deployment, redis, etcd, timer, admin, .. } = config;
-        let client = stores::client(&deployment, &redis)?;
+        let client = delayq_service::deployment::client(&deployment, &redis)?;
         let membership = stores::membership(&timer, &deployment, &etcd, admin.listen.to_string())?;
         let (metrics, readiness) = (process.metrics.clone(), process.readiness.clone());
         build(timer, Deps { client, metrics, readiness, membership }).await.map(Self)

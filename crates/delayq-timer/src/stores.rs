@@ -1,33 +1,15 @@
-//! From the configuration to the clients of Redis and etcd.
+//! From the configuration to the membership that etcd keeps.
 
 use crate::codes::{ETCD, REDIS};
 use crate::config::TimerConfig;
 use crate::timer::Membership;
 use delayq_cluster::{ClusterConfig, Credentials, Identity, Role, TlsConfig};
-use delayq_core::{Client, Namespace, Settings, ShardCount};
+use delayq_core::ShardCount;
 use delayq_service::Fault;
 use delayq_service::codes::Code;
-use delayq_service::config::{DeploymentConfig, EtcdConfig, RedisConfig, Secret};
-use secrecy::{ExposeSecret, SecretString};
+use delayq_service::config::{DeploymentConfig, EtcdConfig, Secret};
+use secrecy::SecretString;
 use std::path::Path;
-
-/// The client of the deployment.
-///
-/// # Errors
-/// A secret or certificate cannot be read any more.
-pub fn client(deployment: &DeploymentConfig, redis: &RedisConfig) -> Result<Client, Fault> {
-    let mut settings = Settings::new(redis.url.expose());
-    settings.namespace = Namespace::new(deployment.namespace.as_str())
-        .map_err(|error| Fault::new(&REDIS, "the namespace is none").because(error))?;
-    settings.shards = shards(deployment)?;
-    settings.link.username.clone_from(&redis.username);
-    settings.link.password =
-        reveal(&REDIS, redis.password.as_ref())?.map(|password| password.expose_secret().to_owned());
-    settings.link.ca_pem = redis.ca.as_deref().map(|path| read(&REDIS, path)).transpose()?;
-    settings.link.connect_timeout = *redis.connect_timeout;
-    settings.link.deadline = *redis.call_deadline;
-    Ok(Client::new(settings))
-}
 
 /// Who divides the shards: etcd, or nobody where it is switched off. `address`: where the admin endpoint answers.
 ///

@@ -1,7 +1,7 @@
 //! `put`.
 
 use crate::{
-    Client, Error, Message, MessageId, ShardId, Topic, UnixMillis,
+    Client, Error, Message, MessageError, MessageId, ShardId, Topic, UnixMillis,
     client::UnixMicros,
     envelope::State,
     message::Due,
@@ -115,15 +115,24 @@ fn outcome(message: &Message, now: UnixMillis, reply: &mut Reply) -> Result<PutO
     })
 }
 
-/// The id that a message is put under, and its shard: its own, or a new one in `fallback`.
-pub(crate) fn place(client: &Client, message: &mut Message, fallback: ShardId, unix_ms: u64) -> ShardId {
-    let group = message.group.as_ref();
+/// The shard of a message, which is given an id there if it has none; in `fallback` where nothing else says the shard.
+pub(crate) fn place(
+    client: &Client,
+    message: &mut Message,
+    fallback: ShardId,
+    now: UnixMillis,
+) -> Result<ShardId, MessageError> {
+    let group = message.group.as_ref().map(|group| client.shards().shard_of_name(group.as_str()));
     match (&message.id, group) {
-        (Some(id), _) => client.shard_of(id, group),
+        (Some(id @ MessageId::Generated(_)), Some(group)) => match client.shard_of(id, None) {
+            id if id != group => Err(MessageError::IdOutsideGroup { id, group }),
+            shard => Ok(shard),
+        },
+        (Some(id), _) => Ok(client.shard_of(id, message.group.as_ref())),
         (None, group) => {
-            let shard = group.map_or(fallback, |group| client.shards().shard_of_name(group.as_str()));
-            message.id = Some(MessageId::generate(shard, unix_ms));
-            shard
+            let shard = group.unwrap_or(fallback);
+            message.id = Some(MessageId::generate(shard, now.get()));
+            Ok(shard)
         }
     }
 }

@@ -15,7 +15,7 @@ pub struct RedisConfig {
     /// ACL user; unset: the one in `url`, else Redis's default user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
-    /// Password; unset: the one in `url`, else none. Read anew for each new connection.
+    /// Password; unset: the one in `url`, else none. Read when the process starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
     /// PEM file of the authority that signed the server's certificate; unset: those of the system. Needs `rediss://`.
