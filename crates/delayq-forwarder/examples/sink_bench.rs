@@ -116,6 +116,10 @@ async fn forwarded(ready: &Ready, sink: SinkConfig, to: &str) -> f64 {
 }
 
 /// Publishes every body, so many at a time; `publish` ends with its confirm.
+#[cfg_attr(
+    not(any(feature = "kafka", feature = "rabbitmq", feature = "nats", feature = "webhook")),
+    allow(dead_code, reason = "only the brokers' clients publish one by one")
+)]
 async fn bare<F, Fut>(count: usize, in_flight: usize, publish: F) -> f64
 where
     F: Fn(Vec<u8>, usize) -> Fut,
