@@ -30,6 +30,8 @@ struct Config {
 struct Route {
     topic: String,
     sink: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<String>,
 }
 
 impl Section for Config {
