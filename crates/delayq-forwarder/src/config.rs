@@ -75,7 +75,8 @@ pub struct ForwarderConfig {
     pub circuit_longest_rest: HumanDuration,
 }
 
-/// `[sinks.NAME]`: one server that messages are delivered to. It has exactly one table with the name of its kind.
+/// `[sinks.NAME]`: one server that messages are delivered to: a table with the name of its kind.
+/// With tables of several kinds every message goes to all of them, and is delivered when all have confirmed it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SinkConfig {
@@ -199,18 +200,9 @@ impl Settings {
         at.section("forwarder", &self.forwarder);
         for (name, sink) in &self.sinks {
             let (key, kind) = (format!("sinks.{name}"), format!("sinks.{name}.kind"));
-            match sink.kinds().as_slice() {
-                [_] => {}
-                [] => at.refuse(
-                    &kind,
-                    format!("a sink needs a table with the name of its kind: {}", Kind::list()),
-                ),
-                [first, second, ..] => {
-                    at.refuse(
-                        &kind,
-                        format!("a sink has one kind, but this has the tables {first} and {second}"),
-                    );
-                }
+            if sink.kinds().is_empty() {
+                let message = format!("a sink needs a table with the name of its kind: {}", Kind::list());
+                at.refuse(&kind, message);
             }
             at.section(&key, sink);
         }
@@ -289,8 +281,8 @@ impl Section for ForwarderConfig {
 // === impl SinkConfig ===
 
 impl SinkConfig {
-    /// The kinds it has tables of; a valid one has exactly one.
-    fn kinds(&self) -> Vec<Kind> {
+    /// The kinds it has tables of.
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
         let all = [
             (self.file.is_some(), Kind::File),
             (self.stdout.is_some(), Kind::Stdout),
@@ -304,7 +296,7 @@ impl SinkConfig {
         all.into_iter().filter_map(|(there, kind)| there.then_some(kind)).collect()
     }
 
-    /// Its kind, where it is valid.
+    /// Its kind, where it has exactly one.
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
         match self.kinds().as_slice() {

@@ -10,6 +10,7 @@ mod rabbitmq;
 mod redis_link;
 mod redis_list;
 mod redis_stream;
+mod several;
 mod stdout;
 mod webhook;
 
@@ -29,12 +30,21 @@ use crate::{
 use delayq_service::config::RedisConfig;
 use std::sync::Arc;
 
-/// Makes a sink. Nothing is connected yet.
+/// Makes a sink; one of several kinds delivers to all of them. Nothing is connected yet.
 ///
 /// # Errors
 /// Why it cannot be made as it is configured, in a sentence.
 pub(crate) fn make(config: &SinkConfig, redis: &RedisConfig) -> Result<Arc<dyn Sink>, String> {
-    let kind = config.kind().ok_or("it has not exactly one kind")?;
+    let sinks = config.kinds().into_iter().map(|kind| make_one(kind, config, redis));
+    let mut sinks = sinks.collect::<Result<Vec<_>, _>>()?;
+    match sinks.len() {
+        0 => Err("it has no kind".to_owned()),
+        1 => Ok(sinks.remove(0)),
+        _ => Ok(Arc::new(several::SeveralSink::new(sinks))),
+    }
+}
+
+fn make_one(kind: Kind, config: &SinkConfig, redis: &RedisConfig) -> Result<Arc<dyn Sink>, String> {
     let missing = || format!("it has no table [{kind}]");
     let timeout = *config.timeout;
     Ok(match kind {

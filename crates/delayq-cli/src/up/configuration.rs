@@ -66,19 +66,15 @@ lock = "2s"
 lease = "5s"
 look_every = "500ms"
 
-[sinks.file.file]
+# Every message goes to both: to a file of this folder, and to a stream of the private Redis with the same name.
+[sinks.both.file]
 dir = {folder}
 
-[sinks.stream.redis-stream]
-
-# The streams are in the private Redis, each named as its topic.
-[[routes]]
-topic = "stream/**"
-sink = "stream"
+[sinks.both.redis-stream]
 
 [[routes]]
 topic = "**"
-sink = "file"
+sink = "both"
 to = "delivered.ndjson"
 "#,
             namespace = quoted(self.namespace),

@@ -69,7 +69,6 @@ max_len = 1000
         "forwarder.circuit_longest_rest: the longest rest is shorter than the first",
         "f.toml:6: sinks.none.batch: 0 is out of range",
         "f.toml:5: sinks.none.kind: a sink needs a table with the name of its kind: file, stdout, redis-stream, redis-list",
-        "sinks.two.kind: a sink has one kind, but this has the tables file and stdout",
         "f.toml:9: sinks.two.file.dir: expected the absolute path",
         "f.toml:13: sinks.trim.redis-stream.max_len: MAXLEN throws away entries",
     ] {
