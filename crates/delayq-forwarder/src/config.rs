@@ -296,13 +296,10 @@ impl SinkConfig {
         all.into_iter().filter_map(|(there, kind)| there.then_some(kind)).collect()
     }
 
-    /// Its kind, where it has exactly one.
+    /// Its kind, the first of several; `None`: it has none, and is not valid.
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
-        match self.kinds().as_slice() {
-            [kind] => Some(*kind),
-            _ => None,
-        }
+        self.kinds().first().copied()
     }
 }
 

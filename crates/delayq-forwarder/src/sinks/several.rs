@@ -38,7 +38,10 @@ impl Sink for SeveralSink {
 
     async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
         let answers = join_all(self.0.iter().map(|sink| sink.deliver(parcels))).await;
-        answers.into_iter().reduce(|all, more| all.into_iter().zip(more).map(worse).collect()).unwrap_or_default()
+        answers
+            .into_iter()
+            .reduce(|all, more| all.into_iter().zip(more).map(worse).collect())
+            .unwrap_or_default()
     }
 
     async fn close(&self) -> Result<(), String> {
