@@ -145,6 +145,12 @@ async fn answers(address: String) -> bool {
 /// The folder of the jars, in the build's own folder, so that later runs find them there.
 fn fetch_jars() -> PathBuf {
     let jars = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/kafka-4.3.1");
+    // One test fetches, whoever else comes waits for it: in this process and in others.
+    let lock = jars.with_extension("lock");
+    std::fs::create_dir_all(jars.parent().expect("the folder of the jars is in the build's"))
+        .expect("target can be made");
+    let lock = std::fs::File::create(lock).expect("the folder of the build can be written to");
+    lock.lock().expect("a lock is given when its holder has fetched");
     // Written last, so that a fetch that was cut off is done again.
     let done = jars.join("complete");
     if !done.exists() {
