@@ -6,6 +6,9 @@ use delayq_core::{
 };
 use std::{io, time::Duration};
 
+/// How long a measurement waits for what must come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A Redis to measure on. Everything in it is deleted.
 #[derive(Clone, Debug)]
 pub struct Bench {

@@ -127,7 +127,7 @@ async fn all_ready(ground: &mut Ground) -> Result<(), BenchError> {
         if ready >= MESSAGES {
             return Ok(());
         }
-        if clock::now() - start > Duration::from_secs(60) {
+        if clock::now() - start > crate::bench::PATIENCE {
             return Err(BenchError::Wrong(format!(
                 "only {ready} of {MESSAGES} became ready within a minute"
             )));

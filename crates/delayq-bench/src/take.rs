@@ -8,7 +8,7 @@ use crate::{
 };
 use delayq_core::{Consumer, ConsumerOptions, ReserveRequest, ShardId, UnixMillis, Verb};
 use futures_util::future::try_join_all;
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 use tokio::sync::Mutex;
 
 const BATCH: u16 = 100;
@@ -126,6 +126,3 @@ async fn bare_loop(ground: &Ground, address: &str, batch: u16) -> Result<(), Ben
         bare.call(&ack).await?;
     }
 }
-
-/// How long measurements wait for what must come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
