@@ -1,26 +1,13 @@
 //! Encoding: a reservation becomes a parcel. Pure.
 
 use crate::{
+    encoding::Encoding,
     parcel::{About, Of, Parcel},
     routes::Route,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use delayq_core::{Reservation, UnixMillis};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-
-/// What a delivery looks like.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Encoding {
-    /// The producer's bytes, with delayq's headers beside them.
-    #[default]
-    Plain,
-    /// The producer's bytes, with the attributes of CloudEvents 1.0 as headers too.
-    CloudeventsBinary,
-    /// One JSON document of CloudEvents 1.0, with the producer's bytes in it.
-    CloudeventsStructured,
-}
 
 const STRUCTURED: &str = "application/cloudevents+json";
 

@@ -7,10 +7,10 @@
 use crate::{
     Outcome, Sink,
     circuit::{Circuit, CircuitSettings, Evidence, Pass},
-    config::SinkConfig,
-    encode::Encoding,
+    encoding::Encoding,
     routes::Route,
     sink::CheckError,
+    sinks::SinkConfig,
     stats::Stats,
 };
 use delayq_core::{ShardId, Topic};

@@ -16,6 +16,7 @@ pub mod codes;
 mod config;
 mod delivery;
 mod encode;
+mod encoding;
 mod forwarder;
 mod lane;
 mod parcel;
@@ -28,16 +29,16 @@ mod sinks;
 mod stats;
 mod template;
 
-pub use config::{Config, ForwarderConfig, Kind, RouteConfig, Settings, SinkConfig};
-pub use encode::Encoding;
+pub use config::{Config, ForwarderConfig, RouteConfig, Settings};
+pub use encoding::Encoding;
 pub use forwarder::{Deps, Forwarder, build};
 pub use parcel::{About, Parcel};
 pub use pattern::Pattern;
 pub use service::ForwarderService;
 pub use sink::{Blame, CheckError, Outcome, Sink};
 pub use sinks::{
-    Element, End, FileConfig, KafkaConfig, NatsConfig, NatsMode, RabbitmqConfig, RedisListConfig,
-    RedisStreamConfig, StdoutConfig, WebhookConfig,
+    Element, End, FileConfig, KafkaConfig, Kind, NatsConfig, NatsMode, RabbitmqConfig, RedisListConfig,
+    RedisStreamConfig, SinkConfig, StdoutConfig, WebhookConfig,
 };
 pub use stats::Stats;
 pub use template::Template;

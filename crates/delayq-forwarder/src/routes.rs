@@ -60,7 +60,7 @@ impl Routes {
     /// A sentence; a validated configuration has none.
     pub(crate) fn new(settings: &Settings) -> Result<Self, String> {
         let route = |config: &RouteConfig| {
-            let sink = settings.sinks.get(&config.sink).and_then(crate::config::SinkConfig::kind);
+            let sink = settings.sinks.get(&config.sink).and_then(crate::sinks::SinkConfig::kind);
             let kind = sink.ok_or_else(|| format!("there is no sink {}", config.sink))?;
             Route::new(config, kind.default_to())
         };

@@ -3,8 +3,10 @@
 //! The configuration of every kind is always there, so that it is checked alike in every build; the client of a
 //! heavy one only with its cargo feature.
 
+mod config;
 mod file;
 mod kafka;
+mod kind;
 mod nats;
 mod rabbitmq;
 mod redis_link;
@@ -14,8 +16,10 @@ mod several;
 mod stdout;
 mod webhook;
 
+pub use config::SinkConfig;
 pub use file::FileConfig;
 pub use kafka::KafkaConfig;
+pub use kind::Kind;
 pub use nats::{NatsConfig, NatsMode};
 pub use rabbitmq::RabbitmqConfig;
 pub use redis_list::{Element, End, RedisListConfig};
@@ -23,10 +27,7 @@ pub use redis_stream::RedisStreamConfig;
 pub use stdout::StdoutConfig;
 pub use webhook::WebhookConfig;
 
-use crate::{
-    config::{Kind, SinkConfig},
-    sink::Sink,
-};
+use crate::sink::Sink;
 use delayq_service::config::RedisConfig;
 use std::sync::Arc;
 

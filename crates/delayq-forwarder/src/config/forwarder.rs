@@ -1,0 +1,70 @@
+//! `[forwarder]`: how messages are reserved.
+
+use crate::circuit::CircuitSettings;
+use delayq_service::config::{ByteSize, Faults, HumanDuration, Section};
+use serde::{Deserialize, Serialize};
+
+/// `[forwarder]`: how messages are reserved.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ForwarderConfig {
+    /// How long a message is leased, and leased again while its destination works. 1 s to 1 h; default 30 s. A
+    /// killed forwarder's messages go out again after this time.
+    pub lease: HumanDuration,
+    /// How often every shard is looked at without a reason, as the net below the notifications. 100 ms to 1 m;
+    /// default 2 s.
+    pub look_every: HumanDuration,
+    /// The most bytes of payloads in one answer of a shard. 64 KiB to 4 MiB; default 1 MiB.
+    pub most_bytes: ByteSize,
+    /// Failures in a row, of unclear fault, that open the circuit of a destination. 1 to 1000; default 5.
+    pub circuit_failures: u32,
+    /// How long a destination rests before the first probe. 10 ms to 1 m; default 500 ms. It doubles with each probe
+    /// that fails.
+    pub circuit_first_rest: HumanDuration,
+    /// The longest rest. At least the first, at most 10 m; default 15 s: a mended destination waits at most so long.
+    pub circuit_longest_rest: HumanDuration,
+}
+
+// === impl ForwarderConfig ===
+
+impl ForwarderConfig {
+    /// The settings of a destination's circuit.
+    pub(crate) fn circuit(&self) -> CircuitSettings {
+        CircuitSettings {
+            failures: self.circuit_failures,
+            first_rest: *self.circuit_first_rest,
+            longest_rest: *self.circuit_longest_rest,
+        }
+    }
+}
+
+impl Default for ForwarderConfig {
+    fn default() -> Self {
+        Self {
+            lease: HumanDuration::from_secs(30),
+            look_every: HumanDuration::from_secs(2),
+            most_bytes: ByteSize::from_mib(1),
+            circuit_failures: 5,
+            circuit_first_rest: HumanDuration::from_millis(500),
+            circuit_longest_rest: HumanDuration::from_secs(15),
+        }
+    }
+}
+
+impl Section for ForwarderConfig {
+    fn validate(&self, at: &mut Faults) {
+        let (ms, secs) = (HumanDuration::from_millis, HumanDuration::from_secs);
+        at.range("lease", &self.lease, secs(1)..=secs(3600));
+        at.range("look_every", &self.look_every, ms(100)..=secs(60));
+        at.range("most_bytes", &self.most_bytes, ByteSize::from_kib(64)..=ByteSize::from_mib(4));
+        at.range("circuit_failures", &self.circuit_failures, 1..=1000);
+        at.range("circuit_first_rest", &self.circuit_first_rest, ms(10)..=secs(60));
+        at.range("circuit_longest_rest", &self.circuit_longest_rest, ms(10)..=secs(600));
+        if self.circuit_longest_rest < self.circuit_first_rest {
+            at.contradiction(
+                &["circuit_longest_rest", "circuit_first_rest"],
+                "the longest rest is shorter than the first",
+            );
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What a forwarder is made of, wherever it runs, and what its sections cannot know of each other.
+
+use super::{ForwarderConfig, RouteConfig};
+use crate::{
+    pattern::Pattern,
+    sinks::{Kind, SinkConfig},
+};
+use delayq_service::config::Faults;
+use std::collections::BTreeMap;
+
+/// The sections that make a forwarder, wherever it runs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// `[forwarder]`
+    pub forwarder: ForwarderConfig,
+    /// `[sinks.NAME]`
+    pub sinks: BTreeMap<String, SinkConfig>,
+    /// `[[routes]]`
+    pub routes: Vec<RouteConfig>,
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// Reports what is wrong with the three sections, also between them. For a configuration that holds them.
+    pub fn validate(&self, at: &mut Faults) {
+        at.section("forwarder", &self.forwarder);
+        for (name, sink) in &self.sinks {
+            let (key, kind) = (format!("sinks.{name}"), format!("sinks.{name}.kind"));
+            if sink.kinds().is_empty() {
+                let message = format!("a sink needs a table with the name of its kind: {}", Kind::list());
+                at.refuse(&kind, message);
+            }
+            at.section(&key, sink);
+        }
+        for (i, route) in self.routes.iter().enumerate() {
+            at.item("routes", i, route);
+            self.validate_route(at, i, route);
+        }
+    }
+
+    /// What a route cannot know of itself.
+    fn validate_route(&self, at: &mut Faults, i: usize, route: &RouteConfig) {
+        if !self.sinks.contains_key(&route.sink) {
+            let known: Vec<&str> = self.sinks.keys().map(String::as_str).collect();
+            let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+            let message = format!("there is no [sinks.{}]; known sinks: {known}", route.sink);
+            at.refuse(&format!("routes[{i}].sink"), message);
+        }
+        let Ok(pattern) = Pattern::new(&route.topic) else { return };
+        let covering = |earlier: &RouteConfig| Pattern::new(&earlier.topic).is_ok_and(|p| p.covers(&pattern));
+        if let Some(first) = self.routes[..i].iter().position(covering) {
+            let message = format!(
+                "this route never matches: route {} (`{}`) comes first and takes every topic of `{}`",
+                first + 1,
+                self.routes[first].topic,
+                route.topic
+            );
+            at.refuse(&format!("routes[{i}].topic"), message);
+        }
+    }
+}
