@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
 use crate::clock_shim::ClockShim;
@@ -294,5 +295,8 @@ impl RedisServer {
 }
 
 async fn try_connect(url: &str) -> redis::RedisResult<MultiplexedConnection> {
-    redis::Client::open(url)?.get_multiplexed_async_connection().await
+    // The client's own half second is less than a busy machine may take to read a thousand entries.
+    let patient =
+        AsyncConnectionConfig::new().set_connection_timeout(Some(SHORT)).set_response_timeout(Some(SHORT));
+    redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&patient).await
 }
