@@ -6,14 +6,15 @@
 --          expired; marker -> nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, epoch ("" where the caller does not own the shard: then only what is overdue by 10 s),
---          limit (1 to 500 ids)
+--          limit (1 to 500 ids), the latest ms that the caller believes this clock can read ("" or none: any)
 -- RETURNS  word, now_us, next due ms ("" for none), moved, leases returned, buried, expired, forgotten,
 --          blocked (by a key of the wrong type; tried again later), then due ms and count of what was moved, in runs
---            word      pumped | more (go again at once) | held | fenced <epoch> | not overdue
+--            word      pumped | more (go again at once) | held | ahead (the clock reads more than is believed:
+--                      nothing was moved) | fenced <epoch> | not overdue
 -- COST     O(log n) an id; each due bucket gets a fair share of the limit
 --# include now, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, receipt, kill, retry
 
-local epoch, limit = ARGV[2], tonumber(ARGV[3])
+local epoch, limit, latest = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local moved, returned, buried, expired, forgotten, blocked = 0, 0, 0, 0, 0, 0
 local runs, more = {}, false
 
@@ -25,6 +26,7 @@ local function report(word)
 end
 
 if held then return report('held') end
+if latest and now > latest then return report('ahead') end
 if epoch == '' then
   if earliest + 10000 > now then return report('not overdue') end
 else

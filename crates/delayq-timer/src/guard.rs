@@ -10,7 +10,7 @@
 //! The baseline is the difference of the two clocks. It belongs to the address, not to the connection: a reconnect, a
 //! restart or another master behind the same address must fit it.
 
-use delayq_core::UnixMicros;
+use delayq_core::{UnixMicros, UnixMillis};
 use std::time::{Duration, Instant};
 
 /// What two sound clocks may drift apart: NTP slews by at most 500 ppm, on either side.
@@ -75,6 +75,17 @@ impl Guard {
             && self.since.is_some_and(|since| now.saturating_duration_since(since) >= self.steady_for)
     }
 
+    /// The latest that Redis's clock can read while a call runs that is sent at `sent` and answered within `trip`,
+    /// unless it jumped; `None` before the first comparison.
+    pub(crate) fn latest(&self, sent: Instant, trip: Duration) -> Option<UnixMillis> {
+        let baseline = self.baseline?;
+        let answered = sent + trip;
+        let local_us = self.local_us(answered);
+        let allowed = i64::try_from(self.allowed_us(baseline.at, answered)).unwrap_or(i64::MAX);
+        let us = baseline.offset_us.saturating_add(local_us).saturating_add(allowed);
+        Some(UnixMillis::new(u64::try_from(us).unwrap_or(0).div_ceil(1000)))
+    }
+
     /// Takes one comparison.
     pub(crate) fn compare(&mut self, seen: Comparison) -> Verdict {
         // Whenever it ran between sending and answer, the offset lies between these.
@@ -114,9 +125,11 @@ impl Guard {
     }
 
     fn offset_us(&self, redis: UnixMicros, local: Instant) -> i64 {
-        let local_us =
-            i64::try_from(local.saturating_duration_since(self.origin).as_micros()).unwrap_or(i64::MAX);
-        i64::try_from(redis.0).unwrap_or(i64::MAX) - local_us
+        i64::try_from(redis.0).unwrap_or(i64::MAX) - self.local_us(local)
+    }
+
+    fn local_us(&self, at: Instant) -> i64 {
+        i64::try_from(at.saturating_duration_since(self.origin).as_micros()).unwrap_or(i64::MAX)
     }
 }
 
@@ -189,6 +202,29 @@ mod tests {
                 assert!(same, "{name}, at {at_ms} ms: {verdict:?}, not {expected:?}");
             }
         }
+    }
+
+    #[test]
+    fn what_a_clock_can_read_is_the_baseline_and_the_step_that_is_no_alarm() {
+        let start = Instant::now();
+        let mut guard = guard(start);
+        assert_eq!(guard.latest(start, Duration::ZERO), None, "nothing is known yet");
+        guard.compare(seen(start, 0, 0, 0));
+        let of_ms = |ms: u64| Some(UnixMillis::new(T0_US as u64 / 1000 + ms));
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        assert_eq!(guard.latest(at(0), Duration::ZERO), of_ms(1_000), "a step of a second");
+        assert_eq!(guard.latest(at(0), Duration::from_secs(2)), of_ms(3_002), "as long as a call may take");
+        assert_eq!(
+            guard.latest(at(10_000), Duration::ZERO),
+            of_ms(11_010),
+            "and what two clocks drift apart"
+        );
+        guard.compare(seen(start, 10_000, 86_400_000, 0));
+        assert_eq!(
+            guard.latest(at(10_000), Duration::ZERO),
+            of_ms(86_411_000),
+            "of a jump, the new baseline"
+        );
     }
 
     #[test]

@@ -36,6 +36,8 @@ const CLAIM_RETRY: Duration = Duration::from_millis(500);
 const CLOCK_LOOK: Duration = Duration::from_secs(1);
 /// While etcd is heard, a shard of another timer is looked at once in so many looks.
 const FOREIGN_TURNS: usize = 12;
+/// How long a call may be on its way before Redis's clock reads more than is believed possible; then it is asked again.
+const ON_THE_WAY: Duration = Duration::from_millis(100);
 /// Heard wakes that are taken in one go.
 const WAKES_A_STEP: usize = 1024;
 
@@ -199,8 +201,9 @@ impl Pumping {
     fn pump(&mut self, round: Round) {
         round.shards.iter().for_each(|&(shard, _)| self.owning.sent(shard));
         let client = self.parts.client.clone();
+        let latest = self.guard.latest(Instant::now(), ON_THE_WAY);
         self.work.push(Box::pin(async move {
-            let (trip, reports) = Trip::of(client.pump_many(&round.shards, round.limit)).await;
+            let (trip, reports) = Trip::of(client.pump_until(&round.shards, round.limit, latest)).await;
             Done::Pumped { round, trip, reports }
         }));
     }
@@ -276,7 +279,8 @@ impl Pumping {
         let answer = Answer { next_due: report.next_due, more: report.word == PumpWord::More, now };
         self.schedule.answered(shard, answer, trip.answered);
         match report.word {
-            PumpWord::Pumped | PumpWord::More | PumpWord::NotOverdue => {}
+            // What is behind a clock that reads too much, the guard has seen already.
+            PumpWord::Pumped | PumpWord::More | PumpWord::NotOverdue | PumpWord::Ahead => {}
             PumpWord::Held => {
                 self.holding.is(shard, true);
                 self.schedule.stop(shard, true);
@@ -430,7 +434,7 @@ impl Pumping {
                 Done::Compared { trip, seen }
             }));
         }
-        self.look_at_foreign();
+        self.look_at_foreign(now);
         self.report_load(now);
         self.count_due(now);
         let pause = *self.parts.config.look;
@@ -438,7 +442,7 @@ impl Pumping {
     }
 
     /// Pumps other timers' shards without an epoch: that moves only what is overdue by 10 s.
-    fn look_at_foreign(&mut self) {
+    fn look_at_foreign(&mut self, now: Instant) {
         if !self.parts.lock.is_zero() || self.stopping.is_some() {
             return;
         }
@@ -451,9 +455,10 @@ impl Pumping {
             all.filter(|&s| !self.owning.is_given(s) && usize::from(s.get()) % turns == turn).collect();
         for some in foreign.chunks(CLAIMS_A_CALL) {
             let (client, limit, shards) = (self.parts.client.clone(), self.parts.config.batch, some.to_vec());
+            let latest = self.guard.latest(now, ON_THE_WAY);
             self.work.push(Box::pin(async move {
                 let calls: Vec<_> = shards.iter().map(|&shard| (shard, None)).collect();
-                Done::Foreign { reports: client.pump_many(&calls, limit).await, shards }
+                Done::Foreign { reports: client.pump_until(&calls, limit, latest).await, shards }
             }));
         }
     }
@@ -472,9 +477,10 @@ impl Pumping {
         }
         if !more.is_empty() && self.stopping.is_none() {
             let (client, limit) = (self.parts.client.clone(), self.parts.config.batch);
+            let latest = self.guard.latest(Instant::now(), ON_THE_WAY);
             self.work.push(Box::pin(async move {
                 let shards = more.iter().map(|&(shard, _)| shard).collect();
-                Done::Foreign { reports: client.pump_many(&more, limit).await, shards }
+                Done::Foreign { reports: client.pump_until(&more, limit, latest).await, shards }
             }));
         }
     }

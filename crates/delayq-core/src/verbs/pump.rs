@@ -43,6 +43,8 @@ pub enum PumpWord {
     More,
     /// The shard is held: its clock is not trusted.
     Held,
+    /// The clock reads more than the caller believes possible: nothing was moved.
+    Ahead,
     /// A newer owner has this epoch: nothing was moved.
     Fenced(u64),
     /// The caller does not own the shard, and nothing in it is overdue by 10 s: nothing was moved.
@@ -58,7 +60,7 @@ impl Client {
     /// # Errors
     /// Safe to repeat whatever the error was.
     pub async fn pump(&self, shard: ShardId, epoch: Option<u64>, limit: u16) -> Result<PumpReport, Error> {
-        let reply = self.send(self.pump_request(shard, epoch, limit)).await?;
+        let reply = self.send(self.pump_request(shard, epoch, limit, None)).await?;
         read(reply)
     }
 
@@ -68,14 +70,35 @@ impl Client {
         shards: &[(ShardId, Option<u64>)],
         limit: u16,
     ) -> Vec<Result<PumpReport, Error>> {
+        self.pump_until(shards, limit, None).await
+    }
+
+    /// Pumps several shards in one round trip, unless Redis's clock reads more than `latest`: a clock that jumped
+    /// ahead then moves nothing, and says so by [`PumpWord::Ahead`].
+    pub async fn pump_until(
+        &self,
+        shards: &[(ShardId, Option<u64>)],
+        limit: u16,
+        latest: Option<UnixMillis>,
+    ) -> Vec<Result<PumpReport, Error>> {
         let calls: Vec<_> =
-            shards.iter().map(|&(shard, epoch)| self.pump_request(shard, epoch, limit)).collect();
+            shards.iter().map(|&(shard, epoch)| self.pump_request(shard, epoch, limit, latest)).collect();
         self.link().send_all(&calls).await.into_iter().map(|reply| reply.and_then(read)).collect()
     }
 
-    fn pump_request(&self, shard: ShardId, epoch: Option<u64>, limit: u16) -> Call {
+    fn pump_request(
+        &self,
+        shard: ShardId,
+        epoch: Option<u64>,
+        limit: u16,
+        latest: Option<UnixMillis>,
+    ) -> Call {
         let epoch = epoch.map_or_else(String::new, |epoch| epoch.to_string());
-        self.call(Verb::Pump, shard).arg(epoch).arg(limit)
+        let mut call = self.call(Verb::Pump, shard).arg(epoch).arg(limit);
+        if let Some(latest) = latest {
+            call.push(latest.get());
+        }
+        call
     }
 }
 
@@ -87,6 +110,7 @@ fn read(reply: redis::Value) -> Result<PumpReport, Error> {
         ("pumped", _) => PumpWord::Pumped,
         ("more", _) => PumpWord::More,
         ("held", _) => PumpWord::Held,
+        ("ahead", _) => PumpWord::Ahead,
         ("fenced", Some(epoch)) => PumpWord::Fenced(epoch),
         ("not", _) => PumpWord::NotOverdue,
         _ => return Err(reply.nonsense(&text)),

@@ -326,3 +326,19 @@ async fn a_message_that_cannot_be_decoded_is_buried_and_keeps_no_other_back() {
     let numbers = admin.count(&topic).await.unwrap();
     assert_eq!((numbers.leased, numbers.dead, numbers.balances()), (2, 1, true), "{numbers:?}");
 }
+
+#[tokio::test]
+async fn a_clock_that_reads_more_than_the_pump_believes_moves_nothing() {
+    let server = RedisServer::start().await;
+    let mut shard = bare(&server).await;
+    run(&mut shard, &put(vec![Item::new(b"a", NOW + 1_000)])).await;
+    shard.clock_us = Some((NOW + 2_000) * 1000);
+    let before = shard.snapshot().await;
+    let believed = |ms: u64| ["1".to_owned(), "500".to_owned(), ms.to_string()];
+    let answer = shard.call(Verb::Pump, &believed(NOW + 1_999)).await.unwrap();
+    assert_eq!(lossy(&answer[0]), "ahead");
+    assert_eq!(lossy(&answer[1]), ((NOW + 2_000) * 1000).to_string(), "it says what the clock reads");
+    assert_eq!(shard.snapshot().await.buckets, before.buckets);
+    let answer = shard.call(Verb::Pump, &believed(NOW + 2_000)).await.unwrap();
+    assert_eq!((lossy(&answer[0]), lossy(&answer[3])), ("pumped".to_owned(), "1".to_owned()));
+}
