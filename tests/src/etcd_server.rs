@@ -9,11 +9,16 @@ use crate::deadline::{SHORT, wait_for, wait_until};
 use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
+use crate::proxy::{Flow, Proxy};
+
+mod operator;
 
 /// A cluster of members that know each other. Dropping it kills them and removes their folders.
 #[derive(Debug)]
 pub struct EtcdCluster {
     members: Vec<EtcdMember>,
+    /// What `etcdctl` is given before anything else.
+    operator: Vec<String>,
 }
 
 /// One member.
@@ -25,6 +30,8 @@ pub struct EtcdMember {
     client_port: u16,
     peer_port: u16,
     health_port: u16,
+    /// What the other members talk to instead of the peer port.
+    peer_proxy: Option<Proxy>,
     arguments: Vec<String>,
     process: Option<Process>,
 }
@@ -34,6 +41,7 @@ pub struct EtcdMember {
 pub struct EtcdOptions {
     members: usize,
     tls: bool,
+    partitionable: bool,
     arguments: Vec<String>,
 }
 
@@ -41,7 +49,7 @@ pub struct EtcdOptions {
 
 impl Default for EtcdOptions {
     fn default() -> Self {
-        Self { members: 1, tls: false, arguments: Vec::new() }
+        Self { members: 1, tls: false, partitionable: false, arguments: Vec::new() }
     }
 }
 
@@ -50,6 +58,13 @@ impl EtcdOptions {
     #[must_use]
     pub fn members(mut self, members: usize) -> Self {
         self.members = members;
+        self
+    }
+
+    /// Lets the members talk to each other through proxies, for [`EtcdCluster::isolate`].
+    #[must_use]
+    pub fn partitionable(mut self) -> Self {
+        self.partitionable = true;
         self
     }
 
@@ -97,7 +112,7 @@ impl EtcdCluster {
         let members: Vec<EtcdMember> = (1..=options.members).map(|n| EtcdMember::new(n, &options)).collect();
         let list: Vec<String> = members.iter().map(|m| format!("{}={}", m.name, m.peer_url())).collect();
         let list = list.join(",");
-        let mut cluster = Self { members };
+        let mut cluster = Self { members, operator: Vec::new() };
         for member in &mut cluster.members {
             member.arguments.extend(["--initial-cluster".to_owned(), list.clone()]);
             member.launch();
@@ -132,15 +147,18 @@ impl EtcdCluster {
     /// # Panics
     /// When no running member leads in time.
     pub async fn leader(&self) -> usize {
-        wait_for("etcd to have a leader", SHORT, || async {
-            for (number, member) in self.members.iter().enumerate() {
-                if member.process.is_some() && member.leads().await {
-                    return Some(number);
-                }
+        wait_for("etcd to have a leader", SHORT, || async { self.leaders().await.first().copied() }).await
+    }
+
+    /// The numbers of the running members that believe they lead: one, but for the moments after a partition.
+    pub async fn leaders(&self) -> Vec<usize> {
+        let mut leaders = Vec::new();
+        for (number, member) in self.members.iter().enumerate() {
+            if member.process.is_some() && member.leads().await {
+                leaders.push(number);
             }
-            None
-        })
-        .await
+        }
+        leaders
     }
 
     /// Waits until every running member says that it is healthy.
@@ -150,6 +168,27 @@ impl EtcdCluster {
     pub async fn wait_healthy(&mut self) {
         for member in &mut self.members {
             member.wait_healthy().await;
+        }
+    }
+
+    /// Cuts one member off from its peers, both ways; its clients still reach it. Only in a cluster that was started
+    /// [`EtcdOptions::partitionable`].
+    ///
+    /// # Panics
+    /// When the cluster was started otherwise, or that member is stopped.
+    pub fn isolate(&self, number: usize) {
+        const WHY: &str = "only a partitionable cluster can be parted";
+        let process = self.members[number].process.as_ref().expect("a stopped member is alone already").id();
+        for (other, member) in self.members.iter().enumerate() {
+            let proxy = member.peer_proxy.as_ref().expect(WHY);
+            if other == number { proxy.set_both(Flow::Hold) } else { proxy.bar(process) }
+        }
+    }
+
+    /// Ends what [`Self::isolate`] did.
+    pub async fn reunite(&self) {
+        for proxy in self.members.iter().filter_map(|member| member.peer_proxy.as_ref()) {
+            proxy.mend().await;
         }
     }
 
@@ -184,13 +223,16 @@ impl EtcdCluster {
 
 impl EtcdMember {
     fn new(number: usize, options: &EtcdOptions) -> Self {
+        let peer_port = free_port();
+        let peer_proxy = options.partitionable.then(|| Proxy::start(&format!("127.0.0.1:{peer_port}")));
         Self {
             folder: Folder::new("etcd"),
             name: format!("m{number}"),
             scheme: if options.tls { "https" } else { "http" },
             client_port: free_port(),
-            peer_port: free_port(),
+            peer_port,
             health_port: free_port(),
+            peer_proxy,
             arguments: options.arguments.clone(),
             process: None,
         }
@@ -277,8 +319,10 @@ impl EtcdMember {
         process.end_by(signal, SHORT).await
     }
 
+    /// Where its peers find it.
     fn peer_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.peer_port)
+        let own = || format!("127.0.0.1:{}", self.peer_port);
+        format!("http://{}", self.peer_proxy.as_ref().map_or_else(own, Proxy::address))
     }
 
     fn command(&self) -> Command {
@@ -287,7 +331,8 @@ impl EtcdMember {
         let mut command = Command::new("etcd");
         command.args(["--name", &self.name]).arg("--data-dir").arg(self.folder.join("data"));
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
-        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        let listen = format!("http://127.0.0.1:{}", self.peer_port);
+        command.args(["--listen-peer-urls", &listen, "--initial-advertise-peer-urls", &peer]);
         // Health by a plain listener of its own, so that it can be asked whatever the clients' one demands.
         command.args(["--listen-metrics-urls", &health]);
         command.args(["--initial-cluster-state", "new", "--initial-cluster-token", "delayq-tests"]);
@@ -298,14 +343,18 @@ impl EtcdMember {
 
 /// The answer's head and body to a GET on the loopback address, if there is one.
 async fn get(port: u16, path: &str) -> Option<String> {
-    let asking = async {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
-        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.ok()?;
-        Some(answer)
-    };
     // A frozen member takes connections and never answers.
-    tokio::time::timeout(std::time::Duration::from_secs(2), asking).await.ok()?
+    tokio::time::timeout(std::time::Duration::from_secs(2), ask(port, "GET", path, "")).await.ok()?
+}
+
+/// The answer's head and body to a request on the loopback address, if there is one.
+async fn ask(port: u16, method: &str, path: &str, body: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.ok()?;
+    stream.write_all(body.as_bytes()).await.ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.ok()?;
+    Some(answer)
 }

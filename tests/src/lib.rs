@@ -22,6 +22,7 @@ pub mod ports;
 pub mod process;
 pub mod proxy;
 pub mod rabbitmq_server;
+pub mod redis_monitor;
 pub mod redis_server;
 pub mod resp;
 pub mod shared;

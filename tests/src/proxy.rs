@@ -14,8 +14,10 @@ use tokio::sync::watch;
 
 use crate::ports::free_port;
 use carry::{Framing, Way, carry};
+use dialer::holds_port;
 
 mod carry;
+mod dialer;
 
 /// One of the two ways through the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +69,8 @@ struct State {
     reset_below: u64,
     /// Connections with a lower number are held for ever.
     stranded_below: u64,
+    /// The processes whose connections are held.
+    barred: Vec<u32>,
     /// How many replies may still pass before one is lost, and what happens then.
     losing: Option<(u64, AfterLoss)>,
     /// In which direction how many bytes may still pass before the connection is reset.
@@ -135,6 +139,7 @@ impl Proxy {
     pub async fn mend(&self) {
         self.change(|s| {
             (s.requests, s.replies, s.losing, s.cutting) = (Flow::Pass, Flow::Pass, None, None);
+            s.barred.clear();
         });
         self.set_refusing(false).await;
     }
@@ -142,6 +147,11 @@ impl Proxy {
     /// Holds the connections that are open now for ever; new ones pass.
     pub fn strand_open(&self) {
         self.change(|s| s.stranded_below = s.taken);
+    }
+
+    /// Holds the connections of one process of this machine, those it makes later too, until [`Self::mend`].
+    pub fn bar(&self, process: u32) {
+        self.change(|s| s.barred.push(process));
     }
 
     /// Resets (RST) the connections that are open now; new ones pass.
@@ -214,9 +224,10 @@ impl Drop for Proxy {
 // === impl State ===
 
 impl State {
-    /// The flow of one direction on the connection of that number.
-    fn flow(&self, direction: Direction, number: u64) -> Flow {
-        if number < self.stranded_below {
+    /// The flow of one direction on the connection of that number, whose client has that port.
+    fn flow(&self, direction: Direction, number: u64, client_port: u16) -> Flow {
+        let barred = || self.barred.iter().any(|&process| holds_port(process, client_port));
+        if number < self.stranded_below || barred() {
             return Flow::Hold;
         }
         match direction {
@@ -284,6 +295,7 @@ async fn connect(
     number: u64,
     state: Arc<watch::Sender<State>>,
 ) {
+    let client_port = client.peer_addr().map_or(0, |address| address.port());
     let Ok(mut server) = TcpStream::connect(upstream).await else {
         let _ = client.set_zero_linger();
         return;
@@ -293,8 +305,8 @@ async fn connect(
     let broken = {
         let (client_reads, client_writes) = client.split();
         let (server_reads, server_writes) = server.split();
-        let requests = Way { direction: Direction::Requests, framing: Framing::Bytes, number, state: &state };
-        let replies = Way { direction: Direction::Replies, framing, number, state: &state };
+        let replies = Way { direction: Direction::Replies, framing, number, client_port, state: &state };
+        let requests = Way { direction: Direction::Requests, framing: Framing::Bytes, ..replies };
         let mut changes = state.subscribe();
         tokio::select! {
             carried = async { tokio::try_join!(

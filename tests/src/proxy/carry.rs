@@ -29,6 +29,8 @@ pub(super) struct Way<'a> {
     pub(super) direction: Direction,
     pub(super) framing: Framing,
     pub(super) number: u64,
+    /// The port that the client has at its own end.
+    pub(super) client_port: u16,
     pub(super) state: &'a watch::Sender<State>,
 }
 
@@ -122,7 +124,7 @@ impl Way<'_> {
     async fn wait_passing(&self, came: Instant) {
         let mut changes = self.state.subscribe();
         loop {
-            let flow = changes.borrow_and_update().flow(self.direction, self.number);
+            let flow = changes.borrow_and_update().flow(self.direction, self.number, self.client_port);
             let wait = match flow {
                 Flow::Pass => return,
                 Flow::Delay(delay) => (came + delay).saturating_duration_since(Instant::now()),

@@ -1,31 +1,15 @@
 //! The private etcd: one member and three.
 
-use std::process::Command;
-
-use delayq_tests::etcd_server::EtcdCluster;
-
-/// Runs etcd's own command line client; the second client library of the workspace is not for tests.
-fn etcdctl(endpoints: &[String], words: &[&str]) -> Result<String, String> {
-    let output = Command::new("etcdctl")
-        .env("ETCDCTL_API", "3")
-        .args(["--command-timeout=3s", "--endpoints", &endpoints.join(",")])
-        .args(words)
-        .output()
-        .unwrap();
-    if output.status.success() {
-        Ok(String::from_utf8(output.stdout).unwrap())
-    } else {
-        Err(String::from_utf8_lossy(&output.stderr).into_owned())
-    }
-}
+use delayq_tests::deadline::{SHORT, wait_until};
+use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
 
 #[tokio::test]
 async fn a_member_keeps_its_data_over_a_kill() {
     let mut etcd = EtcdCluster::start_one().await;
-    etcdctl(&etcd.endpoints(), &["put", "k", "v"]).unwrap();
+    etcd.ctl(&["put", "k", "v"]).await;
     etcd.member(0).kill().await;
     etcd.member(0).resume().await;
-    assert_eq!(etcdctl(&etcd.endpoints(), &["get", "k", "--print-value-only"]).unwrap().trim(), "v");
+    assert_eq!(etcd.ctl(&["get", "k", "--print-value-only"]).await.trim(), "v");
 }
 
 #[tokio::test]
@@ -35,36 +19,65 @@ async fn three_members_survive_the_loss_of_their_leader_and_not_of_two() {
     etcd.member(first).kill().await;
     let second = etcd.leader().await;
     assert_ne!(first, second);
-    let endpoint = [etcd.members()[second].endpoint()];
-    etcdctl(&endpoint, &["put", "k", "v"]).unwrap();
+    etcd.ctl(&["put", "k", "v"]).await;
     let third = 3 - first - second;
     etcd.member(third).kill().await;
-    etcdctl(&endpoint, &["put", "k", "w"]).unwrap_err();
+    etcd.try_ctl(&["put", "k", "w"]).await.unwrap_err();
     etcd.member(third).launch();
     etcd.member(first).launch();
     etcd.wait_healthy().await;
-    assert_eq!(etcdctl(&etcd.endpoints(), &["get", "k", "--print-value-only"]).unwrap().trim().len(), 1);
+    assert_eq!(etcd.ctl(&["get", "k", "--print-value-only"]).await.trim().len(), 1);
 }
 
 #[tokio::test]
 async fn a_frozen_etcd_does_not_answer_and_a_thawed_one_does() {
     let mut etcd = EtcdCluster::start_one().await;
     etcd.freeze();
-    etcdctl(&etcd.endpoints(), &["put", "k", "v"]).unwrap_err();
+    etcd.try_ctl(&["put", "k", "v"]).await.unwrap_err();
     etcd.thaw();
     etcd.wait_healthy().await;
-    etcdctl(&etcd.endpoints(), &["put", "k", "v"]).unwrap();
+    etcd.ctl(&["put", "k", "v"]).await;
 }
 
 #[tokio::test]
 async fn a_rebuilt_etcd_starts_its_revisions_again() {
     let mut etcd = EtcdCluster::start_one().await;
     for _ in 0..5 {
-        etcdctl(&etcd.endpoints(), &["put", "k", "v"]).unwrap();
+        etcd.ctl(&["put", "k", "v"]).await;
     }
-    let before = etcdctl(&etcd.endpoints(), &["get", "k", "-w", "fields"]).unwrap();
+    let before = etcd.ctl(&["get", "k", "-w", "fields"]).await;
     assert!(before.contains("\"Revision\" : 6"), "{before}");
     etcd.rebuild().await;
-    let after = etcdctl(&etcd.endpoints(), &["get", "k", "-w", "fields"]).unwrap();
+    let after = etcd.ctl(&["get", "k", "-w", "fields"]).await;
     assert!(after.contains("\"Revision\" : 1"), "{after}");
+}
+
+#[tokio::test]
+async fn a_leader_cut_off_from_its_peers_is_replaced_and_comes_back_as_a_follower() {
+    let mut etcd = EtcdCluster::start_with(EtcdOptions::default().members(3).partitionable()).await;
+    let first = etcd.leader().await;
+    etcd.isolate(first);
+    wait_until("another leader", SHORT, || async {
+        etcd.leaders().await.iter().any(|&leads| leads != first)
+    })
+    .await;
+    wait_until("the old one to know", SHORT, || async { !etcd.leaders().await.contains(&first) }).await;
+    etcd.ctl(&["put", "k", "v"]).await;
+    etcd.reunite().await;
+    // Healthy is who knows a leader and hears from it.
+    etcd.wait_healthy().await;
+    assert_ne!(etcd.leader().await, first);
+}
+
+#[tokio::test]
+async fn keys_put_deleted_and_compacted_by_the_gateway() {
+    let etcd = EtcdCluster::start_one().await;
+    let keys: Vec<String> = (0..150).map(|n| format!("some/{n:03}")).collect();
+    etcd.put_all(&keys).await;
+    assert_eq!(etcd.keys("some/").await, keys);
+    etcd.delete_range("some/000", "some/149").await;
+    assert_eq!(etcd.keys("some/").await, ["some/149"]);
+    etcd.compact().await;
+    let old = etcd.try_ctl(&["get", "some/000", "--rev", "2"]).await.unwrap_err();
+    assert!(old.contains("compacted"), "{old}");
 }
