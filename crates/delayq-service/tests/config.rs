@@ -43,6 +43,9 @@ impl Section for Config {
         at.section("log", &self.log);
         at.section("shutdown", &self.shutdown);
         at.section("spool", &self.spool);
+        if self.routes.len() > 1 {
+            at.refuse("routes", "expected one route");
+        }
         for (index, route) in self.routes.iter().enumerate() {
             at.item("routes", index, route);
         }
@@ -160,6 +163,14 @@ fn a_key_that_is_faulty_already_is_not_blamed_for_a_contradiction() {
     // Without its endpoint the list would be empty, which is another fault.
     let faults = faults("[etcd]\nendpoints = [5]\ncall_deadline = '10s'\nlease_ttl = 7");
     assert_eq!(lines(&faults), [(2, "etcd.endpoints[0]"), (4, "etcd.lease_ttl")], "{faults}");
+}
+
+#[test]
+fn a_fault_of_a_list_does_not_hide_one_of_its_elements() {
+    let faults = faults("[[routes]]\ntopic = 'a'\nsink = 'b'\n[[routes]]\ntopic = 'c'\nsink = ''");
+
+    let keys: Vec<&str> = faults.faults().iter().map(|fault| fault.key.as_str()).collect();
+    assert_eq!(keys, ["routes", "routes[1].sink"], "{faults}");
 }
 
 #[test]

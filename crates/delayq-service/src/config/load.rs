@@ -146,27 +146,19 @@ impl Loading<'_> {
         }
     }
 
-    /// Faults of keys that are faulty already are left out: their values are defaults now, not what was written.
+    /// Faults of keys that could not be read are left out: their values are defaults now, not what was written.
     fn validate<C: Section>(&mut self, config: &C) {
+        let unread: Vec<String> = self.faults.iter().map(|fault| fault.key.clone()).collect();
         let mut at = Faults::default();
         config.validate(&mut at);
         for found in at.into_found() {
             let keys: Vec<String> = found.keys.iter().map(|key| self.document.path_as_written(key)).collect();
-            if !keys.iter().any(|key| self.is_faulty(key)) {
+            if !keys.iter().any(|key| touches_one(key, &unread)) {
                 let key = keys.into_iter().next().unwrap_or_default();
                 let place = self.document.place_of_path(&key);
                 self.faults.push(ConfigFault { key, place, message: found.message });
             }
         }
-    }
-
-    fn is_faulty(&self, key: &str) -> bool {
-        let inside = |inner: &str, outer: &str| {
-            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-        };
-        self.faults
-            .iter()
-            .any(|fault| !fault.key.is_empty() && (inside(&fault.key, key) || inside(key, &fault.key)))
     }
 
     fn keep(&mut self, misfit: Misfit) {
@@ -179,4 +171,12 @@ impl Loading<'_> {
         }
         self.faults.push(ConfigFault { key, place, message });
     }
+}
+
+/// Whether a key is, holds or lies in one of these.
+fn touches_one(key: &str, others: &[String]) -> bool {
+    let inside = |inner: &str, outer: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    others.iter().any(|other| !other.is_empty() && (inside(other, key) || inside(key, other)))
 }
