@@ -3,15 +3,17 @@
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, shard number, number of shards
--- RETURNS  created | exists | differs <layout> <shard> <shards>
+-- ARGV     layout, shard number, shard counts of the deployment, parted by commas, the newest last: one, unless it
+--          has grown
+-- RETURNS  created | exists | differs <layout> <shard> <shard counts>
 -- COST     O(1)
 
-local layout, shard, shards = unpack(redis.call('HMGET', KEYS[1], 'layout', 'shard', 'shards'))
+local layout, shard, shards, counts = unpack(redis.call('HMGET', KEYS[1], 'layout', 'shard', 'shards', 'counts'))
 if not layout then
-  redis.call('HSET', KEYS[1], 'layout', ARGV[1], 'format', 1, 'shard', ARGV[2], 'shards', ARGV[3], 'epoch', 0,
-    'gen', 0, 'topics', 0)
+  redis.call('HSET', KEYS[1], 'layout', ARGV[1], 'format', 1, 'shard', ARGV[2], 'shards',
+    string.match(ARGV[3], '%d+$'), 'counts', ARGV[3], 'epoch', 0, 'gen', 0, 'topics', 0)
   return 'created'
 end
-if layout == ARGV[1] and shard == ARGV[2] and shards == ARGV[3] then return 'exists' end
-return 'differs ' .. layout .. ' ' .. tostring(shard) .. ' ' .. tostring(shards)
+counts = counts or tostring(shards)
+if layout == ARGV[1] and shard == ARGV[2] and counts == ARGV[3] then return 'exists' end
+return 'differs ' .. layout .. ' ' .. tostring(shard) .. ' ' .. counts

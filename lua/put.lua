@@ -6,10 +6,12 @@
 -- ARGV     layout, topic, then 4 a message (1 to 500): id, due, options, envelope
 --            id        16 raw bytes of a UUIDv7, or text of 1 to 128 bytes
 --            due       ms since the epoch, or "+" and a delay in ms, on this Redis's clock
---            options   words parted by a space: replace, tried=<ms since the epoch of the first try>
+--            options   words parted by a space: replace, tried=<ms since the epoch of the first try>, earlier (the
+--                      id belongs elsewhere since the deployment grew: `moved` where it is not here)
 --            envelope  see docs/protocol.md; state, gen, due, at, delivery, attempt are filled in here
 -- RETURNS  now_us, then one answer a message: stored | ready | exists <state> <ms> | conflict <state> <ms> |
---          leased | stale | refused <why>; <ms> is the due time of what is pending, the end of what is over
+--          leased | stale | moved (not here: put it where it belongs now) | refused <why>; <ms> is the due time of
+--          what is pending, the end of what is over
 -- COST     O(log n) a message, n = the topic's messages of that hour
 --# include now, due, shard, topic, alarm, gen, envelope, bucket, ready, finish
 
@@ -95,6 +97,10 @@ local function check_fields(env, flags)
 end
 
 local function put(id, due_text, options, env)
+  -- What is missing here stays so: whoever still believes that the id belongs here is refused by the layout.
+  if options ~= '' and string.find(options, 'earlier', 1, true) and redis.call('EXISTS', key_of .. id) == 0 then
+    return 'moved'
+  end
   local due = due_of(due_text)
   if not due then return 'refused due time' end
   if #env < 32 or string.byte(env) ~= FORMAT then return 'refused format' end

@@ -8,7 +8,10 @@ if not layout then
   return redis.error_reply('DQUNINITIALISED ' .. KEYS[1] .. ' does not exist')
 end
 if layout ~= ARGV[1] then
-  return redis.error_reply('DQLAYOUT ' .. layout .. ' is the layout of ' .. KEYS[1] .. ', not ' .. ARGV[1])
+  -- With the shard counts, so that the caller needs no second call to follow.
+  local counts, shards = unpack(redis.call('HMGET', KEYS[1], 'counts', 'shards'))
+  return redis.error_reply('DQLAYOUT ' .. layout .. ' ' .. (counts or shards or '?') .. ' is the layout of '
+    .. KEYS[1] .. ', not ' .. tostring(ARGV[1]))
 end
 
 -- Refuses the whole call, before its first write, where a key holds another type than it must (F1: an error

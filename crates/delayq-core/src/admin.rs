@@ -1,8 +1,9 @@
 //! The admin: looking at what is stored, and what operators do to it.
 
 use crate::{
-    Client, Error, Group, ListState, Listed, MAX_IDS_A_CALL, MessageId, Numbers, Overview, Policy, ShardId,
-    Slot, State, Target, Topic, UnixMillis, verbs::Query,
+    Client, Error, Group, ListState, Listed, MAX_IDS_A_CALL, MessageId, Numbers, Overview, Policy,
+    ShardCount, ShardId, Slot, State, Target, Topic, UnixMillis,
+    verbs::{Query, TopicSettings},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -83,9 +84,14 @@ impl Admin {
     /// # Errors
     /// Redis cannot be used.
     pub async fn get(&self, topic: &Topic, target: &Target) -> Result<Option<Listed>, Error> {
-        let shard = target.shard(&self.client);
-        let mut found = self.client.peek_call(shard, topic, &[&target.id]).await?;
-        let mut found = found.pop().expect("one answer for one id");
+        let (mut found, mut asked) = (None, Vec::new());
+        while found.is_none() {
+            let places = target.places(&self.client);
+            let Some(shard) = places.into_iter().find(|place| !asked.contains(place)) else { break };
+            asked.push(shard);
+            let answers = self.client.peek_call(shard, topic, &[&target.id]).await?;
+            found = answers.into_iter().next().expect("one answer for one id");
+        }
         let envelope = found.iter_mut().filter_map(|listed| listed.envelope.as_mut().ok());
         self.client.restore_payloads(envelope).await?;
         Ok(found)
@@ -109,7 +115,8 @@ impl Admin {
         };
         let query = Query { topic, state, from, to };
         let mut all = Vec::new();
-        for shard in self.client.shards().shards() {
+        let mut shards = self.every_shard().await?;
+        while let Some(shard) = shards.next() {
             all.extend(self.list_shard(shard, query, most).await?);
         }
         if state != ListState::Ready {
@@ -144,7 +151,44 @@ impl Admin {
         offset: u64,
         most: u16,
     ) -> Result<(Vec<Listed>, u64), Error> {
-        self.client.list_group_call(group, offset, most.clamp(1, MAX_IDS_A_CALL as u16)).await
+        let most = most.clamp(1, MAX_IDS_A_CALL as u16);
+        let first = self.client.next_place_of(group, &[]).expect("a group has a place");
+        let page = self.client.list_group_call(first, group, offset, most).await?;
+        if self.client.next_place_of(group, &[first]).is_none() {
+            return Ok(page);
+        }
+        let (mut all, mut total, mut through) = (Vec::new(), 0, Vec::new());
+        // Of each place the messages that may be shown: those before the last one that is asked for.
+        let wanted = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(most.into());
+        while let Some(shard) = self.client.next_place_of(group, &through) {
+            let (some, has) = self.list_group_in(shard, group, wanted).await?;
+            all.extend(some);
+            total += has;
+            through.push(shard);
+        }
+        all.sort_by_key(|listed| sort_key(listed, ListState::Delayed));
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(all.len());
+        let mut page = all.split_off(from);
+        page.truncate(most.into());
+        Ok((page, total))
+    }
+
+    async fn list_group_in(
+        &self,
+        shard: ShardId,
+        group: &Group,
+        wanted: usize,
+    ) -> Result<(Vec<Listed>, u64), Error> {
+        let (mut all, mut from) = (Vec::new(), 0_u64);
+        loop {
+            let limit = (wanted - all.len()).clamp(1, MAX_IDS_A_CALL) as u16;
+            let (some, total) = self.client.list_group_call(shard, group, from, limit).await?;
+            from += u64::from(limit);
+            all.extend(some);
+            if all.len() >= wanted || from >= total {
+                return Ok((all, total));
+            }
+        }
     }
 
     /// The numbers of a topic, summed over all shards. Each shard is counted at its own instant.
@@ -153,7 +197,8 @@ impl Admin {
     /// Redis cannot be used.
     pub async fn count(&self, topic: &Topic) -> Result<Numbers, Error> {
         let mut total = Numbers::default();
-        for shard in self.client.shards().shards() {
+        let mut shards = self.every_shard().await?;
+        while let Some(shard) = shards.next() {
             total.add(&self.client.count_call(shard, topic).await?);
         }
         Ok(total)
@@ -164,9 +209,23 @@ impl Admin {
     /// # Errors
     /// Redis cannot be used.
     pub async fn overview(&self) -> Result<Vec<(ShardId, Overview)>, Error> {
-        let shards: Vec<ShardId> = self.client.shards().shards().collect();
-        let overviews = self.client.overview(&shards).await;
-        shards.into_iter().zip(overviews).map(|(shard, overview)| Ok((shard, overview?))).collect()
+        let (mut all, mut shards) = (Vec::new(), self.every_shard().await?);
+        loop {
+            let some: Vec<ShardId> = std::iter::from_fn(|| shards.next()).collect();
+            if some.is_empty() {
+                return Ok(all);
+            }
+            let overviews = self.client.overview(&some).await;
+            for (shard, overview) in some.into_iter().zip(overviews) {
+                all.push((shard, overview?));
+            }
+        }
+    }
+
+    /// Every shard, those that a growth adds meanwhile included.
+    async fn every_shard(&self) -> Result<EveryShard<'_>, Error> {
+        self.client.layout().await?;
+        Ok(EveryShard { client: &self.client, next: 0 })
     }
 
     /// Every topic that anything was ever put into, by name.
@@ -195,7 +254,8 @@ impl Admin {
         width: Duration,
     ) -> Result<Vec<Slot>, Error> {
         let mut slots: BTreeMap<UnixMillis, u64> = BTreeMap::new();
-        for shard in self.client.shards().shards() {
+        let mut shards = self.every_shard().await?;
+        while let Some(shard) = shards.next() {
             let mut from = Some(range.from);
             while let Some(at) = from {
                 let (some, next) = self.client.histogram_call(shard, topic, (at, range.to), width).await?;
@@ -211,7 +271,7 @@ impl Admin {
     /// # Errors
     /// Redis cannot be used; some shards may have it then. Safe to repeat.
     pub async fn set_policy(&self, topic: &Topic, policy: &Policy) -> Result<(), Error> {
-        self.client.configure_call(topic, &policy.settings()).await
+        self.configure(topic, |_| policy.settings()).await
     }
 
     /// Stops a topic from being reserved: what becomes due gets ready, and waits there.
@@ -219,7 +279,7 @@ impl Admin {
     /// # Errors
     /// Redis cannot be used; some shards may be paused then. Safe to repeat.
     pub async fn pause(&self, topic: &Topic) -> Result<(), Error> {
-        self.client.configure_call(topic, &vec![("paused", b"1".to_vec())]).await
+        self.configure(topic, |_| vec![("paused", b"1".to_vec())]).await
     }
 
     /// Lets a paused topic go on.
@@ -227,7 +287,7 @@ impl Admin {
     /// # Errors
     /// Redis cannot be used; some shards may go on then. Safe to repeat.
     pub async fn resume(&self, topic: &Topic) -> Result<(), Error> {
-        self.client.configure_call(topic, &vec![("paused", Vec::new())]).await
+        self.configure(topic, |_| vec![("paused", Vec::new())]).await
     }
 
     /// Bounds how many messages of a topic are reserved a second, over all shards: each gets its part. `None`: no
@@ -236,8 +296,28 @@ impl Admin {
     /// # Errors
     /// Redis cannot be used; some shards may have it then. Safe to repeat.
     pub async fn set_rate(&self, topic: &Topic, a_second: Option<f64>) -> Result<(), Error> {
-        let part = |rate: f64| format!("{}", rate / f64::from(self.client.shards().get())).into_bytes();
-        self.client.configure_call(topic, &vec![("rate", a_second.map_or_else(Vec::new, part))]).await
+        let part = |rate: f64, shards: ShardCount| format!("{}", rate / f64::from(shards.get())).into_bytes();
+        self.configure(topic, |shards| {
+            vec![("rate", a_second.map_or_else(Vec::new, |rate| part(rate, shards)))]
+        })
+        .await
+    }
+
+    /// Sets settings of a topic in every shard. A growth that is met on the way changes how many there are.
+    async fn configure(
+        &self,
+        topic: &Topic,
+        settings: impl Fn(ShardCount) -> TopicSettings,
+    ) -> Result<(), Error> {
+        self.client.layout().await?;
+        loop {
+            let count = self.client.shards();
+            let shards: Vec<ShardId> = count.shards().collect();
+            self.client.configure_call(&shards, topic, &settings(count)).await?;
+            if self.client.shards() == count {
+                return Ok(());
+            }
+        }
     }
 
     /// Gives single dead letters another life: how many came back.
@@ -245,9 +325,12 @@ impl Admin {
     /// # Errors
     /// Redis cannot be used; some may be back then. Safe to repeat.
     pub async fn replay_ids(&self, topic: &Topic, targets: &[Target], delay: Duration) -> Result<u64, Error> {
+        self.client.layout().await?;
         let mut shards: BTreeMap<ShardId, Vec<MessageId>> = BTreeMap::new();
         for target in targets {
-            shards.entry(target.shard(&self.client)).or_default().push(target.id.clone());
+            for place in target.places(&self.client) {
+                shards.entry(place).or_default().push(target.id.clone());
+            }
         }
         let mut replayed = 0;
         for (shard, ids) in shards {
@@ -264,7 +347,8 @@ impl Admin {
     /// Redis cannot be used; some may be back then. Safe to repeat.
     pub async fn replay(&self, topic: &Topic, options: &ReplayOptions) -> Result<u64, Error> {
         let mut replayed = 0;
-        for shard in self.client.shards().shards() {
+        let mut shards = self.every_shard().await?;
+        while let Some(shard) = shards.next() {
             let left = options.most.map_or(u64::MAX, |most| most - replayed);
             replayed += self.replay_shard(shard, topic, options, (replayed, left)).await?;
         }
@@ -324,7 +408,8 @@ impl Admin {
             PurgeWhat::Dead(range) => ("dead", range),
         };
         let mut purged = 0;
-        for shard in self.client.shards().shards() {
+        let mut shards = self.every_shard().await?;
+        while let Some(shard) = shards.next() {
             let mut more = true;
             while more {
                 let (some, again) =
@@ -335,6 +420,23 @@ impl Admin {
             }
         }
         Ok(purged)
+    }
+}
+
+/// Hands out one shard after the other, as many as are known at each step.
+struct EveryShard<'a> {
+    client: &'a Client,
+    next: u16,
+}
+
+// === impl EveryShard ===
+
+impl EveryShard<'_> {
+    fn next(&mut self) -> Option<ShardId> {
+        let shard = ShardId::new(self.next);
+        let there = self.client.shards().contains(shard);
+        self.next += u16::from(there);
+        there.then_some(shard)
     }
 }
 

@@ -1,23 +1,18 @@
 //! The client: one deployment's shards, and the scripts on them.
 
 use crate::{
-    Error, MessageId, Namespace, ShardCount, ShardId, UnixMillis,
+    Growth, Message, MessageId, Namespace, ShardCount, ShardId, UnixMillis,
     codec::Dictionaries,
     keys::{Channel, Keys},
-    link::{Call, Link, LinkSettings},
+    layout::{Knowledge, Known},
+    link::{Link, LinkSettings},
     listen::Listener,
     message::DEFAULT_PAYLOAD_BYTES,
     payload::Codecs,
-    script::{Scripts, Verb},
+    script::Scripts,
+    spread::Spread,
 };
-use redis::Value;
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-};
+use std::{fmt, sync::Arc};
 
 /// The most ids in one call of a script.
 pub const MAX_IDS_A_CALL: usize = 500;
@@ -32,7 +27,7 @@ pub struct Settings {
     pub link: LinkSettings,
     /// What its keys begin with. Default `dq`.
     pub namespace: Namespace,
-    /// How many shards it was created with. Default 16.
+    /// How many shards it has, or had before it grew: Redis knows better, once it is asked. Default 16.
     pub shards: ShardCount,
     /// The most bytes of a payload, at most 1 MiB. Default 256 KiB.
     pub most_payload_bytes: usize,
@@ -45,9 +40,9 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     link: Link,
     keys: Keys,
-    shards: ShardCount,
+    knowledge: Knowledge,
     most_payload_bytes: usize,
-    next_shard: AtomicU32,
+    spread: Spread,
     codecs: Codecs,
     dictionaries: Dictionaries,
 }
@@ -80,17 +75,23 @@ impl Client {
         Self(Arc::new(Inner {
             link: Link::new(settings.link, keys.clone(), scripts),
             keys,
-            shards: settings.shards,
+            knowledge: Knowledge::configured(settings.shards),
             most_payload_bytes: settings.most_payload_bytes,
-            next_shard: AtomicU32::new(fastrand::u32(..)),
+            spread: Spread::default(),
             codecs: Codecs::default(),
             dictionaries: Dictionaries::default(),
         }))
     }
 
-    /// How many shards the deployment has.
+    /// How many shards the deployment has, as far as is known: before Redis was asked, what is configured; after a
+    /// growth, the new number once any call has met it. [`Client::layout`] asks.
     pub fn shards(&self) -> ShardCount {
-        self.0.shards
+        self.0.knowledge.shards()
+    }
+
+    /// Follows the number of shards: for whoever serves all of them for a long time.
+    pub fn growth(&self) -> Growth {
+        self.0.knowledge.growth()
     }
 
     /// The keys of the deployment.
@@ -118,25 +119,25 @@ impl Client {
         Listener::start(self.link().settings().clone(), self.keys().clone(), Channel::Ready, shards)
     }
 
-    /// The shard of a message: of its group if it has one, else of its id.
+    /// The shard that a message belongs to: that of its group if it has one, else of its id. A message that was put
+    /// before the deployment grew may be in an earlier one.
     pub fn shard_of(&self, id: &MessageId, group: Option<&crate::Group>) -> ShardId {
-        match (group, id) {
-            (Some(group), _) => self.0.shards.shard_of_name(group.as_str()),
-            (None, MessageId::Own(id)) => self.0.shards.shard_of_name(id.as_str()),
-            (None, MessageId::Generated(_)) => id.shard().expect("a generated id carries its shard"),
+        match group {
+            Some(group) => self.shards().shard_of_name(group.as_str()),
+            None => self.known().layout.places_of(id, None).home,
         }
     }
 
-    /// The shard for messages with generated ids. Those that go together share one, so that they share a call.
-    pub(crate) fn present_shard(&self) -> ShardId {
-        let present = self.0.next_shard.load(Ordering::Relaxed);
-        ShardId::new((present % u32::from(self.0.shards.get())) as u16)
+    pub(crate) fn knowledge(&self) -> &Knowledge {
+        &self.0.knowledge
     }
 
-    /// Goes on to the next shard for messages with generated ids.
-    pub(crate) fn next_shard(&self) -> ShardId {
-        self.0.next_shard.fetch_add(1, Ordering::Relaxed);
-        self.present_shard()
+    pub(crate) fn known(&self) -> Known {
+        self.0.knowledge.known()
+    }
+
+    pub(crate) fn spread(&self) -> &Spread {
+        &self.0.spread
     }
 
     pub(crate) fn codecs(&self) -> &Codecs {
@@ -150,14 +151,6 @@ impl Client {
     pub(crate) fn link(&self) -> &Link {
         &self.0.link
     }
-
-    pub(crate) fn call(&self, verb: Verb, shard: ShardId) -> Call {
-        self.link().call(verb, shard)
-    }
-
-    pub(crate) async fn send(&self, call: Call) -> Result<Value, Error> {
-        self.link().send(call).await
-    }
 }
 
 impl fmt::Debug for Client {
@@ -165,9 +158,19 @@ impl fmt::Debug for Client {
         f.debug_struct("Client")
             .field("link", self.link().settings())
             .field("namespace", self.keys().namespace())
-            .field("shards", &self.0.shards)
+            .field("shards", &self.shards())
             .finish()
     }
+}
+
+/// How many of the messages fit into one call.
+pub(crate) fn calls_worth<'a>(messages: impl Iterator<Item = &'a Message>) -> usize {
+    let mut bytes = 0;
+    let fits = |message: &&Message| {
+        bytes += message.payload.len() + 64;
+        bytes <= MAX_BYTES_A_CALL
+    };
+    messages.take(MAX_IDS_A_CALL).take_while(fits).count().max(1)
 }
 
 /// Where a message was put: what finds it again.

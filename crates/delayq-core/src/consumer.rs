@@ -9,9 +9,7 @@ mod fetcher;
 mod leases;
 mod settling;
 
-use crate::{
-    Client, Envelope, Error, MessageId, Receipt, Release, Settled, ShardId, Topic, UnixMicros, UnixMillis,
-};
+use crate::{Client, Envelope, Error, MessageId, Receipt, Release, Settled, Topic, UnixMicros, UnixMillis};
 use fetcher::Fetcher;
 use futures_util::Stream;
 use leases::Leases;
@@ -79,9 +77,9 @@ impl ConsumerOptions {
 // === impl Consumer ===
 
 impl Consumer {
-    /// Starts to reserve, and the tasks that keep leases alive and settle. Over all shards.
+    /// Starts to reserve, and the tasks that keep leases alive and settle. Over all shards, also those that a growth
+    /// adds later.
     pub fn start(client: Client, options: ConsumerOptions) -> Self {
-        let shards: Vec<ShardId> = client.shards().shards().collect();
         let (handed, deliveries) = mpsc::unbounded_channel();
         let stopping = CancellationToken::new();
         let tasks = TaskTracker::new();
@@ -89,7 +87,7 @@ impl Consumer {
         let leases = Arc::new(Leases::new(options.concurrency.clamp(1, 10_000)));
         tasks.spawn(Arc::clone(&leases).keep_alive(client.clone(), options.lease, stopping.clone()));
         let fetcher = Fetcher { client, options, leases, settler, handed };
-        tasks.spawn(fetcher.run(shards, stopping.clone()));
+        tasks.spawn(fetcher.run(stopping.clone()));
         tasks.close();
         Self { deliveries, stopping, tasks }
     }

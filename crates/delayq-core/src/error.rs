@@ -60,14 +60,17 @@ pub enum Error {
         "shard {0} does not exist in this Redis: create the deployment with `delayq init`, or, if it was there before, this Redis has lost its data"
     )]
     Uninitialised(ShardId),
-    /// The deployment has another layout than this process knows.
-    #[error("shard {shard} has layout {found}, this process knows {known}: read the deployment anew")]
+    /// A shard has another layout than this process knows, and one that it cannot follow: a growth that this
+    /// process knows of is followed without an error.
+    #[error("shard {shard} has layout {found} with shard counts {counts}, this process knows layout {known}")]
     Layout {
         /// The shard that said so.
         shard: ShardId,
         /// Its layout.
         found: String,
-        /// The layout of the call.
+        /// The shard counts of the deployment as it knows them, parted by commas, the newest last.
+        counts: String,
+        /// The layout of the call; 0: Redis had not been asked.
         known: u32,
     },
     /// The deployment was created otherwise than this process is configured.
@@ -135,16 +138,17 @@ impl Error {
         }
     }
 
-    pub(crate) fn of_call(address: &str, shard: Option<ShardId>, error: &RedisError) -> Self {
+    pub(crate) fn of_call(address: &str, call: Option<(ShardId, u32)>, error: &RedisError) -> Self {
         let Some(code) = error.code() else {
             return Self::NoAnswer { address: address.to_owned(), why: error.to_string() };
         };
         let detail = error.detail().unwrap_or_default();
-        match (code, shard) {
-            ("DQUNINITIALISED", Some(shard)) => Self::Uninitialised(shard),
-            ("DQLAYOUT", Some(shard)) => {
-                let found = detail.split(' ').next().unwrap_or_default().to_owned();
-                Self::Layout { shard, found, known: crate::keys::LAYOUT }
+        match (code, call) {
+            ("DQUNINITIALISED", Some((shard, _))) => Self::Uninitialised(shard),
+            ("DQLAYOUT", Some((shard, known))) => {
+                let mut words = detail.split(' ').map(str::to_owned);
+                let (found, counts) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+                Self::Layout { shard, found, counts, known }
             }
             _ => Self::Redis { code: code.to_owned(), detail: detail.to_owned() },
         }

@@ -2,9 +2,6 @@
 
 use crate::{Namespace, ShardId};
 
-/// The layout of a deployment that never grew: every script is told which layout its caller knows.
-pub(crate) const LAYOUT: u32 = 1;
-
 /// The keys of one deployment.
 #[derive(Clone, Debug)]
 pub struct Keys(Namespace);

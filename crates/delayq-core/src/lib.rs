@@ -49,13 +49,16 @@ mod codec;
 mod consumer;
 mod envelope;
 mod error;
+mod follow;
 mod gather;
 mod id;
 mod keys;
+mod layout;
 mod link;
 mod listen;
 mod message;
 mod payload;
+mod placing;
 mod producer;
 mod reply;
 mod script;
@@ -63,7 +66,9 @@ mod server;
 mod shard;
 #[cfg(feature = "spool")]
 mod spool;
+mod spread;
 mod time;
+mod turns;
 mod verbs;
 
 pub use admin::{Admin, PurgeWhat, ReplayOptions, TimeRange};
@@ -75,6 +80,7 @@ pub use envelope::{Envelope, EnvelopeError, FORMAT, HEAD_BYTES, State};
 pub use error::{Advice, Error, Fate};
 pub use id::{Group, MessageId, NameError, Namespace, OwnId, Topic};
 pub use keys::{Channel, Keys};
+pub use layout::{Growth, Layout, LayoutError};
 pub use link::LinkSettings;
 pub use listen::{Heard, Listener};
 pub use message::{DEFAULT_PAYLOAD_BYTES, Due, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Message, MessageError};
@@ -92,5 +98,5 @@ pub use time::UnixMillis;
 pub use verbs::{
     CancelOutcome, Claimed, GroupStep, HoldAnswer, ListPage, ListState, Listed, Numbers, Overview, Policy,
     PumpReport, PumpWord, PutOutcome, Receipt, Release, Reschedule, RescheduleOutcome, Reservation,
-    ReserveReport, ReserveRequest, Settled, ShiftStep, Slot, TopicSettings,
+    ReserveReport, ReserveRequest, Settled, ShardLayout, ShiftStep, Slot,
 };

@@ -6,7 +6,7 @@
 
 use crate::{
     Error, ShardId,
-    keys::{Keys, LAYOUT},
+    keys::Keys,
     script::{Scripts, Verb},
 };
 use redis::{
@@ -28,6 +28,9 @@ use tokio::time::timeout;
 
 /// Deadlines in a row after which a connection is thrown away.
 const SILENT_CALLS: u32 = 3;
+
+/// Where the layout stands in a call, behind EVALSHA, the script, the number of keys and two keys.
+const LAYOUT_AT: usize = 5;
 
 /// Where a Redis is, and how long to wait for it.
 #[derive(Clone)]
@@ -64,6 +67,8 @@ pub(crate) struct Link {
 pub(crate) struct Call {
     pub(crate) verb: Verb,
     pub(crate) shard: ShardId,
+    /// The layout that it says its caller knows.
+    pub(crate) layout: u32,
     command: Cmd,
 }
 
@@ -137,6 +142,19 @@ impl Call {
     pub(crate) fn push(&mut self, arg: impl ToRedisArgs) {
         self.command.arg(arg);
     }
+
+    /// The same call by a caller that knows another layout.
+    pub(crate) fn with_layout(&self, layout: u32) -> Self {
+        let mut command = Cmd::new();
+        for (place, arg) in self.command.args_iter().enumerate() {
+            match arg {
+                redis::Arg::Simple(_) if place == LAYOUT_AT => command.arg(layout),
+                redis::Arg::Simple(bytes) => command.arg(bytes),
+                _ => unreachable!("a script is called with plain arguments alone"),
+            };
+        }
+        Self { verb: self.verb, shard: self.shard, layout, command }
+    }
 }
 
 // === impl Link ===
@@ -159,18 +177,12 @@ impl Link {
         &self.settings
     }
 
-    /// Begins a call of a script; the layout is its first argument.
-    pub(crate) fn call(&self, verb: Verb, shard: ShardId) -> Call {
+    /// Begins a call of a script; the layout that the caller knows is its first argument.
+    pub(crate) fn call(&self, verb: Verb, shard: ShardId, layout: u32) -> Call {
         let mut command = Cmd::new();
         command.arg("EVALSHA").arg(&self.scripts.get(verb).sha).arg(2);
-        command.arg(self.keys.meta(shard)).arg(self.keys.never(shard)).arg(LAYOUT);
-        Call { verb, shard, command }
-    }
-
-    /// Sends one call.
-    pub(crate) async fn send(&self, call: Call) -> Result<Value, Error> {
-        let mut answers = self.send_all(std::slice::from_ref(&call)).await;
-        answers.pop().expect("as many answers as calls")
+        command.arg(self.keys.meta(shard)).arg(self.keys.never(shard)).arg(layout);
+        Call { verb, shard, layout, command }
     }
 
     /// Sends calls in one pipeline: one answer each. A Redis that does not know a script is given it, and only the
@@ -234,7 +246,7 @@ impl Link {
             }
         }
         let answer = |(call, answer): (&Call, RedisResult<Value>)| {
-            answer.map_err(|error| Error::of_call(&self.address, Some(call.shard), &error))
+            answer.map_err(|error| Error::of_call(&self.address, Some((call.shard, call.layout)), &error))
         };
         Ok(calls.iter().zip(answers).map(answer).collect())
     }

@@ -11,8 +11,12 @@ mod sending;
 mod spooling;
 
 use crate::{
-    Client, Error, Fate, Group, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, Message, MessageId, PutOutcome, Reference,
-    ShardId, Topic, clock, gather::Gathering, verbs::put,
+    Client, Error, Fate, Group, MAX_IDS_A_CALL, Message, MessageId, PutOutcome, Reference, ShardId, Topic,
+    UnixMillis,
+    client::calls_worth,
+    clock,
+    gather::Gathering,
+    placing::{Placed, PutAnswer},
 };
 use sending::Sender;
 use std::{collections::HashMap, time::Duration};
@@ -83,9 +87,8 @@ pub struct GroupTally {
 
 #[derive(Debug)]
 struct Waiting {
-    message: Message,
-    shard: ShardId,
-    answer: oneshot::Sender<Result<PutOutcome, Error>>,
+    put: Placed,
+    answer: oneshot::Sender<PutAnswer>,
 }
 
 // === impl ProducerOptions ===
@@ -122,12 +125,9 @@ impl Target {
         Self { id, group: Some(group) }
     }
 
-    /// The shard it is looked for in.
-    pub fn shard(&self, client: &Client) -> ShardId {
-        match self.id {
-            MessageId::Generated(_) => client.shard_of(&self.id, None),
-            MessageId::Own(_) => client.shard_of(&self.id, self.group.as_ref()),
-        }
+    /// Where it may be, the most likely place first.
+    pub(crate) fn places(&self, client: &Client) -> Vec<ShardId> {
+        client.known().layout.places_of(&self.id, self.group.as_ref()).newest_first().collect()
     }
 }
 
@@ -174,12 +174,14 @@ impl Producer {
     /// # Errors
     /// A message that breaks a limit; a Redis that cannot be used, where there is no spool. With fate *unknown* it
     /// may have been carried out: repeat it with the same id.
-    pub async fn put(&self, mut message: Message) -> Result<Put, PutError> {
-        let shard = self.place(&mut message, self.client.present_shard())?;
-        let reference = reference(shard, &message);
-        let result = self.put_retrying(shard, message).await;
-        match result {
-            Ok(outcome) => Ok(Put { reference, outcome }),
+    pub async fn put(&self, message: Message) -> Result<Put, PutError> {
+        let put = self.place(message, self.client.present_shard())?;
+        let mut reference = reference(put.place.home(), &put.message);
+        match self.put_retrying(put).await {
+            Ok((shard, outcome)) => {
+                reference.shard = shard;
+                Ok(Put { reference, outcome })
+            }
             Err(error) => Err(PutError { reference: Some(reference), error }),
         }
     }
@@ -188,21 +190,26 @@ impl Producer {
     /// not stop the others.
     pub async fn put_many(&self, messages: Vec<Message>) -> Vec<Result<Put, PutError>> {
         let mut answers: Vec<Option<Result<Put, PutError>>> = messages.iter().map(|_| None).collect();
-        let mut batches: HashMap<(ShardId, Topic), Vec<(usize, Message)>> = HashMap::new();
+        let mut batches: HashMap<(ShardId, Topic), Vec<(usize, Placed)>> = HashMap::new();
         let mut fallback = self.client.next_shard();
-        for (i, mut message) in messages.into_iter().enumerate() {
+        for (i, message) in messages.into_iter().enumerate() {
             if i > 0 && i % MAX_IDS_A_CALL == 0 {
                 fallback = self.client.next_shard();
             }
-            match self.place(&mut message, fallback) {
+            match self.place(message, fallback) {
                 Err(error) => answers[i] = Some(Err(error)),
-                Ok(shard) => batches.entry((shard, message.topic.clone())).or_default().push((i, message)),
+                Ok(put) => {
+                    let key = (put.place.at(), put.message.topic.clone());
+                    batches.entry(key).or_default().push((i, put));
+                }
             }
         }
-        for ((shard, topic), mut batch) in batches {
+        for mut batch in batches.into_values() {
             while !batch.is_empty() {
-                let rest = batch.split_off(calls_worth(batch.iter().map(|(_, message)| message)));
-                for (i, answer) in self.put_batch(shard, &topic, std::mem::replace(&mut batch, rest)).await {
+                let rest = batch.split_off(calls_worth(batch.iter().map(|(_, put)| &put.message)));
+                let (places, puts): (Vec<usize>, Vec<Placed>) =
+                    std::mem::replace(&mut batch, rest).into_iter().unzip();
+                for (i, answer) in places.into_iter().zip(self.put_batch(puts).await) {
                     answers[i] = Some(answer);
                 }
             }
@@ -210,77 +217,87 @@ impl Producer {
         answers.into_iter().map(|answer| answer.expect("every message is in one batch")).collect()
     }
 
-    async fn put_batch(
-        &self,
-        shard: ShardId,
-        topic: &Topic,
-        batch: Vec<(usize, Message)>,
-    ) -> Vec<(usize, Result<Put, PutError>)> {
-        let messages: Vec<&Message> = batch.iter().map(|(_, message)| message).collect();
+    /// Puts what goes together, and a second time what an outage kept from being answered.
+    async fn put_batch(&self, mut puts: Vec<Placed>) -> Vec<Result<Put, PutError>> {
         let tried = clock::now();
-        let mut result = self.client.put_call(shard, topic, &messages).await;
-        if result.as_ref().is_err_and(Error::is_outage) {
-            let first_fate = result.as_ref().err().map(Error::fate);
-            result = self.client.put_call(shard, topic, &messages).await;
-            if let (Err(error), Some(Fate::Unknown)) = (&result, first_fate) {
-                result = Err(error.clone().into_unknown());
+        let mut answers = self.client.put_placed(&mut puts).await;
+        let unanswered: Vec<usize> = (0..puts.len()).filter(|&i| is_outage(&answers[i])).collect();
+        if !unanswered.is_empty() {
+            let mut again: Vec<Placed> = unanswered.iter().map(|&i| puts[i].clone()).collect();
+            let repeated = self.client.put_placed(&mut again).await;
+            for (&i, second) in unanswered.iter().zip(repeated) {
+                answers[i] = second.map_err(|error| after(&answers[i], error));
+            }
+            self.spool_unanswered(&puts, &mut answers, tried).await;
+        }
+        let answer = |(put, answer): (&Placed, PutAnswer)| match answer {
+            Ok((shard, outcome)) => Ok(Put { reference: reference(shard, &put.message), outcome }),
+            Err(error) => Err(PutError { reference: Some(reference(put.place.home(), &put.message)), error }),
+        };
+        puts.iter().zip(answers).map(answer).collect()
+    }
+
+    /// Hands what an outage kept from Redis to the spool, if there is one.
+    async fn spool_unanswered(&self, puts: &[Placed], answers: &mut [PutAnswer], tried: UnixMillis) {
+        let left: Vec<usize> = (0..puts.len()).filter(|&i| is_outage(&answers[i])).collect();
+        // Those that one call failed with share their error, and go to the spool together.
+        for fate in [Fate::NotApplied, Fate::Unknown] {
+            let of_fate = |&i: &usize| answers[i].as_ref().is_err_and(|error| error.fate() == fate);
+            let some: Vec<usize> = left.iter().copied().filter(of_fate).collect();
+            let Some(Err(error)) = some.first().map(|&i| answers[i].clone()) else { continue };
+            let messages: Vec<&Message> = some.iter().map(|&i| &puts[i].message).collect();
+            for (&i, spooled) in some.iter().zip(self.spool_or(error, &messages, tried).await) {
+                if let Ok(outcome) = spooled {
+                    answers[i] = Ok((puts[i].place.home(), outcome));
+                }
             }
         }
-        let outcomes = match result {
-            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-            Err(error) => self.spool_or(error, &messages, tried).await,
-        };
-        let answer = |((i, message), outcome): ((usize, Message), Result<PutOutcome, Error>)| {
-            let reference = reference(shard, &message);
-            let answer = match outcome {
-                Ok(outcome) => Ok(Put { reference, outcome }),
-                Err(error) => Err(PutError { reference: Some(reference), error }),
-            };
-            (i, answer)
-        };
-        batch.into_iter().zip(outcomes).map(answer).collect()
     }
 
     /// One put, tried a second time where the connection failed: a repeat with the same id is recognised.
-    async fn put_retrying(&self, shard: ShardId, message: Message) -> Result<PutOutcome, Error> {
+    async fn put_retrying(&self, put: Placed) -> PutAnswer {
         let tried = clock::now();
-        let first = match self.put_queued(shard, message.clone()).await {
-            Err(error) if error.is_outage() => error,
-            answer => return answer,
-        };
-        let second = match self.put_queued(shard, message.clone()).await {
-            Err(error) if error.is_outage() => error,
-            answer => return answer,
-        };
-        let error = if first.fate() == Fate::Unknown { second.into_unknown() } else { second };
-        self.spool_or(error, &[&message], tried).await.pop().expect("one answer for one message")
+        let first = self.put_queued(put.clone()).await;
+        if !is_outage(&first) {
+            return first;
+        }
+        let second = self.put_queued(put.clone()).await;
+        if !is_outage(&second) {
+            return second;
+        }
+        let error = second.map_or_else(|error| after(&first, error), |_| Error::Closed);
+        let spooled = self.spool_or(error, &[&put.message], tried).await.pop();
+        spooled.expect("one answer for one message").map(|outcome| (put.place.home(), outcome))
     }
 
-    async fn put_queued(&self, shard: ShardId, message: Message) -> Result<PutOutcome, Error> {
+    async fn put_queued(&self, put: Placed) -> PutAnswer {
         let (answer, answered) = oneshot::channel();
-        self.queue.send(Waiting { message, shard, answer }).await.map_err(|_| Error::Closed)?;
+        self.queue.send(Waiting { put, answer }).await.map_err(|_| Error::Closed)?;
         answered.await.map_err(|_| Error::Closed)?
     }
 
-    /// Checks a message, and finds its shard and its id.
-    fn place(&self, message: &mut Message, fallback: ShardId) -> Result<ShardId, PutError> {
-        let placed = message
+    /// Checks a message, and finds its places and its id.
+    fn place(&self, mut message: Message, fallback: ShardId) -> Result<Placed, PutError> {
+        let place = message
             .check(self.client.most_payload_bytes())
-            .and_then(|()| put::place(&self.client, message, fallback, clock::now()));
-        placed.map_err(|error| PutError { reference: None, error: error.into() })
+            .and_then(|()| self.client.place(&mut message, fallback, clock::now()));
+        let place = place.map_err(|error| PutError { reference: None, error: error.into() })?;
+        Ok(Placed { message, place })
+    }
+}
+
+fn is_outage(answer: &PutAnswer) -> bool {
+    answer.as_ref().is_err_and(Error::is_outage)
+}
+
+/// The error of a second try: what the first one left unknown stays so.
+fn after(first: &PutAnswer, second: Error) -> Error {
+    match first {
+        Err(first) if first.fate() == Fate::Unknown => second.into_unknown(),
+        _ => second,
     }
 }
 
 fn reference(shard: ShardId, message: &Message) -> Reference {
     Reference { shard, id: message.id.clone().expect("a message has its id once it is placed") }
-}
-
-/// How many of the messages fit into one call.
-fn calls_worth<'a>(messages: impl Iterator<Item = &'a Message>) -> usize {
-    let mut bytes = 0;
-    let fits = |message: &&Message| {
-        bytes += message.payload.len() + 64;
-        bytes <= MAX_BYTES_A_CALL
-    };
-    messages.take(MAX_IDS_A_CALL).take_while(fits).count().max(1)
 }

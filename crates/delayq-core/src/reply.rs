@@ -96,3 +96,8 @@ impl<'a> Words<'a> {
 pub(crate) fn nonsense(verb: Verb, value: &Value) -> Error {
     Error::Protocol { script: verb.name(), answer: format!("{value:?}").chars().take(80).collect() }
 }
+
+/// An answer that is one text.
+pub(crate) fn text_of(verb: Verb, reply: Value) -> Result<String, Error> {
+    Reply::new(verb, Value::Array(vec![reply]))?.text()
+}

@@ -32,8 +32,8 @@ macro_rules! verbs {
 
 verbs! {
     Ack = "ack", Audit = "audit", Bury = "bury", Cancel = "cancel", CancelGroup = "cancel_group", Claim = "claim",
-    Configure = "configure", Count = "count", Describe = "describe", Dictionary = "dictionary", Extend = "extend", Histogram = "histogram", Hold = "hold",
-    Init = "init", List = "list", ListGroup = "list_group", Overview = "overview", Peek = "peek", Probe = "probe", Pump = "pump",
+    Configure = "configure", Count = "count", Describe = "describe", Dictionary = "dictionary", Extend = "extend", Grow = "grow", Histogram = "histogram", Hold = "hold",
+    Init = "init", Layout = "layout", List = "list", ListGroup = "list_group", Overview = "overview", Peek = "peek", Probe = "probe", Pump = "pump",
     Purge = "purge", Put = "put", Release = "release", Replay = "replay", Reschedule = "reschedule",
     Reserve = "reserve", ShiftGroup = "shift_group",
 }
@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn readers_are_unable_to_write() {
-        use Verb::{Audit, Count, Describe, Histogram, List, ListGroup, Overview, Peek};
-        for verb in [Audit, Count, Describe, Histogram, List, ListGroup, Overview, Peek] {
+        use Verb::{Audit, Count, Describe, Histogram, Layout, List, ListGroup, Overview, Peek};
+        for verb in [Audit, Count, Describe, Histogram, Layout, List, ListGroup, Overview, Peek] {
             assert!(verb.file().starts_with("#!lua flags=no-writes\n"), "{}", verb.name());
         }
     }

@@ -32,15 +32,20 @@ pub struct ServerFacts {
 // === impl Client ===
 
 impl Client {
-    /// Looks at the server, and refuses one that would lose messages.
+    /// Looks at the server, and refuses one that would lose messages. A deployment that is there has to be the
+    /// configured one.
     ///
     /// # Errors
-    /// [`Error::Unfit`] names the setting and what to do; others where it cannot be reached.
+    /// [`Error::Unfit`] names the setting and what to do; [`Error::Deployment`] where the deployment never had the
+    /// configured number of shards; others where it cannot be reached.
     pub async fn check_server(&self) -> Result<ServerFacts, Error> {
         let facts = self.server_facts().await?;
         facts.check()?;
         self.check_permissions().await?;
-        Ok(facts)
+        match self.layout().await {
+            Ok(_) | Err(Error::Uninitialised(_)) => Ok(facts),
+            Err(error) => Err(error),
+        }
     }
 
     /// What the server says of itself.

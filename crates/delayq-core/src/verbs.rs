@@ -2,14 +2,18 @@
 
 mod admin;
 mod cancel;
+mod growth;
 mod look;
 mod pump;
 pub(crate) mod put;
 mod reserve;
 mod settle;
 
-pub use admin::{Claimed, HoldAnswer, Policy, TopicSettings};
+pub(crate) use admin::TopicSettings;
+pub use admin::{Claimed, HoldAnswer, Policy};
 pub use cancel::{CancelOutcome, GroupStep, Reschedule, RescheduleOutcome, ShiftStep};
+pub(crate) use cancel::{read_cancelled, read_rescheduled};
+pub use growth::ShardLayout;
 pub(crate) use look::Query;
 pub use look::{ListPage, ListState, Listed, Numbers, Overview, Slot};
 pub use pump::{PumpReport, PumpWord};

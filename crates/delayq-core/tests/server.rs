@@ -79,8 +79,14 @@ async fn a_deployment_with_another_number_of_shards_is_refused() {
     let mut settings = Settings::new(server.url());
     Client::new(settings.clone()).init().await.unwrap();
     settings.shards = delayq_core::ShardCount::new(8).unwrap();
-    let error = Client::new(settings).init().await.unwrap_err();
-    assert!(error.to_string().contains("as number 0 of 16"), "{error}");
+    let client = Client::new(settings);
+    let init = client.init().await.unwrap_err();
+    let put = Producer::start(client.clone(), ProducerOptions::default());
+    let put = put.put(Message::new(Topic::new("orders").unwrap(), "")).await.unwrap_err().error;
+    for error in [init, client.check_server().await.unwrap_err(), put] {
+        assert!(error.to_string().contains("configured for 8 shards; the deployment has 16"), "{error}");
+    }
+    assert_eq!(server.command::<Vec<String>>(&["KEYS", "*:t:*"]).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

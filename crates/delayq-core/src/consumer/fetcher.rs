@@ -6,7 +6,9 @@ use super::{
     leases::Leases,
     settling::{Settle, Settler},
 };
-use crate::{Client, Heard, Listener, Reservation, ReserveReport, ReserveRequest, ShardId, Topic};
+use crate::{
+    Client, Growth, Heard, Listener, Reservation, ReserveReport, ReserveRequest, ShardCount, ShardId, Topic,
+};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::mpsc,
@@ -29,6 +31,7 @@ pub(super) struct Fetcher {
 
 /// What a fetcher watches: the shards, what is heard of them, and which of them to ask.
 struct Watch {
+    growth: Growth,
     shards: Vec<ShardId>,
     listener: Listener,
     asking: Asking,
@@ -39,9 +42,11 @@ struct Watch {
 
 impl Fetcher {
     /// Reserves until `stopping`, or until nobody takes what is reserved.
-    pub(super) async fn run(self, shards: Vec<ShardId>, stopping: CancellationToken) {
+    pub(super) async fn run(self, stopping: CancellationToken) {
+        let growth = self.client.growth();
+        let shards: Vec<ShardId> = growth.shards().shards().collect();
         let listener = self.client.listen_for_ready(shards.clone());
-        let mut watch = Watch { shards, listener, asking: Asking::default(), look: now() };
+        let mut watch = Watch { growth, shards, listener, asking: Asking::default(), look: now() };
         while !stopping.is_cancelled() && !self.handed.is_closed() {
             watch.look_around(&self.options.topics);
             let asked = watch.asking.take(now(), self.leases.free());
@@ -62,6 +67,7 @@ impl Fetcher {
         let next = watch.asking.next(now()).filter(|_| free).map_or(watch.look, |at| at.min(watch.look));
         tokio::select! {
             heard = watch.listener.next() => watch.note(heard, &self.options.topics),
+            shards = watch.growth.next() => watch.grow(shards),
             () = sleep_until(next), if free => {}
             () = self.leases.freed(), if !free => {}
             () = stopping.cancelled() => {}
@@ -120,6 +126,9 @@ impl Fetcher {
 impl Watch {
     /// Takes in what was heard, and looks at every shard when it is time to.
     fn look_around(&mut self, topics: &[Topic]) {
+        if let Some(shards) = self.growth.try_next() {
+            self.grow(shards);
+        }
         if now() >= self.look {
             self.ask_all();
             self.look = now() + LOOK_EVERY;
@@ -137,6 +146,14 @@ impl Watch {
             Heard::Resync => self.ask_all(),
             Heard::Ready(..) | Heard::Wake(..) => {}
         }
+    }
+
+    /// Watches the shards that a growth has added, too.
+    fn grow(&mut self, shards: ShardCount) {
+        let added: Vec<ShardId> = shards.shards().skip(self.shards.len()).collect();
+        added.iter().for_each(|&shard| self.asking.ask(shard));
+        self.shards.extend(&added);
+        self.listener.add(added);
     }
 
     fn ask_all(&mut self) {

@@ -4,8 +4,14 @@ use super::{GroupTally, Producer, Target};
 use crate::{
     CancelOutcome, Error, Group, MAX_IDS_A_CALL, MessageId, Reschedule, RescheduleOutcome, ShardId,
     ShiftStep, Topic, clock,
+    link::Call,
+    verbs::{read_cancelled, read_rescheduled},
 };
-use std::collections::HashMap;
+use redis::Value;
+use std::collections::BTreeMap;
+
+/// Calls in one pipeline.
+const CALLS_A_PIPELINE: usize = 16;
 
 // === impl Producer ===
 
@@ -21,12 +27,14 @@ impl Producer {
 
     /// Cancels many messages of one topic: one answer each, in order.
     pub async fn cancel_many(&self, topic: &Topic, targets: &[Target]) -> Vec<Result<CancelOutcome, Error>> {
-        let send = |shard, some: Vec<usize>| async move {
-            let ids: Vec<&MessageId> = some.iter().map(|&i| &targets[i].id).collect();
-            self.client.cancel_call(shard, topic, &ids).await
-        };
         let tried = clock::now();
-        let answers = self.by_shard(targets, send).await;
+        let request = |shard, some: &[usize]| {
+            let ids: Vec<&MessageId> = some.iter().map(|&i| &targets[i].id).collect();
+            self.client.cancel_request(shard, topic, &ids)
+        };
+        let answers = self
+            .where_known(targets, request, read_cancelled, |found| *found == CancelOutcome::Unknown)
+            .await;
         self.spool_cancels(topic, targets, answers, tried).await
     }
 
@@ -35,12 +43,16 @@ impl Producer {
     /// # Errors
     /// Some may be cancelled then; safe to repeat.
     pub async fn cancel_group(&self, group: &Group) -> Result<GroupTally, Error> {
-        let (mut tally, mut cursor) = (GroupTally::default(), Some(0));
-        while let Some(at) = cursor {
-            let step = self.client.cancel_group_step(group, at, MAX_IDS_A_CALL as u16).await?;
-            tally.changed += step.cancelled;
-            tally.passed += step.leased + step.failed;
-            cursor = step.next;
+        let (mut tally, mut through) = (GroupTally::default(), Vec::new());
+        while let Some(shard) = self.client.next_place_of(group, &through) {
+            let mut cursor = Some(0);
+            while let Some(at) = cursor {
+                let step = self.client.cancel_group_step(shard, group, at, MAX_IDS_A_CALL as u16).await?;
+                tally.changed += step.cancelled;
+                tally.passed += step.leased + step.failed;
+                cursor = step.next;
+            }
+            through.push(shard);
         }
         Ok(tally)
     }
@@ -67,12 +79,13 @@ impl Producer {
         changes: &[(Target, Reschedule)],
     ) -> Vec<Result<RescheduleOutcome, Error>> {
         let targets: Vec<Target> = changes.iter().map(|(target, _)| target.clone()).collect();
-        let send = |shard, some: Vec<usize>| async move {
-            let some: Vec<_> = some.iter().map(|&i| (&changes[i].0.id, changes[i].1)).collect();
-            self.client.reschedule_call(shard, topic, &some).await
-        };
         let tried = clock::now();
-        let answers = self.by_shard(&targets, send).await;
+        let request = |shard, some: &[usize]| {
+            let some: Vec<_> = some.iter().map(|&i| (&changes[i].0.id, changes[i].1)).collect();
+            self.client.reschedule_request(shard, topic, &some)
+        };
+        let unknown = |found: &RescheduleOutcome| *found == RescheduleOutcome::Unknown;
+        let answers = self.where_known(&targets, request, read_rescheduled, unknown).await;
         self.spool_reschedules(topic, changes, answers, tried).await
     }
 
@@ -87,46 +100,72 @@ impl Producer {
         by_ms: i64,
         token: &str,
     ) -> Result<GroupTally, Error> {
-        let mut tally = GroupTally::default();
-        loop {
-            let step = self.client.shift_group_step(group, token, by_ms, MAX_IDS_A_CALL as u16).await?;
-            let (moved, passed, done) = match step {
-                ShiftStep::More { moved, passed } => (moved, passed, false),
-                ShiftStep::Done { moved, passed } => (moved, passed, true),
-                ShiftStep::Busy => return Ok(GroupTally { busy: true, ..tally }),
-            };
-            tally.changed += moved;
-            tally.passed += passed;
-            if done {
-                return Ok(tally);
+        let (mut tally, mut through) = (GroupTally::default(), Vec::new());
+        while let Some(shard) = self.client.next_place_of(group, &through) {
+            loop {
+                let step =
+                    self.client.shift_group_step(shard, group, (token, by_ms), MAX_IDS_A_CALL as u16).await?;
+                let (moved, passed, done) = match step {
+                    ShiftStep::More { moved, passed } => (moved, passed, false),
+                    ShiftStep::Done { moved, passed } => (moved, passed, true),
+                    ShiftStep::Busy => return Ok(GroupTally { busy: true, ..tally }),
+                };
+                tally.changed += moved;
+                tally.passed += passed;
+                if done {
+                    break;
+                }
             }
+            through.push(shard);
         }
+        Ok(tally)
     }
 
-    /// Calls `send` for the targets of each shard, at most 500 at a time, and brings the answers back into order.
-    async fn by_shard<T, F>(
+    /// Asks for each target where it may be, its present place first, until it is known somewhere: one answer each,
+    /// in order. The targets of one shard go together.
+    async fn where_known<T>(
         &self,
         targets: &[Target],
-        send: impl Fn(ShardId, Vec<usize>) -> F,
-    ) -> Vec<Result<T, Error>>
-    where
-        F: Future<Output = Result<Vec<T>, Error>>,
-    {
-        let mut shards: HashMap<ShardId, Vec<usize>> = HashMap::new();
-        for (i, target) in targets.iter().enumerate() {
-            shards.entry(target.shard(&self.client)).or_default().push(i);
-        }
+        request: impl Fn(ShardId, &[usize]) -> Call,
+        read: impl Fn(Value, usize) -> Result<Vec<T>, Error>,
+        unknown: impl Fn(&T) -> bool,
+    ) -> Vec<Result<T, Error>> {
         let mut answers: Vec<Option<Result<T, Error>>> = targets.iter().map(|_| None).collect();
-        for (shard, all) in shards {
-            for some in all.chunks(MAX_IDS_A_CALL) {
-                match send(shard, some.to_vec()).await {
-                    Ok(outcomes) => {
-                        some.iter().zip(outcomes).for_each(|(&i, outcome)| answers[i] = Some(Ok(outcome)));
+        let mut asked: Vec<Vec<ShardId>> = targets.iter().map(|_| Vec::new()).collect();
+        loop {
+            // By the layout that is known now: a call of the last round may have met a growth.
+            let mut shards: BTreeMap<ShardId, Vec<usize>> = BTreeMap::new();
+            for (i, target) in targets.iter().enumerate() {
+                let open = match &answers[i] {
+                    None => true,
+                    Some(Ok(found)) => unknown(found),
+                    Some(Err(_)) => false,
+                };
+                let next = target.places(&self.client).into_iter().find(|place| !asked[i].contains(place));
+                if let Some(place) = next.filter(|_| open) {
+                    asked[i].push(place);
+                    shards.entry(place).or_default().push(i);
+                }
+            }
+            if shards.is_empty() {
+                break;
+            }
+            let batches: Vec<(ShardId, &[usize])> = shards
+                .iter()
+                .flat_map(|(&shard, all)| all.chunks(MAX_IDS_A_CALL).map(move |some| (shard, some)))
+                .collect();
+            for some in batches.chunks(CALLS_A_PIPELINE) {
+                let calls = some.iter().map(|(shard, batch)| request(*shard, batch)).collect();
+                for ((_, batch), reply) in some.iter().zip(self.client.send_all(calls).await) {
+                    match reply.and_then(|reply| read(reply, batch.len())) {
+                        Ok(outcomes) => {
+                            batch.iter().zip(outcomes).for_each(|(&i, found)| answers[i] = Some(Ok(found)));
+                        }
+                        Err(error) => batch.iter().for_each(|&i| answers[i] = Some(Err(error.clone()))),
                     }
-                    Err(error) => some.iter().for_each(|&i| answers[i] = Some(Err(error.clone()))),
                 }
             }
         }
-        answers.into_iter().map(|answer| answer.expect("every target is in one shard")).collect()
+        answers.into_iter().map(|answer| answer.expect("every target is asked for somewhere")).collect()
     }
 }

@@ -1,10 +1,9 @@
-//! `init`, `claim`, `hold`, `configure`, `replay`, `purge`: what owners and operators do.
+//! `claim`, `hold`, `configure`, `replay`, `purge`: what owners and operators do.
 
 use crate::{
     Backoff, Client, Codec, Error, MessageId, ShardId, Topic, UnixMillis,
     client::UnixMicros,
-    keys::LAYOUT,
-    reply::{Reply, Words},
+    reply::{Reply, Words, text_of},
     script::Verb,
 };
 use redis::Value;
@@ -59,45 +58,26 @@ pub struct Policy {
     pub codec: Option<Codec>,
 }
 
-/// One setting of a topic at a time, as `configure` takes them: field and value; an empty value is the default.
-pub type TopicSettings = Vec<(&'static str, Vec<u8>)>;
+/// Settings of a topic as `configure` takes them: field and value; an empty value is the default.
+pub(crate) type TopicSettings = Vec<(&'static str, Vec<u8>)>;
+
+/// The fields that `configure` takes.
+const SETTINGS: [&str; 10] = [
+    "max_attempts",
+    "lease_ms",
+    "backoff",
+    "expire_after_ms",
+    "remember_cancelled_ms",
+    "remember_own_ms",
+    "remember_generated_ms",
+    "paused",
+    "rate",
+    "codec",
+];
 
 // === impl Client ===
 
 impl Client {
-    /// Creates the shards of the deployment that do not exist, and checks those that do.
-    ///
-    /// # Errors
-    /// [`Error::Deployment`] where a shard was created with other numbers.
-    pub async fn init(&self) -> Result<u16, Error> {
-        let shards: Vec<ShardId> = self.shards().shards().collect();
-        let calls: Vec<_> = shards
-            .iter()
-            .map(|&shard| self.call(Verb::Init, shard).arg(shard.get()).arg(self.shards().get()))
-            .collect();
-        let mut created = 0;
-        for (shard, reply) in shards.into_iter().zip(self.link().send_all(&calls).await) {
-            let text = text_of(Verb::Init, reply?)?;
-            let mut words = Words::new(&text);
-            match words.word() {
-                "created" => created += 1,
-                "exists" => {}
-                "differs" => return Err(Error::Deployment(self.difference(shard, &mut words))),
-                _ => return Err(Error::Protocol { script: "init", answer: text }),
-            }
-        }
-        Ok(created)
-    }
-
-    fn difference(&self, shard: ShardId, words: &mut Words<'_>) -> String {
-        let (layout, number, shards) = (words.word(), words.word(), words.word());
-        format!(
-            "shard {shard} was created with layout {layout} as number {number} of {shards}; \
-             this process is configured for layout {LAYOUT} and {} shards",
-            self.shards()
-        )
-    }
-
     /// Makes the caller the owner of shards, each under a new epoch; all in one round trip. With a `lock`, a claim
     /// is refused while another owner's lock lasts, and renews the caller's own.
     pub async fn claim(
@@ -108,7 +88,7 @@ impl Client {
     ) -> Vec<Result<Claimed, Error>> {
         let claim = |&shard: &ShardId| self.call(Verb::Claim, shard).arg(owner).arg(lock.as_millis() as u64);
         let calls: Vec<_> = shards.iter().map(claim).collect();
-        self.link().send_all(&calls).await.into_iter().map(|reply| claimed(reply?)).collect()
+        self.send_all(calls).await.into_iter().map(|reply| claimed(reply?)).collect()
     }
 
     /// Stops a shard from letting anything become ready, or lets it go on.
@@ -123,21 +103,35 @@ impl Client {
         }
     }
 
-    /// Sets settings of a topic in every shard, all in one round trip.
-    pub(crate) async fn configure_call(&self, topic: &Topic, settings: &TopicSettings) -> Result<(), Error> {
-        let calls: Vec<_> = self
-            .shards()
-            .shards()
-            .map(|shard| {
-                let mut call = self.call(Verb::Configure, shard).arg(topic.as_str());
-                for (field, value) in settings {
-                    call.push(*field);
-                    call.push(value);
-                }
-                call
-            })
-            .collect();
-        self.link().send_all(&calls).await.into_iter().try_for_each(|reply| reply.map(drop))
+    /// Sets settings of a topic in shards, all in one round trip.
+    pub(crate) async fn configure_call(
+        &self,
+        shards: &[ShardId],
+        topic: &Topic,
+        settings: &TopicSettings,
+    ) -> Result<(), Error> {
+        let configure = |&shard: &ShardId| {
+            let mut call = self.call(Verb::Configure, shard).arg(topic.as_str());
+            for (field, value) in settings {
+                call.push(*field);
+                call.push(value);
+            }
+            call
+        };
+        let calls = shards.iter().map(configure).collect();
+        self.send_all(calls).await.into_iter().try_for_each(|reply| reply.map(drop))
+    }
+
+    /// The settings of a topic as one shard has them, its name left out; nothing where it is at its defaults.
+    pub(crate) async fn settings_call(&self, shard: ShardId, topic: &Topic) -> Result<TopicSettings, Error> {
+        let call = self.call(Verb::Describe, shard).arg(topic.as_str());
+        let mut reply = Reply::new(Verb::Describe, self.send(call).await?)?;
+        let mut settings = Vec::new();
+        while !reply.is_empty() {
+            let (field, value) = (reply.text()?, reply.bytes()?);
+            settings.extend(SETTINGS.iter().find(|known| **known == field).map(|known| (*known, value)));
+        }
+        Ok(settings)
     }
 
     /// The policy of a topic, as its first shard has it; the paused flag and the rate are told by `count`.
@@ -145,11 +139,9 @@ impl Client {
     /// # Errors
     /// Redis cannot be used.
     pub async fn policy(&self, topic: &Topic) -> Result<Policy, Error> {
-        let call = self.call(Verb::Describe, ShardId::new(0)).arg(topic.as_str());
-        let mut reply = Reply::new(Verb::Describe, self.send(call).await?)?;
         let mut policy = Policy::default();
-        while !reply.is_empty() {
-            policy.read(&reply.text()?, &reply.bytes()?)?;
+        for (field, value) in self.settings_call(ShardId::new(0), topic).await? {
+            policy.read(field, &value)?;
         }
         Ok(policy)
     }
@@ -224,7 +216,7 @@ impl Policy {
             "remember_own_ms" => self.remember_own = ms(),
             "remember_generated_ms" => self.remember_generated = ms(),
             "codec" => self.codec = Some(text.parse()?),
-            // The name, and what is told by `count`.
+            // What is told by `count`.
             _ => {}
         }
         Ok(())
@@ -257,8 +249,4 @@ fn claimed(reply: Value) -> Result<Claimed, Error> {
         "owned" => Ok(Claimed::Owned { owner }),
         _ => Err(reply.nonsense(&word)),
     }
-}
-
-fn text_of(verb: Verb, reply: Value) -> Result<String, Error> {
-    Reply::new(verb, Value::Array(vec![reply]))?.text()
 }

@@ -3,10 +3,12 @@
 use crate::{
     Client, Error, Group, MessageId, ShardId, Topic, UnixMillis,
     envelope::State,
+    link::Call,
     message::Due,
     reply::{Reply, Words},
     script::Verb,
 };
+use redis::Value;
 
 /// What became of a cancel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,26 +106,20 @@ pub enum ShiftStep {
 // === impl Client ===
 
 impl Client {
-    /// Cancels messages of one topic in one shard: at most 500.
-    pub(crate) async fn cancel_call(
-        &self,
-        shard: ShardId,
-        topic: &Topic,
-        ids: &[&MessageId],
-    ) -> Result<Vec<CancelOutcome>, Error> {
+    /// Cancels messages of one topic in one shard: at most 500. [`read_cancelled`] reads the answer.
+    pub(crate) fn cancel_request(&self, shard: ShardId, topic: &Topic, ids: &[&MessageId]) -> Call {
         let mut call = self.call(Verb::Cancel, shard).arg(topic.as_str());
         ids.iter().for_each(|id| call.push(id.as_bytes()));
-        let mut reply = Reply::new(Verb::Cancel, self.send(call).await?)?;
-        ids.iter().map(|_| cancelled(&mut reply)).collect()
+        call
     }
 
-    /// Reschedules messages of one topic in one shard: at most 500.
-    pub(crate) async fn reschedule_call(
+    /// Reschedules messages of one topic in one shard: at most 500. [`read_rescheduled`] reads the answer.
+    pub(crate) fn reschedule_request(
         &self,
         shard: ShardId,
         topic: &Topic,
         changes: &[(&MessageId, Reschedule)],
-    ) -> Result<Vec<RescheduleOutcome>, Error> {
+    ) -> Call {
         let mut call = self.call(Verb::Reschedule, shard).arg(topic.as_str());
         for (id, change) in changes {
             let (due, expected) = change.arguments();
@@ -131,18 +127,24 @@ impl Client {
             call.push(due);
             call.push(expected);
         }
-        let mut reply = Reply::new(Verb::Reschedule, self.send(call).await?)?;
-        changes.iter().map(|_| rescheduled(&mut reply)).collect()
+        call
+    }
+
+    /// A shard that may have messages of a group and is not among those that are through; `None`: all are. To be
+    /// asked again after each: any call may meet a growth.
+    pub(crate) fn next_place_of(&self, group: &Group, through: &[ShardId]) -> Option<ShardId> {
+        let places = self.known().layout.places(group.as_str());
+        places.newest_first().find(|place| !through.contains(place))
     }
 
     /// One step of cancelling a group, from `cursor` (0 at first).
     pub(crate) async fn cancel_group_step(
         &self,
+        shard: ShardId,
         group: &Group,
         cursor: u64,
         limit: u16,
     ) -> Result<GroupStep, Error> {
-        let shard = self.shards().shard_of_name(group.as_str());
         let call = self.call(Verb::CancelGroup, shard).arg(group.as_str()).arg(cursor).arg(limit);
         let mut reply = Reply::new(Verb::CancelGroup, self.send(call).await?)?;
         Ok(GroupStep {
@@ -156,12 +158,11 @@ impl Client {
     /// One step of shifting a group by a difference in ms.
     pub(crate) async fn shift_group_step(
         &self,
+        shard: ShardId,
         group: &Group,
-        token: &str,
-        by_ms: i64,
+        (token, by_ms): (&str, i64),
         limit: u16,
     ) -> Result<ShiftStep, Error> {
-        let shard = self.shards().shard_of_name(group.as_str());
         let call = self.call(Verb::ShiftGroup, shard).arg(group.as_str()).arg(token).arg(by_ms).arg(limit);
         let mut reply = Reply::new(Verb::ShiftGroup, self.send(call).await?)?;
         let word = reply.text()?;
@@ -185,6 +186,16 @@ impl Reschedule {
             Self::By(ms, expected) => (format!("by {ms:+}"), expected.to_string()),
         }
     }
+}
+
+pub(crate) fn read_cancelled(reply: Value, count: usize) -> Result<Vec<CancelOutcome>, Error> {
+    let mut reply = Reply::new(Verb::Cancel, reply)?;
+    (0..count).map(|_| cancelled(&mut reply)).collect()
+}
+
+pub(crate) fn read_rescheduled(reply: Value, count: usize) -> Result<Vec<RescheduleOutcome>, Error> {
+    let mut reply = Reply::new(Verb::Reschedule, reply)?;
+    (0..count).map(|_| rescheduled(&mut reply)).collect()
 }
 
 fn cancelled(reply: &mut Reply) -> Result<CancelOutcome, Error> {

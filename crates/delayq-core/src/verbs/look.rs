@@ -169,14 +169,14 @@ impl Client {
         Ok(ListPage { messages, next: next.map(|from| (from, offset)) })
     }
 
-    /// One page of the pending messages of a group, and how many it has in all.
+    /// One page of the pending messages of a group in one shard, and how many it has there.
     pub(crate) async fn list_group_call(
         &self,
+        shard: ShardId,
         group: &Group,
         offset: u64,
         limit: u16,
     ) -> Result<(Vec<Listed>, u64), Error> {
-        let shard = self.shards().shard_of_name(group.as_str());
         let call = self.call(Verb::ListGroup, shard).arg(group.as_str()).arg(offset).arg(limit);
         let mut reply = Reply::new(Verb::ListGroup, self.send(call).await?)?;
         reply.number()?;
@@ -228,7 +228,7 @@ impl Client {
     /// What shards say of themselves, all in one round trip.
     pub async fn overview(&self, shards: &[ShardId]) -> Vec<Result<Overview, Error>> {
         let calls: Vec<_> = shards.iter().map(|&shard| self.call(Verb::Overview, shard)).collect();
-        self.link().send_all(&calls).await.into_iter().map(|reply| overview(reply?)).collect()
+        self.send_all(calls).await.into_iter().map(|reply| overview(reply?)).collect()
     }
 }
 

@@ -83,7 +83,7 @@ impl Client {
     ) -> Vec<Result<PumpReport, Error>> {
         let calls: Vec<_> =
             shards.iter().map(|&(shard, epoch)| self.pump_request(shard, epoch, limit, latest)).collect();
-        self.link().send_all(&calls).await.into_iter().map(|reply| reply.and_then(read)).collect()
+        self.send_all(calls).await.into_iter().map(|reply| reply.and_then(read)).collect()
     }
 
     fn pump_request(

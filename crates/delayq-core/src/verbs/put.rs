@@ -4,7 +4,10 @@ use crate::{
     Client, Error, Message, MessageError, MessageId, ShardId, Topic, UnixMillis,
     client::UnixMicros,
     envelope::State,
+    layout::{Known, Places},
+    link::Call,
     message::Due,
+    placing::Placed,
     reply::{Reply, Words},
     script::Verb,
 };
@@ -42,45 +45,34 @@ impl PutOutcome {
 // === impl Client ===
 
 impl Client {
-    /// Puts messages of one topic into one shard, in one call: at most 500 messages and 4 MiB. Every message has
-    /// its id, and belongs into this shard. One outcome each.
-    pub(crate) async fn put_call(
-        &self,
-        shard: ShardId,
-        topic: &Topic,
-        messages: &[&Message],
-    ) -> Result<Vec<PutOutcome>, Error> {
-        let call = self.put_request(shard, topic, messages);
-        let reply = self.send(call).await?;
-        read(reply, messages)
-    }
-
-    pub(crate) fn put_request(
-        &self,
-        shard: ShardId,
-        topic: &Topic,
-        messages: &[&Message],
-    ) -> crate::link::Call {
-        let mut call = self.call(Verb::Put, shard).arg(topic.as_str());
-        for message in messages {
+    /// Puts messages of one topic into one shard: at most 500 messages and 4 MiB, all placed by the same layout.
+    pub(crate) fn put_request(&self, shard: ShardId, layout: u32, messages: &[&Placed]) -> Call {
+        let topic: &Topic = messages[0].message.topic();
+        let mut call = self.link().call(Verb::Put, shard, layout).arg(topic.as_str());
+        for placed in messages {
+            let message = &placed.message;
             let id = message.id.as_ref().expect("a message has its id before it is put");
             call.push(id.as_bytes());
             call.push(message.due.argument());
-            call.push(options(message));
+            call.push(options(message, placed.place.is_earlier()));
             call.push(self.stored(message).encode());
         }
         call
     }
 }
 
-pub(crate) fn read(reply: redis::Value, messages: &[&Message]) -> Result<Vec<PutOutcome>, Error> {
+/// What became of each message; `None`: it is not in this earlier place.
+pub(crate) fn read(reply: redis::Value, messages: &[&Placed]) -> Result<Vec<Option<PutOutcome>>, Error> {
     let mut reply = Reply::new(Verb::Put, reply)?;
     let now = UnixMicros(reply.number()?).millis();
-    messages.iter().map(|message| outcome(message, now, &mut reply)).collect()
+    messages.iter().map(|placed| outcome(&placed.message, now, &mut reply)).collect()
 }
 
-fn options(message: &Message) -> String {
+fn options(message: &Message, earlier: bool) -> String {
     let mut options = String::new();
+    if earlier {
+        options.push_str("earlier ");
+    }
     if message.replace {
         options.push_str("replace");
     }
@@ -90,14 +82,15 @@ fn options(message: &Message) -> String {
     options
 }
 
-fn outcome(message: &Message, now: UnixMillis, reply: &mut Reply) -> Result<PutOutcome, Error> {
+fn outcome(message: &Message, now: UnixMillis, reply: &mut Reply) -> Result<Option<PutOutcome>, Error> {
     let due = match message.due {
         Due::At(due) => due,
         Due::After(delay) => now + delay,
     };
     let text = reply.text()?;
     let mut words = Words::new(&text);
-    Ok(match words.word() {
+    Ok(Some(match words.word() {
+        "moved" => return Ok(None),
         "stored" => PutOutcome::Stored(due),
         "ready" => PutOutcome::Ready(due),
         "leased" => PutOutcome::Leased,
@@ -112,27 +105,31 @@ fn outcome(message: &Message, now: UnixMillis, reply: &mut Reply) -> Result<PutO
             }
         }
         _ => return Err(reply.nonsense(&text)),
-    })
+    }))
 }
 
-/// The shard of a message, which is given an id there if it has none; in `fallback` where nothing else says the shard.
-pub(crate) fn place(
-    client: &Client,
+/// The places of a message, which is given an id there if it has none; in `fallback` where nothing else says the shard.
+pub(crate) fn places(
+    known: &Known,
     message: &mut Message,
     fallback: ShardId,
     now: UnixMillis,
-) -> Result<ShardId, MessageError> {
-    let group = message.group.as_ref().map(|group| client.shards().shard_of_name(group.as_str()));
+) -> Result<Places, MessageError> {
+    let group = message.group.as_ref().map(|group| known.layout.places(group.as_str()));
     match (&message.id, group) {
-        (Some(id @ MessageId::Generated(_)), Some(group)) => match client.shard_of(id, None) {
-            id if id != group => Err(MessageError::IdOutsideGroup { id, group }),
-            shard => Ok(shard),
-        },
-        (Some(id), _) => Ok(client.shard_of(id, message.group.as_ref())),
+        (Some(id @ MessageId::Generated(_)), Some(group)) => {
+            let places = known.layout.places_of(id, None);
+            // Where the group was before the deployment grew, its operations look as well.
+            if !group.newest_first().any(|place| place == places.home) {
+                return Err(MessageError::IdOutsideGroup { id: places.home, group: group.home });
+            }
+            Ok(places)
+        }
+        (Some(id), _) => Ok(known.layout.places_of(id, message.group.as_ref())),
         (None, group) => {
-            let shard = group.unwrap_or(fallback);
-            message.id = Some(MessageId::generate(shard, now.get()));
-            Ok(shard)
+            let home = group.map_or(fallback, |group| group.home);
+            message.id = Some(MessageId::generate(home, now.get()));
+            Ok(Places { home, earlier: Vec::new() })
         }
     }
 }

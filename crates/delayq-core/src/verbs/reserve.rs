@@ -83,7 +83,7 @@ impl Client {
     ) -> Vec<Result<ReserveReport, Error>> {
         let calls: Vec<_> =
             requests.iter().map(|(shard, request)| self.reserve_request(*shard, request)).collect();
-        let replies = self.link().send_all(&calls).await;
+        let replies = self.send_all(calls).await;
         let read = |(reply, (shard, request)): (Result<_, _>, &(ShardId, ReserveRequest))| {
             reply.and_then(|reply| read(*shard, request, reply))
         };

@@ -125,7 +125,7 @@ impl Client {
             })
             .collect();
         let mut answers: Vec<Option<Result<Settled, Error>>> = items.iter().map(|_| None).collect();
-        for ((_, some), reply) in groups.iter().zip(self.link().send_all(&calls).await) {
+        for ((_, some), reply) in groups.iter().zip(self.send_all(calls).await) {
             for (&i, answer) in some.iter().zip(read(verb, some.len(), reply)) {
                 answers[i] = Some(answer);
             }

@@ -4,10 +4,10 @@ use delayq_core::Verb;
 use std::collections::BTreeSet;
 
 /// The words of each script that answers with words, and the binding that reads them.
-const WORDS: [(Verb, &[&str], &str); 12] = [
+const WORDS: [(Verb, &[&str], &str); 13] = [
     (
         Verb::Put,
-        &["stored", "ready", "exists", "conflict", "leased", "stale", "refused"],
+        &["stored", "ready", "exists", "conflict", "leased", "stale", "moved", "refused"],
         include_str!("../../src/verbs/put.rs"),
     ),
     (Verb::Cancel, &["cancelled", "leased", "dead", "finished", "unknown", "failed"], CANCEL),
@@ -28,7 +28,8 @@ const WORDS: [(Verb, &[&str], &str); 12] = [
     (Verb::Claim, &["claimed", "renewed", "owned"], ADMIN),
     (Verb::Hold, &["held", "free", "fenced"], ADMIN),
     (Verb::Purge, &["more", "done"], ADMIN),
-    (Verb::Init, &["created", "exists", "differs"], ADMIN),
+    (Verb::Init, &["created", "exists", "differs"], include_str!("../../src/verbs/growth.rs")),
+    (Verb::Grow, &["created", "raised", "exists", "ahead", "differs"], include_str!("../../src/follow.rs")),
 ];
 
 const CANCEL: &str = include_str!("../../src/verbs/cancel.rs");

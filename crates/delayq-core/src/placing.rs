@@ -1,0 +1,161 @@
+//! Putting messages where they belong, after asking the places where they belonged before the deployment grew.
+//!
+//! An own id whose place is another one since a growth may still be pending, dead or remembered in its earlier place.
+//! So that place is asked first, by a put that stores nothing but answers as a put would: `exists`, `conflict`,
+//! `leased` …, or `moved` where it does not know the id. Only `moved` opens the next place. That answer stays true:
+//! the shard was asked under the new layout, so it has been raised to it, and refuses whoever still believes that the
+//! id belongs there. All who know the new layout put it to its new place alone, where SET NX lets one of them win.
+
+use crate::{
+    Client, Error, Message, MessageError, PutOutcome, ShardId, Topic, UnixMillis,
+    client::calls_worth,
+    layout::{Known, Places},
+    link::Call,
+    verbs::put,
+};
+use std::collections::BTreeMap;
+
+/// How many pipelines one put may take: one for each place and each growth meanwhile, with room to spare.
+const MOST_ROUNDS: usize = 24;
+
+/// A message on its way to where it belongs.
+#[derive(Clone, Debug)]
+pub(crate) struct Placed {
+    pub(crate) message: Message,
+    pub(crate) place: Place,
+}
+
+/// How far a message has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The layout by which it is placed.
+    layout: u32,
+    /// The places that are still to be asked, the next one last.
+    earlier: Vec<ShardId>,
+    home: ShardId,
+}
+
+/// What became of a put, and in which shard.
+pub(crate) type PutAnswer = Result<(ShardId, PutOutcome), Error>;
+
+// === impl Place ===
+
+impl Place {
+    fn new(known: &Known, places: Places) -> Self {
+        Self { layout: known.word(), earlier: places.earlier, home: places.home }
+    }
+
+    /// The shard that comes next.
+    pub(crate) fn at(&self) -> ShardId {
+        self.earlier.last().copied().unwrap_or(self.home)
+    }
+
+    /// The shard that it belongs to.
+    pub(crate) fn home(&self) -> ShardId {
+        self.home
+    }
+
+    /// Whether that is an earlier place, which is only asked.
+    pub(crate) fn is_earlier(&self) -> bool {
+        !self.earlier.is_empty()
+    }
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Finds the places of a message, and its id where it has none.
+    pub(crate) fn place(
+        &self,
+        message: &mut Message,
+        fallback: ShardId,
+        now: UnixMillis,
+    ) -> Result<Place, MessageError> {
+        let known = self.known();
+        Ok(Place::new(&known, put::places(&known, message, fallback, now)?))
+    }
+
+    /// Puts messages, those of one shard and topic together: one answer each, in order. What is repeated goes on
+    /// where it was.
+    pub(crate) async fn put_placed(&self, puts: &mut [Placed]) -> Vec<PutAnswer> {
+        let mut answers: Vec<Option<PutAnswer>> = puts.iter().map(|_| None).collect();
+        let mut left: Vec<usize> = (0..puts.len()).collect();
+        for _ in 0..MOST_ROUNDS {
+            left = self.put_round(puts, &left, &mut answers).await;
+            if left.is_empty() {
+                break;
+            }
+        }
+        let grows = || Error::Deployment("it grows faster than a put can follow".to_owned());
+        answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(grows()))).collect()
+    }
+
+    /// One pipeline: the messages that have to go on, to their next place or by a newer layout.
+    async fn put_round(
+        &self,
+        puts: &mut [Placed],
+        left: &[usize],
+        answers: &mut [Option<PutAnswer>],
+    ) -> Vec<usize> {
+        let groups = calls_of(puts, left);
+        let request = |group: &Vec<usize>| {
+            let messages: Vec<&Placed> = group.iter().map(|&i| &puts[i]).collect();
+            let Place { layout, .. } = messages[0].place;
+            self.put_request(messages[0].place.at(), layout, &messages)
+        };
+        let calls: Vec<Call> = groups.iter().map(request).collect();
+        let replies = self.send_all(calls).await;
+        let mut again = Vec::new();
+        for (group, reply) in groups.into_iter().zip(replies) {
+            let messages: Vec<&Placed> = group.iter().map(|&i| &puts[i]).collect();
+            match reply.and_then(|reply| put::read(reply, &messages)) {
+                Ok(outcomes) => {
+                    for (i, outcome) in group.into_iter().zip(outcomes) {
+                        let place = &mut puts[i].place;
+                        match outcome {
+                            Some(outcome) => answers[i] = Some(Ok((place.at(), outcome))),
+                            None => {
+                                place.earlier.pop();
+                                again.push(i);
+                            }
+                        }
+                    }
+                }
+                Err(Error::Layout { .. }) if self.known().word() != puts[group[0]].place.layout => {
+                    let known = self.known();
+                    group.iter().for_each(|&i| puts[i].place_anew(&known));
+                    again.extend(group);
+                }
+                Err(error) => group.into_iter().for_each(|i| answers[i] = Some(Err(error.clone()))),
+            }
+        }
+        again
+    }
+}
+
+// === impl Placed ===
+
+impl Placed {
+    /// Begins again by another layout. What it had answered so far is asked again: nothing was stored.
+    fn place_anew(&mut self, known: &Known) {
+        let id = self.message.id.as_ref().expect("a message has its id once it is placed");
+        self.place = Place::new(known, known.layout.places_of(id, self.message.group.as_ref()));
+    }
+}
+
+/// The messages of each call: of one shard, one layout and one topic, within the limits of a call.
+fn calls_of(puts: &[Placed], left: &[usize]) -> Vec<Vec<usize>> {
+    let mut batches: BTreeMap<(ShardId, u32, &Topic), Vec<usize>> = BTreeMap::new();
+    for &i in left {
+        let Placed { message, place } = &puts[i];
+        batches.entry((place.at(), place.layout, message.topic())).or_default().push(i);
+    }
+    let mut calls = Vec::new();
+    for mut batch in batches.into_values() {
+        while !batch.is_empty() {
+            let rest = batch.split_off(calls_worth(batch.iter().map(|&i| &puts[i].message)));
+            calls.push(std::mem::replace(&mut batch, rest));
+        }
+    }
+    calls
+}
