@@ -12,70 +12,113 @@
 --            word      pumped | more (go again at once) | held | ahead (the clock reads more than is believed:
 --                      nothing was moved) | fenced <epoch> | not overdue
 -- COST     O(log n) an id; each due bucket gets a fair share of the limit
---# include now, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, receipt, kill, retry
+--# include now, shard, ready, bucket_due
 
 local epoch, limit, latest = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local moved, returned, buried, expired, forgotten, blocked = 0, 0, 0, 0, 0, 0
 local runs, more = {}, false
 
-local function report(word)
-  local head = redis.call('ZRANGE', base .. 'alarms', 0, 0, 'WITHSCORES')[2] or ''
+local function report(word, next_due)
+  local head = next_due and string.format('%.0f', next_due) or ''
   local answer = { word, now_us, head, moved, returned, buried, expired, forgotten, blocked }
   for i = 1, #runs do answer[9 + i] = runs[i] end
   return answer
 end
 
-if held then return report('held') end
-if latest and now > latest then return report('ahead') end
+-- The first alarms and their times; most of the time few are due.
+local alarms = redis.pcall('ZRANGE', base .. 'alarms', 0, 3, 'WITHSCORES')
+if alarms.err then must_be('zset', 'alarms') end
+if #alarms == 8 and tonumber(alarms[8]) <= now then
+  alarms = redis.call('ZRANGE', base .. 'alarms', 0, 100, 'WITHSCORES')
+end
+local soonest = tonumber(alarms[2])
+
+if held then return report('held', soonest) end
+if latest and now > latest then return report('ahead', soonest) end
 if epoch == '' then
-  if earliest + 10000 > now then return report('not overdue') end
+  if not soonest or soonest + 10000 > now then return report('not overdue', soonest) end
 else
   local known = tonumber(redis.call('HGET', KEYS[1], 'epoch')) or 0
-  if tonumber(epoch) < known then return report('fenced ' .. known) end
+  if tonumber(epoch) < known then return report('fenced ' .. known, soonest) end
   if tonumber(epoch) > known then redis.call('HSET', KEYS[1], 'epoch', epoch) end
 end
-must_be('hash', 'stats')
+
+-- When the shard has to be looked at next, of what is known so far.
+local next_due
+
+local function no_later_than(ms)
+  if not next_due or ms < next_due then next_due = ms end
+end
 
 -- Sets an alarm to what is left of what it stands for. One in the past asks for another round.
-local function rearm(member, first)
-  if not first then
+local function rearm(member, ms)
+  if not ms then
     redis.call('ZREM', base .. 'alarms', member)
     return
   end
-  redis.call('ZADD', base .. 'alarms', first, member)
-  if first <= now then more = true end
+  redis.call('ZADD', base .. 'alarms', ms, member)
+  no_later_than(ms)
+  if ms <= now then more = true end
 end
 
 -- Leaves what cannot be pumped for later, so that one wrong key stops no other topic.
 local function block(member)
   blocked = blocked + 1
   redis.call('ZADD', base .. 'alarms', now + 1000, member)
+  no_later_than(now + 1000)
   return 0
 end
 
-local function pump_bucket(bucket, n)
-  local no = string.match(bucket, '^b:(%d+):')
-  if not no or not is('zset', bucket) or not is('list', 'r:' .. no) then return block(bucket) end
-  local members = bucket_due(bucket, now, n)
+local function pump_bucket(bucket, no, n)
+  local members, times, behind = bucket_due(bucket, now, n)
+  if not members then return block(bucket) end
   if #members > 0 then
-    local first = bucket_head(bucket)
-    for _, run in ipairs(bucket_runs(bucket, first, members)) do runs[#runs + 1] = run end
     local entries, stamp = {}, ready_stamp()
     for i = 1, #members do entries[i] = members[i] .. stamp end
-    make_ready(no, entries)
+    if not make_ready(no, entries) then return block(bucket) end
     bucket_drop(bucket, #members)
     moved = moved + #members
+    for i = 1, #times do runs[#runs + 1] = times[i] end
   end
-  rearm(bucket, bucket_head(bucket))
+  rearm(bucket, behind)
   return #members
 end
+
+-- Buckets at once; the other indexes below, since few calls have any: what they need is not even defined here.
+local indexes, rang = {}, 0
+for i = 2, #alarms, 2 do
+  local ms = tonumber(alarms[i])
+  if ms > now or rang == 100 then
+    no_later_than(ms)
+    if ms <= now then more = true end
+    break
+  end
+  rang = rang + 1
+end
+for i = 1, rang do
+  local member = alarms[2 * i - 1]
+  local share = math.ceil(limit / (rang - i + 1))
+  local no = string.match(member, '^b:(%d+):')
+  if share == 0 then
+    no_later_than(tonumber(alarms[2 * i]))
+    more = true
+  elseif no then
+    limit = limit - pump_bucket(member, no, share)
+  else
+    indexes[#indexes + 1], indexes[#indexes + 2] = member, share
+    limit = limit - share
+  end
+end
+if #indexes == 0 then return report(more and 'more' or 'pumped', next_due) end
+
+--# include topic, alarm, gen, envelope, bucket, finish, place, receipt, kill, retry
 
 -- The first `n` names of an index that are due, each handed to `one`, and taken out of the index. What cannot
 -- be handled stays (a later format's, a wrong type on its way), to be tried again in ten seconds.
 local function pump_index(index, n, one)
   if not is('zset', index) then return block(index) end
-  local due = redis.call('ZRANGEBYSCORE', base .. index, '-inf', now, 'LIMIT', 0, n)
-  for _, name in ipairs(due) do
+  local names = redis.call('ZRANGEBYSCORE', base .. index, '-inf', now, 'LIMIT', 0, n)
+  for _, name in ipairs(names) do
     if pcall(one, name) then
       redis.call('ZREM', base .. index, name)
     else
@@ -84,7 +127,6 @@ local function pump_index(index, n, one)
     end
   end
   rearm(index, tonumber(redis.call('ZRANGE', base .. index, 0, 0, 'WITHSCORES')[2]))
-  return #due
 end
 
 local function lease_over(receipt)
@@ -134,21 +176,19 @@ local function shift_forgotten(member)
   return true
 end
 
-local function pump_alarm(member, n)
-  if member == 'leases' then return pump_index(member, n, lease_over) end
-  if member == 'expiries' then return pump_index(member, n, expire) end
-  if member == 'markers' then
-    return pump_index(member, n, function(name) if not shift_forgotten(name) then forget(name) end end)
-  end
-  return pump_bucket(member, n)
+local function forget_any(name)
+  if not shift_forgotten(name) then forget(name) end
 end
 
-local due = redis.call('ZRANGEBYSCORE', base .. 'alarms', '-inf', now, 'LIMIT', 0, 100)
-if #due == 100 then more = true end
-if #due > 0 then gens(limit) end
-for i, member in ipairs(due) do
-  local share = math.ceil(limit / (#due - i + 1))
-  if share > 0 then limit = limit - pump_alarm(member, share) else more = true end
+local HANDLED = { leases = lease_over, expiries = expire, markers = forget_any }
+
+must_be('hash', 'stats')
+local most = 0
+for i = 2, #indexes, 2 do most = most + indexes[i] end
+gens(most)
+for i = 1, #indexes, 2 do
+  local one = HANDLED[indexes[i]]
+  if one then pump_index(indexes[i], indexes[i + 1], one) else block(indexes[i]) end
 end
 placed()
-return report(more and 'more' or 'pumped')
+return report(more and 'more' or 'pumped', tonumber(redis.call('ZRANGE', base .. 'alarms', 0, 0, 'WITHSCORES')[2]))

@@ -1,5 +1,5 @@
--- Buckets: a topic's messages of one hour, by due time. The only file that knows their structure: one sorted
--- set for each topic and hour, `b:<topic no>:<hour>`, id‖gen -> due ms.
+-- Buckets: a topic's messages of one hour, by due time. With `bucket_due.lua` the only file that knows their
+-- structure: one sorted set for each topic and hour, `b:<topic no>:<hour>`, id‖gen -> due ms.
 local HOUR_MS = 3600000
 
 local last_start, last_no, last_bucket
@@ -42,34 +42,3 @@ local function state_of(m)
   if m.state == PENDING then return is_delayed(m) and 'delayed' or 'ready' end
   return STATE[m.state]
 end
-
--- The due time of a bucket's first message, or nil.
-local function bucket_head(bucket)
-  return tonumber(redis.call('ZRANGE', base .. bucket, 0, 0, 'WITHSCORES')[2])
-end
-
--- The first `n` members that are due at `ms`.
-local function bucket_due(bucket, ms, n)
-  return redis.call('ZRANGEBYSCORE', base .. bucket, '-inf', ms, 'LIMIT', 0, n)
-end
-
--- When `members`, the bucket's first, are due: due, count, … in at most 8 runs. A run of several ms is told as
--- its first, so that no lateness is told too small.
-local function bucket_runs(bucket, first, members)
-  local left = #members
-  local last = left == 1 and first or tonumber(redis.call('ZSCORE', base .. bucket, members[left]))
-  local width, low, runs = math.max(1, math.ceil((last - first + 1) / 8)), first, {}
-  while low + width <= last do
-    local some = redis.call('ZCOUNT', base .. bucket, low, low + width - 1)
-    if some > 0 then
-      runs[#runs + 1], runs[#runs + 2] = low, some
-      left = left - some
-    end
-    low = low + width
-  end
-  runs[#runs + 1], runs[#runs + 2] = low, left
-  return runs
-end
-
--- Takes the first `n` members out.
-local function bucket_drop(bucket, n) redis.call('ZREMRANGEBYRANK', base .. bucket, 0, n - 1) end
