@@ -76,6 +76,9 @@ pub enum Error {
     /// The deployment was created otherwise than this process is configured.
     #[error("the deployment differs: {0}")]
     Deployment(String),
+    /// The deployment cannot grow so.
+    #[error("the deployment does not grow: {0}")]
+    Growth(String),
     /// Redis is not fit to keep messages.
     #[error("this Redis must not be used: {0}")]
     Unfit(String),

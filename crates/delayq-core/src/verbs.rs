@@ -9,8 +9,8 @@ pub(crate) mod put;
 mod reserve;
 mod settle;
 
-pub(crate) use admin::TopicSettings;
 pub use admin::{Claimed, HoldAnswer, Policy};
+pub(crate) use admin::{TopicSettings, full_settings};
 pub use cancel::{CancelOutcome, GroupStep, Reschedule, RescheduleOutcome, ShiftStep};
 pub(crate) use cancel::{read_cancelled, read_rescheduled};
 pub use growth::ShardLayout;

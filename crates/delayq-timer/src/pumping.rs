@@ -16,7 +16,8 @@ use crate::schedule::{Answer, Round, Schedule};
 use crate::timer::CLAIMS_A_CALL;
 use delayq_cluster::{ClusterError, DrainReport, Handle, Lost, Ownership, OwnershipChange, Trust};
 use delayq_core::{
-    Claimed, Client, Error, Heard, HoldAnswer, Listener, Overview, PumpReport, PumpWord, ShardId, UnixMicros,
+    Claimed, Client, Error, Heard, HoldAnswer, Listener, Overview, PumpReport, PumpWord, ShardCount, ShardId,
+    UnixMicros,
 };
 use delayq_service::{Condition, Fault, Shutdown};
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -110,6 +111,7 @@ enum Woken {
     Heard(Heard),
     Alarm,
     Changed(Option<OwnershipChange>),
+    Grown(ShardCount),
     Shutdown,
     Failed(&'static str),
 }
@@ -145,12 +147,15 @@ impl Pumping {
         let handle = self.parts.handle.clone();
         let failed = handle.failed();
         tokio::pin!(failed);
+        let mut growth = self.parts.client.growth();
+        handle.set_shards(growth.shards());
         loop {
             let alarm = self.send_what_is_due();
             let woken = tokio::select! {
                 biased;
                 Some(done) = self.work.next(), if !self.work.is_empty() => Woken::Done(done),
                 change = self.parts.ownership.next(), if !self.parted => Woken::Changed(change),
+                shards = growth.next() => Woken::Grown(shards),
                 heard = self.listener.next() => Woken::Heard(heard),
                 () = self.parts.alarm.wait_until(alarm) => Woken::Alarm,
                 name = &mut failed => Woken::Failed(name),
@@ -162,6 +167,8 @@ impl Pumping {
                 Woken::Heard(heard) => self.hear(heard),
                 Woken::Alarm => self.rang(alarm),
                 Woken::Changed(change) => self.change(change),
+                // The membership hands the new shards out, to this timer or to another one.
+                Woken::Grown(shards) => handle.set_shards(shards),
                 Woken::Failed(name) => return Err(Fault::new(&MEMBER, name)),
                 Woken::Shutdown => self.drain(),
             }

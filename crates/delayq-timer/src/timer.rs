@@ -72,7 +72,9 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
             take_lock(&client, &owner, *config.lock).await?;
             Standing::Single { owner }
         }
-        Membership::Etcd(cluster) => {
+        Membership::Etcd(mut cluster) => {
+            // Redis knows better than the configuration, which may be from before a growth.
+            cluster.shards = client.shards();
             let owner = cluster.member.name.clone();
             let joined = Cluster::join(*cluster).await;
             let (handle, ownership) =

@@ -1,8 +1,9 @@
 //! `claim`, `hold`, `configure`, `replay`, `purge`: what owners and operators do.
 
 use crate::{
-    Backoff, Client, Codec, Error, MessageId, ShardId, Topic, UnixMillis,
+    Backoff, Client, Codec, Error, Layout, MessageId, ShardId, Topic, UnixMillis,
     client::UnixMicros,
+    link::Call,
     reply::{Reply, Words, text_of},
     script::Verb,
 };
@@ -112,14 +113,29 @@ impl Client {
     ) -> Result<(), Error> {
         let configure = |&shard: &ShardId| {
             let mut call = self.call(Verb::Configure, shard).arg(topic.as_str());
-            for (field, value) in settings {
-                call.push(*field);
-                call.push(value);
-            }
+            push_settings(&mut call, settings);
             call
         };
         let calls = shards.iter().map(configure).collect();
         self.send_all(calls).await.into_iter().try_for_each(|reply| reply.map(drop))
+    }
+
+    /// Sets settings of a topic in shards that a growth adds, under the layout that it leads to: this client does not
+    /// know of it yet.
+    pub(crate) async fn configure_new(
+        &self,
+        shards: &[ShardId],
+        layout: &Layout,
+        topic: &Topic,
+        settings: &TopicSettings,
+    ) -> Result<(), Error> {
+        let configure = |&shard: &ShardId| {
+            let mut call = self.link().call(Verb::Configure, shard, layout.number()).arg(topic.as_str());
+            push_settings(&mut call, settings);
+            call
+        };
+        let calls: Vec<Call> = shards.iter().map(configure).collect();
+        self.link().send_all(&calls).await.into_iter().try_for_each(|reply| reply.map(drop))
     }
 
     /// The settings of a topic as one shard has them, its name left out; nothing where it is at its defaults.
@@ -237,6 +253,22 @@ impl Policy {
             ("codec", self.codec.map_or_else(Vec::new, |codec| codec.to_string().into_bytes())),
         ]
     }
+}
+
+fn push_settings(call: &mut Call, settings: &TopicSettings) {
+    for (field, value) in settings {
+        call.push(*field);
+        call.push(value);
+    }
+}
+
+/// Every setting there is: those that are not among `settings` at their defaults.
+pub(crate) fn full_settings(settings: TopicSettings) -> TopicSettings {
+    let mut full: TopicSettings = SETTINGS.iter().map(|field| (*field, Vec::new())).collect();
+    for (field, value) in settings {
+        full.iter_mut().filter(|(known, _)| *known == field).for_each(|(_, place)| place.clone_from(&value));
+    }
+    full
 }
 
 fn claimed(reply: Value) -> Result<Claimed, Error> {
