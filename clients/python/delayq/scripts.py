@@ -1,43 +1,22 @@
 """The scripts: the files of lua/, put together with the functions they include."""
 
-from __future__ import annotations
-
 import hashlib
-from dataclasses import dataclass
+import re
 from functools import cache
 from pathlib import Path
 
-_INCLUDE = "--# include "
-
-
-@dataclass(frozen=True)
-class Script:
-    source: str
-    #: The SHA-1 of the source in hex: its name in EVALSHA.
-    sha: str
-
-
-def assemble(verb: str, folder: Path) -> Script:
-    """Puts one script together: an include line stands for the text of the files that it names."""
-    source = ""
-    for line in (folder / f"{verb}.lua").read_text("utf-8").splitlines():
-        if line.startswith(_INCLUDE):
-            names = line[len(_INCLUDE) :].split(", ")
-            line = "".join((folder / "lib" / f"{name}.lua").read_text("utf-8") for name in names)
-        source += line + "\n"
-    return Script(source, hashlib.sha1(source.encode()).hexdigest())
-
-
-def folder() -> Path:
-    """Where the scripts are: packed with this package, or in the repository that it is developed in."""
-    here = Path(__file__).resolve().parent
-    for candidate in (here / "lua", here.parents[2] / "lua"):
-        if (candidate / "put.lua").is_file():
-            return candidate
-    raise FileNotFoundError(f"delayq's Lua files are neither in {here} nor in the repository around it")
+HERE = Path(__file__).resolve().parent
+#: Packed with this package, or in the repository that it is developed in.
+LUA = next((lua for lua in (HERE / "lua", HERE.parents[2] / "lua") if lua.is_dir()), HERE / "lua")
 
 
 @cache
-def script(verb: str) -> Script:
-    """A published script."""
-    return assemble(verb, folder())
+def script(verb: str, lua: Path = LUA) -> tuple[str, str]:
+    """A script, and the SHA-1 of it in hex: its name in EVALSHA. An include line stands for the files it names."""
+
+    def included(line: re.Match[str]) -> str:
+        return "".join((lua / "lib" / f"{name}.lua").read_text("utf-8") for name in line[1].split(", "))
+
+    file = (lua / f"{verb}.lua").read_text("utf-8").removesuffix("\n") + "\n"
+    source = re.sub("^--# include (.*)$", included, file, flags=re.M)
+    return source, hashlib.sha1(source.encode()).hexdigest()

@@ -1,6 +1,7 @@
 """The conformance suite, by the blocking client and by the asynchronous one."""
 
 import asyncio
+import functools
 import inspect
 import re
 
@@ -8,11 +9,15 @@ import pytest
 import redis
 import redis.asyncio
 from conftest import vectors
+from redis.client import NEVER_DECODE
 
-from delayq import AsyncClient, Backoff, Change, Client, InvalidMessage, Message, MessageId, ScriptError
-from delayq.core import Call
+from delayq import AsyncClient, Backoff, Client, InvalidMessage, Message, ScriptError
+from delayq.scripts import script
 
 SCENARIOS = vectors("conformance.json")["scenarios"]
+#: Of a step, what may name variables.
+ARGUMENTS = {"topic", "topics", "id", "group", "at_ms", "after_ms", "by_ms", "expected_ms", "most", "lease_ms", "wait_ms",
+             "verb", "shard", "args", "receipts", "delay_ms", "keep_attempt", "reason"}
 
 
 async def settled(value):
@@ -54,9 +59,7 @@ class Run:
     def message(self, said):
         said = self.known(dict(said))
         payload = said.pop("payload", None)
-        payload = bytes.fromhex(said.pop("payload_hex")) if payload is None else payload
-        if "id" in said:
-            said["id"] = MessageId.parse(said["id"])
+        payload = bytes.fromhex(said.pop("payload_hex")) if payload is None else payload * said.pop("payload_times", 1)
         if "headers" in said:
             said["headers"] = tuple(tuple(pair) for pair in said["headers"])
         if "backoff" in said:
@@ -64,54 +67,81 @@ class Run:
         return Message(payload=payload, **said)
 
     async def step(self, step):
-        op = step["op"]
+        op, own = step["op"], {key: self.known(value) for key, value in step.items() if key in ARGUMENTS}
         if op == "put":
             return shown_put(await settled(self.client.put(self.message(step["message"]))))
         if op == "put_many":
-            messages = [self.message(said) for said in step["messages"]]
-            return [shown_put(put) for put in await settled(self.client.put_many(messages))]
+            said = step.get("messages") or [numbered(step["message"], n) for n in range(step["times"])]
+            puts = await settled(self.client.put_many([self.message(one) for one in said]))
+            return [shown_put(put) for put in puts]
         if op == "cancel":
-            message_id = MessageId.parse(self.known(step["id"]))
-            return vars(await settled(self.client.cancel(step["topic"], message_id, step.get("group"))))
+            return vars(await settled(self.client.cancel(own["topic"], own["id"], own.get("group"))))
         if op == "reschedule":
-            message_id, change = MessageId.parse(self.known(step["id"])), Change(**self.known(step["change"]))
-            return vars(await settled(self.client.reschedule(step["topic"], message_id, change, step.get("group"))))
+            change = {key: own[key] for key in ("at_ms", "after_ms", "by_ms", "expected_ms") if key in own}
+            return vars(await settled(self.client.reschedule(own["topic"], own["id"], own.get("group"), **change)))
         if op == "reserve":
-            asked = self.client.reserve(step["topics"], step["most"], step.get("lease_ms"), step.get("shard"))
-            reserved = await settled(asked)
-            if "waits" in step:
-                assert (reserved.wait_ms is not None) == step["waits"], reserved
-            return [shown_delivery(delivery) for delivery in reserved.deliveries]
+            options = {key: own[key] for key in ("lease_ms", "wait_ms") if key in own}
+            reserve = self.client.reserve
+            if isinstance(self.client, Client):  # it waits in a thread of its own
+                reserve = functools.partial(asyncio.to_thread, reserve)
+            begun = asyncio.create_task(reserve(own["topics"], own["most"], **options))
+            for i, other in enumerate(step.get("meanwhile", [])):
+                await self.carry_out(other, f"meanwhile, step {i + 1} ({other['op']})")
+            return [shown_delivery(delivery) for delivery in await begun]
+        if op == "drain":
+            receipts = []
+            while found := await settled(self.client.reserve(own["topics"], 500)):
+                receipts += [delivery.receipt for delivery in found]
+            assert {outcome.word for outcome in await settled(self.client.ack(receipts))} == {"delivered"}
+            return len(receipts)
+        if op == "listening":
+            while not (await self.redis("PUBSUB", "SHARDNUMSUB", f"{{{self.namespace}:{own['shard']}}}:ready"))[1]:
+                await asyncio.sleep(0)
+            return None
+        if op == "pump":
+            while not (await self.script("pump", own["shard"], ["0", "500"]))[3]:
+                pass
+            return None
         if op == "script":
-            call = Call(step["verb"], self.known(step["shard"]), step["args"])
-            [reply] = await settled(self.client.send([call]))
-            return reply
+            args = [bytes.fromhex(arg["hex"]) if isinstance(arg, dict) else arg for arg in own["args"]]
+            return await self.script(own["verb"], own["shard"], args, step.get("layout", 1))
         if op == "redis":
-            args = [arg.replace("NAMESPACE", self.namespace) for arg in step["args"]]
-            return await settled(self.client.redis.execute_command(*args))
-        options = {key: step[key] for key in ("lease_ms", "delay_ms", "keep_attempt", "reason") if key in step}
+            return await self.redis(*(arg.replace("NAMESPACE", self.namespace) for arg in own["args"]))
+        options = {key: own[key] for key in ("lease_ms", "delay_ms", "keep_attempt", "reason") if key in own}
         verb = getattr(self.client, op)
-        return [vars(answer) for answer in await settled(verb(self.known(step["receipts"]), **options))]
+        return [vars(outcome) for outcome in await settled(verb(own["receipts"], **options))]
+
+    async def redis(self, *args):
+        """Any command, its answer in bytes."""
+        return await settled(self.client.redis.execute_command(*args, **{NEVER_DECODE: []}))
+
+    async def script(self, verb, shard, args, layout=1):
+        """The published script itself, for verbs that no client has."""
+        base = f"{{{self.namespace}:{shard}}}:"
+        return await self.redis("EVAL", script(verb)[0], 2, f"{base}meta", f"{base}never", layout, *args)
 
     async def carry_out(self, step, where):
         if step.get("invalid"):
             with pytest.raises(InvalidMessage):
-                await self.step(step)
+                if (await self.step(step))["word"] == "refused":
+                    raise InvalidMessage
         elif "error" in step:
             with pytest.raises(ScriptError) as fault:
                 await self.step(step)
             assert fault.value.code == step["error"], where
         elif step["op"] == "script":
-            self.compare_reply(step["expect"], await self.step(step), where)
+            self.compare_reply(step.get("expect", []), await self.step(step), where)
         else:
             got = await self.step(step)
+            for n, one in enumerate(got if "expect_each" in step else []):
+                self.compare(numbered(step["expect_each"], n), one, f"{where}, {n}")
             if "expect" in step:
                 self.compare(step["expect"], got, where)
 
     @staticmethod
     def compare_reply(expected, reply, where):
         """A script's reply begins with what is expected, where that is not a star."""
-        reply = [item.decode() if isinstance(item, bytes) else str(item)
+        reply = [item.decode(errors="replace") if isinstance(item, bytes) else str(item)
                  for item in (reply if isinstance(reply, list) else [reply])]
         assert len(reply) >= len(expected), f"{where}: {reply}"
         for item, got in zip(expected, reply, strict=False):
@@ -119,39 +149,40 @@ class Run:
 
     async def scenario(self, scenario):
         if scenario.get("init", True):
-            shards = self.client.shards
-            await settled(self.client.send([Call("init", shard, [shard, shards]) for shard in range(shards)]))
+            shards = scenario.get("shards", 1)
+            for shard in range(shards):
+                await self.script("init", shard, [shard, shards])
         for i, step in enumerate(scenario["steps"]):
             await self.carry_out(step, f"step {i + 1} ({step['op']})")
 
 
+def numbered(said, n):
+    """A message of many, or what is expected of it."""
+    return {key: value.replace("#", str(n)) if isinstance(value, str) else value for key, value in said.items()}
+
+
 def shown_put(put):
-    return {**vars(put.answer), "id": str(put.id), "shard": put.shard}
+    return {**vars(put.outcome), "id": put.id, "shard": put.shard}
 
 
 def shown_delivery(delivery):
-    backoff = delivery.envelope.backoff
     return {
-        **vars(delivery.envelope), **vars(delivery), "id": str(delivery.id),
+        **vars(delivery),
         "payload": delivery.payload.decode(errors="replace"), "payload_hex": delivery.payload.hex(),
-        "headers": [list(pair) for pair in delivery.envelope.headers],
-        "backoff": backoff and {"kind": backoff.kind, "delays_ms": list(backoff.delays_ms)},
+        "headers": [list(pair) for pair in delivery.headers],
     }
 
 
 @pytest.mark.parametrize("number", range(len(SCENARIOS)), ids=lambda number: SCENARIOS[number]["name"])
 def test_blocking(number, redis_socket):
-    scenario, namespace = SCENARIOS[number], f"b{number}"
     with redis.Redis(unix_socket_path=redis_socket) as connection:
-        asyncio.run(Run(Client(connection, namespace, scenario.get("shards", 1)), namespace).scenario(scenario))
+        asyncio.run(Run(Client(connection, f"b{number}"), f"b{number}").scenario(SCENARIOS[number]))
 
 
 @pytest.mark.parametrize("number", range(len(SCENARIOS)), ids=lambda number: SCENARIOS[number]["name"])
 def test_asynchronous(number, redis_socket):
-    scenario, namespace = SCENARIOS[number], f"a{number}"
-
     async def run():
         async with redis.asyncio.Redis(unix_socket_path=redis_socket, decode_responses=True) as connection:
-            await Run(AsyncClient(connection, namespace, scenario.get("shards", 1)), namespace).scenario(scenario)
+            await Run(AsyncClient(connection, f"a{number}"), f"a{number}").scenario(SCENARIOS[number])
 
     asyncio.run(run())

@@ -6,7 +6,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-from delayq.scripts import folder
+from delayq.scripts import LUA
 
 HERE = Path(__file__).resolve().parents[1]
 
@@ -21,5 +21,5 @@ def test_a_wheel_brings_every_script(tmp_path):
     pip = [sys.executable, "-m", "pip", "--quiet", "wheel", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--wheel-dir", str(tmp_path), str(source)], check=True)
     packed = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
-    scripts = {f"delayq/lua/{path.relative_to(folder()).as_posix()}" for path in folder().rglob("*.lua")}
+    scripts = {f"delayq/lua/{path.relative_to(LUA).as_posix()}" for path in LUA.rglob("*.lua")}
     assert scripts and scripts <= packed and "delayq/py.typed" in packed

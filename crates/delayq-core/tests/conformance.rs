@@ -10,6 +10,7 @@ use delayq_core::{
 use delayq_tests::redis_server::RedisServer;
 use serde_json::{Value, json};
 use std::{collections::HashMap, time::Duration};
+use tokio::time::timeout;
 
 /// One scenario under way: what its steps have bound so far. A receipt is bound as its place in `receipts`.
 struct Run<'a> {
@@ -36,7 +37,10 @@ async fn every_step_of_the_suite_gets_the_answer_that_all_clients_get() {
     for (number, scenario) in list(&suite["scenarios"]).iter().enumerate() {
         let mut run = Run::new(&server, number, scenario);
         if scenario.get("init") != Some(&Value::Bool(false)) {
-            run.client.init().await.unwrap();
+            let created: Value = scenario["shards"].as_u64().unwrap_or(1).into();
+            for shard in 0..created.as_u64().unwrap() {
+                run.call("init", shard, 1, &[shard.to_string().into(), created.to_string().into()]).await;
+            }
         }
         for (i, step) in list(&scenario["steps"]).iter().enumerate() {
             let place = format!("{}: step {} ({})", scenario["name"], i + 1, step["op"]);
@@ -62,11 +66,19 @@ impl<'a> Run<'a> {
         match (ended, step.get("error"), step.get("invalid")) {
             (Ended::Invalid, None, Some(Value::Bool(true))) => {}
             (Ended::Fault(code), Some(expected), None) => assert_eq!(code, text(expected), "{place}"),
-            (Ended::Answer(got), None, None) => match step.get("expect") {
-                Some(expected) if step["op"] == "script" => compare_reply(expected, &got, place),
-                Some(expected) => self.compare(expected, &got, place),
-                None => {}
-            },
+            (Ended::Answer(got), None, Some(Value::Bool(true))) if got["word"] == "refused" => {}
+            (Ended::Answer(got), None, None) => {
+                for (n, one) in got.as_array().into_iter().flatten().enumerate() {
+                    if let Some(expected) = step.get("expect_each") {
+                        self.compare(&numbered(expected, n), one, &format!("{place}, {n}"));
+                    }
+                }
+                match step.get("expect") {
+                    Some(expected) if step["op"] == "script" => compare_reply(expected, &got, place),
+                    Some(expected) => self.compare(expected, &got, place),
+                    None => {}
+                }
+            }
             (Ended::Answer(got), ..) => panic!("{place}: {got}"),
             (Ended::Invalid, ..) => panic!("{place}: refused by the client"),
             (Ended::Fault(code), ..) => panic!("{place}: {code}"),
@@ -80,8 +92,11 @@ impl<'a> Run<'a> {
                 Some(message) => one_put(self.producer.put(message).await),
             },
             "put_many" => {
-                let messages =
-                    list(&step["messages"]).iter().map(|said| self.message(said).unwrap()).collect();
+                let said: Vec<Value> = match step["times"].as_u64() {
+                    Some(times) => (0..times as usize).map(|n| numbered(&step["message"], n)).collect(),
+                    None => list(&step["messages"]).to_vec(),
+                };
+                let messages = said.iter().map(|said| self.message(said).unwrap()).collect();
                 let puts = self.producer.put_many(messages).await;
                 Ended::Answer(puts.into_iter().map(|put| shown_put(&put.unwrap())).collect())
             }
@@ -90,12 +105,29 @@ impl<'a> Run<'a> {
                 ended(self.producer.cancel(&topic, &target).await.map(|outcome| shown_cancel(&outcome)))
             }
             "reschedule" => {
-                let ((topic, target), change) = (self.target(step), self.change(&step["change"]));
+                let ((topic, target), change) = (self.target(step), self.change(step));
                 let outcome = self.producer.reschedule(&topic, &target, change).await;
                 ended(outcome.map(|outcome| shown_reschedule(&outcome)))
             }
             "reserve" => self.reserve(step).await,
-            "script" => Ended::Answer(self.script(step).await),
+            "drain" => self.drain(step).await,
+            "listening" => {
+                let channel = format!("{{{}:{}}}:ready", self.namespace, step["shard"]);
+                while self.server.command::<(String, u64)>(&["PUBSUB", "SHARDNUMSUB", &channel]).await.1 == 0
+                {
+                }
+                Ended::Answer(Value::Null)
+            }
+            "pump" => {
+                let (shard, args) = (step["shard"].as_u64().unwrap(), ["0".into(), "500".into()]);
+                while self.call("pump", shard, 1, &args).await[3] == "0" {}
+                Ended::Answer(Value::Null)
+            }
+            "script" => {
+                let shard = self.known(&step["shard"]).as_u64().unwrap();
+                let layout = step["layout"].as_u64().unwrap_or(1);
+                Ended::Answer(self.call(text(&step["verb"]), shard, layout, list(&step["args"])).await)
+            }
             "redis" => {
                 let args: Vec<String> = list(&step["args"])
                     .iter()
@@ -109,39 +141,35 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Reserves, and waits where it is said; meanwhile other steps are carried out.
     async fn reserve(&mut self, step: &Value) -> Ended {
-        let request = ReserveRequest {
-            topics: list(&step["topics"]).iter().map(|name| Topic::new(text(name)).unwrap()).collect(),
-            most: step["most"].as_u64().unwrap().try_into().unwrap(),
-            most_bytes: 0,
-            lease: step["lease_ms"].as_u64().map(Duration::from_millis),
-        };
-        let asked: Vec<ShardId> = match step["shard"].as_u64() {
-            Some(shard) => vec![ShardId::new(shard.try_into().unwrap())],
-            None => self.client.shards().shards().collect(),
-        };
-        let mut waits = false;
-        for shard in asked {
-            let report = match self.client.reserve(shard, &request).await {
-                Ok(report) => report,
-                Err(error) => return Ended::Fault(code(&error)),
-            };
-            waits |= report.wait.is_some();
-            if !report.messages.is_empty() {
-                self.check_waits(step, waits);
-                return Ended::Answer(
-                    report.messages.iter().map(|found| self.shown_delivery(found)).collect(),
-                );
-            }
+        let wait = Duration::from_millis(step["wait_ms"].as_u64().unwrap_or(0));
+        let waiting = tokio::spawn(reserve(self.client.clone(), request(step), wait));
+        for (i, other) in step["meanwhile"].as_array().into_iter().flatten().enumerate() {
+            let place = format!("{}: meanwhile, step {} ({})", self.namespace, i + 1, other["op"]);
+            Box::pin(self.carry_out(other, &place)).await;
         }
-        self.check_waits(step, waits);
-        Ended::Answer(json!([]))
+        match waiting.await.unwrap() {
+            Ok(found) => Ended::Answer(found.iter().map(|found| self.shown_delivery(found)).collect()),
+            Err(error) => Ended::Fault(code(&error)),
+        }
     }
 
-    fn check_waits(&self, step: &Value, waits: bool) {
-        if let Some(expected) = step["waits"].as_bool() {
-            assert_eq!(waits, expected, "{}: {step}", self.namespace);
+    /// Reserves and acks all that there is: how many.
+    async fn drain(&self, step: &Value) -> Ended {
+        let ask = json!({"topics": step["topics"], "most": 500});
+        let mut receipts = Vec::new();
+        loop {
+            let found = reserve(self.client.clone(), request(&ask), Duration::ZERO).await.unwrap();
+            if found.is_empty() {
+                break;
+            }
+            receipts.extend(found.into_iter().map(|found| found.receipt));
         }
+        for settled in self.client.ack(&receipts).await {
+            assert_eq!(settled.unwrap(), Settled::Delivered);
+        }
+        Ended::Answer(json!(receipts.len()))
     }
 
     async fn settle(&self, verb: &str, step: &Value) -> Ended {
@@ -173,15 +201,23 @@ impl<'a> Run<'a> {
     }
 
     /// The published script itself, for verbs that only some clients have.
-    async fn script(&self, step: &Value) -> Value {
-        let verb = *Verb::ALL.iter().find(|verb| verb.name() == text(&step["verb"])).unwrap();
-        let shard = ShardId::new(self.known(&step["shard"]).as_u64().unwrap().try_into().unwrap());
+    async fn call(&self, verb: &str, shard: u64, layout: u64, args: &[Value]) -> Value {
+        let verb = *Verb::ALL.iter().find(|known| known.name() == verb).unwrap();
+        let shard = ShardId::new(shard.try_into().unwrap());
         let keys = self.client.keys();
         let scripts = Scripts::published();
         let mut command = redis::cmd("EVAL");
-        command.arg(&scripts.get(verb).source).arg(2).arg(keys.meta(shard)).arg(keys.never(shard)).arg(1);
-        for arg in list(&step["args"]) {
-            command.arg(text(arg));
+        command
+            .arg(&scripts.get(verb).source)
+            .arg(2)
+            .arg(keys.meta(shard))
+            .arg(keys.never(shard))
+            .arg(layout);
+        for arg in args {
+            match arg["hex"].as_str() {
+                Some(bytes) => command.arg(unhex(bytes)),
+                None => command.arg(text(arg)),
+            };
         }
         let reply: redis::Value = command.query_async(&mut self.server.connect().await).await.unwrap();
         match reply {
@@ -193,7 +229,9 @@ impl<'a> Run<'a> {
     /// `None` where a name in it is none.
     fn message(&self, said: &Value) -> Option<Message> {
         let payload = match said["payload"].as_str() {
-            Some(payload) => payload.as_bytes().to_vec(),
+            Some(payload) => {
+                payload.repeat(said["payload_times"].as_u64().unwrap_or(1) as usize).into_bytes()
+            }
             None => unhex(text(&said["payload_hex"])),
         };
         let mut message = Message::new(Topic::new(text(&said["topic"])).ok()?, payload);
@@ -233,13 +271,12 @@ impl<'a> Run<'a> {
         (Topic::new(text(&step["topic"])).unwrap(), Target { id, group })
     }
 
-    fn change(&self, said: &Value) -> Reschedule {
-        let expected = said.get("expected_ms").map(|ms| UnixMillis::new(self.known(ms).as_u64().unwrap()));
-        let ms = said["ms"].as_i64().unwrap();
-        let due = match text(&said["kind"]) {
-            "by" => return Reschedule::By(ms, expected.unwrap()),
-            "at" => Due::At(UnixMillis::new(ms.try_into().unwrap())),
-            _ => Due::After(Duration::from_millis(ms.try_into().unwrap())),
+    fn change(&self, step: &Value) -> Reschedule {
+        let expected = step.get("expected_ms").map(|ms| UnixMillis::new(self.known(ms).as_u64().unwrap()));
+        let due = match (step["at_ms"].as_u64(), step["after_ms"].as_u64()) {
+            (Some(at), _) => Due::At(UnixMillis::new(at)),
+            (None, Some(after)) => Due::After(Duration::from_millis(after)),
+            (None, None) => return Reschedule::By(step["by_ms"].as_i64().unwrap(), expected.unwrap()),
         };
         expected.map_or(Reschedule::To(due), |expected| Reschedule::ToIfDue(due, expected))
     }
@@ -291,12 +328,52 @@ impl<'a> Run<'a> {
             "expires_ms": envelope.expires.map(UnixMillis::get),
             "group": envelope.group.as_ref().map(Group::as_str),
             "headers": envelope.headers,
-            "backoff": envelope.backoff.as_ref().map(shown_backoff),
             "max_attempts": envelope.max_attempts,
             "attempt": envelope.attempt,
             "delivery": envelope.delivery,
         })
     }
+}
+
+fn request(step: &Value) -> ReserveRequest {
+    ReserveRequest {
+        topics: list(&step["topics"]).iter().map(|name| Topic::new(text(name)).unwrap()).collect(),
+        most: step["most"].as_u64().unwrap().try_into().unwrap(),
+        most_bytes: 0,
+        lease: step["lease_ms"].as_u64().map(Duration::from_millis),
+    }
+}
+
+/// Reserves from the first shard that has any; where there is none, waits until something is heard.
+async fn reserve(client: Client, request: ReserveRequest, wait: Duration) -> Result<Vec<Reservation>, Error> {
+    let mut listener = client.listen_for_ready(client.shards().shards().collect());
+    let looking = async {
+        loop {
+            let mut rest = Duration::from_secs(1);
+            for shard in client.shards().shards() {
+                let report = client.reserve(shard, &request).await?;
+                if !report.messages.is_empty() {
+                    return Ok(report.messages);
+                }
+                rest = rest.min(report.wait.unwrap_or(rest));
+            }
+            if wait.is_zero() {
+                return Ok(Vec::new());
+            }
+            let _ = timeout(rest, listener.next()).await;
+        }
+    };
+    let bound = if wait.is_zero() { Duration::from_secs(60) } else { wait };
+    timeout(bound, looking).await.unwrap_or(Ok(Vec::new()))
+}
+
+/// A message of many, or what is expected of it.
+fn numbered(said: &Value, n: usize) -> Value {
+    let fill = |value: &Value| match value {
+        Value::String(text) => text.replace('#', &n.to_string()).into(),
+        other => other.clone(),
+    };
+    said.as_object().unwrap().iter().map(|(key, value)| (key.clone(), fill(value))).collect()
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -323,15 +400,6 @@ fn backoff(said: &Value) -> Backoff {
         "exponential" => Backoff::Exponential { first: delays[0], longest: delays[1] },
         _ => Backoff::List(delays),
     }
-}
-
-fn shown_backoff(backoff: &Backoff) -> Value {
-    let (kind, delays) = match backoff {
-        Backoff::Fixed(delay) => ("fixed", vec![*delay]),
-        Backoff::Exponential { first, longest } => ("exponential", vec![*first, *longest]),
-        Backoff::List(delays) => ("list", delays.clone()),
-    };
-    json!({"kind": kind, "delays_ms": delays.iter().map(|delay| delay.as_millis() as u64).collect::<Vec<_>>()})
 }
 
 fn shown_item(item: &redis::Value) -> String {

@@ -1,0 +1,49 @@
+"""Names: of messages, topics, groups and namespaces."""
+
+import re
+import secrets
+import time
+import uuid
+
+#: Ids and groups may be any text but control characters and halves of characters.
+_PRINTABLE = "[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,128}"
+_FORMS = {"topic": "[A-Za-z0-9._/-]{1,128}", "namespace": "[A-Za-z0-9_-]{1,32}", "header name": "[!-~]{1,255}"}
+
+
+class InvalidMessage(ValueError):
+    """A message, or a name, that breaks a limit. Nothing was sent."""
+
+
+def name(what: str, text: str) -> str:
+    """Checks a name: an id or a group of at most 128 bytes, a topic, a namespace, a header's name."""
+    form = _FORMS.get(what, _PRINTABLE)
+    if not re.fullmatch(form, text) or form == _PRINTABLE and len(text.encode()) > 128:
+        raise InvalidMessage(f"{what} {text[:40]!r} is not of the form {form!a}")
+    return text
+
+
+def generate_id(shard: int) -> str:
+    """A UUIDv7 that carries its shard in the 12 bits behind the version. The time orders ids, nothing else."""
+    time_ms = time.time_ns() // 1_000_000 % (1 << 45)
+    return f"~{uuid.UUID(int=time_ms << 80 | 7 << 76 | shard << 64 | 2 << 62 | secrets.randbits(62))}"
+
+
+def id_bytes(text: str) -> bytes:
+    """An id as keys and scripts carry it: the bytes of an own one, the 16 of a generated one."""
+    own = text[1:] if text.startswith("~~") else text
+    if not own.startswith("~") or own != text:
+        return name("id", own).encode()
+    if not re.fullmatch("~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}", text.lower()):
+        raise InvalidMessage(f"id {text[:40]!r}: a generated id is ~ and a UUID of version 7, an own ~ is written ~~")
+    return uuid.UUID(text[1:]).bytes
+
+
+def id_text(raw: bytes) -> str:
+    """The same as text: ~ and a UUID; of an own id the text itself, with one more ~ where it begins with one."""
+    if generated(raw):
+        return f"~{uuid.UUID(bytes=raw)}"
+    return "~" * raw.startswith(b"~") + raw.decode()
+
+
+def generated(raw: bytes) -> bool:
+    return len(raw) == 16 and raw[0] < 0x20
