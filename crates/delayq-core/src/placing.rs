@@ -15,8 +15,8 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// How many pipelines one put may take: one for each place and each growth meanwhile, with room to spare.
-const MOST_ROUNDS: usize = 24;
+/// How many growths one put follows while it is under way: far more than there can be.
+const MOST_GROWTHS: u8 = 8;
 
 /// A message on its way to where it belongs.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub(crate) struct Placed {
 pub(crate) struct Place {
     /// The layout by which it is placed.
     layout: u32,
+    /// How often it was placed anew.
+    growths: u8,
     /// The places that are still to be asked, the next one last.
     earlier: Vec<ShardId>,
     home: ShardId,
@@ -42,7 +44,7 @@ pub(crate) type PutAnswer = Result<(ShardId, PutOutcome), Error>;
 
 impl Place {
     fn new(known: &Known, places: Places) -> Self {
-        Self { layout: known.word(), earlier: places.earlier, home: places.home }
+        Self { layout: known.word(), growths: 0, earlier: places.earlier, home: places.home }
     }
 
     /// The shard that comes next.
@@ -80,14 +82,10 @@ impl Client {
     pub(crate) async fn put_placed(&self, puts: &mut [Placed]) -> Vec<PutAnswer> {
         let mut answers: Vec<Option<PutAnswer>> = puts.iter().map(|_| None).collect();
         let mut left: Vec<usize> = (0..puts.len()).collect();
-        for _ in 0..MOST_ROUNDS {
+        while !left.is_empty() {
             left = self.put_round(puts, &left, &mut answers).await;
-            if left.is_empty() {
-                break;
-            }
         }
-        let grows = || Error::Deployment("it grows faster than a put can follow".to_owned());
-        answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(grows()))).collect()
+        answers.into_iter().map(|answer| answer.expect("nothing is left over")).collect()
     }
 
     /// One pipeline: the messages that have to go on, to their next place or by a newer layout.
@@ -121,12 +119,16 @@ impl Client {
                         }
                     }
                 }
-                Err(Error::Layout { .. }) if self.known().word() != puts[group[0]].place.layout => {
+                Err(error) => {
                     let known = self.known();
-                    group.iter().for_each(|&i| puts[i].place_anew(&known));
-                    again.extend(group);
+                    for i in group {
+                        if matches!(error, Error::Layout { .. }) && puts[i].place_anew(&known) {
+                            again.push(i);
+                        } else {
+                            answers[i] = Some(Err(error.clone()));
+                        }
+                    }
                 }
-                Err(error) => group.into_iter().for_each(|i| answers[i] = Some(Err(error.clone()))),
             }
         }
         again
@@ -136,10 +138,17 @@ impl Client {
 // === impl Placed ===
 
 impl Placed {
-    /// Begins again by another layout. What it had answered so far is asked again: nothing was stored.
-    fn place_anew(&mut self, known: &Known) {
-        let id = self.message.id.as_ref().expect("a message has its id once it is placed");
-        self.place = Place::new(known, known.layout.places_of(id, self.message.group.as_ref()));
+    /// Begins again by the layout that is known now, if that is another one. What it was answered so far is asked
+    /// again: nothing was stored.
+    fn place_anew(&mut self, known: &Known) -> bool {
+        let growths = self.place.growths + 1;
+        let another = known.word() != self.place.layout && growths <= MOST_GROWTHS;
+        if another {
+            let id = self.message.id.as_ref().expect("a message has its id once it is placed");
+            let places = known.layout.places_of(id, self.message.group.as_ref());
+            self.place = Place { growths, ..Place::new(known, places) };
+        }
+        another
     }
 }
 

@@ -1,0 +1,196 @@
+//! What was put before a growth, and is met after it.
+
+use crate::ground::{FAR, Ground, group_of};
+use delayq_core::{
+    CancelOutcome, Due, Group, MessageId, Producer, PutOutcome, Reschedule, RescheduleOutcome, State, Target,
+};
+use std::{collections::BTreeSet, time::Duration};
+
+const MANY: u32 = 300;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_put_of_a_message_from_before_a_growth_answers_exists() {
+    let ground = Ground::new().await;
+    let old = ground.party(4);
+    old.put_all((0..MANY).map(|n| ground.message(n))).await;
+    ground.grow(8).await;
+    let of_eight = ground.party(8);
+    of_eight.put_all((MANY..2 * MANY).map(|n| ground.message(n))).await;
+    ground.grow(12).await;
+    // One that knows neither growth, one that knows the first, those whose configuration names each count.
+    for party in [&old, &of_eight, &ground.party(4), &ground.party(8), &ground.party(12)] {
+        let outcomes = party.put_all((0..2 * MANY).map(|n| ground.message(n))).await;
+        for (n, outcome) in outcomes.iter().enumerate() {
+            assert!(matches!(outcome, PutOutcome::Exists(State::Delayed, _)), "order-{n}: {outcome:?}");
+        }
+        assert_eq!(party.client.shards().get(), 12);
+    }
+    for n in [0, 1, MANY, MANY + 1] {
+        let other = ground.message(n).header("other", "content");
+        assert!(matches!(old.put(other).await, PutOutcome::Conflict(Some(State::Delayed), _)));
+    }
+    let numbers = ground.admin().count(&ground.topic).await.unwrap();
+    assert_eq!((numbers.accepted, numbers.delayed), (u64::from(2 * MANY), u64::from(2 * MANY)));
+    assert!(numbers.balances());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_is_replaced_in_the_place_where_it_is() {
+    let ground = Ground::new().await;
+    let party = ground.party(4);
+    let mut before = Vec::new();
+    for n in 0..40 {
+        before.push(party.producer.put(ground.message(n)).await.unwrap().reference);
+    }
+    ground.grow(8).await;
+    for (n, reference) in before.into_iter().enumerate() {
+        let other = ground.message(n as u32).header("other", "content").replace();
+        let put = party.producer.put(other).await.unwrap();
+        assert!(matches!(put.outcome, PutOutcome::Stored(_)), "{put:?}");
+        assert_eq!(put.reference, reference);
+    }
+    let numbers = ground.admin().count(&ground.topic).await.unwrap();
+    assert_eq!((numbers.delayed, numbers.replaced), (40, 40));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_from_before_a_growth_is_found_moved_and_cancelled_and_stays_so() {
+    let ground = Ground::new().await;
+    let party = ground.party(4);
+    party.put_all((0..MANY).map(|n| ground.message(n))).await;
+    ground.grow(8).await;
+    ground.grow(12).await;
+    let targets: Vec<Target> = (0..MANY).map(|n| ground.target(n)).collect();
+    for target in targets.iter().take(40) {
+        let found = ground.admin().get(&ground.topic, target).await.unwrap().unwrap();
+        assert_eq!(found.id, target.id);
+    }
+    let later = Reschedule::To(Due::After(2 * FAR));
+    let changes: Vec<_> = targets.iter().map(|target| (target.clone(), later)).collect();
+    for outcome in party.producer.reschedule_many(&ground.topic, &changes).await {
+        assert!(matches!(outcome, Ok(RescheduleOutcome::Moved { ready: false, .. })), "{outcome:?}");
+    }
+    for _ in 0..2 {
+        for outcome in party.producer.cancel_many(&ground.topic, &targets).await {
+            assert_eq!(outcome.unwrap(), CancelOutcome::Cancelled);
+        }
+    }
+    for outcome in party.put_all((0..MANY).map(|n| ground.message(n))).await {
+        assert!(matches!(outcome, PutOutcome::Exists(State::Cancelled, _)), "{outcome:?}");
+    }
+    let never = Target::from(MessageId::own("never").unwrap());
+    assert_eq!(party.producer.cancel(&ground.topic, &never).await.unwrap(), CancelOutcome::Unknown);
+    assert_eq!(ground.admin().get(&ground.topic, &never).await.unwrap(), None);
+    let numbers = ground.admin().count(&ground.topic).await.unwrap();
+    assert_eq!((numbers.cancelled, numbers.pending()), (u64::from(MANY), 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_is_listed_moved_and_cancelled_in_all_its_places() {
+    let ground = Ground::new().await;
+    let party = ground.party(4);
+    party.put_all((0..MANY).map(|n| ground.message(n))).await;
+    ground.grow(12).await;
+    party.put_all((MANY..2 * MANY).map(|n| ground.message(n))).await;
+    for user in [1, 3, 5, 7, 9, 11] {
+        let group = Group::new(group_of(user)).unwrap();
+        let wanted: BTreeSet<MessageId> =
+            (0..2 * MANY).filter(|n| n % 40 == user).map(|n| ground.target(n).id).collect();
+        let has = wanted.len() as u64;
+        let (mut pages, mut dues) = (BTreeSet::new(), Vec::new());
+        for offset in (0..has).step_by(4) {
+            let (page, total) = ground.admin().list_group(&group, offset, 4).await.unwrap();
+            assert_eq!(total, has);
+            dues.extend(page.iter().map(|listed| listed.envelope.as_ref().unwrap().due));
+            pages.extend(page.into_iter().map(|listed| listed.id));
+        }
+        assert_eq!(pages, wanted);
+        assert!(dues.is_sorted(), "{dues:?}");
+        for (round, moved) in [(1, has), (2, 0)] {
+            let tally = party.producer.reschedule_group(&group, 60_000, "token").await.unwrap();
+            assert_eq!((tally.changed, tally.passed, tally.busy), (moved, 0, false), "round {round}");
+        }
+        assert_eq!(party.producer.cancel_group(&group).await.unwrap().changed, has);
+        assert_eq!(ground.admin().list_group(&group, 0, 10).await.unwrap().1, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_generated_id_stays_its_own_address() {
+    let ground = Ground::new().await;
+    let party = ground.party(4);
+    let group = Group::new("user-5").unwrap();
+    let message = |n: u32| {
+        let message = delayq_core::Message::new(ground.topic.clone(), format!("{n}")).after(FAR);
+        if n.is_multiple_of(2) { message } else { message.with_group(group.clone()) }
+    };
+    let mut put = Vec::new();
+    for n in 0..20 {
+        put.push((n, party.producer.put(message(n)).await.unwrap().reference));
+    }
+    ground.grow(12).await;
+    for (n, reference) in put {
+        let again = party.producer.put(message(n).with_id(reference.id.clone())).await.unwrap();
+        assert!(matches!(again.outcome, PutOutcome::Exists(State::Delayed, _)), "{again:?}");
+        assert_eq!(again.reference, reference);
+        let cancelled = party.producer.cancel(&ground.topic, &reference.into()).await.unwrap();
+        assert_eq!(cancelled, CancelOutcome::Cancelled);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_from_before_a_growth_come_back_by_their_ids() {
+    let ground = Ground::new().await;
+    let party = ground.party(4);
+    let mut consumer = delayq_core::Consumer::start(
+        party.client.clone(),
+        delayq_core::ConsumerOptions::new([ground.topic.clone()]),
+    );
+    party.put_all((0..20).map(|n| ground.message(n).after(Duration::ZERO))).await;
+    for _ in 0..20 {
+        consumer.next().await.unwrap().bury("broken").await.unwrap();
+    }
+    consumer.stop().await;
+    ground.grow(8).await;
+    let targets: Vec<Target> = (0..20).map(|n| ground.target(n)).collect();
+    let replayed = ground.admin().replay_ids(&ground.topic, &targets, Duration::ZERO).await.unwrap();
+    assert_eq!(replayed, 20);
+    assert_eq!(ground.admin().count(&ground.topic).await.unwrap().ready, 20);
+}
+
+/// Many callers at once, some of whom know nothing of the growth, put the same ids while it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_the_puts_of_one_id_during_a_growth_one_is_stored() {
+    let ground = Ground::new().await;
+    for round in 0..6 {
+        let ids = round * 1000..round * 1000 + 100;
+        let parties: Vec<_> = (0..6).map(|_| ground.party(4)).collect();
+        let put = |producer: &Producer| {
+            let (producer, messages) =
+                (producer.clone(), ids.clone().map(|n| ground.message(n)).collect::<Vec<_>>());
+            tokio::spawn(async move {
+                let mut stored = BTreeSet::new();
+                for message in messages {
+                    let id = message.message_id().unwrap().clone();
+                    match producer.put(message).await.unwrap().outcome {
+                        PutOutcome::Stored(_) => assert!(stored.insert(id)),
+                        PutOutcome::Exists(State::Delayed, _) => {}
+                        other => panic!("{id}: {other:?}"),
+                    }
+                }
+                stored
+            })
+        };
+        let tasks: Vec<_> = parties.iter().map(|party| put(&party.producer)).collect();
+        ground.grow(4 + 3 * (round as u16 + 1)).await;
+        let mut all = BTreeSet::new();
+        for task in tasks {
+            for id in task.await.unwrap() {
+                assert!(all.insert(id.clone()), "{id} was stored twice");
+            }
+        }
+        assert_eq!(all.len(), 100);
+    }
+    let numbers = ground.admin().count(&ground.topic).await.unwrap();
+    assert_eq!((numbers.accepted, numbers.delayed), (600, 600));
+}
