@@ -53,7 +53,7 @@ use std::process::ExitCode;
 
 use crate::admin::{Admin, AdminState, router};
 use crate::codes::{DRAIN_DEADLINE, SYSTEM};
-use crate::config::{AdminConfig, Environment, LogConfig, Section, ShutdownConfig, Source, load};
+use crate::config::{AdminConfig, Environment, LogConfig, Places, Section, ShutdownConfig, Source, load};
 use crate::exit::Exit;
 use crate::fault::Fault;
 use crate::metrics::Metrics;
@@ -108,6 +108,8 @@ pub struct Process {
     pub readiness: Readiness,
     /// When to stop.
     pub shutdown: Shutdown,
+    /// Where the keys of its configuration are written.
+    pub places: Places,
 }
 
 /// The settings of a life.
@@ -125,7 +127,13 @@ impl Process {
     /// A process in which nothing is registered.
     #[must_use]
     pub fn new(program: Program) -> Self {
-        Self { program, metrics: Metrics::new(), readiness: Readiness::new(), shutdown: Shutdown::new() }
+        Self {
+            program,
+            metrics: Metrics::new(),
+            readiness: Readiness::new(),
+            shutdown: Shutdown::new(),
+            places: Places::default(),
+        }
     }
 }
 
@@ -183,7 +191,8 @@ fn recite<S: Service>(source: &Source) -> Result<Exit, Fault> {
         .map_err(|error| Fault::new(&SYSTEM, "cannot start the runtime").because(error))?;
     let life = Life { admin: config.admin().clone(), shutdown: config.shutdown().clone() };
     let exit = runtime.block_on(live(S::PROGRAM, &life, async |process| {
-        let service = S::build(config, process).await?;
+        let process = Process { places: loaded.places, ..process.clone() };
+        let service = S::build(config, &process).await?;
         Ok(|tasks: &Tasks| service.run(tasks))
     }));
     // What outlived the drain was named; waiting for it here would pass the deadline after all.
@@ -235,7 +244,7 @@ impl Beside {
         if let Some(address) = admin.address() {
             tracing::info!(%address, "admin endpoint listening");
         }
-        let Process { program, metrics, readiness, shutdown } = process.clone();
+        let Process { program, metrics, readiness, shutdown, .. } = process.clone();
         let mut helpers = tokio::task::JoinSet::new();
         helpers.spawn(signals.obey(shutdown, tasks.clone()));
         helpers.spawn(admin.serve(router(AdminState { program, metrics, readiness })));

@@ -36,7 +36,7 @@ impl Config {
     /// # Errors
     /// Every fault of the configuration at once.
     pub fn run(self, global: &Global) -> Result<(), Fault> {
-        let Loaded { mut config, source, overridden } =
+        let Loaded { mut config, source, overridden, .. } =
             load::<WholeConfig>(&global.source(), &Environment::of_process())?;
         global.apply(&mut config.deployment, &mut config.redis);
         match self.action {

@@ -4,6 +4,7 @@
 //! environment, two for each, so that a fault of serde leads back to either by its span alone.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde::de::DeserializeOwned;
@@ -92,6 +93,11 @@ impl<'i> Document<'i> {
                 None => return Place::Whole,
             }
         }
+    }
+
+    /// Where every key stands, by its path.
+    pub(super) fn places(&self) -> BTreeMap<String, Place> {
+        self.nodes.iter().map(|node| (node.path.clone(), self.place_of(&node.key))).collect()
     }
 
     /// Takes out the innermost key that a span lies in. False if there is none, or it is out already.

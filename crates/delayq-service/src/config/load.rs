@@ -8,6 +8,7 @@ use super::document::{Document, Misfit, Place};
 use super::environment::Environment;
 use super::faults::{ConfigFault, ConfigFaults, Faults};
 use super::fields::fields_of;
+use super::places::Places;
 
 /// The sections that some binary of delayq knows. One that a binary does not use itself is passed over.
 pub const SECTIONS: &[&str] = &[
@@ -51,6 +52,8 @@ pub struct Loaded<C> {
     pub source: String,
     /// The variables of the environment that had a say, by name.
     pub overridden: Vec<String>,
+    /// Where each key is written.
+    pub places: Places,
 }
 
 // === impl Source ===
@@ -103,7 +106,8 @@ pub fn load<C: Section>(source: &Source, environment: &Environment) -> Result<Lo
     match config {
         Some(config) if loading.faults.is_empty() => {
             let overridden = environment.names().map(str::to_owned).collect();
-            Ok(Loaded { config, source, overridden })
+            let places = Places::new(&source, loading.document.places());
+            Ok(Loaded { config, source, overridden, places })
         }
         _ => Err(ConfigFaults::faulty(source, loading.faults)),
     }
