@@ -1,6 +1,7 @@
 /** delayq's client for Node: messages that are delivered at their due time, kept in Redis. */
 
-export * from "./client.js";
-export { decode, encode, EnvelopeError, type Backoff, type Envelope, type State } from "./envelope.js";
-export { InvalidMessage, MessageId } from "./ids.js";
-export type { Message } from "./message.js";
+export { Client, type Change, type ReserveOptions } from "./client.js";
+export type { Delivery, Receipt } from "./delivery.js";
+export type { Backoff, Message } from "./message.js";
+export { InvalidMessage } from "./names.js";
+export { ScriptError, type Outcome, type Put } from "./outcome.js";

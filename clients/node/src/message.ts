@@ -1,22 +1,28 @@
-/** A message as its producer hands it over, and what a put carries of it. */
+/** A message as its producer hands it over, and what a put sends of it. */
 
 import { createHash } from "node:crypto";
-import { encode, type Backoff } from "./envelope.js";
-import { InvalidMessage, MessageId, printable, topicName } from "./ids.js";
+import { InvalidMessage, name } from "./names.js";
 
 export const MAX_PAYLOAD_BYTES = 1024 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
+const MOST_DELAYS = { fixed: 1, exponential: 2, list: 32 };
+
+/** How long a message rests before it is tried again: one delay, the first and the longest, or one a try. */
+export interface Backoff {
+  kind: keyof typeof MOST_DELAYS;
+  delaysMs: readonly number[];
+}
 
 /** A message to be delivered at its due time: `atMs`, or `afterMs` from the put (0), both on Redis's clock. */
 export interface Message {
   topic: string;
   payload: Buffer | string;
-  /** The producer's own id as text, an id as it was generated, or none: then one is generated. */
-  id?: string | MessageId | undefined;
+  /** The producer's own. Without one it is generated; a put may be repeated only under an id that was given. */
+  id?: string | undefined;
   atMs?: number | undefined;
   afterMs?: number | undefined;
   group?: string | undefined;
-  headers?: [string, string][] | undefined;
+  headers?: readonly (readonly [string, string])[] | undefined;
   expiresMs?: number | undefined;
   /** 0: as its topic says. */
   maxAttempts?: number | undefined;
@@ -27,72 +33,55 @@ export interface Message {
   firstTriedMs?: number | undefined;
 }
 
-function need(holds: boolean, rule: string): void {
-  if (!holds) throw new InvalidMessage(rule);
-}
-
-function isTime(ms: number): boolean {
-  return Number.isSafeInteger(ms) && ms >= 0;
-}
-
-/** Refuses what no deployment takes, before anything is sent. */
-export function check(message: Message, mostPayloadBytes: number): void {
-  const { atMs, afterMs = 0, expiresMs, headers = [], maxAttempts = 0, backoff } = message;
-  topicName(message.topic);
-  if (message.group !== undefined) printable("group", message.group);
-  const size = Buffer.byteLength(message.payload);
-  need(size <= mostPayloadBytes, `the payload has ${size} bytes; at most ${mostPayloadBytes} are allowed`);
-  need(headers.every(([name]) => /^[!-~]{1,255}$/.test(name)), "a header's name is 1 to 255 printable characters");
-  const headerBytes = headers.reduce((sum, [name, value]) => sum + name.length + Buffer.byteLength(value) + 3, 0);
-  need(headerBytes <= MAX_HEADER_BYTES, `the headers have ${headerBytes} bytes; at most ${MAX_HEADER_BYTES} are allowed`);
-  need(atMs === undefined || (isTime(atMs) && atMs > 0), `the due time ${atMs} ms is not between 1 and 2^53 - 1`);
-  need(isTime(afterMs), `the delay ${afterMs} ms is no whole number of ms from 0`);
-  need(expiresMs === undefined || isTime(expiresMs), `the expiry ${expiresMs} ms is no time`);
-  need(atMs === undefined || expiresMs === undefined || expiresMs > atMs, "it expires no later than it is due");
-  need(Number.isInteger(maxAttempts) && maxAttempts >= 0 && maxAttempts < 65536, "attempts are 0 to 65535");
-  if (backoff) checkBackoff(backoff);
-}
-
-function checkBackoff({ kind, delaysMs }: Backoff): void {
-  const most = { fixed: 1, exponential: 2, list: 32 }[kind];
-  const fits = delaysMs.length <= most && delaysMs.length >= (kind === "list" ? 1 : most);
-  const each = delaysMs.every((ms) => Number.isInteger(ms) && ms >= 1 && ms < 2 ** 32);
-  need(fits && each, "a back-off is 1 ms to 49 days; a list has 1 to 32 of them");
-  need(kind !== "exponential" || delaysMs[0]! <= delaysMs[1]!, "the first delay is not longer than the longest");
+/** What a put sends: scripts fill in state, gen, due, at, delivery and attempt. docs/protocol.md has the bytes. */
+export function envelopeOf(message: Message, ownId: boolean, mostPayloadBytes: number): Buffer {
+  const { payload, expiresMs, backoff, group, headers = [], maxAttempts = 0 } = message;
+  const block = Buffer.concat(headers.flatMap(([key, value]) => [short(name("header name", key)), long(value)]));
+  if (block.length > MAX_HEADER_BYTES || Buffer.byteLength(payload) > mostPayloadBytes) {
+    throw new InvalidMessage(`at most ${MAX_HEADER_BYTES} bytes of headers, and ${mostPayloadBytes} of payload`);
+  }
+  const none = Buffer.alloc(0);
+  const fields = [
+    ownId ? contentHash(message) : none, // each by its flag: 1, 2, 4, 8, 16
+    expiresMs === undefined ? none : number(8, expiresMs),
+    backoff === undefined ? none : short(encodeBackoff(backoff)),
+    group === undefined ? none : short(name("group", group)),
+    headers.length > 0 ? long(block) : none,
+  ];
+  const flags = fields.reduce((sum, field, n) => sum | (field.length > 0 ? 1 << n : 0), 0);
+  const head = [Buffer.of(1, 1), number(2, flags), Buffer.alloc(26), number(2, maxAttempts)];
+  return Buffer.concat([...head, ...fields, Buffer.from(payload as string)]);
 }
 
 /** What tells the repeat of a put from another message with the same id; the due time is left out. */
-export function contentHash(message: Message): Buffer {
+export function contentHash({ topic, group = "", headers = [], payload }: Message): Buffer {
   const hash = createHash("sha256");
-  const texts = [message.topic, message.group ?? "", ...(message.headers ?? []).flat()];
-  for (const field of [...texts, message.payload]) {
-    const bytes = Buffer.from(field as string);
-    const length = Buffer.alloc(4);
-    length.writeUInt32BE(bytes.length);
-    hash.update(length).update(bytes);
+  for (const field of [topic, group, ...headers.flat(), payload]) {
+    hash.update(number(4, Buffer.byteLength(field))).update(field);
   }
   return hash.digest().subarray(0, 8);
 }
 
-/** What a put sends: scripts fill in state, gen, due, at, delivery and attempt. */
-export function envelopeOf(message: Message, id: MessageId): Buffer {
-  return encode({
-    ...{ state: "delayed", gen: 0, dueMs: 0, atMs: 0, delivery: 0, attempt: 0, doomed: false, zstd: false },
-    maxAttempts: message.maxAttempts ?? 0,
-    hash: id.generated ? undefined : contentHash(message),
-    expiresMs: message.expiresMs,
-    backoff: message.backoff,
-    group: message.group,
-    headers: message.headers ?? [],
-    payload: Buffer.from(message.payload as string),
-  });
+function encodeBackoff({ kind, delaysMs: delays }: Backoff): Buffer {
+  const most = MOST_DELAYS[kind];
+  const count = delays.length === most || (kind === "list" && delays.length >= 1 && delays.length < most);
+  if (!count || Math.min(...delays) < 1 || (most === 2 && delays[0]! > delays[1]!)) {
+    throw new InvalidMessage("a back-off is 1 ms to 49 days, the first no longer than the longest; a list has 1 to 32");
+  }
+  return Buffer.concat([Buffer.of(Object.keys(MOST_DELAYS).indexOf(kind) + 1), ...delays.map((ms) => number(4, ms))]);
 }
 
-export function dueOf(message: Message): string {
-  return message.atMs === undefined ? `+${message.afterMs ?? 0}` : String(message.atMs);
+function number(size: 1 | 2 | 4 | 8, n: number): Buffer {
+  if (!Number.isSafeInteger(n) || n < 0 || n >= 2 ** (8 * size)) throw new InvalidMessage(`${n} is out of range`);
+  const bytes = Buffer.alloc(8);
+  bytes.writeBigUInt64BE(BigInt(n));
+  return bytes.subarray(8 - size);
 }
 
-export function optionsOf(message: Message): string {
-  const tried = message.firstTriedMs === undefined ? [] : [`tried=${message.firstTriedMs}`];
-  return [...(message.replace ? ["replace"] : []), ...tried].join(" ");
+function short(field: string | Buffer): Buffer {
+  return Buffer.concat([number(1, Buffer.byteLength(field)), Buffer.from(field as string)]);
+}
+
+function long(field: string | Buffer): Buffer {
+  return Buffer.concat([number(2, Buffer.byteLength(field)), Buffer.from(field as string)]);
 }

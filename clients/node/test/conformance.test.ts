@@ -3,9 +3,8 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { Redis } from "ioredis";
-import { Client, InvalidMessage, MessageId, ScriptError, type Answer, type Delivery, type Put } from "../src/index.js";
-import type { Message } from "../src/message.js";
-import { startServer, vectors, type Server } from "./server.js";
+import { Client, InvalidMessage, ScriptError, type Delivery, type Message, type Outcome, type Put } from "../src/index.js";
+import { call, startServer, vectors, type Server } from "./server.js";
 
 let server: Server;
 let redis: Redis;
@@ -54,8 +53,8 @@ class Run {
   message(said: any): Message {
     return {
       topic: said.topic,
-      payload: said.payload ?? Buffer.from(said.payload_hex, "hex"),
-      id: said.id === undefined ? undefined : MessageId.parse(this.known(said.id)),
+      payload: said.payload?.repeat(said.payload_times ?? 1) ?? Buffer.from(said.payload_hex, "hex"),
+      id: said.id === undefined ? undefined : this.known(said.id),
       atMs: said.at_ms,
       afterMs: said.after_ms,
       group: said.group,
@@ -72,30 +71,62 @@ class Run {
     const { op, topic, group } = step;
     if (op === "put") return shownPut(await this.client.put(this.message(step.message)));
     if (op === "put_many") {
-      return (await this.client.putMany(step.messages.map((said: any) => this.message(said)))).map(shownPut);
+      const said = step.messages ?? Array.from({ length: step.times }, (_, n) => numbered(step.message, n));
+      return (await this.client.putMany(said.map((one: any) => this.message(one)))).map(shownPut);
     }
-    if (op === "cancel") return shown(await this.client.cancel(topic, MessageId.parse(this.known(step.id)), group));
-    if (op === "reschedule") {
-      const { kind, ms, expected_ms } = step.change;
-      const change = { kind, ms, expectedMs: this.known(expected_ms) };
-      return shown(await this.client.reschedule(topic, MessageId.parse(this.known(step.id)), change, group));
+    if (op === "cancel") return shown(await this.client.cancel(topic, this.known(step.id), group));
+    if (op === "reschedule") return shown(await this.client.reschedule(topic, this.known(step.id), this.change(step), group));
+    if (op === "reserve") return this.reserve(step);
+    if (op === "drain") return this.drain(step);
+    if (op === "listening") {
+      const listening = () => redis.call("PUBSUB", "SHARDNUMSUB", `{${this.namespace}:${step.shard}}:ready`);
+      while (((await listening()) as number[])[1] === 0);
+      return undefined;
     }
-    if (op === "reserve") {
-      const reserved = await this.client.reserve(step.topics, step.most, step.lease_ms, step.shard);
-      if (step.waits !== undefined) assert.equal(reserved.waitMs !== undefined, step.waits);
-      return reserved.deliveries.map(shownDelivery);
+    if (op === "pump") {
+      while (Number((await this.script("pump", step.shard, 1, ["0", "500"]))[3]) === 0);
+      return undefined;
     }
-    if (op === "script") {
-      return (await this.client.send([{ verb: step.verb, shard: this.known(step.shard), args: step.args }]))[0];
-    }
+    if (op === "script") return this.script(step.verb, this.known(step.shard), step.layout ?? 1, step.args);
     if (op === "redis") {
       const [command, ...args] = step.args.map((arg: string) => arg.replace("NAMESPACE", this.namespace));
-      return this.client.redis.call(command, ...args);
+      return redis.call(command, ...args);
     }
     return (await this.settle(op, step)).map(shown);
   }
 
-  settle(op: string, step: any): Promise<Answer[]> {
+  change(step: any): any {
+    const expectedMs = this.known(step.expected_ms);
+    if (step.at_ms !== undefined) return { atMs: step.at_ms, expectedMs };
+    return step.after_ms === undefined ? { byMs: step.by_ms, expectedMs } : { afterMs: step.after_ms, expectedMs };
+  }
+
+  /** Reserves, and waits where it is said; meanwhile other steps are carried out. */
+  async reserve(step: any): Promise<any> {
+    const waiting = this.client.reserve(step.topics, { most: step.most, leaseMs: step.lease_ms, waitMs: step.wait_ms });
+    for (const [i, other] of (step.meanwhile ?? []).entries()) await this.carryOut(other, `meanwhile, step ${i + 1}`);
+    return (await waiting).map(shownDelivery);
+  }
+
+  /** Reserves and acks all that there is: how many. */
+  async drain(step: any): Promise<number> {
+    const receipts = [];
+    for (;;) {
+      const found = await this.client.reserve(step.topics, { most: 500 });
+      if (found.length === 0) break;
+      receipts.push(...found.map(({ receipt }) => receipt));
+    }
+    for (const { word } of await this.client.ack(receipts)) assert.equal(word, "delivered");
+    return receipts.length;
+  }
+
+  async script(verb: string, shard: number, layout: number, args: any[]): Promise<any> {
+    const bytes = args.map((arg) => (arg.hex === undefined ? arg : Buffer.from(arg.hex, "hex")));
+    const reply = await call(redis, this.namespace, verb, shard, layout, bytes);
+    return Array.isArray(reply) ? reply : [reply];
+  }
+
+  settle(op: string, step: any): Promise<Outcome[]> {
     const receipts = this.known(step.receipts);
     if (op === "ack") return this.client.ack(receipts);
     if (op === "extend") return this.client.extend(receipts, step.lease_ms);
@@ -109,49 +140,61 @@ class Run {
   }
 
   async carryOut(step: any, place: string): Promise<void> {
-    if (step.invalid) return assert.rejects(this.step(step), InvalidMessage, place);
+    if (step.invalid) {
+      const refused = async () => {
+        if ((await this.step(step)).word === "refused") throw new InvalidMessage();
+      };
+      return assert.rejects(refused, InvalidMessage, place);
+    }
     if (step.error) {
       const expected = (fault: unknown) => fault instanceof ScriptError && fault.code === step.error;
       return assert.rejects(this.step(step), expected, place);
     }
     const got = await this.step(step);
     if (step.op === "script") {
-      step.expect.forEach((item: string, i: number) => {
+      (step.expect ?? []).forEach((item: string, i: number) => {
         if (item !== "*") assert.equal(String(got[i]), item, `${place}: ${got}`);
       });
+    } else if (step.expect_each !== undefined) {
+      got.forEach((one: any, n: number) => this.compare(numbered(step.expect_each, n), one, `${place}, ${n}`));
     } else if (step.expect !== undefined) {
       this.compare(step.expect, got, place);
     }
   }
 }
 
-function shown(answer: Answer): any {
-  return { ...answer, time_ms: answer.timeMs, old_ms: answer.oldMs };
+/** A message of many, or what is expected of it. */
+function numbered(said: any, n: number): any {
+  const fill = (value: any) => (typeof value === "string" ? value.replaceAll("#", String(n)) : value);
+  return Object.fromEntries(Object.entries(said).map(([key, value]) => [key, fill(value)]));
+}
+
+function shown(outcome: Outcome): any {
+  return { ...outcome, time_ms: outcome.timeMs, old_ms: outcome.oldMs };
 }
 
 function shownPut(put: Put): any {
-  return { ...shown(put.answer), id: put.id.toString(), shard: put.shard };
+  return { ...shown(put.outcome), id: put.id, shard: put.shard };
 }
 
-function shownDelivery({ receipt, topic, id, leaseEndMs, envelope }: Delivery): any {
+function shownDelivery(delivery: Delivery): any {
   return {
-    ...envelope,
-    ...{ receipt, topic, id: id.toString(), lease_end_ms: leaseEndMs },
-    payload: envelope.payload.toString(),
-    payload_hex: envelope.payload.toString("hex"),
-    due_ms: envelope.dueMs,
-    expires_ms: envelope.expiresMs,
-    max_attempts: envelope.maxAttempts,
-    backoff: envelope.backoff && { kind: envelope.backoff.kind, delays_ms: envelope.backoff.delaysMs },
+    ...delivery,
+    lease_end_ms: delivery.leaseEndMs,
+    payload: delivery.payload.toString(),
+    payload_hex: delivery.payload.toString("hex"),
+    due_ms: delivery.dueMs,
+    expires_ms: delivery.expiresMs,
+    max_attempts: delivery.maxAttempts,
   };
 }
 
 for (const [number, scenario] of vectors("conformance.json").scenarios.entries()) {
   test(scenario.name, async () => {
-    const [namespace, shards] = [`n${number}`, scenario.shards ?? 1];
-    const run = new Run(new Client(redis, { namespace, shards }), namespace);
-    if (scenario.init !== false) {
-      await run.client.send(Array.from({ length: shards }, (_, shard) => ({ verb: "init", shard, args: [shard, shards] })));
+    const namespace = `n${number}`;
+    const run = new Run(new Client(redis, { namespace }), namespace);
+    for (let shard = 0; scenario.init !== false && shard < (scenario.shards ?? 1); shard++) {
+      await run.script("init", shard, 1, [shard, scenario.shards ?? 1]);
     }
     for (const [i, step] of scenario.steps.entries()) await run.carryOut(step, `step ${i + 1} (${step.op})`);
   });

@@ -6,6 +6,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { fileURLToPath } from "node:url";
 import { Redis } from "ioredis";
+import { script } from "../src/scripts.js";
 
 export interface Server {
   connect(): Redis;
@@ -36,4 +37,17 @@ export async function startServer(): Promise<Server> {
       rmSync(folder, { recursive: true });
     },
   };
+}
+
+/** A published script itself, for verbs that no client has. */
+export async function call(
+  redis: Redis,
+  namespace: string,
+  verb: string,
+  shard: number,
+  layout: number,
+  args: (string | number | Buffer)[],
+): Promise<any> {
+  const base = `{${namespace}:${shard}}:`;
+  return redis.callBuffer("EVAL", [script(verb)[0], 2, `${base}meta`, `${base}never`, layout, ...args]);
 }

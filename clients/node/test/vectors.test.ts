@@ -4,47 +4,42 @@ import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { test } from "node:test";
-import { decode, encode, EnvelopeError, InvalidMessage, MessageId, type Backoff, type Envelope } from "../src/index.js";
-import { namespaceName, printable, shardOfName, topicName } from "../src/ids.js";
+import { pathToFileURL } from "node:url";
+import { InvalidMessage } from "../src/index.js";
+import { readEnvelope } from "../src/delivery.js";
 import { contentHash, envelopeOf } from "../src/message.js";
-import { assemble } from "../src/scripts.js";
+import { generateId, idBytes, idText, isGenerated, name, placesOf } from "../src/names.js";
+import { script } from "../src/scripts.js";
 import { vectors } from "./server.js";
 
-function backoffOf(said: any): Backoff | undefined {
-  return said ? { kind: said.kind, delaysMs: said.delays_ms } : undefined;
-}
-
-function envelopeSaid(said: any): Envelope {
-  return {
-    ...{ state: said.state, gen: said.gen, dueMs: said.due_ms, atMs: said.at_ms, delivery: said.delivery },
-    ...{ attempt: said.attempt, maxAttempts: said.max_attempts, doomed: said.doomed, zstd: said.zstd },
-    hash: said.hash === null ? undefined : Buffer.from(said.hash, "hex"),
-    expiresMs: said.expires_ms ?? undefined,
-    backoff: backoffOf(said.backoff),
-    group: said.group ?? undefined,
-    headers: said.headers,
-    payload: Buffer.from(said.payload, "hex"),
-    reason: said.reason ?? undefined,
-  };
-}
-
-for (const { name, hex, envelope } of vectors("envelope.json").valid) {
-  test(`an envelope is read and written as it is stored: ${name}`, () => {
-    assert.deepEqual(decode(Buffer.from(hex, "hex")), envelopeSaid(envelope));
-    assert.equal(encode(envelopeSaid(envelope)).toString("hex"), hex);
+for (const { name: what, hex, envelope } of vectors("envelope.json").valid) {
+  const handedOut = ["delayed", "ready", "leased"].includes(envelope.state) && envelope.reason === null;
+  test(`an envelope is read as it is stored: ${what}`, { skip: !handedOut }, () => {
+    const { message, compressed } = readEnvelope(Buffer.from(hex, "hex"));
+    assert.deepEqual({ ...message, compressed, payload: message.payload.toString("hex") }, {
+      attempt: Math.min(envelope.attempt + 1, 65535),
+      delivery: envelope.delivery + 1,
+      dueMs: envelope.due_ms,
+      maxAttempts: envelope.max_attempts,
+      expiresMs: envelope.expires_ms ?? undefined,
+      group: envelope.group ?? undefined,
+      headers: envelope.headers,
+      payload: envelope.payload,
+      compressed: envelope.zstd,
+    });
   });
 }
 
-for (const { name, hex, error } of vectors("envelope.json").refused) {
-  test(`what is no envelope is refused by name: ${name}`, () => {
-    const expected = (fault: unknown) => fault instanceof EnvelopeError && fault.newer === (error === "newer");
-    assert.throws(() => decode(Buffer.from(hex, "hex")), expected);
+for (const { name: what, hex, error } of vectors("envelope.json").refused) {
+  const read = !/^(state |a (.*back-off|list of no back-offs)|a reason|a back-off)/.test(what);
+  test(`what is no envelope is refused by name: ${what}`, { skip: !read }, () => {
+    const expected = (fault: Error) => fault.message.includes("newer") === (error === "newer");
+    assert.throws(() => readEnvelope(Buffer.from(hex, "hex")), expected);
   });
 }
 
-for (const { name, message: said, hash, envelope } of vectors("put.json").puts) {
-  test(`a put sends what all clients send: ${name}`, () => {
-    const id = MessageId.parse(said.id);
+for (const { name: what, message: said, hash, envelope } of vectors("put.json").puts) {
+  test(`a put sends what all clients send: ${what}`, () => {
     const message = {
       topic: said.topic,
       payload: Buffer.from(said.payload, "hex"),
@@ -52,54 +47,49 @@ for (const { name, message: said, hash, envelope } of vectors("put.json").puts) 
       headers: said.headers,
       expiresMs: said.expires_ms ?? undefined,
       maxAttempts: said.max_attempts,
-      backoff: backoffOf(said.backoff),
+      backoff: said.backoff ? { kind: said.backoff.kind, delaysMs: said.backoff.delays_ms } : undefined,
     };
     if (hash !== null) assert.equal(contentHash(message).toString("hex"), hash);
-    assert.equal(envelopeOf(message, id).toString("hex"), envelope);
+    assert.equal(envelopeOf(message, !isGenerated(idBytes(said.id)), 1000).toString("hex"), envelope);
   });
 }
 
 test("names fall into the same shards everywhere", () => {
-  for (const { name, shards } of vectors("names.json").crc32) {
-    for (const [count, shard] of Object.entries(shards)) assert.equal(shardOfName(name, Number(count)), shard, name);
+  for (const { name: text, shards } of vectors("names.json").crc32) {
+    for (const [count, shard] of Object.entries(shards)) {
+      assert.deepEqual(placesOf(Buffer.from(text), [Number(count)]), [shard], text);
+    }
   }
 });
 
 test("ids have the same forms everywhere", () => {
   for (const { text, hex, shard } of vectors("names.json").ids) {
-    const id = MessageId.parse(text);
-    assert.deepEqual([id.raw.toString("hex"), id.toString(), id.generated], [hex, text, shard !== null]);
-    if (shard !== null) assert.equal(id.shard(undefined, 4096), shard);
+    const raw = idBytes(text);
+    assert.deepEqual([raw.toString("hex"), idText(raw), isGenerated(raw)], [hex, text, shard !== null]);
+    if (shard !== null) assert.deepEqual(placesOf(raw, []), [shard]);
   }
 });
 
 test("a generated id carries its shard", () => {
   for (const shard of [0, 1, 255, 4095]) {
-    const id = MessageId.generate(shard, 1763697600123);
-    assert.equal(id.shard(undefined, 4096), shard);
-    assert.equal(MessageId.parse(id.toString()).toString(), id.toString());
-    assert.ok(id.generated && id.toString().startsWith("~019aa"));
+    const id = generateId(shard);
+    assert.deepEqual([placesOf(idBytes(id), []), idText(idBytes(id))], [[shard], id]);
   }
 });
 
 test("names that are none are refused", () => {
-  const checks: Record<string, (text: string) => unknown> = {
-    id: MessageId.parse,
-    group: (text) => printable("group", text),
-    topic: topicName,
-    namespace: namespaceName,
-  };
   for (const [what, names] of Object.entries<string[]>(vectors("names.json").refused)) {
-    for (const name of names) assert.throws(() => checks[what]!(name), InvalidMessage, `${what} ${name}`);
+    for (const text of [...names, "\ud800"]) {
+      assert.throws(() => (what === "id" ? idBytes(text) : name(what, text)), InvalidMessage, `${what} ${text}`);
+    }
   }
-  assert.throws(() => MessageId.own("\ud800"), InvalidMessage);
 });
 
 test("a script is put together as everywhere", () => {
   const { verb, files, source, sha1 } = vectors("assembly.json");
   const folder = mkdtempSync(`${tmpdir()}/delayq-lua-`);
   mkdirSync(`${folder}/lib`);
-  for (const [name, text] of Object.entries<string>(files)) writeFileSync(`${folder}/${name}.lua`, text);
-  assert.deepEqual(assemble(verb, folder), { source, sha: sha1 });
+  for (const [file, text] of Object.entries<string>(files)) writeFileSync(`${folder}/${file}.lua`, text);
+  assert.deepEqual(script(verb, pathToFileURL(`${folder}/`)), [source, sha1]);
   rmSync(folder, { recursive: true });
 });

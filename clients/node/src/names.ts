@@ -1,0 +1,68 @@
+/** Names: of messages, topics, groups and namespaces. */
+
+import { randomBytes } from "node:crypto";
+
+/** Ids and groups may be any text but control characters and halves of characters. */
+const PRINTABLE = /^[^\p{Cc}\p{Cs}]+$/u;
+const FORMS: Record<string, RegExp> = {
+  topic: /^[A-Za-z0-9._/-]{1,128}$/,
+  namespace: /^[A-Za-z0-9_-]{1,32}$/,
+  "header name": /^[!-~]{1,255}$/,
+};
+const GENERATED = /^~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}$/i;
+
+/** A message, or a name, that breaks a limit. Nothing was sent. */
+export class InvalidMessage extends Error {
+  override name = "InvalidMessage";
+}
+
+/** Checks a name: an id or a group of at most 128 bytes, a topic, a namespace, a header's name. */
+export function name(what: string, text: string): string {
+  const form = FORMS[what] ?? PRINTABLE;
+  if (!form.test(text) || (form === PRINTABLE && Buffer.byteLength(text) > 128)) {
+    throw new InvalidMessage(`${what} ${JSON.stringify(text.slice(0, 40))} is not of the form ${form.source}`);
+  }
+  return text;
+}
+
+/** A UUIDv7 that carries its shard in the 12 bits behind the version. The time orders ids, nothing else. */
+export function generateId(shard: number): string {
+  const raw = randomBytes(16);
+  raw.writeUIntBE(Date.now() % 2 ** 45, 0, 6);
+  raw.writeUInt16BE(0x7000 | shard, 6);
+  raw[8] = 0x80 | (raw[8]! & 0x3f);
+  return idText(raw);
+}
+
+/** An id as keys and scripts carry it: the bytes of an own one, the 16 of a generated one. */
+export function idBytes(text: string): Buffer {
+  if (!/^~(?!~)/.test(text)) return Buffer.from(name("id", text.replace(/^~/, "")));
+  if (GENERATED.test(text)) return Buffer.from(text.replaceAll(/[~-]/g, ""), "hex");
+  throw new InvalidMessage(`id ${text.slice(0, 40)}: a generated id is ~ and a UUID of version 7, an own ~ is written ~~`);
+}
+
+/** The same as text: ~ and a UUID; of an own id the text itself, with one more ~ where it begins with one. */
+export function idText(raw: Buffer): string {
+  if (!isGenerated(raw)) return raw.toString().replace(/^~/, "~~");
+  return `~${raw.toString("hex").replace(/(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-")}`;
+}
+
+export function isGenerated(raw: Buffer): boolean {
+  return raw.length === 16 && raw[0]! < 0x20;
+}
+
+/** The shards where something may be: where it belongs, then where it belonged before the deployment grew. */
+export function placesOf(place: Buffer | number, counts: readonly number[]): number[] {
+  if (typeof place === "number") return [place];
+  if (isGenerated(place)) return [place.readUInt16BE(6) & 0xfff];
+  return [...new Set(counts.map((count) => crc32(place) % count).reverse())];
+}
+
+function crc32(bytes: Buffer): number {
+  let crc = -1;
+  for (const byte of bytes) {
+    crc ^= byte;
+    for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
+  }
+  return ~crc >>> 0;
+}

@@ -1,0 +1,30 @@
+/** Payloads that were stored compressed, restored by the package `@bokuweb/zstd-wasm` where it is installed. */
+
+import { EnvelopeError } from "./delivery.js";
+import { MAX_PAYLOAD_BYTES } from "./message.js";
+
+/** The id of the dictionary that a frame needs, or 0. Refuses a frame that tells a size that no payload has. */
+export function dictionaryOf(frame: Buffer): number {
+  const head = Buffer.concat([frame.subarray(0, 14), Buffer.alloc(14)]); // so that one cut short can be read
+  if (head.readUInt32LE() !== 0xfd2fb528) throw new EnvelopeError("the payload cannot be restored: it is no zstd frame");
+  const [flags, single] = [head[4]!, (head[4]! >> 5) & 1];
+  const [at, ids, sizes] = [6 - single, [0, 1, 2, 4][flags & 3]!, [single, 2, 4, 6][flags >> 6]!];
+  const told = sizes > 0 ? head.readUIntLE(at + ids, sizes) : 0;
+  if (told > MAX_PAYLOAD_BYTES) throw new EnvelopeError(`the payload cannot be restored: it would have ${told} bytes`);
+  return ids > 0 ? head.readUIntLE(at, ids) : 0;
+}
+
+let loaded: Promise<typeof import("@bokuweb/zstd-wasm")> | undefined;
+
+/** The payload as it was put. */
+export async function restore(frame: Buffer, dictionary: Buffer | undefined): Promise<Buffer> {
+  const zstd = await (loaded ??= import("@bokuweb/zstd-wasm").then((found) => found.init().then(() => found)));
+  const context = zstd.createDCtx();
+  try {
+    return Buffer.from(dictionary ? zstd.decompressUsingDict(context, frame, dictionary) : zstd.decompress(frame));
+  } catch (fault) {
+    throw new EnvelopeError(`the payload cannot be restored: ${fault}`);
+  } finally {
+    zstd.freeDCtx(context);
+  }
+}

@@ -1,0 +1,55 @@
+/** What a reserve does with messages that cannot be read, and how it waits. */
+
+import assert from "node:assert/strict";
+import { after, before, beforeEach, test } from "node:test";
+import type { Redis } from "ioredis";
+import { Client } from "../src/index.js";
+import { call, startServer, type Server } from "./server.js";
+
+const envelope = (flags: number, rest: string): Buffer =>
+  Buffer.concat([Buffer.of(1, 1, 0, flags), Buffer.alloc(28), Buffer.from(rest, "hex")]);
+const UNREADABLE = {
+  "a malformed group": envelope(8, "0107"),
+  "a group that is no text": envelope(8, "01ff"),
+  "no zstd frame": envelope(32, Buffer.from("plain text").toString("hex")),
+  "no zstd frame, and longer than a frame's head": envelope(32, "61".repeat(100)),
+  "a frame that is cut short": envelope(32, "28b52ffd2301"),
+  "a frame that would be larger than any payload": envelope(32, "28b52ffda0000000400000000000000000"),
+  "a dictionary that is not there": envelope(32, "28b52ffd23010203040501000078"),
+};
+
+let server: Server;
+let redis: Redis;
+before(async () => {
+  server = await startServer();
+  redis = server.connect();
+});
+after(async () => {
+  redis.disconnect();
+  await server.stop();
+});
+beforeEach(async () => {
+  await redis.flushdb();
+  await call(redis, "reading", "init", 0, 1, [0, 1]);
+});
+
+for (const [name, bytes] of Object.entries(UNREADABLE)) {
+  test(`a message that cannot be read is buried and does not stop its neighbours: ${name}`, async () => {
+    await call(redis, "reading", "put", 0, 1, ["t", "broken", "1", "", bytes, "whole", "1", "", envelope(0, "")]);
+    const found = await new Client(redis, { namespace: "reading" }).reserve(["t"], { most: 10 });
+    assert.deepEqual(found.map(({ id }) => id), ["whole"]);
+    const counted = await call(redis, "reading", "count", 0, 1, ["t", "0"]);
+    assert.deepEqual(counted.slice(3, 6).map(Number), [0, 1, 1]);
+  });
+}
+
+test("a wake-up alone brings a waiting reserve its message", async () => {
+  const client = new Client(redis, { namespace: "reading" });
+  const every = Client.lookMs;
+  Client.lookMs = 60_000; // the look that it takes without being woken would come too late
+  const waiting = client.reserve(["t"], { waitMs: 30_000 });
+  while (((await redis.call("PUBSUB", "SHARDNUMSUB", "{reading:0}:ready")) as number[])[1] === 0);
+  await client.put({ topic: "t", payload: "x", atMs: 1 });
+  assert.deepEqual((await waiting).map(({ payload }) => payload.toString()), ["x"]);
+  Client.lookMs = every;
+});
