@@ -1,6 +1,7 @@
 //! A private certificate authority and the server certificates that it signs, as PEM files in a temporary folder.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
@@ -8,6 +9,8 @@ use crate::folder::Folder;
 
 /// The only name of [`Authority::wrong_name`]'s certificate; it ends in a domain that nobody can own.
 pub const WRONG_NAME: &str = "elsewhere.invalid";
+
+static NUMBER: AtomicU32 = AtomicU32::new(1);
 
 /// An authority that no machine trusts until it is told to. Dropping it removes its files and those of all that it signed.
 #[derive(Debug)]
@@ -37,7 +40,9 @@ impl Authority {
         let folder = Folder::new("certs");
         let key = KeyPair::generate().expect("ring makes P-256 keys");
         let mut about = CertificateParams::default();
-        about.distinguished_name.push(DnType::CommonName, "delayq tests");
+        // A client tells authorities apart by their names before it looks at signatures.
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        about.distinguished_name.push(DnType::CommonName, format!("delayq tests {number}"));
         about.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         about.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let pem = about.self_signed(&key).expect("an authority can sign itself").pem();

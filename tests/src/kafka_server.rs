@@ -1,10 +1,11 @@
-//! A private Kafka broker: one KRaft node, run from its jars.
+//! A private Kafka: one KRaft node or a cluster of them, run from its jars.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::deadline::{LONG, wait_until, within};
 use crate::folder::Folder;
+use crate::kafka_listener::{self, Listener};
 use crate::kafka_topics::{self, NewTopic};
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
@@ -19,8 +20,33 @@ const CLUSTER_ID: &str = "ZGVsYXlxLXRlc3RzLTAwMQ";
 pub struct KafkaServer {
     folder: Folder,
     port: u16,
+    node: Node,
     jars: PathBuf,
     process: Option<Process>,
+}
+
+/// A node's place in its cluster.
+#[derive(Debug, Clone)]
+struct Node {
+    /// From 1.
+    id: usize,
+    controller_port: u16,
+    /// All nodes, as the quorum's setting names them.
+    voters: String,
+    count: usize,
+}
+
+// === impl Node ===
+
+impl Node {
+    fn cluster(count: usize) -> Vec<Self> {
+        let ports: Vec<u16> = (0..count).map(|_| free_port()).collect();
+        let voter = |(i, port): (usize, &u16)| format!("{}@127.0.0.1:{port}", i + 1);
+        let voters: Vec<String> = ports.iter().enumerate().map(voter).collect();
+        let voters = voters.join(",");
+        let node = |(i, controller_port)| Self { id: i + 1, controller_port, voters: voters.clone(), count };
+        ports.into_iter().enumerate().map(node).collect()
+    }
 }
 
 // === impl KafkaServer ===
@@ -31,14 +57,48 @@ impl KafkaServer {
     /// # Panics
     /// When the jars cannot be had or it does not start; the message holds what was printed.
     pub async fn start() -> Self {
-        let mut server =
-            Self { folder: Folder::new("kafka"), port: free_port(), jars: fetch_jars(), process: None };
-        let settings = server.settings(free_port());
+        Self::start_with(&[]).await
+    }
+
+    /// The same, with further listeners.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub async fn start_with(listeners: &[Listener]) -> Self {
+        let mut server = Self::formatted(Node::cluster(1).remove(0), listeners);
+        server.resume().await;
+        server
+    }
+
+    /// Starts a cluster of so many nodes (from 1), each broker and controller, and waits until they know each other. More
+    /// than half of them have to live.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub async fn start_cluster(count: usize) -> Vec<Self> {
+        let mut servers: Vec<Self> =
+            Node::cluster(count).into_iter().map(|node| Self::formatted(node, &[])).collect();
+        for server in &mut servers {
+            server.spawn();
+        }
+        for server in &mut servers {
+            let address = server.address();
+            server.answering().await;
+            let all = || async { brokers(address.clone()).await == Some(count) };
+            wait_until("the nodes of Kafka to know each other", LONG, all).await;
+        }
+        servers
+    }
+
+    /// A node that has its storage and was never started.
+    fn formatted(node: Node, listeners: &[Listener]) -> Self {
+        let (folder, port) = (Folder::new("kafka"), free_port());
+        let server = Self { folder, port, node, jars: fetch_jars(), process: None };
+        let settings = server.settings(listeners);
         std::fs::write(server.settings_path(), settings).expect("a folder just made can be written to");
         let path = server.settings_path();
         let mut format = server.java("kafka.tools.StorageTool");
         run(format.args(["format", "-t", CLUSTER_ID, "-c"]).arg(path), "formatting Kafka's storage");
-        server.resume().await;
         server
     }
 
@@ -76,19 +136,28 @@ impl KafkaServer {
     /// # Panics
     /// When it does not answer in time, or ends.
     pub async fn resume(&mut self) {
-        if self.process.is_some() {
-            return;
+        if self.process.is_none() {
+            self.spawn();
+            self.answering().await;
         }
+    }
+
+    fn spawn(&mut self) {
         let path = self.settings_path();
         let mut command = self.java("kafka.Kafka");
         command.arg(path);
+        self.process = Some(Process::spawn("Kafka", command));
+    }
+
+    async fn answering(&mut self) {
         let address = self.address();
-        let process = self.process.insert(Process::spawn("Kafka", command));
+        let process = self.process.as_mut().expect("it was just started");
         wait_until("Kafka to answer", LONG, || {
             if let Some(status) = process.ended() {
                 panic!("Kafka ended with {status} instead of starting:\n{}", process.tail());
             }
-            answers(address.clone())
+            let address = address.clone();
+            async move { brokers(address).await.is_some() }
         })
         .await;
     }
@@ -115,31 +184,32 @@ impl KafkaServer {
         command
     }
 
-    fn settings(&self, controller_port: u16) -> String {
-        let (port, folder) = (self.port, self.folder.join("log"));
+    fn settings(&self, listeners: &[Listener]) -> String {
+        let Node { id, controller_port, voters, count } = &self.node;
+        let listening = kafka_listener::settings(self.port, *controller_port, listeners, self.folder.path());
+        let replicas = (*count).min(3);
+        let least = if replicas == 3 { 2 } else { 1 };
         format!(
-            "process.roles=broker,controller\nnode.id=1\n\
-             controller.quorum.voters=1@127.0.0.1:{controller_port}\n\
-             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}\n\
-             advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
-             controller.listener.names=CONTROLLER\n\
-             listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
-             log.dirs={}\nnum.partitions=1\ndefault.replication.factor=1\n\
-             offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n\
-             transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
+            "process.roles=broker,controller\nnode.id={id}\ncontroller.quorum.voters={voters}\n{listening}\
+             log.dirs={}\nnum.partitions=1\ndefault.replication.factor={replicas}\n\
+             offsets.topic.replication.factor={replicas}\noffsets.topic.num.partitions=1\n\
+             transaction.state.log.replication.factor={replicas}\ntransaction.state.log.min.isr={least}\n\
              transaction.state.log.num.partitions=1\ngroup.initial.rebalance.delay.ms=0\n\
              auto.create.topics.enable=false\nbroker.session.timeout.ms=3000\n\
-             broker.heartbeat.interval.ms=500\nlog.cleaner.dedupe.buffer.size=16777216\n",
-            folder.display()
+             broker.heartbeat.interval.ms=500\nreplica.lag.time.max.ms=5000\n\
+             log.cleaner.dedupe.buffer.size=16777216\n",
+            self.folder.join("log").display()
         )
     }
 }
 
-/// One look at the broker's metadata with kcat, a client of its own.
-async fn answers(address: String) -> bool {
+/// How many brokers a broker knows, by kcat, a client of its own; nothing when it does not answer.
+async fn brokers(address: String) -> Option<usize> {
     let mut kcat = tokio::process::Command::new("kcat");
     kcat.args(["-b", &address, "-L", "-m", "1"]).kill_on_drop(true);
-    kcat.output().await.is_ok_and(|output| output.status.success())
+    let output = kcat.output().await.ok().filter(|output| output.status.success())?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    Some(said.lines().filter(|line| line.starts_with("  broker ")).count())
 }
 
 /// The folder of the jars, in the build's own folder, so that later runs find them there.

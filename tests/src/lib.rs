@@ -15,6 +15,7 @@ pub mod etcd_server;
 pub mod folder;
 pub mod history;
 pub mod invariants;
+pub mod kafka_listener;
 pub mod kafka_server;
 mod kafka_topics;
 pub mod nats_server;

@@ -4,10 +4,14 @@ use std::process::Command;
 
 use tokio::net::TcpStream;
 
+use crate::certs::Certificate;
 use crate::deadline::{LONG, wait_until};
 use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
+
+/// The file of its settings.
+const SETTINGS: &str = "rabbitmq.conf";
 
 /// A running server with its own port mapper. Dropping it kills both and removes its folder.
 #[derive(Debug)]
@@ -16,6 +20,8 @@ pub struct RabbitmqServer {
     port: u16,
     distribution_port: u16,
     mapper_port: u16,
+    /// Where it speaks TLS, if it does.
+    tls_port: Option<u16>,
     process: Option<Process>,
     _mapper: Process,
 }
@@ -28,13 +34,36 @@ impl RabbitmqServer {
     /// # Panics
     /// When it does not come up; the message holds what it printed.
     pub async fn start() -> Self {
+        Self::start_with("", None).await
+    }
+
+    /// The same, with a second port that speaks TLS with this certificate.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub async fn start_with_tls(certificate: &Certificate) -> Self {
+        let port = free_port();
+        Self::start_with(&tls_settings(port, certificate), Some(port)).await
+    }
+
+    /// The same, without TLS, that takes messages of so many bytes at most.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub async fn start_with_largest_message(bytes: u32) -> Self {
+        Self::start_with(&format!("max_message_size = {bytes}\n"), None).await
+    }
+
+    async fn start_with(settings: &str, tls_port: Option<u16>) -> Self {
         let mapper_port = free_port();
         let mut mapper = Command::new("epmd");
         mapper.args(["-address", "127.0.0.1", "-port", &mapper_port.to_string()]);
         let _mapper = Process::spawn("epmd", mapper);
         let (port, distribution_port) = (free_port(), free_port());
         let folder = Folder::new("rabbitmq");
-        let mut server = Self { folder, port, distribution_port, mapper_port, process: None, _mapper };
+        std::fs::write(folder.join(SETTINGS), settings).expect("a folder just made can be written to");
+        let mut server =
+            Self { folder, port, distribution_port, mapper_port, tls_port, process: None, _mapper };
         server.resume().await;
         server
     }
@@ -43,6 +72,15 @@ impl RabbitmqServer {
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The port that speaks TLS.
+    ///
+    /// # Panics
+    /// When it was not started with a certificate.
+    #[must_use]
+    pub fn tls_port(&self) -> u16 {
+        self.tls_port.expect("it was started with a certificate")
     }
 
     /// Its URL, with user and password.
@@ -111,6 +149,7 @@ impl RabbitmqServer {
             ] {
                 command.env(name, self.folder.join(file));
             }
+            command.env("RABBITMQ_CONFIG_FILE", self.folder.join(SETTINGS));
             let loopback = "-kernel inet_dist_use_interface {127,0,0,1}";
             command.env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", loopback);
             command
@@ -122,4 +161,12 @@ impl RabbitmqServer {
         })
         .await;
     }
+}
+
+fn tls_settings(port: u16, certificate: &Certificate) -> String {
+    let (file, key) = (certificate.certificate.display(), certificate.key.display());
+    format!(
+        "listeners.ssl.1 = 127.0.0.1:{port}\nssl_options.certfile = {file}\nssl_options.keyfile = {key}\n\
+         ssl_options.verify = verify_none\nssl_options.fail_if_no_peer_cert = false\n"
+    )
 }

@@ -1,0 +1,108 @@
+//! Further ways into a Kafka broker of a test: behind a proxy, with TLS, with a login.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::certs::Certificate;
+use crate::ports::free_port;
+
+/// A port of its own that a broker listens on beside its plain one.
+///
+/// Clients ask a broker where it is and go there. So a listener behind a proxy has to be advertised as the proxy: make the
+/// listener, start the proxy in front of [`Listener::address`], and give it back with [`Listener::advertised_as`].
+#[derive(Debug, Clone)]
+pub struct Listener {
+    port: u16,
+    advertised: String,
+    certificate: Option<Certificate>,
+    login: Option<(String, String)>,
+}
+
+// === impl Listener ===
+
+impl Listener {
+    /// A plain one.
+    #[must_use]
+    pub fn plain() -> Self {
+        let port = free_port();
+        Self { port, advertised: format!("127.0.0.1:{port}"), certificate: None, login: None }
+    }
+
+    /// Its own address, `127.0.0.1:PORT`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Where it sends clients.
+    #[must_use]
+    pub fn advertised_as(mut self, address: &str) -> Self {
+        address.clone_into(&mut self.advertised);
+        self
+    }
+
+    /// With TLS, and this certificate.
+    #[must_use]
+    pub fn certificate(mut self, certificate: &Certificate) -> Self {
+        self.certificate = Some(certificate.clone());
+        self
+    }
+
+    /// For one user alone, by SASL's PLAIN; neither name nor password holds a quote.
+    #[must_use]
+    pub fn login(mut self, user: &str, password: &str) -> Self {
+        self.login = Some((user.to_owned(), password.to_owned()));
+        self
+    }
+
+    const fn protocol(&self) -> &'static str {
+        match (self.certificate.is_some(), self.login.is_some()) {
+            (false, false) => "PLAINTEXT",
+            (true, false) => "SSL",
+            (false, true) => "SASL_PLAINTEXT",
+            (true, true) => "SASL_SSL",
+        }
+    }
+}
+
+/// The broker's settings for its listeners, those of `first` (plain, by the name `PLAINTEXT`) and controller among them.
+pub(crate) fn settings(first: u16, controller: u16, more: &[Listener], folder: &Path) -> String {
+    let own = format!("PLAINTEXT://127.0.0.1:{first}");
+    let mut listeners = format!("{own},CONTROLLER://127.0.0.1:{controller}");
+    let mut advertised = own;
+    let mut protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT".to_owned();
+    let mut rest = String::new();
+    for (n, listener) in more.iter().enumerate() {
+        let _ = write!(listeners, ",L{n}://{}", listener.address());
+        let _ = write!(advertised, ",L{n}://{}", listener.advertised);
+        let _ = write!(protocols, ",L{n}:{}", listener.protocol());
+        let name = format!("listener.name.l{n}");
+        if let Some(certificate) = &listener.certificate {
+            let store = key_store(certificate, folder, n);
+            let _ = writeln!(rest, "{name}.ssl.keystore.type=PEM\n{name}.ssl.keystore.location={store}");
+        }
+        if let Some((user, password)) = &listener.login {
+            let module = "org.apache.kafka.common.security.plain.PlainLoginModule";
+            let _ = writeln!(
+                rest,
+                "{name}.sasl.enabled.mechanisms=PLAIN\n\
+                 {name}.plain.sasl.jaas.config={module} required user_{user}=\"{password}\";"
+            );
+        }
+    }
+    format!(
+        "listeners={listeners}\nadvertised.listeners={advertised}\ncontroller.listener.names=CONTROLLER\n\
+         listener.security.protocol.map={protocols}\ninter.broker.listener.name=PLAINTEXT\n{rest}"
+    )
+}
+
+/// Kafka reads key and certificate from one file.
+fn key_store(certificate: &Certificate, folder: &Path, number: usize) -> String {
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).unwrap_or_else(|e| panic!("cannot read {}: {e}", path.display()))
+    };
+    let path = folder.join(format!("store-{number}.pem"));
+    let text = read(&certificate.key) + &read(&certificate.certificate);
+    std::fs::write(&path, text).expect("a folder just made can be written to");
+    path.display().to_string()
+}
