@@ -54,7 +54,7 @@ impl Section for WholeConfig {
         at.section("timer", &self.timer);
         at.section("compensator", &self.compensator);
         let (forwarder, sinks, routes) = (self.forwarder.clone(), self.sinks.clone(), self.routes.clone());
-        Settings { forwarder, sinks, routes }.validate(at);
+        Settings { forwarder, sinks, routes, ..Settings::default() }.validate(at);
     }
 }
 

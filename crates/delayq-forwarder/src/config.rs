@@ -6,12 +6,15 @@ mod settings;
 
 pub use forwarder::ForwarderConfig;
 pub use route::RouteConfig;
+pub(crate) use route::partition;
 pub use settings::Settings;
 
 use crate::sinks::SinkConfig;
 use delayq_service::{
     ServiceConfig,
-    config::{AdminConfig, DeploymentConfig, Faults, LogConfig, RedisConfig, Section, ShutdownConfig},
+    config::{
+        AdminConfig, DeploymentConfig, Faults, LogConfig, Places, RedisConfig, Section, ShutdownConfig,
+    },
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -45,7 +48,12 @@ impl Config {
     /// The sections of the forwarder itself.
     #[must_use]
     pub fn settings(&self) -> Settings {
-        Settings { forwarder: self.forwarder.clone(), sinks: self.sinks.clone(), routes: self.routes.clone() }
+        Settings {
+            forwarder: self.forwarder.clone(),
+            sinks: self.sinks.clone(),
+            routes: self.routes.clone(),
+            places: Places::default(),
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Encoding: a reservation becomes a parcel. Pure.
 
 use crate::{
+    config::partition,
     encoding::Encoding,
     parcel::{About, Of, Parcel},
     routes::Route,
+    template::Template,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use delayq_core::{Reservation, UnixMillis};
@@ -25,15 +27,20 @@ pub(crate) fn encode(
         return Err("the payload is compressed and cannot be restored".to_owned());
     }
     let values = Of(message);
-    let destination = route.to.render(&values).map_err(|missing| {
-        format!("the route's destination `{}` needs {missing}, which the message has not", route.to)
-    })?;
+    let needed = |what: &str, template: &Template| {
+        template.render(&values).map_err(|missing| {
+            format!("the route's {what} `{template}` needs {missing}, which the message has not")
+        })
+    };
+    let destination = needed("destination", &route.to)?;
     let key = match &route.key {
         Some(key) => key.render(&values).ok(),
         None => {
             Some(message.envelope.group.as_ref().map_or_else(|| message.id.to_string(), ToString::to_string))
         }
     };
+    let chosen = route.partition.as_ref().map(|template| needed("partition", template)).transpose()?;
+    let partition = chosen.as_deref().map(partition).transpose()?;
     let mut headers = message.envelope.headers.clone();
     // delayq's own headers cannot be forged by a producer.
     headers.retain(|(name, _)| !name.to_ascii_lowercase().starts_with("delayq-"));
@@ -44,7 +51,7 @@ pub(crate) fn encode(
         }
     }
     let body = message.envelope.payload.clone();
-    let parcel = Parcel { destination, key, headers, body, about: About::of(message) };
+    let parcel = Parcel { destination, key, partition, headers, body, about: About::of(message) };
     Ok(match encoding {
         Encoding::Plain => parcel,
         Encoding::CloudeventsBinary => binary(parcel, event_prefix),

@@ -10,13 +10,12 @@
 
 use crate::{
     circuit::Pass,
-    codes::{DESTINATION_REFUSED, DESTINATION_UNREACHABLE, REDIS_UNUSABLE, SINK_UNUSABLE},
+    codes::{REDIS_UNUSABLE, SINK_UNUSABLE},
     config::Settings,
     delivery::{Batch, Means, Report},
+    destinations::{self, Seen},
     lane::{Lane, LaneState, NamedSink},
     routes::{Route, Routes},
-    sink::CheckError,
-    sinks,
     stats::Stats,
 };
 use delayq_core::{Admin, Advice, Client, Error, Heard, ReserveReport, ReserveRequest, ShardId, Topic};
@@ -67,58 +66,21 @@ pub struct Forwarder {
 /// Makes a forwarder: sinks, routes, and a look at every destination that is known. Starts nothing.
 ///
 /// # Errors
-/// [`DESTINATION_REFUSED`], [`DESTINATION_UNREACHABLE`] unless the sink is not required, [`SINK_UNUSABLE`].
+/// [`DESTINATION_REFUSED`](crate::codes::DESTINATION_REFUSED), [`SINK_UNUSABLE`], and
+/// [`DESTINATION_UNREACHABLE`](crate::codes::DESTINATION_UNREACHABLE) unless the sink is not required.
 pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
-    let mut sinks = BTreeMap::new();
-    for (name, config) in &settings.sinks {
-        let sink = sinks::make(config, &deps.redis)
-            .map_err(|message| Fault::new(&SINK_UNUSABLE, format!("sinks.{name}: {message}")))?;
-        sinks.insert(name.clone(), Arc::new(NamedSink::new(name, sink, config)));
-    }
+    let sinks = destinations::make(&settings, &deps.redis)?;
     let routes = Routes::new(&settings).map_err(|message| Fault::new(&SINK_UNUSABLE, message))?;
-    let checked = check_all(&settings, &sinks, &routes).await?;
+    let Seen { fit, warnings, waiting } = destinations::look(&settings, &sinks, &routes).await?;
+    for ((sink, destination), warning) in warnings {
+        tracing::warn!(sink, destination, "{warning}");
+    }
+    for ((sink, destination), why) in waiting {
+        tracing::warn!(sink, destination, why, "not there yet: its messages wait");
+    }
     let stats = Stats::new(&deps.metrics);
     let condition = deps.readiness.condition("forwarder");
-    Ok(Forwarder { client: deps.client, settings, sinks, routes, checked, stats, condition })
-}
-
-/// Looks at every destination that is known before there is a message, and at every sink.
-async fn check_all(
-    settings: &Settings,
-    sinks: &BTreeMap<String, Arc<NamedSink>>,
-    routes: &Routes,
-) -> Result<BTreeSet<(String, Option<String>)>, Fault> {
-    let mut wanted: BTreeSet<(String, Option<String>)> =
-        sinks.keys().map(|name| (name.clone(), None)).collect();
-    wanted.extend(routes.fixed().map(|(sink, to)| (sink.to_owned(), to.map(str::to_owned))));
-    let mut checked = BTreeSet::new();
-    for (name, destination) in wanted {
-        let sink = &sinks[&name];
-        let place = match &destination {
-            Some(destination) => format!("sinks.{name}, destination `{destination}`"),
-            None => format!("sinks.{name}"),
-        };
-        let looked = tokio::time::timeout(sink.timeout, sink.sink.check(destination.as_deref())).await;
-        let silent = |_| Err(CheckError::Unreachable(format!("no answer within {:?}", sink.timeout)));
-        match looked.unwrap_or_else(silent) {
-            Ok(warnings) => {
-                for warning in warnings {
-                    tracing::warn!(sink = name, destination, "{warning}");
-                }
-                checked.insert((name, destination));
-            }
-            Err(CheckError::Refused(why)) => {
-                return Err(Fault::new(&DESTINATION_REFUSED, format!("{place}: {why}")));
-            }
-            Err(CheckError::Unreachable(why)) if settings.sinks[&name].required => {
-                return Err(Fault::new(&DESTINATION_UNREACHABLE, format!("{place}: {why}")));
-            }
-            Err(CheckError::Unreachable(why)) => {
-                tracing::warn!(sink = name, destination, why, "not there yet: its messages wait");
-            }
-        }
-    }
-    Ok(checked)
+    Ok(Forwarder { client: deps.client, settings, sinks, routes, checked: fit, stats, condition })
 }
 
 // === impl Forwarder ===

@@ -15,6 +15,7 @@ mod clock;
 pub mod codes;
 mod config;
 mod delivery;
+mod destinations;
 mod encode;
 mod encoding;
 mod forwarder;
@@ -30,6 +31,7 @@ mod stats;
 mod template;
 
 pub use config::{Config, ForwarderConfig, RouteConfig, Settings};
+pub use destinations::examine;
 pub use encoding::Encoding;
 pub use forwarder::{Deps, Forwarder, build};
 pub use parcel::{About, Parcel};

@@ -10,6 +10,8 @@ pub struct Parcel {
     pub destination: String,
     /// What the destination orders or partitions by.
     pub key: Option<String>,
+    /// The partition of the destination, where its route says so.
+    pub partition: Option<i32>,
     /// The message's own headers, and those its route adds.
     pub headers: Vec<(String, String)>,
     /// The body.

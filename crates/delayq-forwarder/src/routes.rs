@@ -18,6 +18,8 @@ pub(crate) struct Route {
     pub(crate) to: Template,
     /// The key; `None`: the group or the id.
     pub(crate) key: Option<Template>,
+    /// The partition; `None`: the one that the key goes to.
+    pub(crate) partition: Option<Template>,
     /// Headers to add.
     pub(crate) headers: Vec<(String, Template)>,
 }
@@ -40,6 +42,7 @@ impl Route {
             sink: config.sink.clone(),
             to: Template::new(config.to.as_deref().unwrap_or(default_to))?,
             key: config.key.as_deref().map(Template::new).transpose()?,
+            partition: config.partition.as_deref().map(Template::new).transpose()?,
             headers: headers.collect::<Result<_, String>>()?,
         })
     }

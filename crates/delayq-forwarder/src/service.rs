@@ -1,7 +1,7 @@
 //! The forwarder as a process of its own.
 
 use crate::{
-    config::Config,
+    config::{Config, Settings},
     forwarder::{Deps, Forwarder, build},
 };
 use delayq_service::{Fault, Process, Program, Service, Tasks, deployment::client};
@@ -24,7 +24,8 @@ impl Service for ForwarderService {
             metrics: process.metrics.clone(),
             readiness: process.readiness.clone(),
         };
-        build(config.settings(), deps).await.map(Self)
+        let settings = Settings { places: process.places.clone(), ..config.settings() };
+        build(settings, deps).await.map(Self)
     }
 
     fn run(self, tasks: &Tasks) {

@@ -2,11 +2,14 @@
 
 use crate::{pattern::Pattern, template::Template};
 use delayq_service::config::{Faults, Section};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{Error, Visitor},
+};
+use std::{collections::BTreeMap, fmt};
 
 /// `[[routes]]`: which topics go where. The first that matches a topic is its route.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouteConfig {
     /// A topic, or a pattern: `?`, `*` within a `/`, `**` across.
@@ -19,6 +22,10 @@ pub struct RouteConfig {
     /// What the destination partitions or orders by, as a template; unset: the group, or the id where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// The partition, for Kafka: a number from 0, or a template whose value is one; unset: the one that the key goes to.
+    /// A message whose value is no number is buried, one whose partition does not exist pays with its attempts.
+    #[serde(default, deserialize_with = "number_or_text", skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
     /// Headers to add, as templates; one whose values are missing is left out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
@@ -31,10 +38,14 @@ impl Section for RouteConfig {
         if let Err(message) = Pattern::new(&self.topic) {
             at.refuse("topic", message);
         }
-        for (key, template) in [("to", &self.to), ("key", &self.key)] {
+        for (key, template) in [("to", &self.to), ("key", &self.key), ("partition", &self.partition)] {
             if let Some(Err(message)) = template.as_deref().map(Template::new) {
                 at.refuse(key, message);
             }
+        }
+        let fixed = self.partition.as_deref().map(Template::new).and_then(Result::ok);
+        if let Some(Err(message)) = fixed.as_ref().and_then(Template::fixed).map(partition) {
+            at.refuse("partition", message);
         }
         for (name, template) in &self.headers {
             let key = format!("headers.{name}");
@@ -47,5 +58,37 @@ impl Section for RouteConfig {
                 at.refuse(&key, message);
             }
         }
+    }
+}
+
+/// Reads the number of a partition.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn partition(text: &str) -> Result<i32, String> {
+    let number = text.parse().ok().filter(|number: &i32| *number >= 0);
+    number.ok_or_else(|| format!("`{text}` is no partition; expected a number from 0"))
+}
+
+/// A key that is a number as often as it is a template.
+fn number_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    from.deserialize_any(NumberOrText).map(Some)
+}
+
+struct NumberOrText;
+
+impl Visitor<'_> for NumberOrText {
+    type Value = String;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a number, or a template in quotes")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<String, E> {
+        Ok(number.to_string())
     }
 }

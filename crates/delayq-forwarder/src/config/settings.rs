@@ -5,7 +5,7 @@ use crate::{
     pattern::Pattern,
     sinks::{Kind, SinkConfig},
 };
-use delayq_service::config::Faults;
+use delayq_service::config::{Faults, Places};
 use std::collections::BTreeMap;
 
 /// The sections that make a forwarder, wherever it runs.
@@ -17,6 +17,8 @@ pub struct Settings {
     pub sinks: BTreeMap<String, SinkConfig>,
     /// `[[routes]]`
     pub routes: Vec<RouteConfig>,
+    /// Where they are written.
+    pub places: Places,
 }
 
 // === impl Settings ===
@@ -46,6 +48,13 @@ impl Settings {
             let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
             let message = format!("there is no [sinks.{}]; known sinks: {known}", route.sink);
             at.refuse(&format!("routes[{i}].sink"), message);
+        }
+        let takes_partitions = |sink: &SinkConfig| sink.kinds().contains(&Kind::Kafka);
+        if route.partition.is_some()
+            && self.sinks.get(&route.sink).is_some_and(|sink| !takes_partitions(sink))
+        {
+            let message = format!("only Kafka has partitions, and the sink {} is no Kafka", route.sink);
+            at.refuse(&format!("routes[{i}].partition"), message);
         }
         let Ok(pattern) = Pattern::new(&route.topic) else { return };
         let covering = |earlier: &RouteConfig| Pattern::new(&earlier.topic).is_ok_and(|p| p.covers(&pattern));

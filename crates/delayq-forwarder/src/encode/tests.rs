@@ -7,6 +7,7 @@ fn parcel(body: &[u8], headers: &[(&str, &str)]) -> Parcel {
     Parcel {
         destination: "d".to_owned(),
         key: None,
+        partition: None,
         headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         body: body.to_vec(),
         about: About {

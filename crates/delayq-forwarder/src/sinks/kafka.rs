@@ -7,6 +7,8 @@ mod config;
 mod deliver;
 #[cfg(feature = "kafka")]
 mod encode;
+#[cfg(feature = "kafka")]
+mod words;
 
 pub use config::KafkaConfig;
 #[cfg(feature = "kafka")]

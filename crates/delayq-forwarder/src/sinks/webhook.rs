@@ -7,7 +7,15 @@ mod config;
 mod deliver;
 #[cfg(feature = "webhook")]
 mod encode;
+#[cfg(feature = "webhook")]
+mod hosts;
+#[cfg(feature = "webhook")]
+mod private;
+#[cfg(feature = "webhook")]
+mod retry_after;
 
 pub use config::WebhookConfig;
 #[cfg(feature = "webhook")]
 pub(crate) use deliver::WebhookSink;
+#[cfg(feature = "webhook")]
+pub(crate) use hosts::Hosts;

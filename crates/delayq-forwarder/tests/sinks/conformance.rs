@@ -1,29 +1,101 @@
 //! The suite that every sink passes: the same claims, each against the sink's own real server.
+//!
+//! `✓`: the claim of this file, against that sink. A name: a test of the sink's own file. A number: not applicable, because …
+//!
+//! | | file | stdout | redis-stream | redis-list | webhook | rabbitmq | nats | kafka |
+//! | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | every message once, in its form | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | an outcome for each, in their order; neighbours of a failed one pass | `a_path_that_leaves…` | 1 | `one_of_the_wrong_type…` | `one_of_the_wrong_type…` | `a_status_is_buried…` | `unroutable_messages…` | `what_the_server_can_never_take…` | `what_the_broker_can_never_take…` |
+//! | down at start | ✓ | 2 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | down midway | ✓ | `a_reader_that_ends…` | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | restarted or killed midway | 3 | 3 | 4 | 4 | 5 | `a_broker_that_restarts…` | 4 | `a_broker_that_freezes…` |
+//! | slow | 3 | 3 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | confirm lost | 3 | 3 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | black-holed | 3 | 3 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | unroutable | 6 | 6 | 6 | 6 | `a_status_is_buried…` | `unroutable_messages…` | deleted | deleted |
+//! | too large | 7 | 7 | 7 | 7 | `a_status_is_buried…` | `what_the_broker_can_never_take…` | `what_the_server_can_never_take…` | `what_the_broker_can_never_take…` |
+//! | full | 8 | 8 | 8 | 8 | `an_endpoint_that_asks…` | `a_full_queue…` | `a_full_stream…` | 9 |
+//! | missing at start | ✓ | 2 | `a_stream_that_must_not_be_made…` | 10 | 11 | ✓ | ✓ | ✓ |
+//! | deleted and made again | ✓ | 2 | `a_stream_that_must_not_be_made…` | 10 | 11 | ✓ | ✓ | ✓ |
+//! | login refused and mended | 12 | 12 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | TLS: private authority, another one, another name | 3 | 3 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | a clean stop loses and repeats nothing | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | settings that lose what was confirmed | 13 | always warned of | `settings_that_lose…` | `settings_that_lose…` | 14 | `a_queue_that_confirms_and_drops…` | `a_stream_that_acks_and_drops…` | `settings_that_lose…` |
+//! | too few replicas in sync | 15 | 15 | 15 | 15 | 15 | 15 | 15 | `too_few_replicas…` |
+//!
+//! 1. A batch is one write: it is taken whole or not at all.
+//! 2. A process has its standard output from its start on.
+//! 3. There is no network and no server.
+//! 4. Down midway *is* a kill and a restart of its server here.
+//! 5. The endpoint is the user's program; for a client its restart is refused and reset connections: down midway.
+//! 6. Nothing routes: a path, a stream or a list that is not there is made.
+//! 7. Redis takes 512 MiB in one value and files more; a payload has 1 MiB at most.
+//! 8. A full disk is a failed write, and a full Redis answers OOM: both are down midway.
+//! 9. A topic is never full: it drops by age or size, which `check` cannot know to be unmeant.
+//! 10. A push makes the list.
+//! 11. A path that is not there is a status: `a_status_is_buried…`.
+//! 12. There is no login.
+//! 13. A file keeps what was fsynced.
+//! 14. What an endpoint does after its 2xx is its own affair.
+//! 15. There are no replicas that a confirm waits for, or (rabbitmq's quorum queues, nats's replicated streams) the server
+//!     itself withholds the confirm until they have it, which is a lost confirm or a slow one.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use delayq_forwarder::{ForwarderConfig, SinkConfig};
-use delayq_service::config::HumanDuration;
+use delayq_forwarder::{ForwarderConfig, Settings, SinkConfig};
+use delayq_service::config::{HumanDuration, Secret};
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
 use delayq_tests::proxy::{Direction, Flow, Proxy};
 
-use crate::stage::{Seen, Stage, route};
+use crate::stage::{Running, Seen, Stage, route};
 
-/// A sink's real server behind a proxy, with a consumer that knows nothing of delayq.
+/// A sink's real server, with a consumer that knows nothing of delayq.
 ///
 /// # Contract
-/// `seen` reads the destination from its start, around the proxy. `sink` delivers through the proxy.
+/// `seen` reads the destination from its start. Two subjects at a time do not meet in a destination.
 pub(crate) trait Subject: Sized {
     async fn start() -> Self;
     fn sink(&self) -> SinkConfig;
-    fn proxy(&self) -> &Proxy;
     /// A destination that exists.
     fn destination(&self) -> String;
     async fn seen(&self) -> Vec<Seen>;
-    /// Stops the server or freezes it, and lets it go on with its data.
+}
+
+/// One whose server can go away and come back.
+pub(crate) trait Mortal: Subject {
+    /// Nothing is taken any more.
     async fn stop(&mut self);
+    /// It goes on with its data.
     async fn resume(&mut self);
+}
+
+/// One that is reached through a proxy.
+///
+/// # Contract
+/// `sink` delivers through the proxy, `seen` reads around it.
+pub(crate) trait Networked: Mortal {
+    /// How long a call of the sink takes at least until it sees that nobody answers.
+    const PATIENCE: Duration = Duration::from_millis(500);
+    fn proxy(&self) -> &Proxy;
+}
+
+/// One whose destination can be taken away.
+pub(crate) trait Deletable: Subject {
+    async fn delete(&self);
+    async fn create(&self);
+}
+
+/// One that asks who delivers.
+pub(crate) trait Guarded: Subject {
+    /// The right password.
+    const PASSWORD: &str;
+    /// What its refusal says.
+    const REFUSAL: &str;
+    async fn start_guarded() -> Self;
+    /// The same sink with this password.
+    fn with_password(&self, password: Secret) -> SinkConfig;
 }
 
 const TOPIC: &str = "t";
@@ -32,9 +104,23 @@ async fn stage<S: Subject>() -> (Stage, S) {
     (Stage::new().await, S::start().await)
 }
 
-fn settings<S: Subject>(stage: &Stage, subject: &S) -> delayq_forwarder::Settings {
+fn settings<S: Subject>(stage: &Stage, subject: &S) -> Settings {
     let sink = SinkConfig { timeout: HumanDuration::from_secs(2), ..subject.sink() };
     stage.settings([("s", sink)], vec![route(TOPIC, "s", &subject.destination())])
+}
+
+async fn a_failure(running: &Running) {
+    wait_until("a failed delivery", LONG, || async {
+        running.metric("delayq_forwarder_outcomes_total{sink=\"s\",outcome=\"unavailable\"}") >= 1.0
+    })
+    .await;
+}
+
+async fn an_open_circuit(running: &Running) {
+    wait_until("an open circuit", LONG, || async {
+        running.metric("delayq_forwarder_circuit{sink=\"s\"") >= 1.0
+    })
+    .await;
 }
 
 pub(crate) async fn everything_arrives_once<S: Subject>() {
@@ -49,48 +135,38 @@ pub(crate) async fn everything_arrives_once<S: Subject>() {
     stage.check(TOPIC, seen, &Permit::default()).await;
 }
 
-pub(crate) async fn a_server_that_is_down_at_start_is_named_or_waited_for<S: Subject>() {
+pub(crate) async fn a_server_that_is_down_at_start_is_named_or_waited_for<S: Mortal>() {
     let (stage, mut subject) = stage::<S>().await;
     subject.stop().await;
-    subject.proxy().refuse().await;
     let mut settings = settings(&stage, &subject);
     let Err(fault) = stage.forward(settings.clone()).await else { panic!("it started without its server") };
     assert!(fault.to_string().starts_with("DQ-F002: sinks.s"), "{fault}");
     settings.sinks.get_mut("s").unwrap().required = false;
     let running = stage.forward(settings).await.unwrap();
     stage.put(TOPIC, 0, 300, 100).await;
-    wait_until("a failed probe", LONG, || async {
-        running.metric("delayq_forwarder_outcomes_total{sink=\"s\",outcome=\"unavailable\"}") >= 1.0
-    })
-    .await;
+    a_failure(&running).await;
     subject.resume().await;
-    subject.proxy().accept().await;
     stage.drained(TOPIC).await;
     running.stop().await;
     stage.check(TOPIC, subject.seen().await, &Permit::default()).await;
 }
 
-pub(crate) async fn a_server_that_goes_down_midway_costs_no_message<S: Subject>() {
+pub(crate) async fn a_server_that_goes_down_midway_costs_no_message<S: Mortal>() {
     let (stage, mut subject) = stage::<S>().await;
     let running = stage.forward(settings(&stage, &subject)).await.unwrap();
     stage.put(TOPIC, 0, 500, 100).await;
     stage.drained(TOPIC).await;
-    subject.proxy().refuse().await;
     subject.stop().await;
     stage.put(TOPIC, 500, 500, 100).await;
-    wait_until("an open circuit", LONG, || async {
-        running.metric("delayq_forwarder_circuit{sink=\"s\"") >= 1.0
-    })
-    .await;
+    an_open_circuit(&running).await;
     subject.resume().await;
-    subject.proxy().accept().await;
     stage.drained(TOPIC).await;
     running.stop().await;
     // Refused connections took nothing: so nothing may come twice.
     stage.check(TOPIC, subject.seen().await, &Permit::default()).await;
 }
 
-pub(crate) async fn a_lost_confirm_repeats_at_most_what_was_under_way<S: Subject>() {
+pub(crate) async fn a_lost_confirm_repeats_at_most_what_was_under_way<S: Networked>() {
     let (stage, subject) = stage::<S>().await;
     let mut settings = settings(&stage, &subject);
     let sink = settings.sinks.get_mut("s").unwrap();
@@ -107,11 +183,11 @@ pub(crate) async fn a_lost_confirm_repeats_at_most_what_was_under_way<S: Subject
     stage.check(TOPIC, subject.seen().await, &permit).await;
 }
 
-pub(crate) async fn a_black_hole_is_left_behind_by_deadline<S: Subject>() {
+pub(crate) async fn a_black_hole_is_left_behind_by_deadline<S: Networked>() {
     let (stage, subject) = stage::<S>().await;
     let mut settings = settings(&stage, &subject);
     let sink = settings.sinks.get_mut("s").unwrap();
-    (sink.in_flight, sink.batch, sink.timeout) = (64, 64, HumanDuration::from_millis(500));
+    (sink.in_flight, sink.batch, sink.timeout) = (64, 64, HumanDuration::from(S::PATIENCE));
     let running = stage.forward(settings).await.unwrap();
     stage.put(TOPIC, 0, 100, 100).await;
     stage.drained(TOPIC).await;
@@ -124,7 +200,7 @@ pub(crate) async fn a_black_hole_is_left_behind_by_deadline<S: Subject>() {
     stage.check(TOPIC, subject.seen().await, &permit).await;
 }
 
-pub(crate) async fn a_slow_server_keeps_its_leases<S: Subject>() {
+pub(crate) async fn a_slow_server_keeps_its_leases<S: Networked>() {
     let (stage, subject) = stage::<S>().await;
     let mut settings = settings(&stage, &subject);
     // A delivery takes longer than a lease.
@@ -164,18 +240,98 @@ pub(crate) async fn a_clean_stop_under_load_loses_and_repeats_nothing<S: Subject
     stage.check(TOPIC, subject.seen().await, &Permit::default()).await;
 }
 
-/// The suite of one sink.
-macro_rules! conforms {
-    ($subject:ty) => {
-        crate::conformance::conforms!($subject: everything_arrives_once,
-            a_server_that_is_down_at_start_is_named_or_waited_for,
-            a_server_that_goes_down_midway_costs_no_message,
-            a_lost_confirm_repeats_at_most_what_was_under_way,
-            a_black_hole_is_left_behind_by_deadline,
-            a_slow_server_keeps_its_leases,
-            a_clean_stop_under_load_loses_and_repeats_nothing);
+pub(crate) async fn a_missing_destination_is_named_or_waited_for<S: Deletable>() {
+    let (stage, subject) = stage::<S>().await;
+    subject.delete().await;
+    let mut settings = settings(&stage, &subject);
+    let Err(fault) = stage.forward(settings.clone()).await else {
+        panic!("it started without its destination")
     };
-    ($subject:ty: $($claim:ident),+) => {$(
+    let text = fault.to_string();
+    assert!(text.starts_with("DQ-F002: sinks.s, destination"), "{text}");
+    settings.sinks.get_mut("s").unwrap().required = false;
+    let running = stage.forward(settings).await.unwrap();
+    stage.put(TOPIC, 0, 50, 100).await;
+    a_failure(&running).await;
+    subject.create().await;
+    stage.drained(TOPIC).await;
+    running.stop().await;
+    stage.check(TOPIC, subject.seen().await, &Permit::default()).await;
+}
+
+pub(crate) async fn a_destination_that_is_deleted_and_made_again_gets_what_waited<S: Deletable>() {
+    let (stage, subject) = stage::<S>().await;
+    let running = stage.forward(settings(&stage, &subject)).await.unwrap();
+    stage.put(TOPIC, 0, 10, 100).await;
+    stage.drained(TOPIC).await;
+    let mut seen = subject.seen().await;
+    subject.delete().await;
+    stage.put(TOPIC, 10, 50, 100).await;
+    an_open_circuit(&running).await;
+    subject.create().await;
+    stage.drained(TOPIC).await;
+    running.stop().await;
+    seen.extend(subject.seen().await);
+    stage.check(TOPIC, seen, &Permit::default()).await;
+}
+
+pub(crate) async fn a_refused_login_is_named_and_mended_without_a_loss<S: Guarded>() {
+    let (stage, subject) = (Stage::new().await, S::start_guarded().await);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, "hunter2").unwrap();
+    let timeout = HumanDuration::from_secs(3);
+    let sink = SinkConfig { timeout, ..subject.with_password(Secret::file(&file)) };
+    let mut settings = stage.settings([("s", sink)], vec![route(TOPIC, "s", &subject.destination())]);
+    let Err(fault) = stage.forward(settings.clone()).await else {
+        panic!("it logged in with a wrong password")
+    };
+    let text = fault.to_string();
+    assert!(text.starts_with("DQ-F002: sinks.s") && text.contains(S::REFUSAL), "{text}");
+    assert!(!text.contains("hunter2"), "{text}");
+    settings.sinks.get_mut("s").unwrap().required = false;
+    let running = stage.forward(settings).await.unwrap();
+    stage.put(TOPIC, 0, 50, 100).await;
+    a_failure(&running).await;
+    std::fs::write(&file, S::PASSWORD).unwrap();
+    stage.drained(TOPIC).await;
+    running.stop().await;
+    stage.check(TOPIC, subject.seen().await, &Permit::default()).await;
+}
+
+/// Three sinks of one server with a certificate: the first trusts its authority, the second another one, and the third
+/// calls the server by a name that is not in it.
+pub(crate) async fn tls_takes_the_private_authority_and_no_other_name(
+    stage: &Stage,
+    to: &str,
+    [right, untrusting, misnamed]: [SinkConfig; 3],
+) {
+    for (sink, words) in [
+        (untrusting, ["UnknownIssuer", "certificate verify failed"]),
+        (misnamed, ["not valid for", "certificate verify failed"]),
+    ] {
+        let Err(fault) = stage.forward(stage.settings([("s", sink)], vec![route(TOPIC, "s", to)])).await
+        else {
+            panic!("it trusts a certificate that it should not: {words:?}")
+        };
+        let text = fault.to_string();
+        assert!(text.starts_with("DQ-F002: sinks.s"), "{text}");
+        assert!(words.iter().any(|word| text.contains(word)), "it does not say why: {text}");
+    }
+    let running = stage.forward(stage.settings([("s", right)], vec![route(TOPIC, "s", to)])).await.unwrap();
+    stage.put(TOPIC, 0, 10, 100).await;
+    stage.drained(TOPIC).await;
+    running.stop().await;
+}
+
+/// A path as text.
+pub(crate) fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The claims of the suite about one sink.
+macro_rules! conforms {
+    ($subject:ty: $($claim:ident),+ $(,)?) => {$(
         #[tokio::test(flavor = "multi_thread")]
         async fn $claim() {
             crate::conformance::$claim::<$subject>().await;

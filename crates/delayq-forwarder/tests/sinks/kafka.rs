@@ -1,13 +1,18 @@
-//! The sink `kafka` against a broker of its own. Clients go where the broker says it is, around any proxy: so its faults
-//! are those of the broker itself.
+//! The sink `kafka` against a broker that the tests of this process share, each behind a proxy of its own; and against a
+//! cluster of three.
 
+use std::collections::BTreeMap;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use delayq_forwarder::{KafkaConfig, SinkConfig};
-use delayq_service::config::HumanDuration;
+use delayq_core::Message;
+use delayq_forwarder::{KafkaConfig, RouteConfig, SinkConfig};
+use delayq_service::config::{HumanDuration, Secret};
+use delayq_tests::certs::Authority;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
+use delayq_tests::kafka_listener::Listener;
 use delayq_tests::kafka_server::KafkaServer;
 use delayq_tests::proxy::Proxy;
 use delayq_tests::shared::namespace;
@@ -16,45 +21,95 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use tokio::sync::OnceCell;
 
-use crate::conformance::{Subject, conforms};
-use crate::stage::{Seen, Stage, route};
+use crate::conformance::{
+    Deletable, Guarded, Mortal, Networked, Subject, conforms,
+    tls_takes_the_private_authority_and_no_other_name,
+};
+use crate::stage::{Seen, Stage, route, topic};
 
-static SERVER: OnceCell<KafkaServer> = OnceCell::const_new();
+/// Proxies that are made with the broker: at least one for each test that starts a subject.
+const PROXIES: usize = 12;
+const USER: &str = "forwarder";
+
+/// The broker that is shared, and the ways into it.
+struct Stand {
+    server: KafkaServer,
+    /// A way in that can be broken, for one subject each.
+    proxies: Mutex<Vec<Proxy>>,
+    authority: Authority,
+    guarded: Listener,
+    encrypted: Listener,
+    misnamed: Listener,
+}
 
 struct Records {
     proxy: Proxy,
     topic: String,
+    guarded: bool,
 }
 
-async fn server() -> &'static KafkaServer {
-    SERVER.get_or_init(KafkaServer::start).await
+static STAND: OnceCell<Stand> = OnceCell::const_new();
+
+// === impl Stand ===
+
+impl Stand {
+    async fn start() -> Self {
+        let authority = Authority::new();
+        let (mut listeners, mut proxies) = (Vec::new(), Vec::new());
+        for _ in 0..PROXIES {
+            let listener = Listener::plain();
+            let proxy = Proxy::start(&listener.address());
+            listeners.push(listener.advertised_as(&proxy.address()));
+            proxies.push(proxy);
+        }
+        let guarded = Listener::plain().login(USER, Records::PASSWORD);
+        let encrypted = Listener::plain().certificate(&authority.server());
+        let misnamed = Listener::plain().certificate(&authority.wrong_name());
+        listeners.extend([guarded.clone(), encrypted.clone(), misnamed.clone()]);
+        let server = KafkaServer::start_with(&listeners).await;
+        Self { server, proxies: Mutex::new(proxies), authority, guarded, encrypted, misnamed }
+    }
+}
+
+async fn stand() -> &'static Stand {
+    STAND.get_or_init(Stand::start).await
+}
+
+fn started() -> &'static Stand {
+    STAND.get().expect("the broker is started first")
 }
 
 fn admin(address: &str) -> AdminClient<DefaultClientContext> {
     ClientConfig::new().set("bootstrap.servers", address).create().unwrap()
 }
 
-async fn create(address: &str, topic: &str, settings: &[(&str, &str)]) {
-    let mut new = NewTopic::new(topic, 3, TopicReplication::Fixed(1));
+fn patient() -> AdminOptions {
+    AdminOptions::new().operation_timeout(Some(LONG)).request_timeout(Some(LONG))
+}
+
+async fn create(address: &str, topic: &str, replicas: i32, settings: &[(&str, &str)]) {
+    let mut new = NewTopic::new(topic, 3, TopicReplication::Fixed(replicas));
     for (name, value) in settings {
         new = new.set(name, value);
     }
-    let options = AdminOptions::new().operation_timeout(Some(LONG)).request_timeout(Some(LONG));
-    for result in admin(address).create_topics([&new], &options).await.unwrap() {
+    for result in admin(address).create_topics([&new], &patient()).await.unwrap() {
         result.unwrap();
     }
 }
 
-fn sink(address: &str) -> SinkConfig {
-    let config = KafkaConfig { brokers: vec![address.to_owned()], ..KafkaConfig::default() };
+fn config(address: &str) -> KafkaConfig {
+    KafkaConfig { brokers: vec![address.to_owned()], ..KafkaConfig::default() }
+}
+
+fn sink(config: KafkaConfig) -> SinkConfig {
     SinkConfig { kafka: Some(config), timeout: HumanDuration::from_secs(3), ..SinkConfig::default() }
 }
 
-/// Everything that a topic holds, read by kcat: headers, body in hex, one record a line.
-fn read(address: &str, topic: &str) -> Vec<Seen> {
+/// Everything that a topic holds, or one partition of it, read by kcat.
+fn read_from(address: &str, topic: &str, more: &[&str]) -> Vec<Seen> {
     let mut kcat = Command::new("kcat");
     kcat.args(["-b", address, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", "%h|%S|%s\\n"]);
-    let output = kcat.output().unwrap();
+    let output = kcat.args(more).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let (mut rest, mut seen) = (output.stdout.as_slice(), Vec::new());
     while !rest.is_empty() {
@@ -75,20 +130,21 @@ fn read(address: &str, topic: &str) -> Vec<Seen> {
     seen
 }
 
+fn read(address: &str, topic: &str) -> Vec<Seen> {
+    read_from(address, topic, &[])
+}
+
 impl Subject for Records {
     async fn start() -> Self {
-        let (server, topic) = (server().await, namespace());
-        create(&server.address(), &topic, &[]).await;
-        Self { proxy: Proxy::start(&server.address()), topic }
+        let (stand, topic) = (stand().await, namespace());
+        create(&stand.server.address(), &topic, 1, &[]).await;
+        let mut proxies = stand.proxies.lock().unwrap_or_else(PoisonError::into_inner);
+        let proxy = proxies.pop().expect("there are proxies for as many tests");
+        Self { proxy, topic, guarded: false }
     }
 
     fn sink(&self) -> SinkConfig {
-        let Some(server) = SERVER.get() else { panic!("the broker is started first") };
-        sink(&server.address())
-    }
-
-    fn proxy(&self) -> &Proxy {
-        &self.proxy
+        sink(config(&self.proxy.address()))
     }
 
     fn destination(&self) -> String {
@@ -96,41 +152,104 @@ impl Subject for Records {
     }
 
     async fn seen(&self) -> Vec<Seen> {
-        read(&server().await.address(), &self.topic)
+        read(&started().server.address(), &self.topic)
     }
-
-    async fn stop(&mut self) {}
-
-    async fn resume(&mut self) {}
 }
 
-conforms!(Records: everything_arrives_once, a_clean_stop_under_load_loses_and_repeats_nothing);
+impl Mortal for Records {
+    // The broker is shared: for this subject it is down when its proxy refuses.
+    async fn stop(&mut self) {
+        self.proxy.refuse().await;
+    }
+
+    async fn resume(&mut self) {
+        self.proxy.accept().await;
+    }
+}
+
+impl Networked for Records {
+    // The client looks for messages that waited too long once a second.
+    const PATIENCE: Duration = Duration::from_secs(2);
+
+    fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+}
+
+impl Deletable for Records {
+    async fn delete(&self) {
+        let admin = admin(&started().server.address());
+        for result in admin.delete_topics(&[&self.topic], &patient()).await.unwrap() {
+            result.unwrap();
+        }
+        // The broker answers before it has forgotten the topic.
+        wait_until("the topic to be gone", LONG, || async {
+            let metadata = admin.inner().fetch_metadata(None, LONG).unwrap();
+            metadata.topics().iter().all(|topic| topic.name() != self.topic)
+        })
+        .await;
+    }
+
+    async fn create(&self) {
+        create(&started().server.address(), &self.topic, 1, &[]).await;
+    }
+}
+
+impl Guarded for Records {
+    const PASSWORD: &str = "open sesame";
+    const REFUSAL: &str = "Authentication failed";
+
+    async fn start_guarded() -> Self {
+        Self { guarded: true, ..Self::start().await }
+    }
+
+    fn with_password(&self, password: Secret) -> SinkConfig {
+        assert!(self.guarded);
+        sink(KafkaConfig {
+            mechanism: Some("PLAIN".to_owned()),
+            username: Some(USER.to_owned()),
+            password: Some(password),
+            ..config(&started().guarded.address())
+        })
+    }
+}
+
+conforms!(Records:
+    everything_arrives_once,
+    a_server_that_is_down_at_start_is_named_or_waited_for,
+    a_server_that_goes_down_midway_costs_no_message,
+    a_lost_confirm_repeats_at_most_what_was_under_way,
+    a_black_hole_is_left_behind_by_deadline,
+    a_slow_server_keeps_its_leases,
+    a_clean_stop_under_load_loses_and_repeats_nothing,
+    a_missing_destination_is_named_or_waited_for,
+    a_destination_that_is_deleted_and_made_again_gets_what_waited,
+    a_refused_login_is_named_and_mended_without_a_loss,
+);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_topic_is_named_at_start_and_waited_for_by_one_who_may() {
-    let (stage, address, topic) = (Stage::new().await, server().await.address(), namespace());
-    let mut settings = stage.settings([("s", sink(&address))], vec![route("t", "s", &topic)]);
-    let Err(fault) = stage.forward(settings.clone()).await else { panic!("it started without its topic") };
-    assert!(fault.to_string().contains(&format!("the topic `{topic}` does not exist")), "{fault}");
-    settings.sinks.get_mut("s").unwrap().required = false;
-    let running = stage.forward(settings).await.unwrap();
-    stage.put("t", 0, 50, 10).await;
-    wait_until("a failed probe", LONG, || async {
-        running.metric("delayq_forwarder_outcomes_total{sink=\"s\",outcome=\"unavailable\"}") >= 1.0
-    })
-    .await;
-    create(&address, &topic, &[]).await;
-    stage.drained("t").await;
-    running.stop().await;
-    stage.check("t", read(&address, &topic), &Permit::default()).await;
+async fn tls_takes_the_private_authority_and_refuses_another_name() {
+    let (stage, stand, topic) = (Stage::new().await, stand().await, namespace());
+    create(&stand.server.address(), &topic, 1, &[]).await;
+    let stranger = Authority::new();
+    let with = |listener: &Listener, authority: &Authority| {
+        sink(KafkaConfig { tls: true, ca: Some(authority.authority()), ..config(&listener.address()) })
+    };
+    let sinks = [
+        with(&stand.encrypted, &stand.authority),
+        with(&stand.encrypted, &stranger),
+        with(&stand.misnamed, &stand.authority),
+    ];
+    tls_takes_the_private_authority_and_no_other_name(&stage, &topic, sinks).await;
+    stage.check("t", read(&stand.server.address(), &topic), &Permit::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_broker_can_never_take_is_buried_and_its_neighbours_pass() {
-    let (stage, address, topic) = (Stage::new().await, server().await.address(), namespace());
-    create(&address, &topic, &[("max.message.bytes", "2000")]).await;
-    let running =
-        stage.forward(stage.settings([("s", sink(&address))], vec![route("t", "s", &topic)])).await.unwrap();
+    let (stage, address, topic) = (Stage::new().await, stand().await.server.address(), namespace());
+    create(&address, &topic, 1, &[("max.message.bytes", "2000")]).await;
+    let settings = stage.settings([("s", sink(config(&address)))], vec![route("t", "s", &topic)]);
+    let running = stage.forward(settings).await.unwrap();
     stage.put("t", 0, 20, 100).await;
     stage.drained("t").await;
     stage.put("t", 20, 1, 50_000).await;
@@ -143,31 +262,117 @@ async fn what_the_broker_can_never_take_is_buried_and_its_neighbours_pass() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_route_says_the_partition_by_number_or_by_a_header() {
+    let (stage, address, name) = (Stage::new().await, stand().await.server.address(), namespace());
+    create(&address, &name, 1, &[]).await;
+    let by = |pattern: &str, partition: &str| RouteConfig {
+        partition: Some(partition.to_owned()),
+        ..route(pattern, "s", &name)
+    };
+    let routes = vec![by("fixed", "2"), by("told", "{header.p}"), by("none", "7")];
+    let running = stage.forward(stage.settings([("s", sink(config(&address)))], routes)).await.unwrap();
+    stage.put("fixed", 0, 10, 10).await;
+    for (id, partition) in [("a", Some("0")), ("b", Some("1")), ("c", None), ("d", Some("x"))] {
+        let message = Message::new(topic("told"), "body").id(id).unwrap();
+        let message = partition.into_iter().fold(message, |message, p| message.header("p", p));
+        assert!(stage.producer.put(message).await.unwrap().outcome.is_accepted());
+    }
+    let once = Message::new(topic("none"), "body").id("e").unwrap().max_attempts(1);
+    assert!(stage.producer.put(once).await.unwrap().outcome.is_accepted());
+    for name in ["fixed", "told", "none"] {
+        stage.drained(name).await;
+    }
+    running.stop().await;
+    let in_partition = |n: &str| -> Vec<String> {
+        let mut ids: Vec<String> =
+            read_from(&address, &name, &["-p", n]).into_iter().map(|seen| seen.id).collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!((in_partition("0"), in_partition("1")), (vec!["a".to_owned()], vec!["b".to_owned()]));
+    assert_eq!(in_partition("2"), (0..10).map(|n| n.to_string()).collect::<Vec<_>>());
+    let dead: BTreeMap<String, String> =
+        stage.dead("told").await.into_iter().chain(stage.dead("none").await).collect();
+    assert_eq!(dead["c"], "the route's partition `{header.p}` needs {header.p}, which the message has not");
+    assert_eq!(dead["d"], "`x` is no partition; expected a number from 0");
+    assert!(dead["e"].contains("UnknownPartition"), "{}", dead["e"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_broker_that_freezes_and_dies_loses_nothing_that_it_acked() {
     let (stage, mut server, topic) = (Stage::new().await, KafkaServer::start().await, namespace());
-    create(&server.address(), &topic, &[]).await;
-    let mut sink = sink(&server.address());
+    create(&server.address(), &topic, 1, &[]).await;
+    let mut sink = sink(config(&server.address()));
     (sink.in_flight, sink.batch) = (128, 64);
     let running = stage.forward(stage.settings([("s", sink)], vec![route("t", "s", &topic)])).await.unwrap();
+    let open = || async { running.metric("delayq_forwarder_circuit{sink=\"s\"") >= 1.0 };
     stage.put("t", 0, 300, 100).await;
     stage.drained("t").await;
     server.freeze();
     stage.put("t", 300, 300, 100).await;
-    wait_until("an open circuit", LONG, || async {
-        running.metric("delayq_forwarder_circuit{sink=\"s\"") >= 1.0
-    })
-    .await;
+    wait_until("an open circuit", LONG, open).await;
     server.thaw();
     stage.drained("t").await;
     server.kill().await;
     stage.put("t", 600, 300, 100).await;
+    wait_until("an open circuit", LONG, open).await;
+    server.resume().await;
+    stage.drained("t").await;
+    running.stop().await;
+    let permit = Permit { duplicates: 4 * 128, ..Permit::default() };
+    stage.check("t", read(&server.address(), &topic), &permit).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_few_replicas_in_sync_are_waited_for_and_cost_no_message() {
+    let (stage, mut cluster, topic) = (Stage::new().await, KafkaServer::start_cluster(3).await, namespace());
+    let address = cluster[0].address();
+    create(&address, &topic, 3, &[("min.insync.replicas", "3")]).await;
+    let mut sink = sink(config(&address));
+    (sink.in_flight, sink.batch) = (64, 32);
+    let running = stage.forward(stage.settings([("s", sink)], vec![route("t", "s", &topic)])).await.unwrap();
+    stage.put("t", 0, 100, 100).await;
+    stage.drained("t").await;
+    cluster[2].kill().await;
+    stage.put("t", 100, 100, 100).await;
     wait_until("an open circuit", LONG, || async {
         running.metric("delayq_forwarder_circuit{sink=\"s\"") >= 1.0
     })
     .await;
-    server.resume().await;
-    tokio::time::timeout(Duration::from_secs(60), stage.drained("t")).await.unwrap();
+    // Not a hiccup of the kill: two are in sync, and the topic wants three.
+    wait_until("the replicas to be too few", LONG, || async { refused_for_replicas(&address, &topic).await })
+        .await;
+    assert_eq!((stage.numbers("t").await.pending(), stage.dead("t").await.len()), (100, 0));
+    cluster[2].resume().await;
+    stage.drained("t").await;
     running.stop().await;
-    let permit = Permit { duplicates: 4 * 128, ..Permit::default() };
-    stage.check("t", read(&server.address(), &topic), &permit).await;
+    let permit = Permit { duplicates: 4 * 64, ..Permit::default() };
+    stage
+        .check("t", read(&address, &topic).into_iter().filter(|seen| seen.id != PROBE).collect(), &permit)
+        .await;
+}
+
+/// The id of what a bare client tries to produce.
+const PROBE: &str = "probe";
+
+/// Whether the cluster refuses a bare client's record for want of replicas.
+async fn refused_for_replicas(address: &str, topic: &str) -> bool {
+    let mut kcat = tokio::process::Command::new("sh");
+    let script = format!(
+        "echo probe | kcat -b {address} -P -t {topic} -H delayq-id={PROBE} -H delayq-delivery=1 -X acks=all -X retries=0"
+    );
+    let output = kcat.args(["-c", &script]).output().await.unwrap();
+    String::from_utf8_lossy(&output.stderr).contains("Not enough in-sync replicas")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_lose_messages_are_warned_of_by_name() {
+    let (address, name) = (stand().await.server.address(), namespace());
+    create(&address, &name, 1, &[("cleanup.policy", "compact")]).await;
+    let stage = Stage::new().await;
+    let settings = stage.settings([("s", sink(config(&address)))], vec![route("t", "s", &name)]);
+    let warnings = stage.look(settings).await.unwrap();
+    for part in ["has one replica", "cleanup.policy=compact"] {
+        assert!(warnings.iter().any(|warning| warning.contains(part)), "{part}: {warnings:?}");
+    }
 }

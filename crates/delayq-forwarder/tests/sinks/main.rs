@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod conformance;
+mod file;
 #[cfg(feature = "kafka")]
 mod kafka;
 #[cfg(feature = "nats")]
@@ -15,5 +16,6 @@ mod rabbitmq;
 mod redis_list;
 mod redis_stream;
 mod stage;
+mod stdout;
 #[cfg(feature = "webhook")]
 mod webhook;

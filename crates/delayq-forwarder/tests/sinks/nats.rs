@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::{self, stream::Config, stream::DiscardPolicy};
 use delayq_forwarder::{NatsConfig, NatsMode, SinkConfig};
+use delayq_service::config::Secret;
 use delayq_tests::certs::Authority;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
@@ -11,7 +12,10 @@ use delayq_tests::nats_server::NatsServer;
 use delayq_tests::proxy::Proxy;
 use futures_util::StreamExt;
 
-use crate::conformance::{Subject, conforms};
+use crate::conformance::{
+    Deletable, Guarded, Mortal, Networked, Subject, conforms, text,
+    tls_takes_the_private_authority_and_no_other_name,
+};
 use crate::stage::{Seen, Stage, route};
 
 struct Stream {
@@ -19,8 +23,18 @@ struct Stream {
     proxy: Proxy,
 }
 
+const USER: &str = "forwarder";
+
+/// As a user who may log in where that is asked for; elsewhere nobody looks.
 async fn context(server: &NatsServer) -> jetstream::Context {
-    jetstream::new(async_nats::connect(server.url()).await.unwrap())
+    let options =
+        async_nats::ConnectOptions::with_user_and_password(USER.to_owned(), Stream::PASSWORD.to_owned());
+    jetstream::new(options.connect(server.url()).await.unwrap())
+}
+
+async fn create(server: &NatsServer) {
+    let config = Config { name: "S".to_owned(), subjects: vec!["out.>".to_owned()], ..Config::default() };
+    context(server).await.create_stream(config).await.unwrap();
 }
 
 fn sink(address: &str) -> SinkConfig {
@@ -46,21 +60,24 @@ async fn read(server: &NatsServer, name: &str) -> Vec<Seen> {
     seen
 }
 
-impl Subject for Stream {
-    async fn start() -> Self {
-        let server = NatsServer::start(&[]).await;
-        let config = Config { name: "S".to_owned(), subjects: vec!["out.>".to_owned()], ..Config::default() };
-        context(&server).await.create_stream(config).await.unwrap();
+// === impl Stream ===
+
+impl Stream {
+    async fn start_with(arguments: &[&str]) -> Self {
+        let server = NatsServer::start(arguments).await;
+        create(&server).await;
         let proxy = Proxy::start(&server.address());
         Self { server, proxy }
+    }
+}
+
+impl Subject for Stream {
+    async fn start() -> Self {
+        Self::start_with(&[]).await
     }
 
     fn sink(&self) -> SinkConfig {
         sink(&self.proxy.address())
-    }
-
-    fn proxy(&self) -> &Proxy {
-        &self.proxy
     }
 
     fn destination(&self) -> String {
@@ -70,17 +87,64 @@ impl Subject for Stream {
     async fn seen(&self) -> Vec<Seen> {
         read(&self.server, "S").await
     }
+}
 
+impl Mortal for Stream {
     async fn stop(&mut self) {
+        self.proxy.refuse().await;
         self.server.kill().await;
     }
 
     async fn resume(&mut self) {
         self.server.resume().await;
+        self.proxy.accept().await;
     }
 }
 
-conforms!(Stream);
+impl Networked for Stream {
+    fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+}
+
+impl Deletable for Stream {
+    async fn delete(&self) {
+        context(&self.server).await.delete_stream("S").await.unwrap();
+    }
+
+    async fn create(&self) {
+        create(&self.server).await;
+    }
+}
+
+impl Guarded for Stream {
+    const PASSWORD: &str = "open sesame";
+    const REFUSAL: &str = "authorization violation";
+
+    async fn start_guarded() -> Self {
+        Self::start_with(&["--user", USER, "--pass", Self::PASSWORD]).await
+    }
+
+    fn with_password(&self, password: Secret) -> SinkConfig {
+        let mut sink = self.sink();
+        let config = sink.nats.as_mut().unwrap();
+        (config.username, config.password) = (Some(USER.to_owned()), Some(password));
+        sink
+    }
+}
+
+conforms!(Stream:
+    everything_arrives_once,
+    a_server_that_is_down_at_start_is_named_or_waited_for,
+    a_server_that_goes_down_midway_costs_no_message,
+    a_lost_confirm_repeats_at_most_what_was_under_way,
+    a_black_hole_is_left_behind_by_deadline,
+    a_slow_server_keeps_its_leases,
+    a_clean_stop_under_load_loses_and_repeats_nothing,
+    a_missing_destination_is_named_or_waited_for,
+    a_destination_that_is_deleted_and_made_again_gets_what_waited,
+    a_refused_login_is_named_and_mended_without_a_loss,
+);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_confirm_that_was_lost_leaves_one_copy_in_the_stream() {
@@ -212,25 +276,18 @@ async fn core_mode_sends_to_those_who_listen() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_takes_the_private_authority_and_refuses_another_name() {
-    let (stage, authority) = (Stage::new().await, Authority::new());
-    for (certificate, expected) in
-        [(authority.server(), None), (authority.wrong_name(), Some("DQ-F002: sinks.s"))]
-    {
-        let path = |path: &std::path::Path| path.display().to_string();
-        let (cert, key) = (path(&certificate.certificate), path(&certificate.key));
-        let server = NatsServer::start(&["--tls", "--tlscert", &cert, "--tlskey", &key]).await;
+    let (stage, authority, stranger) = (Stage::new().await, Authority::new(), Authority::new());
+    let mut servers = Vec::new();
+    for certificate in [authority.server(), authority.wrong_name()] {
+        let (cert, key) = (text(&certificate.certificate), text(&certificate.key));
+        servers.push(NatsServer::start(&["--tls", "--tlscert", &cert, "--tlskey", &key]).await);
+    }
+    let with = |server: &NatsServer, authority: &Authority| {
         let mut sink = sink(&server.address());
         let nats = sink.nats.as_mut().unwrap();
         (nats.mode, nats.ca) = (NatsMode::Core, Some(authority.authority()));
-        match (stage.forward(stage.settings([("s", sink)], vec![route("t", "s", "out")])).await, expected) {
-            (Err(fault), Some(part)) => assert!(fault.to_string().contains(part), "{fault}"),
-            (Ok(running), None) => {
-                stage.put("t", 0, 10, 10).await;
-                stage.drained("t").await;
-                running.stop().await;
-            }
-            (Ok(_), Some(part)) => panic!("it should have refused: {part}"),
-            (Err(fault), None) => panic!("{fault}"),
-        }
-    }
+        sink
+    };
+    let sinks = [with(&servers[0], &authority), with(&servers[0], &stranger), with(&servers[1], &authority)];
+    tls_takes_the_private_authority_and_no_other_name(&stage, "out", sinks).await;
 }

@@ -10,8 +10,7 @@ use delayq_tests::invariants::Permit;
 use delayq_tests::proxy::{Flow, Proxy};
 use delayq_tests::redis_server::RedisServer;
 
-use crate::redis_list::record;
-use crate::stage::{Seen, Stage, route, topic};
+use crate::stage::{Seen, Stage, record, route, topic};
 
 fn file(dir: &std::path::Path) -> SinkConfig {
     SinkConfig { file: Some(FileConfig { dir: dir.to_owned(), rotate_at: None }), ..SinkConfig::default() }

@@ -1,35 +1,52 @@
 //! The sink `redis-list` against a Redis of its own.
 
 use delayq_forwarder::{Element, RedisListConfig, SinkConfig};
-use delayq_service::config::RedisConfig;
+use delayq_service::config::{RedisConfig, Secret};
+use delayq_tests::certs::Authority;
+use delayq_tests::deadline::{SHORT, wait_until};
+use delayq_tests::invariants::Permit;
 use delayq_tests::proxy::Proxy;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 
-use crate::conformance::{Subject, conforms};
-use crate::stage::Seen;
+use crate::conformance::{
+    Guarded, Mortal, Networked, Subject, conforms, tls_takes_the_private_authority_and_no_other_name,
+};
+use crate::redis_stream::{PASSWORD, at, encrypted};
+use crate::stage::{Seen, Stage, record, route};
 
 struct List {
     server: RedisServer,
     proxy: Proxy,
 }
 
-impl Subject for List {
-    async fn start() -> Self {
-        let server = RedisServer::start_with(RedisOptions::default().append_only("always")).await;
+fn sink(redis: RedisConfig) -> SinkConfig {
+    let config =
+        RedisListConfig { redis: Some(redis), element: Element::Record, ..RedisListConfig::default() };
+    SinkConfig { redis_list: Some(config), ..SinkConfig::default() }
+}
+
+async fn read(server: &RedisServer, key: &str) -> Vec<Seen> {
+    let elements: Vec<String> = server.command(&["LRANGE", key, "0", "-1"]).await;
+    elements.iter().map(|line| record(key, line)).collect()
+}
+
+// === impl List ===
+
+impl List {
+    async fn start_with(options: RedisOptions) -> Self {
+        let server = RedisServer::start_with(options.append_only("always")).await;
         let proxy = Proxy::start(&server.address());
         Self { server, proxy }
     }
+}
 
-    fn sink(&self) -> SinkConfig {
-        let url = format!("redis://{}", self.proxy.address()).parse().unwrap();
-        let redis = RedisConfig { url, ..RedisConfig::default() };
-        let config =
-            RedisListConfig { redis: Some(redis), element: Element::Record, ..RedisListConfig::default() };
-        SinkConfig { redis_list: Some(config), ..SinkConfig::default() }
+impl Subject for List {
+    async fn start() -> Self {
+        Self::start_with(RedisOptions::default()).await
     }
 
-    fn proxy(&self) -> &Proxy {
-        &self.proxy
+    fn sink(&self) -> SinkConfig {
+        sink(at(&self.proxy))
     }
 
     fn destination(&self) -> String {
@@ -37,33 +54,94 @@ impl Subject for List {
     }
 
     async fn seen(&self) -> Vec<Seen> {
-        let elements: Vec<String> = self.server.command(&["LRANGE", "out", "0", "-1"]).await;
-        elements.iter().map(|line| record("out", line)).collect()
+        read(&self.server, "out").await
     }
+}
 
+impl Mortal for List {
     async fn stop(&mut self) {
+        self.proxy.refuse().await;
         self.server.kill().await;
     }
 
     async fn resume(&mut self) {
         self.server.resume().await;
+        self.proxy.accept().await;
     }
 }
 
-/// A delivery from its JSON record.
-pub(crate) fn record(destination: &str, line: &str) -> Seen {
-    use base64::{Engine as _, engine::general_purpose::STANDARD};
-    let record: serde_json::Value = serde_json::from_str(line).unwrap();
-    let body = match record["payload"].as_str() {
-        Some(text) => text.as_bytes().to_vec(),
-        None => STANDARD.decode(record["payload_base64"].as_str().unwrap()).unwrap(),
-    };
-    Seen {
-        destination: destination.to_owned(),
-        id: record["id"].as_str().unwrap().to_owned(),
-        body,
-        delivery: u32::try_from(record["delivery"].as_u64().unwrap()).unwrap(),
+impl Networked for List {
+    fn proxy(&self) -> &Proxy {
+        &self.proxy
     }
 }
 
-conforms!(List);
+impl Guarded for List {
+    const PASSWORD: &str = PASSWORD;
+    const REFUSAL: &str = "Password authentication failed";
+
+    async fn start_guarded() -> Self {
+        Self::start_with(RedisOptions::default().password(PASSWORD)).await
+    }
+
+    fn with_password(&self, password: Secret) -> SinkConfig {
+        sink(RedisConfig { password: Some(password), ..at(&self.proxy) })
+    }
+}
+
+conforms!(List:
+    everything_arrives_once,
+    a_server_that_is_down_at_start_is_named_or_waited_for,
+    a_server_that_goes_down_midway_costs_no_message,
+    a_lost_confirm_repeats_at_most_what_was_under_way,
+    a_black_hole_is_left_behind_by_deadline,
+    a_slow_server_keeps_its_leases,
+    a_clean_stop_under_load_loses_and_repeats_nothing,
+    a_refused_login_is_named_and_mended_without_a_loss,
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_the_wrong_type_does_not_keep_its_neighbours() {
+    let (stage, subject) = (Stage::new().await, List::start().await);
+    let _: String = subject.server.command(&["SET", "l.3", "a string"]).await;
+    let settings = stage.settings([("s", subject.sink())], vec![route("t", "s", "l.{id}")]);
+    let running = stage.forward(settings).await.unwrap();
+    stage.put("t", 0, 8, 10).await;
+    wait_until("seven deliveries", SHORT, || async { stage.numbers("t").await.delivered == 7 }).await;
+    let _: i64 = subject.server.command(&["DEL", "l.3"]).await;
+    stage.drained("t").await;
+    running.stop().await;
+    let mut seen = Vec::new();
+    for n in 0..8 {
+        seen.extend(read(&subject.server, &format!("l.{n}")).await);
+    }
+    stage.check("t", seen, &Permit::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_lose_messages_are_refused_by_name() {
+    let stage = Stage::new().await;
+    let server =
+        RedisServer::start_with(RedisOptions::default().set("maxmemory-policy", "allkeys-lfu")).await;
+    let redis = RedisConfig { url: server.url().parse().unwrap(), ..RedisConfig::default() };
+    let settings = stage.settings([("s", sink(redis))], vec![route("t", "s", "out")]);
+    let Err(fault) = stage.look(settings.clone()).await else { panic!("it delivers into a cache") };
+    assert!(fault.to_string().contains("maxmemory-policy allkeys-lfu"), "{fault}");
+    assert_eq!(fault.exit().code(), 78);
+    let _: String = server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
+    let _: String = server.command(&["XADD", "out", "*", "f", "v"]).await;
+    let Err(fault) = stage.look(settings).await else { panic!("it delivers into a stream") };
+    let refusal = "DQ-F001: sinks.s, destination `out`: the key `out` is a stream, not a list";
+    assert_eq!(fault.to_string(), refusal);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_takes_the_private_authority_and_refuses_another_name() {
+    let (stage, authority, stranger) = (Stage::new().await, Authority::new(), Authority::new());
+    let (server, right) = encrypted(&authority.server(), &authority).await;
+    let (_other, misnamed) = encrypted(&authority.wrong_name(), &authority).await;
+    let untrusting = RedisConfig { ca: Some(stranger.authority()), ..right.clone() };
+    let sinks = [right, untrusting, misnamed].map(sink);
+    tls_takes_the_private_authority_and_no_other_name(&stage, "out", sinks).await;
+    stage.check("t", read(&server, "out").await, &Permit::default()).await;
+}

@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use delayq_forwarder::{RedisStreamConfig, SinkConfig};
-use delayq_service::config::RedisConfig;
-use delayq_tests::certs::Authority;
+use delayq_service::config::{RedisConfig, Secret};
+use delayq_tests::certs::{Authority, Certificate};
+use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
 use delayq_tests::ports::free_port;
 use delayq_tests::proxy::Proxy;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 
-use crate::conformance::{Subject, conforms};
+use crate::conformance::{
+    Guarded, Mortal, Networked, Subject, conforms, text, tls_takes_the_private_authority_and_no_other_name,
+};
 use crate::stage::{Seen, Stage, route};
 
 struct Stream {
@@ -20,22 +23,29 @@ struct Stream {
 
 type Entry = (String, BTreeMap<String, Vec<u8>>);
 
-impl Subject for Stream {
-    async fn start() -> Self {
-        let server = RedisServer::start_with(RedisOptions::default().append_only("always")).await;
+// === impl Stream ===
+
+impl Stream {
+    async fn start_with(options: RedisOptions) -> Self {
+        let server = RedisServer::start_with(options.append_only("always")).await;
         let proxy = Proxy::start(&server.address());
         Self { server, proxy }
     }
+}
 
-    fn sink(&self) -> SinkConfig {
-        let url = format!("redis://{}", self.proxy.address()).parse().unwrap();
-        let redis = RedisConfig { url, ..RedisConfig::default() };
-        let config = RedisStreamConfig { redis: Some(redis), ..RedisStreamConfig::default() };
-        SinkConfig { redis_stream: Some(config), ..SinkConfig::default() }
+/// A sink of a Redis.
+fn sink(redis: RedisConfig) -> SinkConfig {
+    let config = RedisStreamConfig { redis: Some(redis), ..RedisStreamConfig::default() };
+    SinkConfig { redis_stream: Some(config), ..SinkConfig::default() }
+}
+
+impl Subject for Stream {
+    async fn start() -> Self {
+        Self::start_with(RedisOptions::default()).await
     }
 
-    fn proxy(&self) -> &Proxy {
-        &self.proxy
+    fn sink(&self) -> SinkConfig {
+        sink(at(&self.proxy))
     }
 
     fn destination(&self) -> String {
@@ -45,14 +55,62 @@ impl Subject for Stream {
     async fn seen(&self) -> Vec<Seen> {
         read(&self.server, "out").await
     }
+}
 
+impl Mortal for Stream {
     async fn stop(&mut self) {
+        self.proxy.refuse().await;
         self.server.kill().await;
     }
 
     async fn resume(&mut self) {
         self.server.resume().await;
+        self.proxy.accept().await;
     }
+}
+
+impl Networked for Stream {
+    fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+}
+
+impl Guarded for Stream {
+    const PASSWORD: &str = PASSWORD;
+    const REFUSAL: &str = "Password authentication failed";
+
+    async fn start_guarded() -> Self {
+        Self::start_with(RedisOptions::default().password(PASSWORD)).await
+    }
+
+    fn with_password(&self, password: Secret) -> SinkConfig {
+        sink(RedisConfig { password: Some(password), ..at(&self.proxy) })
+    }
+}
+
+/// The password of servers that ask for one.
+pub(crate) const PASSWORD: &str = "open-sesame";
+
+/// The Redis behind a proxy.
+pub(crate) fn at(proxy: &Proxy) -> RedisConfig {
+    RedisConfig { url: format!("redis://{}", proxy.address()).parse().unwrap(), ..RedisConfig::default() }
+}
+
+/// A Redis with this certificate, and how it is reached.
+pub(crate) async fn encrypted(
+    certificate: &Certificate,
+    authority: &Authority,
+) -> (RedisServer, RedisConfig) {
+    let port = free_port();
+    let options = RedisOptions::default()
+        .set("tls-port", &port.to_string())
+        .set("tls-cert-file", &text(&certificate.certificate))
+        .set("tls-key-file", &text(&certificate.key))
+        .set("tls-ca-cert-file", &text(&authority.authority()))
+        .set("tls-auth-clients", "no");
+    let url = format!("rediss://127.0.0.1:{port}").parse().unwrap();
+    let config = RedisConfig { url, ca: Some(authority.authority()), ..RedisConfig::default() };
+    (RedisServer::start_with(options).await, config)
 }
 
 async fn read(server: &RedisServer, key: &str) -> Vec<Seen> {
@@ -68,7 +126,16 @@ async fn read(server: &RedisServer, key: &str) -> Vec<Seen> {
     entries.into_iter().map(seen).collect()
 }
 
-conforms!(Stream);
+conforms!(Stream:
+    everything_arrives_once,
+    a_server_that_is_down_at_start_is_named_or_waited_for,
+    a_server_that_goes_down_midway_costs_no_message,
+    a_lost_confirm_repeats_at_most_what_was_under_way,
+    a_black_hole_is_left_behind_by_deadline,
+    a_slow_server_keeps_its_leases,
+    a_clean_stop_under_load_loses_and_repeats_nothing,
+    a_refused_login_is_named_and_mended_without_a_loss,
+);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_entry_carries_headers_and_mapped_fields() {
@@ -146,58 +213,40 @@ async fn settings_that_lose_messages_are_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_that_is_refused_and_mended_costs_no_message() {
+async fn a_stream_that_must_not_be_made_is_waited_for_also_when_it_is_deleted() {
     let (stage, subject) = (Stage::new().await, Stream::start().await);
-    let mut settings = stage.settings([("s", subject.sink())], vec![route("t", "s", "out")]);
+    let mut sink = subject.sink();
+    sink.redis_stream.as_mut().unwrap().create = false;
+    let mut settings = stage.settings([("s", sink)], vec![route("t", "s", "out")]);
+    let Err(fault) = stage.forward(settings.clone()).await else { panic!("it started without its stream") };
+    let refusal = "DQ-F002: sinks.s, destination `out`: the stream `out` does not exist";
+    assert_eq!(fault.to_string(), refusal);
     settings.sinks.get_mut("s").unwrap().required = false;
-    let _: String = subject.server.command(&["CONFIG", "SET", "requirepass", "secret"]).await;
+    let make: &[&str] = &["XGROUP", "CREATE", "out", "readers", "$", "MKSTREAM"];
     let running = stage.forward(settings).await.unwrap();
-    stage.put("t", 0, 50, 10).await;
-    delayq_tests::deadline::wait_until("a refused login", delayq_tests::deadline::SHORT, || async {
-        running.metric("delayq_forwarder_outcomes_total{sink=\"s\",outcome=\"unavailable\"}") >= 1.0
-    })
-    .await;
-    let client = redis::Client::open(format!("redis://:secret@{}", subject.server.address())).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let set = redis::cmd("CONFIG").arg("SET").arg("requirepass").arg("").to_owned();
-    set.exec_async(&mut connection).await.unwrap();
-    stage.drained("t").await;
+    let mut seen = Vec::new();
+    for round in 0..2 {
+        stage.put("t", round * 50, 50, 10).await;
+        wait_until("an open circuit", LONG, || async {
+            running.metric("delayq_forwarder_circuit{sink=\"s\"") >= 1.0
+        })
+        .await;
+        let _: String = subject.server.command(make).await;
+        stage.drained("t").await;
+        seen.extend(subject.seen().await);
+        let _: i64 = subject.server.command(&["DEL", "out"]).await;
+    }
     running.stop().await;
-    stage.check("t", subject.seen().await, &Permit::default()).await;
+    stage.check("t", seen, &Permit::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_takes_the_private_authority_and_refuses_another_name() {
-    let (stage, authority) = (Stage::new().await, Authority::new());
-    for (certificate, trusted, expected) in [
-        (authority.server(), true, None),
-        (authority.server(), false, Some("UnknownIssuer")),
-        (authority.wrong_name(), true, Some("not valid for")),
-    ] {
-        let port = free_port();
-        let path = |path: &std::path::Path| path.display().to_string();
-        let options = RedisOptions::default()
-            .set("tls-port", &port.to_string())
-            .set("tls-cert-file", &path(&certificate.certificate))
-            .set("tls-key-file", &path(&certificate.key))
-            .set("tls-ca-cert-file", &path(&authority.authority()))
-            .set("tls-auth-clients", "no");
-        let server = RedisServer::start_with(options).await;
-        let url = format!("rediss://127.0.0.1:{port}").parse().unwrap();
-        let ca = trusted.then(|| authority.authority());
-        let redis = RedisConfig { url, ca, ..RedisConfig::default() };
-        let config = RedisStreamConfig { redis: Some(redis), ..RedisStreamConfig::default() };
-        let sink = SinkConfig { redis_stream: Some(config), ..SinkConfig::default() };
-        match (stage.forward(stage.settings([("s", sink)], vec![route("t", "s", "out")])).await, expected) {
-            (Err(fault), Some(part)) => assert!(fault.to_string().contains(part), "{fault}"),
-            (Ok(running), None) => {
-                stage.put("t", 0, 10, 10).await;
-                stage.drained("t").await;
-                running.stop().await;
-                assert_eq!(read(&server, "out").await.len(), 10);
-            }
-            (Ok(_), Some(part)) => panic!("it should have refused: {part}"),
-            (Err(fault), None) => panic!("{fault}"),
-        }
-    }
+    let (stage, authority, stranger) = (Stage::new().await, Authority::new(), Authority::new());
+    let (server, right) = encrypted(&authority.server(), &authority).await;
+    let (_other, misnamed) = encrypted(&authority.wrong_name(), &authority).await;
+    let untrusting = RedisConfig { ca: Some(stranger.authority()), ..right.clone() };
+    let sinks = [right, untrusting, misnamed].map(sink);
+    tls_takes_the_private_authority_and_no_other_name(&stage, "out", sinks).await;
+    stage.check("t", read(&server, "out").await, &Permit::default()).await;
 }

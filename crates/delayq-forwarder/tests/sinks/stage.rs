@@ -19,6 +19,7 @@ use delayq_tests::shared;
 /// Shards, a pump over them, and what was put.
 pub(crate) struct Stage {
     pub(crate) client: Client,
+    pub(crate) namespace: String,
     pub(crate) producer: Producer,
     pub(crate) redis: RedisConfig,
     pub(crate) history: Arc<History>,
@@ -42,8 +43,7 @@ pub(crate) fn route(topic: &str, sink: &str, to: &str) -> RouteConfig {
         topic: topic.to_owned(),
         sink: sink.to_owned(),
         to: Some(to.to_owned()),
-        key: None,
-        headers: BTreeMap::new(),
+        ..RouteConfig::default()
     }
 }
 
@@ -56,8 +56,9 @@ impl Stage {
     }
 
     pub(crate) async fn at(url: &str) -> Self {
+        let namespace = shared::namespace();
         let settings = Settings {
-            namespace: Namespace::new(shared::namespace()).unwrap(),
+            namespace: Namespace::new(namespace.as_str()).unwrap(),
             shards: ShardCount::new(4).unwrap(),
             ..Settings::new(url)
         };
@@ -66,7 +67,7 @@ impl Stage {
         let redis = RedisConfig { url: url.parse().unwrap(), ..RedisConfig::default() };
         let producer = Producer::start(client.clone(), ProducerOptions::default());
         let pump = tokio::spawn(pump(client.clone()));
-        Self { client, producer, redis, history: Arc::default(), pump }
+        Self { client, namespace, producer, redis, history: Arc::default(), pump }
     }
 
     /// Puts messages that are due at once, with bodies of this size, under ids from `first` on.
@@ -137,7 +138,12 @@ impl Stage {
             ..ForwarderConfig::default()
         };
         let sinks = sinks.into_iter().map(|(name, sink)| (name.to_owned(), sink)).collect();
-        delayq_forwarder::Settings { forwarder, sinks, routes }
+        delayq_forwarder::Settings { forwarder, sinks, routes, ..Default::default() }
+    }
+
+    /// What a forwarder would warn of, or refuse to start with.
+    pub(crate) async fn look(&self, settings: delayq_forwarder::Settings) -> Result<Vec<String>, Fault> {
+        delayq_forwarder::examine(&settings, &self.redis).await
     }
 
     /// Builds and starts a forwarder.
@@ -216,4 +222,20 @@ pub(crate) fn body(n: usize, size: usize) -> Vec<u8> {
     let mut body = format!("{{\"n\":{n}}}").into_bytes();
     body.resize(size.max(body.len()), b' ');
     body
+}
+
+/// A delivery from its JSON record, as the sinks of lines write it.
+pub(crate) fn record(destination: &str, line: &str) -> Seen {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let record: serde_json::Value = serde_json::from_str(line).unwrap();
+    let body = match record["payload"].as_str() {
+        Some(text) => text.as_bytes().to_vec(),
+        None => STANDARD.decode(record["payload_base64"].as_str().unwrap()).unwrap(),
+    };
+    Seen {
+        destination: destination.to_owned(),
+        id: record["id"].as_str().unwrap().to_owned(),
+        body,
+        delivery: u32::try_from(record["delivery"].as_u64().unwrap()).unwrap(),
+    }
 }

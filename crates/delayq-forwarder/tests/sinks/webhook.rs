@@ -1,19 +1,30 @@
 //! The sink `webhook` against an HTTP server that notes what it was sent and answers as it is told.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
+use delayq_core::Message;
 use delayq_forwarder::{SinkConfig, WebhookConfig};
-use delayq_service::config::Secret;
+use delayq_service::config::{HumanDuration, Secret};
+use delayq_tests::certs::{Authority, Certificate};
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
 use delayq_tests::proxy::Proxy;
 use hmac::{Hmac, KeyInit, Mac};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 
-use crate::conformance::{Subject, conforms};
-use crate::stage::{Seen, Stage, route};
+use crate::conformance::{
+    Guarded, Mortal, Networked, Subject, conforms, tls_takes_the_private_authority_and_no_other_name,
+};
+use crate::stage::{Seen, Stage, route, topic};
 
 #[derive(Clone, Debug)]
 struct Request {
@@ -22,17 +33,28 @@ struct Request {
     body: Vec<u8>,
 }
 
-/// What to answer to a message; by its id.
-type Answers = Arc<Mutex<HashMap<String, String>>>;
-
 struct Endpoint {
     proxy: Proxy,
+    address: String,
     requests: Arc<Mutex<Vec<Request>>>,
-    answers: Answers,
+    told: Arc<Told>,
+}
+
+/// What the endpoint was told.
+#[derive(Default)]
+struct Told {
+    answers: Mutex<HashMap<String, String>>,
+    /// The only token that it takes.
+    token: Option<&'static str>,
+    /// Answers are given one for each permit, where there is a gate.
+    gate: Option<Semaphore>,
+    /// Requests that wait for their answer, and the most that did at a time.
+    waiting: AtomicUsize,
+    most_waiting: AtomicUsize,
 }
 
 /// Reads one request; nothing when the connection ends before it.
-async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<(String, Request)> {
+async fn read(stream: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>) -> Option<(String, Request)> {
     let end = loop {
         if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
             break end + 4;
@@ -60,11 +82,26 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<(String, R
     Some((method, Request { path, headers, body }))
 }
 
-async fn serve(mut stream: TcpStream, requests: Arc<Mutex<Vec<Request>>>, answers: Answers) {
+async fn serve(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    requests: Arc<Mutex<Vec<Request>>>,
+    told: Arc<Told>,
+) {
     let mut buffer = Vec::new();
     while let Some((method, request)) = read(&mut stream, &mut buffer).await {
-        let told = request.headers.get("delayq-id").and_then(|id| answers.lock().unwrap().get(id).cloned());
-        let answer = told.unwrap_or_else(|| "204 No Content\r\n\r\n".to_owned());
+        let id = request.headers.get("delayq-id");
+        let answer = id.and_then(|id| told.answers.lock().unwrap().get(id).cloned());
+        let mut answer = answer.unwrap_or_else(|| "204 No Content\r\n\r\n".to_owned());
+        let bearer = told.token.map(|token| format!("Bearer {token}"));
+        if bearer.is_some() && request.headers.get("authorization") != bearer.as_ref() {
+            answer = "401 Unauthorized\r\ncontent-length: 0\r\n\r\n".to_owned();
+        }
+        if let (Some(gate), "POST") = (&told.gate, method.as_str()) {
+            let waiting = told.waiting.fetch_add(1, Ordering::SeqCst) + 1;
+            told.most_waiting.fetch_max(waiting, Ordering::SeqCst);
+            gate.acquire().await.unwrap().forget();
+            told.waiting.fetch_sub(1, Ordering::SeqCst);
+        }
         if method == "POST" && answer.starts_with('2') {
             requests.lock().unwrap().push(request);
         }
@@ -74,37 +111,57 @@ async fn serve(mut stream: TcpStream, requests: Arc<Mutex<Vec<Request>>>, answer
     }
 }
 
+// === impl Endpoint ===
+
 impl Endpoint {
-    fn answer(&self, id: usize, answer: &str) {
-        self.answers.lock().unwrap().insert(id.to_string(), answer.to_owned());
+    async fn start_with(told: Told, tls: Option<TlsAcceptor>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (requests, told) = (Arc::default(), Arc::new(told));
+        let (noted, shared) = (Arc::clone(&requests), Arc::clone(&told));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (noted, told, tls) = (Arc::clone(&noted), Arc::clone(&shared), tls.clone());
+                tokio::spawn(async move {
+                    match tls {
+                        None => serve(stream, noted, told).await,
+                        // A client that does not trust it ends here.
+                        Some(tls) => match tls.accept(stream).await {
+                            Ok(stream) => serve(stream, noted, told).await,
+                            Err(_) => {}
+                        },
+                    }
+                });
+            }
+        });
+        Self { proxy: Proxy::start(&address), address, requests, told }
     }
+
+    fn answer(&self, id: impl ToString, answer: &str) {
+        self.told.answers.lock().unwrap().insert(id.to_string(), answer.to_owned());
+    }
+
+    /// How often it took a message.
+    fn taken(&self) -> usize {
+        self.requests.lock().unwrap().len()
+    }
+}
+
+fn sink(config: WebhookConfig) -> SinkConfig {
+    SinkConfig { webhook: Some(config), ..SinkConfig::default() }
 }
 
 impl Subject for Endpoint {
     async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let proxy = Proxy::start(&listener.local_addr().unwrap().to_string());
-        let (requests, answers) = (Arc::default(), Answers::default());
-        let (noted, told) = (Arc::clone(&requests), answers.clone());
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&noted), told.clone()));
-            }
-        });
-        Self { proxy, requests, answers }
+        Self::start_with(Told::default(), None).await
     }
 
     fn sink(&self) -> SinkConfig {
-        let config = WebhookConfig {
+        sink(WebhookConfig {
             url: format!("http://{}/hook", self.proxy.address()),
             secret: Some(Secret::plain("hunter2")),
             ..WebhookConfig::default()
-        };
-        SinkConfig { webhook: Some(config), ..SinkConfig::default() }
-    }
-
-    fn proxy(&self) -> &Proxy {
-        &self.proxy
+        })
     }
 
     fn destination(&self) -> String {
@@ -121,14 +178,50 @@ impl Subject for Endpoint {
         };
         requests.into_iter().map(seen).collect()
     }
-
-    // The endpoint lives in this process: it is down when its proxy refuses.
-    async fn stop(&mut self) {}
-
-    async fn resume(&mut self) {}
 }
 
-conforms!(Endpoint);
+impl Mortal for Endpoint {
+    // The endpoint lives in this process: it is down when its proxy refuses.
+    async fn stop(&mut self) {
+        self.proxy.refuse().await;
+    }
+
+    async fn resume(&mut self) {
+        self.proxy.accept().await;
+    }
+}
+
+impl Networked for Endpoint {
+    fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+}
+
+impl Guarded for Endpoint {
+    const PASSWORD: &str = "open-sesame";
+    const REFUSAL: &str = "401 Unauthorized";
+
+    async fn start_guarded() -> Self {
+        Self::start_with(Told { token: Some(Self::PASSWORD), ..Told::default() }, None).await
+    }
+
+    fn with_password(&self, password: Secret) -> SinkConfig {
+        let mut sink = self.sink();
+        sink.webhook.as_mut().unwrap().bearer = Some(password);
+        sink
+    }
+}
+
+conforms!(Endpoint:
+    everything_arrives_once,
+    a_server_that_is_down_at_start_is_named_or_waited_for,
+    a_server_that_goes_down_midway_costs_no_message,
+    a_lost_confirm_repeats_at_most_what_was_under_way,
+    a_black_hole_is_left_behind_by_deadline,
+    a_slow_server_keeps_its_leases,
+    a_clean_stop_under_load_loses_and_repeats_nothing,
+    a_refused_login_is_named_and_mended_without_a_loss,
+);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_is_signed_and_carries_its_idempotency_key() {
@@ -160,7 +253,7 @@ async fn a_status_is_buried_or_tried_again_and_neighbours_pass() {
     subject.answer(6, "302 Found\r\nlocation: http://169.254.169.254/latest\r\ncontent-length: 0\r\n\r\n");
     stage.put("t", 0, 10, 10).await;
     wait_until("eight of ten", LONG, || async { stage.numbers("t").await.delivered == 7 }).await;
-    subject.answers.lock().unwrap().clear();
+    subject.told.answers.lock().unwrap().clear();
     stage.drained("t").await;
     running.stop().await;
     assert_eq!(stage.dead("t").await["3"], "413 Payload Too Large: too big");
@@ -169,21 +262,123 @@ async fn a_status_is_buried_or_tried_again_and_neighbours_pass() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_that_asks_for_a_rest_gets_it() {
-    let (stage, subject) = (Stage::new().await, Endpoint::start().await);
-    let mut settings = stage.settings([("s", subject.sink())], vec![route("t", "s", "in")]);
-    settings.forwarder.circuit_longest_rest = delayq_service::config::HumanDuration::from_secs(30);
-    let running = stage.forward(settings).await.unwrap();
-    subject.answer(0, "503 Busy\r\nretry-after: 2\r\ncontent-length: 0\r\n\r\n");
-    let start = std::time::Instant::now();
-    stage.put("t", 0, 1, 10).await;
-    wait_until("an open circuit", LONG, || async {
-        running.metric("delayq_forwarder_circuit{sink=\"s\"") >= 1.0
-    })
-    .await;
-    subject.answers.lock().unwrap().clear();
-    stage.drained("t").await;
-    assert!(start.elapsed().as_millis() >= 2000, "it came after {:?}", start.elapsed());
+async fn an_endpoint_that_asks_for_a_rest_gets_it_in_seconds_or_until_a_date() {
+    for asked in [
+        "retry-after: 2",
+        "date: Sun, 06 Nov 1994 08:49:37 GMT\r\nretry-after: Sun, 06 Nov 1994 08:49:39 GMT",
+    ] {
+        let (stage, subject) = (Stage::new().await, Endpoint::start().await);
+        let mut settings = stage.settings([("s", subject.sink())], vec![route("t", "s", "in")]);
+        settings.forwarder.circuit_longest_rest = HumanDuration::from_secs(30);
+        let running = stage.forward(settings).await.unwrap();
+        subject.answer(0, &format!("503 Busy\r\n{asked}\r\ncontent-length: 0\r\n\r\n"));
+        let start = Instant::now();
+        stage.put("t", 0, 1, 10).await;
+        wait_until("an open circuit", LONG, || async {
+            running.metric("delayq_forwarder_circuit{sink=\"s\"") >= 1.0
+        })
+        .await;
+        subject.told.answers.lock().unwrap().clear();
+        stage.drained("t").await;
+        assert!(start.elapsed().as_millis() >= 2000, "{asked}: it came after {:?}", start.elapsed());
+        running.stop().await;
+        stage.check("t", subject.seen().await, &Permit::default()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirect_is_followed_to_a_private_address_only_where_that_is_allowed() {
+    let other = Endpoint::start().await;
+    let port = other.address.rsplit(':').next().unwrap().to_owned();
+    let to = |host: &str| format!("http://{host}:{port}/moved");
+    for (follow, private, status, to, refusal) in [
+        (false, false, "307 Moved", to("127.0.0.1"), Some("307 Temporary Redirect")),
+        (true, false, "307 Moved", to("127.0.0.1"), Some("the private address 127.0.0.1")),
+        (true, false, "308 Moved", to("127.0.0.2"), Some("the private address 127.0.0.2")),
+        (true, false, "307 Moved", to("localhost"), Some("localhost has private addresses only")),
+        (true, true, "302 Moved", to("127.0.0.1"), Some("does not keep the request")),
+        (true, true, "307 Moved", to("127.0.0.1"), None),
+        (true, true, "308 Moved", to("localhost"), None),
+    ] {
+        let (stage, subject) = (Stage::new().await, Endpoint::start().await);
+        let mut sink = subject.sink();
+        let config = sink.webhook.as_mut().unwrap();
+        (config.follow_redirects, config.allow_private_redirects) = (follow, private);
+        let settings = stage.settings([("s", sink)], vec![route("t", "s", "in")]);
+        let running = stage.forward(settings).await.unwrap();
+        subject.answer("m", &format!("{status}\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n"));
+        let before = other.taken();
+        let message = Message::new(topic("t"), "body").id("m").unwrap().max_attempts(1);
+        assert!(stage.producer.put(message).await.unwrap().outcome.is_accepted());
+        stage.drained("t").await;
+        running.stop().await;
+        match refusal {
+            None => {
+                assert_eq!((other.taken() - before, stage.dead("t").await.len()), (1, 0), "{to}");
+                let request = other.requests.lock().unwrap().last().unwrap().clone();
+                assert_eq!((request.path.as_str(), &request.body[..]), ("/moved", &b"body"[..]));
+            }
+            Some(part) => {
+                let reason = &stage.dead("t").await["m"];
+                assert!(reason.contains(part), "{to} {status}: {reason}");
+                assert_eq!(other.taken(), before, "{to} {status} was followed");
+            }
+        }
+        assert_eq!(subject.taken(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_sinks_of_one_host_keep_its_limit_together() {
+    const LIMIT: usize = 3;
+    let stage = Stage::new().await;
+    let subject = Endpoint::start_with(Told { gate: Some(Semaphore::new(0)), ..Told::default() }, None).await;
+    let sink = |connections: usize| {
+        let mut sink = subject.sink();
+        sink.webhook.as_mut().unwrap().connections = u16::try_from(connections).unwrap();
+        sink.timeout = HumanDuration::from_secs(60);
+        sink
+    };
+    let routes = vec![route("a", "one", "a"), route("b", "two", "b")];
+    let running =
+        stage.forward(stage.settings([("one", sink(LIMIT)), ("two", sink(64))], routes)).await.unwrap();
+    stage.put("a", 0, 20, 10).await;
+    stage.put("b", 20, 20, 10).await;
+    let told = &subject.told;
+    for left in (1..=40).rev() {
+        let expected = LIMIT.min(left);
+        wait_until("as many requests as may", LONG, || async {
+            told.waiting.load(Ordering::SeqCst) == expected
+        })
+        .await;
+        told.gate.as_ref().unwrap().add_permits(1);
+        wait_until("an answer", LONG, || async { subject.taken() == 41 - left }).await;
+    }
+    stage.drained("a").await;
+    stage.drained("b").await;
     running.stop().await;
-    stage.check("t", subject.seen().await, &Permit::default()).await;
+    assert_eq!(told.most_waiting.load(Ordering::SeqCst), LIMIT);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_takes_the_private_authority_and_refuses_another_name() {
+    let (stage, authority, stranger) = (Stage::new().await, Authority::new(), Authority::new());
+    let (server, misnamed) = (encrypted(&authority.server()).await, encrypted(&authority.wrong_name()).await);
+    let with = |endpoint: &Endpoint, authority: &Authority| {
+        let url = format!("https://{}/hook", endpoint.address);
+        sink(WebhookConfig { url, ca: Some(authority.authority()), ..WebhookConfig::default() })
+    };
+    let sinks = [with(&server, &authority), with(&server, &stranger), with(&misnamed, &authority)];
+    tls_takes_the_private_authority_and_no_other_name(&stage, "in", sinks).await;
+    stage.check("t", server.seen().await, &Permit::default()).await;
+    assert_eq!(misnamed.taken(), 0);
+}
+
+/// An endpoint with this certificate.
+async fn encrypted(certificate: &Certificate) -> Endpoint {
+    let chain =
+        CertificateDer::pem_file_iter(&certificate.certificate).unwrap().map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(&certificate.key).unwrap();
+    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
+    Endpoint::start_with(Told::default(), Some(TlsAcceptor::from(Arc::new(config)))).await
 }

@@ -8,8 +8,9 @@ use crate::{CheckError, Outcome, Parcel, Sink};
 use async_trait::async_trait;
 use std::{
     collections::BTreeMap,
-    fs::{File, OpenOptions},
+    fs::{File, Metadata, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -137,18 +138,30 @@ impl Appender {
     }
 
     fn append(&mut self, config: &FileConfig, lines: &[u8]) -> io::Result<()> {
+        if !self.is_in_place() {
+            *self = Self::open(&self.path)?;
+        }
         let full = |size: u64| self.length > 0 && self.length + lines.len() as u64 > size;
         if config.rotate_at.is_some_and(|size| full(size.bytes())) {
             self.rotate()?;
         }
         self.file.seek(SeekFrom::Start(self.length))?;
         let written = self.file.write_all(lines).and_then(|()| self.file.sync_data());
+        if written.is_ok() && !self.is_in_place() {
+            return Err(io::Error::other("the file was taken away while it was written to"));
+        }
         match written {
             Ok(()) => self.length += lines.len() as u64,
             // Best effort: what stays behind is cut off when the file is opened again, or was whole lines.
             Err(_) => drop(self.file.set_len(self.length)),
         }
         written
+    }
+
+    /// Whether its path still leads to it: what is written to a file that was deleted, nobody can read.
+    fn is_in_place(&self) -> bool {
+        let same = |here: &Metadata, there: &Metadata| (here.dev(), here.ino()) == (there.dev(), there.ino());
+        matches!((self.file.metadata(), std::fs::metadata(&self.path)), (Ok(here), Ok(there)) if same(&here, &there))
     }
 
     /// Sets the file aside under the next free number.

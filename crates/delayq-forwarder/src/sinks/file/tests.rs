@@ -10,6 +10,7 @@ pub(crate) fn parcel(destination: &str, id: &str, body: &[u8]) -> Parcel {
     Parcel {
         destination: destination.to_owned(),
         key: None,
+        partition: None,
         headers: vec![("trace".to_owned(), "t".to_owned())],
         body: body.to_vec(),
         about: About {
@@ -101,4 +102,22 @@ async fn a_file_that_another_holds_is_unavailable_until_it_is_let_go() {
     assert_eq!(second.deliver(&[parcel("f", "2", b"")]).await[0].word(), "unavailable");
     first.close().await.unwrap();
     assert_eq!(second.deliver(&[parcel("f", "2", b"")]).await, [Outcome::Delivered]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_taken_away_is_begun_anew_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, aside) = (folder.path().join("d/f"), folder.path().join("f.old"));
+    let sink = sink(folder.path(), None);
+    let deliver =
+        async |id: &str| assert_eq!(sink.deliver(&[parcel("d/f", id, b"")]).await, [Outcome::Delivered]);
+    deliver("1").await;
+    fs::rename(&path, &aside).unwrap();
+    deliver("2").await;
+    deliver("3").await;
+    assert_eq!(fs::read_to_string(&aside).unwrap().lines().count(), 1);
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 2);
+    fs::remove_dir_all(folder.path().join("d")).unwrap();
+    deliver("4").await;
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1);
 }

@@ -1,6 +1,6 @@
 //! What a topic does with records that it has acked.
 
-use super::encode::is_topic;
+use super::{encode::is_topic, words::Words};
 use crate::CheckError;
 use rdkafka::{
     ClientConfig,
@@ -20,7 +20,8 @@ struct Facts {
 /// Looks at the cluster, and at a topic. Asks for all topics, because asking for one may create it.
 pub(super) async fn check(
     config: &ClientConfig,
-    producer: &FutureProducer,
+    producer: &FutureProducer<Words>,
+    words: &Words,
     destination: Option<&str>,
     patience: Duration,
 ) -> Result<Vec<String>, CheckError> {
@@ -28,7 +29,7 @@ pub(super) async fn check(
     let fetched = tokio::task::spawn_blocking(move || client.client().fetch_metadata(None, patience)).await;
     let metadata = fetched
         .map_err(|panic| CheckError::Unreachable(panic.to_string()))?
-        .map_err(|error| CheckError::Unreachable(error.to_string()))?;
+        .map_err(|error| CheckError::Unreachable(words.explain(error.to_string())))?;
     let Some(topic) = destination else { return Ok(Vec::new()) };
     if !is_topic(topic) {
         return Err(CheckError::Refused(format!("`{topic}` is no name of a topic")));

@@ -1,17 +1,18 @@
 //! Producing: delivered is an ack of all replicas in sync to an idempotent producer.
 
-use super::{KafkaConfig, check, encode};
-use crate::{CheckError, Outcome, Parcel, Sink};
+use super::{KafkaConfig, check, encode, words::Words};
+use crate::{Blame, CheckError, Outcome, Parcel, Sink};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use rdkafka::{
     ClientConfig,
+    config::FromClientConfigAndContext,
     error::{KafkaError, RDKafkaErrorCode},
     producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer},
 };
 use secrecy::ExposeSecret;
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -21,7 +22,14 @@ pub(crate) struct KafkaSink {
     /// How long a record may wait for its ack: less than the time that a call has, so that none is sent after its
     /// message was given back.
     patience: Duration,
-    open: Mutex<Option<FutureProducer>>,
+    open: Mutex<Option<Open>>,
+}
+
+/// A producer, and what it says.
+#[derive(Clone)]
+struct Open {
+    producer: FutureProducer<Words>,
+    words: Words,
 }
 
 // === impl KafkaSink ===
@@ -30,7 +38,7 @@ impl KafkaSink {
     pub(crate) fn new(config: KafkaConfig, deadline: Duration) -> Result<Self, String> {
         let sink = Self { config, patience: deadline.mul_f64(0.8), open: Mutex::new(None) };
         // Nothing is connected by this: it shows that the settings are understood.
-        drop(sink.producer()?);
+        drop(sink.open()?);
         Ok(sink)
     }
 
@@ -74,22 +82,32 @@ impl KafkaSink {
         }
     }
 
-    fn producer(&self) -> Result<FutureProducer, String> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(producer) = open.as_ref() {
-            return Ok(producer.clone());
+    fn open(&self) -> Result<Open, String> {
+        let mut slot = self.slot();
+        if let Some(open) = slot.as_ref() {
+            return Ok(open.clone());
         }
-        let producer: FutureProducer = self.settings()?.create().map_err(|error| error.to_string())?;
-        *open = Some(producer.clone());
-        Ok(producer)
+        let words = Words::default();
+        let producer = FutureProducer::from_config_and_context(&self.settings()?, words.clone());
+        let open = Open { producer: producer.map_err(|error| error.to_string())?, words };
+        *slot = Some(open.clone());
+        Ok(open)
     }
 
-    /// A producer that failed for ever (its sequence numbers do not fit any more) is replaced.
-    fn forget_if_fatal(&self, producer: &FutureProducer) {
-        if let Some((code, why)) = producer.client().fatal_error() {
+    /// A producer that failed for ever (its sequence numbers do not fit any more), or whose password is refused, is
+    /// replaced by the next call.
+    fn forget_if_useless(&self, open: &Open) {
+        if let Some((code, why)) = open.producer.client().fatal_error() {
             tracing::warn!(?code, why, "the Kafka producer failed for ever: making a new one");
-            *self.open.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *self.slot() = None;
+        } else if open.words.refused_login() {
+            *self.slot() = None;
         }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<Open>> {
+        // It is written by one assignment.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -101,39 +119,46 @@ impl Sink for KafkaSink {
 
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
         let settings = self.settings().map_err(CheckError::Unreachable)?;
-        let producer = self.producer().map_err(CheckError::Unreachable)?;
-        check::check(&settings, &producer, destination, self.patience).await
+        let open = self.open().map_err(CheckError::Unreachable)?;
+        let checked = check::check(&settings, &open.producer, &open.words, destination, self.patience).await;
+        if checked.is_err() {
+            self.forget_if_useless(&open);
+        }
+        checked
     }
 
     async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
-        let producer = match self.producer() {
-            Ok(producer) => producer,
+        let open = match self.open() {
+            Ok(open) => open,
             Err(why) => return vec![Outcome::down(why); parcels.len()],
         };
         let sent: Vec<Result<DeliveryFuture, Outcome>> =
-            parcels.iter().map(|parcel| send(&producer, parcel)).collect();
-        let acked = sent.into_iter().map(async |sent| match sent {
+            parcels.iter().map(|parcel| send(&open.producer, parcel)).collect();
+        let acked = sent.into_iter().zip(parcels).map(async |(sent, parcel)| match sent {
             Err(outcome) => outcome,
             Ok(delivery) => match delivery.await {
                 Ok(Ok(_)) => Outcome::Delivered,
-                Ok(Err((error, _))) => failed(&error),
+                Ok(Err((error, _))) => failed(&error, parcel, &open.words),
                 Err(_) => Outcome::down("the producer was closed"),
             },
         });
         let outcomes = join_all(acked).await;
-        self.forget_if_fatal(&producer);
+        if outcomes.contains(&Outcome::Delivered) {
+            open.words.forget();
+        }
+        self.forget_if_useless(&open);
         outcomes
     }
 
     async fn close(&self) -> Result<(), String> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(producer) = open else { return Ok(()) };
+        let open = self.slot().take();
+        let Some(Open { producer, .. }) = open else { return Ok(()) };
         let flushed = tokio::task::spawn_blocking(move || producer.flush(Duration::from_secs(1))).await;
         flushed.map_err(|panic| panic.to_string())?.map_err(|error| error.to_string())
     }
 }
 
-fn send(producer: &FutureProducer, parcel: &Parcel) -> Result<DeliveryFuture, Outcome> {
+fn send(producer: &FutureProducer<Words>, parcel: &Parcel) -> Result<DeliveryFuture, Outcome> {
     if !encode::is_topic(&parcel.destination) {
         return Err(Outcome::rejected(format!("`{}` is no name of a topic", parcel.destination)));
     }
@@ -144,11 +169,14 @@ fn send(producer: &FutureProducer, parcel: &Parcel) -> Result<DeliveryFuture, Ou
     if let Some(key) = &parcel.key {
         record = record.key(key.as_bytes());
     }
-    producer.send_result(record).map_err(|(error, _)| failed(&error))
+    if let Some(partition) = parcel.partition {
+        record = record.partition(partition);
+    }
+    producer.send_result(record).map_err(|(error, _)| failed(&error, parcel, &Words::default()))
 }
 
 /// What an error means for one record.
-fn failed(error: &KafkaError) -> Outcome {
+fn failed(error: &KafkaError, parcel: &Parcel, words: &Words) -> Outcome {
     let reason = error.to_string();
     match error.rdkafka_error_code() {
         Some(
@@ -162,9 +190,13 @@ fn failed(error: &KafkaError) -> Outcome {
         Some(
             RDKafkaErrorCode::UnknownTopic
             | RDKafkaErrorCode::UnknownTopicOrPartition
-            | RDKafkaErrorCode::UnknownPartition
             | RDKafkaErrorCode::TopicAuthorizationFailed,
         ) => Outcome::failed(reason),
-        _ => Outcome::down(reason),
+        // Partitions can be added, but those that the topic has take their messages meanwhile.
+        Some(RDKafkaErrorCode::UnknownPartition) if parcel.partition.is_some() => {
+            Outcome::Unavailable { reason, retry_after: None, blame: Blame::Message }
+        }
+        Some(RDKafkaErrorCode::UnknownPartition) => Outcome::failed(reason),
+        _ => Outcome::down(words.explain(reason)),
     }
 }

@@ -3,7 +3,7 @@
 //! The client hands a returned message out with whichever confirm of the channel comes next, not with its own. So each
 //! call has a channel to itself, and finds out by topic and id which of its parcels came back.
 
-use super::{RabbitmqConfig, check, encode};
+use super::{RabbitmqConfig, bound, check, encode};
 use crate::{CheckError, Outcome, Parcel, Sink};
 use async_trait::async_trait;
 use lapin::{
@@ -116,6 +116,7 @@ impl RabbitmqSink {
                 *outcome = unroutable;
             }
         }
+        bound::reject_larger(parcels, &mut outcomes);
         (outcomes, whole.then_some(channel))
     }
 }

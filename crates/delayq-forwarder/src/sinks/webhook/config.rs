@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebhookConfig {
-    /// `https://host/path` or `http://…`. Its host is the only one that is ever spoken to.
+    /// `https://host/path` or `http://…`. Its host is the only one that is spoken to, unless redirects are followed.
     pub url: String,
     /// The key of the signature: each request has `delayq-signature: t=<unix seconds>,v1=<hex>`, the HMAC-SHA-256 of
     /// `<unix seconds>.<body>`; unset: no signature.
@@ -17,10 +17,15 @@ pub struct WebhookConfig {
     /// A token for `Authorization: Bearer`; unset: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bearer: Option<Secret>,
-    /// The most requests at a time: 1 to 1024; default 64.
+    /// The most requests at a time to the host of `url`, by all sinks that post to it: 1 to 1024; default 64. Where they
+    /// say different numbers, the smallest holds.
     pub connections: u16,
-    /// Whether a redirect to another path of the same host is followed; default false. One to another host never is.
+    /// Whether redirects that keep the request (307 and 308) are followed; default false: they count as not delivered.
+    /// Never from https to http, and not to private addresses. Another host is sent neither `bearer` nor what `url` holds.
     pub follow_redirects: bool,
+    /// Whether redirects to private addresses are followed too: loopback, link-local, RFC 1918 and the like; default
+    /// false. Needs `follow_redirects`.
+    pub allow_private_redirects: bool,
     /// PEM file of the authority that signed the server's certificate; unset: those of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
@@ -34,6 +39,7 @@ impl Default for WebhookConfig {
             bearer: None,
             connections: 64,
             follow_redirects: false,
+            allow_private_redirects: false,
             ca: None,
         }
     }
@@ -47,6 +53,12 @@ impl Section for WebhookConfig {
             at.refuse("url", "expected \"https://host/path\", and secrets in keys of their own");
         } else if self.url.contains(['?', '#']) {
             at.refuse("url", "the URL has no query and no fragment: paths of routes are added to its end");
+        }
+        if self.allow_private_redirects && !self.follow_redirects {
+            at.contradiction(
+                &["allow_private_redirects", "follow_redirects"],
+                "no redirect is followed while `follow_redirects` is false",
+            );
         }
         at.range("connections", &self.connections, 1..=1024);
         at.secret("secret", self.secret.as_ref());

@@ -1,12 +1,23 @@
 //! Posting: delivered is a status of 2xx, read to its end.
 
-use super::{WebhookConfig, check, encode};
+use super::{
+    WebhookConfig, check, encode,
+    hosts::{Hosts, host_of},
+    private::{Private, PublicOnly, names_private},
+    retry_after,
+};
 use crate::{Blame, CheckError, Outcome, Parcel, Sink, clock};
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use reqwest::{Certificate, Client, Response, StatusCode, header::RETRY_AFTER, redirect::Policy};
+use reqwest::{
+    Certificate, Client, RequestBuilder, Response, StatusCode, Url,
+    redirect::{Attempt, Policy},
+};
 use secrecy::ExposeSecret;
-use std::{sync::OnceLock, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use tokio::sync::Semaphore;
 
 /// How much of an answer's body is quoted as a reason.
@@ -18,14 +29,14 @@ pub(crate) struct WebhookSink {
     config: WebhookConfig,
     client: Client,
     patience: Duration,
-    /// One for each request at a time, over all calls.
-    free: Semaphore,
+    /// One for each request at a time, over all calls of all sinks of this host.
+    free: Arc<Semaphore>,
 }
 
 // === impl WebhookSink ===
 
 impl WebhookSink {
-    pub(crate) fn new(config: WebhookConfig, deadline: Duration) -> Result<Self, String> {
+    pub(crate) fn new(config: WebhookConfig, deadline: Duration, hosts: &mut Hosts) -> Result<Self, String> {
         let patience = deadline.mul_f64(0.8);
         let mut builder = Client::builder()
             .user_agent(concat!("delayq-forwarder/", env!("CARGO_PKG_VERSION")))
@@ -34,14 +45,18 @@ impl WebhookSink {
             .timeout(patience)
             .tcp_nodelay(true)
             .pool_max_idle_per_host(usize::from(config.connections))
-            .redirect(redirects(config.follow_redirects));
+            .redirect(redirects(&config));
+        let url = Url::parse(&config.url).map_err(|error| format!("{}: {error}", config.url))?;
+        if config.follow_redirects && !config.allow_private_redirects {
+            builder = builder.dns_resolver(Arc::new(PublicOnly { except: host_of(&url).to_owned() }));
+        }
         if let Some(path) = &config.ca {
             let pem = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
             let ca = Certificate::from_pem(&pem).map_err(|error| format!("{}: {error}", path.display()))?;
             builder = builder.tls_certs_only([ca]);
         }
         let client = builder.build().map_err(|error| error.to_string())?;
-        let free = Semaphore::new(usize::from(config.connections));
+        let free = hosts.limit(&url, usize::from(config.connections));
         Ok(Self { config, client, patience, free })
     }
 
@@ -65,27 +80,29 @@ impl WebhookSink {
                 (Ok(url), Ok(headers)) => (url, headers),
                 (Err(reason), _) | (_, Err(reason)) => return Outcome::rejected(reason),
             };
-        let mut request = self.client.post(url).headers(headers).body(parcel.body.clone());
-        if let Some(secret) = &self.config.secret {
-            match secret.reveal() {
-                Err(why) => return Outcome::down(why),
-                Ok(secret) => {
-                    let key = secret.expose_secret().as_bytes();
-                    let signature = encode::signature(key, clock::unix_secs(), &parcel.body);
-                    request = request.header("delayq-signature", signature);
-                }
-            }
-        }
-        if let Some(bearer) = &self.config.bearer {
-            match bearer.reveal() {
-                Err(why) => return Outcome::down(why),
-                Ok(bearer) => request = request.bearer_auth(bearer.expose_secret()),
-            }
-        }
+        let request = self.client.post(url).headers(headers).body(parcel.body.clone());
+        let request = match self.signed(request, &parcel.body) {
+            Ok(request) => request,
+            Err(why) => return Outcome::down(why),
+        };
         match request.send().await {
             Err(error) => unanswered(&error),
             Ok(response) => outcome(response).await,
         }
+    }
+
+    /// A request with signature and token, whose secrets are read anew.
+    fn signed(&self, request: RequestBuilder, body: &[u8]) -> Result<RequestBuilder, String> {
+        let mut request = request;
+        if let Some(secret) = &self.config.secret {
+            let secret = secret.reveal()?;
+            let signature = encode::signature(secret.expose_secret().as_bytes(), clock::unix_secs(), body);
+            request = request.header("delayq-signature", signature);
+        }
+        if let Some(bearer) = &self.config.bearer {
+            request = request.bearer_auth(bearer.reveal()?.expose_secret());
+        }
+        Ok(request)
     }
 }
 
@@ -97,9 +114,14 @@ impl Sink for WebhookSink {
 
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
         let warnings = check::check(&self.config.url, destination, self.config.secret.is_some())?;
-        // A request that changes nothing: whatever its status, somebody is there.
-        let asked = self.client.head(&self.config.url).timeout(self.patience).send().await;
-        asked.map_err(|error| CheckError::Unreachable(whole(&error)))?;
+        // A request that changes nothing: whatever its status, somebody is there. But a login that is refused is refused for
+        // every message.
+        let request = self.client.head(&self.config.url).timeout(self.patience);
+        let request = self.signed(request, &[]).map_err(CheckError::Unreachable)?;
+        let answer = request.send().await.map_err(|error| CheckError::Unreachable(whole(&error)))?;
+        if matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED) {
+            return Err(CheckError::Unreachable(format!("{}: {}", self.config.url, answer.status())));
+        }
         Ok(warnings)
     }
 
@@ -113,26 +135,59 @@ impl Sink for WebhookSink {
     }
 }
 
-/// Only within one host, so that no answer can lead into a private network.
-fn redirects(follow: bool) -> Policy {
-    if !follow {
+/// Which redirects are followed.
+fn redirects(config: &WebhookConfig) -> Policy {
+    if !config.follow_redirects {
         return Policy::none();
     }
-    Policy::custom(|attempt| {
-        let first = attempt.previous().first().map(reqwest::Url::origin);
-        if first.is_some_and(|first| first == attempt.url().origin())
-            && attempt.previous().len() <= MOST_REDIRECTS
-        {
-            attempt.follow()
-        } else {
-            attempt.stop()
-        }
+    let private = config.allow_private_redirects;
+    Policy::custom(move |attempt| match refusal(&attempt, private) {
+        None => attempt.follow(),
+        Some(why) => attempt.error(why),
     })
+}
+
+/// Why a redirect is not followed.
+fn refusal(attempt: &Attempt<'_>, private: bool) -> Option<String> {
+    let (to, from) = (attempt.url(), attempt.previous().first()?);
+    let within = to.origin() == from.origin();
+    if !matches!(attempt.status().as_u16(), 307 | 308) {
+        // The others ask for a GET, which delivers nothing.
+        return Some(format!("a redirect by {} does not keep the request", attempt.status()));
+    }
+    if attempt.previous().len() > MOST_REDIRECTS {
+        return Some(format!("more than {MOST_REDIRECTS} redirects"));
+    }
+    if from.scheme() == "https" && to.scheme() != "https" {
+        return Some(format!("a redirect from https to {}", to.scheme()));
+    }
+    if !within && !private && names_private(to) {
+        let host = host_of(to);
+        return Some(format!(
+            "a redirect to the private address {host}, and allow_private_redirects is false"
+        ));
+    }
+    // A name is judged when it is looked up. That of the sink's own host is not: so it keeps to its own port, or to TLS's.
+    let own_name = host_of(to) == host_of(from) && !within;
+    if own_name && !private && to.port_or_known_default() != Some(443) {
+        return Some(format!("a redirect to another port of {}", host_of(to)));
+    }
+    None
 }
 
 fn unanswered(error: &reqwest::Error) -> Outcome {
     let reason = whole(error);
-    if error.is_builder() { Outcome::rejected(reason) } else { Outcome::down(reason) }
+    match () {
+        () if error.is_builder() => Outcome::rejected(reason),
+        // Somebody answered: by a redirect that is not followed.
+        () if error.is_redirect() || is_private(error) => Outcome::failed(reason),
+        () => Outcome::down(reason),
+    }
+}
+
+fn is_private(error: &reqwest::Error) -> bool {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    causes.into_iter().any(|cause| cause.is::<Private>())
 }
 
 /// An error with what caused it: reqwest says only the outermost.
@@ -148,7 +203,7 @@ fn whole(error: &reqwest::Error) -> String {
 /// What an answer means.
 async fn outcome(mut response: Response) -> Outcome {
     let status = response.status();
-    let retry_after = retry_after(&response);
+    let retry_after = retry_after::wait(response.headers(), clock::unix_secs());
     let mut quoted = Vec::new();
     // Read to its end, so that the connection can be used again; what is too long is cut off with its connection.
     loop {
@@ -174,17 +229,12 @@ async fn outcome(mut response: Response) -> Outcome {
 /// Whose fault a status is; `None`: it will never be another.
 fn blame(status: StatusCode) -> Option<Blame> {
     match status.as_u16() {
-        429 | 502 | 503 | 504 => Some(Blame::Destination),
-        // Of the endpoint or of the login: somebody can mend it.
-        300..=399 | 401 | 403 | 404 | 405 | 407 | 408 | 409 | 423 | 425 | 500..=599 => Some(Blame::Unclear),
+        // It is busy, or refuses the login, which is the same for every message.
+        401 | 407 | 429 | 502 | 503 | 504 => Some(Blame::Destination),
+        // Of the endpoint or of this message: somebody can mend it.
+        300..=399 | 403 | 404 | 405 | 408 | 409 | 423 | 425 | 500..=599 => Some(Blame::Unclear),
         _ => None,
     }
-}
-
-/// Seconds; the form with a date is not used by those who ask for a rest, and counts as none.
-fn retry_after(response: &Response) -> Option<Duration> {
-    let text = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
-    text.trim().parse().ok().map(Duration::from_secs)
 }
 
 #[cfg(test)]
@@ -195,7 +245,7 @@ mod tests {
     fn a_status_says_whose_fault_it_is() {
         for (status, expected) in [
             (400, None),
-            (401, Some(Blame::Unclear)),
+            (401, Some(Blame::Destination)),
             (404, Some(Blame::Unclear)),
             (408, Some(Blame::Unclear)),
             (410, None),

@@ -1,0 +1,45 @@
+//! The broker's bound on one message: over it, it closes the channel instead of answering for the message.
+
+use crate::{Outcome, Parcel};
+
+/// Rejects what is over the bound, where the broker has named it in some answer; the neighbours stay as they are, and are
+/// tried again.
+pub(super) fn reject_larger(parcels: &[Parcel], outcomes: &mut [Outcome]) {
+    let named = outcomes.iter().find_map(|outcome| match outcome {
+        Outcome::Unavailable { reason, .. } => most_bytes(reason),
+        _ => None,
+    });
+    let Some(most) = named else { return };
+    for (parcel, outcome) in parcels.iter().zip(outcomes) {
+        let bytes = parcel.body.len();
+        if bytes > most {
+            *outcome = Outcome::rejected(format!(
+                "{bytes} bytes are larger than the broker's max_message_size {most}"
+            ));
+        }
+    }
+}
+
+/// Reads `PRECONDITION_FAILED - message size 5000 is larger than configured max size 2000`, with or without the `is`.
+fn most_bytes(words: &str) -> Option<usize> {
+    let (_, rest) = words.split_once("larger than configured max size ")?;
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..digits].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_is_read_from_the_brokers_words() {
+        for (words, expected) in [
+            ("PRECONDITION_FAILED - message size 5000 is larger than configured max size 2000", Some(2000)),
+            ("406: message size 5000 larger than configured max size 2000, in method", Some(2000)),
+            ("PRECONDITION_FAILED - unknown delivery tag 7", None),
+            ("larger than configured max size huge", None),
+        ] {
+            assert_eq!(most_bytes(words), expected, "{words}");
+        }
+    }
+}
