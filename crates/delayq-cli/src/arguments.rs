@@ -61,7 +61,7 @@ pub enum Command {
     Audit(audit::Audit),
     /// The timers, and who owns which shards
     Timers(timers::Timers),
-    /// The shards: owner, epoch, next due time
+    /// The shards: what each holds, owner, epoch, next due time; and how to get more
     Shards(shards::Shards),
     /// Measure this machine: every figure beside its limit
     Bench(bench::Bench),

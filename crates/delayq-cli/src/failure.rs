@@ -181,7 +181,7 @@ pub fn file(path: &std::path::Path, doing: &str, error: std::io::Error) -> Fault
 #[allow(clippy::needless_pass_by_value, reason = "made for map_err")]
 pub fn of_core(error: Error) -> Fault {
     let code = match &error {
-        Error::Message(_) | Error::Name(_) => &USAGE,
+        Error::Message(_) | Error::Name(_) | Error::Growth(_) => &USAGE,
         Error::Uninitialised(_) | Error::Layout { .. } | Error::Deployment(_) => &DEPLOYMENT,
         Error::Protocol { .. } => &BUG,
         _ => &UNREACHABLE,

@@ -4,6 +4,7 @@ mod config;
 mod dead;
 mod down;
 mod generated;
+mod growth;
 mod ndjson;
 mod printed;
 mod refused;
