@@ -83,6 +83,21 @@ impl Client {
         }))
     }
 
+    /// The same deployment on a connection of its own, which is made when it is first used: for calls that must not wait
+    /// behind the answers to others.
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        Self(Arc::new(Inner {
+            link: self.0.link.another(),
+            keys: self.0.keys.clone(),
+            knowledge: self.0.knowledge.clone(),
+            most_payload_bytes: self.0.most_payload_bytes,
+            spread: Spread::default(),
+            codecs: Codecs::default(),
+            dictionaries: Dictionaries::default(),
+        }))
+    }
+
     /// How many shards the deployment has, as far as is known: before Redis was asked, what is configured; after a
     /// growth, the new number once any call has met it. [`Client::layout`] asks.
     pub fn shards(&self) -> ShardCount {

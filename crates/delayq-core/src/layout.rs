@@ -29,6 +29,7 @@ pub(crate) struct Known {
 }
 
 /// What a client knows, shared by all its clones.
+#[derive(Clone)]
 pub(crate) struct Knowledge(watch::Sender<Known>);
 
 /// How what a shard said goes together with what was known.

@@ -173,6 +173,11 @@ impl Link {
         }
     }
 
+    /// Another connection to the same Redis.
+    pub(crate) fn another(&self) -> Self {
+        Self::new(self.settings.clone(), self.keys.clone(), Arc::clone(&self.scripts))
+    }
+
     pub(crate) fn settings(&self) -> &LinkSettings {
         &self.settings
     }

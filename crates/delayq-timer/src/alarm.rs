@@ -1,129 +1,89 @@
 //! The alarm: waking at a moment to a few hundredths of a millisecond, without spinning.
 //!
-//! tokio's timers have a grain of one millisecond. They carry a wait to two milliseconds before its end; the rest is
-//! slept by a thread of its own, whose sleep the kernel ends by a high-resolution timer.
+//! tokio's timers have a grain of one millisecond. A timer of the kernel that is a file has none, and wakes the runtime
+//! as any other file that becomes readable: no thread in between, and nothing to hand over.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use rustix::fd::OwnedFd;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+use std::io;
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
+use tokio::io::unix::AsyncFd;
 
-/// Where tokio hands over to the thread: its grain, and as much again for a busy runtime.
-const HAND_OVER: Duration = Duration::from_millis(2);
-
-/// One alarm and its thread. Dropping it ends the thread.
+/// One alarm. It belongs to the runtime in which it was started.
 #[derive(Debug)]
 pub(crate) struct Alarm {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    set: Mutex<Set>,
-    rang: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Set {
-    at: Option<Instant>,
-    ended: bool,
+    timer: AsyncFd<OwnedFd>,
+    set: Option<Instant>,
 }
 
 // === impl Alarm ===
 
 impl Alarm {
-    /// Starts the thread; it sleeps until the alarm is set.
+    /// An alarm that is not set.
     ///
     /// # Errors
-    /// The system gives no thread.
-    pub(crate) fn start() -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::default());
-        let theirs = shared.clone();
-        let thread = thread::Builder::new().name("delayq-alarm".to_owned()).spawn(move || theirs.watch())?;
-        Ok(Self { shared, thread: Some(thread) })
+    /// The system gives no timer.
+    pub(crate) fn start() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        #[allow(
+            deprecated,
+            reason = "its unsafe successor asks for what an OwnedFd has: a file open while it lives"
+        )]
+        let timer = AsyncFd::new(timer)?;
+        Ok(Self { timer, set: None })
     }
 
-    /// Returns at `at`; for ever pending without one. Safe to drop: the next wait sets the alarm anew.
-    pub(crate) async fn wait_until(&self, at: Option<Instant>) {
+    /// Returns at `at`, or later; for ever pending without one. Safe to drop: the next wait sets the alarm anew.
+    pub(crate) async fn wait_until(&mut self, at: Option<Instant>) {
         let Some(at) = at else { return std::future::pending().await };
-        if at.saturating_duration_since(Instant::now()) > HAND_OVER {
-            tokio::time::sleep_until((at - HAND_OVER).into()).await;
-        }
-        while Instant::now() < at {
-            self.set(at);
-            self.shared.rang.notified().await;
-        }
-    }
-
-    fn set(&self, at: Instant) {
-        let mut set = self.shared.lock();
-        if set.at == Some(at) {
-            return;
-        }
-        // A thread that sleeps for a shorter time rings too early, which the waiter bears; only a sooner time wakes it.
-        let sooner = set.at.is_none_or(|before| at < before);
-        set.at = Some(at);
-        drop(set);
-        if sooner && let Some(thread) = &self.thread {
-            thread.thread().unpark();
-        }
-    }
-}
-
-impl Drop for Alarm {
-    fn drop(&mut self) {
-        self.shared.lock().ended = true;
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // It ends at once, and has nothing to say.
-            let _ = thread.join();
-        }
-    }
-}
-
-// === impl Shared ===
-
-impl Shared {
-    /// The thread: sleeps, rings, and rings only once for each time that is set.
-    fn watch(&self) {
         loop {
-            let mut set = self.lock();
-            if set.ended {
+            let left = at.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 return;
             }
-            let now = Instant::now();
-            match set.at {
-                Some(at) if at <= now => {
-                    set.at = None;
-                    drop(set);
-                    self.rang.notify_one();
-                }
-                Some(at) => {
-                    drop(set);
-                    thread::park_timeout(at - now);
-                }
-                None => {
-                    drop(set);
-                    thread::park();
-                }
+            if self.ring(at, left).await.is_err() {
+                // Without the kernel's timer it is late by tokio's grain, and that is all.
+                tokio::time::sleep(left).await;
             }
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Set> {
-        // Two plain fields: no panic leaves them half set.
-        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    async fn ring(&mut self, at: Instant, left: Duration) -> io::Result<()> {
+        if self.set != Some(at) {
+            timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once(left))?;
+            self.set = Some(at);
+        }
+        let mut ready = self.timer.readable().await?;
+        let mut rings = [0; 8];
+        match rustix::io::read(ready.get_inner(), &mut rings) {
+            Ok(_) => self.set = None,
+            // Set again since it rang.
+            Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
     }
+}
+
+/// A single ring after `left`.
+fn once(left: Duration) -> Itimerspec {
+    let value = Timespec {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    };
+    Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    #[tokio::test]
     async fn it_never_rings_early_and_a_sooner_time_replaces_a_later_one() {
-        let alarm = Alarm::start().unwrap();
+        let mut alarm = Alarm::start().unwrap();
         let start = Instant::now();
         let later = start + Duration::from_secs(60);
         let dropped = tokio::time::timeout(Duration::from_millis(5), alarm.wait_until(Some(later))).await;
@@ -136,9 +96,20 @@ mod tests {
         assert!(start.elapsed() < Duration::from_secs(30));
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    #[tokio::test]
     async fn a_moment_that_is_over_does_not_wait() {
-        let alarm = Alarm::start().unwrap();
+        let mut alarm = Alarm::start().unwrap();
         alarm.wait_until(Some(Instant::now())).await;
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_was_dropped_after_it_rang_does_not_end_the_next_one_early() {
+        let mut alarm = Alarm::start().unwrap();
+        let at = Instant::now() + Duration::from_millis(2);
+        drop(tokio::time::timeout(Duration::ZERO, alarm.wait_until(Some(at))).await);
+        std::thread::sleep(Duration::from_millis(5));
+        let next = Instant::now() + Duration::from_millis(20);
+        alarm.wait_until(Some(next)).await;
+        assert!(Instant::now() >= next);
     }
 }

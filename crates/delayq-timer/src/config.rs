@@ -20,7 +20,7 @@ pub struct TimerConfig {
     /// Wake-ups closer than this are merged into one pipeline. 0 to 100 ms; default 300 µs. More of it costs lateness
     /// and saves calls: watch `delayq_lateness_seconds` and `delayq_timer_pump_calls`.
     pub resolution: HumanDuration,
-    /// How often every owned shard is looked at, whatever is due. 100 ms to 1 m; default 5 s. It bounds how late a
+    /// How often every owned shard is looked at, whatever is due. 100 ms to 1 m; default 6 s. It bounds how late a
     /// message is whose wake-up was lost.
     pub look: HumanDuration,
     /// Whether to stop pumping when etcd does not answer for longer than the lease is trusted; default false: what is
@@ -46,7 +46,7 @@ impl TimerConfig {
     /// The default of `resolution`.
     pub const RESOLUTION: HumanDuration = HumanDuration::from_micros(300);
     /// The default of `look`.
-    pub const LOOK: HumanDuration = HumanDuration::from_secs(5);
+    pub const LOOK: HumanDuration = HumanDuration::from_secs(6);
     /// The default of `max_clock_step`.
     pub const MAX_CLOCK_STEP: HumanDuration = HumanDuration::from_secs(1);
     /// The default of `clock_steady`.

@@ -1,5 +1,6 @@
 //! What the timer counts.
 
+use delayq_cluster::ClusterStats;
 use delayq_core::{PumpReport, ShardId};
 use delayq_service::{Lateness, Metrics};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -38,6 +39,7 @@ pub(crate) struct TimerMetrics {
     pub(crate) oldest_overdue: Gauge<f64, AtomicU64>,
     pub(crate) round_trip: Gauge<f64, AtomicU64>,
     pub(crate) pump_time: Histogram,
+    pub(crate) membership: Family<OfEvent, Counter>,
 }
 
 /// The label of what is told per shard.
@@ -45,6 +47,33 @@ pub(crate) struct TimerMetrics {
 pub(crate) struct OfShard {
     shard: u16,
 }
+
+/// The label of what the membership does with etcd.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct OfEvent {
+    event: &'static str,
+}
+
+/// A name, and where its count is.
+type Event = (&'static str, fn(&ClusterStats) -> u64);
+
+/// What the membership counts.
+const EVENTS: [Event; 14] = [
+    ("request", |stats| stats.requests),
+    ("keep_alive", |stats| stats.keep_alives),
+    ("reconnect", |stats| stats.reconnects),
+    ("relist", |stats| stats.relists),
+    ("compacted", |stats| stats.compacted),
+    ("claim_won", |stats| stats.claims_won),
+    ("claim_held", |stats| stats.claims_held),
+    ("claim_released", |stats| stats.claims_released),
+    ("claim_lost", |stats| stats.claims_lost),
+    ("lease_granted", |stats| stats.leases_granted),
+    ("lease_lost", |stats| stats.leases_lost),
+    ("plan_published", |stats| stats.plans_published),
+    ("plan_overtaken", |stats| stats.plans_overtaken),
+    ("degraded", |stats| stats.degraded),
+];
 
 // === impl TimerMetrics ===
 
@@ -100,6 +129,11 @@ impl TimerMetrics {
                 "How long the first due message has been waiting",
             ),
             round_trip: seconds("timer_round_trip", "The last pipeline's time from sending to answer"),
+            membership: metrics.register(
+                "timer_membership_events",
+                "What the membership did with etcd: requests, keep-alives, claims, leases, plans",
+                Family::default(),
+            ),
             pump_time: metrics.register_with_unit(
                 "timer_pump",
                 "From sending a pipeline of pumps to its answer",
@@ -109,8 +143,8 @@ impl TimerMetrics {
         }
     }
 
-    /// Counts what one pump did. `due`: it was sent for something that was due.
-    pub(crate) fn count(&self, report: &PumpReport, due: bool) {
+    /// Counts what one pump did. `due`: it was sent for something that was due. Whether it came for nothing.
+    pub(crate) fn count(&self, report: &PumpReport, due: bool) -> bool {
         for &(due, n) in &report.runs {
             let late = report.now.since(due);
             (0..n).for_each(|_| self.lateness.observe(late));
@@ -127,6 +161,15 @@ impl TimerMetrics {
             (true, 0) => _ = self.empty_calls.inc(),
             (false, _) => _ = self.looks.inc(),
             _ => {}
+        }
+        due && done == 0
+    }
+
+    /// Counts what the membership did with etcd from `before` to `now`.
+    pub(crate) fn etcd(&self, before: &ClusterStats, now: &ClusterStats) {
+        for (event, count) in EVENTS {
+            let more = count(now).saturating_sub(count(before));
+            self.membership.get_or_create(&OfEvent { event }).inc_by(more);
         }
     }
 

@@ -5,6 +5,10 @@
 //! a full batch, in turns with the other heavy ones. Redis runs one pipeline's scripts without a pause between, so the
 //! lanes' sizes bound what any other client waits.
 
+mod words;
+
+pub(crate) use words::{Answer, Lane, Next, Round};
+
 use delayq_core::{ShardId, UnixMillis};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,7 +17,9 @@ use std::time::{Duration, Instant};
 const LIGHT_SHARDS: usize = 64;
 /// Ids in one light pipeline, over all its shards: some 0.4 ms of Redis's time.
 const LIGHT_IDS: u16 = 512;
-/// Heavy calls under way at once: one at work, one on its way.
+/// Light pipelines under way at once: one at work, one on its way, so that no due time waits for an answer about others.
+const LIGHT_PIPELINES: usize = 2;
+/// Heavy calls under way at once, likewise.
 const HEAVY_CALLS: usize = 2;
 /// How long to rest before trying a shard again that failed; doubled each time.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
@@ -27,7 +33,7 @@ pub(crate) struct Schedule {
     shards: BTreeMap<ShardId, Shard>,
     batch: u16,
     resolution: Duration,
-    light_out: bool,
+    light_out: usize,
     heavy_out: usize,
     light_sent: Option<Instant>,
     turn: u64,
@@ -53,48 +59,6 @@ struct Shard {
     turn: u64,
 }
 
-/// The lane of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lane {
-    /// Many shards, few ids each.
-    Light,
-    /// One shard, a full batch.
-    Heavy,
-}
-
-/// One pipeline to send.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Round {
-    /// Its lane.
-    pub(crate) lane: Lane,
-    /// The shards, each with its epoch.
-    pub(crate) shards: Vec<(ShardId, Option<u64>)>,
-    /// The most ids of each shard.
-    pub(crate) limit: u16,
-}
-
-/// When to look again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Next {
-    /// The earliest due time of a shard that could be pumped, by Redis's clock.
-    pub(crate) due: Option<UnixMillis>,
-    /// No call goes out for it before this moment of the local clock.
-    pub(crate) not_before: Option<Instant>,
-    /// When a shard is to be pumped whatever is due: the end of a rest, or a look.
-    pub(crate) anyway: Option<Instant>,
-}
-
-/// What an answer says of a shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    /// When the shard has to be looked at next.
-    pub(crate) next_due: Option<UnixMillis>,
-    /// Whether more is due now.
-    pub(crate) more: bool,
-    /// Redis's clock when it was answered.
-    pub(crate) now: UnixMillis,
-}
-
 // === impl Schedule ===
 
 impl Schedule {
@@ -104,7 +68,7 @@ impl Schedule {
             shards: BTreeMap::new(),
             batch,
             resolution,
-            light_out: false,
+            light_out: 0,
             heavy_out: 0,
             light_sent: None,
             turn: 0,
@@ -175,7 +139,7 @@ impl Schedule {
         {
             rounds.push(self.send(Lane::Heavy, &[(shard, true)], self.batch, now));
         }
-        if !self.light_out && self.light_from().is_none_or(|from| now >= from) {
+        if self.light_out < LIGHT_PIPELINES && self.light_from().is_none_or(|from| now >= from) {
             let due = self.light(now, &finds);
             if !due.is_empty() {
                 let share = usize::from(LIGHT_IDS) / due.len();
@@ -190,7 +154,7 @@ impl Schedule {
     /// When to ask for rounds again, if nothing is heard or answered before.
     pub(crate) fn next(&self, now: Instant) -> Next {
         let mut next = Next { due: None, not_before: self.light_from(), anyway: None };
-        if self.light_out {
+        if self.light_out >= LIGHT_PIPELINES {
             return next;
         }
         for shard in
@@ -212,6 +176,10 @@ impl Schedule {
 
     /// An answer came for a shard.
     pub(crate) fn answered(&mut self, shard: ShardId, answer: Answer, now: Instant) {
+        if answer.early {
+            // What is left of its time is shorter than any merging is worth.
+            self.light_sent = None;
+        }
         let Some(shard) = self.shards.get_mut(&shard) else { return };
         shard.lane = None;
         shard.failures = 0;
@@ -237,7 +205,7 @@ impl Schedule {
     /// A pipeline is through; each of its shards was answered, failed, or let go meanwhile.
     pub(crate) fn returned(&mut self, lane: Lane) {
         match lane {
-            Lane::Light => self.light_out = false,
+            Lane::Light => self.light_out = self.light_out.saturating_sub(1),
             Lane::Heavy => self.heavy_out = self.heavy_out.saturating_sub(1),
         }
     }
@@ -289,7 +257,7 @@ impl Schedule {
 
     fn send(&mut self, lane: Lane, shards: &[(ShardId, bool)], limit: u16, now: Instant) -> Round {
         match lane {
-            Lane::Light => (self.light_out, self.light_sent) = (true, Some(now)),
+            Lane::Light => (self.light_out, self.light_sent) = (self.light_out + 1, Some(now)),
             Lane::Heavy => self.heavy_out += 1,
         }
         self.turn += 1;
@@ -317,220 +285,4 @@ fn earlier(one: Option<UnixMillis>, other: Option<UnixMillis>) -> Option<UnixMil
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const EPOCH: u64 = 7;
-
-    fn shard(n: u16) -> ShardId {
-        ShardId::new(n)
-    }
-
-    fn ms(n: u64) -> UnixMillis {
-        UnixMillis::new(n)
-    }
-
-    fn of(n: u16) -> (ShardId, Option<u64>) {
-        (shard(n), Some(EPOCH))
-    }
-
-    /// A schedule of shards with these next due times.
-    fn owning(due: &[Option<u64>]) -> Schedule {
-        let mut schedule = Schedule::new(500, Duration::from_micros(300));
-        for (n, due) in due.iter().enumerate() {
-            schedule.own(shard(n as u16), EPOCH, due.map(ms));
-        }
-        schedule
-    }
-
-    /// The rounds that go out when Redis's clock reads `redis`.
-    fn rounds(schedule: &mut Schedule, at: Instant, redis: u64) -> Vec<Round> {
-        schedule.rounds(at, |due| due <= ms(redis))
-    }
-
-    fn light(shards: &[u16], limit: u16) -> Round {
-        Round { lane: Lane::Light, shards: shards.iter().map(|&n| of(n)).collect(), limit }
-    }
-
-    fn heavy(n: u16) -> Round {
-        Round { lane: Lane::Heavy, shards: vec![of(n)], limit: 500 }
-    }
-
-    fn answer(next_due: Option<u64>, more: bool, now: u64) -> Answer {
-        Answer { next_due: next_due.map(ms), more, now: ms(now) }
-    }
-
-    #[test]
-    fn what_is_due_goes_in_one_pipeline_and_the_rest_waits_for_the_earliest() {
-        /// Due times, Redis's clock, the shards that are sent, and what is due next.
-        type Row = (&'static [Option<u64>], u64, &'static [u16], Option<u64>);
-        let table: &[Row] = &[
-            (&[None, None], 100, &[], None),
-            (&[Some(100), Some(101)], 99, &[], Some(100)),
-            (&[Some(100), Some(101)], 100, &[0], None),
-            (&[Some(100), None, Some(90)], 100, &[0, 2], None),
-        ];
-        for &(due, redis, sent, next) in table {
-            let now = Instant::now();
-            let mut schedule = owning(due);
-            let out = rounds(&mut schedule, now, redis);
-            let shards: Vec<u16> = out.iter().flat_map(|round| &round.shards).map(|(s, _)| s.get()).collect();
-            assert_eq!(shards, sent, "{due:?} at {redis}");
-            assert_eq!(schedule.next(now).due, next.map(ms), "{due:?} at {redis}");
-        }
-    }
-
-    #[test]
-    fn the_ids_of_a_light_pipeline_are_shared_by_its_shards() {
-        for (shards, limit) in [(1, 500), (2, 256), (16, 32), (64, 8)] {
-            let mut schedule = owning(&vec![Some(1); shards]);
-            assert_eq!(rounds(&mut schedule, Instant::now(), 1)[0].limit, limit, "{shards} shards");
-        }
-    }
-
-    #[test]
-    fn more_shards_than_a_pipeline_takes_go_in_turns() {
-        let now = Instant::now();
-        let mut schedule = owning(&[Some(1); 100]);
-        let first = rounds(&mut schedule, now, 1).remove(0);
-        assert_eq!(first.shards.len(), LIGHT_SHARDS);
-        assert_eq!(rounds(&mut schedule, now, 1), [], "one light pipeline at a time");
-        for (id, _) in &first.shards {
-            schedule.answered(*id, answer(Some(1), false, 0), now);
-        }
-        schedule.returned(Lane::Light);
-        let second = rounds(&mut schedule, now + Duration::from_millis(1), 1).remove(0);
-        let unserved = (64..100).map(of).all(|s| second.shards.contains(&s));
-        assert!(unserved, "those that waited come first: {second:?}");
-    }
-
-    #[test]
-    fn a_wake_that_comes_while_a_call_is_out_is_not_overwritten_by_its_answer() {
-        for (heard, answered, next) in [
-            (Some(150), Some(300), 150),
-            (Some(400), Some(300), 300),
-            (None, Some(300), 300),
-            (Some(150), None, 150),
-        ] {
-            let now = Instant::now();
-            let mut schedule = owning(&[Some(100)]);
-            assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 500)]);
-            if let Some(heard) = heard {
-                schedule.hear(shard(0), ms(heard));
-            }
-            schedule.answered(shard(0), answer(answered, false, 100), now);
-            schedule.returned(Lane::Light);
-            assert_eq!(schedule.next(now).due, Some(ms(next)), "heard {heard:?}, answered {answered:?}");
-        }
-    }
-
-    #[test]
-    fn a_nearer_wake_lowers_the_next_due_time_and_a_later_one_does_not_raise_it() {
-        let mut schedule = owning(&[Some(100)]);
-        for (heard, next) in [(200, 100), (50, 50), (70, 50)] {
-            schedule.hear(shard(0), ms(heard));
-            assert_eq!(schedule.next(Instant::now()).due, Some(ms(next)));
-        }
-    }
-
-    #[test]
-    fn wakes_closer_than_the_resolution_are_merged() {
-        let now = Instant::now();
-        let mut schedule = owning(&[Some(100), Some(101)]);
-        assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 500)]);
-        schedule.answered(shard(0), answer(None, false, 100), now);
-        schedule.returned(Lane::Light);
-        let soon = now + Duration::from_micros(299);
-        assert_eq!(rounds(&mut schedule, soon, 101), []);
-        assert_eq!(schedule.next(soon).not_before, Some(now + Duration::from_micros(300)));
-        schedule.hear(shard(0), ms(101));
-        assert_eq!(rounds(&mut schedule, now + Duration::from_micros(300), 101), [light(&[0, 1], 256)]);
-    }
-
-    #[test]
-    fn a_full_batch_goes_again_at_once_alone_and_in_turns_beside_what_is_light() {
-        let now = Instant::now();
-        let mut schedule = owning(&[Some(100), Some(100), Some(100), Some(200)]);
-        assert_eq!(rounds(&mut schedule, now, 100), [light(&[0, 1, 2], 170)]);
-        for n in 0..3 {
-            schedule.answered(shard(n), answer(Some(100), true, 100), now);
-        }
-        schedule.returned(Lane::Light);
-        assert_eq!(rounds(&mut schedule, now, 100), [heavy(0), heavy(1)]);
-        assert_eq!(rounds(&mut schedule, now, 100), [], "two at a time");
-        schedule.answered(shard(0), answer(Some(100), true, 100), now);
-        schedule.returned(Lane::Heavy);
-        let later = now + Duration::from_millis(1);
-        assert_eq!(rounds(&mut schedule, later, 200), [heavy(2), light(&[3], 500)], "whoever waited longest");
-        schedule.answered(shard(1), answer(None, false, 200), later);
-        schedule.returned(Lane::Heavy);
-        assert_eq!(rounds(&mut schedule, later, 200), [heavy(0)]);
-    }
-
-    #[test]
-    fn a_shard_that_failed_rests_longer_each_time_and_holds_up_no_other() {
-        let now = Instant::now();
-        let mut schedule = owning(&[Some(100), Some(100)]);
-        let mut at = now;
-        for rest in [20, 40, 80, 160, 320, 640, 1000, 1000] {
-            assert_eq!(rounds(&mut schedule, at, 100).len(), 1);
-            schedule.failed(shard(0), at);
-            schedule.answered(shard(1), answer(Some(100), false, 99), at);
-            schedule.returned(Lane::Light);
-            assert_eq!(schedule.next(at).anyway, Some(at + Duration::from_millis(rest)));
-            assert_eq!(schedule.next(at).due, Some(ms(100)), "the other goes on");
-            at += Duration::from_millis(rest);
-        }
-        assert_eq!(rounds(&mut schedule, at, 100)[0].shards.len(), 2);
-        schedule.answered(shard(0), answer(None, false, 100), at);
-        schedule.returned(Lane::Light);
-        schedule.look_at_all();
-        rounds(&mut schedule, at + Duration::from_millis(1), 0);
-        schedule.failed(shard(0), at);
-        assert_eq!(schedule.shards[&shard(0)].resting, Some(at + FIRST_RETRY), "an answer ends the series");
-    }
-
-    #[test]
-    fn an_answer_that_left_what_is_due_is_not_repeated_at_once() {
-        let now = Instant::now();
-        let mut schedule = owning(&[Some(100)]);
-        rounds(&mut schedule, now, 100);
-        schedule.answered(shard(0), answer(Some(100), false, 105), now);
-        schedule.returned(Lane::Light);
-        let soon = now + Duration::from_millis(1);
-        assert_eq!(rounds(&mut schedule, soon, 105), []);
-        assert_eq!(schedule.next(soon).anyway, Some(now + STUCK_RETRY));
-        assert_eq!(rounds(&mut schedule, now + STUCK_RETRY, 110).len(), 1);
-    }
-
-    #[test]
-    fn a_look_goes_out_whatever_is_due_and_counts_as_one() {
-        let now = Instant::now();
-        let mut schedule = owning(&[Some(100), None]);
-        schedule.look_at_all();
-        assert_eq!(schedule.next(now).anyway, Some(now));
-        assert_eq!(rounds(&mut schedule, now, 100), [light(&[0, 1], 256)]);
-        assert!(schedule.was_due(shard(0)) && !schedule.was_due(shard(1)));
-    }
-
-    #[test]
-    fn a_stopped_or_dropped_shard_is_not_pumped() {
-        let now = Instant::now();
-        let mut schedule = owning(&[Some(100), Some(100)]);
-        schedule.stop(shard(0), true);
-        schedule.drop(shard(1));
-        assert_eq!(rounds(&mut schedule, now, 100), []);
-        assert_eq!(schedule.next(now), Next { due: None, not_before: None, anyway: None });
-        schedule.stop(shard(0), false);
-        assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 500)]);
-    }
-
-    #[test]
-    fn a_shard_owned_anew_has_the_new_epoch() {
-        let now = Instant::now();
-        let mut schedule = owning(&[Some(100)]);
-        schedule.stop(shard(0), true);
-        schedule.own(shard(0), EPOCH + 1, Some(ms(100)));
-        assert_eq!(rounds(&mut schedule, now, 100)[0].shards, [(shard(0), Some(EPOCH + 1))]);
-    }
-}
+mod tests;

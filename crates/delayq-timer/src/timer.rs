@@ -1,6 +1,7 @@
 //! Building a timer, which may fail, and running it, which only ends when asked to.
 
 use crate::alarm::Alarm;
+use crate::apart;
 use crate::codes::{ETCD, LOCKED, REDIS, UNINITIALISED};
 use crate::config::TimerConfig;
 use crate::events::Started;
@@ -46,7 +47,6 @@ pub struct Timer {
     client: Client,
     metrics: TimerMetrics,
     condition: Condition,
-    alarm: Alarm,
     standing: Standing,
 }
 
@@ -65,8 +65,6 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
     let condition = readiness.condition("timer");
     client.check_server().await.map_err(|error| unusable(&client, error))?;
     look_at_shards(&client).await?;
-    let alarm =
-        Alarm::start().map_err(|error| Fault::new(&SYSTEM, "cannot start the alarm").because(error))?;
     let standing = match membership {
         Membership::Single { owner } => {
             take_lock(&client, &owner, *config.lock).await?;
@@ -83,7 +81,7 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
         }
     };
     let metrics = TimerMetrics::register(&metrics);
-    Ok(Timer { config, client, metrics, condition, alarm, standing })
+    Ok(Timer { config, client, metrics, condition, standing })
 }
 
 // === impl Membership ===
@@ -99,12 +97,13 @@ impl Membership {
 // === impl Timer ===
 
 impl Timer {
-    /// Pumps until shutdown is asked for, and then hands its shards over. Must run within a tokio runtime.
+    /// Pumps until shutdown is asked for, and then hands its shards over: on a thread of its own, for as long as this
+    /// future is not dropped.
     ///
     /// # Errors
     /// A part of the membership ended by itself, which is a bug.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), Fault> {
-        let Self { config, client, metrics, condition, alarm, standing } = self;
+        let Self { config, client, metrics, condition, standing } = self;
         let (owner, lock, handle, ownership) = match standing {
             Standing::Single { owner } => {
                 let (handle, ownership) =
@@ -115,8 +114,15 @@ impl Timer {
         };
         let (redis, shards, single) = (client.address(), client.shards().get(), !lock.is_zero());
         Started { name: &owner, redis: &redis, shards, single }.emit();
-        let parts = Parts { config, client, metrics, condition, alarm, owner, lock, handle, ownership };
-        Pumping::new(parts).run(shutdown).await
+        // On a connection of its own, so that no pump waits behind another's answers.
+        let client = client.apart();
+        let parts = Parts { config, client, metrics, condition, owner, lock, handle, ownership };
+        let pumping = async move || {
+            let alarm =
+                Alarm::start().map_err(|error| Fault::new(&SYSTEM, "cannot set an alarm").because(error))?;
+            Pumping::new(parts, alarm).run(shutdown).await
+        };
+        apart::run("delayq-pump", pumping).await?
     }
 }
 
