@@ -74,6 +74,8 @@ pub struct Ownership {
     view: watch::Receiver<Arc<OwnershipView>>,
     confirm: mpsc::UnboundedSender<Vec<Lost>>,
     seen: BTreeMap<ShardId, ClaimNumber>,
+    /// The last claim of each shard that the consumer was ever told of.
+    begun: BTreeMap<ShardId, ClaimNumber>,
     told: Option<(Trust, BTreeSet<ShardId>)>,
     ended: bool,
 }
@@ -94,7 +96,7 @@ impl Ownership {
         view: watch::Receiver<Arc<OwnershipView>>,
         confirm: mpsc::UnboundedSender<Vec<Lost>>,
     ) -> Self {
-        Self { view, confirm, seen: BTreeMap::new(), told: None, ended: false }
+        Self { view, confirm, seen: BTreeMap::new(), begun: BTreeMap::new(), told: None, ended: false }
     }
 
     /// Waits until what is owned, what is coming or the trust differs from what was told last; none once the member left
@@ -103,6 +105,7 @@ impl Ownership {
     pub async fn next(&mut self) -> Option<OwnershipChange> {
         loop {
             let view = self.view.borrow_and_update().clone();
+            self.confirm_untold(&view);
             if let Some(change) = self.change_to(&view) {
                 return Some(change);
             }
@@ -130,6 +133,15 @@ impl Ownership {
         self.view.borrow().clone()
     }
 
+    /// Changes are merged: what was won and is to be handed over before anybody looked was never begun, and nobody else
+    /// would ever say that it is stopped.
+    fn confirm_untold(&self, view: &OwnershipView) {
+        let untold = |lost: &&Lost| {
+            lost.reason.awaits_confirmation() && self.begun.get(&lost.shard) != Some(&lost.claim)
+        };
+        self.confirm(view.parted.values().filter(untold));
+    }
+
     fn change_to(&mut self, view: &OwnershipView) -> Option<OwnershipChange> {
         let lost = losses(&self.seen, view);
         let gained: Vec<ShardId> = view
@@ -146,6 +158,7 @@ impl Ownership {
             return None;
         }
         self.seen.clone_from(&view.owned);
+        self.begun.extend(&view.owned);
         self.told = Some((view.trust, view.coming.clone()));
         let coming = view.coming.iter().copied().collect();
         Some(OwnershipChange { gained, lost, coming, trust: view.trust })
@@ -173,9 +186,55 @@ mod tests {
     }
 
     fn pair(first: OwnershipView) -> (watch::Sender<Arc<OwnershipView>>, Ownership) {
+        let (sender, _, ownership) = three(first);
+        (sender, ownership)
+    }
+
+    type Ends = (watch::Sender<Arc<OwnershipView>>, mpsc::UnboundedReceiver<Vec<Lost>>, Ownership);
+
+    fn three(first: OwnershipView) -> Ends {
         let (sender, receiver) = watch::channel(Arc::new(first));
-        let (confirm, _) = mpsc::unbounded_channel();
-        (sender, Ownership::new(receiver, confirm))
+        let (confirm, confirmed) = mpsc::unbounded_channel();
+        (sender, confirmed, Ownership::new(receiver, confirm))
+    }
+
+    /// Looks at what there is, and finds nothing to tell.
+    async fn tells_nothing(ownership: &mut Ownership) {
+        tokio::select! {
+            biased;
+            change = ownership.next() => panic!("{change:?}"),
+            () = std::future::ready(()) => {}
+        }
+    }
+
+    fn yielding(shard: u16, claim: u64) -> OwnershipView {
+        let reason = LossReason::HandOver { to: None };
+        let lost = Lost { shard: ShardId::new(shard), reason, claim: ClaimNumber(claim) };
+        OwnershipView { parted: [(lost.shard, lost)].into(), ..OwnershipView::default() }
+    }
+
+    #[tokio::test]
+    async fn a_shard_won_and_to_be_handed_over_unseen_is_confirmed_without_the_consumer() {
+        let (sender, mut confirmed, mut ownership) = three(view(&[]));
+        ownership.next().await.unwrap();
+        sender.send_replace(Arc::new(view(&[(1, 1)])));
+        sender.send_replace(Arc::new(yielding(1, 1)));
+        tells_nothing(&mut ownership).await;
+        assert_eq!(confirmed.recv().await.unwrap()[0].claim, ClaimNumber(1));
+    }
+
+    #[tokio::test]
+    async fn a_shard_that_the_consumer_was_told_of_is_confirmed_by_the_consumer_alone() {
+        let (sender, mut confirmed, mut ownership) = three(view(&[(1, 1)]));
+        ownership.next().await.unwrap();
+        sender.send_replace(Arc::new(yielding(1, 1)));
+        let lost = ownership.next().await.unwrap().lost;
+        // Another change, while it stops the shard.
+        sender.send_replace(Arc::new(OwnershipView { plan_version: 2, ..yielding(1, 1) }));
+        tells_nothing(&mut ownership).await;
+        assert!(confirmed.try_recv().is_err());
+        ownership.confirm(&lost);
+        assert_eq!(confirmed.recv().await.unwrap(), lost);
     }
 
     #[tokio::test]
