@@ -9,6 +9,7 @@ pub mod config;
 pub mod deployment;
 mod exit;
 mod fault;
+pub mod group;
 pub mod life;
 pub mod metrics;
 mod program;

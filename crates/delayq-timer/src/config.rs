@@ -60,10 +60,7 @@ impl TimerConfig {
         if !self.name.is_empty() {
             return self.name.clone();
         }
-        let system = rustix::system::uname();
-        let host: String =
-            system.nodename().to_string_lossy().chars().filter(|&c| is_plain(c)).take(48).collect();
-        format!("{host}-{}", std::process::id())
+        delayq_service::group::name_of_process()
     }
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use delayq_cluster::{ClusterConfig, Credentials, Observer, Overview as Group, Role, TlsConfig};
+use delayq_cluster::{Observer, Overview as Group, Role};
 use delayq_core::{ShardId, UnixMillis};
-use delayq_service::config::EtcdConfig;
+use delayq_service::group::group;
 use delayq_service::{Fault, codes};
 use serde::Serialize;
 
@@ -120,45 +120,6 @@ fn text(context: &Context, answer: &Answer, now: UnixMillis) -> String {
 /// # Errors
 /// A certificate or password that cannot be read.
 pub fn observer(config: &CliConfig) -> Result<Observer, Fault> {
-    let shards = delayq_core::ShardCount::new(config.deployment.shards)
-        .map_err(|error| Fault::new(&codes::CONFIG_FAULTY, error.to_string()))?;
-    let etcd = &config.etcd;
-    let mut cluster = ClusterConfig::new(etcd.endpoints.clone(), Role::Timer, "delayq-cli", shards);
-    etcd.prefix.trim_matches('/').clone_into(&mut cluster.prefix);
-    cluster.namespace.clone_from(&config.deployment.namespace);
-    cluster.etcd.request_deadline = *etcd.call_deadline;
-    cluster.etcd.credentials = credentials(etcd)?;
-    cluster.etcd.tls = tls(etcd)?;
-    Observer::new(&cluster).map_err(|error| Fault::new(&codes::CONFIG_FAULTY, error.to_string()))
-}
-
-fn credentials(etcd: &EtcdConfig) -> Result<Option<Credentials>, Fault> {
-    let (Some(user), Some(password)) = (&etcd.username, &etcd.password) else { return Ok(None) };
-    let password = password
-        .reveal()
-        .map_err(|error| Fault::new(&codes::CONFIG_FAULTY, format!("etcd.password: {error}")))?;
-    Ok(Some(Credentials { user: user.clone(), password }))
-}
-
-fn tls(etcd: &EtcdConfig) -> Result<Option<TlsConfig>, Fault> {
-    if !etcd.endpoints.iter().any(|endpoint| endpoint.starts_with("https://")) {
-        return Ok(None);
-    }
-    let read = |path: &Option<std::path::PathBuf>| {
-        let bytes = path.as_ref().map(|path| {
-            std::fs::read(path).map_err(|error| {
-                Fault::new(&codes::CONFIG_FAULTY, format!("etcd.tls: cannot read {}", path.display()))
-                    .because(error)
-            })
-        });
-        bytes.transpose()
-    };
-    let identity = match (read(&etcd.tls.cert)?, read(&etcd.tls.key)?) {
-        (Some(certificate_pem), Some(key)) => {
-            let key_pem = String::from_utf8_lossy(&key).into_owned().into();
-            Some(delayq_cluster::Identity { certificate_pem, key_pem })
-        }
-        _ => None,
-    };
-    Ok(Some(TlsConfig { authority_pem: read(&etcd.tls.ca)?, server_name: None, identity }))
+    let group = group(Role::Timer, "delayq-cli", &config.deployment, &config.etcd)?;
+    Observer::new(&group).map_err(|error| Fault::new(&codes::CONFIG_FAULTY, error.to_string()))
 }
