@@ -9,49 +9,67 @@
 --# include now, shard, topic, alarm, envelope, finish, receipt
 
 must_be('zset', 'leases')
-must_be('zset', 'markers')
 must_be('hash', 'stats')
-local receipts = {}
-for i = 2, #ARGV do receipts[i - 1] = ARGV[i] end
-local held_until = redis.call('ZMSCORE', base .. 'leases', unpack(receipts))
-
+local held_until = redis.call('ZMSCORE', base .. 'leases', unpack(ARGV, 2))
 local answers, settled, bodies, words = {}, {}, {}, {}
-
 -- For each topic: how many leases end here, and how many of them with nothing but a body to go.
 local ended, bare = {}, {}
+local byte, sub = string.byte, string.sub
 
--- Whether nothing but the body has to go: a generated id that its topic forgets, in no index.
-local forgets = {}
-local function is_bare(no, receipt, id)
-  if string.byte(receipt, -1) % 2 == 1 or not generated(id) then return false end
-  if forgets[no] == nil then forgets[no] = policy(no, 'remember_generated_ms') == 0 end
-  return forgets[no]
+-- The receipts of a call are most often of one topic: its number, how they begin, and whether it forgets the
+-- generated ids that it delivered.
+local no, prefix, forgets, many, few = nil, '', nil, 0, 0
+local function tally()
+  if not no then return end
+  ended[no], bare[no] = (ended[no] or 0) + many, (bare[no] or 0) + few
+  many, few = 0, 0
+end
+local function open_topic(receipt)
+  tally()
+  no = receipt_parts(receipt)
+  prefix, forgets = no .. ':', nil
+  forgets = policy(no, 'remember_generated_ms') == 0
 end
 
-local function ack(receipt)
-  local no, id = receipt_parts(receipt)
-  if is_bare(no, receipt, id) then
-    bodies[#bodies + 1] = base .. 'm:' .. no .. ':' .. id
-    bare[no] = (bare[no] or 0) + 1
-  else
-    local m, why = read(no, id)
-    if why == 'newer' or why == 'malformed' then error({ err = why .. ' envelope' }) end
-    if m then finish(m, 'delivered') end
+local function finish_other(receipt)
+  local m, why = read(receipt_parts(receipt))
+  if why == 'newer' or why == 'malformed' then error({ err = why .. ' envelope' }) end
+  if m then finish(m, 'delivered') end
+end
+
+local key, at, last, n = base .. 'm:', 1, #ARGV - 1, 0
+local function ack_all()
+  while at <= last do
+    local receipt = ARGV[at + 1]
+    local word = words[receipt]
+    if held_until[at] and not word then
+      if forgets == nil or sub(receipt, 1, #prefix) ~= prefix then open_topic(receipt) end
+      -- A generated id that its topic forgets, in no index: nothing but the body has to go.
+      if forgets and byte(receipt, -1) % 2 == 0 and #receipt == #prefix + 20 and byte(receipt, #prefix + 1) < 32 then
+        few = few + 1
+        bodies[#bodies + 1] = key .. sub(receipt, 1, -5)
+      else
+        finish_other(receipt)
+      end
+      n, many, word = n + 1, many + 1, 'delivered'
+      settled[n], words[receipt] = receipt, word
+    end
+    answers[at], at = word or 'expired', at + 1
   end
-  settled[#settled + 1] = receipt
-  ended[no] = (ended[no] or 0) + 1
 end
-
-for i, receipt in ipairs(receipts) do
-  if held_until[i] and not words[receipt] then
-    local ok, fault = pcall(ack, receipt)
-    words[receipt] = ok and 'delivered' or 'failed ' .. (type(fault) == 'table' and fault.err or fault)
+-- A fault fails the one message, and the others go on behind it.
+while at <= last do
+  local ok, fault = pcall(ack_all)
+  if not ok then
+    local receipt = ARGV[at + 1]
+    words[receipt] = 'failed ' .. (type(fault) == 'table' and fault.err or fault)
+    answers[at], at = words[receipt], at + 1
   end
-  answers[i] = words[receipt] or 'expired'
 end
+tally()
 if #settled > 0 then redis.call('ZREM', base .. 'leases', unpack(settled)) end
 if #bodies > 0 then redis.call('UNLINK', unpack(bodies)) end
-for no, n in pairs(ended) do count('leased', no, -n) end
-for no, n in pairs(bare) do count('delivered', no, n) end
+for topic, leases in pairs(ended) do count('leased', topic, -leases) end
+for topic, delivered in pairs(bare) do count('delivered', topic, delivered) end
 wake_timer()
 return answers

@@ -16,23 +16,25 @@
 --# include now, due, shard, topic, alarm, gen, envelope, bucket, ready, finish
 
 local topic = ARGV[2]
-local no = topic_open(topic)
 must_be('hash', 'stats')
+local no = topic_open(topic)
 gens((#ARGV - 2) / 4)
 local max_default, expire_after = policies(no, 'max_attempts', 'expire_after_ms')
 local key_of = base .. 'm:' .. no .. ':'
 
 local entries, buckets, firsts = {}, {}, {}
 local accepted, stamp = 0, nil
+local call, byte, pack = redis.call, string.byte, struct.pack
 
-local function gather(bucket, due, member)
+-- `score` is `due` as text: a number would be formatted anew for the command, which costs more than all else here.
+local function gather(bucket, due, score, member)
   local members = buckets[bucket]
   if not members then
     members = {}
     buckets[bucket], firsts[bucket] = members, due
   end
   local n = #members
-  members[n + 1], members[n + 2] = due, member
+  members[n + 1], members[n + 2] = score, member
   if due < firsts[bucket] then firsts[bucket] = due end
 end
 
@@ -96,29 +98,60 @@ local function check_fields(env, flags)
   if backoff and not ((#backoff - 1) % 4 == 0 and #backoff > 1 and string.byte(backoff) <= 3) then error('back-off') end
 end
 
-local function put(id, due_text, options, env)
+-- The last due time that was read: the messages of a call often share it.
+local due_text, due, due_score, due_bytes
+local function read_due(text)
+  due_text, due = text, due_of(text)
+  if not due then return end
+  due_score = byte(text) == 43 and string.format('%.0f', due) or text
+  due_bytes = pack('>I8', due)
+end
+
+-- A head's parts around its gen and its due time, by flags and by the most attempts.
+local starts, ends = {}, {}
+local function start_of(flags)
+  starts[flags] = pack('>BBI2', FORMAT, PENDING, flags)
+  return starts[flags]
+end
+local function end_of(max)
+  ends[max] = pack('>I8I4I2I2', now, 0, 0, max)
+  return ends[max]
+end
+
+-- Stores an envelope as it came, and writes its head over the first bytes: a long text made anew in Lua costs more
+-- than a second command. Returns whether the key was free.
+local function store(key, env, head)
+  if call('SETNX', key, env) == 0 then return false end
+  call('SETRANGE', key, 0, head)
+  return true
+end
+
+local checked_bucket
+local function put(id, text, options, env)
   -- What is missing here stays so: whoever still believes that the id belongs here is refused by the layout.
   if options ~= '' and string.find(options, 'earlier', 1, true) and redis.call('EXISTS', key_of .. id) == 0 then
     return 'moved'
   end
-  local due = due_of(due_text)
+  if text ~= due_text then read_due(text) end
   if not due then return 'refused due time' end
-  if #env < 32 or string.byte(env) ~= FORMAT then return 'refused format' end
-  local _, _, high, low = string.byte(env, 1, 4)
-  local flags, rest = high * 256 + low, string.sub(env, 33)
+  local format, _, high, low = byte(env, 1, 4)
+  if #env < 32 or format ~= FORMAT then return 'refused format' end
+  local flags = high * 256 + low
   if flags >= DOOMED then return 'refused flags' end
-  if flags > 0 then check_fields(env, flags) end
-  local max = struct.unpack('>I2', env, 31)
+  if flags > HASH or flags == HASH and #env < 40 then check_fields(env, flags) end
+  high, low = byte(env, 31, 32)
+  local max = high * 256 + low
   if max == 0 then max = max_default end
 
   local expires, group
   -- What would expire past all times that can be told never does.
   if expire_after > 0 and bit.band(flags, EXPIRES) == 0 and due + expire_after < 9007199254740992 then
-    local hash = bit.band(flags, HASH) > 0 and 8 or 0
-    rest = string.sub(rest, 1, hash) .. struct.pack('>I8', due + expire_after) .. string.sub(rest, hash + 1)
-    env, flags = string.sub(env, 1, 32) .. rest, flags + EXPIRES
+    local before = bit.band(flags, HASH) > 0 and 40 or 32
+    env = string.sub(env, 1, before) .. struct.pack('>I8', due + expire_after) .. string.sub(env, before + 1)
+    flags = flags + EXPIRES
   end
-  if bit.band(flags, INDEXED) > 0 then
+  local indexed = flags > HASH and bit.band(flags, INDEXED) > 0
+  if indexed then
     _, expires, _, group = fields(env, flags)
     if expires then
       if expires <= due then return 'refused expiry not after the due time' end
@@ -128,37 +161,49 @@ local function put(id, due_text, options, env)
     if group then must_be('zset', 'g:' .. group) end
   end
 
-  local g = gen(bit.band(flags, INDEXED) > 0)
-  local member = id .. gen_bytes(g)
-  local direct = due <= now and not held
-  if direct then must_be('list', 'r:' .. no) else bucket_check(no, due) end
+  local g = pack('>I4', gen(indexed))
+  local direct, bucket = due <= now and not held, nil
+  if not direct then
+    bucket = bucket_of(no, due)
+    if bucket ~= checked_bucket then bucket_check(no, due) end
+    checked_bucket = bucket
+  elseif not stamp then
+    must_be('list', 'r:' .. no)
+    stamp = ready_stamp()
+  end
 
   local key = key_of .. id
-  local body = struct.pack(HEAD, FORMAT, PENDING, flags, g, due, now, 0, 0, max) .. rest
+  local head = (starts[flags] or start_of(flags)) .. g .. due_bytes .. (ends[max] or end_of(max))
   local tried = options ~= '' and option(options, 'tried')
   if tried and redis.call('EXISTS', key) == 0 and is_stale(id, tried) then return 'stale' end
-  if not redis.call('SET', key, body, 'NX') then
+  if not store(key, env, head) then
     local answer = taken(id, flags, options, env)
     if answer then return answer end
-    redis.call('SET', key, body)
+    store(key, env, head)
   end
   accepted = accepted + 1
-  if expires or group then join_indexes(id, due, expires, group) end
+  if indexed then join_indexes(id, due, expires, group) end
   if direct then
-    stamp = stamp or ready_stamp()
-    entries[#entries + 1] = member .. stamp
+    entries[#entries + 1] = id .. g .. stamp
     return 'ready'
   end
-  gather(bucket_of(no, due), due, member)
+  gather(bucket, due, due_score, id .. g)
   return 'stored'
 end
 
 local function refused(fault) return 'refused ' .. (type(fault) == 'table' and fault.err or fault) end
 
-local answers = { now_us }
-for i = 3, #ARGV, 4 do
-  local ok, word = pcall(put, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
-  answers[#answers + 1] = ok and word or refused(word)
+local answers, at, last = { now_us }, 3, #ARGV
+local function put_all()
+  while at <= last do
+    local word = put(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
+    answers[#answers + 1], at = word, at + 4
+  end
+end
+-- A fault refuses the one message, and the others go on behind it.
+while at <= last do
+  local ok, fault = pcall(put_all)
+  if not ok then answers[#answers + 1], at = refused(fault), at + 4 end
 end
 flush()
 count('accepted', no, accepted)

@@ -37,19 +37,36 @@ local function allowance(no)
   return math.max(allowed, 0), interval, tat
 end
 
+local byte, sub = string.byte, string.sub
+
 -- What an entry's envelope is: ready (to be leased), stale, expired, malformed, newer.
 local function look(entry, env)
   if not env then return 'stale' end
   if #env < 32 then return 'malformed' end
-  local format, state, flags, g, due, _, delivery, attempt, max = struct.unpack(HEAD, env)
+  local format, state, high, low, a, b, c, d = byte(env, 1, 8)
   if format > FORMAT then return 'newer' end
   if format < FORMAT or not STATE[state] then return 'malformed' end
-  if state ~= PENDING or g ~= struct.unpack('>I4', entry, #entry - 10) then return 'stale' end
-  if bit.band(flags, EXPIRES) > 0 then
+  local e, f, g, h = byte(entry, -11, -8)
+  if state ~= PENDING or d ~= h or c ~= g or b ~= f or a ~= e then return 'stale' end
+  local flags = high * 256 + low
+  if flags > HASH and bit.band(flags, EXPIRES) > 0 then
     local _, expires = fields(env, flags)
     if expires <= now then return 'expired' end
   end
-  return 'ready', flags, due, delivery, attempt, max
+  return 'ready', flags
+end
+
+-- A leased head's beginning by its flags; what counts how often it was tried, after the first time.
+local starts = {}
+local function start_of(flags)
+  starts[flags] = struct.pack('>BBI2', FORMAT, LEASED, flags)
+  return starts[flags]
+end
+local UNTRIED, TRIED = '\0\0\0\0\0\0', '\0\0\0\1\0\1'
+local function tried_once_more(counts)
+  if counts == UNTRIED then return TRIED end
+  local delivery, attempt = struct.unpack('>I4I2', counts)
+  return struct.pack('>I4I2', delivery + 1, attempt + 1)
 end
 
 -- Settles what will not be delivered. Returns whether it counted as ready until now.
@@ -74,22 +91,27 @@ local function take(no, n, until_ms)
   local entries = redis.call('LRANGE', queue, 0, n - 1)
   if #entries == 0 then return 0, 0, true end
   local keys = {}
-  for i = 1, #entries do keys[i] = prefix .. string.sub(entries[i], 1, -12) end
+  for i = 1, #entries do keys[i] = prefix .. sub(entries[i], 1, -12) end
   local envs = redis.call('MGET', unpack(keys))
   local leases, back, seen, gone, taken = {}, {}, 0, 0, 0
+  local until_text, until_bytes = string.format('%.0f', until_ms), struct.pack('>I8', until_ms)
+  local call, receipt_start, stamp, ready_us = redis.call, no .. ':', nil, nil
   for i = 1, #entries do
     if most_bytes > 0 and bytes >= most_bytes then break end
     seen = i
     local entry, env = entries[i], envs[i]
-    local word, flags, due, delivery, attempt, max = look(entry, env)
+    local word, flags = look(entry, env)
     if word == 'ready' then
-      local g = gen(bit.band(flags, INDEXED) > 0)
-      local receipt = no .. ':' .. string.sub(entry, 1, -12) .. gen_bytes(g)
-      redis.call('SETRANGE', keys[i], 0,
-        struct.pack(HEAD, FORMAT, LEASED, flags, g, due, until_ms, delivery + 1, attempt + 1, max))
-      leases[2 * taken + 1], leases[2 * taken + 2] = until_ms, receipt
+      local g = gen_bytes(gen(flags > HASH and bit.band(flags, INDEXED) > 0))
+      local receipt = receipt_start .. sub(entry, 1, -12) .. g
+      -- All of the head but the most attempts, its last two bytes.
+      call('SETRANGE', keys[i], 0, (starts[flags] or start_of(flags)) .. g .. sub(env, 9, 16) .. until_bytes
+        .. tried_once_more(sub(env, 25, 30)))
+      leases[2 * taken + 1], leases[2 * taken + 2] = until_text, receipt
+      local ready = sub(entry, -7)
+      if ready ~= stamp then stamp, ready_us = ready, struct.unpack('>I7', ready) end
       local a = #answer
-      answer[a + 1], answer[a + 2], answer[a + 3] = (struct.unpack('>I7', entry, #entry - 6)), receipt, env
+      answer[a + 1], answer[a + 2], answer[a + 3] = ready_us, receipt, env
       taken, bytes = taken + 1, bytes + #env
     elseif word == 'newer' then
       back[#back + 1] = entry

@@ -4,6 +4,6 @@ local function in_range(due) return due > 0 and due < 9007199254740992 and due e
 
 -- A due time as a caller writes it: ms since the epoch, or "+" and a delay from now. False or nil where it is none.
 local function due_of(text)
-  if string.match(text, '^%+%d+$') then return in_range(now + string.sub(text, 2)) end
-  return string.match(text, '^%d+$') and in_range(tonumber(text))
+  if string.find(text, '^%d+$') then return in_range(tonumber(text)) end
+  return string.find(text, '^%+%d+$') and in_range(now + string.sub(text, 2))
 end

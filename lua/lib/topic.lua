@@ -17,7 +17,9 @@ end
 local function topic_open(name)
   local no = topic_no(name)
   if not no then
-    no = tostring(redis.call('HINCRBY', KEYS[1], 'topics', 1))
+    no = string.format('%.0f', (tonumber(redis.call('HGET', KEYS[1], 'topics')) or 0) + 1)
+    must_be('hash', 't:' .. no)
+    redis.call('HSET', KEYS[1], 'topics', no)
     redis.call('HSET', KEYS[1], 'topic:' .. name, no)
     redis.call('HSET', base .. 't:' .. no, 'name', name)
   end

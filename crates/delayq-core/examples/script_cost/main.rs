@@ -1,0 +1,101 @@
+//! What each script costs inside the server, and how that grows with what is pending: µs a message from
+//! `INFO commandstats`, beside the bare commands that do the least of the same; and the bytes of a pending message.
+//!
+//! Four new servers, delayq's and a bare one each with few and with many pending, take turns; medians of all rounds.
+//!
+//! `cargo run --release -p delayq-core --example script_cost [pending]`; `pending` is 1,000,000 unless given.
+
+mod bare;
+mod memory;
+mod scripts;
+mod server;
+
+use bare::Bare;
+use scripts::Shard;
+use std::collections::BTreeMap;
+
+const FEW: usize = 1_000;
+const ROUNDS: usize = 40;
+const WARM_ROUNDS: usize = 3;
+
+/// Step, its bare commands, and the most that it may cost as a multiple of these.
+const TARGETS: [(&str, &str, f64); 4] = [
+    ("put", "SET NX + ZADD", 1.6),
+    ("pump", "ZRANGEBYSCORE + RPUSH + ZREM", 1.5),
+    ("reserve", "LPOP + MGET + ZADD", 2.0),
+    ("ack", "ZREM + UNLINK", 2.6),
+];
+const ALL_FOUR: f64 = 1.75;
+const GROWTH: f64 = 1.6;
+const PLAIN_BYTES: f64 = 480.0;
+const DICTIONARY_BYTES: f64 = 320.0;
+
+type Medians = BTreeMap<&'static str, f64>;
+
+#[tokio::main]
+async fn main() {
+    let many = std::env::args().nth(1).map_or(1_000_000, |n| n.parse().expect("a number of messages"));
+    let with_dictionary = memory::bytes_with_dictionary(many).await;
+    let (mut small, mut bare_small) = (Shard::filled(FEW).await, Bare::filled(FEW).await);
+    let (mut large, mut bare_large) = tokio::join!(Shard::filled(many), Bare::filled(many));
+    let plain = large.server.bytes_of(many).await;
+    let bare = bare_large.server.bytes_of(many).await;
+    for round in 0..WARM_ROUNDS + ROUNDS {
+        if round == WARM_ROUNDS {
+            [&mut small.server, &mut large.server].into_iter().for_each(server::Server::forget);
+            [&mut bare_small.server, &mut bare_large.server].into_iter().for_each(server::Server::forget);
+        }
+        small.round(round).await;
+        bare_small.round(round).await;
+        large.round(round).await;
+        bare_large.round(round).await;
+    }
+    let (few_costs, many_costs) = (small.server.medians(), large.server.medians());
+    let (few_bare, many_bare) = (bare_small.server.medians(), bare_large.server.medians());
+    beside_bare(many, &many_costs, &many_bare);
+    beside_bare(FEW, &few_costs, &few_bare);
+    growth(many, &few_costs, &many_costs);
+    println!("\nThe bare commands themselves:");
+    growth(many, &few_bare, &many_bare);
+    bytes(plain, with_dictionary, bare);
+}
+
+fn beside_bare(pending: usize, costs: &Medians, bare: &Medians) {
+    println!("\n{pending} pending:\n");
+    println!("| step | µs a message | bare commands | bare | ratio | asked for |");
+    println!("| --- | --- | --- | --- | --- | --- |");
+    let row = |step: &str, commands: &str, cost: f64, least: f64, target: f64| {
+        let ratio = cost / least;
+        println!(
+            "| {step} | {cost:.2} | {commands} | {least:.2} | {ratio:.2} | ≤ {target}{} |",
+            missed(ratio, target)
+        );
+    };
+    for (step, commands, target) in TARGETS {
+        row(step, commands, costs[step], bare[step], target);
+    }
+    let all = |costs: &Medians| TARGETS.iter().map(|(step, ..)| costs[step]).sum::<f64>();
+    row("all four", "", all(costs), all(bare), ALL_FOUR);
+}
+
+fn growth(many: usize, few_costs: &Medians, many_costs: &Medians) {
+    println!("\n| script | µs, {FEW} pending | µs, {many} pending | ratio, asked for ≤ {GROWTH} |");
+    println!("| --- | --- | --- | --- |");
+    for (row, one) in few_costs {
+        let (two, ratio) = (many_costs[row], many_costs[row] / one);
+        println!("| {row} | {one:.2} | {two:.2} | {ratio:.2}{} |", missed(ratio, GROWTH));
+    }
+}
+
+fn bytes(plain: f64, with_dictionary: f64, bare: f64) {
+    println!("\n| a pending order of {} bytes | bytes | asked for |", server::PAYLOAD_BYTES);
+    println!("| --- | --- | --- |");
+    println!("| plain | {plain:.0} | ≤ {PLAIN_BYTES}{} |", missed(plain, PLAIN_BYTES));
+    let note = missed(with_dictionary, DICTIONARY_BYTES);
+    println!("| with a trained dictionary | {with_dictionary:.0} | ≤ {DICTIONARY_BYTES}{note} |");
+    println!("| bare string and sorted set | {bare:.0} | |");
+}
+
+fn missed(figure: f64, target: f64) -> &'static str {
+    if figure > target { " (missed)" } else { "" }
+}
