@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use delayq_compensator::CompensatorConfig;
 use delayq_forwarder::{ForwarderConfig, RouteConfig, Settings, SinkConfig};
 use delayq_service::config::{
-    AdminConfig, DeploymentConfig, EtcdConfig, Faults, LogConfig, RedisConfig, Section, ShutdownConfig,
-    SpoolConfig,
+    AdminConfig, DeploymentConfig, EtcdConfig, Faults, LogConfig, Places, RedisConfig, Section,
+    ShutdownConfig, SpoolConfig,
 };
 use delayq_timer::TimerConfig;
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,20 @@ pub struct WholeConfig {
     pub routes: Vec<RouteConfig>,
 }
 
+// === impl WholeConfig ===
+
+impl WholeConfig {
+    /// The sections that make a forwarder, and where they are written.
+    pub fn forwarding(&self, places: Places) -> Settings {
+        Settings {
+            forwarder: self.forwarder.clone(),
+            sinks: self.sinks.clone(),
+            routes: self.routes.clone(),
+            places,
+        }
+    }
+}
+
 impl Section for WholeConfig {
     fn validate(&self, at: &mut Faults) {
         at.section("deployment", &self.deployment);
@@ -53,8 +67,7 @@ impl Section for WholeConfig {
         at.section("spool", &self.spool);
         at.section("timer", &self.timer);
         at.section("compensator", &self.compensator);
-        let (forwarder, sinks, routes) = (self.forwarder.clone(), self.sinks.clone(), self.routes.clone());
-        Settings { forwarder, sinks, routes, ..Settings::default() }.validate(at);
+        self.forwarding(Places::default()).validate(&self.etcd, at);
     }
 }
 

@@ -55,6 +55,19 @@ pub const REDIS_UNUSABLE: Code = Code {
     exit: Exit::Unavailable,
 };
 
+/// The plan of shards cannot be had.
+pub const PLAN_UNREACHABLE: Code = Code {
+    id: "DQ-F005",
+    title: "the plan of shards cannot be had",
+    cause: "`[forwarder] sharing` is \"plan\", and etcd cannot be reached or refuses this user.",
+    tries: [
+        "Check [etcd] and that a majority of its members runs: `delayq doctor`.",
+        "Check user, password and certificates.",
+        "Set `sharing = \"compete\"`, which needs no etcd and is as safe.",
+    ],
+    exit: Exit::Unavailable,
+};
+
 /// Every code of this crate, in the order of the documentation.
 pub const TABLE: &[&Code] =
-    &[&DESTINATION_REFUSED, &DESTINATION_UNREACHABLE, &SINK_UNUSABLE, &REDIS_UNUSABLE];
+    &[&DESTINATION_REFUSED, &DESTINATION_UNREACHABLE, &SINK_UNUSABLE, &REDIS_UNUSABLE, &PLAN_UNREACHABLE];

@@ -4,7 +4,7 @@ mod forwarder;
 mod route;
 mod settings;
 
-pub use forwarder::ForwarderConfig;
+pub use forwarder::{ForwarderConfig, Sharing};
 pub use route::RouteConfig;
 pub(crate) use route::partition;
 pub use settings::Settings;
@@ -13,7 +13,8 @@ use crate::sinks::SinkConfig;
 use delayq_service::{
     ServiceConfig,
     config::{
-        AdminConfig, DeploymentConfig, Faults, LogConfig, Places, RedisConfig, Section, ShutdownConfig,
+        AdminConfig, DeploymentConfig, EtcdConfig, Faults, LogConfig, Places, RedisConfig, Section,
+        ShutdownConfig,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,8 @@ pub struct Config {
     pub deployment: DeploymentConfig,
     /// `[redis]`
     pub redis: RedisConfig,
+    /// `[etcd]`
+    pub etcd: EtcdConfig,
     /// `[admin]`
     pub admin: AdminConfig,
     /// `[log]`
@@ -61,10 +64,11 @@ impl Section for Config {
     fn validate(&self, at: &mut Faults) {
         at.section("deployment", &self.deployment);
         at.section("redis", &self.redis);
+        at.section("etcd", &self.etcd);
         at.section("admin", &self.admin);
         at.section("log", &self.log);
         at.section("shutdown", &self.shutdown);
-        self.settings().validate(at);
+        self.settings().validate(&self.etcd, at);
     }
 }
 

@@ -16,8 +16,10 @@ use crate::{
     destinations::{self, Seen},
     lane::{Lane, LaneState, NamedSink},
     routes::{Route, Routes},
+    sharing::Share,
     stats::Stats,
 };
+use delayq_cluster::ClusterConfig;
 use delayq_core::{Admin, Advice, Client, Error, Heard, ReserveReport, ReserveRequest, ShardId, Topic};
 use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown, config::RedisConfig};
 use std::{
@@ -61,6 +63,7 @@ pub struct Forwarder {
     checked: BTreeSet<(String, Option<String>)>,
     stats: Stats,
     condition: Condition,
+    share: Share,
 }
 
 /// Makes a forwarder: sinks, routes, and a look at every destination that is known. Starts nothing.
@@ -80,7 +83,8 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
     }
     let stats = Stats::new(&deps.metrics);
     let condition = deps.readiness.condition("forwarder");
-    Ok(Forwarder { client: deps.client, settings, sinks, routes, checked: fit, stats, condition })
+    let share = Share::All(deps.client.shards());
+    Ok(Forwarder { client: deps.client, settings, sinks, routes, checked: fit, stats, condition, share })
 }
 
 // === impl Forwarder ===
@@ -89,6 +93,14 @@ impl Forwarder {
     /// The sinks' names and kinds, for an announcement.
     pub fn sinks(&self) -> impl Iterator<Item = (&str, &'static str)> {
         self.sinks.iter().map(|(name, sink)| (name.as_str(), sink.sink.kind()))
+    }
+
+    /// Takes only from the shards that the plan of this group gives it, instead of competing for all.
+    ///
+    /// # Errors
+    /// [`PLAN_UNREACHABLE`](crate::codes::PLAN_UNREACHABLE)
+    pub async fn share_by_plan(self, group: ClusterConfig) -> Result<Self, Fault> {
+        Ok(Self { share: Share::join(group).await?, ..self })
     }
 
     /// Forwards until shutdown is asked for; then finishes what the sinks have begun, gives back the rest, and closes
@@ -101,7 +113,9 @@ impl Forwarder {
         let mut run = Loop::new(self);
         let ended = run.until(&shutdown).await;
         run.condition.unready("draining");
-        run.drain().await;
+        // The others take over while this one finishes what it has.
+        let share = std::mem::replace(&mut run.share, Share::All(run.means.client.shards()));
+        tokio::join!(run.drain(), share.leave());
         for to in sinks {
             match tokio::time::timeout(CLOSE_WITHIN, to.sink.close()).await {
                 Ok(Ok(())) => {}
@@ -134,6 +148,7 @@ struct Loop {
     rest_until: Option<Instant>,
     /// Errors of single shards that were logged.
     spoken_of: BTreeSet<String>,
+    share: Share,
 }
 
 /// A request of one lane to one shard.
@@ -147,9 +162,9 @@ struct Ask {
 
 impl Loop {
     fn new(forwarder: Forwarder) -> Self {
-        let Forwarder { client, settings, sinks, routes, checked, stats, condition } = forwarder;
+        let Forwarder { client, settings, sinks, routes, checked, stats, condition, share } = forwarder;
         let now = Instant::now();
-        let shards: Vec<ShardId> = client.shards().shards().collect();
+        let shards = share.shards();
         let means = Means { client, lease: *settings.forwarder.lease, stats, give_up: Shutdown::new() };
         let mut run = Self {
             means,
@@ -167,6 +182,7 @@ impl Loop {
             next_discovery: now,
             rest_until: None,
             spoken_of: BTreeSet::new(),
+            share,
         };
         for topic in run.routes.exact_topics().collect::<Vec<_>>() {
             run.lane_of(&topic);
@@ -175,6 +191,15 @@ impl Loop {
     }
 
     async fn until(&mut self, shutdown: &Shutdown) -> Result<(), Fault> {
+        self.means.stats.shards.set(self.shards.len() as i64);
+        // The plan may have nothing for it yet.
+        while self.shards.is_empty() {
+            self.condition.ready();
+            tokio::select! {
+                () = shutdown.requested() => return Ok(()),
+                shards = self.share.changed() => self.take_from(shards?),
+            }
+        }
         let mut listener = self.means.client.listen_for_ready(self.shards.clone());
         loop {
             let wake = self.next_wake();
@@ -182,6 +207,13 @@ impl Loop {
                 biased;
                 () = shutdown.requested() => return Ok(()),
                 Some(report) = self.batches.join_next(), if !self.batches.is_empty() => self.ended(report),
+                shards = self.share.changed() => {
+                    self.take_from(shards?);
+                    // Without a shard, whatever the old one hears is passed over.
+                    if !self.shards.is_empty() {
+                        listener = self.means.client.listen_for_ready(self.shards.clone());
+                    }
+                }
                 heard = listener.next() => self.hear(heard),
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
@@ -193,6 +225,18 @@ impl Loop {
             }
             self.step().await?;
         }
+    }
+
+    /// Takes from these shards from now on.
+    fn take_from(&mut self, shards: Vec<ShardId>) {
+        let now = Instant::now();
+        self.means.stats.shards.set(shards.len() as i64);
+        self.shards = shards;
+        for lane in &mut self.lanes {
+            lane.hot.retain(|shard, _| self.shards.contains(shard));
+        }
+        self.next_discovery = now;
+        self.heat_all(now);
     }
 
     /// One step: looks that are due, one reserve for all lanes, and a batch for what it brought.
@@ -230,6 +274,8 @@ impl Loop {
     fn hear(&mut self, heard: Heard) {
         let now = Instant::now();
         match heard {
+            // Told before it was given away.
+            Heard::Ready(shard, _) if !self.shards.contains(&shard) => {}
             Heard::Ready(shard, Some(topic)) => {
                 if let Some(lane) = self.lane_of(&topic) {
                     self.lanes[lane].heat(shard, now);

@@ -25,12 +25,13 @@ mod pattern;
 mod routes;
 mod service;
 mod settle;
+mod sharing;
 mod sink;
 mod sinks;
 mod stats;
 mod template;
 
-pub use config::{Config, ForwarderConfig, RouteConfig, Settings};
+pub use config::{Config, ForwarderConfig, RouteConfig, Settings, Sharing};
 pub use destinations::examine;
 pub use encoding::Encoding;
 pub use forwarder::{Deps, Forwarder, build};

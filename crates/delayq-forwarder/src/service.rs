@@ -1,10 +1,11 @@
 //! The forwarder as a process of its own.
 
 use crate::{
-    config::{Config, Settings},
+    config::{Config, Settings, Sharing},
     forwarder::{Deps, Forwarder, build},
 };
-use delayq_service::{Fault, Process, Program, Service, Tasks, deployment::client};
+use delayq_cluster::Role;
+use delayq_service::{Fault, Process, Program, Service, Tasks, deployment::client, group};
 
 /// `delayq-forwarder`.
 pub struct ForwarderService(Forwarder);
@@ -25,7 +26,18 @@ impl Service for ForwarderService {
             readiness: process.readiness.clone(),
         };
         let settings = Settings { places: process.places.clone(), ..config.settings() };
-        build(settings, deps).await.map(Self)
+        let forwarder = build(settings, deps).await?;
+        let planned = match config.forwarder.sharing {
+            Sharing::Compete => forwarder,
+            Sharing::Plan => {
+                let own = config.forwarder.name.clone();
+                let name = if own.is_empty() { group::name_of_process() } else { own };
+                let mut group = group::group(Role::Forwarder, &name, &config.deployment, &config.etcd)?;
+                group.member.address = config.admin.listen.to_string();
+                forwarder.share_by_plan(group).await?
+            }
+        };
+        Ok(Self(planned))
     }
 
     fn run(self, tasks: &Tasks) {

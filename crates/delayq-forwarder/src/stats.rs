@@ -50,6 +50,8 @@ pub struct Stats {
     pub unrouted_topics: Gauge,
     /// Ready messages of those topics.
     pub unrouted_messages: Gauge,
+    /// Shards that messages are taken from.
+    pub shards: Gauge,
     /// Calls of `reserve`.
     pub reserves: Counter,
     /// Calls of `reserve` that Redis did not answer.
@@ -108,6 +110,11 @@ impl Stats {
             unrouted_messages: metrics.register(
                 "forwarder_unrouted_messages",
                 "Ready messages of topics that no route is for.",
+                Gauge::default(),
+            ),
+            shards: metrics.register(
+                "forwarder_shards",
+                "Shards that this forwarder takes messages from.",
                 Gauge::default(),
             ),
             reserves: metrics.register(

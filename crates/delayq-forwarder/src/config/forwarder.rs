@@ -8,6 +8,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ForwarderConfig {
+    /// What it is called where forwarders share by the plan, different for each: 1 to 64 of `A-Z a-z 0-9 . _ -`. `""`,
+    /// the default: the host's name and the process id.
+    pub name: String,
+    /// How several forwarders share the shards: `compete`, the default, all of them take from every shard; or `plan`, each
+    /// has its own by etcd. Both are safe. The plan spares the calls that find nothing, and needs `[etcd]`.
+    pub sharing: Sharing,
     /// How long a message is leased, and leased again while its destination works. 1 s to 1 h; default 30 s. A
     /// killed forwarder's messages go out again after this time.
     pub lease: HumanDuration,
@@ -23,6 +29,17 @@ pub struct ForwarderConfig {
     pub circuit_first_rest: HumanDuration,
     /// The longest rest. At least the first, at most 10 m; default 15 s: a mended destination waits at most so long.
     pub circuit_longest_rest: HumanDuration,
+}
+
+/// How several forwarders share the shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sharing {
+    /// All take from every shard; what one has leased the others do not see.
+    #[default]
+    Compete,
+    /// Each has shards of its own, by the plan in etcd.
+    Plan,
 }
 
 // === impl ForwarderConfig ===
@@ -41,6 +58,8 @@ impl ForwarderConfig {
 impl Default for ForwarderConfig {
     fn default() -> Self {
         Self {
+            name: String::new(),
+            sharing: Sharing::Compete,
             lease: HumanDuration::from_secs(30),
             look_every: HumanDuration::from_secs(2),
             most_bytes: ByteSize::from_mib(1),
@@ -54,6 +73,10 @@ impl Default for ForwarderConfig {
 impl Section for ForwarderConfig {
     fn validate(&self, at: &mut Faults) {
         let (ms, secs) = (HumanDuration::from_millis, HumanDuration::from_secs);
+        let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if self.name.len() > 64 || !self.name.chars().all(plain) {
+            at.refuse("name", "expected at most 64 characters of A-Z, a-z, 0-9, ., _ and -");
+        }
         at.range("lease", &self.lease, secs(1)..=secs(3600));
         at.range("look_every", &self.look_every, ms(100)..=secs(60));
         at.range("most_bytes", &self.most_bytes, ByteSize::from_kib(64)..=ByteSize::from_mib(4));

@@ -1,11 +1,11 @@
 //! What a forwarder is made of, wherever it runs, and what its sections cannot know of each other.
 
-use super::{ForwarderConfig, RouteConfig};
+use super::{ForwarderConfig, RouteConfig, Sharing};
 use crate::{
     pattern::Pattern,
     sinks::{Kind, SinkConfig},
 };
-use delayq_service::config::{Faults, Places};
+use delayq_service::config::{EtcdConfig, Faults, Places};
 use std::collections::BTreeMap;
 
 /// The sections that make a forwarder, wherever it runs.
@@ -24,8 +24,22 @@ pub struct Settings {
 // === impl Settings ===
 
 impl Settings {
-    /// Reports what is wrong with the three sections, also between them. For a configuration that holds them.
-    pub fn validate(&self, at: &mut Faults) {
+    /// Whether any route is for a topic.
+    #[must_use]
+    pub fn has_route(&self, topic: &str) -> bool {
+        let takes =
+            |route: &RouteConfig| Pattern::new(&route.topic).is_ok_and(|pattern| pattern.matches(topic));
+        self.routes.iter().any(takes)
+    }
+
+    /// Reports what is wrong with the three sections, also between them and `[etcd]`. For a configuration that holds them.
+    pub fn validate(&self, etcd: &EtcdConfig, at: &mut Faults) {
+        if self.forwarder.sharing == Sharing::Plan && !etcd.enabled {
+            at.contradiction(
+                &["forwarder.sharing", "etcd.enabled"],
+                "the plan is in etcd, but `enabled` is false",
+            );
+        }
         at.section("forwarder", &self.forwarder);
         for (name, sink) in &self.sinks {
             let (key, kind) = (format!("sinks.{name}"), format!("sinks.{name}.kind"));

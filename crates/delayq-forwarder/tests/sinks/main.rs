@@ -15,6 +15,7 @@ mod pipeline;
 mod rabbitmq;
 mod redis_list;
 mod redis_stream;
+mod sharing;
 mod stage;
 mod stdout;
 #[cfg(feature = "webhook")]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use delayq_cluster::ClusterConfig;
 use delayq_core::{
     Admin, Claimed, Client, ListState, Message, Namespace, Numbers, Producer, ProducerOptions, Settings,
     ShardCount, TimeRange, Topic,
@@ -148,6 +149,23 @@ impl Stage {
 
     /// Builds and starts a forwarder.
     pub(crate) async fn forward(&self, settings: delayq_forwarder::Settings) -> Result<Running, Fault> {
+        self.start(settings, None).await
+    }
+
+    /// The same, sharing by the plan of a group.
+    pub(crate) async fn forward_by_plan(
+        &self,
+        settings: delayq_forwarder::Settings,
+        group: ClusterConfig,
+    ) -> Result<Running, Fault> {
+        self.start(settings, Some(group)).await
+    }
+
+    async fn start(
+        &self,
+        settings: delayq_forwarder::Settings,
+        group: Option<ClusterConfig>,
+    ) -> Result<Running, Fault> {
         let metrics = Metrics::new();
         let deps = Deps {
             client: self.client.clone(),
@@ -156,6 +174,10 @@ impl Stage {
             readiness: Readiness::new(),
         };
         let forwarder = build(settings, deps).await?;
+        let forwarder = match group {
+            None => forwarder,
+            Some(group) => forwarder.share_by_plan(group).await?,
+        };
         let shutdown = Shutdown::new();
         let task = tokio::spawn(forwarder.run(shutdown.clone()));
         Ok(Running { metrics, shutdown, task })

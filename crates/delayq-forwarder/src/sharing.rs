@@ -1,0 +1,117 @@
+//! Which shards this forwarder takes from: all of them, beside others who do so too, or those that the plan gives it.
+//!
+//! Both are safe: what one has leased no other is given. The plan only spares the calls that find nothing. So a loss is
+//! confirmed at once, while messages of the shard are still under way, and a forwarder that etcd does not answer takes
+//! from every shard until it does: nobody could tell it that the owner of one has died.
+
+use crate::codes::PLAN_UNREACHABLE;
+use delayq_cluster::{Cluster, ClusterConfig, Handle, Ownership, OwnershipChange, Trust};
+use delayq_core::{ShardCount, ShardId};
+use delayq_service::{Fault, codes::TASK_ENDED};
+use std::{collections::BTreeSet, time::Duration};
+
+/// How long leaving the group may take; after it the lease runs out by itself.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
+
+/// This forwarder's share.
+pub(crate) enum Share {
+    /// Every shard.
+    All(ShardCount),
+    /// Those of the plan.
+    Planned(Box<Planned>),
+}
+
+pub(crate) struct Planned {
+    all: ShardCount,
+    handle: Handle,
+    ownership: Ownership,
+    owned: BTreeSet<ShardId>,
+    trust: Trust,
+}
+
+// === impl Share ===
+
+impl Share {
+    /// Joins the forwarders that share by the plan.
+    ///
+    /// # Errors
+    /// [`PLAN_UNREACHABLE`]
+    pub(crate) async fn join(group: ClusterConfig) -> Result<Self, Fault> {
+        let all = group.shards;
+        let joined = Cluster::join(group).await;
+        let (handle, ownership) = joined
+            .map_err(|error| Fault::new(&PLAN_UNREACHABLE, "cannot join the forwarders").because(error))?;
+        let (owned, trust) = (BTreeSet::new(), Trust::default());
+        Ok(Self::Planned(Box::new(Planned { all, handle, ownership, owned, trust })))
+    }
+
+    /// The shards to take from now.
+    pub(crate) fn shards(&self) -> Vec<ShardId> {
+        match self {
+            Self::All(all) => all.shards().collect(),
+            Self::Planned(planned) => planned.shards(),
+        }
+    }
+
+    /// Waits until the shards are others, and gives them. Safe to drop.
+    ///
+    /// # Errors
+    /// A part of the membership ended by itself, which is a bug.
+    pub(crate) async fn changed(&mut self) -> Result<Vec<ShardId>, Fault> {
+        match self {
+            Self::All(_) => std::future::pending().await,
+            Self::Planned(planned) => planned.changed().await,
+        }
+    }
+
+    /// Gives the shards to the others.
+    pub(crate) async fn leave(&self) {
+        if let Self::Planned(planned) = self
+            && !planned.handle.leave(LEAVE_WITHIN).await
+        {
+            tracing::warn!(
+                "etcd was not told that this forwarder leaves: its shards move when its lease has run out"
+            );
+        }
+    }
+}
+
+// === impl Planned ===
+
+impl Planned {
+    fn shards(&self) -> Vec<ShardId> {
+        match self.trust {
+            Trust::Degraded { .. } | Trust::Lost { .. } => self.all.shards().collect(),
+            _ => self.owned.iter().copied().collect(),
+        }
+    }
+
+    async fn changed(&mut self) -> Result<Vec<ShardId>, Fault> {
+        let before = self.shards();
+        loop {
+            let change = tokio::select! {
+                change = self.ownership.next() => change,
+                name = self.handle.failed() => {
+                    return Err(Fault::new(&TASK_ENDED, format!("the membership's {name} ended by itself")));
+                }
+            };
+            // Whoever has left is told nothing any more.
+            let Some(change) = change else { return std::future::pending().await };
+            self.follow(&change);
+            self.ownership.confirm(&change.lost);
+            let now = self.shards();
+            if now != before {
+                tracing::info!(shards = now.len(), trust = self.trust.name(), "taking from other shards");
+                return Ok(now);
+            }
+        }
+    }
+
+    fn follow(&mut self, change: &OwnershipChange) {
+        for lost in &change.lost {
+            self.owned.remove(&lost.shard);
+        }
+        self.owned.extend(change.gained.iter().copied());
+        self.trust = change.trust;
+    }
+}

@@ -1,0 +1,140 @@
+//! Several forwarders on one deployment: by competing, and by the plan of a real etcd.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use delayq_cluster::{ClusterConfig, Role};
+use delayq_forwarder::{FileConfig, Settings, SinkConfig};
+use delayq_service::config::HumanDuration;
+use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::etcd_server::EtcdCluster;
+use delayq_tests::invariants::Permit;
+use delayq_tests::shared::etcd_endpoints;
+
+use crate::stage::{Running, Seen, Stage, record, route};
+
+/// The least lease time there is: a killed forwarder's shards wait for it.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// A member of the forwarders of this stage.
+fn member(stage: &Stage, endpoints: &[String], name: &str) -> ClusterConfig {
+    let mut group = ClusterConfig::new(endpoints.to_vec(), Role::Forwarder, name, stage.client.shards());
+    stage.namespace.clone_into(&mut group.namespace);
+    group.lease_ttl = LEASE;
+    group
+}
+
+/// Settings of a forwarder that writes to a file of its own.
+fn settings(stage: &Stage, folder: &Path, name: &str) -> Settings {
+    let file = FileConfig { dir: folder.to_owned(), rotate_at: None };
+    let sink = SinkConfig { file: Some(file), in_flight: 100, batch: 10, ..SinkConfig::default() };
+    let mut settings = stage.settings([("f", sink)], vec![route("t", "f", name)]);
+    settings.forwarder.lease = HumanDuration::from_secs(1);
+    settings
+}
+
+fn seen(folder: &Path) -> Vec<Seen> {
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let texts = files.map(|path| std::fs::read_to_string(path).unwrap());
+    texts.flat_map(|text| text.lines().map(|line| record("f", line)).collect::<Vec<_>>()).collect()
+}
+
+async fn takes_from(running: &Running, shards: f64) {
+    let what = format!("{shards} shards");
+    wait_until(&what, LONG, || async { running.metric("delayq_forwarder_shards") == shards }).await;
+}
+
+fn delivered(running: &Running) -> f64 {
+    running.metric("delayq_forwarder_outcomes_total{sink=\"f\",outcome=\"delivered\"}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_that_compete_deliver_each_message_once() {
+    let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
+    let one = stage.forward(settings(&stage, folder.path(), "one")).await.unwrap();
+    let other = stage.forward(settings(&stage, folder.path(), "other")).await.unwrap();
+    stage.put("t", 0, 3000, 100).await;
+    stage.drained("t").await;
+    assert_eq!(one.metric("delayq_forwarder_shards"), 4.0);
+    one.stop().await;
+    other.stop().await;
+    stage.check("t", seen(folder.path()), &Permit::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_that_share_by_plan_have_half_each_and_one_takes_over_from_a_killed_one() {
+    let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
+    let endpoints = etcd_endpoints().await;
+    let by_plan = async |name: &str| {
+        let group = member(&stage, endpoints, name);
+        stage.forward_by_plan(settings(&stage, folder.path(), name), group).await.unwrap()
+    };
+    let (one, other) = (by_plan("one").await, by_plan("other").await);
+    takes_from(&one, 2.0).await;
+    takes_from(&other, 2.0).await;
+    stage.put("t", 0, 400, 100).await;
+    stage.drained("t").await;
+    assert_eq!((delivered(&one) > 0.0, delivered(&other) > 0.0), (true, true));
+    stage.put("t", 400, 3000, 100).await;
+    wait_until("some deliveries", LONG, || async { delivered(&other) > 400.0 }).await;
+    let killed = Instant::now();
+    other.kill().await;
+    takes_from(&one, 4.0).await;
+    let moved = killed.elapsed();
+    assert!(moved < LEASE + Duration::from_secs(2), "the shards moved after {moved:?}");
+    stage.drained("t").await;
+    // One that comes back has its half again, and one that stops gives its own away at once.
+    let third = by_plan("third").await;
+    takes_from(&third, 2.0).await;
+    takes_from(&one, 2.0).await;
+    let stopped = Instant::now();
+    one.stop().await;
+    takes_from(&third, 4.0).await;
+    let moved = stopped.elapsed();
+    assert!(moved < LEASE, "the shards moved after {moved:?}");
+    stage.put("t", 3400, 100, 100).await;
+    stage.drained("t").await;
+    third.stop().await;
+    let permit = Permit { duplicates: 100, ..Permit::default() };
+    stage.check("t", seen(folder.path()), &permit).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_etcd_is_silent_each_takes_from_every_shard() {
+    let (stage, folder, etcd) =
+        (Stage::new().await, tempfile::tempdir().unwrap(), EtcdCluster::start_one().await);
+    let by_plan = async |name: &str| {
+        let group = member(&stage, &etcd.endpoints(), name);
+        stage.forward_by_plan(settings(&stage, folder.path(), name), group).await.unwrap()
+    };
+    let (one, other) = (by_plan("one").await, by_plan("other").await);
+    takes_from(&one, 2.0).await;
+    takes_from(&other, 2.0).await;
+    etcd.freeze();
+    takes_from(&one, 4.0).await;
+    // Nobody can say that it died, and nothing waits for that.
+    other.kill().await;
+    stage.put("t", 0, 1000, 100).await;
+    stage.drained("t").await;
+    etcd.thaw();
+    let third = by_plan("third").await;
+    takes_from(&third, 2.0).await;
+    takes_from(&one, 2.0).await;
+    stage.put("t", 1000, 100, 100).await;
+    stage.drained("t").await;
+    one.stop().await;
+    third.stop().await;
+    stage.check("t", seen(folder.path()), &Permit::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_that_cannot_be_had_is_named_at_start() {
+    let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
+    let nowhere = format!("http://127.0.0.1:{}", delayq_tests::ports::free_port());
+    let mut group = member(&stage, &[nowhere], "one");
+    group.join_deadline = Duration::from_millis(500);
+    let refused = stage.forward_by_plan(settings(&stage, folder.path(), "one"), group).await;
+    let Err(fault) = refused else { panic!("it shares by a plan that it does not know") };
+    assert!(fault.to_string().starts_with("DQ-F005: cannot join the forwarders"), "{fault}");
+    assert_eq!(fault.exit().code(), 69);
+}
