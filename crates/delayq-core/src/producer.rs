@@ -81,7 +81,8 @@ pub struct GroupTally {
     pub changed: u64,
     /// Messages that somebody holds, or that could not be moved.
     pub passed: u64,
-    /// Whether another shift of the same group is under way; then nothing was done.
+    /// Whether another shift of the same group is under way: repeat it under the same token later. Where the group
+    /// has several places since a growth, some of them may be through.
     pub busy: bool,
 }
 

@@ -11,8 +11,9 @@ pub struct DeploymentConfig {
     /// First part of every key in Redis, so that deployments can share one. 1 to 32 of `a-z 0-9 - _`; default `dq`.
     /// Another name is another, empty deployment.
     pub namespace: String,
-    /// Number of shards, fixed when a deployment is created. 1 to 4096; default 16. More than timers × cores is
-    /// enough; each costs a few keys and a look every five seconds.
+    /// Number of shards a deployment is created with. 1 to 4096; default 16. More than timers × cores is enough; each
+    /// costs a few keys and a look every five seconds. Once there are more (`delayq shards grow`), Redis knows, and
+    /// the new number and every earlier one is right here.
     pub shards: u16,
 }
 
