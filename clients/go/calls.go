@@ -2,140 +2,196 @@ package delayq
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 const (
-	layout    = 1
 	mostIDs   = 500
 	mostBytes = 4 * 1024 * 1024
 )
 
-// ScriptError says that a script refused the whole call. Its code is DQUNINITIALISED, DQLAYOUT, DQTYPE or DQARG.
-type ScriptError struct{ Code, Detail string }
-
-func (e ScriptError) Error() string { return e.Code + " " + e.Detail }
-
-// call is one call of a script; its arguments follow the layout.
-type call struct {
-	verb  string
+// item is one message in a call: the name that says its places (or "", and its shard), its topic, its id or receipt, the rest.
+type item struct {
+	name  string
 	shard int
+	topic []any
 	args  []any
 }
 
-// send makes one round trip; where Redis does not know a script, a second one for the calls that need it.
-func (c *Client) send(ctx context.Context, calls []call) ([][]any, error) {
-	replies, errs := make([][]any, len(calls)), make([]error, len(calls))
-	all := make([]int, len(calls))
-	for i := range all {
-		all[i] = i
-	}
-	if err := c.attempt(ctx, calls, all, replies, errs); err != nil {
+// answer is what a script answered for one message, in which shard, and with what before it: of a put, the time in µs.
+type answer struct {
+	text  string
+	shard int
+	head  any
+}
+
+// seeking is an item without an answer yet, which was sought in some places before.
+type seeking struct {
+	i, before int
+	last      bool
+}
+
+type call struct {
+	shard int
+	args  []any
+	asked []seeking
+	bytes int
+}
+
+// each gets one answer for each item, by as few calls as the limits allow.
+func (c *Client) each(ctx context.Context, verb string, items []item) ([]answer, error) {
+	if _, err := c.learn(ctx); err != nil {
 		return nil, err
 	}
-	var missing []int
-	for i, err := range errs {
-		if err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {
-			continue
-		}
-		missing = append(missing, i)
-		found, _ := published(calls[i].verb)
-		if err := c.redis.ScriptLoad(ctx, found.source).Err(); err != nil {
-			return nil, err
-		}
+	answers, left := make([]answer, len(items)), make([]seeking, len(items))
+	for i := range items {
+		left[i].i = i
 	}
-	if err := c.attempt(ctx, calls, missing, replies, errs); err != nil {
-		return nil, err
-	}
-	for _, err := range errs {
-		var answered redis.Error
-		if errors.As(err, &answered) && strings.HasPrefix(answered.Error(), "DQ") {
-			code, detail, _ := strings.Cut(answered.Error(), " ")
-			return nil, ScriptError{code, detail}
-		}
+	for len(left) > 0 {
+		counts := *c.counts.Load()
+		calls := gather(verb, items, left, counts)
+		replies, err := c.call(ctx, verb, counts, calls)
 		if err != nil {
 			return nil, err
+		}
+		left = nil
+		for n, reply := range replies {
+			for k, s := range calls[n].asked {
+				if reply == nil { // another layout: it may belong elsewhere now
+					left = append(left, seeking{i: s.i})
+				} else if text := reply[len(reply)-len(calls[n].asked)+k].(string); !s.last && (text == "unknown" || text == "moved") {
+					left = append(left, seeking{i: s.i, before: s.before + 1})
+				} else {
+					answers[s.i] = answer{text, calls[n].shard, reply[0]}
+				}
+			}
+		}
+	}
+	return answers, nil
+}
+
+// gather makes calls of one shard and topic each, with at most 500 messages and 4 MiB.
+func gather(verb string, items []item, left []seeking, counts []int) (calls []call) {
+	open := map[string]int{}
+	for _, s := range left {
+		one, places := items[s.i], []int{items[s.i].shard}
+		if one.name != "" {
+			places = placesOf(one.name, counts)
+		}
+		s.last = s.before+1 == len(places)
+		shard, args := places[s.before], one.args
+		if verb == "put" { // first to where it may be since before a growth, in the end where it belongs
+			shard = places[len(places)-1-s.before]
+			if !s.last {
+				args = []any{args[0], args[1], fmt.Sprint(args[2], " earlier"), args[3]}
+			}
+		}
+		size := 0
+		for _, arg := range args {
+			size += len(fmt.Sprint(arg))
+		}
+		key := fmt.Sprint(shard, one.topic)
+		at, found := open[key]
+		if !found || len(calls[at].asked) == mostIDs || calls[at].bytes+size > mostBytes {
+			at = len(calls)
+			open[key], calls = at, append(calls, call{shard: shard, args: append([]any{}, one.topic...)})
+		}
+		calls[at].args, calls[at].asked = append(calls[at].args, args...), append(calls[at].asked, s)
+		calls[at].bytes += size
+	}
+	return calls
+}
+
+// one gets the reply of one call.
+func (c *Client) one(ctx context.Context, verb string, shard int, args ...any) ([]any, error) {
+	for {
+		replies, err := c.call(ctx, verb, *c.counts.Load(), []call{{shard: shard, args: args}})
+		if err != nil || replies[0] != nil {
+			return append(replies, nil)[0], err
+		}
+	}
+}
+
+// learn says how many shards there are. The first time, Redis is asked: whoever knows none is refused, and told.
+func (c *Client) learn(ctx context.Context) (int, error) {
+	if len(*c.counts.Load()) == 0 {
+		if _, err := c.call(ctx, "describe", nil, []call{{args: []any{""}}}); err != nil {
+			return 0, err
+		}
+	}
+	counts := *c.counts.Load()
+	return counts[len(counts)-1], nil
+}
+
+// call gets the replies of one script's calls, in one round trip; nil where the shard had another layout, which is followed
+// then. A Redis that has not got the script is given it.
+func (c *Client) call(ctx context.Context, verb string, counts []int, calls []call) ([][]any, error) {
+	script, err := published(verb)
+	if err != nil {
+		return nil, err
+	}
+	commands, missing := make([]*redis.Cmd, len(calls)), true
+	for try := 0; try < 2 && missing; try++ {
+		pipeline := c.redis.Pipeline()
+		if try > 0 {
+			pipeline.ScriptLoad(ctx, script.source)
+		}
+		for i, one := range calls {
+			if try == 0 || redis.HasErrorPrefix(commands[i].Err(), "NOSCRIPT") {
+				base := fmt.Sprintf("{%s:%d}:", c.namespace, one.shard)
+				head := []any{"EVALSHA", script.sha, 2, base + "meta", base + "never", len(counts)}
+				commands[i] = pipeline.Do(ctx, append(head, one.args...)...)
+			}
+		}
+		_, _ = pipeline.Exec(ctx) // each command has its own error
+		missing = false
+		for _, command := range commands {
+			missing = missing || redis.HasErrorPrefix(command.Err(), "NOSCRIPT")
+		}
+	}
+	replies := make([][]any, len(calls))
+	for i, command := range commands {
+		reply, err := command.Result()
+		if err != nil {
+			if err = c.follow(ctx, calls[i].shard, err); err != nil {
+				return nil, err
+			}
+		} else if items, many := reply.([]any); many {
+			replies[i] = items
+		} else {
+			replies[i] = []any{reply}
 		}
 	}
 	return replies, nil
 }
 
-func (c *Client) attempt(ctx context.Context, calls []call, which []int, replies [][]any, errs []error) error {
-	pipeline := c.redis.Pipeline()
-	commands := make([]*redis.Cmd, len(which))
-	for n, i := range which {
-		found, err := published(calls[i].verb)
-		if err != nil {
-			return err
-		}
-		base := fmt.Sprintf("{%s:%d}:", c.options.Namespace, calls[i].shard)
-		head := []any{"EVALSHA", found.sha, 2, base + "meta", base + "never", layout}
-		commands[n] = pipeline.Do(ctx, append(head, calls[i].args...)...)
+// follow takes over the layout of a shard that knows more, and tells one that knows less. Other errors it hands back.
+func (c *Client) follow(ctx context.Context, shard int, fault error) error {
+	code, detail, _ := strings.Cut(fault.Error(), " ")
+	if !strings.HasPrefix(code, "DQ") {
+		return fault
 	}
-	if len(which) > 0 {
-		_, _ = pipeline.Exec(ctx) // each command has its own error
+	words := strings.Fields(detail + " ? ?")
+	var told []int
+	for _, text := range strings.Split(words[1], ",") {
+		count, _ := strconv.Atoi(text)
+		told = append(told, count)
 	}
-	for n, i := range which {
-		reply, err := commands[n].Result()
-		if items, many := reply.([]any); many {
-			replies[i], errs[i] = items, err
-		} else {
-			replies[i], errs[i] = []any{reply}, err
-		}
+	known, same := *c.counts.Load(), code == "DQLAYOUT" && words[0] == strconv.Itoa(len(told))
+	for i := 0; i < len(told) && i < len(known); i++ {
+		same = same && told[i] == known[i]
 	}
-	return nil
-}
-
-// batched parts 0..n into the batches of each key, within the limits of a call.
-func batched(n int, key func(int) string, size func(int) int) [][]int {
-	var batches [][]int
-	open, sizes := map[string]int{}, map[string]int{}
-	for i := range n {
-		k := key(i)
-		at, known := open[k]
-		if !known || len(batches[at]) == mostIDs || sizes[k]+size(i) > mostBytes {
-			at = len(batches)
-			open[k], sizes[k] = at, 0
-			batches = append(batches, nil)
-		}
-		batches[at] = append(batches[at], i)
-		sizes[k] += size(i)
+	if !same {
+		return ScriptError{code, detail}
 	}
-	return batches
-}
-
-func millis(d *time.Duration) string {
-	if d == nil {
-		return ""
+	if len(told) >= len(known) {
+		c.counts.Store(&told)
+		return nil
 	}
-	return strconv.FormatInt(d.Milliseconds(), 10)
-}
-
-func parseAnswer(text string) Answer {
-	word, rest, _ := strings.Cut(text, " ")
-	words := strings.Split(rest, " ")
-	number := func(i int) int64 {
-		n, _ := strconv.ParseInt(words[i], 10, 64)
-		return n
-	}
-	switch {
-	case strings.Trim(word, "0123456789") == "":
-		n, _ := strconv.ParseInt(word, 10, 64)
-		return Answer{Word: "extended", TimeMs: n}
-	case word == "cancelled" && rest != "":
-		return Answer{Word: "extended", TimeMs: number(0), Doomed: true}
-	case word == "refused" || word == "failed":
-		return Answer{Word: word, Why: rest}
-	case len(words) == 2 && (word == "exists" || word == "conflict" || word == "finished"):
-		return Answer{Word: word, State: words[0], TimeMs: number(1)}
-	case len(words) == 2:
-		return Answer{Word: word, OldMs: number(0), TimeMs: number(1)}
-	}
-	return Answer{Word: word, TimeMs: number(0)}
+	_, err := c.one(ctx, "grow", shard, shard, strings.ReplaceAll(strings.Trim(fmt.Sprint(known), "[]"), " ", ","))
+	return err
 }

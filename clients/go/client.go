@@ -1,23 +1,28 @@
+// Package delayq is delayq's client for Go: messages that are delivered at their due time, kept in Redis.
 package delayq
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
+	"math/rand"
+	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
+// lookEvery is how often a reserve that waits looks without having been woken.
+var lookEvery = time.Second
+
 // Options say which deployment it is.
 type Options struct {
 	// Namespace is what its keys begin with; "dq" where empty.
 	Namespace string
-	// Shards is how many it was created with; 16 where 0.
-	Shards int
 	// MostPayloadBytes is 256 KiB where 0, and at most 1 MiB.
 	MostPayloadBytes int
 }
@@ -25,79 +30,169 @@ type Options struct {
 // Client is a deployment of delayq on one Redis. It is safe for concurrent use. All verbs are safe to repeat; see the
 // README for what a repeat does.
 type Client struct {
-	redis   redis.UniversalClient
-	options Options
-	turn    atomic.Uint32
+	redis            redis.UniversalClient
+	namespace        string
+	mostPayloadBytes int
+	// counts says how many shards there were in each layout, the newest last.
+	counts       atomic.Pointer[[]int]
+	turn         atomic.Uint32
+	dictionaries sync.Map
 }
 
-// Answer is what a script answered for one message: a word, and what belongs to it. docs/protocol.md lists the words.
-type Answer struct {
-	Word string
-	// TimeMs is when it is due; of what is over, when it ended; of a lease, its end: ms since the epoch, on Redis's
-	// clock.
-	TimeMs int64
-	// OldMs is when it was due before.
-	OldMs int64
-	// State is the state or the outcome that the answer names.
-	State string
-	// Why it was refused or failed.
-	Why string
-	// Doomed says that a cancel came while it was leased: it will not be tried again.
-	Doomed bool
+// New gives the client of a deployment.
+func New(connection redis.UniversalClient, options Options) (*Client, error) {
+	c := &Client{redis: connection, namespace: options.Namespace, mostPayloadBytes: options.MostPayloadBytes}
+	if c.namespace == "" {
+		c.namespace = "dq"
+	}
+	if c.mostPayloadBytes == 0 {
+		c.mostPayloadBytes = 256 * 1024
+	}
+	if c.mostPayloadBytes > maxPayloadBytes {
+		c.mostPayloadBytes = maxPayloadBytes
+	}
+	c.counts.Store(&[]int{})
+	c.turn.Store(rand.Uint32())
+	return c, checkName("namespace", c.namespace)
 }
 
-// Put is what became of a put, and what finds the message again.
-type Put struct {
-	ID     MessageID
-	Shard  int
-	Answer Answer
+// Put puts one message.
+func (c *Client) Put(ctx context.Context, message Message) (Put, error) {
+	puts, err := c.PutMany(ctx, []Message{message})
+	return append(puts, Put{})[0], err
 }
 
-// Accepted says whether the message is kept, by this put or an earlier one.
-func (p Put) Accepted() bool {
-	return p.Answer.Word == "stored" || p.Answer.Word == "ready" || p.Answer.Word == "exists"
+// PutMany puts many messages: one answer each, in order.
+func (c *Client) PutMany(ctx context.Context, messages []Message) ([]Put, error) {
+	shards, err := c.learn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]item, len(messages))
+	for i := range messages {
+		if items[i], err = c.item(&messages[i], shards); err != nil {
+			return nil, err
+		}
+	}
+	answers, err := c.each(ctx, "put", items)
+	var puts []Put
+	for i, answer := range answers {
+		outcome := parseOutcome(answer.text)
+		if outcome.Word == "stored" || outcome.Word == "ready" {
+			if outcome.Time = messages[i].Due; outcome.Time.IsZero() {
+				outcome.Time = time.UnixMilli(answer.head.(int64)/1000 + messages[i].After.Milliseconds())
+			}
+		}
+		puts = append(puts, Put{idText(items[i].args[0].(string)), answer.shard, outcome})
+	}
+	return puts, err
 }
 
-// Receipt is the right to settle one delivery of one message.
-type Receipt struct {
-	Shard int
-	raw   string
+// item is what a put says of a message. A generated id goes to the shards in turn, or to its group's.
+func (c *Client) item(m *Message, shards int) (item, error) {
+	places, id := []int{int(c.turn.Add(1) % uint32(shards))}, m.ID
+	if m.Group != "" {
+		places = placesOf(m.Group, *c.counts.Load())
+	}
+	if id == "" {
+		id = generateID(places[0])
+	}
+	one, err := named(m.Topic, id, m.Group)
+	if err != nil {
+		return one, err
+	}
+	raw, due, options := one.args[0].(string), "+"+strconv.FormatInt(m.After.Milliseconds(), 10), ""
+	if !m.Due.IsZero() {
+		due = strconv.FormatInt(m.Due.UnixMilli(), 10)
+	}
+	if m.Replace {
+		options = "replace"
+	}
+	if !m.FirstTried.IsZero() {
+		options += fmt.Sprintf(" tried=%d", m.FirstTried.UnixMilli())
+	}
+	if m.Group != "" && generated(raw) && !strings.Contains(fmt.Sprint(places), fmt.Sprint(placesOf(raw, nil)[0])) {
+		return one, InvalidMessage(id + " was generated for another shard than its group's")
+	}
+	envelope, err := m.envelope(!generated(raw), c.mostPayloadBytes)
+	one.args = append(one.args, due, options, envelope)
+	return one, err
 }
 
-// Delivery is a message under lease; its attempt and delivery count this one.
-type Delivery struct {
-	Receipt    Receipt
-	Topic      string
-	ID         MessageID
-	ReadyUs    int64
-	LeaseEndMs int64
-	Envelope   Envelope
+// Change is a change of a due time: At, After or By make one.
+type Change struct{ due, expected string }
+
+// At moves a message to a time.
+func At(due time.Time) Change { return Change{due: strconv.FormatInt(due.UnixMilli(), 10)} }
+
+// After moves a message to a delay from now.
+func After(delay time.Duration) Change {
+	return Change{due: "+" + strconv.FormatInt(delay.Milliseconds(), 10)}
 }
 
-// Broken is a leased message whose envelope cannot be read: bury it.
-type Broken struct {
-	Receipt Receipt
-	Err     error
+// By moves a message by a difference to the time that it is expected to be due at, so that a repeat moves nothing twice.
+func By(difference time.Duration, expected time.Time) Change {
+	return Change{due: fmt.Sprintf("by %+d", difference.Milliseconds())}.IfDue(expected)
 }
 
-// Reserved is what a reserve found.
-type Reserved struct {
-	Deliveries []Delivery
-	Broken     []Broken
-	// Wait is when to come back without being woken: at once (0), later, or no reason to (nil).
-	Wait *time.Duration
+// IfDue carries the change out only where the message is due then until now.
+func (c Change) IfDue(expected time.Time) Change {
+	c.expected = strconv.FormatInt(expected.UnixMilli(), 10)
+	return c
 }
 
-// Reserve is what a reserve asks for.
-type Reserve struct {
-	// Topics, the first that has something first.
-	Topics []string
-	// Most is 1 to 500 messages.
-	Most int
-	// Lease is in whole milliseconds; nil for what the topic says.
-	Lease *time.Duration
-	// Shard is the one to ask; nil for the first that has any, beginning behind the one that was asked last.
-	Shard *int
+// Cancel keeps a message from being delivered. An own id that was put with a group is found by both.
+func (c *Client) Cancel(ctx context.Context, topic, id, group string) (Outcome, error) {
+	return c.change(ctx, "cancel", topic, id, group)
+}
+
+// Reschedule changes when a pending message is due. Its group is "" where it has none.
+func (c *Client) Reschedule(ctx context.Context, topic, id, group string, change Change) (Outcome, error) {
+	return c.change(ctx, "reschedule", topic, id, group, change.due, change.expected)
+}
+
+func (c *Client) change(ctx context.Context, verb, topic, id, group string, args ...any) (Outcome, error) {
+	one, err := named(topic, id, group)
+	if err != nil {
+		return Outcome{}, err
+	}
+	one.args = append(one.args, args...)
+	outcomes, err := c.outcomes(ctx, verb, []item{one})
+	return append(outcomes, Outcome{})[0], err
+}
+
+// named is what is said of a message by its name. A generated id says its shard, an own one goes by its group, or itself.
+func named(topic, id, group string) (item, error) {
+	raw, err := idBytes(id)
+	place := raw
+	if err == nil {
+		err = checkName("topic", topic)
+	}
+	if err == nil && group != "" {
+		err = checkName("group", group)
+		if !generated(raw) {
+			place = group
+		}
+	}
+	return item{name: place, topic: []any{topic}, args: []any{raw}}, err
+}
+
+func (c *Client) outcomes(ctx context.Context, verb string, items []item) (outcomes []Outcome, err error) {
+	answers, err := c.each(ctx, verb, items)
+	for _, answer := range answers {
+		outcomes = append(outcomes, parseOutcome(answer.text))
+	}
+	return outcomes, err
+}
+
+// Extend gives leases more time, from now; 0 for what the topic says.
+func (c *Client) Extend(ctx context.Context, lease time.Duration, receipts ...Receipt) ([]Outcome, error) {
+	return c.settle(ctx, "extend", receipts, millis(lease))
+}
+
+// Ack ends messages that were delivered.
+func (c *Client) Ack(ctx context.Context, receipts ...Receipt) ([]Outcome, error) {
+	return c.settle(ctx, "ack", receipts)
 }
 
 // Release is how messages are given back.
@@ -110,237 +205,166 @@ type Release struct {
 	Reason string
 }
 
-// Change is a change of a due time: "at" a time, "after" a delay from now, "by" a difference, in ms. With ExpectedMs it
-// is carried out only where the message is due then until now; "by" needs it, so that a repeat moves nothing twice.
-type Change struct {
-	Kind       string
-	Ms         int64
-	ExpectedMs *int64
-}
-
-// New gives the client of a deployment.
-func New(connection redis.UniversalClient, options Options) (*Client, error) {
-	if options.Namespace == "" {
-		options.Namespace = "dq"
-	}
-	if options.Shards == 0 {
-		options.Shards = 16
-	}
-	if options.MostPayloadBytes == 0 {
-		options.MostPayloadBytes = 256 * 1024
-	}
-	options.MostPayloadBytes = min(options.MostPayloadBytes, maxPayloadBytes)
-	if options.Shards < 1 || options.Shards > 4096 {
-		return nil, InvalidMessage(fmt.Sprintf("a deployment has 1 to 4096 shards, not %d", options.Shards))
-	}
-	c := &Client{redis: connection, options: options}
-	c.turn.Store(rand.Uint32())
-	return c, checkForm("namespace", options.Namespace, namespaceForm)
-}
-
-// GenerateID gives an id for a message of this group ("" for none), to be put under it, again where need be.
-func (c *Client) GenerateID(group string) MessageID {
-	shard := c.nextShard()
-	if group != "" {
-		shard = shardOfName(group, c.options.Shards)
-	}
-	return generateID(shard, time.Now().UnixMilli())
-}
-
-// Put puts one message. After an error other than InvalidMessage or ScriptError it may be stored: put it again with
-// the same id.
-func (c *Client) Put(ctx context.Context, message Message) (Put, error) {
-	puts, err := c.PutMany(ctx, []Message{message})
-	if err != nil {
-		return Put{}, err
-	}
-	return puts[0], nil
-}
-
-// PutMany puts many messages, in as few calls as the limits allow: one answer each, in order.
-func (c *Client) PutMany(ctx context.Context, messages []Message) ([]Put, error) {
-	puts, envelopes := make([]Put, len(messages)), make([][]byte, len(messages))
-	for i := range messages {
-		var err error
-		if puts[i], envelopes[i], err = c.place(&messages[i]); err != nil {
-			return nil, err
-		}
-	}
-	batches := batched(len(messages), func(i int) string { return fmt.Sprint(puts[i].Shard, messages[i].Topic) },
-		func(i int) int { return len(envelopes[i]) })
-	for _, batch := range batches {
-		args := []any{messages[batch[0]].Topic}
-		for _, i := range batch {
-			args = append(args, puts[i].ID.raw, messages[i].due(), messages[i].options(), envelopes[i])
-		}
-		replies, err := c.send(ctx, []call{{"put", puts[batch[0]].Shard, args}})
-		if err != nil {
-			return nil, err
-		}
-		for n, i := range batch {
-			answer := parseAnswer(replies[0][n+1].(string))
-			if answer.Word == "stored" || answer.Word == "ready" {
-				answer.TimeMs = replies[0][0].(int64)/1000 + messages[i].AfterMs
-				if messages[i].DueMs != nil {
-					answer.TimeMs = *messages[i].DueMs
-				}
-			}
-			puts[i].Answer = answer
-		}
-	}
-	return puts, nil
-}
-
-// place gives the message its id, its shard and its envelope.
-func (c *Client) place(m *Message) (Put, []byte, error) {
-	if err := m.check(c.options.MostPayloadBytes); err != nil {
-		return Put{}, nil, err
-	}
-	id := m.ID
-	if id.raw == "" {
-		id = c.GenerateID(m.Group)
-	}
-	shard := id.Shard(m.Group, c.options.Shards)
-	if m.Group != "" && shard != shardOfName(m.Group, c.options.Shards) {
-		return Put{}, nil, InvalidMessage(id.String() + " was generated for another shard than its group's")
-	}
-	return Put{ID: id, Shard: shard}, m.envelope(id), nil
-}
-
-// Cancel keeps a message from being delivered. An own id that was put with a group is found by both.
-func (c *Client) Cancel(ctx context.Context, topic string, id MessageID, group string) (Answer, error) {
-	return c.change(ctx, "cancel", topic, id, group)
-}
-
-// Reschedule changes the due time of a message that is pending.
-func (c *Client) Reschedule(ctx context.Context, topic string, id MessageID, group string, change Change) (Answer, error) {
-	due, expected := strconv.FormatInt(change.Ms, 10), ""
-	if change.ExpectedMs != nil {
-		expected = strconv.FormatInt(*change.ExpectedMs, 10)
-	}
-	switch {
-	case change.Kind == "by" && change.ExpectedMs == nil:
-		return Answer{}, InvalidMessage("a relative move needs the due time that is expected")
-	case change.Kind == "by":
-		due = fmt.Sprintf("by %+d", change.Ms)
-	case change.Ms < 0 || change.Kind != "at" && change.Kind != "after":
-		return Answer{}, InvalidMessage(fmt.Sprintf("%s %d ms is no change of a due time", change.Kind, change.Ms))
-	case change.Kind == "after":
-		due = "+" + due
-	}
-	return c.change(ctx, "reschedule", topic, id, group, due, expected)
-}
-
-func (c *Client) change(ctx context.Context, verb, topic string, id MessageID, group string, args ...any) (Answer, error) {
-	if err := checkForm("topic", topic, topicForm); err != nil {
-		return Answer{}, err
-	}
-	asked := call{verb, id.Shard(group, c.options.Shards), append([]any{topic, id.raw}, args...)}
-	replies, err := c.send(ctx, []call{asked})
-	if err != nil {
-		return Answer{}, err
-	}
-	return parseAnswer(replies[0][0].(string)), nil
-}
-
-// Reserve takes messages that are ready, under a lease.
-func (c *Client) Reserve(ctx context.Context, ask Reserve) (Reserved, error) {
-	args := []any{ask.Most, 0, millis(ask.Lease)}
-	for _, topic := range ask.Topics {
-		if err := checkForm("topic", topic, topicForm); err != nil {
-			return Reserved{}, err
-		}
-		args = append(args, topic)
-	}
-	var found Reserved
-	for range c.options.Shards {
-		shard := c.nextShard()
-		if ask.Shard != nil {
-			shard = *ask.Shard
-		}
-		replies, err := c.send(ctx, []call{{"reserve", shard, args}})
-		if err != nil {
-			return Reserved{}, err
-		}
-		if ms, ok := replies[0][1].(int64); ok {
-			if wait := time.Duration(ms) * time.Millisecond; found.Wait == nil || wait < *found.Wait {
-				found.Wait = &wait
-			}
-		}
-		found.read(shard, ask.Topics, replies[0][6:])
-		if ask.Shard != nil || len(found.Deliveries)+len(found.Broken) > 0 {
-			break
-		}
-	}
-	return found, nil
-}
-
-func (r *Reserved) read(shard int, topics []string, items []any) {
-	for len(items) > 0 {
-		topic, leaseEnd, count := topics[items[0].(int64)-1], items[1].(int64), items[2].(int64)
-		items = items[3:]
-		for range count {
-			ready, receipt := items[0].(int64), Receipt{shard, items[1].(string)}
-			envelope, err := DecodeEnvelope([]byte(items[2].(string)))
-			items = items[3:]
-			if err != nil {
-				r.Broken = append(r.Broken, Broken{receipt, err})
-				continue
-			}
-			_, id, _ := strings.Cut(receipt.raw[:len(receipt.raw)-4], ":")
-			envelope.Delivery++
-			envelope.Attempt = max(envelope.Attempt, envelope.Attempt+1) // stays at the most that it can be
-			r.Deliveries = append(r.Deliveries, Delivery{receipt, topic, MessageID{id}, ready, leaseEnd, envelope})
-		}
-	}
-}
-
-// Extend gives leases more time, from now; nil for what the topic says.
-func (c *Client) Extend(ctx context.Context, receipts []Receipt, lease *time.Duration) ([]Answer, error) {
-	return c.settle(ctx, "extend", receipts, millis(lease))
-}
-
-// Ack ends messages that were delivered.
-func (c *Client) Ack(ctx context.Context, receipts ...Receipt) ([]Answer, error) {
-	return c.settle(ctx, "ack", receipts)
-}
-
 // Release gives messages back that were not delivered.
-func (c *Client) Release(ctx context.Context, receipts []Receipt, how Release) ([]Answer, error) {
-	keep := ""
+func (c *Client) Release(ctx context.Context, how Release, receipts ...Receipt) ([]Outcome, error) {
+	delay, keep := "", ""
+	if how.Delay != nil {
+		delay = strconv.FormatInt(how.Delay.Milliseconds(), 10)
+	}
 	if how.KeepAttempt {
 		keep = "keep"
 	}
-	return c.settle(ctx, "release", receipts, millis(how.Delay), keep, how.Reason)
+	return c.settle(ctx, "release", receipts, delay, keep, how.Reason)
 }
 
 // Bury moves messages that can never be delivered to the dead letters.
-func (c *Client) Bury(ctx context.Context, receipts []Receipt, reason string) ([]Answer, error) {
+func (c *Client) Bury(ctx context.Context, reason string, receipts ...Receipt) ([]Outcome, error) {
 	return c.settle(ctx, "bury", receipts, reason)
 }
 
-// settle makes one call a shard and 500 receipts, all in one round trip.
-func (c *Client) settle(ctx context.Context, verb string, receipts []Receipt, args ...any) ([]Answer, error) {
-	batches := batched(len(receipts), func(i int) string { return strconv.Itoa(receipts[i].Shard) },
-		func(int) int { return 0 })
-	calls := make([]call, len(batches))
-	for n, batch := range batches {
-		calls[n] = call{verb: verb, shard: receipts[batch[0]].Shard}
-		for _, i := range batch {
-			calls[n].args = append(append(calls[n].args, receipts[i].raw), args...)
+func (c *Client) settle(ctx context.Context, verb string, receipts []Receipt, args ...any) ([]Outcome, error) {
+	items := make([]item, len(receipts))
+	for i, receipt := range receipts {
+		items[i] = item{shard: receipt.Shard, args: append([]any{receipt.Raw}, args...)}
+	}
+	return c.outcomes(ctx, verb, items)
+}
+
+// Reserve is what a reserve asks for.
+type Reserve struct {
+	// Topics, the first that has something first.
+	Topics []string
+	// Most is 1 to 500 messages; 1 where 0.
+	Most int
+	// Lease is 0 for what the topic says.
+	Lease time.Duration
+	// Wait is how long to wait for a message where there is none.
+	Wait time.Duration
+}
+
+// Reserve takes ready messages under a lease, from the first topic that has any: those of one shard, beginning behind the
+// one that was asked last.
+func (c *Client) Reserve(ctx context.Context, ask Reserve) ([]*Delivery, error) {
+	until := time.Now().Add(ask.Wait)
+	if ask.Most == 0 {
+		ask.Most = 1
+	}
+	found, back, err := c.look(ctx, ask, -1)
+	if err != nil || len(found) > 0 || ask.Wait <= 0 {
+		return found, err
+	}
+	var channels []string
+	shards, err := c.learn(ctx)
+	for shard := 0; shard < shards; shard++ {
+		channels = append(channels, fmt.Sprintf("{%s:%d}:ready", c.namespace, shard))
+	}
+	listener := c.redis.SSubscribe(ctx, channels...)
+	defer listener.Close()
+	for err == nil && len(found) == 0 && time.Now().Before(until) {
+		if left := time.Until(until); left < back {
+			back = left
+		}
+		heard, fault := listener.ReceiveTimeout(ctx, back)
+		var timeout net.Error
+		if fault != nil && !(errors.As(fault, &timeout) && timeout.Timeout()) {
+			return nil, fault
+		}
+		found, back, err = c.look(ctx, ask, shardHeard(heard))
+	}
+	return found, err
+}
+
+// shardHeard is the shard whose channel was heard, or -1. The first thing heard of it is that it is listened to: it is
+// looked at then, too.
+func shardHeard(heard any) int {
+	var channel string
+	switch heard := heard.(type) {
+	case *redis.Subscription:
+		channel = heard.Channel
+	case *redis.Message:
+		channel = heard.Channel
+	}
+	_, shard, _ := strings.Cut(strings.TrimSuffix(channel, "}:ready"), ":")
+	if number, err := strconv.Atoi(shard); err == nil {
+		return number
+	}
+	return -1
+}
+
+// look reserves from this shard, or (-1) the first that has any; and says when to look again at the latest.
+func (c *Client) look(ctx context.Context, ask Reserve, only int) ([]*Delivery, time.Duration, error) {
+	back, args := lookEvery, []any{ask.Most, 0, millis(ask.Lease)}
+	for _, topic := range ask.Topics {
+		if err := checkName("topic", topic); err != nil {
+			return nil, 0, err
+		}
+		args = append(args, topic)
+	}
+	shards, err := c.learn(ctx)
+	for asked := 0; err == nil && asked < shards; asked++ {
+		shard := only
+		if only < 0 {
+			shard = int(c.turn.Add(1) % uint32(shards))
+		} else {
+			shards = 1
+		}
+		var reply []any
+		if reply, err = c.one(ctx, "reserve", shard, args...); err != nil {
+			break
+		}
+		if ms, said := reply[1].(int64); said && time.Duration(ms)*time.Millisecond < back {
+			back = time.Duration(ms) * time.Millisecond
+		}
+		found, fault := c.readable(ctx, shard, ask.Topics, reply[6:])
+		if len(found) > 0 || fault != nil {
+			return found, back, fault
 		}
 	}
-	replies, err := c.send(ctx, calls)
+	return nil, back, err
+}
+
+// readable reads envelopes, and buries those that nobody can read: they keep no other message from being delivered.
+func (c *Client) readable(ctx context.Context, shard int, topics []string, items []any) ([]*Delivery, error) {
+	var readable []*Delivery
+	found, envelopes := leases(shard, topics, items)
+	for i, delivery := range found {
+		var fault error // of Redis, not of the message
+		compressed, err := delivery.read(envelopes[i])
+		if err == nil && compressed {
+			err = delivery.restore(func(id uint32) (found []byte, _ error) {
+				found, fault = c.dictionary(ctx, id)
+				return found, fault
+			})
+		}
+		if fault != nil {
+			return readable, fault
+		}
+		if err == nil {
+			readable = append(readable, delivery)
+		} else if _, err := c.Bury(ctx, err.Error(), delivery.Receipt); err != nil {
+			return readable, err
+		}
+	}
+	return readable, nil
+}
+
+func (c *Client) dictionary(ctx context.Context, id uint32) ([]byte, error) {
+	if found, ok := c.dictionaries.Load(id); ok {
+		return found.([]byte), nil
+	}
+	reply, err := c.one(ctx, "dictionary", 0, id, "")
 	if err != nil {
 		return nil, err
 	}
-	answers := make([]Answer, len(receipts))
-	for n, batch := range batches {
-		for k, i := range batch {
-			answers[i] = parseAnswer(replies[n][k].(string))
-		}
-	}
-	return answers, nil
+	found := []byte(reply[0].(string))
+	c.dictionaries.Store(id, found)
+	return found, nil
 }
 
-func (c *Client) nextShard() int { return int(c.turn.Add(1) % uint32(c.options.Shards)) }
+// millis is a duration for a script; 0 for its default.
+func millis(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return strconv.FormatInt(d.Milliseconds(), 10)
+}

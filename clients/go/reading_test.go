@@ -1,0 +1,63 @@
+package delayq
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAMessageThatCannotBeReadIsBuriedAndDoesNotStopItsNeighbours(t *testing.T) {
+	n := 0
+	for name, rest := range map[string][2]string{
+		"a malformed group":                             {"\x08", "0107"},
+		"a group that is no text":                       {"\x08", "01ff"},
+		"no zstd frame":                                 {"\x20", strings.Repeat("61", 100)},
+		"a frame that is cut short":                     {"\x20", "28b52ffd2301"},
+		"a frame that would be larger than any payload": {"\x20", "28b52ffda0000000400000000000000000"},
+		"a dictionary that is not there":                {"\x20", "28b52ffd23010203040501000078"},
+	} {
+		n++
+		t.Run(name, func(t *testing.T) {
+			r, namespace := reading(t, fmt.Sprint("reading-", n))
+			whole := "\x01\x01" + string(make([]byte, 30))
+			broken := "\x01\x01\x00" + rest[0] + string(make([]byte, 28)) + string(must(hex.DecodeString(rest[1])))
+			must(r.script("put", 0, 1, "t", "broken", "1", "", broken, "whole", "1", "", whole))
+			found := must(must(New(r.redis, Options{Namespace: namespace})).Reserve(context.Background(), Reserve{Topics: []string{"t"}, Most: 10}))
+			if len(found) != 1 || found[0].ID != "whole" {
+				t.Fatal(found)
+			}
+			counted := must(r.script("count", 0, 1, "t", "0")).([]any)
+			if ready, leased, dead := counted[3], counted[4], counted[5]; ready != int64(0) || leased != int64(1) || dead != int64(1) {
+				t.Fatal(counted)
+			}
+		})
+	}
+}
+
+// The look that a waiting reserve takes without being woken would come too late.
+func TestAWakeUpAloneBringsAWaitingReserveItsMessage(t *testing.T) {
+	every := lookEvery
+	defer func() { lookEvery = every }()
+	lookEvery = time.Minute
+	r, _ := reading(t, "waking")
+	waiting := make(chan []*Delivery)
+	go func() {
+		waiting <- must(r.client.Reserve(context.Background(), Reserve{Topics: []string{"t"}, Wait: 30 * time.Second}))
+	}()
+	must(r.step(step{Op: "listening", Shard: 0}))
+	must(r.client.Put(context.Background(), Message{Topic: "t", Payload: []byte("x"), Due: time.UnixMilli(1)}))
+	if found := <-waiting; len(found) != 1 || string(found[0].Payload) != "x" {
+		t.Fatal(found)
+	}
+}
+
+// reading makes a deployment of one shard.
+func reading(t *testing.T, namespace string) (*run, string) {
+	connection := connect(t)
+	r := run{t, must(New(connection, Options{Namespace: namespace})), connection, namespace, map[string]any{}}
+	must(r.script("init", 0, 1, 0, 1))
+	return &r, namespace
+}
