@@ -2,6 +2,7 @@
 
 mod config;
 mod dead;
+mod destinations;
 mod down;
 mod generated;
 mod growth;

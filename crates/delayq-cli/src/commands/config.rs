@@ -1,6 +1,7 @@
 //! `delayq config`.
 
 use clap::{Args, Subcommand};
+use delayq_forwarder::examine;
 use delayq_service::Fault;
 use delayq_service::config::{Environment, Loaded, effective, load};
 use serde_json::json;
@@ -18,8 +19,12 @@ pub struct Config {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Name every fault of the file and the environment, with line or variable
-    Check,
+    /// Name every fault of the file, the environment and the destinations, with line or variable
+    Check {
+        /// Do not look at the destinations of the forwarder
+        #[arg(long)]
+        offline: bool,
+    },
     /// Show the configuration
     Show {
         /// What is in force: defaults, file, environment and options together; secrets as ***
@@ -34,15 +39,25 @@ impl Config {
     /// Does it.
     ///
     /// # Errors
-    /// Every fault of the configuration at once.
-    pub fn run(self, global: &Global) -> Result<(), Fault> {
-        let Loaded { mut config, source, overridden, .. } =
+    /// Every fault of the configuration at once; or every destination that a forwarder would not start with, in the words
+    /// in which it would refuse to.
+    pub async fn run(self, global: &Global) -> Result<(), Fault> {
+        let Loaded { mut config, source, overridden, places } =
             load::<WholeConfig>(&global.source(), &Environment::of_process())?;
         global.apply(&mut config.deployment, &mut config.redis);
         match self.action {
-            Action::Check => {
-                let value = json!({ "source": source, "overridden": overridden, "faults": [] });
-                Output::of_process(global.json).print(&value, || format!("{source}: no faults"))
+            Action::Check { offline } => {
+                let warnings = match offline {
+                    true => Vec::new(),
+                    false => examine(&config.forwarding(places), &config.redis).await?,
+                };
+                let value =
+                    json!({ "source": source, "overridden": overridden, "faults": [], "warnings": warnings });
+                Output::of_process(global.json).print(&value, || {
+                    let warned: String =
+                        warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+                    format!("{warned}{source}: no faults")
+                })
             }
             Action::Show { .. } if global.json => Output::of_process(true).print(&config, String::new),
             Action::Show { .. } => {

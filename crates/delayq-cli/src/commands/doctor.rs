@@ -1,15 +1,17 @@
 //! `delayq doctor`: is everything reachable, of the right version, and set as it must be?
 
 use clap::Args;
-use delayq_core::{Error, UnixMillis};
+use delayq_core::{Error, Numbers, Topic, UnixMillis};
 use delayq_service::Fault;
+use delayq_service::config::{Environment, load};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::commands::timers::observer;
-use crate::deployment::Context;
+use crate::deployment::{Context, Global};
 use crate::failure::UNFIT;
 use crate::output::duration;
+use crate::whole::WholeConfig;
 
 /// Clocks further apart than this make times on the command line misleading; deliveries go by Redis's alone.
 const CLOCKS_APART_MS: u64 = 1000;
@@ -43,10 +45,12 @@ impl Doctor {
     ///
     /// # Errors
     /// Something is not as it must be.
-    pub async fn run(self, context: &Context) -> Result<(), Fault> {
+    pub async fn run(self, global: &Global) -> Result<(), Fault> {
+        let context = &global.context()?;
         let mut checks = redis(context).await;
         if checks.iter().all(|check| check.verdict != Verdict::Bad) {
             checks.extend(shards(context).await);
+            checks.extend(routes(global, context).await);
         }
         checks.extend(etcd(context).await);
         checks.extend(spool(context));
@@ -176,6 +180,50 @@ async fn shards(context: &Context) -> Vec<Check> {
         });
     }
     checks
+}
+
+/// Which topics have messages that wait for a route.
+async fn routes(global: &Global, context: &Context) -> Vec<Check> {
+    let settings = match load::<WholeConfig>(&global.source(), &Environment::of_process()) {
+        Ok(loaded) => loaded.config.forwarding(loaded.places),
+        Err(faults) => {
+            return vec![Check::bad("routes", Fault::from(faults).to_string(), "delayq config check")];
+        }
+    };
+    if settings.routes.is_empty() {
+        return vec![Check::good("routes", "none here: messages wait for workers that reserve them")];
+    }
+    let unrouted = async {
+        let mut waiting = Vec::new();
+        let admin = context.admin();
+        for topic in admin.topics().await?.into_iter().filter(|topic| !settings.has_route(topic.as_str())) {
+            let numbers = admin.count(&topic).await?;
+            if numbers.pending() > 0 {
+                waiting.push((topic, numbers));
+            }
+        }
+        Ok::<_, Error>(waiting)
+    };
+    match unrouted.await {
+        Err(error) => vec![Check::bad("routes", error.to_string(), "look at Redis first")],
+        Ok(waiting) if waiting.is_empty() => {
+            let count = settings.routes.len();
+            vec![Check::good("routes", format!("{count}, and every topic with messages has one"))]
+        }
+        Ok(waiting) => waiting.into_iter().map(|(topic, numbers)| unrouted_topic(&topic, &numbers)).collect(),
+    }
+}
+
+fn unrouted_topic(topic: &Topic, numbers: &Numbers) -> Check {
+    Check::warning(
+        "routes",
+        format!(
+            "no route is for {topic}: {} messages wait, {} of them ready",
+            numbers.pending(),
+            numbers.ready
+        ),
+        format!("add a [[routes]] with topic = \"{topic}\", unless workers reserve them"),
+    )
 }
 
 async fn etcd(context: &Context) -> Vec<Check> {

@@ -50,6 +50,9 @@ impl Default for RabbitmqConfig {
 impl Section for RabbitmqConfig {
     fn validate(&self, at: &mut Faults) {
         at.secret("password", self.password.as_ref());
+        if self.username != Self::default().username && self.password.is_none() {
+            at.contradiction(&["username", "password"], "a user needs a password");
+        }
         if self.ca.is_some() && !self.tls {
             at.contradiction(&["ca", "tls"], "`ca` is for TLS, but `tls` is false");
         }
