@@ -15,7 +15,7 @@ WHOLE := --workspace $(FEATURES)
 
 STORM_LOG := target/storm-day.ndjson
 
-.PHONY: help setup run test test-rust test-clients check fmt lint doc lua deny bench deploy-check clean
+.PHONY: help setup run test test-rust test-clients check fmt lint doc lua deny bench bench-peers deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,10 @@ bench: ## the figures of docs/performance.md, measured on this machine
 	@scripts/setup.sh run
 	cargo build --release -p delayq-cli
 	target/release/delayq bench
+
+bench-peers: ## delayq beside BullMQ, asynq and Redisson: about fifteen minutes
+	@scripts/setup.sh run
+	crates/delayq-bench/peers/compare.py
 
 deploy-check: ## what can be checked of deploy/ without an engine or a cluster; a missing tool is skipped by name
 	@scripts/deploy-check.sh
