@@ -6,4 +6,5 @@ mod after;
 mod begun;
 mod followed;
 mod ground;
+mod scripts;
 mod spread;
