@@ -45,6 +45,10 @@ if wants test; then
     need default-jre-headless "runs the Kafka broker of the tests" has java
     need maven "fetches the Kafka broker of the tests" has mvn
     need kcat "an independent Kafka consumer" has kcat
+    need python3-venv "the Python client is tested in an environment of its own" python3 -c 'import ensurepip, venv'
+    need nodejs "the Node client" has node
+    need npm "fetches what the Node client is built with" has npm
+    need golang-go "the Go client" has go
 fi
 if wants check; then
     need lua-check "looks over the Lua scripts" has luacheck

@@ -47,6 +47,7 @@ node_tests() {
 }
 
 go_tests() {
+    [ -z "$(gofmt -l .)" ] || { echo "not formatted: $(gofmt -l .)" >&2; return 1; }
     go vet ./...
     go test -count=1 ./...
 }

@@ -35,11 +35,11 @@ type seeking struct {
 	last      bool
 }
 
-type call struct {
-	shard int
-	args  []any
-	asked []seeking
-	bytes int
+// batch is what goes in one call: messages of one shard and topic.
+type batch struct {
+	shard, bytes int
+	args         []any
+	asked        []seeking
 }
 
 // each gets one answer for each item, by as few calls as the limits allow.
@@ -53,20 +53,20 @@ func (c *Client) each(ctx context.Context, verb string, items []item) ([]answer,
 	}
 	for len(left) > 0 {
 		counts := *c.counts.Load()
-		calls := gather(verb, items, left, counts)
-		replies, err := c.call(ctx, verb, counts, calls)
-		if err != nil {
-			return nil, err
-		}
+		batches := gather(verb, items, left, counts)
 		left = nil
-		for n, reply := range replies {
-			for k, s := range calls[n].asked {
+		for _, b := range batches {
+			reply, err := c.call(ctx, verb, counts, b.shard, b.args)
+			if err != nil {
+				return nil, err
+			}
+			for k, s := range b.asked {
 				if reply == nil { // another layout: it may belong elsewhere now
 					left = append(left, seeking{i: s.i})
-				} else if text := reply[len(reply)-len(calls[n].asked)+k].(string); !s.last && (text == "unknown" || text == "moved") {
+				} else if text := reply[len(reply)-len(b.asked)+k].(string); !s.last && (text == "unknown" || text == "moved") {
 					left = append(left, seeking{i: s.i, before: s.before + 1})
 				} else {
-					answers[s.i] = answer{text, calls[n].shard, reply[0]}
+					answers[s.i] = answer{text, b.shard, reply[0]}
 				}
 			}
 		}
@@ -74,9 +74,9 @@ func (c *Client) each(ctx context.Context, verb string, items []item) ([]answer,
 	return answers, nil
 }
 
-// gather makes calls of one shard and topic each, with at most 500 messages and 4 MiB.
-func gather(verb string, items []item, left []seeking, counts []int) (calls []call) {
-	open := map[string]int{}
+// gather parts items into calls of at most 500 messages and 4 MiB.
+func gather(verb string, items []item, left []seeking, counts []int) (batches []*batch) {
+	open := map[string]*batch{}
 	for _, s := range left {
 		one, places := items[s.i], []int{items[s.i].shard}
 		if one.name != "" {
@@ -90,36 +90,29 @@ func gather(verb string, items []item, left []seeking, counts []int) (calls []ca
 				args = []any{args[0], args[1], fmt.Sprint(args[2], " earlier"), args[3]}
 			}
 		}
-		size := 0
-		for _, arg := range args {
-			size += len(fmt.Sprint(arg))
+		size, key := len(fmt.Sprint(args...)), fmt.Sprint(shard, one.topic)
+		b := open[key]
+		if b == nil || len(b.asked) == mostIDs || b.bytes+size > mostBytes {
+			b = &batch{shard: shard, args: append([]any{}, one.topic...)}
+			open[key], batches = b, append(batches, b)
 		}
-		key := fmt.Sprint(shard, one.topic)
-		at, found := open[key]
-		if !found || len(calls[at].asked) == mostIDs || calls[at].bytes+size > mostBytes {
-			at = len(calls)
-			open[key], calls = at, append(calls, call{shard: shard, args: append([]any{}, one.topic...)})
-		}
-		calls[at].args, calls[at].asked = append(calls[at].args, args...), append(calls[at].asked, s)
-		calls[at].bytes += size
+		b.args, b.asked, b.bytes = append(b.args, args...), append(b.asked, s), b.bytes+size
 	}
-	return calls
+	return batches
 }
 
-// one gets the reply of one call.
-func (c *Client) one(ctx context.Context, verb string, shard int, args ...any) ([]any, error) {
-	for {
-		replies, err := c.call(ctx, verb, *c.counts.Load(), []call{{shard: shard, args: args}})
-		if err != nil || replies[0] != nil {
-			return append(replies, nil)[0], err
-		}
+// one gets the reply of one call, whatever the layout.
+func (c *Client) one(ctx context.Context, verb string, shard int, args ...any) (reply []any, err error) {
+	for reply == nil && err == nil {
+		reply, err = c.call(ctx, verb, *c.counts.Load(), shard, args)
 	}
+	return reply, err
 }
 
 // learn says how many shards there are. The first time, Redis is asked: whoever knows none is refused, and told.
 func (c *Client) learn(ctx context.Context) (int, error) {
 	if len(*c.counts.Load()) == 0 {
-		if _, err := c.call(ctx, "describe", nil, []call{{args: []any{""}}}); err != nil {
+		if _, err := c.call(ctx, "describe", nil, 0, []any{""}); err != nil {
 			return 0, err
 		}
 	}
@@ -127,46 +120,27 @@ func (c *Client) learn(ctx context.Context) (int, error) {
 	return counts[len(counts)-1], nil
 }
 
-// call gets the replies of one script's calls, in one round trip; nil where the shard had another layout, which is followed
-// then. A Redis that has not got the script is given it.
-func (c *Client) call(ctx context.Context, verb string, counts []int, calls []call) ([][]any, error) {
+// call gets the reply of one call; nil where the shard had another layout, which is followed then. A Redis that has not got
+// the script is given it.
+func (c *Client) call(ctx context.Context, verb string, counts []int, shard int, args []any) ([]any, error) {
 	script, err := published(verb)
 	if err != nil {
 		return nil, err
 	}
-	commands, missing := make([]*redis.Cmd, len(calls)), true
-	for try := 0; try < 2 && missing; try++ {
-		pipeline := c.redis.Pipeline()
-		if try > 0 {
-			pipeline.ScriptLoad(ctx, script.source)
-		}
-		for i, one := range calls {
-			if try == 0 || redis.HasErrorPrefix(commands[i].Err(), "NOSCRIPT") {
-				base := fmt.Sprintf("{%s:%d}:", c.namespace, one.shard)
-				head := []any{"EVALSHA", script.sha, 2, base + "meta", base + "never", len(counts)}
-				commands[i] = pipeline.Do(ctx, append(head, one.args...)...)
-			}
-		}
-		_, _ = pipeline.Exec(ctx) // each command has its own error
-		missing = false
-		for _, command := range commands {
-			missing = missing || redis.HasErrorPrefix(command.Err(), "NOSCRIPT")
-		}
+	base := fmt.Sprintf("{%s:%d}:", c.namespace, shard)
+	command := append([]any{"EVALSHA", script.sha, 2, base + "meta", base + "never", len(counts)}, args...)
+	reply, err := c.redis.Do(ctx, command...).Result()
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		command[0], command[1] = "EVAL", script.source
+		reply, err = c.redis.Do(ctx, command...).Result()
 	}
-	replies := make([][]any, len(calls))
-	for i, command := range commands {
-		reply, err := command.Result()
-		if err != nil {
-			if err = c.follow(ctx, calls[i].shard, err); err != nil {
-				return nil, err
-			}
-		} else if items, many := reply.([]any); many {
-			replies[i] = items
-		} else {
-			replies[i] = []any{reply}
-		}
+	if err != nil {
+		return nil, c.follow(ctx, shard, err)
 	}
-	return replies, nil
+	if items, many := reply.([]any); many {
+		return items, nil
+	}
+	return []any{reply}, nil
 }
 
 // follow takes over the layout of a shard that knows more, and tells one that knows less. Other errors it hands back.
@@ -175,8 +149,7 @@ func (c *Client) follow(ctx context.Context, shard int, fault error) error {
 	if !strings.HasPrefix(code, "DQ") {
 		return fault
 	}
-	words := strings.Fields(detail + " ? ?")
-	var told []int
+	words, told := strings.Fields(detail+" ? ?"), []int(nil)
 	for _, text := range strings.Split(words[1], ",") {
 		count, _ := strconv.Atoi(text)
 		told = append(told, count)

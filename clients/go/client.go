@@ -68,9 +68,9 @@ func (c *Client) PutMany(ctx context.Context, messages []Message) ([]Put, error)
 	if err != nil {
 		return nil, err
 	}
-	items := make([]item, len(messages))
+	items, place := make([]item, len(messages)), int(c.turn.Add(1)%uint32(shards))
 	for i := range messages {
-		if items[i], err = c.item(&messages[i], shards); err != nil {
+		if items[i], err = c.item(&messages[i], place); err != nil {
 			return nil, err
 		}
 	}
@@ -88,9 +88,9 @@ func (c *Client) PutMany(ctx context.Context, messages []Message) ([]Put, error)
 	return puts, err
 }
 
-// item is what a put says of a message. A generated id goes to the shards in turn, or to its group's.
-func (c *Client) item(m *Message, shards int) (item, error) {
-	places, id := []int{int(c.turn.Add(1) % uint32(shards))}, m.ID
+// item is what a put says of a message. Generated ids go to the shards in turn, put by put, or to their groups'.
+func (c *Client) item(m *Message, place int) (item, error) {
+	places, id := []int{place}, m.ID
 	if m.Group != "" {
 		places = placesOf(m.Group, *c.counts.Load())
 	}

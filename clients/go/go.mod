@@ -4,7 +4,7 @@ go 1.19
 
 require (
 	github.com/klauspost/compress v1.17.4
-	github.com/redis/go-redis/v9 v9.17.3
+	github.com/redis/go-redis/v9 v9.14.1
 )
 
 require (

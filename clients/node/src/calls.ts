@@ -9,7 +9,6 @@ const MOST_IDS = 500;
 const MOST_BYTES = 4 * 1024 * 1024;
 
 export type Arg = Buffer | string | number;
-// eslint-disable-next-line @typescript-eslint/no-explicit-any
 export type Reply = any[];
 
 /** One message in a call: what says its place (a name, or a shard's number), its topic, its id or receipt, the rest. */
@@ -20,11 +19,7 @@ export interface Item {
 }
 
 /** What a script answered for one message, in which shard, and with what before it: of a put, the time in µs. */
-export interface Answer {
-  text: string;
-  shard: number;
-  head: unknown;
-}
+export type Answer = [text: string, shard: number, head: unknown];
 
 /** A deployment, and the calls of its scripts. */
 export class Calls {
@@ -42,48 +37,23 @@ export class Calls {
 
   /** How many shards there are. The first time, Redis is asked: whoever knows none is refused, and told. */
   protected async learn(): Promise<number> {
-    if (this.counts.length === 0) await this.call("describe", [], [{ shard: 0, args: [""] }]);
+    if (this.counts.length === 0) await this.call("describe", [], 0, [""]);
     return this.counts.at(-1)!;
-  }
-
-  /** The reply of one call. */
-  protected async one(verb: string, shard: number, args: Arg[]): Promise<Reply> {
-    for (;;) {
-      const [reply] = await this.call(verb, this.counts, [{ shard, args }]);
-      if (reply) return reply;
-    }
   }
 
   /** One answer for each item. */
   protected async each(verb: string, items: readonly Item[]): Promise<Answer[]> {
     await this.learn();
     const answers: Answer[] = [];
-    // Those without an answer yet, and in how many places they were sought.
-    const asked = new Map(items.map((_, i) => [i, 0]));
+    const asked = new Map(items.map((_, i) => [i, 0])); // without an answer yet, and in how many places they were sought
     while (asked.size > 0) {
       const counts = this.counts;
-      const groups = new Map<string, { shard: number; topic: string[]; batch: { i: number; last: boolean; args: Arg[] }[] }>();
-      for (const [i, before] of asked) {
-        const [places, args] = [placesOf(items[i]!.place, counts), [...items[i]!.args]];
-        const last = before + 1 === places.length;
-        if (verb === "put") {
-          places.reverse(); // first to where it may be since before a growth, in the end where it belongs
-          if (!last) args[2] = `${args[2]} earlier`;
-        }
-        const [shard, topic] = [places[before]!, items[i]!.topic];
-        const key = `${shard} ${topic}`;
-        if (!groups.has(key)) groups.set(key, { shard, topic, batch: [] });
-        groups.get(key)!.batch.push({ i, last, args });
-      }
-      const calls = [...groups.values()].flatMap(({ shard, topic, batch }) =>
-        parts(batch).map((part) => ({ shard, part, args: [...topic, ...part.flatMap(({ args }) => args)] })),
-      );
-      const replies = await this.call(verb, counts, calls);
-      for (const [n, { shard, part }] of calls.entries()) {
-        for (const [k, { i, last }] of part.entries()) {
-          const text = replies[n] && String(replies[n]!.at(k - part.length));
+      for (const { shard, topic, some } of batches(verb, items, asked, counts)) {
+        const reply = await this.call(verb, counts, shard, [...topic, ...some.flatMap(({ args }) => args)]);
+        for (const [n, { i, last }] of some.entries()) {
+          const text = reply && String(reply.at(n - some.length));
           if (text && (last || !["unknown", "moved"].includes(text))) {
-            answers[i] = { text, shard, head: replies[n]![0] };
+            answers[i] = [text, shard, reply[0]];
             asked.delete(i);
           } else asked.set(i, text ? asked.get(i)! + 1 : 0);
         }
@@ -92,58 +62,73 @@ export class Calls {
     return answers;
   }
 
-  /**
-   * The replies of one script's calls, in one round trip; undefined where the shard had another layout, which is followed
-   * then. A Redis that has not got the script is given it.
-   */
-  private async call(
-    verb: string,
-    counts: readonly number[],
-    calls: readonly { shard: number; args: Arg[] }[],
-  ): Promise<(Reply | undefined)[]> {
-    const [source, sha] = script(verb);
-    // Commands that are issued together go out together, in this order.
-    const once = async ({ shard, args }: { shard: number; args: Arg[] }): Promise<Reply> => {
-      const base = `{${this.namespace}:${shard}}:`;
-      const reply = await this.redis.callBuffer("EVALSHA", [sha, 2, `${base}meta`, `${base}never`, counts.length, ...args]);
-      return Array.isArray(reply) ? reply : [reply];
-    };
-    let replies = await Promise.allSettled(calls.map(once));
-    if (replies.some((reply) => codeOf(reply) === "NOSCRIPT")) {
-      await this.redis.script("LOAD", source);
-      const again = replies.map((reply, i) => (codeOf(reply) === "NOSCRIPT" ? once(calls[i]!) : settled(reply)));
-      replies = await Promise.allSettled(again);
+  /** The reply of one call, whatever the layout. */
+  protected async one(verb: string, shard: number, args: Arg[]): Promise<Reply> {
+    for (;;) {
+      const reply = await this.call(verb, this.counts, shard, args);
+      if (reply) return reply;
     }
-    return Promise.all(replies.map((reply, i) => this.checked(calls[i]!.shard, reply)));
   }
 
-  private async checked(shard: number, reply: PromiseSettledResult<Reply>): Promise<Reply | undefined> {
-    if (reply.status === "fulfilled") return reply.value;
-    if (!codeOf(reply).startsWith("DQ")) throw reply.reason;
-    const fault = new ScriptError(reply.reason.message);
-    if (fault.code !== "DQLAYOUT") throw fault;
-    const [, layout, text] = fault.message.split(" ");
-    const [told, known] = [text!.split(",").map(Number), this.counts];
-    if (layout !== String(told.length) || told.some((count, i) => i < known.length && count !== known[i])) throw fault;
-    // Takes over the layout of a shard that knows more, and tells one that knows less.
+  /**
+   * The reply of one call; undefined where the shard had another layout, which is followed then. A Redis that has not got the
+   * script is given it.
+   */
+  private async call(verb: string, counts: readonly number[], shard: number, args: Arg[]): Promise<Reply | undefined> {
+    const [source, sha] = script(verb);
+    const base = `{${this.namespace}:${shard}}:`;
+    const rest = [2, `${base}meta`, `${base}never`, counts.length, ...args];
+    try {
+      const reply = await this.redis.callBuffer("EVALSHA", [sha, ...rest]).catch((fault: Error) => {
+        if (fault.message.startsWith("NOSCRIPT")) return this.redis.callBuffer("EVAL", [source, ...rest]);
+        throw fault;
+      });
+      return Array.isArray(reply) ? reply : [reply];
+    } catch (fault) {
+      if (!(fault instanceof Error && fault.message.startsWith("DQ"))) throw fault;
+      await this.follow(shard, new ScriptError(fault.message));
+      return undefined;
+    }
+  }
+
+  /** Takes over the layout of a shard that knows more, and tells one that knows less. */
+  private async follow(shard: number, refusal: ScriptError): Promise<void> {
+    const [, layout, text = ""] = refusal.message.split(" ");
+    const [told, known] = [text.split(",").map(Number), this.counts];
+    const same = told.every((count, i) => i >= known.length || count === known[i]);
+    if (refusal.code !== "DQLAYOUT" || layout !== String(told.length) || !same) throw refusal;
     if (told.length >= known.length) this.counts = told;
     else await this.one("grow", shard, [shard, known.join(",")]);
-    return undefined;
   }
 }
 
-function codeOf(reply: PromiseSettledResult<unknown>): string {
-  return reply.status === "rejected" ? String(reply.reason.message).split(" ", 1)[0]! : "";
+interface Batch {
+  shard: number;
+  topic: string[];
+  bytes: number;
+  some: { i: number; last: boolean; args: Arg[] }[];
 }
 
-async function settled<T>(reply: PromiseSettledResult<T>): Promise<T> {
-  if (reply.status === "fulfilled") return reply.value;
-  throw reply.reason;
-}
-
-/** Parts what goes to one shard and topic into calls of at most 500 messages and 4 MiB. */
-function parts<T extends { args: Arg[] }>(batch: readonly T[]): T[][] {
-  const largest = Math.max(...batch.flatMap(({ args }) => args.map((arg) => (Buffer.isBuffer(arg) ? arg.length : 0))));
-  const most = Math.min(MOST_IDS, Math.floor(MOST_BYTES / largest));
-  return Array.from({ length: Math.ceil(batch.length / most) }, (_, n) => batch.slice(n * most, (n + 1) * most));
+/** Parts items into calls of one shard and topic each, with at most 500 messages and 4 MiB. */
+function batches(verb: string, items: readonly Item[], asked: Map<number, number>, counts: readonly number[]): Batch[] {
+  const [all, open] = [[] as Batch[], new Map<string, Batch>()];
+  for (const [i, before] of asked) {
+    const [{ topic, place }, args] = [items[i]!, [...items[i]!.args]];
+    const places = placesOf(place, counts);
+    const last = before + 1 === places.length;
+    if (verb === "put") {
+      places.reverse(); // first to where it may be since before a growth, in the end where it belongs
+      if (!last) args[2] = `${args[2]} earlier`;
+    }
+    const [shard, bytes] = [places[before]!, args.reduce<number>((sum, arg) => sum + Buffer.byteLength(Buffer.isBuffer(arg) ? arg : `${arg}`), 0)];
+    let batch = open.get(`${shard} ${topic}`);
+    if (!batch || batch.some.length === MOST_IDS || batch.bytes + bytes > MOST_BYTES) {
+      batch = { shard, topic, bytes: 0, some: [] };
+      open.set(`${shard} ${topic}`, batch);
+      all.push(batch);
+    }
+    batch.some.push({ i, last, args });
+    batch.bytes += bytes;
+  }
+  return all;
 }

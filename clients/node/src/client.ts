@@ -43,10 +43,9 @@ export class Client extends Calls {
 
   /** Puts many messages: one answer each, in order. */
   async putMany(messages: readonly Message[]): Promise<Put[]> {
-    const shards = await this.learn();
-    const items = messages.map((message) => this.item(message, shards));
-    const answers = await this.each("put", items);
-    return answers.map(({ text, shard, head }, i) => {
+    const place = ++this.turn % (await this.learn());
+    const items = messages.map((message) => this.item(message, place));
+    return (await this.each("put", items)).map(([text, shard, head], i) => {
       const { atMs, afterMs = 0 } = messages[i]!;
       const dueMs = atMs ?? Math.floor(Number(head) / 1000) + afterMs;
       const outcome = parseOutcome(["stored", "ready"].includes(text) ? `${text} ${dueMs}` : text);
@@ -104,10 +103,10 @@ export class Client extends Calls {
     return this.settle("bury", receipts, reason);
   }
 
-  /** What a put says of a message. A generated id goes to the shards in turn, or to its group's. */
-  private item(message: Message, shards: number): Item {
+  /** What a put says of a message. Generated ids go to the shards in turn, put by put, or to their groups'. */
+  private item(message: Message, place: number): Item {
     const { topic, group, atMs, afterMs = 0, replace, firstTriedMs } = message;
-    const places = group === undefined ? [++this.turn % shards] : placesOf(Buffer.from(group), this.counts);
+    const places = placesOf(group === undefined ? place : Buffer.from(group), this.counts);
     const id = message.id ?? generateId(places[0]!);
     const generated = isGenerated(idBytes(id));
     if (group !== undefined && generated && !places.includes(placesOf(idBytes(id), [])[0]!)) {
@@ -119,7 +118,7 @@ export class Client extends Calls {
   }
 
   private async outcomes(verb: string, items: readonly Item[]): Promise<Outcome[]> {
-    return (await this.each(verb, items)).map(({ text }) => parseOutcome(text));
+    return (await this.each(verb, items)).map(([text]) => parseOutcome(text));
   }
 
   private settle(verb: string, receipts: readonly Receipt[], ...args: Arg[]): Promise<Outcome[]> {

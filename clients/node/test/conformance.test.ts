@@ -84,7 +84,8 @@ class Run {
       return undefined;
     }
     if (op === "pump") {
-      while (Number((await this.script("pump", step.shard, 1, ["0", "500"]))[3]) === 0);
+      const moved = async () => (await this.script("pump", step.shard, 1, ["0", "500"])).slice(3, 5);
+      while ((await moved()).every((count: number) => count === 0));
       return undefined;
     }
     if (op === "script") return this.script(step.verb, this.known(step.shard), step.layout ?? 1, step.args);

@@ -4,7 +4,7 @@ So every verb is written once, and carried out by the blocking client or by the 
 """
 
 import random
-from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, overload
 from zlib import crc32
@@ -65,14 +65,6 @@ class Item(NamedTuple):
     args: tuple[Arg, ...]
 
 
-class Answer(NamedTuple):
-    """What a script answered for one message, in which shard, and with what before it: of a put, the time in µs."""
-
-    text: str
-    shard: int
-    head: Any
-
-
 class Calls(Generic[Connection]):
     """A deployment, and the calls of its scripts."""
 
@@ -85,21 +77,15 @@ class Calls(Generic[Connection]):
         self._turn = random.getrandbits(32)
 
     def _learn(self) -> Steps[int]:
-        """How many shards there are. The first time, Redis is asked."""
-        if not self._counts:  # whoever knows none is refused, and told
-            yield from self._call("describe", [], [(0, [""])])
+        """How many shards there are. The first time, Redis is asked: whoever knows none is refused, and told."""
+        if not self._counts:
+            yield from self._call("describe", [], 0, [""])
         return self._counts[-1]
 
-    def _one(self, verb: str, shard: int, args: Sequence[Arg]) -> Steps[Any]:
-        """The reply of one call."""
-        while (replies := (yield from self._call(verb, self._counts, [(shard, args)])))[0] is None:
-            pass
-        return replies[0]
-
-    def _each(self, verb: str, items: Sequence[Item]) -> Steps[list[Answer]]:
-        """One answer for each item, by as few calls as the limits allow."""
+    def _each(self, verb: str, items: Sequence[Item]) -> Steps[list[tuple[str, int, Any]]]:
+        """Of each item the answer, its shard, and with what the answer began (of a put, the time in µs)."""
         yield from self._learn()
-        answers: dict[int, Answer] = {}
+        answers: dict[int, tuple[str, int, Any]] = {}
         asked = dict.fromkeys(range(len(items)), 0)  # without an answer yet, and in how many places they were sought
         while asked:
             counts = self._counts
@@ -111,48 +97,48 @@ class Calls(Generic[Connection]):
                     places.reverse()
                     args[2] = args[2] if last else f"{args[2]!s} earlier"
                 groups.setdefault((places[before], items[i].topic), []).append((i, last, args))
-            batches = [(*key, batch) for key, group in groups.items() for batch in _batches(group)]
-            calls = [(shard, [*topic, *(arg for *_, args in batch for arg in args)]) for shard, topic, batch in batches]
-            replies = yield from self._call(verb, counts, calls)
-            for (shard, _, batch), reply in zip(batches, replies, strict=True):
-                for n, (i, last, _) in enumerate(batch):
-                    text = "" if reply is None else reply[n - len(batch)].decode()
-                    if text and (last or text not in ("unknown", "moved")):
-                        answers[i] = Answer(text, shard, reply[0])
-                        del asked[i]
-                    else:
-                        asked[i] = asked[i] + 1 if text else 0
+            for (shard, topic), group in groups.items():
+                largest = max(len(arg) for *_, args in group for arg in args if isinstance(arg, bytes))
+                most = min(MOST_IDS, MOST_BYTES // largest)
+                for batch in (group[at : at + most] for at in range(0, len(group), most)):
+                    reply = yield from self._call(verb, counts, shard, [*topic, *(arg for *_, args in batch for arg in args)])
+                    for n, (i, last, _) in enumerate(batch):
+                        text = "" if reply is None else reply[n - len(batch)].decode()
+                        if text and (last or text not in ("unknown", "moved")):
+                            answers[i] = text, shard, reply[0]
+                            del asked[i]
+                        else:
+                            asked[i] = asked[i] + 1 if text else 0
         return [answers[i] for i in range(len(items))]
 
-    def _call(self, verb: str, counts: list[int], calls: Sequence[tuple[int, Sequence[Arg]]]) -> Steps[list[Any]]:
-        """The replies of one script's calls, in one round trip; None where the shard had another layout, which is
-        followed then. A Redis that has not got the script is given it."""
-        source, sha = script(verb)
-        asked: list[Sequence[Arg]] = []
-        for shard, args in calls:
-            base = f"{{{self.namespace}:{shard}}}:"
-            asked.append(["EVALSHA", sha, 2, f"{base}meta", f"{base}never", len(counts), *args])
-        replies: list[Any] = yield commands(asked)
-        missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
-        if missing:
-            again = yield commands([["SCRIPT", "LOAD", source], *(asked[i] for i in missing)])
-            for i, reply in zip(missing, again[1:], strict=True):
-                replies[i] = reply
-        for i, reply in enumerate(replies):
-            if isinstance(reply, ResponseError) and str(reply).startswith("DQLAYOUT "):
-                yield from self._follow(calls[i][0], str(reply))
-                replies[i] = None
-            elif isinstance(reply, Exception):
-                raise ScriptError(str(reply)) if str(reply).startswith("DQ") else reply
-        return replies
+    def _one(self, verb: str, shard: int, args: Sequence[Arg]) -> Steps[Any]:
+        """The reply of one call, whatever the layout."""
+        while (reply := (yield from self._call(verb, self._counts, shard, args))) is None:
+            pass
+        return reply
 
-    def _follow(self, shard: int, refusal: str) -> Steps[None]:
+    def _call(self, verb: str, counts: list[int], shard: int, args: Sequence[Arg]) -> Steps[Any]:
+        """The reply of one call; None where the shard had another layout, which is followed then. A Redis that has not
+        got the script is given it."""
+        source, sha = script(verb)
+        base = f"{{{self.namespace}:{shard}}}:"
+        asked: list[Arg] = ["EVALSHA", sha, 2, f"{base}meta", f"{base}never", len(counts), *args]
+        [reply] = yield commands([asked])
+        if isinstance(reply, NoScriptError):
+            [reply] = yield commands([["EVAL", source, *asked[2:]]])
+        if isinstance(reply, ResponseError) and str(reply).startswith("DQ"):
+            return (yield from self._follow(shard, ScriptError(str(reply))))
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def _follow(self, shard: int, refusal: ScriptError) -> Steps[None]:
         """Takes over the layout of a shard that knows more, and tells one that knows less."""
-        _, layout, text, *_ = refusal.split()
+        _, layout, text, *_ = [*str(refusal).split(), "", ""]
         told, known = [int(count) for count in text.split(",") if count.isdigit()], self._counts
         both = min(len(told), len(known))
-        if layout != str(len(told)) or told[:both] != known[:both]:
-            raise ScriptError(refusal)
+        if refusal.code != "DQLAYOUT" or layout != str(len(told)) or told[:both] != known[:both]:
+            raise refusal
         if len(told) < len(known):
             yield from self._one("grow", shard, [shard, ",".join(map(str, known))])
         else:
@@ -164,13 +150,6 @@ def places_of(place: bytes | int, counts: Sequence[int]) -> list[int]:
     if isinstance(place, int) or generated(place):
         return [place if isinstance(place, int) else int.from_bytes(place[6:8], "big") & 0xFFF]
     return list(dict.fromkeys(crc32(place) % count for count in reversed(counts)))
-
-
-def _batches(group: list[tuple[int, bool, list[Arg]]]) -> Iterator[list[tuple[int, bool, list[Arg]]]]:
-    """Parts a group into calls of at most 500 messages and 4 MiB."""
-    largest = max(len(arg) for *_, args in group for arg in args if isinstance(arg, bytes))
-    most = min(MOST_IDS, MOST_BYTES // largest)
-    return (group[at : at + most] for at in range(0, len(group), most))
 
 
 def commands(some: Sequence[Sequence[Arg]]) -> Ask:

@@ -91,8 +91,9 @@ class Verbs(Calls[Connection]):
         return (yield from self._settle("bury", receipts, reason))
 
     def _put(self, messages: Sequence[Message]) -> Steps[list[Put]]:
-        shards = yield from self._learn()
-        items = [self._message(message, shards) for message in messages]
+        yield from self._learn()
+        self._turn += 1
+        items = [self._message(message) for message in messages]
         puts = []
         for item, message, (text, shard, now_us) in zip(items, messages, (yield from self._each("put", items)), strict=True):
             due_ms = message.at_ms or now_us // 1000 + message.after_ms
@@ -100,10 +101,10 @@ class Verbs(Calls[Connection]):
             puts.append(Put(id_text(item.id), shard, outcome))
         return puts
 
-    def _message(self, message: Message, shards: int) -> Item:
-        """What a put says of a message. A generated id goes to the shards in turn, or to its group's."""
-        self._turn += 1
-        places = [self._turn % shards] if message.group is None else places_of(message.group.encode(), self._counts)
+    def _message(self, message: Message) -> Item:
+        """What a put says of a message. Generated ids go to the shards in turn, put by put, or to their groups'."""
+        place = self._turn % self._counts[-1] if message.group is None else message.group.encode()
+        places = places_of(place, self._counts)
         id = generate_id(places[0]) if message.id is None else message.id
         envelope = message.envelope(not generated(id_bytes(id)), self.most_payload_bytes)
         due = f"+{message.after_ms}" if message.at_ms is None else message.at_ms
@@ -114,7 +115,7 @@ class Verbs(Calls[Connection]):
         return item
 
     def _outcomes(self, verb: str, items: Sequence[Item]) -> Steps[list[Outcome]]:
-        return [Outcome.parse(answer.text) for answer in (yield from self._each(verb, items))]
+        return [Outcome.parse(text) for text, _, _ in (yield from self._each(verb, items))]
 
     def _settle(self, verb: str, receipts: Sequence[Receipt], *args: Arg) -> Steps[list[Outcome]]:
         return self._outcomes(verb, [Item(receipt.shard, (), receipt.raw, args) for receipt in receipts])

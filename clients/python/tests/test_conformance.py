@@ -99,7 +99,7 @@ class Run:
                 await asyncio.sleep(0)
             return None
         if op == "pump":
-            while not (await self.script("pump", own["shard"], ["0", "500"]))[3]:
+            while not any((await self.script("pump", own["shard"], ["0", "500"]))[3:5]):
                 pass
             return None
         if op == "script":
