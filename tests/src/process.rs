@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, kill_process, kill_process_group};
+use rustix::process::{Pid, Resource, Rlimit, kill_process, kill_process_group, prlimit};
 use tokio::sync::watch;
 
 use crate::folder::{forget_group, mark_group};
@@ -103,6 +103,16 @@ impl Process {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
             Err(e) => panic!("cannot send {signal:?} to the group of {}: {e}", self.name),
         }
+    }
+
+    /// Lets it open no more than so many files, sockets included, from now on.
+    ///
+    /// # Panics
+    /// When the system refuses, or the process has ended.
+    pub fn limit_files(&self, most: u64) {
+        let limit = Rlimit { current: Some(most), maximum: Some(most) };
+        prlimit(Some(self.pid()), Resource::Nofile, limit)
+            .unwrap_or_else(|e| panic!("cannot limit the files of {}: {e}", self.name));
     }
 
     /// How it ended, or nothing while it runs.

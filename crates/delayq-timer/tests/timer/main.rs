@@ -2,12 +2,21 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
+mod bounds;
 mod clock;
+mod clock_drills;
+mod cut_off;
+mod drill;
+mod etcd_breaks;
+mod etcd_state;
 mod faults;
 mod figures;
 mod group;
 mod idle;
+mod members;
 mod on_time;
 mod owners;
 mod process;
+mod pulse;
 mod stand;
+mod witness;

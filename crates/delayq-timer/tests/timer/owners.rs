@@ -1,5 +1,7 @@
 //! Who may pump: one lock, two owners, newer epochs, and what is handed back.
 
+use crate::bounds::KILLED_ALONE;
+use crate::group::TIMES;
 use crate::stand::{Stand, looking, start};
 use delayq_core::{Claimed, ReserveRequest, ShardId, Topic};
 use delayq_service::config::HumanDuration;
@@ -10,7 +12,7 @@ const ONLY: ShardId = ShardId::new(0);
 
 /// A lock short enough to wait for.
 fn short_lock() -> TimerConfig {
-    TimerConfig { lock: HumanDuration::from_millis(1_000), ..looking(Duration::from_millis(250)) }
+    TimerConfig { lock: HumanDuration::from(TIMES.lock), ..looking(TIMES.look) }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,9 +31,10 @@ async fn the_lock_of_single_mode_refuses_a_second_timer() {
 async fn the_lock_of_a_killed_timer_ends_and_the_next_one_takes_over() {
     let stand = Stand::new(4).await;
     stand.timer_with(short_lock(), "first").await.kill().await;
-    let second = stand.timer_with(short_lock(), "second").await;
     let count = stand.put([stand.now_ms().await + 50]).await;
-    stand.all_ready(count).await;
+    let second = stand.timer_with(short_lock(), "second").await;
+    let late = Duration::from_micros(stand.all_ready(count).await[0]);
+    assert!(late < KILLED_ALONE.late(TIMES), "it was {late:?} late");
     second.stop().await;
 }
 

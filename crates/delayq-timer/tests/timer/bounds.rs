@@ -1,0 +1,161 @@
+//! How late a message may be after each fault: the table of docs/operations.md, which the tests of the faults assert.
+//!
+//! How they were chosen: what owns its shards throughout pumps on, so nothing but the machine makes its messages late,
+//! and a second is allowed. What has to be noticed by a lease, a lock or a look may take that long and the two seconds
+//! in which etcd looks for what ran out, a plan is made and claims are won. Planned moves have a bound of 50 ms.
+//!
+//! A test asserts its bound plus the longest pause that the machine itself made meanwhile ([`crate::pulse`]).
+
+use std::time::Duration;
+
+/// A fault, and how late it may make a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound {
+    /// As the table names it.
+    pub(crate) fault: &'static str,
+    leases: u32,
+    looks: u32,
+    calls: u32,
+    steady: u32,
+    locks: u32,
+    more: Duration,
+}
+
+/// The settings that the bounds are made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// `[etcd] lease_ttl`
+    pub(crate) lease: Duration,
+    /// `[timer] look`
+    pub(crate) look: Duration,
+    /// `[redis] call_deadline`
+    pub(crate) call: Duration,
+    /// `[timer] clock_steady`
+    pub(crate) steady: Duration,
+    /// `[timer] lock`
+    pub(crate) lock: Duration,
+}
+
+pub(crate) const ETCD_LEADER_LOST: Bound =
+    Bound::of("etcd's leader is killed, or cut off from its peers").s(1);
+pub(crate) const ETCD_RESTARTED: Bound = Bound::of("etcd is restarted, one member after another").s(1);
+pub(crate) const ETCD_GONE: Bound = Bound::of("etcd has no quorum, or does not answer").s(1);
+pub(crate) const ETCD_REBUILT: Bound = Bound::of("etcd is emptied and rebuilt").s(3);
+pub(crate) const ETCD_COMPACTED: Bound = Bound::of("etcd's history is compacted under a watch").s(1);
+pub(crate) const TOKEN_LOST: Bound = Bound::of("etcd forgets its tokens (a restart)").s(1);
+pub(crate) const LEASE_REVOKED: Bound = Bound::of("a timer's lease is revoked by hand").s(3);
+pub(crate) const CUT_FROM_ETCD: Bound = Bound::of("a timer is cut off from etcd alone").s(1);
+pub(crate) const CUT_FROM_REDIS: Bound = Bound::of("a timer is cut off from Redis alone").looks(1).s(16);
+pub(crate) const CUT_FROM_BOTH: Bound = Bound::of("a timer is cut off from both").leases(1).s(2);
+pub(crate) const KILLED: Bound = Bound::of("a timer is killed (SIGKILL)").leases(1).s(2);
+pub(crate) const KILLED_WITH_ETCD_LEADER: Bound =
+    Bound::of("a timer is killed while etcd changes its leader").leases(2).s(3);
+pub(crate) const KILLED_ALONE: Bound = Bound::of("a single timer, without etcd, is killed").locks(1).s(2);
+pub(crate) const FROZEN: Bound = Bound::of("a timer is frozen (SIGSTOP) and goes on later").leases(1).s(2);
+pub(crate) const STOPPED: Bound = Bound::of("a timer is stopped (SIGTERM)").ms(50);
+pub(crate) const JOINED: Bound = Bound::of("a timer is started").ms(50);
+pub(crate) const CROWD: Bound = Bound::of("two hundred timers are started at once").looks(1).s(11);
+pub(crate) const NOBODY: Bound = Bound::of("a shard loses its owner while etcd is gone").looks(1).s(11);
+pub(crate) const CLOCK: Bound = Bound::of("Redis's clock jumps").steady(1).looks(1).s(2);
+pub(crate) const BLACK_HOLE: Bound = Bound::of("a connection to Redis is black-holed").calls(3).s(2);
+pub(crate) const WAKE_LOST: Bound = Bound::of("a wake-up is lost (its connection broke)").looks(1).s(1);
+
+const ALL: [Bound; 21] = [
+    ETCD_LEADER_LOST,
+    ETCD_RESTARTED,
+    ETCD_GONE,
+    ETCD_REBUILT,
+    ETCD_COMPACTED,
+    TOKEN_LOST,
+    LEASE_REVOKED,
+    CUT_FROM_ETCD,
+    CUT_FROM_REDIS,
+    CUT_FROM_BOTH,
+    KILLED,
+    KILLED_WITH_ETCD_LEADER,
+    KILLED_ALONE,
+    FROZEN,
+    STOPPED,
+    JOINED,
+    CROWD,
+    NOBODY,
+    CLOCK,
+    BLACK_HOLE,
+    WAKE_LOST,
+];
+
+// === impl Bound ===
+
+impl Bound {
+    const fn of(fault: &'static str) -> Self {
+        Self { fault, leases: 0, looks: 0, calls: 0, steady: 0, locks: 0, more: Duration::ZERO }
+    }
+
+    const fn leases(self, leases: u32) -> Self {
+        Self { leases, ..self }
+    }
+
+    const fn looks(self, looks: u32) -> Self {
+        Self { looks, ..self }
+    }
+
+    const fn calls(self, calls: u32) -> Self {
+        Self { calls, ..self }
+    }
+
+    const fn steady(self, steady: u32) -> Self {
+        Self { steady, ..self }
+    }
+
+    const fn locks(self, locks: u32) -> Self {
+        Self { locks, ..self }
+    }
+
+    const fn s(self, seconds: u64) -> Self {
+        Self { more: Duration::from_secs(seconds), ..self }
+    }
+
+    const fn ms(self, ms: u64) -> Self {
+        Self { more: Duration::from_millis(ms), ..self }
+    }
+
+    /// How late a message may be where these are the settings.
+    pub(crate) fn late(&self, times: Times) -> Duration {
+        let Times { lease, look, call, steady, lock } = times;
+        let leased = lease * self.leases + lock * self.locks;
+        leased + look * self.looks + call * self.calls + steady * self.steady + self.more
+    }
+
+    /// As the table has it: `` `lease_ttl` + 2 s ``.
+    fn text(&self) -> String {
+        let terms = [
+            (self.leases, "lease_ttl"),
+            (self.looks, "look"),
+            (self.calls, "call_deadline"),
+            (self.steady, "clock_steady"),
+            (self.locks, "lock"),
+        ];
+        let term = |&(count, name): &(u32, &str)| match count {
+            0 => None,
+            1 => Some(format!("`{name}`")),
+            count => Some(format!("{count} × `{name}`")),
+        };
+        let more = match self.more.subsec_millis() {
+            0 => format!("{} s", self.more.as_secs()),
+            ms => format!("{ms} ms"),
+        };
+        terms.iter().filter_map(term).chain([more]).collect::<Vec<_>>().join(" + ")
+    }
+}
+
+#[test]
+fn the_table_of_operations_states_the_bounds_that_the_tests_assert() {
+    let page = include_str!("../../../../docs/operations.md");
+    for bound in ALL {
+        let row = format!("| {} | {} |", bound.fault, bound.text());
+        assert!(page.lines().any(|line| line.starts_with(&row)), "docs/operations.md has no row {row}");
+    }
+    let table = page.lines().skip_while(|line| !line.starts_with("| fault | at most |")).skip(2);
+    let stated = table.take_while(|line| line.starts_with('|')).filter(|line| !line.contains("| – |"));
+    assert_eq!(stated.count(), ALL.len(), "a bound is stated that no test asserts");
+}

@@ -1,0 +1,99 @@
+//! A timer cut off from etcd, from Redis, from both: what it owned goes on elsewhere, and what it sends late moves nothing.
+
+use crate::bounds::{BLACK_HOLE, CUT_FROM_BOTH, CUT_FROM_ETCD, CUT_FROM_REDIS};
+use crate::drill::Drill;
+use crate::group::{Group, Route};
+use crate::stand::Running;
+use delayq_tests::proxy::{Flow, Proxy};
+
+const SHARDS: u16 = 16;
+
+/// A timer behind proxies and one that is not, and a way to cut the first one off.
+///
+/// A field left out of a pattern is dropped with the statement, and a proxy with it resets what goes through it: name all.
+struct Scene {
+    drill: Drill,
+    to_etcd: Proxy,
+    to_redis: Proxy,
+    cut: Running,
+    well: Running,
+}
+
+async fn scene() -> Scene {
+    let drill = Drill::new(Group::with(SHARDS).await).await;
+    let to_etcd = Proxy::start(&drill.group.etcd.members()[0].address());
+    let to_redis = Proxy::start_for_redis(&drill.stand().server.address());
+    let etcd = vec![format!("http://{}", to_etcd.address())];
+    let client = drill.group.client_at(&to_redis.address());
+    let cut = drill.timer_by("cut", Route { etcd, client }).await;
+    let well = drill.timer("well").await;
+    drill.group.share(&[&cut, &well]).await;
+    Scene { drill, to_etcd, to_redis, cut, well }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_cut_off_from_etcd_alone_goes_on_and_is_fenced_when_its_shards_are_taken() {
+    let Scene { drill, to_etcd, to_redis: _open, cut, well } = scene().await;
+    let load = drill.load().await;
+    to_etcd.set_both(Flow::Hold);
+    cut.reaches("delayq_timer_degraded", 1.0).await;
+    // Its lease runs out in etcd, and the other takes over; both believe that they own the shards.
+    well.owns(SHARDS).await;
+    cut.exceeds("delayq_timer_fenced_total", 0.0).await;
+    drill.flows().await;
+    to_etcd.mend().await;
+    drill.settled(&[&cut, &well]).await;
+    drill.flows().await;
+    load.stop().await;
+    let seen = drill.judge(&CUT_FROM_ETCD).await;
+    let counted = cut.metric("delayq_timer_fenced_total") + well.metric("delayq_timer_fenced_total");
+    assert!(
+        seen.fenced > 0 && (counted - seen.fenced as f64).abs() < 0.5,
+        "{counted} counted of {}",
+        seen.fenced
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_cut_off_from_redis_alone_has_its_shards_pumped_by_the_other() {
+    let Scene { drill, to_etcd: _open, to_redis, cut, well } = scene().await;
+    let load = drill.load().await;
+    to_redis.set_both(Flow::Hold);
+    assert!(cut.unready().await.contains("Redis"));
+    well.exceeds("delayq_timer_rescued_total", 0.0).await;
+    to_redis.mend().await;
+    cut.is_ready().await;
+    load.stop().await;
+    drill.judge(&CUT_FROM_REDIS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_cut_off_from_both_is_replaced_and_what_it_sent_late_moves_nothing() {
+    let Scene { drill, to_etcd, to_redis, cut, well } = scene().await;
+    let load = drill.load().await;
+    to_redis.set_both(Flow::Hold);
+    to_etcd.set_both(Flow::Hold);
+    well.owns(SHARDS).await;
+    drill.flows().await;
+    // Now the pumps that were held arrive, with the epochs of then.
+    to_redis.mend().await;
+    drill.flows().await;
+    to_etcd.mend().await;
+    drill.settled(&[&cut, &well]).await;
+    drill.flows().await;
+    load.stop().await;
+    let seen = drill.judge(&CUT_FROM_BOTH).await;
+    assert!(seen.fenced > 0, "nothing that was sent late arrived");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_black_holed_connection_to_redis_is_replaced() {
+    let Scene { drill, to_etcd: _open, to_redis, cut, well: _well } = scene().await;
+    let load = drill.load().await;
+    to_redis.strand_open();
+    cut.exceeds("delayq_timer_pump_calls_failed_total", 0.0).await;
+    cut.is_ready().await;
+    drill.flows().await;
+    load.stop().await;
+    drill.judge(&BLACK_HOLE).await;
+}

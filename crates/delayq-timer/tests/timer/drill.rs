@@ -1,0 +1,244 @@
+//! One fault under load: a deployment and its etcd, timers, a stream of messages, and at its end the judgement.
+
+use crate::bounds::Bound;
+use crate::group::{Group, Route};
+use crate::pulse::Pulse;
+use crate::stand::{Running, Stand};
+use crate::witness::{Witness, deliveries};
+use delayq_core::{Client, Fate, Message, Producer, ShardId, Topic, UnixMillis};
+use delayq_service::Metrics;
+use delayq_tests::deadline::{LONG, SHORT, wait_until};
+use delayq_tests::history::{Answer, Event, History};
+use delayq_tests::invariants::{Permit, check};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// How often the load puts, how many at a time, and how soon and how spread they are due.
+const LOAD_EVERY: Duration = Duration::from_millis(25);
+const LOAD_BATCH: u64 = 10;
+const LOAD_AHEAD_MS: u64 = 150;
+const LOAD_SPREAD_MS: u64 = 300;
+
+/// A fault and all that looks on at it.
+pub(crate) struct Drill {
+    pub(crate) group: Group,
+    history: Arc<History>,
+    witness: Witness,
+    pulse: Pulse,
+    timers: Mutex<Vec<Metrics>>,
+    numbers: Arc<AtomicUsize>,
+}
+
+/// Messages that are put, and become due, for as long as this runs: 400 a second.
+pub(crate) struct Load {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+/// What the judge saw, beyond that it was good.
+pub(crate) struct Verdict {
+    /// How many pumps with an old epoch Redis ran; none of them moved anything.
+    pub(crate) fenced: usize,
+}
+
+// === impl Drill ===
+
+impl Drill {
+    pub(crate) async fn new(group: Group) -> Self {
+        let witness = Witness::start(&group.stand).await;
+        let pulse = Pulse::start(&group.stand.server);
+        let (timers, numbers) = (Mutex::default(), Arc::default());
+        Self { group, history: Arc::default(), witness, pulse, timers, numbers }
+    }
+
+    pub(crate) fn stand(&self) -> &Stand {
+        &self.group.stand
+    }
+
+    /// A timer that is a member.
+    pub(crate) async fn timer(&self, name: &str) -> Running {
+        self.timer_by(name, self.group.direct()).await
+    }
+
+    /// A timer that goes other ways to etcd and Redis.
+    pub(crate) async fn timer_by(&self, name: &str, route: Route) -> Running {
+        let timer = self.group.timer_by(name, route).await;
+        self.timers.lock().unwrap().push(timer.metrics.clone());
+        timer
+    }
+
+    /// Two timers that share the shards.
+    pub(crate) async fn pair(&self) -> (Running, Running) {
+        let (one, other) = (self.timer("one").await, self.timer("other").await);
+        self.group.share(&[&one, &other]).await;
+        (one, other)
+    }
+
+    /// Waits until every shard has one owner and each of these some: under a load the plan balances what the shards
+    /// carry, and not how many they are.
+    pub(crate) async fn settled(&self, timers: &[&Running]) {
+        wait_until("the shards to be settled", LONG, || async {
+            let owned: Vec<f64> = timers.iter().map(|timer| timer.metric("delayq_timer_shards")).collect();
+            owned.iter().all(|&n| n >= 1.0)
+                && (owned.iter().sum::<f64>() - f64::from(self.stand().shards)).abs() < 0.5
+        })
+        .await;
+    }
+
+    /// Begins a load, and waits until it flows.
+    pub(crate) async fn load(&self) -> Load {
+        let (stop, stopped) = watch::channel(false);
+        let (producer, client) = (self.stand().producer.clone(), self.stand().client.clone());
+        let (history, numbers) = (Arc::clone(&self.history), Arc::clone(&self.numbers));
+        let task = tokio::spawn(async move {
+            let mut tick = tokio::time::interval(LOAD_EVERY);
+            while !*stopped.borrow() {
+                tick.tick().await;
+                let now = now_ms(&client).await;
+                let due = (0..LOAD_BATCH).map(|_| now + LOAD_AHEAD_MS + fastrand::u64(..LOAD_SPREAD_MS));
+                put(&producer, &history, &numbers, due).await;
+            }
+        });
+        self.flows().await;
+        Load { stop, task }
+    }
+
+    /// Waits until messages that are put from now on have become ready.
+    pub(crate) async fn flows(&self) {
+        let ready = self.stand().ready().await;
+        wait_until("the load to flow", SHORT, || async { self.stand().ready().await > ready + 100 }).await;
+    }
+
+    /// Puts a message for each due time.
+    pub(crate) async fn put(&self, due: impl IntoIterator<Item = u64>) {
+        put(&self.stand().producer, &self.history, &self.numbers, due).await;
+    }
+
+    /// How many messages were put and accepted so far.
+    pub(crate) fn accepted(&self) -> usize {
+        let accepted = |event: &Event| matches!(event, Event::Put { answer: Answer::Ok, .. });
+        self.history.events().iter().filter(|event| accepted(event)).count()
+    }
+
+    /// Waits until everything is ready, and lets the invariants decide: nothing lost (I1), unexpected (I2) or early
+    /// (I4), nothing twice (I6), nothing later than the bound (I7), and one effective owner a shard (I8).
+    pub(crate) async fn judge(&self, bound: &Bound) -> Verdict {
+        self.judge_within(bound.fault, bound.late(self.group.times)).await
+    }
+
+    /// As [`Self::judge`], with a bound of the test's own.
+    pub(crate) async fn judge_within(&self, what: &str, late: Duration) -> Verdict {
+        let count = self.accepted();
+        wait_until("everything to be ready", late + SHORT, || async { self.stand().ready().await >= count })
+            .await;
+        let deliveries = deliveries(self.stand()).await;
+        let pumps = self.witness.pumps(self.stand()).await;
+        let fenced = pumps.iter().filter(|pump| matches!(pump, Event::Pump { fenced: true, .. })).count();
+        let whole = History::from([self.history.events(), deliveries.clone(), pumps].concat());
+        let permitted = late + self.paused();
+        self.tell(what, &deliveries, permitted);
+        let broken = check(&whole, &Permit { late: Some(permitted), ..Permit::default() });
+        assert!(
+            broken.is_empty(),
+            "{what}: {} violations, {:?}",
+            broken.len(),
+            &broken[..broken.len().min(5)]
+        );
+        self.judge_histogram(count, permitted);
+        Verdict { fenced }
+    }
+
+    /// What the machine itself may have kept waiting. A shard that moves goes through four hands, any of which may have
+    /// met the longest pause: who gives it, etcd, who takes it, and Redis; and etcd waits twice for the disk.
+    pub(crate) fn paused(&self) -> Duration {
+        4 * self.pulse.pause() + 2 * self.pulse.sync()
+    }
+
+    fn tell(&self, what: &str, deliveries: &[Event], permitted: Duration) {
+        let mut late: Vec<u64> = deliveries.iter().map(late_ms).collect();
+        late.sort_unstable();
+        let at = |permille: usize| late[(late.len() - 1) * permille / 1000];
+        let (pause, sync) = (self.pulse.pause(), self.pulse.sync());
+        println!(
+            "{what}: {} messages, late p50 {} p99 {} max {} ms; {permitted:?} permitted (machine {pause:?}, disk {sync:?})",
+            late.len(),
+            at(500),
+            at(990),
+            at(1000),
+        );
+    }
+
+    /// The timers' own histogram must not say more than the reader, nor anything beyond the bound. It may say less: a
+    /// timer that died, or an answer that did, took its count along.
+    fn judge_histogram(&self, count: usize, permitted: Duration) {
+        let (mut within, mut all) = (0.0, 0.0);
+        for metrics in self.timers.lock().unwrap().iter() {
+            let text = metrics.encode();
+            let buckets = || {
+                let lines =
+                    text.lines().filter_map(|l| l.strip_prefix("delayq_lateness_seconds_bucket{le=\""));
+                lines.filter_map(|line| {
+                    let (bound, value) = line.split_once("\"} ")?;
+                    let bound = if bound == "+Inf" { f64::INFINITY } else { bound.parse::<f64>().ok()? };
+                    Some((bound, value.parse::<f64>().ok()?))
+                })
+            };
+            all += buckets().next_back().map_or(0.0, |(_, value)| value);
+            within += buckets()
+                .find(|(bound, _)| *bound >= permitted.as_secs_f64())
+                .map_or(0.0, |(_, value)| value);
+        }
+        assert!(all <= count as f64, "the timers counted {all} of {count} messages");
+        assert!(within >= all, "the timers counted {} beyond {permitted:?}", all - within);
+    }
+}
+
+// === impl Load ===
+
+impl Load {
+    /// Puts no more, and waits until what was put has its answers.
+    pub(crate) async fn stop(self) {
+        self.stop.send_replace(true);
+        self.task.await.unwrap();
+    }
+}
+
+async fn put(
+    producer: &Producer,
+    history: &History,
+    numbers: &AtomicUsize,
+    due: impl IntoIterator<Item = u64>,
+) {
+    let planned: Vec<(String, u64)> = due
+        .into_iter()
+        .map(|due| (format!("{due}-{}", numbers.fetch_add(1, Ordering::Relaxed)), due))
+        .collect();
+    let message = |(id, due): &(String, u64)| {
+        let message = Message::new(Topic::new("notices").unwrap(), id.clone()).at(UnixMillis::new(*due));
+        message.id(id).unwrap()
+    };
+    let answers = producer.put_many(planned.iter().map(message).collect()).await;
+    for ((id, due), answer) in planned.iter().zip(answers) {
+        let answer = match answer {
+            Ok(put) if put.outcome.is_accepted() => Answer::Ok,
+            Err(error) if error.error.fate() == Fate::Unknown => Answer::Unknown,
+            _ => Answer::Refused,
+        };
+        history.put(id, *due, id.as_bytes(), answer);
+    }
+}
+
+/// Redis's clock.
+async fn now_ms(client: &Client) -> u64 {
+    client.overview(&[ShardId::new(0)]).await.remove(0).unwrap().now.millis().get()
+}
+
+/// How late a message became ready; its id begins with its due time.
+fn late_ms(delivery: &Event) -> u64 {
+    let Event::Delivery { id, ready_ms, .. } = delivery else { panic!("only deliveries are late") };
+    let due: u64 = id.split('-').next().unwrap().parse().unwrap();
+    ready_ms.saturating_sub(due)
+}
