@@ -120,7 +120,12 @@ impl<'a> Run<'a> {
             }
             "pump" => {
                 let (shard, args) = (step["shard"].as_u64().unwrap(), ["0".into(), "500".into()]);
-                while self.call("pump", shard, 1, &args).await[3] == "0" {}
+                loop {
+                    let said = self.call("pump", shard, 1, &args).await;
+                    if said[3] != "0" || said[4] != "0" {
+                        break;
+                    }
+                }
                 Ended::Answer(Value::Null)
             }
             "script" => {
