@@ -18,6 +18,11 @@ if not no then return answer end
 
 local function ms(n) return string.format('%.0f', n) end
 
+-- Passes over what was shown of the time `from`. Where that has gone meanwhile, nothing behind it is passed over.
+local function start_at(index)
+  if offset > 0 then offset = math.min(offset, redis.call('ZCOUNT', base .. index, ARGV[4], ARGV[4])) end
+end
+
 -- Shows the message of an id‖gen, unless it has gone on to another state or another gen.
 local function show(member, wanted)
   local id = string.sub(member, 1, -5)
@@ -45,6 +50,7 @@ end
 if state == 'delayed' then
   local _, bucket, go_on = bucket_page(no, from, to, 1)
   if bucket then
+    start_at(bucket)
     local page = redis.call('ZRANGEBYSCORE', base .. bucket, from, to, 'WITHSCORES', 'LIMIT', offset, limit)
     if show_page(page, PENDING) < 2 * limit then
       local start = string.match(bucket, ':(%d+)$') * HOUR_MS
@@ -58,6 +64,7 @@ elseif state == 'ready' then
   for _, entry in ipairs(entries) do show(string.sub(entry, 1, -8), READY) end
   if #entries == limit then answer[2], answer[3] = ms(from), offset + limit end
 elseif state == 'leased' then
+  start_at('leases')
   local page = redis.call('ZRANGEBYSCORE', base .. 'leases', from, to, 'WITHSCORES', 'LIMIT', offset, limit)
   local found = show_page(page, LEASED, function(receipt)
     if string.sub(receipt, 1, #no + 1) == no .. ':' then return string.sub(receipt, #no + 2) end
@@ -66,6 +73,7 @@ elseif state == 'leased' then
 elseif state == 'dead' then
   local command, low, high = 'ZRANGEBYSCORE', from, to
   if order == 'desc' then command = 'ZREVRANGEBYSCORE' end
+  start_at('d:' .. no)
   local page = redis.call(command, base .. 'd:' .. no, low, high, 'WITHSCORES', 'LIMIT', offset, limit)
   if show_page(page, DEAD) < 2 * limit then answer[2], answer[3] = '', 0 end
 else

@@ -1,31 +1,10 @@
 //! What a random run may do to a shard, and the arguments that say it.
 
-use delayq_core::{Backoff, Envelope, Group, State, UnixMillis, Verb};
-use std::time::Duration;
+mod item;
 
-/// A message of a put.
-#[derive(Clone, Debug)]
-pub(crate) struct Item {
-    pub(crate) id: Vec<u8>,
-    /// As the script reads it: a time, or `+` and a delay.
-    pub(crate) due: String,
-    pub(crate) replace: bool,
-    pub(crate) tried: Option<u64>,
-    pub(crate) expires: Option<u64>,
-    pub(crate) group: Option<String>,
-    pub(crate) fixed_backoff: Option<u64>,
-    pub(crate) max: u16,
-    /// Tells one content from another.
-    pub(crate) content: u8,
-}
+pub(crate) use item::{GiveBack, Item};
 
-/// A receipt with what goes with it.
-#[derive(Clone, Debug)]
-pub(crate) struct GiveBack {
-    pub(crate) receipt: Vec<u8>,
-    pub(crate) delay: Option<u64>,
-    pub(crate) keep: bool,
-}
+use delayq_core::Verb;
 
 /// One call.
 #[derive(Clone, Debug)]
@@ -58,11 +37,7 @@ pub(crate) enum Action {
         epoch: Option<u64>,
         limit: u64,
     },
-    Reserve {
-        topics: Vec<String>,
-        most: u64,
-        lease: Option<u64>,
-    },
+    Reserve(Reserve),
     Ack {
         receipts: Vec<Vec<u8>>,
     },
@@ -81,17 +56,10 @@ pub(crate) enum Action {
         delay: u64,
         ids: Vec<Vec<u8>>,
     },
-    Purge {
-        topic: String,
-        state: &'static str,
-        from: u64,
-        to: u64,
-        limit: u64,
-    },
+    Purge(Purge),
     Configure {
         topic: String,
-        field: &'static str,
-        value: String,
+        settings: Vec<(&'static str, Vec<u8>)>,
     },
     Claim {
         owner: String,
@@ -101,6 +69,10 @@ pub(crate) enum Action {
         epoch: u64,
         on: bool,
     },
+    Dictionary {
+        number: u64,
+        bytes: Vec<u8>,
+    },
     Count {
         topic: String,
     },
@@ -108,6 +80,63 @@ pub(crate) enum Action {
         topic: String,
         ids: Vec<Vec<u8>>,
     },
+    List(List),
+    ListGroup {
+        group: String,
+        offset: u64,
+        limit: u64,
+    },
+    Histogram {
+        topic: String,
+        from: u64,
+        to: u64,
+        width: u64,
+    },
+    Audit {
+        bodies: Vec<Vec<u8>>,
+    },
+    Overview,
+    Describe {
+        topic: String,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Reserve {
+    pub(crate) topics: Vec<String>,
+    pub(crate) most: u64,
+    /// Payload bytes; 0: no bound.
+    pub(crate) most_bytes: u64,
+    pub(crate) lease: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Purge {
+    pub(crate) topic: String,
+    pub(crate) state: &'static str,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) limit: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct List {
+    pub(crate) topic: String,
+    pub(crate) state: &'static str,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) newest_first: bool,
+    pub(crate) offset: u64,
+    pub(crate) limit: u64,
+}
+
+/// What a second call of the very same does, where the answer of the first was lost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Repeat {
+    /// Nothing: the shard is as it was after the first.
+    ChangesNothing,
+    /// It goes on from there: takes other messages, or makes the next step.
+    GoesOn,
 }
 
 pub(crate) const REASON: &str = "it would not";
@@ -117,56 +146,23 @@ pub(crate) fn is_generated(id: &[u8]) -> bool {
     id.len() == 16 && id[0] < 32
 }
 
-// === impl Item ===
+// === impl Reserve ===
 
-impl Item {
-    /// A message of its content alone.
-    pub(crate) fn new(id: &[u8], due: impl std::fmt::Display) -> Self {
-        Self {
-            id: id.to_vec(),
-            due: due.to_string(),
-            replace: false,
-            tried: None,
-            expires: None,
-            group: None,
-            fixed_backoff: None,
-            max: 0,
-            content: 0,
-        }
-    }
-
-    /// The envelope as a client would send it.
-    pub(crate) fn envelope(&self) -> Envelope {
-        Envelope {
-            state: State::Delayed,
-            generation: 0,
-            due: UnixMillis::new(0),
-            at: UnixMillis::new(0),
-            delivery: 0,
-            attempt: 0,
-            max_attempts: self.max,
-            doomed: false,
-            hash: (!is_generated(&self.id)).then_some([self.content; 8]),
-            expires: self.expires.map(UnixMillis::new),
-            backoff: self.fixed_backoff.map(|ms| Backoff::Fixed(Duration::from_millis(ms))),
-            group: self.group.as_ref().map(|group| Group::new(group.clone()).unwrap()),
-            headers: if self.content == 2 { vec![("a".into(), "b".into())] } else { Vec::new() },
-            payload: vec![b'x'; usize::from(self.content)],
-            zstd: false,
-            reason: None,
-        }
-    }
-
-    pub(crate) fn args(&self) -> [Vec<u8>; 4] {
-        let tried = self.tried.map_or_else(String::new, |ms| format!(" tried={ms}"));
-        let options = format!("{}{tried}", if self.replace { "replace" } else { "" });
-        [self.id.clone(), self.due.clone().into(), options.into(), self.envelope().encode()]
+impl Reserve {
+    /// Up to `most` from one topic.
+    pub(crate) fn from(topic: &str, most: u64, lease: Option<u64>) -> Self {
+        Self { topics: vec![topic.to_owned()], most, most_bytes: 0, lease }
     }
 }
 
 // === impl Action ===
 
 impl Action {
+    /// One setting of a topic.
+    pub(crate) fn configure(topic: &str, field: &'static str, value: impl AsRef<[u8]>) -> Self {
+        Self::Configure { topic: topic.to_owned(), settings: vec![(field, value.as_ref().to_vec())] }
+    }
+
     pub(crate) fn verb(&self) -> Verb {
         match self {
             Self::Put { .. } => Verb::Put,
@@ -175,92 +171,134 @@ impl Action {
             Self::Reschedule { .. } => Verb::Reschedule,
             Self::ShiftGroup { .. } => Verb::ShiftGroup,
             Self::Pump { .. } => Verb::Pump,
-            Self::Reserve { .. } => Verb::Reserve,
+            Self::Reserve(_) => Verb::Reserve,
             Self::Ack { .. } => Verb::Ack,
             Self::Extend { .. } => Verb::Extend,
             Self::Release { .. } => Verb::Release,
             Self::Bury { .. } => Verb::Bury,
             Self::Replay { .. } => Verb::Replay,
-            Self::Purge { .. } => Verb::Purge,
+            Self::Purge(_) => Verb::Purge,
             Self::Configure { .. } => Verb::Configure,
             Self::Claim { .. } => Verb::Claim,
             Self::Hold { .. } => Verb::Hold,
+            Self::Dictionary { .. } => Verb::Dictionary,
             Self::Count { .. } => Verb::Count,
             Self::Peek { .. } => Verb::Peek,
+            Self::List(_) => Verb::List,
+            Self::ListGroup { .. } => Verb::ListGroup,
+            Self::Histogram { .. } => Verb::Histogram,
+            Self::Audit { .. } => Verb::Audit,
+            Self::Overview => Verb::Overview,
+            Self::Describe { .. } => Verb::Describe,
         }
     }
 
     /// All arguments behind the layout.
     pub(crate) fn args(&self) -> Vec<Vec<u8>> {
-        let text = |n: Option<u64>| n.map_or_else(Vec::new, |n| n.to_string().into_bytes());
-        let num = |n: u64| n.to_string().into_bytes();
         match self {
-            Self::Put { topic, items } => with([topic.clone().into()], items.iter().flat_map(Item::args)),
+            Self::Put { topic, items } => with([text(topic)], items.iter().flat_map(Item::args)),
             Self::Cancel { topic, ids } | Self::Peek { topic, ids } => {
-                with([topic.clone().into()], ids.iter().cloned())
+                with([text(topic)], ids.iter().cloned())
             }
-            Self::CancelGroup { group, cursor, limit } => {
-                vec![group.clone().into(), num(*cursor), num(*limit)]
-            }
+            Self::CancelGroup { group, cursor, limit } => vec![text(group), num(*cursor), num(*limit)],
             Self::Reschedule { topic, changes } => with(
-                [topic.clone().into()],
-                changes
-                    .iter()
-                    .flat_map(|(id, due, expected)| [id.clone(), due.clone().into(), text(*expected)]),
+                [text(topic)],
+                changes.iter().flat_map(|(id, due, expected)| [id.clone(), text(due), option(*expected)]),
             ),
             Self::ShiftGroup { group, token, by, limit } => {
-                vec![group.clone().into(), token.clone().into(), by.to_string().into(), num(*limit)]
+                vec![text(group), text(token), by.to_string().into(), num(*limit)]
             }
-            Self::Pump { epoch, limit } => vec![text(*epoch), num(*limit)],
-            Self::Reserve { topics, most, lease } => with(
-                [num(*most), b"0".to_vec(), text(*lease)],
-                topics.iter().map(|topic| topic.clone().into_bytes()),
-            ),
+            Self::Pump { epoch, limit } => vec![option(*epoch), num(*limit)],
+            Self::Reserve(Reserve { topics, most, most_bytes, lease }) => {
+                with([num(*most), num(*most_bytes), option(*lease)], topics.iter().map(|topic| text(topic)))
+            }
             Self::Ack { receipts } => receipts.clone(),
             Self::Extend { receipts, lease } => {
-                receipts.iter().flat_map(|receipt| [receipt.clone(), text(*lease)]).collect()
+                receipts.iter().flat_map(|receipt| [receipt.clone(), option(*lease)]).collect()
             }
             Self::Release { all } => {
                 let keep = |one: &GiveBack| if one.keep { b"keep".to_vec() } else { Vec::new() };
                 all.iter()
-                    .flat_map(|one| [one.receipt.clone(), text(one.delay), keep(one), REASON.into()])
+                    .flat_map(|one| [one.receipt.clone(), option(one.delay), keep(one), text(REASON)])
                     .collect()
             }
             Self::Bury { receipts } => {
-                receipts.iter().flat_map(|receipt| [receipt.clone(), REASON.into()]).collect()
+                receipts.iter().flat_map(|receipt| [receipt.clone(), text(REASON)]).collect()
             }
-            Self::Replay { topic, delay, ids } => {
-                with([topic.clone().into(), num(*delay)], ids.iter().cloned())
+            Self::Replay { topic, delay, ids } => with([text(topic), num(*delay)], ids.iter().cloned()),
+            Self::Purge(Purge { topic, state, from, to, limit }) => {
+                vec![text(topic), text(state), num(*from), num(*to), num(*limit)]
             }
-            Self::Purge { topic, state, from, to, limit } => {
-                vec![topic.clone().into(), (*state).into(), num(*from), num(*to), num(*limit)]
+            Self::Configure { topic, settings } => {
+                with([text(topic)], settings.iter().flat_map(|(field, value)| [text(field), value.clone()]))
             }
-            Self::Configure { topic, field, value } => {
-                vec![topic.clone().into(), (*field).into(), value.clone().into()]
-            }
-            Self::Claim { owner, lock } => vec![owner.clone().into(), num(*lock)],
-            Self::Hold { epoch, on } => vec![num(*epoch), if *on { "on".into() } else { "off".into() }],
-            Self::Count { topic } => vec![topic.clone().into(), b"0".to_vec()],
+            Self::Claim { owner, lock } => vec![text(owner), num(*lock)],
+            Self::Hold { epoch, on } => vec![num(*epoch), text(if *on { "on" } else { "off" })],
+            Self::Dictionary { number, bytes } => vec![num(*number), bytes.clone()],
+            _ => self.args_of_a_look(),
         }
     }
 
-    /// Whether a repeat of the very same call, its answer lost, changes nothing more.
-    pub(crate) fn is_idempotent(&self) -> bool {
+    fn args_of_a_look(&self) -> Vec<Vec<u8>> {
         match self {
-            Self::Put { items, .. } => !items.iter().any(|item| item.replace),
-            Self::Reschedule { .. }
-            | Self::Cancel { .. }
-            | Self::Ack { .. }
-            | Self::Extend { .. }
-            | Self::Release { .. }
-            | Self::Bury { .. }
-            | Self::Replay { .. }
-            | Self::Configure { .. }
-            | Self::Hold { .. } => true,
-            Self::CancelGroup { cursor, limit, .. } => *cursor == 0 && *limit >= 100,
-            _ => false,
+            Self::Count { topic } => vec![text(topic), num(0)],
+            Self::List(list) => {
+                let order = if list.newest_first { "desc" } else { "asc" };
+                let head = [text(&list.topic), text(list.state), num(list.from), num(list.to), text(order)];
+                with(head, [num(list.offset), num(list.limit)].into_iter())
+            }
+            Self::ListGroup { group, offset, limit } => vec![text(group), num(*offset), num(*limit)],
+            Self::Histogram { topic, from, to, width } => {
+                vec![text(topic), num(*from), num(*to), num(*width)]
+            }
+            Self::Audit { bodies } => bodies.clone(),
+            Self::Overview => Vec::new(),
+            Self::Describe { topic } => vec![text(topic)],
+            other => unreachable!("{other:?} moves something"),
         }
     }
+
+    /// Whether it can only look.
+    pub(crate) fn is_look(&self) -> bool {
+        matches!(
+            self,
+            Self::Count { .. }
+                | Self::Peek { .. }
+                | Self::List(_)
+                | Self::ListGroup { .. }
+                | Self::Histogram { .. }
+                | Self::Audit { .. }
+                | Self::Overview
+                | Self::Describe { .. }
+        )
+    }
+
+    /// What a repeat of the very same call, its answer lost, does to the shard.
+    pub(crate) fn repeat(&self) -> Repeat {
+        let goes_on = match self {
+            Self::Put { items, .. } => items.iter().any(|item| item.replace),
+            Self::CancelGroup { cursor, limit, .. } => *cursor > 0 || *limit < 100,
+            Self::ShiftGroup { .. }
+            | Self::Pump { .. }
+            | Self::Reserve(_)
+            | Self::Purge(_)
+            | Self::Claim { .. } => true,
+            _ => false,
+        };
+        if goes_on { Repeat::GoesOn } else { Repeat::ChangesNothing }
+    }
+}
+
+fn text(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+fn num(n: u64) -> Vec<u8> {
+    n.to_string().into_bytes()
+}
+
+fn option(n: Option<u64>) -> Vec<u8> {
+    n.map_or_else(Vec::new, num)
 }
 
 fn with<const N: usize>(head: [Vec<u8>; N], tail: impl Iterator<Item = Vec<u8>>) -> Vec<Vec<u8>> {

@@ -7,19 +7,27 @@ use delayq_tests::redis_server::RedisServer;
 use redis::{Value, aio::MultiplexedConnection};
 use std::sync::Arc;
 
-/// Every key of a shard with its type and what it holds, as one flat answer.
+/// Every key of a shard with its type and what it holds, as one string: a client's parser would take longer over the
+/// parts than all else takes. Each part stands behind its length in 4 bytes, and the parts of a key behind their number.
 const DUMP: &str = r"
 local base, out = string.sub(KEYS[1], 1, -5), {}
+local function say(text)
+  out[#out + 1] = struct.pack('>I4', #text)
+  out[#out + 1] = text
+end
 for _, key in ipairs(redis.call('KEYS', base .. '*')) do
-  local kind, held = redis.call('TYPE', key).ok, nil
-  if kind == 'string' then held = { redis.call('GET', key) }
+  local kind, held = redis.call('TYPE', key).ok, {}
+  if key == base .. 'clock' then held = {}
+  elseif kind == 'string' then held = { redis.call('GET', key) }
   elseif kind == 'list' then held = redis.call('LRANGE', key, 0, -1)
   elseif kind == 'zset' then held = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
-  elseif kind == 'hash' then held = redis.call('HGETALL', key)
-  else held = {} end
-  out[#out + 1] = { string.sub(key, #base + 1), kind, held }
+  elseif kind == 'hash' then held = redis.call('HGETALL', key) end
+  say(string.sub(key, #base + 1))
+  say(kind)
+  out[#out + 1] = struct.pack('>I4', #held)
+  for i = 1, #held do say(held[i]) end
 end
-return out
+return table.concat(out)
 ";
 
 /// The test's clock: the key `clock` of the shard, in µs.
@@ -35,9 +43,12 @@ pub(crate) type Answer = Result<Vec<Vec<u8>>, String>;
 pub(crate) struct BareShard {
     connection: MultiplexedConnection,
     scripts: Arc<Scripts>,
+    dump: redis::Script,
     meta: String,
     never: String,
     base: String,
+    /// The shard as it was seen last: most looks, and many calls, leave it as it was.
+    last: (Vec<u8>, Arc<Snapshot>),
     /// What the scripts take for now, in µs; `None`: the server's own clock.
     pub(crate) clock_us: Option<u64>,
 }
@@ -71,10 +82,24 @@ pub(crate) fn scripts_with(extra: &[(&str, &str, &str)]) -> Arc<Scripts> {
 impl BareShard {
     /// A shard that exists already, or not at all.
     pub(crate) async fn uncreated(server: &RedisServer, namespace: &str, scripts: Arc<Scripts>) -> Self {
+        Self::over(server.connect().await, namespace, scripts)
+    }
+
+    /// The same over a connection that is there.
+    pub(crate) fn over(connection: MultiplexedConnection, namespace: &str, scripts: Arc<Scripts>) -> Self {
         let keys = Keys::new(Namespace::new(namespace).unwrap());
         let shard = ShardId::new(0);
         let (meta, never, base) = (keys.meta(shard), keys.never(shard), keys.base(shard));
-        Self { connection: server.connect().await, scripts, meta, never, base, clock_us: None }
+        Self {
+            connection,
+            scripts,
+            dump: redis::Script::new(DUMP),
+            meta,
+            never,
+            base,
+            last: Default::default(),
+            clock_us: None,
+        }
     }
 
     /// A new shard.
@@ -116,20 +141,40 @@ impl BareShard {
     }
 
     /// One call of a script, and the whole shard after it.
-    pub(crate) async fn step(&mut self, verb: Verb, args: &[impl AsRef<[u8]>]) -> (Answer, Snapshot) {
+    pub(crate) async fn step(&mut self, verb: Verb, args: &[impl AsRef<[u8]>]) -> (Answer, Arc<Snapshot>) {
         let mut pipe = redis::pipe();
         self.add(&mut pipe, verb, args);
-        pipe.cmd("EVAL").arg(DUMP).arg(1).arg(&self.meta);
+        self.add_dump(&mut pipe);
         let mut values = self.run(&pipe).await;
-        let dump = values.pop().unwrap().extract_error().unwrap();
-        (flat(values.pop().unwrap()), Snapshot::read(dump))
+        let snapshot = self.read(values.pop());
+        (flat(values.pop().unwrap()), snapshot)
     }
 
     /// The whole shard.
-    pub(crate) async fn snapshot(&mut self) -> Snapshot {
+    pub(crate) async fn snapshot(&mut self) -> Arc<Snapshot> {
         let mut pipe = redis::pipe();
-        pipe.cmd("EVAL").arg(DUMP).arg(1).arg(&self.meta);
-        Snapshot::read(self.run(&pipe).await.pop().unwrap().extract_error().unwrap())
+        self.add_dump(&mut pipe);
+        let dump = self.run(&pipe).await.pop();
+        self.read(dump)
+    }
+
+    /// Puts a key aside, if it is there, and in its place one of a type that no key of a shard has.
+    pub(crate) async fn break_key(&mut self, key: &str) {
+        self.rename(key, &format!("aside:{key}")).await;
+        self.command(&[b"SADD", format!("~{key}").as_bytes(), b"x"]).await;
+    }
+
+    /// Gives a key back that [`Self::break_key`] put aside.
+    pub(crate) async fn mend_key(&mut self, key: &str) {
+        self.command(&[b"DEL", format!("~{key}").as_bytes()]).await;
+        self.rename(&format!("aside:{key}"), key).await;
+    }
+
+    async fn rename(&mut self, from: &str, to: &str) {
+        let script =
+            b"if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('RENAME', KEYS[1], KEYS[2]) end return 0";
+        let (from, to) = (format!("~{from}"), format!("~{to}"));
+        self.command(&[b"EVAL", script, b"2", from.as_bytes(), to.as_bytes()]).await;
     }
 
     /// Removes every key of the shard.
@@ -138,6 +183,21 @@ impl BareShard {
             "local k = redis.call('KEYS', ARGV[1]) if #k > 0 then redis.call('DEL', unpack(k)) end return 0";
         let pattern = self.key("*");
         self.command(&[b"EVAL", script.as_bytes(), b"0", pattern.as_bytes()]).await;
+    }
+
+    fn read(&mut self, dump: Option<Value>) -> Arc<Snapshot> {
+        let Some(Ok(Value::BulkString(bytes))) = dump.map(Value::extract_error) else {
+            panic!("a dump is a string")
+        };
+        if bytes != self.last.0 {
+            let snapshot = Arc::new(Snapshot::read(&bytes));
+            self.last = (bytes, snapshot);
+        }
+        Arc::clone(&self.last.1)
+    }
+
+    fn add_dump(&self, pipe: &mut redis::Pipeline) {
+        pipe.cmd("EVALSHA").arg(self.dump.get_hash()).arg(1).arg(&self.meta);
     }
 
     fn add(&self, pipe: &mut redis::Pipeline, verb: Verb, args: &[impl AsRef<[u8]>]) {
@@ -162,6 +222,7 @@ impl BareShard {
             for &verb in Verb::ALL {
                 load.cmd("SCRIPT").arg("LOAD").arg(&self.scripts.get(verb).source);
             }
+            load.cmd("SCRIPT").arg("LOAD").arg(DUMP);
             let loaded: redis::RedisResult<Vec<String>> = load.query_async(&mut self.connection).await;
             loaded.unwrap();
             values = self.connection.send_packed_commands(pipe, 0, count).await.unwrap();

@@ -1,7 +1,7 @@
 //! What the design promises, sentence by sentence, where the model does not say it already.
 
 use crate::{
-    action::{Action, Item},
+    action::{Action, Item, Purge, Reserve},
     bare_shard::{BareShard, scripts_with},
     life::deployment,
     snapshot::lossy,
@@ -39,7 +39,7 @@ fn put(items: Vec<Item>) -> Action {
 }
 
 async fn reserve(shard: &mut BareShard, most: u64, lease: Option<u64>) -> Vec<Vec<u8>> {
-    let action = Action::Reserve { topics: vec!["t".into()], most, lease };
+    let action = Action::Reserve(Reserve::from("t", most, lease));
     let answer = shard.call(Verb::Reserve, &action.args()).await.unwrap();
     answer.get(9..).unwrap_or_default().chunks(3).map(|one| one[1].clone()).collect()
 }
@@ -53,7 +53,7 @@ async fn every_script_refuses_a_shard_that_was_never_created_and_writes_nothing(
     let server = RedisServer::start().await;
     let mut shard = BareShard::uncreated(&server, "u", Arc::new(Scripts::published())).await;
     for &verb in Verb::ALL {
-        if matches!(verb, Verb::Init | Verb::Probe) {
+        if matches!(verb, Verb::Grow | Verb::Init | Verb::Layout | Verb::Probe) {
             continue;
         }
         let why = shard.call(verb, &NONE).await.unwrap_err();
@@ -70,11 +70,11 @@ async fn every_script_refuses_a_caller_of_another_layout() {
     shard.command(&[b"HSET", b"~meta", b"layout", b"2"]).await;
     let before = format!("{:?}", shard.snapshot().await);
     for &verb in Verb::ALL {
-        if matches!(verb, Verb::Init | Verb::Probe) {
+        if matches!(verb, Verb::Grow | Verb::Init | Verb::Layout | Verb::Probe) {
             continue;
         }
         let why = shard.call(verb, &NONE).await.unwrap_err();
-        assert!(why.starts_with("DQLAYOUT 2 is the layout of"), "{}: {why}", verb.name());
+        assert!(why.starts_with("DQLAYOUT 2 1 is the layout of"), "{}: {why}", verb.name());
     }
     assert_eq!(format!("{:?}", shard.snapshot().await), before);
 }
@@ -179,11 +179,7 @@ async fn a_late_repeat_of_a_put_is_told_how_the_first_one_ended_and_when_it_may_
 async fn a_put_is_stale_where_a_cancel_of_it_may_be_forgotten_already() {
     let server = RedisServer::start().await;
     let mut shard = bare(&server).await;
-    run(
-        &mut shard,
-        &Action::Configure { topic: "t".into(), field: "remember_cancelled_ms", value: "1000".into() },
-    )
-    .await;
+    run(&mut shard, &Action::configure("t", "remember_cancelled_ms", "1000")).await;
     let mut item = Item::new(b"order-17", NOW + 100_000);
     run(&mut shard, &put(vec![item.clone()])).await;
     run(&mut shard, &Action::Cancel { topic: "t".into(), ids: vec![b"order-17".to_vec()] }).await;
@@ -222,7 +218,7 @@ async fn a_held_shard_keeps_what_is_due_in_its_bucket_until_it_is_free() {
 async fn pause_and_rate_act_at_reserve_alone() {
     let server = RedisServer::start().await;
     let mut shard = bare(&server).await;
-    let configure = |field, value: &str| Action::Configure { topic: "t".into(), field, value: value.into() };
+    let configure = |field, value: &str| Action::configure("t", field, value);
     run(&mut shard, &configure("paused", "1")).await;
     let items: Vec<Item> = (0..100_u8).map(|n| Item::new(&[b'a', n + 32], NOW + 10)).collect();
     run(&mut shard, &put(items)).await;
@@ -260,12 +256,13 @@ async fn a_broken_topic_takes_no_message_of_another_with_it() {
     }
     shard.command(&[b"DEL", b"~r:2"]).await;
     shard.command(&[b"SADD", b"~r:2", b"x"]).await;
-    let both = Action::Reserve { topics: vec!["good".into(), "bad".into()], most: 10, lease: None };
+    let topics = vec!["good".into(), "bad".into()];
+    let both = Action::Reserve(Reserve { topics, most: 10, most_bytes: 0, lease: None });
     let answer = shard.call(Verb::Reserve, &both.args()).await.unwrap();
     assert_eq!(answer[9 + 1], [b"1:x", &shard.snapshot().await.bodies[&(1, b"x".to_vec())][4..8]].concat());
     let why = shard.call(Verb::Reserve, &both.args()).await;
     assert!(why.is_ok_and(|answer| answer[8] == b"0"));
-    let alone = Action::Reserve { topics: vec!["bad".into()], most: 10, lease: None };
+    let alone = Action::Reserve(Reserve::from("bad", 10, None));
     let why = shard.call(Verb::Reserve, &alone.args()).await.unwrap_err();
     assert!(why.contains("DQTYPE {c:0}:r:2 is a set, not a list"), "{why}");
 }
@@ -278,8 +275,9 @@ async fn a_topic_is_purged_however_many_buckets_others_have() {
         let items = vec![Item::new(b"x", NOW + 1000)];
         run(&mut shard, &Action::Put { topic: format!("t-{n}"), items }).await;
     }
-    let purge =
-        |from| Action::Purge { topic: "t-999".into(), state: "delayed", from, to: NOW * 2, limit: 500 };
+    let purge = |from| {
+        Action::Purge(Purge { topic: "t-999".into(), state: "delayed", from, to: NOW * 2, limit: 500 })
+    };
     assert_eq!(run(&mut shard, &purge(0)).await[..2], ["more", "1"]);
     assert_eq!(run(&mut shard, &purge(0)).await[..2], ["done", "0"]);
 }
@@ -300,7 +298,7 @@ async fn a_setting_that_cannot_be_is_refused_by_name_and_not_set() {
         ("colour", "1"),
     ];
     for (field, value) in cases {
-        let configure = Action::Configure { topic: "t".into(), field, value: value.into() };
+        let configure = Action::configure("t", field, value);
         let why = shard.call(Verb::Configure, &configure.args()).await.unwrap_err();
         assert!(why.starts_with("DQARG") && why.contains(field), "{field}={value}: {why}");
     }

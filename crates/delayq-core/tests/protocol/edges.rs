@@ -1,7 +1,7 @@
 //! The ends of what is allowed, and what lies behind them.
 
 use crate::{
-    action::{Action, Item},
+    action::{Action, Item, Reserve},
     bare_shard::{BareShard, scripts_with},
     life::deployment,
     snapshot::lossy,
@@ -54,7 +54,7 @@ async fn overdue_hours_are_pumped_the_oldest_first() {
     shard.call(Verb::Put, &Action::Put { topic: "t".into(), items }.args()).await.unwrap();
     shard.clock_us = Some(now * 1000);
     shard.call(Verb::Pump, &["0", "500"]).await.unwrap();
-    let reserve = Action::Reserve { topics: vec!["t".into()], most: 100, lease: None };
+    let reserve = Action::Reserve(Reserve::from("t", 100, None));
     let answer = shard.call(Verb::Reserve, &reserve.args()).await.unwrap();
     let order: Vec<u8> = answer[9..].chunks(3).map(|one| one[1][2]).collect();
     assert_eq!(order, b"87654321");

@@ -1,7 +1,7 @@
 //! Keys of the wrong type, entries that make no sense, bodies that cannot be read: what they stop, and what not.
 
 use crate::{
-    action::{Action, GiveBack, Item},
+    action::{Action, GiveBack, Item, Purge, Reserve},
     bare_shard::{Answer, BareShard, scripts_with},
     snapshot::{Snapshot, lossy},
 };
@@ -48,38 +48,9 @@ impl Lab {
 
     /// The receipts of all that a topic has ready.
     async fn reserve(&mut self, topic: &str) -> Vec<Vec<u8>> {
-        let reserve = Action::Reserve { topics: vec![topic.into()], most: 100, lease: Some(1000) };
+        let reserve = Action::Reserve(Reserve::from(topic, 100, Some(1000)));
         let answer = self.run(reserve).await.unwrap();
         answer.get(9..).unwrap_or_default().chunks(3).map(|one| one[1].clone()).collect()
-    }
-
-    /// Puts another type in the place of a key; `true` gives the key back.
-    async fn swap(&mut self, key: &str, back: bool) {
-        let (key, aside) = (format!("~{key}"), format!("~aside:{key}"));
-        if back {
-            self.shard.command(&[b"DEL", key.as_bytes()]).await;
-            self.shard
-                .command(&[
-                    b"EVAL",
-                    b"if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('RENAME', KEYS[1], KEYS[2]) end",
-                    b"2",
-                    aside.as_bytes(),
-                    key.as_bytes(),
-                ])
-                .await;
-        } else {
-            self.shard
-                .command(&[
-                    b"EVAL",
-                    b"if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('RENAME', KEYS[1], KEYS[2]) end",
-                    b"2",
-                    key.as_bytes(),
-                    aside.as_bytes(),
-                ])
-                .await;
-            // A type that no key of a shard has.
-            self.shard.command(&[b"SADD", key.as_bytes(), b"x"]).await;
-        }
     }
 }
 
@@ -140,8 +111,7 @@ async fn a_key_of_the_wrong_type_is_named_moves_nothing_and_loses_nothing() {
         let mut lab = Lab::new().await;
         let (receipt, _) = full(&mut lab).await;
         lab.at(400);
-        lab.swap(&key, false).await;
-        let before = state(&lab.shard.snapshot().await);
+        lab.shard.break_key(&key).await;
         let refuse = |answer: Answer| match answer {
             Err(why) => Some(why),
             Ok(words) => words.iter().map(|word| lossy(word)).find(|word| word.contains("DQTYPE")),
@@ -174,14 +144,14 @@ async fn a_key_of_the_wrong_type_is_named_moves_nothing_and_loses_nothing() {
             match refuse(answer) {
                 None => {
                     // It did not need the key. What it did must not be undone for the next one: begin anew.
-                    lab.swap(&key, true).await;
+                    lab.shard.mend_key(&key).await;
                     lab.shard.remove().await;
                     lab = Lab { server: lab.server, shard: lab.shard };
                     lab.at(0);
                     lab.shard.create_again().await;
                     let _ = full(&mut lab).await;
                     lab.at(400);
-                    lab.swap(&key, false).await;
+                    lab.shard.break_key(&key).await;
                 }
                 Some(why) => {
                     refused += 1;
@@ -192,7 +162,6 @@ async fn a_key_of_the_wrong_type_is_named_moves_nothing_and_loses_nothing() {
             }
         }
         assert!(refused > 0, "nothing needed {key}");
-        let _ = before;
         // The other topic goes on where the key is not its own, and all goes on once the key is back.
         lab.at(600);
         let own_key = ["meta", "stats", "alarms"].contains(&key.as_str());
@@ -203,7 +172,7 @@ async fn a_key_of_the_wrong_type_is_named_moves_nothing_and_loses_nothing() {
                 assert_eq!(lab.reserve("b").await.len(), 1, "{key}: topic b does not go on");
             }
         }
-        lab.swap(&key, true).await;
+        lab.shard.mend_key(&key).await;
         lab.at(200_000);
         for _ in 0..5 {
             lab.pump().await;
@@ -284,7 +253,7 @@ async fn a_message_of_a_later_format_stays_where_it_is_and_is_refused_by_name() 
     let release = GiveBack { receipt: held[0].clone(), delay: None, keep: false };
     assert_eq!(lab.words(Action::Release { all: vec![release] }).await, refused);
     assert_eq!(lab.words(Action::Extend { receipts: held.clone(), lease: Some(1) }).await, refused);
-    let purge = Action::Purge { topic: "a".into(), state: "ready", from: 0, to: 0, limit: 500 };
+    let purge = Action::Purge(Purge { topic: "a".into(), state: "ready", from: 0, to: 0, limit: 500 });
     assert_eq!(lab.words(purge).await[..2], ["done", "0"]);
     // Neither its lease nor its expiry is taken from it.
     lab.at(200_000);

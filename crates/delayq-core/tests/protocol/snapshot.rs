@@ -1,8 +1,10 @@
 //! Every key of a shard, parsed.
 
 use delayq_core::Envelope;
-use redis::Value;
 use std::collections::BTreeMap;
+
+/// In every entry that a test puts into a shard to stand for nothing.
+pub(crate) const POISON: &str = "POISON";
 
 /// A message's topic number and raw id.
 pub(crate) type Name = (u32, Vec<u8>);
@@ -10,6 +12,8 @@ pub(crate) type Name = (u32, Vec<u8>);
 /// A whole shard at one instant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
+    /// The names of all keys.
+    pub(crate) keys: Vec<String>,
     /// Stored bytes of every message and marker.
     pub(crate) bodies: BTreeMap<Name, Vec<u8>>,
     /// Entries of buckets: topic number, hour, id‖gen, due.
@@ -26,6 +30,8 @@ pub(crate) struct Snapshot {
     pub(crate) hashes: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
     /// What was published.
     pub(crate) said: Vec<String>,
+    /// The keys of entries that stand for nothing, one for each: these are in no other list but the ready queues.
+    pub(crate) poison: Vec<String>,
     /// Keys that a shard does not have.
     pub(crate) strangers: Vec<String>,
 }
@@ -33,22 +39,23 @@ pub(crate) struct Snapshot {
 // === impl Snapshot ===
 
 impl Snapshot {
-    pub(crate) fn read(dump: Value) -> Self {
+    /// Takes a dump apart.
+    pub(crate) fn read(mut dump: &[u8]) -> Self {
         let mut snapshot = Self::default();
-        let Value::Array(keys) = dump else { panic!("a dump is an array, not {dump:?}") };
-        for key in keys {
-            let Value::Array(parts) = key else { panic!("a key is an array") };
-            let [name, kind, Value::Array(held)] = parts.as_slice() else { panic!("three parts a key") };
-            let held: Vec<Vec<u8>> = held.iter().map(bytes).collect();
-            snapshot.take(&bytes(name), &String::from_utf8(bytes(kind)).unwrap(), held);
+        while !dump.is_empty() {
+            let (name, kind) = (part(&mut dump), part(&mut dump));
+            let count = number(&mut dump);
+            let held = (0..count).map(|_| part(&mut dump).to_vec()).collect();
+            snapshot.take(name, kind, held);
         }
         snapshot
     }
 
-    fn take(&mut self, name: &[u8], kind: &str, held: Vec<Vec<u8>>) {
-        let text = String::from_utf8_lossy(name).into_owned();
+    fn take(&mut self, name: &[u8], kind: &[u8], held: Vec<Vec<u8>>) {
+        let (text, kind) = (lossy(name), lossy(kind));
         let (head, tail) = text.split_once(':').unwrap_or((&text, ""));
-        match (head, kind) {
+        self.keys.push(text.clone());
+        match (head, kind.as_str()) {
             ("clock", _) => {}
             ("said", "list") => self.said = held.iter().map(|line| lossy(line)).collect(),
             ("m", "string") => {
@@ -58,27 +65,38 @@ impl Snapshot {
             ("b", "zset") => {
                 let (no, hour) = tail.split_once(':').expect("a bucket has a topic number and an hour");
                 let (no, hour) = (no.parse().unwrap(), hour.parse().unwrap());
-                self.buckets.extend(scored(held).map(|(member, due)| (no, hour, member, due)));
+                let entries = self.healthy(&text, held);
+                self.buckets.extend(entries.into_iter().map(|(member, due)| (no, hour, member, due)));
             }
             ("r", "list") => {
                 self.ready.insert(tail.parse().unwrap(), held);
             }
             ("d", "zset") => {
                 let no = tail.parse().unwrap();
-                self.dead.extend(scored(held).map(|(member, at)| (no, member, at)));
+                let entries = self.healthy(&text, held);
+                self.dead.extend(entries.into_iter().map(|(member, at)| (no, member, at)));
             }
             ("g", "zset") => {
-                self.groups.extend(scored(held).map(|(member, due)| (tail.to_owned(), member, due)));
+                let entries = self.healthy(&text, held);
+                self.groups.extend(entries.into_iter().map(|(member, due)| (tail.to_owned(), member, due)));
             }
             ("leases" | "expiries" | "markers" | "alarms", "zset") => {
-                self.indexes.insert(text, scored(held).collect());
+                let entries = self.healthy(&text, held);
+                self.indexes.insert(text, entries.into_iter().collect());
             }
-            ("meta" | "stats" | "t" | "shift", "hash") => {
+            ("meta" | "stats" | "dictionaries" | "t" | "shift", "hash") => {
                 let pairs = held.chunks(2).map(|pair| (lossy(&pair[0]), pair[1].clone())).collect();
                 self.hashes.insert(text, pairs);
             }
             _ => self.strangers.push(format!("{text} ({kind})")),
         }
+    }
+
+    /// The members of a sorted set and their scores, without the poison among them.
+    fn healthy(&mut self, key: &str, held: Vec<Vec<u8>>) -> Vec<(Vec<u8>, u64)> {
+        let (poison, healthy): (Vec<_>, Vec<_>) = scored(held).partition(|(member, _)| is_poison(member));
+        self.poison.extend(poison.iter().map(|_| key.to_owned()));
+        healthy
     }
 
     /// One of the four indexes; empty where the key is not there.
@@ -111,7 +129,13 @@ impl Snapshot {
         left.extend(self.ready.keys().map(|no| format!("r:{no}")));
         left.extend(self.dead.iter().map(|(no, ..)| format!("d:{no}")));
         left.extend(self.groups.iter().map(|(group, ..)| format!("g:{group}")));
-        left.extend(self.indexes.keys().cloned());
+        left.extend(
+            self.indexes.iter().filter(|(_, entries)| !entries.is_empty()).map(|(name, _)| name.clone()),
+        );
+        // Of an index that time works through, nothing is left either; a group's is not looked at without its group.
+        left.extend(
+            self.poison.iter().filter(|key| !key.starts_with("g:") && !key.starts_with("d:")).cloned(),
+        );
         left.extend(self.hashes.keys().filter(|name| name.starts_with("shift:")).cloned());
         left
     }
@@ -121,6 +145,10 @@ impl Snapshot {
 pub(crate) fn parse_name(text: &[u8]) -> Option<Name> {
     let colon = text.iter().position(|&byte| byte == b':')?;
     Some((lossy(&text[..colon]).parse().ok()?, text[colon + 1..].to_vec()))
+}
+
+fn is_poison(member: &[u8]) -> bool {
+    member.windows(POISON.len()).any(|window| window == POISON.as_bytes())
 }
 
 pub(crate) fn lossy(bytes: &[u8]) -> String {
@@ -136,11 +164,15 @@ fn scored(held: Vec<Vec<u8>>) -> impl Iterator<Item = (Vec<u8>, u64)> {
     })
 }
 
-fn bytes(value: &Value) -> Vec<u8> {
-    match value {
-        Value::BulkString(bytes) => bytes.clone(),
-        Value::SimpleString(text) => text.clone().into_bytes(),
-        Value::Int(number) => number.to_string().into_bytes(),
-        other => panic!("bytes, not {other:?}"),
-    }
+fn number(dump: &mut &[u8]) -> usize {
+    let (head, tail) = dump.split_first_chunk::<4>().expect("a number has four bytes");
+    *dump = tail;
+    u32::from_be_bytes(*head) as usize
+}
+
+fn part<'a>(dump: &mut &'a [u8]) -> &'a [u8] {
+    let length = number(dump);
+    let (head, tail) = dump.split_at(length);
+    *dump = tail;
+    head
 }

@@ -1,0 +1,76 @@
+//! What calls are about: a message of a put, a receipt with what goes with it.
+
+use super::is_generated;
+use delayq_core::{Backoff, Envelope, Group, State, UnixMillis};
+use std::time::Duration;
+
+/// A message of a put.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) id: Vec<u8>,
+    /// As the script reads it: a time, or `+` and a delay.
+    pub(crate) due: String,
+    pub(crate) replace: bool,
+    pub(crate) tried: Option<u64>,
+    pub(crate) expires: Option<u64>,
+    pub(crate) group: Option<String>,
+    pub(crate) fixed_backoff: Option<u64>,
+    pub(crate) max: u16,
+    /// Tells one content from another.
+    pub(crate) content: u8,
+}
+
+/// A receipt with what goes with it.
+#[derive(Clone, Debug)]
+pub(crate) struct GiveBack {
+    pub(crate) receipt: Vec<u8>,
+    pub(crate) delay: Option<u64>,
+    pub(crate) keep: bool,
+}
+
+// === impl Item ===
+
+impl Item {
+    /// A message of its content alone.
+    pub(crate) fn new(id: &[u8], due: impl std::fmt::Display) -> Self {
+        Self {
+            id: id.to_vec(),
+            due: due.to_string(),
+            replace: false,
+            tried: None,
+            expires: None,
+            group: None,
+            fixed_backoff: None,
+            max: 0,
+            content: 0,
+        }
+    }
+
+    /// The envelope as a client would send it.
+    pub(crate) fn envelope(&self) -> Envelope {
+        Envelope {
+            state: State::Delayed,
+            generation: 0,
+            due: UnixMillis::new(0),
+            at: UnixMillis::new(0),
+            delivery: 0,
+            attempt: 0,
+            max_attempts: self.max,
+            doomed: false,
+            hash: (!is_generated(&self.id)).then_some([self.content; 8]),
+            expires: self.expires.map(UnixMillis::new),
+            backoff: self.fixed_backoff.map(|ms| Backoff::Fixed(Duration::from_millis(ms))),
+            group: self.group.as_ref().map(|group| Group::new(group.clone()).unwrap()),
+            headers: if self.content == 2 { vec![("a".into(), "b".into())] } else { Vec::new() },
+            payload: vec![b'x'; usize::from(self.content)],
+            zstd: false,
+            reason: None,
+        }
+    }
+
+    pub(crate) fn args(&self) -> [Vec<u8>; 4] {
+        let tried = self.tried.map_or_else(String::new, |ms| format!(" tried={ms}"));
+        let options = format!("{}{tried}", if self.replace { "replace" } else { "" });
+        [self.id.clone(), self.due.clone().into(), options.into(), self.envelope().encode()]
+    }
+}

@@ -1,0 +1,158 @@
+//! Cancelling and rescheduling: one by one, or a whole group in steps.
+
+use super::{Call, Model, Msg, Outcome, Place, Shift, index_name, same};
+use crate::snapshot::Name;
+use std::collections::BTreeSet;
+
+// === impl Model ===
+
+impl Model {
+    pub(super) fn cancel(&mut self, name: &Name) -> String {
+        let Some(msg) = self.messages.get_mut(name) else { return "unknown".into() };
+        match &msg.place {
+            Place::Leased { .. } => {
+                msg.stored.doomed = true;
+                "leased".into()
+            }
+            Place::Dead => "dead".into(),
+            Place::Over { word: "cancelled", .. } => "cancelled".into(),
+            Place::Over { word, .. } => format!("finished {word} {}", msg.stored.at),
+            Place::Delayed | Place::Ready => {
+                self.finish(name, "cancelled");
+                "cancelled".into()
+            }
+        }
+    }
+
+    /// The messages of a group in the order of its index.
+    pub(crate) fn group(&self, group: &str) -> Vec<Name> {
+        let mut all: Vec<(u64, Vec<u8>, &Name)> = self
+            .messages
+            .iter()
+            .filter(|(_, msg)| msg.in_group(group))
+            .map(|(name, msg)| (msg.due(), index_name(name), name))
+            .collect();
+        all.sort();
+        all.into_iter().map(|(_, _, name)| name.clone()).collect()
+    }
+
+    pub(super) fn cancel_group(&mut self, group: &str, cursor: u64, limit: u64, call: &Call<'_>) -> Outcome {
+        let group = self.group(group);
+        let step: Vec<Name> = group.into_iter().skip(cursor as usize).take(limit as usize).collect();
+        let (mut cancelled, mut leased, mut failed) = (0, 0, 0);
+        for name in &step {
+            let is_left = call.broken && call.after.bodies.get(name) == call.before.bodies.get(name);
+            match () {
+                () if self.messages[name].is_leased() => {
+                    leased += 1;
+                    self.cancel(name);
+                }
+                () if is_left => failed += 1,
+                () => {
+                    cancelled += 1;
+                    self.cancel(name);
+                }
+            }
+        }
+        let is_last = (step.len() as u64) < limit;
+        let next = if is_last { String::new() } else { (cursor + leased + failed).to_string() };
+        let wanted = [next, cancelled.to_string(), leased.to_string(), failed.to_string()];
+        same("cancel_group", call.words.as_slice(), &wanted)
+    }
+
+    pub(super) fn reschedule_all(
+        &mut self,
+        topic: &str,
+        changes: &[(Vec<u8>, String, Option<u64>)],
+        call: &Call<'_>,
+    ) -> Outcome {
+        let no = self.no(topic);
+        for ((id, due, expected), word) in changes.iter().zip(&call.words) {
+            let wanted = match no {
+                None => "unknown".to_owned(),
+                Some(no) => self.reschedule(&(no, id.clone()), due, *expected),
+            };
+            same("reschedule", word, &wanted)?;
+        }
+        same("answers", call.words.len(), changes.len())
+    }
+
+    fn reschedule(&mut self, name: &Name, text: &str, expected: Option<u64>) -> String {
+        let Some(msg) = self.messages.get(name) else { return "unknown".into() };
+        match &msg.place {
+            Place::Leased { .. } => return "leased".into(),
+            Place::Dead => return "dead".into(),
+            Place::Over { word, .. } => return format!("finished {word} {}", msg.stored.at),
+            Place::Delayed | Place::Ready => {}
+        }
+        let due = match text.strip_prefix("by ") {
+            Some(by) => expected.and_then(|expected| expected.checked_add_signed(by.parse().unwrap())),
+            None => Some(self.due_of(text)),
+        };
+        let (old, expires) = (msg.due(), msg.expires());
+        let Some(due) = due.filter(|&due| due > 0) else { return "refused due time".into() };
+        if expires.is_some_and(|expires| expires <= due) {
+            return "refused expiry not after the due time".into();
+        }
+        if expected.is_some_and(|expected| old != expected && old != due) {
+            return format!("changed {old}");
+        }
+        if old != due {
+            self.put_to(name, due);
+        }
+        format!("{} {old} {due}", self.messages[name].word())
+    }
+
+    /// How far a step goes is the script's choice; that it moves no life twice is not.
+    pub(super) fn shift_group(
+        &mut self,
+        group: &str,
+        token: &str,
+        (by, limit): (i64, u64),
+        call: &Call<'_>,
+    ) -> Outcome {
+        let words = call.words.as_slice();
+        if let Some(shift) = self.shifts.get(group) {
+            if shift.token == token && shift.over {
+                return same("shift_group", words, &["done".to_owned(), "0".into(), "0".into()]);
+            }
+            if shift.token != token && !shift.over {
+                return same("shift_group", words, &["busy".to_owned(), "0".into(), "0".into()]);
+            }
+        }
+        let mut shift = match self.shifts.remove(group) {
+            Some(shift) if shift.token == token => shift,
+            _ => Shift { token: token.into(), by, over: false, forget: 0, moved: BTreeSet::new() },
+        };
+        same("difference", by, shift.by)?;
+        let mut moved = 0;
+        for name in self.group(group) {
+            let msg = &self.messages[&name];
+            let due = msg.due().saturating_add_signed(by);
+            let stored = call.after.envelope(&name).ok_or_else(|| format!("{name:?} is gone"))?;
+            if stored.due.get() == due && msg.due() != due {
+                same("a message that may move", may_move(msg, by), true)?;
+                let was = call.before.envelope(&name).map_or(0, |stored| stored.generation);
+                same("moved before under this token", shift.moved.contains(&(name.clone(), was)), false)?;
+                shift.moved.insert((name.clone(), stored.generation));
+                moved += 1;
+                self.put_to(&name, due);
+            }
+        }
+        same("moved", call.number(1)?, moved)?;
+        let passed = call.number(2)?;
+        if moved + passed > limit {
+            return Err(format!("{moved} + {passed} at a limit of {limit}"));
+        }
+        shift.over = words[0] == "done";
+        same("word", words[0].as_str(), if shift.over { "done" } else { "more" })?;
+        shift.forget = self.now() + 3_600_000;
+        self.shifts.insert(group.to_owned(), shift);
+        Ok(())
+    }
+}
+
+fn may_move(msg: &Msg, by: i64) -> bool {
+    let due = msg.due().checked_add_signed(by).filter(|&due| due > 0);
+    msg.is_pending() && due.is_some_and(|due| msg.expires().is_none_or(|expires| expires > due))
+}

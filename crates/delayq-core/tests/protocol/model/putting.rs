@@ -1,0 +1,97 @@
+//! Puts, and how a message comes to its place and to its end.
+
+use super::{Call, Model, Msg, Outcome, Place, ms, same};
+use crate::{
+    action::{Item, is_generated},
+    snapshot::Name,
+};
+
+// === impl Model ===
+
+impl Model {
+    pub(super) fn put_all(&mut self, topic: &str, items: &[Item], call: &Call<'_>) -> Outcome {
+        let no = self.open(topic);
+        same("now", &call.words[0], &self.now_us.to_string())?;
+        let wanted: Vec<String> = items.iter().map(|item| self.put(no, item)).collect();
+        same("put", &call.words[1..], &wanted)
+    }
+
+    fn put(&mut self, no: u32, item: &Item) -> String {
+        let (due, name) = (self.due_of(&item.due), (no, item.id.clone()));
+        let mut stored = item.envelope();
+        let after = self.policy(no, "expire_after_ms");
+        if after > 0 && stored.expires.is_none() && due + after < 1 << 53 {
+            stored.expires = Some(ms(due + after));
+        }
+        if stored.expires.is_some_and(|expires| expires <= ms(due)) {
+            return "refused expiry not after the due time".into();
+        }
+        match self.messages.get(&name) {
+            None if self.is_stale(no, item) => return "stale".into(),
+            None => {}
+            Some(old) if item.replace && old.is_leased() => return "leased".into(),
+            Some(old) if item.replace && old.is_over() => {}
+            Some(_) if item.replace => self.book("replaced", no),
+            Some(old) => {
+                let alike = stored.hash.is_none() || stored.hash == old.stored.hash;
+                let time = if old.is_pending() || old.is_leased() { old.stored.due } else { old.stored.at };
+                return format!("{} {} {time}", if alike { "exists" } else { "conflict" }, old.word());
+            }
+        }
+        self.book("accepted", no);
+        (stored.due, stored.at) = (ms(due), ms(self.now()));
+        if stored.max_attempts == 0 {
+            stored.max_attempts = self.policy(no, "max_attempts") as u16;
+        }
+        let place = self.place_for(due);
+        let word = if place == Place::Ready { "ready" } else { "stored" };
+        self.messages.insert(name, Msg { place, stored });
+        word.into()
+    }
+
+    /// Whether it may be the repeat of a put whose end is forgotten already.
+    fn is_stale(&self, no: u32, item: &Item) -> bool {
+        let cancelled = self.policy(no, "remember_cancelled_ms");
+        let own = self.policy(no, "remember_own_ms").min(cancelled);
+        let remember = if is_generated(&item.id) { cancelled } else { own };
+        item.tried.is_some_and(|tried| tried + remember < self.now())
+    }
+
+    pub(super) fn due_of(&self, text: &str) -> u64 {
+        text.strip_prefix('+')
+            .map_or_else(|| text.parse().unwrap(), |ms| self.now() + ms.parse::<u64>().unwrap())
+    }
+
+    fn place_for(&self, due: u64) -> Place {
+        if due <= self.now() && !self.held { Place::Ready } else { Place::Delayed }
+    }
+
+    pub(super) fn put_to(&mut self, name: &Name, due: u64) {
+        let (place, now) = (self.place_for(due), self.now());
+        let msg = self.messages.get_mut(name).unwrap();
+        (msg.place, msg.stored.due, msg.stored.at) = (place, ms(due), ms(now));
+    }
+
+    /// Its end: nothing is left of it, or a marker.
+    pub(super) fn finish(&mut self, name: &Name, outcome: &'static str) {
+        self.book(outcome, name.0);
+        let remember = match outcome {
+            "cancelled" => self.policy(name.0, "remember_cancelled_ms"),
+            _ if is_generated(&name.1) => self.policy(name.0, "remember_generated_ms"),
+            _ => self.policy(name.0, "remember_own_ms"),
+        };
+        let now = self.now();
+        if remember == 0 {
+            self.messages.remove(name);
+            return;
+        }
+        let msg = self.messages.get_mut(name).unwrap();
+        msg.place = Place::Over { word: outcome, forget: now + remember };
+        let old = &msg.stored;
+        let mut marker = Item::new(b"x", 0).envelope();
+        (marker.hash, marker.due, marker.at) = (old.hash, old.due, ms(now));
+        (marker.delivery, marker.attempt, marker.max_attempts) =
+            (old.delivery, old.attempt, old.max_attempts);
+        msg.stored = marker;
+    }
+}

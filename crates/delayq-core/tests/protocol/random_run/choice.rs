@@ -1,0 +1,285 @@
+//! What a run does next: chance, and what lies near what is there already.
+
+use super::{HOUR_MS, Run};
+use crate::{
+    action::{Action, GiveBack, Item, Purge, Reserve},
+    model::{Msg, Place},
+};
+
+const TOPICS: [&str; 3] = ["a", "tenant/b", "1:2"];
+const GROUPS: [&str; 2] = ["user-1", "2:{}"];
+pub(super) const LAST_MS: u64 = (1 << 53) - 1;
+
+// === impl Run ===
+
+impl Run {
+    /// Time goes on: not at all, a little, or far.
+    pub(super) fn tick(&mut self) {
+        let now_us = self.model.now_us;
+        let rng = &mut self.rng;
+        let us = match rng.u8(..14) {
+            0..4 => 0,
+            4..7 => rng.u64(..3000),
+            7..9 => rng.u64(..3_000_000),
+            9 => rng.u64(..70_000_000),
+            10 => rng.u64(..2 * HOUR_MS * 1000),
+            // To where the last reserve was told to come back, or just before.
+            11 => match self.waiting.clone() {
+                Some((wait, reserve)) => {
+                    self.likely = Some(Action::Reserve(reserve));
+                    (wait * 1000).saturating_sub(rng.u64(..2))
+                }
+                None => 0,
+            },
+            // To the very millisecond at which something is due, or just before.
+            _ => match self.before.index("alarms").values().min().copied() {
+                Some(head) if head * 1000 > now_us && head < now_us / 1000 + 100 * HOUR_MS => {
+                    self.likely = Some(Action::Pump { epoch: Some(self.model.epoch), limit: 500 });
+                    head * 1000 - now_us - rng.u64(..2)
+                }
+                _ => 0,
+            },
+        };
+        self.model.now_us += us;
+    }
+
+    /// A call. Pages with poison on them are left to the tests that know where it is.
+    pub(super) fn choose(&mut self) -> Action {
+        if let Some(likely) = self.likely.take()
+            && self.rng.bool()
+        {
+            return likely;
+        }
+        loop {
+            let action = if self.rng.u8(..8) == 0 { self.look() } else { self.act() };
+            let is_page = action.is_look() || matches!(action, Action::Purge(_));
+            if !(self.model.poisoned && is_page) {
+                return action;
+            }
+        }
+    }
+
+    fn act(&mut self) -> Action {
+        match self.rng.u8(..100) {
+            0..23 => self.put(),
+            23..31 => Action::Cancel { topic: self.topic(), ids: self.ids() },
+            31..34 => {
+                let (cursor, limit) = [(0, 100), (0, 2), (1, 1)][self.rng.usize(..3)];
+                Action::CancelGroup { group: self.group(), cursor, limit }
+            }
+            34..42 => self.reschedule(),
+            42..45 => self.shift(),
+            45..59 => self.pump_action(),
+            59..71 => self.reserve(),
+            71..76 => Action::Ack { receipts: self.some_receipts() },
+            76..78 => {
+                let lease = [None, Some(1), Some(5000), Some(200_000)][self.rng.usize(..4)];
+                Action::Extend { receipts: self.some_receipts(), lease }
+            }
+            78..83 => self.release(),
+            83..86 => Action::Bury { receipts: self.some_receipts() },
+            86..89 => self.replay(),
+            89..93 => self.purge_action(),
+            93..97 => self.configure(),
+            97..98 => {
+                let lock = [0, 10_000][self.rng.usize(..2)];
+                Action::Claim { owner: ["one", "two"][self.rng.usize(..2)].into(), lock }
+            }
+            98..99 => {
+                let epoch = self.model.epoch.saturating_sub(self.rng.u64(..2));
+                Action::Hold { epoch, on: self.rng.u8(..3) == 0 }
+            }
+            _ => {
+                let bytes = [&b""[..], b"one", b"two"][self.rng.usize(..3)].to_vec();
+                Action::Dictionary { number: self.rng.u64(1..3), bytes }
+            }
+        }
+    }
+
+    pub(super) fn topic(&mut self) -> String {
+        TOPICS[self.rng.usize(..20).min(3) % 3].into()
+    }
+
+    pub(super) fn group(&mut self) -> String {
+        GROUPS[self.rng.usize(..GROUPS.len())].into()
+    }
+
+    fn id(&mut self) -> Vec<u8> {
+        match self.rng.u8(..8) {
+            0 => b"1:2".to_vec(),
+            1 => "ü{}".as_bytes().to_vec(),
+            n @ 2..5 => vec![b'a' + n],
+            n => [&[1, 2, 3][..], &[n; 13][..]].concat(),
+        }
+    }
+
+    pub(super) fn ids(&mut self) -> Vec<Vec<u8>> {
+        (0..self.rng.usize(1..4)).map(|_| self.id()).collect()
+    }
+
+    pub(super) fn due(&mut self) -> u64 {
+        let now = self.model.now();
+        match self.rng.u8(..12) {
+            0 => now,
+            1 => now - self.rng.u64(..HOUR_MS),
+            2..5 => now + self.rng.u64(..3000),
+            6 => now - now % HOUR_MS + HOUR_MS - self.rng.u64(..2),
+            7 => LAST_MS,
+            // At the same millisecond as others.
+            5 | 8 | 9 => now - now % 10_000 + 20_000,
+            _ => now + self.rng.u64(..2 * HOUR_MS),
+        }
+    }
+
+    fn due_text(&mut self) -> String {
+        match self.rng.u8(..4) {
+            0 => format!("+{}", self.rng.u64(..5000)),
+            _ => self.due().to_string(),
+        }
+    }
+
+    fn put(&mut self) -> Action {
+        let mut items: Vec<Item> = (0..self.rng.usize(1..5)).map(|_| self.item()).collect();
+        if self.rng.u8(..4) == 0 {
+            let due = self.model.now() + self.rng.u64(..3000);
+            items.iter_mut().for_each(|item| item.due = (due + self.rng.u64(..3)).to_string());
+        }
+        Action::Put { topic: self.topic(), items }
+    }
+
+    fn item(&mut self) -> Item {
+        let now = self.model.now();
+        let mut item = Item::new(&self.id(), self.due_text());
+        let rng = &mut self.rng;
+        item.replace = rng.u8(..5) == 0;
+        item.tried = (rng.u8(..6) == 0).then(|| now - rng.u64(..2 * HOUR_MS));
+        item.expires = (rng.u8(..4) == 0).then(|| now + rng.u64(..10_000));
+        item.fixed_backoff = (rng.u8(..4) == 0).then(|| rng.u64(1..3000));
+        item.max = if rng.u8(..3) == 0 { rng.u16(1..3) } else { 0 };
+        item.content = rng.u8(..3);
+        item.group = rng.bool().then(|| self.group());
+        item
+    }
+
+    fn reschedule(&mut self) -> Action {
+        let topic = self.topic();
+        let no = self.model.no(&topic).unwrap_or(0);
+        let changes = self.ids().into_iter().map(|id| self.change(no, id)).collect();
+        Action::Reschedule { topic, changes }
+    }
+
+    fn change(&mut self, no: u32, id: Vec<u8>) -> (Vec<u8>, String, Option<u64>) {
+        let is = self.model.messages.get(&(no, id.clone())).map_or(self.model.now(), Msg::due);
+        let expected = is + u64::from(self.rng.u8(..4) == 0);
+        match self.rng.u8(..4) {
+            0 if is < 1 << 50 => (id, format!("by {:+}", self.rng.i64(-5000..5000)), Some(expected)),
+            1 => (id, self.due_text(), Some(expected)),
+            _ => (id, self.due_text(), None),
+        }
+    }
+
+    /// A shift that is under way goes on; sometimes another tries to come between.
+    fn shift(&mut self) -> Action {
+        let (group, limit) = (self.group(), self.rng.u64(1..4));
+        let other = self.rng.usize(..4);
+        let under_way = self.model.shifts.get(&group).filter(|shift| !shift.over && self.rng.u8(..4) > 0);
+        // Each token has its difference, so that one that comes late says the same.
+        let token = under_way.map_or_else(|| other.to_string(), |shift| shift.token.clone());
+        let by =
+            [1000, -1000, 70_000, -(HOUR_MS as i64)][token.parse::<usize>().expect("tokens are numbers")];
+        Action::ShiftGroup { group, token, by, limit }
+    }
+
+    fn pump_action(&mut self) -> Action {
+        let epoch = match self.rng.u8(..10) {
+            0 => None,
+            1 => Some(self.model.epoch.saturating_sub(1)),
+            2 => Some(self.model.epoch + 1),
+            _ => Some(self.model.epoch),
+        };
+        Action::Pump { epoch, limit: [1, 2, 5, 500, 500, 500][self.rng.usize(..6)] }
+    }
+
+    fn reserve(&mut self) -> Action {
+        let mut topics = vec![self.topic()];
+        if self.rng.u8(..3) == 0 {
+            topics = TOPICS.map(str::to_owned).to_vec();
+            self.rng.shuffle(&mut topics);
+        }
+        let lease = [None, Some(1), Some(1000), Some(60_000)][self.rng.usize(..4)];
+        let (most, most_bytes) =
+            ([1, 2, 3, 100][self.rng.usize(..4)], [0, 0, 0, 1, 50, 100][self.rng.usize(..6)]);
+        Action::Reserve(Reserve { topics, most, most_bytes, lease })
+    }
+
+    /// Receipts that hold, receipts of old, and sometimes one twice.
+    fn some_receipts(&mut self) -> Vec<Vec<u8>> {
+        let held: Vec<Vec<u8>> =
+            self.receipts.iter().filter(|receipt| self.model.leased_by(receipt).is_some()).cloned().collect();
+        let from = if self.rng.u8(..4) == 0 || held.is_empty() { &self.receipts } else { &held };
+        if from.is_empty() {
+            return vec![b"1:a\0\0\0\0".to_vec()];
+        }
+        (0..self.rng.usize(1..4)).map(|_| from[self.rng.usize(..from.len())].clone()).collect()
+    }
+
+    fn release(&mut self) -> Action {
+        let receipts = self.some_receipts();
+        let one = |receipt| {
+            let delay = [None, None, Some(0), Some(700), Some(HOUR_MS)][self.rng.usize(..5)];
+            GiveBack { receipt, delay, keep: self.rng.u8(..3) == 0 }
+        };
+        Action::Release { all: receipts.into_iter().map(one).collect() }
+    }
+
+    /// Dead letters mostly, and sometimes any ids.
+    fn replay(&mut self) -> Action {
+        let topic = self.topic();
+        let no = self.model.no(&topic).unwrap_or(0);
+        let delay = [0, 0, 500, HOUR_MS][self.rng.usize(..4)];
+        let dead = self.model.messages.iter().filter(|(name, msg)| name.0 == no && msg.place == Place::Dead);
+        let mut ids: Vec<_> = dead.map(|(name, _)| name.1.clone()).take(self.rng.usize(1..4)).collect();
+        if ids.is_empty() || self.rng.u8(..4) == 0 {
+            ids = self.ids();
+        }
+        Action::Replay { topic, delay, ids }
+    }
+
+    /// The step after the last one, or a first one: whoever was interrupted simply begins again.
+    fn purge_action(&mut self) -> Action {
+        if let Some(next) = self.cursors.purge.clone().filter(|_| self.rng.bool()) {
+            return Action::Purge(next);
+        }
+        let state = ["delayed", "ready", "dead"][self.rng.usize(..3)];
+        let (from, to) = self.range();
+        Action::Purge(Purge { topic: self.topic(), state, from, to, limit: self.rng.u64(1..4) })
+    }
+
+    fn configure(&mut self) -> Action {
+        let settings = (0..self.rng.usize(1..3)).map(|_| self.setting()).collect();
+        Action::Configure { topic: self.topic(), settings }
+    }
+
+    fn setting(&mut self) -> (&'static str, Vec<u8>) {
+        let rng = &mut self.rng;
+        let (field, value) = match rng.u8(..12) {
+            0 => ("paused", ["1", ""][rng.usize(..2)]),
+            1 => ("rate", ["5", "0.5", "33.3", "250", ""][rng.usize(..5)]),
+            2 => ("max_attempts", ["0", "1", "3", ""][rng.usize(..4)]),
+            3 => ("lease_ms", ["10", ""][rng.usize(..2)]),
+            4 => ("expire_after_ms", ["2000", "0"][rng.usize(..2)]),
+            5 => ("remember_cancelled_ms", ["0", "1000", "7200000"][rng.usize(..3)]),
+            6 => ("remember_own_ms", ["0", "5000"][rng.usize(..2)]),
+            7 => ("remember_generated_ms", ["0", "5000"][rng.usize(..2)]),
+            // Fixed, 1 s; exponential, 2 ms to 5 ms; list of 1 ms and 515 ms.
+            8 | 11 => {
+                let written =
+                    ["\u{1}\0\0\u{3}h", "\u{2}\0\0\0\u{2}\0\0\0\u{5}", "\u{3}\0\0\0\u{1}\0\0\u{2}\u{3}"];
+                ("backoff", written[rng.usize(..3)])
+            }
+            9 => ("codec", ["none", "zstd", ""][rng.usize(..3)]),
+            _ => ("paused", ""),
+        };
+        (field, value.as_bytes().to_vec())
+    }
+}

@@ -1,0 +1,72 @@
+//! Where a run looks next.
+
+use super::{HOUR_MS, Run, choice::LAST_MS};
+use crate::action::{Action, List};
+
+// === impl Run ===
+
+impl Run {
+    pub(super) fn look(&mut self) -> Action {
+        match self.rng.u8(..10) {
+            0 => Action::Count { topic: self.topic() },
+            1 => Action::Peek { topic: self.topic(), ids: self.ids() },
+            2..5 => self.list(),
+            5 => Action::ListGroup {
+                group: self.group(),
+                offset: self.rng.u64(..2),
+                limit: self.rng.u64(1..4),
+            },
+            6..8 => self.histogram(),
+            8 => {
+                let key = |name: &(u32, Vec<u8>)| [format!("m:{}:", name.0).as_bytes(), &name.1].concat();
+                let mut bodies: Vec<_> = self.before.bodies.keys().map(key).collect();
+                bodies.push(b"m:1:nobody".to_vec());
+                Action::Audit { bodies }
+            }
+            _ if self.rng.bool() => Action::Overview,
+            _ => Action::Describe { topic: self.topic() },
+        }
+    }
+
+    /// The page after the last one, or a first one.
+    fn list(&mut self) -> Action {
+        if let Some(next) = self.cursors.list.clone().filter(|_| self.rng.u8(..4) > 0) {
+            return Action::List(next);
+        }
+        let state = ["delayed", "delayed", "ready", "leased", "dead"][self.rng.usize(..5)];
+        let newest_first = state == "dead" && self.rng.bool();
+        let (mut from, mut to) = if self.rng.bool() { self.range() } else { (0, LAST_MS) };
+        if newest_first {
+            (from, to) = (to, from);
+        }
+        Action::List(List {
+            topic: self.topic(),
+            state,
+            from,
+            to,
+            newest_first,
+            offset: 0,
+            limit: [1, 2, 3, 100][self.rng.usize(..4)],
+        })
+    }
+
+    fn histogram(&mut self) -> Action {
+        let (from, mut to) = if self.rng.bool() { self.range() } else { (0, LAST_MS + 1) };
+        // At times exactly up to where something is due.
+        if let Some(msg) = self.model.messages.values().find(|_| self.rng.u8(..6) == 0) {
+            to = msg.due();
+        }
+        let width = [60_000, 600_000, HOUR_MS][self.rng.usize(..3)];
+        Action::Histogram { topic: self.topic(), from, to, width }
+    }
+
+    /// From some time ago to some time to come; now and then exactly what is due at one time.
+    pub(super) fn range(&mut self) -> (u64, u64) {
+        let now = self.model.now();
+        if self.rng.u8(..4) == 0 {
+            let due = self.due();
+            return (due, due);
+        }
+        (now - self.rng.u64(..HOUR_MS), now + self.rng.u64(..2 * HOUR_MS))
+    }
+}
