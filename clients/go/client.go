@@ -19,41 +19,26 @@ import (
 // lookEvery is how often a reserve that waits looks without having been woken.
 var lookEvery = time.Second
 
-// Options say which deployment it is.
-type Options struct {
-	// Namespace is what its keys begin with; "dq" where empty.
-	Namespace string
-	// MostPayloadBytes is 256 KiB where 0, and at most 1 MiB.
-	MostPayloadBytes int
-}
-
 // Client is a deployment of delayq on one Redis. It is safe for concurrent use. All verbs are safe to repeat; see the
 // README for what a repeat does.
 type Client struct {
-	redis            redis.UniversalClient
-	namespace        string
-	mostPayloadBytes int
+	// MostPayloadBytes is 256 KiB unless it is set before the first put; at most 1 MiB.
+	MostPayloadBytes int
+
+	redis     redis.UniversalClient
+	namespace string
 	// counts says how many shards there were in each layout, the newest last.
 	counts       atomic.Pointer[[]int]
 	turn         atomic.Uint32
 	dictionaries sync.Map
 }
 
-// New gives the client of a deployment.
-func New(connection redis.UniversalClient, options Options) (*Client, error) {
-	c := &Client{redis: connection, namespace: options.Namespace, mostPayloadBytes: options.MostPayloadBytes}
-	if c.namespace == "" {
-		c.namespace = "dq"
-	}
-	if c.mostPayloadBytes == 0 {
-		c.mostPayloadBytes = 256 * 1024
-	}
-	if c.mostPayloadBytes > maxPayloadBytes {
-		c.mostPayloadBytes = maxPayloadBytes
-	}
+// New gives the client of the deployment whose keys begin with this namespace, "dq" by default.
+func New(connection redis.UniversalClient, namespace string) (*Client, error) {
+	c := &Client{MostPayloadBytes: 256 * 1024, redis: connection, namespace: namespace}
 	c.counts.Store(&[]int{})
 	c.turn.Store(rand.Uint32())
-	return c, checkName("namespace", c.namespace)
+	return c, checkName("namespace", namespace)
 }
 
 // Put puts one message.
@@ -114,7 +99,7 @@ func (c *Client) item(m *Message, place int) (item, error) {
 	if m.Group != "" && generated(raw) && !strings.Contains(fmt.Sprint(places), fmt.Sprint(placesOf(raw, nil)[0])) {
 		return one, InvalidMessage(id + " was generated for another shard than its group's")
 	}
-	envelope, err := m.envelope(!generated(raw), c.mostPayloadBytes)
+	envelope, err := m.envelope(!generated(raw), c.MostPayloadBytes)
 	one.args = append(one.args, due, options, envelope)
 	return one, err
 }
@@ -269,30 +254,28 @@ func (c *Client) Reserve(ctx context.Context, ask Reserve) ([]*Delivery, error) 
 		if fault != nil && !(errors.As(fault, &timeout) && timeout.Timeout()) {
 			return nil, fault
 		}
-		found, back, err = c.look(ctx, ask, shardHeard(heard))
+		found, back, err = c.look(ctx, ask, c.shardHeard(heard))
 	}
 	return found, err
 }
 
 // shardHeard is the shard whose channel was heard, or -1. The first thing heard of it is that it is listened to: it is
 // looked at then, too.
-func shardHeard(heard any) int {
-	var channel string
-	switch heard := heard.(type) {
-	case *redis.Subscription:
-		channel = heard.Channel
-	case *redis.Message:
-		channel = heard.Channel
+func (c *Client) shardHeard(heard any) (shard int) {
+	channel := ""
+	if subscription, ok := heard.(*redis.Subscription); ok {
+		channel = subscription.Channel
+	} else if message, ok := heard.(*redis.Message); ok {
+		channel = message.Channel
 	}
-	_, shard, _ := strings.Cut(strings.TrimSuffix(channel, "}:ready"), ":")
-	if number, err := strconv.Atoi(shard); err == nil {
-		return number
+	if _, err := fmt.Sscanf(channel, "{"+c.namespace+":%d}:ready", &shard); err != nil {
+		return -1
 	}
-	return -1
+	return shard
 }
 
 // look reserves from this shard, or (-1) the first that has any; and says when to look again at the latest.
-func (c *Client) look(ctx context.Context, ask Reserve, only int) ([]*Delivery, time.Duration, error) {
+func (c *Client) look(ctx context.Context, ask Reserve, only int) (found []*Delivery, back time.Duration, err error) {
 	back, args := lookEvery, []any{ask.Most, 0, millis(ask.Lease)}
 	for _, topic := range ask.Topics {
 		if err := checkName("topic", topic); err != nil {
@@ -301,26 +284,20 @@ func (c *Client) look(ctx context.Context, ask Reserve, only int) ([]*Delivery, 
 		args = append(args, topic)
 	}
 	shards, err := c.learn(ctx)
-	for asked := 0; err == nil && asked < shards; asked++ {
-		shard := only
-		if only < 0 {
-			shard = int(c.turn.Add(1) % uint32(shards))
-		} else {
-			shards = 1
+	for asked := 0; err == nil && len(found) == 0 && asked < shards; asked++ {
+		shard := int(c.turn.Add(1) % uint32(shards))
+		if only >= 0 {
+			shard, shards = only, 1
 		}
 		var reply []any
-		if reply, err = c.one(ctx, "reserve", shard, args...); err != nil {
-			break
-		}
-		if ms, said := reply[1].(int64); said && time.Duration(ms)*time.Millisecond < back {
-			back = time.Duration(ms) * time.Millisecond
-		}
-		found, fault := c.readable(ctx, shard, ask.Topics, reply[6:])
-		if len(found) > 0 || fault != nil {
-			return found, back, fault
+		if reply, err = c.one(ctx, "reserve", shard, args...); err == nil {
+			if ms, said := reply[1].(int64); said && time.Duration(ms)*time.Millisecond < back {
+				back = time.Duration(ms) * time.Millisecond
+			}
+			found, err = c.readable(ctx, shard, ask.Topics, reply[6:])
 		}
 	}
-	return nil, back, err
+	return found, back, err
 }
 
 // readable reads envelopes, and buries those that nobody can read: they keep no other message from being delivered.

@@ -77,7 +77,7 @@ func TestEveryStepOfTheSuiteGetsTheAnswerThatAllClientsGet(t *testing.T) {
 			if shards == 0 {
 				shards = 1
 			}
-			client := must(New(connection, Options{Namespace: namespace}))
+			client := must(New(connection, namespace))
 			r := run{t, client, connection, namespace, map[string]any{}}
 			for shard := 0; scenario.Init == nil && shard < shards; shard++ {
 				must(r.script("init", shard, 1, shard, shards))

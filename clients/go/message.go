@@ -45,64 +45,47 @@ type Backoff struct {
 	Delays []time.Duration
 }
 
-var kinds = []struct {
-	name        string
-	least, most int
-}{{"fixed", 1, 1}, {"exponential", 2, 2}, {"list", 1, 32}}
+// backoffs are the kinds: number, fewest and most delays.
+var backoffs = map[string][3]int{"": {0, 0, 0}, "fixed": {1, 1, 1}, "exponential": {2, 2, 2}, "list": {3, 1, 32}}
 
-func (b Backoff) encode() (string, error) {
-	for n, kind := range kinds {
-		if fits := len(b.Delays) >= kind.least && len(b.Delays) <= kind.most; b.Kind == kind.name && fits {
-			spec := number(1, int64(n+1))
-			for _, delay := range b.Delays {
-				fits = fits && delay >= time.Millisecond && delay.Milliseconds() < 1<<32
-				spec += number(4, delay.Milliseconds())
-			}
-			if fits && (kind.least != 2 || b.Delays[0] <= b.Delays[1]) {
-				return spec, nil
-			}
-		}
+func (b Backoff) encode() (string, bool) {
+	kind, known := backoffs[b.Kind]
+	fits := known && len(b.Delays) >= kind[1] && len(b.Delays) <= kind[2] && (kind[0] != 2 || b.Delays[0] <= b.Delays[1])
+	spec := number(1, int64(kind[0]))
+	for _, delay := range b.Delays {
+		fits = fits && delay >= time.Millisecond && delay.Milliseconds() < 1<<32
+		spec += number(4, delay.Milliseconds())
 	}
-	return "", InvalidMessage("a back-off is 1 ms to 49 days, the first no longer than the longest; a list has 1 to 32")
+	return short(spec), fits
 }
 
 // envelope is what a put sends: scripts fill in state, gen, due, at, delivery and attempt. docs/protocol.md has the bytes.
 func (m *Message) envelope(ownID bool, mostPayloadBytes int) (string, error) {
-	var block string
-	var faults []error
+	var block, fields string
 	for _, header := range m.Headers {
-		faults = append(faults, checkName("header name", header.Name))
+		if err := checkName("header name", header.Name); err != nil {
+			return "", err
+		}
 		block += short(header.Name) + number(2, int64(len(header.Value))) + header.Value
 	}
-	var backoff string
-	var err error
-	if m.Backoff.Kind != "" {
-		backoff, err = m.Backoff.encode()
+	backoff, fits := m.Backoff.encode()
+	if !fits {
+		return "", InvalidMessage("a back-off is 1 ms to 49 days, the first no longer than the longest; a list has 1 to 32")
 	}
-	if len(block) > maxHeaderBytes || len(m.Payload) > mostPayloadBytes {
-		err = InvalidMessage(fmt.Sprintf("at most %d bytes of headers, and %d of payload", maxHeaderBytes, mostPayloadBytes))
+	if len(block) > maxHeaderBytes || len(m.Payload) > mostPayloadBytes || len(m.Payload) > maxPayloadBytes {
+		return "", InvalidMessage(fmt.Sprintf("at most %d bytes of headers, and %d of payload", maxHeaderBytes, mostPayloadBytes))
 	}
-	for _, fault := range append(faults, err) {
-		if fault != nil {
-			return "", fault
+	flags := int64(0)
+	add := func(flag int64, has bool, field string) {
+		if has {
+			flags, fields = flags|flag, fields+field
 		}
 	}
-	var fields string
-	var flags int64
-	for n, field := range []struct {
-		has  bool
-		text string
-	}{ // each by its flag: 1, 2, 4, 8, 16
-		{ownID, m.contentHash()},
-		{!m.Expires.IsZero(), number(8, m.Expires.UnixMilli())},
-		{backoff != "", short(backoff)},
-		{m.Group != "", short(m.Group)},
-		{len(m.Headers) > 0, number(2, int64(len(block))) + block},
-	} {
-		if field.has {
-			fields, flags = fields+field.text, flags|1<<n
-		}
-	}
+	add(flagHash, ownID, m.contentHash())
+	add(flagExpires, !m.Expires.IsZero(), number(8, m.Expires.UnixMilli()))
+	add(flagBackoff, m.Backoff.Kind != "", backoff)
+	add(flagGroup, m.Group != "", short(m.Group))
+	add(flagHeaders, len(m.Headers) > 0, number(2, int64(len(block)))+block)
 	head := "\x01\x01" + number(2, flags) + string(make([]byte, 26)) + number(2, int64(m.MaxAttempts))
 	return head + fields + string(m.Payload), nil
 }

@@ -39,31 +39,21 @@ func (p Put) Accepted() bool {
 	return p.Outcome.Word == "stored" || p.Outcome.Word == "ready" || p.Outcome.Word == "exists"
 }
 
-func parseOutcome(text string) (outcome Outcome) {
-	word, rest, _ := strings.Cut(text, " ")
-	outcome.Word = word
-	if word == "refused" || word == "failed" {
-		outcome.Why = rest
+func parseOutcome(text string) Outcome {
+	words := strings.Fields(text)
+	outcome := Outcome{Word: words[0]}
+	if outcome.Word == "refused" || outcome.Word == "failed" {
+		outcome.Why = strings.TrimPrefix(text, words[0]+" ")
 		return outcome
 	}
-	var times []time.Time
-	for _, one := range strings.Fields(text) {
-		if ms, err := strconv.ParseInt(one, 10, 64); err == nil {
-			times = append(times, time.UnixMilli(ms))
-		} else {
-			outcome.State = one // the last word; the first one alone is none
+	for n, word := range words {
+		if ms, err := strconv.ParseInt(word, 10, 64); err == nil {
+			outcome.Old, outcome.Time = outcome.Time, time.UnixMilli(ms)
+		} else if n > 0 {
+			outcome.State = word
 		}
 	}
-	if outcome.State == word {
-		outcome.State = ""
-	}
-	if len(times) > 0 {
-		outcome.Time = times[len(times)-1]
-	}
-	if len(times) == 2 {
-		outcome.Old = times[0]
-	}
-	if outcome.Doomed = word == "cancelled" && len(times) > 0; outcome.Doomed || len(times) > 0 && text == rest+word {
+	if outcome.Doomed = words[0] == "cancelled" && len(words) > 1; outcome.Doomed || words[0][0] <= '9' {
 		outcome.Word = "extended"
 	}
 	return outcome

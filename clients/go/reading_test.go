@@ -25,7 +25,7 @@ func TestAMessageThatCannotBeReadIsBuriedAndDoesNotStopItsNeighbours(t *testing.
 			whole := "\x01\x01" + string(make([]byte, 30))
 			broken := "\x01\x01\x00" + rest[0] + string(make([]byte, 28)) + string(must(hex.DecodeString(rest[1])))
 			must(r.script("put", 0, 1, "t", "broken", "1", "", broken, "whole", "1", "", whole))
-			found := must(must(New(r.redis, Options{Namespace: namespace})).Reserve(context.Background(), Reserve{Topics: []string{"t"}, Most: 10}))
+			found := must(must(New(r.redis, namespace)).Reserve(context.Background(), Reserve{Topics: []string{"t"}, Most: 10}))
 			if len(found) != 1 || found[0].ID != "whole" {
 				t.Fatal(found)
 			}
@@ -57,7 +57,7 @@ func TestAWakeUpAloneBringsAWaitingReserveItsMessage(t *testing.T) {
 // reading makes a deployment of one shard.
 func reading(t *testing.T, namespace string) (*run, string) {
 	connection := connect(t)
-	r := run{t, must(New(connection, Options{Namespace: namespace})), connection, namespace, map[string]any{}}
+	r := run{t, must(New(connection, namespace)), connection, namespace, map[string]any{}}
 	must(r.script("init", 0, 1, 0, 1))
 	return &r, namespace
 }
