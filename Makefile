@@ -6,6 +6,7 @@ SHELL := bash
 
 # How `make run` is built: `dev` builds fastest, `release` runs fastest.
 PROFILE ?= dev
+BUILT := $(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 # How long the storm day takes when `make run` replays it.
 WITHIN ?= 60s
 # Everything that the workspace can do, brokers included: the same for lints, documentation and tests, so that nothing
@@ -29,6 +30,7 @@ run: ## build, then run the snow-storm day against a private Redis and etcd: abo
 	cargo build --profile $(PROFILE) -p delayq-cli --bin delayq --example storm_day
 	cargo run --quiet --profile $(PROFILE) -p delayq-cli --example storm_day > $(STORM_LOG)
 	cargo run --quiet --profile $(PROFILE) -p delayq-cli --bin delayq -- replay $(STORM_LOG) --up --within $(WITHIN)
+	@command -v delayq > /dev/null || echo "delayq itself is $${CARGO_TARGET_DIR:-target}/$(BUILT)/delayq; \`cargo install --locked --path crates/delayq-cli\` puts it on the PATH"
 
 test: ## every test: the workspace against real servers, then the clients in other languages
 	@scripts/setup.sh run test

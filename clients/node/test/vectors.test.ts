@@ -13,8 +13,8 @@ import { script } from "../src/scripts.js";
 import { vectors } from "./server.js";
 
 for (const { name: what, hex, envelope } of vectors("envelope.json").valid) {
-  const handedOut = ["delayed", "ready", "leased"].includes(envelope.state) && envelope.reason === null;
-  test(`an envelope is read as it is stored: ${what}`, { skip: !handedOut }, () => {
+  if (!["delayed", "ready", "leased"].includes(envelope.state) || envelope.reason !== null) continue; // never handed out
+  test(`an envelope is read as it is stored: ${what}`, () => {
     const { message, compressed } = readEnvelope(Buffer.from(hex, "hex"));
     assert.deepEqual({ ...message, compressed, payload: message.payload.toString("hex") }, {
       attempt: Math.min(envelope.attempt + 1, 65535),
@@ -31,8 +31,8 @@ for (const { name: what, hex, envelope } of vectors("envelope.json").valid) {
 }
 
 for (const { name: what, hex, error } of vectors("envelope.json").refused) {
-  const read = !/^(state |a (.*back-off|list of no back-offs)|a reason|a back-off)/.test(what);
-  test(`what is no envelope is refused by name: ${what}`, { skip: !read }, () => {
+  if (/^(state |a (.*back-off|list of no back-offs)|a reason|a back-off)/.test(what)) continue; // no worker is told
+  test(`what is no envelope is refused by name: ${what}`, () => {
     const expected = (fault: Error) => fault.message.includes("newer") === (error === "newer");
     assert.throws(() => readEnvelope(Buffer.from(hex, "hex")), expected);
   });
