@@ -83,7 +83,7 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
     }
     let stats = Stats::new(&deps.metrics);
     let condition = deps.readiness.condition("forwarder");
-    let share = Share::All(deps.client.shards());
+    let share = Share::all(&deps.client);
     Ok(Forwarder { client: deps.client, settings, sinks, routes, checked: fit, stats, condition, share })
 }
 
@@ -100,7 +100,7 @@ impl Forwarder {
     /// # Errors
     /// [`PLAN_UNREACHABLE`](crate::codes::PLAN_UNREACHABLE)
     pub async fn share_by_plan(self, group: ClusterConfig) -> Result<Self, Fault> {
-        Ok(Self { share: Share::join(group).await?, ..self })
+        Ok(Self { share: Share::join(group, &self.client).await?, ..self })
     }
 
     /// Forwards until shutdown is asked for; then finishes what the sinks have begun, gives back the rest, and closes
@@ -114,7 +114,7 @@ impl Forwarder {
         let ended = run.until(&shutdown).await;
         run.condition.unready("draining");
         // The others take over while this one finishes what it has.
-        let share = std::mem::replace(&mut run.share, Share::All(run.means.client.shards()));
+        let share = std::mem::replace(&mut run.share, Share::all(&run.means.client));
         tokio::join!(run.drain(), share.leave());
         for to in sinks {
             match tokio::time::timeout(CLOSE_WITHIN, to.sink.close()).await {

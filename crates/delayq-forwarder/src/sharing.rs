@@ -6,7 +6,7 @@
 
 use crate::codes::PLAN_UNREACHABLE;
 use delayq_cluster::{Cluster, ClusterConfig, Handle, Ownership, OwnershipChange, Trust};
-use delayq_core::{ShardCount, ShardId};
+use delayq_core::{Client, Growth, ShardId};
 use delayq_service::{Fault, codes::TASK_ENDED};
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,14 +15,14 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
 /// This forwarder's share.
 pub(crate) enum Share {
-    /// Every shard.
-    All(ShardCount),
+    /// Every shard, also those that a growth adds.
+    All(Growth),
     /// Those of the plan.
     Planned(Box<Planned>),
 }
 
 pub(crate) struct Planned {
-    all: ShardCount,
+    all: Growth,
     handle: Handle,
     ownership: Ownership,
     owned: BTreeSet<ShardId>,
@@ -32,12 +32,18 @@ pub(crate) struct Planned {
 // === impl Share ===
 
 impl Share {
+    /// Takes from every shard.
+    pub(crate) fn all(client: &Client) -> Self {
+        Self::All(client.growth())
+    }
+
     /// Joins the forwarders that share by the plan.
     ///
     /// # Errors
     /// [`PLAN_UNREACHABLE`]
-    pub(crate) async fn join(group: ClusterConfig) -> Result<Self, Fault> {
-        let all = group.shards;
+    pub(crate) async fn join(group: ClusterConfig, client: &Client) -> Result<Self, Fault> {
+        let all = client.growth();
+        let group = ClusterConfig { shards: all.shards(), ..group };
         let joined = Cluster::join(group).await;
         let (handle, ownership) = joined
             .map_err(|error| Fault::new(&PLAN_UNREACHABLE, "cannot join the forwarders").because(error))?;
@@ -48,7 +54,7 @@ impl Share {
     /// The shards to take from now.
     pub(crate) fn shards(&self) -> Vec<ShardId> {
         match self {
-            Self::All(all) => all.shards().collect(),
+            Self::All(all) => all.shards().shards().collect(),
             Self::Planned(planned) => planned.shards(),
         }
     }
@@ -59,7 +65,7 @@ impl Share {
     /// A part of the membership ended by itself, which is a bug.
     pub(crate) async fn changed(&mut self) -> Result<Vec<ShardId>, Fault> {
         match self {
-            Self::All(_) => std::future::pending().await,
+            Self::All(all) => Ok(all.next().await.shards().collect()),
             Self::Planned(planned) => planned.changed().await,
         }
     }
@@ -81,7 +87,7 @@ impl Share {
 impl Planned {
     fn shards(&self) -> Vec<ShardId> {
         match self.trust {
-            Trust::Degraded { .. } | Trust::Lost { .. } => self.all.shards().collect(),
+            Trust::Degraded { .. } | Trust::Lost { .. } => self.all.shards().shards().collect(),
             _ => self.owned.iter().copied().collect(),
         }
     }
@@ -90,15 +96,24 @@ impl Planned {
         let before = self.shards();
         loop {
             let change = tokio::select! {
-                change = self.ownership.next() => change,
+                change = self.ownership.next() => match change {
+                    // Whoever has left is told nothing any more.
+                    None => return std::future::pending().await,
+                    change => change,
+                },
+                shards = self.all.next() => {
+                    // The plan hands the new shards out, to this forwarder or to another one.
+                    self.handle.set_shards(shards);
+                    None
+                }
                 name = self.handle.failed() => {
                     return Err(Fault::new(&TASK_ENDED, format!("the membership's {name} ended by itself")));
                 }
             };
-            // Whoever has left is told nothing any more.
-            let Some(change) = change else { return std::future::pending().await };
-            self.follow(&change);
-            self.ownership.confirm(&change.lost);
+            if let Some(change) = change {
+                self.follow(&change);
+                self.ownership.confirm(&change.lost);
+            }
             let now = self.shards();
             if now != before {
                 tracing::info!(shards = now.len(), trust = self.trust.name(), "taking from other shards");

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use delayq_cluster::{ClusterConfig, Role};
+use delayq_core::{Admin, ShardCount};
 use delayq_forwarder::{FileConfig, Settings, SinkConfig};
 use delayq_service::config::HumanDuration;
 use delayq_tests::deadline::{LONG, wait_until};
@@ -125,6 +126,29 @@ async fn while_etcd_is_silent_each_takes_from_every_shard() {
     one.stop().await;
     third.stop().await;
     stage.check("t", seen(folder.path()), &Permit::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_ways_of_sharing_follow_a_growth() {
+    for planned in [false, true] {
+        let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
+        let settings = settings(&stage, folder.path(), "one");
+        let running = match planned {
+            false => stage.forward(settings).await.unwrap(),
+            true => {
+                let group = member(&stage, etcd_endpoints().await, "one");
+                stage.forward_by_plan(settings, group).await.unwrap()
+            }
+        };
+        takes_from(&running, 4.0).await;
+        Admin::new(stage.client.clone()).grow(ShardCount::new(8).unwrap(), |_| {}).await.unwrap();
+        takes_from(&running, 8.0).await;
+        // Due at once, they are ready without a pump, which has the old shards only.
+        stage.put("t", 0, 400, 100).await;
+        stage.drained("t").await;
+        running.stop().await;
+        stage.check("t", seen(folder.path()), &Permit::default()).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
