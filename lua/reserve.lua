@@ -7,7 +7,8 @@
 -- RETURNS  now_us, wait ms ("" for no reason to come back before the next wake, 0 for at once), dropped (stale
 --          entries), expired, buried, newer (left in place: of a later format, or a key on their way is of the
 --          wrong type), then for each topic that exists:
---          its place among those asked for (from 1), lease end ms, how many, and 3 a message: ready time in µs,
+--          its place among those asked for (from 1), lease end ms (0: a key of the topic is of the wrong type, and
+--          nothing was taken), how many, and 3 a message: ready time in µs,
 --          receipt, envelope as it was before (its attempt and delivery count without this one)
 -- COST     O(1) and a read of the envelope a message; at most n + 100 entries are looked at
 --# include now, shard, topic, alarm, gen, envelope, finish, kill
@@ -132,8 +133,8 @@ local function take(no, n, until_ms)
   return taken, seen, #entries < n or #back > 0
 end
 
--- What keeps a topic from being taken from. Other topics go on: only who gets nothing at all hears of it.
-local broken
+-- What keeps a topic from being taken from. Other topics go on; where there is no other one, the call fails with it.
+local broken, served
 local function topic_check(no)
   must_be('list', 'r:' .. no)
   must_be('hash', 't:' .. no)
@@ -142,14 +143,16 @@ end
 local function reserve_from(place, topic)
   local no = topic_no(topic)
   if not no then return end
+  local at = #answer
   local ok, fault = pcall(topic_check, no)
   if not ok then
     broken = fault
+    answer[at + 1], answer[at + 2], answer[at + 3] = place, 0, 0
     return
   end
+  served = true
   local allowed, interval, tat = allowance(no)
   local until_ms = now + (lease_ms or policy(no, 'lease_ms'))
-  local at = #answer
   answer[at + 1], answer[at + 2], answer[at + 3] = place, until_ms, 0
   local taken, over = 0, false
   while not over and wanted > 0 and looks > 0 and allowed > taken do
@@ -169,7 +172,7 @@ for i = 5, #ARGV do
   if wanted > 0 then reserve_from(i - 4, ARGV[i]) end
 end
 wake_timer()
-if broken and #answer == 0 then error(broken) end
+if broken and not served then error(broken) end
 local head = { now_us, wait or '', dropped, expired, buried, newer }
 for i = 1, #answer do head[6 + i] = answer[i] end
 return head

@@ -5,7 +5,7 @@ use crate::{
     circuit::{Evidence, Pass},
     encode::encode,
     lane::Lane,
-    routes::Route,
+    lane_state::TopicRoutes,
     settle::{Settler, Verdict},
     stats::Stats,
 };
@@ -35,7 +35,8 @@ pub(crate) struct Means {
 pub(crate) struct Batch {
     pub(crate) lane_number: usize,
     pub(crate) lane: Arc<Lane>,
-    pub(crate) messages: Vec<(Reservation, Arc<Route>)>,
+    pub(crate) messages: Vec<Reservation>,
+    pub(crate) routes: TopicRoutes,
     pub(crate) probe: bool,
     /// Redis's clock when they were reserved, and the clock here.
     pub(crate) reserved: (UnixMicros, Instant),
@@ -57,7 +58,7 @@ struct Load {
 // === impl Batch ===
 
 impl Batch {
-    pub(crate) async fn run(self, means: Means) -> Report {
+    pub(crate) async fn run(mut self, means: Means) -> Report {
         let count = self.messages.len();
         let report = Report { lane_number: self.lane_number, count };
         means.stats.in_flight(&self.lane.to.name, count as i64);
@@ -70,23 +71,28 @@ impl Batch {
             None => self.given_up(&load, &mut verdicts),
         }
         let settler = Settler { client: &means.client, stats: &means.stats, give_up: &means.give_up };
-        let settled = self.messages.iter().zip(verdicts).map(|((message, _), verdict)| {
-            (message, verdict.expect("every message has been encoded, refused or judged"))
-        });
-        settler.settle(settled.collect()).await;
+        let settled =
+            std::mem::take(&mut self.messages).into_iter().zip(verdicts).map(|(message, verdict)| {
+                (message.receipt, verdict.expect("every message has been encoded, refused or judged"))
+            });
+        settler.settle(settled).await;
         means.stats.in_flight(&self.lane.to.name, -(count as i64));
         report
     }
 
     /// Encodes, and leaves out what can never be delivered and what would go to a destination that rests.
-    fn load(&self, verdicts: &mut [Option<Verdict>]) -> Load {
+    fn load(&mut self, verdicts: &mut [Option<Verdict>]) -> Load {
         let now = Instant::now();
         let mut load = Load::default();
-        for (i, (message, route)) in self.messages.iter().enumerate() {
+        load.parcels.reserve_exact(self.messages.len());
+        load.places.reserve_exact(self.messages.len());
+        let mut messages = std::mem::take(&mut self.messages);
+        for (i, (message, verdict)) in messages.iter_mut().zip(verdicts).enumerate() {
+            let route = &self.routes[&message.topic];
             match encode(route, self.lane.to.encoding, self.lane.to.event_prefix, message) {
-                Err(reason) => verdicts[i] = Some(Verdict::Bury(reason)),
+                Err(reason) => *verdict = Some(Verdict::Bury(reason)),
                 Ok(parcel) => match self.refusal(&parcel.destination, now) {
-                    Some(rest) => verdicts[i] = Some(Verdict::rest(rest, "the destination rests")),
+                    Some(rest) => *verdict = Some(Verdict::rest(rest, "the destination rests")),
                     None => {
                         load.parcels.push(parcel);
                         load.places.push(i);
@@ -94,6 +100,7 @@ impl Batch {
                 },
             }
         }
+        self.messages = messages;
         load
     }
 
@@ -116,8 +123,6 @@ impl Batch {
     /// Delivers under leases that are extended meanwhile; `None`: the drain would not wait any longer.
     async fn deliver(&self, means: &Means, load: &Load) -> Option<Vec<Outcome>> {
         let to = &self.lane.to;
-        let receipts: Vec<Receipt> =
-            self.messages.iter().map(|(message, _)| message.receipt.clone()).collect();
         let started = Instant::now();
         let work = async {
             if let Err(error) = self.lane.check().await {
@@ -137,17 +142,20 @@ impl Batch {
                 biased;
                 outcomes = &mut work => break outcomes,
                 () = means.give_up.requested() => return None,
-                _ = extend.tick() => {
-                    for settled in means.client.extend(&receipts, Some(means.lease)).await.into_iter().flatten() {
-                        means.stats.settled(&settled);
-                    }
-                }
+                _ = extend.tick() => self.extend(means).await,
             }
         };
         assert_eq!(outcomes.len(), load.parcels.len(), "the sink {} answers once for each parcel", to.name);
         means.stats.delivery(&to.name, started.elapsed());
         means.stats.count(&to.name, &outcomes);
         Some(outcomes)
+    }
+
+    /// Gives the leases of the batch more time.
+    async fn extend(&self, means: &Means) {
+        let receipts: Vec<Receipt> = self.messages.iter().map(|message| message.receipt.clone()).collect();
+        let settled = means.client.extend(&receipts, Some(means.lease)).await;
+        means.stats.settled(settled.iter().flatten());
     }
 
     /// Turns outcomes into verdicts, destination by destination.

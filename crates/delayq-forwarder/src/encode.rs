@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 const STRUCTURED: &str = "application/cloudevents+json";
 
-/// Makes a parcel of a message and its route; `event_prefix` is what headers of events begin with.
+/// Makes a parcel of a message and its route, and takes headers and payload out of the message; `event_prefix` is what
+/// headers of events begin with.
 ///
 /// # Errors
 /// Why it can never be delivered by this route.
@@ -21,7 +22,7 @@ pub(crate) fn encode(
     route: &Route,
     encoding: Encoding,
     event_prefix: &str,
-    message: &Reservation,
+    message: &mut Reservation,
 ) -> Result<Parcel, String> {
     if message.envelope.zstd {
         return Err("the payload is compressed and cannot be restored".to_owned());
@@ -41,22 +42,30 @@ pub(crate) fn encode(
     };
     let chosen = route.partition.as_ref().map(|template| needed("partition", template)).transpose()?;
     let partition = chosen.as_deref().map(partition).transpose()?;
-    let mut headers = message.envelope.headers.clone();
-    // delayq's own headers cannot be forged by a producer.
-    headers.retain(|(name, _)| !name.to_ascii_lowercase().starts_with("delayq-"));
-    for (name, template) in &route.headers {
-        if let Ok(value) = template.render(&values) {
-            headers.retain(|(own, _)| !own.eq_ignore_ascii_case(name));
-            headers.push((name.clone(), value));
-        }
+    let added: Vec<(String, String)> = route
+        .headers
+        .iter()
+        .filter_map(|(name, template)| Some((name.clone(), template.render(&values).ok()?)))
+        .collect();
+    let about = About::of(message);
+    let mut headers = std::mem::take(&mut message.envelope.headers);
+    headers.retain(|(name, _)| !is_own(name));
+    for (name, value) in added {
+        headers.retain(|(other, _)| !other.eq_ignore_ascii_case(&name));
+        headers.push((name, value));
     }
-    let body = message.envelope.payload.clone();
-    let parcel = Parcel { destination, key, partition, headers, body, about: About::of(message) };
+    let body = std::mem::take(&mut message.envelope.payload);
+    let parcel = Parcel { destination, key, partition, headers, body, about };
     Ok(match encoding {
         Encoding::Plain => parcel,
         Encoding::CloudeventsBinary => binary(parcel, event_prefix),
         Encoding::CloudeventsStructured => structured(parcel),
     })
+}
+
+/// Whether a header is one of delayq's own, which a producer cannot forge.
+fn is_own(name: &str) -> bool {
+    name.as_bytes().get(..7).is_some_and(|start| start.eq_ignore_ascii_case(b"delayq-"))
 }
 
 /// The attributes that every event has, and the extensions it can carry.

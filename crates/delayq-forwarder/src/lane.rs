@@ -13,9 +13,8 @@ use crate::{
     sinks::SinkConfig,
     stats::Stats,
 };
-use delayq_core::{ShardId, Topic};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -44,20 +43,6 @@ pub(crate) struct Lane {
     circuits: Mutex<HashMap<String, Circuit>>,
     settings: CircuitSettings,
     stats: Stats,
-}
-
-/// What only the loop knows of a lane.
-pub(crate) struct LaneState {
-    pub(crate) lane: Arc<Lane>,
-    /// Its topics with their routes, in the order in which they are asked for.
-    pub(crate) topics: Vec<Topic>,
-    pub(crate) routes: BTreeMap<Topic, Arc<Route>>,
-    /// Shards that may have something, and from when on.
-    pub(crate) hot: BTreeMap<ShardId, Instant>,
-    /// Messages under way.
-    pub(crate) in_flight: usize,
-    /// Which shard was asked first the last time.
-    pub(crate) turn: usize,
 }
 
 // === impl NamedSink ===
@@ -200,69 +185,5 @@ impl Lane {
     fn circuits(&self) -> MutexGuard<'_, HashMap<String, Circuit>> {
         // A circuit is changed by one assignment: it cannot be left half done.
         self.circuits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-// === impl LaneState ===
-
-impl LaneState {
-    pub(crate) fn new(lane: Lane) -> Self {
-        Self {
-            lane: Arc::new(lane),
-            topics: Vec::new(),
-            routes: BTreeMap::new(),
-            hot: BTreeMap::new(),
-            in_flight: 0,
-            turn: 0,
-        }
-    }
-
-    pub(crate) fn add(&mut self, topic: Topic, route: Route) {
-        self.topics.push(topic.clone());
-        self.routes.insert(topic, Arc::new(route));
-    }
-
-    /// A shard may have something for it.
-    pub(crate) fn heat(&mut self, shard: ShardId, from: Instant) {
-        let at = self.hot.entry(shard).or_insert(from);
-        *at = from.min(*at);
-    }
-
-    /// How many messages it has room for now, and whether they are a probe.
-    pub(crate) fn room(&self, now: Instant) -> (usize, bool) {
-        let free = self.lane.to.in_flight.saturating_sub(self.in_flight);
-        match self.lane.pass(now) {
-            Pass::All => (free, false),
-            Pass::Probe => (free.min(1), true),
-            Pass::None(_) => (0, false),
-        }
-    }
-
-    /// When it is to be looked at next without a reason from outside.
-    pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
-        let hot = self.hot.values().min().copied()?;
-        match self.lane.pass(now) {
-            // A message that returns, or the answer of a probe, is the reason then.
-            Pass::None(None) => None,
-            _ if self.in_flight >= self.lane.to.in_flight => None,
-            Pass::None(Some(until)) => Some(until.max(hot)),
-            Pass::All | Pass::Probe => Some(hot),
-        }
-    }
-
-    /// Which shards to ask for how many, a fair share each, another shard first each time.
-    pub(crate) fn shares(&mut self, now: Instant, most_a_shard: usize) -> Vec<(ShardId, u16)> {
-        let (room, _) = self.room(now);
-        let mut shards: Vec<ShardId> =
-            self.hot.iter().filter(|(_, from)| **from <= now).map(|(shard, _)| *shard).collect();
-        if room == 0 || shards.is_empty() {
-            return Vec::new();
-        }
-        self.turn = (self.turn + 1) % shards.len();
-        shards.rotate_left(self.turn);
-        shards.truncate(room);
-        let share = (room / shards.len()).clamp(1, most_a_shard);
-        let share = u16::try_from(share).expect("a share is at most 500");
-        shards.into_iter().map(|shard| (shard, share)).collect()
     }
 }

@@ -20,6 +20,7 @@ mod encode;
 mod encoding;
 mod forwarder;
 mod lane;
+mod lane_state;
 mod parcel;
 mod pattern;
 mod routes;

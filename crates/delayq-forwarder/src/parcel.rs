@@ -2,6 +2,7 @@
 
 use crate::template::{Values, Variable};
 use delayq_core::{Reservation, UnixMicros, UnixMillis};
+use std::borrow::Cow;
 
 /// A message with its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +50,8 @@ pub(crate) struct Of<'a>(pub(crate) &'a Reservation);
 
 impl Parcel {
     /// All headers: delayq's own, then the message's and the route's.
-    pub fn all_headers(&self) -> impl Iterator<Item = (&str, std::borrow::Cow<'_, str>)> {
-        let own = self.about.headers().into_iter().map(|(name, value)| (name, value.into()));
+    pub fn all_headers(&self) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
+        let own = self.about.headers().into_iter();
         own.chain(self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str().into())))
     }
 
@@ -88,15 +89,17 @@ impl About {
 
     /// delayq's own headers.
     #[must_use]
-    pub fn headers(&self) -> [(&'static str, String); 7] {
+    pub fn headers(&self) -> [(&'static str, Cow<'_, str>); 7] {
+        let late_us = self.ready.since(self.due).as_micros();
+        let number = |number: u64| Cow::Owned(number.to_string());
         [
-            ("delayq-id", self.id.clone()),
-            ("delayq-topic", self.topic.clone()),
-            ("delayq-attempt", self.attempt.to_string()),
-            ("delayq-delivery", self.delivery.to_string()),
-            ("delayq-due", self.due.to_string()),
-            ("delayq-ready", self.ready.millis().to_string()),
-            ("delayq-late-ms", format!("{:.3}", self.late_ms())),
+            ("delayq-id", Cow::Borrowed(&self.id)),
+            ("delayq-topic", Cow::Borrowed(&self.topic)),
+            ("delayq-attempt", number(self.attempt.into())),
+            ("delayq-delivery", number(self.delivery.into())),
+            ("delayq-due", number(self.due.get())),
+            ("delayq-ready", number(self.ready.millis().get())),
+            ("delayq-late-ms", Cow::Owned(format!("{}.{:03}", late_us / 1000, late_us % 1000))),
         ]
     }
 }

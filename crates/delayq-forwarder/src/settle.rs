@@ -1,7 +1,7 @@
 //! Settling: what becomes of a message in Redis after its delivery.
 
 use crate::stats::Stats;
-use delayq_core::{Advice, Client, Error, Receipt, Release, Reservation, Settled};
+use delayq_core::{Advice, Client, Error, Receipt, Release, Settled};
 use delayq_service::Shutdown;
 use std::time::Duration;
 
@@ -46,10 +46,9 @@ impl Verdict {
 // === impl Settler ===
 
 impl Settler<'_> {
-    pub(crate) async fn settle(&self, verdicts: Vec<(&Reservation, Verdict)>) {
+    pub(crate) async fn settle(&self, verdicts: impl Iterator<Item = (Receipt, Verdict)>) {
         let mut due = Due::default();
-        for (message, verdict) in verdicts {
-            let receipt = message.receipt.clone();
+        for (receipt, verdict) in verdicts {
             match verdict {
                 Verdict::Ack => due.acks.push(receipt),
                 Verdict::Bury(reason) => due.buried.push((receipt, reason)),
@@ -82,21 +81,26 @@ impl Settler<'_> {
 
     /// Keeps what is to be tried again. Returns whether there is any.
     fn keep_failed<T>(&self, items: &mut Vec<T>, answers: Vec<Result<Settled, Error>>) -> bool {
+        self.stats.settled(answers.iter().flatten());
+        if answers
+            .iter()
+            .all(|answer| matches!(answer, Ok(settled) if !matches!(settled, Settled::Failed(_))))
+        {
+            items.clear();
+            return false;
+        }
         let mut answers = answers.into_iter();
         items.retain(|_| match answers.next() {
-            Some(Ok(settled)) => {
-                if let Settled::Failed(why) = &settled {
-                    tracing::error!(why, "a message could not be settled: its lease runs out");
-                }
-                self.stats.settled(&settled);
-                false
-            }
             Some(Err(error)) if error.advice() == Advice::Retry => true,
             Some(Err(error)) => {
                 tracing::error!(%error, "a message could not be settled: its lease runs out");
                 false
             }
-            None => false,
+            Some(Ok(Settled::Failed(why))) => {
+                tracing::error!(why, "a message could not be settled: its lease runs out");
+                false
+            }
+            Some(Ok(_)) | None => false,
         });
         !items.is_empty()
     }

@@ -52,6 +52,8 @@ pub struct Stats {
     pub unrouted_messages: Gauge,
     /// Shards that messages are taken from.
     pub shards: Gauge,
+    /// Topics that a shard set aside because a key of theirs is of the wrong type, once a shard.
+    pub refused_topics: Gauge,
     /// Calls of `reserve`.
     pub reserves: Counter,
     /// Calls of `reserve` that Redis did not answer.
@@ -117,6 +119,11 @@ impl Stats {
                 "Shards that this forwarder takes messages from.",
                 Gauge::default(),
             ),
+            refused_topics: metrics.register(
+                "forwarder_refused_topics",
+                "Topics that a shard set aside because a key of theirs is of the wrong type, once a shard.",
+                Gauge::default(),
+            ),
             reserves: metrics.register(
                 "forwarder_reserves",
                 "Shards that were asked for messages.",
@@ -130,26 +137,19 @@ impl Stats {
         }
     }
 
+    /// Counts what became of a batch.
     pub(crate) fn count(&self, sink: &str, outcomes: &[Outcome]) {
-        for outcome in outcomes {
-            let of = OfOutcome { sink: sink.to_owned(), outcome: outcome.word() };
-            self.outcomes.get_or_create(&of).inc();
+        for (outcome, count) in tally(outcomes.iter().map(Outcome::word)) {
+            let of = OfOutcome { sink: sink.to_owned(), outcome };
+            self.outcomes.get_or_create(&of).inc_by(count);
         }
     }
 
-    pub(crate) fn settled(&self, settled: &Settled) {
-        let word = match settled {
-            Settled::Delivered => "delivered",
-            Settled::Delayed(_) => "delayed",
-            Settled::Ready => "ready",
-            Settled::Buried => "buried",
-            Settled::Cancelled => "cancelled",
-            Settled::ExpiredMessage => "expired",
-            Settled::Extended(_) | Settled::ExtendedDoomed(_) => "extended",
-            Settled::Expired => "lease_lost",
-            Settled::Failed(_) => "failed",
-        };
-        self.settled.get_or_create(&OfWord { word }).inc();
+    /// Counts what became of leases.
+    pub(crate) fn settled<'a>(&self, settled: impl IntoIterator<Item = &'a Settled>) {
+        for (word, count) in tally(settled.into_iter().map(settled_word)) {
+            self.settled.get_or_create(&OfWord { word }).inc_by(count);
+        }
     }
 
     pub(crate) fn in_flight(&self, sink: &str, change: i64) {
@@ -167,5 +167,42 @@ impl Stats {
 
     pub(crate) fn late(&self, late: Duration) {
         self.lateness.observe(late);
+    }
+}
+
+/// How often each word comes: there are few of them, and most of a batch are the same.
+fn tally(words: impl Iterator<Item = &'static str>) -> Vec<(&'static str, u64)> {
+    let mut counts: Vec<(&'static str, u64)> = Vec::new();
+    for word in words {
+        match counts.iter_mut().find(|(known, _)| *known == word) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((word, 1)),
+        }
+    }
+    counts
+}
+
+const fn settled_word(settled: &Settled) -> &'static str {
+    match settled {
+        Settled::Delivered => "delivered",
+        Settled::Delayed(_) => "delayed",
+        Settled::Ready => "ready",
+        Settled::Buried => "buried",
+        Settled::Cancelled => "cancelled",
+        Settled::ExpiredMessage => "expired",
+        Settled::Extended(_) | Settled::ExtendedDoomed(_) => "extended",
+        Settled::Expired => "lease_lost",
+        Settled::Failed(_) => "failed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_words_are_counted_together() {
+        assert_eq!(tally(["a", "b", "a"].into_iter()), [("a", 2), ("b", 1)]);
+        assert_eq!(tally(std::iter::empty()), []);
     }
 }

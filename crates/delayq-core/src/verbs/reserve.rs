@@ -62,6 +62,9 @@ pub struct ReserveReport {
     pub buried: u64,
     /// Messages of a newer format, which stay where they are.
     pub newer: u64,
+    /// Topics of which nothing was taken, because a key of theirs is of the wrong type. The others go on; where there
+    /// is no other one, the call fails instead.
+    pub refused: Vec<Topic>,
 }
 
 // === impl Client ===
@@ -156,12 +159,16 @@ fn read(
         expired: reply.number()?,
         buried: reply.number()?,
         newer: reply.number()?,
+        refused: Vec::new(),
     };
     while !reply.is_empty() {
         let place = reply.number()? as usize;
         let topic = request.topics.get(place.wrapping_sub(1));
         let topic = topic.ok_or_else(|| reply.nonsense(&place.to_string()))?;
         let lease_end = UnixMillis::new(reply.number()?);
+        if lease_end.get() == 0 {
+            report.refused.push(topic.clone());
+        }
         for _ in 0..reply.number()? {
             match reservation(shard, topic, lease_end, &mut reply)? {
                 Ok(message) => report.messages.push(message),

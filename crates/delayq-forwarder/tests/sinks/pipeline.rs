@@ -145,3 +145,32 @@ async fn a_key_of_the_wrong_type_in_one_shard_stops_no_other() {
     running.stop().await;
     stage.check("t", lines(folder.path(), "t"), &Permit::default()).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_of_a_wrong_type_stops_no_other_of_its_lane() {
+    let server = RedisServer::start().await;
+    let (stage, folder) = (Stage::at(&server.url()).await, tempfile::tempdir().unwrap());
+    let settings = stage.settings([("f", file(folder.path()))], vec![route("*", "f", "all")]);
+    stage.put("bad", 0, 400, 10).await;
+    let meta = stage.client.keys().meta(delayq_core::ShardId::new(2));
+    // The first topic of a shard has the number 1.
+    let (queue, aside) = (meta.replace(":meta", ":r:1"), meta.replace(":meta", ":aside"));
+    let _: String = server.command(&["RENAME", &queue, &aside]).await;
+    let _: String = server.command(&["SET", &queue, "a string"]).await;
+    let running = stage.forward(settings).await.unwrap();
+    stage.put("good", 1000, 400, 10).await;
+    stage.drained("good").await;
+    wait_until("a topic that is set aside", SHORT, || async {
+        running.metric("delayq_forwarder_refused_topics ") >= 1.0
+    })
+    .await;
+    assert!(stage.numbers("bad").await.pending() > 0);
+    let _: String = server.command(&["RENAME", &aside, &queue]).await;
+    stage.drained("bad").await;
+    wait_until("a topic in order", SHORT, || async {
+        running.metric("delayq_forwarder_refused_topics ") < 1.0
+    })
+    .await;
+    running.stop().await;
+    stage.check("bad", lines(folder.path(), "all"), &Permit::default()).await;
+}

@@ -3,7 +3,6 @@
 use super::{KafkaConfig, check, encode, words::Words};
 use crate::{Blame, CheckError, Outcome, Parcel, Sink};
 use async_trait::async_trait;
-use futures_util::future::join_all;
 use rdkafka::{
     ClientConfig,
     config::FromClientConfigAndContext,
@@ -134,15 +133,17 @@ impl Sink for KafkaSink {
         };
         let sent: Vec<Result<DeliveryFuture, Outcome>> =
             parcels.iter().map(|parcel| send(&open.producer, parcel)).collect();
-        let acked = sent.into_iter().zip(parcels).map(async |(sent, parcel)| match sent {
-            Err(outcome) => outcome,
-            Ok(delivery) => match delivery.await {
-                Ok(Ok(_)) => Outcome::Delivered,
-                Ok(Err((error, _))) => failed(&error, parcel, &open.words),
-                Err(_) => Outcome::down("the producer was closed"),
-            },
-        });
-        let outcomes = join_all(acked).await;
+        let mut outcomes = Vec::with_capacity(parcels.len());
+        for (sent, parcel) in sent.into_iter().zip(parcels) {
+            outcomes.push(match sent {
+                Err(outcome) => outcome,
+                Ok(delivery) => match delivery.await {
+                    Ok(Ok(_)) => Outcome::Delivered,
+                    Ok(Err((error, _))) => failed(&error, parcel, &open.words),
+                    Err(_) => Outcome::down("the producer was closed"),
+                },
+            });
+        }
         if outcomes.contains(&Outcome::Delivered) {
             open.words.forget();
         }

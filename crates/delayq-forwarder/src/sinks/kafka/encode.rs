@@ -5,7 +5,8 @@ use rdkafka::message::{Header, OwnedHeaders};
 
 /// Every header of a parcel.
 pub(super) fn headers(parcel: &Parcel) -> OwnedHeaders {
-    parcel.all_headers().fold(OwnedHeaders::new(), |headers, (name, value)| {
+    let all = OwnedHeaders::new_with_capacity(7 + parcel.headers.len());
+    parcel.all_headers().fold(all, |headers, (name, value)| {
         headers.insert(Header { key: name, value: Some(value.as_bytes()) })
     })
 }

@@ -11,12 +11,14 @@ use async_nats::{
     },
 };
 use async_trait::async_trait;
-use futures_util::future::join_all;
 use secrecy::ExposeSecret;
-use std::time::Duration;
+use std::{
+    pin::{Pin, pin},
+    time::Duration,
+};
 use tokio::{
     sync::Mutex,
-    time::{timeout, timeout_at},
+    time::{Sleep, sleep, timeout},
 };
 
 const CORE: &str = "mode = core delivers at most once: what nobody listens to, and what is on its way when a connection breaks, is lost";
@@ -26,8 +28,18 @@ pub(crate) struct NatsSink {
     config: NatsConfig,
     /// A part of the time that a call has, so that a connection which is silent is thrown away by this sink.
     patience: Duration,
-    open: Mutex<Option<Client>>,
+    open: Mutex<Option<Open>>,
 }
+
+/// A connection, and JetStream over it.
+#[derive(Clone)]
+struct Open {
+    client: Client,
+    context: jetstream::Context,
+}
+
+/// A publication under way, or why it was not sent.
+type UnderWay = Result<PublishAckFuture, Outcome>;
 
 // === impl NatsSink ===
 
@@ -36,15 +48,16 @@ impl NatsSink {
         Self { config, patience: deadline.mul_f64(0.8), open: Mutex::new(None) }
     }
 
-    async fn client(&self) -> Result<Client, String> {
-        let mut open = self.open.lock().await;
-        if let Some(client) = open.as_ref() {
-            return Ok(client.clone());
+    async fn open(&self) -> Result<Open, String> {
+        let mut slot = self.open.lock().await;
+        if let Some(open) = slot.as_ref() {
+            return Ok(open.clone());
         }
         let client = self.options().await?.connect(self.config.servers.as_slice()).await;
         let client = client.map_err(|error| format!("{}: {error}", self.config.servers.join(", ")))?;
-        *open = Some(client.clone());
-        Ok(client)
+        let open = Open { context: self.context(client.clone()), client };
+        *slot = Some(open.clone());
+        Ok(open)
     }
 
     /// The secrets are read anew for each connection.
@@ -83,27 +96,34 @@ impl NatsSink {
         *self.open.lock().await = None;
     }
 
-    async fn publish(&self, context: &jetstream::Context, parcel: &Parcel) -> Outcome {
-        let sent = match publication(parcel) {
-            Err(reason) => return Outcome::rejected(reason),
-            Ok(publication) => {
-                let publication = publication.message_id(&parcel.about.identity);
-                context.send_publish(parcel.destination.clone(), publication).await
-            }
-        };
-        let ack = match acked(sent).await {
-            Err(error) => return failed(&error),
-            Ok(ack) => ack,
-        };
-        if !ack.duplicate || parcel.about.delivery > 1 {
-            return Outcome::Delivered;
+    /// Publishes all, then waits for the acks in their order. One timer for all of them: what has no ack when it is
+    /// over has none, and what has one by then counts.
+    async fn deliver_acked(&self, context: &jetstream::Context, parcels: &[Parcel]) -> Vec<Outcome> {
+        let mut over = pin!(sleep(self.patience.mul_f64(0.9)));
+        let silent = || Outcome::down(format!("no ack within {:?}", self.patience));
+        let mut under_way: Vec<UnderWay> = Vec::with_capacity(parcels.len());
+        for parcel in parcels {
+            let sent = before(over.as_mut(), publish(context, parcel, true)).await;
+            under_way.push(sent.unwrap_or_else(|| Err(silent())));
         }
-        // Never sent before, and yet known: an earlier message had this id and content, and this one was dropped.
-        let Ok(publication) = publication(parcel) else { return Outcome::Delivered };
-        match acked(context.send_publish(parcel.destination.clone(), publication).await).await {
-            Ok(_) => Outcome::Delivered,
-            Err(error) => failed(&error),
+        let mut outcomes = Vec::with_capacity(parcels.len());
+        for (parcel, sent) in parcels.iter().zip(under_way) {
+            let acked = async {
+                let ack = match sent?.await {
+                    Err(error) => return Err(failed(&error)),
+                    Ok(ack) => ack,
+                };
+                if ack.duplicate && parcel.about.delivery <= 1 {
+                    // Never sent before, and yet known: an earlier message had this id and content, and this one was
+                    // dropped.
+                    publish(context, parcel, false).await?.await.map_err(|error| failed(&error))?;
+                }
+                Ok(Outcome::Delivered)
+            };
+            let acked = before(over.as_mut(), acked).await.unwrap_or_else(|| Err(silent()));
+            outcomes.push(acked.unwrap_or_else(|outcome| outcome));
         }
+        outcomes
     }
 
     async fn deliver_core(&self, client: &Client, parcels: &[Parcel]) -> Vec<Outcome> {
@@ -132,21 +152,13 @@ impl NatsSink {
     }
 
     async fn deliver_all(&self, parcels: &[Parcel]) -> Vec<Outcome> {
-        let client = match self.client().await {
-            Ok(client) => client,
+        let open = match self.open().await {
+            Ok(open) => open,
             Err(why) => return vec![Outcome::down(why); parcels.len()],
         };
         match self.config.mode {
-            NatsMode::Core => self.deliver_core(&client, parcels).await,
-            NatsMode::Jetstream => {
-                let context = self.context(client);
-                let by = tokio::time::Instant::now() + self.patience.mul_f64(0.9);
-                let publish = async |parcel| {
-                    let published = timeout_at(by, self.publish(&context, parcel)).await;
-                    published.unwrap_or_else(|_| Outcome::down(format!("no ack within {:?}", self.patience)))
-                };
-                join_all(parcels.iter().map(publish)).await
-            }
+            NatsMode::Core => self.deliver_core(&open.client, parcels).await,
+            NatsMode::Jetstream => self.deliver_acked(&open.context, parcels).await,
         }
     }
 }
@@ -159,10 +171,10 @@ impl Sink for NatsSink {
 
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
         let looked = timeout(self.patience, async {
-            let client = self.client().await.map_err(CheckError::Unreachable)?;
+            let open = self.open().await.map_err(CheckError::Unreachable)?;
             match self.config.mode {
                 NatsMode::Core => Ok(vec![CORE.to_owned()]),
-                NatsMode::Jetstream => check::check(&self.context(client), &self.config, destination).await,
+                NatsMode::Jetstream => check::check(&open.context, &self.config, destination).await,
             }
         });
         let looked = looked.await.unwrap_or_else(|_| Err(CheckError::Unreachable("no answer".to_owned())));
@@ -187,7 +199,7 @@ impl Sink for NatsSink {
     async fn close(&self) -> Result<(), String> {
         match self.open.lock().await.take() {
             None => Ok(()),
-            Some(client) => client.drain().await.map_err(|error| error.to_string()),
+            Some(open) => open.client.drain().await.map_err(|error| error.to_string()),
         }
     }
 }
@@ -200,10 +212,22 @@ fn publication(parcel: &Parcel) -> Result<PublishMessage, String> {
     Ok(PublishMessage::build().headers(headers).payload(parcel.body.clone().into()))
 }
 
-async fn acked(
-    sent: Result<PublishAckFuture, PublishError>,
-) -> Result<jetstream::publish::PublishAck, PublishError> {
-    sent?.await
+/// Sends one publication, with the id that a stream drops repeats by or without it.
+async fn publish(context: &jetstream::Context, parcel: &Parcel, with_id: bool) -> UnderWay {
+    let mut publication = publication(parcel).map_err(Outcome::rejected)?;
+    if with_id {
+        publication = publication.message_id(&parcel.about.identity);
+    }
+    context.send_publish(parcel.destination.clone(), publication).await.map_err(|error| failed(&error))
+}
+
+/// The output of `work`, unless the time is over and it is not there yet.
+async fn before<T>(over: Pin<&mut Sleep>, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        output = work => Some(output),
+        () = over => None,
+    }
 }
 
 fn no_subject(parcel: &Parcel) -> Outcome {

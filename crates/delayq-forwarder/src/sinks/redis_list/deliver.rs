@@ -40,7 +40,7 @@ impl Sink for RedisListSink {
     }
 
     async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
-        let mut pipeline = Pipeline::new();
+        let mut pipeline = Pipeline::with_capacity(parcels.len());
         for parcel in parcels {
             pipeline.add_command(encode::command(&self.config, parcel));
         }

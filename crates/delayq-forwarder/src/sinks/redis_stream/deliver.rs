@@ -47,7 +47,7 @@ impl Sink for RedisStreamSink {
     }
 
     async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
-        let mut pipeline = Pipeline::new();
+        let mut pipeline = Pipeline::with_capacity(parcels.len());
         for parcel in parcels {
             pipeline.add_command(self.fields.command(&self.config, parcel));
         }

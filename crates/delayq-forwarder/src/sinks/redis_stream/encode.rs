@@ -22,7 +22,8 @@ impl Fields {
 
     /// The command that appends a parcel.
     pub(super) fn command(&self, config: &RedisStreamConfig, parcel: &Parcel) -> Cmd {
-        let mut command = Cmd::new();
+        let fields = 12 + parcel.headers.len() + self.0.len();
+        let mut command = Cmd::with_capacity(2 * fields, parcel.body.len() + 32 * fields);
         command.arg("XADD").arg(&parcel.destination);
         if !config.create {
             command.arg("NOMKSTREAM");

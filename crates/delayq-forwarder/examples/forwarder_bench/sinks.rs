@@ -1,0 +1,205 @@
+//! Each sink end to end, from ready in Redis to confirmed, beside a bare client that publishes the same bodies with the
+//! same headers and waits for the same confirms, and beside Redis alone (reserve and ack of as many such messages).
+//!
+//! The three are measured one after the other, three times over; the medians count. *Of lower* is what is asked for: the
+//! forwarder beside the slower of the two others. Behind each rate stands what a message cost the whole machine, in
+//! microseconds of a core. *Bound* is what a forwarder could reach that adds nothing to the cost of the two others, with
+//! Redis, broker and client on the same cores: cores / (cost of bare + cost of limit).
+
+mod file;
+#[cfg(feature = "kafka")]
+mod kafka;
+#[cfg(feature = "nats")]
+mod nats;
+#[cfg(feature = "rabbitmq")]
+mod rabbitmq;
+mod redis_stream;
+mod target;
+#[cfg(feature = "webhook")]
+mod webhook;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use delayq_core::{Client, ReserveRequest, ShardId};
+use delayq_service::Shutdown;
+use delayq_tests::redis_server::RedisServer;
+
+use crate::cpu;
+use crate::deployment::{BODY_BYTES, Deployment, metric, route, topic};
+use target::{Target, next_run};
+
+const SHARDS: u16 = 16;
+const ROUNDS: usize = 3;
+/// Loops that reserve and ack at the same time, each over its own shards.
+const LIMIT_LOOPS: usize = 2;
+const TOPIC: &str = "t";
+
+/// Messages a second, and what one cost the machine in microseconds of a core.
+#[derive(Clone, Copy)]
+struct Figure {
+    rate: f64,
+    cost_us: f64,
+}
+
+/// A measurement under way.
+struct Watch {
+    start: Instant,
+    worked: Duration,
+}
+
+// === impl Watch ===
+
+impl Watch {
+    fn start() -> Self {
+        Self { worked: cpu::worked(), start: Instant::now() }
+    }
+
+    fn stop(&self, count: usize) -> Figure {
+        let rate = count as f64 / self.start.elapsed().as_secs_f64();
+        Figure { rate, cost_us: (cpu::worked() - self.worked).as_secs_f64() * 1e6 / count as f64 }
+    }
+}
+
+/// Reserve and ack alone: bare loops with one pipeline for all their shards.
+async fn limit(server: &RedisServer, count: usize) -> Figure {
+    let deployment = Deployment::new(server, SHARDS).await;
+    deployment.fill(TOPIC, count).await;
+    let shards: Vec<ShardId> = deployment.client.shards().shards().collect();
+    let watch = Watch::start();
+    let loops = shards.chunks(shards.len().div_ceil(LIMIT_LOOPS));
+    let loops: Vec<_> =
+        loops.map(|some| tokio::spawn(take_all(deployment.client.clone(), some.to_vec()))).collect();
+    let mut taken = 0;
+    for one in loops {
+        taken += one.await.unwrap();
+    }
+    let figure = watch.stop(count);
+    assert_eq!(taken, count);
+    figure
+}
+
+async fn take_all(client: Client, shards: Vec<ShardId>) -> usize {
+    let request = ReserveRequest { topics: vec![topic(TOPIC)], most: 128, most_bytes: 0, lease: None };
+    let requests: Vec<_> = shards.into_iter().map(|shard| (shard, request.clone())).collect();
+    let mut taken = 0;
+    loop {
+        let mut receipts = Vec::new();
+        for report in client.reserve_many(&requests).await {
+            receipts.extend(report.unwrap().messages.into_iter().map(|message| message.receipt));
+        }
+        if receipts.is_empty() {
+            return taken;
+        }
+        taken += receipts.len();
+        client.ack(&receipts).await.into_iter().for_each(|settled| drop(settled.unwrap()));
+    }
+}
+
+/// The forwarder with one sink, from its start until everything is acked.
+async fn forwarded(server: &RedisServer, target: &Target, count: usize) -> Figure {
+    let deployment = Deployment::new(server, SHARDS).await;
+    deployment.fill(TOPIC, count).await;
+    let sinks = BTreeMap::from([("s".to_owned(), target.sink.clone())]);
+    let (forwarder, metrics) = deployment.forwarder(sinks, vec![route(TOPIC, "s", target.to)]).await;
+    let shutdown = Shutdown::new();
+    let watch = Watch::start();
+    let running = tokio::spawn(forwarder.run(shutdown.clone()));
+    while metric(&metrics, "delayq_forwarder_settled_total{word=\"delivered\"}") < count as f64 {
+        assert!(
+            watch.start.elapsed() < Duration::from_secs(100),
+            "the forwarder is stuck: {}",
+            metrics.encode()
+        );
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let figure = watch.stop(count);
+    assert_eq!(deployment.pending(TOPIC).await, 0);
+    shutdown.request();
+    running.await.unwrap().unwrap();
+    figure
+}
+
+async fn target(name: &str) -> Option<Target> {
+    match name {
+        "file" => Some(file::target()),
+        "redis-stream" => Some(redis_stream::target().await),
+        #[cfg(feature = "rabbitmq")]
+        "rabbitmq" => Some(rabbitmq::target().await),
+        #[cfg(feature = "nats")]
+        "nats" => Some(nats::target().await),
+        #[cfg(feature = "kafka")]
+        "kafka" => Some(kafka::target().await),
+        #[cfg(feature = "webhook")]
+        "webhook" => Some(webhook::target().await),
+        _ => None,
+    }
+}
+
+/// The one of median rate.
+fn median(mut figures: Vec<Figure>) -> Figure {
+    figures.sort_by(|one, other| one.rate.total_cmp(&other.rate));
+    figures[figures.len() / 2]
+}
+
+async fn measure(name: &str, redis: &RedisServer, count: usize, rooms: &[(u32, u16)], only_forwarded: bool) {
+    let Some(mut target) = target(name).await else {
+        println!("{name:<14}not in this build");
+        return;
+    };
+    if only_forwarded {
+        for &(in_flight, batch) in rooms {
+            (target.sink.in_flight, target.sink.batch) = (in_flight, batch);
+            let _: String = redis.command(&["CONFIG", "RESETSTAT"]).await;
+            let our = forwarded(redis, &target, count).await;
+            println!("{name:<14}{in_flight:>7}{batch:>5}{:>12.0}{:>7.1}", our.rate, our.cost_us);
+            let stats: String = redis.command(&["INFO", "commandstats"]).await;
+            stats.lines().filter(|line| line.contains("_evalsha:")).for_each(|line| println!("  {line}"));
+        }
+        return;
+    }
+    let (mut limits, mut bares, mut ours) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        limits.push(limit(redis, count).await);
+        next_run();
+        let watch = Watch::start();
+        (target.bare)(count).await;
+        bares.push(watch.stop(count));
+        ours.push(forwarded(redis, &target, count).await);
+        let _: String = redis.command(&["FLUSHALL"]).await;
+    }
+    let (limit, bare, our) = (median(limits), median(bares), median(ours));
+    let bound = cpu::cores() * 1e6 / (bare.cost_us + limit.cost_us);
+    print!("{name:<14}");
+    for Figure { rate, cost_us } in [our, bare, limit] {
+        print!("{rate:>12.0}{cost_us:>7.1}");
+    }
+    println!("{:>10.2}{bound:>12.0}{:>10.2}", our.rate / bare.rate.min(limit.rate), our.rate / bound);
+}
+
+/// Measures the sinks of these names; none: all of them.
+pub(crate) async fn run(count: usize, mut names: Vec<String>, only_forwarded: bool) {
+    // `IN_FLIGHT/BATCH`: to see what another room brings.
+    let room = |text: &String| {
+        let (in_flight, batch) = text.split_once('/')?;
+        Some((in_flight.parse().ok()?, batch.parse().ok()?))
+    };
+    let mut rooms: Vec<(u32, u16)> = names.iter().filter_map(room).collect();
+    if rooms.is_empty() {
+        let default = delayq_forwarder::SinkConfig::default();
+        rooms.push((default.in_flight, default.batch));
+    }
+    names.retain(|name| room(name).is_none());
+    if names.is_empty() {
+        names = ["file", "redis-stream", "rabbitmq", "nats", "kafka", "webhook"].map(str::to_owned).into();
+    }
+    let redis = RedisServer::start().await;
+    println!("{count} messages of {BODY_BYTES} bytes, medians of {ROUNDS}; messages a second");
+    println!(
+        "{:<14}{:>12}{:>7}{:>12}{:>7}{:>12}{:>7}{:>10}{:>12}{:>10}",
+        "sink", "forwarded", "µs", "bare", "µs", "limit", "µs", "of lower", "bound", "of bound"
+    );
+    for name in names {
+        measure(&name, &redis, count, &rooms, only_forwarded).await;
+    }
+}

@@ -1,0 +1,41 @@
+//! NDJSON files: the bare client writes lines of the same length, and fsyncs as often.
+
+use std::io::Write;
+
+use delayq_forwarder::{FileConfig, SinkConfig};
+
+use super::target::{BATCH, Target, id};
+use crate::deployment::body;
+
+pub(crate) fn target() -> Target {
+    let folder = tempfile::tempdir().unwrap();
+    let config = FileConfig { dir: folder.path().to_owned(), rotate_at: None };
+    let path = folder.path().join("bare");
+    Target {
+        sink: SinkConfig { file: Some(config), ..SinkConfig::default() },
+        to: "out",
+        bare: Box::new(move |count| {
+            let path = path.clone();
+            Box::pin(async move { write(&path, count) })
+        }),
+        _server: Box::new(folder),
+    }
+}
+
+fn write(path: &std::path::Path, count: usize) {
+    let mut file = std::fs::File::create(path).unwrap();
+    for first in (0..count).step_by(BATCH) {
+        let mut lines = Vec::new();
+        for n in first..count.min(first + BATCH) {
+            let (id, payload) = (id(n), String::from_utf8(body(n)).unwrap());
+            let line = serde_json::json!({
+                "id": id, "topic": "t", "due": 1_700_000_000_000_u64, "ready": 1_700_000_000_000_u64, "late_ms": 0.125,
+                "attempt": 1, "delivery": 1, "headers": {}, "payload": payload,
+            });
+            serde_json::to_writer(&mut lines, &line).unwrap();
+            lines.push(b'\n');
+        }
+        file.write_all(&lines).unwrap();
+        file.sync_data().unwrap();
+    }
+}

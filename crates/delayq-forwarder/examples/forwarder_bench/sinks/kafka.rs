@@ -1,0 +1,45 @@
+//! Kafka: the bare client is an idempotent producer that waits for each record's ack of all replicas.
+
+use delayq_forwarder::{KafkaConfig, SinkConfig};
+use delayq_tests::kafka_server::KafkaServer;
+use rdkafka::ClientConfig;
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::{FutureProducer, FutureRecord};
+
+use super::target::{IN_FLIGHT, Target, headers, id, one_by_one};
+use crate::deployment::body;
+
+pub(crate) async fn target() -> Target {
+    let server = KafkaServer::start().await;
+    for name in ["out", "bare"] {
+        server.create_topic(name, 3, &[]).await;
+    }
+    let config = KafkaConfig { brokers: vec![server.address()], ..KafkaConfig::default() };
+    let producer: FutureProducer = ClientConfig::new()
+        .set("bootstrap.servers", server.address())
+        .set("acks", "all")
+        .set("enable.idempotence", "true")
+        .set("linger.ms", config.linger.as_millis().to_string())
+        .create()
+        .unwrap();
+    Target {
+        sink: SinkConfig { kafka: Some(config), ..SinkConfig::default() },
+        to: "out",
+        bare: Box::new(move |count| Box::pin(publish(producer.clone(), count))),
+        _server: Box::new(server),
+    }
+}
+
+async fn publish(producer: FutureProducer, count: usize) {
+    one_by_one(count, IN_FLIGHT, async |n| {
+        let (key, body) = (id(n), body(n));
+        let mut all = OwnedHeaders::new_with_capacity(7);
+        for (name, value) in &headers(n) {
+            all = all.insert(Header { key: name, value: Some(value.as_bytes()) });
+        }
+        let record =
+            FutureRecord::to("bare").key(&key).payload(&body).headers(all).timestamp(1_700_000_000_000);
+        producer.send_result(record).map_err(|(error, _)| error).unwrap().await.unwrap().unwrap();
+    })
+    .await;
+}

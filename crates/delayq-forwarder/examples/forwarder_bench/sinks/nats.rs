@@ -1,0 +1,40 @@
+//! NATS JetStream: the bare client publishes with a message id and waits for each one's ack.
+
+use async_nats::jetstream::{
+    self, Context, context::ContextBuilder, message::PublishMessage, stream::Config,
+};
+use delayq_forwarder::{NatsConfig, SinkConfig};
+use delayq_tests::nats_server::NatsServer;
+
+use super::target::{IN_FLIGHT, Target, headers, id, one_by_one};
+use crate::deployment::body;
+
+pub(crate) async fn target() -> Target {
+    let server = NatsServer::start(&[]).await;
+    let client = async_nats::connect(server.url()).await.unwrap();
+    let stream = Config {
+        name: "S".to_owned(),
+        subjects: vec!["out".to_owned(), "bare".to_owned()],
+        ..Config::default()
+    };
+    jetstream::new(client.clone()).create_stream(stream).await.unwrap();
+    let context = ContextBuilder::new().max_ack_inflight(65_536).build(client);
+    let config = NatsConfig { servers: vec![server.url()], ..NatsConfig::default() };
+    Target {
+        sink: SinkConfig { nats: Some(config), ..SinkConfig::default() },
+        to: "out",
+        bare: Box::new(move |count| Box::pin(publish(context.clone(), count))),
+        _server: Box::new(server),
+    }
+}
+
+async fn publish(context: Context, count: usize) {
+    one_by_one(count, IN_FLIGHT, async |n| {
+        let mut message = PublishMessage::build().payload(body(n).into()).message_id(format!("t/{}", id(n)));
+        for (name, value) in headers(n) {
+            message = message.header(name, value.as_str());
+        }
+        context.send_publish("bare", message).await.unwrap().await.unwrap();
+    })
+    .await;
+}

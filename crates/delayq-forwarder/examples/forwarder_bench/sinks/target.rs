@@ -1,0 +1,60 @@
+//! A destination with two ways into it: a sink of the forwarder, and a bare client.
+
+use std::any::Any;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use delayq_forwarder::SinkConfig;
+use futures_util::{StreamExt, stream};
+
+/// Messages that a bare client has on their way, as many as a sink by default.
+pub(crate) const IN_FLIGHT: usize = 2048;
+/// Messages that a bare client of a batching protocol sends at once, as many as a sink by default.
+pub(crate) const BATCH: usize = 256;
+
+static RUN: AtomicU16 = AtomicU16::new(0);
+
+/// Publishes so many messages, and ends when the last of them is confirmed.
+pub(crate) type Bare = Box<dyn Fn(usize) -> Pin<Box<dyn Future<Output = ()>>>>;
+
+/// A destination.
+pub(crate) struct Target {
+    pub(crate) sink: SinkConfig,
+    pub(crate) to: &'static str,
+    pub(crate) bare: Bare,
+    /// The server behind it, stopped with it.
+    pub(crate) _server: Box<dyn Any>,
+}
+
+/// Begins another run of a bare client: its ids are new, so that no broker takes them for repeats.
+pub(crate) fn next_run() {
+    RUN.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The id of a bare client's message, as long as a generated one.
+pub(crate) fn id(n: usize) -> String {
+    let run = RUN.load(Ordering::Relaxed);
+    format!("019aa5c1-{run:04x}-7abc-8def-{n:012x}")
+}
+
+/// The headers that the forwarder sends with a message, of the same length.
+pub(crate) fn headers(n: usize) -> [(&'static str, String); 7] {
+    [
+        ("delayq-id", id(n)),
+        ("delayq-topic", "t".to_owned()),
+        ("delayq-attempt", 1.to_string()),
+        ("delayq-delivery", 1.to_string()),
+        ("delayq-due", (1_700_000_000_000 + n).to_string()),
+        ("delayq-ready", (1_700_000_000_000 + n).to_string()),
+        ("delayq-late-ms", format!("{:.3}", n as f64 / 1000.0)),
+    ]
+}
+
+/// Publishes one by one, so many at a time; `publish` ends with its confirm.
+pub(crate) async fn one_by_one<F, Fut>(count: usize, in_flight: usize, publish: F)
+where
+    F: Fn(usize) -> Fut,
+    Fut: Future<Output = ()>,
+{
+    stream::iter(0..count).map(publish).buffer_unordered(in_flight).for_each(async |()| {}).await;
+}

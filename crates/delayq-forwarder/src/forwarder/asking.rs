@@ -1,0 +1,89 @@
+//! Asking shards for messages: one call of `reserve` for several shards of one lane.
+
+use super::board::Board;
+use crate::{circuit::Pass, delivery::Means, lane_state::LaneState};
+use delayq_core::{Error, ReserveReport, ReserveRequest, ShardId};
+use std::time::Instant;
+
+/// What one lane asks of some shards, in one pipeline.
+pub(super) struct Ask {
+    lane: usize,
+    probe: bool,
+    requests: Vec<(ShardId, ReserveRequest)>,
+}
+
+/// An ask with what the shards said.
+pub(super) struct Answer {
+    pub(super) lane: usize,
+    pub(super) probe: bool,
+    pub(super) shards: Vec<ShardAnswer>,
+    /// The most messages it could have brought.
+    pub(super) room: usize,
+}
+
+/// What one shard said.
+pub(super) struct ShardAnswer {
+    pub(super) shard: ShardId,
+    pub(super) found: Result<ReserveReport, Error>,
+    /// Whether it may have more than it was asked for.
+    pub(super) more: bool,
+}
+
+// === impl Ask ===
+
+impl Ask {
+    /// What to ask now: for each lane with room, the shards that may have something for it, and are not being asked.
+    pub(super) fn all(board: &mut Board, means: &Means, most_bytes: u32, now: Instant) -> Vec<Self> {
+        let mut asks = Vec::new();
+        for (number, state) in board.lanes.iter_mut().enumerate() {
+            let probe = state.lane.pass(now) == Pass::Probe;
+            for share in state.shares(now) {
+                let requests = share.into_iter().map(|(shard, most)| {
+                    let lease = Some(means.lease);
+                    let topics = state.topics.clone();
+                    (shard, ReserveRequest { topics, most, most_bytes, lease })
+                });
+                asks.push(Self { lane: number, probe, requests: requests.collect() });
+            }
+        }
+        asks
+    }
+
+    /// Asks.
+    pub(super) async fn run(self, means: Means) -> Answer {
+        means.stats.reserves.inc_by(self.requests.len() as u64);
+        let reports = means.client.reserve_many(&self.requests).await;
+        let room = self.requests.iter().map(|(_, request)| usize::from(request.most)).sum();
+        let shards = self.requests.iter().zip(reports).map(|((shard, request), found)| {
+            let more = found.as_ref().is_ok_and(|report| left_over(report, request));
+            ShardAnswer { shard: *shard, found, more }
+        });
+        Answer { lane: self.lane, probe: self.probe, shards: shards.collect(), room }
+    }
+}
+
+// === impl LaneState ===
+
+impl LaneState {
+    /// Notes what a shard said: whether it may have more, and from when on.
+    pub(super) fn answered(&mut self, answer: &ShardAnswer, now: Instant, after_error: Instant) {
+        self.asked.remove(&answer.shard);
+        match &answer.found {
+            // Tried again, like every shard that may have something, but not at once.
+            Err(_) => self.heat(answer.shard, after_error),
+            Ok(_) if answer.more => self.heat(answer.shard, now),
+            Ok(report) => {
+                if let Some(wait) = report.wait {
+                    self.heat(answer.shard, now + wait);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a shard may have more for this lane than it was asked for.
+fn left_over(report: &ReserveReport, request: &ReserveRequest) -> bool {
+    let bytes: usize = report.messages.iter().map(|message| message.envelope.payload.len()).sum();
+    report.messages.len() >= usize::from(request.most)
+        || (request.most_bytes > 0 && bytes >= request.most_bytes as usize / 2)
+}

@@ -1,0 +1,35 @@
+//! Discovery: which topics the shards have, so that none waits whose notification was lost.
+
+use delayq_core::{Admin, Client, Error, Overview, ShardId, Topic};
+
+/// What was found.
+pub(super) struct Discovery {
+    /// The topics of each shard, or why it did not say.
+    pub(super) topics: Vec<(ShardId, Result<Vec<Topic>, Error>)>,
+    /// How many messages are ready of the topics that no route is for.
+    pub(super) unrouted: Result<u64, Error>,
+}
+
+// === impl Discovery ===
+
+impl Discovery {
+    /// Asks every shard for its topics, and counts what waits of those that no route is for.
+    pub(super) async fn run(client: Client, shards: Vec<ShardId>, unrouted: Vec<Topic>) -> Self {
+        let overviews = client.overview(&shards).await;
+        let topics = shards.into_iter().zip(overviews.into_iter().map(|found| found.map(topics_of)));
+        Self { topics: topics.collect(), unrouted: count(&client, &unrouted).await }
+    }
+}
+
+fn topics_of(overview: Overview) -> Vec<Topic> {
+    overview.topics.into_iter().filter_map(|text| Topic::new(text).ok()).collect()
+}
+
+async fn count(client: &Client, topics: &[Topic]) -> Result<u64, Error> {
+    let admin = Admin::new(client.clone());
+    let mut ready = 0;
+    for topic in topics {
+        ready += admin.count(topic).await?.ready;
+    }
+    Ok(ready)
+}

@@ -1,0 +1,348 @@
+//! The loop: what is heard, what comes due and what has ended, until it is asked to stop.
+//!
+//! Nothing is awaited inside a turn. Asks, batches and discoveries are tasks: so a lane never waits for the answer
+//! that another one gets.
+
+use super::{
+    Forwarder,
+    asking::{Answer, Ask, ShardAnswer},
+    board::Board,
+    discovery::Discovery,
+};
+use crate::{
+    codes::REDIS_UNUSABLE,
+    config::ForwarderConfig,
+    delivery::{Batch, Means, Report},
+    settle::{Settler, Verdict},
+    sharing::Share,
+    stats::Stats,
+};
+use delayq_core::{Advice, Error, Heard, ShardId, Topic};
+use delayq_service::{Condition, Fault, Shutdown};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+use tokio::task::{JoinError, JoinSet};
+
+/// How often the topics of all shards are looked up without a reason.
+const DISCOVER_EVERY: Duration = Duration::from_secs(10);
+/// How long to rest after Redis did not answer.
+const REST_AFTER_ERROR: Duration = Duration::from_millis(250);
+/// How long the drain waits for sinks before it gives their messages back.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The loop's state: all of it belongs to one task.
+pub(super) struct Run {
+    means: Means,
+    condition: Condition,
+    settings: ForwarderConfig,
+    board: Board,
+    under_way: JoinSet<Ended>,
+    next_look: Instant,
+    /// `None` while one is under way.
+    next_discovery: Option<Instant>,
+    /// Redis did not answer: nothing before this.
+    rest_until: Option<Instant>,
+    /// Errors of single shards that were logged.
+    spoken_of: BTreeSet<String>,
+    /// Topics that a shard set aside, because a key of theirs is of the wrong type.
+    refused: BTreeSet<(ShardId, Topic)>,
+    share: Share,
+}
+
+/// A task that is over.
+enum Ended {
+    Ask(Answer),
+    Batch(Report),
+    Discovery(Discovery),
+}
+
+// === impl Run ===
+
+impl Run {
+    pub(super) fn new(forwarder: Forwarder) -> Self {
+        let board = Board::new(&forwarder);
+        let Forwarder { client, settings, stats, condition, share, .. } = forwarder;
+        let now = Instant::now();
+        Self {
+            means: Means { client, lease: *settings.forwarder.lease, stats, give_up: Shutdown::new() },
+            condition,
+            settings: settings.forwarder,
+            board,
+            under_way: JoinSet::new(),
+            next_look: now,
+            next_discovery: Some(now),
+            rest_until: None,
+            spoken_of: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            share,
+        }
+    }
+
+    /// Forwards until shutdown is asked for.
+    ///
+    /// # Errors
+    /// The deployment does not exist in this Redis.
+    pub(super) async fn until(&mut self, shutdown: &Shutdown) -> Result<(), Fault> {
+        self.means.stats.shards.set(self.board.shards().len() as i64);
+        // The plan may have nothing for it yet.
+        while self.board.shards().is_empty() {
+            self.condition.ready();
+            tokio::select! {
+                () = shutdown.requested() => return Ok(()),
+                shards = self.share.changed() => self.take_from(shards?),
+            }
+        }
+        let mut listener = self.means.client.listen_for_ready(self.board.shards().to_vec());
+        loop {
+            let wake = self.next_wake();
+            tokio::select! {
+                biased;
+                () = shutdown.requested() => return Ok(()),
+                Some(ended) = self.under_way.join_next(), if !self.under_way.is_empty() => self.ended(ended)?,
+                shards = self.share.changed() => {
+                    self.take_from(shards?);
+                    // Without a shard, whatever the old one hears is passed over.
+                    if !self.board.shards().is_empty() {
+                        listener = self.means.client.listen_for_ready(self.board.shards().to_vec());
+                    }
+                }
+                heard = listener.next() => self.hear(heard),
+                () = tokio::time::sleep_until(wake.into()) => {}
+            }
+            while let Some(ended) = self.under_way.try_join_next() {
+                self.ended(ended)?;
+            }
+            while let Some(heard) = listener.try_next() {
+                self.hear(heard);
+            }
+            self.turn();
+        }
+    }
+
+    /// Takes from these shards from now on.
+    fn take_from(&mut self, shards: Vec<ShardId>) {
+        let now = Instant::now();
+        self.means.stats.shards.set(shards.len() as i64);
+        self.board.take_from(shards, now);
+        self.next_discovery = self.next_discovery.map(|_| now);
+    }
+
+    /// One turn: looks that are due, and what can be asked for.
+    fn turn(&mut self) {
+        let now = Instant::now();
+        if self.rest_until.is_some_and(|until| now < until) {
+            return;
+        }
+        self.rest_until = None;
+        if self.next_discovery.is_some_and(|at| now >= at) {
+            self.next_discovery = None;
+            let (client, shards) = (self.means.client.clone(), self.board.shards().to_vec());
+            let unrouted = self.board.unrouted().cloned().collect();
+            self.under_way.spawn(async { Ended::Discovery(Discovery::run(client, shards, unrouted).await) });
+        }
+        if now >= self.next_look {
+            self.next_look = now + *self.settings.look_every;
+            self.board.heat_all(now);
+        }
+        let most_bytes = u32::try_from(self.settings.most_bytes.bytes()).unwrap_or(u32::MAX);
+        for ask in Ask::all(&mut self.board, &self.means, most_bytes, now) {
+            let means = self.means.clone();
+            self.under_way.spawn(async { Ended::Ask(ask.run(means).await) });
+        }
+    }
+
+    /// When to look without being told anything.
+    fn next_wake(&self) -> Instant {
+        let now = Instant::now();
+        let lanes = self.board.lanes.iter().filter_map(|lane| lane.next(now));
+        let first = lanes.chain(self.next_discovery).fold(self.next_look, Instant::min);
+        self.rest_until.map_or(first, |until| first.max(until))
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        let now = Instant::now();
+        match heard {
+            Heard::Ready(shard, Some(topic)) => self.board.heat_topic(shard, &topic, now),
+            Heard::Ready(shard, None) => self.board.heat(shard, now),
+            Heard::Resync => {
+                self.next_discovery = self.next_discovery.map(|_| now);
+                self.board.heat_all(now);
+            }
+            Heard::Wake(..) => {}
+        }
+    }
+
+    fn ended(&mut self, ended: Result<Ended, JoinError>) -> Result<(), Fault> {
+        match ended {
+            Ok(Ended::Ask(answer)) => self.take(answer),
+            Ok(Ended::Batch(report)) => {
+                self.board.lanes[report.lane_number].in_flight -= report.count;
+                Ok(())
+            }
+            Ok(Ended::Discovery(discovery)) => self.discovered(discovery),
+            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+        }
+    }
+
+    /// Takes what was reserved, and starts its batches. What was reserved is under way even where a shard failed.
+    fn take(&mut self, answer: Answer) -> Result<(), Fault> {
+        let now = Instant::now();
+        for found in &answer.shards {
+            let takes = self.board.takes_from(found.shard);
+            let state = &mut self.board.lanes[answer.lane];
+            state.answered(found, now, now + REST_AFTER_ERROR);
+            if !takes {
+                state.cool(found.shard);
+            }
+        }
+        let Answer { lane: lane_number, probe, shards, room } = answer;
+        let (mut messages, mut redis_clock, mut errors) = (Vec::new(), None, Vec::new());
+        for ShardAnswer { shard, found, .. } in shards {
+            match found {
+                Err(error) => errors.push(error),
+                Ok(report) => {
+                    let asked = &self.board.lanes[lane_number].topics;
+                    note_refused(&mut self.refused, shard, asked, &report.refused, &self.means.stats);
+                    redis_clock = redis_clock.max(Some(report.now));
+                    messages.extend(report.messages);
+                }
+            }
+        }
+        let state = &mut self.board.lanes[lane_number];
+        state.in_flight -= room - messages.len();
+        if probe && messages.is_empty() {
+            state.unprobed(now);
+        }
+        while let Some(redis_clock) = redis_clock.filter(|_| !messages.is_empty()) {
+            let rest = messages.split_off(messages.len().min(state.lane.to.batch));
+            let batch = Batch {
+                lane_number,
+                lane: state.lane.clone(),
+                messages: std::mem::replace(&mut messages, rest),
+                routes: state.routes.clone(),
+                probe,
+                reserved: (redis_clock, now),
+            };
+            let means = self.means.clone();
+            self.under_way.spawn(async { Ended::Batch(batch.run(means).await) });
+        }
+        errors.iter().try_for_each(|error| self.failed(error))
+    }
+
+    fn discovered(&mut self, discovery: Discovery) -> Result<(), Fault> {
+        let now = Instant::now();
+        self.next_discovery = Some(now + DISCOVER_EVERY);
+        for (shard, topics) in discovery.topics {
+            match topics {
+                Err(error) => self.failed(&error)?,
+                Ok(topics) => {
+                    self.condition.ready();
+                    for topic in topics.iter().filter(|topic| !self.board.knows(topic)).collect::<Vec<_>>() {
+                        self.board.heat_topic(shard, topic, now);
+                    }
+                }
+            }
+        }
+        match discovery.unrouted {
+            Err(error) => self.failed(&error),
+            Ok(waiting) => {
+                self.means.stats.unrouted_messages.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+                Ok(())
+            }
+        }
+    }
+
+    /// A call failed. Where Redis did not answer, everything rests; where the deployment is not there, the forwarder ends;
+    /// what is wrong with one shard alone is left to that shard.
+    fn failed(&mut self, error: &Error) -> Result<(), Fault> {
+        self.means.stats.reserve_errors.inc();
+        if matches!(error, Error::Uninitialised(_) | Error::Deployment(_) | Error::Unfit(_) | Error::Closed) {
+            return Err(Fault::new(&REDIS_UNUSABLE, "messages cannot be reserved").because(error.clone()));
+        }
+        if error.advice() == Advice::GiveUp {
+            let spoken = self.spoken_of.insert(error.to_string());
+            if spoken {
+                tracing::error!(%error, "a shard cannot be reserved from: the others go on");
+            }
+            return Ok(());
+        }
+        let now = Instant::now();
+        if self.rest_until.is_none() {
+            tracing::warn!(%error, "Redis does not answer: trying again");
+            self.condition.unready(error.to_string());
+            self.next_discovery = self.next_discovery.map(|_| now);
+        }
+        self.rest_until = Some(now + REST_AFTER_ERROR);
+        Ok(())
+    }
+
+    /// This forwarder's share, to be left; nothing is asked for any more.
+    pub(super) fn take_share(&mut self) -> Share {
+        std::mem::replace(&mut self.share, Share::all(&self.means.client))
+    }
+
+    /// Waits for what is under way; after the grace the messages that are not delivered are given back. What an ask
+    /// still brings is given back at once.
+    pub(super) async fn drain(&mut self) {
+        self.condition.unready("draining");
+        if tokio::time::timeout(GRACE, self.finish()).await.is_ok() {
+            return;
+        }
+        tracing::warn!(batches = self.under_way.len(), "sinks are not through: giving their messages back");
+        self.means.give_up.request();
+        self.finish().await;
+    }
+
+    /// Until nothing is under way. Safe to drop: an answer is given back by a task of its own.
+    async fn finish(&mut self) {
+        while let Some(ended) = self.under_way.join_next().await {
+            match ended {
+                Ok(Ended::Ask(answer)) => self.give_back(answer),
+                Ok(Ended::Batch(_) | Ended::Discovery(_)) => {}
+                Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+            }
+        }
+    }
+
+    fn give_back(&mut self, answer: Answer) {
+        let lane_number = answer.lane;
+        let reports = answer.shards.into_iter().filter_map(|shard| shard.found.ok());
+        let messages: Vec<_> = reports.flat_map(|report| report.messages).collect();
+        if messages.is_empty() {
+            return;
+        }
+        let means = self.means.clone();
+        self.under_way.spawn(async move {
+            let settler = Settler { client: &means.client, stats: &means.stats, give_up: &means.give_up };
+            let (count, rest) = (messages.len(), Verdict::rest(Duration::ZERO, "given back while draining"));
+            settler.settle(messages.into_iter().map(|message| (message.receipt, rest.clone()))).await;
+            Ended::Batch(Report { lane_number, count })
+        });
+    }
+}
+
+/// Keeps what a shard set aside of these topics, and says so once.
+fn note_refused(
+    known: &mut BTreeSet<(ShardId, Topic)>,
+    shard: ShardId,
+    asked: &[Topic],
+    refused: &[Topic],
+    stats: &Stats,
+) {
+    if refused.is_empty() && known.is_empty() {
+        return;
+    }
+    for topic in asked {
+        let place = (shard, topic.clone());
+        if refused.contains(topic) {
+            if known.insert(place) {
+                tracing::error!(%shard, %topic, "a key of this topic is of the wrong type: its messages in this shard wait, other topics go on");
+            }
+        } else if known.remove(&place) {
+            tracing::info!(%shard, %topic, "the topic's keys are in order again");
+        }
+    }
+    stats.refused_topics.set(i64::try_from(known.len()).unwrap_or(i64::MAX));
+}

@@ -1,0 +1,160 @@
+//! What the loop alone knows of a lane: which shards may have something for it, and how much room it has.
+
+use crate::{circuit::Pass, lane::Lane, routes::Route};
+use delayq_core::{ShardId, Topic};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Instant,
+};
+
+/// The most messages that one shard is asked for at once. Beyond it a call costs Redis no less a message, and others
+/// wait longer for it.
+const MOST_A_SHARD: usize = 128;
+/// A room that is small is spread over no more shards than leave each so many: a call costs Redis as much as two or
+/// three messages.
+const LEAST_A_SHARD: usize = 32;
+
+/// The routes of a lane's topics.
+pub(crate) type TopicRoutes = Arc<HashMap<Topic, Arc<Route>>>;
+
+/// What only the loop knows of a lane.
+pub(crate) struct LaneState {
+    pub(crate) lane: Arc<Lane>,
+    /// Its topics, in the order in which they are asked for next.
+    pub(crate) topics: Vec<Topic>,
+    pub(crate) routes: TopicRoutes,
+    /// Shards that may have something, and from when on.
+    hot: BTreeMap<ShardId, Instant>,
+    /// Shards that are being asked: they are not asked again before they have answered.
+    pub(crate) asked: BTreeSet<ShardId>,
+    /// Messages under way, and those that have been asked for.
+    pub(crate) in_flight: usize,
+    /// Which shard was asked first the last time.
+    turn: usize,
+}
+
+// === impl LaneState ===
+
+impl LaneState {
+    pub(crate) fn new(lane: Lane) -> Self {
+        Self {
+            lane: Arc::new(lane),
+            topics: Vec::new(),
+            routes: TopicRoutes::default(),
+            hot: BTreeMap::new(),
+            asked: BTreeSet::new(),
+            in_flight: 0,
+            turn: 0,
+        }
+    }
+
+    pub(crate) fn add(&mut self, topic: Topic, route: Route) {
+        self.topics.push(topic.clone());
+        Arc::make_mut(&mut self.routes).insert(topic, Arc::new(route));
+    }
+
+    /// A shard is not for it any more.
+    pub(crate) fn cool(&mut self, shard: ShardId) {
+        self.hot.remove(&shard);
+    }
+
+    /// A shard may have something for it.
+    pub(crate) fn heat(&mut self, shard: ShardId, from: Instant) {
+        let at = self.hot.entry(shard).or_insert(from);
+        *at = from.min(*at);
+    }
+
+    /// When it is to be looked at next without a reason from outside.
+    pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
+        let free = self.hot.iter().filter(|(shard, _)| !self.asked.contains(shard));
+        let hot = free.map(|(_, from)| *from).min()?;
+        match self.lane.pass(now) {
+            // A message that returns, or the answer of a probe, is the reason then.
+            Pass::None(None) => None,
+            _ if self.in_flight >= self.lane.to.in_flight => None,
+            Pass::None(Some(until)) => Some(until.max(hot)),
+            Pass::All | Pass::Probe => Some(hot),
+        }
+    }
+
+    /// What to ask for now: pipelines of shards, each with how many messages. It takes the room for all of them.
+    pub(crate) fn shares(&mut self, now: Instant) -> Vec<Vec<(ShardId, u16)>> {
+        let free = self.lane.to.in_flight.saturating_sub(self.in_flight);
+        let pass = self.lane.pass(now);
+        let room = match pass {
+            Pass::All => free,
+            Pass::Probe => free.min(1),
+            Pass::None(_) => 0,
+        };
+        let due = self.hot.iter().filter(|(shard, from)| **from <= now && !self.asked.contains(shard));
+        let mut shards: Vec<ShardId> = due.map(|(shard, _)| *shard).collect();
+        if room == 0 || shards.is_empty() {
+            return Vec::new();
+        }
+        self.turn = (self.turn + 1) % shards.len();
+        shards.rotate_left(self.turn);
+        let pipelines = split(&shards, room, self.lane.to.batch);
+        for (shard, most) in pipelines.iter().flatten() {
+            self.hot.remove(shard);
+            self.asked.insert(*shard);
+            self.in_flight += usize::from(*most);
+        }
+        self.topics.rotate_left(1);
+        if let (Pass::Probe, Some(destination)) = (pass, &self.lane.fixed) {
+            self.lane.probing(destination);
+        }
+        pipelines
+    }
+
+    /// The probe found no message.
+    pub(crate) fn unprobed(&self, now: Instant) {
+        if let Some(destination) = &self.lane.fixed {
+            self.lane.unprobed(destination, now);
+        }
+    }
+}
+
+/// Spreads a room over shards, in pipelines that bring one batch each; where batches are small, several. Shards that
+/// are left over wait for more room.
+fn split(shards: &[ShardId], room: usize, batch: usize) -> Vec<Vec<(ShardId, u16)>> {
+    // With little room, several shards are asked nevertheless: most of them may have nothing.
+    let least = LEAST_A_SHARD.min(room.div_ceil(4));
+    let share = (room / shards.len()).clamp(least, MOST_A_SHARD);
+    let most = u16::try_from(share).expect("a share is at most 128");
+    let asked = &shards[..shards.len().min(room / share)];
+    let pipeline = |some: &[ShardId]| some.iter().map(|shard| (*shard, most)).collect();
+    asked.chunks(batch.max(MOST_A_SHARD) / share).map(pipeline).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_room_is_spread_over_shards_in_pipelines_of_one_batch() {
+        for (shards, room, batch, expected) in [
+            // Room for all.
+            (1, 2048, 256, vec![vec![128]]),
+            (4, 2048, 256, vec![vec![128, 128], vec![128, 128]]),
+            (3, 2048, 256, vec![vec![128, 128], vec![128]]),
+            // What one batch leaves free when it ends: few shards, many messages each.
+            (16, 256, 256, vec![vec![32; 8]]),
+            (2, 256, 256, vec![vec![128, 128]]),
+            // Little room, and several shards still.
+            (16, 8, 256, vec![vec![2; 4]]),
+            (16, 1, 256, vec![vec![1]]),
+            // Small batches: several of them in one pipeline.
+            (4, 2048, 1, vec![vec![128]; 4]),
+            (2, 100, 10, vec![vec![50, 50]]),
+        ] {
+            let all: Vec<ShardId> = (0..shards).map(ShardId::new).collect();
+            let pipelines = split(&all, room, batch);
+            let amounts: Vec<Vec<u16>> =
+                pipelines.iter().map(|some| some.iter().map(|(_, most)| *most).collect()).collect();
+            assert_eq!(amounts, expected, "{shards} shards, room for {room}, batches of {batch}");
+            let sum: usize = amounts.iter().flatten().map(|most| usize::from(*most)).sum();
+            assert!(sum <= room);
+        }
+    }
+}
