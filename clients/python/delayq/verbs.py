@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from .calls import Arg, Calls, Connection, Item, Steps, places_of, verb
@@ -58,7 +59,8 @@ class Verbs(Calls[Connection]):
         found, back_s = yield from self._look(topics, args)
         if not found and wait_ms > 0:
             channels = [f"{{{self.namespace}:{shard}}}:ready" for shard in range(shards)]
-            yield lambda _, listener: listener.ssubscribe(*channels)
+            # redis-py before 8 has no method for it with asyncio.
+            yield lambda _, it: getattr(it, "ssubscribe", partial(it.execute_command, "SSUBSCRIBE"))(*channels)
         while not found and (left := until - time.monotonic()) > 0:
             rest = max(0, min(left, back_s, LOOK_S))
             heard = yield lambda _, listener: listener.get_message(timeout=rest)  # noqa: B023
