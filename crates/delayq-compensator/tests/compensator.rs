@@ -207,3 +207,27 @@ async fn the_running_compensator_sees_what_is_spooled_and_stops_when_asked() {
     shutdown.request();
     within("the compensator's end", SHORT, running).await.unwrap().unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_spooled_before_a_growth_is_put_once_and_a_spooled_cancel_finds_its_message() {
+    let host = Host::start().await;
+    let ids: Vec<String> = (0..40).map(|n| format!("order-{n}")).collect();
+    // The first half reached Redis, though nobody was told; the replay has to find it where it was put.
+    for id in &ids[..20] {
+        host.bare_producer().put(message(id)).await.unwrap();
+    }
+    let mut replayer = host.replayer();
+    let before = Client::new(Settings::new(host.redis.url()));
+    let grown = delayq_core::ShardCount::new(24).unwrap();
+    delayq_core::Admin::new(before).grow(grown, |_| {}).await.unwrap();
+    // Of these times none is so long past that a repeat would be stale.
+    let tried = UnixMillis::new(1_000_000_000_000_000);
+    let put = |id: &String| SpoolRecord::put(&message(id), Fate::Unknown, tried);
+    let cancel = |id: &String| SpoolRecord::cancel(&topic(), &target(id), tried);
+    host.spool.append(ids.iter().map(put).chain(ids.iter().take(10).map(cancel)).collect()).await.unwrap();
+    let report = drain(&mut replayer).await;
+    assert_eq!((report.replayed, report.rejected), (50, 0));
+    assert_eq!(host.client.shards(), grown);
+    let numbers = delayq_core::Admin::new(host.client.clone()).count(&topic()).await.unwrap();
+    assert_eq!((numbers.accepted, numbers.cancelled, numbers.delayed), (40, 10, 30));
+}
