@@ -1,22 +1,21 @@
 //! Following the plan: claims what is meant for this member, gives up what is not, tells the consumer.
 
 use crate::backoff::Backoff;
-use crate::claim_book::{ClaimBook, ReadClaim};
-use crate::etcd::{Change, ClaimAnswer, Entry, Fault, Fence, Range, Watch, WatchRange};
+use crate::claim_book::ClaimBook;
+use crate::etcd::{ClaimAnswer, Fault, Fence, Watch};
 use crate::holders::Holders;
-use crate::inbox::{Inbox, News};
-use crate::membership::{Base, LONGEST_PAUSE, Session, until};
+use crate::inbox::Inbox;
+use crate::membership::{Base, LONGEST_PAUSE, Session};
 use crate::ownership::{LossReason, OwnershipView};
-use crate::plan::Plan;
 use crate::registration::Claim;
-use crate::trust::Trust;
 use delayq_core::ShardId;
-use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
+
+mod news;
+mod reading;
 
 /// Keys in one transaction: etcd takes 128 operations, and each key costs one inside another.
 const BATCH: usize = 100;
@@ -134,75 +133,6 @@ impl Follower {
         self.attend(Some(session), sleep(pause)).await.err()
     }
 
-    async fn read_and_watch(&mut self, session: &Session) -> Result<Result<Watch, Fault>, Interrupt> {
-        self.base.counters.relists.add(1);
-        self.turns.borrow_and_update();
-        let keys = &self.base.keys;
-        let (plan, claims) = (keys.plan(), keys.claims());
-        let ranges = [
-            Range::Key(keys.member(&session.member)),
-            Range::Key(plan.clone()),
-            Range::Prefix(claims.clone()),
-        ];
-        let link = self.base.link.clone();
-        let (read_at, read) = match self.attend(Some(session), async { link.read(&ranges).await }).await? {
-            Ok(read) => read,
-            Err(fault) => return Ok(Err(fault)),
-        };
-        self.take_reading(session, read_at, &read);
-        self.backoff.reset();
-        let ranges = [
-            WatchRange { key: plan, prefix: false, deletions_only: false },
-            WatchRange { key: claims, prefix: true, deletions_only: true },
-        ];
-        self.attend(Some(session), async { link.watch(&ranges, read_at).await }).await
-    }
-
-    /// What etcd holds replaces what was believed.
-    fn take_reading(&mut self, session: &Session, read_at: i64, read: &[Vec<Entry>]) {
-        let [registration, plan, claims] = read else { return };
-        if registration.is_empty() {
-            // etcd knows nothing of us: it was emptied, or somebody removed the key.
-            let _ = self.missed.send(session.lease);
-        }
-        self.book.requests_lost();
-        self.outdated = None;
-        match plan.first() {
-            Some(entry) => self.take_plan(session, &entry.value, entry.mod_revision),
-            None => self.plan_revision = 0,
-        }
-        let read_claim = |entry: &Entry| {
-            let mine = entry.lease == session.lease;
-            let shard = self.base.keys.shard_of(&entry.key)?;
-            Some((shard, ReadClaim { mine, created: entry.create_revision }))
-        };
-        let claims: BTreeMap<ShardId, ReadClaim> = claims.iter().filter_map(read_claim).collect();
-        let owned = self.book.owned();
-        self.book.relisted(&claims);
-        self.holders
-            .read(read_at, claims.iter().filter(|(_, claim)| !claim.mine).map(|(&shard, _)| shard).collect());
-        self.base.counters.claims_lost.add(owned.saturating_sub(self.book.owned()) as u64);
-        for recheck in self.rechecks.drain(..) {
-            let _ = recheck.send(());
-        }
-        self.publish();
-    }
-
-    fn take_plan(&mut self, session: &Session, json: &[u8], revision: i64) {
-        match Plan::from_json(json) {
-            Ok(plan) => {
-                self.plan_revision = revision;
-                let mine = plan.shards_of(&session.member);
-                let successor = |shard| plan.owner_of(shard).map(|member| member.name.clone());
-                let held = |shard| self.holders.probably_held(shard, &session.member);
-                self.book.plan(plan.version, &mine, successor, held);
-                self.holders.follow(plan, revision);
-                self.patient_until = self.book.presumes().then(|| Instant::now() + PATIENCE);
-            }
-            Err(error) => tracing::error!(%error, "the plan cannot be read; what is owned is kept"),
-        }
-    }
-
     /// Does what is due, or waits for the next change.
     async fn step(&mut self, session: &Session, watch: &mut Watch) -> Result<Result<(), Fault>, Interrupt> {
         self.yield_some();
@@ -295,123 +225,5 @@ impl Follower {
             }
         }
         Ok(Ok(()))
-    }
-
-    fn take_changes(&mut self, session: &Session, changes: &[Change]) {
-        let owned = self.book.owned();
-        for change in changes {
-            match change {
-                Change::Put(entry) if entry.key == self.base.keys.plan().as_bytes() => {
-                    self.take_plan(session, &entry.value, entry.mod_revision);
-                }
-                Change::Put(_) => {}
-                Change::Deleted(key, at) => {
-                    if let Some(shard) = self.base.keys.shard_of(key) {
-                        self.book.key_deleted(shard, *at);
-                        self.holders.went(shard, *at);
-                    }
-                }
-            }
-        }
-        self.base.counters.claims_lost.add(owned.saturating_sub(self.book.owned()) as u64);
-    }
-
-    /// Waits for a change in etcd, or for news that make something due.
-    async fn attend_while_idle(
-        &mut self,
-        session: &Session,
-        watch: &mut Watch,
-    ) -> Result<Option<Result<Vec<Change>, Fault>>, Interrupt> {
-        tokio::select! {
-            biased;
-            news = self.inbox.next() => self.take_news(Some(session), news).map(|()| None),
-            // The connection was given up: this watch may be on one that is dead and does not know it.
-            Ok(()) = self.turns.changed() => Err(Interrupt::Relist),
-            changes = watch.next() => Ok(Some(changes)),
-            () = until(self.patient_until) => {
-                self.patient_until = None;
-                self.book.doubt();
-                Ok(None)
-            }
-            () = until(self.stalled_at) => {
-                self.yields_at_once += YIELDS_AT_ONCE;
-                self.stalled_at = None;
-                Ok(None)
-            }
-        }
-    }
-
-    /// Waits for work to be done, and meanwhile hears the news; an interrupt leaves the work where it is.
-    async fn attend<T>(
-        &mut self,
-        session: Option<&Session>,
-        work: impl Future<Output = T>,
-    ) -> Result<T, Interrupt> {
-        tokio::pin!(work);
-        loop {
-            tokio::select! {
-                biased;
-                news = self.inbox.next() => self.take_news(session, news)?,
-                done = &mut work => return Ok(done),
-            }
-        }
-    }
-
-    fn take_news(&mut self, session: Option<&Session>, news: News) -> Result<(), Interrupt> {
-        match news {
-            News::Leave => return Err(Interrupt::Left),
-            News::Standing => self.take_standing(session)?,
-            News::Confirmed(stopped) => stopped.iter().for_each(|lost| self.book.confirmed(lost)),
-            News::Recheck(answer) => {
-                self.rechecks.push(answer);
-                return Err(Interrupt::Relist);
-            }
-            News::DrainsAlone => {
-                tracing::warn!(
-                    "draining, and etcd does not answer: every shard is given up without a successor"
-                );
-                self.inbox.drained_alone = true;
-                self.book.yield_all();
-            }
-        }
-        self.publish();
-        Ok(())
-    }
-
-    fn take_standing(&mut self, session: Option<&Session>) -> Result<(), Interrupt> {
-        let standing = self.inbox.standing.borrow_and_update().clone();
-        if standing.trust == Trust::Left {
-            return Err(Interrupt::Left);
-        }
-        if standing.session.as_deref().map(|s| &s.member) != session.map(|s| &s.member) {
-            return Err(Interrupt::SessionOver);
-        }
-        let before = self.board.borrow().trust;
-        let degraded = matches!(standing.trust, Trust::Degraded { .. });
-        if self.base.config.strict && degraded {
-            self.book.suspend();
-        }
-        self.publish();
-        let back = matches!(before, Trust::Degraded { .. }) && !degraded;
-        // What was suspended comes back only by reading whose the keys are.
-        if self.base.config.strict && back { Err(Interrupt::Relist) } else { Ok(()) }
-    }
-
-    fn drop_all(&mut self, reason: &LossReason) {
-        self.base.counters.claims_lost.add(self.book.owned() as u64);
-        self.book.drop_all(reason);
-        self.holders.forget();
-        self.publish();
-    }
-
-    fn publish(&self) {
-        let view = self.book.view(self.inbox.standing.borrow().trust);
-        self.board.send_if_modified(|shown| {
-            let changed = **shown != view;
-            if changed {
-                *shown = Arc::new(view);
-            }
-            changed
-        });
     }
 }

@@ -143,12 +143,15 @@ async fn one_frozen_etcd_member_is_left_for_another_and_nobody_loses_a_shard() {
     for node in 0..3 {
         let leads = etcd.leader() == node;
         let (reconnects, degraded) = (sum(|stats| stats.reconnects), sum(|stats| stats.degraded));
+        let answered: Vec<_> = members.iter().map(Member::trusted_until).collect();
         etcd.freeze(node);
-        // Long enough for everybody's keep-alive to have met the frozen member, if it talked to that one.
-        tokio::time::sleep(s(4)).await;
+        // Until a later keep-alive of everybody was answered: whoever talked to the frozen member has met its silence.
+        for (member, before) in members.iter().zip(answered) {
+            member.until_trusted_beyond(s(10), before).await;
+        }
         etcd.thaw(node);
         let went = sum(|stats| stats.reconnects) - reconnects;
-        println!("etcd member {node} (leader: {leads}) frozen for 4 s: {went} members went elsewhere");
+        println!("etcd member {node} (leader: {leads}) frozen: {went} members went elsewhere");
         // Without etcd's leader nobody can answer until there is another, and that may outlast the trust.
         assert!(leads || sum(|stats| stats.degraded) == degraded);
         for member in &members {

@@ -172,6 +172,22 @@ impl Member {
         started.elapsed()
     }
 
+    /// Until when the last keep-alive that was answered lets the member trust its lease.
+    pub(crate) fn trusted_until(&self) -> Instant {
+        match self.handle.trust() {
+            Trust::Trusted { until: Some(until) } => until,
+            other => panic!("{} is {other:?}, not trusted", self.name),
+        }
+    }
+
+    /// Waits until a later keep-alive than that one was answered.
+    pub(crate) async fn until_trusted_beyond(&self, within: Duration, before: Instant) {
+        let mut view = self.handle.subscribe();
+        let later = |trust: Trust| matches!(trust, Trust::Trusted { until: Some(until) } if until > before);
+        let came = timeout(within, view.wait_for(|view| later(view.trust))).await.is_ok();
+        assert!(came, "no keep-alive of {} was answered within {within:?}", self.name);
+    }
+
     /// Looks at the counters, which tell nobody when they change, until they are so.
     pub(crate) async fn until_stats(&self, within: Duration, so: impl Fn(&ClusterStats) -> bool) {
         let deadline = Instant::now() + within;
