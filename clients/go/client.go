@@ -227,8 +227,8 @@ type Reserve struct {
 	Wait time.Duration
 }
 
-// Reserve takes ready messages under a lease, from the first topic that has any: those of one shard, beginning behind the
-// one that was asked last.
+// Reserve takes ready messages under a lease, from the first topic that has any: those of the first shard that has any,
+// beginning one further each time.
 func (c *Client) Reserve(ctx context.Context, ask Reserve) ([]*Delivery, error) {
 	until := time.Now().Add(ask.Wait)
 	if ask.Most == 0 {
@@ -284,8 +284,9 @@ func (c *Client) look(ctx context.Context, ask Reserve, only int) (found []*Deli
 		args = append(args, topic)
 	}
 	shards, err := c.learn(ctx)
+	first := c.turn.Add(1) % (1 << 16)
 	for asked := 0; err == nil && len(found) == 0 && asked < shards; asked++ {
-		shard := int(c.turn.Add(1) % uint32(shards))
+		shard := (int(first) + asked) % shards
 		if only >= 0 {
 			shard, shards = only, 1
 		}

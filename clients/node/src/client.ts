@@ -70,8 +70,8 @@ export class Client extends Calls {
   }
 
   /**
-   * Takes ready messages under a lease, from the first topic that has any: those of one shard, beginning behind the one
-   * that was asked last.
+   * Takes ready messages under a lease, from the first topic that has any: those of the first shard that has any,
+   * beginning one further each time.
    */
   async reserve(topics: readonly string[], { most = 1, leaseMs, waitMs = 0 }: ReserveOptions = {}): Promise<Delivery[]> {
     const args = [most, 0, leaseMs ?? "", ...topics.map((topic) => name("topic", topic))];
@@ -157,8 +157,9 @@ export class Client extends Calls {
   /** Reserves from this shard, or the first that has any; and says in how many ms to look again at the latest. */
   private async look(topics: readonly string[], args: Arg[], only?: number): Promise<{ found: Delivery[]; backMs: number }> {
     let backMs = Client.lookMs;
-    for (let asked = 0; asked < (only === undefined ? await this.learn() : 1); asked++) {
-      const shard = only ?? ++this.turn % this.counts.at(-1)!;
+    const [shards, first] = [await this.learn(), ++this.turn];
+    for (let asked = 0; asked < (only === undefined ? shards : 1); asked++) {
+      const shard = only ?? (first + asked) % shards;
       const reply = await this.one("reserve", shard, args);
       if (typeof reply[1] === "number") backMs = Math.min(backMs, reply[1]);
       const found = await this.readable([...leases(shard, topics, reply.slice(6))]);

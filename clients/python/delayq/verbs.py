@@ -51,8 +51,8 @@ class Verbs(Calls[Connection]):
     def reserve(
         self, topics: Sequence[str], most: int = 1, lease_ms: int | None = None, wait_ms: int = 0
     ) -> Steps[list[Delivery]]:
-        """Takes ready messages under a lease, from the first topic that has any: those of one shard, beginning behind
-        the one that was asked last. Where there is none, waits for one at most this long."""
+        """Takes ready messages under a lease, from the first topic that has any: those of the first shard that has any,
+        beginning one further each time. Where there is none, waits for one at most this long."""
         shards = yield from self._learn()
         args: list[Arg] = [most, 0, "" if lease_ms is None else lease_ms, *(name("topic", topic) for topic in topics)]
         until = time.monotonic() + wait_ms / 1000
@@ -124,14 +124,12 @@ class Verbs(Calls[Connection]):
 
     def _look(self, topics: Sequence[str], args: list[Arg], shard: int | None = None) -> Steps[tuple[list[Delivery], float]]:
         """Reserves from this shard, or the first that has any; and says in how many seconds to look again at the latest."""
-        back_s, first = LOOK_S, self._turn
-        while shard is not None or self._turn < first + self._counts[-1]:
-            self._turn += 1
-            asked = self._turn % self._counts[-1] if shard is None else shard
+        back_s, shards = LOOK_S, self._counts[-1]
+        self._turn += 1
+        for asked in [(self._turn + n) % shards for n in range(shards)] if shard is None else [shard]:
             reply = yield from self._one("reserve", asked, args)
             back_s = min(back_s, reply[1] / 1000 if isinstance(reply[1], int) else LOOK_S)
-            found = yield from self._readable(list(deliveries(asked, topics, reply[6:])))
-            if found or shard is not None:
+            if found := (yield from self._readable(list(deliveries(asked, topics, reply[6:])))):
                 return found, back_s
         return [], back_s
 
