@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 use delayq_service::{Exit, Fault};
 
 use crate::arguments::{Cli, Command};
@@ -63,8 +63,8 @@ async fn run(cli: Cli) -> Result<ExitCode, Fault> {
         Command::Bench(bench) => bench.run(&global).await?,
         Command::Spool(spool) => spool.run(&global.context()?).await?,
         Command::Config(config) => config.run(&global).await?,
-        Command::Completions(completions) => completions.run(),
-        Command::Man(man) => man.run()?,
+        Command::Completions(completions) => completions.run(Cli::command()),
+        Command::Man(man) => man.run(Cli::command())?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,6 +3,7 @@
 mod child;
 mod configuration;
 mod folder;
+mod ports;
 mod roles;
 mod servers;
 

@@ -5,10 +5,10 @@ use crate::config::CompensatorConfig;
 use crate::metrics::CompensatorMetrics;
 use crate::replay::{Replayer, Report};
 use crate::wake::{Wake, wake};
-use delayq_core::{Client, SpoolError, SpoolReader, UnixMillis};
+use delayq_core::{Client, SpoolError, SpoolReader};
 use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown};
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How often the books are read at most: it costs a look at every waiting record's number.
 const BOOKS_EVERY: Duration = Duration::from_secs(1);
@@ -114,11 +114,4 @@ impl Compensator {
 
 fn unusable(error: SpoolError) -> Fault {
     Fault::new(&SPOOL, "the spool").because(error)
-}
-
-/// This host's clock: what is left of a spooled delay is counted by it.
-#[allow(clippy::disallowed_methods, reason = "the one place of this crate that reads the host's clock")]
-pub(crate) fn host_now() -> UnixMillis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixMillis::new(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -11,6 +11,7 @@
 //! [`build`] takes the lease on the spool's folder, [`Compensator::run`] replays until it is asked to stop. It may
 //! die anywhere: what was not noted as done is replayed again, under the same id.
 
+mod clock;
 pub mod codes;
 mod compensator;
 mod config;

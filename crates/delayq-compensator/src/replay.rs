@@ -1,5 +1,6 @@
 //! One step of the replay: a batch from the spool to Redis, and what became of each record.
 
+use crate::clock::host_now;
 use crate::outcome::{Settle, of_cancel, of_put, of_reschedule};
 use crate::runs::{Numbered, runs};
 use delayq_core::{
@@ -135,7 +136,7 @@ impl Replayer {
     }
 
     async fn replay_run(&self, run: &[Numbered], tried: &HashMap<u64, UnixMillis>, tally: &mut Tally) {
-        let now = crate::compensator::host_now();
+        let now = host_now();
         let (mut puts, mut cancels, mut moves, mut topic) = (Vec::new(), Vec::new(), Vec::new(), None);
         for (seq, record) in run {
             match record.replay(now, tried.get(seq).copied()) {

@@ -1,9 +1,7 @@
 //! `delayq completions`.
 
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
-
-use crate::arguments::Cli;
 
 /// Prints the completions of a shell: delayq completions bash > /etc/bash_completion.d/delayq.
 #[derive(Debug, Args)]
@@ -15,8 +13,8 @@ pub struct Completions {
 // === impl Completions ===
 
 impl Completions {
-    /// Prints them.
-    pub fn run(self) {
-        clap_complete::generate(self.shell, &mut Cli::command(), "delayq", &mut std::io::stdout());
+    /// Prints those of the whole command line.
+    pub fn run(self, mut whole: Command) {
+        clap_complete::generate(self.shell, &mut whole, "delayq", &mut std::io::stdout());
     }
 }

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command};
 use clap_mangen::Man as Page;
 use delayq_service::Fault;
 
-use crate::arguments::Cli;
 use crate::failure::file;
 
 /// Writes the manual pages, one for each command; without a folder, prints that of delayq itself.
@@ -19,20 +18,19 @@ pub struct Man {
 // === impl Man ===
 
 impl Man {
-    /// Does it.
+    /// Writes those of the whole command line.
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn run(self) -> Result<(), Fault> {
-        let mut command = Cli::command();
-        command.build();
+    pub fn run(self, mut whole: Command) -> Result<(), Fault> {
+        whole.build();
         match self.folder {
-            None => Page::new(command)
+            None => Page::new(whole)
                 .render(&mut std::io::stdout())
                 .map_err(|error| file("standard output".as_ref(), "write to", error)),
             Some(folder) => {
                 std::fs::create_dir_all(&folder).map_err(|error| file(&folder, "make", error))?;
-                clap_mangen::generate_to(command, &folder).map_err(|error| file(&folder, "write into", error))
+                clap_mangen::generate_to(whole, &folder).map_err(|error| file(&folder, "write into", error))
             }
         }
     }

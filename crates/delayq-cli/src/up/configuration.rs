@@ -3,7 +3,7 @@
 use delayq_service::config::{Environment, Source, load};
 
 use super::folder::DataFolder;
-use super::servers::Ports;
+use super::ports::Ports;
 use crate::deployment::CliConfig;
 
 /// The most bytes of a unix socket's path that every system takes.

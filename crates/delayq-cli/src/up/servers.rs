@@ -1,15 +1,14 @@
 //! The private redis-server and etcd: started, waited for, watched, ended.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use delayq_core::Client;
 use delayq_service::config::{Environment, Source, load};
 use delayq_service::deployment::client;
-use delayq_service::{Fault, Shutdown, Tasks, codes};
-use serde::{Deserialize, Serialize};
+use delayq_service::{Fault, Shutdown, Tasks};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
@@ -17,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::child::{Child, Record};
 use super::configuration::{Parts, earlier, socket};
 use super::folder::DataFolder;
+use super::ports::Ports;
 use crate::deployment::CliConfig;
 use crate::failure::{UNREACHABLE, file, of_core};
 
@@ -48,15 +48,6 @@ pub struct Servers {
     pub created: u16,
     /// Where Redis answers over TCP.
     pub redis_address: String,
-}
-
-/// The ports, kept over restarts where they are still free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Ports {
-    pub(super) redis: u16,
-    pub(super) etcd: u16,
-    pub(super) etcd_peer: u16,
-    pub(super) admin: u16,
 }
 
 // === impl Servers ===
@@ -124,35 +115,6 @@ impl Servers {
             child.end().await;
         }
         folder.replace("children.json", "[]\n")
-    }
-}
-
-// === impl Ports ===
-
-impl Ports {
-    fn choose(folder: &DataFolder) -> Result<Self, Fault> {
-        let earlier = folder.read("ports.json")?.and_then(|text| serde_json::from_str::<Self>(&text).ok());
-        // Held until all are chosen, so that none is chosen twice.
-        let mut held = Vec::new();
-        let mut port = |earlier: Option<u16>| {
-            let listen = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
-            let listener = listen(earlier.unwrap_or(0)).or_else(|_| listen(0));
-            let taken = listener.and_then(|listener| {
-                let port = listener.local_addr()?.port();
-                held.push(listener);
-                Ok(port)
-            });
-            taken.map_err(|error| Fault::new(&codes::SYSTEM, "cannot get a free port").because(error))
-        };
-        let ports = Self {
-            redis: port(earlier.map(|ports| ports.redis))?,
-            etcd: port(earlier.map(|ports| ports.etcd))?,
-            etcd_peer: port(earlier.map(|ports| ports.etcd_peer))?,
-            admin: port(earlier.map(|ports| ports.admin))?,
-        };
-        let text = serde_json::to_string(&ports).expect("ports are plain numbers");
-        folder.replace("ports.json", &text)?;
-        Ok(ports)
     }
 }
 
