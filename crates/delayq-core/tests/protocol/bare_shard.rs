@@ -7,6 +7,9 @@ use delayq_tests::redis_server::RedisServer;
 use redis::{Value, aio::MultiplexedConnection};
 use std::sync::Arc;
 
+/// A time by which tests set the clock, in ms: the edge of an hour, and past.
+pub(crate) const NOW: u64 = 1_763_697_600_000;
+
 /// Every key of a shard with its type and what it holds, as one string: a client's parser would take longer over the
 /// parts than all else takes. Each part stands behind its length in 4 bytes, and the parts of a key behind their number.
 const DUMP: &str = r"

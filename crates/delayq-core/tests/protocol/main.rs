@@ -5,6 +5,7 @@
 mod action;
 mod bare_shard;
 mod claims;
+mod commands;
 mod compare;
 mod edges;
 mod headers;
@@ -15,4 +16,5 @@ mod mutants;
 mod poison;
 mod races;
 mod random_run;
+mod slots;
 mod snapshot;

@@ -2,13 +2,11 @@
 
 use crate::{
     action::{Action, GiveBack, Item, Purge, Reserve},
-    bare_shard::{Answer, BareShard, scripts_with},
+    bare_shard::{Answer, BareShard, NOW, scripts_with},
     snapshot::{Snapshot, lossy},
 };
 use delayq_core::Verb;
 use delayq_tests::redis_server::RedisServer;
-
-const NOW: u64 = 1_763_697_600_000;
 
 struct Lab {
     server: RedisServer,

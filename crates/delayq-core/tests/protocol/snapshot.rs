@@ -12,7 +12,7 @@ pub(crate) type Name = (u32, Vec<u8>);
 /// A whole shard at one instant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
-    /// The names of all keys.
+    /// The names of all keys, but the test's clock.
     pub(crate) keys: Vec<String>,
     /// Stored bytes of every message and marker.
     pub(crate) bodies: BTreeMap<Name, Vec<u8>>,
@@ -48,13 +48,16 @@ impl Snapshot {
             let held = (0..count).map(|_| part(&mut dump).to_vec()).collect();
             snapshot.take(name, kind, held);
         }
+        snapshot.keys.sort();
         snapshot
     }
 
     fn take(&mut self, name: &[u8], kind: &[u8], held: Vec<Vec<u8>>) {
         let (text, kind) = (lossy(name), lossy(kind));
         let (head, tail) = text.split_once(':').unwrap_or((&text, ""));
-        self.keys.push(text.clone());
+        if text != "clock" {
+            self.keys.push(text.clone());
+        }
         match (head, kind.as_str()) {
             ("clock", _) => {}
             ("said", "list") => self.said = held.iter().map(|line| lossy(line)).collect(),
