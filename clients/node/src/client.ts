@@ -61,12 +61,13 @@ export class Client extends Calls {
 
   /** Changes when a pending message is due. */
   async reschedule(topic: string, id: string, change: Change, group?: string): Promise<Outcome> {
-    const [[way, ms]] = Object.entries(change) as [[string, number]];
-    const sign = { atMs: "", afterMs: "+", byMs: ms < 0 ? "by " : "by +" }[way];
-    if (!Number.isSafeInteger(ms) || (way !== "byMs" && ms < 0) || sign === undefined) {
-      throw new InvalidMessage("give a time, a delay from now, or a difference first, in ms");
+    const { atMs, afterMs, byMs, expectedMs } = change as Record<string, number | undefined>;
+    const ms = atMs ?? afterMs ?? byMs;
+    if (!Number.isSafeInteger(ms) || (byMs === undefined ? ms! < 0 : expectedMs === undefined)) {
+      throw new InvalidMessage("give a time, a delay from now, or a difference and the due time that is expected, in ms");
     }
-    return (await this.outcomes("reschedule", [item(topic, id, group, [sign + ms, change.expectedMs ?? ""])]))[0]!;
+    const sign = atMs !== undefined ? "" : afterMs !== undefined ? "+" : ms! < 0 ? "by " : "by +";
+    return (await this.outcomes("reschedule", [item(topic, id, group, [`${sign}${ms}`, expectedMs ?? ""])]))[0]!;
   }
 
   /**
