@@ -6,8 +6,9 @@
 -- ARGV     layout, then 1 a message (1 to 500): receipt
 -- RETURNS  one answer a message: delivered | expired (the lease was taken back: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = leases of the shard
---# include now, shard, topic, alarm, envelope, finish, receipt
+--# include now, shard, arguments, topic, alarm, envelope, finish, receipt
 
+arguments('ack', 1, 1)
 must_be('zset', 'leases')
 must_be('hash', 'stats')
 local held_until = redis.call('ZMSCORE', base .. 'leases', unpack(ARGV, 2))

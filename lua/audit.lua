@@ -6,8 +6,9 @@
 -- ARGV     layout, then 1 a message (1 to 500): body key without its base ("m:<topic no>:<id>"), as SCAN found it
 -- RETURNS  delayed, ready, leased, dead, finished, then the names of bodies that stand in no place
 -- COST     O(log n) a message
---# include now, shard, topic, alarm, envelope, bucket
+--# include now, shard, arguments, topic, alarm, envelope, bucket
 
+arguments('audit', 1, 1)
 local tally, orphans = { 0, 0, 0, 0, 0 }, {}
 
 -- Whether the index of its state knows the message. A ready one cannot be looked up, for its list is not

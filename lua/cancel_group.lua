@@ -6,8 +6,9 @@
 -- ARGV     layout, group, cursor (0 at first, then what the last step answered), limit (1 to 500)
 -- RETURNS  next cursor ("" when through), cancelled, leased, failed
 -- COST     O(log n) a message; what is leased stays in the group, so the cursor counts over it
---# include now, shard, topic, alarm, envelope, bucket, finish, cancel
+--# include now, shard, arguments, topic, alarm, envelope, bucket, finish, cancel
 
+arguments('cancel_group', 4)
 local group, cursor, limit = 'g:' .. ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 must_be('zset', group)
 must_be('hash', 'stats')

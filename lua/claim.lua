@@ -7,8 +7,9 @@
 --          owner's lock lasts, and a claim of the owner itself renews its lock under the same epoch)
 -- RETURNS  claimed | renewed | owned, epoch, now_us, owner, next due ms ("" for none)
 -- COST     O(1)
---# include now, shard
+--# include now, shard, arguments
 
+arguments('claim', 3)
 local lock = tonumber(ARGV[3])
 local owner, until_ms, epoch = unpack(redis.call('HMGET', KEYS[1], 'owner', 'owner_until', 'epoch'))
 local locked = (tonumber(until_ms) or 0) > now

@@ -9,8 +9,9 @@
 --          (none | zstd | zstd:<dictionary id>)
 -- RETURNS  every field that is set, and its value, as field, value, …
 -- COST     O(1)
---# include shard, topic
+--# include shard, arguments, topic
 
+arguments('configure', 2, 2)
 local no = topic_open(ARGV[2])
 local key = base .. 't:' .. no
 local allowed = { max_attempts = true, lease_ms = true, backoff = true, expire_after_ms = true,

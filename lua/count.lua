@@ -8,8 +8,9 @@
 --          then of the first step only: ready, leased, dead, accepted, delivered, cancelled, expired, purged,
 --          replaced, buried, paused (1 or ""), rate or ""
 -- COST     O(1) a bucket, 1,000 alarms a call
---# include shard, topic
+--# include shard, arguments, topic
 
+arguments('count', 3)
 local no, cursor = topic_no(ARGV[2]), tonumber(ARGV[3])
 if not no then return { '', 0, '' } end
 local prefix, delayed, first = 'b:' .. no .. ':', 0, ''

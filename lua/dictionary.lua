@@ -6,8 +6,9 @@
 -- ARGV     layout, dictionary id (a number), its bytes ("" to find it)
 -- RETURNS  its bytes, or "" where there is none
 -- COST     O(1)
---# include shard
+--# include shard, arguments
 
+arguments('dictionary', 3)
 must_be('hash', 'dictionaries')
 if ARGV[3] ~= '' then redis.call('HSETNX', base .. 'dictionaries', ARGV[2], ARGV[3]) end
 return redis.call('HGET', base .. 'dictionaries', ARGV[2]) or ''

@@ -9,8 +9,9 @@
 -- RETURNS  created | raised | exists (it has this layout already) | ahead <layout> <shard counts> (a later growth
 --          has raised it) | differs <layout> <shard> <shard counts>
 -- COST     O(topics)
---# include now
+--# include now, arguments
 
+arguments('grow', 3)
 local layout, shard, counts = ARGV[1], ARGV[2], ARGV[3]
 local base = string.sub(KEYS[1], 1, -5)
 

@@ -6,8 +6,9 @@
 -- ARGV     layout, topic, from ms, to ms (exclusive), width ms (60,000 to 3,600,000, a divisor of an hour)
 -- RETURNS  next from ms ("" when through), then start ms and count of each interval that has any
 -- COST     O(log n) an interval; at most 24 hours of buckets a call
---# include now, shard, topic, alarm, envelope, bucket, look
+--# include now, shard, arguments, topic, alarm, envelope, bucket, look
 
+arguments('histogram', 5)
 local no = topic_no(ARGV[2])
 local from, to, width = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local answer = { '' }

@@ -6,8 +6,9 @@
 -- ARGV     layout, epoch of the owner, on | off
 -- RETURNS  held | free | fenced <epoch>
 -- COST     O(1)
---# include shard
+--# include shard, arguments
 
+arguments('hold', 3)
 local epoch = tonumber(redis.call('HGET', KEYS[1], 'epoch')) or 0
 if tonumber(ARGV[2]) < epoch then return 'fenced ' .. epoch end
 if ARGV[3] == 'on' then

@@ -7,7 +7,9 @@
 --          has grown
 -- RETURNS  created | exists | differs <layout> <shard> <shard counts>
 -- COST     O(1)
+--# include arguments
 
+arguments('init', 3)
 local layout, shard, shards, counts = unpack(redis.call('HMGET', KEYS[1], 'layout', 'shard', 'shards', 'counts'))
 if not layout then
   redis.call('HSET', KEYS[1], 'layout', ARGV[1], 'format', 1, 'shard', ARGV[2], 'shards',

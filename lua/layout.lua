@@ -7,7 +7,9 @@
 -- RETURNS  layout, shard number, shard counts since the deployment was created, parted by commas, the newest last,
 --          messages that the shard holds (of its first 100 topics; dead ones too); nothing where it does not exist
 -- COST     O(topics)
+--# include arguments
 
+arguments('layout', 1)
 local layout, shard, counts, shards, topics =
   unpack(redis.call('HMGET', KEYS[1], 'layout', 'shard', 'counts', 'shards', 'topics'))
 if not layout then return {} end

@@ -8,8 +8,9 @@
 --          offset within `from` (0 at first), limit (1 to 500)
 -- RETURNS  now_us, next from ms ("" when through), next offset, then 2 a message: id, envelope
 -- COST     O(log n) and a read of the envelope a message; ready: offset + page, by whole list nodes
---# include now, shard, topic, alarm, envelope, bucket, look
+--# include now, shard, arguments, topic, alarm, envelope, bucket, look
 
+arguments('list', 8)
 local no, state = topic_no(ARGV[2]), ARGV[3]
 local from, to, order = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local offset, limit = tonumber(ARGV[7]), tonumber(ARGV[8])

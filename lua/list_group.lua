@@ -6,8 +6,9 @@
 -- ARGV     layout, group, offset, limit (1 to 500)
 -- RETURNS  now_us, how many the group has, then 3 a message: topic, id, envelope
 -- COST     O(log n) and a read of the envelope a message, n = messages of the group
---# include now, shard, topic, alarm, envelope, bucket, look
+--# include now, shard, arguments, topic, alarm, envelope, bucket, look
 
+arguments('list_group', 4)
 local index = base .. 'g:' .. ARGV[2]
 local offset, limit = tonumber(ARGV[3]), tonumber(ARGV[4])
 local answer, names = { now_us, redis.call('ZCARD', index) }, {}

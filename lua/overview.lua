@@ -6,8 +6,9 @@
 -- ARGV     layout
 -- RETURNS  now_us, next due ms ("" for none), epoch, owner, held (1 or ""), leases, markers, topic, …
 -- COST     O(topics)
---# include now, shard
+--# include now, shard, arguments
 
+arguments('overview', 1)
 local epoch, owner = unpack(redis.call('HMGET', KEYS[1], 'epoch', 'owner'))
 local head = redis.call('ZRANGE', base .. 'alarms', 0, 0, 'WITHSCORES')[2] or ''
 local answer = { now_us, head, epoch or '0', owner or '', held or '', redis.call('ZCARD', base .. 'leases'),

@@ -6,8 +6,9 @@
 -- ARGV     layout, topic, then 1 a message (1 to 500): id
 -- RETURNS  now_us, then one envelope a message, "" where nothing is known
 -- COST     O(1) and a read of the envelope a message
---# include now, shard, topic, alarm, envelope, bucket, look
+--# include now, shard, arguments, topic, alarm, envelope, bucket, look
 
+arguments('peek', 2, 1)
 local no = topic_no(ARGV[2])
 local answer = { now_us }
 for i = 3, #ARGV do answer[i - 1] = no and shown(no, ARGV[i]) or '' end

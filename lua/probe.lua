@@ -3,10 +3,12 @@
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     none
+-- ARGV     layout (any)
 -- RETURNS  the commands that this user is not allowed to call
 -- COST     O(1)
+--# include arguments
 
+arguments('probe', 1)
 local key = string.sub(KEYS[1], 1, -5) .. 'probe'
 local denied = {}
 

@@ -12,8 +12,9 @@
 --            word      pumped | more (go again at once) | held | ahead (the clock reads more than is believed:
 --                      nothing was moved) | fenced <epoch> | not overdue
 -- COST     O(log n) an id; each due bucket gets a fair share of the limit
---# include now, shard, ready, bucket_due
+--# include now, shard, arguments, ready, bucket_due
 
+arguments('pump', #ARGV == 3 and 3 or 4)
 local epoch, limit, latest = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local moved, returned, buried, expired, forgotten, blocked = 0, 0, 0, 0, 0, 0
 local runs, more = {}, false

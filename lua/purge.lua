@@ -8,8 +8,9 @@
 -- RETURNS  more | done, purged, from ms for the next step. A step that finds nothing more is the last; an
 --          interrupted purge is simply called again
 -- COST     O(log n) a message
---# include now, shard, topic, alarm, envelope, bucket, finish, look
+--# include now, shard, arguments, topic, alarm, envelope, bucket, finish, look
 
+arguments('purge', 6)
 local no, state, from, to, limit = topic_no(ARGV[2]), ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 if not no then return { 'done', 0, ARGV[4] } end
 must_be('hash', 'stats')

@@ -6,15 +6,18 @@
 -- ARGV     layout, topic, then 4 a message (1 to 500): id, due, options, envelope
 --            id        16 raw bytes of a UUIDv7, or text of 1 to 128 bytes
 --            due       ms since the epoch, or "+" and a delay in ms, on this Redis's clock
---            options   words parted by a space: replace, tried=<ms since the epoch of the first try>, earlier (the
---                      id belongs elsewhere since the deployment grew: `moved` where it is not here)
+--            options   words parted by a space: replace, tried=<ms since the epoch of the first try>, again=<ms
+--                      since the epoch, on this Redis's clock: when the first try of a replacing put began, whose
+--                      answer was lost>, earlier (the id belongs elsewhere since the deployment grew: `moved`
+--                      where it is not here)
 --            envelope  see docs/protocol.md; state, gen, due, at, delivery, attempt are filled in here
 -- RETURNS  now_us, then one answer a message: stored | ready | exists <state> <ms> | conflict <state> <ms> |
 --          leased | stale | moved (not here: put it where it belongs now) | refused <why>; <ms> is the due time of
 --          what is pending, the end of what is over
 -- COST     O(log n) a message, n = the topic's messages of that hour
---# include now, due, shard, topic, alarm, gen, envelope, bucket, ready, finish
+--# include now, due, shard, arguments, topic, alarm, gen, envelope, bucket, ready, finish
 
+arguments('put', 2, 4)
 local topic = ARGV[2]
 must_be('hash', 'stats')
 local no = topic_open(topic)
@@ -57,8 +60,11 @@ local function taken(id, flags, options, env)
   local replace = string.find(options, 'replace', 1, true)
   if replace and m.state > DEAD then must_be('zset', 'markers') end
   if replace and m.state == LEASED then return 'leased' end
-  if not replace then
-    local same = bit.band(flags, HASH) == 0 or string.sub(m.env, 33, 40) == string.sub(env, 33, 40)
+  local same = bit.band(flags, HASH) == 0 or string.sub(m.env, 33, 40) == string.sub(env, 33, 40)
+  local again = replace and option(options, 'again')
+  -- What was over only after the first try was put by it: replacing that would deliver it again.
+  local was_put = again and same and m.state >= DEAD and m.at > again
+  if not replace or was_put then
     local time = m.state <= LEASED and m.due or m.at
     return string.format('%s %s %.0f', same and 'exists' or 'conflict', state_of(m), time)
   end
@@ -148,7 +154,7 @@ local function put(id, text, options, env)
   if expire_after > 0 and bit.band(flags, EXPIRES) == 0 and due + expire_after < 9007199254740992 then
     local before = bit.band(flags, HASH) > 0 and 40 or 32
     env = string.sub(env, 1, before) .. struct.pack('>I8', due + expire_after) .. string.sub(env, before + 1)
-    flags = flags + EXPIRES
+    flags = flags + EXPIRES + RELATIVE
   end
   local indexed = flags > HASH and bit.band(flags, INDEXED) > 0
   if indexed then

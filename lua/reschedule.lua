@@ -10,8 +10,9 @@
 --          changed <due ms> (not the expected one) | leased | dead | finished <outcome> <ms> | unknown |
 --          refused <why> | failed <why>
 -- COST     O(log n) a message, n = messages of its topic due in its hours
---# include now, due, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, reschedule, each
+--# include now, due, shard, arguments, topic, alarm, gen, envelope, bucket, ready, finish, place, reschedule, each
 
+arguments('reschedule', 2, 3)
 local no = topic_no(ARGV[2])
 must_be('hash', 'stats')
 gens(#ARGV)
@@ -31,7 +32,7 @@ local function reschedule(id, text, expected_text)
   local expected = tonumber(expected_text)
   local due, old = new_due(text, expected), m.due
   if not due then return 'refused due time' end
-  local _, expires = fields(m.env, m.flags)
+  local expires = expiry_at(m, due)
   if expires and expires <= due then return 'refused expiry not after the due time' end
   if expected and old ~= expected and old ~= due then return string.format('changed %.0f', old) end
   return string.format('%s %.0f %.0f', move_to(m, due), old, due)

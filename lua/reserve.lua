@@ -11,9 +11,13 @@
 --          nothing was taken), how many, and 3 a message: ready time in µs,
 --          receipt, envelope as it was before (its attempt and delivery count without this one)
 -- COST     O(1) and a read of the envelope a message; at most n + 100 entries are looked at
---# include now, shard, topic, alarm, gen, envelope, finish, kill
+--# include now, due, shard, arguments, topic, alarm, gen, envelope, finish, kill
 
+arguments('reserve', 4, 1)
 local wanted, most_bytes, lease_ms = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+if ARGV[4] ~= '' and not end_of_delay(ARGV[4]) then
+  return redis.error_reply('DQARG a lease of ' .. ARGV[4] .. ' ms is none, or too long')
+end
 local wait, dropped, expired, buried, newer = nil, 0, 0, 0, 0
 local looks, bytes = wanted + 100, 0
 local answer = {}

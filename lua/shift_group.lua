@@ -7,8 +7,9 @@
 --          difference in ms (not 0), limit (1 to 500)
 -- RETURNS  more | done | busy (another token is at work on this group), moved in this step, passed over
 -- COST     O(log n) a message. The cursor stands in `shift:<group>` and is forgotten an hour after the last step
---# include now, due, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, reschedule
+--# include now, due, shard, arguments, topic, alarm, gen, envelope, bucket, ready, finish, place, reschedule
 
+arguments('shift_group', 5)
 local group, token, by, limit = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local index, cursor = 'g:' .. group, 'shift:' .. group
 must_be('zset', index)
@@ -30,9 +31,10 @@ gens(limit)
 local moved, passed, score = 0, 0, at
 
 -- Whether the message is pending, and may be due then.
-local function fits(m, due, expires)
-  return m and m.state == PENDING and in_range(due) and not (expires and expires <= due)
-    and pcall(place_check, m, due)
+local function fits(m, due)
+  if not m or m.state ~= PENDING or not in_range(due) then return false end
+  local expires = expiry_at(m, due)
+  return not (expires and expires <= due) and pcall(place_check, m, due)
 end
 
 for i = 1, #page, 2 do
@@ -40,9 +42,7 @@ for i = 1, #page, 2 do
   local no, id = string.match(page[i], '^(%d+):(.*)$')
   local m = no and read(no, id)
   local due = m and m.due + by
-  local _, expires
-  if m then _, expires = fields(m.env, m.flags) end
-  if fits(m, due, expires) then
+  if fits(m, due) then
     move_to(m, due)
     moved = moved + 1
   else

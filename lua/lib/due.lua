@@ -2,6 +2,9 @@
 
 local function in_range(due) return due > 0 and due < 9007199254740992 and due end
 
+-- A delay or a lease as a caller writes it, in ms: when it ends. False or nil where it is none, or ends past all times.
+local function end_of_delay(text) return string.find(text, '^%d+$') and in_range(now + tonumber(text)) end
+
 -- A due time as a caller writes it: ms since the epoch, or "+" and a delay from now. False or nil where it is none.
 local function due_of(text)
   if string.find(text, '^%d+$') then return in_range(tonumber(text)) end

@@ -7,6 +7,8 @@ local PENDING, READY, LEASED, DEAD = 1, 2, 3, 4
 local STATE = { 'delayed', 'ready', 'leased', 'dead', 'delivered', 'cancelled', 'expired', 'purged' }
 local OUTCOME = { delivered = 5, cancelled = 6, expired = 7, purged = 8 }
 local HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD, DOOMED, REASON = 1, 2, 4, 8, 16, 32, 64, 128
+-- Its expiry is its topic's, so long after the due time: it moves where that is rescheduled.
+local RELATIVE = 256
 local INDEXED = EXPIRES + GROUP
 
 local function gen_bytes(g) return struct.pack('>I4', g) end

@@ -17,6 +17,8 @@ pub(crate) fn of_put(answer: Result<&PutOutcome, &Error>) -> Settle {
     match answer {
         Ok(PutOutcome::Stored(_) | PutOutcome::Ready(_) | PutOutcome::Exists(..)) => Settle::Done,
         Ok(PutOutcome::Conflict(..)) => Settle::Reject("another message has this id".to_owned()),
+        Ok(PutOutcome::Newer) => Settle::Reject("a message of a later format has this id".to_owned()),
+        Ok(PutOutcome::Malformed) => Settle::Reject("bytes that are no message have this id".to_owned()),
         Ok(PutOutcome::Leased) => Settle::Reject("the one it was to replace is leased".to_owned()),
         Ok(PutOutcome::Stale) => {
             Settle::Reject("stale: its topic may have forgotten how the first try ended".to_owned())
@@ -46,6 +48,7 @@ pub(crate) fn of_reschedule(answer: Result<&RescheduleOutcome, &Error>) -> Settl
         Ok(RescheduleOutcome::Unknown) => Settle::Reject("nothing is known of it".to_owned()),
         Ok(RescheduleOutcome::Spooled) => Settle::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
         Ok(RescheduleOutcome::Refused(why)) => Settle::Reject(format!("refused: {why}")),
+        Ok(RescheduleOutcome::Failed(why)) => Settle::Reject(format!("failed: {why}")),
         Err(error) => of_error(error),
     }
 }
@@ -69,7 +72,9 @@ mod tests {
         let done = [PutOutcome::Stored(at), PutOutcome::Ready(at), PutOutcome::Exists(State::Cancelled, at)];
         assert!(done.iter().all(|outcome| of_put(Ok(outcome)) == Settle::Done));
         let rejected = [
-            PutOutcome::Conflict(None, at),
+            PutOutcome::Conflict(State::Delayed, at),
+            PutOutcome::Newer,
+            PutOutcome::Malformed,
             PutOutcome::Stale,
             PutOutcome::Leased,
             PutOutcome::Refused("due time".to_owned()),

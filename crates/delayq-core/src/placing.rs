@@ -23,6 +23,8 @@ const MOST_GROWTHS: u8 = 8;
 pub(crate) struct Placed {
     pub(crate) message: Message,
     pub(crate) place: Place,
+    /// When its first try began, on Redis's clock, where that try's answer was lost.
+    pub(crate) first_try: Option<UnixMillis>,
 }
 
 /// How far a message has come.
@@ -156,7 +158,7 @@ impl Placed {
 fn calls_of(puts: &[Placed], left: &[usize]) -> Vec<Vec<usize>> {
     let mut batches: BTreeMap<(ShardId, u32, &Topic), Vec<usize>> = BTreeMap::new();
     for &i in left {
-        let Placed { message, place } = &puts[i];
+        let Placed { message, place, .. } = &puts[i];
         batches.entry((place.at(), place.layout, message.topic())).or_default().push(i);
     }
     let mut calls = Vec::new();

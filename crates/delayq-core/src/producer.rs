@@ -20,7 +20,10 @@ use crate::{
 };
 use sending::Sender;
 use std::{collections::HashMap, time::Duration};
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 
 /// Puts that may wait to be gathered before callers are held back.
 const QUEUE: usize = 4096;
@@ -220,11 +223,12 @@ impl Producer {
 
     /// Puts what goes together, and a second time what an outage kept from being answered.
     async fn put_batch(&self, mut puts: Vec<Placed>) -> Vec<Result<Put, PutError>> {
-        let tried = clock::now();
+        let (tried, began) = (clock::now(), clock::instant());
         let mut answers = self.client.put_placed(&mut puts).await;
         let unanswered: Vec<usize> = (0..puts.len()).filter(|&i| is_outage(&answers[i])).collect();
         if !unanswered.is_empty() {
             let mut again: Vec<Placed> = unanswered.iter().map(|&i| puts[i].clone()).collect();
+            self.mark_repeats(&mut again, began).await;
             let repeated = self.client.put_placed(&mut again).await;
             for (&i, second) in unanswered.iter().zip(repeated) {
                 answers[i] = second.map_err(|error| after(&answers[i], error));
@@ -256,12 +260,13 @@ impl Producer {
     }
 
     /// One put, tried a second time where the connection failed: a repeat with the same id is recognised.
-    async fn put_retrying(&self, put: Placed) -> PutAnswer {
-        let tried = clock::now();
+    async fn put_retrying(&self, mut put: Placed) -> PutAnswer {
+        let (tried, began) = (clock::now(), clock::instant());
         let first = self.put_queued(put.clone()).await;
         if !is_outage(&first) {
             return first;
         }
+        self.mark_repeats(std::slice::from_mut(&mut put), began).await;
         let second = self.put_queued(put.clone()).await;
         if !is_outage(&second) {
             return second;
@@ -269,6 +274,21 @@ impl Producer {
         let error = second.map_or_else(|error| after(&first, error), |_| Error::Closed);
         let spooled = self.spool_or(error, &[&put.message], tried).await.pop();
         spooled.expect("one answer for one message").map(|outcome| (put.place.home(), outcome))
+    }
+
+    /// Says of replacing puts that they are repeats of tries that began then: what was over since is not replaced, or
+    /// it would be delivered twice. Where Redis does not say its time, it does not take the repeats either.
+    async fn mark_repeats(&self, puts: &mut [Placed], began: Instant) {
+        if !puts.iter().any(|put| put.message.replace) {
+            return;
+        }
+        let asked = clock::instant();
+        if let Ok(now) = self.client.redis_time().await {
+            // A little late rather than early: what was over before the first try has to be replaced.
+            let since_ms = asked.duration_since(began).as_millis() as u64;
+            let first_try = UnixMillis::new(now.0.div_ceil(1000).saturating_sub(since_ms));
+            puts.iter_mut().for_each(|put| put.first_try = Some(first_try));
+        }
     }
 
     async fn put_queued(&self, put: Placed) -> PutAnswer {
@@ -283,7 +303,7 @@ impl Producer {
             .check(self.client.most_payload_bytes())
             .and_then(|()| self.client.place(&mut message, fallback, clock::now()));
         let place = place.map_err(|error| PutError { reference: None, error: error.into() })?;
-        Ok(Placed { message, place })
+        Ok(Placed { message, place, first_try: None })
     }
 }
 

@@ -45,7 +45,7 @@ macro_rules! parts {
 }
 
 parts! {
-    "alarm", "bucket", "bucket_due", "cancel", "due", "each", "envelope", "finish", "gen", "kill", "look", "now", "place", "ready",
+    "alarm", "arguments", "bucket", "bucket_due", "cancel", "due", "each", "envelope", "finish", "gen", "kill", "look", "now", "place", "ready",
     "receipt", "reschedule", "retry", "shard", "topic",
 }
 

@@ -1,6 +1,6 @@
 //! Whether a Redis is fit to keep messages: looked at before serving, and again from time to time.
 
-use crate::{Client, Error, ShardId, script::Verb};
+use crate::{Client, Error, ShardId, client::UnixMicros, script::Verb};
 use redis::from_redis_value;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -57,6 +57,14 @@ impl Client {
         let text: String = from_redis_value(reply)
             .map_err(|error| Error::Unfit(format!("INFO answers what no Redis answers: {error}")))?;
         Ok(ServerFacts::parse(&text))
+    }
+
+    /// Its clock.
+    pub(crate) async fn redis_time(&self) -> Result<UnixMicros, Error> {
+        let reply = self.link().plain(&redis::cmd("TIME")).await?;
+        let (seconds, micros): (u64, u64) = from_redis_value(reply)
+            .map_err(|error| Error::Unfit(format!("TIME answers what no Redis answers: {error}")))?;
+        Ok(UnixMicros(seconds * 1_000_000 + micros))
     }
 
     /// Every command that the scripts use must be allowed: one that is not would stop a script halfway.

@@ -451,8 +451,10 @@ fn shown_put(put: &Put) -> Value {
             json!({"word": "exists", "state": state.word(), "time_ms": at.get()})
         }
         PutOutcome::Conflict(state, at) => {
-            json!({"word": "conflict", "state": state.map(State::word), "time_ms": at.get()})
+            json!({"word": "conflict", "state": state.word(), "time_ms": at.get()})
         }
+        PutOutcome::Newer => json!({"word": "conflict", "state": "newer", "time_ms": 0}),
+        PutOutcome::Malformed => json!({"word": "conflict", "state": "malformed", "time_ms": 0}),
         PutOutcome::Leased => json!({"word": "leased"}),
         PutOutcome::Stale => json!({"word": "stale"}),
         PutOutcome::Spooled => json!({"word": "spooled"}),
@@ -491,6 +493,7 @@ fn shown_reschedule(outcome: &RescheduleOutcome) -> Value {
         RescheduleOutcome::Unknown => json!({"word": "unknown"}),
         RescheduleOutcome::Spooled => json!({"word": "spooled"}),
         RescheduleOutcome::Refused(why) => json!({"word": "refused", "why": why}),
+        RescheduleOutcome::Failed(why) => json!({"word": "failed", "why": why}),
     }
 }
 

@@ -148,6 +148,7 @@ fn word(outcome: &PutOutcome) -> (&'static str, Option<UnixMillis>) {
         PutOutcome::Ready(due) => ("ready", Some(*due)),
         PutOutcome::Exists(_, at) => ("exists", Some(*at)),
         PutOutcome::Conflict(_, at) => ("conflict", Some(*at)),
+        PutOutcome::Newer | PutOutcome::Malformed => ("conflict", None),
         PutOutcome::Leased => ("leased", None),
         PutOutcome::Stale => ("stale", None),
         PutOutcome::Spooled => ("spooled", None),
@@ -159,8 +160,11 @@ fn json_of(answer: &Answer) -> Value {
     let (word, at) = word(&answer.outcome);
     let mut value = json!({ "outcome": word, "id": answer.reference.id, "shard": answer.reference.shard });
     match &answer.outcome {
-        PutOutcome::Exists(state, _) => value["state"] = state.word().into(),
-        PutOutcome::Conflict(state, _) => value["state"] = state.map(delayq_core::State::word).into(),
+        PutOutcome::Exists(state, _) | PutOutcome::Conflict(state, _) => {
+            value["state"] = state.word().into();
+        }
+        PutOutcome::Newer => value["state"] = "newer".into(),
+        PutOutcome::Malformed => value["state"] = "malformed".into(),
         PutOutcome::Refused(why) => value["reason"] = why.as_str().into(),
         _ => {}
     }
@@ -177,13 +181,16 @@ fn sentence(answer: &Answer) -> String {
         PutOutcome::Stored(due) => format!("stored {id}, due {}", time(*due)),
         PutOutcome::Ready(due) => format!("stored {id}, due {}: it is ready", time(*due)),
         PutOutcome::Exists(state, at) => format!("{id} exists: {state}, {}", time(*at)),
-        PutOutcome::Conflict(Some(state), at) => {
+        PutOutcome::Conflict(state, at) => {
             format!(
                 "{id} is the id of another message: {state}, {}; take its place with --replace",
                 time(*at)
             )
         }
-        PutOutcome::Conflict(None, _) => format!("{id} is the id of another message"),
+        PutOutcome::Newer => {
+            format!("{id} is the id of a message of a later format; upgrade delayq here first")
+        }
+        PutOutcome::Malformed => format!("{id} is taken by bytes that are no message; see delayq audit"),
         PutOutcome::Leased => format!("{id} is leased just now, and cannot be replaced"),
         PutOutcome::Stale => format!("{id} may have been stored and finished before"),
         PutOutcome::Spooled => format!("spooled {id}: Redis cannot be reached, the compensator will put it"),

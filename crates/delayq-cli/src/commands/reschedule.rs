@@ -139,6 +139,7 @@ fn json_of(id: &MessageId, outcome: &RescheduleOutcome) -> Value {
         RescheduleOutcome::Unknown => json!({ "id": id, "outcome": "unknown" }),
         RescheduleOutcome::Spooled => json!({ "id": id, "outcome": "spooled" }),
         RescheduleOutcome::Refused(why) => json!({ "id": id, "outcome": "refused", "reason": why }),
+        RescheduleOutcome::Failed(why) => json!({ "id": id, "outcome": "failed", "reason": why }),
     }
 }
 
@@ -159,6 +160,7 @@ fn sentence(id: &MessageId, outcome: &RescheduleOutcome) -> String {
             format!("{id} is moved by the compensator when Redis can be reached: it is spooled")
         }
         RescheduleOutcome::Refused(why) => format!("{id} was refused: {why}"),
+        RescheduleOutcome::Failed(why) => format!("{id} could not be moved: {why}"),
     }
 }
 

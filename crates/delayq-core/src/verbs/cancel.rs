@@ -65,8 +65,10 @@ pub enum RescheduleOutcome {
     Unknown,
     /// Redis could not be reached, or the put itself waits in the spool: the change is in the spool behind it.
     Spooled,
-    /// The script refused it, for this reason.
+    /// It cannot be: no due time, or one that is not before its expiry. Nothing was changed.
     Refused(String),
+    /// The script could not do it, for this reason: a stored key or message is not as it should be.
+    Failed(String),
 }
 
 /// One step of cancelling a group.
@@ -233,7 +235,8 @@ fn rescheduled(reply: &mut Reply) -> Result<RescheduleOutcome, Error> {
         "leased" => RescheduleOutcome::Leased,
         "dead" => RescheduleOutcome::Dead,
         "unknown" => RescheduleOutcome::Unknown,
-        "refused" | "failed" => RescheduleOutcome::Refused(words.rest().to_owned()),
+        "refused" => RescheduleOutcome::Refused(words.rest().to_owned()),
+        "failed" => RescheduleOutcome::Failed(words.rest().to_owned()),
         "finished" => {
             let (state, at) = finished(&mut words).ok_or_else(|| reply.nonsense(&text))?;
             RescheduleOutcome::Finished(state, at)

@@ -21,8 +21,12 @@ pub enum PutOutcome {
     Ready(UnixMillis),
     /// The same message is there already, from an earlier try. The time is its due time, or when it was over.
     Exists(State, UnixMillis),
-    /// Another message has this id. Nothing was changed.
-    Conflict(Option<State>, UnixMillis),
+    /// Another message has this id. The time is its due time, or when it was over. Nothing was changed.
+    Conflict(State, UnixMillis),
+    /// The id is taken by a message of a later format than the shard's scripts can read. Nothing was changed.
+    Newer,
+    /// The id is taken by bytes that are no message. Nothing was changed.
+    Malformed,
     /// It was to replace one that is leased. Nothing was changed.
     Leased,
     /// A repeat that came so late that its topic may have forgotten how the first try ended. Nothing was changed.
@@ -54,7 +58,7 @@ impl Client {
             let id = message.id.as_ref().expect("a message has its id before it is put");
             call.push(id.as_bytes());
             call.push(message.due.argument());
-            call.push(options(message, placed.place.is_earlier()));
+            call.push(options(placed));
             call.push(self.stored(message).encode());
         }
         call
@@ -68,13 +72,17 @@ pub(crate) fn read(reply: redis::Value, messages: &[&Placed]) -> Result<Vec<Opti
     messages.iter().map(|placed| outcome(&placed.message, now, &mut reply)).collect()
 }
 
-fn options(message: &Message, earlier: bool) -> String {
+fn options(placed: &Placed) -> String {
+    let message = &placed.message;
     let mut options = String::new();
-    if earlier {
+    if placed.place.is_earlier() {
         options.push_str("earlier ");
     }
     if message.replace {
         options.push_str("replace");
+        if let Some(began) = placed.first_try {
+            options.push_str(&format!(" again={began}"));
+        }
     }
     if let Some(tried) = message.tried {
         options.push_str(&format!(" tried={tried}"));
@@ -97,11 +105,14 @@ fn outcome(message: &Message, now: UnixMillis, reply: &mut Reply) -> Result<Opti
         "stale" => PutOutcome::Stale,
         "refused" => PutOutcome::Refused(words.rest().to_owned()),
         word @ ("exists" | "conflict") => {
-            let state = State::from_word(words.word());
+            let state = words.word();
             let time = UnixMillis::new(words.number().unwrap_or(0));
-            match (word, state) {
+            match (word, State::from_word(state)) {
                 ("exists", Some(state)) => PutOutcome::Exists(state, time),
-                _ => PutOutcome::Conflict(state, time),
+                ("conflict", Some(state)) => PutOutcome::Conflict(state, time),
+                ("conflict", None) if state == "newer" => PutOutcome::Newer,
+                ("conflict", None) if state == "malformed" => PutOutcome::Malformed,
+                _ => return Err(reply.nonsense(&text)),
             }
         }
         _ => return Err(reply.nonsense(&text)),

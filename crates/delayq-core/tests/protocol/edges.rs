@@ -223,10 +223,7 @@ async fn another_content_under_the_same_id_is_a_conflict_and_a_repeat_is_not() {
     }
     let others = [message("two"), message("one").header("a", "b"), message("one").header("a", "")];
     for other in others {
-        assert_eq!(
-            producer.put(other).await.unwrap().outcome,
-            PutOutcome::Conflict(Some(State::Delayed), due)
-        );
+        assert_eq!(producer.put(other).await.unwrap().outcome, PutOutcome::Conflict(State::Delayed, due));
     }
     let numbers = admin.count(&topic).await.unwrap();
     assert_eq!((numbers.accepted, numbers.delayed), (1, 1));

@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 mod action;
+mod arguments;
 mod bare_shard;
 mod claims;
 mod commands;
 mod compare;
 mod edges;
+mod expiry;
 mod headers;
 mod life;
 mod model;
@@ -16,5 +18,9 @@ mod mutants;
 mod poison;
 mod races;
 mod random_run;
+<<<<<<< Updated upstream
 mod slots;
+=======
+mod repeats;
+>>>>>>> Stashed changes
 mod snapshot;

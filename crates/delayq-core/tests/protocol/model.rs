@@ -35,6 +35,8 @@ pub(crate) struct Msg {
     pub(crate) place: Place,
     /// Every field as it must be stored; state and gen are left to the place and to the scripts.
     pub(crate) stored: Envelope,
+    /// Whether its expiry is its topic's, and moves with the due time.
+    pub(crate) relative: bool,
 }
 
 /// The cursor of a group that is shifted.

@@ -11,7 +11,7 @@ const SEEDS: Seeds = Seeds { weather: Weather::Fair, first: 0, count: 1000 };
 
 /// What is broken, in which file, which text, and what is in its place.
 const MUTANTS: [(&str, &str, &str, &str); 48] = [
-    ("ack ignores the receipt", "ack", "if held_until[i] and not words", "if not words"),
+    ("ack ignores the receipt", "ack", "if held_until[at] and not word", "if not word"),
     ("ack keeps the lease", "ack", "redis.call('ZREM', base .. 'leases', unpack(settled))", "do end"),
     (
         "pump drops the last of a batch",
@@ -50,7 +50,7 @@ const MUTANTS: [(&str, &str, &str, &str); 48] = [
         "m.flags = m.flags",
     ),
     ("reserve forgets the alarm", "reserve", "alarm('leases', until_ms)", "do end"),
-    ("reserve does not count the attempt", "reserve", "delivery + 1, attempt + 1", "delivery + 1, attempt"),
+    ("reserve does not count the attempt", "reserve", "\\0\\0\\0\\1\\0\\1", "\\0\\0\\0\\1\\0\\0"),
     ("reserve gives what has expired", "reserve", "if expires <= now then return 'expired' end", ""),
     ("release keeps the lease", "lib/receipt", "redis.call('ZREM', base .. 'leases', receipt)", "do end"),
     ("put forgets the counter", "put", "count('accepted', no, accepted)", "do end"),

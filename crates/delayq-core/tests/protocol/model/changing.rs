@@ -1,7 +1,8 @@
 //! Cancelling and rescheduling: one by one, or a whole group in steps.
 
-use super::{Call, Model, Msg, Outcome, Place, Shift, index_name, same};
+use super::{Call, Model, Outcome, Place, Shift, index_name, same};
 use crate::snapshot::Name;
+use delayq_core::UnixMillis;
 use std::collections::BTreeSet;
 
 // === impl Model ===
@@ -89,18 +90,42 @@ impl Model {
             Some(by) => expected.and_then(|expected| expected.checked_add_signed(by.parse().unwrap())),
             None => Some(self.due_of(text)),
         };
-        let (old, expires) = (msg.due(), msg.expires());
+        let old = msg.due();
         let Some(due) = due.filter(|&due| due > 0) else { return "refused due time".into() };
-        if expires.is_some_and(|expires| expires <= due) {
+        if self.expiry_at(name, due).is_some_and(|expires| expires <= due) {
             return "refused expiry not after the due time".into();
         }
         if expected.is_some_and(|expected| old != expected && old != due) {
             return format!("changed {old}");
         }
         if old != due {
-            self.put_to(name, due);
+            self.move_to(name, due);
         }
         format!("{} {old} {due}", self.messages[name].word())
+    }
+
+    /// When a message expires once it is due then.
+    fn expiry_at(&self, name: &Name, due: u64) -> Option<u64> {
+        let msg = &self.messages[name];
+        let expires = msg.expires()?;
+        let after = match self.policy(name.0, "expire_after_ms") {
+            0 => expires.saturating_sub(msg.due()).max(1),
+            after => after,
+        };
+        Some(if msg.relative { (due + after).min(UnixMillis::MAX.get()) } else { expires })
+    }
+
+    fn move_to(&mut self, name: &Name, due: u64) {
+        let expires = self.expiry_at(name, due).map(UnixMillis::new);
+        self.put_to(name, due);
+        self.messages.get_mut(name).unwrap().stored.expires = expires;
+    }
+
+    fn may_move(&self, name: &Name, by: i64) -> bool {
+        let msg = &self.messages[name];
+        let due = msg.due().checked_add_signed(by).filter(|&due| due > 0);
+        let fits = |due| self.expiry_at(name, due).is_none_or(|expires| expires > due);
+        msg.is_pending() && due.is_some_and(fits)
     }
 
     /// How far a step goes is the script's choice; that it moves no life twice is not.
@@ -131,12 +156,12 @@ impl Model {
             let due = msg.due().saturating_add_signed(by);
             let stored = call.after.envelope(&name).ok_or_else(|| format!("{name:?} is gone"))?;
             if stored.due.get() == due && msg.due() != due {
-                same("a message that may move", may_move(msg, by), true)?;
+                same("a message that may move", self.may_move(&name, by), true)?;
                 let was = call.before.envelope(&name).map_or(0, |stored| stored.generation);
                 same("moved before under this token", shift.moved.contains(&(name.clone(), was)), false)?;
                 shift.moved.insert((name.clone(), stored.generation));
                 moved += 1;
-                self.put_to(&name, due);
+                self.move_to(&name, due);
             }
         }
         same("moved", call.number(1)?, moved)?;
@@ -150,9 +175,4 @@ impl Model {
         self.shifts.insert(group.to_owned(), shift);
         Ok(())
     }
-}
-
-fn may_move(msg: &Msg, by: i64) -> bool {
-    let due = msg.due().checked_add_signed(by).filter(|&due| due > 0);
-    msg.is_pending() && due.is_some_and(|due| msg.expires().is_none_or(|expires| expires > due))
 }

@@ -20,7 +20,8 @@ impl Model {
         let (due, name) = (self.due_of(&item.due), (no, item.id.clone()));
         let mut stored = item.envelope();
         let after = self.policy(no, "expire_after_ms");
-        if after > 0 && stored.expires.is_none() && due + after < 1 << 53 {
+        let relative = after > 0 && stored.expires.is_none() && due + after < 1 << 53;
+        if relative {
             stored.expires = Some(ms(due + after));
         }
         if stored.expires.is_some_and(|expires| expires <= ms(due)) {
@@ -45,7 +46,7 @@ impl Model {
         }
         let place = self.place_for(due);
         let word = if place == Place::Ready { "ready" } else { "stored" };
-        self.messages.insert(name, Msg { place, stored });
+        self.messages.insert(name, Msg { place, stored, relative });
         word.into()
     }
 

@@ -1,0 +1,101 @@
+//! Puts whose answers are lost, and that are put again.
+
+use crate::{
+    action::{Action, Item},
+    bare_shard::{BareShard, scripts_with},
+    snapshot::lossy,
+};
+use delayq_core::{
+    Admin, Client, Message, Producer, ProducerOptions, PutOutcome, ReserveRequest, Settings, Settled,
+    ShardCount, ShardId, State, Topic, Verb,
+};
+use delayq_tests::{
+    proxy::{AfterLoss, Proxy},
+    redis_server::RedisServer,
+};
+use std::time::Duration;
+
+const NOW: u64 = 1_763_697_600_000;
+
+fn client(url: String) -> Client {
+    let mut settings = Settings::new(url);
+    settings.shards = ShardCount::new(1).unwrap();
+    settings.link.deadline = Duration::from_millis(400);
+    Client::new(settings)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replacing_put_that_is_repeated_delivers_again_what_was_delivered_meanwhile() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start_for_redis(&server.address());
+    let (near, far) = (client(server.url()), client(server.url_through(&proxy.address())));
+    near.init().await.unwrap();
+    let topic = Topic::new("orders").unwrap();
+    let producer = Producer::start(far, ProducerOptions::default());
+    producer.warm(&topic).await.unwrap();
+    let message = Message::new(topic.clone(), "x").id("order-17").unwrap().replace();
+    // What is put first makes the script known, so that the next reply is the put's own.
+    let before = producer.put(message.clone().after(Duration::from_secs(3600))).await.unwrap();
+    assert!(matches!(before.outcome, PutOutcome::Stored(_)), "{before:?}");
+
+    // From the third call without an answer on, the client takes a new connection.
+    proxy.lose_reply(0, AfterLoss::Silence);
+    for _ in 0..2 {
+        assert!(producer.warm(&topic).await.is_err());
+    }
+    let worker = async {
+        let request = ReserveRequest { topics: vec![topic.clone()], most: 1, most_bytes: 0, lease: None };
+        let message = loop {
+            let mut found = near.reserve(ShardId::new(0), &request).await.unwrap().messages;
+            if let Some(message) = found.pop() {
+                break message;
+            }
+            tokio::task::yield_now().await;
+        };
+        near.ack(&[message.receipt]).await.remove(0).unwrap()
+    };
+    let (put, settled) = tokio::join!(producer.put(message), worker);
+    assert_eq!(settled, Settled::Delivered);
+    assert_eq!(proxy.losses(), 1);
+    let outcome = put.unwrap().outcome;
+    assert!(matches!(outcome, PutOutcome::Exists(State::Delivered, _)), "{outcome:?}");
+    let numbers = Admin::new(near).count(&topic).await.unwrap();
+    assert_eq!((numbers.accepted, numbers.delivered, numbers.pending()), (2, 1, 0), "{numbers:?}");
+}
+
+#[tokio::test]
+async fn a_replacing_put_takes_the_place_of_what_was_over_before_its_first_try() {
+    let server = RedisServer::start().await;
+    let mut shard = BareShard::create(&server, "r", scripts_with(&[])).await;
+    shard.clock_us = Some(NOW * 1000);
+    let mut item = Item::new(b"order-17", NOW + 1000);
+    let put = |item: &Item| Action::Put { topic: "t".into(), items: vec![item.clone()] };
+    shard.call(Verb::Put, &put(&item).args()).await.unwrap();
+    let cancel = Action::Cancel { topic: "t".into(), ids: vec![b"order-17".to_vec()] };
+    shard.call(Verb::Cancel, &cancel.args()).await.unwrap();
+    shard.clock_us = Some((NOW + 10) * 1000);
+    item.replace = true;
+    let answers = [(NOW - 1, "exists cancelled 1763697600000"), (NOW, "stored")];
+    for (again, wanted) in answers {
+        let mut args = put(&item).args();
+        args[3] = format!("replace again={again}").into_bytes();
+        let word = shard.call(Verb::Put, &args).await.unwrap();
+        assert_eq!(lossy(&word[1]), wanted, "first tried at {again}, cancelled at {NOW}");
+    }
+}
+
+#[tokio::test]
+async fn a_replacing_put_of_other_content_takes_the_place_of_what_is_over_since_its_first_try() {
+    let server = RedisServer::start().await;
+    let mut shard = BareShard::create(&server, "r", scripts_with(&[])).await;
+    shard.clock_us = Some(NOW * 1000);
+    let mut item = Item::new(b"order-17", NOW + 1000);
+    let put = |item: &Item| Action::Put { topic: "t".into(), items: vec![item.clone()] };
+    shard.call(Verb::Put, &put(&item).args()).await.unwrap();
+    let cancel = Action::Cancel { topic: "t".into(), ids: vec![b"order-17".to_vec()] };
+    shard.call(Verb::Cancel, &cancel.args()).await.unwrap();
+    (item.replace, item.content) = (true, 1);
+    let mut args = put(&item).args();
+    args[3] = format!("replace again={}", NOW - 500).into_bytes();
+    assert_eq!(lossy(&shard.call(Verb::Put, &args).await.unwrap()[1]), "stored");
+}
