@@ -18,9 +18,6 @@ mod mutants;
 mod poison;
 mod races;
 mod random_run;
-<<<<<<< Updated upstream
-mod slots;
-=======
 mod repeats;
->>>>>>> Stashed changes
+mod slots;
 mod snapshot;
