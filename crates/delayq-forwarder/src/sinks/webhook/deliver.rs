@@ -185,9 +185,16 @@ fn unanswered(error: &reqwest::Error) -> Outcome {
     }
 }
 
+/// Whether it came to nothing because a redirect led to a private address.
 fn is_private(error: &reqwest::Error) -> bool {
-    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
-    causes.into_iter().any(|cause| cause.is::<Private>())
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        if inner.is::<Private>() {
+            return true;
+        }
+        cause = inner.source();
+    }
+    false
 }
 
 /// An error with what caused it: reqwest says only the outermost.
