@@ -22,14 +22,7 @@ type item struct {
 	args  []any
 }
 
-// answer is what a script answered for one message, in which shard, and with what before it: of a put, the time in µs.
-type answer struct {
-	text  string
-	shard int
-	head  any
-}
-
-// seeking is an item without an answer yet, which was sought in some places before.
+// seeking is an item without an outcome yet: in how many places it was sought before, and whether the next is the last one.
 type seeking struct {
 	i, before int
 	last      bool
@@ -42,12 +35,12 @@ type batch struct {
 	asked        []seeking
 }
 
-// each gets one answer for each item, by as few calls as the limits allow.
-func (c *Client) each(ctx context.Context, verb string, items []item) ([]answer, error) {
+// each carries a verb out for each item, by as few calls as the limits allow.
+func (c *Client) each(ctx context.Context, verb string, items []item) ([]Put, error) {
 	if _, err := c.learn(ctx); err != nil {
 		return nil, err
 	}
-	answers, left := make([]answer, len(items)), make([]seeking, len(items))
+	puts, left := make([]Put, len(items)), make([]seeking, len(items))
 	for i := range items {
 		left[i].i = i
 	}
@@ -66,12 +59,24 @@ func (c *Client) each(ctx context.Context, verb string, items []item) ([]answer,
 				} else if text := reply[len(reply)-len(b.asked)+k].(string); !s.last && (text == "unknown" || text == "moved") {
 					left = append(left, seeking{i: s.i, before: s.before + 1})
 				} else {
-					answers[s.i] = answer{text, b.shard, reply[0]}
+					if text == "stored" || verb == "put" && text == "ready" {
+						text = fmt.Sprint(text, " ", dueMs(items[s.i].args[1].(string), reply[0].(int64)))
+					}
+					puts[s.i] = Put{idText(items[s.i].args[0].(string)), b.shard, parseOutcome(text)}
 				}
 			}
 		}
 	}
-	return answers, nil
+	return puts, nil
+}
+
+// dueMs is when a message is due that was put at this time: ms, or "+" and a delay.
+func dueMs(due string, nowUs int64) int64 {
+	ms, _ := strconv.ParseInt(due, 10, 64)
+	if due[0] == '+' {
+		ms += nowUs / 1000
+	}
+	return ms
 }
 
 // gather parts items into calls of at most 500 messages and 4 MiB.

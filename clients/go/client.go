@@ -50,27 +50,14 @@ func (c *Client) Put(ctx context.Context, message Message) (Put, error) {
 // PutMany puts many messages: one answer each, in order.
 func (c *Client) PutMany(ctx context.Context, messages []Message) ([]Put, error) {
 	shards, err := c.learn(ctx)
+	items, place := make([]item, len(messages)), c.turn.Add(1)%(1<<16)
+	for i := 0; err == nil && i < len(messages); i++ {
+		items[i], err = c.item(&messages[i], int(place)%shards)
+	}
 	if err != nil {
 		return nil, err
 	}
-	items, place := make([]item, len(messages)), int(c.turn.Add(1)%uint32(shards))
-	for i := range messages {
-		if items[i], err = c.item(&messages[i], place); err != nil {
-			return nil, err
-		}
-	}
-	answers, err := c.each(ctx, "put", items)
-	var puts []Put
-	for i, answer := range answers {
-		outcome := parseOutcome(answer.text)
-		if outcome.Word == "stored" || outcome.Word == "ready" {
-			if outcome.Time = messages[i].Due; outcome.Time.IsZero() {
-				outcome.Time = time.UnixMilli(answer.head.(int64)/1000 + messages[i].After.Milliseconds())
-			}
-		}
-		puts = append(puts, Put{idText(items[i].args[0].(string)), answer.shard, outcome})
-	}
-	return puts, err
+	return c.each(ctx, "put", items)
 }
 
 // item is what a put says of a message. Generated ids go to the shards in turn, put by put, or to their groups'.
@@ -163,9 +150,9 @@ func named(topic, id, group string) (item, error) {
 }
 
 func (c *Client) outcomes(ctx context.Context, verb string, items []item) (outcomes []Outcome, err error) {
-	answers, err := c.each(ctx, verb, items)
-	for _, answer := range answers {
-		outcomes = append(outcomes, parseOutcome(answer.text))
+	found, err := c.each(ctx, verb, items)
+	for _, one := range found {
+		outcomes = append(outcomes, one.Outcome)
 	}
 	return outcomes, err
 }
@@ -301,29 +288,28 @@ func (c *Client) look(ctx context.Context, ask Reserve, only int) (found []*Deli
 	return found, back, err
 }
 
-// readable reads envelopes, and buries those that nobody can read: they keep no other message from being delivered.
-func (c *Client) readable(ctx context.Context, shard int, topics []string, items []any) ([]*Delivery, error) {
-	var readable []*Delivery
-	found, envelopes := leases(shard, topics, items)
-	for i, delivery := range found {
-		var fault error // of Redis, not of the message
-		compressed, err := delivery.read(envelopes[i])
-		if err == nil && compressed {
-			err = delivery.restore(func(id uint32) (found []byte, _ error) {
-				found, fault = c.dictionary(ctx, id)
-				return found, fault
-			})
-		}
-		if fault != nil {
-			return readable, fault
-		}
-		if err == nil {
-			readable = append(readable, delivery)
-		} else if _, err := c.Bury(ctx, err.Error(), delivery.Receipt); err != nil {
-			return readable, err
+// readable reads what a reserve answered behind its numbers, and buries messages that nobody can read: they keep no other
+// from being delivered.
+func (c *Client) readable(ctx context.Context, shard int, topics []string, items []any) (readable []*Delivery, err error) {
+	for err == nil && len(items) > 0 {
+		topic, leaseEndMs, count := topics[items[0].(int64)-1], items[1].(int64), items[2].(int64)
+		for items = items[3:]; err == nil && count > 0; count, items = count-1, items[3:] {
+			delivery := leased(shard, topic, leaseEndMs, items)
+			compressed, fault := delivery.read(items[2].(string))
+			if fault == nil && compressed {
+				fault = delivery.restore(func(id uint32) (found []byte, _ error) {
+					found, err = c.dictionary(ctx, id) // its fault is Redis's, not the message's
+					return found, err
+				})
+			}
+			if err == nil && fault == nil {
+				readable = append(readable, delivery)
+			} else if err == nil {
+				_, err = c.Bury(ctx, fault.Error(), delivery.Receipt)
+			}
 		}
 	}
-	return readable, nil
+	return readable, err
 }
 
 func (c *Client) dictionary(ctx context.Context, id uint32) ([]byte, error) {

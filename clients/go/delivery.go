@@ -121,17 +121,10 @@ func (d *Delivery) restore(dictionary func(id uint32) ([]byte, error)) error {
 	return err
 }
 
-// leases are what a reserve answered behind its numbers: what is said of each, and the envelopes.
-func leases(shard int, topics []string, items []any) (found []*Delivery, envelopes []string) {
-	for len(items) > 0 {
-		topic, leaseEnd, count := topics[items[0].(int64)-1], time.UnixMilli(items[1].(int64)), items[2].(int64)
-		for items = items[3:]; count > 0; count, items = count-1, items[3:] {
-			raw := items[1].(string)
-			_, id, _ := strings.Cut(raw[:len(raw)-4], ":")
-			found = append(found, &Delivery{Receipt: Receipt{shard, raw}, Topic: topic, ID: idText(id),
-				Ready: time.UnixMicro(items[0].(int64)), LeaseEnd: leaseEnd})
-			envelopes = append(envelopes, items[2].(string))
-		}
-	}
-	return found, envelopes
+// leased is what a reserve says of one message under lease: its ready time, its receipt, its envelope (which is not read here).
+func leased(shard int, topic string, leaseEndMs int64, said []any) *Delivery {
+	raw := said[1].(string)
+	_, id, _ := strings.Cut(raw[:len(raw)-4], ":")
+	return &Delivery{Receipt: Receipt{shard, raw}, Topic: topic, ID: idText(id), Ready: time.UnixMicro(said[0].(int64)),
+		LeaseEnd: time.UnixMilli(leaseEndMs)}
 }
