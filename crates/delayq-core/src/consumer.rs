@@ -175,6 +175,14 @@ impl Delivery {
         self.settle(move |receipt| Settle::Bury(receipt, reason)).await
     }
 
+    /// Gives it back without waiting: nobody takes it any more.
+    fn give_back_later(mut self) {
+        if let Some(held) = self.held.take() {
+            held.leases.end(&held.receipt);
+            held.settler.settle_later(unstarted(held.receipt));
+        }
+    }
+
     async fn settle(&mut self, how: impl FnOnce(Receipt) -> Settle) -> Result<Settled, Error> {
         let held = self.held.take().expect("a delivery is settled by the call that consumes it");
         held.settle(how).await
@@ -206,16 +214,18 @@ impl Held {
 
     /// Gives back what nobody has started: the attempt does not count.
     async fn give_back(self) {
-        let unstarted = |receipt| {
-            Settle::Release(Release {
-                receipt,
-                delay: Some(Duration::ZERO),
-                keep_attempt: true,
-                reason: String::new(),
-            })
-        };
         if let Err(error) = self.settle(unstarted).await {
             tracing::warn!(%error, "a message was not given back: it comes again when its lease runs out");
         }
     }
+}
+
+/// How a message is given back that nobody has started.
+fn unstarted(receipt: Receipt) -> Settle {
+    Settle::Release(Release {
+        receipt,
+        delay: Some(Duration::ZERO),
+        keep_attempt: true,
+        reason: String::new(),
+    })
 }

@@ -108,11 +108,11 @@ impl Task {
 
     /// Listens on one connection until it breaks; `Ok` when nobody wants to listen any more.
     async fn connected(&mut self) -> Result<(), Error> {
-        let (push, mut pushed) = mpsc::unbounded_channel();
+        let (broke, mut broken) = mpsc::unbounded_channel();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.settings.connect_timeout))
             .set_response_timeout(Some(self.settings.deadline))
-            .set_push_sender(push);
+            .set_push_sender(self.ears(broke));
         let address = self.settings.address();
         let mut connection = self
             .settings
@@ -127,11 +127,9 @@ impl Task {
         }
         loop {
             tokio::select! {
-                push = pushed.recv() => match push {
-                    Some(push) if push.kind == PushKind::SMessage => self.hear(&push),
-                    Some(push) if push.kind != PushKind::Disconnection => {}
-                    _ => return Err(Error::NoAnswer { address, why: "the connection broke".to_owned() }),
-                },
+                _ = broken.recv() => {
+                    return Err(Error::NoAnswer { address, why: "the connection broke".to_owned() });
+                }
                 change = self.changes.recv() => match change {
                     None => return Ok(()),
                     Some(change) => self.change(&mut connection, change).await?,
@@ -151,6 +149,7 @@ impl Task {
     async fn change(&mut self, connection: &mut MultiplexedConnection, change: Change) -> Result<(), Error> {
         match change {
             Change::Add(shards) => {
+                self.shards.retain(|shard| !shards.contains(shard));
                 self.shards.extend(&shards);
                 self.subscribe(connection, "SSUBSCRIBE", &shards).await?;
                 let _ = self.heard.send(Heard::Resync);
@@ -182,19 +181,28 @@ impl Task {
         Ok(())
     }
 
-    fn hear(&self, push: &PushInfo) {
-        let text =
-            |value: Option<&Value>| value.and_then(|value| from_redis_value::<String>(value.clone()).ok());
-        let (Some(channel), Some(said)) = (text(push.data.first()), text(push.data.get(1))) else { return };
-        let heard = match self.keys.parse_channel(&channel) {
-            Some((shard, Channel::Wake)) => {
-                said.parse().ok().map(|due| Heard::Wake(shard, UnixMillis::new(due)))
-            }
-            Some((shard, Channel::Ready)) => Some(Heard::Ready(shard, Topic::new(said).ok())),
-            None => None,
-        };
-        if let Some(heard) = heard {
-            let _ = self.heard.send(heard);
+    /// What the connection itself does with what is pushed: no task in between makes whoever waits wait longer.
+    fn ears(
+        &self,
+        broke: mpsc::UnboundedSender<()>,
+    ) -> impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static {
+        let (keys, heard) = (self.keys.clone(), self.heard.clone());
+        move |push| match push.kind {
+            PushKind::SMessage => match understand(&keys, &push) {
+                Some(what) => heard.send(what).map_err(drop),
+                None => Ok(()),
+            },
+            PushKind::Disconnection => broke.send(()).map_err(drop),
+            _ => Ok(()),
         }
+    }
+}
+
+fn understand(keys: &Keys, push: &PushInfo) -> Option<Heard> {
+    let text = |value: Option<&Value>| value.and_then(|value| from_redis_value::<String>(value.clone()).ok());
+    let (channel, said) = (text(push.data.first())?, text(push.data.get(1))?);
+    match keys.parse_channel(&channel)? {
+        (shard, Channel::Wake) => Some(Heard::Wake(shard, UnixMillis::new(said.parse().ok()?))),
+        (shard, Channel::Ready) => Some(Heard::Ready(shard, Topic::new(said).ok())),
     }
 }

@@ -7,8 +7,10 @@ use super::{
     settling::{Settle, Settler},
 };
 use crate::{
-    Client, Growth, Heard, Listener, Reservation, ReserveReport, ReserveRequest, ShardCount, ShardId, Topic,
+    Client, Error, Growth, Heard, Listener, Reservation, ReserveReport, ReserveRequest, ShardCount, ShardId,
+    Topic,
 };
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::mpsc,
@@ -20,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long to rest after Redis could not be used.
 const REST: Duration = Duration::from_millis(200);
+/// Round trips under way at once: what is heard while one is out does not wait for its answer.
+const ROUNDS: usize = 4;
 
 pub(super) struct Fetcher {
     pub(super) client: Client,
@@ -36,6 +40,14 @@ struct Watch {
     listener: Listener,
     asking: Asking,
     look: Instant,
+    /// How many messages the rounds under way may bring.
+    out: usize,
+}
+
+/// One round trip: which shards were asked, for how many each, and what they answered.
+struct Round {
+    asked: Vec<(ShardId, usize)>,
+    reports: Vec<Result<ReserveReport, Error>>,
 }
 
 // === impl Fetcher ===
@@ -46,37 +58,60 @@ impl Fetcher {
         let growth = self.client.growth();
         let shards: Vec<ShardId> = growth.shards().shards().collect();
         let listener = self.client.listen_for_ready(shards.clone());
-        let mut watch = Watch { growth, shards, listener, asking: Asking::default(), look: now() };
+        let mut watch = Watch { growth, shards, listener, asking: Asking::default(), look: now(), out: 0 };
+        // On a connection of its own: a reserve does not wait behind the answers to settlements.
+        let client = self.client.apart();
+        let mut rounds = FuturesUnordered::new();
         while !stopping.is_cancelled() && !self.handed.is_closed() {
             watch.look_around(&self.options.topics);
-            let asked = watch.asking.take(now(), self.leases.free());
-            if asked.is_empty() {
-                self.wait(&mut watch, &stopping).await;
-            } else if !self.fetch(&asked, &mut watch.asking).await {
+            while rounds.len() < ROUNDS {
+                // Half of what is free, so that the next that is heard finds something left.
+                let free = self.leases.free().saturating_sub(watch.out).div_ceil(2);
+                let asked = watch.asking.take(now(), free);
+                if asked.is_empty() {
+                    break;
+                }
+                watch.out += asked.iter().map(|(_, most)| most).sum::<usize>();
+                rounds.push(self.fetch(&client, asked));
+            }
+            if let Some(round) = self.wait(&mut watch, &mut rounds, &stopping).await
+                && !self.take(round, &mut watch)
+            {
                 tokio::select! {
                     () = sleep(REST) => {}
                     () = stopping.cancelled() => {}
                 }
             }
         }
+        // What they reserved is given back at once, instead of when its lease runs out.
+        while let Some(round) = rounds.next().await {
+            self.take(round, &mut watch);
+        }
     }
 
-    /// Waits for anything that may make another round worth it.
-    async fn wait(&self, watch: &mut Watch, stopping: &CancellationToken) {
-        let free = self.leases.free() > 0;
-        let next = watch.asking.next(now()).filter(|_| free).map_or(watch.look, |at| at.min(watch.look));
+    /// Waits for anything that may make another round worth it: the end of one, most of all.
+    async fn wait(
+        &self,
+        watch: &mut Watch,
+        rounds: &mut FuturesUnordered<impl Future<Output = Round>>,
+        stopping: &CancellationToken,
+    ) -> Option<Round> {
+        let free = self.leases.free() > watch.out;
+        let may_ask = free && rounds.len() < ROUNDS;
+        let next = watch.asking.next(now()).filter(|_| may_ask).map_or(watch.look, |at| at.min(watch.look));
         tokio::select! {
+            Some(round) = rounds.next(), if !rounds.is_empty() => return Some(round),
             heard = watch.listener.next() => watch.note(heard, &self.options.topics),
             shards = watch.growth.next() => watch.grow(shards),
-            () = sleep_until(next), if free => {}
+            () = sleep_until(next), if may_ask => {}
             () = self.leases.freed(), if !free => {}
             () = stopping.cancelled() => {}
             () = self.handed.closed() => {}
         }
+        None
     }
 
-    /// One round trip to the shards in `asked`; false where Redis could not be used.
-    async fn fetch(&self, asked: &[(ShardId, usize)], asking: &mut Asking) -> bool {
+    async fn fetch(&self, client: &Client, asked: Vec<(ShardId, usize)>) -> Round {
         let request = |most: usize| ReserveRequest {
             topics: self.options.topics.clone(),
             most: u16::try_from(most).unwrap_or(u16::MAX),
@@ -84,15 +119,21 @@ impl Fetcher {
             lease: self.options.lease,
         };
         let requests: Vec<_> = asked.iter().map(|&(shard, most)| (shard, request(most))).collect();
-        let reports = self.client.reserve_many(&requests).await;
+        let reports = client.reserve_many(&requests).await;
+        Round { asked, reports }
+    }
+
+    /// Hands out what a round brought; false where Redis could not be used.
+    fn take(&self, round: Round, watch: &mut Watch) -> bool {
         let mut usable = true;
-        for (&(shard, most), report) in asked.iter().zip(reports) {
+        for ((shard, most), report) in round.asked.into_iter().zip(round.reports) {
+            watch.out -= most;
             match report {
-                Ok(report) => self.hand_out(shard, most, report, asking),
+                Ok(report) => self.hand_out(shard, most, report, &mut watch.asking),
                 Err(error) => {
                     tracing::debug!(%shard, %error, "nothing could be reserved");
                     usable = false;
-                    asking.ask(shard);
+                    watch.asking.ask(shard);
                 }
             }
         }
@@ -115,8 +156,11 @@ impl Fetcher {
             let lost = self.leases.begin(receipt.clone());
             let (leases, settler) = (Arc::clone(&self.leases), self.settler.clone());
             let held = Some(Held { receipt, lost, leases, settler });
-            // Nobody there any more: the delivery is dropped, and thereby released.
-            let _ = self.handed.send(Delivery { topic, id, ready, envelope, held });
+            if let Err(mpsc::error::SendError(unstarted)) =
+                self.handed.send(Delivery { topic, id, ready, envelope, held })
+            {
+                unstarted.give_back_later();
+            }
         }
     }
 }
