@@ -1,55 +1,20 @@
 //! The compensator's process: configuration, logs, build, announce, run, drain.
 
 use delayq_compensator::{Compensator, CompensatorConfig, Deps, build, codes::NO_SPOOL};
-use delayq_service::config::{
-    AdminConfig, DeploymentConfig, Faults, LogConfig, RedisConfig, Section, ShutdownConfig, Source,
-    SpoolConfig,
-};
-use delayq_service::{Fault, Process, Program, Service, ServiceConfig, Tasks};
-use serde::{Deserialize, Serialize};
+use delayq_service::config::{DeploymentConfig, RedisConfig, SpoolConfig};
+use delayq_service::{Fault, Process, Program, Service, Tasks};
 
-/// The sections that a compensator uses.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Config {
-    deployment: DeploymentConfig,
-    redis: RedisConfig,
-    spool: SpoolConfig,
-    compensator: CompensatorConfig,
-    admin: AdminConfig,
-    log: LogConfig,
-    shutdown: ShutdownConfig,
+delayq_service::sections! {
+    /// The sections that a compensator uses.
+    struct Config {
+        deployment: DeploymentConfig,
+        redis: RedisConfig,
+        spool: SpoolConfig,
+        compensator: CompensatorConfig,
+    }
 }
 
 struct CompensatorService(Compensator);
-
-// === impl Config ===
-
-impl Section for Config {
-    fn validate(&self, at: &mut Faults) {
-        at.section("deployment", &self.deployment);
-        at.section("redis", &self.redis);
-        at.section("spool", &self.spool);
-        at.section("compensator", &self.compensator);
-        at.section("admin", &self.admin);
-        at.section("log", &self.log);
-        at.section("shutdown", &self.shutdown);
-    }
-}
-
-impl ServiceConfig for Config {
-    fn log(&self) -> &LogConfig {
-        &self.log
-    }
-
-    fn admin(&self) -> &AdminConfig {
-        &self.admin
-    }
-
-    fn shutdown(&self) -> &ShutdownConfig {
-        &self.shutdown
-    }
-}
 
 // === impl CompensatorService ===
 
@@ -79,8 +44,7 @@ impl Service for CompensatorService {
 }
 
 fn main() -> std::process::ExitCode {
-    let path = std::env::args_os().nth(1).map(Into::into);
-    delayq_service::main::<CompensatorService>(&Source::from_option(path))
+    delayq_service::main_of_arguments::<CompensatorService>()
 }
 
 #[cfg(test)]

@@ -6,17 +6,14 @@
 use std::process::ExitCode;
 
 use delayq_service::codes::ADMIN_BIND;
-use delayq_service::config::{AdminConfig, Faults, LogConfig, Section, ShutdownConfig, Source};
-use delayq_service::{Fault, Process, Program, Service, ServiceConfig, Tasks};
+use delayq_service::config::Section;
+use delayq_service::{Fault, Process, Program, Service, Tasks};
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Config {
-    admin: AdminConfig,
-    log: LogConfig,
-    shutdown: ShutdownConfig,
-    living: LivingConfig,
+delayq_service::sections! {
+    struct Config {
+        living: LivingConfig,
+    }
 }
 
 /// `[living]`.
@@ -52,27 +49,7 @@ enum Manner {
     BuildPanics,
 }
 
-impl Section for Config {
-    fn validate(&self, at: &mut Faults) {
-        at.section("admin", &self.admin);
-        at.section("log", &self.log);
-        at.section("shutdown", &self.shutdown);
-    }
-}
-
-impl ServiceConfig for Config {
-    fn log(&self) -> &LogConfig {
-        &self.log
-    }
-
-    fn admin(&self) -> &AdminConfig {
-        &self.admin
-    }
-
-    fn shutdown(&self) -> &ShutdownConfig {
-        &self.shutdown
-    }
-}
+impl Section for LivingConfig {}
 
 struct Living {
     manner: Manner,
@@ -120,6 +97,5 @@ impl Service for Living {
 }
 
 fn main() -> ExitCode {
-    let path = std::env::args_os().nth(1).map(Into::into);
-    delayq_service::main::<Living>(&Source::from_option(path))
+    delayq_service::main_of_arguments::<Living>()
 }

@@ -14,6 +14,7 @@ pub mod life;
 pub mod metrics;
 mod program;
 mod readiness;
+mod sections;
 mod shutdown;
 mod signals;
 mod systemd;
@@ -22,7 +23,7 @@ pub mod telemetry;
 
 pub use exit::Exit;
 pub use fault::Fault;
-pub use life::{Life, Process, Service, ServiceConfig, install_tls, live, main};
+pub use life::{Life, Process, Service, ServiceConfig, install_tls, live, main, main_of_arguments};
 pub use metrics::{Lateness, Metrics};
 pub use program::Program;
 pub use readiness::{Condition, Readiness, Unready};

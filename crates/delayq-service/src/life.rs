@@ -9,20 +9,12 @@
 //! A service is a struct that `build` makes and `run` takes apart into tasks:
 //!
 //! ```no_run
-//! use delayq_service::config::{AdminConfig, LogConfig, RedisConfig, Section, ShutdownConfig, Source};
-//! use delayq_service::{Fault, Process, Program, Service, ServiceConfig, Tasks};
-//! use serde::{Deserialize, Serialize};
+//! use delayq_service::config::RedisConfig;
+//! use delayq_service::{Fault, Process, Program, Service, Tasks};
 //!
-//! #[derive(Default, Serialize, Deserialize)]
-//! #[serde(default, deny_unknown_fields)]
-//! struct Config { redis: RedisConfig, admin: AdminConfig, log: LogConfig, shutdown: ShutdownConfig }
-//!
-//! impl Section for Config {}
-//!
-//! impl ServiceConfig for Config {
-//!     fn log(&self) -> &LogConfig { &self.log }
-//!     fn admin(&self) -> &AdminConfig { &self.admin }
-//!     fn shutdown(&self) -> &ShutdownConfig { &self.shutdown }
+//! delayq_service::sections! {
+//!     /// The sections that this service uses.
+//!     struct Config { redis: RedisConfig }
 //! }
 //!
 //! struct Timer;
@@ -43,8 +35,7 @@
 //! }
 //!
 //! fn main() -> std::process::ExitCode {
-//!     let path = std::env::args_os().nth(1).map(Into::into);
-//!     delayq_service::main::<Timer>(&Source::from_option(path))
+//!     delayq_service::main_of_arguments::<Timer>()
 //! }
 //! ```
 
@@ -148,6 +139,13 @@ pub fn main<S: Service>(source: &Source) -> ExitCode {
         fault.exit()
     });
     exit.into()
+}
+
+/// The whole `main` of a service whose one argument is the path of its configuration.
+#[must_use]
+pub fn main_of_arguments<S: Service>() -> ExitCode {
+    let path = std::env::args_os().nth(1).map(Into::into);
+    main::<S>(&Source::from_option(path))
 }
 
 /// Makes rustls use ring; the first line of every `main` and of every test that speaks TLS. Safe to call twice.

@@ -1,55 +1,20 @@
 //! The timer's process: configuration, logs, build, announce, run, drain.
 
-use delayq_service::config::{
-    AdminConfig, DeploymentConfig, EtcdConfig, Faults, LogConfig, RedisConfig, Section, ShutdownConfig,
-    Source,
-};
-use delayq_service::{Fault, Process, Program, Service, ServiceConfig, Tasks};
+use delayq_service::config::{DeploymentConfig, EtcdConfig, RedisConfig};
+use delayq_service::{Fault, Process, Program, Service, Tasks};
 use delayq_timer::{Deps, Timer, TimerConfig, build, stores};
-use serde::{Deserialize, Serialize};
 
-/// The sections that a timer uses.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Config {
-    deployment: DeploymentConfig,
-    redis: RedisConfig,
-    etcd: EtcdConfig,
-    timer: TimerConfig,
-    admin: AdminConfig,
-    log: LogConfig,
-    shutdown: ShutdownConfig,
+delayq_service::sections! {
+    /// The sections that a timer uses.
+    struct Config {
+        deployment: DeploymentConfig,
+        redis: RedisConfig,
+        etcd: EtcdConfig,
+        timer: TimerConfig,
+    }
 }
 
 struct TimerService(Timer);
-
-// === impl Config ===
-
-impl Section for Config {
-    fn validate(&self, at: &mut Faults) {
-        at.section("deployment", &self.deployment);
-        at.section("redis", &self.redis);
-        at.section("etcd", &self.etcd);
-        at.section("timer", &self.timer);
-        at.section("admin", &self.admin);
-        at.section("log", &self.log);
-        at.section("shutdown", &self.shutdown);
-    }
-}
-
-impl ServiceConfig for Config {
-    fn log(&self) -> &LogConfig {
-        &self.log
-    }
-
-    fn admin(&self) -> &AdminConfig {
-        &self.admin
-    }
-
-    fn shutdown(&self) -> &ShutdownConfig {
-        &self.shutdown
-    }
-}
 
 // === impl TimerService ===
 
@@ -73,8 +38,7 @@ impl Service for TimerService {
 }
 
 fn main() -> std::process::ExitCode {
-    let path = std::env::args_os().nth(1).map(Into::into);
-    delayq_service::main::<TimerService>(&Source::from_option(path))
+    delayq_service::main_of_arguments::<TimerService>()
 }
 
 #[cfg(test)]
