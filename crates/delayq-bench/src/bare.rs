@@ -46,6 +46,10 @@ impl Request {
         }
         Self(out)
     }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 // === impl Bare ===
@@ -146,7 +150,8 @@ fn line<'a>(input: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
     Some(&rest[..end])
 }
 
-fn parse(input: &[u8], at: &mut usize) -> Option<Result<Answer, String>> {
+/// The reply at `at`, which then is behind it; `None` where not all of it is there.
+pub(crate) fn parse(input: &[u8], at: &mut usize) -> Option<Result<Answer, String>> {
     let head = line(input, at)?;
     let (kind, rest) = head.split_first()?;
     let number = || std::str::from_utf8(rest).ok().and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);

@@ -1,6 +1,9 @@
 //! What every measurement needs: a deployment of its own on an empty Redis, and the scripts' names there.
 
-use crate::bare::{Answer, Bare};
+use crate::{
+    bare::{Answer, Bare},
+    fleet::Fleet,
+};
 use delayq_core::{
     Client, Message, Producer, ProducerOptions, Scripts, Settings, ShardCount, Topic, UnixMillis, Verb,
 };
@@ -83,6 +86,18 @@ impl Ground {
             _ => 0,
         };
         Ok(UnixMillis::new(number(&items[0]) * 1000 + number(&items[1]) / 1000))
+    }
+
+    /// Waits until the timers of this run own every shard.
+    pub(crate) async fn owned_by(&self, fleet: &impl Fleet) -> Result<(), BenchError> {
+        let shards = u64::from(self.client.shards().get());
+        let owned = async {
+            while !fleet.share(shards) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let none = |_| BenchError::Wrong("the timers did not share the shards within a minute".to_owned());
+        tokio::time::timeout(PATIENCE, owned).await.map_err(none)
     }
 
     /// A message of 200 bytes, due at this time.

@@ -1,21 +1,24 @@
 //! Lateness: how long after its due time a message is ready, and a waiting worker has it.
+//!
+//! All messages are put before the first is due, so that no producer competes. Ready is each message's own ready time, on
+//! Redis's clock; in a worker's hand by this host's clock, which must be Redis's: measure on one machine.
 
 use crate::{
-    bare::Bare,
+    bare_loop,
     bench::{Bench, BenchError, Ground},
     clock,
     figures::{Figure, Target, percentile_ms},
+    fleet::Fleet,
+    server::redis_cpu,
 };
-use delayq_core::{Client, Consumer, ConsumerOptions, ReserveRequest, ShardId, UnixMillis, Verb};
+use delayq_core::{Consumer, ConsumerOptions, ReserveRequest, ShardId, UnixMillis};
 use std::time::Duration;
 use tokio::time::timeout;
 
-const SHARDS: u16 = 16;
+const SHARDS: u16 = 64;
 const SECONDS: u64 = 10;
-/// How far ahead the first one is due.
-const AHEAD: Duration = Duration::from_secs(3);
-/// How far ahead of the due time the bare loop sends: half a round trip and the waking up.
-const AIM: Duration = Duration::from_micros(80);
+/// How far ahead the first one is due: time to put all of them.
+const AHEAD: Duration = Duration::from_secs(4);
 
 /// The names of the figures of one rate: each is asked for at compile time, so that a report can be searched.
 #[derive(Clone, Copy, Debug)]
@@ -30,136 +33,118 @@ pub struct LatenessNames {
     pub worker_p50: &'static str,
     /// A waiting worker has it − due, 99 of 100.
     pub worker_p99: &'static str,
+    /// What Redis needs of a core.
+    pub redis: &'static str,
+    /// Pumps that came for a due time and found nothing.
+    pub empty: &'static str,
+}
+
+/// What was seen of the timers in one window.
+struct Pumped {
+    redis_percent: f64,
+    empty_percent: f64,
 }
 
 // === impl Bench ===
 
 impl Bench {
-    /// `rate` messages a second at random milliseconds over 16 shards for ten seconds: ready − due on Redis's clock,
-    /// beside a bare loop that knows all due times, sleeps precisely and calls the same pump script; and due → a
-    /// waiting worker has it (this host's clock, which must be Redis's). `run` runs a timer on the deployment for as
-    /// long as its future lives.
+    /// `rate` messages a second at random milliseconds over 64 shards for ten seconds, beside a bare loop. `fleet` is of
+    /// two timers. Once without anybody who takes them, for when they are ready; once with a waiting worker.
     ///
     /// # Errors
     /// Redis cannot be used; a message was early or is missing.
-    pub async fn lateness<F>(
+    pub async fn lateness(
         &self,
         rate: u64,
         names: LatenessNames,
-        run: impl Fn(Client) -> F,
-    ) -> Result<Vec<Figure>, BenchError>
-    where
-        F: Future<Output = ()>,
-    {
-        let limit = self.bare_lateness(rate).await?;
+        fleet: &impl Fleet,
+    ) -> Result<Vec<Figure>, BenchError> {
+        let from = clock::since_epoch() + AHEAD;
+        let from_ms = u64::try_from(from.as_millis()).unwrap_or(u64::MAX);
+        let dues = (0..rate * SECONDS).map(|_| from_ms + fastrand::u64(0..SECONDS * 1000)).collect();
+        let bare = bare_loop::run(&self.address, dues).await?;
 
-        let (mut ground, end) = self.gather(rate).await?;
-        let client = self.client(SHARDS)?;
-        tokio::select! {
-            passed = until(&mut ground, end) => passed?,
-            () = run(client) => return Err(BenchError::Wrong("the timer stopped".to_owned())),
-        }
-        let ready = ready_waits(&ground, rate).await?;
-
-        let (ground, _) = self.gather(rate).await?;
-        let client = self.client(SHARDS)?;
-        let worker = tokio::select! {
-            worker = worker_waits(&ground, rate) => worker?,
-            () = run(client) => return Err(BenchError::Wrong("the timer stopped".to_owned())),
-        };
-        let figure = |name, waits: &[u64], limits: Option<&[u64]>, part, most| Figure {
+        let (ready, pumped) = self.ready_waits(rate, fleet).await?;
+        let worker = self.worker_waits(rate, fleet).await?;
+        let wait = |name, waits: &[u64], limits: &[u64], part, most| Figure {
             name,
             unit: "ms",
             measured: percentile_ms(waits, part),
-            limit: limits.map(|limits| percentile_ms(limits, part)),
+            limit: Some(percentile_ms(limits, part)),
             target: Target::AtMost(most),
         };
+        let percent = |name, measured, limit, most| {
+            let target = Target::AtMost(most);
+            Figure { name, unit: "%", measured, limit, target }
+        };
         Ok(vec![
-            figure(names.ready_p50, &ready, Some(&limit), 0.5, 0.2),
-            figure(names.ready_p99, &ready, Some(&limit), 0.99, 1.0),
-            figure(names.ready_max, &ready, Some(&limit), 1.0, 10.0),
-            figure(names.worker_p50, &worker, None, 0.5, 0.25),
-            figure(names.worker_p99, &worker, None, 0.99, 1.0),
+            wait(names.ready_p50, &ready, &bare.ready, 0.5, 0.1),
+            wait(names.ready_p99, &ready, &bare.ready, 0.99, 0.5),
+            wait(names.ready_max, &ready, &bare.ready, 1.0, 10.0),
+            wait(names.worker_p50, &worker, &bare.worker, 0.5, 0.25),
+            wait(names.worker_p99, &worker, &bare.worker, 0.99, 1.0),
+            percent(names.redis, pumped.redis_percent, Some(bare.redis_percent), 20.0),
+            percent(names.empty, pumped.empty_percent, None, 2.0),
         ])
     }
 
-    async fn gather(&self, rate: u64) -> Result<(Ground, UnixMillis), BenchError> {
+    async fn ready_waits(&self, rate: u64, fleet: &impl Fleet) -> Result<(Vec<u64>, Pumped), BenchError> {
         let mut ground = self.ground(SHARDS).await?;
-        let from = ground.redis_ms().await? + AHEAD;
-        ground.fill(usize::try_from(rate * SECONDS).unwrap_or(usize::MAX), from, SECONDS * 1000).await?;
-        Ok((ground, from + Duration::from_secs(SECONDS + 1)))
-    }
-
-    async fn bare_lateness(&self, rate: u64) -> Result<Vec<u64>, BenchError> {
-        let (ground, _) = self.gather(rate).await?;
-        let mut dues = due_times(&ground, &self.address).await?;
-        dues.sort_unstable();
-        dues.dedup();
-        let calls: Vec<_> = dues
-            .into_iter()
-            .map(|(due, shard)| {
-                let (meta, never) = (ground.client.keys().meta(shard), ground.client.keys().never(shard));
-                (due, meta, never)
-            })
-            .collect();
-        let sha = ground.sha(Verb::Pump).to_vec();
-        let address = self.address.clone();
-        let bare = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let mut bare = runtime.block_on(Bare::connect(&address))?;
-            for (due, meta, never) in calls {
-                let at = Duration::from_millis(due.get()) - AIM;
-                std::thread::sleep(at.saturating_sub(clock::since_epoch()));
-                let words: [&[u8]; 8] =
-                    [b"EVALSHA", &sha, b"2", meta.as_bytes(), never.as_bytes(), b"1", b"1", b"500"];
-                runtime.block_on(bare.call(&words))?;
-            }
-            Ok::<_, std::io::Error>(())
-        });
-        tokio::task::spawn_blocking(move || bare.join())
-            .await
-            .map_err(|error| BenchError::Wrong(error.to_string()))?
-            .map_err(|_| BenchError::Wrong("the bare loop panicked".to_owned()))??;
-        // What the aim sent too early waits for the next call on its shard: the last round fetches the rest.
-        for shard in ground.client.shards().shards() {
-            ground.client.pump(shard, Some(1), 500).await?;
-        }
-        ready_waits(&ground, rate).await
-    }
-}
-
-async fn until(ground: &mut Ground, end: UnixMillis) -> Result<(), BenchError> {
-    let left = end.since(ground.redis_ms().await?);
-    tokio::time::sleep(left).await;
-    Ok(())
-}
-
-/// Every due time and its shard, read from the buckets.
-async fn due_times(ground: &Ground, address: &str) -> Result<Vec<(UnixMillis, ShardId)>, BenchError> {
-    use crate::bare::Answer;
-    let mut bare = Bare::connect(address).await?;
-    let mut dues = Vec::new();
-    for shard in ground.client.shards().shards() {
-        let base = ground.client.keys().base(shard);
-        let Answer::List(buckets) =
-            bare.call(&[b"ZRANGE", (base.clone() + "alarms").as_bytes(), b"0", b"-1"]).await?
-        else {
-            continue;
+        let client = self.client(SHARDS)?;
+        let window = async {
+            let from = ground.gather(rate, fleet).await?;
+            ground.wait_until(from).await?;
+            let before = (redis_cpu(&mut ground.bare).await?, fleet.calls(), clock::now());
+            ground.wait_until(from + Duration::from_secs(SECONDS)).await?;
+            let redis = redis_cpu(&mut ground.bare).await? - before.0;
+            let redis_percent = 100.0 * redis / (clock::now() - before.2).as_secs_f64();
+            let pumped = Pumped { redis_percent, empty_percent: fleet.calls().empty_percent(before.1) };
+            ground.wait_until(from + Duration::from_secs(SECONDS + 1)).await?;
+            Ok::<_, BenchError>(pumped)
         };
-        for bucket in buckets {
-            let Answer::Text(bucket) = bucket else { continue };
-            let key = base.clone() + &String::from_utf8_lossy(&bucket);
-            let reply = bare.call(&[b"ZRANGE", key.as_bytes(), b"0", b"-1", b"WITHSCORES"]).await?;
-            let Answer::List(items) = reply else { continue };
-            for pair in items.chunks(2) {
-                if let Some(Answer::Text(score)) = pair.get(1) {
-                    let due = String::from_utf8_lossy(score).parse().unwrap_or(0);
-                    dues.push((UnixMillis::new(due), shard));
-                }
-            }
+        let pumped = tokio::select! {
+            pumped = window => pumped?,
+            () = fleet.run(client) => return Err(BenchError::Wrong("the timers stopped".to_owned())),
+        };
+        Ok((ready_waits(&ground, rate).await?, pumped))
+    }
+
+    async fn worker_waits(&self, rate: u64, fleet: &impl Fleet) -> Result<Vec<u64>, BenchError> {
+        let mut ground = self.ground(SHARDS).await?;
+        let client = self.client(SHARDS)?;
+        let window = async {
+            ground.gather(rate, fleet).await?;
+            worker_waits(&ground, rate).await
+        };
+        tokio::select! {
+            waits = window => waits,
+            () = fleet.run(client) => Err(BenchError::Wrong("the timers stopped".to_owned())),
         }
     }
-    Ok(dues)
+}
+
+// === impl Ground ===
+
+impl Ground {
+    /// Puts all messages of ten seconds, once the timers share the shards. Returns when the first may be due.
+    async fn gather(&mut self, rate: u64, fleet: &impl Fleet) -> Result<UnixMillis, BenchError> {
+        self.owned_by(fleet).await?;
+        let from = self.redis_ms().await? + AHEAD;
+        self.fill(usize::try_from(rate * SECONDS).unwrap_or(usize::MAX), from, SECONDS * 1000).await?;
+        if self.redis_ms().await? >= from {
+            return Err(BenchError::Wrong(format!(
+                "this machine cannot put {} messages in 4 s",
+                rate * SECONDS
+            )));
+        }
+        Ok(from)
+    }
+
+    async fn wait_until(&mut self, end: UnixMillis) -> Result<(), BenchError> {
+        let left = end.since(self.redis_ms().await?);
+        tokio::time::sleep(left).await;
+        Ok(())
+    }
 }
 
 /// Ready − due of every message, in µs, sorted.
@@ -167,7 +152,7 @@ async fn ready_waits(ground: &Ground, rate: u64) -> Result<Vec<u64>, BenchError>
     let request =
         ReserveRequest { topics: vec![ground.topic.clone()], most: 500, most_bytes: 0, lease: None };
     let mut waits = Vec::new();
-    for shard in ground.client.shards().shards().collect::<Vec<_>>() {
+    for shard in ground.client.shards().shards().collect::<Vec<ShardId>>() {
         loop {
             let report = ground.client.reserve(shard, &request).await?;
             if report.messages.is_empty() {

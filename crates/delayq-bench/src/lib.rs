@@ -2,17 +2,22 @@
 //! client with nothing around it. A figure is a ratio, because machines differ.
 
 mod bare;
+mod bare_loop;
 mod bench;
 mod clock;
 mod figures;
+mod fleet;
+mod idle;
 mod lateness;
 mod memory;
 mod put;
+mod server;
 mod storm;
 mod suite;
 mod take;
 
 pub use bench::{Bench, BenchError};
 pub use figures::{Figure, Target, median};
+pub use fleet::{Fleet, PumpCalls};
 pub use lateness::LatenessNames;
 pub use suite::Part;

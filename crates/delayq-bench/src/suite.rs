@@ -3,9 +3,9 @@
 use crate::{
     bench::{Bench, BenchError},
     figures::{Figure, median},
+    fleet::Fleet,
     lateness::LatenessNames,
 };
-use delayq_core::Client;
 
 const STEADY: LatenessNames = LatenessNames {
     ready_p50: "1,000/s, due -> ready, p50",
@@ -13,6 +13,8 @@ const STEADY: LatenessNames = LatenessNames {
     ready_max: "1,000/s, due -> ready, max",
     worker_p50: "1,000/s, due -> worker, p50",
     worker_p99: "1,000/s, due -> worker, p99",
+    redis: "1,000/s, a core for Redis",
+    empty: "1,000/s, pumps that found nothing",
 };
 
 const BUSY: LatenessNames = LatenessNames {
@@ -21,6 +23,8 @@ const BUSY: LatenessNames = LatenessNames {
     ready_max: "10,000/s, due -> ready, max",
     worker_p50: "10,000/s, due -> worker, p50",
     worker_p99: "10,000/s, due -> worker, p99",
+    redis: "10,000/s, a core for Redis",
+    empty: "10,000/s, pumps that found nothing",
 };
 
 /// Which measurements.
@@ -50,37 +54,31 @@ impl Part {
 // === impl Bench ===
 
 impl Bench {
-    /// Takes `parts` `runs` times and tells the median of each figure. `run` runs a timer on the deployment for as
-    /// long as its future lives; `progress` hears what is measured next.
+    /// Takes `parts` `runs` times and tells the median of each figure. `fleet` is of two
+    /// timers; `progress` hears what is measured next.
     ///
     /// # Errors
     /// Redis cannot be used, or a message was early or lost.
-    pub async fn suite<F>(
+    pub async fn suite(
         &self,
         parts: &[Part],
         runs: usize,
-        run: impl Fn(Client) -> F,
+        fleet: &impl Fleet,
         mut progress: impl FnMut(Part, usize),
-    ) -> Result<Vec<Figure>, BenchError>
-    where
-        F: Future<Output = ()>,
-    {
+    ) -> Result<Vec<Figure>, BenchError> {
         let mut figures = Vec::new();
         for &part in parts {
             let mut taken = Vec::new();
             for i in 0..runs.max(1) {
                 progress(part, i);
-                taken.push(self.part(part, &run).await?);
+                taken.push(self.part(part, fleet).await?);
             }
             figures.extend(median(taken));
         }
         Ok(figures)
     }
 
-    async fn part<F>(&self, part: Part, run: &impl Fn(Client) -> F) -> Result<Vec<Figure>, BenchError>
-    where
-        F: Future<Output = ()>,
-    {
+    async fn part(&self, part: Part, fleet: &impl Fleet) -> Result<Vec<Figure>, BenchError> {
         Ok(match part {
             Part::Put => vec![
                 self.put_in_batches().await?,
@@ -89,13 +87,13 @@ impl Bench {
             ],
             Part::Take => vec![self.reserve_and_ack().await?, self.workers().await?],
             Part::Memory => vec![self.bytes_a_message().await?],
-            Part::Storm => self.storm(run).await?,
+            Part::Storm => self.storm(fleet).await?,
             Part::Lateness => {
-                let mut figures = self.lateness(1_000, STEADY, run).await?;
-                figures.extend(self.lateness(10_000, BUSY, run).await?);
+                let mut figures = self.lateness(1_000, STEADY, fleet).await?;
+                figures.extend(self.lateness(10_000, BUSY, fleet).await?);
                 figures
             }
-            Part::Idle => vec![self.idle_commands(run).await?],
+            Part::Idle => self.idle(fleet).await?,
         })
     }
 }

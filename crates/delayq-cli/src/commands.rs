@@ -8,6 +8,7 @@ pub mod config;
 pub mod count;
 pub mod dead;
 pub mod doctor;
+mod fleet;
 pub mod get;
 pub mod histogram;
 pub mod init;

@@ -4,17 +4,17 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use delayq_bench::{Bench as Measurements, Figure, Part, Target};
-use delayq_core::Client;
-use delayq_service::{Fault, Metrics, Readiness, Shutdown};
-use delayq_timer::{Deps, Membership, TimerConfig};
+use delayq_service::Fault;
+use delayq_service::config::EtcdConfig;
 
+use crate::commands::fleet::Timers;
 use crate::deployment::Global;
 use crate::failure::{MEASUREMENT, file};
 use crate::output::Output;
 use crate::up::{DataFolder, Options, Servers};
 
 /// Measures putting, reserving, storms, lateness and memory, each beside the same scripts driven by a bare client in
-/// the same run. It starts a redis-server of its own; the median of the runs is told.
+/// the same run. It starts a redis-server and an etcd of its own; the median of the runs is told.
 #[derive(Debug, Args)]
 pub struct Bench {
     /// What to measure; without any, everything
@@ -26,7 +26,7 @@ pub struct Bench {
     /// How many messages a measurement of throughput moves
     #[arg(long, value_name = "COUNT", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
     messages: u32,
-    /// Measure on this Redis, host:port, instead of one of its own; EVERYTHING IN IT IS DELETED
+    /// Measure on this Redis, host:port, instead of one of its own, and with one timer; EVERYTHING IN IT IS DELETED
     #[arg(long, value_name = "HOST:PORT")]
     on: Option<String>,
     /// The folder of its own Redis; without one, a temporary one
@@ -42,11 +42,11 @@ enum PartName {
     Take,
     /// Bytes of a pending message
     Memory,
-    /// 100,000 messages due at one instant
+    /// 50,000 messages due at one instant
     Storm,
-    /// Ready − due at 1,000/s and 10,000/s
+    /// Due → ready and due → a waiting worker, at 1,000/s and 10,000/s
     Lateness,
-    /// Commands of an idle deployment
+    /// What an idle deployment costs
     Idle,
 }
 
@@ -79,50 +79,38 @@ impl Bench {
             some => some.iter().map(|&name| name.into()).collect(),
         };
         let figures = match &self.on {
-            Some(address) => self.measure(address.clone(), &parts).await?,
+            Some(address) => self.measure(address.clone(), None, &parts).await?,
             None => self.measure_privately(&parts).await?,
         };
         output.print(&figures, || table(output, &figures))
     }
 
-    async fn measure(&self, address: String, parts: &[Part]) -> Result<Vec<Figure>, Fault> {
+    async fn measure(
+        &self,
+        address: String,
+        etcd: Option<EtcdConfig>,
+        parts: &[Part],
+    ) -> Result<Vec<Figure>, Fault> {
         let bench = Measurements { address, messages: self.messages as usize };
         let runs = usize::from(self.runs);
         let progress = |part: Part, run: usize| eprintln!("measuring {part:?}, run {} of {runs}", run + 1);
-        let figures = bench.suite(parts, runs, run_timer, progress).await;
+        let figures = bench.suite(parts, runs, &Timers::new(etcd), progress).await;
         figures.map_err(|error| Fault::new(&MEASUREMENT, error.to_string()))
     }
 
-    /// Measures on a redis-server of its own, as `delayq up` starts it.
+    /// Measures on servers of its own, as `delayq up` starts them.
     async fn measure_privately(&self, parts: &[Part]) -> Result<Vec<Figure>, Fault> {
         let temporary = std::env::temp_dir().join(format!("delayq-bench-{}", std::process::id()));
         let path = self.data.as_deref().unwrap_or(&temporary);
         let folder = DataFolder::open(path)?;
-        let servers = Servers::start(&folder, &Options { no_etcd: true, ..Options::default() }).await?;
-        let figures = self.measure(servers.redis_address.clone(), parts).await;
+        let servers = Servers::start(&folder, &Options::default()).await?;
+        let figures =
+            self.measure(servers.redis_address.clone(), Some(servers.config.etcd.clone()), parts).await;
         servers.end(&folder).await?;
         if self.data.is_none() {
             std::fs::remove_dir_all(path).map_err(|error| file(path, "remove", error))?;
         }
         figures
-    }
-}
-
-/// A timer that owns every shard, until the future is dropped.
-async fn run_timer(client: Client) {
-    let deps = Deps {
-        client,
-        metrics: Metrics::new(),
-        readiness: Readiness::default(),
-        membership: Membership::single("bench"),
-    };
-    let built = delayq_timer::build(TimerConfig::default(), deps).await;
-    let ended = match built {
-        Ok(timer) => timer.run(Shutdown::default()).await,
-        Err(fault) => Err(fault),
-    };
-    if let Err(fault) = ended {
-        eprintln!("the timer of the measurement: {}", fault.explained());
     }
 }
 

@@ -1,0 +1,122 @@
+//! The timers of a measurement, in this process.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use delayq_bench::{Fleet, PumpCalls};
+use delayq_core::Client;
+use delayq_service::config::{DeploymentConfig, EtcdConfig};
+use delayq_service::{Fault, Metrics, Readiness, Shutdown};
+use delayq_timer::{Deps, Membership, TimerConfig, stores};
+
+/// Two timers that share the shards by an etcd, or one that owns all of them.
+#[derive(Debug)]
+pub(super) struct Timers {
+    etcd: Option<EtcdConfig>,
+    runs: AtomicU32,
+    numbers: Mutex<Numbers>,
+}
+
+#[derive(Debug, Default)]
+struct Numbers {
+    /// Those of the timers of the present run.
+    present: Vec<Metrics>,
+    /// What those of earlier runs sent.
+    past: PumpCalls,
+}
+
+/// Puts the numbers of a run by when it ends.
+struct Run<'t>(&'t Timers);
+
+// === impl Timers ===
+
+impl Timers {
+    /// Two timers with an etcd, one without.
+    pub(super) fn new(etcd: Option<EtcdConfig>) -> Self {
+        Self { etcd, runs: AtomicU32::new(0), numbers: Mutex::default() }
+    }
+
+    fn count(&self) -> usize {
+        if self.etcd.is_some() { 2 } else { 1 }
+    }
+
+    async fn one(&self, run: u32, n: usize, client: Client) -> Result<(), Fault> {
+        let config = TimerConfig { name: format!("bench-{run}-{n}"), ..TimerConfig::default() };
+        let membership = match &self.etcd {
+            None => Membership::single(&config.name),
+            Some(etcd) => {
+                let deployment =
+                    DeploymentConfig { shards: client.shards().get(), ..DeploymentConfig::default() };
+                // The members of an earlier run have died, as far as etcd knows: not among these.
+                let etcd = EtcdConfig { prefix: format!("bench-{run}"), ..etcd.clone() };
+                stores::membership(&config, &deployment, &etcd, String::new())?
+            }
+        };
+        let metrics = Metrics::new();
+        self.numbers().present.push(metrics.clone());
+        let deps = Deps { client, metrics, readiness: Readiness::default(), membership };
+        delayq_timer::build(config, deps).await?.run(Shutdown::default()).await
+    }
+
+    fn numbers(&self) -> MutexGuard<'_, Numbers> {
+        self.numbers.lock().expect("nothing panics while it holds the numbers")
+    }
+}
+
+// === impl Numbers ===
+
+impl Numbers {
+    fn calls(&self) -> PumpCalls {
+        let sum = |name: &str| self.present.iter().map(|metrics| number(metrics, name)).sum::<u64>();
+        PumpCalls {
+            due: self.past.due + sum("delayq_timer_pump_calls_total") - sum("delayq_timer_looks_total"),
+            empty: self.past.empty + sum("delayq_timer_pump_calls_empty_total"),
+        }
+    }
+}
+
+// === impl Run ===
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        let mut numbers = self.0.numbers();
+        numbers.past = numbers.calls();
+        numbers.present.clear();
+    }
+}
+
+impl Fleet for Timers {
+    async fn run(&self, client: Client) {
+        let run = self.runs.fetch_add(1, Ordering::Relaxed);
+        let _present = Run(self);
+        let ended = match self.count() {
+            1 => self.one(run, 0, client).await,
+            _ => tokio::select! {
+                ended = self.one(run, 0, client.clone()) => ended,
+                ended = self.one(run, 1, client) => ended,
+            },
+        };
+        if let Err(fault) = ended {
+            eprintln!("a timer of the measurement: {}", fault.explained());
+        }
+    }
+
+    fn share(&self, shards: u64) -> bool {
+        let numbers = self.numbers();
+        let each: Vec<u64> =
+            numbers.present.iter().map(|metrics| number(metrics, "delayq_timer_shards")).collect();
+        let least = shards / self.count() as u64;
+        each.len() == self.count() && each.iter().sum::<u64>() == shards && each.iter().all(|&n| n >= least)
+    }
+
+    fn calls(&self) -> PumpCalls {
+        self.numbers().calls()
+    }
+}
+
+/// A number of a process, as its `/metrics` would show it.
+fn number(metrics: &Metrics, name: &str) -> u64 {
+    let text = metrics.encode();
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+    value.unwrap_or(0.0) as u64
+}
