@@ -4,7 +4,7 @@
 //! that differs, and its value. So a queue that exists is declared with what is known of it until it agrees: nothing is
 //! changed, and every argument that can lose messages is known.
 
-use super::{RabbitmqConfig, deliver::connect};
+use super::{RabbitmqConfig, connection::connect};
 use crate::CheckError;
 use lapin::{
     Connection, ErrorKind,

@@ -3,25 +3,19 @@
 //! The client hands a returned message out with whichever confirm of the channel comes next, not with its own. So each
 //! call has a channel to itself, and finds out by topic and id which of its parcels came back.
 
-use super::{RabbitmqConfig, bound, check, encode};
+use super::{RabbitmqConfig, bound, check, connection::connect, encode};
 use crate::{CheckError, Outcome, Parcel, Sink};
 use async_trait::async_trait;
 use lapin::{
-    Channel, Confirmation, Connection, ConnectionProperties, PublisherConfirm,
+    Channel, Confirmation, Connection, PublisherConfirm,
     options::{BasicPublishOptions, ConfirmSelectOptions},
-    tcp::OwnedTLSConfig,
     types::AMQPValue,
-    uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo},
 };
-use secrecy::ExposeSecret;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::{
     sync::Mutex,
     time::{Instant, timeout_at},
 };
-
-/// How long the broker may be silent before the connection counts as broken, in seconds.
-const HEARTBEAT_SECS: u16 = 10;
 
 /// A broker.
 pub(crate) struct RabbitmqSink {
@@ -149,37 +143,6 @@ impl Sink for RabbitmqSink {
             _ => Ok(()),
         }
     }
-}
-
-/// Connects. The password and the certificates are read anew.
-pub(super) async fn connect(config: &RabbitmqConfig) -> Result<Connection, String> {
-    let password = match &config.password {
-        None => "guest".to_owned(),
-        Some(secret) => secret.reveal()?.expose_secret().to_owned(),
-    };
-    let uri = AMQPUri {
-        scheme: if config.tls { AMQPScheme::AMQPS } else { AMQPScheme::AMQP },
-        authority: AMQPAuthority {
-            userinfo: AMQPUserInfo { username: config.username.clone(), password },
-            host: config.server.host().to_owned(),
-            port: config.server.port(),
-        },
-        vhost: config.vhost.clone(),
-        query: AMQPQueryString { heartbeat: Some(HEARTBEAT_SECS), ..AMQPQueryString::default() },
-    };
-    let cert_chain = match &config.ca {
-        None => None,
-        Some(path) => Some(
-            std::fs::read_to_string(path)
-                .map_err(|error| format!("the certificates {} cannot be read: {error}", path.display()))?,
-        ),
-    };
-    let tls = OwnedTLSConfig { identity: None, cert_chain };
-    let properties = ConnectionProperties::default().with_connection_name("delayq-forwarder".into());
-    let runtime = lapin::runtime::default_runtime().map_err(|error| error.to_string())?;
-    Connection::connect_uri_with_config(uri, properties, tls, runtime)
-        .await
-        .map_err(|error| format!("{}: {error}", config.server))
 }
 
 /// What a confirm means, and notes the message that came back beside it: of this call, but of any parcel.
