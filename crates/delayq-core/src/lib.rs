@@ -32,6 +32,9 @@
 //! # }
 //! ```
 //!
+//! The examples are short, and run in tests: `order_timeout` (an HTTP service that cancels unpaid orders), `reminder`
+//! (appointments that move, patients that leave) and `webhook_retry` (back-off, dead letters).
+//!
 //! # What a call answers
 //!
 //! A refusal is a value ([`PutOutcome::Conflict`], [`CancelOutcome::Leased`]); a fault is an [`Error`], and says whether

@@ -5,7 +5,7 @@
 use delayq_core::{
     Backoff, CancelOutcome, Client, Due, Error, Group, Message, MessageId, Namespace, Producer,
     ProducerOptions, Put, PutError, PutOutcome, Receipt, Release, Reschedule, RescheduleOutcome, Reservation,
-    ReserveRequest, Scripts, Settings, Settled, ShardCount, ShardId, State, Target, Topic, UnixMillis, Verb,
+    ReserveRequest, Scripts, Settings, Settled, ShardCount, ShardId, Target, Topic, UnixMillis, Verb,
 };
 use delayq_tests::redis_server::RedisServer;
 use serde_json::{Value, json};

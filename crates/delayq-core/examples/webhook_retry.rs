@@ -1,0 +1,73 @@
+//! Calls webhooks, and calls again what failed: later and later, then aside among the dead letters, where somebody
+//! looks and gives it another life.
+//!
+//! `REDIS_URL=redis://127.0.0.1:6379 cargo run -p delayq-core --example webhook_retry`, beside `delayq up`.
+
+use delayq_core::{
+    Admin, Backoff, Client, Consumer, ConsumerOptions, ListState, Message, Producer, ProducerOptions,
+    Settings, TimeRange, Topic,
+};
+use std::{error::Error, time::Duration};
+
+/// How a call went.
+pub(crate) enum Answer {
+    Delivered,
+    /// Worth another try.
+    Failed(String),
+    /// Never will be: no try is worth it.
+    Refused(String),
+}
+
+/// A call that is to be made at once, and again after a rest: at most `attempts` times in all.
+pub(crate) fn call(topic: &Topic, body: &str, attempts: u16, first_rest: Duration) -> Message {
+    Message::new(topic.clone(), body)
+        .max_attempts(attempts)
+        .backoff(Backoff::Exponential { first: first_rest, longest: Duration::from_secs(600) })
+}
+
+/// Makes the calls with `send`. After the last attempt that failed, a release buries the call with its reason.
+pub(crate) async fn make_calls(mut consumer: Consumer, mut send: impl FnMut(&[u8], u16) -> Answer) {
+    while let Some(call) = consumer.next().await {
+        let settled = match send(&call.envelope.payload, call.envelope.attempt) {
+            Answer::Delivered => call.ack().await,
+            Answer::Failed(why) => call.release(None, &why).await,
+            Answer::Refused(why) => call.bury(&why).await,
+        };
+        if let Err(error) = settled {
+            eprintln!("the call will be made again: {error}");
+        }
+    }
+}
+
+/// The calls that nobody answered, and why, the newest first.
+pub(crate) async fn given_up(admin: &Admin, topic: &Topic) -> Result<Vec<(String, String)>, Box<dyn Error>> {
+    let dead = ListState::Dead { newest_first: true };
+    let listed = admin.list(topic, dead, TimeRange::ALL, 100).await?;
+    let shown = listed.into_iter().filter_map(|dead| dead.envelope.ok()).map(|envelope| {
+        (String::from_utf8_lossy(&envelope.payload).into_owned(), envelope.reason.unwrap_or_default())
+    });
+    Ok(shown.collect())
+}
+
+#[tokio::main]
+#[allow(dead_code, reason = "a test runs the parts of this example without its main")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".to_owned());
+    let client = Client::new(Settings::new(url));
+    client.check_server().await?;
+    let webhooks = Topic::new("webhooks")?;
+    let producer = Producer::start(client.clone(), ProducerOptions::default());
+    let consumer = Consumer::start(client.clone(), ConsumerOptions::new([webhooks.clone()]));
+    let worker = tokio::spawn(make_calls(consumer, |body, attempt| {
+        println!("attempt {attempt}: {}", String::from_utf8_lossy(body));
+        Answer::Failed("503 Service Unavailable".to_owned())
+    }));
+    producer.put(call(&webhooks, r#"{"event":"paid","order":17}"#, 3, Duration::from_secs(2))).await?;
+
+    tokio::signal::ctrl_c().await?;
+    worker.abort();
+    for (body, why) in given_up(&Admin::new(client), &webhooks).await? {
+        println!("given up: {body}: {why}");
+    }
+    Ok(())
+}
