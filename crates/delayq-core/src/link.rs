@@ -29,6 +29,9 @@ use tokio::time::timeout;
 /// Deadlines in a row after which a connection is thrown away.
 const SILENT_CALLS: u32 = 3;
 
+/// How often scripts are loaded for one call, at most, where Redis forgets them again at once.
+const LOADS: usize = 10;
+
 /// Where the layout stands in a call, behind EVALSHA, the script, the number of keys and two keys.
 const LAYOUT_AT: usize = 5;
 
@@ -241,8 +244,12 @@ impl Link {
         sent.store(1, Ordering::Relaxed);
         let all: Vec<usize> = (0..calls.len()).collect();
         let mut answers = self.pipeline(&mut connection, calls, &all, &[]).await?;
-        let unknown: Vec<usize> = (0..answers.len()).filter(|&i| is_no_script(&answers[i])).collect();
-        if !unknown.is_empty() {
+        // Somebody may flush the scripts again between the loading and the call.
+        for _ in 0..LOADS {
+            let unknown: Vec<usize> = (0..answers.len()).filter(|&i| is_no_script(&answers[i])).collect();
+            if unknown.is_empty() {
+                break;
+            }
             let verbs: HashSet<Verb> = unknown.iter().map(|&i| calls[i].verb).collect();
             let verbs: Vec<Verb> = verbs.into_iter().collect();
             let again = self.pipeline(&mut connection, calls, &unknown, &verbs).await?;
