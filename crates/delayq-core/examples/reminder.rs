@@ -43,7 +43,12 @@ impl Reminders {
     }
 
     /// Every reminder of a patient comes so much earlier. The token makes a repeat move nothing twice.
-    pub(crate) async fn remind_earlier(&self, patient: &str, by: Duration, token: &str) -> Result<GroupTally> {
+    pub(crate) async fn remind_earlier(
+        &self,
+        patient: &str,
+        by: Duration,
+        token: &str,
+    ) -> Result<GroupTally> {
         let by_ms = -i64::try_from(by.as_millis())?;
         Ok(self.producer.reschedule_group(&Group::new(patient)?, by_ms, token).await?)
     }

@@ -4,6 +4,7 @@
 //! queues say when they stop being empty; a look every second is the net below), and gives back what nobody started
 //! when it is stopped.
 
+mod apart;
 mod asking;
 mod fetcher;
 mod leases;
@@ -87,7 +88,7 @@ impl Consumer {
         let leases = Arc::new(Leases::new(options.concurrency.clamp(1, 10_000)));
         tasks.spawn(Arc::clone(&leases).keep_alive(client.clone(), options.lease, stopping.clone()));
         let fetcher = Fetcher { client, options, leases, settler, handed };
-        tasks.spawn(fetcher.run(stopping.clone()));
+        apart::spawn(&tasks, fetcher.run(stopping.clone()));
         tasks.close();
         Self { deliveries, stopping, tasks }
     }
