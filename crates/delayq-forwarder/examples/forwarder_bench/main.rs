@@ -4,8 +4,8 @@
 //! cargo build --release -p delayq-timer
 //! cargo run --release -p delayq-forwarder --features all-sinks --example forwarder_bench -- COMMAND
 //!
-//! sinks [MESSAGES] [SINK …]   ready in Redis → confirmed, beside a bare client and beside Redis alone
-//! forwarded [MESSAGES] [SINK …] [IN_FLIGHT/BATCH …]   the forwarder alone, for a profiler and for other rooms
+//! sinks [MESSAGES] [SINK …] [IN_FLIGHT/BATCH …]   ready in Redis → confirmed, beside a bare client and Redis alone
+//! forwarded [MESSAGES] [SINK …] [IN_FLIGHT/BATCH …]   the forwarder alone, for a profiler
 //! late [RATE] [SINK …]        due time → an independent consumer has it
 //! bulkheads                   eight destinations alone, and beside a dead and a slow one
 //! memory [MESSAGES]           a forwarder's memory while a slow destination takes so many

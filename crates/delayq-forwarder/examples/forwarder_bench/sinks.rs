@@ -27,7 +27,7 @@ use delayq_tests::redis_server::RedisServer;
 
 use crate::cpu;
 use crate::deployment::{BODY_BYTES, Deployment, metric, route, topic};
-use target::{Target, next_run};
+use target::{Target, next_run, set_room};
 
 const SHARDS: u16 = 16;
 const ROUNDS: usize = 3;
@@ -158,6 +158,14 @@ async fn measure(name: &str, redis: &RedisServer, count: usize, rooms: &[(u32, u
         }
         return;
     }
+    for &(in_flight, batch) in rooms {
+        (target.sink.in_flight, target.sink.batch) = (in_flight, batch);
+        set_room(in_flight, batch);
+        compare(name, &target, redis, count).await;
+    }
+}
+
+async fn compare(name: &str, target: &Target, redis: &RedisServer, count: usize) {
     let (mut limits, mut bares, mut ours) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         limits.push(limit(redis, count).await);
@@ -165,12 +173,12 @@ async fn measure(name: &str, redis: &RedisServer, count: usize, rooms: &[(u32, u
         let watch = Watch::start();
         (target.bare)(count).await;
         bares.push(watch.stop(count));
-        ours.push(forwarded(redis, &target, count).await);
+        ours.push(forwarded(redis, target, count).await);
         let _: String = redis.command(&["FLUSHALL"]).await;
     }
     let (limit, bare, our) = (median(limits), median(bares), median(ours));
     let bound = cpu::cores() * 1e6 / (bare.cost_us + limit.cost_us);
-    print!("{name:<14}");
+    print!("{name:<14}{:>10}", format!("{}/{}", target.sink.in_flight, target.sink.batch));
     for Figure { rate, cost_us } in [our, bare, limit] {
         print!("{rate:>12.0}{cost_us:>7.1}");
     }
@@ -196,8 +204,8 @@ pub(crate) async fn run(count: usize, mut names: Vec<String>, only_forwarded: bo
     let redis = RedisServer::start().await;
     println!("{count} messages of {BODY_BYTES} bytes, medians of {ROUNDS}; messages a second");
     println!(
-        "{:<14}{:>12}{:>7}{:>12}{:>7}{:>12}{:>7}{:>10}{:>12}{:>10}",
-        "sink", "forwarded", "µs", "bare", "µs", "limit", "µs", "of lower", "bound", "of bound"
+        "{:<14}{:>10}{:>12}{:>7}{:>12}{:>7}{:>12}{:>7}{:>10}{:>12}{:>10}",
+        "sink", "room", "forwarded", "µs", "bare", "µs", "limit", "µs", "of lower", "bound", "of bound"
     );
     for name in names {
         measure(&name, &redis, count, &rooms, only_forwarded).await;

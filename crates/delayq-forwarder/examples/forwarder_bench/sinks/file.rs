@@ -4,7 +4,7 @@ use std::io::Write;
 
 use delayq_forwarder::{FileConfig, SinkConfig};
 
-use super::target::{BATCH, Target, id};
+use super::target::{Target, batch, id};
 use crate::deployment::body;
 
 pub(crate) fn target() -> Target {
@@ -24,9 +24,9 @@ pub(crate) fn target() -> Target {
 
 fn write(path: &std::path::Path, count: usize) {
     let mut file = std::fs::File::create(path).unwrap();
-    for first in (0..count).step_by(BATCH) {
+    for first in (0..count).step_by(batch()) {
         let mut lines = Vec::new();
-        for n in first..count.min(first + BATCH) {
+        for n in first..count.min(first + batch()) {
             let (id, payload) = (id(n), String::from_utf8(body(n)).unwrap());
             let line = serde_json::json!({
                 "id": id, "topic": "t", "due": 1_700_000_000_000_u64, "ready": 1_700_000_000_000_u64, "late_ms": 0.125,

@@ -6,7 +6,7 @@ use rdkafka::ClientConfig;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord};
 
-use super::target::{IN_FLIGHT, Target, headers, id, one_by_one};
+use super::target::{Target, headers, id, in_flight, one_by_one};
 use crate::deployment::body;
 
 pub(crate) async fn target() -> Target {
@@ -31,7 +31,7 @@ pub(crate) async fn target() -> Target {
 }
 
 async fn publish(producer: FutureProducer, count: usize) {
-    one_by_one(count, IN_FLIGHT, async |n| {
+    one_by_one(count, in_flight(), async |n| {
         let (key, body) = (id(n), body(n));
         let mut all = OwnedHeaders::new_with_capacity(7);
         for (name, value) in &headers(n) {

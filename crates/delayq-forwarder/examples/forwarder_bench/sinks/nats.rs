@@ -6,7 +6,7 @@ use async_nats::jetstream::{
 use delayq_forwarder::{NatsConfig, SinkConfig};
 use delayq_tests::nats_server::NatsServer;
 
-use super::target::{IN_FLIGHT, Target, headers, id, one_by_one};
+use super::target::{Target, headers, id, in_flight, one_by_one};
 use crate::deployment::body;
 
 pub(crate) async fn target() -> Target {
@@ -29,7 +29,7 @@ pub(crate) async fn target() -> Target {
 }
 
 async fn publish(context: Context, count: usize) {
-    one_by_one(count, IN_FLIGHT, async |n| {
+    one_by_one(count, in_flight(), async |n| {
         let mut message = PublishMessage::build().payload(body(n).into()).message_id(format!("t/{}", id(n)));
         for (name, value) in headers(n) {
             message = message.header(name, value.as_str());

@@ -6,7 +6,7 @@ use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOpti
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 
-use super::target::{IN_FLIGHT, Target, headers, id, one_by_one};
+use super::target::{Target, headers, id, in_flight, one_by_one};
 use crate::deployment::body;
 
 pub(crate) async fn target() -> Target {
@@ -28,7 +28,7 @@ pub(crate) async fn target() -> Target {
 }
 
 async fn publish(channel: Channel, count: usize) {
-    one_by_one(count, IN_FLIGHT, async |n| {
+    one_by_one(count, in_flight(), async |n| {
         let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
         let mut table = FieldTable::default();
         for (name, value) in headers(n) {

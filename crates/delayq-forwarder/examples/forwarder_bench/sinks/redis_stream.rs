@@ -6,7 +6,7 @@ use delayq_tests::redis_server::RedisServer;
 use futures_util::{StreamExt, stream};
 use redis::aio::MultiplexedConnection;
 
-use super::target::{BATCH, IN_FLIGHT, Target, headers};
+use super::target::{Target, batch, headers, in_flight};
 use crate::deployment::body;
 
 pub(crate) async fn target() -> Target {
@@ -24,12 +24,12 @@ pub(crate) async fn target() -> Target {
 }
 
 async fn publish(connection: MultiplexedConnection, count: usize) {
-    stream::iter((0..count).step_by(BATCH))
+    stream::iter((0..count).step_by(batch()))
         .map(|first| {
             let mut connection = connection.clone();
             async move {
                 let mut pipeline = redis::pipe();
-                for n in first..count.min(first + BATCH) {
+                for n in first..count.min(first + batch()) {
                     pipeline.cmd("XADD").arg("bare").arg("*").arg("payload").arg(body(n));
                     for (name, value) in headers(n) {
                         pipeline.arg(name).arg(value);
@@ -38,7 +38,7 @@ async fn publish(connection: MultiplexedConnection, count: usize) {
                 pipeline.exec_async(&mut connection).await.unwrap();
             }
         })
-        .buffer_unordered(IN_FLIGHT / BATCH)
+        .buffer_unordered(in_flight() / batch())
         .for_each(async |()| {})
         .await;
 }

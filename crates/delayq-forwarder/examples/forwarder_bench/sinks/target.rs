@@ -2,17 +2,30 @@
 
 use std::any::Any;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
 use delayq_forwarder::SinkConfig;
 use futures_util::{StreamExt, stream};
 
-/// Messages that a bare client has on their way, as many as a sink by default.
-pub(crate) const IN_FLIGHT: usize = 2048;
-/// Messages that a bare client of a batching protocol sends at once, as many as a sink by default.
-pub(crate) const BATCH: usize = 256;
-
 static RUN: AtomicU16 = AtomicU16::new(0);
+static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
+static BATCH: AtomicUsize = AtomicUsize::new(0);
+
+/// Gives bare clients the room that the sink has.
+pub(crate) fn set_room(in_flight: u32, batch: u16) {
+    IN_FLIGHT.store(in_flight as usize, Ordering::Relaxed);
+    BATCH.store(usize::from(batch), Ordering::Relaxed);
+}
+
+/// Messages that a bare client has on their way, as many as the sink.
+pub(crate) fn in_flight() -> usize {
+    IN_FLIGHT.load(Ordering::Relaxed)
+}
+
+/// Messages that a bare client of a batching protocol sends at once, as many as the sink.
+pub(crate) fn batch() -> usize {
+    BATCH.load(Ordering::Relaxed)
+}
 
 /// Publishes so many messages, and ends when the last of them is confirmed.
 pub(crate) type Bare = Box<dyn Fn(usize) -> Pin<Box<dyn Future<Output = ()>>>>;
