@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::commands::topics;
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
-use crate::output::time;
+use crate::output::{duration, time};
 use crate::when::Span;
 
 /// Sets a topic's policy, pauses it, bounds its rate.
@@ -22,7 +22,7 @@ pub struct Topic {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Its numbers, and how it flows
+    /// Its numbers, how it flows, and its policy
     Show {
         /// The topic
         topic: Name,
@@ -141,15 +141,44 @@ async fn show(context: &Context, topic: &Name) -> Result<(), Fault> {
         return Err(usage(format!("there is no topic {topic} yet")));
     }
     let numbers = admin.count(topic).await.map_err(of_core)?;
-    context.output.print(&numbers, || {
+    let policy = settings(&admin.client().policy(topic).await.map_err(of_core)?);
+    let mut shown = json!(numbers);
+    shown["policy"] = policy.iter().map(|(name, value)| (*name, value.clone())).collect();
+    context.output.print(&shown, || {
         let mut rows = context.output.rows(&["field", "value"]);
         for (name, number) in topics::columns(&numbers) {
             rows.row([name.to_owned(), number.to_string()]);
         }
         rows.row(["next due".to_owned(), numbers.next_due.map_or("none".to_owned(), time)]);
         rows.row(["flow".to_owned(), topics::flow(&numbers)]);
+        for (name, value) in policy {
+            rows.row([name.replace('_', " "), value.unwrap_or_else(|| "default".to_owned())]);
+        }
         rows.text()
     })
+}
+
+/// A policy's settings by name, as `set` takes them; `None`: at its default.
+fn settings(policy: &Policy) -> [(&'static str, Option<String>); 8] {
+    let span = |span: Option<Duration>| span.map(duration);
+    [
+        ("max_attempts", policy.max_attempts.map(|most| most.to_string())),
+        ("lease", span(policy.lease)),
+        ("backoff", policy.backoff.as_ref().map(backoff_text)),
+        ("expire_after", span(policy.expire_after)),
+        ("remember_cancelled", span(policy.remember_cancelled)),
+        ("remember_own", span(policy.remember_own)),
+        ("remember_generated", span(policy.remember_generated)),
+        ("codec", policy.codec.map(|codec| codec.to_string())),
+    ]
+}
+
+fn backoff_text(backoff: &Backoff) -> String {
+    match backoff {
+        Backoff::Fixed(delay) => duration(*delay),
+        Backoff::Exponential { first, longest } => format!("{}..{}", duration(*first), duration(*longest)),
+        Backoff::List(delays) => delays.iter().map(|&delay| duration(delay)).collect::<Vec<_>>().join(","),
+    }
 }
 
 // === impl Set ===
@@ -216,6 +245,18 @@ mod tests {
         for bad in ["", "0s", "10m..1s", "5", "60days", "1s..", &["1s"; 33].join(",")] {
             assert!(backoff(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_policy_is_shown_as_it_is_set() {
+        let list = Backoff::List([1, 5, 60].map(Duration::from_secs).to_vec());
+        let policy =
+            Policy { lease: Some(Duration::from_secs(90)), backoff: Some(list.clone()), ..Policy::default() };
+        let shown: std::collections::BTreeMap<_, _> = settings(&policy).into();
+        assert_eq!(shown["backoff"].as_deref().map(backoff), Some(Ok(list)));
+        assert_eq!((shown["lease"].as_deref(), shown["codec"].as_deref()), (Some("1m 30s"), None));
+        let exponential = backoff("1s..10m").unwrap();
+        assert_eq!(backoff(&backoff_text(&exponential)), Ok(exponential));
     }
 
     #[test]
