@@ -16,13 +16,13 @@ WHOLE := --workspace $(FEATURES)
 
 STORM_LOG := target/storm-day.ndjson
 
-.PHONY: help setup run test test-rust test-clients check fmt lint doc lua deny bench bench-peers deploy-check clean
+.PHONY: help setup run release test test-rust test-clients check fmt lint doc lua deny bench bench-peers deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what is missing for `run`, `test` and `check` (Debian packages; asks apt only when something is)
-	@scripts/setup.sh run test check
+	@scripts/setup.sh run sinks test check
 
 run: ## build, then run the snow-storm day against a private Redis and etcd: about a minute
 	@scripts/setup.sh run
@@ -32,8 +32,12 @@ run: ## build, then run the snow-storm day against a private Redis and etcd: abo
 	cargo run --quiet --profile $(PROFILE) -p delayq-cli --bin delayq -- replay $(STORM_LOG) --up --within $(WITHIN)
 	@command -v delayq > /dev/null || echo "delayq itself is $${CARGO_TARGET_DIR:-target}/$(BUILT)/delayq; \`cargo install --locked --path crates/delayq-cli\` puts it on the PATH"
 
+release: ## build every program with every sink, into target/release
+	@scripts/setup.sh run sinks
+	cargo build --release --bins --features delayq-cli/all-sinks,delayq-forwarder/all-sinks
+
 test: ## every test: the workspace against real servers, then the clients in other languages
-	@scripts/setup.sh run test
+	@scripts/setup.sh run sinks test
 	@$(MAKE) --no-print-directory test-rust
 	@$(MAKE) --no-print-directory test-clients
 

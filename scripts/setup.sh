@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing for what is named: run, test, check.
+# Installs the Debian packages that are missing for what is named: run, sinks, test, check.
 # Asks apt only when something is missing; starts no service.
 set -euo pipefail
 
 sets=("$@")
-[ ${#sets[@]} -gt 0 ] || { echo "usage: $0 run|test|check ..." >&2; exit 64; }
+[ ${#sets[@]} -gt 0 ] || { echo "usage: $0 run|sinks|test|check ..." >&2; exit 64; }
 
 packages=() reasons=()
 
@@ -33,11 +33,13 @@ if wants run || wants test; then
     need redis-server "delayq keeps its messages in Redis" has redis-server
     need etcd-server "timers agree through etcd who owns what" has etcd
 fi
-if wants test; then
+if wants sinks; then
     need make "builds librdkafka for the Kafka sink" has make
     need pkg-config "finds OpenSSL and zlib for librdkafka" has pkg-config
     need libssl-dev "TLS of the Kafka sink" test -f /usr/include/openssl/ssl.h
     need zlib1g-dev "compression of the Kafka sink" test -f /usr/include/zlib.h
+fi
+if wants test; then
     need redis-tools "redis-cli, for tests that act as an operator" has redis-cli
     need etcd-client "etcdctl, for tests that act as an operator" has etcdctl
     need rabbitmq-server "the RabbitMQ sink is tested against a real one" has rabbitmq-server
