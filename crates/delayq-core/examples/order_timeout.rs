@@ -67,6 +67,7 @@ pub(crate) async fn cancel_unpaid(mut consumer: Consumer, mut cancel_order: impl
 
 #[tokio::main]
 #[allow(dead_code, reason = "a test runs the parts of this example without its main")]
+#[allow(clippy::disallowed_methods, reason = "the one setting of an example")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".to_owned());
     let client = Client::new(Settings::new(url));

@@ -66,6 +66,7 @@ fn reminder_time(appointment: UnixMillis) -> UnixMillis {
 
 #[tokio::main]
 #[allow(dead_code, reason = "a test runs the parts of this example without its main")]
+#[allow(clippy::disallowed_methods, reason = "the one setting of an example")]
 async fn main() -> Result<()> {
     let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".to_owned());
     let client = Client::new(Settings::new(url));

@@ -51,6 +51,7 @@ pub(crate) async fn given_up(admin: &Admin, topic: &Topic) -> Result<Vec<(String
 
 #[tokio::main]
 #[allow(dead_code, reason = "a test runs the parts of this example without its main")]
+#[allow(clippy::disallowed_methods, reason = "the one setting of an example")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".to_owned());
     let client = Client::new(Settings::new(url));
@@ -60,9 +61,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let consumer = Consumer::start(client.clone(), ConsumerOptions::new([webhooks.clone()]));
     let worker = tokio::spawn(make_calls(consumer, |body, attempt| {
         println!("attempt {attempt}: {}", String::from_utf8_lossy(body));
-        Answer::Failed("503 Service Unavailable".to_owned())
+        match (body, attempt) {
+            (b"paid", 1) => Answer::Failed("503 Service Unavailable".to_owned()),
+            (b"paid", _) => Answer::Delivered,
+            (b"shipped", _) => Answer::Failed("connection refused".to_owned()),
+            _ => Answer::Refused("410 Gone".to_owned()),
+        }
     }));
-    producer.put(call(&webhooks, r#"{"event":"paid","order":17}"#, 3, Duration::from_secs(2))).await?;
+    for event in ["paid", "shipped", "cancelled"] {
+        producer.put(call(&webhooks, event, 3, Duration::from_secs(2))).await?;
+    }
 
     tokio::signal::ctrl_c().await?;
     worker.abort();
