@@ -8,7 +8,15 @@ use crate::{
 };
 use redis::{Cmd, Value};
 
+/// As the commands stand: two for each message.
 const PUT: &str = "
+for i = 2, #ARGV, 3 do
+  redis.call('SET', '{dq:0}:m:1:' .. ARGV[i], ARGV[i + 2], 'NX')
+  redis.call('ZADD', ARGV[1], ARGV[i + 1], ARGV[i])
+end
+return 0";
+/// The same with one ZADD for all of them.
+const PUT_AT_ONCE: &str = "
 local entries = {}
 for i = 2, #ARGV, 3 do
   redis.call('SET', '{dq:0}:m:1:' .. ARGV[i], ARGV[i + 2], 'NX')
@@ -47,7 +55,7 @@ return 0";
 pub(crate) struct Bare {
     pub(crate) server: Server,
     envelope: Vec<u8>,
-    shas: [String; 5],
+    shas: [String; 6],
 }
 
 // === impl Bare ===
@@ -55,8 +63,8 @@ pub(crate) struct Bare {
 impl Bare {
     pub(crate) async fn filled(pending: usize) -> Self {
         let mut server = Server::start().await;
-        let mut shas = [const { String::new() }; 5];
-        for (sha, source) in shas.iter_mut().zip([PUT, PUMP, RESERVE, ACK, REMOVE]) {
+        let mut shas = [const { String::new() }; 6];
+        for (sha, source) in shas.iter_mut().zip([PUT, PUMP, RESERVE, ACK, REMOVE, PUT_AT_ONCE]) {
             *sha = server.load(source).await;
         }
         let mut bare = Self { server, envelope: envelope().encode(), shas };
@@ -66,7 +74,7 @@ impl Bare {
                 Some(hour) => bare.server.due_ms(hour, batch * BATCH + n),
             };
             let dues: Vec<u64> = (0..BATCH).map(due).collect();
-            let call = bare.put_call(&dues).0;
+            let call = bare.put_call(5, &dues).0;
             bare.server.run(&call).await;
         }
         bare
@@ -77,10 +85,12 @@ impl Bare {
         for batch in 0..PUMP_BATCH / BATCH {
             let first = round * PUMP_BATCH + batch * BATCH;
             let dues: Vec<u64> = (0..BATCH).map(|n| self.server.due_ms(1, first + n)).collect();
-            let (call, ids) = self.put_call(&dues);
-            self.server.measure("put", BATCH, &call).await;
-            let remove = self.command(4, std::iter::once(bucket(dues[0])).chain(ids));
-            self.server.run(&remove).await;
+            for (script, row) in [(0, "put"), (5, "put, one ZADD")] {
+                let (call, ids) = self.put_call(script, &dues);
+                self.server.measure(row, BATCH, &call).await;
+                let remove = self.command(4, std::iter::once(bucket(dues[0])).chain(ids));
+                self.server.run(&remove).await;
+            }
         }
         let now = self.server.now_ms;
         let pump = [bucket(self.server.past_ms(0)), now.to_string().into(), PUMP_BATCH.to_string().into()];
@@ -100,16 +110,16 @@ impl Bare {
         for batch in 0..PUMP_BATCH / BATCH {
             let first = round * PUMP_BATCH + batch * BATCH;
             let past: Vec<u64> = (0..BATCH).map(|n| self.server.past_ms(first + n)).collect();
-            let call = self.put_call(&past).0;
+            let call = self.put_call(5, &past).0;
             self.server.run(&call).await;
         }
     }
 
-    fn put_call(&mut self, dues: &[u64]) -> (Cmd, Vec<Vec<u8>>) {
+    fn put_call(&mut self, script: usize, dues: &[u64]) -> (Cmd, Vec<Vec<u8>>) {
         let ids: Vec<Vec<u8>> = dues.iter().map(|_| self.server.id()).collect();
         let one = |(id, due): (&Vec<u8>, &u64)| [id.clone(), due.to_string().into(), self.envelope.clone()];
         let args: Vec<Vec<u8>> = ids.iter().zip(dues).flat_map(one).collect();
-        (self.command(0, std::iter::once(bucket(dues[0])).chain(args)), ids)
+        (self.command(script, std::iter::once(bucket(dues[0])).chain(args)), ids)
     }
 
     fn command(&self, script: usize, args: impl IntoIterator<Item = Vec<u8>>) -> Cmd {

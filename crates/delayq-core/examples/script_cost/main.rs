@@ -74,6 +74,8 @@ fn beside_bare(pending: usize, costs: &Medians, bare: &Medians) {
     for (step, commands, target) in TARGETS {
         row(step, commands, costs[step], bare[step], target);
     }
+    let (put, at_once) = (costs["put"], bare["put, one ZADD"]);
+    println!("| put | {put:.2} | SET NX + one ZADD for all | {at_once:.2} | {:.2} | |", put / at_once);
     let all = |costs: &Medians| TARGETS.iter().map(|(step, ..)| costs[step]).sum::<f64>();
     row("all four", "", all(costs), all(bare), ALL_FOUR);
 }
