@@ -32,6 +32,10 @@ struct Route {
     sink: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partition: Option<String>,
 }
 
 impl Section for Config {
