@@ -36,8 +36,10 @@ pub(crate) struct Times {
     pub(crate) lock: Duration,
 }
 
+/// What is owned is pumped on; but a shard that is just being handed over waits for a call to the lost leader to run
+/// into its deadline.
 pub(crate) const ETCD_LEADER_LOST: Bound =
-    Bound::of("etcd's leader is killed, or cut off from its peers").s(1);
+    Bound::of("etcd's leader is killed, or cut off from its peers").s(4);
 pub(crate) const ETCD_RESTARTED: Bound = Bound::of("etcd is restarted, one member after another").s(1);
 pub(crate) const ETCD_GONE: Bound = Bound::of("etcd has no quorum, or does not answer").s(1);
 pub(crate) const ETCD_REBUILT: Bound = Bound::of("etcd is emptied and rebuilt").s(3);
