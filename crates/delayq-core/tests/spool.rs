@@ -32,8 +32,16 @@ fn open(folder: &Path) -> Result<Spool, SpoolError> {
     Spool::open(folder, &SpoolSettings::default())
 }
 
+/// A child that another test starts has the locks of this process until it is under way: so long, they are held.
+#[allow(clippy::disallowed_methods, reason = "a deadline of a test")]
 fn reader(folder: &Path) -> SpoolReader {
-    SpoolReader::open(folder, "the test").unwrap()
+    let patience = std::time::Instant::now() + SHORT;
+    loop {
+        match SpoolReader::open(folder, "the test") {
+            Err(SpoolError::Held { .. }) if std::time::Instant::now() < patience => std::thread::yield_now(),
+            opened => return opened.unwrap(),
+        }
+    }
 }
 
 fn ids(reader: &SpoolReader) -> Vec<String> {
@@ -48,8 +56,13 @@ async fn spooled(folder: &Path, count: usize, bytes: usize) {
 
 /// Waits until the thread of the last spool has let go of the folder.
 async fn released(folder: &Path) {
-    delayq_tests::deadline::wait_until("the spool to be closed", SHORT, || async {
-        let file = fs::File::open(folder.join("users.lock")).unwrap();
+    unlocked(folder, "users.lock").await;
+}
+
+/// Waits until nobody has a lock: a child that another test starts has all locks of this process until it is under way.
+async fn unlocked(folder: &Path, name: &str) {
+    delayq_tests::deadline::wait_until("the folder to be unlocked", SHORT, || async {
+        let file = fs::File::open(folder.join(name)).unwrap();
         file.try_lock().is_ok()
     })
     .await;
@@ -237,6 +250,7 @@ async fn a_damaged_file_is_refused_by_name_and_salvaged() {
     assert!(pages > 60, "{pages}");
     file.write_all_at(&[0xa5; 8192], 40 * 4096).unwrap();
     drop(file);
+    unlocked(folder.path(), "compensator.lock").await;
     let refusal = SpoolReader::open(folder.path(), "the test").unwrap_err();
     assert!(matches!(refusal, SpoolError::Damaged { .. }), "{refusal}");
 

@@ -52,6 +52,9 @@ async fn a_replacing_put_that_is_repeated_delivers_again_what_was_delivered_mean
             }
             tokio::task::yield_now().await;
         };
+        // Well after the put began: how long it was under way is known to some milliseconds only, and in doubt the
+        // repeat replaces.
+        tokio::time::sleep(Duration::from_millis(100)).await;
         near.ack(&[message.receipt]).await.remove(0).unwrap()
     };
     let (put, settled) = tokio::join!(producer.put(message), worker);
