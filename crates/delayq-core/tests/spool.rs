@@ -54,16 +54,14 @@ async fn spooled(folder: &Path, count: usize, bytes: usize) {
     spool.append((0..count).map(|n| put(&format!("m{n}"), bytes)).collect()).await.unwrap();
 }
 
-/// Waits until the thread of the last spool has let go of the folder.
+/// Waits until nobody has the folder: neither the thread of the last spool, nor a child that another test starts.
 async fn released(folder: &Path) {
-    unlocked(folder, "users.lock").await;
-}
-
-/// Waits until nobody has a lock: a child that another test starts has all locks of this process until it is under way.
-async fn unlocked(folder: &Path, name: &str) {
-    delayq_tests::deadline::wait_until("the folder to be unlocked", SHORT, || async {
-        let file = fs::File::open(folder.join(name)).unwrap();
-        file.try_lock().is_ok()
+    delayq_tests::deadline::wait_until("the folder to be released", SHORT, || async {
+        let free = |name| match fs::File::open(folder.join(name)) {
+            Ok(file) => file.try_lock().is_ok(),
+            Err(_) => true,
+        };
+        free("users.lock") && free("compensator.lock")
     })
     .await;
 }
@@ -250,10 +248,11 @@ async fn a_damaged_file_is_refused_by_name_and_salvaged() {
     assert!(pages > 60, "{pages}");
     file.write_all_at(&[0xa5; 8192], 40 * 4096).unwrap();
     drop(file);
-    unlocked(folder.path(), "compensator.lock").await;
+    released(folder.path()).await;
     let refusal = SpoolReader::open(folder.path(), "the test").unwrap_err();
     assert!(matches!(refusal, SpoolError::Damaged { .. }), "{refusal}");
 
+    released(folder.path()).await;
     let (saved, lost) = salvage_spool(folder.path()).unwrap();
     assert!((1_900..2_000).contains(&saved), "{saved} saved, {lost} lost");
     assert_eq!(saved + lost, 2_000);
