@@ -1,10 +1,12 @@
 //! The life of a process, recited: configuration, logs, build, announce, run, drain.
 //!
 //! ```text
-//! main ─► config ─► logs ─► catch signals ─► admin endpoint ─► build ─► announce ─► run ─► drain ─► exit code
-//!           │                                  not ready ·······│······· ready ·····│··· not ready
-//!           └─ 78                                    69, 78 ────┘     task ended ───┘    deadline: 75
+//! main ─► catch signals ─► config ─► logs ─► admin endpoint ─► build ─► announce ─► run ─► drain ─► exit code
+//!                            │                not ready ·········│······· ready ·····│··· not ready
+//!                            └─ 78                     69, 78 ───┘     task ended ───┘    deadline: 75
 //! ```
+//!
+//! Signals are caught before anything else, so that whoever stops a process that is just starting sees it end with 0.
 //!
 //! A service is a struct that `build` makes and `run` takes apart into tasks:
 //!
@@ -164,14 +166,18 @@ where
     B: AsyncFnOnce(&Process) -> Result<R, Fault>,
     R: FnOnce(&Tasks),
 {
-    let process = Process::new(program);
-    lived(&process, life, build).await.unwrap_or_else(|fault| {
-        log(&fault);
-        fault.exit()
-    })
+    let lived = async { lived(Signals::catch()?, &Process::new(program), life, build).await };
+    lived.await.unwrap_or_else(|fault| logged(&fault))
 }
 
 fn recite<S: Service>(source: &Source) -> Result<Exit, Fault> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name(S::PROGRAM.name)
+        .build()
+        .map_err(|error| Fault::new(&SYSTEM, "cannot start the runtime").because(error))?;
+    let signals = runtime.block_on(async { Signals::catch() })?;
+
     let loaded = load::<S::Config>(source, &Environment::of_process())?;
     let config = loaded.config;
     telemetry::init(config.log())?;
@@ -182,29 +188,25 @@ fn recite<S: Service>(source: &Source) -> Result<Exit, Fault> {
         S::PROGRAM
     );
 
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .thread_name(S::PROGRAM.name)
-        .build()
-        .map_err(|error| Fault::new(&SYSTEM, "cannot start the runtime").because(error))?;
     let life = Life { admin: config.admin().clone(), shutdown: config.shutdown().clone() };
-    let exit = runtime.block_on(live(S::PROGRAM, &life, async |process| {
-        let process = Process { places: loaded.places, ..process.clone() };
-        let service = S::build(config, &process).await?;
+    let process = Process { places: loaded.places, ..Process::new(S::PROGRAM) };
+    let exit = runtime.block_on(lived(signals, &process, &life, async |process| {
+        let service = S::build(config, process).await?;
         Ok(|tasks: &Tasks| service.run(tasks))
     }));
+    let exit = exit.unwrap_or_else(|fault| logged(&fault));
     // What outlived the drain was named; waiting for it here would pass the deadline after all.
     runtime.shutdown_background();
     Ok(exit)
 }
 
-async fn lived<B, R>(process: &Process, life: &Life, build: B) -> Result<Exit, Fault>
+async fn lived<B, R>(signals: Signals, process: &Process, life: &Life, build: B) -> Result<Exit, Fault>
 where
     B: AsyncFnOnce(&Process) -> Result<R, Fault>,
     R: FnOnce(&Tasks),
 {
     let (tasks, mut supervisor) = Tasks::new(process.shutdown.clone());
-    let beside = Beside::start(process, &tasks, life).await?;
+    let beside = Beside::start(signals, process, &tasks, life).await?;
 
     let Some(built) = process.shutdown.or(build(process)).await else {
         tracing::info!("asked to stop before everything was built");
@@ -235,9 +237,8 @@ struct Beside {
 // === impl Beside ===
 
 impl Beside {
-    async fn start(process: &Process, tasks: &Tasks, life: &Life) -> Result<Self, Fault> {
+    async fn start(signals: Signals, process: &Process, tasks: &Tasks, life: &Life) -> Result<Self, Fault> {
         let condition = process.readiness.condition("process");
-        let signals = Signals::catch()?;
         let admin = Admin::bind(&life.admin, &process.metrics).await?;
         if let Some(address) = admin.address() {
             tracing::info!(%address, "admin endpoint listening");
@@ -269,6 +270,12 @@ async fn drain(supervisor: Supervisor, life: &Life) -> Exit {
     }
     tracing::info!("drained");
     faults.first().map_or(Exit::Done, Fault::exit)
+}
+
+/// The exit code of a fault that ended a life.
+fn logged(fault: &Fault) -> Exit {
+    log(fault);
+    fault.exit()
 }
 
 /// A fault is logged once, here, where it is decided that the process ends of it.

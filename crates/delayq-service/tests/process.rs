@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Nothing here takes this long; only a hanging process does.
-const BOUND: Duration = Duration::from_secs(20);
+const BOUND: Duration = Duration::from_secs(90);
 
 struct Living {
     child: Child,
@@ -24,7 +24,13 @@ struct Living {
 impl Living {
     /// Starts the example with a manner; the admin endpoint gets a free port.
     fn start(manner: &str, environment: &[(&str, &str)]) -> Self {
+        Self::start_with(&[], manner, environment)
+    }
+
+    /// The same, with arguments.
+    fn start_with(arguments: &[&Path], manner: &str, environment: &[(&str, &str)]) -> Self {
         let mut child = Command::new(example())
+            .args(arguments)
             .env_clear()
             .env("DELAYQ__LIVING__MANNER", manner)
             .env("DELAYQ__LOG__FORMAT", "json")
@@ -107,6 +113,23 @@ fn either_signal_drains_and_ends_with_0() {
         let (code, log) = living.end();
         assert_eq!(code, 0, "{log}");
         assert!(log.contains("gave back what it held") && log.contains("\"drained\""), "{log}");
+    }
+}
+
+#[test]
+fn a_signal_before_the_configuration_is_read_ends_it_with_0_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("delayq.toml");
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    for manner in ["obedient", "build-waits"] {
+        let living = Living::start_with(&[&file], manner, &[]);
+        // A pipe that is opened for writing once the process reads its configuration from it, which ends when it closes.
+        let configuration = std::fs::File::options().write(true).open(&file).unwrap();
+        living.signal("TERM");
+        drop(configuration);
+        let (code, log) = living.end();
+        assert_eq!(code, 0, "{manner}: {log}");
+        assert!(log.contains("asked to stop; a second signal stops at once"), "{manner}: {log}");
     }
 }
 
