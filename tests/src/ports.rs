@@ -1,16 +1,24 @@
 //! Free TCP ports of the loopback address.
+//!
+//! A port is this process's from the look on, also while the server that it was taken for is not up yet, or is being
+//! started again: a socket of the name `delayq-tests-port-N` in Linux's abstract namespace says so to every other test
+//! process, and ends with this one.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Below the ports that Linux hands to outgoing connections (from 32768), so that no client takes one of these in
-/// the moment between the look and the server's bind. A Redis Cluster bus port is 10,000 higher and must fit too.
+/// the moment between the look and the server's bind.
 const FIRST: u32 = 20_000;
 const COUNT: u32 = 12_000;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
+static TAKEN: Mutex<Vec<UnixDatagram>> = Mutex::new(Vec::new());
 
-/// A port that nobody listens on, and that this process has not been given before (until all were).
+/// A port that nobody listens on, and that neither this test process nor another was given.
 ///
 /// # Panics
 /// When every port of the range is taken.
@@ -22,11 +30,19 @@ pub fn free_port() -> u16 {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);
         let port = FIRST + start.wrapping_add(step) % COUNT;
         let port = u16::try_from(port).expect("the range ends below 65,536");
+        let Some(taken) = take(port) else { continue };
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            TAKEN.lock().unwrap_or_else(PoisonError::into_inner).push(taken);
             return port;
         }
     }
     panic!("no free port between {FIRST} and {}", FIRST + COUNT)
+}
+
+/// The sign that a port is this process's, unless it is another's.
+fn take(port: u16) -> Option<UnixDatagram> {
+    let sign = SocketAddr::from_abstract_name(format!("delayq-tests-port-{port}")).ok()?;
+    UnixDatagram::bind_addr(&sign).ok()
 }
 
 #[cfg(test)]
@@ -38,6 +54,16 @@ mod tests {
     fn a_port_is_given_once() {
         let ports: HashSet<u16> = (0..50).map(|_| free_port()).collect();
         assert_eq!(ports.len(), 50);
+    }
+
+    #[test]
+    fn a_port_that_another_process_was_given_is_not_given() {
+        let other: Vec<(u16, UnixDatagram)> = (FIRST..FIRST + COUNT / 2)
+            .map(|port| u16::try_from(port).unwrap())
+            .filter_map(|port| Some((port, take(port)?)))
+            .collect();
+        let ports: HashSet<u16> = (0..50).map(|_| free_port()).collect();
+        assert!(other.iter().all(|(port, _)| !ports.contains(port)));
     }
 
     #[test]

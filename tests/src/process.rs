@@ -123,7 +123,9 @@ impl Process {
         self.child.try_wait().unwrap_or_else(|e| panic!("cannot ask for the end of {}: {e}", self.name))
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended and all that it printed is among the lines.
+    ///
+    /// What it started and left running may hold its outputs open: then it waits for the whole `limit`.
     ///
     /// # Panics
     /// When it still runs after `limit`; the message holds its last lines.
@@ -136,10 +138,13 @@ impl Process {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        if let Ok(status) = tokio::time::timeout(limit, ending).await {
-            return status;
-        }
-        panic!("{} still runs after {limit:?}; it printed:\n{}", self.name, self.tail())
+        let Ok(status) = tokio::time::timeout(limit, ending).await else {
+            panic!("{} still runs after {limit:?}; it printed:\n{}", self.name, self.tail())
+        };
+        // The readers are threads of their own, and may be behind.
+        let lines = Arc::clone(&self.lines);
+        let _ = tokio::time::timeout(limit, lines.closed()).await;
+        status
     }
 
     /// Sends `signal` and waits for the end.

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::ports::free_port;
 use carry::{Framing, Way, carry};
-use dialer::holds_port;
+use dialer::{Ports, dialed_by};
 
 mod carry;
 mod dialer;
@@ -224,9 +224,9 @@ impl Drop for Proxy {
 // === impl State ===
 
 impl State {
-    /// The flow of one direction on the connection of that number, whose client has that port.
-    fn flow(&self, direction: Direction, number: u64, client_port: u16) -> Flow {
-        let barred = || self.barred.iter().any(|&process| holds_port(process, client_port));
+    /// The flow of one direction on the connection of that number and those ports.
+    fn flow(&self, direction: Direction, number: u64, ports: Ports) -> Flow {
+        let barred = || self.barred.iter().any(|&process| dialed_by(process, ports));
         if number < self.stranded_below || barred() {
             return Flow::Hold;
         }
@@ -295,7 +295,8 @@ async fn connect(
     number: u64,
     state: Arc<watch::Sender<State>>,
 ) {
-    let client_port = client.peer_addr().map_or(0, |address| address.port());
+    let port = |address: std::io::Result<SocketAddr>| address.map_or(0, |address| address.port());
+    let ports = Ports { from: port(client.peer_addr()), to: port(client.local_addr()) };
     let Ok(mut server) = TcpStream::connect(upstream).await else {
         let _ = client.set_zero_linger();
         return;
@@ -305,7 +306,7 @@ async fn connect(
     let broken = {
         let (client_reads, client_writes) = client.split();
         let (server_reads, server_writes) = server.split();
-        let replies = Way { direction: Direction::Replies, framing, number, client_port, state: &state };
+        let replies = Way { direction: Direction::Replies, framing, number, ports, state: &state };
         let requests = Way { direction: Direction::Requests, framing: Framing::Bytes, ..replies };
         let mut changes = state.subscribe();
         tokio::select! {

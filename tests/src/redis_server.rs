@@ -25,6 +25,8 @@ pub struct RedisOptions {
 pub struct RedisServer {
     folder: Folder,
     port: u16,
+    /// Where the nodes of a Redis Cluster talk to each other, if it is one.
+    bus_port: Option<u16>,
     options: RedisOptions,
     process: Option<Process>,
 }
@@ -61,7 +63,8 @@ impl RedisOptions {
     /// Makes it a Redis Cluster of one that serves every slot, once started.
     #[must_use]
     pub fn cluster(self) -> Self {
-        self.set("cluster-enabled", "yes").set("cluster-node-timeout", "2000")
+        // Longer than a busy machine keeps a node waiting: one that is thought dead would take the cluster down.
+        self.set("cluster-enabled", "yes").set("cluster-node-timeout", "10000")
     }
 
     /// Lets it live by a clock that the test can step.
@@ -92,7 +95,9 @@ impl RedisServer {
     /// # Panics
     /// When it does not; the message holds what it printed.
     pub async fn start_with(options: RedisOptions) -> Self {
-        let mut server = Self { folder: Folder::new("redis"), port: free_port(), options, process: None };
+        let bus_port = options.is_cluster().then(free_port);
+        let mut server =
+            Self { folder: Folder::new("redis"), port: free_port(), bus_port, options, process: None };
         server.resume().await;
         if server.options.is_cluster() {
             server.take_all_slots().await;
@@ -110,6 +115,15 @@ impl RedisServer {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The TCP port at which other nodes of its Redis Cluster reach it.
+    ///
+    /// # Panics
+    /// When it is no cluster.
+    #[must_use]
+    pub fn bus_port(&self) -> u16 {
+        self.bus_port.expect("it was started as a Redis Cluster")
     }
 
     /// The path of its unix socket.
@@ -272,6 +286,9 @@ impl RedisServer {
         command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string()]);
         command.arg("--unixsocket").arg(self.socket()).arg("--dir").arg(self.folder.path());
         command.args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"]);
+        if let Some(port) = self.bus_port {
+            command.args(["--cluster-port", &port.to_string()]);
+        }
         if let Some(password) = &self.options.password {
             command.args(["--requirepass", password]);
         }

@@ -14,7 +14,7 @@ impl EtcdCluster {
         self.operator = arguments.into_iter().map(Into::into).collect();
     }
 
-    /// Runs `etcdctl` on all endpoints.
+    /// Runs `etcdctl` on all endpoints; it gives up after five seconds.
     ///
     /// # Errors
     /// What it printed when it failed.
@@ -22,9 +22,22 @@ impl EtcdCluster {
     /// # Panics
     /// When it cannot be started, or does not end.
     pub async fn try_ctl(&self, words: &[&str]) -> Result<String, String> {
+        self.run_ctl(&self.endpoints().join(","), "5s", words).await
+    }
+
+    /// As [`Self::try_ctl`], but asks one member alone, from 0.
+    ///
+    /// # Errors
+    /// # Panics
+    /// As [`Self::try_ctl`].
+    pub async fn try_ctl_at(&self, number: usize, words: &[&str]) -> Result<String, String> {
+        self.run_ctl(&self.members[number].endpoint(), "5s", words).await
+    }
+
+    async fn run_ctl(&self, endpoints: &str, timeout: &str, words: &[&str]) -> Result<String, String> {
         let mut command = Command::new("etcdctl");
-        command.env("ETCDCTL_API", "3").args(["--command-timeout=5s", "--endpoints"]);
-        command.arg(self.endpoints().join(",")).args(&self.operator).args(words).kill_on_drop(true);
+        command.env("ETCDCTL_API", "3").args(["--command-timeout", timeout, "--dial-timeout", timeout]);
+        command.args(["--endpoints", endpoints]).args(&self.operator).args(words).kill_on_drop(true);
         let output = within("a call of etcdctl", SHORT, command.output()).await;
         let output = output.unwrap_or_else(|e| panic!("cannot run etcdctl (Debian: etcd-client): {e}"));
         if output.status.success() {
@@ -34,12 +47,13 @@ impl EtcdCluster {
         }
     }
 
-    /// Runs `etcdctl` on all endpoints and returns what it printed.
+    /// Runs `etcdctl` on all endpoints, with patience, and returns what it printed.
     ///
     /// # Panics
     /// When it fails.
     pub async fn ctl(&self, words: &[&str]) -> String {
-        self.try_ctl(words).await.unwrap_or_else(|why| panic!("etcdctl {words:?}: {why}"))
+        let ran = self.run_ctl(&self.endpoints().join(","), "30s", words).await;
+        ran.unwrap_or_else(|why| panic!("etcdctl {words:?}: {why}"))
     }
 
     /// The keys that begin so.

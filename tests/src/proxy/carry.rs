@@ -7,6 +7,7 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::dialer::Ports;
 use super::{AfterLoss, Direction, Flow, State};
 use crate::resp::{Frame, first_reply};
 
@@ -29,8 +30,7 @@ pub(super) struct Way<'a> {
     pub(super) direction: Direction,
     pub(super) framing: Framing,
     pub(super) number: u64,
-    /// The port that the client has at its own end.
-    pub(super) client_port: u16,
+    pub(super) ports: Ports,
     pub(super) state: &'a watch::Sender<State>,
 }
 
@@ -124,7 +124,7 @@ impl Way<'_> {
     async fn wait_passing(&self, came: Instant) {
         let mut changes = self.state.subscribe();
         loop {
-            let flow = changes.borrow_and_update().flow(self.direction, self.number, self.client_port);
+            let flow = changes.borrow_and_update().flow(self.direction, self.number, self.ports);
             let wait = match flow {
                 Flow::Pass => return,
                 Flow::Delay(delay) => (came + delay).saturating_duration_since(Instant::now()),

@@ -1,24 +1,34 @@
-//! Whose end of a connection a port of the loopback address is, as the system's own tables tell.
+//! Who dialed a connection within the loopback address, as the system's own tables tell.
 
 use std::fs;
 
-/// Whether a process holds the client's end of a connection from that port.
-pub(super) fn holds_port(process: u32, port: u16) -> bool {
-    let Some(inode) = inode_of(port) else { return false };
+/// The two ports of a connection within the loopback address. The dialer's alone does not tell it from another: the
+/// system gives the same port out again for another destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ports {
+    /// The one that was dialed from.
+    pub(super) from: u16,
+    /// The one that was dialed.
+    pub(super) to: u16,
+}
+
+/// Whether a process holds the dialer's end of a connection.
+pub(super) fn dialed_by(process: u32, ports: Ports) -> bool {
+    let Some(inode) = inode_of(ports) else { return false };
     let socket = format!("socket:[{inode}]");
     let held = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     held.filter_map(|held| fs::read_link(held.path()).ok())
         .any(|target| target.as_os_str() == socket.as_str())
 }
 
-/// The inode of the socket that is bound to this port of 127.0.0.1 and connected.
-fn inode_of(port: u16) -> Option<u64> {
+/// The inode of the dialer's socket, while the connection is there.
+fn inode_of(ports: Ports) -> Option<u64> {
     const ESTABLISHED: &str = "01";
     let table = fs::read_to_string("/proc/net/tcp").ok()?;
-    let local = format!("0100007F:{port:04X}");
+    let [from, to] = [ports.from, ports.to].map(|port| format!("0100007F:{port:04X}"));
     table.lines().find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let found = fields.get(1) == Some(&local.as_str()) && fields.get(3) == Some(&ESTABLISHED);
+        let found = fields.get(1..4) == Some(&[from.as_str(), to.as_str(), ESTABLISHED]);
         found.then(|| fields.get(9)?.parse().ok()).flatten()
     })
 }
@@ -29,13 +39,15 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn a_port_belongs_to_the_process_that_dialed_from_it() {
+    fn a_connection_belongs_to_the_process_that_dialed_it() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let dialed = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let port = dialed.local_addr().unwrap().port();
-        assert!(holds_port(std::process::id(), port));
-        assert!(!holds_port(1, port));
+        let ports =
+            Ports { from: dialed.local_addr().unwrap().port(), to: dialed.peer_addr().unwrap().port() };
+        assert!(dialed_by(std::process::id(), ports));
+        assert!(!dialed_by(1, ports));
+        assert!(!dialed_by(std::process::id(), Ports { to: ports.from, ..ports }));
         drop((dialed, listener));
-        assert!(!holds_port(std::process::id(), port));
+        assert!(!dialed_by(std::process::id(), ports));
     }
 }

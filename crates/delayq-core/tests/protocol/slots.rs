@@ -28,7 +28,8 @@ impl Pair {
         let source = RedisServer::start_with(RedisOptions::default().cluster()).await;
         let target = RedisServer::start_with(RedisOptions::default().cluster()).await;
         target.command::<()>(&["CLUSTER", "FLUSHSLOTS"]).await;
-        target.command::<()>(&["CLUSTER", "MEET", "127.0.0.1", &source.port().to_string()]).await;
+        let (port, bus_port) = (source.port().to_string(), source.bus_port().to_string());
+        target.command::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus_port]).await;
         let id: String = source.command(&["CLUSTER", "MYID"]).await;
         wait_for("the nodes to know whose the slots are", SHORT, || async {
             let info: String = target.command(&["CLUSTER", "INFO"]).await;

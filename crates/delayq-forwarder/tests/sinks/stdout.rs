@@ -37,6 +37,8 @@ async fn each_message_is_one_line_and_a_stop_flushes_them_all() {
         let mut command = Command::new(PROGRAM);
         command.arg(&file);
         let mut process = Process::spawn("delayq-forwarder", command);
+        // The second may find nothing left to do: it is asked to stop all the same only when it can be asked.
+        process.wait_for_line("started", LONG).await;
         if stop_early {
             wait_until("the first lines", LONG, || async { stage.numbers("t").await.delivered > 0 }).await;
         } else {
