@@ -1,0 +1,151 @@
+//! A timer that dies at each step of its life, before the request of that step or right after it: what it held goes on
+//! elsewhere, on time, once.
+
+use crate::bounds::KILLED;
+use crate::drill::Drill;
+use crate::group::{Group, Route};
+use crate::stand::Running;
+use crate::tripwire::{End, Step, Tripwire};
+use delayq_core::{Scripts, Verb};
+use std::pin::pin;
+
+const SHARDS: u16 = 8;
+const BOTH: [End; 2] = [End::Before, End::After];
+
+/// A deployment, and the way of the timer that will die.
+struct Scene {
+    drill: Drill,
+    wire: Tripwire,
+    way: Route,
+}
+
+// === impl Scene ===
+
+impl Scene {
+    async fn new() -> Self {
+        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let mut wire = Tripwire::new();
+        let etcd = wire.way_to(drill.group.etcd.members()[0].address()).await;
+        let redis = wire.way_to(drill.stand().server.address()).await;
+        let way = Route { etcd: vec![format!("http://{etcd}")], client: drill.group.client_at(&redis) };
+        Self { drill, wire, way }
+    }
+
+    /// The other one takes all there is, under load, and the invariants hold.
+    async fn goes_on(self, well: &Running) {
+        well.owns(SHARDS).await;
+        let load = self.drill.load().await;
+        load.stop().await;
+        self.drill.judge(&KILLED).await;
+    }
+}
+
+/// A timer that joins another one and dies at this step of joining.
+async fn dies_joining(step: Step) {
+    for end in BOTH {
+        let scene = Scene::new().await;
+        let well = scene.drill.timer("well").await;
+        well.owns(SHARDS).await;
+        let load = scene.drill.load().await;
+        scene.wire.arm(step, end);
+        let Scene { drill, wire, way } = scene;
+        {
+            let way = Route { etcd: way.etcd.clone(), client: way.client.clone() };
+            let mut joining = pin!(drill.timer_by("doomed", way));
+            tokio::select! {
+                () = wire.tripped() => {}
+                doomed = &mut joining => {
+                    wire.tripped().await;
+                    doomed.kill().await;
+                }
+            }
+        }
+        load.stop().await;
+        Scene { drill, wire, way }.goes_on(&well).await;
+    }
+}
+
+/// A timer that is alone and dies at this step; another one comes after it.
+async fn dies_alone(step: Step) {
+    for end in BOTH {
+        let scene = Scene::new().await;
+        scene.wire.arm(step, end);
+        let way = Route { etcd: scene.way.etcd.clone(), client: scene.way.client.clone() };
+        let doomed = scene.drill.timer_by("doomed", way).await;
+        scene.wire.tripped().await;
+        doomed.kill().await;
+        let well = scene.drill.timer("well").await;
+        scene.goes_on(&well).await;
+    }
+}
+
+/// A timer that is told to stop and dies at this step of stopping.
+async fn dies_stopping(step: Step) {
+    for end in BOTH {
+        let scene = Scene::new().await;
+        let way = Route { etcd: scene.way.etcd.clone(), client: scene.way.client.clone() };
+        let (doomed, well) = (scene.drill.timer_by("doomed", way).await, scene.drill.timer("well").await);
+        scene.drill.group.share(&[&doomed, &well]).await;
+        let load = scene.drill.load().await;
+        scene.wire.arm(step, end);
+        doomed.ask_to_stop();
+        scene.wire.tripped().await;
+        doomed.kill().await;
+        load.stop().await;
+        scene.goes_on(&well).await;
+    }
+}
+
+fn has(sent: &[u8], part: &str) -> bool {
+    sent.windows(part.len()).any(|window| window == part.as_bytes())
+}
+
+fn calls(sent: &[u8], verb: Verb) -> bool {
+    has(sent, &Scripts::published().get(verb).sha)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_that_dies_as_it_registers_takes_nothing_along() {
+    dies_joining(|sent| has(sent, r#""name":"doomed","role""#)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_that_dies_as_it_claims_its_shards_is_replaced() {
+    dies_joining(|sent| has(sent, r#""name":"doomed"}"#)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_that_dies_as_it_takes_its_epochs_is_replaced() {
+    dies_joining(|sent| calls(sent, Verb::Claim)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_that_dies_at_its_first_pump_is_replaced_and_repeats_nothing() {
+    dies_joining(|sent| calls(sent, Verb::Pump)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_that_dies_as_it_begins_to_lead_leaves_the_lead_to_the_next() {
+    // The leader alone reads the members together with the plan.
+    dies_alone(|sent| has(sent, "/members/") && has(sent, "/plan") && !has(sent, "/claims/")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_that_dies_as_it_writes_the_plan_leaves_the_lead_to_the_next() {
+    dies_alone(|sent| has(sent, r#""owners":["#)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_that_dies_as_it_begins_to_hand_over_is_replaced() {
+    dies_stopping(|sent| has(sent, r#""draining":true"#)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_that_dies_as_it_gives_its_shards_up_is_replaced() {
+    // A deletion names a claim's key and nothing else of the group.
+    dies_stopping(|sent| {
+        has(sent, "/claims/")
+            && !["/claims0", "/plan", "/members/", "name"].iter().any(|other| has(sent, other))
+    })
+    .await;
+}
