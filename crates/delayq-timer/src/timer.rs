@@ -64,7 +64,8 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
     let Deps { client, metrics, readiness, membership } = deps;
     let condition = readiness.condition("timer");
     client.check_server().await.map_err(|error| unusable(&client, error))?;
-    look_at_shards(&client).await?;
+    // One shard tells whether there is a deployment; what each shard holds, its claim tells whoever is given it.
+    client.layout().await.map_err(|error| unusable(&client, error))?;
     let standing = match membership {
         Membership::Single { owner } => {
             take_lock(&client, &owner, *config.lock).await?;
@@ -124,16 +125,6 @@ impl Timer {
         };
         apart::run("delayq-pump", pumping).await?
     }
-}
-
-async fn look_at_shards(client: &Client) -> Result<(), Fault> {
-    let shards: Vec<ShardId> = client.shards().shards().collect();
-    for some in shards.chunks(CLAIMS_A_CALL) {
-        for seen in client.overview(some).await {
-            seen.map_err(|error| unusable(client, error))?;
-        }
-    }
-    Ok(())
 }
 
 /// Takes the lock on every shard; waits as long as the lock of a timer that died may last.
