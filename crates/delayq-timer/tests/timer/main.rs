@@ -19,4 +19,6 @@ mod owners;
 mod process;
 mod pulse;
 mod stand;
+mod steps;
+mod tripwire;
 mod witness;

@@ -180,6 +180,11 @@ impl Running {
         wait_until("the timer to be ready", SHORT, || async { self.readiness.unready().is_empty() }).await;
     }
 
+    /// Asks it to stop.
+    pub(crate) fn ask_to_stop(&self) {
+        self.shutdown.request();
+    }
+
     /// Asks it to stop and waits for its end.
     pub(crate) async fn stop(self) {
         self.shutdown.request();
