@@ -48,6 +48,7 @@ fn print_plan_times(members: usize, shards: usize, doomed: usize) {
             zone: format!("z{}", n % 3),
             weight: 1,
             draining: false,
+            hindered: false,
         };
         let all: Vec<Candidate> = (0..members).map(candidate).collect();
         let weights = vec![1; shards];
@@ -93,7 +94,7 @@ async fn start(etcd: &Etcd, floor: &Floor, members: usize, shards: u16, lease: D
 
 async fn wait_balanced(floor: &Floor, fleet: &[Member], shards: u16) {
     let names: Vec<&str> = fleet.iter().map(|member| member.name.as_str()).collect();
-    floor.until(Duration::from_secs(60), "balanced", |work| work.balanced(shards, &names)).await;
+    floor.until("balanced", |work| work.balanced(shards, &names)).await;
 }
 
 async fn print_keys(etcd: &Etcd) {
@@ -124,7 +125,7 @@ async fn kill(mut fleet: Vec<Member>, floor: &Floor, shards: u16, doomed: usize)
     let left = fleet.split_off(doomed);
     let started = Instant::now();
     fleet.into_iter().for_each(Member::die);
-    floor.until(Duration::from_secs(120), "every shard owned", |work| work.covers(shards)).await;
+    floor.until("every shard owned", |work| work.covers(shards)).await;
     println!("{doomed} members die at once, leader too   every shard owned after {:?}", started.elapsed());
     wait_balanced(floor, &left, shards).await;
     println!("  balanced                           {:?}", started.elapsed());

@@ -5,7 +5,7 @@ use crate::claim_book::ClaimBook;
 use crate::etcd::{ClaimAnswer, Fault, Fence, Watch};
 use crate::holders::Holders;
 use crate::inbox::Inbox;
-use crate::membership::{Base, LONGEST_PAUSE, Session};
+use crate::membership::{Base, SHORT_PAUSE, Session};
 use crate::ownership::{LossReason, OwnershipView};
 use crate::registration::Claim;
 use delayq_core::ShardId;
@@ -83,7 +83,7 @@ impl Follower {
             plan_revision: 0,
             outdated: None,
             rechecks: Vec::new(),
-            backoff: Backoff::up_to(LONGEST_PAUSE),
+            backoff: Backoff::up_to(SHORT_PAUSE),
         }
     }
 

@@ -18,7 +18,6 @@ use crate::single::{self, Single};
 use crate::spawner::Spawner;
 use crate::stats::Counters;
 use delayq_core::ShardCount;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
@@ -39,7 +38,7 @@ impl Cluster {
         config.check()?;
         let counters = Arc::new(Counters::default());
         let link = Link::new(config.etcd.clone(), counters.clone())?;
-        let desired = Desired { draining: false, shards: config.shards, loads: BTreeMap::new() };
+        let desired = Desired::serving(config.shards);
         let keys = Keys::of(&config);
         let base = Base { link, keys, config: Arc::new(config), counters };
         let session = enroll(&base, &desired).await?;
@@ -51,7 +50,7 @@ impl Cluster {
     ///
     /// Must be called within a tokio runtime.
     pub fn single(name: impl Into<String>, role: Role, shards: ShardCount) -> (Handle, Ownership) {
-        let (desired, wanted) = watch::channel(Desired { draining: false, shards, loads: BTreeMap::new() });
+        let (desired, wanted) = watch::channel(Desired::serving(shards));
         let (standing, stands) = watch::channel(single::standing());
         let (board, shown) = watch::channel(Arc::new(OwnershipView::default()));
         let (confirm, confirmed) = mpsc::unbounded_channel();

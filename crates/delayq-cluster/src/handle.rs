@@ -111,6 +111,14 @@ impl Handle {
         });
     }
 
+    /// Says that the member cannot do its work for now, such as without its Redis, or that it can again. Its shards are
+    /// planned for others while any other can do it; where none can, all of them keep what they have.
+    pub fn set_hindered(&self, hindered: bool) {
+        self.inner
+            .desired
+            .send_if_modified(|desired| std::mem::replace(&mut desired.hindered, hindered) != hindered);
+    }
+
     /// Gives every shard away: the registration says *draining*, the plan moves the shards off, and each is given back
     /// once the consumer confirmed it. Returns when nothing is held any more, or at the deadline. There is no way back
     /// but to join anew. Safe to drop and to call twice.
@@ -207,6 +215,7 @@ impl Handle {
             version: env!("CARGO_PKG_VERSION").into(),
             address: String::new(),
             draining: desired.draining,
+            hindered: desired.hindered,
             since_ms: 0,
             leader: true,
             planned: usize::from(desired.shards.get()),

@@ -2,7 +2,7 @@
 
 use crate::backoff::Backoff;
 use crate::etcd::{Fault, KeepAlive};
-use crate::membership::{Base, Desired, LONGEST_PAUSE, Leaving, Session, Standing, until};
+use crate::membership::{Base, Desired, LONGEST_PAUSE, Leaving, SHORT_PAUSE, Session, Standing, until};
 use crate::trust::{Signal, Trust, keep_alive_every};
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -82,7 +82,7 @@ impl Keeper {
     async fn keep(&mut self, session: &Session) -> Option<Over> {
         let every = keep_alive_every(session.ttl);
         let mut due = session.sent + every;
-        let mut backoff = Backoff::up_to(every.min(LONGEST_PAUSE));
+        let mut backoff = Backoff::up_to(every.min(SHORT_PAUSE));
         let mut stream: Option<Box<KeepAlive>> = None;
         let mut renewal: Option<Renewal> = None;
         let over = loop {

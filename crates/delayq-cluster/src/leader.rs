@@ -8,14 +8,22 @@ use crate::plan::{Plan, PlanError};
 use crate::planner::{self, Candidate};
 use crate::quiet::Quiet;
 use crate::registration::Registration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// How long it must stay as it is, who is hindered, before shards move for it: what hinders all of them, or ends for all,
+/// is not noticed by all in the same moment.
+const HINDRANCE_SETTLES: Duration = Duration::from_secs(1);
 
 /// A member's leadership, from taking over to being overtaken.
 pub(crate) struct Leader {
     base: Base,
     session: Session,
     members: BTreeMap<MemberId, Registration>,
+    /// Who is planned as hindered, and when that is to be what the members say now.
+    hindered: BTreeSet<MemberId>,
+    settles: Option<Instant>,
     plan: Option<Plan>,
     plan_revision: i64,
     quiet: Quiet,
@@ -38,6 +46,8 @@ impl Leader {
             base,
             session,
             members,
+            hindered: BTreeSet::new(),
+            settles: None,
             plan: None,
             plan_revision: 0,
             quiet,
@@ -64,6 +74,7 @@ impl Leader {
         loop {
             tokio::select! {
                 changes = watch.next() => self.take_changes(&changes?),
+                () = until(self.settles) => self.settle_hindered(),
                 () = until(self.quiet.due()) => {
                     self.quiet.done();
                     if !self.publish().await? {
@@ -101,17 +112,38 @@ impl Leader {
         }
         match serde_json::from_slice::<Registration>(&entry.value) {
             Ok(registration) => {
-                let before = self.members.insert(member, registration.clone());
-                let only_loads = before.is_some_and(|before| {
-                    Registration { loads: registration.loads.clone(), ..before } == registration
-                });
-                self.note_change(!only_loads);
+                let before = self.members.insert(member.clone(), registration.clone());
+                self.take_registration(member, before, registration);
             }
             // It gets no shards, but the others still do.
             Err(error) => {
                 tracing::error!(%member, %error, "a registration cannot be read; it is left out of the plan");
             }
         }
+    }
+
+    fn take_registration(&mut self, member: MemberId, before: Option<Registration>, now: Registration) {
+        let Some(before) = before else {
+            if now.hindered {
+                self.hindered.insert(member);
+            }
+            return self.note_change(true);
+        };
+        if before.hindered != now.hindered {
+            self.settles = Some(Instant::now() + HINDRANCE_SETTLES);
+        }
+        let now = Registration { hindered: before.hindered, ..now };
+        if now != before {
+            let only_loads = Registration { loads: now.loads.clone(), ..before } == now;
+            self.note_change(!only_loads);
+        }
+    }
+
+    fn settle_hindered(&mut self) {
+        self.settles = None;
+        let hindered = self.members.iter().filter(|(_, registration)| registration.hindered);
+        self.hindered = hindered.map(|(id, _)| id.clone()).collect();
+        self.note_change(true);
     }
 
     fn take_plan(&mut self, entry: &Entry) {
@@ -141,8 +173,11 @@ impl Leader {
 
     /// Writes the plan if another is due; answers whether this member still leads.
     async fn publish(&mut self) -> Result<bool, Fault> {
-        let candidates: Vec<Candidate> =
-            self.members.iter().map(|(id, registration)| registration.candidate(id.clone())).collect();
+        let candidates: Vec<Candidate> = self
+            .members
+            .iter()
+            .map(|(id, said)| said.candidate(id.clone(), self.hindered.contains(id)))
+            .collect();
         self.loads.hear(self.members.values().flat_map(|member| &member.loads), Instant::now());
         let Some(shards) = self.members.values().map(|member| member.shards).max() else { return Ok(false) };
         let weights = self.loads.weights(shards);
@@ -197,6 +232,7 @@ mod tests {
             zone: String::new(),
             weight: 1,
             draining: false,
+            hindered: false,
         };
         (0..n).map(one).collect()
     }

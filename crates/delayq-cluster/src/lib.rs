@@ -20,7 +20,7 @@
 //!
 //! | key | lease | holds |
 //! | --- | --- | --- |
-//! | `members/<member>` | the member's | name, zone, weight, version, address, draining, loads; its create revision is the member's rank |
+//! | `members/<member>` | the member's | name, zone, weight, version, address, draining, hindered, loads; its create revision is the member's rank |
 //! | `plan` | none | one JSON document: which member each shard is planned for |
 //! | `claims/<shard>` | the owner's | the owner; created only if absent |
 //!

@@ -41,12 +41,15 @@ pub(crate) struct Standing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Desired {
     pub(crate) draining: bool,
+    pub(crate) hindered: bool,
     pub(crate) shards: ShardCount,
     pub(crate) loads: BTreeMap<ShardId, LoadClass>,
 }
 
 /// The longest pause between two tries: what a recovered etcd waits for us.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// The same for what a shard on the move waits for: its lease's next renewal, and the next reading of the plan.
+pub(crate) const SHORT_PAUSE: Duration = Duration::from_millis(500);
 
 /// How the member's tasks are told to end: a change means to leave in order, a dropped sender to just end.
 pub(crate) type Leaving = watch::Receiver<bool>;
@@ -95,10 +98,20 @@ impl Base {
     pub(crate) fn registration(&self, desired: &Desired) -> Registration {
         Registration {
             draining: desired.draining,
+            hindered: desired.hindered,
             shards: desired.shards,
             loads: desired.loads.clone(),
             ..Registration::of(&self.config, wall_clock::unix_ms())
         }
+    }
+}
+
+// === impl Desired ===
+
+impl Desired {
+    /// What a member says at first: it takes whatever it is given.
+    pub(crate) fn serving(shards: ShardCount) -> Self {
+        Self { draining: false, hindered: false, shards, loads: BTreeMap::new() }
     }
 }
 

@@ -51,6 +51,8 @@ pub struct MemberInfo {
     pub address: String,
     /// Whether it is giving its shards away.
     pub draining: bool,
+    /// Whether it cannot do its work now, such as without its Redis: others have its shards, if they can.
+    pub hindered: bool,
     /// When it registered, by its own clock: Unix time in milliseconds.
     pub since_ms: u64,
     /// Whether it leads.
@@ -229,6 +231,7 @@ fn member_infos(
         version: registration.version,
         address: registration.address,
         draining: registration.draining,
+        hindered: registration.hindered,
         since_ms: registration.since_ms,
         id,
     };

@@ -24,6 +24,8 @@ pub struct Candidate {
     pub weight: u16,
     /// Whether it is on its way out: it gets nothing.
     pub draining: bool,
+    /// Whether it cannot do its work now: it gets nothing for as long as another can.
+    pub hindered: bool,
 }
 
 /// A member being filled.
@@ -89,9 +91,11 @@ pub(crate) fn peak(weights: &[u32], candidates: &[Candidate], plan: &Plan) -> u6
 }
 
 /// The members that may own shards, in the order in which equals take turns: one of each zone, then the next of each.
+/// Where all are hindered, what hinders them is none of theirs: moving shards among them helps nobody.
 fn in_turn(candidates: &[Candidate]) -> Vec<&Candidate> {
+    let someone_can = candidates.iter().any(|c| !c.draining && !c.hindered);
     let mut by_id: BTreeMap<&MemberId, &Candidate> = BTreeMap::new();
-    for candidate in candidates.iter().filter(|c| !c.draining) {
+    for candidate in candidates.iter().filter(|c| !(c.draining || c.hindered && someone_can)) {
         by_id.insert(&candidate.id, candidate);
     }
     let mut taken: BTreeMap<&str, usize> = BTreeMap::new();

@@ -10,6 +10,7 @@ fn member(n: usize) -> Candidate {
         zone: String::new(),
         weight: 1,
         draining: false,
+        hindered: false,
     }
 }
 
@@ -158,6 +159,27 @@ fn a_member_that_comes_back_gets_its_shards_back() {
     assert_eq!(plan.shards_of(&after[1].id), first.shards_of(&before[1].id));
     assert_eq!(plan.shards_of(&after[0].id), first.shards_of(&before[0].id));
     assert_eq!(plan.version, 2);
+}
+
+#[test]
+fn a_hindered_member_gets_nothing_while_another_can_and_keeps_what_it_has_while_none_can() {
+    let weights = vec![1; 30];
+    let before = members(3);
+    let first = compute(&weights, &before, None, &leader());
+    let hindered = |who: &[usize]| {
+        let mut after = before.clone();
+        who.iter().for_each(|&n| after[n].hindered = true);
+        compute(&weights, &after, Some(&first), &leader())
+    };
+    let without_one = hindered(&[1]);
+    assert_eq!(without_one.shards_of(&before[1].id).len(), 0);
+    assert_eq!(moved(&first, &without_one), 10, "only its shards move");
+    assert_eq!(hindered(&[0, 1]).shards_of(&before[2].id).len(), 30);
+    assert_eq!(moved(&first, &hindered(&[0, 1, 2])), 0);
+    let mut draining = before.clone();
+    (draining[0].hindered, draining[1].hindered, draining[2].draining) = (true, true, true);
+    let plan = compute(&weights, &draining, Some(&first), &leader());
+    assert_eq!(plan.shards_of(&before[0].id).len(), 15, "who leaves is no other that can");
 }
 
 #[test]

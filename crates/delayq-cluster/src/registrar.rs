@@ -67,7 +67,9 @@ impl Registrar {
     fn due(&self, wanted: &Desired) -> Option<Instant> {
         let (_, said) = self.written.as_ref()?;
         let now = Instant::now();
-        if said.draining != wanted.draining || said.shards != wanted.shards {
+        let same =
+            (said.draining, said.hindered, said.shards) == (wanted.draining, wanted.hindered, wanted.shards);
+        if !same {
             return Some(now);
         }
         load::report_at(said.loads != wanted.loads, self.last_report, self.base.config.load_report_every, now)

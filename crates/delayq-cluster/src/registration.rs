@@ -22,6 +22,9 @@ pub(crate) struct Registration {
     pub(crate) address: String,
     #[serde(default)]
     pub(crate) draining: bool,
+    /// Whether it cannot reach what it works on; earlier versions do not say, nor hear it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) hindered: bool,
     /// How many shards the member knows of; the plan covers the most any member knows.
     pub(crate) shards: ShardCount,
     /// Unix time of the registration, in milliseconds by the member's own clock; for people only.
@@ -52,6 +55,7 @@ impl Registration {
             version: member.version.clone(),
             address: member.address.clone(),
             draining: false,
+            hindered: false,
             shards: config.shards,
             since_ms,
             loads: BTreeMap::new(),
@@ -62,13 +66,15 @@ impl Registration {
         serde_json::to_vec(self).expect("a registration has only numbers and texts, which always serialise")
     }
 
-    pub(crate) fn candidate(&self, id: MemberId) -> Candidate {
+    /// How the planner sees it; for how long it has been hindered, it does not say itself.
+    pub(crate) fn candidate(&self, id: MemberId, hindered: bool) -> Candidate {
         Candidate {
             id,
             name: self.name.clone(),
             zone: self.zone.clone(),
             weight: self.weight,
             draining: self.draining,
+            hindered,
         }
     }
 }

@@ -64,6 +64,11 @@ pub(crate) struct RedisBack {
     pub(crate) after: Duration,
 }
 
+/// Whether this timer can own shards, as far as Redis is concerned, changed.
+pub(crate) struct HindranceChanged {
+    pub(crate) hindered: bool,
+}
+
 /// Redis answers, and does not have the shard, or has it otherwise than this process knows.
 pub(crate) struct ShardMissing<'a> {
     pub(crate) shard: ShardId,
@@ -189,6 +194,17 @@ impl RedisLost<'_> {
 impl RedisBack {
     pub(crate) fn emit(&self) {
         tracing::warn!(after = ?self.after, "Redis can be used again");
+    }
+}
+
+impl HindranceChanged {
+    pub(crate) fn emit(&self, metrics: &TimerMetrics) {
+        metrics.hindered.set(i64::from(self.hindered));
+        if self.hindered {
+            tracing::warn!("Redis does not answer this timer: timers that reach it are given its shards");
+        } else {
+            tracing::info!("Redis answers this timer steadily: it takes shards again");
+        }
     }
 }
 

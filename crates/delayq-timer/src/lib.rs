@@ -16,6 +16,7 @@
 //! * Never early: the pump script asks Redis's own clock.
 //! * A lost wake-up costs at most `look`, or less: whoever reconnects looks at every shard at once.
 //! * Two owners of one shard cost work, and deliver nothing twice.
+//! * A timer that Redis does not answer for 3 s lets the others have its shards, if Redis answers any of them.
 //! * A shard that nobody pumps is pumped by another timer when something in it is ten seconds overdue, at its next
 //!   `look`: after 16 s at most where few timers share the shards.
 
@@ -27,6 +28,7 @@ mod config;
 mod events;
 mod foreign;
 mod guard;
+mod hindrance;
 mod holding;
 mod metrics;
 mod owning;

@@ -34,6 +34,7 @@ pub(crate) struct TimerMetrics {
     pub(crate) shards: Gauge,
     pub(crate) epochs: Family<OfShard, Gauge>,
     pub(crate) degraded: Gauge,
+    pub(crate) hindered: Gauge,
     pub(crate) clock_held: Gauge,
     pub(crate) next_due: Gauge<f64, AtomicU64>,
     pub(crate) oldest_overdue: Gauge<f64, AtomicU64>,
@@ -122,6 +123,10 @@ impl TimerMetrics {
                 Family::default(),
             ),
             degraded: gauge("timer_degraded", "1 while etcd is not heard and what is owned is pumped on"),
+            hindered: gauge(
+                "timer_hindered",
+                "1 while Redis does not answer this timer and others are given its shards",
+            ),
             clock_held: gauge("timer_clock_held", "1 while Redis's clock is not trusted and shards are held"),
             next_due: seconds("timer_next_due", "Unix time at which something is due next; 0 for nothing"),
             oldest_overdue: seconds(

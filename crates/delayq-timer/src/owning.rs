@@ -48,6 +48,11 @@ impl Owning {
         self.shards.contains_key(&shard)
     }
 
+    /// Whether any shard is given to this timer.
+    pub(crate) fn is_given_any(&self) -> bool {
+        !self.shards.is_empty()
+    }
+
     /// Whether any shard was given to this timer and is not pumped yet.
     pub(crate) fn is_behind(&self) -> bool {
         self.shards.values().any(|phase| *phase != Phase::Mine)

@@ -13,6 +13,7 @@ use crate::codes::MEMBER;
 use crate::config::TimerConfig;
 use crate::foreign::Foreign;
 use crate::guard::Guard;
+use crate::hindrance::Hindrance;
 use crate::holding::Holding;
 use crate::metrics::TimerMetrics;
 use crate::owning::Owning;
@@ -60,6 +61,7 @@ pub(crate) struct Pumping {
     listening: BTreeSet<ShardId>,
     work: FuturesUnordered<Work>,
     health: Health,
+    hindrance: Hindrance,
     next_look: Instant,
     looked: Instant,
     moved: BTreeMap<ShardId, u64>,
@@ -78,7 +80,7 @@ enum Done {
     Claimed { shards: Vec<ShardId>, trip: Trip, claims: Vec<Result<Claimed, Error>> },
     Asked { shards: Vec<ShardId>, mine: Result<Vec<ShardId>, ClusterError> },
     Told { shard: ShardId, on: bool, answer: Result<HoldAnswer, Error> },
-    Compared { trip: Trip, seen: Vec<Result<Overview, Error>> },
+    Seen { trip: Trip, seen: Vec<Result<Overview, Error>> },
     Foreign { shards: Vec<ShardId>, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
     Drained(DrainReport),
 }
@@ -121,6 +123,7 @@ impl Pumping {
             listening: BTreeSet::new(),
             work: FuturesUnordered::new(),
             health: Health::Starting,
+            hindrance: Hindrance::none(),
             next_look: now + *config.look,
             looked: now,
             moved: BTreeMap::new(),
@@ -170,6 +173,7 @@ impl Pumping {
         let now = Instant::now();
         self.claim(now);
         self.ask(now);
+        self.tell_hindrance(now);
         if now >= self.next_look {
             self.look(now);
         }
@@ -184,7 +188,8 @@ impl Pumping {
 
     fn next_shot(&self, now: Instant) -> Option<Shot> {
         let at = |at: Instant| Shot { wake: at, send: at };
-        let others = [self.owning.next(), Some(self.next_look)].map(|time| time.map(at));
+        let others =
+            [self.owning.next(), self.hindrance.next(), Some(self.next_look)].map(|time| time.map(at));
         let mut pumps = [None, None];
         if self.may_pump() {
             let next = self.schedule.next(now);

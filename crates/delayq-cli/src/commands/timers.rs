@@ -76,13 +76,14 @@ fn text(context: &Context, answer: &Answer, now: UnixMillis) -> String {
             let columns = ["timer", "zone", "version", ">planned", ">claimed", "since", "state", "admin"];
             let mut rows = context.output.rows(&columns);
             for member in &group.members {
-                let state = match (member.draining, member.leader) {
-                    (true, _) => "draining",
-                    (false, true) => "leads",
-                    (false, false) => "serves",
+                let state = match (member.draining, member.hindered, member.leader) {
+                    (true, _, _) => "draining",
+                    (false, true, _) => "hindered",
+                    (false, false, true) => "leads",
+                    (false, false, false) => "serves",
                 };
                 rows.judged(
-                    !member.draining,
+                    !member.draining && !member.hindered,
                     [
                         member.name.clone(),
                         member.zone.clone(),

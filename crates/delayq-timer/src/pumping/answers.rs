@@ -19,7 +19,7 @@ impl Pumping {
             Done::Claimed { shards, trip, claims } => self.claimed(&shards, trip, claims),
             Done::Asked { shards, mine } => self.asked(&shards, mine),
             Done::Told { shard, on, answer } => self.told(shard, on, answer),
-            Done::Compared { trip, seen } => self.compared(trip, seen),
+            Done::Seen { trip, seen } => self.seen(trip, seen),
             Done::Foreign { shards, trip, reports } => self.foreign(&shards, trip, reports),
             Done::Drained(_) => unreachable!("the loop ends with it"),
         }

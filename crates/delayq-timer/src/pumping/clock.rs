@@ -1,20 +1,14 @@
 //! Redis's clock against the local one: shards are held while it cannot be trusted.
 
-use super::{Done, Pumping, Trip, look::CLOCK_LOOK};
+use super::{Done, Pumping, Trip, look::CLOSE_LOOK};
 use crate::events::{ClockJumped, ClockSteady, Fenced};
 use crate::guard::{Comparison, Verdict};
-use delayq_core::{Error, HoldAnswer, Overview, ShardId, UnixMicros};
+use delayq_core::{Error, HoldAnswer, ShardId, UnixMicros};
 use std::time::Instant;
 
 // === impl Pumping ===
 
 impl Pumping {
-    pub(super) fn compared(&mut self, trip: Trip, seen: Vec<Result<Overview, Error>>) {
-        if let Some(Ok(seen)) = seen.into_iter().next() {
-            self.compare(trip, seen.now);
-        }
-    }
-
     pub(super) fn compare(&mut self, trip: Trip, ran: UnixMicros) {
         match self.guard.compare(Comparison { sent: trip.sent, ran, answered: trip.answered }) {
             Verdict::Fits => {}
@@ -22,7 +16,7 @@ impl Pumping {
                 ClockJumped { by_us, shards: self.schedule.owned().count() }.emit(&self.parts.metrics);
                 self.parts.condition.unready("Redis's clock jumped: its shards are held");
                 self.stop_while_jumped();
-                self.next_look = self.next_look.min(trip.answered + CLOCK_LOOK);
+                self.next_look = self.next_look.min(trip.answered + CLOSE_LOOK);
             }
             Verdict::Steady => {
                 ClockSteady.emit(&self.parts.metrics);

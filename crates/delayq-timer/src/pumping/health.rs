@@ -1,7 +1,7 @@
 //! How Redis is doing, and the end.
 
 use super::{Done, Pumping};
-use crate::events::{RedisBack, RedisLost, ShardMissing, Stopped};
+use crate::events::{HindranceChanged, RedisBack, RedisLost, ShardMissing, Stopped};
 use crate::timer::CLAIMS_A_CALL;
 use delayq_cluster::DrainReport;
 use delayq_core::{Error, ShardId};
@@ -46,6 +46,7 @@ impl Pumping {
                 } else {
                     self.owning.retry(shard, now + CLAIM_RETRY);
                 }
+                self.hindrance.failed(now);
                 if matches!(self.health, Health::Well | Health::Starting) {
                     RedisLost { error }.emit();
                     self.parts.condition.unready("Redis cannot be used");
@@ -57,6 +58,7 @@ impl Pumping {
     }
 
     pub(super) fn well(&mut self, now: Instant) {
+        self.hindrance.answered(now);
         match self.health {
             Health::Well => return,
             // One missing shard is enough not to be ready, whatever the others answer.
@@ -70,6 +72,20 @@ impl Pumping {
         self.health = Health::Well;
         if !self.guard.is_jumped() {
             self.parts.condition.ready();
+        }
+    }
+
+    /// Lets others have the shards while this timer does not reach Redis and they do, and takes shards again after it.
+    pub(super) fn tell_hindrance(&mut self, now: Instant) {
+        // Who owns everything by a lock has nobody to tell, and who leaves gives everything away as it is.
+        if !self.parts.lock.is_zero() || self.stopping.is_some() {
+            return;
+        }
+        if self.hindrance.turn(now, self.owning.is_given_any()) {
+            let hindered = self.hindrance.is_hindered();
+            HindranceChanged { hindered }.emit(&self.parts.metrics);
+            self.parts.handle.set_hindered(hindered);
+            self.next_look = now;
         }
     }
 

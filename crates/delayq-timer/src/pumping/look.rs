@@ -4,11 +4,11 @@ use super::{Done, Pumping, Trip, calls::ON_THE_WAY};
 use crate::events::Rescued;
 use crate::timer::CLAIMS_A_CALL;
 use delayq_cluster::Trust;
-use delayq_core::{Error, PumpReport, PumpWord, ShardId, UnixMillis};
+use delayq_core::{Error, Overview, PumpReport, PumpWord, ShardId, UnixMillis};
 use std::time::{Duration, Instant};
 
-/// How often the clock is compared while it is not trusted.
-pub(super) const CLOCK_LOOK: Duration = Duration::from_secs(1);
+/// How often Redis is looked at while its clock is not trusted, or this timer has no shards for not reaching it.
+pub(super) const CLOSE_LOOK: Duration = Duration::from_secs(1);
 
 // === impl Pumping ===
 
@@ -23,21 +23,35 @@ impl Pumping {
             self.send_claims(&owned);
         }
         self.tell(now);
-        if self.guard.is_jumped()
-            && let Some(&one) = owned.first()
-        {
-            let client = self.parts.client.clone();
-            self.work.push(Box::pin(async move {
-                let (trip, seen) = Trip::of(client.overview(&[one])).await;
-                Done::Compared { trip, seen }
-            }));
+        if self.guard.is_jumped() || self.hindrance.is_hindered() {
+            self.look_at_redis();
         }
         self.look_at_foreign(now);
         self.count_etcd();
         self.report_load(now);
         self.count_due(now);
         let pause = *self.parts.config.look;
-        self.next_look = now + if self.guard.is_jumped() { pause.min(CLOCK_LOOK) } else { pause };
+        let closely = self.guard.is_jumped() || self.hindrance.is_hindered();
+        self.next_look = now + if closely { pause.min(CLOSE_LOOK) } else { pause };
+    }
+
+    /// Asks Redis for the least that tells its clock, and that it answers; of any shard, since none may be owned.
+    fn look_at_redis(&mut self) {
+        let client = self.parts.client.clone();
+        self.work.push(Box::pin(async move {
+            let (trip, seen) = Trip::of(client.overview(&[ShardId::new(0)])).await;
+            Done::Seen { trip, seen }
+        }));
+    }
+
+    pub(super) fn seen(&mut self, trip: Trip, seen: Vec<Result<Overview, Error>>) {
+        match seen.into_iter().next() {
+            Some(Ok(seen)) => {
+                self.compare(trip, seen.now);
+                self.well(trip.answered);
+            }
+            _ => self.hindrance.failed(trip.answered),
+        }
     }
 
     /// Pumps other timers' shards without an epoch: that moves only what is overdue by 10 s.

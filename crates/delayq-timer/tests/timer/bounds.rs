@@ -36,8 +36,8 @@ pub(crate) struct Times {
     pub(crate) lock: Duration,
 }
 
-/// What is owned is pumped on; but a shard that is just being handed over waits for a call to the lost leader to run
-/// into its deadline.
+/// What is owned is pumped on; but a shard that is just being handed over waits for etcd's election, for a call to the
+/// lost leader to run into its deadline, and for the next try.
 pub(crate) const ETCD_LEADER_LOST: Bound =
     Bound::of("etcd's leader is killed, or cut off from its peers").s(4);
 pub(crate) const ETCD_RESTARTED: Bound = Bound::of("etcd is restarted, one member after another").s(1);
@@ -47,7 +47,7 @@ pub(crate) const ETCD_COMPACTED: Bound = Bound::of("etcd's history is compacted 
 pub(crate) const TOKEN_LOST: Bound = Bound::of("etcd forgets its tokens (a restart)").s(1);
 pub(crate) const LEASE_REVOKED: Bound = Bound::of("a timer's lease is revoked by hand").s(3);
 pub(crate) const CUT_FROM_ETCD: Bound = Bound::of("a timer is cut off from etcd alone").s(1);
-pub(crate) const CUT_FROM_REDIS: Bound = Bound::of("a timer is cut off from Redis alone").looks(1).s(16);
+pub(crate) const CUT_FROM_REDIS: Bound = Bound::of("a timer is cut off from Redis alone").calls(2).s(6);
 pub(crate) const CUT_FROM_BOTH: Bound = Bound::of("a timer is cut off from both").leases(1).s(2);
 pub(crate) const KILLED: Bound = Bound::of("a timer is killed (SIGKILL)").leases(1).s(2);
 pub(crate) const KILLED_WITH_ETCD_LEADER: Bound =

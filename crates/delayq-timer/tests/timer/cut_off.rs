@@ -4,6 +4,7 @@ use crate::bounds::{BLACK_HOLE, CUT_FROM_BOTH, CUT_FROM_ETCD, CUT_FROM_REDIS};
 use crate::drill::Drill;
 use crate::group::{Group, Route};
 use crate::stand::Running;
+use delayq_tests::deadline::LONG;
 use delayq_tests::proxy::{Flow, Proxy};
 
 const SHARDS: u16 = 16;
@@ -55,16 +56,40 @@ async fn a_timer_cut_off_from_etcd_alone_goes_on_and_is_fenced_when_its_shards_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timer_cut_off_from_redis_alone_has_its_shards_pumped_by_the_other() {
+async fn a_timer_cut_off_from_redis_alone_lets_the_other_have_its_shards_until_it_is_back() {
     let Scene { drill, to_etcd: _open, to_redis, cut, well } = scene().await;
     let load = drill.load().await;
     to_redis.set_both(Flow::Hold);
     assert!(cut.unready().await.contains("Redis"));
-    well.exceeds("delayq_timer_rescued_total", 0.0).await;
+    cut.reaches("delayq_timer_hindered", 1.0).await;
+    well.owns(SHARDS).await;
+    drill.flows().await;
     to_redis.mend().await;
     cut.is_ready().await;
+    cut.reaches("delayq_timer_hindered", 0.0).await;
+    drill.settled(&[&cut, &well]).await;
+    drill.flows().await;
     load.stop().await;
     drill.judge(&CUT_FROM_REDIS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn timers_that_all_lost_redis_keep_their_shards_and_go_on_when_it_is_back() {
+    let drill = Drill::new(Group::with(SHARDS).await).await;
+    let (one, other) = drill.pair().await;
+    let due = drill.stand().now_ms().await + 500;
+    drill.put((0..500).map(|n| due + n)).await;
+    drill.stand().server.freeze();
+    for timer in [&one, &other] {
+        timer.reaches("delayq_timer_hindered", 1.0).await;
+    }
+    drill.stand().server.thaw();
+    for timer in [&one, &other] {
+        timer.reaches("delayq_timer_hindered", 0.0).await;
+        timer.is_ready().await;
+    }
+    drill.settled(&[&one, &other]).await;
+    drill.judge_within("Redis is frozen, and goes on", LONG).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
