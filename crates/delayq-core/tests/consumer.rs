@@ -67,6 +67,33 @@ async fn every_message_is_handed_out_once_and_acked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_acked_later_is_over_when_the_consumer_has_stopped() {
+    let deployment = deployment(8).await;
+    let mut consumer = deployment.consumer(64);
+    deployment.put(2_000).await;
+    for _ in 0..2_000 {
+        timeout(PATIENCE, consumer.next()).await.unwrap().unwrap().ack_later();
+    }
+    timeout(PATIENCE, consumer.stop()).await.unwrap();
+    let numbers = deployment.admin.count(&deployment.topic).await.unwrap();
+    assert_eq!((numbers.delivered, numbers.pending()), (2_000, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_acked_later_is_over_soon_without_a_stop() {
+    let deployment = deployment(2).await;
+    let mut consumer = deployment.consumer(4);
+    deployment.put(1).await;
+    timeout(PATIENCE, consumer.next()).await.unwrap().unwrap().ack_later();
+    let over = async {
+        while deployment.admin.count(&deployment.topic).await.unwrap().delivered == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, over).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiting_consumer_is_woken_by_a_put() {
     let deployment = deployment(2).await;
     let mut consumer = deployment.consumer(1);

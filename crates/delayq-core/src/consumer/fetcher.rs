@@ -4,6 +4,7 @@ use super::{
     ConsumerOptions, Delivery, Held,
     asking::Asking,
     leases::Leases,
+    looking::Looking,
     settling::{Settle, Settler},
 };
 use crate::{
@@ -18,8 +19,6 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// How often every shard is asked, whatever was heard: what a lost notification costs at most.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long to rest after Redis could not be used.
 const REST: Duration = Duration::from_millis(200);
 /// Round trips under way at once: what is heard while one is out does not wait for its answer.
@@ -39,7 +38,7 @@ struct Watch {
     shards: Vec<ShardId>,
     listener: Listener,
     asking: Asking,
-    look: Instant,
+    looking: Looking,
     /// How many messages the rounds under way may bring.
     out: usize,
 }
@@ -58,7 +57,8 @@ impl Fetcher {
         let growth = self.client.growth();
         let shards: Vec<ShardId> = growth.shards().shards().collect();
         let listener = self.client.listen_for_ready(shards.clone());
-        let mut watch = Watch { growth, shards, listener, asking: Asking::default(), look: now(), out: 0 };
+        let (asking, looking) = (Asking::default(), Looking::new(now()));
+        let mut watch = Watch { growth, shards, listener, asking, looking, out: 0 };
         // On a connection of its own: a reserve does not wait behind the answers to settlements.
         let client = self.client.apart();
         let mut rounds = FuturesUnordered::new();
@@ -71,6 +71,7 @@ impl Fetcher {
                 if asked.is_empty() {
                     break;
                 }
+                asked.iter().for_each(|&(shard, _)| watch.looking.asked(shard, now()));
                 watch.out += asked.iter().map(|(_, most)| most).sum::<usize>();
                 rounds.push(self.fetch(&client, asked));
             }
@@ -98,7 +99,8 @@ impl Fetcher {
     ) -> Option<Round> {
         let free = self.leases.free() > watch.out;
         let may_ask = free && rounds.len() < ROUNDS;
-        let next = watch.asking.next(now()).filter(|_| may_ask).map_or(watch.look, |at| at.min(watch.look));
+        let look = watch.looking.next();
+        let next = watch.asking.next(now()).filter(|_| may_ask).map_or(look, |at| at.min(look));
         tokio::select! {
             Some(round) = rounds.next(), if !rounds.is_empty() => return Some(round),
             heard = watch.listener.next() => watch.note(heard, &self.options.topics),
@@ -173,10 +175,7 @@ impl Watch {
         if let Some(shards) = self.growth.try_next() {
             self.grow(shards);
         }
-        if now() >= self.look {
-            self.ask_all();
-            self.look = now() + LOOK_EVERY;
-        }
+        self.looking.take(self.shards.len(), now()).into_iter().for_each(|shard| self.asking.ask(shard));
         while let Some(heard) = self.listener.try_next() {
             self.note(heard, topics);
         }

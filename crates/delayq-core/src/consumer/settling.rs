@@ -1,5 +1,6 @@
 //! Settling what was reserved, many holders' settlements in one call.
 
+use super::later::Later;
 use crate::{Client, Error, Receipt, Release, Settled, gather::Gathering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -16,9 +17,12 @@ pub(super) enum Settle {
     Bury(Receipt, String),
 }
 
-/// The way to the task that settles.
+/// The way to the tasks that settle.
 #[derive(Clone, Debug)]
-pub(super) struct Settler(mpsc::Sender<Waiting>);
+pub(super) struct Settler {
+    queue: mpsc::Sender<Waiting>,
+    later: mpsc::UnboundedSender<Receipt>,
+}
 
 #[derive(Debug)]
 struct Waiting {
@@ -32,20 +36,28 @@ impl Settler {
     pub(super) fn start(client: Client, tasks: &TaskTracker) -> Self {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let gathering = Gathering { most: crate::MAX_IDS_A_CALL, in_flight: 2, linger: Duration::ZERO };
+        let (later, acks) = mpsc::unbounded_channel();
+        tasks.spawn(Later::new(client.clone()).run(acks));
         tasks.spawn(async move { gathering.run(waiting, |gathered| settle_all(&client, gathered)).await });
-        Self(queue)
+        Self { queue, later }
     }
 
     pub(super) async fn settle(&self, settle: Settle) -> Result<Settled, Error> {
         let (answer, answered) = oneshot::channel();
-        self.0.send(Waiting { settle, answer }).await.map_err(|_| Error::Closed)?;
+        self.queue.send(Waiting { settle, answer }).await.map_err(|_| Error::Closed)?;
         answered.await.map_err(|_| Error::Closed)?
+    }
+
+    /// Acks without waiting, and not at once.
+    pub(super) fn ack_later(&self, receipt: Receipt) {
+        // The task ends after the last of these.
+        let _ = self.later.send(receipt);
     }
 
     /// Settles without waiting; where the queue is full, the lease has to run out.
     pub(super) fn settle_later(&self, settle: Settle) {
         let (answer, _) = oneshot::channel();
-        let _ = self.0.try_send(Waiting { settle, answer });
+        let _ = self.queue.try_send(Waiting { settle, answer });
     }
 }
 
