@@ -27,3 +27,4 @@ pub mod redis_monitor;
 pub mod redis_server;
 pub mod resp;
 pub mod shared;
+pub mod stall;

@@ -5,6 +5,7 @@ use crate::fleet::{Floor, Member, config, reasons, s};
 use crate::proxy::{Mode, Proxy};
 use crate::reader::ClaimReader;
 use delayq_cluster::ClusterStats;
+use delayq_tests::deadline::LONG;
 use std::time::Duration;
 
 async fn three_members(etcd: &Etcd, floor: &Floor, shards: u16) -> Vec<Member> {
@@ -12,14 +13,14 @@ async fn three_members(etcd: &Etcd, floor: &Floor, shards: u16) -> Vec<Member> {
     for name in ["a", "b", "c"] {
         members.push(Member::join(config(&etcd.endpoints(), name, shards), floor).await);
     }
-    floor.until(s(10), "all share", |work| work.balanced(shards, &["a", "b", "c"])).await;
+    floor.until("all share", |work| work.balanced(shards, &["a", "b", "c"])).await;
     members
 }
 
 /// A new member is taken in: the group does more than survive, it works.
 async fn takes_in_a_fourth(etcd: &Etcd, floor: &Floor, shards: u16) -> Member {
     let fourth = Member::join(config(&etcd.endpoints(), "d", shards), floor).await;
-    floor.until(s(15), "four share", |work| work.balanced(shards, &["a", "b", "c", "d"])).await;
+    floor.until("four share", |work| work.balanced(shards, &["a", "b", "c", "d"])).await;
     fourth
 }
 
@@ -70,7 +71,7 @@ async fn without_a_quorum_members_keep_what_they_own_and_claim_nothing() {
     etcd.kill(1);
     etcd.kill(2);
     for member in &members {
-        member.until_trust(s(6), "degraded").await;
+        member.until_trust("degraded").await;
         assert!(!member.is_trusted());
     }
     assert!(floor.work().balanced(24, &["a", "b", "c"]));
@@ -79,7 +80,7 @@ async fn without_a_quorum_members_keep_what_they_own_and_claim_nothing() {
     etcd.restart(1);
     etcd.restart_and_wait(2);
     for member in &members {
-        member.until_trust(s(10), "trusted").await;
+        member.until_trust("trusted").await;
     }
     let _fourth = takes_in_a_fourth(&etcd, &floor, 24).await;
     let work = floor.work();
@@ -94,12 +95,12 @@ async fn a_strict_member_stops_when_its_trust_ends_and_goes_on_with_the_same_cla
     let mut strict = config(&etcd.endpoints(), "a", 8);
     strict.strict = true;
     let member = Member::join(strict, &floor).await;
-    floor.until(s(5), "a owns all", |work| work.balanced(8, &["a"])).await;
+    floor.until("a owns all", |work| work.balanced(8, &["a"])).await;
     etcd.freeze(0);
-    floor.until(s(6), "a stops", |work| work.of("a") == 0).await;
+    floor.until("a stops", |work| work.of("a") == 0).await;
     assert_eq!(reasons(&floor.work(), "a"), ["Untrusted".to_owned()].into());
     etcd.thaw(0);
-    floor.until(s(10), "a owns all again", |work| work.balanced(8, &["a"])).await;
+    floor.until("a owns all again", |work| work.balanced(8, &["a"])).await;
     drop(member);
 }
 
@@ -113,16 +114,16 @@ async fn frozen_etcd_members_degrade_everybody_and_nobody_stops() {
         etcd.freeze(node);
     }
     for member in &members {
-        member.until_trust(s(6), "degraded").await;
+        member.until_trust("degraded").await;
     }
     assert!(floor.work().balanced(24, &["a", "b", "c"]), "everybody goes on");
     for node in 0..3 {
         etcd.thaw(node);
     }
     for member in &members {
-        member.until_trust(s(15), "trusted").await;
+        member.until_trust("trusted").await;
     }
-    floor.until(s(15), "all share", |work| work.balanced(24, &["a", "b", "c"])).await;
+    floor.until("all share", |work| work.balanced(24, &["a", "b", "c"])).await;
     reader.judge(24, 3).await;
 }
 
@@ -137,7 +138,7 @@ async fn one_frozen_etcd_member_is_left_for_another_and_nobody_loses_a_shard() {
         config.lease_ttl = s(8);
         members.push(Member::join(config, &floor).await);
     }
-    floor.until(s(10), "all share", |work| work.balanced(24, &["a", "b", "c"])).await;
+    floor.until("all share", |work| work.balanced(24, &["a", "b", "c"])).await;
     let moved = floor.work().losses.len();
     let sum = |count: fn(&ClusterStats) -> u64| members.iter().map(|m| count(&m.handle.stats())).sum::<u64>();
     for node in 0..3 {
@@ -147,7 +148,7 @@ async fn one_frozen_etcd_member_is_left_for_another_and_nobody_loses_a_shard() {
         etcd.freeze(node);
         // Until a later keep-alive of everybody was answered: whoever talked to the frozen member has met its silence.
         for (member, before) in members.iter().zip(answered) {
-            member.until_trusted_beyond(s(10), before).await;
+            member.until_trusted_beyond(before).await;
         }
         etcd.thaw(node);
         let went = sum(|stats| stats.reconnects) - reconnects;
@@ -155,7 +156,7 @@ async fn one_frozen_etcd_member_is_left_for_another_and_nobody_loses_a_shard() {
         // Without etcd's leader nobody can answer until there is another, and that may outlast the trust.
         assert!(leads || sum(|stats| stats.degraded) == degraded);
         for member in &members {
-            member.until_trust(s(10), "trusted").await;
+            member.until_trust("trusted").await;
         }
     }
     let work = floor.work();
@@ -179,8 +180,8 @@ async fn an_etcd_emptied_and_rebuilt_is_joined_anew() {
     let losses = |work: &crate::fleet::Work| {
         work.losses.iter().filter(|(_, l)| !l.reason.awaits_confirmation()).count()
     };
-    floor.until(s(10), "everybody stopped", |work| losses(work) >= 24).await;
-    floor.until(s(15), "all share", |work| work.balanced(24, &["a", "b", "c"])).await;
+    floor.until("everybody stopped", |work| losses(work) >= 24).await;
+    floor.until("all share", |work| work.balanced(24, &["a", "b", "c"])).await;
     let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
     let _fourth = takes_in_a_fourth(&etcd, &floor, 24).await;
     reader.judge(24, 4).await;
@@ -195,15 +196,15 @@ async fn a_member_cut_off_from_etcd_goes_on_until_it_hears_that_it_is_lost() {
     let proxy = Proxy::before(etcd.port(0)).await;
     let cut = Member::join(config(&[proxy.endpoint()], "cut", 16), &floor).await;
     let well = Member::join(config(&etcd.endpoints(), "well", 16), &floor).await;
-    floor.until(s(5), "both share", |work| work.balanced(16, &["cut", "well"])).await;
+    floor.until("both share", |work| work.balanced(16, &["cut", "well"])).await;
     proxy.set(Mode::Hold);
-    cut.until_trust(s(5), "degraded").await;
+    cut.until_trust("degraded").await;
     assert_eq!(floor.work().of("cut"), 8, "it goes on");
     // The lease runs out in etcd: the other takes over, and for a while both work on the same shards.
-    floor.until(s(6), "well takes all", |work| work.of("well") == 16).await;
+    floor.until("well takes all", |work| work.of("well") == 16).await;
     assert_eq!(floor.work().of("cut"), 8, "it still does not know");
     proxy.set(Mode::Pass);
-    floor.until(s(10), "cut stops and both share", |work| work.balanced(16, &["cut", "well"])).await;
+    floor.until("cut stops and both share", |work| work.balanced(16, &["cut", "well"])).await;
     // Which news reached it first, the new plan or the end of its lease, is chance.
     assert_eq!(cut.handle.stats().leases_lost, 1);
     assert_eq!(well.handle.stats().leases_lost, 0);
@@ -218,7 +219,7 @@ async fn a_history_compacted_under_a_watch_is_read_anew() {
     let mut slow = config(&[proxy.endpoint()], "slow", 16);
     slow.lease_ttl = s(60);
     let slow = Member::join(slow, &floor).await;
-    floor.until(s(5), "slow owns all", |work| work.balanced(16, &["slow"])).await;
+    floor.until("slow owns all", |work| work.balanced(16, &["slow"])).await;
     let before = slow.handle.stats();
     proxy.set(Mode::Hold);
     let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
@@ -226,9 +227,9 @@ async fn a_history_compacted_under_a_watch_is_read_anew() {
     let compacted_at = tool.get("x", None).await.unwrap().header().unwrap().revision();
     tool.compact(compacted_at, None).await.unwrap();
     proxy.set(Mode::Pass);
-    slow.until_stats(s(20), |stats| stats.compacted > 0).await;
+    slow.until_stats("a compacted watch", |stats| stats.compacted > 0).await;
     let _other = Member::join(config(&etcd.endpoints(), "other", 16), &floor).await;
-    floor.until(s(10), "both share", |work| work.balanced(16, &["slow", "other"])).await;
+    floor.until("both share", |work| work.balanced(16, &["slow", "other"])).await;
     let after = slow.handle.stats();
     assert_eq!((before.reconnects, before.compacted), (0, 0));
     assert_eq!(after.reconnects, 0, "the connection held");
@@ -240,9 +241,9 @@ async fn a_drain_while_etcd_is_silent_stops_everything() {
     let mut etcd = Etcd::single();
     let floor = Floor::new();
     let member = Member::join(config(&etcd.endpoints(), "a", 8), &floor).await;
-    floor.until(s(5), "a owns all", |work| work.balanced(8, &["a"])).await;
+    floor.until("a owns all", |work| work.balanced(8, &["a"])).await;
     etcd.freeze(0);
-    member.until_trust(s(6), "degraded").await;
+    member.until_trust("degraded").await;
     let report = member.handle.drain(Duration::from_millis(500)).await;
     assert_eq!(floor.work().of("a"), 0, "the consumer stopped");
     assert_eq!(report.left_over.len(), 8, "the claims are still in etcd");
@@ -283,7 +284,7 @@ async fn a_lease_revoked_while_draining_ends_the_drain() {
     }
     let drain = tokio::spawn({
         let handle = handle.clone();
-        async move { handle.drain(s(10)).await }
+        async move { handle.drain(LONG).await }
     });
     // Nobody confirms: the drain waits until the lease is gone, and with it every claim.
     while ownership.next().await.unwrap().lost.is_empty() {}

@@ -28,7 +28,8 @@ async fn random_churn_never_makes_two_members_share_a_shard() {
         match dice.u32(..10) {
             0..=4 => {
                 let mut config = config(&etcd.endpoints(), &format!("m{step}"), SHARDS);
-                config.lease_ttl = s(2);
+                // Nobody loses it who is only kept waiting by the machine; those who die make the last wait that long.
+                config.lease_ttl = s(6);
                 members.push(Member::join(config, &floor).await);
             }
             action if members.len() > 1 => {
@@ -48,7 +49,7 @@ async fn random_churn_never_makes_two_members_share_a_shard() {
         left.unwrap();
     }
     let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
-    floor.until(s(10), "all share", |work| work.balanced(SHARDS, &names)).await;
+    floor.until("all share", |work| work.balanced(SHARDS, &names)).await;
     assert_eq!(floor.work().overlaps, []);
     assert!(members.iter().all(|member| member.handle.stats().leases_lost == 0));
     reader.judge(usize::from(SHARDS), members.len()).await;
@@ -60,12 +61,12 @@ async fn a_third_member_joins_a_pair_and_no_shard_stands_still_for_long() {
     let floor = Floor::new();
     let _first = Member::join(config(&etcd.endpoints(), "a", 256), &floor).await;
     let _second = Member::join(config(&etcd.endpoints(), "b", 256), &floor).await;
-    floor.until(s(10), "a and b share", |work| work.balanced(256, &["a", "b"])).await;
+    floor.until("a and b share", |work| work.balanced(256, &["a", "b"])).await;
     floor.forget_gaps();
     let _third = Member::join(config(&etcd.endpoints(), "c", 256), &floor).await;
-    floor.until(s(10), "three share", |work| work.balanced(256, &["a", "b", "c"])).await;
+    floor.until("three share", |work| work.balanced(256, &["a", "b", "c"])).await;
     let work = floor.work();
     println!("a third member joined 256 shards: each without a worker for {:?} at most", work.longest_gap);
-    assert!(work.longest_gap < Duration::from_millis(500), "{:?}", work.longest_gap);
+    floor.judge("the time without a worker", work.longest_gap, Duration::from_millis(500));
     assert_eq!(work.overlaps, []);
 }

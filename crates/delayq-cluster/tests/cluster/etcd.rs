@@ -1,17 +1,15 @@
 //! Real etcd servers for the tests: one or three nodes in a temporary folder, to be broken at will.
 
+use delayq_tests::deadline::LONG;
+use delayq_tests::ports::free_port;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-
-const FIRST_PORT: u16 = 12_000;
-const PORTS: u16 = 8_000;
 
 /// A running etcd; its processes end with it.
 pub(crate) struct Etcd {
@@ -109,7 +107,7 @@ impl Etcd {
     }
 
     fn wait_healthy(&self, n: usize, options: &Options) {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + LONG;
         let port = self.nodes[n].client_port;
         // With TLS the health page cannot be read without a TLS client: an open port is all that is seen from here.
         let healthy = || match options.tls {
@@ -182,7 +180,7 @@ impl Etcd {
 
     /// Which node leads, as the nodes' own metrics say.
     pub(crate) fn leader(&self) -> usize {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + LONG;
         loop {
             for n in 0..self.nodes.len() {
                 if self.metrics(n).get("etcd_server_is_leader") == Some(&1.0) {
@@ -234,19 +232,4 @@ fn http_get(port: u16, path: &str) -> Option<String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
-}
-
-/// A port that nobody listens on and that this process was not given before; below the range that outgoing connections
-/// take theirs from, so that nobody grabs it between two starts.
-pub(crate) fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Each process starts elsewhere, so that two at a time seldom try the same.
-    let start = u16::try_from(std::process::id() % u32::from(PORTS)).unwrap();
-    loop {
-        let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = FIRST_PORT + start.wrapping_mul(37).wrapping_add(step) % PORTS;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }

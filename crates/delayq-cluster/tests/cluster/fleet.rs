@@ -3,6 +3,8 @@
 use delayq_cluster::{
     Cluster, ClusterConfig, ClusterStats, Handle, LossReason, Lost, Role, ShardCount, ShardId, Trust,
 };
+use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::stall::Stall;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +26,10 @@ pub(crate) struct Work {
 
 /// Where the consumers of a test report.
 #[derive(Clone)]
-pub(crate) struct Floor(Arc<watch::Sender<Work>>);
+pub(crate) struct Floor {
+    work: Arc<watch::Sender<Work>>,
+    stall: Arc<Stall>,
+}
 
 /// A member with a consumer.
 pub(crate) struct Member {
@@ -55,42 +60,43 @@ impl Work {
 
 impl Floor {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(watch::channel(Work::default()).0))
+        Self { work: Arc::new(watch::channel(Work::default()).0), stall: Arc::new(Stall::watch()) }
     }
 
     pub(crate) fn work(&self) -> Work {
-        self.0.borrow().clone()
+        self.work.borrow().clone()
     }
 
     /// Waits until the work is as it should be; answers how long that took.
-    pub(crate) async fn until(
-        &self,
-        within: Duration,
-        what: &str,
-        so: impl FnMut(&Work) -> bool,
-    ) -> Duration {
+    pub(crate) async fn until(&self, what: &str, so: impl FnMut(&Work) -> bool) -> Duration {
         let started = Instant::now();
-        let mut work = self.0.subscribe();
-        let came = timeout(within, work.wait_for(so)).await.is_ok();
-        assert!(came, "not within {within:?}: {what}; {:?}", self.summary());
+        let mut work = self.work.subscribe();
+        let came = timeout(LONG, work.wait_for(so)).await.is_ok();
+        assert!(came, "not within {LONG:?}: {what}; {:?}", self.summary());
         started.elapsed()
+    }
+
+    /// Judges a time by its bound, and by what the machine itself kept waiting since the floor is there.
+    pub(crate) fn judge(&self, what: &str, took: Duration, bound: Duration) {
+        let permitted = self.stall.allow(bound);
+        assert!(took < permitted, "{what} took {took:?}, {permitted:?} permitted");
     }
 
     /// Measures the longest gap anew.
     pub(crate) fn forget_gaps(&self) {
-        self.0.send_modify(|work| work.longest_gap = Duration::ZERO);
+        self.work.send_modify(|work| work.longest_gap = Duration::ZERO);
     }
 
     fn summary(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        for worker in self.0.borrow().workers.values().flatten() {
+        for worker in self.work.borrow().workers.values().flatten() {
             *counts.entry(worker.clone()).or_insert(0) += 1;
         }
         counts
     }
 
     fn start(&self, name: &str, shards: &[ShardId]) {
-        self.0.send_modify(|work| {
+        self.work.send_modify(|work| {
             for &shard in shards {
                 let workers = work.workers.entry(shard).or_default();
                 if let Some(other) = workers.first() {
@@ -105,7 +111,7 @@ impl Floor {
     }
 
     fn stop(&self, name: &str, lost: &[Lost]) {
-        self.0.send_modify(|work| {
+        self.work.send_modify(|work| {
             for lost in lost {
                 if let Some(workers) = work.workers.get_mut(&lost.shard) {
                     workers.remove(name);
@@ -117,7 +123,7 @@ impl Floor {
     }
 
     fn stop_all(&self, name: &str) {
-        self.0.send_modify(|work| {
+        self.work.send_modify(|work| {
             for workers in work.workers.values_mut() {
                 workers.remove(name);
             }
@@ -157,19 +163,17 @@ impl Member {
 
     /// Drains and leaves in order.
     pub(crate) async fn leave(self) {
-        let drained = self.handle.drain(Duration::from_secs(10)).await;
+        let drained = self.handle.drain(LONG).await;
         assert_eq!(drained.left_over, []);
-        assert!(self.handle.leave(Duration::from_secs(5)).await);
+        assert!(self.handle.leave(LONG).await);
         self.consumer.await.unwrap();
     }
 
     /// Waits until the member stands like this with etcd.
-    pub(crate) async fn until_trust(&self, within: Duration, name: &str) -> Duration {
-        let started = Instant::now();
+    pub(crate) async fn until_trust(&self, name: &str) {
         let mut view = self.handle.subscribe();
-        let came = timeout(within, view.wait_for(|view| view.trust.name() == name)).await.is_ok();
-        assert!(came, "{} is {:?}, not {name} within {within:?}", self.name, self.handle.view().trust);
-        started.elapsed()
+        let came = timeout(LONG, view.wait_for(|view| view.trust.name() == name)).await.is_ok();
+        assert!(came, "{} is {:?}, not {name} within {LONG:?}", self.name, self.handle.view().trust);
     }
 
     /// Until when the last keep-alive that was answered lets the member trust its lease.
@@ -181,20 +185,16 @@ impl Member {
     }
 
     /// Waits until a later keep-alive than that one was answered.
-    pub(crate) async fn until_trusted_beyond(&self, within: Duration, before: Instant) {
+    pub(crate) async fn until_trusted_beyond(&self, before: Instant) {
         let mut view = self.handle.subscribe();
         let later = |trust: Trust| matches!(trust, Trust::Trusted { until: Some(until) } if until > before);
-        let came = timeout(within, view.wait_for(|view| later(view.trust))).await.is_ok();
-        assert!(came, "no keep-alive of {} was answered within {within:?}", self.name);
+        let came = timeout(LONG, view.wait_for(|view| later(view.trust))).await.is_ok();
+        assert!(came, "no keep-alive of {} was answered within {LONG:?}", self.name);
     }
 
     /// Looks at the counters, which tell nobody when they change, until they are so.
-    pub(crate) async fn until_stats(&self, within: Duration, so: impl Fn(&ClusterStats) -> bool) {
-        let deadline = Instant::now() + within;
-        while !so(&self.handle.stats()) {
-            assert!(Instant::now() < deadline, "not within {within:?}: {:?}", self.handle.stats());
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+    pub(crate) async fn until_stats(&self, what: &str, so: impl Fn(&ClusterStats) -> bool) {
+        wait_until(what, LONG, || std::future::ready(so(&self.handle.stats()))).await;
     }
 
     pub(crate) fn is_trusted(&self) -> bool {
@@ -209,6 +209,7 @@ pub(crate) fn config(endpoints: &[String], name: &str, shards: u16) -> ClusterCo
     config.lease_ttl = Duration::from_secs(3);
     config.etcd.request_deadline = Duration::from_secs(1);
     config.load_report_every = Duration::from_millis(200);
+    config.join_deadline = LONG;
     config
 }
 

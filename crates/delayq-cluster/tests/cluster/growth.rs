@@ -11,15 +11,15 @@ async fn more_shards_are_owned_without_moving_the_old_ones() {
     let floor = Floor::new();
     let first = Member::join(config(&etcd.endpoints(), "a", 64), &floor).await;
     let second = Member::join(config(&etcd.endpoints(), "b", 64), &floor).await;
-    floor.until(s(5), "a and b share", |work| work.balanced(64, &["a", "b"])).await;
+    floor.until("a and b share", |work| work.balanced(64, &["a", "b"])).await;
     let moved = floor.work().losses.len();
     // One member learns of the growth first; the plan follows it.
     second.handle.set_shards(ShardCount::new(128).unwrap());
-    floor.until(s(5), "128 are shared", |work| work.balanced(128, &["a", "b"])).await;
+    floor.until("128 are shared", |work| work.balanced(128, &["a", "b"])).await;
     assert_eq!(floor.work().losses.len(), moved);
     first.handle.set_shards(ShardCount::new(128).unwrap());
     first.leave().await;
-    floor.until(s(5), "b owns all", |work| work.balanced(128, &["b"])).await;
+    floor.until("b owns all", |work| work.balanced(128, &["b"])).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,11 +28,11 @@ async fn a_heavy_shard_makes_its_member_give_others_away() {
     let floor = Floor::new();
     let first = Member::join(config(&etcd.endpoints(), "a", 32), &floor).await;
     let second = Member::join(config(&etcd.endpoints(), "b", 32), &floor).await;
-    floor.until(s(5), "a and b share", |work| work.balanced(32, &["a", "b"])).await;
+    floor.until("a and b share", |work| work.balanced(32, &["a", "b"])).await;
     let heavy = *second.handle.view().owned.keys().next().unwrap();
     second.handle.report_load(&BTreeMap::from([(heavy, 750)]));
     // Weight 8 against 31 of weight 1: 39 in all, so b keeps the heavy one and 11 or 12 others.
-    floor.until(s(5), "b has less", |work| work.covers(32) && work.of("b") <= 13).await;
+    floor.until("b has less", |work| work.covers(32) && work.of("b") <= 13).await;
     assert!(second.handle.view().owned.contains_key(&heavy));
     assert_eq!(floor.work().overlaps, []);
     drop(first);
@@ -46,9 +46,7 @@ async fn a_stronger_member_gets_more() {
     strong.member.weight = 3;
     let _strong = Member::join(strong, &floor).await;
     let _weak = Member::join(config(&etcd.endpoints(), "weak", 40), &floor).await;
-    floor
-        .until(s(5), "30 to 10", |work| work.covers(40) && work.of("strong") == 30 && work.of("weak") == 10)
-        .await;
+    floor.until("30 to 10", |work| work.covers(40) && work.of("strong") == 30 && work.of("weak") == 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,8 +57,8 @@ async fn roles_divide_the_shards_each_for_itself() {
     let mut forwarder = config(&etcd.endpoints(), "f", 16);
     forwarder.role = Role::Forwarder;
     let forwarder = Member::join(forwarder, &forwarders).await;
-    timers.until(s(5), "the timer owns all", |work| work.balanced(16, &["t"])).await;
-    forwarders.until(s(5), "the forwarder owns all", |work| work.balanced(16, &["f"])).await;
+    timers.until("the timer owns all", |work| work.balanced(16, &["t"])).await;
+    forwarders.until("the forwarder owns all", |work| work.balanced(16, &["f"])).await;
     assert_eq!(forwarder.handle.overview().await.unwrap().members.len(), 1);
 }
 

@@ -4,6 +4,7 @@ use crate::etcd::Etcd;
 use crate::fleet::{Floor, Member, config, reasons, s};
 use crate::reader::ClaimReader;
 use delayq_cluster::{Cluster, ClusterError, LossReason, Observer, Plan, ShardId};
+use delayq_tests::deadline::{LONG, wait_until};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -13,9 +14,9 @@ async fn the_first_member_owns_everything_and_the_second_gets_half() {
     let floor = Floor::new();
     let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
     let first = Member::join(config(&etcd.endpoints(), "a", 33), &floor).await;
-    floor.until(s(5), "a owns all", |work| work.balanced(33, &["a"])).await;
+    floor.until("a owns all", |work| work.balanced(33, &["a"])).await;
     let second = Member::join(config(&etcd.endpoints(), "b", 33), &floor).await;
-    floor.until(s(5), "a and b share", |work| work.balanced(33, &["a", "b"])).await;
+    floor.until("a and b share", |work| work.balanced(33, &["a", "b"])).await;
 
     let work = floor.work();
     assert_eq!(work.overlaps, []);
@@ -40,21 +41,21 @@ async fn a_drain_hands_256_shards_over_in_less_than_a_second() {
     let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
     let leader = Member::join(config(&etcd.endpoints(), "a", 512), &floor).await;
     let heir = Member::join(config(&etcd.endpoints(), "b", 512), &floor).await;
-    floor.until(s(10), "a and b share", |work| work.balanced(512, &["a", "b"])).await;
+    floor.until("a and b share", |work| work.balanced(512, &["a", "b"])).await;
 
     // The leader itself drains: it must plan itself away first.
     let drain = tokio::spawn({
         let handle = leader.handle.clone();
-        async move { handle.drain(s(5)).await }
+        async move { handle.drain(LONG).await }
     });
-    let took = floor.until(s(5), "b owns all", |work| work.balanced(512, &["b"])).await;
+    let took = floor.until("b owns all", |work| work.balanced(512, &["b"])).await;
     let report = drain.await.unwrap();
     assert_eq!(report.left_over, []);
     let gap = floor.work().longest_gap;
     println!("256 shards handed over in {took:?}, drain reported after {:?}", report.took);
     println!("  each without a worker for {gap:?} at most");
-    assert!(took < s(1), "{took:?}");
-    assert!(gap < Duration::from_millis(500), "{gap:?}");
+    floor.judge("the hand-over", took, s(1));
+    floor.judge("the time without a worker", gap, Duration::from_millis(500));
     assert!(leader.handle.overview().await.unwrap().members[0].draining);
     assert_eq!(floor.work().overlaps, []);
     leader.leave().await;
@@ -71,12 +72,13 @@ async fn a_dead_members_shards_are_owned_elsewhere_within_the_lease_and_two_seco
     let leader = Member::join(config(&etcd.endpoints(), "a", 64), &floor).await;
     let other = Member::join(config(&etcd.endpoints(), "b", 64), &floor).await;
     let third = Member::join(config(&etcd.endpoints(), "c", 64), &floor).await;
-    floor.until(s(5), "all share", |work| work.balanced(64, &["a", "b", "c"])).await;
+    floor.until("all share", |work| work.balanced(64, &["a", "b", "c"])).await;
 
     let granted = leader.handle.granted_ttl().unwrap();
     leader.die();
-    let took = floor.until(granted + s(2), "b and c share", |work| work.balanced(64, &["b", "c"])).await;
+    let took = floor.until("b and c share", |work| work.balanced(64, &["b", "c"])).await;
     println!("a dead leader's shards are owned elsewhere after {took:?} (lease {granted:?})");
+    floor.judge("the take-over", took, granted + s(2));
     assert_eq!(floor.work().overlaps, []);
     assert!(other.handle.overview().await.unwrap().members[0].leader);
     reader.judge(64, 2).await;
@@ -102,10 +104,10 @@ async fn nothing_is_given_back_before_it_is_confirmed() {
     view.wait_for(|view| view.coming.len() == 8).await.unwrap();
     assert_eq!(slow.overview().await.unwrap().misplaced.len(), 8);
     ownership.confirm(&lost[..3]);
-    floor.until(s(5), "three came", |work| work.of("quick") == 3).await;
+    floor.until("three came", |work| work.of("quick") == 3).await;
     assert_eq!(view.borrow().coming.len(), 5);
     ownership.confirm(&lost);
-    floor.until(s(5), "the rest came", |work| work.of("quick") == 8).await;
+    floor.until("the rest came", |work| work.of("quick") == 8).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -119,15 +121,15 @@ async fn shards_that_cannot_be_stopped_do_not_keep_back_the_others() {
     let heir = Member::join(config(&etcd.endpoints(), "heir", 256), &floor).await;
     let mut lost = Vec::new();
     while lost.len() < 128 {
-        let change = tokio::time::timeout(s(5), ownership.next()).await.unwrap().unwrap();
+        let change = tokio::time::timeout(LONG, ownership.next()).await.unwrap().unwrap();
         // The first forty are never confirmed, as if their Redis were dead.
         ownership.confirm(change.lost.iter().skip(40_usize.saturating_sub(lost.len())));
         lost.extend(change.lost);
     }
-    floor.until(s(5), "all but forty came", |work| work.of("heir") == 88).await;
+    floor.until("all but forty came", |work| work.of("heir") == 88).await;
     assert_eq!(stuck.view().owned.len(), 128);
     ownership.confirm(&lost);
-    floor.until(s(5), "the rest came", |work| work.of("heir") == 128).await;
+    floor.until("the rest came", |work| work.of("heir") == 128).await;
     drop(heir);
 }
 
@@ -139,8 +141,9 @@ async fn two_hundred_members_start_at_once() {
     let joining: Vec<_> = (0..200)
         .map(|n| {
             let mut config = config(&etcd.endpoints(), &format!("m{n}"), 256);
-            config.lease_ttl = s(10);
-            config.etcd.request_deadline = s(5);
+            // What is tested is the start, and not whether 200 keep-alives fit into this machine's spare time.
+            config.lease_ttl = s(60);
+            config.etcd.request_deadline = s(10);
             let floor = floor.clone();
             tokio::spawn(async move { Member::join(config, &floor).await })
         })
@@ -151,7 +154,7 @@ async fn two_hundred_members_start_at_once() {
     }
     let names: Vec<String> = members.iter().map(|member| member.name.clone()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let took = floor.until(s(20), "200 share", |work| work.balanced(256, &names)).await;
+    let took = floor.until("200 share", |work| work.balanced(256, &names)).await;
     let overview = members[0].handle.overview().await.unwrap();
     println!(
         "200 members settled {took:?} after the last joined, plan version {}",
@@ -174,7 +177,7 @@ async fn a_member_that_comes_back_under_its_name_gets_its_shards_back() {
     };
     let _stays = Member::join(patient("a"), &floor).await;
     let leaves = Member::join(patient("b"), &floor).await;
-    floor.until(s(10), "a and b share", |work| work.balanced(40, &["a", "b"])).await;
+    floor.until("a and b share", |work| work.balanced(40, &["a", "b"])).await;
     let owned_before = leaves.handle.view().owned.keys().copied().collect::<Vec<_>>();
     // Somebody else's tool revokes the lease: etcd says *gone*, everything stops, and a new life begins.
     let before = leaves.handle.member().unwrap();
@@ -183,8 +186,8 @@ async fn a_member_that_comes_back_under_its_name_gets_its_shards_back() {
     tool.lease_revoke(lease).await.unwrap();
 
     let losses = |work: &crate::fleet::Work| work.losses.iter().filter(|(who, _)| who == "b").count();
-    floor.until(s(5), "b stops", |work| losses(work) == 20).await;
-    floor.until(s(5), "a and b share again", |work| work.balanced(40, &["a", "b"])).await;
+    floor.until("b stops", |work| losses(work) == 20).await;
+    floor.until("a and b share again", |work| work.balanced(40, &["a", "b"])).await;
     let reasons = reasons(&floor.work(), "b");
     assert!(reasons.is_subset(&["LeaseLost".to_owned(), "ClaimGone".to_owned()].into()), "{reasons:?}");
     assert_ne!(leaves.handle.member().unwrap(), before);
@@ -199,11 +202,11 @@ async fn a_claim_deleted_by_hand_is_lost_and_won_again() {
     let etcd = Etcd::single();
     let floor = Floor::new();
     let member = Member::join(config(&etcd.endpoints(), "a", 8), &floor).await;
-    floor.until(s(5), "a owns all", |work| work.balanced(8, &["a"])).await;
+    floor.until("a owns all", |work| work.balanced(8, &["a"])).await;
     let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
     tool.delete("/delayq/dq/timer/claims/0003", None).await.unwrap();
-    floor.until(s(5), "it was told", |work| work.losses.len() == 1).await;
-    floor.until(s(5), "a owns all again", |work| work.balanced(8, &["a"])).await;
+    floor.until("it was told", |work| work.losses.len() == 1).await;
+    floor.until("a owns all again", |work| work.balanced(8, &["a"])).await;
     let work = floor.work();
     assert_eq!(work.losses[0].1.shard, ShardId::new(3));
     assert_eq!(work.losses[0].1.reason, LossReason::ClaimGone);
@@ -217,15 +220,15 @@ async fn a_plan_deleted_by_hand_is_written_again_and_nothing_moves() {
     let floor = Floor::new();
     let _first = Member::join(config(&etcd.endpoints(), "a", 16), &floor).await;
     // So that the plan has a past: made from nothing, it would be another.
-    floor.until(s(5), "a owns all", |work| work.balanced(16, &["a"])).await;
+    floor.until("a owns all", |work| work.balanced(16, &["a"])).await;
     let _second = Member::join(config(&etcd.endpoints(), "b", 16), &floor).await;
-    floor.until(s(5), "a and b share", |work| work.balanced(16, &["a", "b"])).await;
+    floor.until("a and b share", |work| work.balanced(16, &["a", "b"])).await;
     let moved = floor.work().losses.len();
     let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
     let mut watch = tool.watch("/delayq/dq/timer/plan", None).await.unwrap();
     tool.delete("/delayq/dq/timer/plan", None).await.unwrap();
     until_written(&mut watch).await;
-    floor.until(s(5), "a and b share", |work| work.balanced(16, &["a", "b"])).await;
+    floor.until("a and b share", |work| work.balanced(16, &["a", "b"])).await;
     assert_eq!(floor.work().losses.len(), moved);
 }
 
@@ -238,7 +241,7 @@ async fn an_idle_group_asks_etcd_for_nothing_but_its_keep_alives() {
         members.push(Member::join(config(&etcd.endpoints(), &format!("m{n}"), 64), &floor).await);
     }
     let names = ["m0", "m1", "m2", "m3", "m4"];
-    floor.until(s(10), "five share", |work| work.balanced(64, &names)).await;
+    floor.until("five share", |work| work.balanced(64, &names)).await;
     let (before, since) = (etcd.received(0), Instant::now());
     let grown = || -> BTreeMap<String, f64> {
         let rise = |(method, n): (String, f64)| {
@@ -248,10 +251,10 @@ async fn an_idle_group_asks_etcd_for_nothing_but_its_keep_alives() {
         etcd.received(0).into_iter().filter_map(rise).collect()
     };
     // Four rounds of everybody.
-    while grown().get("LeaseKeepAlive").copied().unwrap_or(0.0) < 20.0 {
-        assert!(since.elapsed() < s(15), "the keep-alives stopped: {:?}", grown());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    wait_until("four rounds of keep-alives", LONG, || {
+        std::future::ready(grown().get("LeaseKeepAlive").is_some_and(|&count| count >= 20.0))
+    })
+    .await;
     let (took, grown) = (since.elapsed(), grown());
     println!("messages in {took:?} from 5 members with a lease of 3 s: {grown:?}");
     assert_eq!(grown.keys().collect::<Vec<_>>(), ["LeaseKeepAlive"], "and nothing else");
@@ -284,7 +287,7 @@ async fn foreign_keys_in_the_group_are_named_and_change_nothing() {
     }
     let first = Member::join(config(&etcd.endpoints(), "a", 8), &floor).await;
     let _second = Member::join(config(&etcd.endpoints(), "b", 8), &floor).await;
-    floor.until(s(5), "a and b share", |work| work.balanced(8, &["a", "b"])).await;
+    floor.until("a and b share", |work| work.balanced(8, &["a", "b"])).await;
     let overview = first.handle.overview().await.unwrap();
     assert_eq!(overview.unreadable.len(), 4, "{:?}", overview.unreadable);
     assert_eq!(overview.members.len(), 2);
@@ -293,7 +296,7 @@ async fn foreign_keys_in_the_group_are_named_and_change_nothing() {
     let mut watch = tool.watch("/delayq/dq/timer/plan", None).await.unwrap();
     tool.put("/delayq/dq/timer/plan", r#"{"format":99}"#, None).await.unwrap();
     until_written(&mut watch).await;
-    floor.until(s(5), "a and b share", |work| work.balanced(8, &["a", "b"])).await;
+    floor.until("a and b share", |work| work.balanced(8, &["a", "b"])).await;
     assert_eq!(floor.work().overlaps, []);
 }
 
@@ -304,7 +307,7 @@ async fn until_written(watch: &mut etcd_client::WatchStream) {
         Plan::from_json(value).is_ok()
     };
     loop {
-        let message = tokio::time::timeout(s(5), watch.message()).await.unwrap().unwrap().unwrap();
+        let message = tokio::time::timeout(LONG, watch.message()).await.unwrap().unwrap().unwrap();
         if message.events().iter().any(readable) {
             return;
         }

@@ -6,6 +6,7 @@ use crate::etcd::Etcd;
 use crate::fleet::{Floor, Member, config, s};
 use crate::reader::ClaimReader;
 use delayq_cluster::{Cluster, Handle};
+use delayq_tests::deadline::LONG;
 use std::io::Write;
 use std::process::Stdio;
 use std::time::Duration;
@@ -36,7 +37,7 @@ impl Process {
     }
 
     /// Waits until it says something with this in it.
-    async fn until_said(&mut self, within: Duration, what: &str) -> String {
+    async fn until_said(&mut self, what: &str) -> String {
         let listen = async {
             loop {
                 let line = self.said.next_line().await.unwrap().expect("the process goes on");
@@ -45,7 +46,7 @@ impl Process {
                 }
             }
         };
-        timeout(within, listen).await.unwrap_or_else(|_| panic!("it did not say {what:?} within {within:?}"))
+        timeout(LONG, listen).await.unwrap_or_else(|_| panic!("it did not say {what:?} within {LONG:?}"))
     }
 
     async fn signal(&self, signal: &str) {
@@ -89,24 +90,25 @@ async fn a_process_frozen_for_three_leases_knows_it_when_it_wakes_and_joins_anew
     let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
     let well = Member::join(config(&etcd.endpoints(), "well", 16), &floor).await;
     let mut process = Process::start(&etcd.endpoints()[0]);
-    process.until_said(s(10), "owns=8 trust=trusted").await;
-    floor.until(s(5), "well has half", |work| work.of("well") == 8).await;
+    process.until_said("owns=8 trust=trusted").await;
+    floor.until("well has half", |work| work.of("well") == 8).await;
 
     process.signal("STOP").await;
     let frozen = Instant::now();
     let granted = well.handle.granted_ttl().unwrap();
-    let took = floor.until(granted + s(2), "well takes all", |work| work.of("well") == 16).await;
+    let took = floor.until("well takes all", |work| work.of("well") == 16).await;
     println!("a frozen process' shards are owned elsewhere after {took:?} (lease {granted:?})");
+    floor.judge("the take-over from a frozen process", took, granted + s(2));
     // The time itself is what is tested.
     tokio::time::sleep_until(frozen + granted * 3).await;
 
     // Whatever it had said before it froze comes first; the first words after it woke are of a lease not trusted.
     process.signal("CONT").await;
     let woke = Instant::now();
-    let first = process.until_said(s(5), "owns=").await;
+    let first = process.until_said("owns=").await;
     let mut said = vec![first];
     while !said.last().unwrap().contains("owns=0") {
-        said.push(process.until_said(s(5), "owns=").await);
+        said.push(process.until_said("owns=").await);
     }
     println!("it stopped its shards {:?} after it woke", woke.elapsed());
     let late_trust =
@@ -115,12 +117,13 @@ async fn a_process_frozen_for_three_leases_knows_it_when_it_wakes_and_joins_anew
         late_trust.iter().all(|line| !line.contains("trust=trusted -") || line.contains("owns=0")),
         "{said:?}"
     );
-    process.until_said(s(10), "owns=8 trust=trusted").await;
-    floor.until(s(5), "well has half", |work| work.of("well") == 8).await;
+    process.until_said("owns=8 trust=trusted").await;
+    floor.until("well has half", |work| work.of("well") == 8).await;
 
     process.child.kill().await.unwrap();
-    let took = floor.until(granted + s(2), "well takes all", |work| work.of("well") == 16).await;
+    let took = floor.until("well takes all", |work| work.of("well") == 16).await;
     println!("a killed process' shards are owned elsewhere after {took:?}");
+    floor.judge("the take-over from a killed process", took, granted + s(2));
     assert_eq!(floor.work().overlaps, []);
     reader.judge(16, 1).await;
 }

@@ -1,7 +1,7 @@
 //! TLS with a certificate of our own authority, users with passwords, and tokens that die with etcd.
 
 use crate::etcd::{Etcd, Options};
-use crate::fleet::{Floor, Member, config, s};
+use crate::fleet::{Floor, Member, config};
 use delayq_cluster::{Advice, Cluster, ClusterError, Credentials, Identity, Observer, TlsConfig};
 use etcd_client::{Certificate, Client, ConnectOptions, Permission, PermissionType, TlsOptions};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -89,7 +89,7 @@ async fn members_meet_over_tls_with_a_password() {
     let mut named = secured("b");
     named.etcd.tls.as_mut().unwrap().server_name = Some("etcd.test".into());
     let second = Member::join(named, &floor).await;
-    floor.until(s(10), "a and b share", |work| work.balanced(32, &["a", "b"])).await;
+    floor.until("a and b share", |work| work.balanced(32, &["a", "b"])).await;
     let health = Observer::new(&secured("doctor")).unwrap().health().await;
     assert!(health[0].has_leader, "{health:?}");
     first.leave().await;
@@ -137,14 +137,14 @@ async fn a_token_that_died_with_etcd_is_asked_for_anew() {
     let floor = Floor::new();
     let _first = Member::join(secured("a"), &floor).await;
     let _second = Member::join(secured("b"), &floor).await;
-    floor.until(s(5), "a and b share", |work| work.balanced(16, &["a", "b"])).await;
+    floor.until("a and b share", |work| work.balanced(16, &["a", "b"])).await;
     assert_eq!(outside.overview().await.unwrap().members.len(), 2);
 
     etcd.kill(0);
     etcd.restart(0);
     // Joining tries until etcd is back; it authenticates anew. The others need their old claims and a new token.
     let _third = Member::join(third, &floor).await;
-    floor.until(s(10), "a, b and c share", |work| work.balanced(16, &["a", "b", "c"])).await;
+    floor.until("a, b and c share", |work| work.balanced(16, &["a", "b", "c"])).await;
     assert_eq!(outside.overview().await.unwrap().members.len(), 3);
     assert_eq!(floor.work().overlaps, []);
 }
