@@ -14,126 +14,148 @@ const (
 	mostBytes = 4 * 1024 * 1024
 )
 
-// item is one message in a call: the name that says its places (or "", and its shard), its topic, its id or receipt, the rest.
+// layout is how many shards there were in each layout of the deployment, the newest last: "64,128," and the numbers.
+type layout struct {
+	text   string
+	counts []int
+}
+
+func layoutOf(text string) *layout {
+	told := &layout{text: text + ","}
+	for _, word := range strings.Split(text, ",") {
+		count, _ := strconv.Atoi(word)
+		told.counts = append(told.counts, count)
+	}
+	return told
+}
+
+func (l *layout) shards() int { return l.counts[len(l.counts)-1] }
+
+// item is one message in a call: the name that says its places (or "", and its shard), its topic, its id or receipt and the
+// rest.
 type item struct {
 	name  string
 	shard int
-	topic []any
-	args  []any
+	topic string
+	args  []string
 }
 
-// seeking is an item without an outcome yet: in how many places it was sought before, and whether the next is the last one.
-type seeking struct {
-	i, before int
-	last      bool
-}
-
-// batch is what goes in one call: messages of one shard and topic.
-type batch struct {
-	shard, bytes int
-	args         []any
-	asked        []seeking
+// sought is an item without an answer yet, and the places where it is still to be sought.
+type sought struct {
+	item
+	i, bytes int
+	places   []int
 }
 
 // each carries a verb out for each item, by as few calls as the limits allow.
 func (c *Client) each(ctx context.Context, verb string, items []item) ([]Put, error) {
-	if _, err := c.learn(ctx); err != nil {
-		return nil, err
+	puts, left := make([]Put, len(items)), make([]*sought, len(items))
+	for i, one := range items {
+		left[i] = &sought{item: one, i: i, bytes: len(strings.Join(one.args, ""))}
 	}
-	puts, left := make([]Put, len(items)), make([]seeking, len(items))
-	for i := range items {
-		left[i].i = i
-	}
+	var placedBy *layout
 	for len(left) > 0 {
-		counts := *c.counts.Load()
-		batches := gather(verb, items, left, counts)
-		left = nil
-		for _, b := range batches {
-			reply, err := c.call(ctx, verb, counts, b.shard, b.args)
-			if err != nil {
-				return nil, err
+		known, err := c.learn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for i := 0; known != placedBy && i < len(left); i++ {
+			left[i].place(verb, known)
+		}
+		placedBy = known
+		some, rest := together(left)
+		reply, err := c.call(ctx, verb, known, some[0].places[0], arguments(verb, some))
+		if err != nil {
+			return nil, err
+		}
+		if reply == nil {
+			continue
+		}
+		for k, s := range some {
+			shard, text := s.places[0], reply[len(reply)-len(some)+k].(string)
+			if s.places = s.places[1:]; len(s.places) > 0 && (text == "unknown" || text == "moved") {
+				rest = append(rest, s)
+				continue
 			}
-			for k, s := range b.asked {
-				if reply == nil { // another layout: it may belong elsewhere now
-					left = append(left, seeking{i: s.i})
-				} else if text := reply[len(reply)-len(b.asked)+k].(string); !s.last && (text == "unknown" || text == "moved") {
-					left = append(left, seeking{i: s.i, before: s.before + 1})
-				} else {
-					if text == "stored" || verb == "put" && text == "ready" {
-						text = fmt.Sprint(text, " ", dueMs(items[s.i].args[1].(string), reply[0].(int64)))
-					}
-					puts[s.i] = Put{idText(items[s.i].args[0].(string)), b.shard, parseOutcome(text)}
-				}
+			puts[s.i] = Put{idText(s.args[0]), shard, parseOutcome(text)}
+			if text == "stored" || verb == "put" && text == "ready" {
+				puts[s.i].Outcome.Time = dueAt(s.args[1], reply[0].(int64))
 			}
 		}
+		left = rest
 	}
 	return puts, nil
 }
 
-// dueMs is when a message is due that was put at this time: ms, or "+" and a delay.
-func dueMs(due string, nowUs int64) int64 {
-	ms, _ := strconv.ParseInt(due, 10, 64)
-	if due[0] == '+' {
-		ms += nowUs / 1000
+func (s *sought) place(verb string, known *layout) {
+	s.places = []int{s.shard}
+	if s.name != "" {
+		s.places = placesOf(s.name, known.counts)
 	}
-	return ms
+	if verb == "put" { // first to where it may be since before a growth, in the end where it belongs
+		for a, b := 0, len(s.places)-1; a < b; a, b = a+1, b-1 {
+			s.places[a], s.places[b] = s.places[b], s.places[a]
+		}
+	}
 }
 
-// gather parts items into calls of at most 500 messages and 4 MiB.
-func gather(verb string, items []item, left []seeking, counts []int) (batches []*batch) {
-	open := map[string]*batch{}
+// together parts what goes in one call with the first from the rest: the same shard and topic, 500 messages and 4 MiB.
+func together(left []*sought) (some, rest []*sought) {
+	first, bytes := left[0], 0
 	for _, s := range left {
-		one, places := items[s.i], []int{items[s.i].shard}
-		if one.name != "" {
-			places = placesOf(one.name, counts)
+		same := s.places[0] == first.places[0] && s.topic == first.topic && len(s.places) == len(first.places)
+		if bytes += s.bytes; same && len(some) < mostIDs && bytes <= mostBytes {
+			some = append(some, s)
+		} else {
+			bytes, rest = bytes-s.bytes, append(rest, s)
 		}
-		s.last = s.before+1 == len(places)
-		shard, args := places[s.before], one.args
-		if verb == "put" { // first to where it may be since before a growth, in the end where it belongs
-			shard = places[len(places)-1-s.before]
-			if !s.last {
-				args = []any{args[0], args[1], fmt.Sprint(args[2], " earlier"), args[3]}
-			}
-		}
-		size, key := len(fmt.Sprint(args...)), fmt.Sprint(shard, one.topic)
-		b := open[key]
-		if b == nil || len(b.asked) == mostIDs || b.bytes+size > mostBytes {
-			b = &batch{shard: shard, args: append([]any{}, one.topic...)}
-			open[key], batches = b, append(batches, b)
-		}
-		b.args, b.asked, b.bytes = append(b.args, args...), append(b.asked, s), b.bytes+size
 	}
-	return batches
+	return some, rest
+}
+
+func arguments(verb string, some []*sought) (args []string) {
+	if some[0].topic != "" {
+		args = []string{some[0].topic}
+	}
+	for _, s := range some {
+		args = append(args, s.args...)
+		if verb == "put" && len(s.places) > 1 {
+			args[len(args)-2] += " earlier"
+		}
+	}
+	return args
 }
 
 // one gets the reply of one call, whatever the layout.
-func (c *Client) one(ctx context.Context, verb string, shard int, args ...any) (reply []any, err error) {
+func (c *Client) one(ctx context.Context, verb string, shard int, args ...string) (reply []any, err error) {
 	for reply == nil && err == nil {
-		reply, err = c.call(ctx, verb, *c.counts.Load(), shard, args)
+		reply, err = c.call(ctx, verb, c.layout.Load(), shard, args)
 	}
 	return reply, err
 }
 
-// learn says how many shards there are. The first time, Redis is asked: whoever knows none is refused, and told.
-func (c *Client) learn(ctx context.Context) (int, error) {
-	if len(*c.counts.Load()) == 0 {
-		if _, err := c.call(ctx, "describe", nil, 0, []any{""}); err != nil {
-			return 0, err
-		}
+// learn gives the layout. The first time, Redis is asked: whoever knows none is refused, and told.
+func (c *Client) learn(ctx context.Context) (*layout, error) {
+	known := c.layout.Load()
+	if known.counts != nil {
+		return known, nil
 	}
-	counts := *c.counts.Load()
-	return counts[len(counts)-1], nil
+	_, err := c.call(ctx, "describe", known, 0, []string{""})
+	return c.layout.Load(), err
 }
 
 // call gets the reply of one call; nil where the shard had another layout, which is followed then. A Redis that has not got
 // the script is given it.
-func (c *Client) call(ctx context.Context, verb string, counts []int, shard int, args []any) ([]any, error) {
+func (c *Client) call(ctx context.Context, verb string, known *layout, shard int, args []string) ([]any, error) {
 	script, err := published(verb)
 	if err != nil {
 		return nil, err
 	}
 	base := fmt.Sprintf("{%s:%d}:", c.namespace, shard)
-	command := append([]any{"EVALSHA", script.sha, 2, base + "meta", base + "never", len(counts)}, args...)
+	command := []any{"EVALSHA", script.sha, 2, base + "meta", base + "never", len(known.counts)}
+	for _, arg := range args {
+		command = append(command, arg)
+	}
 	reply, err := c.redis.Do(ctx, command...).Result()
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		command[0], command[1] = "EVAL", script.source
@@ -150,26 +172,19 @@ func (c *Client) call(ctx context.Context, verb string, counts []int, shard int,
 
 // follow takes over the layout of a shard that knows more, and tells one that knows less. Other errors it hands back.
 func (c *Client) follow(ctx context.Context, shard int, fault error) error {
-	code, detail, _ := strings.Cut(fault.Error(), " ")
-	if !strings.HasPrefix(code, "DQ") {
+	words := strings.Fields(fault.Error() + " ? ?")
+	if !strings.HasPrefix(words[0], "DQ") {
 		return fault
 	}
-	words, told := strings.Fields(detail+" ? ?"), []int(nil)
-	for _, text := range strings.Split(words[1], ",") {
-		count, _ := strconv.Atoi(text)
-		told = append(told, count)
-	}
-	known, same := *c.counts.Load(), code == "DQLAYOUT" && words[0] == strconv.Itoa(len(told))
-	for i := 0; i < len(told) && i < len(known); i++ {
-		same = same && told[i] == known[i]
-	}
-	if !same {
-		return ScriptError{code, detail}
-	}
-	if len(told) >= len(known) {
-		c.counts.Store(&told)
+	told, known := layoutOf(words[2]), c.layout.Load()
+	switch {
+	case words[0] != "DQLAYOUT" || words[1] != strconv.Itoa(len(told.counts)):
+	case strings.HasPrefix(told.text, known.text):
+		c.layout.Store(told)
 		return nil
+	case strings.HasPrefix(known.text, told.text):
+		_, err := c.one(ctx, "grow", shard, strconv.Itoa(shard), strings.TrimSuffix(known.text, ","))
+		return err
 	}
-	_, err := c.one(ctx, "grow", shard, shard, strings.ReplaceAll(strings.Trim(fmt.Sprint(known), "[]"), " ", ","))
-	return err
+	return ScriptError{words[0], strings.TrimPrefix(fault.Error(), words[0]+" ")}
 }

@@ -31,7 +31,7 @@ type Message struct {
 	Backoff Backoff
 	// Replace takes the place of a message with the same id, unless that one is leased.
 	Replace bool
-	// FirstTried says, of a repeat of a put whose fate is unknown, when it was first tried.
+	// FirstTried says, of a repeat of a put whose fate is unknown, when it was first tried, on this host's clock.
 	FirstTried time.Time
 }
 
@@ -48,7 +48,7 @@ type Backoff struct {
 // backoffs are the kinds: number, fewest and most delays.
 var backoffs = map[string][3]int{"": {0, 0, 0}, "fixed": {1, 1, 1}, "exponential": {2, 2, 2}, "list": {3, 1, 32}}
 
-func (b Backoff) encode() (string, bool) {
+func (b Backoff) encode() (string, error) {
 	kind, known := backoffs[b.Kind]
 	fits := known && len(b.Delays) >= kind[1] && len(b.Delays) <= kind[2] && (kind[0] != 2 || b.Delays[0] <= b.Delays[1])
 	spec := number(1, int64(kind[0]))
@@ -56,26 +56,64 @@ func (b Backoff) encode() (string, bool) {
 		fits = fits && delay >= time.Millisecond && delay.Milliseconds() < 1<<32
 		spec += number(4, delay.Milliseconds())
 	}
-	return short(spec), fits
+	if !fits {
+		return "", InvalidMessage("a back-off is 1 ms to 49 days, the first no longer than the longest; a list has 1 to 32")
+	}
+	return sized(1, spec), nil
+}
+
+// item is what a put says of a message: it goes to its group's shard or to its id's, or a generated id is made for `turn`.
+func (m *Message) item(known *layout, turn int, ahead time.Duration, mostPayloadBytes int) (item, error) {
+	places, id := []int{turn}, m.ID
+	if m.Group != "" {
+		places = placesOf(m.Group, known.counts)
+	}
+	if id == "" {
+		id = generateID(places[0])
+	}
+	one, err := named(m.Topic, id, m.Group)
+	own := !generated(one.args[0])
+	if err == nil && m.Group != "" && !own && !contains(places, placesOf(one.args[0], nil)[0]) {
+		err = InvalidMessage(id + " was generated for another shard than its group's")
+	}
+	envelope, fault := m.envelope(own, mostPayloadBytes)
+	one.args = append(one.args, m.due(), m.options(ahead), envelope)
+	return one, first(err, fault)
+}
+
+// due is what a put says of the due time.
+func (m *Message) due() string {
+	if m.Due.IsZero() {
+		return After(m.After).due
+	}
+	return At(m.Due).due
+}
+
+// options is what a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much.
+func (m *Message) options(ahead time.Duration) (options string) {
+	if m.Replace {
+		options = "replace"
+	}
+	if !m.FirstTried.IsZero() {
+		options += fmt.Sprintf(" tried=%d", m.FirstTried.UnixMilli())
+	}
+	if m.Replace && !m.FirstTried.IsZero() {
+		options += fmt.Sprintf(" again=%d", m.FirstTried.Add(ahead).UnixMilli())
+	}
+	return options
 }
 
 // envelope is what a put sends: scripts fill in state, gen, due, at, delivery and attempt. docs/protocol.md has the bytes.
 func (m *Message) envelope(ownID bool, mostPayloadBytes int) (string, error) {
-	var block, fields string
+	backoff, err := m.Backoff.encode()
+	block, flags, fields := "", int64(0), ""
 	for _, header := range m.Headers {
-		if err := checkName("header name", header.Name); err != nil {
-			return "", err
-		}
-		block += short(header.Name) + number(2, int64(len(header.Value))) + header.Value
-	}
-	backoff, fits := m.Backoff.encode()
-	if !fits {
-		return "", InvalidMessage("a back-off is 1 ms to 49 days, the first no longer than the longest; a list has 1 to 32")
+		err = first(err, checkName("header name", header.Name))
+		block += sized(1, header.Name) + sized(2, header.Value)
 	}
 	if len(block) > maxHeaderBytes || len(m.Payload) > mostPayloadBytes || len(m.Payload) > maxPayloadBytes {
-		return "", InvalidMessage(fmt.Sprintf("at most %d bytes of headers, and %d of payload", maxHeaderBytes, mostPayloadBytes))
+		err = InvalidMessage(fmt.Sprintf("at most %d bytes of headers, and %d of payload", maxHeaderBytes, mostPayloadBytes))
 	}
-	flags := int64(0)
 	add := func(flag int64, has bool, field string) {
 		if has {
 			flags, fields = flags|flag, fields+field
@@ -84,27 +122,25 @@ func (m *Message) envelope(ownID bool, mostPayloadBytes int) (string, error) {
 	add(flagHash, ownID, m.contentHash())
 	add(flagExpires, !m.Expires.IsZero(), number(8, m.Expires.UnixMilli()))
 	add(flagBackoff, m.Backoff.Kind != "", backoff)
-	add(flagGroup, m.Group != "", short(m.Group))
-	add(flagHeaders, len(m.Headers) > 0, number(2, int64(len(block)))+block)
+	add(flagGroup, m.Group != "", sized(1, m.Group))
+	add(flagHeaders, len(m.Headers) > 0, sized(2, block))
 	head := "\x01\x01" + number(2, flags) + string(make([]byte, 26)) + number(2, int64(m.MaxAttempts))
-	return head + fields + string(m.Payload), nil
+	return head + fields + string(m.Payload), err
 }
 
 // contentHash tells the repeat of a put from another message with the same id; the due time is left out.
 func (m *Message) contentHash() string {
-	fields := []string{m.Topic, m.Group}
+	fields := sized(4, m.Topic) + sized(4, m.Group)
 	for _, header := range m.Headers {
-		fields = append(fields, header.Name, header.Value)
+		fields += sized(4, header.Name) + sized(4, header.Value)
 	}
-	hash := sha256.New()
-	for _, field := range append(fields, string(m.Payload)) {
-		hash.Write([]byte(number(4, int64(len(field))) + field))
-	}
-	return string(hash.Sum(nil)[:8])
+	hash := sha256.Sum256([]byte(fields + sized(4, string(m.Payload))))
+	return string(hash[:8])
 }
 
 func number(size int, n int64) string {
 	return string(binary.BigEndian.AppendUint64(nil, uint64(n))[8-size:])
 }
 
-func short(field string) string { return number(1, int64(len(field))) + field }
+// sized is a field behind its length.
+func sized(size int, field string) string { return number(size, int64(len(field))) + field }

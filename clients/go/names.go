@@ -39,6 +39,16 @@ func checkName(what, text string) error {
 	return nil
 }
 
+// first is the first error there is.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // generateID makes a UUIDv7 that carries its shard in the 12 bits behind the version. The time orders ids, nothing else.
 func generateID(shard int) string {
 	raw := make([]byte, 16)
@@ -82,11 +92,19 @@ func placesOf(name string, counts []int) []int {
 		return []int{int(binary.BigEndian.Uint16([]byte(name[6:8])) & 0xfff)}
 	}
 	var places []int
-	seen := map[int]bool{}
 	for i := len(counts) - 1; i >= 0; i-- {
-		if place := int(crc32.ChecksumIEEE([]byte(name)) % uint32(counts[i])); !seen[place] {
-			places, seen[place] = append(places, place), true
+		if place := int(crc32.ChecksumIEEE([]byte(name)) % uint32(counts[i])); !contains(places, place) {
+			places = append(places, place)
 		}
 	}
 	return places
+}
+
+func contains(places []int, place int) bool {
+	for _, one := range places {
+		if one == place {
+			return true
+		}
+	}
+	return false
 }

@@ -39,6 +39,15 @@ func (p Put) Accepted() bool {
 	return p.Outcome.Word == "stored" || p.Outcome.Word == "ready" || p.Outcome.Word == "exists"
 }
 
+// dueAt is when a message is due that was put with this due time, ms or "+" and a delay, at this time in µs.
+func dueAt(due string, nowUs int64) time.Time {
+	ms, _ := strconv.ParseInt(due, 10, 64)
+	if due[0] == '+' {
+		ms += nowUs / 1000
+	}
+	return time.UnixMilli(ms)
+}
+
 func parseOutcome(text string) Outcome {
 	words := strings.Fields(text)
 	outcome := Outcome{Word: words[0]}

@@ -11,12 +11,8 @@ const MOST_BYTES = 4 * 1024 * 1024;
 export type Arg = Buffer | string | number;
 export type Reply = any[];
 
-/** One message in a call: what says its place (a name, or a shard's number), its topic, its id or receipt, the rest. */
-export interface Item {
-  place: Buffer | number;
-  topic: string[];
-  args: Arg[];
-}
+/** One message in a call: what says its place (a name, or a shard's number), its topic, its id or receipt and the rest. */
+export type Item = { place: Buffer | number; topic: string[]; args: Arg[] };
 
 /** What a script answered for one message, in which shard, and with what before it: of a put, the time in µs. */
 export type Answer = [text: string, shard: number, head: unknown];
@@ -45,17 +41,19 @@ export class Calls {
   protected async each(verb: string, items: readonly Item[]): Promise<Answer[]> {
     await this.learn();
     const answers: Answer[] = [];
-    const asked = new Map(items.map((_, i) => [i, 0])); // without an answer yet, and in how many places they were sought
-    while (asked.size > 0) {
+    const sought = new Map(items.map((_, i) => [i, 0])); // without an answer yet, and in how many places they were sought
+    while (sought.size > 0) {
       const counts = this.counts;
-      for (const { shard, topic, some } of batches(verb, items, asked, counts)) {
-        const reply = await this.call(verb, counts, shard, [...topic, ...some.flatMap(({ args }) => args)]);
-        for (const [n, { i, last }] of some.entries()) {
+      for (const { shard, topic, last, some } of batches(verb, items, sought, counts)) {
+        const args = some.flatMap((i) => items[i]!.args);
+        if (verb === "put" && !last) for (let at = 2; at < args.length; at += 4) args[at] = `${args[at]} earlier`;
+        const reply = await this.call(verb, counts, shard, [...topic, ...args]);
+        for (const [n, i] of some.entries()) {
           const text = reply && String(reply.at(n - some.length));
           if (text && (last || !["unknown", "moved"].includes(text))) {
             answers[i] = [text, shard, reply[0]];
-            asked.delete(i);
-          } else asked.set(i, text ? asked.get(i)! + 1 : 0);
+            sought.delete(i);
+          } else sought.set(i, text ? sought.get(i)! + 1 : 0); // elsewhere, or anew where the layout is another now
         }
       }
     }
@@ -64,10 +62,9 @@ export class Calls {
 
   /** The reply of one call, whatever the layout. */
   protected async one(verb: string, shard: number, args: Arg[]): Promise<Reply> {
-    for (;;) {
-      const reply = await this.call(verb, this.counts, shard, args);
-      if (reply) return reply;
-    }
+    let reply: Reply | undefined;
+    while (!reply) reply = await this.call(verb, this.counts, shard, args);
+    return reply;
   }
 
   /**
@@ -102,33 +99,22 @@ export class Calls {
   }
 }
 
-interface Batch {
-  shard: number;
-  topic: string[];
-  bytes: number;
-  some: { i: number; last: boolean; args: Arg[] }[];
-}
-
-/** Parts items into calls of one shard and topic each, with at most 500 messages and 4 MiB. */
-function batches(verb: string, items: readonly Item[], asked: Map<number, number>, counts: readonly number[]): Batch[] {
-  const [all, open] = [[] as Batch[], new Map<string, Batch>()];
-  for (const [i, before] of asked) {
-    const [{ topic, place }, args] = [items[i]!, [...items[i]!.args]];
+/** What goes together: items of one shard and topic, sought for the last time or not; as many as a call may have. */
+function* batches(verb: string, items: readonly Item[], sought: Map<number, number>, counts: readonly number[]) {
+  const together = new Map<string, { shard: number; topic: string[]; last: boolean; some: number[]; largest: number }>();
+  for (const [i, before] of sought) {
+    const { place, topic, args } = items[i]!;
     const places = placesOf(place, counts);
-    const last = before + 1 === places.length;
-    if (verb === "put") {
-      places.reverse(); // first to where it may be since before a growth, in the end where it belongs
-      if (!last) args[2] = `${args[2]} earlier`;
-    }
-    const [shard, bytes] = [places[before]!, args.reduce<number>((sum, arg) => sum + Buffer.byteLength(Buffer.isBuffer(arg) ? arg : `${arg}`), 0)];
-    let batch = open.get(`${shard} ${topic}`);
-    if (!batch || batch.some.length === MOST_IDS || batch.bytes + bytes > MOST_BYTES) {
-      batch = { shard, topic, bytes: 0, some: [] };
-      open.set(`${shard} ${topic}`, batch);
-      all.push(batch);
-    }
-    batch.some.push({ i, last, args });
-    batch.bytes += bytes;
+    if (verb === "put") places.reverse(); // first to where it may be since before a growth, in the end where it belongs
+    const [shard, last] = [places[before]!, before + 1 === places.length];
+    const key = `${shard} ${last} ${topic}`;
+    const batch = together.get(key) ?? { shard, topic, last, some: [], largest: 1 };
+    batch.largest = Math.max(batch.largest, ...args.map((arg) => (Buffer.isBuffer(arg) ? arg.length : 0)));
+    batch.some.push(i);
+    together.set(key, batch);
   }
-  return all;
+  for (const { largest, some, ...batch } of together.values()) {
+    const most = Math.min(MOST_IDS, Math.floor(MOST_BYTES / largest));
+    for (let at = 0; at < some.length; at += most) yield { ...batch, some: some.slice(at, at + most) };
+  }
 }

@@ -2,11 +2,12 @@
 
 import type { Redis } from "ioredis";
 import { Calls, type Arg, type Item } from "./calls.js";
-import { EnvelopeError, leases, readEnvelope, type Delivery, type Receipt } from "./delivery.js";
-import { envelopeOf, MAX_PAYLOAD_BYTES, type Message } from "./message.js";
+import { EnvelopeError, leases, readEnvelope, type Delivery, type Lease, type Receipt } from "./delivery.js";
+import { Listener } from "./listener.js";
+import { envelopeOf, MAX_PAYLOAD_BYTES, optionsOf, type Message } from "./message.js";
 import { generateId, idBytes, idText, InvalidMessage, isGenerated, name, placesOf } from "./names.js";
 import { parseOutcome, type Outcome, type Put } from "./outcome.js";
-import { dictionaryOf, restore } from "./payload.js";
+import { restore } from "./payload.js";
 
 /**
  * A change of a due time: to a time, a delay from now, or by a difference. With `expectedMs` it is carried out only where
@@ -44,7 +45,9 @@ export class Client extends Calls {
   /** Puts many messages: one answer each, in order. */
   async putMany(messages: readonly Message[]): Promise<Put[]> {
     const place = ++this.turn % (await this.learn());
-    const items = messages.map((message) => this.item(message, place));
+    const repeats = messages.some(({ replace, firstTriedMs }) => replace && firstTriedMs !== undefined);
+    const aheadMs = repeats ? await this.aheadMs() : 0;
+    const items = messages.map((message) => this.item(message, place, aheadMs));
     return (await this.each("put", items)).map(([text, shard, head], i) => {
       const { atMs, afterMs = 0 } = messages[i]!;
       const dueMs = atMs ?? Math.floor(Number(head) / 1000) + afterMs;
@@ -77,8 +80,33 @@ export class Client extends Calls {
   async reserve(topics: readonly string[], { most = 1, leaseMs, waitMs = 0 }: ReserveOptions = {}): Promise<Delivery[]> {
     const args = [most, 0, leaseMs ?? "", ...topics.map((topic) => name("topic", topic))];
     const until = performance.now() + waitMs;
-    const { found, backMs } = await this.look(topics, args);
-    return found.length > 0 || waitMs <= 0 ? found : this.wait(topics, args, until, backMs);
+    await this.learn();
+    this.turn++;
+    let listener: Listener | undefined;
+    let heard: number | undefined;
+    try {
+      for (;;) {
+        const shards = Array.from({ length: this.counts.at(-1)! }, (_, shard) => shard);
+        let backMs = Client.lookMs;
+        for (const next of heard === undefined ? shards.map((n) => this.turn + n) : [heard]) {
+          const shard = next % shards.length;
+          const reply = await this.one("reserve", shard, args);
+          const found = await this.readable([...leases(shard, topics, reply.slice(6))]);
+          if (found.length > 0) return found;
+          if (typeof reply[1] === "number") backMs = Math.min(backMs, reply[1]);
+        }
+        const left = until - performance.now();
+        if (left <= 0) return [];
+        if (listener) heard = await listener.next(Math.min(left, backMs));
+        else {
+          // What came before it was listened to is looked for once more.
+          listener = new Listener(this.redis.duplicate(), shards.map((shard) => `{${this.namespace}:${shard}}:ready`));
+          await listener.listening;
+        }
+      }
+    } finally {
+      listener?.stop();
+    }
   }
 
   /** Gives leases more time, from now. */
@@ -105,17 +133,23 @@ export class Client extends Calls {
   }
 
   /** What a put says of a message. Generated ids go to the shards in turn, put by put, or to their groups'. */
-  private item(message: Message, place: number): Item {
-    const { topic, group, atMs, afterMs = 0, replace, firstTriedMs } = message;
+  private item(message: Message, place: number, aheadMs: number): Item {
+    const { topic, group, atMs, afterMs = 0 } = message;
     const places = placesOf(group === undefined ? place : Buffer.from(group), this.counts);
     const id = message.id ?? generateId(places[0]!);
     const generated = isGenerated(idBytes(id));
     if (group !== undefined && generated && !places.includes(placesOf(idBytes(id), [])[0]!)) {
       throw new InvalidMessage(`${id} was generated for another shard than its group's`);
     }
-    const options = [replace ? "replace" : "", firstTriedMs === undefined ? "" : `tried=${firstTriedMs}`].join(" ").trim();
     const envelope = envelopeOf(message, !generated, this.mostPayloadBytes);
-    return item(topic, id, group, [atMs ?? `+${afterMs}`, options, envelope]);
+    return item(topic, id, group, [atMs ?? `+${afterMs}`, optionsOf(message, aheadMs), envelope]);
+  }
+
+  /** How far Redis's clock is ahead of this host's: a little too far, rather than not far enough. */
+  private async aheadMs(): Promise<number> {
+    const askedMs = Date.now();
+    const [seconds, us] = await this.redis.time();
+    return Number(seconds) * 1000 + Math.ceil(Number(us) / 1000) - askedMs;
   }
 
   private async outcomes(verb: string, items: readonly Item[]): Promise<Outcome[]> {
@@ -126,73 +160,28 @@ export class Client extends Calls {
     return this.outcomes(verb, receipts.map(({ shard, raw }) => ({ place: shard, topic: [], args: [raw, ...args] })));
   }
 
-  /** Listens to every shard until there is something, or no time left. */
-  private async wait(topics: readonly string[], args: Arg[], until: number, backMs: number): Promise<Delivery[]> {
-    const heard: number[] = [];
-    let wake = (): void => undefined;
-    const listener = this.redis.duplicate();
-    listener.on("smessage", (channel: string) => {
-      heard.push(Number(/:(\d+)}:ready$/.exec(channel)![1]));
-      wake();
-    });
-    try {
-      const channels = Array.from({ length: await this.learn() }, (_, shard) => `{${this.namespace}:${shard}}:ready`);
-      await listener.ssubscribe(...channels);
-      let found = (await this.look(topics, args)).found; // for what came before it was listened to
-      for (let left = until - performance.now(); found.length === 0 && left > 0; left = until - performance.now()) {
-        if (heard.length === 0) {
-          const timer = await new Promise<NodeJS.Timeout>((resolve) => {
-            const waiting = setTimeout(() => wake(), Math.min(left, backMs, Client.lookMs));
-            wake = () => resolve(waiting);
-          });
-          clearTimeout(timer);
-        }
-        ({ found, backMs } = await this.look(topics, args, heard.shift()));
-      }
-      return found;
-    } finally {
-      listener.disconnect();
-    }
-  }
-
-  /** Reserves from this shard, or the first that has any; and says in how many ms to look again at the latest. */
-  private async look(topics: readonly string[], args: Arg[], only?: number): Promise<{ found: Delivery[]; backMs: number }> {
-    let backMs = Client.lookMs;
-    const [shards, first] = [await this.learn(), ++this.turn];
-    for (let asked = 0; asked < (only === undefined ? shards : 1); asked++) {
-      const shard = only ?? (first + asked) % shards;
-      const reply = await this.one("reserve", shard, args);
-      if (typeof reply[1] === "number") backMs = Math.min(backMs, reply[1]);
-      const found = await this.readable([...leases(shard, topics, reply.slice(6))]);
-      if (found.length > 0) return { found, backMs };
-    }
-    return { found: [], backMs };
-  }
-
   /** Reads envelopes, and buries those that nobody can read: they keep no other message from being delivered. */
-  private async readable(all: ReturnType<typeof leases> extends Iterable<infer T> ? T[] : never): Promise<Delivery[]> {
+  private async readable(all: [Lease, Buffer][]): Promise<Delivery[]> {
     const found: Delivery[] = [];
-    for (const { lease, stored } of all) {
+    for (const [lease, stored] of all) {
       try {
-        const { message, compressed } = readEnvelope(stored);
-        if (compressed) message.payload = await this.restored(message.payload);
+        const { compressed, ...message } = readEnvelope(stored);
+        if (compressed) message.payload = await restore(message.payload, (id) => this.dictionary(id));
         found.push({ ...lease, ...message });
       } catch (fault) {
-        if (fault instanceof EnvelopeError || fault instanceof InvalidMessage) {
-          await this.bury([lease.receipt], fault.message);
-          continue;
+        if (!(fault instanceof EnvelopeError || fault instanceof InvalidMessage)) {
+          await this.release(all.map(([one]) => one.receipt), { delayMs: 1000, keepAttempt: true }); // others can read it
+          throw fault;
         }
-        await this.release(all.map((one) => one.lease.receipt), { delayMs: 1000, keepAttempt: true }); // others can read it
-        throw fault;
+        await this.bury([lease.receipt], fault.message);
       }
     }
     return found;
   }
 
-  private async restored(frame: Buffer): Promise<Buffer> {
-    const id = dictionaryOf(frame);
-    if (id > 0 && !this.dictionaries.has(id)) this.dictionaries.set(id, (await this.one("dictionary", 0, [id, ""]))[0]);
-    return restore(frame, this.dictionaries.get(id));
+  private async dictionary(id: number): Promise<Buffer> {
+    if (!this.dictionaries.has(id)) this.dictionaries.set(id, (await this.one("dictionary", 0, [id, ""]))[0]);
+    return this.dictionaries.get(id)!;
   }
 }
 

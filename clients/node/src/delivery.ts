@@ -3,7 +3,7 @@
 import { idText, name } from "./names.js";
 
 const FORMAT = 1;
-const [HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD] = [1, 2, 4, 8, 16, 32];
+const [HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD] = [1, 2, 4, 8, 16, 32] as const;
 
 /** A stored message that cannot be read: malformed, or with a payload that cannot be restored. */
 export class EnvelopeError extends Error {
@@ -11,34 +11,16 @@ export class EnvelopeError extends Error {
 }
 
 /** The right to settle one delivery of one message. */
-export interface Receipt {
-  shard: number;
-  raw: Buffer;
-}
+export type Receipt = { shard: number; raw: Buffer };
 
-/** What is stored of a message. Its attempt and delivery count this one; times are on Redis's clock. */
-export interface Stored {
-  payload: Buffer;
-  dueMs: number;
-  attempt: number;
-  delivery: number;
-  maxAttempts: number;
-  expiresMs: number | undefined;
-  group: string | undefined;
-  headers: [string, string][];
-}
+/** What a reserve says of a message beside its envelope; times are on Redis's clock. */
+export type Lease = { receipt: Receipt; topic: string; id: string; readyUs: number; leaseEndMs: number };
 
-/** A message under lease. */
-export interface Delivery extends Stored {
-  receipt: Receipt;
-  topic: string;
-  id: string;
-  readyUs: number;
-  leaseEndMs: number;
-}
+/** A message under lease. Its attempt and delivery count this one; times are on Redis's clock. */
+export type Delivery = Lease & Omit<ReturnType<typeof readEnvelope>, "compressed">;
 
 /** Reads an envelope, of which docs/protocol.md has the bytes; and whether its payload is compressed. */
-export function readEnvelope(stored: Buffer): { message: Stored; compressed: boolean } {
+export function readEnvelope(stored: Buffer) {
   if (stored[0]! > FORMAT) throw new EnvelopeError(`an envelope of format ${stored[0]}, newer than this client's ${FORMAT}`);
   let at = 0;
   const take = (n: number): Buffer => {
@@ -53,26 +35,26 @@ export function readEnvelope(stored: Buffer): { message: Stored; compressed: boo
   };
   const head = take(32);
   const flags = head.readUInt16BE(2);
-  take(flags & HASH! ? 8 : 0);
-  const expiresMs = flags & EXPIRES! ? Number(take(8).readBigUInt64BE()) : undefined;
-  take(flags & BACKOFF! ? take(1)[0]! : 0);
-  const group = flags & GROUP! ? name("group", text(1)) : undefined;
-  const end = flags & HEADERS! ? take(2).readUInt16BE() + at : 0;
+  take(flags & HASH ? 8 : 0);
+  const expiresMs = flags & EXPIRES ? Number(take(8).readBigUInt64BE()) : undefined;
+  take(flags & BACKOFF ? take(1)[0]! : 0);
+  const group = flags & GROUP ? name("group", text(1)) : undefined;
+  const end = flags & HEADERS ? take(2).readUInt16BE() + at : 0;
   const headers: [string, string][] = [];
   while (at < end) headers.push([text(1), text(2)]);
-  const message = {
+  return {
     dueMs: Number(head.readBigUInt64BE(8)),
     attempt: Math.min(head.readUInt16BE(28) + 1, 65535),
     delivery: head.readUInt32BE(24) + 1,
     maxAttempts: head.readUInt16BE(30),
     payload: stored.subarray(at),
+    compressed: (flags & ZSTD) > 0,
     ...{ expiresMs, group, headers },
   };
-  return { message, compressed: (flags & ZSTD!) > 0 };
 }
 
 /** What a reserve answered behind its numbers: what is said of each lease, and the envelope. */
-export function* leases(shard: number, topics: readonly string[], items: unknown[]) {
+export function* leases(shard: number, topics: readonly string[], items: unknown[]): Generator<[Lease, Buffer]> {
   const rest = items[Symbol.iterator]();
   const next = <T>(): T => rest.next().value as T;
   for (const place of rest as Iterable<number>) {
@@ -80,7 +62,7 @@ export function* leases(shard: number, topics: readonly string[], items: unknown
     for (let count = next<number>(); count > 0; count--) {
       const [readyUs, raw, stored] = [next<number>(), next<Buffer>(), next<Buffer>()];
       const id = idText(raw.subarray(raw.indexOf(":") + 1, -4));
-      yield { lease: { receipt: { shard, raw }, topic: topics[place - 1]!, id, readyUs, leaseEndMs }, stored };
+      yield [{ receipt: { shard, raw }, topic: topics[place - 1]!, id, readyUs, leaseEndMs }, stored];
     }
   }
 }

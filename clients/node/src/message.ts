@@ -5,13 +5,11 @@ import { InvalidMessage, name } from "./names.js";
 
 export const MAX_PAYLOAD_BYTES = 1024 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
-const MOST_DELAYS = { fixed: 1, exponential: 2, list: 32 };
+/** How many delays each kind of back-off has, at least and at most. */
+const DELAYS = { fixed: [1, 1], exponential: [2, 2], list: [1, 32] } as const;
 
 /** How long a message rests before it is tried again: one delay, the first and the longest, or one a try. */
-export interface Backoff {
-  kind: keyof typeof MOST_DELAYS;
-  delaysMs: readonly number[];
-}
+export type Backoff = { kind: keyof typeof DELAYS; delaysMs: readonly number[] };
 
 /** A message to be delivered at its due time: `atMs`, or `afterMs` from the put (0), both on Redis's clock. */
 export interface Message {
@@ -29,46 +27,48 @@ export interface Message {
   backoff?: Backoff | undefined;
   /** Takes the place of a message with the same id, unless that one is leased. */
   replace?: boolean | undefined;
-  /** A repeat of a put whose fate is unknown: when it was first tried, ms since the epoch. */
+  /** A repeat of a put whose fate is unknown: when it was first tried, ms since the epoch, on this host's clock. */
   firstTriedMs?: number | undefined;
+}
+
+/** What a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much. */
+export function optionsOf({ replace, firstTriedMs: tried }: Message, aheadMs: number): string {
+  const repeat = tried === undefined ? "" : ` tried=${tried}`;
+  return replace ? `replace${repeat}${repeat && ` again=${tried! + aheadMs}`}` : repeat.trim();
 }
 
 /** What a put sends: scripts fill in state, gen, due, at, delivery and attempt. docs/protocol.md has the bytes. */
 export function envelopeOf(message: Message, ownId: boolean, mostPayloadBytes: number): Buffer {
   const { payload, expiresMs, backoff, group, headers = [], maxAttempts = 0 } = message;
-  const block = Buffer.concat(headers.flatMap(([key, value]) => [short(name("header name", key)), long(value)]));
+  const block = Buffer.concat(headers.flatMap(([key, value]) => [sized(1, name("header name", key)), sized(2, value)]));
   if (block.length > MAX_HEADER_BYTES || Buffer.byteLength(payload) > mostPayloadBytes) {
     throw new InvalidMessage(`at most ${MAX_HEADER_BYTES} bytes of headers, and ${mostPayloadBytes} of payload`);
   }
-  const none = Buffer.alloc(0);
   const fields = [
-    ownId ? contentHash(message) : none, // each by its flag: 1, 2, 4, 8, 16
-    expiresMs === undefined ? none : number(8, expiresMs),
-    backoff === undefined ? none : short(encodeBackoff(backoff)),
-    group === undefined ? none : short(name("group", group)),
-    headers.length > 0 ? long(block) : none,
+    ownId && contentHash(message), // each by its flag: 1, 2, 4, 8, 16
+    expiresMs !== undefined && number(8, expiresMs),
+    backoff && sized(1, encodeBackoff(backoff)),
+    group !== undefined && sized(1, name("group", group)),
+    headers.length > 0 && sized(2, block),
   ];
-  const flags = fields.reduce((sum, field, n) => sum | (field.length > 0 ? 1 << n : 0), 0);
+  const flags = fields.reduce<number>((sum, field, n) => sum | (field ? 1 << n : 0), 0);
   const head = [Buffer.of(1, 1), number(2, flags), Buffer.alloc(26), number(2, maxAttempts)];
-  return Buffer.concat([...head, ...fields, Buffer.from(payload as string)]);
+  return Buffer.concat([...head, ...fields.filter((field) => Buffer.isBuffer(field)), Buffer.from(payload as string)]);
 }
 
 /** What tells the repeat of a put from another message with the same id; the due time is left out. */
 export function contentHash({ topic, group = "", headers = [], payload }: Message): Buffer {
-  const hash = createHash("sha256");
-  for (const field of [topic, group, ...headers.flat(), payload]) {
-    hash.update(number(4, Buffer.byteLength(field))).update(field);
-  }
-  return hash.digest().subarray(0, 8);
+  const fields = [topic, group, ...headers.flat(), payload];
+  return createHash("sha256").update(Buffer.concat(fields.map((field) => sized(4, field)))).digest().subarray(0, 8);
 }
 
 function encodeBackoff({ kind, delaysMs: delays }: Backoff): Buffer {
-  const most = MOST_DELAYS[kind];
-  const count = delays.length === most || (kind === "list" && delays.length >= 1 && delays.length < most);
-  if (!count || Math.min(...delays) < 1 || (most === 2 && delays[0]! > delays[1]!)) {
+  const [fewest, most] = DELAYS[kind];
+  const rises = kind !== "exponential" || delays[0]! <= delays[1]!;
+  if (delays.length < fewest || delays.length > most || Math.min(...delays) < 1 || !rises) {
     throw new InvalidMessage("a back-off is 1 ms to 49 days, the first no longer than the longest; a list has 1 to 32");
   }
-  return Buffer.concat([Buffer.of(Object.keys(MOST_DELAYS).indexOf(kind) + 1), ...delays.map((ms) => number(4, ms))]);
+  return Buffer.concat([Buffer.of(Object.keys(DELAYS).indexOf(kind) + 1), ...delays.map((ms) => number(4, ms))]);
 }
 
 function number(size: 1 | 2 | 4 | 8, n: number): Buffer {
@@ -78,10 +78,7 @@ function number(size: 1 | 2 | 4 | 8, n: number): Buffer {
   return bytes.subarray(8 - size);
 }
 
-function short(field: string | Buffer): Buffer {
-  return Buffer.concat([number(1, Buffer.byteLength(field)), Buffer.from(field as string)]);
-}
-
-function long(field: string | Buffer): Buffer {
-  return Buffer.concat([number(2, Buffer.byteLength(field)), Buffer.from(field as string)]);
+/** A field behind its length. */
+function sized(size: 1 | 2 | 4, field: string | Buffer): Buffer {
+  return Buffer.concat([number(size, Buffer.byteLength(field)), Buffer.from(field as string)]);
 }

@@ -4,7 +4,7 @@ import { EnvelopeError } from "./delivery.js";
 import { MAX_PAYLOAD_BYTES } from "./message.js";
 
 /** The id of the dictionary that a frame needs, or 0. Refuses a frame that tells a size that no payload has. */
-export function dictionaryOf(frame: Buffer): number {
+function dictionaryOf(frame: Buffer): number {
   const head = Buffer.concat([frame.subarray(0, 14), Buffer.alloc(14)]); // so that one cut short can be read
   if (head.readUInt32LE() !== 0xfd2fb528) throw new EnvelopeError("the payload cannot be restored: it is no zstd frame");
   const [flags, single] = [head[4]!, (head[4]! >> 5) & 1];
@@ -17,11 +17,13 @@ export function dictionaryOf(frame: Buffer): number {
 let loaded: Promise<typeof import("@bokuweb/zstd-wasm")> | undefined;
 
 /** The payload as it was put. */
-export async function restore(frame: Buffer, dictionary: Buffer | undefined): Promise<Buffer> {
+export async function restore(frame: Buffer, dictionary: (id: number) => Promise<Buffer>): Promise<Buffer> {
+  const id = dictionaryOf(frame);
   const zstd = await (loaded ??= import("@bokuweb/zstd-wasm").then((found) => found.init().then(() => found)));
+  const known = id > 0 ? await dictionary(id) : undefined;
   const context = zstd.createDCtx();
   try {
-    return Buffer.from(dictionary ? zstd.decompressUsingDict(context, frame, dictionary) : zstd.decompress(frame));
+    return Buffer.from(known ? zstd.decompressUsingDict(context, frame, known) : zstd.decompress(frame));
   } catch (fault) {
     throw new EnvelopeError(`the payload cannot be restored: ${fault}`);
   } finally {

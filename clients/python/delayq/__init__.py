@@ -7,7 +7,5 @@ from .message import Backoff, Message
 from .names import InvalidMessage
 from .outcome import Outcome, Put
 
-__all__ = [
-    "AsyncClient", "Backoff", "Client", "Delivery", "InvalidMessage", "Message", "Outcome", "Put", "Receipt",
-    "ScriptError",
-]
+__all__ = ["AsyncClient", "Backoff", "Client", "Delivery", "InvalidMessage", "Message", "Outcome", "Put", "Receipt"]
+__all__ += ["ScriptError"]

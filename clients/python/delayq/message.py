@@ -9,7 +9,7 @@ from .names import InvalidMessage, name
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
 MAX_HEADER_BYTES = 16 * 1024
-_MOST_DELAYS = {"fixed": 1, "exponential": 2, "list": 32}
+_DELAYS = {"fixed": [1], "exponential": [2], "list": range(1, 33)}
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,10 @@ class Backoff:
     delays_ms: tuple[int, ...]
 
     def encode(self) -> bytes:
-        delays, most = self.delays_ms, _MOST_DELAYS[self.kind]
-        count = len(delays) == most or self.kind == "list" and 1 <= len(delays) < most
-        if not count or min(delays) < 1 or most == 2 and delays[0] > delays[1]:
+        count, delays = len(self.delays_ms), self.delays_ms
+        if count not in _DELAYS[self.kind] or min(delays) < 1 or self.kind == "exponential" and delays[0] > delays[1]:
             raise InvalidMessage(f"{self} is no back-off: 1 ms to 49 days, the first no longer than the longest")
-        return _short(_pack(f"B{len(delays)}I", list(_MOST_DELAYS).index(self.kind) + 1, *delays))
+        return _pack(f"B{count}I", list(_DELAYS).index(self.kind) + 1, *delays)
 
 
 @dataclass(frozen=True)
@@ -45,30 +44,37 @@ class Message:
     backoff: Backoff | None = None
     #: Takes the place of a message with the same id, unless that one is leased.
     replace: bool = False
-    #: A repeat of a put whose fate is unknown: when it was first tried, ms since the epoch.
+    #: A repeat of a put whose fate is unknown: when it was first tried, ms since the epoch, on this host's clock.
     first_tried_ms: int | None = None
 
     @property
     def body(self) -> bytes:
         return self.payload.encode() if isinstance(self.payload, str) else self.payload
 
+    def options(self, ahead_ms: int) -> str:
+        """What a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much."""
+        tried = self.first_tried_ms
+        repeat = "" if tried is None else f" tried={tried}" + f" again={tried + ahead_ms}" * self.replace
+        return "replace" * self.replace + repeat
+
     def content_hash(self) -> bytes:
         """What tells the repeat of a put from another message with the same id; the due time is left out."""
         texts = [self.topic, self.group or "", *(text for pair in self.headers for text in pair)]
         fields = [*(text.encode() for text in texts), self.body]
-        return hashlib.sha256(b"".join(struct.pack(">I", len(field)) + field for field in fields)).digest()[:8]
+        return hashlib.sha256(b"".join(_sized("I", field) for field in fields)).digest()[:8]
 
     def envelope(self, own_id: bool, most_payload_bytes: int = MAX_PAYLOAD_BYTES) -> bytes:
         """What a put sends: scripts fill in state, gen, due, at, delivery and attempt. docs/protocol.md has the bytes."""
-        headers = [_short(name("header name", key).encode()) + _long(value.encode()) for key, value in self.headers]
-        if len(block := b"".join(headers)) > MAX_HEADER_BYTES or len(self.body) > most_payload_bytes:
+        headers = ((name("header name", key).encode(), value.encode()) for key, value in self.headers)
+        block = b"".join(_sized("B", key) + _sized("H", value) for key, value in headers)
+        if len(block) > MAX_HEADER_BYTES or len(self.body) > most_payload_bytes:
             raise InvalidMessage(f"at most {MAX_HEADER_BYTES} bytes of headers, and {most_payload_bytes} of payload")
         fields = [  # each by its flag: 1, 2, 4, 8, 16
             self.content_hash() if own_id else b"",
             b"" if self.expires_ms is None else _pack("Q", self.expires_ms),
-            b"" if self.backoff is None else self.backoff.encode(),
-            b"" if self.group is None else _short(name("group", self.group).encode()),
-            _long(block) if headers else b"",
+            b"" if self.backoff is None else _sized("B", self.backoff.encode()),
+            b"" if self.group is None else _sized("B", name("group", self.group).encode()),
+            _sized("H", block) if block else b"",
         ]
         flags = sum(1 << n for n, field in enumerate(fields) if field)
         return _pack("BBH26xH", 1, 1, flags, self.max_attempts) + b"".join(fields) + self.body
@@ -81,9 +87,6 @@ def _pack(form: str, *numbers: int) -> bytes:
         raise InvalidMessage(f"a number of the message is out of range: {fault}") from None
 
 
-def _short(field: bytes) -> bytes:
-    return _pack("B", len(field)) + field
-
-
-def _long(field: bytes) -> bytes:
-    return _pack("H", len(field)) + field
+def _sized(form: str, field: bytes) -> bytes:
+    """A field behind its length."""
+    return _pack(form, len(field)) + field

@@ -21,16 +21,15 @@ class Outcome:
 
     @classmethod
     def parse(cls, text: str) -> "Outcome":
-        word, _, rest = text.partition(" ")
-        words = rest.split()
-        numbers = [int(n) for n in words if n.isdigit()]
+        word, *words = text.split(" ")
+        times = [int(one) for one in (word, *words) if one.isdigit()]
         if word in ("refused", "failed"):
-            return cls(word, why=rest)
-        if word.isdigit() or word == "cancelled" and numbers:
-            return cls("extended", time_ms=int(words[-1] if words else word), doomed=bool(words))
-        if len(numbers) == 2:
-            return cls(word, old_ms=numbers[0], time_ms=numbers[1])
-        return cls(word, numbers[0] if numbers else None, state=words[0] if len(words) == 2 else None)
+            return cls(word, why=" ".join(words))
+        if word.isdigit() or word == "cancelled" and times:
+            return cls("extended", times[0], doomed=bool(words))
+        if len(times) == 2:
+            return cls(word, times[1], times[0])
+        return cls(word, times[0] if times else None, state=words[0] if len(words) == 2 else None)
 
 
 @dataclass(frozen=True)

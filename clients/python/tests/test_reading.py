@@ -5,7 +5,7 @@ import threading
 import pytest
 import redis
 
-from delayq import Client, Message, verbs
+from delayq import Client, Message, client as clients
 from delayq.scripts import script
 
 GOOD = bytes([1, 1]) + bytes(30)
@@ -49,7 +49,7 @@ def test_without_the_package_compressed_messages_are_given_back_and_refused_by_n
 
 def test_a_wake_up_alone_brings_a_waiting_reserve_its_message(deployment, monkeypatch):
     """The look that it takes without being woken would come too late."""
-    monkeypatch.setattr(verbs, "LOOK_S", 60.0)
+    monkeypatch.setattr(clients, "LOOK_S", 60.0)
     client, found = Client(deployment, "reading"), []
     waiting = threading.Thread(target=lambda: found.extend(client.reserve(["t"], wait_ms=30_000)))
     waiting.start()

@@ -4,7 +4,8 @@
 use delayq_compensator::{CompensatorConfig, Deps, Replayer, Report, build};
 use delayq_core::{
     CancelOutcome, Client, Due, Fate, Message, MessageId, Producer, ProducerOptions, PutOutcome, Reschedule,
-    Settings, Spool, SpoolReader, SpoolRecord, SpoolSettings, SpoolStats, State, Target, Topic, UnixMillis,
+    ReserveRequest, Settings, Spool, SpoolReader, SpoolRecord, SpoolSettings, SpoolStats, State, Target,
+    Topic, UnixMillis,
 };
 use delayq_service::{Metrics, Readiness, Shutdown};
 use delayq_tests::{
@@ -179,6 +180,34 @@ async fn a_put_of_unknown_fate_that_is_too_old_is_stale_and_kept_aside() {
     host.spool.append(vec![record]).await.unwrap();
     assert_eq!(drain(&mut host.replayer()).await, Report { rejected: 1, ..Report::default() });
     assert_eq!(host.present(message("old")).await, PutOutcome::Stored(FAR));
+}
+
+#[tokio::test]
+async fn a_replace_of_unknown_fate_is_not_delivered_again() {
+    let host = Host::start().await;
+    // Delivered by the try whose answer was lost, or long before it.
+    let (repeated, fresh) = (message("repeated").replace(), message("fresh").replace());
+    for message in [&repeated, &fresh] {
+        host.present(message.clone().at(UnixMillis::new(1))).await;
+    }
+    let ask = ReserveRequest { topics: vec![topic()], most: 10, most_bytes: 0, lease: None };
+    let mut receipts = Vec::new();
+    for shard in host.client.shards().shards() {
+        let found = host.client.reserve(shard, &ask).await.unwrap().messages;
+        receipts.extend(found.into_iter().map(|found| found.receipt));
+    }
+    assert_eq!(host.client.ack(&receipts).await.len(), 2);
+    // Times at which no clock of the test can be: nothing was over after the second one.
+    let (before, after) = (UnixMillis::new(1), FAR);
+    let records = vec![
+        SpoolRecord::put(&repeated, Fate::Unknown, before),
+        SpoolRecord::put(&fresh, Fate::Unknown, after),
+    ];
+    host.spool.append(records).await.unwrap();
+    assert_eq!(drain(&mut host.replayer()).await, replayed(2));
+    let present = host.present(message("repeated")).await;
+    assert!(matches!(present, PutOutcome::Exists(State::Delivered, _)), "{present:?}");
+    assert_eq!(host.present(message("fresh")).await, PutOutcome::Exists(State::Delayed, FAR));
 }
 
 #[tokio::test]

@@ -181,8 +181,9 @@ impl Message {
         self
     }
 
-    /// A repeat of a put whose fate is unknown, first tried at this time: answered *stale* where its topic may
-    /// have forgotten how the first one ended.
+    /// A repeat of a put whose fate is unknown, first tried at this time of this host's clock: answered *stale* where
+    /// its topic may have forgotten how the first one ended. Where it is to replace, *exists* if the same message was
+    /// over since then.
     pub fn first_tried(mut self, at: UnixMillis) -> Self {
         self.tried = Some(at);
         self

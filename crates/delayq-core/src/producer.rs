@@ -224,11 +224,12 @@ impl Producer {
     /// Puts what goes together, and a second time what an outage kept from being answered.
     async fn put_batch(&self, mut puts: Vec<Placed>) -> Vec<Result<Put, PutError>> {
         let (tried, began) = (clock::now(), clock::instant());
+        self.mark_repeats(&mut puts, None).await;
         let mut answers = self.client.put_placed(&mut puts).await;
         let unanswered: Vec<usize> = (0..puts.len()).filter(|&i| is_outage(&answers[i])).collect();
         if !unanswered.is_empty() {
             let mut again: Vec<Placed> = unanswered.iter().map(|&i| puts[i].clone()).collect();
-            self.mark_repeats(&mut again, began).await;
+            self.mark_repeats(&mut again, Some(began)).await;
             let repeated = self.client.put_placed(&mut again).await;
             for (&i, second) in unanswered.iter().zip(repeated) {
                 answers[i] = second.map_err(|error| after(&answers[i], error));
@@ -262,11 +263,12 @@ impl Producer {
     /// One put, tried a second time where the connection failed: a repeat with the same id is recognised.
     async fn put_retrying(&self, mut put: Placed) -> PutAnswer {
         let (tried, began) = (clock::now(), clock::instant());
+        self.mark_repeats(std::slice::from_mut(&mut put), None).await;
         let first = self.put_queued(put.clone()).await;
         if !is_outage(&first) {
             return first;
         }
-        self.mark_repeats(std::slice::from_mut(&mut put), began).await;
+        self.mark_repeats(std::slice::from_mut(&mut put), Some(began)).await;
         let second = self.put_queued(put.clone()).await;
         if !is_outage(&second) {
             return second;
@@ -276,18 +278,30 @@ impl Producer {
         spooled.expect("one answer for one message").map(|outcome| (put.place.home(), outcome))
     }
 
-    /// Says of replacing puts that they are repeats of tries that began then: what was over since is not replaced, or
-    /// it would be delivered twice. Where Redis does not say its time, it does not take the repeats either.
-    async fn mark_repeats(&self, puts: &mut [Placed], began: Instant) {
-        if !puts.iter().any(|put| put.message.replace) {
+    /// Says of replacing puts that are repeats when their first try began, on Redis's clock: what was over since is
+    /// not replaced, or it would be delivered twice. The caller's own repeats say it by this host's clock; others
+    /// are repeats if `began` is there. Where Redis does not say its time, it does not take the puts either.
+    async fn mark_repeats(&self, puts: &mut [Placed], began: Option<Instant>) {
+        let (host_now, asked) = (clock::now(), clock::instant());
+        let since = |message: &Message| match message.tried {
+            Some(tried) => Some(host_now.since(tried)),
+            None => began.map(|began| asked.duration_since(began)),
+        };
+        let unmarked = |put: &&mut Placed| put.message.replace && put.first_try.is_none();
+        let repeats: Vec<(&mut Placed, Duration)> = puts
+            .iter_mut()
+            .filter(unmarked)
+            .filter_map(|put| since(&put.message).map(|since| (put, since)))
+            .collect();
+        if repeats.is_empty() {
             return;
         }
-        let asked = clock::instant();
         if let Ok(now) = self.client.redis_time().await {
             // A little late rather than early: what was over before the first try has to be replaced.
-            let since_ms = asked.duration_since(began).as_millis() as u64;
-            let first_try = UnixMillis::new(now.0.div_ceil(1000).saturating_sub(since_ms));
-            puts.iter_mut().for_each(|put| put.first_try = Some(first_try));
+            let now_ms = now.0.div_ceil(1000);
+            for (put, since) in repeats {
+                put.first_try = Some(UnixMillis::new(now_ms.saturating_sub(since.as_millis() as u64)));
+            }
         }
     }
 

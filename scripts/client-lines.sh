@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Counts the lines of code of each client: without tests, blank lines and comments (docstrings are comments).
+set -euo pipefail
+cd "$(dirname "$0")/../clients"
+
+lines() {
+    awk '
+        /^[[:space:]]*$/ { next }
+        inside { if (/"""[[:space:]]*$|\*\//) inside = 0; next }
+        /^[[:space:]]*(#|\/\/)/ { next }
+        /^[[:space:]]*"""/ { inside = !/""".*"""/; next }
+        /^[[:space:]]*\/\*/ { inside = !/\*\//; next }
+        { n++ }
+        END { print n }
+    ' "$@"
+}
+
+echo "python $(lines python/delayq/*.py)"
+echo "node $(lines node/src/*.ts)"
+echo "go $(find go -name '*.go' ! -name '*_test.go' -exec cat {} + | lines)"
