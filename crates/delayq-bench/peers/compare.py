@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Measures delayq beside other delay queues on Redis, each alone on a fresh redis-server, and prints a table.
 
-    compare.py [--only NAME ...] [--runs N]
+    compare.py [--only NAME ...] [--rows ROW ...] [--runs N] [--into FILE] [--built]
 
-Needs redis-server, cargo, node with npm, go, java with maven; a peer whose tools are missing is left out by name.
+With --into the figures are kept in a file beside those it has already, and the table shows all of them: so the rows can
+be measured in parts. Needs redis-server, cargo, node with npm, go, java with maven; a peer whose tools are missing is left out by name.
 Every peer does the same work with its own public client; what differs is told in README.md.
 """
 
@@ -44,34 +45,32 @@ ROWS = [
 ]
 
 
-def build_delayq() -> list[str]:
+def build_delayq() -> None:
     run("cargo", "build", "--quiet", "--release", "-p", "delayq-cli", "--example", "peer", cwd=ROOT)
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    return [str(target / "release" / "examples" / "peer")]
 
 
-def build_bullmq() -> list[str]:
+def build_bullmq() -> None:
     run("npm", "install", "--silent", cwd=HERE / "bullmq")
-    return ["node", str(HERE / "bullmq" / "bench.js")]
 
 
-def build_asynq() -> list[str]:
+def build_asynq() -> None:
     run("go", "build", "-o", str(BUILT / "asynq"), ".", cwd=HERE / "asynq")
-    return [str(BUILT / "asynq")]
 
 
-def build_redisson() -> list[str]:
+def build_redisson() -> None:
     jars = BUILT / "redisson"
     run("mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={jars}", cwd=HERE / "redisson")
     run("javac", "-cp", f"{jars}/*", "-d", str(jars), str(HERE / "redisson" / "Bench.java"))
-    return ["java", "-cp", f"{jars}:{jars}/*", "Bench"]
 
 
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+# Of each peer: how it is built, the tools it needs, how it is called.
 PEERS = {
-    "delayq": (build_delayq, ["cargo"]),
-    "BullMQ": (build_bullmq, ["node", "npm"]),
-    "asynq": (build_asynq, ["go"]),
-    "Redisson": (build_redisson, ["javac", "mvn"]),
+    "delayq": (build_delayq, ["cargo"], [str(TARGET / "release" / "examples" / "peer")]),
+    "BullMQ": (build_bullmq, ["node", "npm"], ["node", str(HERE / "bullmq" / "bench.js")]),
+    "asynq": (build_asynq, ["go"], [str(BUILT / "asynq")]),
+    "Redisson": (build_redisson, ["javac", "mvn"],
+                 ["java", "-cp", f"{BUILT / 'redisson'}:{BUILT / 'redisson'}/*", "Bench"]),
 }
 
 
@@ -162,28 +161,42 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(PEERS), default=list(PEERS))
     parser.add_argument("--rows", nargs="+", choices=[row for row, _, _ in ROWS], default=[row for row, _, _ in ROWS])
     parser.add_argument("--runs", type=int, default=3, help="the median of so many runs is told (3)")
+    parser.add_argument("--into", type=Path, help="keep the figures in this file, beside those it has already")
+    parser.add_argument("--built", action="store_true", help="nothing is built: all of it was before")
     wanted = parser.parse_args()
     BUILT.mkdir(parents=True, exist_ok=True)
     commands = {}
     for name in wanted.only:
-        build, tools = PEERS[name]
+        build, tools, command = PEERS[name]
         missing = [tool for tool in tools if not shutil.which(tool)]
         if missing:
             print(f"{name} is left out: no {', '.join(missing)}", file=sys.stderr)
-        else:
-            commands[name] = build()
-    print("| work | " + " | ".join(commands) + " |")
-    print("| --- |" + " ---: |" * len(commands), flush=True)
-    for row, count, figures in ROWS:
-        if row not in wanted.rows:
             continue
-        taken = {name: [measure(command, row, count) for _ in range(wanted.runs)] for name, command in commands.items()}
-        for figure, (title, unit) in figures.items():
-            cells = []
-            for runs in taken.values():
-                values = [one[figure] for one in runs if figure in one]
-                cells.append(number(statistics.median(values) if values else None))
-            print(f"| {title}{', ' + unit if unit else ''} | " + " | ".join(cells) + " |", flush=True)
+        if not wanted.built:
+            build()
+        commands[name] = command
+    # Of each row, of each peer: its figures, by name.
+    taken = json.loads(wanted.into.read_text()) if wanted.into and wanted.into.exists() else {}
+    for row, count, _ in ROWS:
+        for name, command in commands.items() if row in wanted.rows else ():
+            runs = [measure(command, row, count) for _ in range(wanted.runs)]
+            taken.setdefault(row, {})[name] = {
+                figure: statistics.median(one[figure] for one in runs if figure in one)
+                for figure in {figure for one in runs for figure in one}
+            }
+            if wanted.into:
+                wanted.into.write_text(json.dumps(taken, indent=1))
+    print_table(taken)
+
+
+def print_table(taken: dict[str, dict[str, dict[str, float]]]) -> None:
+    names = [name for name in PEERS if any(name in row for row in taken.values())]
+    print("| work | " + " | ".join(names) + " |")
+    print("| --- |" + " ---: |" * len(names))
+    for row, _, figures in ROWS:
+        for figure, (title, unit) in figures.items() if row in taken else ():
+            cells = [number(taken[row].get(name, {}).get(figure)) for name in names]
+            print(f"| {title}{', ' + unit if unit else ''} | " + " | ".join(cells) + " |")
 
 
 if __name__ == "__main__":
