@@ -16,10 +16,17 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::time::{MissedTickBehavior, interval_at, timeout};
+use tokio::{
+    sync::Semaphore,
+    time::{MissedTickBehavior, interval_at, timeout},
+};
 
 /// A sink keeps its own time. This many times of it, the forwarder stops waiting for one that does not.
 const GUARD: u32 = 10;
+
+/// Settlements under way, over all lanes, of many messages each. Two keep Redis busy; with more, a lane that has few
+/// waits behind all of them.
+const MOST_BULK: usize = 2;
 
 /// What every batch needs.
 #[derive(Clone)]
@@ -29,6 +36,8 @@ pub(crate) struct Means {
     pub(crate) stats: Stats,
     /// When what is not delivered yet is given back.
     pub(crate) give_up: Shutdown,
+    /// One for each settlement of many messages that may be under way.
+    pub(crate) bulk: Arc<Semaphore>,
 }
 
 /// A batch of reserved messages.
@@ -36,8 +45,12 @@ pub(crate) struct Batch {
     pub(crate) lane_number: usize,
     pub(crate) lane: Arc<Lane>,
     pub(crate) messages: Vec<Reservation>,
+    /// Of their payloads.
+    pub(crate) bytes: usize,
     pub(crate) routes: TopicRoutes,
     pub(crate) probe: bool,
+    /// Whether other lanes may wait behind what it asks of Redis.
+    pub(crate) shared: bool,
     /// Redis's clock when they were reserved, and the clock here.
     pub(crate) reserved: (UnixMicros, Instant),
 }
@@ -46,6 +59,7 @@ pub(crate) struct Batch {
 pub(crate) struct Report {
     pub(crate) lane_number: usize,
     pub(crate) count: usize,
+    pub(crate) bytes: usize,
 }
 
 /// The parcels to be delivered, and the places of their messages.
@@ -55,12 +69,20 @@ struct Load {
     places: Vec<usize>,
 }
 
+// === impl Means ===
+
+impl Means {
+    pub(crate) fn new(client: Client, lease: Duration, stats: Stats) -> Self {
+        Self { client, lease, stats, give_up: Shutdown::new(), bulk: Arc::new(Semaphore::new(MOST_BULK)) }
+    }
+}
+
 // === impl Batch ===
 
 impl Batch {
     pub(crate) async fn run(mut self, means: Means) -> Report {
         let count = self.messages.len();
-        let report = Report { lane_number: self.lane_number, count };
+        let report = Report { lane_number: self.lane_number, count, bytes: self.bytes };
         means.stats.in_flight(&self.lane.to.name, count as i64);
         let mut verdicts: Vec<Option<Verdict>> = vec![None; count];
         let load = self.load(&mut verdicts);
@@ -70,7 +92,7 @@ impl Batch {
             Some(outcomes) => self.judge(&means, &load, &outcomes, &mut verdicts),
             None => self.given_up(&load, &mut verdicts),
         }
-        let settler = Settler { client: &means.client, stats: &means.stats, give_up: &means.give_up };
+        let settler = Settler::new(&means, self.shared);
         let settled =
             std::mem::take(&mut self.messages).into_iter().zip(verdicts).map(|(message, verdict)| {
                 (message.receipt, verdict.expect("every message has been encoded, refused or judged"))

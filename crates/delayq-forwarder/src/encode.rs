@@ -54,7 +54,7 @@ pub(crate) fn encode(
         headers.retain(|(other, _)| !other.eq_ignore_ascii_case(&name));
         headers.push((name, value));
     }
-    let body = std::mem::take(&mut message.envelope.payload);
+    let body = std::mem::take(&mut message.envelope.payload).into();
     let parcel = Parcel { destination, key, partition, headers, body, about };
     Ok(match encoding {
         Encoding::Plain => parcel,
@@ -113,7 +113,7 @@ fn structured(mut parcel: Parcel) -> Parcel {
     if let Some(content_type) = content_type {
         event.insert("datacontenttype".to_owned(), Value::String(content_type));
     }
-    parcel.body = Value::Object(event).to_string().into_bytes();
+    parcel.body = Value::Object(event).to_string().into();
     parcel.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-type"));
     parcel.headers.push(("content-type".to_owned(), STRUCTURED.to_owned()));
     parcel

@@ -30,6 +30,7 @@ pub(crate) struct NamedSink {
     pub(crate) event_prefix: &'static str,
     pub(crate) batch: usize,
     pub(crate) in_flight: usize,
+    pub(crate) in_flight_bytes: usize,
     pub(crate) timeout: Duration,
 }
 
@@ -56,6 +57,7 @@ impl NamedSink {
             event_prefix: config.kind().map_or("ce-", crate::Kind::event_prefix),
             batch: usize::from(config.batch),
             in_flight: config.in_flight as usize,
+            in_flight_bytes: usize::try_from(config.in_flight_bytes.bytes()).unwrap_or(usize::MAX),
             timeout: *config.timeout,
         }
     }

@@ -15,6 +15,17 @@ const MOST_A_SHARD: usize = 128;
 /// three messages.
 const LEAST_A_SHARD: usize = 32;
 
+/// What one lane asks of some shards in one round trip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pipeline {
+    /// Each with how many messages.
+    pub(crate) shards: Vec<(ShardId, u16)>,
+    /// The most bytes of payloads that each of them may bring.
+    pub(crate) most_bytes: u32,
+    /// Whether it will bring many: a shard had more than it was asked for the last time.
+    pub(crate) bulk: bool,
+}
+
 /// The routes of a lane's topics.
 pub(crate) type TopicRoutes = Arc<HashMap<Topic, Arc<Route>>>;
 
@@ -28,8 +39,12 @@ pub(crate) struct LaneState {
     hot: BTreeMap<ShardId, Instant>,
     /// Shards that are being asked: they are not asked again before they have answered.
     pub(crate) asked: BTreeSet<ShardId>,
+    /// Shards that had more than they were asked for when they answered last.
+    full: BTreeSet<ShardId>,
     /// Messages under way, and those that have been asked for.
     pub(crate) in_flight: usize,
+    /// Bytes of their payloads, of what has been asked for the most that may come.
+    pub(crate) bytes: usize,
     /// Which shard was asked first the last time.
     turn: usize,
 }
@@ -44,7 +59,9 @@ impl LaneState {
             routes: TopicRoutes::default(),
             hot: BTreeMap::new(),
             asked: BTreeSet::new(),
+            full: BTreeSet::new(),
             in_flight: 0,
+            bytes: 0,
             turn: 0,
         }
     }
@@ -65,37 +82,75 @@ impl LaneState {
         *at = from.min(*at);
     }
 
-    /// When it is to be looked at next without a reason from outside.
-    pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
-        let free = self.hot.iter().filter(|(shard, _)| !self.asked.contains(shard));
+    /// Whether a shard had more than it was asked for.
+    pub(crate) fn filled(&mut self, shard: ShardId, more: bool) {
+        if more {
+            self.full.insert(shard);
+        } else {
+            self.full.remove(&shard);
+        }
+    }
+
+    /// When it is to be looked at next without a reason from outside; `bulk`: so many bulk pipelines may begin.
+    pub(crate) fn next(&self, now: Instant, bulk: usize) -> Option<Instant> {
+        let free = self.hot.iter().filter(|(shard, _)| self.may_ask(**shard, bulk));
         let hot = free.map(|(_, from)| *from).min()?;
         match self.lane.pass(now) {
             // A message that returns, or the answer of a probe, is the reason then.
             Pass::None(None) => None,
-            _ if self.in_flight >= self.lane.to.in_flight => None,
+            _ if self.room() == 0 => None,
             Pass::None(Some(until)) => Some(until.max(hot)),
             Pass::All | Pass::Probe => Some(hot),
         }
     }
 
-    /// What to ask for now: pipelines of shards, each with how many messages. It takes the room for all of them.
-    pub(crate) fn shares(&mut self, now: Instant) -> Vec<Vec<(ShardId, u16)>> {
-        let free = self.lane.to.in_flight.saturating_sub(self.in_flight);
+    /// How many more messages may be on their way. Where they would be too many bytes, none.
+    fn room(&self) -> usize {
+        if self.bytes < self.lane.to.in_flight_bytes {
+            self.lane.to.in_flight.saturating_sub(self.in_flight)
+        } else {
+            0
+        }
+    }
+
+    fn may_ask(&self, shard: ShardId, bulk: usize) -> bool {
+        !self.asked.contains(&shard) && (bulk > 0 || !self.full.contains(&shard))
+    }
+
+    /// What to ask for now, with so many bulk pipelines at most, and so many bytes of a shard. It takes the room for all of
+    /// them.
+    pub(crate) fn shares(&mut self, now: Instant, mut bulk: usize, most_bytes: u32) -> Vec<Pipeline> {
+        let free = self.room();
         let pass = self.lane.pass(now);
         let room = match pass {
             Pass::All => free,
             Pass::Probe => free.min(1),
             Pass::None(_) => 0,
         };
-        let due = self.hot.iter().filter(|(shard, from)| **from <= now && !self.asked.contains(shard));
+        let due = self.hot.iter().filter(|(shard, from)| **from <= now && self.may_ask(**shard, bulk));
         let mut shards: Vec<ShardId> = due.map(|(shard, _)| *shard).collect();
         if room == 0 || shards.is_empty() {
             return Vec::new();
         }
         self.turn = (self.turn + 1) % shards.len();
         shards.rotate_left(self.turn);
-        let pipelines = split(&shards, room, self.lane.to.batch);
-        for (shard, most) in pipelines.iter().flatten() {
+        let with_bulk = |shards: Vec<(ShardId, u16)>| {
+            let bulk = shards.iter().any(|(shard, _)| self.full.contains(shard));
+            Pipeline { shards, most_bytes, bulk }
+        };
+        let mut pipelines: Vec<Pipeline> =
+            split(&shards, room, self.lane.to.batch).into_iter().map(with_bulk).collect();
+        pipelines.retain(|pipeline| {
+            let begins = !pipeline.bulk || bulk > 0;
+            bulk -= usize::from(begins && pipeline.bulk);
+            begins
+        });
+        let free_bytes = self.lane.to.in_flight_bytes.saturating_sub(self.bytes);
+        let asked: usize = pipelines.iter().map(|pipeline| pipeline.shards.len()).sum();
+        let most_bytes = most_bytes_each(free_bytes, asked, most_bytes);
+        self.bytes += asked * most_bytes as usize;
+        pipelines.iter_mut().for_each(|pipeline| pipeline.most_bytes = most_bytes);
+        for (shard, most) in pipelines.iter().flat_map(|pipeline| &pipeline.shards) {
             self.hot.remove(shard);
             self.asked.insert(*shard);
             self.in_flight += usize::from(*most);
@@ -127,9 +182,27 @@ fn split(shards: &[ShardId], room: usize, batch: usize) -> Vec<Vec<(ShardId, u16
     asked.chunks(batch.max(MOST_A_SHARD) / share).map(pipeline).collect()
 }
 
+/// How many bytes each of the shards may bring that are asked: an equal part of what is free, and never none, which would
+/// mean any number.
+fn most_bytes_each(free: usize, asked: usize, most: u32) -> u32 {
+    u32::try_from(free / asked.max(1)).unwrap_or(u32::MAX).clamp(1, most.max(1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_bytes_that_are_free_are_spread_over_the_shards_that_are_asked() {
+        for (free, asked, most, expected) in [
+            (64 << 20, 16, 1 << 20, 1 << 20),
+            (1 << 20, 16, 1 << 20, 1 << 16),
+            (3, 16, 1 << 20, 1),
+            (9, 0, 5, 5),
+        ] {
+            assert_eq!(most_bytes_each(free, asked, most), expected, "{free} bytes, {asked} shards");
+        }
+    }
 
     #[test]
     fn a_room_is_spread_over_shards_in_pipelines_of_one_batch() {

@@ -1,6 +1,7 @@
 //! A parcel: a message on its way to a destination, in the form that every sink is given.
 
 use crate::template::{Values, Variable};
+use bytes::Bytes;
 use delayq_core::{Reservation, UnixMicros, UnixMillis};
 use std::borrow::Cow;
 
@@ -16,7 +17,7 @@ pub struct Parcel {
     /// The message's own headers, and those its route adds.
     pub headers: Vec<(String, String)>,
     /// The body.
-    pub body: Vec<u8>,
+    pub body: Bytes,
     /// What delayq knows of it.
     pub about: About,
 }

@@ -1,9 +1,9 @@
 //! Settling: what becomes of a message in Redis after its delivery.
 
-use crate::stats::Stats;
-use delayq_core::{Advice, Client, Error, Receipt, Release, Settled};
-use delayq_service::Shutdown;
+use crate::delivery::Means;
+use delayq_core::{Advice, Error, Receipt, Release, Settled};
 use std::time::Duration;
+use tokio::sync::SemaphorePermit;
 
 /// What is to become of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,9 +19,9 @@ pub(crate) enum Verdict {
 /// Carries out verdicts, and repeats what Redis did not answer: each is safe to repeat, because its receipt is used
 /// up by the first.
 pub(crate) struct Settler<'a> {
-    pub(crate) client: &'a Client,
-    pub(crate) stats: &'a Stats,
-    pub(crate) give_up: &'a Shutdown,
+    means: &'a Means,
+    /// Whether others may wait behind it.
+    shared: bool,
 }
 
 #[derive(Default)]
@@ -31,6 +31,8 @@ struct Due {
     releases: Vec<Release>,
 }
 
+/// From so many messages on, a settlement waits until few others are under way.
+const BULK: usize = 64;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -43,9 +45,21 @@ impl Verdict {
     }
 }
 
+// === impl Due ===
+
+impl Due {
+    fn count(&self) -> usize {
+        self.acks.len() + self.buried.len() + self.releases.len()
+    }
+}
+
 // === impl Settler ===
 
-impl Settler<'_> {
+impl<'a> Settler<'a> {
+    pub(crate) const fn new(means: &'a Means, shared: bool) -> Self {
+        Self { means, shared }
+    }
+
     pub(crate) async fn settle(&self, verdicts: impl Iterator<Item = (Receipt, Verdict)>) {
         let mut due = Due::default();
         for (receipt, verdict) in verdicts {
@@ -58,30 +72,41 @@ impl Settler<'_> {
             }
         }
         let mut pause = FIRST_PAUSE;
+        let Means { client, give_up, .. } = self.means;
         loop {
-            let answers = self.client.ack(&due.acks).await;
+            let turn = self.turn(due.count()).await;
+            let answers = client.ack(&due.acks).await;
             let acks = self.keep_failed(&mut due.acks, answers);
-            let answers = self.client.bury(&due.buried).await;
+            let answers = client.bury(&due.buried).await;
             let buried = self.keep_failed(&mut due.buried, answers);
-            let answers = self.client.release(&due.releases).await;
+            let answers = client.release(&due.releases).await;
             let releases = self.keep_failed(&mut due.releases, answers);
+            drop(turn);
             if !(acks || buried || releases) {
                 return;
             }
             // While draining there is one more try; then the leases run out, and the messages go out again.
-            if self.give_up.is_requested() {
-                let left = due.acks.len() + due.buried.len() + due.releases.len();
+            if give_up.is_requested() {
+                let left = due.count();
                 tracing::warn!(left, "Redis does not answer: these leases are left to run out");
                 return;
             }
-            let _ = self.give_up.or(tokio::time::sleep(pause)).await;
+            let _ = give_up.or(tokio::time::sleep(pause)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
+    /// Waits for its turn, where it settles many, others are there, and it is not to hurry.
+    async fn turn(&self, count: usize) -> Option<SemaphorePermit<'_>> {
+        if count < BULK || !self.shared {
+            return None;
+        }
+        self.means.give_up.or(self.means.bulk.acquire()).await.and_then(Result::ok)
+    }
+
     /// Keeps what is to be tried again. Returns whether there is any.
     fn keep_failed<T>(&self, items: &mut Vec<T>, answers: Vec<Result<Settled, Error>>) -> bool {
-        self.stats.settled(answers.iter().flatten());
+        self.means.stats.settled(answers.iter().flatten());
         if answers
             .iter()
             .all(|answer| matches!(answer, Ok(settled) if !matches!(settled, Settled::Failed(_))))

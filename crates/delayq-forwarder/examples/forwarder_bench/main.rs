@@ -31,6 +31,10 @@ use delayq_service::install_tls;
 
 const USAGE: u8 = 64;
 
+/// That of `delayq-forwarder`; the bare clients have it too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let command = arguments.next().unwrap_or_default();

@@ -1,14 +1,19 @@
 //! Asking shards for messages: one call of `reserve` for several shards of one lane.
 
 use super::board::Board;
-use crate::{circuit::Pass, delivery::Means, lane_state::LaneState};
-use delayq_core::{Error, ReserveReport, ReserveRequest, ShardId};
+use crate::{
+    circuit::Pass,
+    delivery::Means,
+    lane_state::{LaneState, Pipeline},
+};
+use delayq_core::{Error, Reservation, ReserveReport, ReserveRequest, ShardId};
 use std::time::Instant;
 
 /// What one lane asks of some shards, in one pipeline.
 pub(super) struct Ask {
     lane: usize,
     probe: bool,
+    bulk: bool,
     requests: Vec<(ShardId, ReserveRequest)>,
 }
 
@@ -16,9 +21,10 @@ pub(super) struct Ask {
 pub(super) struct Answer {
     pub(super) lane: usize,
     pub(super) probe: bool,
+    pub(super) bulk: bool,
     pub(super) shards: Vec<ShardAnswer>,
-    /// The most messages it could have brought.
-    pub(super) room: usize,
+    /// The most messages it could have brought, and the most bytes of payloads.
+    pub(super) room: (usize, usize),
 }
 
 /// What one shard said.
@@ -32,18 +38,24 @@ pub(super) struct ShardAnswer {
 // === impl Ask ===
 
 impl Ask {
-    /// What to ask now: for each lane with room, the shards that may have something for it, and are not being asked.
+    /// What to ask now: for each lane with room, the shards that may have something for it, and are not being asked. The
+    /// lanes take turns in who is first.
     pub(super) fn all(board: &mut Board, means: &Means, most_bytes: u32, now: Instant) -> Vec<Self> {
         let mut asks = Vec::new();
-        for (number, state) in board.lanes.iter_mut().enumerate() {
+        let count = board.lanes.len();
+        board.turn = (board.turn + 1) % count.max(1);
+        for number in (board.turn..count).chain(0..board.turn) {
+            let bulk = board.bulk_free();
+            let state = &mut board.lanes[number];
             let probe = state.lane.pass(now) == Pass::Probe;
-            for share in state.shares(now) {
-                let requests = share.into_iter().map(|(shard, most)| {
+            for Pipeline { shards, most_bytes, bulk } in state.shares(now, bulk, most_bytes) {
+                board.bulk_asks += usize::from(bulk);
+                let requests = shards.into_iter().map(|(shard, most)| {
                     let lease = Some(means.lease);
                     let topics = state.topics.clone();
                     (shard, ReserveRequest { topics, most, most_bytes, lease })
                 });
-                asks.push(Self { lane: number, probe, requests: requests.collect() });
+                asks.push(Self { lane: number, probe, bulk, requests: requests.collect() });
             }
         }
         asks
@@ -53,12 +65,14 @@ impl Ask {
     pub(super) async fn run(self, means: Means) -> Answer {
         means.stats.reserves.inc_by(self.requests.len() as u64);
         let reports = means.client.reserve_many(&self.requests).await;
-        let room = self.requests.iter().map(|(_, request)| usize::from(request.most)).sum();
+        let room = self.requests.iter().fold((0, 0), |(messages, bytes), (_, request)| {
+            (messages + usize::from(request.most), bytes + request.most_bytes as usize)
+        });
         let shards = self.requests.iter().zip(reports).map(|((shard, request), found)| {
             let more = found.as_ref().is_ok_and(|report| left_over(report, request));
             ShardAnswer { shard: *shard, found, more }
         });
-        Answer { lane: self.lane, probe: self.probe, shards: shards.collect(), room }
+        Answer { lane: self.lane, probe: self.probe, bulk: self.bulk, shards: shards.collect(), room }
     }
 }
 
@@ -68,6 +82,7 @@ impl LaneState {
     /// Notes what a shard said: whether it may have more, and from when on.
     pub(super) fn answered(&mut self, answer: &ShardAnswer, now: Instant, after_error: Instant) {
         self.asked.remove(&answer.shard);
+        self.filled(answer.shard, answer.more);
         match &answer.found {
             // Tried again, like every shard that may have something, but not at once.
             Err(_) => self.heat(answer.shard, after_error),
@@ -83,7 +98,12 @@ impl LaneState {
 
 /// Whether a shard may have more for this lane than it was asked for.
 fn left_over(report: &ReserveReport, request: &ReserveRequest) -> bool {
-    let bytes: usize = report.messages.iter().map(|message| message.envelope.payload.len()).sum();
+    let bytes = payload_bytes(&report.messages);
     report.messages.len() >= usize::from(request.most)
         || (request.most_bytes > 0 && bytes >= request.most_bytes as usize / 2)
+}
+
+/// How many bytes of payloads there are.
+pub(super) fn payload_bytes(messages: &[Reservation]) -> usize {
+    messages.iter().map(|message| message.envelope.payload.len()).sum()
 }

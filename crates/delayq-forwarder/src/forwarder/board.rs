@@ -15,9 +15,17 @@ use std::{
     time::Instant,
 };
 
+/// Pipelines under way, over all lanes, that bring many messages each. Two keep Redis busy; with more, a lane that has
+/// few waits behind all of them.
+const MOST_BULK_ASKS: usize = 2;
+
 /// What the loop knows of lanes and topics.
 pub(super) struct Board {
     pub(super) lanes: Vec<LaneState>,
+    /// The lane that is looked at first.
+    pub(super) turn: usize,
+    /// Pipelines under way that bring many messages each.
+    pub(super) bulk_asks: usize,
     /// The shards that every lane takes from, in order.
     shards: Vec<ShardId>,
     /// By sink and outline of the destination.
@@ -39,6 +47,8 @@ impl Board {
     pub(super) fn new(forwarder: &Forwarder) -> Self {
         let mut board = Self {
             lanes: Vec::new(),
+            turn: 0,
+            bulk_asks: 0,
             shards: forwarder.share.shards(),
             numbers: HashMap::new(),
             topics: BTreeMap::new(),
@@ -66,6 +76,17 @@ impl Board {
             self.lanes.iter_mut().for_each(|lane| lane.cool(shard));
         }
         self.heat_all(now);
+    }
+
+    /// How many more pipelines may begin that bring many messages each. Beside a lane that is alone nobody waits, and
+    /// brokers take what comes in bursts with less work.
+    pub(super) fn bulk_free(&self) -> usize {
+        if self.is_shared() { MOST_BULK_ASKS.saturating_sub(self.bulk_asks) } else { usize::MAX }
+    }
+
+    /// Whether several lanes share Redis.
+    pub(super) fn is_shared(&self) -> bool {
+        self.lanes.len() > 1
     }
 
     /// Whether the lanes take from this shard.

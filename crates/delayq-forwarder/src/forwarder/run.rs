@@ -5,7 +5,7 @@
 
 use super::{
     Forwarder,
-    asking::{Answer, Ask, ShardAnswer},
+    asking::{Answer, Ask, ShardAnswer, payload_bytes},
     board::Board,
     discovery::Discovery,
 };
@@ -66,7 +66,7 @@ impl Run {
         let Forwarder { client, settings, stats, condition, share, .. } = forwarder;
         let now = Instant::now();
         Self {
-            means: Means { client, lease: *settings.forwarder.lease, stats, give_up: Shutdown::new() },
+            means: Means::new(client, *settings.forwarder.lease, stats),
             condition,
             settings: settings.forwarder,
             board,
@@ -156,7 +156,7 @@ impl Run {
     /// When to look without being told anything.
     fn next_wake(&self) -> Instant {
         let now = Instant::now();
-        let lanes = self.board.lanes.iter().filter_map(|lane| lane.next(now));
+        let lanes = self.board.lanes.iter().filter_map(|lane| lane.next(now, self.board.bulk_free()));
         let first = lanes.chain(self.next_discovery).fold(self.next_look, Instant::min);
         self.rest_until.map_or(first, |until| first.max(until))
     }
@@ -178,7 +178,9 @@ impl Run {
         match ended {
             Ok(Ended::Ask(answer)) => self.take(answer),
             Ok(Ended::Batch(report)) => {
-                self.board.lanes[report.lane_number].in_flight -= report.count;
+                let state = &mut self.board.lanes[report.lane_number];
+                state.in_flight -= report.count;
+                state.bytes -= report.bytes;
                 Ok(())
             }
             Ok(Ended::Discovery(discovery)) => self.discovered(discovery),
@@ -189,6 +191,7 @@ impl Run {
     /// Takes what was reserved, and starts its batches. What was reserved is under way even where a shard failed.
     fn take(&mut self, answer: Answer) -> Result<(), Fault> {
         let now = Instant::now();
+        self.board.bulk_asks -= usize::from(answer.bulk);
         for found in &answer.shards {
             let takes = self.board.takes_from(found.shard);
             let state = &mut self.board.lanes[answer.lane];
@@ -197,7 +200,7 @@ impl Run {
                 state.cool(found.shard);
             }
         }
-        let Answer { lane: lane_number, probe, shards, room } = answer;
+        let Answer { lane: lane_number, probe, shards, room, .. } = answer;
         let (mut messages, mut redis_clock, mut errors) = (Vec::new(), None, Vec::new());
         for ShardAnswer { shard, found, .. } in shards {
             match found {
@@ -210,19 +213,24 @@ impl Run {
                 }
             }
         }
+        let shared = self.board.is_shared();
         let state = &mut self.board.lanes[lane_number];
-        state.in_flight -= room - messages.len();
+        state.in_flight -= room.0 - messages.len();
+        state.bytes = state.bytes + payload_bytes(&messages) - room.1;
         if probe && messages.is_empty() {
             state.unprobed(now);
         }
         while let Some(redis_clock) = redis_clock.filter(|_| !messages.is_empty()) {
             let rest = messages.split_off(messages.len().min(state.lane.to.batch));
+            let messages = std::mem::replace(&mut messages, rest);
             let batch = Batch {
                 lane_number,
                 lane: state.lane.clone(),
-                messages: std::mem::replace(&mut messages, rest),
+                bytes: payload_bytes(&messages),
+                messages,
                 routes: state.routes.clone(),
                 probe,
+                shared,
                 reserved: (redis_clock, now),
             };
             let means = self.means.clone();
@@ -315,10 +323,11 @@ impl Run {
         }
         let means = self.means.clone();
         self.under_way.spawn(async move {
-            let settler = Settler { client: &means.client, stats: &means.stats, give_up: &means.give_up };
-            let (count, rest) = (messages.len(), Verdict::rest(Duration::ZERO, "given back while draining"));
+            let settler = Settler::new(&means, false);
+            let (count, bytes) = (messages.len(), payload_bytes(&messages));
+            let rest = Verdict::rest(Duration::ZERO, "given back while draining");
             settler.settle(messages.into_iter().map(|message| (message.receipt, rest.clone()))).await;
-            Ended::Batch(Report { lane_number, count })
+            Ended::Batch(Report { lane_number, count, bytes })
         });
     }
 }

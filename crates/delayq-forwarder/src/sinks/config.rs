@@ -5,7 +5,7 @@ use super::{
     StdoutConfig, WebhookConfig,
 };
 use crate::encoding::Encoding;
-use delayq_service::config::{Faults, HumanDuration, Section};
+use delayq_service::config::{ByteSize, Faults, HumanDuration, Section};
 use serde::{Deserialize, Serialize};
 
 /// `[sinks.NAME]`: one server that messages are delivered to: a table with the name of its kind.
@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 pub struct SinkConfig {
     /// The most messages on their way to one destination. 1 to 65,536; default 2048.
     pub in_flight: u32,
+    /// The most bytes of payloads on their way to one destination. 1 MiB to 4 GiB; default 64 MiB. Each shard that is asked
+    /// may exceed it by one message.
+    pub in_flight_bytes: ByteSize,
     /// The most messages in one call of the sink. 1 to 500; default 256.
     pub batch: u16,
     /// How long a message may wait for its confirm before it counts as not delivered. 100 ms to 10 m; default 10 s.
@@ -79,6 +82,7 @@ impl Default for SinkConfig {
     fn default() -> Self {
         Self {
             in_flight: 2048,
+            in_flight_bytes: ByteSize::from_mib(64),
             batch: 256,
             timeout: HumanDuration::from_secs(10),
             encoding: Encoding::Plain,
@@ -98,6 +102,7 @@ impl Default for SinkConfig {
 impl Section for SinkConfig {
     fn validate(&self, at: &mut Faults) {
         at.range("in_flight", &self.in_flight, 1..=65_536);
+        at.range("in_flight_bytes", &self.in_flight_bytes, ByteSize::from_mib(1)..=ByteSize::from_gib(4));
         at.range("batch", &self.batch, 1..=500);
         at.range("timeout", &self.timeout, HumanDuration::from_millis(100)..=HumanDuration::from_secs(600));
         if let Some(file) = &self.file {

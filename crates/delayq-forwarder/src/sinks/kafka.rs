@@ -8,6 +8,8 @@ mod deliver;
 #[cfg(feature = "kafka")]
 mod encode;
 #[cfg(feature = "kafka")]
+mod reports;
+#[cfg(feature = "kafka")]
 mod words;
 
 pub use config::KafkaConfig;

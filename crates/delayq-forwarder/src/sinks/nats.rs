@@ -1,6 +1,8 @@
 //! The sink `nats`: NATS JetStream with acks, or core NATS at most once.
 
 #[cfg(feature = "nats")]
+mod acks;
+#[cfg(feature = "nats")]
 mod check;
 mod config;
 #[cfg(feature = "nats")]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use delayq_core::{Admin, Policy};
 use delayq_forwarder::{FileConfig, RedisStreamConfig, SinkConfig};
-use delayq_service::config::{HumanDuration, RedisConfig};
+use delayq_service::config::{ByteSize, HumanDuration, RedisConfig};
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::invariants::Permit;
 use delayq_tests::proxy::{Flow, Proxy};
@@ -85,6 +85,27 @@ async fn a_dead_destination_and_a_slow_one_delay_no_other() {
     slow.mend().await;
     stage.drained("dead").await;
     stage.drained("slow").await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_bytes_are_under_way_than_the_sink_allows() {
+    let stage = Stage::new().await;
+    let server = RedisServer::start().await;
+    let slow = Proxy::start(&server.address());
+    slow.set_both(Flow::Delay(Duration::from_millis(100)));
+    let (size, most) = (100 * 1024, ByteSize::from_mib(1));
+    let sink = SinkConfig { in_flight_bytes: most, ..stream(&slow.address()) };
+    stage.put("t", 0, 60, size).await;
+    let running = stage.forward(stage.settings([("s", sink)], vec![route("t", "s", "t")])).await.unwrap();
+    // Each shard may exceed it by one message.
+    let bound = (most.bytes() / size as u64 + 1) as f64 + f64::from(stage.client.shards().get());
+    wait_until("all delivered", LONG, || async {
+        let under_way = running.metric("delayq_forwarder_in_flight{sink=\"s\"}");
+        assert!(under_way <= bound, "{under_way} of at most {bound}");
+        stage.numbers("t").await.pending() == 0
+    })
+    .await;
     running.stop().await;
 }
 

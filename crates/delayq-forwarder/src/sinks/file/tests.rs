@@ -2,6 +2,7 @@
 
 use super::{FileConfig, FileSink};
 use crate::{Outcome, Parcel, Sink, parcel::About};
+use bytes::Bytes;
 use delayq_core::{UnixMicros, UnixMillis};
 use delayq_service::config::ByteSize;
 use std::{fs, path::Path};
@@ -12,7 +13,7 @@ pub(crate) fn parcel(destination: &str, id: &str, body: &[u8]) -> Parcel {
         key: None,
         partition: None,
         headers: vec![("trace".to_owned(), "t".to_owned())],
-        body: body.to_vec(),
+        body: Bytes::copy_from_slice(body),
         about: About {
             id: id.to_owned(),
             topic: "orders".to_owned(),

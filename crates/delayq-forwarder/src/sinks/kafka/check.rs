@@ -1,12 +1,12 @@
 //! What a topic does with records that it has acked.
 
-use super::{encode::is_topic, words::Words};
+use super::{encode::is_topic, reports::Reports, words::Words};
 use crate::CheckError;
 use rdkafka::{
     ClientConfig,
     admin::{AdminClient, AdminOptions, ResourceSpecifier},
     client::DefaultClientContext,
-    producer::{FutureProducer, Producer},
+    producer::{Producer, ThreadedProducer},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,7 +20,7 @@ struct Facts {
 /// Looks at the cluster, and at a topic. Asks for all topics, because asking for one may create it.
 pub(super) async fn check(
     config: &ClientConfig,
-    producer: &FutureProducer<Words>,
+    producer: &ThreadedProducer<Reports>,
     words: &Words,
     destination: Option<&str>,
     patience: Duration,

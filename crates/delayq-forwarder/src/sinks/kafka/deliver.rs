@@ -1,13 +1,17 @@
 //! Producing: delivered is an ack of all replicas in sync to an idempotent producer.
 
-use super::{KafkaConfig, check, encode, words::Words};
-use crate::{Blame, CheckError, Outcome, Parcel, Sink};
+use super::{
+    KafkaConfig, check, encode,
+    reports::{Place, Report, Reports},
+    words::Words,
+};
+use crate::{Blame, CheckError, Outcome, Parcel, Sink, sinks::answers::Answers};
 use async_trait::async_trait;
 use rdkafka::{
     ClientConfig,
     config::FromClientConfigAndContext,
     error::{KafkaError, RDKafkaErrorCode},
-    producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer},
+    producer::{BaseRecord, Producer, ThreadedProducer},
 };
 use secrecy::ExposeSecret;
 use std::{
@@ -27,7 +31,7 @@ pub(crate) struct KafkaSink {
 /// A producer, and what it says.
 #[derive(Clone)]
 struct Open {
-    producer: FutureProducer<Words>,
+    producer: ThreadedProducer<Reports>,
     words: Words,
 }
 
@@ -86,8 +90,9 @@ impl KafkaSink {
         if let Some(open) = slot.as_ref() {
             return Ok(open.clone());
         }
-        let words = Words::default();
-        let producer = FutureProducer::from_config_and_context(&self.settings()?, words.clone());
+        let reports = Reports::default();
+        let words = reports.words.clone();
+        let producer = ThreadedProducer::from_config_and_context(&self.settings()?, reports);
         let open = Open { producer: producer.map_err(|error| error.to_string())?, words };
         *slot = Some(open.clone());
         Ok(open)
@@ -131,19 +136,14 @@ impl Sink for KafkaSink {
             Ok(open) => open,
             Err(why) => return vec![Outcome::down(why); parcels.len()],
         };
-        let sent: Vec<Result<DeliveryFuture, Outcome>> =
-            parcels.iter().map(|parcel| send(&open.producer, parcel)).collect();
-        let mut outcomes = Vec::with_capacity(parcels.len());
-        for (sent, parcel) in sent.into_iter().zip(parcels) {
-            outcomes.push(match sent {
-                Err(outcome) => outcome,
-                Ok(delivery) => match delivery.await {
-                    Ok(Ok(_)) => Outcome::Delivered,
-                    Ok(Err((error, _))) => failed(&error, parcel, &open.words),
-                    Err(_) => Outcome::down("the producer was closed"),
-                },
-            });
+        let answers = Answers::new(parcels.len());
+        for (place, parcel) in parcels.iter().enumerate() {
+            send(&open.producer, parcel, Place::new(&answers, place));
         }
+        answers.complete().await;
+        let reports = answers.take().into_iter().zip(parcels);
+        let outcomes: Vec<Outcome> =
+            reports.map(|(report, parcel)| outcome(report, parcel, &open.words)).collect();
         if outcomes.contains(&Outcome::Delivered) {
             open.words.forget();
         }
@@ -159,12 +159,13 @@ impl Sink for KafkaSink {
     }
 }
 
-fn send(producer: &FutureProducer<Words>, parcel: &Parcel) -> Result<DeliveryFuture, Outcome> {
+/// Hands a record to the client. What it refuses at once is reported at once.
+fn send(producer: &ThreadedProducer<Reports>, parcel: &Parcel, place: Box<Place>) {
     if !encode::is_topic(&parcel.destination) {
-        return Err(Outcome::rejected(format!("`{}` is no name of a topic", parcel.destination)));
+        return place.report(Err(Some(KafkaError::MessageProduction(RDKafkaErrorCode::InvalidTopic))));
     }
-    let mut record = FutureRecord::<[u8], [u8]>::to(&parcel.destination)
-        .payload(parcel.body.as_slice())
+    let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(&parcel.destination, place)
+        .payload(&parcel.body[..])
         .headers(encode::headers(parcel))
         .timestamp(i64::try_from(parcel.about.ready.millis().get()).unwrap_or(i64::MAX));
     if let Some(key) = &parcel.key {
@@ -173,7 +174,20 @@ fn send(producer: &FutureProducer<Words>, parcel: &Parcel) -> Result<DeliveryFut
     if let Some(partition) = parcel.partition {
         record = record.partition(partition);
     }
-    producer.send_result(record).map_err(|(error, _)| failed(&error, parcel, &Words::default()))
+    if let Err((error, record)) = producer.send(record) {
+        record.delivery_opaque.report(Err(Some(error)));
+    }
+}
+
+fn outcome(report: Option<Report>, parcel: &Parcel, words: &Words) -> Outcome {
+    match report {
+        Some(Ok(())) => Outcome::Delivered,
+        Some(Err(Some(_))) if !encode::is_topic(&parcel.destination) => {
+            Outcome::rejected(format!("`{}` is no name of a topic", parcel.destination))
+        }
+        Some(Err(Some(error))) => failed(&error, parcel, words),
+        Some(Err(None)) | None => Outcome::down("the producer was closed"),
+    }
 }
 
 /// What an error means for one record.

@@ -1,19 +1,21 @@
 //! Publishing: delivered is an ack of the stream, and nothing else. In mode core it is a flushed connection.
 
-use super::{NatsConfig, NatsMode, check, encode};
+use super::{
+    NatsConfig, NatsMode,
+    acks::{Ack, Acks},
+    check, encode,
+};
 use crate::{CheckError, Outcome, Parcel, Sink};
 use async_nats::{
-    Client, ConnectOptions,
-    jetstream::{
-        self,
-        context::{PublishAckFuture, PublishError, PublishErrorKind},
-        message::PublishMessage,
-    },
+    Client, ConnectOptions, Subject,
+    client::{PublishError, PublishErrorKind},
+    header, jetstream,
 };
 use async_trait::async_trait;
 use secrecy::ExposeSecret;
 use std::{
     pin::{Pin, pin},
+    sync::Arc,
     time::Duration,
 };
 use tokio::{
@@ -21,6 +23,8 @@ use tokio::{
     time::{Sleep, sleep, timeout},
 };
 
+/// Acks that wait to be read, at most: as many as all destinations of a sink can have on their way.
+const MOST_ACKS: usize = 1 << 20;
 const CORE: &str = "mode = core delivers at most once: what nobody listens to, and what is on its way when a connection breaks, is lost";
 
 /// A server or cluster.
@@ -36,10 +40,8 @@ pub(crate) struct NatsSink {
 struct Open {
     client: Client,
     context: jetstream::Context,
+    acks: Arc<Acks>,
 }
-
-/// A publication under way, or why it was not sent.
-type UnderWay = Result<PublishAckFuture, Outcome>;
 
 // === impl NatsSink ===
 
@@ -55,7 +57,8 @@ impl NatsSink {
         }
         let client = self.options().await?.connect(self.config.servers.as_slice()).await;
         let client = client.map_err(|error| format!("{}: {error}", self.config.servers.join(", ")))?;
-        let open = Open { context: self.context(client.clone()), client };
+        let acks = Arc::new(Acks::start(&client).await.map_err(|error| error.to_string())?);
+        let open = Open { context: self.context(client.clone()), client, acks };
         *slot = Some(open.clone());
         Ok(open)
     }
@@ -66,6 +69,7 @@ impl NatsSink {
             .name("delayq-forwarder")
             .connection_timeout(self.patience)
             .ping_interval(Duration::from_secs(5))
+            .subscription_capacity(MOST_ACKS)
             .request_timeout(Some(self.patience));
         if let (Some(username), Some(password)) = (&self.config.username, &self.config.password) {
             options =
@@ -85,45 +89,51 @@ impl NatsSink {
     }
 
     fn context(&self, client: Client) -> jetstream::Context {
-        jetstream::context::ContextBuilder::new()
-            .timeout(self.patience)
-            .ack_timeout(self.patience)
-            .max_ack_inflight(65_536)
-            .build(client)
+        jetstream::context::ContextBuilder::new().timeout(self.patience).build(client)
     }
 
     async fn forget(&self) {
         *self.open.lock().await = None;
     }
 
-    /// Publishes all, then waits for the acks in their order. One timer for all of them: what has no ack when it is
-    /// over has none, and what has one by then counts.
-    async fn deliver_acked(&self, context: &jetstream::Context, parcels: &[Parcel]) -> Vec<Outcome> {
+    /// Publishes all, then waits for the acks. One timer for all of them: what has no ack when it is over has none, and
+    /// what has one by then counts.
+    async fn deliver_acked(&self, open: &Open, parcels: &[Parcel]) -> Vec<Outcome> {
         let mut over = pin!(sleep(self.patience.mul_f64(0.9)));
-        let silent = || Outcome::down(format!("no ack within {:?}", self.patience));
-        let mut under_way: Vec<UnderWay> = Vec::with_capacity(parcels.len());
-        for parcel in parcels {
-            let sent = before(over.as_mut(), publish(context, parcel, true)).await;
-            under_way.push(sent.unwrap_or_else(|| Err(silent())));
+        let all: Vec<&Parcel> = parcels.iter().collect();
+        let acks = publish(open, &all, true, over.as_mut()).await;
+        let mut outcomes: Vec<Option<Outcome>> = Vec::with_capacity(parcels.len());
+        let mut again = Vec::new();
+        for (place, (parcel, ack)) in parcels.iter().zip(acks).enumerate() {
+            // Never sent before, and yet known: an earlier message had this id and content, and this one was dropped.
+            let dropped = matches!(ack, Ok(Some(Ack::Duplicate))) && parcel.about.delivery <= 1;
+            if dropped {
+                again.push(place);
+            }
+            outcomes.push((!dropped).then(|| self.outcome(ack)));
         }
-        let mut outcomes = Vec::with_capacity(parcels.len());
-        for (parcel, sent) in parcels.iter().zip(under_way) {
-            let acked = async {
-                let ack = match sent?.await {
-                    Err(error) => return Err(failed(&error)),
-                    Ok(ack) => ack,
-                };
-                if ack.duplicate && parcel.about.delivery <= 1 {
-                    // Never sent before, and yet known: an earlier message had this id and content, and this one was
-                    // dropped.
-                    publish(context, parcel, false).await?.await.map_err(|error| failed(&error))?;
-                }
-                Ok(Outcome::Delivered)
-            };
-            let acked = before(over.as_mut(), acked).await.unwrap_or_else(|| Err(silent()));
-            outcomes.push(acked.unwrap_or_else(|outcome| outcome));
+        if !again.is_empty() {
+            let dropped: Vec<&Parcel> = again.iter().map(|&place| &parcels[place]).collect();
+            let acks = publish(open, &dropped, false, over.as_mut()).await;
+            for (place, ack) in again.into_iter().zip(acks) {
+                outcomes[place] = Some(self.outcome(ack));
+            }
         }
-        outcomes
+        outcomes.into_iter().map(|outcome| outcome.expect("what was dropped is published again")).collect()
+    }
+
+    fn outcome(&self, ack: Result<Option<Ack>, Outcome>) -> Outcome {
+        match ack {
+            Err(outcome) => outcome,
+            Ok(Some(Ack::Stored | Ack::Duplicate)) => Outcome::Delivered,
+            Ok(Some(Ack::NoStream)) => Outcome::failed("no stream found for given subject"),
+            // The stream's own bound on one message; its other refusals are of the stream as a whole.
+            Ok(Some(Ack::Refused(why))) if why.contains("message size exceeds maximum") => {
+                Outcome::rejected(why)
+            }
+            Ok(Some(Ack::Refused(why) | Ack::Nonsense(why))) => Outcome::down(why),
+            Ok(None) => Outcome::down(format!("no ack within {:?}", self.patience)),
+        }
     }
 
     async fn deliver_core(&self, client: &Client, parcels: &[Parcel]) -> Vec<Outcome> {
@@ -133,7 +143,7 @@ impl NatsSink {
                 _ if !encode::is_subject(&parcel.destination) => no_subject(parcel),
                 Err(reason) => Outcome::rejected(reason),
                 Ok(headers) => {
-                    let (subject, body) = (parcel.destination.clone(), parcel.body.clone().into());
+                    let (subject, body) = (parcel.destination.clone(), parcel.body.clone());
                     match client.publish_with_headers(subject, headers, body).await {
                         Ok(()) => Outcome::Delivered,
                         Err(error) => Outcome::down(error.to_string()),
@@ -158,7 +168,7 @@ impl NatsSink {
         };
         match self.config.mode {
             NatsMode::Core => self.deliver_core(&open.client, parcels).await,
-            NatsMode::Jetstream => self.deliver_acked(&open.context, parcels).await,
+            NatsMode::Jetstream => self.deliver_acked(&open, parcels).await,
         }
     }
 }
@@ -204,21 +214,57 @@ impl Sink for NatsSink {
     }
 }
 
-fn publication(parcel: &Parcel) -> Result<PublishMessage, String> {
-    if !encode::is_subject(&parcel.destination) {
-        return Err(format!("`{}` is no subject that can be published to", parcel.destination));
+/// Publishes, with the id that a stream drops repeats by or without it, and waits until all is acked or the time is over.
+/// What is not acked then is `None`.
+async fn publish(
+    open: &Open,
+    parcels: &[&Parcel],
+    with_id: bool,
+    mut over: Pin<&mut Sleep>,
+) -> Vec<Result<Option<Ack>, Outcome>> {
+    let call = open.acks.call(parcels.len());
+    let mut unsent = Vec::new();
+    let sending = async {
+        let mut known: Option<Subject> = None;
+        for (place, parcel) in parcels.iter().enumerate() {
+            if let Err(outcome) = send(&open.client, &mut known, parcel, with_id, call.reply(place)).await {
+                // An ack that does not matter: nothing is to be waited for at this place.
+                call.answers.put(place, Ack::NoStream);
+                unsent.push((place, outcome));
+            }
+        }
+    };
+    if before(over.as_mut(), sending).await.is_some() {
+        before(over, call.answers.complete()).await;
     }
-    let headers = encode::headers(parcel)?;
-    Ok(PublishMessage::build().headers(headers).payload(parcel.body.clone().into()))
+    let mut acks: Vec<_> = call.answers.take().into_iter().map(Ok).collect();
+    for (place, outcome) in unsent {
+        acks[place] = Err(outcome);
+    }
+    acks
 }
 
-/// Sends one publication, with the id that a stream drops repeats by or without it.
-async fn publish(context: &jetstream::Context, parcel: &Parcel, with_id: bool) -> UnderWay {
-    let mut publication = publication(parcel).map_err(Outcome::rejected)?;
-    if with_id {
-        publication = publication.message_id(&parcel.about.identity);
+/// Sends one publication; `known` is the subject of the last one.
+async fn send(
+    client: &Client,
+    known: &mut Option<Subject>,
+    parcel: &Parcel,
+    with_id: bool,
+    reply: Subject,
+) -> Result<(), Outcome> {
+    if known.as_ref().is_none_or(|known| known.as_str() != parcel.destination) {
+        if !encode::is_subject(&parcel.destination) {
+            return Err(no_subject(parcel));
+        }
+        *known = Some(parcel.destination.as_str().into());
     }
-    context.send_publish(parcel.destination.clone(), publication).await.map_err(|error| failed(&error))
+    let subject = known.clone().expect("it was just set");
+    let mut headers = encode::headers(parcel).map_err(Outcome::rejected)?;
+    if with_id {
+        headers.insert(header::NATS_MESSAGE_ID, parcel.about.identity.as_str());
+    }
+    let sent = client.publish_with_reply_and_headers(subject, reply, headers, parcel.body.clone()).await;
+    sent.map_err(|error| refused(&error))
 }
 
 /// The output of `work`, unless the time is over and it is not there yet.
@@ -234,14 +280,12 @@ fn no_subject(parcel: &Parcel) -> Outcome {
     Outcome::rejected(format!("`{}` is no subject that can be published to", parcel.destination))
 }
 
-/// What a refusal means for one message.
-fn failed(error: &PublishError) -> Outcome {
-    let text = error.to_string();
+/// What the client's own refusal means for one message.
+fn refused(error: &PublishError) -> Outcome {
     match error.kind() {
-        PublishErrorKind::MaxPayloadExceeded => Outcome::rejected(text),
-        PublishErrorKind::StreamNotFound => Outcome::failed(text),
-        // The stream's own bound on one message; its other refusals are of the stream as a whole.
-        PublishErrorKind::Other if text.contains("message size exceeds maximum") => Outcome::rejected(text),
-        _ => Outcome::down(text),
+        PublishErrorKind::MaxPayloadExceeded | PublishErrorKind::InvalidSubject => {
+            Outcome::rejected(error.to_string())
+        }
+        PublishErrorKind::Send => Outcome::down(error.to_string()),
     }
 }

@@ -10,10 +10,14 @@ use std::str::FromStr;
 /// Why NATS cannot carry one of them.
 pub(super) fn headers(parcel: &Parcel) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
-    for (name, value) in parcel.all_headers() {
+    // Its names and values are plain: nothing of them has to be looked at.
+    for (name, value) in parcel.about.headers() {
+        headers.insert(HeaderName::from_static(name), value.into_owned());
+    }
+    for (name, value) in &parcel.headers {
         let wrong = |error: String| format!("NATS cannot carry the header {name}: {error}");
         let key = HeaderName::from_str(name).map_err(|error| wrong(error.to_string()))?;
-        let value = HeaderValue::from_str(&value).map_err(|error| wrong(error.to_string()))?;
+        let value = HeaderValue::from_str(value).map_err(|error| wrong(error.to_string()))?;
         headers.append(key, value);
     }
     Ok(headers)

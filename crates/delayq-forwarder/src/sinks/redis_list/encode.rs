@@ -16,7 +16,7 @@ pub(super) fn command(config: &RedisListConfig, parcel: &Parcel) -> Cmd {
     });
     command.arg(&parcel.destination);
     match config.element {
-        Element::Payload => command.arg(&parcel.body),
+        Element::Payload => command.arg(&parcel.body[..]),
         Element::Record => {
             let mut line = Vec::new();
             file::encode::append(parcel, &mut line);

@@ -31,7 +31,7 @@ impl Fields {
         if let Some(length) = config.max_len {
             command.arg("MAXLEN").arg("~").arg(length);
         }
-        command.arg("*").arg(&config.payload_field).arg(&parcel.body);
+        command.arg("*").arg(&config.payload_field).arg(&parcel.body[..]);
         if config.header_fields {
             for (name, value) in parcel.all_headers() {
                 command.arg(name).arg(value.as_ref());

@@ -2,12 +2,13 @@
 
 use super::encode;
 use crate::CheckError;
+use reqwest::Url;
 
 /// Whether a destination has a URL, and warnings about it.
-pub(super) fn check(base: &str, destination: Option<&str>, signed: bool) -> Result<Vec<String>, CheckError> {
+pub(super) fn check(base: &Url, destination: Option<&str>, signed: bool) -> Result<Vec<String>, CheckError> {
     encode::url(base, destination.unwrap_or_default()).map_err(CheckError::Refused)?;
     let mut warnings = Vec::new();
-    if base.starts_with("http://") {
+    if base.scheme() == "http" {
         warnings.push(format!("{base} is not https: bodies and signatures can be read on the way"));
     }
     if !signed {

@@ -1,7 +1,8 @@
 //! Posting: delivered is a status of 2xx, read to its end.
 
 use super::{
-    WebhookConfig, check, encode,
+    WebhookConfig, check,
+    encode::{self, Login},
     hosts::{Hosts, host_of},
     private::{Private, PublicOnly, names_private},
     retry_after,
@@ -10,12 +11,14 @@ use crate::{Blame, CheckError, Outcome, Parcel, Sink, clock};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use reqwest::{
-    Certificate, Client, RequestBuilder, Response, StatusCode, Url,
+    Certificate, Client, Method, Request, Response, StatusCode, Url,
     redirect::{Attempt, Policy},
 };
-use secrecy::ExposeSecret;
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 use tokio::sync::Semaphore;
@@ -27,10 +30,19 @@ const MOST_REDIRECTS: usize = 5;
 /// An endpoint.
 pub(crate) struct WebhookSink {
     config: WebhookConfig,
+    url: Url,
     client: Client,
-    patience: Duration,
     /// One for each request at a time, over all calls of all sinks of this host.
     free: Arc<Semaphore>,
+}
+
+/// A call of the sink under way.
+struct Call<'a> {
+    login: Login,
+    parcels: &'a [Parcel],
+    /// The first parcel that nobody has begun with.
+    next: AtomicUsize,
+    first_failure: OnceLock<Outcome>,
 }
 
 // === impl WebhookSink ===
@@ -57,52 +69,47 @@ impl WebhookSink {
         }
         let client = builder.build().map_err(|error| error.to_string())?;
         let free = hosts.limit(&url, usize::from(config.connections));
-        Ok(Self { config, client, patience, free })
+        Ok(Self { config, url, client, free })
     }
 
-    /// Posts when there is a connection for it, unless the endpoint has failed another parcel of the call by then: so a
-    /// dead endpoint costs one time of waiting, not one for each parcel.
-    async fn post_unless(&self, parcel: &Parcel, first_failure: &OnceLock<Outcome>) -> Outcome {
+    /// Posts parcels of a call, those that nobody else has begun with, over one connection at a time.
+    async fn post_in_turn(&self, call: &Call<'_>) -> Vec<(usize, Outcome)> {
+        let mut outcomes = Vec::new();
         let _free = self.free.acquire().await.expect("the semaphore is never closed");
-        if let Some(outcome) = first_failure.get() {
+        loop {
+            let place = call.next.fetch_add(1, Ordering::Relaxed);
+            let Some(parcel) = call.parcels.get(place) else { return outcomes };
+            outcomes.push((place, self.post_unless(call, parcel).await));
+        }
+    }
+
+    /// Posts, unless the endpoint has failed another parcel of the call by then: so a dead endpoint costs one time of
+    /// waiting, not one for each parcel.
+    async fn post_unless(&self, call: &Call<'_>, parcel: &Parcel) -> Outcome {
+        if let Some(outcome) = call.first_failure.get() {
             return outcome.clone();
         }
-        let outcome = self.post(parcel).await;
+        let outcome = self.post(&call.login, parcel).await;
         if matches!(outcome, Outcome::Unavailable { blame: Blame::Destination, .. }) {
-            let _ = first_failure.set(outcome.clone());
+            let _ = call.first_failure.set(outcome.clone());
         }
         outcome
     }
 
-    async fn post(&self, parcel: &Parcel) -> Outcome {
-        let (url, headers) =
-            match (encode::url(&self.config.url, &parcel.destination), encode::headers(parcel)) {
-                (Ok(url), Ok(headers)) => (url, headers),
-                (Err(reason), _) | (_, Err(reason)) => return Outcome::rejected(reason),
-            };
-        let request = self.client.post(url).headers(headers).body(parcel.body.clone());
-        let request = match self.signed(request, &parcel.body) {
-            Ok(request) => request,
-            Err(why) => return Outcome::down(why),
+    async fn post(&self, login: &Login, parcel: &Parcel) -> Outcome {
+        let (url, mut headers) = match (encode::url(&self.url, &parcel.destination), encode::headers(parcel))
+        {
+            (Ok(url), Ok(headers)) => (url, headers),
+            (Err(reason), _) | (_, Err(reason)) => return Outcome::rejected(reason),
         };
-        match request.send().await {
+        login.sign(&mut headers, clock::unix_secs(), &parcel.body);
+        let mut request = Request::new(Method::POST, url);
+        *request.headers_mut() = headers;
+        *request.body_mut() = Some(parcel.body.clone().into());
+        match self.client.execute(request).await {
             Err(error) => unanswered(&error),
             Ok(response) => outcome(response).await,
         }
-    }
-
-    /// A request with signature and token, whose secrets are read anew.
-    fn signed(&self, request: RequestBuilder, body: &[u8]) -> Result<RequestBuilder, String> {
-        let mut request = request;
-        if let Some(secret) = &self.config.secret {
-            let secret = secret.reveal()?;
-            let signature = encode::signature(secret.expose_secret().as_bytes(), clock::unix_secs(), body);
-            request = request.header("delayq-signature", signature);
-        }
-        if let Some(bearer) = &self.config.bearer {
-            request = request.bearer_auth(bearer.reveal()?.expose_secret());
-        }
-        Ok(request)
     }
 }
 
@@ -113,12 +120,14 @@ impl Sink for WebhookSink {
     }
 
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
-        let warnings = check::check(&self.config.url, destination, self.config.secret.is_some())?;
+        let warnings = check::check(&self.url, destination, self.config.secret.is_some())?;
         // A request that changes nothing: whatever its status, somebody is there. But a login that is refused is refused for
         // every message.
-        let request = self.client.head(&self.config.url).timeout(self.patience);
-        let request = self.signed(request, &[]).map_err(CheckError::Unreachable)?;
-        let answer = request.send().await.map_err(|error| CheckError::Unreachable(whole(&error)))?;
+        let login = Login::read(&self.config).map_err(CheckError::Unreachable)?;
+        let mut request = Request::new(Method::HEAD, self.url.clone());
+        login.sign(request.headers_mut(), clock::unix_secs(), &[]);
+        let answer =
+            self.client.execute(request).await.map_err(|error| CheckError::Unreachable(whole(&error)))?;
         if matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED) {
             return Err(CheckError::Unreachable(format!("{}: {}", self.config.url, answer.status())));
         }
@@ -126,8 +135,16 @@ impl Sink for WebhookSink {
     }
 
     async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
-        let first_failure = OnceLock::new();
-        join_all(parcels.iter().map(|parcel| self.post_unless(parcel, &first_failure))).await
+        let login = match Login::read(&self.config) {
+            Ok(login) => login,
+            Err(why) => return vec![Outcome::down(why); parcels.len()],
+        };
+        let call = Call { login, parcels, next: AtomicUsize::new(0), first_failure: OnceLock::new() };
+        let at_once = parcels.len().min(usize::from(self.config.connections));
+        let posted = join_all((0..at_once).map(|_| self.post_in_turn(&call))).await;
+        let mut posted: Vec<(usize, Outcome)> = posted.into_iter().flatten().collect();
+        posted.sort_unstable_by_key(|(place, _)| *place);
+        posted.into_iter().map(|(_, outcome)| outcome).collect()
     }
 
     async fn close(&self) -> Result<(), String> {
