@@ -31,6 +31,7 @@ async fn two_hundred_timers_started_at_once_share_and_nothing_is_late() {
     group.times.look = Duration::from_secs(5);
     // One connection for all of them, on which 200 starts look at 256 shards each.
     group.times.call = Duration::from_secs(30);
+    group.etcd_call = Duration::from_secs(5);
     let client = group.client_at(&group.stand.server.address());
     let drill = Drill::new(group).await;
     let (one, other) = drill.pair().await;

@@ -10,6 +10,7 @@ use delayq_service::Metrics;
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::history::{Answer, Event, History};
 use delayq_tests::invariants::{Permit, check};
+use delayq_tests::stall::Stall;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,6 +29,7 @@ pub(crate) struct Drill {
     history: Arc<History>,
     witness: Witness,
     pulse: Pulse,
+    stall: Stall,
     timers: Mutex<Vec<Metrics>>,
     numbers: Arc<AtomicUsize>,
 }
@@ -51,7 +53,7 @@ impl Drill {
         let witness = Witness::start(&group.stand).await;
         let pulse = Pulse::start(&group.stand.server);
         let (timers, numbers) = (Mutex::default(), Arc::default());
-        Self { group, history: Arc::default(), witness, pulse, timers, numbers }
+        Self { group, history: Arc::default(), witness, pulse, stall: Stall::watch(), timers, numbers }
     }
 
     pub(crate) fn stand(&self) -> &Stand {
@@ -132,13 +134,13 @@ impl Drill {
     /// As [`Self::judge`], with a bound of the test's own.
     pub(crate) async fn judge_within(&self, what: &str, late: Duration) -> Verdict {
         let count = self.accepted();
-        wait_until("everything to be ready", late + SHORT, || async { self.stand().ready().await >= count })
+        wait_until("everything to be ready", late + LONG, || async { self.stand().ready().await >= count })
             .await;
         let deliveries = deliveries(self.stand()).await;
         let pumps = self.witness.pumps(self.stand()).await;
         let fenced = pumps.iter().filter(|pump| matches!(pump, Event::Pump { fenced: true, .. })).count();
         let whole = History::from([self.history.events(), deliveries.clone(), pumps].concat());
-        let permitted = late + self.paused();
+        let permitted = self.allow(late);
         self.tell(what, &deliveries, permitted);
         let broken = check(&whole, &Permit { late: Some(permitted), ..Permit::default() });
         assert!(
@@ -151,10 +153,11 @@ impl Drill {
         Verdict { fenced }
     }
 
-    /// What the machine itself may have kept waiting. A shard that moves goes through four hands, any of which may have
-    /// met the longest pause: who gives it, etcd, who takes it, and Redis; and etcd waits twice for the disk.
-    pub(crate) fn paused(&self) -> Duration {
-        4 * self.pulse.pause() + 2 * self.pulse.sync()
+    /// A bound, and with it what the machine itself may have kept waiting: programs for a core or the disk, and a thread
+    /// that only sleeps and asks. A shard that moves goes through four hands, any of which may have met the longest pause:
+    /// who gives it, etcd, who takes it, and Redis; and etcd waits twice for the disk.
+    pub(crate) fn allow(&self, bound: Duration) -> Duration {
+        self.stall.allow(bound) + 4 * self.pulse.pause() + 2 * self.pulse.sync()
     }
 
     fn tell(&self, what: &str, deliveries: &[Event], permitted: Duration) {

@@ -5,7 +5,7 @@ use crate::stand::{Running, Stand, looking, settings, start};
 use delayq_cluster::{ClusterConfig, Credentials, Role};
 use delayq_core::{Client, LinkSettings};
 use delayq_service::config::HumanDuration;
-use delayq_tests::deadline::{SHORT, wait_until};
+use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_timer::{Membership, TimerConfig};
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub(crate) struct Group {
     pub(crate) stand: Stand,
     pub(crate) etcd: EtcdCluster,
     pub(crate) times: Times,
+    /// How long a call of etcd may take.
+    pub(crate) etcd_call: Duration,
     pub(crate) credentials: Option<Credentials>,
 }
 
@@ -47,7 +49,7 @@ impl Group {
     }
 
     pub(crate) fn on(stand: Stand, etcd: EtcdCluster) -> Self {
-        Self { stand, etcd, times: TIMES, credentials: None }
+        Self { stand, etcd, times: TIMES, etcd_call: Duration::from_millis(500), credentials: None }
     }
 
     /// The way without anything in between.
@@ -72,7 +74,8 @@ impl Group {
     pub(crate) async fn timer_by(&self, name: &str, Route { etcd, client }: Route) -> Running {
         let mut cluster = ClusterConfig::new(etcd, Role::Timer, name, client.shards());
         cluster.lease_ttl = self.times.lease;
-        cluster.etcd.request_deadline = Duration::from_millis(500);
+        cluster.etcd.request_deadline = self.etcd_call;
+        cluster.join_deadline = LONG;
         cluster.etcd.credentials = self.credentials.clone();
         let steady = HumanDuration::from(self.times.steady);
         let config = TimerConfig { clock_steady: steady, ..looking(self.times.look) };

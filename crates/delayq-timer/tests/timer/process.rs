@@ -103,7 +103,7 @@ async fn a_process_stopped_under_load_hands_over_within_two_seconds_and_nothing_
     drill.flows().await;
     load.stop().await;
     drill.judge(&STOPPED).await;
-    assert!(took < Duration::from_secs(2) + drill.paused(), "it took {took:?} to end");
+    assert!(took < drill.allow(Duration::from_secs(2)), "it took {took:?} to end");
 }
 
 #[tokio::test(flavor = "multi_thread")]
