@@ -11,15 +11,15 @@
 
 arguments('claim', 3)
 local lock = tonumber(ARGV[3])
-local owner, until_ms, epoch = unpack(redis.call('HMGET', KEYS[1], 'owner', 'owner_until', 'epoch'))
+local owner, until_ms = unpack(redis.call('HMGET', KEYS[1], 'owner', 'owner_until'))
 local locked = (tonumber(until_ms) or 0) > now
 local head = redis.call('ZRANGE', base .. 'alarms', 0, 0, 'WITHSCORES')[2] or ''
 if lock > 0 and locked and owner ~= ARGV[2] then
-  return { 'owned', tonumber(epoch), now_us, owner, head }
+  return { 'owned', epoch, now_us, owner, head }
 end
 redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'owner_until', lock > 0 and now + lock or 0)
 if lock > 0 and locked and owner == ARGV[2] then
-  return { 'renewed', tonumber(epoch), now_us, owner, head }
+  return { 'renewed', epoch, now_us, owner, head }
 end
 -- Gens that a lost master gave out may be given out again: stay clear of them.
 redis.call('HINCRBY', KEYS[1], 'gen', 2097152)

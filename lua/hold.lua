@@ -9,7 +9,6 @@
 --# include shard, arguments
 
 arguments('hold', 3)
-local epoch = tonumber(redis.call('HGET', KEYS[1], 'epoch')) or 0
 if tonumber(ARGV[2]) < epoch then return 'fenced ' .. epoch end
 if ARGV[3] == 'on' then
   redis.call('HSET', KEYS[1], 'hold', 1)

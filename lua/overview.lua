@@ -9,9 +9,9 @@
 --# include now, shard, arguments
 
 arguments('overview', 1)
-local epoch, owner = unpack(redis.call('HMGET', KEYS[1], 'epoch', 'owner'))
+local owner = redis.call('HGET', KEYS[1], 'owner')
 local head = redis.call('ZRANGE', base .. 'alarms', 0, 0, 'WITHSCORES')[2] or ''
-local answer = { now_us, head, epoch or '0', owner or '', held or '', redis.call('ZCARD', base .. 'leases'),
+local answer = { now_us, head, epoch, owner or '', held or '', redis.call('ZCARD', base .. 'leases'),
   redis.call('ZCARD', base .. 'markers') }
 for i = 1, tonumber(redis.call('HGET', KEYS[1], 'topics')) or 0 do
   answer[#answer + 1] = redis.call('HGET', base .. 't:' .. i, 'name') or ''

@@ -15,7 +15,7 @@
 --# include now, shard, arguments, ready, bucket_due
 
 arguments('pump', #ARGV == 3 and 3 or 4)
-local epoch, limit, latest = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local limit, latest = tonumber(ARGV[3]), tonumber(ARGV[4])
 local moved, returned, buried, expired, forgotten, blocked = 0, 0, 0, 0, 0, 0
 local runs, more = {}, false
 
@@ -27,21 +27,21 @@ local function report(word, next_due)
 end
 
 -- The first alarms and their times; most of the time few are due.
-local alarms = redis.pcall('ZRANGE', base .. 'alarms', 0, 3, 'WITHSCORES')
+local alarms = redis.pcall('ZRANGE', base .. 'alarms', '0', '3', 'WITHSCORES')
 if alarms.err then must_be('zset', 'alarms') end
 if #alarms == 8 and tonumber(alarms[8]) <= now then
-  alarms = redis.call('ZRANGE', base .. 'alarms', 0, 100, 'WITHSCORES')
+  alarms = redis.call('ZRANGE', base .. 'alarms', '0', '100', 'WITHSCORES')
 end
 local soonest = tonumber(alarms[2])
 
 if held then return report('held', soonest) end
 if latest and now > latest then return report('ahead', soonest) end
-if epoch == '' then
+if ARGV[2] == '' then
   if not soonest or soonest + 10000 > now then return report('not overdue', soonest) end
 else
-  local known = tonumber(redis.call('HGET', KEYS[1], 'epoch')) or 0
-  if tonumber(epoch) < known then return report('fenced ' .. known, soonest) end
-  if tonumber(epoch) > known then redis.call('HSET', KEYS[1], 'epoch', epoch) end
+  local mine = tonumber(ARGV[2])
+  if mine < epoch then return report('fenced ' .. epoch, soonest) end
+  if mine > epoch then redis.call('HSET', KEYS[1], 'epoch', ARGV[2]) end
 end
 
 -- When the shard has to be looked at next, of what is known so far.
@@ -51,13 +51,14 @@ local function no_later_than(ms)
   if not next_due or ms < next_due then next_due = ms end
 end
 
--- Sets an alarm to what is left of what it stands for. One in the past asks for another round.
-local function rearm(member, ms)
-  if not ms then
+-- Sets an alarm to what is left of what it stands for: a time as text. One in the past asks for another round.
+local function rearm(member, due)
+  if not due then
     redis.call('ZREM', base .. 'alarms', member)
     return
   end
-  redis.call('ZADD', base .. 'alarms', ms, member)
+  redis.call('ZADD', base .. 'alarms', due, member)
+  local ms = tonumber(due)
   no_later_than(ms)
   if ms <= now then more = true end
 end
@@ -127,7 +128,7 @@ local function pump_index(index, n, one)
       redis.call('ZADD', base .. index, now + 10000, name)
     end
   end
-  rearm(index, tonumber(redis.call('ZRANGE', base .. index, 0, 0, 'WITHSCORES')[2]))
+  rearm(index, redis.call('ZRANGE', base .. index, '0', '0', 'WITHSCORES')[2])
 end
 
 local function lease_over(receipt)

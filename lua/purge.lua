@@ -52,7 +52,7 @@ elseif state == 'ready' then
   for _, entry in ipairs(entries) do
     if not purge(string.sub(entry, 1, -8), PENDING) then back[#back + 1] = entry end
   end
-  if #entries > 0 then redis.call('LPOP', base .. 'r:' .. no, #entries) end
+  if #entries > 0 then redis.call('LTRIM', base .. 'r:' .. no, #entries, '-1') end
   if #back > 0 then redis.call('RPUSH', base .. 'r:' .. no, unpack(back)) end
   more = #entries == limit and #back < limit
 elseif state == 'dead' then

@@ -27,7 +27,7 @@ local key_of = base .. 'm:' .. no .. ':'
 
 local entries, buckets, firsts = {}, {}, {}
 local accepted, stamp = 0, nil
-local call, byte, pack = redis.call, string.byte, struct.pack
+local call, byte, sub, pack = redis.call, string.byte, string.sub, struct.pack
 
 -- `score` is `due` as text: a number would be formatted anew for the command, which costs more than all else here.
 local function gather(bucket, due, score, member)
@@ -105,12 +105,11 @@ local function check_fields(env, flags)
 end
 
 -- The last due time that was read: the messages of a call often share it.
-local due_text, due, due_score, due_bytes
+local due_text, due, due_score
 local function read_due(text)
   due_text, due = text, due_of(text)
   if not due then return end
   due_score = byte(text) == 43 and string.format('%.0f', due) or text
-  due_bytes = pack('>I8', due)
 end
 
 -- A head's parts around its gen and its due time, by flags and by the most attempts.
@@ -128,7 +127,7 @@ end
 -- than a second command. Returns whether the key was free.
 local function store(key, env, head)
   if call('SETNX', key, env) == 0 then return false end
-  call('SETRANGE', key, 0, head)
+  call('SETRANGE', key, '0', head)
   return true
 end
 
@@ -167,7 +166,8 @@ local function put(id, text, options, env)
     if group then must_be('zset', 'g:' .. group) end
   end
 
-  local g = pack('>I4', gen(indexed))
+  local middle = pack('>I4I8', gen(indexed), due)
+  local g = sub(middle, 1, 4)
   local direct, bucket = due <= now and not held, nil
   if not direct then
     bucket = bucket_of(no, due)
@@ -179,7 +179,7 @@ local function put(id, text, options, env)
   end
 
   local key = key_of .. id
-  local head = (starts[flags] or start_of(flags)) .. g .. due_bytes .. (ends[max] or end_of(max))
+  local head = (starts[flags] or start_of(flags)) .. middle .. (ends[max] or end_of(max))
   local tried = options ~= '' and option(options, 'tried')
   if tried and redis.call('EXISTS', key) == 0 and is_stale(id, tried) then return 'stale' end
   if not store(key, env, head) then

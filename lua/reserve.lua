@@ -20,7 +20,7 @@ if ARGV[4] ~= '' and not end_of_delay(ARGV[4]) then
 end
 local wait, dropped, expired, buried, newer = nil, 0, 0, 0, 0
 local looks, bytes = wanted + 100, 0
-local answer = {}
+local answer = { now_us, '', 0, 0, 0, 0 }
 must_be('zset', 'leases')
 must_be('hash', 'stats')
 gens(looks)
@@ -48,11 +48,10 @@ local byte, sub = string.byte, string.sub
 local function look(entry, env)
   if not env then return 'stale' end
   if #env < 32 then return 'malformed' end
-  local format, state, high, low, a, b, c, d = byte(env, 1, 8)
+  local format, state, high, low = byte(env, 1, 4)
   if format > FORMAT then return 'newer' end
   if format < FORMAT or not STATE[state] then return 'malformed' end
-  local e, f, g, h = byte(entry, -11, -8)
-  if state ~= PENDING or d ~= h or c ~= g or b ~= f or a ~= e then return 'stale' end
+  if state ~= PENDING or sub(env, 5, 8) ~= sub(entry, -11, -8) then return 'stale' end
   local flags = high * 256 + low
   if flags > HASH and bit.band(flags, EXPIRES) > 0 then
     local _, expires = fields(env, flags)
@@ -110,7 +109,7 @@ local function take(no, n, until_ms)
       local g = gen_bytes(gen(flags > HASH and bit.band(flags, INDEXED) > 0))
       local receipt = receipt_start .. sub(entry, 1, -12) .. g
       -- All of the head but the most attempts, its last two bytes.
-      call('SETRANGE', keys[i], 0, (starts[flags] or start_of(flags)) .. g .. sub(env, 9, 16) .. until_bytes
+      call('SETRANGE', keys[i], '0', (starts[flags] or start_of(flags)) .. g .. sub(env, 9, 16) .. until_bytes
         .. tried_once_more(sub(env, 25, 30)))
       leases[2 * taken + 1], leases[2 * taken + 2] = until_text, receipt
       local ready = sub(entry, -7)
@@ -129,7 +128,7 @@ local function take(no, n, until_ms)
     redis.call('ZADD', base .. 'leases', unpack(leases))
     alarm('leases', until_ms)
   end
-  redis.call('LPOP', queue, seen)
+  redis.call('LTRIM', queue, seen, '-1')
   if #back > 0 then redis.call('RPUSH', queue, unpack(back)) end
   newer = newer + #back
   count('ready', no, -taken - gone)
@@ -177,6 +176,5 @@ for i = 5, #ARGV do
 end
 wake_timer()
 if broken and not served then error(broken) end
-local head = { now_us, wait or '', dropped, expired, buried, newer }
-for i = 1, #answer do head[6 + i] = answer[i] end
-return head
+answer[2], answer[3], answer[4], answer[5], answer[6] = wait or '', dropped, expired, buried, newer
+return answer

@@ -26,20 +26,20 @@ end
 local function bucket_due_many(bucket, ms, n)
   local members = redis.call('ZRANGEBYSCORE', base .. bucket, '-inf', ms, 'LIMIT', 0, n)
   local behind = redis.call('ZRANGE', base .. bucket, #members, #members, 'WITHSCORES')
-  return members, bucket_runs(bucket, members), tonumber(behind[2])
+  return members, bucket_runs(bucket, members), behind[2]
 end
 
--- The first `n` members that are due at `ms`; when they are (due, count, …); and when the one behind them is, or
--- nil. Nothing at all where the key is no bucket.
+-- The first `n` members that are due at `ms`; when they are (due, count, …); and when the one behind them is, as
+-- text, or nil. Nothing at all where the key is no bucket.
 local function bucket_due(bucket, ms, n)
   local few = math.min(n, FEW)
-  local found = redis.pcall('ZRANGE', base .. bucket, 0, few, 'WITHSCORES')
+  local found = redis.pcall('ZRANGE', base .. bucket, '0', few, 'WITHSCORES')
   if found.err then return nil end
   if n > few and #found > 2 * few and tonumber(found[2 * few + 2]) <= ms then return bucket_due_many(bucket, ms, n) end
   local members, runs = {}, {}
   for i = 1, #found, 2 do
     local due = tonumber(found[i + 1])
-    if due > ms or #members == n then return members, runs, due end
+    if due > ms or #members == n then return members, runs, found[i + 1] end
     members[#members + 1] = found[i]
     if runs[#runs - 1] == due then
       runs[#runs] = runs[#runs] + 1
@@ -51,4 +51,4 @@ local function bucket_due(bucket, ms, n)
 end
 
 -- Takes the first `n` members out.
-local function bucket_drop(bucket, n) redis.call('ZREMRANGEBYRANK', base .. bucket, 0, n - 1) end
+local function bucket_drop(bucket, n) redis.call('ZREMRANGEBYRANK', base .. bucket, '0', n - 1) end

@@ -37,6 +37,6 @@ end
 
 -- Writes a message's head back over the old one; the rest of the envelope stays.
 local function write_head(m)
-  redis.call('SETRANGE', base .. 'm:' .. m.no .. ':' .. m.id, 0,
+  redis.call('SETRANGE', base .. 'm:' .. m.no .. ':' .. m.id, '0',
     struct.pack(HEAD, FORMAT, m.state, m.flags, m.gen, m.due, m.at, m.delivery, m.attempt, m.max))
 end

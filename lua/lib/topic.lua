@@ -34,8 +34,8 @@ end
 
 -- Two numbers of a topic's policy.
 local function policies(no, one, two)
-  must_be('hash', 't:' .. no)
-  local values = redis.call('HMGET', base .. 't:' .. no, one, two)
+  local values = redis.pcall('HMGET', base .. 't:' .. no, one, two)
+  if values.err then must_be('hash', 't:' .. no) end
   return tonumber(values[1]) or POLICY[one], tonumber(values[2]) or POLICY[two]
 end
 

@@ -27,7 +27,7 @@ const MUTANTS: [(&str, &str, &str, &str); 48] = [
         "    make_ready(no, entries)\n    bucket_drop(bucket, #members)",
     ),
     ("pump forgets to set the alarm again", "pump", "rearm(bucket, behind)", "rearm(bucket, nil)"),
-    ("pump serves an owner of old", "pump", "if tonumber(epoch) < known then", "if false then"),
+    ("pump serves an owner of old", "pump", "if mine < epoch then", "if false then"),
     (
         "reschedule leaves the group index",
         "lib/place",
@@ -187,12 +187,7 @@ const MUTANTS: [(&str, &str, &str, &str); 48] = [
     ),
     ("replay keeps the attempts", "replay", "  m.attempt = 0\n", ""),
     ("replay forgets the expiry", "replay", "  if expires then\n", "  if false then\n"),
-    (
-        "claim gives the same epoch twice",
-        "claim",
-        "redis.call('HINCRBY', KEYS[1], 'epoch', 1)",
-        "tonumber(epoch) + 1",
-    ),
+    ("claim gives the same epoch twice", "claim", "redis.call('HINCRBY', KEYS[1], 'epoch', 1)", "epoch + 1"),
     ("hold is ignored by who puts", "put", "due <= now and not held", "due <= now"),
 ];
 
