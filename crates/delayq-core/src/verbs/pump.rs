@@ -64,17 +64,8 @@ impl Client {
         read(reply)
     }
 
-    /// Pumps several shards in one round trip.
-    pub async fn pump_many(
-        &self,
-        shards: &[(ShardId, Option<u64>)],
-        limit: u16,
-    ) -> Vec<Result<PumpReport, Error>> {
-        self.pump_until(shards, limit, None).await
-    }
-
     /// Pumps several shards in one round trip, unless Redis's clock reads more than `latest`: a clock that jumped
-    /// ahead then moves nothing, and says so by [`PumpWord::Ahead`].
+    /// ahead then moves nothing, and says so by [`PumpWord::Ahead`]. Without `latest` any clock is believed.
     pub async fn pump_until(
         &self,
         shards: &[(ShardId, Option<u64>)],

@@ -203,7 +203,7 @@ async fn pump(client: Client) {
     loop {
         every.tick().await;
         // While Redis is gone there is nothing to pump.
-        drop(client.pump_many(&owned, 500).await);
+        drop(client.pump_until(&owned, 500, None).await);
     }
 }
 
