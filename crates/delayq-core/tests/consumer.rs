@@ -10,7 +10,7 @@ use delayq_tests::redis_server::RedisServer;
 use std::{collections::HashSet, time::Duration};
 use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 struct Deployment {
     server: RedisServer,

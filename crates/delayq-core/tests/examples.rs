@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tower::ServiceExt;
 use webhook_retry::Answer;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 struct Stand {
     _server: RedisServer,

@@ -11,6 +11,7 @@ use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::invariants::Permit;
 use delayq_tests::shared::etcd_endpoints;
+use delayq_tests::stall::Stall;
 
 use crate::stage::{Running, Seen, Stage, record, route};
 
@@ -78,11 +79,11 @@ async fn two_that_share_by_plan_have_half_each_and_one_takes_over_from_a_killed_
     assert_eq!((delivered(&one) > 0.0, delivered(&other) > 0.0), (true, true));
     stage.put("t", 400, 3000, 100).await;
     wait_until("some deliveries", LONG, || async { delivered(&other) > 400.0 }).await;
-    let killed = Instant::now();
+    let (killed, stall) = (Instant::now(), Stall::watch());
     other.kill().await;
     takes_from(&one, 4.0).await;
-    let moved = killed.elapsed();
-    assert!(moved < LEASE + Duration::from_secs(2), "the shards moved after {moved:?}");
+    let (moved, permitted) = (killed.elapsed(), stall.allow(LEASE + Duration::from_secs(2)));
+    assert!(moved < permitted, "the shards moved after {moved:?}, {permitted:?} permitted");
     stage.drained("t").await;
     // One that comes back has its half again, and one that stops gives its own away at once.
     let third = by_plan("third").await;
@@ -91,8 +92,8 @@ async fn two_that_share_by_plan_have_half_each_and_one_takes_over_from_a_killed_
     let stopped = Instant::now();
     one.stop().await;
     takes_from(&third, 4.0).await;
-    let moved = stopped.elapsed();
-    assert!(moved < LEASE, "the shards moved after {moved:?}");
+    let (moved, permitted) = (stopped.elapsed(), stall.allow(LEASE));
+    assert!(moved < permitted, "the shards moved after {moved:?}, {permitted:?} permitted");
     stage.put("t", 3400, 100, 100).await;
     stage.drained("t").await;
     third.stop().await;
