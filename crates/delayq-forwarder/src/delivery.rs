@@ -24,9 +24,8 @@ use tokio::{
 /// A sink keeps its own time. This many times of it, the forwarder stops waiting for one that does not.
 const GUARD: u32 = 10;
 
-/// Settlements under way, over all lanes, of many messages each. Two keep Redis busy; with more, a lane that has few
-/// waits behind all of them.
-const MOST_BULK: usize = 2;
+/// Settlements under way, over all lanes, of many messages each. It is there for many full lanes at once.
+const MOST_BULK: usize = 32;
 
 /// What every batch needs.
 #[derive(Clone)]

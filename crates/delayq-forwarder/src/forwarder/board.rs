@@ -15,9 +15,9 @@ use std::{
     time::Instant,
 };
 
-/// Pipelines under way, over all lanes, that bring many messages each. Two keep Redis busy; with more, a lane that has
-/// few waits behind all of them.
-const MOST_BULK_ASKS: usize = 2;
+/// Pipelines under way, over all lanes, that bring many messages each. It is there for many full lanes at once: with no
+/// more than two, those that had few beside one slow lane were later than without a bound.
+const MOST_BULK_ASKS: usize = 32;
 
 /// What the loop knows of lanes and topics.
 pub(super) struct Board {
