@@ -215,19 +215,26 @@ async fn a_history_compacted_under_a_watch_is_read_anew() {
     let etcd = Etcd::single();
     let floor = Floor::new();
     let proxy = Proxy::before(etcd.port(0)).await;
-    // A lease so long that no keep-alive falls into the pause.
+    // A lease so long that no keep-alive falls into the pause, on a busy machine neither.
     let mut slow = config(&[proxy.endpoint()], "slow", 16);
-    slow.lease_ttl = s(60);
+    slow.lease_ttl = s(600);
     let slow = Member::join(slow, &floor).await;
     floor.until("slow owns all", |work| work.balanced(16, &["slow"])).await;
     let before = slow.handle.stats();
-    proxy.set(Mode::Hold);
     let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
-    fill_a_watch_of_claims(&mut tool).await;
-    let compacted_at = tool.get("x", None).await.unwrap().header().unwrap().revision();
-    tool.compact(compacted_at, None).await.unwrap();
-    proxy.set(Mode::Pass);
-    slow.until_stats("a compacted watch", |stats| stats.compacted > 0).await;
+    // Whether etcd gives a watcher up that does not read, or still had its events at hand, is etcd's business.
+    let mut rounds = 0;
+    while slow.handle.stats().compacted == 0 {
+        rounds += 1;
+        assert!(rounds < 20, "etcd never gave the watch up");
+        proxy.set(Mode::Hold);
+        fill_a_watch_of_claims(&mut tool).await;
+        let compacted_at = tool.get("x", None).await.unwrap().header().unwrap().revision();
+        tool.compact(compacted_at, None).await.unwrap();
+        proxy.set(Mode::Pass);
+        let compacted = slow.until_stats("a compacted watch", |stats| stats.compacted > 0);
+        let _ = tokio::time::timeout(s(5), compacted).await;
+    }
     let _other = Member::join(config(&etcd.endpoints(), "other", 16), &floor).await;
     floor.until("both share", |work| work.balanced(16, &["slow", "other"])).await;
     let after = slow.handle.stats();
