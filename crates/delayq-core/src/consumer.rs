@@ -1,7 +1,7 @@
 //! The consumer: a stream of reserved messages, whose leases are kept alive until they are settled.
 //!
 //! It reserves only as much as it may hand out ([`ConsumerOptions::concurrency`]), waits without polling (ready
-//! queues say when they stop being empty; a look every six seconds is the net below), and gives back what nobody started
+//! queues say when they stop being empty; a look every second is the net below), and gives back what nobody started
 //! when it is stopped.
 
 mod apart;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long a shard of which nothing is heard is left alone: what a lost notification costs at most.
-const LOOK_EVERY: Duration = Duration::from_secs(6);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Shards that are looked at together: some 0.3 ms of Redis's time.
 const AT_ONCE: usize = 8;
 /// The least between two looks.
