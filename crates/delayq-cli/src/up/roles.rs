@@ -1,8 +1,8 @@
 //! The roles of a deployment in one process: timer, forwarder and compensator, each from its own library.
 
 use delayq_compensator::{Compensator, CompensatorConfig};
-use delayq_forwarder::{Config as ForwarderConfig, Forwarder};
-use delayq_service::config::{Environment, Faults, Section, Source, load};
+use delayq_forwarder::{Config as ForwarderConfig, Forwarder, Settings as ForwarderSettings};
+use delayq_service::config::{Environment, Faults, Loaded, Section, Source, load};
 use delayq_service::deployment::client;
 use delayq_service::{Fault, Process, Tasks};
 use delayq_timer::{Membership, Timer, TimerConfig, stores};
@@ -44,7 +44,8 @@ impl Roles {
         let source = Source::text("delayq.toml", text);
         let RoleSections { timer, compensator } =
             load::<RoleSections>(&source, &Environment::empty())?.config;
-        let forwarder = load::<ForwarderConfig>(&source, &Environment::empty())?.config;
+        let Loaded { config: forwarder, places, .. } =
+            load::<ForwarderConfig>(&source, &Environment::empty())?;
         let config = &servers.config;
         let membership = match config.etcd.enabled {
             // The folder is locked: whoever bears this name is this process or one that has ended.
@@ -84,7 +85,8 @@ impl Roles {
             metrics,
             readiness,
         };
-        let forwarder = delayq_forwarder::build(forwarder.settings(), forwarder_deps).await?;
+        let settings = ForwarderSettings { places, ..forwarder.settings() };
+        let forwarder = delayq_forwarder::build(settings, forwarder_deps).await?;
         Ok(Self { timer, forwarder, compensator })
     }
 
