@@ -6,6 +6,7 @@ use delayq_core::{
     Admin, Client, Consumer, ConsumerOptions, Message, Producer, ProducerOptions, Settings, Settled,
     ShardCount, Topic,
 };
+use delayq_tests::deadline::wait_until;
 use delayq_tests::redis_server::RedisServer;
 use std::{collections::HashSet, time::Duration};
 use tokio::time::timeout;
@@ -85,12 +86,10 @@ async fn what_is_acked_later_is_over_soon_without_a_stop() {
     let mut consumer = deployment.consumer(4);
     deployment.put(1).await;
     timeout(PATIENCE, consumer.next()).await.unwrap().unwrap().ack_later();
-    let over = async {
-        while deployment.admin.count(&deployment.topic).await.unwrap().delivered == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(PATIENCE, over).await.unwrap();
+    wait_until("the ack", PATIENCE, || async {
+        deployment.admin.count(&deployment.topic).await.unwrap().delivered == 1
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
