@@ -16,16 +16,10 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{
-    sync::Semaphore,
-    time::{MissedTickBehavior, interval_at, timeout},
-};
+use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
 /// A sink keeps its own time. This many times of it, the forwarder stops waiting for one that does not.
 const GUARD: u32 = 10;
-
-/// Settlements under way, over all lanes, of many messages each. It is there for many full lanes at once.
-const MOST_BULK: usize = 32;
 
 /// What every batch needs.
 #[derive(Clone)]
@@ -35,8 +29,6 @@ pub(crate) struct Means {
     pub(crate) stats: Stats,
     /// When what is not delivered yet is given back.
     pub(crate) give_up: Shutdown,
-    /// One for each settlement of many messages that may be under way.
-    pub(crate) bulk: Arc<Semaphore>,
 }
 
 /// A batch of reserved messages.
@@ -48,8 +40,6 @@ pub(crate) struct Batch {
     pub(crate) bytes: usize,
     pub(crate) routes: TopicRoutes,
     pub(crate) probe: bool,
-    /// Whether other lanes may wait behind what it asks of Redis.
-    pub(crate) shared: bool,
     /// Redis's clock when they were reserved, and the clock here.
     pub(crate) reserved: (UnixMicros, Instant),
 }
@@ -72,7 +62,7 @@ struct Load {
 
 impl Means {
     pub(crate) fn new(client: Client, lease: Duration, stats: Stats) -> Self {
-        Self { client, lease, stats, give_up: Shutdown::new(), bulk: Arc::new(Semaphore::new(MOST_BULK)) }
+        Self { client, lease, stats, give_up: Shutdown::new() }
     }
 }
 
@@ -91,7 +81,7 @@ impl Batch {
             Some(outcomes) => self.judge(&means, &load, &outcomes, &mut verdicts),
             None => self.given_up(&load, &mut verdicts),
         }
-        let settler = Settler::new(&means, self.shared);
+        let settler = Settler::new(&means);
         let settled =
             std::mem::take(&mut self.messages).into_iter().zip(verdicts).map(|(message, verdict)| {
                 (message.receipt, verdict.expect("every message has been encoded, refused or judged"))

@@ -22,8 +22,6 @@ pub(crate) struct Pipeline {
     pub(crate) shards: Vec<(ShardId, u16)>,
     /// The most bytes of payloads that each of them may bring.
     pub(crate) most_bytes: u32,
-    /// Whether it will bring many: a shard had more than it was asked for the last time.
-    pub(crate) bulk: bool,
 }
 
 /// The routes of a lane's topics.
@@ -39,8 +37,6 @@ pub(crate) struct LaneState {
     hot: BTreeMap<ShardId, Instant>,
     /// Shards that are being asked: they are not asked again before they have answered.
     pub(crate) asked: BTreeSet<ShardId>,
-    /// Shards that had more than they were asked for when they answered last.
-    full: BTreeSet<ShardId>,
     /// Messages under way, and those that have been asked for.
     pub(crate) in_flight: usize,
     /// Bytes of their payloads, of what has been asked for the most that may come.
@@ -59,7 +55,6 @@ impl LaneState {
             routes: TopicRoutes::default(),
             hot: BTreeMap::new(),
             asked: BTreeSet::new(),
-            full: BTreeSet::new(),
             in_flight: 0,
             bytes: 0,
             turn: 0,
@@ -82,18 +77,9 @@ impl LaneState {
         *at = from.min(*at);
     }
 
-    /// Whether a shard had more than it was asked for.
-    pub(crate) fn filled(&mut self, shard: ShardId, more: bool) {
-        if more {
-            self.full.insert(shard);
-        } else {
-            self.full.remove(&shard);
-        }
-    }
-
-    /// When it is to be looked at next without a reason from outside; `bulk`: so many bulk pipelines may begin.
-    pub(crate) fn next(&self, now: Instant, bulk: usize) -> Option<Instant> {
-        let free = self.hot.iter().filter(|(shard, _)| self.may_ask(**shard, bulk));
+    /// When it is to be looked at next without a reason from outside.
+    pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
+        let free = self.hot.iter().filter(|(shard, _)| !self.asked.contains(shard));
         let hot = free.map(|(_, from)| *from).min()?;
         match self.lane.pass(now) {
             // A message that returns, or the answer of a probe, is the reason then.
@@ -113,13 +99,8 @@ impl LaneState {
         }
     }
 
-    fn may_ask(&self, shard: ShardId, bulk: usize) -> bool {
-        !self.asked.contains(&shard) && (bulk > 0 || !self.full.contains(&shard))
-    }
-
-    /// What to ask for now, with so many bulk pipelines at most, and so many bytes of a shard. It takes the room for all of
-    /// them.
-    pub(crate) fn shares(&mut self, now: Instant, mut bulk: usize, most_bytes: u32) -> Vec<Pipeline> {
+    /// What to ask for now, so many bytes of a shard at most. It takes the room for all of them.
+    pub(crate) fn shares(&mut self, now: Instant, most_bytes: u32) -> Vec<Pipeline> {
         let free = self.room();
         let pass = self.lane.pass(now);
         let room = match pass {
@@ -127,29 +108,20 @@ impl LaneState {
             Pass::Probe => free.min(1),
             Pass::None(_) => 0,
         };
-        let due = self.hot.iter().filter(|(shard, from)| **from <= now && self.may_ask(**shard, bulk));
+        let due = self.hot.iter().filter(|(shard, from)| **from <= now && !self.asked.contains(shard));
         let mut shards: Vec<ShardId> = due.map(|(shard, _)| *shard).collect();
         if room == 0 || shards.is_empty() {
             return Vec::new();
         }
         self.turn = (self.turn + 1) % shards.len();
         shards.rotate_left(self.turn);
-        let with_bulk = |shards: Vec<(ShardId, u16)>| {
-            let bulk = shards.iter().any(|(shard, _)| self.full.contains(shard));
-            Pipeline { shards, most_bytes, bulk }
-        };
-        let mut pipelines: Vec<Pipeline> =
-            split(&shards, room, self.lane.to.batch).into_iter().map(with_bulk).collect();
-        pipelines.retain(|pipeline| {
-            let begins = !pipeline.bulk || bulk > 0;
-            bulk -= usize::from(begins && pipeline.bulk);
-            begins
-        });
+        let parts = split(&shards, room, self.lane.to.batch);
         let free_bytes = self.lane.to.in_flight_bytes.saturating_sub(self.bytes);
-        let asked: usize = pipelines.iter().map(|pipeline| pipeline.shards.len()).sum();
+        let asked: usize = parts.iter().map(Vec::len).sum();
         let most_bytes = most_bytes_each(free_bytes, asked, most_bytes);
         self.bytes += asked * most_bytes as usize;
-        pipelines.iter_mut().for_each(|pipeline| pipeline.most_bytes = most_bytes);
+        let pipelines: Vec<Pipeline> =
+            parts.into_iter().map(|shards| Pipeline { shards, most_bytes }).collect();
         for (shard, most) in pipelines.iter().flat_map(|pipeline| &pipeline.shards) {
             self.hot.remove(shard);
             self.asked.insert(*shard);

@@ -3,7 +3,6 @@
 use crate::delivery::Means;
 use delayq_core::{Advice, Error, Receipt, Release, Settled};
 use std::time::Duration;
-use tokio::sync::SemaphorePermit;
 
 /// What is to become of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +19,6 @@ pub(crate) enum Verdict {
 /// up by the first.
 pub(crate) struct Settler<'a> {
     means: &'a Means,
-    /// Whether others may wait behind it.
-    shared: bool,
 }
 
 #[derive(Default)]
@@ -31,8 +28,6 @@ struct Due {
     releases: Vec<Release>,
 }
 
-/// From so many messages on, a settlement waits until few others are under way.
-const BULK: usize = 64;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -56,8 +51,8 @@ impl Due {
 // === impl Settler ===
 
 impl<'a> Settler<'a> {
-    pub(crate) const fn new(means: &'a Means, shared: bool) -> Self {
-        Self { means, shared }
+    pub(crate) const fn new(means: &'a Means) -> Self {
+        Self { means }
     }
 
     pub(crate) async fn settle(&self, verdicts: impl Iterator<Item = (Receipt, Verdict)>) {
@@ -74,14 +69,12 @@ impl<'a> Settler<'a> {
         let mut pause = FIRST_PAUSE;
         let Means { client, give_up, .. } = self.means;
         loop {
-            let turn = self.turn(due.count()).await;
             let answers = client.ack(&due.acks).await;
             let acks = self.keep_failed(&mut due.acks, answers);
             let answers = client.bury(&due.buried).await;
             let buried = self.keep_failed(&mut due.buried, answers);
             let answers = client.release(&due.releases).await;
             let releases = self.keep_failed(&mut due.releases, answers);
-            drop(turn);
             if !(acks || buried || releases) {
                 return;
             }
@@ -94,14 +87,6 @@ impl<'a> Settler<'a> {
             let _ = give_up.or(tokio::time::sleep(pause)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
-    }
-
-    /// Waits for its turn, where it settles many, others are there, and it is not to hurry.
-    async fn turn(&self, count: usize) -> Option<SemaphorePermit<'_>> {
-        if count < BULK || !self.shared {
-            return None;
-        }
-        self.means.give_up.or(self.means.bulk.acquire()).await.and_then(Result::ok)
     }
 
     /// Keeps what is to be tried again. Returns whether there is any.

@@ -13,7 +13,6 @@ use std::time::Instant;
 pub(super) struct Ask {
     lane: usize,
     probe: bool,
-    bulk: bool,
     requests: Vec<(ShardId, ReserveRequest)>,
 }
 
@@ -21,7 +20,6 @@ pub(super) struct Ask {
 pub(super) struct Answer {
     pub(super) lane: usize,
     pub(super) probe: bool,
-    pub(super) bulk: bool,
     pub(super) shards: Vec<ShardAnswer>,
     /// The most messages it could have brought, and the most bytes of payloads.
     pub(super) room: (usize, usize),
@@ -45,17 +43,15 @@ impl Ask {
         let count = board.lanes.len();
         board.turn = (board.turn + 1) % count.max(1);
         for number in (board.turn..count).chain(0..board.turn) {
-            let bulk = board.bulk_free();
             let state = &mut board.lanes[number];
             let probe = state.lane.pass(now) == Pass::Probe;
-            for Pipeline { shards, most_bytes, bulk } in state.shares(now, bulk, most_bytes) {
-                board.bulk_asks += usize::from(bulk);
+            for Pipeline { shards, most_bytes } in state.shares(now, most_bytes) {
                 let requests = shards.into_iter().map(|(shard, most)| {
                     let lease = Some(means.lease);
                     let topics = state.topics.clone();
                     (shard, ReserveRequest { topics, most, most_bytes, lease })
                 });
-                asks.push(Self { lane: number, probe, bulk, requests: requests.collect() });
+                asks.push(Self { lane: number, probe, requests: requests.collect() });
             }
         }
         asks
@@ -72,7 +68,7 @@ impl Ask {
             let more = found.as_ref().is_ok_and(|report| left_over(report, request));
             ShardAnswer { shard: *shard, found, more }
         });
-        Answer { lane: self.lane, probe: self.probe, bulk: self.bulk, shards: shards.collect(), room }
+        Answer { lane: self.lane, probe: self.probe, shards: shards.collect(), room }
     }
 }
 
@@ -82,7 +78,6 @@ impl LaneState {
     /// Notes what a shard said: whether it may have more, and from when on.
     pub(super) fn answered(&mut self, answer: &ShardAnswer, now: Instant, after_error: Instant) {
         self.asked.remove(&answer.shard);
-        self.filled(answer.shard, answer.more);
         match &answer.found {
             // Tried again, like every shard that may have something, but not at once.
             Err(_) => self.heat(answer.shard, after_error),

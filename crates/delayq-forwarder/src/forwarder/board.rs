@@ -15,17 +15,11 @@ use std::{
     time::Instant,
 };
 
-/// Pipelines under way, over all lanes, that bring many messages each. It is there for many full lanes at once: with no
-/// more than two, those that had few beside one slow lane were later than without a bound.
-const MOST_BULK_ASKS: usize = 32;
-
 /// What the loop knows of lanes and topics.
 pub(super) struct Board {
     pub(super) lanes: Vec<LaneState>,
     /// The lane that is looked at first.
     pub(super) turn: usize,
-    /// Pipelines under way that bring many messages each.
-    pub(super) bulk_asks: usize,
     /// The shards that every lane takes from, in order.
     shards: Vec<ShardId>,
     /// By sink and outline of the destination.
@@ -48,7 +42,6 @@ impl Board {
         let mut board = Self {
             lanes: Vec::new(),
             turn: 0,
-            bulk_asks: 0,
             shards: forwarder.share.shards(),
             numbers: HashMap::new(),
             topics: BTreeMap::new(),
@@ -76,17 +69,6 @@ impl Board {
             self.lanes.iter_mut().for_each(|lane| lane.cool(shard));
         }
         self.heat_all(now);
-    }
-
-    /// How many more pipelines may begin that bring many messages each. Beside a lane that is alone nobody waits, and
-    /// brokers take what comes in bursts with less work.
-    pub(super) fn bulk_free(&self) -> usize {
-        if self.is_shared() { MOST_BULK_ASKS.saturating_sub(self.bulk_asks) } else { usize::MAX }
-    }
-
-    /// Whether several lanes share Redis.
-    pub(super) fn is_shared(&self) -> bool {
-        self.lanes.len() > 1
     }
 
     /// Whether the lanes take from this shard.

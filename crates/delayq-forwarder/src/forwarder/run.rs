@@ -156,7 +156,7 @@ impl Run {
     /// When to look without being told anything.
     fn next_wake(&self) -> Instant {
         let now = Instant::now();
-        let lanes = self.board.lanes.iter().filter_map(|lane| lane.next(now, self.board.bulk_free()));
+        let lanes = self.board.lanes.iter().filter_map(|lane| lane.next(now));
         let first = lanes.chain(self.next_discovery).fold(self.next_look, Instant::min);
         self.rest_until.map_or(first, |until| first.max(until))
     }
@@ -191,7 +191,6 @@ impl Run {
     /// Takes what was reserved, and starts its batches. What was reserved is under way even where a shard failed.
     fn take(&mut self, answer: Answer) -> Result<(), Fault> {
         let now = Instant::now();
-        self.board.bulk_asks -= usize::from(answer.bulk);
         for found in &answer.shards {
             let takes = self.board.takes_from(found.shard);
             let state = &mut self.board.lanes[answer.lane];
@@ -200,7 +199,7 @@ impl Run {
                 state.cool(found.shard);
             }
         }
-        let Answer { lane: lane_number, probe, shards, room, .. } = answer;
+        let Answer { lane: lane_number, probe, shards, room } = answer;
         let (mut messages, mut redis_clock, mut errors) = (Vec::new(), None, Vec::new());
         for ShardAnswer { shard, found, .. } in shards {
             match found {
@@ -213,7 +212,6 @@ impl Run {
                 }
             }
         }
-        let shared = self.board.is_shared();
         let state = &mut self.board.lanes[lane_number];
         state.in_flight -= room.0 - messages.len();
         state.bytes = state.bytes + payload_bytes(&messages) - room.1;
@@ -230,7 +228,6 @@ impl Run {
                 messages,
                 routes: state.routes.clone(),
                 probe,
-                shared,
                 reserved: (redis_clock, now),
             };
             let means = self.means.clone();
@@ -323,7 +320,7 @@ impl Run {
         }
         let means = self.means.clone();
         self.under_way.spawn(async move {
-            let settler = Settler::new(&means, false);
+            let settler = Settler::new(&means);
             let (count, bytes) = (messages.len(), payload_bytes(&messages));
             let rest = Verdict::rest(Duration::ZERO, "given back while draining");
             settler.settle(messages.into_iter().map(|message| (message.receipt, rest.clone()))).await;
