@@ -7,11 +7,11 @@
 //! id belongs there. All who know the new layout put it to its new place alone, where SET NX lets one of them win.
 
 use crate::{
-    Client, Error, Message, MessageError, PutOutcome, ShardId, Topic, UnixMillis,
+    Client, Error, Message, MessageError, MessageId, PutOutcome, ShardId, Topic, UnixMillis,
     client::calls_worth,
     layout::{Known, Places},
     link::Call,
-    verbs::put,
+    verbs::put::{self, PutItem},
 };
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ impl Client {
         now: UnixMillis,
     ) -> Result<Place, MessageError> {
         let known = self.known();
-        Ok(Place::new(&known, put::places(&known, message, fallback, now)?))
+        Ok(Place::new(&known, places(&known, message, fallback, now)?))
     }
 
     /// Puts messages, those of one shard and topic together: one answer each, in order. What is repeated goes on
@@ -99,16 +99,14 @@ impl Client {
     ) -> Vec<usize> {
         let groups = calls_of(puts, left);
         let request = |group: &Vec<usize>| {
-            let messages: Vec<&Placed> = group.iter().map(|&i| &puts[i]).collect();
-            let Place { layout, .. } = messages[0].place;
-            self.put_request(messages[0].place.at(), layout, &messages)
+            let Place { layout, .. } = puts[group[0]].place;
+            self.put_request(puts[group[0]].place.at(), layout, &items(puts, group))
         };
         let calls: Vec<Call> = groups.iter().map(request).collect();
         let replies = self.send_all(calls).await;
         let mut again = Vec::new();
         for (group, reply) in groups.into_iter().zip(replies) {
-            let messages: Vec<&Placed> = group.iter().map(|&i| &puts[i]).collect();
-            match reply.and_then(|reply| put::read(reply, &messages)) {
+            match reply.and_then(|reply| put::read(reply, &items(puts, &group))) {
                 Ok(outcomes) => {
                     for (i, outcome) in group.into_iter().zip(outcomes) {
                         let place = &mut puts[i].place;
@@ -140,6 +138,10 @@ impl Client {
 // === impl Placed ===
 
 impl Placed {
+    fn item(&self) -> PutItem<'_> {
+        PutItem { message: &self.message, earlier: self.place.is_earlier(), first_try: self.first_try }
+    }
+
     /// Begins again by the layout that is known now, if that is another one. What it was answered so far is asked
     /// again: nothing was stored.
     fn place_anew(&mut self, known: &Known) -> bool {
@@ -152,6 +154,36 @@ impl Placed {
         }
         another
     }
+}
+
+/// The places of a message, which is given an id there if it has none; in `fallback` where nothing else says the shard.
+fn places(
+    known: &Known,
+    message: &mut Message,
+    fallback: ShardId,
+    now: UnixMillis,
+) -> Result<Places, MessageError> {
+    let group = message.group.as_ref().map(|group| known.layout.places(group.as_str()));
+    match (&message.id, group) {
+        (Some(id @ MessageId::Generated(_)), Some(group)) => {
+            let places = known.layout.places_of(id, None);
+            // Where the group was before the deployment grew, its operations look as well.
+            if !group.newest_first().any(|place| place == places.home) {
+                return Err(MessageError::IdOutsideGroup { id: places.home, group: group.home });
+            }
+            Ok(places)
+        }
+        (Some(id), _) => Ok(known.layout.places_of(id, message.group.as_ref())),
+        (None, group) => {
+            let home = group.map_or(fallback, |group| group.home);
+            message.id = Some(MessageId::generate(home, now.get()));
+            Ok(Places { home, earlier: Vec::new() })
+        }
+    }
+}
+
+fn items<'m>(puts: &'m [Placed], call: &[usize]) -> Vec<PutItem<'m>> {
+    call.iter().map(|&i| puts[i].item()).collect()
 }
 
 /// The messages of each call: of one shard, one layout and one topic, within the limits of a call.

@@ -1,13 +1,11 @@
 //! `put`.
 
 use crate::{
-    Client, Error, Message, MessageError, MessageId, ShardId, Topic, UnixMillis,
+    Client, Error, Message, ShardId, Topic, UnixMillis,
     client::UnixMicros,
     envelope::State,
-    layout::{Known, Places},
     link::Call,
     message::Due,
-    placing::Placed,
     reply::{Reply, Words},
     script::Verb,
 };
@@ -37,6 +35,17 @@ pub enum PutOutcome {
     Refused(String),
 }
 
+/// A message as a call of `put` takes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PutItem<'m> {
+    /// With its id.
+    pub(crate) message: &'m Message,
+    /// Whether the shard is an earlier place of it, which is only asked.
+    pub(crate) earlier: bool,
+    /// When its first try began, on Redis's clock, where that try's answer was lost.
+    pub(crate) first_try: Option<UnixMillis>,
+}
+
 // === impl PutOutcome ===
 
 impl PutOutcome {
@@ -50,15 +59,15 @@ impl PutOutcome {
 
 impl Client {
     /// Puts messages of one topic into one shard: at most 500 messages and 4 MiB, all placed by the same layout.
-    pub(crate) fn put_request(&self, shard: ShardId, layout: u32, messages: &[&Placed]) -> Call {
-        let topic: &Topic = messages[0].message.topic();
+    pub(crate) fn put_request(&self, shard: ShardId, layout: u32, items: &[PutItem<'_>]) -> Call {
+        let topic: &Topic = items[0].message.topic();
         let mut call = self.link().call(Verb::Put, shard, layout).arg(topic.as_str());
-        for placed in messages {
-            let message = &placed.message;
+        for item in items {
+            let message = item.message;
             let id = message.id.as_ref().expect("a message has its id before it is put");
             call.push(id.as_bytes());
             call.push(message.due.argument());
-            call.push(options(placed));
+            call.push(options(item));
             call.push(self.stored(message).encode());
         }
         call
@@ -66,21 +75,21 @@ impl Client {
 }
 
 /// What became of each message; `None`: it is not in this earlier place.
-pub(crate) fn read(reply: redis::Value, messages: &[&Placed]) -> Result<Vec<Option<PutOutcome>>, Error> {
+pub(crate) fn read(reply: redis::Value, items: &[PutItem<'_>]) -> Result<Vec<Option<PutOutcome>>, Error> {
     let mut reply = Reply::new(Verb::Put, reply)?;
     let now = UnixMicros(reply.number()?).millis();
-    messages.iter().map(|placed| outcome(&placed.message, now, &mut reply)).collect()
+    items.iter().map(|item| outcome(item.message, now, &mut reply)).collect()
 }
 
-fn options(placed: &Placed) -> String {
-    let message = &placed.message;
+fn options(item: &PutItem<'_>) -> String {
+    let &PutItem { message, earlier, first_try } = item;
     let mut options = String::new();
-    if placed.place.is_earlier() {
+    if earlier {
         options.push_str("earlier ");
     }
     if message.replace {
         options.push_str("replace");
-        if let Some(began) = placed.first_try {
+        if let Some(began) = first_try {
             options.push_str(&format!(" again={began}"));
         }
     }
@@ -117,30 +126,4 @@ fn outcome(message: &Message, now: UnixMillis, reply: &mut Reply) -> Result<Opti
         }
         _ => return Err(reply.nonsense(&text)),
     }))
-}
-
-/// The places of a message, which is given an id there if it has none; in `fallback` where nothing else says the shard.
-pub(crate) fn places(
-    known: &Known,
-    message: &mut Message,
-    fallback: ShardId,
-    now: UnixMillis,
-) -> Result<Places, MessageError> {
-    let group = message.group.as_ref().map(|group| known.layout.places(group.as_str()));
-    match (&message.id, group) {
-        (Some(id @ MessageId::Generated(_)), Some(group)) => {
-            let places = known.layout.places_of(id, None);
-            // Where the group was before the deployment grew, its operations look as well.
-            if !group.newest_first().any(|place| place == places.home) {
-                return Err(MessageError::IdOutsideGroup { id: places.home, group: group.home });
-            }
-            Ok(places)
-        }
-        (Some(id), _) => Ok(known.layout.places_of(id, message.group.as_ref())),
-        (None, group) => {
-            let home = group.map_or(fallback, |group| group.home);
-            message.id = Some(MessageId::generate(home, now.get()));
-            Ok(Places { home, earlier: Vec::new() })
-        }
-    }
 }
