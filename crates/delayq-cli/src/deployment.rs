@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use delayq_core::{Admin, Client, Namespace, UnixMillis};
 use delayq_core::{Producer, ProducerOptions, Spool, SpoolSettings};
-use delayq_service::Fault;
 use delayq_service::config::{
-    DeploymentConfig, Environment, EtcdConfig, Faults, Loaded, LogConfig, RedisConfig, RedisUrl, Section,
-    Source, SpoolConfig, load,
+    DeploymentConfig, Environment, EtcdConfig, Loaded, LogConfig, RedisConfig, RedisUrl, Source, SpoolConfig,
+    load,
 };
 use delayq_service::deployment::client;
-use serde::{Deserialize, Serialize};
+use delayq_service::{Fault, configuration};
 
 use crate::failure::{FILE, UNREACHABLE, of_core};
 use crate::output::Output;
@@ -36,20 +35,21 @@ pub struct Global {
     pub json: bool,
 }
 
-/// The sections of the configuration that the command line uses.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CliConfig {
-    /// Which deployment.
-    pub deployment: DeploymentConfig,
-    /// Its Redis.
-    pub redis: RedisConfig,
-    /// Its etcd.
-    pub etcd: EtcdConfig,
-    /// What is logged.
-    pub log: LogConfig,
-    /// The spool of this host.
-    pub spool: SpoolConfig,
+configuration! {
+    /// The sections of the configuration that the command line uses.
+    #[derive(PartialEq)]
+    pub struct CliConfig {
+        /// Which deployment.
+        pub deployment: DeploymentConfig,
+        /// Its Redis.
+        pub redis: RedisConfig,
+        /// Its etcd.
+        pub etcd: EtcdConfig,
+        /// What is logged.
+        pub log: LogConfig,
+        /// The spool of this host.
+        pub spool: SpoolConfig,
+    }
 }
 
 /// What a command works with.
@@ -61,16 +61,6 @@ pub struct Context {
     pub config: CliConfig,
     /// The deployment; it connects when it is first used.
     pub client: Client,
-}
-
-impl Section for CliConfig {
-    fn validate(&self, at: &mut Faults) {
-        at.section("deployment", &self.deployment);
-        at.section("redis", &self.redis);
-        at.section("etcd", &self.etcd);
-        at.section("log", &self.log);
-        at.section("spool", &self.spool);
-    }
 }
 
 // === impl Global ===

@@ -5,41 +5,40 @@ use std::collections::BTreeMap;
 use delayq_compensator::CompensatorConfig;
 use delayq_forwarder::{ForwarderConfig, RouteConfig, Settings, SinkConfig};
 use delayq_service::config::{
-    AdminConfig, DeploymentConfig, EtcdConfig, Faults, LogConfig, Places, RedisConfig, Section,
-    ShutdownConfig, SpoolConfig,
+    AdminConfig, DeploymentConfig, EtcdConfig, LogConfig, Places, RedisConfig, ShutdownConfig, SpoolConfig,
 };
 use delayq_timer::TimerConfig;
-use serde::{Deserialize, Serialize};
 
-/// Every section that any binary of delayq knows.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct WholeConfig {
-    /// `[deployment]`
-    pub deployment: DeploymentConfig,
-    /// `[redis]`
-    pub redis: RedisConfig,
-    /// `[etcd]`
-    pub etcd: EtcdConfig,
-    /// `[admin]`
-    pub admin: AdminConfig,
-    /// `[log]`
-    pub log: LogConfig,
-    /// `[shutdown]`
-    pub shutdown: ShutdownConfig,
-    /// `[spool]`
-    pub spool: SpoolConfig,
-    /// `[timer]`
-    pub timer: TimerConfig,
-    /// `[compensator]`
-    pub compensator: CompensatorConfig,
-    /// `[forwarder]`
-    pub forwarder: ForwarderConfig,
-    /// `[sinks.NAME]`
-    pub sinks: BTreeMap<String, SinkConfig>,
-    /// `[[routes]]`
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub routes: Vec<RouteConfig>,
+delayq_service::configuration! {
+    /// Every section that any binary of delayq knows.
+    #[derive(PartialEq)]
+    pub struct WholeConfig {
+        /// `[deployment]`
+        pub deployment: DeploymentConfig,
+        /// `[redis]`
+        pub redis: RedisConfig,
+        /// `[etcd]`
+        pub etcd: EtcdConfig,
+        /// `[admin]`
+        pub admin: AdminConfig,
+        /// `[log]`
+        pub log: LogConfig,
+        /// `[shutdown]`
+        pub shutdown: ShutdownConfig,
+        /// `[spool]`
+        pub spool: SpoolConfig,
+        /// `[timer]`
+        pub timer: TimerConfig,
+        /// `[compensator]`
+        pub compensator: CompensatorConfig,
+        /// `[forwarder]`
+        pub forwarder: ForwarderConfig,
+        /// `[sinks.NAME]`
+        pub sinks: BTreeMap<String, SinkConfig>,
+        /// `[[routes]]`
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub routes: Vec<RouteConfig>,
+    } and |config, at| config.forwarding(Places::default()).contradictions(&config.etcd, at)
 }
 
 // === impl WholeConfig ===
@@ -53,21 +52,6 @@ impl WholeConfig {
             routes: self.routes.clone(),
             places,
         }
-    }
-}
-
-impl Section for WholeConfig {
-    fn validate(&self, at: &mut Faults) {
-        at.section("deployment", &self.deployment);
-        at.section("redis", &self.redis);
-        at.section("etcd", &self.etcd);
-        at.section("admin", &self.admin);
-        at.section("log", &self.log);
-        at.section("shutdown", &self.shutdown);
-        at.section("spool", &self.spool);
-        at.section("timer", &self.timer);
-        at.section("compensator", &self.compensator);
-        self.forwarding(Places::default()).validate(&self.etcd, at);
     }
 }
 

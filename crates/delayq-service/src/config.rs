@@ -1,7 +1,7 @@
 //! The configuration: one TOML file for every binary, the environment over it, and all its faults at once.
 //!
-//! A configuration is a struct of sections, a section a struct of values. Both follow one pattern, which the crates
-//! of the roles follow too:
+//! A configuration is a struct of sections, a section a struct of values; a list or a table of sections is one too. Both
+//! follow one pattern, which the crates of the roles follow too:
 //!
 //! ```
 //! use delayq_service::config::{Environment, Faults, HumanDuration, RedisConfig, Section, Source, load};
@@ -33,18 +33,11 @@
 //!     }
 //! }
 //!
-//! /// The whole configuration of a binary: the sections it uses.
-//! #[derive(Debug, Default, Serialize, Deserialize)]
-//! #[serde(default, deny_unknown_fields)]
-//! struct Config {
-//!     redis: RedisConfig,
-//!     timer: TimerConfig,
-//! }
-//!
-//! impl Section for Config {
-//!     fn validate(&self, at: &mut Faults) {
-//!         at.section("redis", &self.redis);
-//!         at.section("timer", &self.timer);
+//! delayq_service::configuration! {
+//!     /// The whole configuration of a binary: the sections it uses.
+//!     struct Config {
+//!         redis: RedisConfig,
+//!         timer: TimerConfig,
 //!     }
 //! }
 //!
@@ -80,6 +73,7 @@ mod text;
 pub use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
 
 pub use address::{HostPort, Listen};
 pub use document::Place;
@@ -107,4 +101,20 @@ pub use size::ByteSize;
 pub trait Section: Serialize + DeserializeOwned {
     /// Reports what is wrong, in inner sections too.
     fn validate(&self, _at: &mut Faults) {}
+}
+
+impl<S: Section> Section for Vec<S> {
+    fn validate(&self, at: &mut Faults) {
+        for (index, item) in self.iter().enumerate() {
+            at.item("", index, item);
+        }
+    }
+}
+
+impl<S: Section> Section for BTreeMap<String, S> {
+    fn validate(&self, at: &mut Faults) {
+        for (name, section) in self {
+            at.section(name, section);
+        }
+    }
 }

@@ -1,28 +1,69 @@
-//! The configuration of a service as its sections: the struct, its faults, and what the life of a process needs of it.
+//! Configurations as lists of their sections: the struct, its faults, and what the life of a process needs of it.
 
-/// Defines the configuration of a service: a struct of its own sections and of those that every service has (`admin`,
-/// `log`, `shutdown`), each a type that is a [`Section`](crate::config::Section). A key that belongs to none is a fault. The
-/// crate that uses it depends on `serde`.
+/// Defines a configuration: a struct whose fields are the tables of the file by their names, each a type that is a
+/// [`Section`](crate::config::Section). A key that belongs to none is a fault. What the sections cannot know of each other is
+/// checked behind `and`. The crate that uses it depends on `serde`.
+///
+/// ```
+/// use delayq_service::config::{EtcdConfig, SpoolConfig};
+///
+/// delayq_service::configuration! {
+///     /// Two sections of the file.
+///     struct Config {
+///         etcd: EtcdConfig,
+///         spool: SpoolConfig,
+///     } and |config, at| {
+///         if config.etcd.enabled && !config.spool.dir.as_os_str().is_empty() {
+///             at.contradiction(&["etcd.enabled", "spool.dir"], "expected one of the two");
+///         }
+///     }
+/// }
+/// ```
 #[macro_export]
-macro_rules! sections {
-    ($(#[$meta:meta])* $vis:vis struct $name:ident { $($section:ident: $kind:ty),* $(,)? }) => {
+macro_rules! configuration {
+    (
+        $(#[$meta:meta])* $vis:vis struct $name:ident {
+            $($(#[$field_meta:meta])* $field_vis:vis $section:ident: $kind:ty),* $(,)?
+        } $(and |$config:ident, $at:ident| $check:expr)?
+    ) => {
         $(#[$meta])*
         #[derive(Clone, Debug, Default, ::serde::Serialize, ::serde::Deserialize)]
         #[serde(default, deny_unknown_fields)]
         $vis struct $name {
-            $($section: $kind,)*
-            admin: $crate::config::AdminConfig,
-            log: $crate::config::LogConfig,
-            shutdown: $crate::config::ShutdownConfig,
+            $($(#[$field_meta])* $field_vis $section: $kind,)*
         }
 
         impl $crate::config::Section for $name {
             fn validate(&self, at: &mut $crate::config::Faults) {
                 $(at.section(stringify!($section), &self.$section);)*
-                at.section("admin", &self.admin);
-                at.section("log", &self.log);
-                at.section("shutdown", &self.shutdown);
+                $(
+                    let ($config, $at) = (self, at);
+                    $check
+                )?
             }
+        }
+    };
+}
+
+/// Defines the configuration of a service: a [`configuration!`](crate::configuration) of its own sections and of those that
+/// every service has, `admin`, `log` and `shutdown`, which are as visible as the struct.
+#[macro_export]
+macro_rules! sections {
+    (
+        $(#[$meta:meta])* $vis:vis struct $name:ident {
+            $($(#[$field_meta:meta])* $field_vis:vis $section:ident: $kind:ty),* $(,)?
+        } $(and |$config:ident, $at:ident| $check:expr)?
+    ) => {
+        $crate::configuration! {
+            $(#[$meta])* $vis struct $name {
+                $($(#[$field_meta])* $field_vis $section: $kind,)*
+                /// `[admin]`
+                $vis admin: $crate::config::AdminConfig,
+                /// `[log]`
+                $vis log: $crate::config::LogConfig,
+                /// `[shutdown]`
+                $vis shutdown: $crate::config::ShutdownConfig,
+            } $(and |$config, $at| $check)?
         }
 
         impl $crate::ServiceConfig for $name {

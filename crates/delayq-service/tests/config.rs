@@ -3,26 +3,27 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use delayq_service::config::{
-    AdminConfig, ConfigFaults, DeploymentConfig, Environment, EtcdConfig, Faults, HumanDuration, Listen,
-    LogConfig, Place, RedisConfig, Section, ShutdownConfig, Source, SpoolConfig, check_sample, effective,
-    load,
+    ConfigFaults, DeploymentConfig, Environment, EtcdConfig, Faults, HumanDuration, Listen, Place,
+    RedisConfig, Section, Source, SpoolConfig, check_sample, effective, load,
 };
 use delayq_service::{Exit, Fault};
 use serde::{Deserialize, Serialize};
 
-/// All the shared sections, and a list as the routes of a role are one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Config {
-    deployment: DeploymentConfig,
-    redis: RedisConfig,
-    etcd: EtcdConfig,
-    admin: AdminConfig,
-    log: LogConfig,
-    shutdown: ShutdownConfig,
-    spool: SpoolConfig,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    routes: Vec<Route>,
+delayq_service::sections! {
+    /// All the shared sections, and a list as the routes of a role are one.
+    #[derive(PartialEq)]
+    struct Config {
+        deployment: DeploymentConfig,
+        redis: RedisConfig,
+        etcd: EtcdConfig,
+        spool: SpoolConfig,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        routes: Vec<Route>,
+    } and |config, at| {
+        if config.routes.len() > 1 {
+            at.refuse("routes", "expected one route");
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,24 +37,6 @@ struct Route {
     key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     partition: Option<String>,
-}
-
-impl Section for Config {
-    fn validate(&self, at: &mut Faults) {
-        at.section("deployment", &self.deployment);
-        at.section("redis", &self.redis);
-        at.section("etcd", &self.etcd);
-        at.section("admin", &self.admin);
-        at.section("log", &self.log);
-        at.section("shutdown", &self.shutdown);
-        at.section("spool", &self.spool);
-        if self.routes.len() > 1 {
-            at.refuse("routes", "expected one route");
-        }
-        for (index, route) in self.routes.iter().enumerate() {
-            at.item("routes", index, route);
-        }
-    }
 }
 
 impl Section for Route {

@@ -2,20 +2,19 @@
 
 use delayq_compensator::{Compensator, CompensatorConfig};
 use delayq_forwarder::{Config as ForwarderConfig, Forwarder, Settings as ForwarderSettings};
-use delayq_service::config::{Environment, Faults, Loaded, Section, Source, load};
+use delayq_service::config::{Environment, Loaded, Source, load};
 use delayq_service::deployment::client;
-use delayq_service::{Fault, Process, Tasks};
+use delayq_service::{Fault, Process, Tasks, configuration};
 use delayq_timer::{Membership, Timer, TimerConfig, stores};
-use serde::{Deserialize, Serialize};
 
 use super::servers::Servers;
 
-/// The sections of timer and compensator, beside those that the command line has anyway.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct RoleSections {
-    timer: TimerConfig,
-    compensator: CompensatorConfig,
+configuration! {
+    /// The sections of timer and compensator, beside those that the command line has anyway.
+    struct RoleSections {
+        timer: TimerConfig,
+        compensator: CompensatorConfig,
+    }
 }
 
 /// The roles, built and not yet running.
@@ -24,13 +23,6 @@ pub struct Roles {
     forwarder: Forwarder,
     /// None where there is no spool to replay.
     compensator: Option<Compensator>,
-}
-
-impl Section for RoleSections {
-    fn validate(&self, at: &mut Faults) {
-        at.section("timer", &self.timer);
-        at.section("compensator", &self.compensator);
-    }
 }
 
 // === impl Roles ===

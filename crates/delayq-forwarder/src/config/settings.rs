@@ -32,31 +32,21 @@ impl Settings {
         self.routes.iter().any(takes)
     }
 
-    /// Reports what is wrong with the three sections, also between them and `[etcd]`. For a configuration that holds them.
-    pub fn validate(&self, etcd: &EtcdConfig, at: &mut Faults) {
+    /// Reports what the three sections cannot know of each other, and of `[etcd]`. For a configuration that holds them.
+    pub fn contradictions(&self, etcd: &EtcdConfig, at: &mut Faults) {
         if self.forwarder.sharing == Sharing::Plan && !etcd.enabled {
             at.contradiction(
                 &["forwarder.sharing", "etcd.enabled"],
                 "the plan is in etcd, but `enabled` is false",
             );
         }
-        at.section("forwarder", &self.forwarder);
-        for (name, sink) in &self.sinks {
-            let (key, kind) = (format!("sinks.{name}"), format!("sinks.{name}.kind"));
-            if sink.kinds().is_empty() {
-                let message = format!("a sink needs a table with the name of its kind: {}", Kind::list());
-                at.refuse(&kind, message);
-            }
-            at.section(&key, sink);
-        }
         for (i, route) in self.routes.iter().enumerate() {
-            at.item("routes", i, route);
-            self.validate_route(at, i, route);
+            self.contradictions_of_route(at, i, route);
         }
     }
 
     /// What a route cannot know of itself.
-    fn validate_route(&self, at: &mut Faults, i: usize, route: &RouteConfig) {
+    fn contradictions_of_route(&self, at: &mut Faults, i: usize, route: &RouteConfig) {
         if !self.sinks.contains_key(&route.sink) {
             let known: Vec<&str> = self.sinks.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };

@@ -101,6 +101,10 @@ impl Default for SinkConfig {
 
 impl Section for SinkConfig {
     fn validate(&self, at: &mut Faults) {
+        if self.kinds().is_empty() {
+            let message = format!("a sink needs a table with the name of its kind: {}", Kind::list());
+            at.refuse("kind", message);
+        }
         at.range("in_flight", &self.in_flight, 1..=65_536);
         at.range("in_flight_bytes", &self.in_flight_bytes, ByteSize::from_mib(1)..=ByteSize::from_gib(4));
         at.range("batch", &self.batch, 1..=500);

@@ -102,7 +102,12 @@ impl Faults {
     }
 
     fn full(&self, key: &str) -> String {
-        if self.prefix.is_empty() { key.to_owned() } else { format!("{}.{key}", self.prefix) }
+        match self.prefix.as_str() {
+            "" => key.to_owned(),
+            // An element of the list whose section this is.
+            prefix if key.starts_with('[') => format!("{prefix}{key}"),
+            prefix => format!("{prefix}.{key}"),
+        }
     }
 }
 
