@@ -26,10 +26,10 @@ local function report(word, next_due)
   return answer
 end
 
--- The first alarms and their times; most of the time few are due.
-local alarms = redis.pcall('ZRANGE', base .. 'alarms', '0', '3', 'WITHSCORES')
+-- The first alarms and their times; most of the time one is due.
+local alarms = redis.pcall('ZRANGE', base .. 'alarms', '0', '1', 'WITHSCORES')
 if alarms.err then must_be('zset', 'alarms') end
-if #alarms == 8 and tonumber(alarms[8]) <= now then
+if #alarms == 4 and tonumber(alarms[4]) <= now then
   alarms = redis.call('ZRANGE', base .. 'alarms', '0', '100', 'WITHSCORES')
 end
 local soonest = tonumber(alarms[2])

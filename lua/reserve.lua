@@ -21,18 +21,13 @@ end
 local wait, dropped, expired, buried, newer = nil, 0, 0, 0, 0
 local looks, bytes = wanted + 100, 0
 local answer = { now_us, '', 0, 0, 0, 0 }
-must_be('zset', 'leases')
-must_be('hash', 'stats')
-gens(looks)
 
 local function come_back(ms) if not wait or ms < wait then wait = ms end end
 
 -- How many the topic lets go now: all, or what its pause and its rate (messages a second) leave. The rate is a
 -- leaky bucket (GCRA) with a burst of 100 ms, at least one message; `tat` is when it is empty.
-local function allowance(no)
-  local paused, rate, tat = unpack(redis.call('HMGET', base .. 't:' .. no, 'paused', 'rate', 'tat'))
+local function allowance(paused, rate, tat)
   if paused then return 0 end
-  rate = tonumber(rate)
   if not rate then return looks end
   local interval = 1000000 / rate
   local burst = math.max(interval, 100000)
@@ -94,6 +89,9 @@ local function take(no, n, until_ms)
   local queue, prefix = base .. 'r:' .. no, base .. 'm:' .. no .. ':'
   local entries = redis.call('LRANGE', queue, 0, n - 1)
   if #entries == 0 then return 0, 0, true end
+  must_be('zset', 'leases')
+  must_be('hash', 'stats')
+  gens(#entries)
   local keys = {}
   for i = 1, #entries do keys[i] = prefix .. sub(entries[i], 1, -12) end
   local envs = redis.call('MGET', unpack(keys))
@@ -136,26 +134,31 @@ local function take(no, n, until_ms)
   return taken, seen, #entries < n or #back > 0
 end
 
+-- What a topic's policy says of taking from it.
+local function terms(no)
+  must_be('list', 'r:' .. no)
+  local values = redis.pcall('HMGET', base .. 't:' .. no, 'paused', 'rate', 'tat', 'lease_ms')
+  if values.err then must_be('hash', 't:' .. no) end
+  return values
+end
+
 -- What keeps a topic from being taken from. Other topics go on; where there is no other one, the call fails with it.
 local broken, served
-local function topic_check(no)
-  must_be('list', 'r:' .. no)
-  must_be('hash', 't:' .. no)
-end
 
 local function reserve_from(place, topic)
   local no = topic_no(topic)
   if not no then return end
   local at = #answer
-  local ok, fault = pcall(topic_check, no)
+  local ok, policy_or_fault = pcall(terms, no)
   if not ok then
-    broken = fault
+    broken = policy_or_fault
     answer[at + 1], answer[at + 2], answer[at + 3] = place, 0, 0
     return
   end
   served = true
-  local allowed, interval, tat = allowance(no)
-  local until_ms = now + (lease_ms or policy(no, 'lease_ms'))
+  local paused, rate, empty_at, topic_lease_ms = unpack(policy_or_fault)
+  local allowed, interval, tat = allowance(paused, tonumber(rate), empty_at)
+  local until_ms = now + (lease_ms or tonumber(topic_lease_ms) or POLICY.lease_ms)
   answer[at + 1], answer[at + 2], answer[at + 3] = place, until_ms, 0
   local taken, over = 0, false
   while not over and wanted > 0 and looks > 0 and allowed > taken do

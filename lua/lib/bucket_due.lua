@@ -1,7 +1,8 @@
 -- What is due in a bucket, and taking it out: the pump's side of `bucket.lua`, whose structure only these two files
 -- know.
 
--- Most of the time fewer are due: these are read with their times in one look.
+-- Most of the time no more is due than these, which are read with their times. Each time read costs, so the first
+-- look is at one, and at the one behind it.
 local FEW = 16
 
 -- When `members`, the bucket's first, are due: due, count, … in at most 8 runs. A run of several ms is told as
@@ -32,10 +33,15 @@ end
 -- The first `n` members that are due at `ms`; when they are (due, count, …); and when the one behind them is, as
 -- text, or nil. Nothing at all where the key is no bucket.
 local function bucket_due(bucket, ms, n)
-  local few = math.min(n, FEW)
-  local found = redis.pcall('ZRANGE', base .. bucket, '0', few, 'WITHSCORES')
+  local found = redis.pcall('ZRANGE', base .. bucket, '0', '1', 'WITHSCORES')
   if found.err then return nil end
-  if n > few and #found > 2 * few and tonumber(found[2 * few + 2]) <= ms then return bucket_due_many(bucket, ms, n) end
+  if n > 1 and #found == 4 and tonumber(found[4]) <= ms then
+    local few = math.min(n, FEW)
+    found = redis.call('ZRANGE', base .. bucket, '0', few, 'WITHSCORES')
+    if n > few and #found > 2 * few and tonumber(found[2 * few + 2]) <= ms then
+      return bucket_due_many(bucket, ms, n)
+    end
+  end
   local members, runs = {}, {}
   for i = 1, #found, 2 do
     local due = tonumber(found[i + 1])

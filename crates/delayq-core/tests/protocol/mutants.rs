@@ -67,7 +67,7 @@ const MUTANTS: [(&str, &str, &str, &str); 48] = [
         "redis.call('ZADD', base .. 'markers', now + remember, name)",
         "do end",
     ),
-    ("a nearer due time wakes nobody", "lib/alarm", "if sooner then", "if false then"),
+    ("a nearer due time wakes nobody", "lib/alarm", "if not nearest then return end", "do return end"),
     (
         "list skips one at a page's edge",
         "list",
