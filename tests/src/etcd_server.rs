@@ -1,5 +1,6 @@
 //! A private etcd of one or three members, to be broken at will.
 
+use std::collections::BTreeMap;
 use std::process::{Command, ExitStatus};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -307,6 +308,18 @@ impl EtcdMember {
             async move { get(port, "/health").await.is_some_and(|answer| answer.contains("\"health\":\"true\"")) }
         })
         .await;
+    }
+
+    /// How many messages its clients have sent it so far, by method; nothing while it does not answer.
+    pub async fn received(&self) -> BTreeMap<String, f64> {
+        let received = |line: &str| {
+            let (labels, count) = line.strip_prefix("grpc_server_msg_received_total{")?.split_once("} ")?;
+            let method = labels.split("grpc_method=\"").nth(1)?.split('"').next()?;
+            let count: f64 = count.parse().ok()?;
+            (count > 0.0).then(|| (method.to_owned(), count))
+        };
+        let metrics = get(self.health_port, "/metrics").await.unwrap_or_default();
+        metrics.lines().filter_map(received).collect()
     }
 
     async fn leads(&self) -> bool {

@@ -50,6 +50,8 @@ pub struct Process {
 struct Lines {
     kept: Mutex<Vec<Line>>,
     count: watch::Sender<usize>,
+    /// How many of its outputs are open still.
+    open: watch::Sender<usize>,
 }
 
 // === impl Process ===
@@ -67,12 +69,16 @@ impl Process {
             .spawn()
             .unwrap_or_else(|e| panic!("cannot start {name} ({}): {e}", command.get_program().display()));
         mark_group(child.id());
-        let lines = Arc::new(Lines { kept: Mutex::default(), count: watch::Sender::new(0) });
+        let lines = Arc::new(Lines {
+            kept: Mutex::default(),
+            count: watch::Sender::new(0),
+            open: watch::Sender::new(0),
+        });
         if let Some(out) = child.stdout.take() {
-            collect(Arc::clone(&lines), Stream::Out, out);
+            collect(&lines, Stream::Out, out);
         }
         if let Some(err) = child.stderr.take() {
-            collect(Arc::clone(&lines), Stream::Err, err);
+            collect(&lines, Stream::Err, err);
         }
         Self { name: name.to_owned(), child, lines }
     }
@@ -142,8 +148,7 @@ impl Process {
             panic!("{} still runs after {limit:?}; it printed:\n{}", self.name, self.tail())
         };
         // The readers are threads of their own, and may be behind.
-        let lines = Arc::clone(&self.lines);
-        let _ = tokio::time::timeout(limit, lines.closed()).await;
+        let _ = tokio::time::timeout(limit, self.lines.closed()).await;
         status
     }
 
@@ -191,7 +196,7 @@ impl Process {
     /// As [`Self::wait_for_line`].
     pub async fn wait_for_line_from(&mut self, mark: usize, needle: &str, limit: Duration) -> String {
         let mut count = self.lines.count.subscribe();
-        let lines = Arc::clone(&self.lines);
+        let lines = &self.lines;
         let seeking = async {
             let mut seen = mark;
             loop {
@@ -255,19 +260,15 @@ impl Lines {
         self.count.send_replace(kept.len());
     }
 
-    /// Ends when both readers have seen the end of their output: they hold the only other references.
-    async fn closed(self: &Arc<Self>) {
-        loop {
-            // The process and the waiter hold one each.
-            if Arc::strong_count(self) <= 2 {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+    /// Ends when both readers have seen the end of their output.
+    async fn closed(&self) {
+        let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
     }
 }
 
-fn collect(lines: Arc<Lines>, stream: Stream, from: impl Read + Send + 'static) {
+fn collect(lines: &Arc<Lines>, stream: Stream, from: impl Read + Send + 'static) {
+    let lines = Arc::clone(lines);
+    lines.open.send_modify(|open| *open += 1);
     thread::spawn(move || {
         let mut from = BufReader::new(from);
         let mut bytes = Vec::new();
@@ -278,6 +279,7 @@ fn collect(lines: Arc<Lines>, stream: Stream, from: impl Read + Send + 'static) 
             lines.push(Line { stream, text: String::from_utf8_lossy(&bytes).into_owned() });
             bytes.clear();
         }
+        lines.open.send_modify(|open| *open -= 1);
     });
 }
 

@@ -38,6 +38,9 @@ pub enum Flow {
     Delay(Duration),
     /// None arrives until the flow passes again.
     Hold,
+    /// None arrives until the flow passes again, and none is taken in either: the sender's buffers fill, as those of
+    /// one whose client does not read.
+    Unread,
 }
 
 /// What a connection does once a reply was lost on it.

@@ -3,15 +3,12 @@
 //! `cargo run --release -p delayq-cluster --example fleet -- [members] [shards] [to kill] [lease seconds]`
 //! (100, 1024, 10 and 10 unless told otherwise). Needs `etcd` in the PATH; starts one of its own and ends it.
 
-#[path = "../tests/cluster/etcd.rs"]
-#[allow(dead_code, clippy::unwrap_used, clippy::disallowed_methods)]
-mod etcd;
 #[path = "../tests/cluster/fleet.rs"]
 #[allow(dead_code, clippy::unwrap_used, clippy::disallowed_methods)]
 mod fleet;
 
 use delayq_cluster::{Candidate, MemberId, compute};
-use etcd::Etcd;
+use delayq_tests::etcd_server::EtcdCluster;
 use etcd_client::{Client, GetOptions};
 use fleet::{Floor, Member, config};
 use std::collections::BTreeMap;
@@ -27,7 +24,7 @@ async fn main() {
     let lease = Duration::from_secs(number(3, 10));
 
     print_plan_times(members, usize::from(shards), doomed);
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let fleet = start(&etcd, &floor, members, shards, lease).await;
     print_keys(&etcd).await;
@@ -71,7 +68,13 @@ fn print_plan_times(members: usize, shards: usize, doomed: usize) {
     }
 }
 
-async fn start(etcd: &Etcd, floor: &Floor, members: usize, shards: u16, lease: Duration) -> Vec<Member> {
+async fn start(
+    etcd: &EtcdCluster,
+    floor: &Floor,
+    members: usize,
+    shards: u16,
+    lease: Duration,
+) -> Vec<Member> {
     let started = Instant::now();
     let joining: Vec<_> = (0..members)
         .map(|n| {
@@ -97,7 +100,7 @@ async fn wait_balanced(floor: &Floor, fleet: &[Member], shards: u16) {
     floor.until("balanced", |work| work.balanced(shards, &names)).await;
 }
 
-async fn print_keys(etcd: &Etcd) {
+async fn print_keys(etcd: &EtcdCluster) {
     let mut client = Client::connect(etcd.endpoints(), None).await.expect("etcd is up");
     let options = GetOptions::new().with_prefix();
     let all = client.get("/delayq/", Some(options)).await.expect("etcd answers");
@@ -106,11 +109,12 @@ async fn print_keys(etcd: &Etcd) {
     println!("keys in etcd                         {} ({bytes} bytes, the plan {plan})", all.kvs().len());
 }
 
-async fn print_steady_state(etcd: &Etcd, members: usize, lease: Duration) {
-    let before = etcd.received(0);
+async fn print_steady_state(etcd: &EtcdCluster, members: usize, lease: Duration) {
+    let before = etcd.members()[0].received().await;
     tokio::time::sleep(lease).await;
-    let grown: BTreeMap<String, f64> = etcd
-        .received(0)
+    let grown: BTreeMap<String, f64> = etcd.members()[0]
+        .received()
+        .await
         .into_iter()
         .map(|(method, n)| (method.clone(), n - before.get(&method).copied().unwrap_or(0.0)))
         .filter(|(_, n)| *n > 0.0)

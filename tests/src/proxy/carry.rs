@@ -60,6 +60,7 @@ pub(super) async fn carry(way: Way<'_>, mut from: ReadHalf<'_>, to: WriteHalf<'_
     let reading = async move {
         let mut buffer = vec![0; CHUNK_BYTES];
         loop {
+            way.wait_reading().await;
             let count = from.read(&mut buffer).await.map_err(|_| Broken)?;
             let chunk = Chunk { bytes: buffer[..count].to_vec(), came: Instant::now() };
             if queue.send(chunk).await.is_err() || count == 0 {
@@ -120,6 +121,13 @@ async fn write_on(
 // === impl Way ===
 
 impl Way<'_> {
+    /// Returns when bytes may be taken in.
+    async fn wait_reading(&self) {
+        let mut changes = self.state.subscribe();
+        let read = |state: &State| state.flow(self.direction, self.number, self.ports) != Flow::Unread;
+        let _ = changes.wait_for(read).await;
+    }
+
     /// Returns when a chunk that came then may go on.
     async fn wait_passing(&self, came: Instant) {
         let mut changes = self.state.subscribe();
@@ -128,12 +136,12 @@ impl Way<'_> {
             let wait = match flow {
                 Flow::Pass => return,
                 Flow::Delay(delay) => (came + delay).saturating_duration_since(Instant::now()),
-                Flow::Hold => Duration::MAX,
+                Flow::Hold | Flow::Unread => Duration::MAX,
             };
             if wait.is_zero() {
                 return;
             }
-            if flow == Flow::Hold {
+            if wait == Duration::MAX {
                 let _ = changes.changed().await;
             } else {
                 // A change during the delay decides anew.

@@ -1,14 +1,14 @@
 //! etcd breaks in every way it can; what is owned stays owned by one, and in the end everything is.
 
-use crate::etcd::Etcd;
 use crate::fleet::{Floor, Member, config, reasons, s};
-use crate::proxy::{Mode, Proxy};
 use crate::reader::ClaimReader;
 use delayq_cluster::ClusterStats;
 use delayq_tests::deadline::LONG;
+use delayq_tests::etcd_server::EtcdCluster;
+use delayq_tests::proxy::{Direction, Flow, Proxy};
 use std::time::Duration;
 
-async fn three_members(etcd: &Etcd, floor: &Floor, shards: u16) -> Vec<Member> {
+async fn three_members(etcd: &EtcdCluster, floor: &Floor, shards: u16) -> Vec<Member> {
     let mut members = Vec::new();
     for name in ["a", "b", "c"] {
         members.push(Member::join(config(&etcd.endpoints(), name, shards), floor).await);
@@ -17,8 +17,12 @@ async fn three_members(etcd: &Etcd, floor: &Floor, shards: u16) -> Vec<Member> {
     members
 }
 
+fn endpoint_of(proxy: &Proxy) -> String {
+    format!("http://{}", proxy.address())
+}
+
 /// A new member is taken in: the group does more than survive, it works.
-async fn takes_in_a_fourth(etcd: &Etcd, floor: &Floor, shards: u16) -> Member {
+async fn takes_in_a_fourth(etcd: &EtcdCluster, floor: &Floor, shards: u16) -> Member {
     let fourth = Member::join(config(&etcd.endpoints(), "d", shards), floor).await;
     floor.until("four share", |work| work.balanced(shards, &["a", "b", "c", "d"])).await;
     fourth
@@ -26,12 +30,12 @@ async fn takes_in_a_fourth(etcd: &Etcd, floor: &Floor, shards: u16) -> Member {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_etcd_leader_costs_nobody_a_shard() {
-    let mut etcd = Etcd::three();
+    let mut etcd = EtcdCluster::start_three().await;
     let floor = Floor::new();
     let members = three_members(&etcd, &floor, 48).await;
     let moved = floor.work().losses.len();
-    let leader = etcd.leader();
-    etcd.kill(leader);
+    let leader = etcd.leader().await;
+    etcd.member(leader).kill().await;
     let alive = (leader + 1) % 3;
     let reader = ClaimReader::start(&etcd.endpoints()[alive]).await;
     let fourth = takes_in_a_fourth(&etcd, &floor, 48).await;
@@ -45,13 +49,13 @@ async fn a_killed_etcd_leader_costs_nobody_a_shard() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rolling_restart_of_etcd_costs_nobody_a_shard() {
-    let mut etcd = Etcd::three();
+    let mut etcd = EtcdCluster::start_three().await;
     let floor = Floor::new();
     let members = three_members(&etcd, &floor, 48).await;
     let moved = floor.work().losses.len();
     for node in 0..3 {
-        etcd.kill(node);
-        etcd.restart_and_wait(node);
+        etcd.member(node).kill().await;
+        etcd.member(node).resume().await;
     }
     let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
     let _fourth = takes_in_a_fourth(&etcd, &floor, 48).await;
@@ -64,12 +68,12 @@ async fn a_rolling_restart_of_etcd_costs_nobody_a_shard() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_quorum_members_keep_what_they_own_and_claim_nothing() {
-    let mut etcd = Etcd::three();
+    let mut etcd = EtcdCluster::start_three().await;
     let floor = Floor::new();
     let members = three_members(&etcd, &floor, 24).await;
     let moved = floor.work().losses.len();
-    etcd.kill(1);
-    etcd.kill(2);
+    etcd.member(1).kill().await;
+    etcd.member(2).kill().await;
     for member in &members {
         member.until_trust("degraded").await;
         assert!(!member.is_trusted());
@@ -77,8 +81,8 @@ async fn without_a_quorum_members_keep_what_they_own_and_claim_nothing() {
     assert!(floor.work().balanced(24, &["a", "b", "c"]));
     // Well beyond the lease: without a quorum no lease can run out either.
     members[0].handle.still_mine(&[]).await.unwrap();
-    etcd.restart(1);
-    etcd.restart_and_wait(2);
+    etcd.member(1).launch();
+    etcd.member(2).resume().await;
     for member in &members {
         member.until_trust("trusted").await;
     }
@@ -90,36 +94,32 @@ async fn without_a_quorum_members_keep_what_they_own_and_claim_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_strict_member_stops_when_its_trust_ends_and_goes_on_with_the_same_claims() {
-    let mut etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let mut strict = config(&etcd.endpoints(), "a", 8);
     strict.strict = true;
     let member = Member::join(strict, &floor).await;
     floor.until("a owns all", |work| work.balanced(8, &["a"])).await;
-    etcd.freeze(0);
+    etcd.freeze();
     floor.until("a stops", |work| work.of("a") == 0).await;
     assert_eq!(reasons(&floor.work(), "a"), ["Untrusted".to_owned()].into());
-    etcd.thaw(0);
+    etcd.thaw();
     floor.until("a owns all again", |work| work.balanced(8, &["a"])).await;
     drop(member);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn frozen_etcd_members_degrade_everybody_and_nobody_stops() {
-    let mut etcd = Etcd::three();
+    let etcd = EtcdCluster::start_three().await;
     let floor = Floor::new();
     let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
     let members = three_members(&etcd, &floor, 24).await;
-    for node in 0..3 {
-        etcd.freeze(node);
-    }
+    etcd.freeze();
     for member in &members {
         member.until_trust("degraded").await;
     }
     assert!(floor.work().balanced(24, &["a", "b", "c"]), "everybody goes on");
-    for node in 0..3 {
-        etcd.thaw(node);
-    }
+    etcd.thaw();
     for member in &members {
         member.until_trust("trusted").await;
     }
@@ -129,7 +129,7 @@ async fn frozen_etcd_members_degrade_everybody_and_nobody_stops() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_frozen_etcd_member_is_left_for_another_and_nobody_loses_a_shard() {
-    let mut etcd = Etcd::three();
+    let etcd = EtcdCluster::start_three().await;
     let floor = Floor::new();
     let mut members = Vec::new();
     for name in ["a", "b", "c"] {
@@ -142,15 +142,15 @@ async fn one_frozen_etcd_member_is_left_for_another_and_nobody_loses_a_shard() {
     let moved = floor.work().losses.len();
     let sum = |count: fn(&ClusterStats) -> u64| members.iter().map(|m| count(&m.handle.stats())).sum::<u64>();
     for node in 0..3 {
-        let leads = etcd.leader() == node;
+        let leads = etcd.leader().await == node;
         let (reconnects, degraded) = (sum(|stats| stats.reconnects), sum(|stats| stats.degraded));
         let answered: Vec<_> = members.iter().map(Member::trusted_until).collect();
-        etcd.freeze(node);
+        etcd.members()[node].freeze();
         // Until a later keep-alive of everybody was answered: whoever talked to the frozen member has met its silence.
         for (member, before) in members.iter().zip(answered) {
             member.until_trusted_beyond(before).await;
         }
-        etcd.thaw(node);
+        etcd.members()[node].thaw();
         let went = sum(|stats| stats.reconnects) - reconnects;
         println!("etcd member {node} (leader: {leads}) frozen: {went} members went elsewhere");
         // Without etcd's leader nobody can answer until there is another, and that may outlast the trust.
@@ -166,7 +166,7 @@ async fn one_frozen_etcd_member_is_left_for_another_and_nobody_loses_a_shard() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_emptied_and_rebuilt_is_joined_anew() {
-    let mut etcd = Etcd::single();
+    let mut etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let members = three_members(&etcd, &floor, 24).await;
     let owned = |member: &Member| member.handle.view().owned.keys().copied().collect::<Vec<_>>();
@@ -176,7 +176,7 @@ async fn an_etcd_emptied_and_rebuilt_is_joined_anew() {
     for n in 0..500 {
         tool.put("elsewhere", n.to_string(), None).await.unwrap();
     }
-    etcd.wipe();
+    etcd.rebuild().await;
     let losses = |work: &crate::fleet::Work| {
         work.losses.iter().filter(|(_, l)| !l.reason.awaits_confirmation()).count()
     };
@@ -191,19 +191,19 @@ async fn an_etcd_emptied_and_rebuilt_is_joined_anew() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_cut_off_from_etcd_goes_on_until_it_hears_that_it_is_lost() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
-    let proxy = Proxy::before(etcd.port(0)).await;
-    let cut = Member::join(config(&[proxy.endpoint()], "cut", 16), &floor).await;
+    let proxy = Proxy::start(&etcd.members()[0].address());
+    let cut = Member::join(config(&[endpoint_of(&proxy)], "cut", 16), &floor).await;
     let well = Member::join(config(&etcd.endpoints(), "well", 16), &floor).await;
     floor.until("both share", |work| work.balanced(16, &["cut", "well"])).await;
-    proxy.set(Mode::Hold);
+    proxy.set_both(Flow::Hold);
     cut.until_trust("degraded").await;
     assert_eq!(floor.work().of("cut"), 8, "it goes on");
     // The lease runs out in etcd: the other takes over, and for a while both work on the same shards.
     floor.until("well takes all", |work| work.of("well") == 16).await;
     assert_eq!(floor.work().of("cut"), 8, "it still does not know");
-    proxy.set(Mode::Pass);
+    proxy.set_both(Flow::Pass);
     floor.until("cut stops and both share", |work| work.balanced(16, &["cut", "well"])).await;
     // Which news reached it first, the new plan or the end of its lease, is chance.
     assert_eq!(cut.handle.stats().leases_lost, 1);
@@ -212,11 +212,11 @@ async fn a_member_cut_off_from_etcd_goes_on_until_it_hears_that_it_is_lost() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_history_compacted_under_a_watch_is_read_anew() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
-    let proxy = Proxy::before(etcd.port(0)).await;
+    let proxy = Proxy::start(&etcd.members()[0].address());
     // A lease so long that no keep-alive falls into the pause, on a busy machine neither.
-    let mut slow = config(&[proxy.endpoint()], "slow", 16);
+    let mut slow = config(&[endpoint_of(&proxy)], "slow", 16);
     slow.lease_ttl = s(600);
     let slow = Member::join(slow, &floor).await;
     floor.until("slow owns all", |work| work.balanced(16, &["slow"])).await;
@@ -227,11 +227,11 @@ async fn a_history_compacted_under_a_watch_is_read_anew() {
     while slow.handle.stats().compacted == 0 {
         rounds += 1;
         assert!(rounds < 20, "etcd never gave the watch up");
-        proxy.set(Mode::Hold);
+        proxy.set(Direction::Replies, Flow::Unread);
         fill_a_watch_of_claims(&mut tool).await;
         let compacted_at = tool.get("x", None).await.unwrap().header().unwrap().revision();
         tool.compact(compacted_at, None).await.unwrap();
-        proxy.set(Mode::Pass);
+        proxy.set(Direction::Replies, Flow::Pass);
         let compacted = slow.until_stats("a compacted watch", |stats| stats.compacted > 0);
         let _ = tokio::time::timeout(s(5), compacted).await;
     }
@@ -245,17 +245,17 @@ async fn a_history_compacted_under_a_watch_is_read_anew() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_while_etcd_is_silent_stops_everything() {
-    let mut etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let member = Member::join(config(&etcd.endpoints(), "a", 8), &floor).await;
     floor.until("a owns all", |work| work.balanced(8, &["a"])).await;
-    etcd.freeze(0);
+    etcd.freeze();
     member.until_trust("degraded").await;
     let report = member.handle.drain(Duration::from_millis(500)).await;
     assert_eq!(floor.work().of("a"), 0, "the consumer stopped");
     assert_eq!(report.left_over.len(), 8, "the claims are still in etcd");
     assert!(!member.handle.leave(Duration::from_millis(100)).await);
-    etcd.thaw(0);
+    etcd.thaw();
 }
 
 /// Deletes more under the claims' prefix than the connection and etcd hold back for one watcher that does not read:
@@ -282,7 +282,7 @@ async fn fill_a_watch_of_claims(tool: &mut etcd_client::Client) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_revoked_while_draining_ends_the_drain() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let (handle, mut ownership) =
         delayq_cluster::Cluster::join(config(&etcd.endpoints(), "a", 8)).await.unwrap();

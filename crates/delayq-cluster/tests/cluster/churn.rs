@@ -2,9 +2,9 @@
 //!
 //! The seed is printed; `DELAYQ_TEST_SEED` runs one again, `DELAYQ_TEST_STEPS` makes it longer.
 
-use crate::etcd::Etcd;
 use crate::fleet::{Floor, Member, config, s};
 use crate::reader::ClaimReader;
+use delayq_tests::etcd_server::EtcdCluster;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -14,12 +14,18 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
+async fn all_left(leaving: &mut JoinSet<()>) {
+    while let Some(left) = leaving.join_next().await {
+        left.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn random_churn_never_makes_two_members_share_a_shard() {
     let seed = number("DELAYQ_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("DELAYQ_TEST_SEED={seed}");
     let mut dice = fastrand::Rng::with_seed(seed);
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
     let mut members: Vec<Member> = Vec::new();
@@ -42,12 +48,16 @@ async fn random_churn_never_makes_two_members_share_a_shard() {
             }
             _ => {}
         }
-        // Not to wait for anything: so that some steps meet a group at rest and others one on the move.
-        tokio::time::sleep(Duration::from_millis(dice.u64(..250))).await;
+        // Some steps meet a group on the move, some one that has settled more or less.
+        match (dice.u32(..4), members.last()) {
+            (0, Some(member)) => {
+                floor.until("it works", |work| work.of(&member.name) > 0).await;
+            }
+            (1, _) => all_left(&mut leaving).await,
+            _ => {}
+        }
     }
-    while let Some(left) = leaving.join_next().await {
-        left.unwrap();
-    }
+    all_left(&mut leaving).await;
     let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
     floor.until("all share", |work| work.balanced(SHARDS, &names)).await;
     assert_eq!(floor.work().overlaps, []);
@@ -57,7 +67,7 @@ async fn random_churn_never_makes_two_members_share_a_shard() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_third_member_joins_a_pair_and_no_shard_stands_still_for_long() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let _first = Member::join(config(&etcd.endpoints(), "a", 256), &floor).await;
     let _second = Member::join(config(&etcd.endpoints(), "b", 256), &floor).await;

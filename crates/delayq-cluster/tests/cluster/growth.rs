@@ -1,13 +1,13 @@
 //! More shards, uneven loads, zones, and a single owner without etcd.
 
-use crate::etcd::Etcd;
 use crate::fleet::{Floor, Member, config, s};
 use delayq_cluster::{Cluster, LossReason, Role, ShardCount, ShardId, Trust};
+use delayq_tests::etcd_server::EtcdCluster;
 use std::collections::BTreeMap;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn more_shards_are_owned_without_moving_the_old_ones() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let first = Member::join(config(&etcd.endpoints(), "a", 64), &floor).await;
     let second = Member::join(config(&etcd.endpoints(), "b", 64), &floor).await;
@@ -24,7 +24,7 @@ async fn more_shards_are_owned_without_moving_the_old_ones() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_heavy_shard_makes_its_member_give_others_away() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let first = Member::join(config(&etcd.endpoints(), "a", 32), &floor).await;
     let second = Member::join(config(&etcd.endpoints(), "b", 32), &floor).await;
@@ -40,7 +40,7 @@ async fn a_heavy_shard_makes_its_member_give_others_away() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stronger_member_gets_more() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let mut strong = config(&etcd.endpoints(), "strong", 40);
     strong.member.weight = 3;
@@ -51,7 +51,7 @@ async fn a_stronger_member_gets_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn roles_divide_the_shards_each_for_itself() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let (timers, forwarders) = (Floor::new(), Floor::new());
     let _timer = Member::join(config(&etcd.endpoints(), "t", 16), &timers).await;
     let mut forwarder = config(&etcd.endpoints(), "f", 16);

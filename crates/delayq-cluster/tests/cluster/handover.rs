@@ -1,16 +1,16 @@
 //! Members come, go and die while etcd is well.
 
-use crate::etcd::Etcd;
 use crate::fleet::{Floor, Member, config, reasons, s};
 use crate::reader::ClaimReader;
 use delayq_cluster::{Cluster, ClusterError, LossReason, Observer, Plan, ShardId};
-use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::deadline::{LONG, wait_for};
+use delayq_tests::etcd_server::EtcdCluster;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_member_owns_everything_and_the_second_gets_half() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
     let first = Member::join(config(&etcd.endpoints(), "a", 33), &floor).await;
@@ -36,7 +36,7 @@ async fn the_first_member_owns_everything_and_the_second_gets_half() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_hands_256_shards_over_in_less_than_a_second() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
     let leader = Member::join(config(&etcd.endpoints(), "a", 512), &floor).await;
@@ -66,7 +66,7 @@ async fn a_drain_hands_256_shards_over_in_less_than_a_second() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_members_shards_are_owned_elsewhere_within_the_lease_and_two_seconds() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
     let leader = Member::join(config(&etcd.endpoints(), "a", 64), &floor).await;
@@ -87,7 +87,7 @@ async fn a_dead_members_shards_are_owned_elsewhere_within_the_lease_and_two_seco
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_given_back_before_it_is_confirmed() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let (slow, mut ownership) = Cluster::join(config(&etcd.endpoints(), "slow", 16)).await.unwrap();
     let mut gained = Vec::new();
@@ -112,7 +112,7 @@ async fn nothing_is_given_back_before_it_is_confirmed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn shards_that_cannot_be_stopped_do_not_keep_back_the_others() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let (stuck, mut ownership) = Cluster::join(config(&etcd.endpoints(), "stuck", 256)).await.unwrap();
     while ownership.view().owned.len() < 256 {
@@ -135,7 +135,7 @@ async fn shards_that_cannot_be_stopped_do_not_keep_back_the_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_members_start_at_once() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
     let joining: Vec<_> = (0..200)
@@ -167,7 +167,7 @@ async fn two_hundred_members_start_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_comes_back_under_its_name_gets_its_shards_back() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let patient = |name: &str| {
         let mut config = config(&etcd.endpoints(), name, 40);
@@ -199,7 +199,7 @@ async fn a_member_that_comes_back_under_its_name_gets_its_shards_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_deleted_by_hand_is_lost_and_won_again() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let member = Member::join(config(&etcd.endpoints(), "a", 8), &floor).await;
     floor.until("a owns all", |work| work.balanced(8, &["a"])).await;
@@ -216,7 +216,7 @@ async fn a_claim_deleted_by_hand_is_lost_and_won_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_deleted_by_hand_is_written_again_and_nothing_moves() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let _first = Member::join(config(&etcd.endpoints(), "a", 16), &floor).await;
     // So that the plan has a past: made from nothing, it would be another.
@@ -234,7 +234,7 @@ async fn a_plan_deleted_by_hand_is_written_again_and_nothing_moves() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_group_asks_etcd_for_nothing_but_its_keep_alives() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let mut members = Vec::new();
     for n in 0..5 {
@@ -242,20 +242,19 @@ async fn an_idle_group_asks_etcd_for_nothing_but_its_keep_alives() {
     }
     let names = ["m0", "m1", "m2", "m3", "m4"];
     floor.until("five share", |work| work.balanced(64, &names)).await;
-    let (before, since) = (etcd.received(0), Instant::now());
-    let grown = || -> BTreeMap<String, f64> {
-        let rise = |(method, n): (String, f64)| {
-            let rise = n - before.get(&method).copied().unwrap_or(0.0);
-            (rise > 0.0).then_some((method, rise))
-        };
-        etcd.received(0).into_iter().filter_map(rise).collect()
+    let (before, since) = (etcd.members()[0].received().await, Instant::now());
+    let rise = |(method, n): (String, f64)| {
+        let rise = n - before.get(&method).copied().unwrap_or(0.0);
+        (rise > 0.0).then_some((method, rise))
     };
     // Four rounds of everybody.
-    wait_until("four rounds of keep-alives", LONG, || {
-        std::future::ready(grown().get("LeaseKeepAlive").is_some_and(|&count| count >= 20.0))
+    let grown = wait_for("four rounds of keep-alives", LONG, || async {
+        let grown: BTreeMap<String, f64> =
+            etcd.members()[0].received().await.into_iter().filter_map(rise).collect();
+        grown.get("LeaseKeepAlive").is_some_and(|&count| count >= 20.0).then_some(grown)
     })
     .await;
-    let (took, grown) = (since.elapsed(), grown());
+    let took = since.elapsed();
     println!("messages in {took:?} from 5 members with a lease of 3 s: {grown:?}");
     assert_eq!(grown.keys().collect::<Vec<_>>(), ["LeaseKeepAlive"], "and nothing else");
     // A third of the lease is a second: the first round may have come at once, the other three in their time. Half a
@@ -278,7 +277,7 @@ async fn an_etcd_that_is_not_there_is_said_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_keys_in_the_group_are_named_and_change_nothing() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
     // Older than every member, and without a lease: who waited for it to go would never lead.

@@ -6,11 +6,9 @@
 
 mod breakage;
 mod churn;
-mod etcd;
 mod fleet;
 mod growth;
 mod handover;
 mod process;
-mod proxy;
 mod reader;
 mod security;

@@ -2,58 +2,28 @@
 //!
 //! The process is this test binary again, running [`a_member_of_its_own`] only.
 
-use crate::etcd::Etcd;
 use crate::fleet::{Floor, Member, config, s};
 use crate::reader::ClaimReader;
 use delayq_cluster::{Cluster, Handle};
 use delayq_tests::deadline::LONG;
+use delayq_tests::etcd_server::EtcdCluster;
+use delayq_tests::process::{Process, Signal};
 use std::io::Write;
-use std::process::Stdio;
+use std::process::Command;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 /// The endpoint that the process joins, for the process itself.
 const ENDPOINT: &str = "DELAYQ_TEST_MEMBER_OF";
 
-struct Process {
-    child: Child,
-    said: Lines<BufReader<ChildStdout>>,
-}
-
-impl Process {
-    fn start(endpoint: &str) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "process::a_member_of_its_own", "--ignored", "--nocapture"])
-            .env(ENDPOINT, endpoint)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, said }
-    }
-
-    /// Waits until it says something with this in it.
-    async fn until_said(&mut self, what: &str) -> String {
-        let listen = async {
-            loop {
-                let line = self.said.next_line().await.unwrap().expect("the process goes on");
-                if line.contains(what) {
-                    return line;
-                }
-            }
-        };
-        timeout(LONG, listen).await.unwrap_or_else(|_| panic!("it did not say {what:?} within {LONG:?}"))
-    }
-
-    async fn signal(&self, signal: &str) {
-        let pid = self.child.id().unwrap().to_string();
-        let sent = Command::new("kill").args(["-s", signal, &pid]).status().await.unwrap();
-        assert!(sent.success());
-    }
+/// Starts the process, and waits until it owns half of 16 shards.
+async fn start_member(endpoint: &str) -> Process {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "process::a_member_of_its_own", "--ignored", "--nocapture"]);
+    command.env(ENDPOINT, endpoint);
+    let mut process = Process::spawn("a member", command);
+    process.wait_for_line("owns=8 trust=trusted", LONG).await;
+    process
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,15 +55,14 @@ fn say(handle: &Handle, owned: usize, reasons: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_frozen_for_three_leases_knows_it_when_it_wakes_and_joins_anew() {
-    let etcd = Etcd::single();
+    let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
     let well = Member::join(config(&etcd.endpoints(), "well", 16), &floor).await;
-    let mut process = Process::start(&etcd.endpoints()[0]);
-    process.until_said("owns=8 trust=trusted").await;
+    let mut process = start_member(&etcd.endpoints()[0]).await;
     floor.until("well has half", |work| work.of("well") == 8).await;
 
-    process.signal("STOP").await;
+    process.signal(Signal::STOP);
     let frozen = Instant::now();
     let granted = well.handle.granted_ttl().unwrap();
     let took = floor.until("well takes all", |work| work.of("well") == 16).await;
@@ -103,24 +72,19 @@ async fn a_process_frozen_for_three_leases_knows_it_when_it_wakes_and_joins_anew
     tokio::time::sleep_until(frozen + granted * 3).await;
 
     // Whatever it had said before it froze comes first; the first words after it woke are of a lease not trusted.
-    process.signal("CONT").await;
+    let mark = process.mark();
+    process.signal(Signal::CONT);
     let woke = Instant::now();
-    let first = process.until_said("owns=").await;
-    let mut said = vec![first];
-    while !said.last().unwrap().contains("owns=0") {
-        said.push(process.until_said("owns=").await);
-    }
+    process.wait_for_line_from(mark, "owns=0", LONG).await;
     println!("it stopped its shards {:?} after it woke", woke.elapsed());
-    let late_trust =
-        said.iter().skip_while(|line| line.contains("owns=8 trust=trusted -")).collect::<Vec<_>>();
-    assert!(
-        late_trust.iter().all(|line| !line.contains("trust=trusted -") || line.contains("owns=0")),
-        "{said:?}"
-    );
-    process.until_said("owns=8 trust=trusted").await;
+    let said: Vec<String> = process.lines().into_iter().skip(mark).map(|line| line.text).collect();
+    let owning: Vec<&String> = said.iter().take_while(|line| !line.contains("owns=0")).collect();
+    let since_it_woke = owning.iter().skip_while(|line| line.contains("owns=8 trust=trusted -"));
+    assert!(since_it_woke.into_iter().all(|line| !line.contains("trust=trusted -")), "{said:?}");
+    process.wait_for_line_from(mark + owning.len(), "owns=8 trust=trusted", LONG).await;
     floor.until("well has half", |work| work.of("well") == 8).await;
 
-    process.child.kill().await.unwrap();
+    process.end_by(Signal::KILL, LONG).await;
     let took = floor.until("well takes all", |work| work.of("well") == 16).await;
     println!("a killed process' shards are owned elsewhere after {took:?}");
     floor.judge("the take-over from a killed process", took, granted + s(2));

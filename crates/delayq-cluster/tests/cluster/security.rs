@@ -1,45 +1,21 @@
 //! TLS with a certificate of our own authority, users with passwords, and tokens that die with etcd.
 
-use crate::etcd::{Etcd, Options};
 use crate::fleet::{Floor, Member, config};
 use delayq_cluster::{Advice, Cluster, ClusterError, Credentials, Identity, Observer, TlsConfig};
+use delayq_tests::certs::{self, Authority};
+use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
 use etcd_client::{Certificate, Client, ConnectOptions, Permission, PermissionType, TlsOptions};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// An authority and what it signed: etcd's certificate as files, and what a member needs.
-struct Certificates {
-    server: (PathBuf, PathBuf, PathBuf),
-    authority_pem: Vec<u8>,
-    client_pem: Vec<u8>,
-    client_key_pem: String,
-}
-
-fn certificates(folder: &Path) -> Certificates {
-    let authority_key = KeyPair::generate().unwrap();
-    let mut authority = CertificateParams::new(Vec::new()).unwrap();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority_pem = authority.self_signed(&authority_key).unwrap().pem();
-    let issuer = Issuer::new(authority, authority_key);
-    let sign = |names: &[&str]| {
-        let key = KeyPair::generate().unwrap();
-        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-        let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
-        (certificate.pem(), key.serialize_pem())
-    };
-    let (server_pem, server_key_pem) = sign(&["127.0.0.1", "etcd.test"]);
-    let (client_pem, client_key_pem) = sign(&["member.test"]);
-    let files = (folder.join("server.pem"), folder.join("server-key.pem"), folder.join("authority.pem"));
-    std::fs::write(&files.0, server_pem).unwrap();
-    std::fs::write(&files.1, server_key_pem).unwrap();
-    std::fs::write(&files.2, &authority_pem).unwrap();
-    Certificates {
-        server: files,
-        authority_pem: authority_pem.into_bytes(),
-        client_pem: client_pem.into_bytes(),
-        client_key_pem,
-    }
+/// An etcd that shows a certificate of this authority, under two names, and takes clients who show one too.
+fn asking_for_certificates(authority: &Authority) -> EtcdOptions {
+    let server = authority.sign("server", &["127.0.0.1", "etcd.test"]);
+    let trusted = authority.authority().display().to_string();
+    EtcdOptions::default().tls(&server.certificate, &server.key).arguments([
+        "--client-cert-auth",
+        "--trusted-ca-file",
+        &trusted,
+    ])
 }
 
 /// Switches authentication on: root, and a user `timer` that may use its prefix only.
@@ -62,23 +38,26 @@ fn timer(password: &str) -> Credentials {
 #[tokio::test(flavor = "multi_thread")]
 async fn members_meet_over_tls_with_a_password() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let folder = tempfile::tempdir().unwrap();
-    let made = certificates(folder.path());
-    let etcd = Etcd::start(1, &Options { tls: Some(made.server.clone()) });
-    let endpoint = format!("https://127.0.0.1:{}", etcd.port(0));
-    let identity = etcd_client::Identity::from_pem(&made.client_pem, &made.client_key_pem);
-    let tls = TlsOptions::new().ca_certificate(Certificate::from_pem(&made.authority_pem)).identity(identity);
+    let authority = Authority::new();
+    let etcd = EtcdCluster::start_with(asking_for_certificates(&authority)).await;
+    let endpoint = etcd.members()[0].endpoint();
+    let authority_pem = std::fs::read(authority.authority()).unwrap();
+    let certs::Certificate { certificate, key } = authority.sign("member", &["member.test"]);
+    let (client_pem, client_key_pem) =
+        (std::fs::read(certificate).unwrap(), std::fs::read_to_string(key).unwrap());
+    let identity = etcd_client::Identity::from_pem(&client_pem, &client_key_pem);
+    let tls = TlsOptions::new().ca_certificate(Certificate::from_pem(&authority_pem)).identity(identity);
     let options = ConnectOptions::new().with_tls(tls);
     secure(&mut Client::connect([&endpoint], Some(options)).await.unwrap()).await;
 
     let secured = |name: &str| {
         let mut config = config(std::slice::from_ref(&endpoint), name, 32);
         config.etcd.tls = Some(TlsConfig {
-            authority_pem: Some(made.authority_pem.clone()),
+            authority_pem: Some(authority_pem.clone()),
             server_name: None,
             identity: Some(Identity {
-                certificate_pem: made.client_pem.clone(),
-                key_pem: made.client_key_pem.clone().into(),
+                certificate_pem: client_pem.clone(),
+                key_pem: client_key_pem.clone().into(),
             }),
         });
         config.etcd.credentials = Some(timer("timer-password"));
@@ -126,7 +105,7 @@ async fn members_meet_over_tls_with_a_password() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_died_with_etcd_is_asked_for_anew() {
-    let mut etcd = Etcd::single();
+    let mut etcd = EtcdCluster::start_one().await;
     secure(&mut Client::connect(etcd.endpoints(), None).await.unwrap()).await;
     let secured = |name: &str| {
         let mut config = config(&etcd.endpoints(), name, 16);
@@ -140,8 +119,8 @@ async fn a_token_that_died_with_etcd_is_asked_for_anew() {
     floor.until("a and b share", |work| work.balanced(16, &["a", "b"])).await;
     assert_eq!(outside.overview().await.unwrap().members.len(), 2);
 
-    etcd.kill(0);
-    etcd.restart(0);
+    etcd.member(0).kill().await;
+    etcd.member(0).launch();
     // Joining tries until etcd is back; it authenticates anew. The others need their old claims and a new token.
     let _third = Member::join(third, &floor).await;
     floor.until("a, b and c share", |work| work.balanced(16, &["a", "b", "c"])).await;
