@@ -8,6 +8,7 @@ use crate::{
 use delayq_core::{
     Client, Error, Receipt, Release, Reservation, ReserveRequest, Scripts, Settled, ShardId, Verb,
 };
+use delayq_tests::deadline::{LONG, wait_until};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -15,67 +16,50 @@ use tokio::time::timeout;
 impl Run<'_> {
     pub(crate) async fn step(&mut self, step: &Value) -> Ended {
         match text(&step["op"]) {
-            "put" => match self.message(&step["message"]) {
-                None => Ended::Invalid,
-                Some(message) => one_put(self.producer.put(message).await),
-            },
-            "put_many" => {
-                let said: Vec<Value> = match step["times"].as_u64() {
-                    Some(times) => (0..times as usize).map(|n| numbered(&step["message"], n)).collect(),
-                    None => list(&step["messages"]).to_vec(),
-                };
-                let messages = said.iter().map(|said| self.message(said).unwrap()).collect();
-                let puts = self.producer.put_many(messages).await;
-                Ended::Answer(puts.into_iter().map(|put| shown_put(&put.unwrap())).collect())
-            }
-            "cancel" => {
-                let (topic, target) = self.target(step);
-                ended(self.producer.cancel(&topic, &target).await.map(|outcome| shown_cancel(&outcome)))
-            }
-            "reschedule" => {
-                let ((topic, target), change) = (self.target(step), self.change(step));
-                let outcome = self.producer.reschedule(&topic, &target, change).await;
-                ended(outcome.map(|outcome| shown_reschedule(&outcome)))
-            }
+            "put" => self.put(step).await,
+            "put_many" => self.put_many(step).await,
+            "cancel" => self.cancel(step).await,
+            "reschedule" => self.reschedule(step).await,
             "reserve" => self.reserve(step).await,
             "drain" => self.drain(step).await,
-            "listening" => {
-                let channel = format!("{{{}:{}}}:ready", self.namespace, step["shard"]);
-                while self.server.command::<(String, u64)>(&["PUBSUB", "SHARDNUMSUB", &channel]).await.1 == 0
-                {
-                }
-                Ended::Answer(Value::Null)
-            }
-            "pump" => {
-                let (shard, args) = (step["shard"].as_u64().unwrap(), ["0".into(), "500".into()]);
-                loop {
-                    let said = self.call("pump", shard, 1, &args).await;
-                    if said[3] != "0" || said[4] != "0" {
-                        break;
-                    }
-                }
-                Ended::Answer(Value::Null)
-            }
-            "script" => {
-                let shard = self.known(&step["shard"]).as_u64().unwrap();
-                let layout = step["layout"].as_u64().unwrap_or(1);
-                Ended::Answer(self.call(text(&step["verb"]), shard, layout, list(&step["args"])).await)
-            }
-            "redis" => {
-                let args: Vec<String> = list(&step["args"])
-                    .iter()
-                    .map(|arg| text(arg).replace("NAMESPACE", &self.namespace))
-                    .collect();
-                let words: Vec<&str> = args.iter().map(String::as_str).collect();
-                self.server.command::<redis::Value>(&words).await;
-                Ended::Answer(Value::Null)
-            }
+            "listening" => self.listening(step).await,
+            "pump" => self.pump(step).await,
+            "script" => self.script(step).await,
+            "redis" => self.redis(step).await,
             verb => self.settle(verb, step).await,
         }
     }
 
+    async fn put(&self, step: &Value) -> Ended {
+        match self.message(&step["message"]) {
+            None => Ended::Invalid,
+            Some(message) => one_put(self.producer.put(message).await),
+        }
+    }
+
+    async fn put_many(&self, step: &Value) -> Ended {
+        let said: Vec<Value> = match step["times"].as_u64() {
+            Some(times) => (0..times as usize).map(|n| numbered(&step["message"], n)).collect(),
+            None => list(&step["messages"]).to_vec(),
+        };
+        let messages = said.iter().map(|said| self.message(said).unwrap()).collect();
+        let puts = self.producer.put_many(messages).await;
+        Ended::Answer(puts.into_iter().map(|put| shown_put(&put.unwrap())).collect())
+    }
+
+    async fn cancel(&self, step: &Value) -> Ended {
+        let (topic, target) = self.target(step);
+        ended(self.producer.cancel(&topic, &target).await.map(|outcome| shown_cancel(&outcome)))
+    }
+
+    async fn reschedule(&self, step: &Value) -> Ended {
+        let ((topic, target), change) = (self.target(step), self.change(step));
+        let outcome = self.producer.reschedule(&topic, &target, change).await;
+        ended(outcome.map(|outcome| shown_reschedule(&outcome)))
+    }
+
     /// Reserves, and waits where it is said; meanwhile other steps are carried out.
-    pub(crate) async fn reserve(&mut self, step: &Value) -> Ended {
+    async fn reserve(&mut self, step: &Value) -> Ended {
         let wait = Duration::from_millis(step["wait_ms"].as_u64().unwrap_or(0));
         let waiting = tokio::spawn(reserve(self.client.clone(), request(step), wait));
         for (i, other) in step["meanwhile"].as_array().into_iter().flatten().enumerate() {
@@ -89,7 +73,7 @@ impl Run<'_> {
     }
 
     /// Reserves and acks all that there is: how many.
-    pub(crate) async fn drain(&self, step: &Value) -> Ended {
+    async fn drain(&self, step: &Value) -> Ended {
         let ask = json!({"topics": step["topics"], "most": 500});
         let mut receipts = Vec::new();
         loop {
@@ -105,7 +89,41 @@ impl Run<'_> {
         Ended::Answer(json!(receipts.len()))
     }
 
-    pub(crate) async fn settle(&self, verb: &str, step: &Value) -> Ended {
+    /// Until somebody listens for what becomes ready in a shard.
+    async fn listening(&self, step: &Value) -> Ended {
+        let channel = format!("{{{}:{}}}:ready", self.namespace, step["shard"]);
+        let ask = ["PUBSUB", "SHARDNUMSUB", &channel];
+        let heard = async || self.server.command::<(String, u64)>(&ask).await.1 > 0;
+        wait_until("somebody to listen", LONG, heard).await;
+        Ended::Answer(Value::Null)
+    }
+
+    /// Pumps a shard until something has moved.
+    async fn pump(&self, step: &Value) -> Ended {
+        let (shard, args) = (step["shard"].as_u64().unwrap(), ["0".into(), "500".into()]);
+        let moved = async || {
+            let said = self.call("pump", shard, 1, &args).await;
+            said[3] != "0" || said[4] != "0"
+        };
+        wait_until("a pump to move something", LONG, moved).await;
+        Ended::Answer(Value::Null)
+    }
+
+    async fn script(&self, step: &Value) -> Ended {
+        let shard = self.known(&step["shard"]).as_u64().unwrap();
+        let layout = step["layout"].as_u64().unwrap_or(1);
+        Ended::Answer(self.call(text(&step["verb"]), shard, layout, list(&step["args"])).await)
+    }
+
+    async fn redis(&self, step: &Value) -> Ended {
+        let filled = |arg: &Value| text(arg).replace("NAMESPACE", &self.namespace);
+        let args: Vec<String> = list(&step["args"]).iter().map(filled).collect();
+        let words: Vec<&str> = args.iter().map(String::as_str).collect();
+        self.server.command::<redis::Value>(&words).await;
+        Ended::Answer(Value::Null)
+    }
+
+    async fn settle(&self, verb: &str, step: &Value) -> Ended {
         let receipts: Vec<Receipt> = list(&step["receipts"])
             .iter()
             .map(|name| self.receipts[self.known(name).as_u64().unwrap() as usize].clone())

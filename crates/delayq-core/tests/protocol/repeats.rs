@@ -10,6 +10,7 @@ use delayq_core::{
     ShardCount, ShardId, State, Topic, Verb,
 };
 use delayq_tests::{
+    deadline::{LONG, wait_until},
     proxy::{AfterLoss, Proxy},
     redis_server::RedisServer,
 };
@@ -22,6 +23,11 @@ fn client(url: String) -> Client {
     settings.shards = ShardCount::new(1).unwrap();
     settings.link.deadline = Duration::from_millis(400);
     Client::new(settings)
+}
+
+async fn redis_ms(server: &RedisServer) -> u64 {
+    let (seconds, micros): (u64, u64) = server.command(&["TIME"]).await;
+    seconds * 1000 + micros / 1000
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -52,9 +58,10 @@ async fn a_replacing_put_that_is_repeated_delivers_again_what_was_delivered_mean
             }
             tokio::task::yield_now().await;
         };
-        // Well after the put began: how long it was under way is known to some milliseconds only, and in doubt the
-        // repeat replaces.
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        // How long the put was under way is known to some milliseconds only, and in doubt the repeat replaces.
+        let reserved = redis_ms(&server).await;
+        let well_after = async || redis_ms(&server).await > reserved + 100;
+        wait_until("Redis's clock to be well past the put", LONG, well_after).await;
         near.ack(&[message.receipt]).await.remove(0).unwrap()
     };
     let (put, settled) = tokio::join!(producer.put(message), worker);
