@@ -5,7 +5,6 @@ from .client import AsyncClient, Client
 from .delivery import Delivery, Receipt
 from .message import Backoff, Message
 from .names import InvalidMessage
-from .outcome import Outcome, Put
+from .outcome import Outcome
 
-__all__ = ["AsyncClient", "Backoff", "Client", "Delivery", "InvalidMessage", "Message", "Outcome", "Put", "Receipt"]
-__all__ += ["ScriptError"]
+__all__ = ["AsyncClient", "Backoff", "Client", "Delivery", "InvalidMessage", "Message", "Outcome", "Receipt", "ScriptError"]

@@ -1,7 +1,7 @@
 """Calls of scripts: many messages at a time, in as few calls as the limits allow, wherever their shards are."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from inspect import isawaitable
 from operator import ne
 from typing import Any, NamedTuple
@@ -16,15 +16,16 @@ from .scripts import script
 MOST_IDS = 500
 MOST_BYTES = 4 * 1024 * 1024
 
-Arg = bytes | str | int
+#: None for what the script does where nothing is said.
+Arg = bytes | str | int | None
 
 
 class ScriptError(Exception):
     """A script refused the whole call, and did nothing. Its code says why: DQUNINITIALISED, DQLAYOUT, DQTYPE, DQARG."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.code = message.partition(" ")[0]
+    @property
+    def code(self) -> str:
+        return str(self).partition(" ")[0]
 
 
 class Item(NamedTuple):
@@ -52,6 +53,8 @@ class Calls:
     async def _each(self, verb: str, items: Sequence[Item]) -> list[tuple[str, int, Any]]:
         """Of each item the answer, its shard, and with what the reply began (of a put, the time in µs)."""
         await self._learn()
+        largest = max((len(arg) for item in items for arg in item.args if isinstance(arg, bytes)), default=1)
+        most = min(MOST_IDS, MOST_BYTES // largest)
         answers: dict[int, tuple[str, int, Any]] = {}
         sought = dict.fromkeys(range(len(items)), 0)  # without an answer yet, and in how many places they were sought
         while sought:
@@ -63,7 +66,7 @@ class Calls:
                     places.reverse()
                 batches[places[before], items[i].topic, before + 1 == len(places)].append(i)
             for (shard, topic, last), batch in batches.items():
-                for some in calls_worth(batch, items):
+                for some in (batch[at : at + most] for at in range(0, len(batch), most)):
                     args = [arg for i in some for arg in items[i].args]
                     if verb == "put" and not last:
                         args[2::4] = [f"{options!s} earlier" for options in args[2::4]]
@@ -87,7 +90,7 @@ class Calls:
         got the script is given it."""
         source, sha = script(verb)
         base = f"{{{self.namespace}:{shard}}}:"
-        rest = (2, f"{base}meta", f"{base}never", len(counts), *args)
+        rest = (2, f"{base}meta", f"{base}never", len(counts), *("" if arg is None else arg for arg in args))
         for how in (("EVALSHA", sha), ("EVAL", source)):
             try:
                 return await self._command(*how, *rest)
@@ -115,13 +118,6 @@ class Calls:
 async def settled(answer: Any) -> Any:
     """What Redis answered: a blocking connection has it already, an asynchronous one lets it be awaited."""
     return await answer if isawaitable(answer) else answer
-
-
-def calls_worth(batch: list[int], items: Sequence[Item]) -> Iterator[list[int]]:
-    """What goes in one call each: at most 500 messages, and 4 MiB were all as large as the largest."""
-    largest = max(len(arg) for i in batch for arg in items[i].args if isinstance(arg, bytes))
-    most = min(MOST_IDS, MOST_BYTES // largest)
-    return (batch[at : at + most] for at in range(0, len(batch), most))
 
 
 def places_of(place: bytes | int, counts: Sequence[int]) -> list[int]:

@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -10,10 +11,10 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
 from .calls import Arg, Calls, Item, places_of, settled
-from .delivery import Delivery, EnvelopeError, Receipt, deliveries
+from .delivery import Delivery, Receipt, deliveries
 from .message import MAX_PAYLOAD_BYTES, Message
 from .names import InvalidMessage, generate_id, generated, id_bytes, id_text, name
-from .outcome import Outcome, Put
+from .outcome import Outcome
 
 #: How often a reserve that waits looks without having been woken.
 LOOK_S = 1.0
@@ -31,23 +32,22 @@ class AsyncClient(Calls):
         self._turn = random.getrandbits(32)
         self._dictionaries: dict[int, bytes] = {}
 
-    async def put(self, message: Message) -> Put:
+    async def put(self, message: Message) -> Outcome:
         """Puts one message."""
         return (await self.put_many([message]))[0]
 
-    async def put_many(self, messages: Sequence[Message]) -> list[Put]:
+    async def put_many(self, messages: Sequence[Message]) -> list[Outcome]:
         """Puts many messages: one answer each, in order."""
         self._turn += 1
         place = self._turn % await self._learn()
-        repeats = any(message.replace and message.first_tried_ms is not None for message in messages)
-        ahead_ms = await self._ahead_ms() if repeats else 0
+        ahead_ms = await self._ahead_ms() if any(message.first_tried_ms is not None for message in messages) else 0
         items = [self._message(message, place, ahead_ms) for message in messages]
-        puts = []
+        outcomes = []
         for item, message, (text, shard, now_us) in zip(items, messages, await self._each("put", items), strict=True):
             due_ms = message.at_ms or now_us // 1000 + message.after_ms
             outcome = Outcome.parse(f"{text} {due_ms}" if text in ("stored", "ready") else text)
-            puts.append(Put(id_text(cast(bytes, item.args[0])), shard, outcome))
-        return puts
+            outcomes.append(replace(outcome, id=id_text(cast(bytes, item.args[0])), shard=shard))
+        return outcomes
 
     async def cancel(self, topic: str, id: str, group: str | None = None) -> Outcome:
         """Keeps a message from being delivered. An own id that was put with a group is found by both."""
@@ -59,25 +59,22 @@ class AsyncClient(Calls):
     ) -> Outcome:
         """Changes when a pending message is due: to a time, a delay from now, or by a difference. With `expected_ms`
         only where it is due then until now; a difference needs it, so that a repeat moves nothing twice."""
-        ways = [(at_ms, ""), (after_ms, "+"), (by_ms, "by +" if (by_ms or 0) >= 0 else "by ")]
-        due = [f"{sign}{ms}" for ms, sign in ways if ms is not None]
-        if len(due) != 1 or (at_ms or after_ms or 0) < 0 or by_ms is not None and expected_ms is None:
+        due = [form.format(ms) for ms, form in ((at_ms, "{}"), (after_ms, "+{}"), (by_ms, "by {:+}")) if ms is not None]
+        if len(due) != 1 or by_ms is not None and expected_ms is None:
             raise InvalidMessage("give a time, a delay from now, or a difference and the due time that is expected")
-        item = _item(topic, id, group, due[0], "" if expected_ms is None else expected_ms)
-        return (await self._outcomes("reschedule", [item]))[0]
+        return (await self._outcomes("reschedule", [_item(topic, id, group, due[0], expected_ms)]))[0]
 
     async def reserve(
         self, topics: Sequence[str], most: int = 1, lease_ms: Ms = None, wait_ms: int = 0
     ) -> list[Delivery]:
         """Takes ready messages under a lease, from the first topic that has any: those of the first shard that has any,
         beginning one further each time. Where there is none, waits for one at most this long."""
-        args: list[Arg] = [most, 0, "" if lease_ms is None else lease_ms, *(name("topic", topic) for topic in topics)]
+        args: list[Arg] = [most, 0, lease_ms, *(name("topic", topic) for topic in topics)]
         until, heard, listener = time.monotonic() + wait_ms / 1000, None, None
-        await self._learn()
         try:
             while True:
                 self._turn += 1
-                back_s, shards = LOOK_S, self._counts[-1]
+                back_s, shards = LOOK_S, await self._learn()
                 for shard in [heard] if heard is not None else range(self._turn, self._turn + shards):
                     reply = await self._one("reserve", shard % shards, args)
                     if found := await self._readable(list(deliveries(shard % shards, topics, reply[6:]))):
@@ -93,7 +90,7 @@ class AsyncClient(Calls):
 
     async def extend(self, receipts: Sequence[Receipt], lease_ms: Ms = None) -> list[Outcome]:
         """Gives leases more time, from now."""
-        return await self._settle("extend", receipts, "" if lease_ms is None else lease_ms)
+        return await self._settle("extend", receipts, lease_ms)
 
     async def ack(self, receipts: Sequence[Receipt]) -> list[Outcome]:
         """Ends messages that were delivered."""
@@ -103,8 +100,7 @@ class AsyncClient(Calls):
         self, receipts: Sequence[Receipt], delay_ms: Ms = None, keep_attempt: bool = False, reason: str = ""
     ) -> list[Outcome]:
         """Gives messages back that were not delivered: after a delay, or by their back-off."""
-        delay = "" if delay_ms is None else delay_ms
-        return await self._settle("release", receipts, delay, "keep" * keep_attempt, reason)
+        return await self._settle("release", receipts, delay_ms, "keep" * keep_attempt, reason)
 
     async def bury(self, receipts: Sequence[Receipt], reason: str) -> list[Outcome]:
         """Moves messages that can never be delivered to the dead letters."""
@@ -168,13 +164,13 @@ class AsyncClient(Calls):
         try:
             told = zstandard.get_frame_parameters(frame)
             if MAX_PAYLOAD_BYTES < told.content_size != zstandard.CONTENTSIZE_UNKNOWN:
-                raise EnvelopeError(f"no payload has {told.content_size} bytes")
+                raise ValueError(f"no payload has {told.content_size} bytes")
             if told.dict_id and told.dict_id not in self._dictionaries:
                 self._dictionaries[told.dict_id] = await self._one("dictionary", 0, [told.dict_id, ""])
             dictionary = zstandard.ZstdCompressionDict(self._dictionaries.get(told.dict_id, b""))
             return zstandard.ZstdDecompressor(dictionary).decompress(frame, max_output_size=MAX_PAYLOAD_BYTES)
         except zstandard.ZstdError as fault:
-            raise EnvelopeError(f"the payload cannot be restored: {fault}") from None
+            raise ValueError(f"the payload cannot be restored: {fault}") from None
 
 
 def blocking(verb: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate["Client", P], R]:

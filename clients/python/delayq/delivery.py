@@ -3,20 +3,14 @@
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .names import id_text, name
 
-FORMAT = 1
 HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD = (1 << n for n in range(6))
 
 
-class EnvelopeError(ValueError):
-    """A stored message that cannot be read: malformed, or with a payload that cannot be restored."""
-
-
-@dataclass(frozen=True)
-class Receipt:
+class Receipt(NamedTuple):
     """The right to settle one delivery of one message."""
 
     shard: int
@@ -42,16 +36,17 @@ class Delivery:
     headers: tuple[tuple[str, str], ...] = ()
 
     def read(self, stored: bytes) -> bool:
-        """Reads its envelope, of which docs/protocol.md has the bytes. Returns whether the payload is compressed."""
-        if stored[:1] > bytes([FORMAT]):
-            raise EnvelopeError(f"an envelope of format {stored[0]}, newer than this client knows ({FORMAT})")
+        """Reads its envelope, of which docs/protocol.md has the bytes. Returns whether the payload is compressed. Raises a
+        ValueError where it is none."""
+        if stored[:1] > b"\1":
+            raise ValueError(f"an envelope of format {stored[0]}, newer than this client knows (1)")
         at = 0
 
         def take(n: int) -> bytes:
             nonlocal at
             at += n
             if at > len(stored):
-                raise EnvelopeError("malformed envelope: cut short")
+                raise ValueError("malformed envelope: cut short")
             return stored[at - n : at]
 
         def text(size: int) -> str:

@@ -31,7 +31,7 @@ class Message:
     """A message to be delivered at its due time: `at_ms`, or `after_ms` from the put, both on Redis's clock."""
 
     topic: str
-    payload: bytes | str
+    payload: bytes
     #: The producer's own. Without one it is generated; a put may be repeated only under an id that was given.
     id: str | None = None
     at_ms: int | None = None
@@ -47,27 +47,22 @@ class Message:
     #: A repeat of a put whose fate is unknown: when it was first tried, ms since the epoch, on this host's clock.
     first_tried_ms: int | None = None
 
-    @property
-    def body(self) -> bytes:
-        return self.payload.encode() if isinstance(self.payload, str) else self.payload
-
     def options(self, ahead_ms: int) -> str:
         """What a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much."""
-        tried = self.first_tried_ms
-        repeat = "" if tried is None else f" tried={tried}" + f" again={tried + ahead_ms}" * self.replace
-        return "replace" * self.replace + repeat
+        tried_ms = (self.first_tried_ms or 0) + ahead_ms
+        return "replace" * self.replace + f" tried={tried_ms} again={tried_ms}" * (self.first_tried_ms is not None)
 
     def content_hash(self) -> bytes:
         """What tells the repeat of a put from another message with the same id; the due time is left out."""
         texts = [self.topic, self.group or "", *(text for pair in self.headers for text in pair)]
-        fields = [*(text.encode() for text in texts), self.body]
+        fields = [*(text.encode() for text in texts), self.payload]
         return hashlib.sha256(b"".join(_sized("I", field) for field in fields)).digest()[:8]
 
     def envelope(self, own_id: bool, most_payload_bytes: int = MAX_PAYLOAD_BYTES) -> bytes:
         """What a put sends: scripts fill in state, gen, due, at, delivery and attempt. docs/protocol.md has the bytes."""
         headers = ((name("header name", key).encode(), value.encode()) for key, value in self.headers)
         block = b"".join(_sized("B", key) + _sized("H", value) for key, value in headers)
-        if len(block) > MAX_HEADER_BYTES or len(self.body) > most_payload_bytes:
+        if len(block) > MAX_HEADER_BYTES or len(self.payload) > most_payload_bytes:
             raise InvalidMessage(f"at most {MAX_HEADER_BYTES} bytes of headers, and {most_payload_bytes} of payload")
         fields = [  # each by its flag: 1, 2, 4, 8, 16
             self.content_hash() if own_id else b"",
@@ -77,7 +72,7 @@ class Message:
             _sized("H", block) if block else b"",
         ]
         flags = sum(1 << n for n, field in enumerate(fields) if field)
-        return _pack("BBH26xH", 1, 1, flags, self.max_attempts) + b"".join(fields) + self.body
+        return _pack("BBH26xH", 1, 1, flags, self.max_attempts) + b"".join(fields) + self.payload
 
 
 def _pack(form: str, *numbers: int) -> bytes:

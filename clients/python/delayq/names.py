@@ -7,7 +7,12 @@ import uuid
 
 #: Ids and groups may be any text but control characters and halves of characters.
 _PRINTABLE = "[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,128}"
-_FORMS = {"topic": "[A-Za-z0-9._/-]{1,128}", "namespace": "[A-Za-z0-9_-]{1,32}", "header name": "[!-~]{1,255}"}
+_FORMS = {
+    "topic": "[A-Za-z0-9._/-]{1,128}",
+    "namespace": "[A-Za-z0-9_-]{1,32}",
+    "header name": "[!-~]{1,255}",
+    "generated id": "(?i)~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}",
+}
 
 
 class InvalidMessage(ValueError):
@@ -15,7 +20,7 @@ class InvalidMessage(ValueError):
 
 
 def name(what: str, text: str) -> str:
-    """Checks a name: an id or a group of at most 128 bytes, a topic, a namespace, a header's name."""
+    """Checks a name: an id or a group of at most 128 bytes, or one of those that have a form of their own."""
     form = _FORMS.get(what, _PRINTABLE)
     if not re.fullmatch(form, text) or form == _PRINTABLE and len(text.encode()) > 128:
         raise InvalidMessage(f"{what} {text[:40]!r} is not of the form {form!a}")
@@ -29,13 +34,10 @@ def generate_id(shard: int) -> str:
 
 
 def id_bytes(text: str) -> bytes:
-    """An id as keys and scripts carry it: the bytes of an own one, the 16 of a generated one."""
-    own = text[1:] if text.startswith("~~") else text
-    if not own.startswith("~") or own != text:
-        return name("id", own).encode()
-    if not re.fullmatch("~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}", text.lower()):
-        raise InvalidMessage(f"id {text[:40]!r}: a generated id is ~ and a UUID of version 7, an own ~ is written ~~")
-    return uuid.UUID(text[1:]).bytes
+    """An id as keys and scripts carry it: the 16 bytes of a generated one; those of an own one, whose first ~ is doubled."""
+    if text.startswith("~") and not text.startswith("~~"):
+        return uuid.UUID(name("generated id", text)[1:]).bytes
+    return name("id", text.removeprefix("~")).encode()
 
 
 def id_text(raw: bytes) -> str:

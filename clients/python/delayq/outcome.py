@@ -18,6 +18,14 @@ class Outcome:
     why: str | None = None
     #: A cancel came while it was leased: it will not be tried again.
     doomed: bool = False
+    #: Of a put: what finds the message again, and where it is.
+    id: str = ""
+    shard: int = 0
+
+    @property
+    def accepted(self) -> bool:
+        """Of a put: whether the message is kept, by this one or an earlier one."""
+        return self.word in ("stored", "ready", "exists")
 
     @classmethod
     def parse(cls, text: str) -> "Outcome":
@@ -30,17 +38,3 @@ class Outcome:
         if len(times) == 2:
             return cls(word, times[1], times[0])
         return cls(word, times[0] if times else None, state=words[0] if len(words) == 2 else None)
-
-
-@dataclass(frozen=True)
-class Put:
-    """What became of a put, and what finds the message again."""
-
-    id: str
-    shard: int
-    outcome: Outcome
-
-    @property
-    def accepted(self) -> bool:
-        """Whether the message is kept, by this put or an earlier one."""
-        return self.outcome.word in ("stored", "ready", "exists")

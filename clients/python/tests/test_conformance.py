@@ -58,8 +58,8 @@ class Run:
 
     def message(self, said):
         said = self.known(dict(said))
-        payload = said.pop("payload", None)
-        payload = bytes.fromhex(said.pop("payload_hex")) if payload is None else payload * said.pop("payload_times", 1)
+        text = said.pop("payload", None)
+        payload = bytes.fromhex(said.pop("payload_hex")) if text is None else text.encode() * said.pop("payload_times", 1)
         if "headers" in said:
             said["headers"] = tuple(tuple(pair) for pair in said["headers"])
         if "backoff" in said:
@@ -69,11 +69,11 @@ class Run:
     async def step(self, step):
         op, own = step["op"], {key: self.known(value) for key, value in step.items() if key in ARGUMENTS}
         if op == "put":
-            return shown_put(await settled(self.client.put(self.message(step["message"]))))
+            return vars(await settled(self.client.put(self.message(step["message"]))))
         if op == "put_many":
             said = step.get("messages") or [numbered(step["message"], n) for n in range(step["times"])]
             puts = await settled(self.client.put_many([self.message(one) for one in said]))
-            return [shown_put(put) for put in puts]
+            return [vars(put) for put in puts]
         if op == "cancel":
             return vars(await settled(self.client.cancel(own["topic"], own["id"], own.get("group"))))
         if op == "reschedule":
@@ -159,10 +159,6 @@ class Run:
 def numbered(said, n):
     """A message of many, or what is expected of it."""
     return {key: value.replace("#", str(n)) if isinstance(value, str) else value for key, value in said.items()}
-
-
-def shown_put(put):
-    return {**vars(put.outcome), "id": put.id, "shard": put.shard}
 
 
 def shown_delivery(delivery):

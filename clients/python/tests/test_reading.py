@@ -55,6 +55,6 @@ def test_a_wake_up_alone_brings_a_waiting_reserve_its_message(deployment, monkey
     waiting.start()
     while not deployment.execute_command("PUBSUB", "SHARDNUMSUB", "{reading:0}:ready")[1]:
         pass
-    client.put(Message("t", "x", at_ms=1))
+    client.put(Message("t", b"x", at_ms=1))
     waiting.join(15)
     assert [delivery.payload for delivery in found] == [b"x"]
