@@ -12,6 +12,13 @@ use std::pin::pin;
 const SHARDS: u16 = 8;
 const BOTH: [End; 2] = [End::Before, End::After];
 
+/// `/etcdserverpb.Lease/LeaseRevoke` as a head of HTTP/2 has it, in the code of RFC 7541. The message itself is a lease's
+/// id alone, as a keep-alive's is.
+const REVOKE: [u8; 22] = [
+    0x60, 0xa9, 0x24, 0x88, 0x2d, 0x9d, 0xcb, 0x65, 0x71, 0xaf, 0x9c, 0xa3, 0x41, 0x58, 0xce, 0x51, 0xa0,
+    0xbb, 0x4b, 0xdc, 0xfd, 0x4b,
+];
+
 /// A deployment, and the way of the timer that will die.
 struct Scene {
     drill: Drill,
@@ -96,8 +103,9 @@ async fn dies_stopping(step: Step) {
     }
 }
 
-fn has(sent: &[u8], part: &str) -> bool {
-    sent.windows(part.len()).any(|window| window == part.as_bytes())
+fn has(sent: &[u8], part: impl AsRef<[u8]>) -> bool {
+    let part = part.as_ref();
+    sent.windows(part.len()).any(|window| window == part)
 }
 
 fn calls(sent: &[u8], verb: Verb) -> bool {
@@ -148,4 +156,9 @@ async fn a_timer_that_dies_as_it_gives_its_shards_up_is_replaced() {
             && !["/claims0", "/plan", "/members/", "name"].iter().any(|other| has(sent, other))
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_that_dies_as_it_leaves_keeps_nobody_from_its_shards() {
+    dies_stopping(|sent| has(sent, REVOKE)).await;
 }

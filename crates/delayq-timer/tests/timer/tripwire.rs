@@ -3,6 +3,7 @@
 //! What a process did is what its requests did. So to end it before a request that never leaves, or after one whose
 //! answer never comes, is to kill it between two steps, and always between the same ones.
 
+use delayq_tests::deadline::{LONG, within};
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -62,7 +63,8 @@ impl Tripwire {
 
     /// Resolves when it was met.
     pub(crate) async fn tripped(&self) {
-        self.shared.tripped.subscribe().wait_for(|tripped| *tripped).await.unwrap();
+        let mut tripped = self.shared.tripped.subscribe();
+        within("the step to be met", LONG, tripped.wait_for(|tripped| *tripped)).await.unwrap();
     }
 }
 
