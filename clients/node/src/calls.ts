@@ -6,9 +6,11 @@ import { ScriptError } from "./outcome.js";
 import { script } from "./scripts.js";
 
 const MOST_IDS = 500;
-const MOST_BYTES = 4 * 1024 * 1024;
+/** Half of the 4 MiB that a call may have: one more message always fits. */
+const FULL_BYTES = 2 * 1024 * 1024;
 
-export type Arg = Buffer | string | number;
+/** undefined for what the script does where nothing is said. */
+export type Arg = Buffer | string | number | undefined;
 export type Reply = any[];
 
 /** One message in a call: what says its place (a name, or a shard's number), its topic, its id or receipt and the rest. */
@@ -23,10 +25,7 @@ export class Calls {
   /** How many shards there were in each layout of the deployment, the newest last. Replaced, never changed. */
   protected counts: readonly number[] = [];
 
-  constructor(
-    readonly redis: Redis,
-    namespace: string,
-  ) {
+  constructor(readonly redis: Redis, namespace: string) {
     if (redis.options.keyPrefix) throw new Error("the connection's keyPrefix would hide the deployment's keys");
     this.namespace = name("namespace", namespace);
   }
@@ -74,7 +73,7 @@ export class Calls {
   private async call(verb: string, counts: readonly number[], shard: number, args: Arg[]): Promise<Reply | undefined> {
     const [source, sha] = script(verb);
     const base = `{${this.namespace}:${shard}}:`;
-    const rest = [2, `${base}meta`, `${base}never`, counts.length, ...args];
+    const rest = [2, `${base}meta`, `${base}never`, counts.length, ...args.map((arg) => arg ?? "")];
     try {
       const reply = await this.redis.callBuffer("EVALSHA", [sha, ...rest]).catch((fault: Error) => {
         if (fault.message.startsWith("NOSCRIPT")) return this.redis.callBuffer("EVAL", [source, ...rest]);
@@ -99,22 +98,22 @@ export class Calls {
   }
 }
 
-/** What goes together: items of one shard and topic, sought for the last time or not; as many as a call may have. */
+/** What goes in one call each: items of one shard and topic, sought for the last time or not; as many as a call may have. */
 function* batches(verb: string, items: readonly Item[], sought: Map<number, number>, counts: readonly number[]) {
-  const together = new Map<string, { shard: number; topic: string[]; last: boolean; some: number[]; largest: number }>();
-  for (const [i, before] of sought) {
+  const begun = new Map<string, { shard: number; topic: string[]; last: boolean; some: number[]; bytes: number }>();
+  for (const [i, before] of [...sought]) {
     const { place, topic, args } = items[i]!;
     const places = placesOf(place, counts);
     if (verb === "put") places.reverse(); // first to where it may be since before a growth, in the end where it belongs
     const [shard, last] = [places[before]!, before + 1 === places.length];
     const key = `${shard} ${last} ${topic}`;
-    const batch = together.get(key) ?? { shard, topic, last, some: [], largest: 1 };
-    batch.largest = Math.max(batch.largest, ...args.map((arg) => (Buffer.isBuffer(arg) ? arg.length : 0)));
+    const batch = begun.get(key) ?? { shard, topic, last, some: [], bytes: 0 };
+    batch.bytes += args.reduce<number>((sum, arg) => sum + (Buffer.isBuffer(arg) ? arg.length : 0), 0);
     batch.some.push(i);
-    together.set(key, batch);
+    const full = batch.some.length === MOST_IDS || batch.bytes > FULL_BYTES;
+    if (full) yield batch;
+    if (full) begun.delete(key);
+    else begun.set(key, batch);
   }
-  for (const { largest, some, ...batch } of together.values()) {
-    const most = Math.min(MOST_IDS, Math.floor(MOST_BYTES / largest));
-    for (let at = 0; at < some.length; at += most) yield { ...batch, some: some.slice(at, at + most) };
-  }
+  yield* begun.values();
 }

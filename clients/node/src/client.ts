@@ -2,8 +2,8 @@
 
 import type { Redis } from "ioredis";
 import { Calls, type Arg, type Item } from "./calls.js";
-import { EnvelopeError, leases, readEnvelope, type Delivery, type Lease, type Receipt } from "./delivery.js";
-import { Listener } from "./listener.js";
+import { leases, readEnvelope, type Delivery, type Lease, type Receipt } from "./delivery.js";
+import { listen, type Hear } from "./listener.js";
 import { envelopeOf, MAX_PAYLOAD_BYTES, optionsOf, type Message } from "./message.js";
 import { generateId, idBytes, idText, InvalidMessage, isGenerated, name, placesOf } from "./names.js";
 import { parseOutcome, type Outcome, type Put } from "./outcome.js";
@@ -15,14 +15,11 @@ import { restore } from "./payload.js";
  */
 export type Change = { atMs: number; expectedMs?: number } | { afterMs: number; expectedMs?: number } | { byMs: number; expectedMs: number };
 
-export interface ReserveOptions {
-  /** At most so many messages, 1 to 500; 1 where it is not given. */
-  most?: number | undefined;
-  /** As the topic says where it is not given. */
-  leaseMs?: number | undefined;
-  /** How long to wait for a message where there is none; 0 where it is not given. */
-  waitMs?: number | undefined;
-}
+/** At most how many messages, 1 to 500 (1); for how long (as the topic says); how long to wait where there is none (0). */
+export type ReserveOptions = { most?: number | undefined; leaseMs?: number | undefined; waitMs?: number | undefined };
+
+/** After a delay or by their back-off; whether the attempt does not count; the reason, for the dead letters. */
+export type ReleaseOptions = { delayMs?: number | undefined; keepAttempt?: boolean | undefined; reason?: string | undefined };
 
 /** A deployment of delayq. All verbs are safe to repeat; see the README for what a repeat does. */
 export class Client extends Calls {
@@ -45,15 +42,14 @@ export class Client extends Calls {
   /** Puts many messages: one answer each, in order. */
   async putMany(messages: readonly Message[]): Promise<Put[]> {
     const place = ++this.turn % (await this.learn());
-    const repeats = messages.some(({ replace, firstTriedMs }) => replace && firstTriedMs !== undefined);
-    const aheadMs = repeats ? await this.aheadMs() : 0;
+    const aheadMs = messages.some(({ firstTriedMs }) => firstTriedMs !== undefined) ? await this.aheadMs() : 0;
     const items = messages.map((message) => this.item(message, place, aheadMs));
-    return (await this.each("put", items)).map(([text, shard, head], i) => {
+    return (await this.each("put", items)).map(([text, shard, nowUs], i) => {
       const { atMs, afterMs = 0 } = messages[i]!;
-      const dueMs = atMs ?? Math.floor(Number(head) / 1000) + afterMs;
+      const dueMs = atMs ?? Math.floor(Number(nowUs) / 1000) + afterMs;
       const outcome = parseOutcome(["stored", "ready"].includes(text) ? `${text} ${dueMs}` : text);
       const accepted = ["stored", "ready", "exists"].includes(outcome.word);
-      return { id: idText(items[i]!.args[0] as Buffer), shard, outcome, accepted };
+      return { ...outcome, id: idText(items[i]!.args[0] as Buffer), shard, accepted };
     });
   }
 
@@ -65,12 +61,9 @@ export class Client extends Calls {
   /** Changes when a pending message is due. */
   async reschedule(topic: string, id: string, change: Change, group?: string): Promise<Outcome> {
     const { atMs, afterMs, byMs, expectedMs } = change as Record<string, number | undefined>;
-    const ms = atMs ?? afterMs ?? byMs;
-    if (!Number.isSafeInteger(ms) || (byMs === undefined ? ms! < 0 : expectedMs === undefined)) {
-      throw new InvalidMessage("give a time, a delay from now, or a difference and the due time that is expected, in ms");
-    }
-    const sign = atMs !== undefined ? "" : afterMs !== undefined ? "+" : ms! < 0 ? "by " : "by +";
-    return (await this.outcomes("reschedule", [item(topic, id, group, [`${sign}${ms}`, expectedMs ?? ""])]))[0]!;
+    const by = byMs !== undefined && `by ${byMs < 0 ? "" : "+"}${byMs}`;
+    const due = by || (atMs ?? `+${afterMs}`);
+    return (await this.outcomes("reschedule", [item(topic, id, group, [due, expectedMs])]))[0]!;
   }
 
   /**
@@ -78,18 +71,18 @@ export class Client extends Calls {
    * beginning one further each time.
    */
   async reserve(topics: readonly string[], { most = 1, leaseMs, waitMs = 0 }: ReserveOptions = {}): Promise<Delivery[]> {
-    const args = [most, 0, leaseMs ?? "", ...topics.map((topic) => name("topic", topic))];
+    const args = [most, 0, leaseMs, ...topics.map((topic) => name("topic", topic))];
     const until = performance.now() + waitMs;
-    await this.learn();
-    this.turn++;
-    let listener: Listener | undefined;
+    const first = ++this.turn;
+    let connection: Redis | undefined;
+    let hear: Hear | undefined;
     let heard: number | undefined;
     try {
       for (;;) {
-        const shards = Array.from({ length: this.counts.at(-1)! }, (_, shard) => shard);
+        const all = Array.from({ length: await this.learn() }, (_, shard) => shard);
         let backMs = Client.lookMs;
-        for (const next of heard === undefined ? shards.map((n) => this.turn + n) : [heard]) {
-          const shard = next % shards.length;
+        for (const turn of heard === undefined ? all.map((shard) => first + shard) : [heard]) {
+          const shard = turn % all.length;
           const reply = await this.one("reserve", shard, args);
           const found = await this.readable([...leases(shard, topics, reply.slice(6))]);
           if (found.length > 0) return found;
@@ -97,21 +90,21 @@ export class Client extends Calls {
         }
         const left = until - performance.now();
         if (left <= 0) return [];
-        if (listener) heard = await listener.next(Math.min(left, backMs));
+        if (hear) heard = await hear(Math.min(left, backMs));
         else {
           // What came before it was listened to is looked for once more.
-          listener = new Listener(this.redis.duplicate(), shards.map((shard) => `{${this.namespace}:${shard}}:ready`));
-          await listener.listening;
+          connection = this.redis.duplicate();
+          hear = await listen(connection, all.map((shard) => `{${this.namespace}:${shard}}:ready`));
         }
       }
     } finally {
-      listener?.stop();
+      connection?.disconnect();
     }
   }
 
   /** Gives leases more time, from now. */
   extend(receipts: readonly Receipt[], leaseMs?: number): Promise<Outcome[]> {
-    return this.settle("extend", receipts, leaseMs ?? "");
+    return this.settle("extend", receipts, leaseMs);
   }
 
   /** Ends messages that were delivered. */
@@ -120,11 +113,8 @@ export class Client extends Calls {
   }
 
   /** Gives messages back that were not delivered: after a delay, or by their back-off. */
-  release(
-    receipts: readonly Receipt[],
-    { delayMs, keepAttempt = false, reason = "" }: { delayMs?: number; keepAttempt?: boolean; reason?: string } = {},
-  ): Promise<Outcome[]> {
-    return this.settle("release", receipts, delayMs ?? "", keepAttempt ? "keep" : "", reason);
+  release(receipts: readonly Receipt[], { delayMs, keepAttempt, reason }: ReleaseOptions = {}): Promise<Outcome[]> {
+    return this.settle("release", receipts, delayMs, keepAttempt ? "keep" : "", reason);
   }
 
   /** Moves messages that can never be delivered to the dead letters. */
@@ -169,7 +159,7 @@ export class Client extends Calls {
         if (compressed) message.payload = await restore(message.payload, (id) => this.dictionary(id));
         found.push({ ...lease, ...message });
       } catch (fault) {
-        if (!(fault instanceof EnvelopeError || fault instanceof InvalidMessage)) {
+        if (!(fault instanceof InvalidMessage)) {
           await this.release(all.map(([one]) => one.receipt), { delayMs: 1000, keepAttempt: true }); // others can read it
           throw fault;
         }

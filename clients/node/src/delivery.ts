@@ -1,14 +1,8 @@
 /** What a reserve hands out: messages under lease. */
 
-import { idText, name } from "./names.js";
+import { idText, InvalidMessage, name } from "./names.js";
 
-const FORMAT = 1;
 const [HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD] = [1, 2, 4, 8, 16, 32] as const;
-
-/** A stored message that cannot be read: malformed, or with a payload that cannot be restored. */
-export class EnvelopeError extends Error {
-  override name = "EnvelopeError";
-}
 
 /** The right to settle one delivery of one message. */
 export type Receipt = { shard: number; raw: Buffer };
@@ -21,16 +15,16 @@ export type Delivery = Lease & Omit<ReturnType<typeof readEnvelope>, "compressed
 
 /** Reads an envelope, of which docs/protocol.md has the bytes; and whether its payload is compressed. */
 export function readEnvelope(stored: Buffer) {
-  if (stored[0]! > FORMAT) throw new EnvelopeError(`an envelope of format ${stored[0]}, newer than this client's ${FORMAT}`);
+  if (stored[0]! > 1) throw new InvalidMessage(`an envelope of format ${stored[0]}, newer than this client knows (1)`);
   let at = 0;
   const take = (n: number): Buffer => {
     at += n;
-    if (at > stored.length) throw new EnvelopeError("malformed envelope: cut short");
+    if (at > stored.length) throw new InvalidMessage("malformed envelope: cut short");
     return stored.subarray(at - n, at);
   };
   const text = (size: 1 | 2): string => {
     const field = take(take(size).readUIntBE(0, size));
-    if (!field.equals(Buffer.from(field.toString()))) throw new EnvelopeError("malformed envelope: text that is not UTF-8");
+    if (!field.equals(Buffer.from(field.toString()))) throw new InvalidMessage("malformed envelope: text that is not UTF-8");
     return field.toString();
   };
   const head = take(32);

@@ -1,38 +1,28 @@
-/** Listening for ready queues that stop being empty, on a connection of its own. */
+/** Listening for ready queues that stop being empty. */
 
 import type { Redis } from "ioredis";
 
-export class Listener {
-  readonly listening: Promise<unknown>;
-  private readonly heard: number[] = [];
-  private wake = (): void => undefined;
+/** The shard that is heard next; undefined where none is in time. */
+export type Hear = (timeoutMs: number) => Promise<number | undefined>;
 
-  /** Begins to listen, with this connection alone. What is said before `listening` is not heard. */
-  constructor(
-    private readonly connection: Redis,
-    channels: string[],
-  ) {
-    connection.on("smessage", (channel: string) => {
-      this.heard.push(Number(/:(\d+)}:ready$/.exec(channel)![1]));
-      this.wake();
-    });
-    this.listening = connection.ssubscribe(...channels);
-  }
-
-  /** The shard that is heard next; undefined where none is in time. */
-  async next(timeoutMs: number): Promise<number | undefined> {
-    if (this.heard.length === 0) {
+/** Begins to listen, by a connection that does nothing else. */
+export async function listen(connection: Redis, channels: string[]): Promise<Hear> {
+  const heard: number[] = [];
+  let wake = (): void => undefined;
+  connection.on("smessage", (channel: string) => {
+    heard.push(Number(/:(\d+)}:ready$/.exec(channel)![1]));
+    wake();
+  });
+  await connection.ssubscribe(...channels);
+  return async (timeoutMs) => {
+    if (heard.length === 0) {
       let timer: NodeJS.Timeout | undefined;
       await new Promise<void>((resolve) => {
-        this.wake = resolve;
+        wake = resolve;
         timer = setTimeout(resolve, timeoutMs);
       });
       clearTimeout(timer);
     }
-    return this.heard.shift();
-  }
-
-  stop(): void {
-    this.connection.disconnect();
-  }
+    return heard.shift();
+  };
 }

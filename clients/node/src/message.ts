@@ -32,9 +32,9 @@ export interface Message {
 }
 
 /** What a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much. */
-export function optionsOf({ replace, firstTriedMs: tried }: Message, aheadMs: number): string {
-  const repeat = tried === undefined ? "" : ` tried=${tried}`;
-  return replace ? `replace${repeat}${repeat && ` again=${tried! + aheadMs}`}` : repeat.trim();
+export function optionsOf({ replace, firstTriedMs }: Message, aheadMs: number): string {
+  const triedMs = firstTriedMs === undefined ? 0 : firstTriedMs + aheadMs;
+  return (replace ? "replace" : "") + (triedMs ? ` tried=${triedMs} again=${triedMs}` : "");
 }
 
 /** What a put sends: scripts fill in state, gen, due, at, delivery and attempt. docs/protocol.md has the bytes. */

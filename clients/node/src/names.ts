@@ -8,15 +8,15 @@ const FORMS: Record<string, RegExp> = {
   topic: /^[A-Za-z0-9._/-]{1,128}$/,
   namespace: /^[A-Za-z0-9_-]{1,32}$/,
   "header name": /^[!-~]{1,255}$/,
+  "generated id": /^~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}$/i,
 };
-const GENERATED = /^~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}$/i;
 
-/** A message, or a name, that breaks a limit. Nothing was sent. */
+/** A message, or a name, that is none, or breaks a limit. Nothing was sent. */
 export class InvalidMessage extends Error {
   override name = "InvalidMessage";
 }
 
-/** Checks a name: an id or a group of at most 128 bytes, a topic, a namespace, a header's name. */
+/** Checks a name: an id or a group of at most 128 bytes, or one of those that have a form of their own. */
 export function name(what: string, text: string): string {
   const form = FORMS[what] ?? PRINTABLE;
   if (!form.test(text) || (form === PRINTABLE && Buffer.byteLength(text) > 128)) {
@@ -34,11 +34,10 @@ export function generateId(shard: number): string {
   return idText(raw);
 }
 
-/** An id as keys and scripts carry it: the bytes of an own one, the 16 of a generated one. */
+/** An id as keys and scripts carry it: the 16 bytes of a generated one; those of an own one, whose first ~ is doubled. */
 export function idBytes(text: string): Buffer {
   if (!/^~(?!~)/.test(text)) return Buffer.from(name("id", text.replace(/^~/, "")));
-  if (GENERATED.test(text)) return Buffer.from(text.replaceAll(/[~-]/g, ""), "hex");
-  throw new InvalidMessage(`id ${text.slice(0, 40)}: a generated id is ~ and a UUID of version 7, an own ~ is written ~~`);
+  return Buffer.from(name("generated id", text).replaceAll(/[~-]/g, ""), "hex");
 }
 
 /** The same as text: ~ and a UUID; of an own id the text itself, with one more ~ where it begins with one. */
@@ -47,9 +46,7 @@ export function idText(raw: Buffer): string {
   return `~${raw.toString("hex").replace(/(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-")}`;
 }
 
-export function isGenerated(raw: Buffer): boolean {
-  return raw.length === 16 && raw[0]! < 0x20;
-}
+export const isGenerated = (raw: Buffer): boolean => raw.length === 16 && raw[0]! < 0x20;
 
 /** The shards where something may be: where it belongs, then where it belonged before the deployment grew. */
 export function placesOf(place: Buffer | number, counts: readonly number[]): number[] {

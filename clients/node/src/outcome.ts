@@ -21,22 +21,15 @@ export interface Outcome {
   doomed?: boolean;
 }
 
-/** What became of a put, and what finds the message again. */
-export interface Put {
-  id: string;
-  shard: number;
-  outcome: Outcome;
-  /** Whether the message is kept, by this put or an earlier one. */
-  accepted: boolean;
-}
+/** What became of a put: also what finds the message again, where it is, and whether it is kept, by this put or an earlier one. */
+export type Put = Outcome & { id: string; shard: number; accepted: boolean };
 
 export function parseOutcome(text: string): Outcome {
-  const [word, ...words] = text.split(" ") as [string, ...string[]];
+  const words = text.split(" ");
+  const word = words[0]!;
+  if (word === "refused" || word === "failed") return { word, why: words.slice(1).join(" ") };
   const numbers = words.filter((one) => /^\d+$/.test(one)).map(Number);
-  if (word === "refused" || word === "failed") return { word, why: words.join(" ") };
-  if (/^\d+$/.test(word)) return { word: "extended", timeMs: Number(word), doomed: false };
-  if (word === "cancelled" && numbers.length > 0) return { word: "extended", timeMs: numbers[0], doomed: true };
-  if (numbers.length === 2) return { word, oldMs: numbers[0], timeMs: numbers[1] };
-  if (words.length === 2) return { word, state: words[0], timeMs: numbers[0] };
-  return numbers.length > 0 ? { word, timeMs: numbers[0] } : { word };
+  const doomed = word === "cancelled" && numbers.length > 0;
+  if (doomed || words.length === numbers.length) return { word: "extended", timeMs: numbers[0], doomed };
+  return { word, timeMs: numbers.at(-1), oldMs: numbers.at(-2), state: words.slice(1).find((one) => !/^\d+$/.test(one)) };
 }

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { Redis } from "ioredis";
-import { Client, InvalidMessage, ScriptError, type Delivery, type Message, type Outcome, type Put } from "../src/index.js";
+import { Client, InvalidMessage, ScriptError, type Delivery, type Message, type Outcome } from "../src/index.js";
 import { call, startServer, vectors, type Server } from "./server.js";
 
 let server: Server;
@@ -69,10 +69,10 @@ class Run {
 
   async step(step: any): Promise<any> {
     const { op, topic, group } = step;
-    if (op === "put") return shownPut(await this.client.put(this.message(step.message)));
+    if (op === "put") return shown(await this.client.put(this.message(step.message)));
     if (op === "put_many") {
       const said = step.messages ?? Array.from({ length: step.times }, (_, n) => numbered(step.message, n));
-      return (await this.client.putMany(said.map((one: any) => this.message(one)))).map(shownPut);
+      return (await this.client.putMany(said.map((one: any) => this.message(one)))).map(shown);
     }
     if (op === "cancel") return shown(await this.client.cancel(topic, this.known(step.id), group));
     if (op === "reschedule") return shown(await this.client.reschedule(topic, this.known(step.id), this.change(step), group));
@@ -172,10 +172,6 @@ function numbered(said: any, n: number): any {
 
 function shown(outcome: Outcome): any {
   return { ...outcome, time_ms: outcome.timeMs, old_ms: outcome.oldMs };
-}
-
-function shownPut(put: Put): any {
-  return { ...shown(put.outcome), id: put.id, shard: put.shard };
 }
 
 function shownDelivery(delivery: Delivery): any {
