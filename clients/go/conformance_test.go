@@ -131,7 +131,7 @@ func (r *run) step(s step) (any, error) {
 			return nil, err
 		}
 		put, err := r.client.Put(ctx, message)
-		return shownPut(put), err
+		return shown(put), err
 	case "put_many":
 		var messages []Message
 		for n := 0; n < s.Times; n++ {
@@ -144,7 +144,7 @@ func (r *run) step(s step) (any, error) {
 			messages = append(messages, must(r.message(said)))
 		}
 		puts, err := r.client.PutMany(ctx, messages)
-		return shownAll(puts, shownPut), err
+		return shownAll(puts, shown), err
 	case "cancel":
 		outcome, err := r.client.Cancel(ctx, s.Topic, r.id(s.ID), s.Group)
 		return shown(outcome), err
@@ -230,20 +230,20 @@ func (r *run) drain(ctx context.Context, s step) (any, error) {
 // script calls a published script itself, for verbs that no client has.
 func (r *run) script(verb string, shard any, layout int, args ...any) (any, error) {
 	base := fmt.Sprintf("{%s:%v}:", r.namespace, shard)
-	source := must(published(verb)).source
-	reply, err := r.redis.Do(context.Background(), append([]any{"EVAL", source, 2, base + "meta", base + "never", layout}, args...)...).Result()
+	keys, args := []string{base + "meta", base + "never"}, append([]any{layout}, args...)
+	reply, err := must(assemble(luaFolder(), verb)).Eval(context.Background(), r.redis, keys, args...).Result()
 	if _, many := reply.([]any); !many {
 		reply = []any{reply}
 	}
 	return reply, err
 }
 
-func (r *run) change(s step) Change {
+func (r *run) change(s step) Due {
 	var expected time.Time
 	if s.ExpectedMs != nil {
 		expected = time.UnixMilli(r.known(s.ExpectedMs).(int64))
 	}
-	var change Change
+	var change Due
 	switch {
 	case s.AtMs != nil:
 		change = At(time.UnixMilli(*s.AtMs))
@@ -291,10 +291,10 @@ func (r *run) message(s said) (Message, error) {
 			payload = []byte(strings.Repeat(*s.Payload, s.PayloadTimes))
 		}
 	}
-	message := Message{Topic: s.Topic, Payload: payload, After: millisOf(s.AfterMs), Group: s.Group,
+	message := Message{Topic: s.Topic, Payload: payload, Due: After(millisOf(s.AfterMs)), Group: s.Group,
 		Headers: headersOf(s.Headers), MaxAttempts: s.MaxAttempts, Backoff: s.Backoff.backoff(), Replace: s.Replace}
 	if s.AtMs != nil {
-		message.Due = time.UnixMilli(*s.AtMs)
+		message.Due = At(time.UnixMilli(*s.AtMs))
 	}
 	if s.ExpiresMs != 0 {
 		message.Expires = time.UnixMilli(s.ExpiresMs)
@@ -387,13 +387,7 @@ func shownAll[T any](items []T, one func(T) any) any {
 
 func shown(o Outcome) any {
 	return map[string]any{"word": o.Word, "time_ms": msOf(o.Time), "old_ms": msOf(o.Old), "state": o.State, "why": o.Why,
-		"doomed": o.Doomed}
-}
-
-func shownPut(p Put) any {
-	put := shown(p.Outcome).(map[string]any)
-	put["id"], put["shard"] = p.ID, int64(p.Shard)
-	return put
+		"doomed": o.Doomed, "id": o.ID, "shard": int64(o.Shard)}
 }
 
 func shownDelivery(d *Delivery) any {

@@ -1,6 +1,7 @@
 package delayq
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -28,18 +29,19 @@ type Receipt struct {
 	Raw   string
 }
 
+// id is that of its message.
+func (r Receipt) id() string {
+	_, rest, _ := strings.Cut(r.Raw, ":")
+	return idText(rest[:len(rest)-4])
+}
+
 // Delivery is a message under lease. Its Attempt and Number count this one; times are on Redis's clock.
 type Delivery struct {
-	Receipt  Receipt
-	Topic    string
-	ID       string
-	Payload  []byte
-	Headers  []Header
-	Group    string
-	Due      time.Time
-	Ready    time.Time
-	LeaseEnd time.Time
-	Expires  time.Time
+	Receipt                       Receipt
+	Topic, ID, Group              string
+	Payload                       []byte
+	Headers                       []Header
+	Due, Ready, LeaseEnd, Expires time.Time
 	// Attempt is what the maximum counts, Number how often the message was ever handed out.
 	Attempt, MaxAttempts uint16
 	Number               uint32
@@ -50,81 +52,70 @@ func (d *Delivery) read(stored string) (compressed bool, err error) {
 	if stored != "" && stored[0] > 1 {
 		return false, fmt.Errorf("an envelope of format %d, newer than this client knows (1)", stored[0])
 	}
-	take := func(n int) string {
-		if n > len(stored) {
-			err, stored = errMalformed, ""
-			return strings.Repeat("\x00", n)
+	rest := bytes.NewBufferString(stored)
+	take := func(n int) []byte {
+		if n > rest.Len() {
+			err = errMalformed
 		}
-		field := stored[:n]
-		stored = stored[n:]
-		return field
+		return rest.Next(n)
 	}
-	number := func(n int) int { return int(binary.BigEndian.Uint64([]byte(strings.Repeat("\x00", 8-n) + take(n)))) }
+	number := func(n int) (value int) {
+		for _, digit := range take(n) {
+			value = value<<8 | int(digit)
+		}
+		return value
+	}
 	text := func(size int) string {
 		field := take(number(size))
-		if !utf8.ValidString(field) {
+		if !utf8.Valid(field) {
 			err = errMalformed
 		}
-		return field
+		return string(field)
 	}
-	take(2)
-	flags, _, due, _ := number(2), take(4), number(8), take(8)
-	d.Due, d.Number = time.UnixMilli(int64(due)), uint32(number(4))+1
-	if d.Attempt = uint16(number(2)); d.Attempt < 65535 {
+	var head struct {
+		_                    uint16
+		Flags                uint16
+		_                    uint32
+		Due, _               int64
+		Number               uint32
+		Attempt, MaxAttempts uint16
+	}
+	err = binary.Read(rest, binary.BigEndian, &head)
+	d.Due, d.Number, d.Attempt, d.MaxAttempts = time.UnixMilli(head.Due), head.Number+1, head.Attempt, head.MaxAttempts
+	if d.Attempt < 65535 {
 		d.Attempt++
 	}
-	d.MaxAttempts = uint16(number(2))
-	if flags&flagHash > 0 {
+	if head.Flags&flagHash > 0 {
 		take(8)
 	}
-	if flags&flagExpires > 0 {
+	if head.Flags&flagExpires > 0 {
 		d.Expires = time.UnixMilli(int64(number(8)))
 	}
-	if flags&flagBackoff > 0 {
+	if head.Flags&flagBackoff > 0 {
 		take(number(1))
 	}
-	if flags&flagGroup > 0 {
-		if d.Group = text(1); checkName("group", d.Group) != nil {
-			err = errMalformed
-		}
+	if head.Flags&flagGroup > 0 {
+		d.Group = text(1)
+		err = first(err, checkName("group", d.Group))
 	}
-	if flags&flagHeaders > 0 {
+	if head.Flags&flagHeaders > 0 {
 		size := number(2)
-		for end := len(stored) - size; len(stored) > end && err == nil; {
+		for end := rest.Len() - size; rest.Len() > end && err == nil; {
 			d.Headers = append(d.Headers, Header{text(1), text(2)})
 		}
 	}
-	d.Payload = []byte(stored)
-	return flags&flagZstd > 0, err
+	d.Payload = rest.Bytes()
+	return head.Flags&flagZstd > 0, err
 }
 
-// restore decompresses the payload; dictionary finds one by its id.
-func (d *Delivery) restore(dictionary func(id uint32) ([]byte, error)) error {
-	var head zstd.Header
-	if err := head.Decode(d.Payload); err != nil {
-		return err
-	}
-	options := []zstd.DOption{zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPayloadBytes)}
-	if head.DictionaryID > 0 {
-		found, err := dictionary(head.DictionaryID)
-		if err != nil {
-			return err
-		}
-		options = append(options, zstd.WithDecoderDicts(found))
-	}
-	decoder, err := zstd.NewReader(nil, options...)
+// restore decompresses the payload, by these dictionaries.
+func (d *Delivery) restore(dictionaries [][]byte) error {
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPayloadBytes),
+		zstd.WithDecoderDicts(dictionaries...))
 	if err != nil {
 		return err
 	}
 	defer decoder.Close()
 	d.Payload, err = decoder.DecodeAll(d.Payload, nil)
 	return err
-}
-
-// leased is what a reserve says of one message under lease: its ready time, its receipt, its envelope (which is not read here).
-func leased(shard int, topic string, leaseEndMs int64, said []any) *Delivery {
-	raw := said[1].(string)
-	_, id, _ := strings.Cut(raw[:len(raw)-4], ":")
-	return &Delivery{Receipt: Receipt{shard, raw}, Topic: topic, ID: idText(id), Ready: time.UnixMicro(said[0].(int64)),
-		LeaseEnd: time.UnixMilli(leaseEndMs)}
 }

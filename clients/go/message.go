@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -12,14 +13,37 @@ const (
 	maxHeaderBytes  = 16 * 1024
 )
 
-// Message is a message to be delivered at its due time: Due, or After the put where that is zero, both on Redis's clock.
+// Due is a due time, on Redis's clock: At, After or By make one. The zero value is now.
+type Due struct{ said, expected string }
+
+// At is a time.
+func At(due time.Time) Due { return Due{said: strconv.FormatInt(due.UnixMilli(), 10)} }
+
+// After is a delay from now.
+func After(delay time.Duration) Due { return Due{said: fmt.Sprintf("+%d", delay.Milliseconds())} }
+
+// By moves a message by a difference to the time that it is expected to be due at, so that a repeat moves nothing twice.
+func By(difference time.Duration, expected time.Time) Due {
+	return Due{said: fmt.Sprintf("by %+d", difference.Milliseconds())}.IfDue(expected)
+}
+
+// IfDue moves a message only where it is due then until now.
+func (d Due) IfDue(expected time.Time) Due { return Due{d.said, At(expected).said} }
+
+func (d Due) text() string {
+	if d.said == "" {
+		return "+0"
+	}
+	return d.said
+}
+
+// Message is a message to be delivered at its due time.
 type Message struct {
 	Topic   string
 	Payload []byte
 	// ID is the producer's own. Without one it is generated; a put may be repeated only under an id that was given.
-	ID    string
-	Due   time.Time
-	After time.Duration
+	ID  string
+	Due Due
 	// Group is empty for none.
 	Group   string
 	Headers []Header
@@ -38,32 +62,38 @@ type Message struct {
 // Header is one of a message's headers. A name may come more than once.
 type Header struct{ Name, Value string }
 
-// Backoff is how long a message rests before it is tried again: "fixed" with one delay, "exponential" with the first and the
-// longest, "list" with one a try.
+// Backoff is how long a message rests before it is tried again: Fixed, Exponential or List make one.
 type Backoff struct {
-	Kind   string
-	Delays []time.Duration
+	kind   int64
+	delays []time.Duration
 }
 
-// backoffs are the kinds: number, fewest and most delays.
-var backoffs = map[string][3]int{"": {0, 0, 0}, "fixed": {1, 1, 1}, "exponential": {2, 2, 2}, "list": {3, 1, 32}}
+// Fixed is the same delay before each try.
+func Fixed(delay time.Duration) Backoff { return Backoff{1, []time.Duration{delay}} }
 
-func (b Backoff) encode() (string, error) {
-	kind, known := backoffs[b.Kind]
-	fits := known && len(b.Delays) >= kind[1] && len(b.Delays) <= kind[2] && (kind[0] != 2 || b.Delays[0] <= b.Delays[1])
-	spec := number(1, int64(kind[0]))
-	for _, delay := range b.Delays {
+// Exponential is twice as long before each try.
+func Exponential(first, longest time.Duration) Backoff {
+	return Backoff{2, []time.Duration{first, longest}}
+}
+
+// List is a delay for each try, 1 to 32, of which the last repeats.
+func List(delays ...time.Duration) Backoff { return Backoff{3, delays} }
+
+func (b Backoff) encode() (spec string, err error) {
+	fits := b.kind == 0 || len(b.delays) > 0 && len(b.delays) <= 32 && (b.kind != 2 || b.delays[0] <= b.delays[1])
+	spec = number(1, b.kind)
+	for _, delay := range b.delays {
 		fits = fits && delay >= time.Millisecond && delay.Milliseconds() < 1<<32
 		spec += number(4, delay.Milliseconds())
 	}
 	if !fits {
-		return "", InvalidMessage("a back-off is 1 ms to 49 days, the first no longer than the longest; a list has 1 to 32")
+		err = InvalidMessage("a back-off is 1 ms to 49 days, the first no longer than the longest; a list has 1 to 32")
 	}
-	return sized(1, spec), nil
+	return spec, err
 }
 
 // item is what a put says of a message: it goes to its group's shard or to its id's, or a generated id is made for `turn`.
-func (m *Message) item(known *layout, turn int, ahead time.Duration, mostPayloadBytes int) (item, error) {
+func (m *Message) item(known *layout, turn int, ahead time.Duration, mostPayloadBytes int) *item {
 	places, id := []int{turn}, m.ID
 	if m.Group != "" {
 		places = placesOf(m.Group, known.counts)
@@ -71,22 +101,14 @@ func (m *Message) item(known *layout, turn int, ahead time.Duration, mostPayload
 	if id == "" {
 		id = generateID(places[0])
 	}
-	one, err := named(m.Topic, id, m.Group)
-	own := !generated(one.args[0])
-	if err == nil && m.Group != "" && !own && !contains(places, placesOf(one.args[0], nil)[0]) {
-		err = InvalidMessage(id + " was generated for another shard than its group's")
+	one := named(m.Topic, id, m.Group)
+	if generated(one.name) && m.Group != "" && !contains(places, placesOf(one.name, nil)[0]) {
+		one.err = InvalidMessage(id + " was generated for another shard than its group's")
 	}
-	envelope, fault := m.envelope(own, mostPayloadBytes)
-	one.args = append(one.args, m.due(), m.options(ahead), envelope)
-	return one, first(err, fault)
-}
-
-// due is what a put says of the due time.
-func (m *Message) due() string {
-	if m.Due.IsZero() {
-		return After(m.After).due
-	}
-	return At(m.Due).due
+	envelope, err := m.envelope(!generated(one.name), mostPayloadBytes)
+	one.args, one.bytes = append(one.args, m.Due.text(), m.options(ahead), envelope), len(envelope)
+	one.err = first(one.err, err)
+	return one
 }
 
 // options is what a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much.
@@ -95,10 +117,7 @@ func (m *Message) options(ahead time.Duration) (options string) {
 		options = "replace"
 	}
 	if !m.FirstTried.IsZero() {
-		options += fmt.Sprintf(" tried=%d", m.FirstTried.UnixMilli())
-	}
-	if m.Replace && !m.FirstTried.IsZero() {
-		options += fmt.Sprintf(" again=%d", m.FirstTried.Add(ahead).UnixMilli())
+		options += fmt.Sprintf(" tried=%[1]d again=%[1]d", m.FirstTried.Add(ahead).UnixMilli())
 	}
 	return options
 }
@@ -121,9 +140,9 @@ func (m *Message) envelope(ownID bool, mostPayloadBytes int) (string, error) {
 	}
 	add(flagHash, ownID, m.contentHash())
 	add(flagExpires, !m.Expires.IsZero(), number(8, m.Expires.UnixMilli()))
-	add(flagBackoff, m.Backoff.Kind != "", backoff)
+	add(flagBackoff, m.Backoff.kind != 0, sized(1, backoff))
 	add(flagGroup, m.Group != "", sized(1, m.Group))
-	add(flagHeaders, len(m.Headers) > 0, sized(2, block))
+	add(flagHeaders, block != "", sized(2, block))
 	head := "\x01\x01" + number(2, flags) + string(make([]byte, 26)) + number(2, int64(m.MaxAttempts))
 	return head + fields + string(m.Payload), err
 }

@@ -18,16 +18,17 @@ type InvalidMessage string
 func (e InvalidMessage) Error() string { return string(e) }
 
 var (
+	// Ids and groups may be any text without control characters.
 	printable = regexp.MustCompile(`^[^\p{Cc}]+$`)
 	forms     = map[string]*regexp.Regexp{
-		"topic":       regexp.MustCompile(`^[A-Za-z0-9._/-]{1,128}$`),
-		"namespace":   regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`),
-		"header name": regexp.MustCompile(`^[!-~]{1,255}$`),
+		"topic":        regexp.MustCompile(`^[A-Za-z0-9._/-]{1,128}$`),
+		"namespace":    regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`),
+		"header name":  regexp.MustCompile(`^[!-~]{1,255}$`),
+		"generated id": regexp.MustCompile(`(?i)^~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}$`),
 	}
-	generatedForm = regexp.MustCompile(`(?i)^~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}$`)
 )
 
-// checkName checks an id or a group (at most 128 bytes of text), a topic, a namespace, a header's name.
+// checkName checks an id or a group of at most 128 bytes, or one of those that have a form of their own.
 func checkName(what, text string) error {
 	form := forms[what]
 	if form == nil && len(text) <= 128 && utf8.ValidString(text) {
@@ -39,14 +40,12 @@ func checkName(what, text string) error {
 	return nil
 }
 
-// first is the first error there is.
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+// first is the first error of two.
+func first(err, other error) error {
+	if err != nil {
+		return err
 	}
-	return nil
+	return other
 }
 
 // generateID makes a UUIDv7 that carries its shard in the 12 bits behind the version. The time orders ids, nothing else.
@@ -60,16 +59,14 @@ func generateID(shard int) string {
 	return idText(string(raw))
 }
 
-// idBytes gives an id as keys and scripts carry it: the bytes of an own one, the 16 of a generated one.
+// idBytes gives an id as keys and scripts carry it: the 16 bytes of a generated one; those of an own one, whose first ~ is
+// doubled.
 func idBytes(text string) (string, error) {
 	if own := strings.TrimPrefix(text, "~"); own == text || strings.HasPrefix(own, "~") {
 		return own, checkName("id", own)
 	}
-	if !generatedForm.MatchString(text) {
-		return "", InvalidMessage(fmt.Sprintf("%.40q is no id: a generated one is ~ and a UUID, an own ~ is written ~~", text))
-	}
 	raw, err := hex.DecodeString(strings.ReplaceAll(text[1:], "-", ""))
-	return string(raw), err
+	return string(raw), first(checkName("generated id", text), err)
 }
 
 // idText gives the same as text: ~ and a UUID; of an own id itself, with one more ~ where it begins with one.
@@ -87,11 +84,10 @@ func generated(raw string) bool { return len(raw) == 16 && raw[0] < 0x20 }
 
 // placesOf gives the shards where something may be: where its name (of an id, or a group) belongs, then where it belonged
 // before the deployment grew.
-func placesOf(name string, counts []int) []int {
+func placesOf(name string, counts []int) (places []int) {
 	if generated(name) {
 		return []int{int(binary.BigEndian.Uint16([]byte(name[6:8])) & 0xfff)}
 	}
-	var places []int
 	for i := len(counts) - 1; i >= 0; i-- {
 		if place := int(crc32.ChecksumIEEE([]byte(name)) % uint32(counts[i])); !contains(places, place) {
 			places = append(places, place)

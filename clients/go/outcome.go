@@ -15,10 +15,12 @@ func (e ScriptError) Error() string { return e.Code + " " + e.Detail }
 // Outcome is what became of one message: a word, and what belongs to it. The README lists the words.
 type Outcome struct {
 	Word string
-	// Time is when it is due; of what is over, when it ended; of a lease, its end: on Redis's clock.
-	Time time.Time
-	// Old is when it was due before.
-	Old time.Time
+	// ID and Shard find the message again.
+	ID    string
+	Shard int
+	// Time is when it is due; of what is over, when it ended; of a lease, its end: on Redis's clock. Old is when it was
+	// due before.
+	Time, Old time.Time
 	// State is the state that the answer names.
 	State string
 	// Why it was refused or failed.
@@ -27,43 +29,26 @@ type Outcome struct {
 	Doomed bool
 }
 
-// Put is what became of a put, and what finds the message again.
-type Put struct {
-	ID      string
-	Shard   int
-	Outcome Outcome
+// Accepted says, of a put, whether the message is kept, by this one or an earlier one.
+func (o Outcome) Accepted() bool {
+	return o.Word == "stored" || o.Word == "ready" || o.Word == "exists"
 }
 
-// Accepted says whether the message is kept, by this put or an earlier one.
-func (p Put) Accepted() bool {
-	return p.Outcome.Word == "stored" || p.Outcome.Word == "ready" || p.Outcome.Word == "exists"
-}
-
-// dueAt is when a message is due that was put with this due time, ms or "+" and a delay, at this time in µs.
-func dueAt(due string, nowUs int64) time.Time {
-	ms, _ := strconv.ParseInt(due, 10, 64)
-	if due[0] == '+' {
-		ms += nowUs / 1000
-	}
-	return time.UnixMilli(ms)
-}
-
-func parseOutcome(text string) Outcome {
+// parse reads what a script answers for one message.
+func (o *Outcome) parse(text string) {
 	words := strings.Fields(text)
-	outcome := Outcome{Word: words[0]}
-	if outcome.Word == "refused" || outcome.Word == "failed" {
-		outcome.Why = strings.TrimPrefix(text, words[0]+" ")
-		return outcome
+	if o.Word = words[0]; o.Word == "refused" || o.Word == "failed" {
+		o.Why = strings.TrimPrefix(text, o.Word+" ")
+		return
 	}
 	for n, word := range words {
 		if ms, err := strconv.ParseInt(word, 10, 64); err == nil {
-			outcome.Old, outcome.Time = outcome.Time, time.UnixMilli(ms)
+			o.Old, o.Time = o.Time, time.UnixMilli(ms)
 		} else if n > 0 {
-			outcome.State = word
+			o.State = word
 		}
 	}
-	if outcome.Doomed = words[0] == "cancelled" && len(words) > 1; outcome.Doomed || words[0][0] <= '9' {
-		outcome.Word = "extended"
+	if o.Doomed = o.Word == "cancelled" && len(words) > 1; o.Doomed || o.Word[0] <= '9' {
+		o.Word = "extended"
 	}
-	return outcome
 }

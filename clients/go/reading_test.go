@@ -48,7 +48,7 @@ func TestAWakeUpAloneBringsAWaitingReserveItsMessage(t *testing.T) {
 		waiting <- must(r.client.Reserve(context.Background(), Reserve{Topics: []string{"t"}, Wait: 30 * time.Second}))
 	}()
 	must(r.step(step{Op: "listening", Shard: 0}))
-	must(r.client.Put(context.Background(), Message{Topic: "t", Payload: []byte("x"), Due: time.UnixMilli(1)}))
+	must(r.client.Put(context.Background(), Message{Topic: "t", Payload: []byte("x"), Due: At(time.UnixMilli(1))}))
 	if found := <-waiting; len(found) != 1 || string(found[0].Payload) != "x" {
 		t.Fatal(found)
 	}

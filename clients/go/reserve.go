@@ -3,9 +3,9 @@ package delayq
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -76,12 +76,12 @@ func (c *Client) shardOf(said any) int {
 // look reserves from this shard, or (-1) the first that has any; and says when to look again at the latest.
 func (c *Client) look(ctx context.Context, ask Reserve, only int) (found []*Delivery, back time.Duration, err error) {
 	known, err := c.learn(ctx)
-	args := append([]string{strconv.Itoa(ask.Most), "0", millis(ask.Lease)}, ask.Topics...)
+	args := []any{ask.Most, 0, millis(ask.Lease)}
 	if ask.Most == 0 {
-		args[0] = "1"
+		args[0] = 1
 	}
 	for _, topic := range ask.Topics {
-		err = first(err, checkName("topic", topic))
+		args, err = append(args, topic), first(err, checkName("topic", topic))
 	}
 	back = lookEvery
 	turn := int(c.turn.Add(1) % (1 << 16))
@@ -94,10 +94,11 @@ func (c *Client) look(ctx context.Context, ask Reserve, only int) (found []*Deli
 		if fault != nil {
 			return nil, 0, fault
 		}
-		if ms, said := reply[1].(int64); said && time.Duration(ms)*time.Millisecond < back {
+		items := reply.([]any)
+		if ms, said := items[1].(int64); said && time.Duration(ms)*time.Millisecond < back {
 			back = time.Duration(ms) * time.Millisecond
 		}
-		found, err = c.readable(ctx, shard, ask.Topics, reply[6:])
+		found, err = c.readable(ctx, shard, ask.Topics, items[6:])
 	}
 	return found, back, err
 }
@@ -106,35 +107,40 @@ func (c *Client) look(ctx context.Context, ask Reserve, only int) (found []*Deli
 // from being delivered.
 func (c *Client) readable(ctx context.Context, shard int, topics []string, items []any) (readable []*Delivery, err error) {
 	for err == nil && len(items) > 0 {
-		topic, leaseEndMs, count := topics[items[0].(int64)-1], items[1].(int64), items[2].(int64)
+		topic, leaseEnd, count := topics[items[0].(int64)-1], time.UnixMilli(items[1].(int64)), items[2].(int64)
 		for items = items[3:]; err == nil && count > 0; count, items = count-1, items[3:] {
-			delivery := leased(shard, topic, leaseEndMs, items)
+			receipt, ready := Receipt{shard, items[1].(string)}, time.UnixMicro(items[0].(int64))
+			delivery := &Delivery{Receipt: receipt, Topic: topic, ID: receipt.id(), Ready: ready, LeaseEnd: leaseEnd}
 			compressed, fault := delivery.read(items[2].(string))
 			if fault == nil && compressed {
-				fault = delivery.restore(func(id uint32) (found []byte, _ error) {
-					found, err = c.dictionary(ctx, id) // its fault is Redis's, not the message's
-					return found, err
-				})
+				var dictionaries [][]byte
+				dictionaries, err = c.dictionaryOf(ctx, delivery.Payload)
+				fault = first(err, delivery.restore(dictionaries))
 			}
-			if err == nil && fault == nil {
+			if fault == nil {
 				readable = append(readable, delivery)
 			} else if err == nil {
-				_, err = c.Bury(ctx, fault.Error(), delivery.Receipt)
+				_, err = c.Bury(ctx, fault.Error(), receipt)
 			}
 		}
 	}
 	return readable, err
 }
 
-func (c *Client) dictionary(ctx context.Context, id uint32) ([]byte, error) {
-	if found, ok := c.dictionaries.Load(id); ok {
-		return found.([]byte), nil
+// dictionaryOf finds the dictionary that a compressed payload needs, if it needs one.
+func (c *Client) dictionaryOf(ctx context.Context, frame []byte) ([][]byte, error) {
+	var head zstd.Header
+	if fault := head.Decode(frame); fault != nil || head.DictionaryID == 0 { // restoring it says what is wrong
+		return nil, nil
 	}
-	reply, err := c.one(ctx, "dictionary", 0, strconv.FormatUint(uint64(id), 10), "")
-	if err != nil {
-		return nil, err
+	found, known := c.dictionaries.Load(head.DictionaryID)
+	if !known {
+		reply, err := c.one(ctx, "dictionary", 0, head.DictionaryID, "")
+		if err != nil {
+			return nil, err
+		}
+		found = []byte(reply.(string))
+		c.dictionaries.Store(head.DictionaryID, found)
 	}
-	found := []byte(reply[0].(string))
-	c.dictionaries.Store(id, found)
-	return found, nil
+	return [][]byte{found.([]byte)}, nil
 }

@@ -35,7 +35,13 @@ func (b *backoffSaid) backoff() Backoff {
 	for _, ms := range b.DelaysMs {
 		delays = append(delays, millisOf(ms))
 	}
-	return Backoff{b.Kind, delays}
+	switch b.Kind {
+	case "fixed":
+		return Fixed(delays[0])
+	case "exponential":
+		return Exponential(delays[0], delays[1])
+	}
+	return List(delays...)
 }
 
 func headersOf(said [][2]string) []Header {
@@ -175,8 +181,8 @@ func TestAGeneratedIDCarriesItsShard(t *testing.T) {
 
 func TestAScriptIsPutTogetherAsEverywhere(t *testing.T) {
 	var file struct {
-		Verb, Source, SHA1 string
-		Files              map[string]string
+		Verb, SHA1 string
+		Files      map[string]string
 	}
 	vectors(t, "assembly.json", &file)
 	folder := fstest.MapFS{}
@@ -184,7 +190,7 @@ func TestAScriptIsPutTogetherAsEverywhere(t *testing.T) {
 		folder[name+".lua"] = &fstest.MapFile{Data: []byte(text)}
 	}
 	got := must(assemble(folder, file.Verb))
-	if got.source != file.Source || got.sha != file.SHA1 {
-		t.Errorf("got %q (%s)", got.source, got.sha)
+	if got.Hash() != file.SHA1 {
+		t.Errorf("got %+v", got)
 	}
 }
