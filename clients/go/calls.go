@@ -8,10 +8,8 @@ import (
 	"time"
 )
 
-const (
-	mostIDs   = 500
-	mostBytes = 4 * 1024 * 1024
-)
+// How much a call may have.
+const mostIDs, mostBytes = 500, 4 * 1024 * 1024
 
 // layout is how many shards there were in each layout of the deployment, the newest last: "64,128," and the numbers.
 type layout struct {

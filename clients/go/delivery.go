@@ -2,7 +2,6 @@ package delayq
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,14 +11,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-const (
-	flagHash = 1 << iota
-	flagExpires
-	flagBackoff
-	flagGroup
-	flagHeaders
-	flagZstd
-)
+// What an envelope has beside its head, in this order.
+const flagHash, flagExpires, flagBackoff, flagGroup, flagHeaders, flagZstd = 1, 2, 4, 8, 16, 32
 
 var errMalformed = errors.New("malformed envelope")
 
@@ -72,40 +65,34 @@ func (d *Delivery) read(stored string) (compressed bool, err error) {
 		}
 		return string(field)
 	}
-	var head struct {
-		_                    uint16
-		Flags                uint16
-		_                    uint32
-		Due, _               int64
-		Number               uint32
-		Attempt, MaxAttempts uint16
-	}
-	err = binary.Read(rest, binary.BigEndian, &head)
-	d.Due, d.Number, d.Attempt, d.MaxAttempts = time.UnixMilli(head.Due), head.Number+1, head.Attempt, head.MaxAttempts
+	take(2)
+	flags, _, due, _ := number(2), take(4), number(8), take(8)
+	d.Due, d.Number = time.UnixMilli(int64(due)), uint32(number(4))+1
+	d.Attempt, d.MaxAttempts = uint16(number(2)), uint16(number(2))
 	if d.Attempt < 65535 {
 		d.Attempt++
 	}
-	if head.Flags&flagHash > 0 {
+	if flags&flagHash > 0 {
 		take(8)
 	}
-	if head.Flags&flagExpires > 0 {
+	if flags&flagExpires > 0 {
 		d.Expires = time.UnixMilli(int64(number(8)))
 	}
-	if head.Flags&flagBackoff > 0 {
+	if flags&flagBackoff > 0 {
 		take(number(1))
 	}
-	if head.Flags&flagGroup > 0 {
+	if flags&flagGroup > 0 {
 		d.Group = text(1)
 		err = first(err, checkName("group", d.Group))
 	}
-	if head.Flags&flagHeaders > 0 {
+	if flags&flagHeaders > 0 {
 		size := number(2)
 		for end := rest.Len() - size; rest.Len() > end && err == nil; {
 			d.Headers = append(d.Headers, Header{text(1), text(2)})
 		}
 	}
 	d.Payload = rest.Bytes()
-	return head.Flags&flagZstd > 0, err
+	return flags&flagZstd > 0, err
 }
 
 // restore decompresses the payload, by these dictionaries.

@@ -8,10 +8,8 @@ import (
 	"time"
 )
 
-const (
-	maxPayloadBytes = 1024 * 1024
-	maxHeaderBytes  = 16 * 1024
-)
+// How much a message may have.
+const maxPayloadBytes, maxHeaderBytes = 1024 * 1024, 16 * 1024
 
 // Due is a due time, on Redis's clock: At, After or By make one. The zero value is now.
 type Due struct{ said, expected string }
