@@ -79,10 +79,10 @@ export class Client extends Calls {
     let heard: number | undefined;
     try {
       for (;;) {
-        const all = Array.from({ length: await this.learn() }, (_, shard) => shard);
+        const shards = await this.learn();
         let backMs = Client.lookMs;
-        for (const turn of heard === undefined ? all.map((shard) => first + shard) : [heard]) {
-          const shard = turn % all.length;
+        for (let asked = 0; asked < (heard === undefined ? shards : 1); asked++) {
+          const shard = heard ?? (first + asked) % shards;
           const reply = await this.one("reserve", shard, args);
           const found = await this.readable([...leases(shard, topics, reply.slice(6))]);
           if (found.length > 0) return found;
@@ -90,12 +90,9 @@ export class Client extends Calls {
         }
         const left = until - performance.now();
         if (left <= 0) return [];
-        if (hear) heard = await hear(Math.min(left, backMs));
-        else {
-          // What came before it was listened to is looked for once more.
-          connection = this.redis.duplicate();
-          hear = await listen(connection, all.map((shard) => `{${this.namespace}:${shard}}:ready`));
-        }
+        connection ??= this.redis.duplicate();
+        hear ??= await listen(connection, this.namespace, shards);
+        heard = await hear(Math.min(left, backMs));
       }
     } finally {
       connection?.disconnect();
