@@ -115,8 +115,10 @@ fn books_that_lost_one_do_not_balance() {
 
 #[test]
 fn a_leaked_body_is_left_over_and_the_registry_is_not() {
-    let keys = ["{dq:7}:meta", "{dq:7}:stats", "{dq:7}:m:1abc"].map(str::to_owned);
-    assert_eq!(leftovers(&keys).len(), 1);
+    let registry = ["{dq:0}:meta", "{dq:0}:stats", "{dq:0}:t:12", "{dq:0}:dictionaries"].map(str::to_owned);
+    assert_eq!(leftovers(&registry), []);
+    let leaked = ["{dq:0}:m:1:abc", "{dq:0}:g:}:meta", "{dq:0}:alarms"].map(str::to_owned);
+    assert_eq!(leftovers(&leaked).len(), 3);
 }
 
 #[test]

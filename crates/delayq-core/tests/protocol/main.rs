@@ -8,6 +8,7 @@ mod bare_shard;
 mod claims;
 mod commands;
 mod compare;
+mod drained;
 mod edges;
 mod expiry;
 mod headers;
