@@ -7,6 +7,7 @@ use crate::group::Group;
 use crate::stand::Stand;
 use delayq_tests::binary::Binary;
 use delayq_tests::certs::Authority;
+use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
 use delayq_tests::process::{Process, Signal};
@@ -146,6 +147,27 @@ async fn processes_killed_at_random_and_started_again_lose_nothing() {
     drill.flows().await;
     load.stop().await;
     drill.judge(&KILLED).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_whose_own_clock_is_two_days_off_makes_nothing_early_or_late() {
+    for days in [2, -2] {
+        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let clock = ClockShim::new();
+        clock.set_offset_ms(days * 86_400_000);
+        let binary = clock
+            .environment()
+            .into_iter()
+            .fold(member(&drill.group, "off"), |binary, (name, value)| binary.env(name, value));
+        let _process = binary.start();
+        wait_until("it to own all", SHORT, || async {
+            owned_by(drill.stand(), "off").await == usize::from(SHARDS)
+        })
+        .await;
+        let load = drill.load().await;
+        load.stop().await;
+        drill.judge(&STOPPED).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
