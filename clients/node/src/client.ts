@@ -5,21 +5,23 @@ import { Calls, type Arg, type Item } from "./calls.js";
 import { leases, readEnvelope, type Delivery, type Lease, type Receipt } from "./delivery.js";
 import { listen, type Hear } from "./listener.js";
 import { envelopeOf, MAX_PAYLOAD_BYTES, optionsOf, type Message } from "./message.js";
-import { generateId, idBytes, idText, InvalidMessage, isGenerated, name, placesOf } from "./names.js";
-import { parseOutcome, type Outcome, type Put } from "./outcome.js";
+import { generateId, idBytes, InvalidMessage, isGenerated, name, placesOf } from "./names.js";
+import type { Outcome } from "./outcome.js";
 import { restore } from "./payload.js";
 
+type To = { atMs: number } | { afterMs: number } | { byMs: number; expectedMs: number };
+
 /**
- * A change of a due time: to a time, a delay from now, or by a difference. With `expectedMs` it is carried out only where
- * the message is due then until now; a difference needs it, so that a repeat moves nothing twice.
+ * A change of a due time: to a time, a delay from now, or by a difference. With `expectedMs` only where the
+ * message is due then until now; a difference needs it, so that a repeat moves nothing twice.
  */
-export type Change = { atMs: number; expectedMs?: number } | { afterMs: number; expectedMs?: number } | { byMs: number; expectedMs: number };
+export type Change = To & { expectedMs?: number };
 
-/** At most how many messages, 1 to 500 (1); for how long (as the topic says); how long to wait where there is none (0). */
-export type ReserveOptions = { most?: number | undefined; leaseMs?: number | undefined; waitMs?: number | undefined };
+/** How many messages, 1 to 500 (1); for how long (as the topic says); how long to wait for one (0). */
+export type ReserveOptions = { most?: number; leaseMs?: number; waitMs?: number };
 
-/** After a delay or by their back-off; whether the attempt does not count; the reason, for the dead letters. */
-export type ReleaseOptions = { delayMs?: number | undefined; keepAttempt?: boolean | undefined; reason?: string | undefined };
+/** After a delay, or by their back-off; whether the attempt does not count; a reason for the dead letters. */
+export type ReleaseOptions = { delayMs?: number; keepAttempt?: boolean; reason?: string };
 
 /** A deployment of delayq. All verbs are safe to repeat; see the README for what a repeat does. */
 export class Client extends Calls {
@@ -35,42 +37,35 @@ export class Client extends Calls {
   }
 
   /** Puts one message. */
-  async put(message: Message): Promise<Put> {
+  async put(message: Message): Promise<Outcome> {
     return (await this.putMany([message]))[0]!;
   }
 
-  /** Puts many messages: one answer each, in order. */
-  async putMany(messages: readonly Message[]): Promise<Put[]> {
+  /** Puts many messages: one outcome each, in order. */
+  async putMany(messages: readonly Message[]): Promise<Outcome[]> {
     const place = ++this.turn % (await this.learn());
-    const aheadMs = messages.some(({ firstTriedMs }) => firstTriedMs !== undefined) ? await this.aheadMs() : 0;
-    const items = messages.map((message) => this.item(message, place, aheadMs));
-    return (await this.each("put", items)).map(([text, shard, nowUs], i) => {
-      const { atMs, afterMs = 0 } = messages[i]!;
-      const dueMs = atMs ?? Math.floor(Number(nowUs) / 1000) + afterMs;
-      const outcome = parseOutcome(["stored", "ready"].includes(text) ? `${text} ${dueMs}` : text);
-      const accepted = ["stored", "ready", "exists"].includes(outcome.word);
-      return { ...outcome, id: idText(items[i]!.args[0] as Buffer), shard, accepted };
-    });
+    const aheadMs = messages.some(({ firstTriedMs }) => firstTriedMs) ? await this.aheadMs() : 0;
+    return this.each("put", messages.map((message) => this.item(message, place, aheadMs)));
   }
 
   /** Keeps a message from being delivered. An own id that was put with a group is found by both. */
   async cancel(topic: string, id: string, group?: string): Promise<Outcome> {
-    return (await this.outcomes("cancel", [item(topic, id, group, [])]))[0]!;
+    return (await this.each("cancel", [item(topic, id, group)]))[0]!;
   }
 
   /** Changes when a pending message is due. */
   async reschedule(topic: string, id: string, change: Change, group?: string): Promise<Outcome> {
     const { atMs, afterMs, byMs, expectedMs } = change as Record<string, number | undefined>;
-    const by = byMs !== undefined && `by ${byMs < 0 ? "" : "+"}${byMs}`;
-    const due = by || (atMs ?? `+${afterMs}`);
-    return (await this.outcomes("reschedule", [item(topic, id, group, [due, expectedMs])]))[0]!;
+    const due = byMs === undefined ? (atMs ?? `+${afterMs}`) : `by ${byMs < 0 ? "" : "+"}${byMs}`;
+    return (await this.each("reschedule", [item(topic, id, group, due, expectedMs)]))[0]!;
   }
 
   /**
-   * Takes ready messages under a lease, from the first topic that has any: those of the first shard that has any,
-   * beginning one further each time.
+   * Takes ready messages under a lease, from the first topic that has any: those of the first shard that has
+   * any, beginning one further each time.
    */
-  async reserve(topics: readonly string[], { most = 1, leaseMs, waitMs = 0 }: ReserveOptions = {}): Promise<Delivery[]> {
+  async reserve(topics: readonly string[], options: ReserveOptions = {}): Promise<Delivery[]> {
+    const { most = 1, leaseMs, waitMs = 0 } = options;
     const args = [most, 0, leaseMs, ...topics.map((topic) => name("topic", topic))];
     const until = performance.now() + waitMs;
     const first = ++this.turn;
@@ -83,7 +78,7 @@ export class Client extends Calls {
         let backMs = Client.lookMs;
         for (let asked = 0; asked < (heard === undefined ? shards : 1); asked++) {
           const shard = heard ?? (first + asked) % shards;
-          const reply = await this.one("reserve", shard, args);
+          const reply = await this.call("reserve", shard, args);
           const found = await this.readable([...leases(shard, topics, reply.slice(6))]);
           if (found.length > 0) return found;
           if (typeof reply[1] === "number") backMs = Math.min(backMs, reply[1]);
@@ -110,7 +105,8 @@ export class Client extends Calls {
   }
 
   /** Gives messages back that were not delivered: after a delay, or by their back-off. */
-  release(receipts: readonly Receipt[], { delayMs, keepAttempt, reason }: ReleaseOptions = {}): Promise<Outcome[]> {
+  release(receipts: readonly Receipt[], options: ReleaseOptions = {}): Promise<Outcome[]> {
+    const { delayMs, keepAttempt, reason } = options;
     return this.settle("release", receipts, delayMs, keepAttempt ? "keep" : "", reason);
   }
 
@@ -119,7 +115,7 @@ export class Client extends Calls {
     return this.settle("bury", receipts, reason);
   }
 
-  /** What a put says of a message. Generated ids go to the shards in turn, put by put, or to their groups'. */
+  /** What a put says of a message. Generated ids go to the shards in turn, or to their group's. */
   private item(message: Message, place: number, aheadMs: number): Item {
     const { topic, group, atMs, afterMs = 0 } = message;
     const places = placesOf(group === undefined ? place : Buffer.from(group), this.counts);
@@ -129,7 +125,8 @@ export class Client extends Calls {
       throw new InvalidMessage(`${id} was generated for another shard than its group's`);
     }
     const envelope = envelopeOf(message, !generated, this.mostPayloadBytes);
-    return item(topic, id, group, [atMs ?? `+${afterMs}`, optionsOf(message, aheadMs), envelope]);
+    const args = [atMs ?? `+${afterMs}`, optionsOf(message, aheadMs), envelope];
+    return { ...item(topic, id, group, ...args), bytes: envelope.length };
   }
 
   /** How far Redis's clock is ahead of this host's: a little too far, rather than not far enough. */
@@ -139,15 +136,12 @@ export class Client extends Calls {
     return Number(seconds) * 1000 + Math.ceil(Number(us) / 1000) - askedMs;
   }
 
-  private async outcomes(verb: string, items: readonly Item[]): Promise<Outcome[]> {
-    return (await this.each(verb, items)).map(([text]) => parseOutcome(text));
-  }
-
   private settle(verb: string, receipts: readonly Receipt[], ...args: Arg[]): Promise<Outcome[]> {
-    return this.outcomes(verb, receipts.map(({ shard, raw }) => ({ place: shard, topic: [], args: [raw, ...args] })));
+    const items = receipts.map(({ shard, raw }) => ({ place: shard, topic: [], args: [raw, ...args] }));
+    return this.each(verb, items);
   }
 
-  /** Reads envelopes, and buries those that nobody can read: they keep no other message from being delivered. */
+  /** Reads envelopes, and buries those that nobody can read: they keep no other from being delivered. */
   private async readable(all: [Lease, Buffer][]): Promise<Delivery[]> {
     const found: Delivery[] = [];
     for (const [lease, stored] of all) {
@@ -157,7 +151,8 @@ export class Client extends Calls {
         found.push({ ...lease, ...message });
       } catch (fault) {
         if (!(fault instanceof InvalidMessage)) {
-          await this.release(all.map(([one]) => one.receipt), { delayMs: 1000, keepAttempt: true }); // others can read it
+          // Others may be able to read it.
+          await this.release(all.map(([one]) => one.receipt), { delayMs: 1000, keepAttempt: true });
           throw fault;
         }
         await this.bury([lease.receipt], fault.message);
@@ -167,14 +162,15 @@ export class Client extends Calls {
   }
 
   private async dictionary(id: number): Promise<Buffer> {
-    if (!this.dictionaries.has(id)) this.dictionaries.set(id, (await this.one("dictionary", 0, [id, ""]))[0]);
-    return this.dictionaries.get(id)!;
+    const found = this.dictionaries.get(id) ?? (await this.call("dictionary", 0, [id, ""]))[0];
+    this.dictionaries.set(id, found);
+    return found;
   }
 }
 
-/** What is said of a message by its name. A generated id says its shard, an own one goes by its group, or itself. */
-function item(topic: string, id: string, group: string | undefined, args: Arg[]): Item {
+/** What is said of a message by name. A generated id has its shard, an own one goes by group, or itself. */
+function item(topic: string, id: string, group: string | undefined, ...args: Arg[]): Item {
   const raw = idBytes(id);
   const place = group === undefined || isGenerated(raw) ? raw : Buffer.from(name("group", group));
-  return { place, topic: [name("topic", topic)], args: [raw, ...args] };
+  return { place, topic: [name("topic", topic)], args: [raw, ...args], id };
 }

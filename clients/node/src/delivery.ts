@@ -1,5 +1,6 @@
 /** What a reserve hands out: messages under lease. */
 
+import { isUtf8 } from "node:buffer";
 import { idText, InvalidMessage, name } from "./names.js";
 
 const [HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD] = [1, 2, 4, 8, 16, 32] as const;
@@ -15,7 +16,7 @@ export type Delivery = Lease & Omit<ReturnType<typeof readEnvelope>, "compressed
 
 /** Reads an envelope, of which docs/protocol.md has the bytes; and whether its payload is compressed. */
 export function readEnvelope(stored: Buffer) {
-  if (stored[0]! > 1) throw new InvalidMessage(`an envelope of format ${stored[0]}, newer than this client knows (1)`);
+  if (stored[0]! > 1) throw new InvalidMessage(`an envelope of the newer format ${stored[0]}`);
   let at = 0;
   const take = (n: number): Buffer => {
     at += n;
@@ -24,7 +25,7 @@ export function readEnvelope(stored: Buffer) {
   };
   const text = (size: 1 | 2): string => {
     const field = take(take(size).readUIntBE(0, size));
-    if (!field.equals(Buffer.from(field.toString()))) throw new InvalidMessage("malformed envelope: text that is not UTF-8");
+    if (!isUtf8(field)) throw new InvalidMessage("malformed envelope: text that is not UTF-8");
     return field.toString();
   };
   const head = take(32);
@@ -48,13 +49,11 @@ export function readEnvelope(stored: Buffer) {
 }
 
 /** What a reserve answered behind its numbers: what is said of each lease, and the envelope. */
-export function* leases(shard: number, topics: readonly string[], items: unknown[]): Generator<[Lease, Buffer]> {
-  const rest = items[Symbol.iterator]();
-  const next = <T>(): T => rest.next().value as T;
-  for (const place of rest as Iterable<number>) {
-    const leaseEndMs = next<number>();
-    for (let count = next<number>(); count > 0; count--) {
-      const [readyUs, raw, stored] = [next<number>(), next<Buffer>(), next<Buffer>()];
+export function* leases(shard: number, topics: readonly string[], items: any[]): Iterable<[Lease, Buffer]> {
+  while (items.length > 0) {
+    const [place, leaseEndMs, count] = items.splice(0, 3);
+    for (let n = 0; n < count; n++) {
+      const [readyUs, raw, stored] = items.splice(0, 3);
       const id = idText(raw.subarray(raw.indexOf(":") + 1, -4));
       yield [{ receipt: { shard, raw }, topic: topics[place - 1]!, id, readyUs, leaseEndMs }, stored];
     }

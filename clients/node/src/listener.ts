@@ -5,7 +5,7 @@ import type { Redis } from "ioredis";
 /** The shard that is heard next; undefined where none is in time. */
 export type Hear = (timeoutMs: number) => Promise<number | undefined>;
 
-/** Listens to so many shards, by a connection that does nothing else. Each is heard at first: it may have spoken before. */
+/** Listens to shards, by a connection of its own. Each is heard at first: it may have spoken before. */
 export async function listen(connection: Redis, namespace: string, shards: number): Promise<Hear> {
   const heard = Array.from({ length: shards }, (_, shard) => shard);
   let wake = (): void => undefined;

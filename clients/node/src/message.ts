@@ -11,24 +11,24 @@ const DELAYS = { fixed: [1, 1], exponential: [2, 2], list: [1, 32] } as const;
 /** How long a message rests before it is tried again: one delay, the first and the longest, or one a try. */
 export type Backoff = { kind: keyof typeof DELAYS; delaysMs: readonly number[] };
 
-/** A message to be delivered at its due time: `atMs`, or `afterMs` from the put (0), both on Redis's clock. */
+/** A message to be delivered at its due time: at `atMs`, or `afterMs` (0) from the put, on Redis's clock. */
 export interface Message {
   topic: string;
   payload: Buffer | string;
-  /** The producer's own. Without one it is generated; a put may be repeated only under an id that was given. */
-  id?: string | undefined;
-  atMs?: number | undefined;
-  afterMs?: number | undefined;
-  group?: string | undefined;
-  headers?: readonly (readonly [string, string])[] | undefined;
-  expiresMs?: number | undefined;
+  /** The producer's own. Without one it is generated; a put may be repeated only under one that was given. */
+  id?: string;
+  atMs?: number;
+  afterMs?: number;
+  group?: string;
+  headers?: readonly (readonly [string, string])[];
+  expiresMs?: number;
   /** 0: as its topic says. */
-  maxAttempts?: number | undefined;
-  backoff?: Backoff | undefined;
+  maxAttempts?: number;
+  backoff?: Backoff;
   /** Takes the place of a message with the same id, unless that one is leased. */
-  replace?: boolean | undefined;
-  /** A repeat of a put whose fate is unknown: when it was first tried, ms since the epoch, on this host's clock. */
-  firstTriedMs?: number | undefined;
+  replace?: boolean;
+  /** A repeat of a put whose fate is unknown: when it was first tried, in ms, on this host's clock. */
+  firstTriedMs?: number;
 }
 
 /** What a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much. */
@@ -37,12 +37,13 @@ export function optionsOf({ replace, firstTriedMs }: Message, aheadMs: number): 
   return (replace ? "replace" : "") + (triedMs ? ` tried=${triedMs} again=${triedMs}` : "");
 }
 
-/** What a put sends: scripts fill in state, gen, due, at, delivery and attempt. docs/protocol.md has the bytes. */
+/** What a put sends (docs/protocol.md has the bytes); scripts fill in state, gen, due, at and the counts. */
 export function envelopeOf(message: Message, ownId: boolean, mostPayloadBytes: number): Buffer {
   const { payload, expiresMs, backoff, group, headers = [], maxAttempts = 0 } = message;
-  const block = Buffer.concat(headers.flatMap(([key, value]) => [sized(1, name("header name", key)), sized(2, value)]));
+  const texts = headers.flatMap(([key, value]) => [sized(1, name("header name", key)), sized(2, value)]);
+  const block = Buffer.concat(texts);
   if (block.length > MAX_HEADER_BYTES || Buffer.byteLength(payload) > mostPayloadBytes) {
-    throw new InvalidMessage(`at most ${MAX_HEADER_BYTES} bytes of headers, and ${mostPayloadBytes} of payload`);
+    throw new InvalidMessage(`at most ${MAX_HEADER_BYTES} bytes of headers, ${mostPayloadBytes} of payload`);
   }
   const fields = [
     ownId && contentHash(message), // each by its flag: 1, 2, 4, 8, 16
@@ -53,26 +54,27 @@ export function envelopeOf(message: Message, ownId: boolean, mostPayloadBytes: n
   ];
   const flags = fields.reduce<number>((sum, field, n) => sum | (field ? 1 << n : 0), 0);
   const head = [Buffer.of(1, 1), number(2, flags), Buffer.alloc(26), number(2, maxAttempts)];
-  return Buffer.concat([...head, ...fields.filter((field) => Buffer.isBuffer(field)), Buffer.from(payload as string)]);
+  return Buffer.concat([...head, ...fields.flatMap((field) => field || []), Buffer.from(payload as string)]);
 }
 
 /** What tells the repeat of a put from another message with the same id; the due time is left out. */
 export function contentHash({ topic, group = "", headers = [], payload }: Message): Buffer {
-  const fields = [topic, group, ...headers.flat(), payload];
-  return createHash("sha256").update(Buffer.concat(fields.map((field) => sized(4, field)))).digest().subarray(0, 8);
+  const fields = [topic, group, ...headers.flat(), payload].map((field) => sized(4, field));
+  return createHash("sha256").update(Buffer.concat(fields)).digest().subarray(0, 8);
 }
 
 function encodeBackoff({ kind, delaysMs: delays }: Backoff): Buffer {
   const [fewest, most] = DELAYS[kind];
   const rises = kind !== "exponential" || delays[0]! <= delays[1]!;
   if (delays.length < fewest || delays.length > most || Math.min(...delays) < 1 || !rises) {
-    throw new InvalidMessage("a back-off is 1 ms to 49 days, the first no longer than the longest; a list has 1 to 32");
+    throw new InvalidMessage(`${kind} ${delays} is no back-off: delays are 1 ms to 49 days`);
   }
-  return Buffer.concat([Buffer.of(Object.keys(DELAYS).indexOf(kind) + 1), ...delays.map((ms) => number(4, ms))]);
+  const code = Object.keys(DELAYS).indexOf(kind) + 1;
+  return Buffer.concat([number(1, code), ...delays.map((ms) => number(4, ms))]);
 }
 
 function number(size: 1 | 2 | 4 | 8, n: number): Buffer {
-  if (!Number.isSafeInteger(n) || n < 0 || n >= 2 ** (8 * size)) throw new InvalidMessage(`${n} is out of range`);
+  if (!Number.isSafeInteger(n) || n < 0 || n >= 256 ** size) throw new InvalidMessage(`${n} is out of range`);
   const bytes = Buffer.alloc(8);
   bytes.writeBigUInt64BE(BigInt(n));
   return bytes.subarray(8 - size);

@@ -20,7 +20,7 @@ export class InvalidMessage extends Error {
 export function name(what: string, text: string): string {
   const form = FORMS[what] ?? PRINTABLE;
   if (!form.test(text) || (form === PRINTABLE && Buffer.byteLength(text) > 128)) {
-    throw new InvalidMessage(`${what} ${JSON.stringify(text.slice(0, 40))} is not of the form ${form.source}`);
+    throw new InvalidMessage(`${JSON.stringify(text.slice(0, 40))} is no ${what}: ${form.source}`);
   }
   return text;
 }
@@ -34,7 +34,7 @@ export function generateId(shard: number): string {
   return idText(raw);
 }
 
-/** An id as keys and scripts carry it: the 16 bytes of a generated one; those of an own one, whose first ~ is doubled. */
+/** An id as keys and scripts carry it: 16 bytes, or those of an own one, whose first ~ is doubled as text. */
 export function idBytes(text: string): Buffer {
   if (!/^~(?!~)/.test(text)) return Buffer.from(name("id", text.replace(/^~/, "")));
   return Buffer.from(name("generated id", text).replaceAll(/[~-]/g, ""), "hex");

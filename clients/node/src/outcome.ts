@@ -1,6 +1,6 @@
 /** What scripts answer. */
 
-/** A script refused the whole call, and did nothing. Its code says why: DQUNINITIALISED, DQLAYOUT, DQTYPE, DQARG. */
+/** A script refused the whole call, and did nothing. Why: DQUNINITIALISED, DQLAYOUT, DQTYPE or DQARG. */
 export class ScriptError extends Error {
   override name = "ScriptError";
   readonly code = this.message.split(" ", 1)[0]!;
@@ -9,27 +9,33 @@ export class ScriptError extends Error {
 /** What became of one message: a word, and what belongs to it. The README lists the words. */
 export interface Outcome {
   word: string;
-  /** When it is due; of what is over, when it ended; of a lease, its end. Ms since the epoch, on Redis's clock. */
-  timeMs?: number | undefined;
+  /** Of a put, a cancel or a reschedule: what finds the message again, and where it is. */
+  id?: string;
+  shard: number;
+  /** Of a put: whether the message is kept, by this one or an earlier one. */
+  accepted: boolean;
+  /** When it is due; of what is over, when it ended; of a lease, its end. In ms, on Redis's clock. */
+  timeMs?: number;
   /** When it was due before. */
-  oldMs?: number | undefined;
+  oldMs?: number;
   /** The state that the answer names. */
-  state?: string | undefined;
+  state?: string;
   /** Why it was refused or failed. */
-  why?: string | undefined;
+  why?: string;
   /** Of a lease that was extended: a cancel came meanwhile, it will not be tried again. */
   doomed?: boolean;
 }
 
-/** What became of a put: also what finds the message again, where it is, and whether it is kept, by this put or an earlier one. */
-export type Put = Outcome & { id: string; shard: number; accepted: boolean };
-
-export function parseOutcome(text: string): Outcome {
+/** Reads what a script answered for one message. */
+export function outcomeOf(text: string, shard: number, id: string | undefined): Outcome {
   const words = text.split(" ");
   const word = words[0]!;
-  if (word === "refused" || word === "failed") return { word, why: words.slice(1).join(" ") };
+  const all = { word, shard, id, accepted: ["stored", "ready", "exists"].includes(word) };
+  if (word === "refused" || word === "failed") return { ...all, why: words.slice(1).join(" ") };
   const numbers = words.filter((one) => /^\d+$/.test(one)).map(Number);
   const doomed = word === "cancelled" && numbers.length > 0;
-  if (doomed || words.length === numbers.length) return { word: "extended", timeMs: numbers[0], doomed };
-  return { word, timeMs: numbers.at(-1), oldMs: numbers.at(-2), state: words.slice(1).find((one) => !/^\d+$/.test(one)) };
+  const extended = doomed || words.length === numbers.length;
+  if (extended) return { ...all, word: "extended", timeMs: numbers[0], doomed };
+  const state = words.slice(1).find((one) => !/^\d+$/.test(one));
+  return { ...all, timeMs: numbers.at(-1), oldMs: numbers.at(-2), state };
 }

@@ -1,25 +1,26 @@
-/** Payloads that were stored compressed, restored by the package `@bokuweb/zstd-wasm` where it is installed. */
+/** Payloads that were stored compressed, restored by `@bokuweb/zstd-wasm` where it is installed. */
 
 import { MAX_PAYLOAD_BYTES } from "./message.js";
 import { InvalidMessage } from "./names.js";
 
-/** The id of the dictionary that a frame needs, or 0. Refuses a frame that tells a size that no payload has. */
+/** The id of the dictionary that a frame needs, or 0. Refuses a frame of a size that no payload has. */
 function dictionaryOf(frame: Buffer): number {
   const head = Buffer.concat([frame.subarray(0, 14), Buffer.alloc(14)]); // so that one cut short can be read
-  if (head.readUInt32LE() !== 0xfd2fb528) throw new InvalidMessage("the payload cannot be restored: it is no zstd frame");
+  if (head.readUInt32LE() !== 0xfd2fb528) throw new InvalidMessage("the payload is no zstd frame");
   const [flags, single] = [head[4]!, (head[4]! >> 5) & 1];
   const [at, ids, sizes] = [6 - single, [0, 1, 2, 4][flags & 3]!, [single, 2, 4, 6][flags >> 6]!];
   const told = sizes > 0 ? head.readUIntLE(at + ids, sizes) : 0;
-  if (told > MAX_PAYLOAD_BYTES) throw new InvalidMessage(`the payload cannot be restored: it would have ${told} bytes`);
+  if (told > MAX_PAYLOAD_BYTES) throw new InvalidMessage(`the payload would have ${told} bytes`);
   return ids > 0 ? head.readUIntLE(at, ids) : 0;
 }
 
-let loaded: Promise<typeof import("@bokuweb/zstd-wasm")> | undefined;
+let ready: Promise<void> | undefined;
 
 /** The payload as it was put. */
 export async function restore(frame: Buffer, dictionary: (id: number) => Promise<Buffer>): Promise<Buffer> {
   const id = dictionaryOf(frame);
-  const zstd = await (loaded ??= import("@bokuweb/zstd-wasm").then((found) => found.init().then(() => found)));
+  const zstd = await import("@bokuweb/zstd-wasm");
+  await (ready ??= zstd.init());
   const known = id > 0 ? await dictionary(id) : Buffer.alloc(0);
   const context = zstd.createDCtx();
   try {

@@ -49,5 +49,5 @@ export async function call(
   args: (string | number | Buffer)[],
 ): Promise<any> {
   const base = `{${namespace}:${shard}}:`;
-  return redis.callBuffer("EVAL", [script(verb)[0], 2, `${base}meta`, `${base}never`, layout, ...args]);
+  return redis.callBuffer("EVAL", [script(verb), 2, `${base}meta`, `${base}never`, layout, ...args]);
 }
