@@ -98,20 +98,6 @@ impl Bare {
         Ok(crate::clock::now() - start)
     }
 
-    /// The round trip of a PING, again and again, until `stop` is set: the longest, and all of them in µs.
-    ///
-    /// # Errors
-    /// The connection broke.
-    pub(crate) async fn ping_until(&mut self, stop: &std::sync::atomic::AtomicBool) -> io::Result<Vec<u64>> {
-        let mut waits = Vec::new();
-        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-            let start = crate::clock::now();
-            self.call(&[b"PING"]).await?;
-            waits.push(crate::clock::micros(crate::clock::now() - start));
-        }
-        Ok(waits)
-    }
-
     async fn answer(&mut self) -> io::Result<Answer> {
         loop {
             if let Some(answer) = self.buffered()? {

@@ -17,6 +17,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Bench {
     /// Its address, `host:port`.
     pub address: String,
+    /// Whether it is there for the measurement alone: then its append-only file is rewritten before each figure, and not
+    /// within one.
+    pub own: bool,
     /// How many messages a measurement of throughput moves. Default 200,000.
     pub messages: usize,
 }
@@ -57,6 +60,9 @@ impl Bench {
     pub(crate) async fn ground(&self, shards: u16) -> Result<Ground, BenchError> {
         let mut bare = Bare::connect(&self.address).await?;
         bare.call(&[b"FLUSHALL"]).await?;
+        if self.own {
+            rewrite_now(&mut bare).await?;
+        }
         let client = self.client(shards)?;
         client.init().await?;
         let scripts = Scripts::published();
@@ -66,6 +72,22 @@ impl Bench {
         let producer = Producer::start(client.clone(), ProducerOptions::default());
         let topic = Topic::new("bench").map_err(|error| BenchError::Wrong(error.to_string()))?;
         Ok(Ground { client, producer, bare, topic, scripts })
+    }
+}
+
+/// Rewrites the append-only file, and keeps Redis from doing that on its own: it costs a core for as long as it takes.
+async fn rewrite_now(bare: &mut Bare) -> Result<(), BenchError> {
+    bare.call(&[b"CONFIG", b"SET", b"auto-aof-rewrite-percentage", b"0"]).await?;
+    bare.call(&[b"BGREWRITEAOF"]).await?;
+    loop {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let Answer::Text(info) = bare.call(&[b"INFO", b"persistence"]).await? else {
+            return Err(BenchError::Wrong("INFO answered no text".to_owned()));
+        };
+        let info = String::from_utf8_lossy(&info);
+        if ["aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"].iter().all(|line| info.contains(line)) {
+            return Ok(());
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// One row: what was measured, and the same done by a bare client in the same run.
+/// One row: what was measured, and its limit in the same run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
     /// What was measured.
@@ -11,7 +11,7 @@ pub struct Figure {
     pub unit: &'static str,
     /// delayq's.
     pub measured: f64,
-    /// The bare client's; `None` where there is none to compare with.
+    /// What it is beside: mostly what a bare client reaches; `None` where there is nothing to compare with.
     pub limit: Option<f64>,
     /// What the ratio, or the figure, has to reach.
     pub target: Target,

@@ -11,9 +11,9 @@ use crate::{
     fleet::Fleet,
     server::redis_cpu,
 };
-use delayq_core::{Consumer, ConsumerOptions, ReserveRequest, ShardId, UnixMillis};
+use delayq_core::{Client, Consumer, ConsumerOptions, ReserveRequest, ShardId, Topic, UnixMillis};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::{sync::oneshot, time::timeout};
 
 const SHARDS: u16 = 64;
 const SECONDS: u64 = 10;
@@ -114,7 +114,7 @@ impl Bench {
         let client = self.client(SHARDS)?;
         let window = async {
             ground.gather(rate, fleet).await?;
-            worker_waits(&ground, rate).await
+            apart(worker_waits(self.client(SHARDS)?, ground.topic.clone(), rate)).await
         };
         tokio::select! {
             waits = window => waits,
@@ -174,11 +174,22 @@ async fn ready_waits(ground: &Ground, rate: u64) -> Result<Vec<u64>, BenchError>
     }
 }
 
+/// Runs a worker as in a process of its own: on a thread of its own, with a runtime of that thread alone.
+async fn apart<T: Send + 'static>(
+    worker: impl Future<Output = Result<T, BenchError>> + Send + 'static,
+) -> Result<T, BenchError> {
+    let work = || tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(worker);
+    let (tell, told) = oneshot::channel();
+    // Whoever waits for it is gone only where the measurement is over.
+    std::thread::spawn(move || drop(tell.send(work())));
+    told.await.unwrap_or_else(|_| Err(BenchError::Wrong("the worker panicked".to_owned())))
+}
+
 /// Due → a waiting worker has it, of every message, in µs, sorted.
-async fn worker_waits(ground: &Ground, rate: u64) -> Result<Vec<u64>, BenchError> {
-    let mut options = ConsumerOptions::new([ground.topic.clone()]);
+async fn worker_waits(client: Client, topic: Topic, rate: u64) -> Result<Vec<u64>, BenchError> {
+    let mut options = ConsumerOptions::new([topic]);
     options.concurrency = 1024;
-    let mut consumer = Consumer::start(ground.client.clone(), options);
+    let mut consumer = Consumer::start(client, options);
     let mut waits = Vec::new();
     let all = (rate * SECONDS) as usize;
     while waits.len() < all {

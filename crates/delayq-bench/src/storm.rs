@@ -1,7 +1,7 @@
 //! A storm: many messages due at one instant.
 
 use crate::{
-    bare::{Answer, Bare, Request},
+    bare::{Answer, Request},
     bench::{Bench, BenchError, Ground},
     clock,
     figures::{Figure, Target, percentile_ms},
@@ -9,6 +9,8 @@ use crate::{
 };
 use delayq_core::{ReserveRequest, ShardId, UnixMillis, Verb};
 use std::{
+    io::{self, Read, Write},
+    net::TcpStream,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -40,11 +42,10 @@ impl Bench {
         let stop = Arc::new(AtomicBool::new(false));
         let watch = async {
             ground.owned_by(fleet).await?;
-            let mut ping = Bare::connect(&self.address).await?;
             wait_until(&mut ground, due).await?;
             let pinging = {
-                let stop = Arc::clone(&stop);
-                tokio::spawn(async move { ping.ping_until(&stop).await })
+                let (address, stop) = (self.address.clone(), Arc::clone(&stop));
+                tokio::task::spawn_blocking(move || pings(&address, &stop))
             };
             all_ready(&mut ground).await?;
             stop.store(true, Ordering::Relaxed);
@@ -105,6 +106,21 @@ async fn bare_pump(ground: &mut Ground) -> Result<(), BenchError> {
         ground.bare.drive(&requests, requests.len()).await?;
     }
     Ok(())
+}
+
+/// The round trips of PINGs, one after the other until `stop` is set, in µs: by a thread of its own, which waits for Redis
+/// alone.
+fn pings(address: &str, stop: &AtomicBool) -> io::Result<Vec<u64>> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    let mut waits = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let start = clock::now();
+        stream.write_all(b"PING\r\n")?;
+        stream.read_exact(&mut [0; b"+PONG\r\n".len()])?;
+        waits.push(clock::micros(clock::now() - start));
+    }
+    Ok(waits)
 }
 
 /// Waits until every message is in its ready queue.

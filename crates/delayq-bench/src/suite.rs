@@ -80,11 +80,15 @@ impl Bench {
 
     async fn part(&self, part: Part, fleet: &impl Fleet) -> Result<Vec<Figure>, BenchError> {
         Ok(match part {
-            Part::Put => vec![
-                self.put_in_batches().await?,
-                self.put_one_by_one(256, "put, 256 callers, one by one").await?,
-                self.put_one_by_one(64, "put, 64 callers, one by one").await?,
-            ],
+            Part::Put => {
+                let batches = self.put_in_batches().await?;
+                let reached = batches.measured;
+                vec![
+                    batches,
+                    self.put_one_by_one(256, "put, 256 callers, one by one", reached).await?,
+                    self.put_one_by_one(64, "put, 64 callers, one by one", reached).await?,
+                ]
+            }
             Part::Take => vec![self.reserve_and_ack().await?, self.workers().await?],
             Part::Memory => vec![self.bytes_a_message().await?],
             Part::Storm => self.storm(fleet).await?,

@@ -31,8 +31,8 @@ impl Gathering {
                     }
                 }
             }
-            if !self.linger.is_zero() && gathered.len() < self.most {
-                tokio::time::sleep(self.linger).await;
+            if gathered.len() < self.most {
+                self.wait_for_more().await;
                 while gathered.len() < self.most
                     && let Ok(one) = queue.try_recv()
                 {
@@ -42,5 +42,15 @@ impl Gathering {
             under_way.push(send(gathered));
         }
         while under_way.next().await.is_some() {}
+    }
+
+    /// Lets those come that go along: for so long as is set, or else those that can run already. Who was answered just now
+    /// often has the next one at once.
+    async fn wait_for_more(&self) {
+        if self.linger.is_zero() {
+            tokio::task::yield_now().await;
+        } else {
+            tokio::time::sleep(self.linger).await;
+        }
     }
 }

@@ -91,7 +91,7 @@ impl Bench {
         etcd: Option<EtcdConfig>,
         parts: &[Part],
     ) -> Result<Vec<Figure>, Fault> {
-        let bench = Measurements { address, messages: self.messages as usize };
+        let bench = Measurements { address, own: self.on.is_none(), messages: self.messages as usize };
         let runs = usize::from(self.runs);
         let progress = |part: Part, run: usize| eprintln!("measuring {part:?}, run {} of {runs}", run + 1);
         let figures = bench.suite(parts, runs, &Timers::new(etcd), progress).await;
@@ -115,7 +115,7 @@ impl Bench {
 }
 
 fn table(output: Output, figures: &[Figure]) -> String {
-    let mut rows = output.rows(&["figure", ">measured", ">bare client", ">ratio", "target", "reached"]);
+    let mut rows = output.rows(&["figure", ">measured", ">limit", ">ratio", "target", "reached"]);
     for figure in figures {
         let number = |value: f64| if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.3}") };
         let target = match figure.target {
