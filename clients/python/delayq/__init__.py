@@ -7,4 +7,5 @@ from .message import Backoff, Message
 from .names import InvalidMessage
 from .outcome import Outcome
 
-__all__ = ["AsyncClient", "Backoff", "Client", "Delivery", "InvalidMessage", "Message", "Outcome", "Receipt", "ScriptError"]
+__all__ = ["AsyncClient", "Backoff", "Client", "Delivery"]
+__all__ += ["InvalidMessage", "Message", "Outcome", "Receipt", "ScriptError"]

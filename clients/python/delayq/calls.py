@@ -1,7 +1,8 @@
-"""Calls of scripts: many messages at a time, in as few calls as the limits allow, wherever their shards are."""
+"""Calls of scripts: many messages at a time, in as few calls as the limits allow, wherever they are."""
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from inspect import isawaitable
 from operator import ne
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from redis.client import NEVER_DECODE
 from redis.exceptions import NoScriptError, ResponseError
 
 from .names import generated, name
+from .outcome import Outcome
 from .scripts import script
 
 MOST_IDS = 500
@@ -21,7 +23,7 @@ Arg = bytes | str | int | None
 
 
 class ScriptError(Exception):
-    """A script refused the whole call, and did nothing. Its code says why: DQUNINITIALISED, DQLAYOUT, DQTYPE, DQARG."""
+    """A script refused the whole call, and did nothing. Why: DQUNINITIALISED, DQLAYOUT, DQTYPE or DQARG."""
 
     @property
     def code(self) -> str:
@@ -29,11 +31,12 @@ class ScriptError(Exception):
 
 
 class Item(NamedTuple):
-    """One message in a call: what says its place (a name, or a shard's number), its topic, its id or receipt, the rest."""
+    """One message in a call: what says its place (a name, or a shard), its topic, and its arguments."""
 
     place: bytes | int
     topic: tuple[str, ...]
     args: tuple[Arg, ...]
+    id: str = ""
 
 
 class Calls:
@@ -41,28 +44,30 @@ class Calls:
 
     def __init__(self, redis: Any, namespace: str) -> None:
         self.redis, self.namespace = redis, name("namespace", namespace)
-        #: How many shards there were in each layout, the newest last. Replaced as a whole, as threads may share it.
+        #: How many shards there were in each layout, the newest last. Replaced as a whole: threads share it.
         self._counts: list[int] = []
 
     async def _learn(self) -> int:
-        """How many shards there are. The first time, Redis is asked: whoever knows none is refused, and told."""
+        """How many shards there are. The first time, Redis is asked: who knows none is refused, and told."""
         if not self._counts:
-            await self._call("describe", [], 0, [""])
+            await self._call("describe", 0, [""])
         return self._counts[-1]
 
-    async def _each(self, verb: str, items: Sequence[Item]) -> list[tuple[str, int, Any]]:
-        """Of each item the answer, its shard, and with what the reply began (of a put, the time in µs)."""
+    async def _each(self, verb: str, items: Sequence[Item]) -> list[Outcome]:
+        """Carries a verb out for each item."""
         await self._learn()
         largest = max((len(arg) for item in items for arg in item.args if isinstance(arg, bytes)), default=1)
         most = min(MOST_IDS, MOST_BYTES // largest)
-        answers: dict[int, tuple[str, int, Any]] = {}
-        sought = dict.fromkeys(range(len(items)), 0)  # without an answer yet, and in how many places they were sought
+        outcomes: dict[int, Outcome] = {}
+        counts, sought = self._counts, dict.fromkeys(range(len(items)), 0)  # and in how many places they were
         while sought:
-            counts = self._counts
+            if counts is not self._counts:  # they may belong elsewhere now
+                counts, sought = self._counts, dict.fromkeys(sought, 0)
             batches: dict[tuple[int, tuple[str, ...], bool], list[int]] = defaultdict(list)
             for i, before in sought.items():
                 places = places_of(items[i].place, counts)
-                if verb == "put":  # first to where it may be since before a growth, in the end where it belongs
+                # A put goes first to where it may be since before a growth, in the end where it belongs.
+                if verb == "put":
                     places.reverse()
                 batches[places[before], items[i].topic, before + 1 == len(places)].append(i)
             for (shard, topic, last), batch in batches.items():
@@ -70,43 +75,40 @@ class Calls:
                     args = [arg for i in some for arg in items[i].args]
                     if verb == "put" and not last:
                         args[2::4] = [f"{options!s} earlier" for options in args[2::4]]
-                    reply = await self._call(verb, counts, shard, [*topic, *args])
-                    for i, text in zip(some, (reply or [None] * len(some))[-len(some) :], strict=True):
-                        if text and (last or text not in (b"unknown", b"moved")):
-                            answers[i] = text.decode(), shard, reply[0]
-                            del sought[i]
-                        else:  # it may be elsewhere, or belong elsewhere now that the layout is another
-                            sought[i] = sought[i] + 1 if text else 0
-        return [answers[i] for i in range(len(items))]
+                    reply = await self._call(verb, shard, [*topic, *args], counts) or []
+                    for i, answer in zip(some, reply[-len(some) :], strict=False):
+                        if answer in (b"unknown", b"moved") and not last:
+                            sought[i] += 1
+                            continue
+                        text = _timed(answer.decode(), items[i].args, reply[0])
+                        outcomes[i] = replace(Outcome.parse(text), id=items[i].id, shard=shard)
+                        del sought[i]
+        return [outcomes[i] for i in range(len(items))]
 
-    async def _one(self, verb: str, shard: int, args: Sequence[Arg]) -> Any:
-        """The reply of one call, whatever the layout."""
-        while (reply := await self._call(verb, self._counts, shard, args)) is None:
-            pass
-        return reply
-
-    async def _call(self, verb: str, counts: list[int], shard: int, args: Sequence[Arg]) -> Any:
-        """The reply of one call; None where the shard had another layout, which is followed then. A Redis that has not
-        got the script is given it."""
+    async def _call(self, verb: str, shard: int, args: Sequence[Arg], counts: list[int] | None = None) -> Any:
+        """The reply of one call; None where the shard has other counts than these, which it then follows. A
+        Redis that has not got the script is given it."""
         source, sha = script(verb)
-        base = f"{{{self.namespace}:{shard}}}:"
-        rest = (2, f"{base}meta", f"{base}never", len(counts), *("" if arg is None else arg for arg in args))
+        keys = [f"{{{self.namespace}:{shard}}}:{name}" for name in ("meta", "never")]
+        known = self._counts if counts is None else counts
+        rest = (2, *keys, len(known), *("" if arg is None else arg for arg in args))
         for how in (("EVALSHA", sha), ("EVAL", source)):
             try:
                 return await self._command(*how, *rest)
             except NoScriptError:
                 continue
             except ResponseError as refusal:
-                return await self._follow(shard, refusal)
+                await self._follow(shard, refusal)
+                return None if counts is not None else await self._call(verb, shard, args)
 
     async def _follow(self, shard: int, refusal: ResponseError) -> None:
-        """Takes over the layout of a shard that knows more, and tells one that knows less. Other errors it raises."""
+        """Takes over the layout of a shard that knows more, and tells one that knows less."""
         code, layout, text, *_ = [*str(refusal).split(), "", "", ""]
         told, known = [int(count) for count in text.split(",") if count.isdigit()], self._counts
         if code != "DQLAYOUT" or layout != str(len(told)) or any(map(ne, told, known)):
             raise ScriptError(str(refusal)) if code.startswith("DQ") else refusal
         if len(told) < len(known):
-            await self._one("grow", shard, [shard, ",".join(map(str, known))])
+            await self._call("grow", shard, [shard, ",".join(map(str, known))])
         else:
             self._counts = told
 
@@ -121,7 +123,14 @@ async def settled(answer: Any) -> Any:
 
 
 def places_of(place: bytes | int, counts: Sequence[int]) -> list[int]:
-    """The shards where something may be: where it belongs, then where it belonged before the deployment grew."""
+    """The shards where something may be: where it belongs, then where it belonged before each growth."""
     if isinstance(place, int) or generated(place):
         return [place if isinstance(place, int) else int.from_bytes(place[6:8], "big") & 0xFFF]
     return list(dict.fromkeys(crc32(place) % count for count in reversed(counts)))
+
+
+def _timed(answer: str, args: Sequence[Arg], now_us: Any) -> str:
+    """The answer of a put with its due time: one in ms, or "+" and a delay from the reply's time."""
+    if answer not in ("stored", "ready"):
+        return answer
+    return f"{answer} {args[1] if isinstance(args[1], int) else now_us // 1000 + int(args[1] or 0)}"

@@ -1,9 +1,8 @@
-"""The clients: what a producer and a worker do with messages, over `redis.asyncio.Redis` or over `redis.Redis`."""
+"""The clients: what a producer and a worker do with messages, over `redis.asyncio.Redis` or `redis.Redis`."""
 
 import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -13,7 +12,7 @@ from redis.asyncio import Redis as AsyncRedis
 from .calls import Arg, Calls, Item, places_of, settled
 from .delivery import Delivery, Receipt, deliveries
 from .message import MAX_PAYLOAD_BYTES, Message
-from .names import InvalidMessage, generate_id, generated, id_bytes, id_text, name
+from .names import InvalidMessage, generate_id, generated, id_bytes, name
 from .outcome import Outcome
 
 #: How often a reserve that waits looks without having been woken.
@@ -40,35 +39,32 @@ class AsyncClient(Calls):
         """Puts many messages: one answer each, in order."""
         self._turn += 1
         place = self._turn % await self._learn()
-        ahead_ms = await self._ahead_ms() if any(message.first_tried_ms is not None for message in messages) else 0
+        tried = any(message.first_tried_ms is not None for message in messages)
+        ahead_ms = await self._ahead_ms() if tried else 0
         items = [self._message(message, place, ahead_ms) for message in messages]
-        outcomes = []
-        for item, message, (text, shard, now_us) in zip(items, messages, await self._each("put", items), strict=True):
-            due_ms = message.at_ms or now_us // 1000 + message.after_ms
-            outcome = Outcome.parse(f"{text} {due_ms}" if text in ("stored", "ready") else text)
-            outcomes.append(replace(outcome, id=id_text(cast(bytes, item.args[0])), shard=shard))
-        return outcomes
+        return await self._each("put", items)
 
     async def cancel(self, topic: str, id: str, group: str | None = None) -> Outcome:
         """Keeps a message from being delivered. An own id that was put with a group is found by both."""
-        return (await self._outcomes("cancel", [_item(topic, id, group)]))[0]
+        return (await self._each("cancel", [_item(topic, id, group)]))[0]
 
     async def reschedule(
         self, topic: str, id: str, group: str | None = None, *,
         at_ms: Ms = None, after_ms: Ms = None, by_ms: Ms = None, expected_ms: Ms = None,
     ) -> Outcome:
-        """Changes when a pending message is due: to a time, a delay from now, or by a difference. With `expected_ms`
-        only where it is due then until now; a difference needs it, so that a repeat moves nothing twice."""
-        due = [form.format(ms) for ms, form in ((at_ms, "{}"), (after_ms, "+{}"), (by_ms, "by {:+}")) if ms is not None]
+        """Changes when a pending message is due: to a time, a delay from now, or by a difference. With
+        `expected_ms` only where it is due then until now; a difference needs it: a repeat moves nothing twice."""
+        said = (at_ms, "{}"), (after_ms, "+{}"), (by_ms, "by {:+}")
+        due = [form.format(ms) for ms, form in said if ms is not None]
         if len(due) != 1 or by_ms is not None and expected_ms is None:
-            raise InvalidMessage("give a time, a delay from now, or a difference and the due time that is expected")
-        return (await self._outcomes("reschedule", [_item(topic, id, group, due[0], expected_ms)]))[0]
+            raise InvalidMessage("give a time, a delay, or a difference to the due time that is expected")
+        return (await self._each("reschedule", [_item(topic, id, group, due[0], expected_ms)]))[0]
 
     async def reserve(
         self, topics: Sequence[str], most: int = 1, lease_ms: Ms = None, wait_ms: int = 0
     ) -> list[Delivery]:
-        """Takes ready messages under a lease, from the first topic that has any: those of the first shard that has any,
-        beginning one further each time. Where there is none, waits for one at most this long."""
+        """Takes ready messages under a lease, from the first topic that has any: those of the first shard that
+        has any, beginning one further each time. Where there is none, waits for one at most this long."""
         args: list[Arg] = [most, 0, lease_ms, *(name("topic", topic) for topic in topics)]
         until, heard, listener = time.monotonic() + wait_ms / 1000, None, None
         try:
@@ -76,7 +72,7 @@ class AsyncClient(Calls):
                 self._turn += 1
                 back_s, shards = LOOK_S, await self._learn()
                 for shard in [heard] if heard is not None else range(self._turn, self._turn + shards):
-                    reply = await self._one("reserve", shard % shards, args)
+                    reply = await self._call("reserve", shard % shards, args)
                     if found := await self._readable(list(deliveries(shard % shards, topics, reply[6:]))):
                         return found
                     back_s = min(back_s, reply[1] / 1000 if isinstance(reply[1], int) else LOOK_S)
@@ -107,7 +103,7 @@ class AsyncClient(Calls):
         return await self._settle("bury", receipts, reason)
 
     def _message(self, message: Message, place: int, ahead_ms: int) -> Item:
-        """What a put says of a message. Generated ids go to the shards in turn, put by put, or to their groups'."""
+        """What a put says of a message. Generated ids go to the shards in turn, or to their group's."""
         places = places_of(place if message.group is None else message.group.encode(), self._counts)
         id = generate_id(places[0]) if message.id is None else message.id
         raw = id_bytes(id)
@@ -123,11 +119,8 @@ class AsyncClient(Calls):
         seconds, us = await self._command("TIME")
         return int(seconds) * 1000 + int(us) // 1000 + 1 - asked_ms
 
-    async def _outcomes(self, verb: str, items: Sequence[Item]) -> list[Outcome]:
-        return [Outcome.parse(text) for text, _, _ in await self._each(verb, items)]
-
     async def _settle(self, verb: str, receipts: Sequence[Receipt], *args: Arg) -> list[Outcome]:
-        return await self._outcomes(verb, [Item(receipt.shard, (), (receipt.raw, *args)) for receipt in receipts])
+        return await self._each(verb, [Item(receipt.shard, (), (receipt.raw, *args)) for receipt in receipts])
 
     async def _listening(self, shards: int) -> Any:
         """A subscription to the channels on which shards say that a ready queue is not empty any more."""
@@ -138,12 +131,12 @@ class AsyncClient(Calls):
         return listener
 
     async def _heard(self, listener: Any, timeout_s: float) -> int | None:
-        """The shard that is heard next. The first thing heard of each is that it is listened to: it is looked at then."""
+        """The shard that is heard next: each is heard first when it begins to be listened to."""
         heard = await settled(listener.get_message(timeout=timeout_s))
         return int(str(heard["channel"]).partition(":")[2].partition("}")[0]) if heard else None
 
     async def _readable(self, found: list[tuple[Delivery, bytes]]) -> list[Delivery]:
-        """Reads envelopes, and buries those that nobody can read: they keep no other message from being delivered."""
+        """Reads envelopes, and buries those that nobody can read: they keep no other from being delivered."""
         readable = []
         for delivery, stored in found:
             try:
@@ -166,15 +159,17 @@ class AsyncClient(Calls):
             if MAX_PAYLOAD_BYTES < told.content_size != zstandard.CONTENTSIZE_UNKNOWN:
                 raise ValueError(f"no payload has {told.content_size} bytes")
             if told.dict_id and told.dict_id not in self._dictionaries:
-                self._dictionaries[told.dict_id] = await self._one("dictionary", 0, [told.dict_id, ""])
+                self._dictionaries[told.dict_id] = await self._call("dictionary", 0, [told.dict_id, ""])
             dictionary = zstandard.ZstdCompressionDict(self._dictionaries.get(told.dict_id, b""))
             return zstandard.ZstdDecompressor(dictionary).decompress(frame, max_output_size=MAX_PAYLOAD_BYTES)
         except zstandard.ZstdError as fault:
             raise ValueError(f"the payload cannot be restored: {fault}") from None
 
 
-def blocking(verb: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate["Client", P], R]:
-    """The same verb over a connection that blocks: nothing is left to be awaited, so its coroutine ends in one step."""
+def blocking(
+    verb: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate["Client", P], R]:
+    """The same verb over a connection that blocks: nothing is awaited, so its coroutine ends in one step."""
 
     @wraps(verb)
     def method(self: "Client", /, *args: P.args, **options: P.kwargs) -> R:
@@ -195,12 +190,12 @@ class Client:
 
     put, put_many = blocking(AsyncClient.put), blocking(AsyncClient.put_many)
     cancel, reschedule = blocking(AsyncClient.cancel), blocking(AsyncClient.reschedule)
-    reserve, extend, ack = blocking(AsyncClient.reserve), blocking(AsyncClient.extend), blocking(AsyncClient.ack)
-    release, bury = blocking(AsyncClient.release), blocking(AsyncClient.bury)
+    reserve, extend = blocking(AsyncClient.reserve), blocking(AsyncClient.extend)
+    ack, release, bury = blocking(AsyncClient.ack), blocking(AsyncClient.release), blocking(AsyncClient.bury)
 
 
 def _item(topic: str, id: str, group: str | None, *args: Arg) -> Item:
-    """What is said of a message by its name. A generated id says its shard, an own one goes by its group, or itself."""
+    """What is said of a message by name. A generated id has its shard, others go by group, or themselves."""
     raw = id_bytes(id)
     place = raw if group is None or generated(raw) else name("group", group).encode()
-    return Item(place, (name("topic", topic),), (raw, *args))
+    return Item(place, (name("topic", topic),), (raw, *args), id)

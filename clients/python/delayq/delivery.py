@@ -36,8 +36,8 @@ class Delivery:
     headers: tuple[tuple[str, str], ...] = ()
 
     def read(self, stored: bytes) -> bool:
-        """Reads its envelope, of which docs/protocol.md has the bytes. Returns whether the payload is compressed. Raises a
-        ValueError where it is none."""
+        """Reads its envelope, of which docs/protocol.md has the bytes. Returns whether the payload is compressed.
+        Raises a ValueError where it is none."""
         if stored[:1] > b"\1":
             raise ValueError(f"an envelope of format {stored[0]}, newer than this client knows (1)")
         at = 0

@@ -14,21 +14,22 @@ _DELAYS = {"fixed": [1], "exponential": [2], "list": range(1, 33)}
 
 @dataclass(frozen=True)
 class Backoff:
-    """How long a message rests before it is tried again: one delay, the first and the longest, or one a try."""
+    """How long a message rests before its next try: one delay, the first and the longest, or one a try."""
 
     kind: Literal["fixed", "exponential", "list"]
     delays_ms: tuple[int, ...]
 
     def encode(self) -> bytes:
         count, delays = len(self.delays_ms), self.delays_ms
-        if count not in _DELAYS[self.kind] or min(delays) < 1 or self.kind == "exponential" and delays[0] > delays[1]:
-            raise InvalidMessage(f"{self} is no back-off: 1 ms to 49 days, the first no longer than the longest")
+        falls = self.kind == "exponential" and delays[:1] > delays[1:]
+        if count not in _DELAYS[self.kind] or min(delays) < 1 or falls:
+            raise InvalidMessage(f"{self} is no back-off: delays are 1 ms to 49 days")
         return _pack(f"B{count}I", list(_DELAYS).index(self.kind) + 1, *delays)
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message to be delivered at its due time: `at_ms`, or `after_ms` from the put, both on Redis's clock."""
+    """A message to be delivered at its due time: at `at_ms`, or `after_ms` from the put, on Redis's clock."""
 
     topic: str
     payload: bytes
@@ -44,13 +45,13 @@ class Message:
     backoff: Backoff | None = None
     #: Takes the place of a message with the same id, unless that one is leased.
     replace: bool = False
-    #: A repeat of a put whose fate is unknown: when it was first tried, ms since the epoch, on this host's clock.
+    #: A repeat of a put whose fate is unknown: when it was first tried, in ms, on this host's clock.
     first_tried_ms: int | None = None
 
     def options(self, ahead_ms: int) -> str:
         """What a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much."""
-        tried_ms = (self.first_tried_ms or 0) + ahead_ms
-        return "replace" * self.replace + f" tried={tried_ms} again={tried_ms}" * (self.first_tried_ms is not None)
+        replace, tried_ms = "replace" * self.replace, (self.first_tried_ms or 0) + ahead_ms
+        return replace if self.first_tried_ms is None else f"{replace} tried={tried_ms} again={tried_ms}"
 
     def content_hash(self) -> bytes:
         """What tells the repeat of a put from another message with the same id; the due time is left out."""
@@ -59,11 +60,11 @@ class Message:
         return hashlib.sha256(b"".join(_sized("I", field) for field in fields)).digest()[:8]
 
     def envelope(self, own_id: bool, most_payload_bytes: int = MAX_PAYLOAD_BYTES) -> bytes:
-        """What a put sends: scripts fill in state, gen, due, at, delivery and attempt. docs/protocol.md has the bytes."""
+        """What a put sends (docs/protocol.md has the bytes); scripts fill in state, gen, due, at and counts."""
         headers = ((name("header name", key).encode(), value.encode()) for key, value in self.headers)
         block = b"".join(_sized("B", key) + _sized("H", value) for key, value in headers)
         if len(block) > MAX_HEADER_BYTES or len(self.payload) > most_payload_bytes:
-            raise InvalidMessage(f"at most {MAX_HEADER_BYTES} bytes of headers, and {most_payload_bytes} of payload")
+            raise InvalidMessage(f"at most {MAX_HEADER_BYTES} header and {most_payload_bytes} payload bytes")
         fields = [  # each by its flag: 1, 2, 4, 8, 16
             self.content_hash() if own_id else b"",
             b"" if self.expires_ms is None else _pack("Q", self.expires_ms),

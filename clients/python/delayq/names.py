@@ -28,20 +28,20 @@ def name(what: str, text: str) -> str:
 
 
 def generate_id(shard: int) -> str:
-    """A UUIDv7 that carries its shard in the 12 bits behind the version. The time orders ids, nothing else."""
+    """A UUIDv7 that carries its shard in the 12 bits behind the version. The time orders ids, no more."""
     time_ms = time.time_ns() // 1_000_000 % (1 << 45)
     return f"~{uuid.UUID(int=time_ms << 80 | 7 << 76 | shard << 64 | 2 << 62 | secrets.randbits(62))}"
 
 
 def id_bytes(text: str) -> bytes:
-    """An id as keys and scripts carry it: the 16 bytes of a generated one; those of an own one, whose first ~ is doubled."""
+    """An id as keys and scripts carry it: 16 bytes, or those of an own one, whose first ~ is doubled as text."""
     if text.startswith("~") and not text.startswith("~~"):
         return uuid.UUID(name("generated id", text)[1:]).bytes
     return name("id", text.removeprefix("~")).encode()
 
 
 def id_text(raw: bytes) -> str:
-    """The same as text: ~ and a UUID; of an own id the text itself, with one more ~ where it begins with one."""
+    """The same as text: ~ and a UUID; of an own id itself, with one more ~ where it begins with one."""
     if generated(raw):
         return f"~{uuid.UUID(bytes=raw)}"
     return "~" * raw.startswith(b"~") + raw.decode()

@@ -8,7 +8,7 @@ class Outcome:
     """What became of one message: a word, and what belongs to it. The README lists the words."""
 
     word: str
-    #: When it is due; of what is over, when it ended; of a lease, its end. Ms since the epoch, on Redis's clock.
+    #: When it is due; of what is over, when it ended; of a lease, its end. In ms, on Redis's clock.
     time_ms: int | None = None
     #: When it was due before.
     old_ms: int | None = None

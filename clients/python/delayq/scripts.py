@@ -12,7 +12,7 @@ LUA = next((lua for lua in (HERE / "lua", HERE.parents[2] / "lua") if lua.is_dir
 
 @cache
 def script(verb: str, lua: Path = LUA) -> tuple[str, str]:
-    """A script, and the SHA-1 of it in hex: its name in EVALSHA. An include line stands for the files it names."""
+    """A script, and the SHA-1 of it in hex: its name in EVALSHA. An include line stands for files."""
 
     def included(line: re.Match[str]) -> str:
         return "".join((lua / "lib" / f"{name}.lua").read_text("utf-8") for name in line[1].split(", "))
