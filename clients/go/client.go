@@ -3,39 +3,46 @@ package delayq
 
 import (
 	"context"
-	"math/rand"
+	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/redis/go-redis/v9"
 )
 
-// lookEvery is how often a reserve that waits looks without having been woken.
-var lookEvery = time.Second
+// Now is no delay at all, where 0 stands for a default.
+const Now time.Duration = -1
 
-// Client is a deployment of delayq on one Redis. It is safe for concurrent use. All verbs are safe to repeat; see the
-// README for what a repeat does.
+// Client is a deployment of delayq on one Redis. It is safe for concurrent use. All verbs are safe to repeat;
+// see the README for what a repeat does.
 type Client struct {
 	// MostPayloadBytes is 256 KiB unless it is set before the first put; at most 1 MiB.
 	MostPayloadBytes int
 
-	redis        redis.UniversalClient
-	namespace    string
-	scripts      map[string]*redis.Script
-	layout       atomic.Pointer[layout]
-	turn         atomic.Uint32
-	dictionaries sync.Map
+	redis     redis.UniversalClient
+	namespace string
+	scripts   map[string]*redis.Script
+	layout    atomic.Pointer[layout]
+	turn      atomic.Uint32
+	decoders  sync.Map
 }
 
 // New gives the client of the deployment whose keys begin with this namespace, "dq" by default.
 func New(connection redis.UniversalClient, namespace string) (*Client, error) {
-	scripts, err := published()
-	c := &Client{MostPayloadBytes: 256 * 1024, redis: connection, namespace: namespace, scripts: scripts}
+	c := &Client{MostPayloadBytes: 256 << 10, redis: connection, namespace: namespace}
+	c.scripts = map[string]*redis.Script{}
 	c.layout.Store(unknown)
-	c.turn.Store(rand.Uint32())
-	return c, first(err, checkName("namespace", namespace))
+	c.turn.Store(uint32(time.Now().UnixNano()))
+	err := checkName("namespace", namespace)
+	for _, verb := range verbs {
+		script, fault := assemble(luaFolder(), verb)
+		c.scripts[verb], err = script, first(err, fault)
+	}
+	return c, err
 }
 
 // Put puts one message.
@@ -50,14 +57,14 @@ func single(outcomes []Outcome, err error) (Outcome, error) {
 
 // PutMany puts many messages: one answer each, in order.
 func (c *Client) PutMany(ctx context.Context, messages []Message) ([]Outcome, error) {
-	known, err := c.learn(ctx)
+	shards, err := c.shards(ctx)
 	var ahead time.Duration
-	items, turn := make([]*item, len(messages)), int(c.turn.Add(1)%(1<<16))
+	items, counts := make([]*item, len(messages)), c.layout.Load().counts
 	for i := 0; err == nil && i < len(messages); i++ {
 		if ahead == 0 && !messages[i].FirstTried.IsZero() {
 			ahead, err = c.ahead(ctx)
 		}
-		items[i] = messages[i].item(known, turn%known.shards(), ahead, c.MostPayloadBytes)
+		items[i] = messages[i].item(counts, shards[0], ahead, c.MostPayloadBytes)
 	}
 	if err != nil {
 		return nil, err
@@ -94,8 +101,8 @@ func (c *Client) Ack(ctx context.Context, receipts ...Receipt) ([]Outcome, error
 
 // Release is how messages are given back.
 type Release struct {
-	// Delay is nil for their back-off.
-	Delay *time.Duration
+	// Delay is 0 for their back-off, or Now.
+	Delay time.Duration
 	// KeepAttempt says that the attempt does not count.
 	KeepAttempt bool
 	// Reason is for the dead letters, where this was the last attempt.
@@ -104,14 +111,11 @@ type Release struct {
 
 // Release gives messages back that were not delivered.
 func (c *Client) Release(ctx context.Context, how Release, receipts ...Receipt) ([]Outcome, error) {
-	delay, keep := "", ""
-	if how.Delay != nil {
-		delay = strconv.FormatInt(how.Delay.Milliseconds(), 10)
-	}
+	keep := ""
 	if how.KeepAttempt {
 		keep = "keep"
 	}
-	return c.settle(ctx, "release", receipts, delay, keep, how.Reason)
+	return c.settle(ctx, "release", receipts, millis(how.Delay), keep, how.Reason)
 }
 
 // Bury moves messages that can never be delivered to the dead letters.
@@ -119,7 +123,8 @@ func (c *Client) Bury(ctx context.Context, reason string, receipts ...Receipt) (
 	return c.settle(ctx, "bury", receipts, reason)
 }
 
-func (c *Client) settle(ctx context.Context, verb string, receipts []Receipt, args ...any) ([]Outcome, error) {
+func (c *Client) settle(ctx context.Context, verb string, receipts []Receipt, args ...any) (
+	[]Outcome, error) {
 	items := make([]*item, len(receipts))
 	for i, receipt := range receipts {
 		said := append([]any{receipt.Raw}, args...)
@@ -128,10 +133,146 @@ func (c *Client) settle(ctx context.Context, verb string, receipts []Receipt, ar
 	return c.each(ctx, verb, items)
 }
 
-// millis is a duration for a script; 0 for its default.
+// millis is a duration for a script, which has a default for 0.
 func millis(d time.Duration) string {
 	if d == 0 {
 		return ""
 	}
 	return strconv.FormatInt(d.Milliseconds(), 10)
+}
+
+// lookEvery is how often a reserve that waits looks without having been woken.
+var lookEvery = time.Second
+
+// Reserve is what a reserve asks for.
+type Reserve struct {
+	// Topics, the first that has something first.
+	Topics []string
+	// Most is 1 to 500 messages; 1 where 0.
+	Most int
+	// Lease is 0 for what the topic says.
+	Lease time.Duration
+	// Wait is how long to wait for a message where there is none.
+	Wait time.Duration
+}
+
+// Reserve takes ready messages under a lease, from the first topic that has any: those of the first shard
+// that has any, beginning one further each time.
+func (c *Client) Reserve(ctx context.Context, ask Reserve) ([]*Delivery, error) {
+	waiting, end := context.WithTimeout(ctx, ask.Wait)
+	defer end()
+	var heard <-chan any
+	shards, err := c.shards(ctx)
+	for err == nil {
+		back := lookEvery
+		for _, shard := range shards {
+			found, err := c.take(ctx, shard, ask, &back)
+			if err != nil || len(found) > 0 {
+				return found, err
+			}
+		}
+		if waiting.Err() != nil {
+			return nil, nil
+		}
+		if heard == nil {
+			listener := c.redis.SSubscribe(ctx, c.channels(shards)...)
+			defer listener.Close()
+			heard = listener.ChannelWithSubscriptions()
+		}
+		resting, wake := context.WithTimeout(waiting, back)
+		select {
+		case said := <-heard: // first of each shard that it is listened to: it is looked at then, too
+			shards = []int{shardOf(said)}
+		case <-resting.Done():
+			shards, err = c.shards(ctx)
+		}
+		wake()
+	}
+	return nil, err
+}
+
+// channels are those on which shards say that a ready queue is not empty any more.
+func (c *Client) channels(shards []int) (channels []string) {
+	for _, shard := range shards {
+		channels = append(channels, c.key(shard, "ready"))
+	}
+	return channels
+}
+
+// shardOf is the shard of whose channel, "{dq:7}:ready", something is heard: subscriptions and messages print
+// it.
+func shardOf(heard any) (shard int) {
+	_, channel, _ := strings.Cut(fmt.Sprint(heard), "{")
+	_, number, _ := strings.Cut(channel, ":")
+	_, _ = fmt.Sscanf(number, "%d}", &shard)
+	return shard
+}
+
+// take reserves from one shard, and says when to come back at the latest. It buries messages that nobody can
+// read: they keep no other from being delivered.
+func (c *Client) take(ctx context.Context, shard int, ask Reserve, back *time.Duration) (
+	found []*Delivery, err error) {
+	args := []any{ask.Most, 0, millis(ask.Lease)}
+	if ask.Most == 0 {
+		args[0] = 1
+	}
+	for _, topic := range ask.Topics {
+		args, err = append(args, topic), first(err, checkName("topic", topic))
+	}
+	items, fault := c.one(ctx, "reserve", shard, args...)
+	if err = first(err, fault); err != nil {
+		return nil, err
+	}
+	if ms, said := items[1].(int64); said && time.Duration(ms)*time.Millisecond < *back {
+		*back = time.Duration(ms) * time.Millisecond
+	}
+	for items = items[6:]; len(items) > 0; {
+		topic, end := ask.Topics[items[0].(int64)-1], time.UnixMilli(items[1].(int64))
+		for count := items[2].(int64); count > 0; count-- {
+			items = items[3:]
+			receipt, ready := Receipt{shard, items[1].(string)}, time.UnixMicro(items[0].(int64))
+			one := &Delivery{Receipt: receipt, Topic: topic, ID: receipt.id(), Ready: ready, LeaseEnd: end}
+			compressed, err := one.read(items[2].(string))
+			if compressed && err == nil {
+				one.Payload, err = c.restore(ctx, one.Payload)
+			}
+			if unreadable, is := err.(InvalidMessage); is {
+				_, err = c.Bury(ctx, unreadable.Error(), receipt)
+			} else {
+				found = append(found, one)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		items = items[3:]
+	}
+	return found, nil
+}
+
+// restore gives a compressed payload as it was put, by the dictionary that it needs, if it needs one.
+func (c *Client) restore(ctx context.Context, frame []byte) (payload []byte, err error) {
+	var head zstd.Header
+	_ = head.Decode(frame) // what is wrong with it is said below
+	decoder, known := c.decoders.Load(head.DictionaryID)
+	if !known {
+		options := []zstd.DOption{zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPayloadBytes)}
+		if head.DictionaryID > 0 {
+			reply, err := c.one(ctx, "dictionary", 0, head.DictionaryID, "")
+			if err != nil {
+				return nil, err
+			}
+			options = append(options, zstd.WithDecoderDicts([]byte(reply[0].(string))))
+		}
+		if decoder, err = zstd.NewReader(nil, options...); err == nil {
+			c.decoders.Store(head.DictionaryID, decoder)
+		}
+	}
+	if err == nil {
+		payload, err = decoder.(*zstd.Decoder).DecodeAll(frame, nil)
+	}
+	if err != nil {
+		return nil, InvalidMessage("the payload cannot be restored: " + err.Error())
+	}
+	return payload, nil
 }

@@ -273,8 +273,10 @@ func (r *run) settle(ctx context.Context, s step) ([]Outcome, error) {
 	case "release":
 		how := Release{KeepAttempt: s.KeepAttempt, Reason: s.Reason}
 		if s.DelayMs != nil {
-			delay := millisOf(*s.DelayMs)
-			how.Delay = &delay
+			how.Delay = millisOf(*s.DelayMs)
+			if how.Delay == 0 {
+				how.Delay = Now
+			}
 		}
 		return r.client.Release(ctx, how, receipts...)
 	}

@@ -17,24 +17,19 @@ type InvalidMessage string
 
 func (e InvalidMessage) Error() string { return string(e) }
 
-var (
-	// Ids and groups may be any text without control characters.
-	printable = regexp.MustCompile(`^[^\p{Cc}]+$`)
-	forms     = map[string]*regexp.Regexp{
-		"topic":        regexp.MustCompile(`^[A-Za-z0-9._/-]{1,128}$`),
-		"namespace":    regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`),
-		"header name":  regexp.MustCompile(`^[!-~]{1,255}$`),
-		"generated id": regexp.MustCompile(`(?i)^~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}$`),
-	}
-)
+var forms = map[string]*regexp.Regexp{
+	"id":           regexp.MustCompile(`^\P{Cc}+$`),
+	"group":        regexp.MustCompile(`^\P{Cc}+$`),
+	"topic":        regexp.MustCompile(`^[A-Za-z0-9._/-]+$`),
+	"namespace":    regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`),
+	"header name":  regexp.MustCompile(`^[!-~]{1,255}$`),
+	"generated id": regexp.MustCompile(`(?i)^~[01][\da-f]{7}-[\da-f]{4}-7[\da-f]{3}(-[\da-f]{4}){2}[\da-f]{8}$`),
+}
 
-// checkName checks an id or a group of at most 128 bytes, or one of those that have a form of their own.
+// checkName checks a name by its form. It has 128 bytes at most, where the form does not say how many.
 func checkName(what, text string) error {
-	form := forms[what]
-	if form == nil && len(text) <= 128 && utf8.ValidString(text) {
-		form = printable
-	}
-	if form == nil || !form.MatchString(text) {
+	long := len(text) > 128 && what != "header name"
+	if long || !utf8.ValidString(text) || !forms[what].MatchString(text) {
 		return InvalidMessage(fmt.Sprintf("%.40q is no %s", text, what))
 	}
 	return nil
@@ -48,7 +43,8 @@ func first(err, other error) error {
 	return other
 }
 
-// generateID makes a UUIDv7 that carries its shard in the 12 bits behind the version. The time orders ids, nothing else.
+// generateID makes a UUIDv7 that carries its shard in the 12 bits behind the version. The time orders ids, no
+// more.
 func generateID(shard int) string {
 	raw := make([]byte, 16)
 	if _, err := rand.Read(raw[8:]); err != nil {
@@ -59,8 +55,8 @@ func generateID(shard int) string {
 	return idText(string(raw))
 }
 
-// idBytes gives an id as keys and scripts carry it: the 16 bytes of a generated one; those of an own one, whose first ~ is
-// doubled.
+// idBytes gives an id as keys and scripts carry it: 16 bytes, or those of an own one, whose first ~ is
+// doubled as text.
 func idBytes(text string) (string, error) {
 	if own := strings.TrimPrefix(text, "~"); own == text || strings.HasPrefix(own, "~") {
 		return own, checkName("id", own)
@@ -82,8 +78,8 @@ func idText(raw string) string {
 
 func generated(raw string) bool { return len(raw) == 16 && raw[0] < 0x20 }
 
-// placesOf gives the shards where something may be: where its name (of an id, or a group) belongs, then where it belonged
-// before the deployment grew.
+// placesOf gives the shards where something may be: where its name (its id, or group) belongs, then where it
+// belonged before the deployment grew.
 func placesOf(name string, counts []int) (places []int) {
 	if generated(name) {
 		return []int{int(binary.BigEndian.Uint16([]byte(name[6:8])) & 0xfff)}

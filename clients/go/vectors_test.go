@@ -187,7 +187,7 @@ func TestAScriptIsPutTogetherAsEverywhere(t *testing.T) {
 	vectors(t, "assembly.json", &file)
 	folder := fstest.MapFS{}
 	for name, text := range file.Files {
-		folder[name+".lua"] = &fstest.MapFile{Data: []byte(text)}
+		folder["lua/"+name+".lua"] = &fstest.MapFile{Data: []byte(text)}
 	}
 	got := must(assemble(folder, file.Verb))
 	if got.Hash() != file.SHA1 {
