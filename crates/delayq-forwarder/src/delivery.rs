@@ -49,6 +49,8 @@ pub(crate) struct Report {
     pub(crate) lane_number: usize,
     pub(crate) count: usize,
     pub(crate) bytes: usize,
+    /// How long its delivery took, where any of it was delivered.
+    pub(crate) took: Option<Duration>,
 }
 
 /// The parcels to be delivered, and the places of their messages.
@@ -71,14 +73,18 @@ impl Means {
 impl Batch {
     pub(crate) async fn run(mut self, means: Means) -> Report {
         let count = self.messages.len();
-        let report = Report { lane_number: self.lane_number, count, bytes: self.bytes };
+        let mut report = Report { lane_number: self.lane_number, count, bytes: self.bytes, took: None };
         means.stats.in_flight(&self.lane.to.name, count as i64);
         let mut verdicts: Vec<Option<Verdict>> = vec![None; count];
         let load = self.load(&mut verdicts);
+        let started = Instant::now();
         let outcomes =
             if load.parcels.is_empty() { Some(Vec::new()) } else { self.deliver(&means, &load).await };
         match outcomes {
-            Some(outcomes) => self.judge(&means, &load, &outcomes, &mut verdicts),
+            Some(outcomes) => {
+                report.took = outcomes.contains(&Outcome::Delivered).then(|| started.elapsed());
+                self.judge(&means, &load, &outcomes, &mut verdicts);
+            }
             None => self.given_up(&load, &mut verdicts),
         }
         let settler = Settler::new(&means);

@@ -1,6 +1,6 @@
 //! What the loop alone knows of a lane: which shards may have something for it, and how much room it has.
 
-use crate::{circuit::Pass, lane::Lane, routes::Route};
+use crate::{circuit::Pass, lane::Lane, pace::Pace, routes::Route};
 use delayq_core::{ShardId, Topic};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -11,9 +11,9 @@ use std::{
 /// The most messages that one shard is asked for at once. Beyond it a call costs Redis no less a message, and others
 /// wait longer for it.
 const MOST_A_SHARD: usize = 128;
-/// A room that is small is spread over no more shards than leave each so many: a call costs Redis as much as two or
-/// three messages.
-const LEAST_A_SHARD: usize = 32;
+/// A room that is small is spread over so many shards at least: most of them may have nothing. Over more it is not spread:
+/// a call costs Redis as much as two or three messages.
+const LEAST_SHARDS: usize = 4;
 
 /// What one lane asks of some shards in one round trip.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub(crate) struct LaneState {
     pub(crate) in_flight: usize,
     /// Bytes of their payloads, of what has been asked for the most that may come.
     pub(crate) bytes: usize,
+    /// How fast its room is filled.
+    pub(crate) pace: Pace,
     /// Which shard was asked first the last time.
     turn: usize,
 }
@@ -49,8 +51,10 @@ pub(crate) struct LaneState {
 
 impl LaneState {
     pub(crate) fn new(lane: Lane) -> Self {
+        let pace = Pace::new(lane.to.in_flight, lane.to.timeout, Instant::now());
         Self {
             lane: Arc::new(lane),
+            pace,
             topics: Vec::new(),
             routes: TopicRoutes::default(),
             hot: BTreeMap::new(),
@@ -86,14 +90,14 @@ impl LaneState {
             Pass::None(None) => None,
             _ if self.room() == 0 => None,
             Pass::None(Some(until)) => Some(until.max(hot)),
-            Pass::All | Pass::Probe => Some(hot),
+            Pass::All | Pass::Probe => Some(hot.max(self.pace.from())),
         }
     }
 
     /// How many more messages may be on their way. Where they would be too many bytes, none.
     fn room(&self) -> usize {
         if self.bytes < self.lane.to.in_flight_bytes {
-            self.lane.to.in_flight.saturating_sub(self.in_flight)
+            self.pace.room().saturating_sub(self.in_flight)
         } else {
             0
         }
@@ -101,7 +105,7 @@ impl LaneState {
 
     /// What to ask for now, so many bytes of a shard at most. It takes the room for all of them.
     pub(crate) fn shares(&mut self, now: Instant, most_bytes: u32) -> Vec<Pipeline> {
-        let free = self.room();
+        let free = self.room().min(self.pace.allowed(now));
         let pass = self.lane.pass(now);
         let room = match pass {
             Pass::All => free,
@@ -126,6 +130,7 @@ impl LaneState {
             self.hot.remove(shard);
             self.asked.insert(*shard);
             self.in_flight += usize::from(*most);
+            self.pace.asked(usize::from(*most), now);
         }
         self.topics.rotate_left(1);
         if let (Pass::Probe, Some(destination)) = (pass, &self.lane.fixed) {
@@ -145,9 +150,7 @@ impl LaneState {
 /// Spreads a room over shards, in pipelines that bring one batch each; where batches are small, several. Shards that
 /// are left over wait for more room.
 fn split(shards: &[ShardId], room: usize, batch: usize) -> Vec<Vec<(ShardId, u16)>> {
-    // With little room, several shards are asked nevertheless: most of them may have nothing.
-    let least = LEAST_A_SHARD.min(room.div_ceil(4));
-    let share = (room / shards.len()).clamp(least, MOST_A_SHARD);
+    let share = (room / shards.len()).max(room.div_ceil(LEAST_SHARDS)).min(MOST_A_SHARD);
     let most = u16::try_from(share).expect("a share is at most 128");
     let asked = &shards[..shards.len().min(room / share)];
     let pipeline = |some: &[ShardId]| some.iter().map(|shard| (*shard, most)).collect();
@@ -184,7 +187,7 @@ mod tests {
             (4, 2048, 256, vec![vec![128, 128], vec![128, 128]]),
             (3, 2048, 256, vec![vec![128, 128], vec![128]]),
             // What one batch leaves free when it ends: few shards, many messages each.
-            (16, 256, 256, vec![vec![32; 8]]),
+            (16, 256, 256, vec![vec![64; 4]]),
             (2, 256, 256, vec![vec![128, 128]]),
             // Little room, and several shards still.
             (16, 8, 256, vec![vec![2; 4]]),

@@ -52,8 +52,8 @@ async fn measure(command: &str, mut arguments: Vec<String>) -> ExitCode {
         arguments.remove(0);
     }
     match command {
-        "sinks" => sinks::run(number.unwrap_or(50_000), arguments, false).await,
-        "forwarded" => sinks::run(number.unwrap_or(50_000), arguments, true).await,
+        "sinks" => sinks::run(number.unwrap_or(100_000), arguments, false).await,
+        "forwarded" => sinks::run(number.unwrap_or(100_000), arguments, true).await,
         "late" => late::run(number.unwrap_or(1000), arguments).await,
         "bulkheads" => bulkheads::run().await,
         "memory" => memory::run(number.unwrap_or(1_000_000)).await,

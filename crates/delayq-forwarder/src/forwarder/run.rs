@@ -181,6 +181,7 @@ impl Run {
                 let state = &mut self.board.lanes[report.lane_number];
                 state.in_flight -= report.count;
                 state.bytes -= report.bytes;
+                state.pace.delivered(report.count, report.took);
                 Ok(())
             }
             Ok(Ended::Discovery(discovery)) => self.discovered(discovery),
@@ -214,6 +215,7 @@ impl Run {
         }
         let state = &mut self.board.lanes[lane_number];
         state.in_flight -= room.0 - messages.len();
+        state.pace.not_found(room.0 - messages.len());
         state.bytes = state.bytes + payload_bytes(&messages) - room.1;
         if probe && messages.is_empty() {
             state.unprobed(now);
@@ -324,7 +326,7 @@ impl Run {
             let (count, bytes) = (messages.len(), payload_bytes(&messages));
             let rest = Verdict::rest(Duration::ZERO, "given back while draining");
             settler.settle(messages.into_iter().map(|message| (message.receipt, rest.clone()))).await;
-            Ended::Batch(Report { lane_number, count, bytes })
+            Ended::Batch(Report { lane_number, count, bytes, took: None })
         });
     }
 }

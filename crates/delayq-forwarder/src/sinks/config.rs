@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SinkConfig {
-    /// The most messages on their way to one destination. 1 to 65,536; default 2048.
+    /// The most messages on their way to one destination: those that a killed forwarder repeats. More than 2048 only
+    /// while its deliveries take less than a twentieth of `timeout`. 1 to 65,536; default 8192.
     pub in_flight: u32,
     /// The most bytes of payloads on their way to one destination. 1 MiB to 4 GiB; default 64 MiB. Each shard that is asked
     /// may exceed it by one message.
@@ -81,7 +82,7 @@ impl SinkConfig {
 impl Default for SinkConfig {
     fn default() -> Self {
         Self {
-            in_flight: 2048,
+            in_flight: 8192,
             in_flight_bytes: ByteSize::from_mib(64),
             batch: 256,
             timeout: HumanDuration::from_secs(10),

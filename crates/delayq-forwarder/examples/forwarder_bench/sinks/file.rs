@@ -4,6 +4,7 @@ use std::io::Write;
 
 use delayq_forwarder::{FileConfig, SinkConfig};
 
+use super::course::Course;
 use super::target::{Target, batch, id};
 use crate::deployment::body;
 
@@ -14,19 +15,20 @@ pub(crate) fn target() -> Target {
     Target {
         sink: SinkConfig { file: Some(config), ..SinkConfig::default() },
         to: "out",
-        bare: Box::new(move |count| {
+        bare: Box::new(move |count, course| {
             let path = path.clone();
-            Box::pin(async move { write(&path, count) })
+            Box::pin(async move { write(&path, count, &course) })
         }),
         _server: Box::new(folder),
     }
 }
 
-fn write(path: &std::path::Path, count: usize) {
+fn write(path: &std::path::Path, count: usize, course: &Course) {
     let mut file = std::fs::File::create(path).unwrap();
     for first in (0..count).step_by(batch()) {
+        let end = count.min(first + batch());
         let mut lines = Vec::new();
-        for n in first..count.min(first + batch()) {
+        for n in first..end {
             let (id, payload) = (id(n), String::from_utf8(body(n)).unwrap());
             let line = serde_json::json!({
                 "id": id, "topic": "t", "due": 1_700_000_000_000_u64, "ready": 1_700_000_000_000_u64, "late_ms": 0.125,
@@ -37,5 +39,6 @@ fn write(path: &std::path::Path, count: usize) {
         }
         file.write_all(&lines).unwrap();
         file.sync_data().unwrap();
+        course.confirmed(end - first);
     }
 }

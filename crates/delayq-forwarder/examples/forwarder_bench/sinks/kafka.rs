@@ -1,11 +1,14 @@
 //! Kafka: the bare client is an idempotent producer that waits for each record's ack of all replicas.
 
+use std::sync::Arc;
+
 use delayq_forwarder::{KafkaConfig, SinkConfig};
 use delayq_tests::kafka_server::KafkaServer;
 use rdkafka::ClientConfig;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord};
 
+use super::course::Course;
 use super::target::{Target, headers, id, in_flight, one_by_one};
 use crate::deployment::body;
 
@@ -25,13 +28,13 @@ pub(crate) async fn target() -> Target {
     Target {
         sink: SinkConfig { kafka: Some(config), ..SinkConfig::default() },
         to: "out",
-        bare: Box::new(move |count| Box::pin(publish(producer.clone(), count))),
+        bare: Box::new(move |count, course| Box::pin(publish(producer.clone(), count, course))),
         _server: Box::new(server),
     }
 }
 
-async fn publish(producer: FutureProducer, count: usize) {
-    one_by_one(count, in_flight(), async |n| {
+async fn publish(producer: FutureProducer, count: usize, course: Arc<Course>) {
+    one_by_one(count, in_flight(), &course, async |n| {
         let (key, body) = (id(n), body(n));
         let mut all = OwnedHeaders::new_with_capacity(7);
         for (name, value) in &headers(n) {

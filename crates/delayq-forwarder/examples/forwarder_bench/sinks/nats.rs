@@ -1,11 +1,14 @@
 //! NATS JetStream: the bare client publishes with a message id and waits for each one's ack.
 
+use std::sync::Arc;
+
 use async_nats::jetstream::{
     self, Context, context::ContextBuilder, message::PublishMessage, stream::Config,
 };
 use delayq_forwarder::{NatsConfig, SinkConfig};
 use delayq_tests::nats_server::NatsServer;
 
+use super::course::Course;
 use super::target::{Target, headers, id, in_flight, one_by_one};
 use crate::deployment::body;
 
@@ -23,13 +26,13 @@ pub(crate) async fn target() -> Target {
     Target {
         sink: SinkConfig { nats: Some(config), ..SinkConfig::default() },
         to: "out",
-        bare: Box::new(move |count| Box::pin(publish(context.clone(), count))),
+        bare: Box::new(move |count, course| Box::pin(publish(context.clone(), count, course))),
         _server: Box::new(server),
     }
 }
 
-async fn publish(context: Context, count: usize) {
-    one_by_one(count, in_flight(), async |n| {
+async fn publish(context: Context, count: usize, course: Arc<Course>) {
+    one_by_one(count, in_flight(), &course, async |n| {
         let mut message = PublishMessage::build().payload(body(n).into()).message_id(format!("t/{}", id(n)));
         for (name, value) in headers(n) {
             message = message.header(name, value.as_str());

@@ -1,11 +1,14 @@
 //! RabbitMQ: the bare client publishes persistent, mandatory messages on one channel and waits for each one's confirm.
 
+use std::sync::Arc;
+
 use delayq_forwarder::{RabbitmqConfig, SinkConfig};
 use delayq_tests::rabbitmq_server::RabbitmqServer;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 
+use super::course::Course;
 use super::target::{Target, headers, id, in_flight, one_by_one};
 use crate::deployment::body;
 
@@ -22,13 +25,13 @@ pub(crate) async fn target() -> Target {
     Target {
         sink: SinkConfig { rabbitmq: Some(config), ..SinkConfig::default() },
         to: "out",
-        bare: Box::new(move |count| Box::pin(publish(channel.clone(), count))),
+        bare: Box::new(move |count, course| Box::pin(publish(channel.clone(), count, course))),
         _server: Box::new((server, connection)),
     }
 }
 
-async fn publish(channel: Channel, count: usize) {
-    one_by_one(count, in_flight(), async |n| {
+async fn publish(channel: Channel, count: usize, course: Arc<Course>) {
+    one_by_one(count, in_flight(), &course, async |n| {
         let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
         let mut table = FieldTable::default();
         for (name, value) in headers(n) {

@@ -2,10 +2,13 @@
 
 use std::any::Any;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
 use delayq_forwarder::SinkConfig;
 use futures_util::{StreamExt, stream};
+
+use super::course::Course;
 
 static RUN: AtomicU16 = AtomicU16::new(0);
 static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
@@ -27,8 +30,8 @@ pub(crate) fn batch() -> usize {
     BATCH.load(Ordering::Relaxed)
 }
 
-/// Publishes so many messages, and ends when the last of them is confirmed.
-pub(crate) type Bare = Box<dyn Fn(usize) -> Pin<Box<dyn Future<Output = ()>>>>;
+/// Publishes so many messages, says when each is confirmed, and ends with the last of them.
+pub(crate) type Bare = Box<dyn Fn(usize, Arc<Course>) -> Pin<Box<dyn Future<Output = ()>>>>;
 
 /// A destination.
 pub(crate) struct Target {
@@ -64,10 +67,14 @@ pub(crate) fn headers(n: usize) -> [(&'static str, String); 7] {
 }
 
 /// Publishes one by one, so many at a time; `publish` ends with its confirm.
-pub(crate) async fn one_by_one<F, Fut>(count: usize, in_flight: usize, publish: F)
+pub(crate) async fn one_by_one<F, Fut>(count: usize, in_flight: usize, course: &Course, publish: F)
 where
     F: Fn(usize) -> Fut,
     Fut: Future<Output = ()>,
 {
-    stream::iter(0..count).map(publish).buffer_unordered(in_flight).for_each(async |()| {}).await;
+    stream::iter(0..count)
+        .map(publish)
+        .buffer_unordered(in_flight)
+        .for_each(async |()| course.confirmed(1))
+        .await;
 }

@@ -1,9 +1,12 @@
 //! Webhooks: the bare client posts over as many connections, and reads each answer.
 
+use std::sync::Arc;
+
 use delayq_forwarder::{SinkConfig, WebhookConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::course::Course;
 use super::target::{Target, headers, id, one_by_one};
 use crate::deployment::{BODY_BYTES, body};
 
@@ -26,13 +29,21 @@ pub(crate) async fn target() -> Target {
     Target {
         sink: SinkConfig { webhook: Some(config), ..SinkConfig::default() },
         to: "",
-        bare: Box::new(move |count| Box::pin(publish(client.clone(), url.clone(), connections, count))),
+        bare: Box::new(move |count, course| {
+            Box::pin(publish(client.clone(), url.clone(), connections, count, course))
+        }),
         _server: Box::new(serving),
     }
 }
 
-async fn publish(client: reqwest::Client, url: String, connections: usize, count: usize) {
-    one_by_one(count, connections, async |n| {
+async fn publish(
+    client: reqwest::Client,
+    url: String,
+    connections: usize,
+    count: usize,
+    course: Arc<Course>,
+) {
+    one_by_one(count, connections, &course, async |n| {
         let mut request = client.post(&url).body(body(n)).header("idempotency-key", format!("t/{}", id(n)));
         for (name, value) in headers(n) {
             request = request.header(name, value);
