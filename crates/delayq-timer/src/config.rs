@@ -14,7 +14,7 @@ pub struct TimerConfig {
     pub zone: String,
     /// How many shards it takes, beside the others' weights: 1 to 1000; default 100.
     pub weight: u16,
-    /// Most ids that one call moves: 1 to 500; default 250. A full batch keeps Redis busy for about 0.2 ms, which any
+    /// Most ids that one call moves: 1 to 500; default 150. A full batch keeps Redis busy for about 0.2 ms, which any
     /// other client waits, once for each timer.
     pub batch: u16,
     /// Wake-ups closer than this are merged into one pipeline. 0 to 100 ms; default 300 µs. More of it costs lateness
@@ -42,7 +42,7 @@ impl TimerConfig {
     /// The default of `weight`.
     pub const WEIGHT: u16 = 100;
     /// The default of `batch`.
-    pub const BATCH: u16 = 250;
+    pub const BATCH: u16 = 150;
     /// The most of `batch`.
     const MOST_BATCH: u16 = 500;
     /// The default of `resolution`.
