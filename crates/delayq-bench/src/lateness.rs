@@ -178,10 +178,11 @@ async fn ready_waits(ground: &Ground, rate: u64) -> Result<Vec<u64>, BenchError>
 async fn apart<T: Send + 'static>(
     worker: impl Future<Output = Result<T, BenchError>> + Send + 'static,
 ) -> Result<T, BenchError> {
-    let work = || tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(worker);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| BenchError::Wrong(format!("no runtime for the worker: {error}")))?;
     let (tell, told) = oneshot::channel();
     // Whoever waits for it is gone only where the measurement is over.
-    std::thread::spawn(move || drop(tell.send(work())));
+    std::thread::spawn(move || drop(tell.send(runtime.block_on(worker))));
     told.await.unwrap_or_else(|_| Err(BenchError::Wrong("the worker panicked".to_owned())))
 }
 

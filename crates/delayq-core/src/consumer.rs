@@ -82,6 +82,10 @@ impl ConsumerOptions {
 impl Consumer {
     /// Starts to reserve, and the tasks that keep leases alive and settle. Over all shards, also those that a growth
     /// adds later.
+    ///
+    /// On a runtime of several threads, what reserves has a thread of its own. On one of a single thread
+    /// (`#[tokio::main(flavor = "current_thread")]`) it shares that: a message is in hand some 0.03 ms sooner, since no
+    /// thread has to be woken for it, as long as the work never keeps the thread busy.
     pub fn start(client: Client, options: ConsumerOptions) -> Self {
         let (handed, deliveries) = mpsc::unbounded_channel();
         let stopping = CancellationToken::new();
@@ -158,9 +162,11 @@ impl Delivery {
         self.settle(Settle::Ack).await
     }
 
-    /// It was delivered: it is over, once Redis is told; within some 20 ms, together with others, which costs Redis a
-    /// fraction. For whoever has nothing left to do with the answer: where Redis cannot be told, it comes again when its
-    /// lease runs out.
+    /// It was delivered: it is over, once Redis is told; within some 50 ms, together with others, which costs Redis a
+    /// fraction. For whoever has nothing left to do with the answer.
+    ///
+    /// Where Redis cannot be told, or the process or its runtime ends before, the message comes again when its lease runs
+    /// out. [`Consumer::stop`] waits until Redis is told; a consumer that is dropped has it told by the runtime it leaves.
     pub fn ack_later(mut self) {
         if let Some(held) = self.held.take() {
             held.leases.end(&held.receipt);

@@ -1,14 +1,22 @@
-//! A thread apart: what waits for messages crosses from no core to another on its way.
+//! One thread for all that waits for messages: what is heard crosses from no core to another on its way.
 
-use tokio::sync::oneshot;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::oneshot,
+};
 use tokio_util::task::TaskTracker;
 
-/// Runs a future to its end on a thread of its own, with a runtime of its own, counted among `tasks`. Where the system
-/// gives neither, it runs among the caller's tasks: later by some hundredths of a millisecond, and otherwise the same.
+/// Runs a future to its end on one thread, counted among `tasks`: on the caller's where its runtime has no other, so that
+/// no thread is woken for what is handed over; else on a thread of its own, with a runtime of its own. Where the system
+/// gives no thread or no runtime, it runs among the caller's tasks: a little later, and otherwise the same.
 pub(super) fn spawn<F>(tasks: &TaskTracker, work: F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
+    if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+        tasks.spawn(work);
+        return;
+    }
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         tasks.spawn(work);
         return;
@@ -28,4 +36,30 @@ where
     tasks.spawn(async move { drop(end.await) });
     // It waits for this, and for nothing else.
     let _ = hand_over.send(work);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread::{Thread, current};
+
+    /// The thread on which it runs.
+    async fn thread_of_what_is_spawned() -> Thread {
+        let tasks = TaskTracker::new();
+        let (tell, told) = oneshot::channel();
+        spawn(&tasks, async move { drop(tell.send(current())) });
+        tasks.close();
+        tasks.wait().await;
+        told.await.expect("it ran to its end")
+    }
+
+    #[tokio::test]
+    async fn on_a_runtime_of_one_thread_it_runs_on_that() {
+        assert_eq!(thread_of_what_is_spawned().await.id(), current().id());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn on_a_runtime_of_several_threads_it_has_one_of_its_own() {
+        assert_eq!(thread_of_what_is_spawned().await.name(), Some("delayq-consumer"));
+    }
 }
