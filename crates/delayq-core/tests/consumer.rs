@@ -92,6 +92,101 @@ async fn what_is_acked_later_is_over_soon_without_a_stop() {
     .await;
 }
 
+/// Leaves a consumer right after an ack that nobody waits for.
+async fn ack_later_and_drop() {
+    let deployment = deployment(2).await;
+    let mut consumer = deployment.consumer(4);
+    deployment.put(1).await;
+    timeout(PATIENCE, consumer.next()).await.unwrap().unwrap().ack_later();
+    drop(consumer);
+    wait_until("the ack", PATIENCE, || async {
+        deployment.admin.count(&deployment.topic).await.unwrap().delivered == 1
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_acked_later_is_over_though_its_consumer_was_dropped() {
+    ack_later_and_drop().await;
+}
+
+#[tokio::test]
+async fn what_is_acked_later_is_over_though_its_consumer_was_dropped_on_a_runtime_of_one_thread() {
+    ack_later_and_drop().await;
+}
+
+/// Takes so many messages with leases of a second, acks all of them later, and dies before it says so.
+fn die_after_acking_later(settings: Settings, topic: Topic, count: usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut options = ConsumerOptions::new([topic]);
+        (options.concurrency, options.lease) = (count, Some(Duration::from_secs(1)));
+        let mut consumer = Consumer::start(Client::new(settings), options);
+        let mut taken = Vec::new();
+        while taken.len() < count {
+            taken.push(timeout(PATIENCE, consumer.next()).await.unwrap().unwrap());
+        }
+        // Nothing is awaited behind this: no task of the runtime runs any more.
+        taken.into_iter().for_each(delayq_core::Delivery::ack_later);
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_dying_worker_acked_later_comes_again_when_its_lease_ends_and_nothing_is_lost() {
+    const COUNT: usize = 20;
+    let deployment = deployment(2).await;
+    deployment.put(COUNT).await;
+    let (worker, topic) = (settings(&deployment.server, 2), deployment.topic.clone());
+    tokio::task::spawn_blocking(|| die_after_acking_later(worker, topic, COUNT)).await.unwrap();
+    let numbers = deployment.admin.count(&deployment.topic).await.unwrap();
+    assert_eq!((numbers.delivered, numbers.pending()), (0, COUNT as u64), "{numbers:?}");
+
+    let pump = async {
+        loop {
+            for shard in deployment.client.shards().shards() {
+                deployment.client.pump(shard, Some(1), 500).await.unwrap();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let mut consumer = deployment.consumer(COUNT);
+    let take_again = async {
+        let mut seen = HashSet::new();
+        while seen.len() < COUNT {
+            let delivery = consumer.next().await.unwrap();
+            assert!(delivery.envelope.delivery > 1, "{delivery:?}");
+            assert!(seen.insert(delivery.id.clone()), "{delivery:?} twice");
+            assert_eq!(delivery.ack().await.unwrap(), Settled::Delivered);
+        }
+    };
+    tokio::select! {
+        () = pump => {}
+        again = timeout(PATIENCE, take_again) => again.unwrap(),
+    }
+    let numbers = deployment.admin.count(&deployment.topic).await.unwrap();
+    assert_eq!((numbers.delivered, numbers.pending()), (COUNT as u64, 0), "{numbers:?}");
+}
+
+#[tokio::test]
+async fn on_a_runtime_of_one_thread_messages_are_handed_out_once_acked_and_given_back() {
+    let deployment = deployment(4).await;
+    let mut consumer = deployment.consumer(16);
+    deployment.put(500).await;
+    let mut seen = HashSet::new();
+    for n in 0..400 {
+        let delivery = timeout(PATIENCE, consumer.next()).await.unwrap().unwrap();
+        assert!(seen.insert(delivery.envelope.payload.clone()), "{delivery:?} twice");
+        if n % 2 == 0 {
+            assert_eq!(delivery.ack().await.unwrap(), Settled::Delivered);
+        } else {
+            delivery.ack_later();
+        }
+    }
+    timeout(PATIENCE, consumer.stop()).await.unwrap();
+    let numbers = deployment.admin.count(&deployment.topic).await.unwrap();
+    assert_eq!((numbers.delivered, numbers.ready, numbers.leased), (400, 100, 0));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiting_consumer_is_woken_by_a_put() {
     let deployment = deployment(2).await;

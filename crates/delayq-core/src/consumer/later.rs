@@ -1,27 +1,35 @@
 //! Acks that nobody waits for: gathered by shard until each call of the script has several.
 //!
 //! A call costs Redis as much for one receipt as for a dozen. So they wait for others of their shard; and few shards go
-//! together, so that whoever wants something else of Redis does not wait for all of them.
+//! together, so that whoever wants something else of Redis does not wait for all of them. They go when the next message
+//! has been worked on, rather than at any time: what was due at that moment is over then, and Redis has least to do.
 
 use crate::{Client, Receipt, ShardId};
 use std::{collections::BTreeMap, time::Duration};
 use tokio::{sync::mpsc, time::Instant, time::sleep_until};
+use tokio_util::task::TaskTracker;
 
-/// How long a receipt waits for others; a message whose consumer dies within it comes again.
-const LINGER: Duration = Duration::from_millis(20);
+/// How long a receipt waits for others of its shard.
+const GATHER: Duration = Duration::from_millis(40);
+/// From when on it waits for no next message either; whose consumer dies before that comes again.
+const LINGER: Duration = Duration::from_millis(50);
 /// Shards in one call: some 0.15 ms of Redis's time.
 const SHARDS_A_CALL: usize = 4;
-/// Receipts of one shard that go without waiting for more.
-const MANY: usize = 100;
-/// Receipts that are taken in between two looks at what is due.
-const TAKEN_AT_ONCE: usize = 256;
 
-/// What waits to be acked.
+/// The way to the task that acks.
+#[derive(Clone, Debug)]
+pub(super) struct Later(mpsc::UnboundedSender<Given>);
+
+/// The task.
 #[derive(Debug)]
-pub(super) struct Later {
+struct Acking {
     client: Client,
     waiting: Waiting,
+    given: mpsc::UnboundedReceiver<Given>,
 }
+
+/// A receipt, and when it was given.
+type Given = (Instant, Receipt);
 
 /// Receipts by shard, and since when the first of each waits. Pure.
 #[derive(Debug, Default)]
@@ -30,29 +38,48 @@ struct Waiting(BTreeMap<ShardId, (Instant, Vec<Receipt>)>);
 // === impl Later ===
 
 impl Later {
-    pub(super) fn new(client: Client) -> Self {
-        Self { client, waiting: Waiting::default() }
+    /// Starts the task, which ends when nobody can give it any more and all is told.
+    pub(super) fn start(client: Client, tasks: &TaskTracker) -> Self {
+        let (give, given) = mpsc::unbounded_channel();
+        tasks.spawn(Acking { client, waiting: Waiting::default(), given }.run());
+        Self(give)
     }
 
-    /// Acks what comes in, until nobody can add to it any more and all is told.
-    pub(super) async fn run(mut self, mut receipts: mpsc::UnboundedReceiver<Receipt>) {
-        let mut taken = Vec::new();
-        loop {
-            let due = self.waiting.due();
-            tokio::select! {
-                count = receipts.recv_many(&mut taken, TAKEN_AT_ONCE) => if count == 0 { break },
-                () = sleep_until(due.unwrap_or_else(now)), if due.is_some() => {}
-            }
-            taken.drain(..).for_each(|receipt| self.waiting.add(receipt, now()));
-            if self.waiting.due().is_some_and(|due| due <= now()) {
-                self.ack(now()).await;
-            }
+    /// Acks, and not at once.
+    pub(super) fn ack(&self, receipt: Receipt) {
+        // The task ends after the last of these.
+        let _ = self.0.send((now(), receipt));
+    }
+}
+
+// === impl Acking ===
+
+impl Acking {
+    async fn run(mut self) {
+        while self.gather().await {
+            self.ack(now()).await;
         }
         // Where Redis cannot be told of some, it is not asked to wait for the rest.
         while !self.waiting.0.is_empty() && self.ack(now() + LINGER).await {}
     }
 
-    /// Acks what is due then; false where Redis could not be told.
+    /// Takes in what is given, until some of it is to go; false once nobody can give any more.
+    async fn gather(&mut self) -> bool {
+        if let Some(oldest) = self.waiting.oldest() {
+            // Deaf, so that nobody who gives something meanwhile has to wake this task for it.
+            sleep_until(oldest + GATHER).await;
+            while let Ok(given) = self.given.try_recv() {
+                self.waiting.add(given);
+            }
+        }
+        let last = self.waiting.oldest().map(|oldest| oldest + LINGER);
+        tokio::select! {
+            given = self.given.recv() => given.map(|given| self.waiting.add(given)).is_some(),
+            () = sleep_until(last.unwrap_or_else(now)), if last.is_some() => true,
+        }
+    }
+
+    /// Acks what has waited long enough then; false where Redis could not be told.
     async fn ack(&mut self, then: Instant) -> bool {
         let receipts = self.waiting.take(then);
         let answers = self.client.ack(&receipts).await;
@@ -65,29 +92,22 @@ impl Later {
 // === impl Waiting ===
 
 impl Waiting {
-    fn add(&mut self, receipt: Receipt, now: Instant) {
-        let (_, receipts) = self.0.entry(receipt.shard).or_insert_with(|| (now, Vec::new()));
+    fn add(&mut self, (since, receipt): Given) {
+        let (_, receipts) = self.0.entry(receipt.shard).or_insert_with(|| (since, Vec::new()));
         receipts.push(receipt);
     }
 
-    /// When a call is due; none: nothing waits.
-    fn due(&self) -> Option<Instant> {
-        let due = |(since, receipts): &(Instant, Vec<Receipt>)| {
-            if receipts.len() >= MANY { *since } else { *since + LINGER }
-        };
-        self.0.values().map(due).min()
+    /// Since when the first of all waits.
+    fn oldest(&self) -> Option<Instant> {
+        self.0.values().map(|(since, _)| *since).min()
     }
 
-    /// What goes together in one call: of the shards that wait longest, and for half as long as they may at least. Of
-    /// none more than a call takes.
+    /// What goes together in one call: of the shards that wait longest, and long enough. Of none more than a call takes.
     fn take(&mut self, now: Instant) -> Vec<Receipt> {
-        let ripe = |(since, receipts): &(Instant, Vec<Receipt>)| {
-            receipts.len() >= MANY || *since + LINGER / 2 <= now
-        };
         let mut shards: Vec<(Instant, ShardId)> = self
             .0
             .iter()
-            .filter(|(_, waiting)| ripe(waiting))
+            .filter(|(_, (since, _))| *since + GATHER <= now)
             .map(|(&shard, (since, _))| (*since, shard))
             .collect();
         shards.sort_unstable();
@@ -125,34 +145,36 @@ mod tests {
     fn receipts_wait_for_others_of_their_shard_and_few_shards_go_together() {
         let start = now();
         let mut waiting = Waiting::default();
-        assert_eq!(waiting.due(), None);
+        assert_eq!(waiting.oldest(), None);
         for shard in 0..6 {
-            waiting.add(receipt(shard, 0), start + u32::from(shard) * Duration::from_millis(1));
+            waiting.add((start + u32::from(shard) * Duration::from_millis(1), receipt(shard, 0)));
         }
-        waiting.add(receipt(0, 1), start + LINGER);
-        assert_eq!(waiting.due(), Some(start + LINGER));
+        waiting.add((start + GATHER, receipt(0, 1)));
+        assert_eq!(waiting.oldest(), Some(start));
         assert_eq!(shards(&waiting.take(start + LINGER)), [0, 0, 1, 2, 3]);
-        assert_eq!(waiting.due(), Some(start + Duration::from_millis(4) + LINGER));
+        assert_eq!(waiting.oldest(), Some(start + Duration::from_millis(4)));
+        assert_eq!(shards(&waiting.take(start + LINGER)), [4, 5]);
     }
 
     #[test]
     fn who_has_just_come_waits_on_when_others_go() {
         let start = now();
         let mut waiting = Waiting::default();
-        waiting.add(receipt(1, 0), start);
-        waiting.add(receipt(2, 0), start + LINGER - Duration::from_millis(1));
-        assert_eq!(shards(&waiting.take(start + LINGER)), [1]);
-        assert_eq!(shards(&waiting.take(start + 2 * LINGER)), [2]);
+        waiting.add((start, receipt(1, 0)));
+        waiting.add((start + Duration::from_millis(1), receipt(2, 0)));
+        assert_eq!(shards(&waiting.take(start + GATHER)), [1]);
+        assert_eq!(shards(&waiting.take(start + GATHER)), []);
+        assert_eq!(waiting.oldest(), Some(start + Duration::from_millis(1)));
     }
 
     #[test]
-    fn many_of_one_shard_go_at_once_as_many_as_a_call_takes() {
+    fn no_more_go_than_a_call_takes_and_the_rest_has_waited_as_long() {
         let start = now();
         let mut waiting = Waiting::default();
-        (0..=crate::MAX_IDS_A_CALL).for_each(|_| waiting.add(receipt(7, 0), start));
-        assert_eq!(waiting.due(), Some(start));
-        assert_eq!(waiting.take(start).len(), crate::MAX_IDS_A_CALL);
-        assert_eq!((waiting.due(), waiting.take(start).len()), (Some(start + LINGER), 0));
-        assert_eq!(waiting.take(start + LINGER).len(), 1);
+        (0..=crate::MAX_IDS_A_CALL).for_each(|_| waiting.add((start, receipt(7, 0))));
+        assert_eq!(waiting.take(start + GATHER).len(), crate::MAX_IDS_A_CALL);
+        assert_eq!(waiting.oldest(), Some(start));
+        assert_eq!(waiting.take(start + GATHER).len(), 1);
+        assert_eq!(waiting.oldest(), None);
     }
 }

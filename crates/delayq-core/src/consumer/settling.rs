@@ -21,7 +21,7 @@ pub(super) enum Settle {
 #[derive(Clone, Debug)]
 pub(super) struct Settler {
     queue: mpsc::Sender<Waiting>,
-    later: mpsc::UnboundedSender<Receipt>,
+    later: Later,
 }
 
 #[derive(Debug)]
@@ -36,8 +36,7 @@ impl Settler {
     pub(super) fn start(client: Client, tasks: &TaskTracker) -> Self {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let gathering = Gathering { most: crate::MAX_IDS_A_CALL, in_flight: 2, linger: Duration::ZERO };
-        let (later, acks) = mpsc::unbounded_channel();
-        tasks.spawn(Later::new(client.clone()).run(acks));
+        let later = Later::start(client.clone(), tasks);
         tasks.spawn(async move { gathering.run(waiting, |gathered| settle_all(&client, gathered)).await });
         Self { queue, later }
     }
@@ -50,8 +49,7 @@ impl Settler {
 
     /// Acks without waiting, and not at once.
     pub(super) fn ack_later(&self, receipt: Receipt) {
-        // The task ends after the last of these.
-        let _ = self.later.send(receipt);
+        self.later.ack(receipt);
     }
 
     /// Settles without waiting; where the queue is full, the lease has to run out.
