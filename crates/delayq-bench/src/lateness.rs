@@ -179,7 +179,8 @@ async fn apart<T: Send + 'static>(
     worker: impl Future<Output = Result<T, BenchError>> + Send + 'static,
 ) -> Result<T, BenchError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| BenchError::Wrong(format!("no runtime for the worker: {error}")))?;
+    let runtime =
+        runtime.map_err(|error| BenchError::Wrong(format!("no runtime for the worker: {error}")))?;
     let (tell, told) = oneshot::channel();
     // Whoever waits for it is gone only where the measurement is over.
     std::thread::spawn(move || drop(tell.send(runtime.block_on(worker))));
