@@ -54,6 +54,25 @@ func TestAWakeUpAloneBringsAWaitingReserveItsMessage(t *testing.T) {
 	}
 }
 
+func TestAWaitingReserveSurvivesTheLossOfItsConnections(t *testing.T) {
+	every := lookEvery
+	defer func() { lookEvery = every }()
+	lookEvery = time.Minute
+	r, _ := reading(t, "lost")
+	ctx, waiting := context.Background(), make(chan []*Delivery)
+	go func() {
+		waiting <- must(r.client.Reserve(ctx, Reserve{Topics: []string{"t"}, Wait: 90 * time.Second}))
+	}()
+	must(r.step(step{Op: "listening", Shard: 0}))
+	must(r.redis.ClientKillByFilter(ctx, "TYPE", "pubsub").Result())
+	must(r.redis.ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Result())
+	must(r.step(step{Op: "listening", Shard: 0}))
+	must(r.client.Put(ctx, Message{Topic: "t", Payload: []byte("x"), Due: At(time.UnixMilli(1))}))
+	if found := <-waiting; len(found) != 1 || string(found[0].Payload) != "x" {
+		t.Fatal(found)
+	}
+}
+
 // reading makes a deployment of one shard.
 func reading(t *testing.T, namespace string) (*run, string) {
 	connection := connect(t)

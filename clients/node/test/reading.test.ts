@@ -53,3 +53,17 @@ test("a wake-up alone brings a waiting reserve its message", async () => {
   assert.deepEqual((await waiting).map(({ payload }) => payload.toString()), ["x"]);
   Client.lookMs = every;
 });
+
+test("a waiting reserve survives the loss of its connection", async () => {
+  const client = new Client(redis, { namespace: "reading" });
+  const every = Client.lookMs;
+  Client.lookMs = 60_000;
+  const waiting = client.reserve(["t"], { waitMs: 90_000 });
+  const listening = async () => ((await redis.call("PUBSUB", "SHARDNUMSUB", "{reading:0}:ready")) as number[])[1]! > 0;
+  while (!(await listening()));
+  await redis.call("CLIENT", "KILL", "TYPE", "pubsub");
+  while (!(await listening()));
+  await client.put({ topic: "t", payload: "x", atMs: 1 });
+  assert.deepEqual((await waiting).map(({ payload }) => payload.toString()), ["x"]);
+  Client.lookMs = every;
+});

@@ -58,3 +58,18 @@ def test_a_wake_up_alone_brings_a_waiting_reserve_its_message(deployment, monkey
     client.put(Message("t", b"x", at_ms=1))
     waiting.join(15)
     assert [delivery.payload for delivery in found] == [b"x"]
+
+
+def test_a_waiting_reserve_survives_the_loss_of_its_connection(deployment, monkeypatch):
+    monkeypatch.setattr(clients, "LOOK_S", 60.0)
+    client, found = Client(deployment, "reading"), []
+    waiting = threading.Thread(target=lambda: found.extend(client.reserve(["t"], wait_ms=90_000)))
+    waiting.start()
+    while not deployment.execute_command("PUBSUB", "SHARDNUMSUB", "{reading:0}:ready")[1]:
+        pass
+    deployment.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+    while not deployment.execute_command("PUBSUB", "SHARDNUMSUB", "{reading:0}:ready")[1]:
+        assert waiting.is_alive()
+    client.put(Message("t", b"x", at_ms=1))
+    waiting.join(90)
+    assert [delivery.payload for delivery in found] == [b"x"]
