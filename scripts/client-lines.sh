@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Counts the lines of code of each client: without tests, blank lines and comments (docstrings are comments).
+# Counts the lines of code of each client: without tests, blank lines and comments (docstrings are comments); and how
+# many of them only close brackets.
 set -euo pipefail
 cd "$(dirname "$0")/../clients"
 
@@ -11,7 +12,8 @@ lines() {
         /^[[:space:]]*"""/ { inside = !/""".*"""/; next }
         /^[[:space:]]*\/\*/ { inside = !/\*\//; next }
         { n++ }
-        END { print n }
+        /^[[:space:]]*[])}]+[;,]?$/ { closing++ }
+        END { print n " (" closing + 0 " close brackets)" }
     ' "$@"
 }
 
