@@ -3,11 +3,13 @@
 import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
+from redis.exceptions import ConnectionError as LostConnection
 
 from .calls import Arg, Calls, Item, places_of, settled
 from .delivery import Delivery, Receipt, deliveries
@@ -132,7 +134,9 @@ class AsyncClient(Calls):
 
     async def _heard(self, listener: Any, timeout_s: float) -> int | None:
         """The shard that is heard next: each is heard first when it begins to be listened to."""
-        heard = await settled(listener.get_message(timeout=timeout_s))
+        heard = None
+        with suppress(LostConnection):  # it is made anew; what was said meanwhile is looked for
+            heard = await settled(listener.get_message(timeout=timeout_s))
         return int(str(heard["channel"]).partition(":")[2].partition("}")[0]) if heard else None
 
     async def _readable(self, found: list[tuple[Delivery, bytes]]) -> list[Delivery]:
