@@ -27,4 +27,5 @@ pub mod redis_monitor;
 pub mod redis_server;
 pub mod resp;
 pub mod shared;
+pub mod small_disk;
 pub mod stall;

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! [`build`] takes the lease on the spool's folder, [`Compensator::run`] replays until it is asked to stop. It may
-//! die anywhere: what was not noted as done is replayed again, under the same id.
+//! die anywhere: what was not noted as done is replayed again, under the same id. Where the disk is full, the room that
+//! was kept for it lets out what waits.
 
 mod clock;
 pub mod codes;
@@ -18,6 +19,7 @@ mod config;
 mod metrics;
 mod outcome;
 mod replay;
+mod room;
 mod runs;
 mod wake;
 

@@ -27,7 +27,10 @@ impl CompensatorMetrics {
         Self {
             replayed: counter("spool_replayed", "Records that this process carried out"),
             rejected: counter("spool_rejected", "Records that this process set aside"),
-            held: counter("spool_held", "Steps that ended because Redis could not be used"),
+            held: counter(
+                "spool_held",
+                "Steps that ended because Redis could not be used, or the disk was full",
+            ),
             spooled: gauge("spool_spooled", "Records ever appended to the spool"),
             waiting: gauge("spool_waiting", "Records that wait to be replayed"),
             aside: gauge("spool_rejected_kept", "Records that are kept aside"),

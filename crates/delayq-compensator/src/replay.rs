@@ -16,6 +16,8 @@ pub struct Replayer {
     reader: Arc<Mutex<SpoolReader>>,
     producer: Producer,
     batch: usize,
+    /// What a step takes now: less after one for which the disk had no room.
+    most: usize,
     /// Redis could not be used the last time: it is asked for a sign of life before anything is sent.
     doubtful: bool,
 }
@@ -50,15 +52,25 @@ impl Replayer {
     pub fn new(reader: SpoolReader, client: Client, batch: usize) -> Self {
         // Without a spool of its own: what cannot be put stays where it is.
         let producer = Producer::start(client, ProducerOptions::default());
-        Self { reader: Arc::new(Mutex::new(reader)), producer, batch, doubtful: false }
+        Self { reader: Arc::new(Mutex::new(reader)), producer, batch, most: batch, doubtful: false }
     }
 
-    /// Replays one batch. A dropped future may have replayed some of it, which is recognised the next time.
+    /// Replays one batch; a smaller one after a step that filled the disk. A dropped future may have replayed some of
+    /// it, which is recognised the next time.
     ///
     /// # Errors
     /// The spool cannot be read or written; what was replayed is replayed again.
     pub async fn run_once(&mut self) -> Result<Report, SpoolError> {
-        let most = self.batch;
+        let result = self.replay_next().await;
+        self.most = match result {
+            Err(SpoolError::DiskFull { .. }) => self.most.div_ceil(2),
+            _ => (2 * self.most).min(self.batch),
+        };
+        result
+    }
+
+    async fn replay_next(&mut self) -> Result<Report, SpoolError> {
+        let most = self.most;
         let batch = self.with(move |reader| reader.next_batch(most)).await?;
         if batch.is_empty() {
             return Ok(Report::default());

@@ -10,6 +10,7 @@ use delayq_tests::{
     deadline::SHORT,
     folder::Folder,
     process::{Process, Signal, Stream},
+    small_disk::SmallDisk,
 };
 use std::{
     fs::{self, OpenOptions},
@@ -348,32 +349,11 @@ async fn what_a_killed_writer_had_acknowledged_is_there_without_a_gap() {
     }
 }
 
-/// A small disk of its own, where the system lets this process mount one.
-struct SmallDisk(Folder);
-
-impl SmallDisk {
-    fn mount() -> Option<Self> {
-        let folder = Folder::new("small-disk");
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(folder.path());
-        mount.output().is_ok_and(|done| done.status.success()).then_some(Self(folder))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily: the spool's thread may still be closing its files.
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
-
 #[tokio::test]
 async fn a_full_disk_refuses_and_keeps_what_it_had_acknowledged() {
-    let Some(disk) = SmallDisk::mount() else {
-        eprintln!("skipped: a_full_disk_refuses_and_keeps_what_it_had_acknowledged needs to mount a tmpfs");
-        return;
-    };
-    let spool = open(disk.0.path()).unwrap();
+    let test = "a_full_disk_refuses_and_keeps_what_it_had_acknowledged";
+    let Some(disk) = SmallDisk::mount(1024, test) else { return };
+    let spool = open(disk.path()).unwrap();
     let mut taken = Vec::new();
     let refusal = loop {
         let id = format!("m{:04}", taken.len());
@@ -384,7 +364,7 @@ async fn a_full_disk_refuses_and_keeps_what_it_had_acknowledged() {
         assert!(taken.len() < 1_000, "1 MiB cannot hold 5 MB");
     };
     assert!(matches!(refusal, SpoolError::DiskFull { .. } | SpoolError::Io { .. }), "{refusal}");
-    let reader = reader(disk.0.path());
+    let reader = reader(disk.path());
     let seen = ids(&reader);
     assert!(taken.iter().all(|id| seen.contains(id)), "{} acknowledged, {} there", taken.len(), seen.len());
     assert!(seen.len() - taken.len() <= 1 && reader.stats().unwrap().balances());

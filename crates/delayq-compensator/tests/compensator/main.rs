@@ -1,6 +1,8 @@
 //! The way of a message through the spool: a Redis that goes away, and comes back.
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
+mod full_disk;
+
 use delayq_compensator::{CompensatorConfig, Deps, Replayer, Report, build};
 use delayq_core::{
     CancelOutcome, Client, Due, Fate, Message, MessageId, Producer, ProducerOptions, PutOutcome, Reschedule,
@@ -28,7 +30,7 @@ struct Host {
 
 impl Host {
     async fn start() -> Self {
-        let redis = RedisServer::start_with(RedisOptions::default().append_only("always")).await;
+        let redis = lasting_redis().await;
         let client = Client::new(Settings::new(redis.url()));
         client.init().await.unwrap();
         let folder = Folder::new("spool");
@@ -54,6 +56,11 @@ impl Host {
     async fn present(&self, message: Message) -> PutOutcome {
         self.bare_producer().put(message).await.unwrap().outcome
     }
+}
+
+/// One that has what it had when it is back.
+async fn lasting_redis() -> RedisServer {
+    RedisServer::start_with(RedisOptions::default().append_only("always")).await
 }
 
 fn reader(folder: &Path) -> SpoolReader {

@@ -1,0 +1,53 @@
+//! Room that is kept on the spool's disk: every step of a replay writes to the spool, and a full disk must not keep in
+//! what waits there.
+
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Enough for the log of the spool, which goes into its file first (producers keep it below 4 MiB and a commit), and
+/// for a step with a message of the largest size.
+pub(crate) const ROOM_BYTES: u64 = 8 << 20;
+
+/// A file of that size in the spool's folder, there to be given up.
+#[derive(Clone, Debug)]
+pub(crate) struct Room {
+    folder: PathBuf,
+}
+
+// === impl Room ===
+
+impl Room {
+    pub(crate) fn of(spool: &Path) -> Self {
+        Self { folder: spool.to_owned() }
+    }
+
+    /// Takes the room, where it is not taken already. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The disk has not twice as much: then the producers need it more.
+    pub(crate) fn take(&self) -> io::Result<()> {
+        if fs::metadata(self.path()).is_ok_and(|room| room.len() == ROOM_BYTES) {
+            return Ok(());
+        }
+        let disk = statvfs(&self.folder)?;
+        if disk.f_bavail.saturating_mul(disk.f_frsize) < 2 * ROOM_BYTES {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let file = File::create(self.path())?;
+        fallocate(file, FallocateFlags::empty(), 0, ROOM_BYTES).inspect_err(|_| {
+            self.give();
+        })?;
+        Ok(())
+    }
+
+    /// Gives it up; false where there is none.
+    pub(crate) fn give(&self) -> bool {
+        fs::remove_file(self.path()).is_ok()
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join("room")
+    }
+}

@@ -1,0 +1,103 @@
+//! A spool whose disk is full, to the last page.
+
+use crate::{lasting_redis, message, topic};
+use delayq_compensator::{CompensatorConfig, Deps, build};
+use delayq_core::{
+    Admin, Client, Fate, Settings, Spool, SpoolError, SpoolReader, SpoolRecord, SpoolSettings, UnixMillis,
+};
+use delayq_service::{Fault, Metrics, Readiness, Shutdown};
+use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
+use delayq_tests::redis_server::RedisServer;
+use delayq_tests::small_disk::SmallDisk;
+use tokio::task::JoinHandle;
+
+/// A host with records in its spool and no room left beside it, and a compensator that Redis does not answer.
+struct Host {
+    disk: SmallDisk,
+    _redis: RedisServer,
+    client: Client,
+    spool: Spool,
+    readiness: Readiness,
+    shutdown: Shutdown,
+    running: JoinHandle<Result<(), Fault>>,
+}
+
+const RECORDS: usize = 700;
+
+fn record(n: usize) -> SpoolRecord {
+    SpoolRecord::put(&message(&format!("m{n}")), Fate::NotApplied, UnixMillis::new(1))
+}
+
+// === impl Host ===
+
+impl Host {
+    /// Nothing where no disk can be mounted.
+    async fn start(kib: u32, test: &str) -> Option<Self> {
+        let disk = SmallDisk::mount(kib, test)?;
+        let mut redis = lasting_redis().await;
+        let client = Client::new(Settings::new(redis.url()));
+        client.init().await.unwrap();
+        redis.kill().await;
+        let spool = Spool::open(disk.path(), &SpoolSettings::default()).unwrap();
+        spool.append((0..RECORDS).map(record).collect()).await.unwrap();
+        let (readiness, shutdown) = (Readiness::new(), Shutdown::new());
+        let deps = Deps {
+            client: client.clone(),
+            spool: disk.path().to_owned(),
+            holder: "the test".to_owned(),
+            metrics: Metrics::new(),
+            readiness: readiness.clone(),
+        };
+        let compensator = build(CompensatorConfig::default(), deps).await.unwrap();
+        disk.fill();
+        let full = spool.append(vec![record(RECORDS)]).await.unwrap_err();
+        assert!(matches!(full, SpoolError::DiskFull { .. } | SpoolError::Io { .. }), "{full}");
+        redis.resume().await;
+        let running = tokio::spawn(compensator.run(shutdown.clone()));
+        Some(Self { disk, _redis: redis, client, spool, readiness, shutdown, running })
+    }
+
+    async fn is_replayed(&self) {
+        let admin = Admin::new(self.client.clone());
+        wait_until("everything that waits to be put", LONG, || async {
+            admin.count(&topic()).await.is_ok_and(|numbers| numbers.delayed >= RECORDS as u64)
+        })
+        .await;
+    }
+
+    /// Stops the compensator once nothing waits in its spool; its books balance.
+    async fn ends_empty(self) {
+        let stats = || SpoolReader::open_beside(self.disk.path()).unwrap().stats().unwrap();
+        wait_until("nothing to wait any more", LONG, || async { stats().waiting == 0 }).await;
+        assert!(stats().balances(), "{:?}", stats());
+        self.shutdown.request();
+        within("the compensator's end", SHORT, self.running).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_waits_on_a_full_disk_gets_out_by_the_room_that_was_kept_for_it() {
+    let test = "what_waits_on_a_full_disk_gets_out_by_the_room_that_was_kept_for_it";
+    let Some(host) = Host::start(20 << 10, test).await else { return };
+    host.is_replayed().await;
+    // And once there is room again, some of it is kept, and the spool takes what comes.
+    host.disk.clear();
+    host.spool.append(vec![record(RECORDS + 1)]).await.unwrap();
+    let room = host.disk.path().join("room");
+    wait_until("room to be kept again", LONG, || async { room.exists() }).await;
+    host.ends_empty().await;
+}
+
+#[tokio::test]
+async fn on_a_disk_without_any_room_what_waits_keeps_its_place_until_there_is_some() {
+    let test = "on_a_disk_without_any_room_what_waits_keeps_its_place_until_there_is_some";
+    let Some(host) = Host::start(2 << 10, test).await else { return };
+    wait_until("the compensator to say so", LONG, || async {
+        host.readiness.unready().iter().any(|unready| unready.reason.contains("is full"))
+    })
+    .await;
+    host.disk.clear();
+    host.is_replayed().await;
+    wait_until("it to be ready again", LONG, || async { host.readiness.unready().is_empty() }).await;
+    host.ends_empty().await;
+}

@@ -1,0 +1,65 @@
+//! A small disk of its own (a tmpfs), where the system lets this process mount one.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::folder::Folder;
+
+/// A mounted disk. Dropping it takes it away.
+#[derive(Debug)]
+pub struct SmallDisk {
+    folder: Folder,
+}
+
+// === impl SmallDisk ===
+
+impl SmallDisk {
+    /// Mounts an empty one of so many KiB. Nothing where that is not allowed: then it says on stderr that `test` is
+    /// skipped.
+    #[must_use]
+    pub fn mount(kib: u32, test: &str) -> Option<Self> {
+        let folder = Folder::new("small-disk");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={kib}k"), "tmpfs"]).arg(folder.path());
+        let mounted = mount.output().is_ok_and(|done| done.status.success());
+        if !mounted {
+            eprintln!("skipped: {test} needs to mount a tmpfs");
+        }
+        mounted.then_some(Self { folder })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Takes all the room that is left.
+    ///
+    /// # Panics
+    /// When it cannot be written to at all.
+    pub fn fill(&self) {
+        let filling = OpenOptions::new().create(true).append(true).open(self.filling());
+        let mut filling: File =
+            filling.unwrap_or_else(|e| panic!("cannot fill {}: {e}", self.path().display()));
+        while filling.write_all(&[0; 4096]).is_ok() {}
+    }
+
+    /// Gives the room back that [`Self::fill`] took.
+    pub fn clear(&self) {
+        let _ = std::fs::remove_file(self.filling());
+    }
+
+    fn filling(&self) -> PathBuf {
+        self.folder.join("filling")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: somebody may still be closing a file.
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
