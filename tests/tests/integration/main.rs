@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 mod cli;
+mod documented;
 mod harness;
 mod storm;

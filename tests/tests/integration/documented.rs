@@ -1,0 +1,44 @@
+//! The page that says which test holds which promise: what it names must be there.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// `file::test` for every function of the workspace's Rust files that follows a test's attribute.
+fn tests_below(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            tests_below(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let (text, file) =
+                (fs::read_to_string(&path).unwrap(), path.file_stem().unwrap().to_str().unwrap());
+            let mut lines = text.lines().map(str::trim);
+            while let Some(line) = lines.next() {
+                if line == "#[test]" || line.starts_with("#[tokio::test") {
+                    let function = lines.find_map(|line| line.split_once("fn ")).map(|(_, rest)| rest);
+                    found.extend(
+                        function
+                            .and_then(|rest| rest.split('(').next())
+                            .map(|name| format!("{file}::{name}")),
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_test_that_this_page_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut there = BTreeSet::new();
+    for folder in ["crates", "tests/src", "tests/tests"] {
+        tests_below(&root.join(folder), &mut there);
+    }
+    let pages = ["tests/README.md"].map(|page| fs::read_to_string(root.join(page)).unwrap());
+    let named: BTreeSet<&str> =
+        pages.iter().flat_map(|page| page.split('`')).filter(|word| word.contains("::")).collect();
+    assert!(named.len() > 80, "{} tests are named", named.len());
+    let missing: Vec<_> = named.iter().filter(|name| !there.contains(**name)).collect();
+    assert!(missing.is_empty(), "named and not there: {missing:#?}");
+}
