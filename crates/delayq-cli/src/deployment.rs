@@ -15,23 +15,25 @@ use delayq_service::{Fault, configuration};
 use crate::failure::{FILE, UNREACHABLE, of_core};
 use crate::output::Output;
 
+const EVERYWHERE: &str = "Options of every command";
+
 /// The options that every command takes.
 #[derive(Clone, Debug, Args)]
 pub struct Global {
     /// The configuration file; without one the defaults hold
-    #[arg(long, global = true, env = "DELAYQ_CONFIG", value_name = "FILE")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, env = "DELAYQ_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The Redis that keeps the messages, over the configuration's
-    #[arg(long, global = true, value_name = "URL", value_parser = clap::value_parser!(RedisUrl))]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "URL", value_parser = clap::value_parser!(RedisUrl))]
     pub redis: Option<RedisUrl>,
     /// The deployment's namespace, over the configuration's
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "NAME")]
     pub namespace: Option<Namespace>,
     /// The deployment's number of shards, over the configuration's
-    #[arg(long, global = true, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub shards: Option<u16>,
     /// Print JSON instead of tables
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub json: bool,
 }
 

@@ -14,8 +14,10 @@ use crate::failure::{UNBALANCED, of_core};
 const TRIES: u32 = 5;
 const TRY_AFTER: Duration = Duration::from_millis(200);
 
-/// Checks that every accepted message is accounted for: accepted = delivered + cancelled + expired + dead + purged +
-/// replaced + pending, in each topic.
+/// Check that the books balance
+///
+/// Every accepted message is accounted for: accepted = delivered + cancelled + expired + dead + purged + replaced +
+/// pending, in each topic.
 #[derive(Debug, Args)]
 pub struct Audit {
     /// The topics; without any, all

@@ -13,8 +13,10 @@ use crate::failure::{MEASUREMENT, file};
 use crate::output::Output;
 use crate::up::{DataFolder, Options, Servers};
 
-/// Measures putting, reserving, storms, lateness and memory, each beside the same scripts driven by a bare client in
-/// the same run. It starts a redis-server and an etcd of its own; the median of the runs is told.
+/// Measure this machine: every figure beside its limit
+///
+/// Putting, reserving, storms, lateness and memory, each beside the same scripts driven by a bare client in the same
+/// run. It starts a redis-server and an etcd of its own; the median of the runs is told.
 #[derive(Debug, Args)]
 pub struct Bench {
     /// What to measure; without any, everything

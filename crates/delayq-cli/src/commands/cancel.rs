@@ -9,7 +9,7 @@ use crate::deployment::Context;
 use crate::failure::{of_core, usage};
 use crate::output::time;
 
-/// Keeps messages from being delivered.
+/// Keep messages from being delivered
 #[derive(Debug, Args)]
 pub struct Cancel {
     /// Their topic

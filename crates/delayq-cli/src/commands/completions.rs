@@ -3,7 +3,9 @@
 use clap::{Args, Command};
 use clap_complete::Shell;
 
-/// Prints the completions of a shell: delayq completions bash > /etc/bash_completion.d/delayq.
+/// Print the completions of a shell
+///
+/// For example: delayq completions bash > /etc/bash_completion.d/delayq
 #[derive(Debug, Args)]
 pub struct Completions {
     /// The shell

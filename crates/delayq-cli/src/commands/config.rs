@@ -10,7 +10,7 @@ use crate::deployment::Global;
 use crate::output::{Output, say};
 use crate::whole::WholeConfig;
 
-/// Checks the configuration, or shows what is in force.
+/// Check the configuration, or show what is in force
 #[derive(Debug, Args)]
 pub struct Config {
     #[command(subcommand)]

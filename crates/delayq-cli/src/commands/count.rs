@@ -8,7 +8,7 @@ use crate::commands::topics;
 use crate::deployment::Context;
 use crate::failure::of_core;
 
-/// The numbers of one topic, or of all together.
+/// The numbers of one topic, or of all together
 #[derive(Debug, Args)]
 pub struct Count {
     /// The topic; without one, all

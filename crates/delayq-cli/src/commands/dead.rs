@@ -12,7 +12,7 @@ use crate::listing::json_of;
 use crate::output::{Output, time};
 use crate::when::{Span, When};
 
-/// Lists, replays and purges dead letters.
+/// List, replay and purge dead letters
 #[derive(Debug, Args)]
 pub struct Dead {
     #[command(subcommand)]

@@ -16,7 +16,9 @@ use crate::whole::WholeConfig;
 /// Clocks further apart than this make times on the command line misleading; deliveries go by Redis's alone.
 const CLOCKS_APART_MS: u64 = 1000;
 
-/// Checks that everything can be reached and is set as it must be, and says what to do about what is not.
+/// Check that everything can be reached and is set as it must be
+///
+/// Says of each thing that is not what to do about it.
 #[derive(Debug, Args)]
 pub struct Doctor {}
 

@@ -11,7 +11,7 @@ use crate::failure::{file, of_core, usage};
 use crate::listing::json_of;
 use crate::output::time_from;
 
-/// Looks at one message.
+/// Look at one message
 #[derive(Debug, Args)]
 pub struct Get {
     /// Its topic

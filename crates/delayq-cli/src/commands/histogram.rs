@@ -13,7 +13,7 @@ use crate::when::{Span, When};
 /// The longest bar, in characters.
 const BAR: u64 = 40;
 
-/// How many pending messages of a topic become due when.
+/// How many pending messages of a topic become due when
 #[derive(Debug, Args)]
 pub struct Histogram {
     /// The topic

@@ -7,7 +7,9 @@ use serde_json::json;
 use crate::deployment::Context;
 use crate::failure::of_core;
 
-/// Creates the deployment in Redis, or checks that it is there with the same numbers; safe to repeat.
+/// Create the deployment in Redis, or check that it is there
+///
+/// One that is there has to have the same numbers. Safe to repeat.
 #[derive(Debug, Args)]
 pub struct Init {}
 

@@ -10,7 +10,7 @@ use crate::failure::{of_core, usage};
 use crate::listing::{json_of, table};
 use crate::when::When;
 
-/// Lists messages of a topic in one state, or of a group.
+/// List messages of a topic in one state, or of a group
 #[derive(Debug, Args)]
 pub struct List {
     /// The topic

@@ -8,7 +8,9 @@ use crate::deployment::Context;
 use crate::failure::{of_core, usage};
 use crate::listing::{json_of, story};
 
-/// What happened to a message, as long as it is there or remembered (see the topic's policy).
+/// What happened to a message, while it is there or remembered
+///
+/// How long it is remembered is its topic's policy: delayq topic show TOPIC.
 #[derive(Debug, Args)]
 pub struct Log {
     /// Its topic

@@ -8,7 +8,9 @@ use delayq_service::Fault;
 
 use crate::failure::file;
 
-/// Writes the manual pages, one for each command; without a folder, prints that of delayq itself.
+/// Write the manual pages
+///
+/// One for each command; without a folder, that of delayq itself is printed.
 #[derive(Debug, Args)]
 pub struct Man {
     /// The folder to write them into: /usr/local/share/man/man1

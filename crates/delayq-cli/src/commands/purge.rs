@@ -11,7 +11,9 @@ use crate::deployment::Context;
 use crate::failure::{of_core, usage};
 use crate::when::When;
 
-/// Throws messages of a topic away, in bounded steps; interrupted, it is safe to repeat.
+/// Throw pending messages of a topic away
+///
+/// In bounded steps; interrupted, it is safe to repeat.
 #[derive(Debug, Args)]
 pub struct Purge {
     /// The topic

@@ -16,7 +16,7 @@ use crate::when::{Span, When};
 
 mod many;
 
-/// Puts a message, or many.
+/// Put a message, or many from a file or standard input
 ///
 /// One: delayq put orders '{"order":17}' --at 'tomorrow 09:00 Europe/Berlin' --id order-17.
 /// Many: delayq put --from orders.ndjson, a message a line:
@@ -26,7 +26,7 @@ mod many;
 pub struct Put {
     /// The topic; with --from, that of lines that name none
     topic: Option<Topic>,
-    /// The payload
+    /// The payload; without any it is empty
     #[arg(conflicts_with_all = ["payload_file", "from"])]
     payload: Option<String>,
     /// The payload is in this file

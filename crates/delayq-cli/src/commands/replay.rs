@@ -15,7 +15,7 @@ use crate::replay::{Clock, Day, Journal, Played, Run, Script};
 use crate::up::{DataFolder, Roles, Servers};
 use crate::when::Span;
 
-/// Plays an event log back, faster than it happened, and checks that exactly what it says is delivered.
+/// Play an event log back, faster than it happened, and check what is delivered
 ///
 /// The log has one event a line: {"at":TIME,"put":{"topic":…,"id":…,"group":…,"due":TIME,"payload":…}}, or "reschedule"
 /// with a new due time, or "cancel". Killed at any moment and started again with the same --data, it goes on.

@@ -12,7 +12,7 @@ use crate::failure::{of_core, usage};
 use crate::output::time;
 use crate::when::{Span, When};
 
-/// Changes the due time of a message, or of all of a group.
+/// Change the due time of a message, or of a whole group
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("change").required(true).args(["to", "after", "by"]))]
 pub struct Reschedule {

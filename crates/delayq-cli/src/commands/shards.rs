@@ -11,7 +11,7 @@ use crate::deployment::Context;
 use crate::failure::{of_core, usage};
 use crate::output::time_from;
 
-/// The shards: what each holds, owner, epoch, next due time, as Redis has them; or more of them.
+/// The shards: what each holds, owner, epoch, next due time; and how to get more
 #[derive(Debug, Args)]
 pub struct Shards {
     /// What to do; without it, show them

@@ -11,7 +11,7 @@ use crate::deployment::Context;
 use crate::failure::{FILE, usage};
 use crate::output::{Output, time};
 
-/// Looks at the spool of this host: its books, what waits for Redis, what was rejected and why.
+/// The spool of this host: its books, what waits for Redis, what was rejected and why
 #[derive(Debug, Args)]
 pub struct Spool {
     #[command(subcommand)]

@@ -16,7 +16,7 @@ use crate::output::{Output, say};
 /// How often a file or the counters are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Follows deliveries until Ctrl-C. It only looks: nothing is reserved, and no message is kept from anybody.
+/// Follow deliveries until Ctrl-C, without taking any away
 ///
 /// With --file, every line that a forwarder's file sink appends. With a topic, a line whenever its numbers move: how
 /// many became ready, were delivered, cancelled, expired or died since the last line.

@@ -13,7 +13,9 @@ use crate::deployment::{CliConfig, Context, of_cluster};
 use crate::failure::of_core;
 use crate::output::{time, time_from};
 
-/// The timers: the members in etcd, and what the shards in Redis say of their owners.
+/// The timers, and who owns which shards
+///
+/// The members as etcd has them, and what the shards in Redis say of their owners.
 #[derive(Debug, Args)]
 pub struct Timers {}
 

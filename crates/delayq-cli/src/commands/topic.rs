@@ -13,7 +13,7 @@ use crate::failure::{of_core, usage};
 use crate::output::{duration, time};
 use crate::when::Span;
 
-/// Sets a topic's policy, pauses it, bounds its rate.
+/// Set a topic's policy, pause it, bound its rate
 #[derive(Debug, Args)]
 pub struct Topic {
     #[command(subcommand)]

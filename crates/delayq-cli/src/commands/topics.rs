@@ -9,7 +9,7 @@ use crate::deployment::Context;
 use crate::failure::of_core;
 use crate::output::time;
 
-/// The topics with their numbers.
+/// The topics with their numbers
 #[derive(Debug, Args)]
 pub struct Topics {}
 

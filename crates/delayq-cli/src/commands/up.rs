@@ -16,8 +16,9 @@ use crate::up::{DataFolder, Options, Roles, Servers};
 /// What the process is called in its log.
 pub const PROGRAM: Program = Program { name: "delayq-up", version: env!("CARGO_PKG_VERSION") };
 
-/// Runs everything on this machine until Ctrl-C: a redis-server and an etcd of its own, timer, forwarder and
-/// compensator. Started again on the same folder, nothing is lost.
+/// Run everything on this machine, with a Redis and an etcd of its own, until Ctrl-C
+///
+/// Timer, forwarder and compensator are one process. Started again on the same folder, nothing is lost.
 #[derive(Debug, Args)]
 pub struct Up {
     #[command(flatten)]
