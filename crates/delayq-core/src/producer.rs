@@ -33,7 +33,7 @@ const QUEUE: usize = 4096;
 pub struct ProducerOptions {
     /// How long a put waits for others to go with it. Default 0: only as long as the line is busy.
     pub linger: Duration,
-    /// How many pipelines are under way at once, 1 to 64. Default 2: one at work, one on its way.
+    /// How many pipelines are under way at once, 1 to 64. Default 4: one at work, the others on their ways.
     pub in_flight: usize,
     /// Where puts go that cannot reach Redis; `None`: they fail.
     #[cfg(feature = "spool")]
@@ -101,7 +101,7 @@ impl Default for ProducerOptions {
     fn default() -> Self {
         Self {
             linger: Duration::ZERO,
-            in_flight: 2,
+            in_flight: 4,
             #[cfg(feature = "spool")]
             spool: None,
         }
