@@ -6,14 +6,13 @@ use crate::codes::{ETCD, LOCKED, REDIS, UNINITIALISED};
 use crate::config::TimerConfig;
 use crate::events::Started;
 use crate::metrics::TimerMetrics;
+use crate::owning::CLAIMS_A_CALL;
 use crate::pumping::{Parts, Pumping};
 use delayq_cluster::{Cluster, ClusterConfig, Handle, Ownership, Role};
 use delayq_core::{Claimed, Client, Error, ShardId};
 use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown, codes::SYSTEM};
 use std::time::{Duration, Instant};
 
-/// Shards in one pipeline of claims: some 10 µs of Redis's time each.
-pub(crate) const CLAIMS_A_CALL: usize = 64;
 /// How long a start rests before it asks for a lock again.
 const LOCK_RETRY: Duration = Duration::from_millis(200);
 

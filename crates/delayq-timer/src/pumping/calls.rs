@@ -1,8 +1,8 @@
 //! What the loop sends: pumps, claims, and questions to etcd.
 
 use super::{Done, Pumping, Trip};
+use crate::owning::CLAIMS_A_CALL;
 use crate::schedule::Round;
-use crate::timer::CLAIMS_A_CALL;
 use delayq_core::ShardId;
 use std::time::{Duration, Instant};
 

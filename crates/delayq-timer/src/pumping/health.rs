@@ -2,7 +2,7 @@
 
 use super::{Done, Pumping};
 use crate::events::{HindranceChanged, RedisBack, RedisLost, ShardMissing, Stopped};
-use crate::timer::CLAIMS_A_CALL;
+use crate::owning::CLAIMS_A_CALL;
 use delayq_cluster::DrainReport;
 use delayq_core::{Error, ShardId};
 use delayq_service::Fault;

@@ -2,7 +2,7 @@
 
 use super::{Done, Pumping, Trip, calls::ON_THE_WAY};
 use crate::events::Rescued;
-use crate::timer::CLAIMS_A_CALL;
+use crate::owning::CLAIMS_A_CALL;
 use delayq_cluster::Trust;
 use delayq_core::{Error, Overview, PumpReport, PumpWord, ShardId, UnixMillis};
 use std::time::{Duration, Instant};
