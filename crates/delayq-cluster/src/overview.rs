@@ -151,12 +151,9 @@ impl Observer {
             Ok((version, has_leader)) => {
                 EndpointHealth { endpoint, version: Some(version), has_leader, fault: None }
             }
-            Err(fault) => EndpointHealth {
-                endpoint,
-                version: None,
-                has_leader: false,
-                fault: Some(format!("{fault:?}")),
-            },
+            Err(fault) => {
+                EndpointHealth { endpoint, version: None, has_leader: false, fault: Some(fault.to_string()) }
+            }
         };
         self.link.statuses().await.into_iter().map(health).collect()
     }

@@ -4,6 +4,7 @@
 //! configuration look like is told in [`config`], what an operator reads of an error in [`codes`].
 
 pub mod admin;
+mod arguments;
 pub mod codes;
 pub mod config;
 pub mod deployment;

@@ -45,6 +45,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use crate::admin::{Admin, AdminState, router};
+use crate::arguments::Asked;
 use crate::codes::{DRAIN_DEADLINE, SYSTEM};
 use crate::config::{AdminConfig, Environment, LogConfig, Places, Section, ShutdownConfig, Source, load};
 use crate::exit::Exit;
@@ -143,11 +144,20 @@ pub fn main<S: Service>(source: &Source) -> ExitCode {
     exit.into()
 }
 
-/// The whole `main` of a service whose one argument is the path of its configuration.
+/// The whole `main` of a service whose arguments name its configuration, or ask for its help or version.
 #[must_use]
 pub fn main_of_arguments<S: Service>() -> ExitCode {
-    let path = std::env::args_os().nth(1).map(Into::into);
-    main::<S>(&Source::from_option(path))
+    match Asked::of(S::PROGRAM, std::env::args_os().skip(1)) {
+        Asked::Run(source) => main::<S>(&source),
+        Asked::Print(text) => {
+            print!("{text}");
+            Exit::Done.into()
+        }
+        Asked::Unknown(why) => {
+            eprint!("{why}");
+            Exit::Usage.into()
+        }
+    }
 }
 
 /// Makes rustls use ring; the first line of every `main` and of every test that speaks TLS. Safe to call twice.

@@ -211,6 +211,14 @@ fn a_build_that_fails_panics_or_is_stopped_ends_as_it_should() {
 }
 
 #[test]
+fn an_option_that_is_none_ends_with_64_and_a_question_with_0() {
+    let (code, log) = Living::start_with(&[Path::new("--confg")], "obedient", &[]).end();
+    assert!(code == 64 && log.contains("--confg is no option"), "{code}: {log}");
+    let (code, log) = Living::start_with(&[Path::new("--version")], "obedient", &[]).end();
+    assert_eq!((code, log.as_str()), (0, ""));
+}
+
+#[test]
 fn a_faulty_configuration_ends_with_78_and_all_faults_in_plain_text() {
     let environment = [("DELAYQ__SHUTDOWN__DRAIN_DEADLINE", "1h"), ("DELAYQ__LOG__FORMTA", "json")];
     let (code, log) = Living::start("obedient", &environment).end();

@@ -24,15 +24,19 @@ const OUT_OF_RANGE: i32 = 11;
 const UNAUTHENTICATED: i32 = 16;
 
 /// Why a request has no answer that counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
     /// No answer, or none from a cluster with a leader. What was asked may have been done.
+    #[error("{0}")]
     Silent(String),
     /// The lease does not exist.
+    #[error("the lease was gone at once")]
     LeaseGone,
     /// The revision asked for is no longer there: read anew.
+    #[error("the history was compacted")]
     Compacted,
     /// The user may not do this, or is not known.
+    #[error("{0}")]
     Refused(String),
 }
 
@@ -76,15 +80,13 @@ impl Fault {
     pub(crate) fn to_error(&self, config: &EtcdConfig, waited: Duration) -> ClusterError {
         match self {
             Self::Refused(cause) => ClusterError::Refused(cause.clone()),
-            Self::Silent(cause) => unreachable_error(config, waited, cause.clone()),
-            Self::LeaseGone => unreachable_error(config, waited, "the lease was gone at once".into()),
-            Self::Compacted => unreachable_error(config, waited, "the history was compacted".into()),
+            cause => ClusterError::Unreachable {
+                endpoints: config.endpoints.join(", "),
+                waited,
+                cause: cause.to_string(),
+            },
         }
     }
-}
-
-fn unreachable_error(config: &EtcdConfig, waited: Duration, cause: String) -> ClusterError {
-    ClusterError::Unreachable { endpoints: config.endpoints.join(", "), waited, cause }
 }
 
 /// etcd answers a wrong password with *invalid argument*, the code of anything else that is wrong in a request.

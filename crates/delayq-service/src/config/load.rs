@@ -28,7 +28,7 @@ pub const SECTIONS: &[&str] = &[
 ];
 
 /// Where the TOML comes from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// No file: the defaults, and what the environment sets.
     Defaults,

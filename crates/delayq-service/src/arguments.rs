@@ -1,0 +1,86 @@
+//! What a service is told on its command line: where its configuration is, or a question about itself.
+
+use std::ffi::OsString;
+
+use crate::config::Source;
+use crate::program::Program;
+
+/// What the arguments ask for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// To run, with this configuration.
+    Run(Source),
+    /// To print this, and no more.
+    Print(String),
+    /// What is not understood, as a sentence.
+    Unknown(String),
+}
+
+// === impl Asked ===
+
+impl Asked {
+    /// Reads the arguments behind the program's name: `[--config] FILE`, `--help`, `--version`, or nothing.
+    pub(crate) fn of(program: Program, arguments: impl IntoIterator<Item = OsString>) -> Self {
+        let mut arguments = arguments.into_iter();
+        let Some(first) = arguments.next() else { return Self::Run(Source::from_option(None)) };
+        let file = match first.to_str() {
+            Some("-h" | "--help") => return Self::Print(help(program)),
+            Some("-V" | "--version") => return Self::Print(format!("{program}\n")),
+            Some("--config") => arguments.next(),
+            Some(option) if option.starts_with('-') => match option.strip_prefix("--config=") {
+                Some(file) => Some(file.into()),
+                None => return Self::unknown(program, &format!("{option} is no option")),
+            },
+            _ => Some(first),
+        };
+        match (file, arguments.next()) {
+            (Some(file), None) => Self::Run(Source::File(file.into())),
+            (None, _) => Self::unknown(program, "--config needs a FILE"),
+            (Some(_), Some(more)) => Self::unknown(program, &format!("{} is one too many", more.display())),
+        }
+    }
+
+    fn unknown(program: Program, what: &str) -> Self {
+        let name = program.name;
+        Self::Unknown(format!("{name}: {what}; see {name} --help\n"))
+    }
+}
+
+fn help(Program { name, .. }: Program) -> String {
+    format!(
+        "Usage: {name} [--config] [FILE]\n\n\
+         FILE is the configuration; without one the defaults hold. Variables override a key of it:\n\
+         DELAYQ__REDIS__URL=redis://127.0.0.1:6379. `delayq config check` names every fault of it.\n\n\
+         Options:\n  \
+         -h, --help     Print help\n  \
+         -V, --version  Print version\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(arguments: &[&str]) -> Asked {
+        Asked::of(Program { name: "delayq-timer", version: "1.2.3" }, arguments.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn a_configuration_is_named_in_each_usual_way() {
+        assert_eq!(asked(&[]), Asked::Run(Source::Defaults));
+        for arguments in [&["a.toml"][..], &["--config", "a.toml"], &["--config=a.toml"]] {
+            assert_eq!(asked(arguments), Asked::Run(Source::File("a.toml".into())), "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn questions_are_answered_and_what_is_not_understood_is_named() {
+        assert_eq!(asked(&["--version"]), Asked::Print("delayq-timer 1.2.3\n".to_owned()));
+        assert!(matches!(asked(&["-h"]), Asked::Print(help) if help.starts_with("Usage: delayq-timer ")));
+        for (arguments, word) in
+            [(&["--confg"][..], "--confg"), (&["--config"], "FILE"), (&["a.toml", "b.toml"], "b.toml")]
+        {
+            assert!(matches!(asked(arguments), Asked::Unknown(why) if why.contains(word)), "{arguments:?}");
+        }
+    }
+}
