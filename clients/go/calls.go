@@ -159,7 +159,7 @@ func (c *Client) shards(ctx context.Context) ([]int, error) {
 		}
 	}
 	counts := c.layout.Load().counts
-	shards, turn := make([]int, counts[len(counts)-1]), int(c.turn.Add(1)>>1)
+	shards, turn := make([]int, counts[len(counts)-1]), int(c.turn.Add(1)%(1<<16))
 	for i := range shards {
 		shards[i] = (turn + i) % len(shards)
 	}

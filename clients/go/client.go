@@ -172,7 +172,7 @@ func (c *Client) Reserve(ctx context.Context, ask Reserve) ([]*Delivery, error) 
 			}
 		}
 		if waiting.Err() != nil {
-			return nil, nil
+			return nil, ctx.Err()
 		}
 		if heard == nil {
 			listener := c.redis.SSubscribe(ctx, c.channels(shards)...)
@@ -199,8 +199,7 @@ func (c *Client) channels(shards []int) (channels []string) {
 	return channels
 }
 
-// shardOf is the shard of whose channel, "{dq:7}:ready", something is heard: subscriptions and messages print
-// it.
+// shardOf is the shard of whose channel, "{dq:7}:ready", something is heard: what is heard prints it.
 func shardOf(heard any) (shard int) {
 	_, channel, _ := strings.Cut(fmt.Sprint(heard), "{")
 	_, number, _ := strings.Cut(channel, ":")
@@ -219,8 +218,11 @@ func (c *Client) take(ctx context.Context, shard int, ask Reserve, back *time.Du
 	for _, topic := range ask.Topics {
 		args, err = append(args, topic), first(err, checkName("topic", topic))
 	}
-	items, fault := c.one(ctx, "reserve", shard, args...)
-	if err = first(err, fault); err != nil {
+	if err != nil {
+		return nil, err
+	}
+	items, err := c.one(ctx, "reserve", shard, args...)
+	if err != nil {
 		return nil, err
 	}
 	if ms, said := items[1].(int64); said && time.Duration(ms)*time.Millisecond < *back {

@@ -54,6 +54,19 @@ func TestAWakeUpAloneBringsAWaitingReserveItsMessage(t *testing.T) {
 	}
 }
 
+func TestAReserveFromATopicThatIsNoneTakesNothing(t *testing.T) {
+	r, _ := reading(t, "none")
+	must(r.client.Put(context.Background(), Message{Topic: "t", Due: At(time.UnixMilli(1))}))
+	_, err := r.client.Reserve(context.Background(), Reserve{Topics: []string{"t", "no topic"}})
+	if _, invalid := err.(InvalidMessage); !invalid {
+		t.Fatal(err)
+	}
+	counted := must(r.script("count", 0, 1, "t", "0")).([]any)
+	if ready, leased := counted[3], counted[4]; ready != int64(1) || leased != int64(0) {
+		t.Fatal(counted)
+	}
+}
+
 func TestAWaitingReserveSurvivesTheLossOfItsConnections(t *testing.T) {
 	every := lookEvery
 	defer func() { lookEvery = every }()
