@@ -180,28 +180,24 @@ fn no_fault_repeats_a_secret() {
 
 #[test]
 fn the_environment_overrides_the_file_without_quotes() {
-    let environment = Environment::of([
+    let file = "[deployment]\nshards = 'overridden'";
+    let known = [
         ("DELAYQ__DEPLOYMENT__SHARDS", "64"),
         ("DELAYQ__REDIS__CALL_DEADLINE", "250ms"),
         ("DELAYQ__REDIS__PASSWORD", "1234"),
         ("DELAYQ__ADMIN__LISTEN", ""),
         ("DELAYQ__ETCD__ENDPOINTS", "['http://a:1', 'http://b:1']"),
+    ];
+    let more = [
         ("DELAYQ__ETCD__TLS__CA", "/ca.pem"),
         ("DELAYQ__ETCD__ENABLED", "true"),
         ("DELAYQ__TIMER__RESOLUTION", "of another role"),
-    ]);
-    let faults = loaded("[deployment]\nshards = 'overridden'", &environment).unwrap_err();
+    ];
+    let faults = loaded(file, &Environment::of(known.into_iter().chain(more))).unwrap_err();
     assert_eq!(faults.faults()[0].place, Place::Variable("DELAYQ__ETCD__TLS__CA".into()), "{faults}");
     assert_eq!(faults.faults().len(), 1, "{faults}");
 
-    let environment = Environment::of([
-        ("DELAYQ__DEPLOYMENT__SHARDS", "64"),
-        ("DELAYQ__REDIS__CALL_DEADLINE", "250ms"),
-        ("DELAYQ__REDIS__PASSWORD", "1234"),
-        ("DELAYQ__ADMIN__LISTEN", ""),
-        ("DELAYQ__ETCD__ENDPOINTS", "['http://a:1', 'http://b:1']"),
-    ]);
-    let config = loaded("[deployment]\nshards = 'overridden'", &environment).unwrap();
+    let config = loaded(file, &Environment::of(known)).unwrap();
     assert_eq!(config.deployment.shards, 64);
     assert_eq!(config.redis.call_deadline, HumanDuration::from_millis(250));
     assert_eq!(

@@ -73,39 +73,41 @@ async fn a_replacing_put_that_is_repeated_delivers_again_what_was_delivered_mean
     assert_eq!((numbers.accepted, numbers.delivered, numbers.pending()), (2, 1, 0), "{numbers:?}");
 }
 
+/// A shard in which this was put and cancelled at `NOW`.
+async fn cancelled(server: &RedisServer) -> (BareShard, Item) {
+    let mut shard = BareShard::create(server, "r", scripts_with(&[])).await;
+    shard.clock_us = Some(NOW * 1000);
+    let item = Item::new(b"order-17", NOW + 1000);
+    let put = Action::Put { topic: "t".into(), items: vec![item.clone()] };
+    shard.call(Verb::Put, &put.args()).await.unwrap();
+    let cancel = Action::Cancel { topic: "t".into(), ids: vec![item.id.clone()] };
+    shard.call(Verb::Cancel, &cancel.args()).await.unwrap();
+    (shard, item)
+}
+
+/// What a replacing put is answered that was first tried then.
+async fn replaced(shard: &mut BareShard, item: &Item, first_tried: u64) -> String {
+    let put = Action::Put { topic: "t".into(), items: vec![item.clone()] };
+    let mut args = put.args();
+    args[3] = format!("replace again={first_tried}").into_bytes();
+    lossy(&shard.call(Verb::Put, &args).await.unwrap()[1])
+}
+
 #[tokio::test]
 async fn a_replacing_put_takes_the_place_of_what_was_over_before_its_first_try() {
     let server = RedisServer::start().await;
-    let mut shard = BareShard::create(&server, "r", scripts_with(&[])).await;
-    shard.clock_us = Some(NOW * 1000);
-    let mut item = Item::new(b"order-17", NOW + 1000);
-    let put = |item: &Item| Action::Put { topic: "t".into(), items: vec![item.clone()] };
-    shard.call(Verb::Put, &put(&item).args()).await.unwrap();
-    let cancel = Action::Cancel { topic: "t".into(), ids: vec![b"order-17".to_vec()] };
-    shard.call(Verb::Cancel, &cancel.args()).await.unwrap();
+    let (mut shard, item) = cancelled(&server).await;
     shard.clock_us = Some((NOW + 10) * 1000);
-    item.replace = true;
-    let answers = [(NOW - 1, "exists cancelled 1763697600000"), (NOW, "stored")];
-    for (again, wanted) in answers {
-        let mut args = put(&item).args();
-        args[3] = format!("replace again={again}").into_bytes();
-        let word = shard.call(Verb::Put, &args).await.unwrap();
-        assert_eq!(lossy(&word[1]), wanted, "first tried at {again}, cancelled at {NOW}");
+    for (tried, wanted) in [(NOW - 1, "exists cancelled 1763697600000"), (NOW, "stored")] {
+        let word = replaced(&mut shard, &item, tried).await;
+        assert_eq!(word, wanted, "first tried at {tried}, cancelled at {NOW}");
     }
 }
 
 #[tokio::test]
 async fn a_replacing_put_of_other_content_takes_the_place_of_what_is_over_since_its_first_try() {
     let server = RedisServer::start().await;
-    let mut shard = BareShard::create(&server, "r", scripts_with(&[])).await;
-    shard.clock_us = Some(NOW * 1000);
-    let mut item = Item::new(b"order-17", NOW + 1000);
-    let put = |item: &Item| Action::Put { topic: "t".into(), items: vec![item.clone()] };
-    shard.call(Verb::Put, &put(&item).args()).await.unwrap();
-    let cancel = Action::Cancel { topic: "t".into(), ids: vec![b"order-17".to_vec()] };
-    shard.call(Verb::Cancel, &cancel.args()).await.unwrap();
-    (item.replace, item.content) = (true, 1);
-    let mut args = put(&item).args();
-    args[3] = format!("replace again={}", NOW - 500).into_bytes();
-    assert_eq!(lossy(&shard.call(Verb::Put, &args).await.unwrap()[1]), "stored");
+    let (mut shard, item) = cancelled(&server).await;
+    let other = Item { content: 1, ..item };
+    assert_eq!(replaced(&mut shard, &other, NOW - 500).await, "stored");
 }
