@@ -29,3 +29,4 @@ pub mod resp;
 pub mod shared;
 pub mod small_disk;
 pub mod stall;
+pub mod tripwire;

@@ -1,7 +1,7 @@
 //! The memory of a forwarder while a slow destination takes a great many messages that are ready.
 //!
-//! The destination is a stream behind a proxy that delays: with 2,048 messages on their way and a tenth of a second
-//! there and back, it takes about 20,000 a second.
+//! The destination is a stream behind a proxy that delays: with 8,192 messages on their way and a tenth of a second
+//! there and back, it takes about 80,000 a second at most.
 
 use std::time::Duration;
 

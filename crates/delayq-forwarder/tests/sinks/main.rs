@@ -18,5 +18,6 @@ mod redis_stream;
 mod sharing;
 mod stage;
 mod stdout;
+mod steps;
 #[cfg(feature = "webhook")]
 mod webhook;

@@ -19,7 +19,7 @@ use crate::stage::{Running, Seen, Stage, record, route};
 const LEASE: Duration = Duration::from_secs(2);
 
 /// A member of the forwarders of this stage.
-fn member(stage: &Stage, endpoints: &[String], name: &str) -> ClusterConfig {
+pub(crate) fn member(stage: &Stage, endpoints: &[String], name: &str) -> ClusterConfig {
     let mut group = ClusterConfig::new(endpoints.to_vec(), Role::Forwarder, name, stage.client.shards());
     stage.namespace.clone_into(&mut group.namespace);
     group.lease_ttl = LEASE;
@@ -27,7 +27,7 @@ fn member(stage: &Stage, endpoints: &[String], name: &str) -> ClusterConfig {
 }
 
 /// Settings of a forwarder that writes to a file of its own.
-fn settings(stage: &Stage, folder: &Path, name: &str) -> Settings {
+pub(crate) fn settings(stage: &Stage, folder: &Path, name: &str) -> Settings {
     let file = FileConfig { dir: folder.to_owned(), rotate_at: None };
     let sink = SinkConfig { file: Some(file), in_flight: 100, batch: 10, ..SinkConfig::default() };
     let mut settings = stage.settings([("f", sink)], vec![route("t", "f", name)]);
@@ -35,13 +35,13 @@ fn settings(stage: &Stage, folder: &Path, name: &str) -> Settings {
     settings
 }
 
-fn seen(folder: &Path) -> Vec<Seen> {
+pub(crate) fn seen(folder: &Path) -> Vec<Seen> {
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let texts = files.map(|path| std::fs::read_to_string(path).unwrap());
     texts.flat_map(|text| text.lines().map(|line| record("f", line)).collect::<Vec<_>>()).collect()
 }
 
-async fn takes_from(running: &Running, shards: f64) {
+pub(crate) async fn takes_from(running: &Running, shards: f64) {
     let what = format!("{shards} shards");
     wait_until(&what, LONG, || async { running.metric("delayq_forwarder_shards") == shards }).await;
 }

@@ -58,17 +58,17 @@ impl Stage {
 
     pub(crate) async fn at(url: &str) -> Self {
         let namespace = shared::namespace();
-        let settings = Settings {
-            namespace: Namespace::new(namespace.as_str()).unwrap(),
-            shards: ShardCount::new(4).unwrap(),
-            ..Settings::new(url)
-        };
-        let client = Client::new(settings);
+        let client = client(&namespace, url);
         client.init().await.unwrap();
         let redis = RedisConfig { url: url.parse().unwrap(), ..RedisConfig::default() };
         let producer = Producer::start(client.clone(), ProducerOptions::default());
         let pump = tokio::spawn(pump(client.clone()));
         Self { client, namespace, producer, redis, history: Arc::default(), pump }
+    }
+
+    /// A client of the same deployment with a connection of its own, by this URL.
+    pub(crate) fn client_at(&self, url: &str) -> Client {
+        client(&self.namespace, url)
     }
 
     /// Puts messages that are due at once, with bodies of this size, under ids from `first` on.
@@ -149,7 +149,7 @@ impl Stage {
 
     /// Builds and starts a forwarder.
     pub(crate) async fn forward(&self, settings: delayq_forwarder::Settings) -> Result<Running, Fault> {
-        self.start(settings, None).await
+        self.start(self.client.clone(), settings, None).await
     }
 
     /// The same, sharing by the plan of a group.
@@ -158,21 +158,28 @@ impl Stage {
         settings: delayq_forwarder::Settings,
         group: ClusterConfig,
     ) -> Result<Running, Fault> {
-        self.start(settings, Some(group)).await
+        self.forward_by_plan_through(self.client.clone(), settings, group).await
+    }
+
+    /// The same, with a client of its own.
+    pub(crate) async fn forward_by_plan_through(
+        &self,
+        client: Client,
+        settings: delayq_forwarder::Settings,
+        group: ClusterConfig,
+    ) -> Result<Running, Fault> {
+        self.start(client, settings, Some(group)).await
     }
 
     async fn start(
         &self,
+        client: Client,
         settings: delayq_forwarder::Settings,
         group: Option<ClusterConfig>,
     ) -> Result<Running, Fault> {
         let metrics = Metrics::new();
-        let deps = Deps {
-            client: self.client.clone(),
-            redis: self.redis.clone(),
-            metrics: metrics.clone(),
-            readiness: Readiness::new(),
-        };
+        let deps =
+            Deps { client, redis: self.redis.clone(), metrics: metrics.clone(), readiness: Readiness::new() };
         let forwarder = build(settings, deps).await?;
         let forwarder = match group {
             None => forwarder,
@@ -188,6 +195,14 @@ impl Drop for Stage {
     fn drop(&mut self) {
         self.pump.abort();
     }
+}
+
+fn client(namespace: &str, url: &str) -> Client {
+    Client::new(Settings {
+        namespace: Namespace::new(namespace).unwrap(),
+        shards: ShardCount::new(4).unwrap(),
+        ..Settings::new(url)
+    })
 }
 
 /// The timer's work, without its precision.
@@ -214,6 +229,17 @@ impl Running {
     pub(crate) async fn stop(self) {
         self.shutdown.request();
         within("the forwarder's end", LONG, self.task).await.unwrap().unwrap();
+    }
+
+    /// Asks it to stop, and does not wait.
+    pub(crate) fn ask_to_stop(&self) {
+        self.shutdown.request();
+    }
+
+    /// Waits until messages are on their way by this sink.
+    pub(crate) async fn has_in_flight(&self, sink: &str) {
+        let metric = format!("delayq_forwarder_in_flight{{sink=\"{sink}\"}}");
+        wait_until("messages on their way", LONG, || async { self.metric(&metric) > 0.0 }).await;
     }
 
     /// Ends it as a kill would: nothing is settled, nothing is closed.

@@ -20,5 +20,4 @@ mod process;
 mod pulse;
 mod stand;
 mod steps;
-mod tripwire;
 mod witness;

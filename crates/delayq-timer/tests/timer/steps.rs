@@ -5,19 +5,12 @@ use crate::bounds::KILLED;
 use crate::drill::Drill;
 use crate::group::{Group, Route};
 use crate::stand::Running;
-use crate::tripwire::{End, Step, Tripwire};
 use delayq_core::{Scripts, Verb};
+use delayq_tests::tripwire::{End, Step, Tripwire, begins_to_lead, gives_up_a_claim, has, revokes_its_lease};
 use std::pin::pin;
 
 const SHARDS: u16 = 8;
 const BOTH: [End; 2] = [End::Before, End::After];
-
-/// `/etcdserverpb.Lease/LeaseRevoke` as a head of HTTP/2 has it, in the code of RFC 7541. The message itself is a lease's
-/// id alone, as a keep-alive's is.
-const REVOKE: [u8; 22] = [
-    0x60, 0xa9, 0x24, 0x88, 0x2d, 0x9d, 0xcb, 0x65, 0x71, 0xaf, 0x9c, 0xa3, 0x41, 0x58, 0xce, 0x51, 0xa0,
-    0xbb, 0x4b, 0xdc, 0xfd, 0x4b,
-];
 
 /// A deployment, and the way of the timer that will die.
 struct Scene {
@@ -31,7 +24,7 @@ struct Scene {
 impl Scene {
     async fn new() -> Self {
         let drill = Drill::new(Group::with(SHARDS).await).await;
-        let mut wire = Tripwire::new();
+        let mut wire = Tripwire::default();
         let etcd = wire.way_to(drill.group.etcd.members()[0].address()).await;
         let redis = wire.way_to(drill.stand().server.address()).await;
         let way = Route { etcd: vec![format!("http://{etcd}")], client: drill.group.client_at(&redis) };
@@ -103,11 +96,6 @@ async fn dies_stopping(step: Step) {
     }
 }
 
-fn has(sent: &[u8], part: impl AsRef<[u8]>) -> bool {
-    let part = part.as_ref();
-    sent.windows(part.len()).any(|window| window == part)
-}
-
 fn calls(sent: &[u8], verb: Verb) -> bool {
     has(sent, &Scripts::published().get(verb).sha)
 }
@@ -134,8 +122,7 @@ async fn a_timer_that_dies_at_its_first_pump_is_replaced_and_repeats_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_that_dies_as_it_begins_to_lead_leaves_the_lead_to_the_next() {
-    // The leader alone reads the members together with the plan.
-    dies_alone(|sent| has(sent, "/members/") && has(sent, "/plan") && !has(sent, "/claims/")).await;
+    dies_alone(begins_to_lead).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,15 +137,10 @@ async fn a_timer_that_dies_as_it_begins_to_hand_over_is_replaced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_that_dies_as_it_gives_its_shards_up_is_replaced() {
-    // A deletion names a claim's key and nothing else of the group.
-    dies_stopping(|sent| {
-        has(sent, "/claims/")
-            && !["/claims0", "/plan", "/members/", "name"].iter().any(|other| has(sent, other))
-    })
-    .await;
+    dies_stopping(gives_up_a_claim).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_that_dies_as_it_leaves_keeps_nobody_from_its_shards() {
-    dies_stopping(|sent| has(sent, REVOKE)).await;
+    dies_stopping(revokes_its_lease).await;
 }
