@@ -29,6 +29,10 @@ use tokio::time::timeout;
 /// Deadlines in a row after which a connection is thrown away.
 const SILENT_CALLS: u32 = 3;
 
+/// How long a call goes on past its deadline, so that its thread reads what has arrived: it may have been kept busy, or
+/// stopped, until then.
+const LAST_LOOK: Duration = Duration::from_millis(20);
+
 /// How often scripts are loaded for one call, at most, where Redis forgets them again at once.
 const LOADS: usize = 10;
 
@@ -200,10 +204,10 @@ impl Link {
             return Vec::new();
         }
         let sent = AtomicU32::new(0);
-        match timeout(self.settings.deadline, self.send_within(calls, &sent)).await {
-            Ok(Ok(answers)) => answers,
-            Ok(Err(error)) => vec![Err(error); calls.len()],
-            Err(_) => {
+        match by_deadline(self.settings.deadline, self.send_within(calls, &sent)).await {
+            Some(Ok(answers)) => answers,
+            Some(Err(error)) => vec![Err(error); calls.len()],
+            None => {
                 self.note_silence();
                 let why = format!("deadline of {:?} passed", self.settings.deadline);
                 let address = self.address.clone();
@@ -225,9 +229,9 @@ impl Link {
             self.note_answer(answer.as_ref().err());
             answer.and_then(Value::extract_error).map_err(|error| Error::of_call(&self.address, None, &error))
         };
-        match timeout(self.settings.deadline, run).await {
-            Ok(answer) => answer,
-            Err(_) => {
+        match by_deadline(self.settings.deadline, run).await {
+            Some(answer) => answer,
+            None => {
                 self.note_silence();
                 let why = format!("deadline of {:?} passed", self.settings.deadline);
                 Err(Error::NoAnswer { address: self.address.clone(), why })
@@ -331,6 +335,40 @@ impl Link {
     }
 }
 
+/// What a call answers by its deadline, or has answered by then though nobody has read it yet.
+async fn by_deadline<T>(deadline: Duration, call: impl Future<Output = T>) -> Option<T> {
+    let mut call = std::pin::pin!(call);
+    match timeout(deadline, &mut call).await {
+        Ok(answer) => Some(answer),
+        Err(_) => timeout(LAST_LOOK, call).await.ok(),
+    }
+}
+
 fn is_no_script(answer: &RedisResult<Value>) -> bool {
     matches!(answer, Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::{sync::oneshot, task::yield_now};
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_could_read_before_the_deadline_counts() {
+        let deadline = Duration::from_millis(20);
+        let (answer, answered) = oneshot::channel();
+        let call = tokio::spawn(by_deadline(deadline, answered));
+        yield_now().await;
+        // The thread is kept busy, and then the deadline's end is noticed first.
+        std::thread::sleep(2 * deadline);
+        yield_now().await;
+        yield_now().await;
+        answer.send("pumped").expect("the call still waits");
+        assert_eq!(call.await.expect("it does not panic"), Some(Ok("pumped")));
+    }
+
+    #[tokio::test]
+    async fn a_call_that_nothing_answers_ends() {
+        assert_eq!(by_deadline(Duration::from_millis(1), std::future::pending::<()>()).await, None);
+    }
 }
