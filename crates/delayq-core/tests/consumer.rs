@@ -12,6 +12,8 @@ use std::{collections::HashSet, time::Duration};
 use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_secs(90);
+/// So that a test that pumps again and again leaves something of the machine to the others.
+const BETWEEN_PUMPS: Duration = Duration::from_millis(5);
 
 struct Deployment {
     server: RedisServer,
@@ -146,7 +148,7 @@ async fn what_a_dying_worker_acked_later_comes_again_when_its_lease_ends_and_not
             for shard in deployment.client.shards().shards() {
                 deployment.client.pump(shard, Some(1), 500).await.unwrap();
             }
-            tokio::task::yield_now().await;
+            tokio::time::sleep(BETWEEN_PUMPS).await;
         }
     };
     let mut consumer = deployment.consumer(COUNT);
@@ -242,22 +244,22 @@ async fn a_dropped_delivery_comes_again_by_its_back_off() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_kept_alive_while_the_work_lasts() {
+    const LEASE: Duration = Duration::from_secs(3);
     let deployment = deployment(1).await;
     deployment.put(1).await;
     let mut options = ConsumerOptions::new([deployment.topic.clone()]);
-    options.lease = Some(Duration::from_millis(300));
+    options.lease = Some(LEASE);
     let mut consumer = Consumer::start(deployment.client.clone(), options);
     let delivery = timeout(PATIENCE, consumer.next()).await.unwrap().unwrap();
     let shard = deployment.client.shards().shards().next().unwrap();
-    let first_end = delivery.envelope.at;
     // Pumps until well behind the first lease's end on Redis's clock: it must not be taken back.
     loop {
         let report = deployment.client.pump(shard, Some(1), 500).await.unwrap();
         assert_eq!(report.returned, 0);
-        if report.now.millis() > first_end + Duration::from_millis(700) {
+        if report.now.millis() > delivery.ready.millis() + 2 * LEASE {
             break;
         }
-        tokio::task::yield_now().await;
+        tokio::time::sleep(BETWEEN_PUMPS).await;
     }
     assert_eq!(delivery.ack().await.unwrap(), Settled::Delivered);
 }
