@@ -91,7 +91,8 @@ pub const UNBALANCED: Code = Code {
     id: "DQ-U007",
     title: "the books do not balance",
     cause: "What was accepted is not what was delivered, cancelled, expired, dead, purged, replaced and pending together; \
-            or a replayed log was not delivered exactly as it says. That is a bug, or somebody wrote to Redis by hand.",
+            or a message's body stands in no place; or a replayed log was not delivered exactly as it says. \
+            That is a bug, or somebody wrote to Redis by hand.",
     tries: [
         "Run it again when nothing moves: numbers of several shards are not read at one instant.",
         "See whether Redis lost data: its log, its last restart, its eviction policy (delayq doctor).",

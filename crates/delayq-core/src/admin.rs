@@ -1,6 +1,9 @@
 //! The admin: looking at what is stored, and what operators do to it.
 
+mod bodies;
 mod finding;
+
+pub use bodies::{Astray, Bodies};
 
 use crate::{
     Client, Error, ListState, Listed, MAX_IDS_A_CALL, MessageId, Numbers, Overview, Policy, ShardCount,

@@ -51,10 +51,18 @@ impl Keys {
 
     /// The shard and the kind of a channel; `None` where it is none of this namespace.
     pub fn parse_channel(&self, name: &str) -> Option<(ShardId, Channel)> {
-        let rest = name.strip_prefix('{')?.strip_prefix(self.0.as_str())?.strip_prefix(':')?;
-        let (shard, kind) = rest.split_once("}:")?;
-        let channel = [Channel::Wake, Channel::Ready].into_iter().find(|channel| channel.name() == kind)?;
-        Some((ShardId::new(shard.parse().ok()?), channel))
+        let (shard, kind) = self.parse(name.as_bytes())?;
+        let channel =
+            [Channel::Wake, Channel::Ready].into_iter().find(|channel| channel.name().as_bytes() == kind)?;
+        Some((shard, channel))
+    }
+
+    /// The shard of a key or a channel, and what follows its base; `None` where it is none of this namespace.
+    pub(crate) fn parse<'k>(&self, key: &'k [u8]) -> Option<(ShardId, &'k [u8])> {
+        let rest = key.strip_prefix(b"{")?.strip_prefix(self.0.as_str().as_bytes())?.strip_prefix(b":")?;
+        let end = rest.windows(2).position(|pair| pair == b"}:")?;
+        let shard = std::str::from_utf8(&rest[..end]).ok()?.parse().ok()?;
+        Some((ShardId::new(shard), &rest[end + 2..]))
     }
 }
 
@@ -81,6 +89,15 @@ mod tests {
         assert_eq!(keys.parse_channel(&name), Some((ShardId::new(7), Channel::Ready)));
         for other in ["{dx:7}:ready", "{dq:7}:r", "{dq:x}:ready", "{dq:70000}:ready", "{dq}:ready"] {
             assert_eq!(keys.parse_channel(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_parsed_whatever_bytes_its_id_has() {
+        let keys = Keys::new(Namespace::new("dq").unwrap());
+        assert_eq!(keys.parse(b"{dq:7}:m:1:\xff}:\x00"), Some((ShardId::new(7), &b"m:1:\xff}:\x00"[..])));
+        for other in [&b"{dx:7}:m:1:a"[..], b"{dq:7:m:1:a", b"{dq:\xff}:m", b"dq:7}:m", b"{dq"] {
+            assert_eq!(keys.parse(other), None, "{other:?}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The command line against a real Redis: what it refuses, what it prints, what it stores.
 
+mod audit;
 mod clock;
 mod config;
 mod dead;
