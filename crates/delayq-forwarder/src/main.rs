@@ -1,7 +1,6 @@
-//! `delayq-forwarder [CONFIG]`: moves ready messages into external message queues.
+//! The forwarder's process: configuration, logs, build, announce, run, drain.
 
 use delayq_forwarder::ForwarderService;
-use delayq_service::config::Source;
 use mimalloc::MiMalloc;
 use std::process::ExitCode;
 
@@ -11,6 +10,5 @@ use std::process::ExitCode;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    let path = std::env::args_os().nth(1).map(Into::into);
-    delayq_service::main::<ForwarderService>(&Source::from_option(path))
+    delayq_service::main_of_arguments::<ForwarderService>()
 }
