@@ -6,11 +6,10 @@ use crate::{
     encode::encode,
     lane::Lane,
     lane_state::TopicRoutes,
+    means::Means,
     settle::{Settler, Verdict},
-    stats::Stats,
 };
-use delayq_core::{Client, Receipt, Reservation, UnixMicros};
-use delayq_service::Shutdown;
+use delayq_core::{Receipt, Reservation, UnixMicros};
 use std::{
     collections::BTreeMap,
     sync::Arc,
@@ -20,16 +19,6 @@ use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
 /// A sink keeps its own time. This many times of it, the forwarder stops waiting for one that does not.
 const GUARD: u32 = 10;
-
-/// What every batch needs.
-#[derive(Clone)]
-pub(crate) struct Means {
-    pub(crate) client: Client,
-    pub(crate) lease: Duration,
-    pub(crate) stats: Stats,
-    /// When what is not delivered yet is given back.
-    pub(crate) give_up: Shutdown,
-}
 
 /// A batch of reserved messages.
 pub(crate) struct Batch {
@@ -58,14 +47,6 @@ pub(crate) struct Report {
 struct Load {
     parcels: Vec<Parcel>,
     places: Vec<usize>,
-}
-
-// === impl Means ===
-
-impl Means {
-    pub(crate) fn new(client: Client, lease: Duration, stats: Stats) -> Self {
-        Self { client, lease, stats, give_up: Shutdown::new() }
-    }
 }
 
 // === impl Batch ===

@@ -21,6 +21,7 @@ mod encoding;
 mod forwarder;
 mod lane;
 mod lane_state;
+mod means;
 mod pace;
 mod parcel;
 mod pattern;

@@ -1,6 +1,6 @@
 //! Settling: what becomes of a message in Redis after its delivery.
 
-use crate::delivery::Means;
+use crate::means::Means;
 use delayq_core::{Advice, Error, Receipt, Release, Settled};
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 use super::board::Board;
 use crate::{
     circuit::Pass,
-    delivery::Means,
     lane_state::{LaneState, Pipeline},
+    means::Means,
 };
 use delayq_core::{Error, Reservation, ReserveReport, ReserveRequest, ShardId};
 use std::time::Instant;

@@ -12,7 +12,8 @@ use super::{
 use crate::{
     codes::REDIS_UNUSABLE,
     config::ForwarderConfig,
-    delivery::{Batch, Means, Report},
+    delivery::{Batch, Report},
+    means::Means,
     settle::{Settler, Verdict},
     sharing::Share,
     stats::Stats,
