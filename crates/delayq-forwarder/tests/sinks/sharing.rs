@@ -16,7 +16,7 @@ use delayq_tests::stall::Stall;
 use crate::stage::{Running, Seen, Stage, record, route};
 
 /// The least lease time there is: a killed forwarder's shards wait for it.
-const LEASE: Duration = Duration::from_secs(2);
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
 /// A member of the forwarders of this stage.
 pub(crate) fn member(stage: &Stage, endpoints: &[String], name: &str) -> ClusterConfig {

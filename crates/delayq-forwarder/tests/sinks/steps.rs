@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::pin::pin;
 use std::time::Duration;
 
+use delayq_cluster::ClusterConfig;
 use delayq_core::{Client, Scripts, Verb};
 use delayq_forwarder::{RedisStreamConfig, Settings, SinkConfig};
 use delayq_service::config::RedisConfig;
@@ -12,12 +13,15 @@ use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::invariants::Permit;
 use delayq_tests::proxy::{Flow, Proxy};
 use delayq_tests::redis_server::RedisServer;
-use delayq_tests::tripwire::{End, Step, Tripwire, begins_to_lead, has, revokes_its_lease};
+use delayq_tests::tripwire::{End, Step, Tripwire, begins_to_lead, gives_up_a_claim, has, revokes_its_lease};
 
-use crate::sharing::{member, seen, settings, takes_from};
+use crate::sharing::{LEASE, member, seen, settings, takes_from};
 use crate::stage::{Running, Stage, route};
 
 const BOTH: [End; 2] = [End::Before, End::After];
+/// The lease time of one that has to keep its shards until another joins: over a stall of the machine that ends a shorter
+/// one, the two would change places, and the other one would be the one that gives.
+const LONG_LEASE: Duration = Duration::from_secs(8);
 /// What is put at once, and how often, while something else goes on.
 const LOAD: usize = 20;
 const LOAD_EVERY: Duration = Duration::from_millis(50);
@@ -61,7 +65,11 @@ impl Scene {
     }
 
     async fn doomed_with(&self, settings: Settings) -> Running {
-        let group = member(&self.stage, &self.way, "doomed");
+        self.doomed_of(settings, LEASE).await
+    }
+
+    async fn doomed_of(&self, settings: Settings, lease_ttl: Duration) -> Running {
+        let group = ClusterConfig { lease_ttl, ..member(&self.stage, &self.way, "doomed") };
         self.stage.forward_by_plan_through(self.client.clone(), settings, group).await.unwrap()
     }
 
@@ -130,6 +138,24 @@ async fn dies_alone(step: Step) {
     }
 }
 
+/// A forwarder that has every shard and dies at this step, when another one joins it.
+async fn dies_giving_way(step: Step) {
+    for end in BOTH {
+        let scene = Scene::new().await;
+        let doomed = scene.doomed_of(scene.settings("doomed"), LONG_LEASE).await;
+        takes_from(&doomed, 4.0).await;
+        scene.wire.arm(step, end);
+        let dying = async {
+            let well = scene.well().await;
+            scene.wire.tripped().await;
+            doomed.kill().await;
+            well
+        };
+        let well = scene.under_load(dying).await;
+        scene.goes_on(well).await;
+    }
+}
+
 /// A forwarder that is told to stop and dies at this step of stopping.
 async fn dies_stopping(step: Step) {
     for end in BOTH {
@@ -190,6 +216,11 @@ async fn a_forwarder_that_dies_as_it_begins_to_lead_leaves_the_lead_to_the_next(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forwarder_that_dies_as_it_writes_the_plan_leaves_the_lead_to_the_next() {
     dies_alone(|sent| has(sent, r#""owners":["#)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forwarder_that_dies_as_it_gives_shards_to_another_is_replaced() {
+    dies_giving_way(gives_up_a_claim).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
