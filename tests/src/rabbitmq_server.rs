@@ -1,6 +1,7 @@
 //! A private RabbitMQ.
 
 use std::process::Command;
+use std::time::Duration;
 
 use tokio::net::TcpStream;
 
@@ -10,6 +11,9 @@ use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
 
+/// The limit for its start, which costs it seconds of the machine's cores: beside eleven busy loops on two cores it takes a
+/// minute.
+const START: Duration = LONG.saturating_mul(4);
 /// The file of its settings.
 const SETTINGS: &str = "rabbitmq.conf";
 
@@ -154,7 +158,7 @@ impl RabbitmqServer {
             command.env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", loopback);
             command
         }));
-        process.wait_for_line("completed with", LONG).await;
+        process.wait_for_line("completed with", START).await;
         let address = format!("127.0.0.1:{}", self.port);
         wait_until("RabbitMQ to take connections", LONG, || async {
             TcpStream::connect(&address).await.is_ok()
