@@ -62,7 +62,8 @@ impl Admin {
         }
     }
 
-    /// One step over the keys: where the next one begins (0: this was the last), and the bodies' keys of this one.
+    /// One step over the keys: where the next one begins (0: this was the last), and the bodies' keys of this one. Only bodies
+    /// are strings; a group may be named so that another of its keys looks like one.
     async fn scan(&self, cursor: u64) -> Result<(u64, Vec<Vec<u8>>), Error> {
         let mut scan = redis::cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(format!("{{{}:*}}:m:*", self.client.keys().namespace()));

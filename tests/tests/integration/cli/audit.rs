@@ -23,6 +23,9 @@ async fn bodies_that_stand_in_no_place_are_named() {
     done(&redis, &["put", "t", "{}", "--id", "ready"]).await;
     done(&redis, &["put", "u", "{}", "--id", "cancelled", "--at", DUE]).await;
     done(&redis, &["cancel", "u", "cancelled"]).await;
+    // What is kept of a shift has the group's name in its key.
+    let shift = ["reschedule", "--group", "g}:m:1:x", "--all", "--by", "1h", "--token", "snow"];
+    done(&redis, &shift).await;
     assert_eq!(done(&redis, &["audit", "--bodies"]).await, "1502 bodies, all in their places\n");
 
     done(&redis, &["put", "u", "{}", "--id", "order-17", "--at", "2101-01-01T00:00:00Z"]).await;
