@@ -6,7 +6,7 @@ use redis::from_redis_value;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Keys that Redis looks at in one step: half a millisecond or less.
+/// Keys that Redis looks at in one step.
 const KEYS_A_STEP: usize = 1000;
 
 /// What an audit of all bodies found.
