@@ -1,3 +1,5 @@
+// Calls of scripts: many messages at a time, in as few calls as the limits allow, wherever they are.
+
 package delayq
 
 import (

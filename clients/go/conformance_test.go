@@ -1,3 +1,5 @@
+// The conformance suite that all clients share, carried out by this one.
+
 package delayq
 
 import (

@@ -1,3 +1,5 @@
+// The real Redis of all tests, and what they share.
+
 package delayq
 
 import (

@@ -1,3 +1,5 @@
+// A message: as its producer hands it over, as it is stored, and as a reserve hands it out.
+
 package delayq
 
 import (

@@ -1,3 +1,5 @@
+// Names of messages, topics, groups and namespaces, and the places that they say.
+
 package delayq
 
 import (

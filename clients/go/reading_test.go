@@ -1,3 +1,5 @@
+// Reserving: what cannot be read, what wakes a waiting reserve, and what it survives.
+
 package delayq
 
 import (

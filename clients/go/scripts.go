@@ -1,3 +1,5 @@
+// The scripts: the files of lua/, put together with the functions they include.
+
 package delayq
 
 import (

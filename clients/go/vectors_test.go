@@ -1,3 +1,5 @@
+// The test vectors that all clients share.
+
 package delayq
 
 import (
