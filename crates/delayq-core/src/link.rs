@@ -5,7 +5,7 @@
 //! itself, and the next call begins on a new one.
 
 use crate::{
-    Error, ShardId,
+    Error, Password, ShardId,
     keys::Keys,
     script::{Scripts, Verb},
 };
@@ -46,8 +46,8 @@ pub struct LinkSettings {
     pub url: String,
     /// The ACL user; `None`: the default user, or the one in the URL.
     pub username: Option<String>,
-    /// Its password; `None`: the one in the URL, or none.
-    pub password: Option<String>,
+    /// Its password, read for each connection; `None`: the one in the URL, or none.
+    pub password: Option<Password>,
     /// The certificate authorities to trust with `rediss://`, PEM; `None`: those of the system.
     pub ca_pem: Option<Vec<u8>>,
     /// How long a connection may take to be made. Default 1 s.
@@ -113,7 +113,9 @@ impl LinkSettings {
             redis = redis.set_username(username);
         }
         if let Some(password) = &self.password {
-            redis = redis.set_password(password);
+            // A file that is being replaced is there again a moment later.
+            let unreadable = |why| Error::Unreachable { address: self.address(), why };
+            redis = redis.set_password(password.read().map_err(unreadable)?);
         }
         let keepalive = TcpKeepalive::new().with_time(self.keepalive).with_interval(Duration::from_secs(5));
         let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);

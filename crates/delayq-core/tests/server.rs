@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 use delayq_core::{
-    Client, Consumer, ConsumerOptions, Error, Message, Producer, ProducerOptions, Settings, Settled, Topic,
+    Client, Consumer, ConsumerOptions, Error, Message, Password, Producer, ProducerOptions, Settings,
+    Settled, Topic,
 };
+use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -23,7 +25,7 @@ async fn set_user(server: &RedisServer, commands: &[String]) -> Client {
     server.command::<()>(&words).await;
     let mut settings = Settings::new(server.url());
     settings.link.username = Some("delayq".to_owned());
-    settings.link.password = Some("secret".to_owned());
+    settings.link.password = Some("secret".into());
     Client::new(settings)
 }
 
@@ -92,11 +94,39 @@ async fn a_deployment_with_another_number_of_shards_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_secret_is_in_no_debug_output() {
     let mut settings = Settings::new("redis://user:hunter2@127.0.0.1:1/0");
-    settings.link.password = Some("hunter3".to_owned());
+    settings.link.password = Some("hunter3".into());
     settings.link.connect_timeout = Duration::from_millis(200);
     let client = Client::new(settings.clone());
     let error = client.check_server().await.unwrap_err();
     for shown in [format!("{settings:?}"), format!("{client:?}"), format!("{error:?}"), error.to_string()] {
         assert!(!shown.contains("hunter"), "{shown}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rotated_password_file_does_not_need_a_restart() {
+    let server = RedisServer::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    let rotate = async |password: &str| {
+        let password_rule = format!(">{password}");
+        let words = ["ACL", "SETUSER", "delayq", "reset", "on", &password_rule, "~*", "&*", "+@all"];
+        server.command::<()>(&words).await;
+        std::fs::write(&file, format!("{password}\n")).unwrap();
+    };
+    rotate("first").await;
+    let mut settings = Settings::new(server.url());
+    settings.link.username = Some("delayq".to_owned());
+    settings.link.password = Some(Password::file(&file));
+    let client = Client::new(settings);
+    client.check_server().await.unwrap();
+    // Redis ends the connections of a user that it resets.
+    rotate("second").await;
+    wait_until("the next connection logs in", LONG, async || client.check_server().await.is_ok()).await;
+    std::fs::remove_file(&file).unwrap();
+    server.command::<()>(&["CLIENT", "KILL", "USER", "delayq"]).await;
+    let error = client.check_server().await.unwrap_err();
+    assert!(!error.to_string().contains("second"), "{error}");
+    rotate("third").await;
+    wait_until("the file is there again", LONG, async || client.check_server().await.is_ok()).await;
 }

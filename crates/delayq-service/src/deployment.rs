@@ -4,7 +4,6 @@ use crate::codes::CONFIG_FAULTY;
 use crate::config::{DeploymentConfig, RedisConfig, Secret};
 use crate::fault::Fault;
 use delayq_core::{Client, LinkSettings, Namespace, Settings, ShardCount};
-use secrecy::ExposeSecret;
 
 /// The client of the configured deployment; it connects when it is first used.
 ///
@@ -12,7 +11,7 @@ use secrecy::ExposeSecret;
 /// The password or the certificate cannot be read any more.
 pub fn client(deployment: &DeploymentConfig, redis: &RedisConfig) -> Result<Client, Fault> {
     let faulty = |message: String| Fault::new(&CONFIG_FAULTY, message);
-    let password = redis.password.as_ref().map(Secret::reveal).transpose();
+    let password = redis.password.as_ref().map(Secret::password).transpose();
     let password = password.map_err(|why| faulty(format!("redis.password: {why}")))?;
     let read = |path: &std::path::PathBuf| {
         std::fs::read(path)
@@ -25,7 +24,7 @@ pub fn client(deployment: &DeploymentConfig, redis: &RedisConfig) -> Result<Clie
         shards: ShardCount::new(deployment.shards).map_err(|error| faulty(error.to_string()))?,
         link: LinkSettings {
             username: redis.username.clone(),
-            password: password.map(|password| password.expose_secret().to_owned()),
+            password,
             ca_pem: redis.ca.as_ref().map(read).transpose()?,
             connect_timeout: *redis.connect_timeout,
             deadline: *redis.call_deadline,

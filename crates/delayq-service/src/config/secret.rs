@@ -1,8 +1,9 @@
 //! A secret: written plainly, or as the file or environment variable that holds it, and never printed.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use delayq_core::Password;
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -58,9 +59,22 @@ impl Secret {
     pub fn reveal(&self) -> Result<SecretString, String> {
         match &self.0 {
             Kept::Plain(secret) => Ok(secret.clone()),
-            Kept::File(path) => from_file(path),
+            Kept::File(path) => Password::file(path).read().map(SecretString::from),
             Kept::Variable(name) => environment::variable(name).map(SecretString::from),
         }
+    }
+
+    /// The secret for a client that reads it again for each connection.
+    ///
+    /// # Errors
+    /// As [`reveal`](Self::reveal): what cannot be read at the start is a fault of the configuration.
+    pub fn password(&self) -> Result<Password, String> {
+        let now = self.reveal()?;
+        Ok(match &self.0 {
+            Kept::File(path) => Password::file(path),
+            // The environment of a process does not change.
+            Kept::Plain(_) | Kept::Variable(_) => Password::value(now.expose_secret()),
+        })
     }
 }
 
@@ -156,17 +170,6 @@ impl<'de> Visitor<'de> for SecretVisitor {
     fn visit_bool<E: Error>(self, _: bool) -> Result<Secret, E> {
         Err(bare("boolean", EXPECTED))
     }
-}
-
-fn from_file(path: &Path) -> Result<SecretString, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read the secret from {}: {error}", path.display()))?;
-    let text = text.strip_suffix('\n').unwrap_or(&text);
-    let secret = text.strip_suffix('\r').unwrap_or(text);
-    if secret.is_empty() {
-        return Err(format!("the secret file {} is empty", path.display()));
-    }
-    Ok(SecretString::from(secret.to_owned()))
 }
 
 #[cfg(test)]

@@ -1,0 +1,78 @@
+//! A password, or the file to read it from for each connection.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A password and where it comes from. It prints as `***`, a file as its path.
+///
+/// A file is read again for each new connection, so that a rotated password is taken up without a restart.
+#[derive(Clone)]
+pub struct Password(Source);
+
+#[derive(Clone)]
+enum Source {
+    Value(String),
+    File(PathBuf),
+}
+
+// === impl Password ===
+
+impl Password {
+    /// A password that never changes.
+    pub fn value(password: impl Into<String>) -> Self {
+        Self(Source::Value(password.into()))
+    }
+
+    /// A password in a file of UTF-8; one line break at its end does not belong to it.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self(Source::File(path.into()))
+    }
+
+    /// The password itself, read now.
+    ///
+    /// # Errors
+    /// A sentence without the password: the file is missing, unreadable or empty.
+    pub fn read(&self) -> Result<String, String> {
+        match &self.0 {
+            Source::Value(password) => Ok(password.clone()),
+            Source::File(path) => from_file(path),
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for Password {
+    fn from(password: T) -> Self {
+        Self::value(password)
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Source::Value(_) => f.write_str("***"),
+            Source::File(path) => write!(f, "file {}", path.display()),
+        }
+    }
+}
+
+fn from_file(path: &Path) -> Result<String, String> {
+    let mut text = std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read the password from {}: {error}", path.display()))?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    text.truncate(line.strip_suffix('\r').unwrap_or(line).len());
+    if text.is_empty() {
+        return Err(format!("the password file {} is empty", path.display()));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_not_printed() {
+        assert_eq!(format!("{:?}", Password::value("hunter2")), "***");
+        assert_eq!(format!("{:?}", Password::file("/run/secrets/redis")), "file /run/secrets/redis");
+    }
+}
