@@ -1,5 +1,6 @@
 //! A connection to a Redis that messages are delivered to, which is thrown away when it no longer answers.
 
+use crate::{Blame, Outcome, Parcel};
 use delayq_service::config::RedisConfig;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, Pipeline, RedisError, RedisResult, Value,
@@ -11,6 +12,9 @@ use std::{
     sync::{Mutex, PoisonError},
     time::Duration,
 };
+
+/// Answers of a server that is not, or no longer, the right one to ask on this connection.
+const STALE: [&str; 4] = ["READONLY", "MASTERDOWN", "NOAUTH", "WRONGPASS"];
 
 /// A connection that is made when it is first used, and again after it broke.
 pub(super) struct RedisLink {
@@ -56,10 +60,59 @@ impl RedisLink {
             Ok(answers) => answers,
             Err(_) => Err(self.broken(&format!("no answer within {:?}", self.deadline))),
         };
-        if answers.as_ref().is_err_and(|error| error.code.is_none()) {
+        let answers: Vec<RedisResult<Value>> = match answers {
+            Ok(answers) => answers.into_iter().map(Value::extract_error).collect(),
+            Err(error) => {
+                *self.slot() = None;
+                return Err(error);
+            }
+        };
+        // Another server may be the master by now, and another password the right one: a new connection finds out.
+        let code = |answer: &RedisResult<Value>| {
+            answer.as_ref().err().and_then(|error| error.code().map(str::to_owned))
+        };
+        if answers.iter().filter_map(code).any(|code| STALE.contains(&code.as_str())) {
             *self.slot() = None;
         }
-        Ok(answers?.into_iter().map(Value::extract_error).collect())
+        Ok(answers)
+    }
+
+    /// Runs one command for each parcel whose key may be delivered to: one outcome each, in their order.
+    pub(super) async fn deliver(
+        &self,
+        parcels: &[Parcel],
+        command: impl Fn(&Parcel) -> Cmd,
+        answered: impl Fn(&Parcel, Value) -> Outcome,
+    ) -> Vec<Outcome> {
+        let mut outcomes: Vec<Option<Outcome>> =
+            parcels.iter().map(|parcel| key(&parcel.destination).err().map(Outcome::rejected)).collect();
+        let sent: Vec<&Parcel> = parcels
+            .iter()
+            .zip(&outcomes)
+            .filter(|(_, outcome)| outcome.is_none())
+            .map(|(parcel, _)| parcel)
+            .collect();
+        let mut pipeline = Pipeline::with_capacity(sent.len());
+        for parcel in &sent {
+            pipeline.add_command(command(parcel));
+        }
+        let mut answers: Vec<Outcome> = match self.run_all(&pipeline, sent.len()).await {
+            _ if sent.is_empty() => Vec::new(),
+            Err(error) => vec![failed(&error); sent.len()],
+            Ok(answers) => {
+                let outcome = |(answer, parcel): (RedisResult<Value>, &&Parcel)| match answer {
+                    Ok(value) => answered(parcel, value),
+                    Err(error) => failed(&self.fault(&error)),
+                };
+                answers.into_iter().zip(&sent).map(outcome).collect()
+            }
+        };
+        let mut answers = answers.drain(..);
+        for empty in outcomes.iter_mut().filter(|outcome| outcome.is_none()) {
+            *empty = answers.next();
+        }
+        let silent = || Outcome::down("Redis did not answer for it");
+        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(silent)).collect()
     }
 
     async fn connection(&self) -> Result<MultiplexedConnection, LinkError> {
@@ -118,9 +171,60 @@ impl RedisLink {
     }
 }
 
+/// Checks that a text is a key that messages may be delivered to: no key of a deployment, which all begin with
+/// `{NAMESPACE:SHARD}:`.
+///
+/// # Errors
+/// Why it is not.
+pub(super) fn key(text: &str) -> Result<(), String> {
+    let tag = text.strip_prefix('{').and_then(|rest| rest.split_once("}:"));
+    let shard = tag.and_then(|(tag, _)| tag.rsplit_once(':')).map(|(_, shard)| shard);
+    let of_a_deployment =
+        shard.is_some_and(|shard| !shard.is_empty() && shard.bytes().all(|byte| byte.is_ascii_digit()));
+    match of_a_deployment {
+        true => Err(format!("the key `{text}` is one of a delayq deployment: nothing is delivered to it")),
+        false if text.is_empty() => Err("a key needs a name".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// What an error of Redis means for one parcel. The codes are those that Redis gives before it writes.
+fn failed(error: &LinkError) -> Outcome {
+    let reason = error.sentence.clone();
+    match error.code.as_deref() {
+        // The key is something else, or nobody may write to it: others may be fine.
+        Some("WRONGTYPE" | "NOPERM") => {
+            Outcome::Unavailable { reason, retry_after: None, blame: Blame::Message }
+        }
+        Some("ERR") => Outcome::Rejected { reason },
+        _ => Outcome::down(reason),
+    }
+}
+
 /// Why a command has no answer, or which error the answer was.
 #[derive(Debug)]
 pub(super) struct LinkError {
     pub(super) code: Option<String>,
     pub(super) sentence: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_none_of_a_deployment() {
+        for (text, expected) in [
+            ("out", true),
+            ("{out}:x", true),
+            ("{a:b}:x", true),
+            ("x{dq:7}:meta", true),
+            ("{dq:}:meta", true),
+            ("", false),
+            ("{dq:7}:meta", false),
+            ("{dq:0}:r:1", false),
+        ] {
+            assert_eq!(key(text).is_ok(), expected, "{text}");
+        }
+    }
 }

@@ -8,4 +8,3 @@ mod encode;
 pub(super) use check::check as look_at;
 pub use config::RedisStreamConfig;
 pub(crate) use deliver::RedisStreamSink;
-pub(super) use deliver::failed;

@@ -13,6 +13,8 @@ mod hosts;
 mod private;
 #[cfg(feature = "webhook")]
 mod retry_after;
+#[cfg(feature = "webhook")]
+mod url;
 
 pub use config::WebhookConfig;
 #[cfg(feature = "webhook")]

@@ -256,6 +256,38 @@ async fn a_full_stream_keeps_the_rest_waiting_in_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_producers_id_or_header_reaches_nothing_of_the_servers_own() {
+    let (stage, subject) = (Stage::new().await, Stream::start().await);
+    let context = context(&subject.server).await;
+    let config = Config {
+        name: "R".to_owned(),
+        subjects: vec!["rolled.>".to_owned()],
+        allow_rollup: true,
+        ..Config::default()
+    };
+    context.create_stream(config).await.unwrap();
+    for (mode, name) in [(NatsMode::Jetstream, "js"), (NatsMode::Core, "core")] {
+        let mut sink = subject.sink();
+        sink.nats.as_mut().unwrap().mode = mode;
+        let routes = vec![route(name, "s", "{id}")];
+        let running = stage.forward(stage.settings([("s", sink)], routes)).await.unwrap();
+        for id in ["rolled.1", "rolled.2", "$JS.API.STREAM.DELETE.S", "$JS.API.STREAM.PURGE.R", "_INBOX.x.1"]
+        {
+            let message = delayq_core::Message::new(crate::stage::topic(name), "{}").id(id).unwrap();
+            let message = message.header("Nats-Rollup", "all").header("nats-msg-id", "same");
+            assert!(stage.producer.put(message).await.unwrap().outcome.is_accepted());
+        }
+        stage.drained(name).await;
+        running.stop().await;
+        let dead = stage.dead(name).await;
+        assert_eq!(dead.len(), 3, "{dead:?}");
+        assert!(dead.values().all(|reason| reason.contains("is the server's own")), "{dead:?}");
+    }
+    assert!(context.get_stream("S").await.is_ok());
+    assert_eq!(read(&subject.server, "R").await.len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn core_mode_sends_to_those_who_listen() {
     let (stage, subject) = (Stage::new().await, Stream::start().await);
     let client = async_nats::connect(subject.server.url()).await.unwrap();

@@ -280,6 +280,24 @@ async fn a_queue_that_confirms_and_drops_is_refused_by_the_name_of_its_argument(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_producers_headers_neither_route_a_message_nor_close_the_channel() {
+    let (stage, url, name) = (Stage::new().await, server().await.url(), namespace());
+    declare(&url, &name, &[]).await;
+    let routes = vec![route("t", "s", "{header.to}")];
+    let running =
+        stage.forward(stage.settings([("s", sink(&server().await.address()))], routes)).await.unwrap();
+    for (id, to) in [("1", name.as_str()), ("2", name.as_str()), ("bad", "amq.rabbitmq.reply-to.g1h2AA")] {
+        let message = delayq_core::Message::new(crate::stage::topic("t"), "x").id(id).unwrap();
+        let message = message.header("to", to).header("CC", &name).header("BCC", &name);
+        assert!(stage.producer.put(message).await.unwrap().outcome.is_accepted());
+    }
+    stage.drained("t").await;
+    running.stop().await;
+    assert!(stage.dead("t").await["bad"].contains("the broker's own"));
+    assert_eq!(read(&url, &name).await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_keeps_the_rest_waiting_in_redis() {
     let (stage, url, queue) = (Stage::new().await, server().await.url(), namespace());
     let bounds = [

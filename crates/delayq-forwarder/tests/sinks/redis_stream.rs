@@ -195,6 +195,70 @@ async fn one_of_the_wrong_type_does_not_keep_its_neighbours() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_demoted_master_does_not_keep_its_connection() {
+    let (stage, subject) = (Stage::new().await, Stream::start().await);
+    let running =
+        stage.forward(stage.settings([("s", subject.sink())], vec![route("t", "s", "out")])).await.unwrap();
+    stage.put("t", 0, 10, 10).await;
+    stage.drained("t").await;
+    let before = subject.proxy.taken();
+    let _: String = subject.server.command(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    stage.put("t", 10, 10, 10).await;
+    // Another server may stand behind the same name by then.
+    wait_until("a new connection", LONG, || async { subject.proxy.taken() > before }).await;
+    let _: String = subject.server.command(&["REPLICAOF", "NO", "ONE"]).await;
+    stage.drained("t").await;
+    running.stop().await;
+    stage.check("t", subject.seen().await, &Permit::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotated_password_is_read_anew_from_its_file() {
+    let options = RedisOptions::default().password(PASSWORD);
+    let (stage, subject) = (Stage::new().await, Stream::start_with(options).await);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, PASSWORD).unwrap();
+    let sink = subject.with_password(Secret::file(&file));
+    let running = stage.forward(stage.settings([("s", sink)], vec![route("t", "s", "out")])).await.unwrap();
+    stage.put("t", 0, 10, 10).await;
+    stage.drained("t").await;
+    let _: String = subject.server.command(&["CONFIG", "SET", "requirepass", "rotated"]).await;
+    subject.proxy.reset_open();
+    stage.put("t", 10, 10, 10).await;
+    wait_until("a refused login", LONG, || async {
+        running.metric("delayq_forwarder_circuit{sink=\"s\"") >= 1.0
+    })
+    .await;
+    std::fs::write(&file, "rotated").unwrap();
+    stage.drained("t").await;
+    running.stop().await;
+    let mut reader = redis::Client::open(format!("redis://:rotated@{}", subject.server.address())).unwrap();
+    let length: usize = redis::cmd("XLEN").arg("out").query(&mut reader).unwrap();
+    assert_eq!(length, 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_producer_cannot_name_a_key_of_the_deployment() {
+    let (stage, subject) = (Stage::new().await, Stream::start().await);
+    let running = stage
+        .forward(stage.settings([("s", subject.sink())], vec![route("t", "s", "{header.to}")]))
+        .await
+        .unwrap();
+    let key = stage.client.keys().base(delayq_core::ShardId::new(0)) + "r:9";
+    for (id, to) in [("bad", key.as_str()), ("good", "out")] {
+        let message =
+            delayq_core::Message::new(crate::stage::topic("t"), "x").id(id).unwrap().header("to", to);
+        assert!(stage.producer.put(message).await.unwrap().outcome.is_accepted());
+    }
+    stage.drained("t").await;
+    running.stop().await;
+    assert!(stage.dead("t").await["bad"].contains("one of a delayq deployment"));
+    assert_eq!(subject.seen().await.len(), 1);
+    assert_eq!(subject.server.command::<i64>(&["EXISTS", &key]).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn settings_that_lose_messages_are_refused_by_name() {
     let stage = Stage::new().await;
     let server =

@@ -61,6 +61,10 @@ impl FromStr for HostPort {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let refusal = || format!("`{text}` is no address; write {}", Self::EXPECTED);
+        if text.contains('@') {
+            // What stands before the @ may be a secret: it is not repeated.
+            return Err(format!("an address holds no user and no password; write {}", Self::EXPECTED));
+        }
         let (host, port) = text.rsplit_once(':').ok_or_else(refusal)?;
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let forbidden = |c: char| c.is_whitespace() || c.is_control() || "/@[]".contains(c);
@@ -160,6 +164,14 @@ mod tests {
             "http://h:1",
         ] {
             assert!(text.parse::<HostPort>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_in_an_address_is_not_repeated() {
+        for text in ["user:hunter2@h:1", "amqp://user:hunter2@h:1/v", "user:hunter2@h", "user:hunter2@h:x"] {
+            let refusal = text.parse::<HostPort>().unwrap_err();
+            assert!(!refusal.contains("hunter2"), "{refusal}");
         }
     }
 }

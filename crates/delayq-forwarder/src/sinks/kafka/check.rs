@@ -1,6 +1,6 @@
 //! What a topic does with records that it has acked.
 
-use super::{encode::is_topic, reports::Reports, words::Words};
+use super::{encode, reports::Reports, words::Words};
 use crate::CheckError;
 use rdkafka::{
     ClientConfig,
@@ -31,9 +31,7 @@ pub(super) async fn check(
         .map_err(|panic| CheckError::Unreachable(panic.to_string()))?
         .map_err(|error| CheckError::Unreachable(words.explain(error.to_string())))?;
     let Some(topic) = destination else { return Ok(Vec::new()) };
-    if !is_topic(topic) {
-        return Err(CheckError::Refused(format!("`{topic}` is no name of a topic")));
-    }
+    encode::topic(topic).map_err(CheckError::Refused)?;
     let found = metadata.topics().iter().find(|found| found.name() == topic);
     let found =
         found.ok_or_else(|| CheckError::Unreachable(format!("the topic `{topic}` does not exist")))?;

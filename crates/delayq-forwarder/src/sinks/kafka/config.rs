@@ -52,6 +52,8 @@ impl Section for KafkaConfig {
     fn validate(&self, at: &mut Faults) {
         if self.brokers.is_empty() || self.brokers.iter().any(|broker| !broker.contains(':')) {
             at.refuse("brokers", "expected \"host:port\" of one broker at least");
+        } else if self.brokers.iter().any(|broker| broker.contains('@')) {
+            at.refuse("brokers", "expected \"host:port\", and secrets in keys of their own");
         }
         at.range("linger", &self.linger, HumanDuration::from_millis(0)..=HumanDuration::from_secs(1));
         at.range("most_bytes", &self.most_bytes, 1024..=1_000_000_000);

@@ -161,7 +161,7 @@ impl Sink for KafkaSink {
 
 /// Hands a record to the client. What it refuses at once is reported at once.
 fn send(producer: &ThreadedProducer<Reports>, parcel: &Parcel, place: Box<Place>) {
-    if !encode::is_topic(&parcel.destination) {
+    if encode::topic(&parcel.destination).is_err() {
         return place.report(Err(Some(KafkaError::MessageProduction(RDKafkaErrorCode::InvalidTopic))));
     }
     let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(&parcel.destination, place)
@@ -182,10 +182,10 @@ fn send(producer: &ThreadedProducer<Reports>, parcel: &Parcel, place: Box<Place>
 fn outcome(report: Option<Report>, parcel: &Parcel, words: &Words) -> Outcome {
     match report {
         Some(Ok(())) => Outcome::Delivered,
-        Some(Err(Some(_))) if !encode::is_topic(&parcel.destination) => {
-            Outcome::rejected(format!("`{}` is no name of a topic", parcel.destination))
-        }
-        Some(Err(Some(error))) => failed(&error, parcel, words),
+        Some(Err(Some(error))) => match encode::topic(&parcel.destination) {
+            Ok(()) => failed(&error, parcel, words),
+            Err(why) => Outcome::rejected(why),
+        },
         Some(Err(None)) | None => Outcome::down("the producer was closed"),
     }
 }

@@ -11,8 +11,39 @@ pub(super) fn headers(parcel: &Parcel) -> OwnedHeaders {
     })
 }
 
-/// Whether a text is the name of a topic.
-pub(super) fn is_topic(text: &str) -> bool {
+/// Checks that a text is the name of a topic, and not of one of the brokers' own, such as `__consumer_offsets`.
+///
+/// # Errors
+/// Why it is not.
+pub(super) fn topic(text: &str) -> Result<(), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    (1..=249).contains(&text.len()) && text.chars().all(plain) && text != "." && text != ".."
+    if !(1..=249).contains(&text.len()) || !text.chars().all(plain) || text == "." || text == ".." {
+        return Err(format!("`{text}` is no name of a topic"));
+    }
+    if text.starts_with("__") {
+        return Err(format!(
+            "the topic `{text}` is internal: nothing is delivered to one that begins with __"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_is_plain_and_not_internal() {
+        for (text, expected) in [
+            ("a", true),
+            ("_schemas.v1-x", true),
+            ("", false),
+            ("..", false),
+            ("a b", false),
+            ("__consumer_offsets", false),
+            ("__transaction_state", false),
+        ] {
+            assert_eq!(topic(text).is_ok(), expected, "{text}");
+        }
+    }
 }

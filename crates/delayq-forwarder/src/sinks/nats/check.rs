@@ -1,6 +1,6 @@
 //! What a stream does with messages that it has acked.
 
-use super::{NatsConfig, encode::is_subject};
+use super::NatsConfig;
 use crate::CheckError;
 use async_nats::jetstream::{
     self,
@@ -14,9 +14,6 @@ pub(super) async fn check(
     destination: Option<&str>,
 ) -> Result<Vec<String>, CheckError> {
     let Some(subject) = destination else { return Ok(Vec::new()) };
-    if !is_subject(subject) {
-        return Err(CheckError::Refused(format!("`{subject}` is no subject that can be published to")));
-    }
     let missing =
         |error: String| CheckError::Unreachable(format!("no stream takes the subject `{subject}`: {error}"));
     let name = context.stream_by_subject(subject).await.map_err(|error| missing(error.to_string()))?;

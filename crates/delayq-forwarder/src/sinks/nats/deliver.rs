@@ -139,17 +139,18 @@ impl NatsSink {
     async fn deliver_core(&self, client: &Client, parcels: &[Parcel]) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(parcels.len());
         for parcel in parcels {
-            outcomes.push(match encode::headers(parcel) {
-                _ if !encode::is_subject(&parcel.destination) => no_subject(parcel),
-                Err(reason) => Outcome::rejected(reason),
-                Ok(headers) => {
-                    let (subject, body) = (parcel.destination.clone(), parcel.body.clone());
-                    match client.publish_with_headers(subject, headers, body).await {
-                        Ok(()) => Outcome::Delivered,
-                        Err(error) => Outcome::down(error.to_string()),
+            outcomes.push(
+                match encode::subject(&parcel.destination).and_then(|()| encode::headers(parcel)) {
+                    Err(reason) => Outcome::rejected(reason),
+                    Ok(headers) => {
+                        let (subject, body) = (parcel.destination.clone(), parcel.body.clone());
+                        match client.publish_with_headers(subject, headers, body).await {
+                            Ok(()) => Outcome::Delivered,
+                            Err(error) => Outcome::down(error.to_string()),
+                        }
                     }
-                }
-            });
+                },
+            );
         }
         if let Err(error) = client.flush().await {
             let down = Outcome::down(error.to_string());
@@ -180,6 +181,9 @@ impl Sink for NatsSink {
     }
 
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
+        if let Some(subject) = destination {
+            encode::subject(subject).map_err(CheckError::Refused)?;
+        }
         let looked = timeout(self.patience, async {
             let open = self.open().await.map_err(CheckError::Unreachable)?;
             match self.config.mode {
@@ -253,9 +257,7 @@ async fn send(
     reply: Subject,
 ) -> Result<(), Outcome> {
     if known.as_ref().is_none_or(|known| known.as_str() != parcel.destination) {
-        if !encode::is_subject(&parcel.destination) {
-            return Err(no_subject(parcel));
-        }
+        encode::subject(&parcel.destination).map_err(Outcome::rejected)?;
         *known = Some(parcel.destination.as_str().into());
     }
     let subject = known.clone().expect("it was just set");
@@ -274,10 +276,6 @@ async fn before<T>(over: Pin<&mut Sleep>, work: impl Future<Output = T>) -> Opti
         output = work => Some(output),
         () = over => None,
     }
-}
-
-fn no_subject(parcel: &Parcel) -> Outcome {
-    Outcome::rejected(format!("`{}` is no subject that can be published to", parcel.destination))
 }
 
 /// What the client's own refusal means for one message.

@@ -4,7 +4,7 @@
 //! that differs, and its value. So a queue that exists is declared with what is known of it until it agrees: nothing is
 //! changed, and every argument that can lose messages is known.
 
-use super::{RabbitmqConfig, connection::connect};
+use super::{RabbitmqConfig, connection::connect, encode};
 use crate::CheckError;
 use lapin::{
     Connection, ErrorKind,
@@ -23,6 +23,9 @@ pub(super) async fn check(
     config: &RabbitmqConfig,
     destination: Option<&str>,
 ) -> Result<Vec<String>, CheckError> {
+    if let Some(key) = destination {
+        encode::routing_key(&config.exchange, key).map_err(CheckError::Refused)?;
+    }
     let connection = connect(config).await.map_err(CheckError::Unreachable)?;
     let looked = look(&connection, config, destination).await;
     let _ = connection.close(200, "looked".into()).await;

@@ -66,9 +66,7 @@ impl RabbitmqSink {
     }
 
     async fn publish(&self, channel: &Channel, parcel: &Parcel) -> UnderWay {
-        if parcel.destination.len() > 255 {
-            return Err(Outcome::rejected("a routing key has at most 255 bytes"));
-        }
+        encode::routing_key(&self.config.exchange, &parcel.destination).map_err(Outcome::rejected)?;
         let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
         let (exchange, key) = (self.config.exchange.as_str().into(), parcel.destination.as_str().into());
         let properties = encode::properties(parcel, self.config.priority);

@@ -7,7 +7,6 @@ use crate::{
 };
 use async_trait::async_trait;
 use delayq_service::config::RedisConfig;
-use redis::Pipeline;
 use std::time::Duration;
 
 /// Lists of one Redis.
@@ -40,20 +39,8 @@ impl Sink for RedisListSink {
     }
 
     async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
-        let mut pipeline = Pipeline::with_capacity(parcels.len());
-        for parcel in parcels {
-            pipeline.add_command(encode::command(&self.config, parcel));
-        }
-        match self.link.run_all(&pipeline, parcels.len()).await {
-            Err(error) => vec![redis_stream::failed(&error); parcels.len()],
-            Ok(answers) => {
-                let outcome = |answer: Result<_, redis::RedisError>| match answer {
-                    Ok(_) => Outcome::Delivered,
-                    Err(error) => redis_stream::failed(&self.link.fault(&error)),
-                };
-                answers.into_iter().map(outcome).collect()
-            }
-        }
+        let command = |parcel: &Parcel| encode::command(&self.config, parcel);
+        self.link.deliver(parcels, command, |_, _| Outcome::Delivered).await
     }
 
     async fn close(&self) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use crate::{
     CheckError,
-    sinks::redis_link::{LinkError, RedisLink},
+    sinks::redis_link::{self, LinkError, RedisLink},
 };
 use redis::{Value, cmd, from_redis_value};
 
@@ -18,6 +18,7 @@ pub(in crate::sinks) async fn check(
         judge(&info).map_err(|why| CheckError::Refused(format!("Redis {}: {why}", link.address())))?;
     warnings.iter_mut().for_each(|warning| *warning = format!("Redis {}: {warning}", link.address()));
     if let Some(key) = key {
+        redis_link::key(key).map_err(CheckError::Refused)?;
         let found: String = text(link.run(cmd("TYPE").arg(key)).await)?;
         match found.as_str() {
             "none" if !create => {

@@ -1,13 +1,10 @@
 //! One pipeline a batch: one answer a parcel.
 
 use super::{RedisStreamConfig, check, encode::Fields};
-use crate::{
-    Blame, CheckError, Outcome, Parcel, Sink,
-    sinks::redis_link::{LinkError, RedisLink},
-};
+use crate::{CheckError, Outcome, Parcel, Sink, sinks::redis_link::RedisLink};
 use async_trait::async_trait;
 use delayq_service::config::RedisConfig;
-use redis::{Pipeline, Value};
+use redis::Value;
 use std::time::Duration;
 
 /// Streams of one Redis.
@@ -47,21 +44,12 @@ impl Sink for RedisStreamSink {
     }
 
     async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
-        let mut pipeline = Pipeline::with_capacity(parcels.len());
-        for parcel in parcels {
-            pipeline.add_command(self.fields.command(&self.config, parcel));
-        }
-        match self.link.run_all(&pipeline, parcels.len()).await {
-            Err(error) => vec![failed(&error); parcels.len()],
-            Ok(answers) => {
-                let outcome = |(answer, parcel): (_, &Parcel)| match answer {
-                    Ok(Value::Nil) => missing(&parcel.destination),
-                    Ok(_) => Outcome::Delivered,
-                    Err(error) => failed(&self.link.fault(&error)),
-                };
-                answers.into_iter().zip(parcels).map(outcome).collect()
-            }
-        }
+        let command = |parcel: &Parcel| self.fields.command(&self.config, parcel);
+        let answered = |parcel: &Parcel, answer| match answer {
+            Value::Nil => missing(&parcel.destination),
+            _ => Outcome::Delivered,
+        };
+        self.link.deliver(parcels, command, answered).await
     }
 
     async fn close(&self) -> Result<(), String> {
@@ -71,17 +59,4 @@ impl Sink for RedisStreamSink {
 
 fn missing(key: &str) -> Outcome {
     Outcome::down(format!("the stream `{key}` does not exist, and create is false"))
-}
-
-/// What an error of Redis means for one parcel. The codes are those that Redis gives before it writes.
-pub(in crate::sinks) fn failed(error: &LinkError) -> Outcome {
-    let reason = error.sentence.clone();
-    match error.code.as_deref() {
-        // The key is something else, or nobody may write to it: others may be fine.
-        Some("WRONGTYPE" | "NOPERM") => {
-            Outcome::Unavailable { reason, retry_after: None, blame: Blame::Message }
-        }
-        Some("ERR") => Outcome::Rejected { reason },
-        _ => Outcome::down(reason),
-    }
 }

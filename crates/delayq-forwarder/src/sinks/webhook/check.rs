@@ -1,12 +1,12 @@
 //! What can be known of an endpoint without posting to it.
 
-use super::encode;
+use super::url::url;
 use crate::CheckError;
 use reqwest::Url;
 
 /// Whether a destination has a URL, and warnings about it.
 pub(super) fn check(base: &Url, destination: Option<&str>, signed: bool) -> Result<Vec<String>, CheckError> {
-    encode::url(base, destination.unwrap_or_default()).map_err(CheckError::Refused)?;
+    url(base, destination.unwrap_or_default()).map_err(CheckError::Refused)?;
     let mut warnings = Vec::new();
     if base.scheme() == "http" {
         warnings.push(format!("{base} is not https: bodies and signatures can be read on the way"));

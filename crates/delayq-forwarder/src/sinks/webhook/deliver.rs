@@ -6,6 +6,7 @@ use super::{
     hosts::{Hosts, host_of},
     private::{Private, PublicOnly, names_private},
     retry_after,
+    url::url,
 };
 use crate::{Blame, CheckError, Outcome, Parcel, Sink, clock};
 use async_trait::async_trait;
@@ -97,8 +98,7 @@ impl WebhookSink {
     }
 
     async fn post(&self, login: &Login, parcel: &Parcel) -> Outcome {
-        let (url, mut headers) = match (encode::url(&self.url, &parcel.destination), encode::headers(parcel))
-        {
+        let (url, mut headers) = match (url(&self.url, &parcel.destination), encode::headers(parcel)) {
             (Ok(url), Ok(headers)) => (url, headers),
             (Err(reason), _) | (_, Err(reason)) => return Outcome::rejected(reason),
         };

@@ -1,0 +1,139 @@
+//! The URL of a destination: the base with a path behind it, which cannot leave it.
+//!
+//! A path may hold what a producer wrote, and every server on the way reads it in its own manner: one decodes it twice,
+//! another takes `;` for the end of a segment. So what any of them could take for a way out is refused, not mended.
+
+use reqwest::Url;
+
+/// How often an encoding is looked through, at most; deeper ones are refused.
+const MOST_LAYERS: usize = 4;
+
+/// The URL of a destination.
+///
+/// # Errors
+/// Why it is no path below the base.
+pub(super) fn url(base: &Url, destination: &str) -> Result<Url, String> {
+    if destination.is_empty() {
+        return Ok(base.clone());
+    }
+    let refusal = |why: &str| format!("`{destination}` is no path below {base}: {why}");
+    if destination.contains(['?', '#', '\\']) || destination.contains(char::is_control) {
+        return Err(refusal("it has one of ?, #, \\ and control characters"));
+    }
+    let path = destination.trim_start_matches('/');
+    if !path.split('/').all(stays) {
+        return Err(refusal("a segment leads out of it, or hides a slash"));
+    }
+    let joined = format!("{}/{path}", base.as_str().trim_end_matches('/'));
+    let url = Url::parse(&joined).map_err(|_| refusal("it makes no URL"))?;
+    let within = url.origin() == base.origin() && is_below(base, &url);
+    if within { Ok(url) } else { Err(refusal("it leaves it")) }
+}
+
+/// Whether the path of a URL begins with the segments of the base.
+fn is_below(base: &Url, url: &Url) -> bool {
+    let mut segments = url.path().trim_start_matches('/').split('/');
+    let own = base.path().trim_matches('/');
+    own.is_empty() || own.split('/').all(|own| segments.next() == Some(own))
+}
+
+/// Whether a segment is one segment in whatever way it is decoded, and no dot segment.
+fn stays(segment: &str) -> bool {
+    let mut text = segment.as_bytes().to_vec();
+    for _ in 0..MOST_LAYERS {
+        let name = text.split(|&byte| byte == b';').next().unwrap_or_default();
+        let hides = text.iter().any(|byte| b"/\\?#".contains(byte) || byte.is_ascii_control());
+        if hides || name == b"." || name == b".." {
+            return false;
+        }
+        let decoded = decoded(&text);
+        if decoded == text {
+            return true;
+        }
+        text = decoded;
+    }
+    false
+}
+
+/// A text with each `%XX` as its byte; what only looks like one stays.
+fn decoded(text: &[u8]) -> Vec<u8> {
+    let digit = |at: usize| text.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+    let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
+    while let Some(&byte) = text.get(at) {
+        match (byte, digit(at + 1), digit(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push(u8::try_from(high * 16 + low).expect("two hexadecimal digits are a byte"));
+                at += 3;
+            }
+            _ => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_stays_below_its_base() {
+        for (base, destination, expected) in [
+            ("https://h/hook", "", Some("https://h/hook")),
+            ("https://h/hook", "orders/7", Some("https://h/hook/orders/7")),
+            ("https://h/hook/", "orders//7", Some("https://h/hook/orders//7")),
+            ("https://h", "/orders", Some("https://h/orders")),
+            ("https://h/", "//evil.example/x", Some("https://h/evil.example/x")),
+            ("https://h/hook", "x@evil", Some("https://h/hook/x@evil")),
+            ("https://h/hook", "a;v=1/...", Some("https://h/hook/a;v=1/...")),
+            ("https://h/hook", "100%25", Some("https://h/hook/100%25")),
+            ("https://h/hook", "caf\u{e9} 1", Some("https://h/hook/caf%C3%A9%201")),
+        ] {
+            let url = url(&Url::parse(base).unwrap(), destination).map(String::from).ok();
+            assert_eq!(url.as_deref(), expected, "{base} {destination}");
+        }
+    }
+
+    #[test]
+    fn a_destination_that_some_server_would_read_as_another_path_is_refused() {
+        let base = Url::parse("https://h/hook").unwrap();
+        for destination in [
+            "../admin",
+            "../hook-admin/x",
+            "a/../../admin",
+            ".",
+            "a/./b",
+            "a?admin=1",
+            "a#b",
+            "a\\..\\b",
+            "..%2fadmin",
+            "..%5Cadmin",
+            "a%2Fb",
+            "%2e%2e/admin",
+            "%252e%252e/admin",
+            "%25252fadmin",
+            "..;/admin",
+            "..;x=1/admin",
+            "%2e.;/admin",
+            "a%3Fadmin=1",
+            ".\t./admin",
+            "a%0d%0ab",
+        ] {
+            assert!(url(&base, destination).is_err(), "{destination}");
+        }
+    }
+
+    #[test]
+    fn a_base_is_compared_by_segments() {
+        let parse = |text: &str| Url::parse(text).unwrap();
+        for (base, url, expected) in [
+            ("https://h/hook", "https://h/hook/x", true),
+            ("https://h/hook", "https://h/hook-admin/x", false),
+            ("https://h/", "https://h/x", true),
+        ] {
+            assert_eq!(is_below(&parse(base), &parse(url)), expected, "{url}");
+        }
+    }
+}
