@@ -9,7 +9,8 @@
 --# include now, shard, arguments, topic, alarm, envelope, bucket, finish, cancel
 
 arguments('cancel_group', 4)
-local group, cursor, limit = 'g:' .. ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local group = 'g:' .. ARGV[2]
+local cursor, limit = number('the cursor', ARGV[3], 0, LAST_MS), number('the limit', ARGV[4], 1, MOST_IDS)
 must_be('zset', group)
 must_be('hash', 'stats')
 must_be('zset', 'markers')

@@ -3,16 +3,19 @@
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, owner, lock ms (0: who owns is settled elsewhere; else the claim is refused while another
+-- ARGV     layout, owner, lock ms (0 to an hour; 0: who owns is settled elsewhere; else the claim is refused while another
 --          owner's lock lasts, and a claim of the owner itself renews its lock under the same epoch)
 -- RETURNS  claimed | renewed | owned, epoch, now_us, owner, next due ms ("" for none)
 -- COST     O(1)
 --# include now, shard, arguments
 
 arguments('claim', 3)
-local lock = tonumber(ARGV[3])
+local lock = number('the lock in ms', ARGV[3], 0, 3600000)
 local owner, until_ms = unpack(redis.call('HMGET', KEYS[1], 'owner', 'owner_until'))
-local locked = (tonumber(until_ms) or 0) > now
+-- No lock lasts longer than five minutes from now, or than the caller's own: one that was taken while the clock read
+-- ahead does not keep everybody out for as long.
+until_ms = tonumber(until_ms) or 0
+local locked = until_ms > now and until_ms <= now + math.max(lock, 300000)
 local head = redis.call('ZRANGE', base .. 'alarms', 0, 0, 'WITHSCORES')[2] or ''
 if lock > 0 and locked and owner ~= ARGV[2] then
   return { 'owned', epoch, now_us, owner, head }

@@ -11,7 +11,7 @@
 --# include shard, arguments, topic
 
 arguments('count', 3)
-local no, cursor = topic_no(ARGV[2]), tonumber(ARGV[3])
+local no, cursor = topic_no(ARGV[2]), number('the cursor', ARGV[3], 0, LAST_MS)
 if not no then return { '', 0, '' } end
 local prefix, delayed, first = 'b:' .. no .. ':', 0, ''
 local alarms = redis.call('ZRANGE', base .. 'alarms', cursor, cursor + 999, 'WITHSCORES')

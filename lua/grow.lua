@@ -18,8 +18,8 @@ local base = string.sub(KEYS[1], 1, -5)
 -- The shard counts as numbers; nil where they do not rise.
 local function history(text)
   local list = {}
-  for number in string.gmatch(text, '[^,]+') do
-    local count = tonumber(number)
+  for part in string.gmatch(text, '[^,]+') do
+    local count = tonumber(part)
     if not count or count % 1 ~= 0 or count <= (list[#list] or 0) then return nil end
     list[#list + 1] = count
   end
@@ -31,11 +31,9 @@ if not list or #list < 2 or tostring(#list) ~= layout or list[#list] > 4096 then
   return redis.error_reply('DQARG ' .. counts .. ' are not the shard counts of layout ' .. layout)
 end
 local newest, before = list[#list], list[#list - 1]
-if not (tonumber(shard) and tonumber(shard) < newest) then
-  return redis.error_reply('DQARG there is no shard ' .. shard .. ' of ' .. newest)
-end
+number('the shard', shard, 0, newest - 1)
 
-local known, number, had, shards = unpack(redis.call('HMGET', KEYS[1], 'layout', 'shard', 'counts', 'shards'))
+local known, own, had, shards = unpack(redis.call('HMGET', KEYS[1], 'layout', 'shard', 'counts', 'shards'))
 if not known then
   -- A shard that the growth does not add was there before. One that is missing was lost: an empty one in its place
   -- would hide that.
@@ -51,10 +49,10 @@ had = had or tostring(shards)
 -- Whether `longer` goes on where `shorter` ends.
 local function continues(longer, shorter) return string.sub(longer, 1, #shorter + 1) == shorter .. ',' end
 
-if number == shard and had == counts then return 'exists' end
-if number == shard and continues(had, counts) then return 'ahead ' .. known .. ' ' .. had end
-if number ~= shard or not continues(counts, had) then
-  return 'differs ' .. known .. ' ' .. tostring(number) .. ' ' .. had
+if own == shard and had == counts then return 'exists' end
+if own == shard and continues(had, counts) then return 'ahead ' .. known .. ' ' .. had end
+if own ~= shard or not continues(counts, had) then
+  return 'differs ' .. known .. ' ' .. tostring(own) .. ' ' .. had
 end
 
 -- The shard's part of each topic's rate, which more shards share now.

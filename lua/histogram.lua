@@ -10,12 +10,11 @@
 
 arguments('histogram', 5)
 local no = topic_no(ARGV[2])
-local from, to, width = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local from, to = number('from', ARGV[3], 0, LAST_MS), number('to', ARGV[4], 0, LAST_MS + 1)
+local width = number('the width in ms', ARGV[5], 60000, 3600000)
+if HOUR_MS % width ~= 0 then refuse('the width of ' .. width .. ' ms must divide an hour') end
 local answer = { '' }
 if not no then return answer end
-if width < 60000 or HOUR_MS % width ~= 0 then
-  return redis.error_reply('DQARG the width must divide an hour and be at least a minute')
-end
 local hours = 0
 while from < to do
   local _, bucket, go_on = bucket_page(no, from, to - 1, 1)

@@ -9,8 +9,9 @@
 --# include shard, arguments
 
 arguments('hold', 3)
-if tonumber(ARGV[2]) < epoch then return 'fenced ' .. epoch end
-if ARGV[3] == 'on' then
+local mine, word = number('the epoch', ARGV[2], 0, LAST_MS), one_of('the word', ARGV[3], { 'on', 'off' })
+if mine < epoch then return 'fenced ' .. epoch end
+if word == 'on' then
   redis.call('HSET', KEYS[1], 'hold', 1)
   return 'held'
 end

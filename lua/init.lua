@@ -10,6 +10,9 @@
 --# include arguments
 
 arguments('init', 3)
+number('the layout', ARGV[1], 1, 4096)
+number('the shard', ARGV[2], 0, 4095)
+number('the newest shard count', string.match(ARGV[3], '[^,]*$'), 1, 4096)
 local layout, shard, shards, counts = unpack(redis.call('HMGET', KEYS[1], 'layout', 'shard', 'shards', 'counts'))
 if not layout then
   redis.call('HSET', KEYS[1], 'layout', ARGV[1], 'format', 1, 'shard', ARGV[2], 'shards',

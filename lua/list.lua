@@ -11,9 +11,10 @@
 --# include now, shard, arguments, topic, alarm, envelope, bucket, look
 
 arguments('list', 8)
-local no, state = topic_no(ARGV[2]), ARGV[3]
-local from, to, order = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-local offset, limit = tonumber(ARGV[7]), tonumber(ARGV[8])
+local no, state = topic_no(ARGV[2]), one_of('the state', ARGV[3], { 'delayed', 'ready', 'leased', 'dead' })
+local from, to = number('from', ARGV[4], 0, LAST_MS), number('to', ARGV[5], 0, LAST_MS)
+local order = one_of('the order', ARGV[6], { 'asc', 'desc' })
+local offset, limit = number('the offset', ARGV[7], 0, LAST_MS), number('the limit', ARGV[8], 1, MOST_IDS)
 local answer = { now_us, '', 0 }
 if not no then return answer end
 
@@ -71,13 +72,11 @@ elseif state == 'leased' then
     if string.sub(receipt, 1, #no + 1) == no .. ':' then return string.sub(receipt, #no + 2) end
   end)
   if found < 2 * limit then answer[2], answer[3] = '', 0 end
-elseif state == 'dead' then
+else
   local command, low, high = 'ZRANGEBYSCORE', from, to
   if order == 'desc' then command = 'ZREVRANGEBYSCORE' end
   start_at('d:' .. no)
   local page = redis.call(command, base .. 'd:' .. no, low, high, 'WITHSCORES', 'LIMIT', offset, limit)
   if show_page(page, DEAD) < 2 * limit then answer[2], answer[3] = '', 0 end
-else
-  return redis.error_reply('DQARG delayed, ready, leased or dead, not ' .. state)
 end
 return answer

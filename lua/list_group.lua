@@ -10,7 +10,7 @@
 
 arguments('list_group', 4)
 local index = base .. 'g:' .. ARGV[2]
-local offset, limit = tonumber(ARGV[3]), tonumber(ARGV[4])
+local offset, limit = number('the offset', ARGV[3], 0, LAST_MS), number('the limit', ARGV[4], 1, MOST_IDS)
 local answer, names = { now_us, redis.call('ZCARD', index) }, {}
 for _, name in ipairs(redis.call('ZRANGE', index, offset, offset + limit - 1)) do
   local no, id = string.match(name, '^(%d+):(.*)$')

@@ -15,7 +15,9 @@
 --# include now, shard, arguments, ready, bucket_due
 
 arguments('pump', #ARGV == 3 and 3 or 4)
-local limit, latest = tonumber(ARGV[3]), tonumber(ARGV[4])
+local mine = ARGV[2] ~= '' and number('the epoch', ARGV[2], 0, LAST_MS)
+local limit = number('the limit', ARGV[3], 1, MOST_IDS)
+local latest = ARGV[4] and ARGV[4] ~= '' and number('the latest ms', ARGV[4], 0, LAST_MS)
 local moved, returned, buried, expired, forgotten, blocked = 0, 0, 0, 0, 0, 0
 local runs, more = {}, false
 
@@ -36,10 +38,9 @@ local soonest = tonumber(alarms[2])
 
 if held then return report('held', soonest) end
 if latest and now > latest then return report('ahead', soonest) end
-if ARGV[2] == '' then
+if not mine then
   if not soonest or soonest + 10000 > now then return report('not overdue', soonest) end
 else
-  local mine = tonumber(ARGV[2])
   if mine < epoch then return report('fenced ' .. epoch, soonest) end
   if mine > epoch then redis.call('HSET', KEYS[1], 'epoch', ARGV[2]) end
 end

@@ -11,7 +11,9 @@
 --# include now, shard, arguments, topic, alarm, envelope, bucket, finish, look
 
 arguments('purge', 6)
-local no, state, from, to, limit = topic_no(ARGV[2]), ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local no, state = topic_no(ARGV[2]), one_of('the state', ARGV[3], { 'delayed', 'ready', 'dead' })
+local from, to = number('from', ARGV[4], 0, LAST_MS), number('to', ARGV[5], 0, LAST_MS)
+local limit = number('the limit', ARGV[6], 1, MOST_IDS)
 if not no then return { 'done', 0, ARGV[4] } end
 must_be('hash', 'stats')
 must_be('zset', 'markers')
@@ -55,7 +57,7 @@ elseif state == 'ready' then
   if #entries > 0 then redis.call('LTRIM', base .. 'r:' .. no, #entries, '-1') end
   if #back > 0 then redis.call('RPUSH', base .. 'r:' .. no, unpack(back)) end
   more = #entries == limit and #back < limit
-elseif state == 'dead' then
+else
   must_be('zset', 'd:' .. no)
   local members = redis.call('ZRANGEBYSCORE', base .. 'd:' .. no, from, to, 'LIMIT', 0, limit)
   for _, member in ipairs(members) do
@@ -65,8 +67,6 @@ elseif state == 'dead' then
   if kept > 0 then
     from = math.max(tonumber(redis.call('ZSCORE', base .. 'd:' .. no, members[#members]) or from), from + 1)
   end
-else
-  return redis.error_reply('DQARG delayed, ready or dead, not ' .. state)
 end
 wake_timer()
 return { more and 'more' or 'done', purged, string.format('%.0f', from) }

@@ -15,7 +15,7 @@
 --          leased | stale | moved (not here: put it where it belongs now) | refused <why>; <ms> is the due time of
 --          what is pending, the end of what is over
 -- COST     O(log n) a message, n = the topic's messages of that hour
---# include now, due, shard, arguments, topic, alarm, gen, envelope, bucket, ready, finish
+--# include now, arguments, due, shard, topic, alarm, gen, envelope, bucket, ready, finish
 
 arguments('put', 2, 4)
 local topic = ARGV[2]

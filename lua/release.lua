@@ -8,7 +8,7 @@
 -- RETURNS  one answer a message: delayed <due ms> | ready <due ms> | buried | cancelled | expired-message |
 --          expired (the lease was taken back: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = messages of its topic due in its hour
---# include now, due, shard, arguments, topic, alarm, gen, envelope, bucket, ready, finish, place, receipt, kill, retry, each
+--# include now, arguments, due, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, receipt, kill, retry, each
 
 arguments('release', 1, 4)
 must_be('hash', 'stats')
@@ -17,6 +17,7 @@ local answers = each(2, 4, function(receipt, delay, keep, reason)
   local m = leased_by(receipt)
   if not m then return 'expired' end
   if delay ~= '' and not end_of_delay(delay) then return 'failed a delay of ' .. delay .. ' ms is none, or too long' end
+  if keep ~= '' and keep ~= 'keep' then return 'failed "keep" or "", not ' .. keep end
   if keep == 'keep' then m.attempt = math.max(m.attempt - 1, 0) end
   local word = give_back(m, tonumber(delay), reason)
   end_lease(m, receipt)

@@ -6,13 +6,10 @@
 -- ARGV     layout, topic, delay ms, then 1 a message (1 to 500): id
 -- RETURNS  one answer a message: ready <due ms> | delayed <due ms> | not dead <state> | unknown | failed <why>
 -- COST     O(log n) a message, n = dead letters of its topic
---# include now, due, shard, arguments, topic, alarm, gen, envelope, bucket, ready, finish, place, each
+--# include now, arguments, due, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, each
 
 arguments('replay', 3, 1)
-local no, delay = topic_no(ARGV[2]), tonumber(ARGV[3])
-if not end_of_delay(ARGV[3]) then
-  return redis.error_reply('DQARG a delay of ' .. ARGV[3] .. ' ms is none, or too long')
-end
+local no, delay = topic_no(ARGV[2]), number('the delay in ms', ARGV[3], 0, LAST_MS - now)
 must_be('hash', 'stats')
 if no then
   must_be('zset', 'd:' .. no)

@@ -10,7 +10,7 @@
 --          changed <due ms> (not the expected one) | leased | dead | finished <outcome> <ms> | unknown |
 --          refused <why> | failed <why>
 -- COST     O(log n) a message, n = messages of its topic due in its hours
---# include now, due, shard, arguments, topic, alarm, gen, envelope, bucket, ready, finish, place, reschedule, each
+--# include now, arguments, due, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, reschedule, each
 
 arguments('reschedule', 2, 3)
 local no = topic_no(ARGV[2])

@@ -3,7 +3,7 @@
 --
 -- MOVES    READY -> LEASED; READY -> expired; a malformed envelope -> DEAD
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, n (1 to 500), most payload bytes (0: no bound), lease ms ("" for the topic's), topic, …
+-- ARGV     layout, n (1 to 500), most payload bytes (0: no bound), lease ms (1 to a day; "" for the topic's), topic, …
 -- RETURNS  now_us, wait ms ("" for no reason to come back before the next wake, 0 for at once), dropped (stale
 --          entries), expired, buried, newer (left in place: of a later format, or a key on their way is of the
 --          wrong type), then for each topic that exists:
@@ -11,13 +11,12 @@
 --          nothing was taken), how many, and 3 a message: ready time in µs,
 --          receipt, envelope as it was before (its attempt and delivery count without this one)
 -- COST     O(1) and a read of the envelope a message; at most n + 100 entries are looked at
---# include now, due, shard, arguments, topic, alarm, gen, envelope, finish, kill
+--# include now, arguments, shard, topic, alarm, gen, envelope, finish, kill
 
 arguments('reserve', 4, 1)
-local wanted, most_bytes, lease_ms = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-if ARGV[4] ~= '' and not end_of_delay(ARGV[4]) then
-  return redis.error_reply('DQARG a lease of ' .. ARGV[4] .. ' ms is none, or too long')
-end
+local wanted = number('n', ARGV[2], 1, MOST_IDS)
+local most_bytes = number('the most bytes', ARGV[3], 0, 4294967295)
+local lease_ms = ARGV[4] ~= '' and number('the lease in ms', ARGV[4], 1, LONGEST_LEASE_MS)
 local wait, dropped, expired, buried, newer = nil, 0, 0, 0, 0
 local looks, bytes = wanted + 100, 0
 local answer = { now_us, '', 0, 0, 0, 0 }

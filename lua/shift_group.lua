@@ -7,16 +7,17 @@
 --          difference in ms (not 0), limit (1 to 500)
 -- RETURNS  more | done | busy (another token is at work on this group), moved in this step, passed over
 -- COST     O(log n) a message. The cursor stands in `shift:<group>` and is forgotten an hour after the last step
---# include now, due, shard, arguments, topic, alarm, gen, envelope, bucket, ready, finish, place, reschedule
+--# include now, arguments, due, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, reschedule
 
 arguments('shift_group', 5)
-local group, token, by, limit = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local group, token = ARGV[2], ARGV[3]
+local by, limit = number('the difference in ms', ARGV[4], -LAST_MS, LAST_MS), number('the limit', ARGV[5], 1, MOST_IDS)
+if by == 0 then refuse('the difference must not be 0') end
 local index, cursor = 'g:' .. group, 'shift:' .. group
 must_be('zset', index)
 must_be('hash', cursor)
 must_be('hash', 'stats')
 must_be('zset', 'markers')
-if not by or by == 0 or by % 1 ~= 0 then return redis.error_reply('DQARG the difference must be a whole number of ms, not 0') end
 local known, at, skip, over = unpack(redis.call('HMGET', base .. cursor, 'token', 'at', 'skip', 'over'))
 if known == token and over then return { 'done', 0, 0 } end
 if known and known ~= token and not over then return { 'busy', 0, 0 } end
@@ -30,11 +31,15 @@ local page = redis.call(order, base .. index, from, to, 'WITHSCORES', 'LIMIT', s
 gens(limit)
 local moved, passed, score = 0, 0, at
 
+local function check(m, due)
+  local expires = expiry_at(m, due)
+  if expires and expires <= due then error('it would have expired') end
+  place_check(m, due)
+end
+
 -- Whether the message is pending, and may be due then.
 local function fits(m, due)
-  if not m or m.state ~= PENDING or not in_range(due) then return false end
-  local expires = expiry_at(m, due)
-  return not (expires and expires <= due) and pcall(place_check, m, due)
+  return m and m.state == PENDING and in_range(due) and pcall(check, m, due)
 end
 
 for i = 1, #page, 2 do

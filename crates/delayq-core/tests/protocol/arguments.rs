@@ -38,16 +38,86 @@ async fn every_script_refuses_a_wrong_number_of_arguments_by_name_and_writes_not
     assert_eq!(format!("{:?}", shard.snapshot().await), before);
 }
 
+/// A call of each script that takes single numbers or words, and for those that must be within a range, where they
+/// stand and the least and the most of them; for words the place alone.
+type Call = (Verb, &'static [&'static str], &'static [(usize, i64, i64)]);
+
+const LAST: i64 = (1 << 53) - 1;
+const WORD: i64 = i64::MIN;
+const CALLS: [Call; 14] = [
+    (Verb::Reserve, &["10", "0", "1000", "t"], &[(0, 1, 500), (1, 0, 4_294_967_295), (2, 1, 86_400_000)]),
+    (Verb::Pump, &["0", "500", "1"], &[(0, 0, LAST), (1, 1, 500), (2, 0, LAST)]),
+    (Verb::CancelGroup, &["g", "0", "500"], &[(1, 0, LAST), (2, 1, 500)]),
+    (Verb::ShiftGroup, &["g", "token", "1", "500"], &[(2, -LAST, LAST), (3, 1, 500)]),
+    (Verb::Claim, &["one", "0"], &[(1, 0, 3_600_000)]),
+    (Verb::Hold, &["0", "off"], &[(0, 0, LAST), (1, WORD, WORD)]),
+    (Verb::Count, &["t", "0"], &[(1, 0, LAST)]),
+    (Verb::Dictionary, &["1", ""], &[(0, 0, 4_294_967_295)]),
+    (Verb::Histogram, &["t", "0", "9", "60000"], &[(1, 0, LAST), (2, 0, LAST + 1), (3, 60_000, 3_600_000)]),
+    (
+        Verb::List,
+        &["t", "dead", "0", "9", "asc", "0", "10"],
+        &[(1, WORD, WORD), (2, 0, LAST), (3, 0, LAST), (4, WORD, WORD), (5, 0, LAST), (6, 1, 500)],
+    ),
+    (Verb::ListGroup, &["g", "0", "10"], &[(1, 0, LAST), (2, 1, 500)]),
+    (
+        Verb::Purge,
+        &["t", "dead", "0", "9", "10"],
+        &[(1, WORD, WORD), (2, 0, LAST), (3, 0, LAST), (4, 1, 500)],
+    ),
+    (Verb::Replay, &["t", "0", "x"], &[(1, 0, LAST - NOW as i64)]),
+    (Verb::Init, &["0", "1"], &[(0, 0, 4095), (1, 1, 4096)]),
+];
+
+#[tokio::test]
+async fn a_number_outside_its_range_is_refused_by_name_before_anything_is_written() {
+    let server = RedisServer::start().await;
+    let mut shard = bare(&server).await;
+    let items = (0..4_u8).map(|n| Item::new(&[b'a' + n], NOW + u64::from(n) * 10)).collect();
+    shard.call(Verb::Put, &Action::Put { topic: "t".into(), items }.args()).await.unwrap();
+    let before = format!("{:?}", shard.snapshot().await);
+    for (verb, args, checked) in CALLS {
+        for &(place, least, most) in checked {
+            let mut wrong = ["1.5", "0x1", "1e1", "x", "nan", " 1", "--1"].map(str::to_owned).to_vec();
+            if least > i64::MIN {
+                // Behind 2^53 a double has every second number.
+                let more = most + 1 + i64::from(most > LAST);
+                wrong.extend([(least - 1).to_string(), more.to_string(), "9".repeat(400)]);
+            }
+            for text in wrong {
+                let mut args: Vec<String> = args.iter().map(ToString::to_string).collect();
+                args[place].clone_from(&text);
+                let answer = shard.call(verb, &args).await;
+                let why = answer.expect_err(&format!("{} takes {args:?}", verb.name()));
+                assert!(why.starts_with("DQARG "), "{} {args:?}: {why}", verb.name());
+                assert!(why.contains(&text), "{} {args:?}: {why}", verb.name());
+            }
+        }
+    }
+    let after = format!("{:?}", shard.snapshot().await);
+    assert_eq!(after, before);
+}
+
+#[tokio::test]
+async fn five_thousand_asked_for_at_once_leave_none_leased_without_a_lease() {
+    let server = RedisServer::start().await;
+    let mut shard = bare(&server).await;
+    let items: Vec<Item> = (0..500_u16).map(|n| Item::new(n.to_string().as_bytes(), NOW)).collect();
+    shard.call(Verb::Put, &Action::Put { topic: "t".into(), items }.args()).await.unwrap();
+    for (verb, args) in [(Verb::Reserve, ["5000", "0", "", "t"].as_slice()), (Verb::Pump, &["0", "9000"])] {
+        let why = shard.call(verb, args).await.unwrap_err();
+        assert!(why.starts_with("DQARG") && why.contains("from 1 to 500"), "{why}");
+    }
+    let numbers = shard.call(Verb::Count, &["t", "0"]).await.unwrap();
+    assert_eq!((lossy(&numbers[3]), lossy(&numbers[4])), ("500".into(), "0".into()), "ready and leased");
+}
+
 #[tokio::test]
 async fn a_delay_or_a_lease_past_all_times_is_refused_and_the_lease_stays() {
     let server = RedisServer::start().await;
     let mut shard = bare(&server).await;
     let put = Action::Put { topic: "t".into(), items: vec![Item::new(b"x", NOW)] };
     shard.call(Verb::Put, &put.args()).await.unwrap();
-    for lease in ["9007199254740992", "-1", "1.5", "soon", "inf"] {
-        let why = shard.call(Verb::Reserve, &["10", "0", lease, "t"]).await.unwrap_err();
-        assert!(why.starts_with("DQARG") && why.contains(&format!("a lease of {lease} ms")), "{why}");
-    }
     let receipt = shard.call(Verb::Reserve, &["10", "0", "1000", "t"]).await.unwrap()[10].clone();
     let before = format!("{:?}", shard.snapshot().await.indexes);
     for ms in ["9007199254740992", "99999999999999999999", "-1", "1.5", "soon", "inf"] {
@@ -55,9 +125,7 @@ async fn a_delay_or_a_lease_past_all_times_is_refused_and_the_lease_stays() {
         let word = lossy(&shard.call(Verb::Release, &release).await.unwrap()[0]);
         assert_eq!(word, format!("failed a delay of {ms} ms is none, or too long"));
         let word = lossy(&shard.call(Verb::Extend, &[receipt.as_slice(), ms.as_bytes()]).await.unwrap()[0]);
-        assert_eq!(word, format!("failed a lease of {ms} ms is none, or too long"));
-        let why = shard.call(Verb::Replay, &["t", ms, "x"]).await.unwrap_err();
-        assert!(why.starts_with("DQARG") && why.contains(&format!("a delay of {ms} ms")), "{why}");
+        assert_eq!(word, format!("failed a lease of {ms} ms is not 1 ms to a day"));
     }
     assert_eq!(format!("{:?}", shard.snapshot().await.indexes), before);
     let all = vec![GiveBack { receipt, delay: Some(1 << 52), keep: false }];
@@ -76,7 +144,7 @@ async fn the_client_hears_that_a_delay_is_too_long() {
     let receipt = client.reserve(shard, &request).await.unwrap().messages.remove(0).receipt;
     let forever = Duration::from_secs(u64::MAX / 1000);
     let settled = client.extend(std::slice::from_ref(&receipt), Some(forever)).await.remove(0).unwrap();
-    assert!(matches!(&settled, Settled::Failed(why) if why.ends_with("is none, or too long")), "{settled:?}");
+    assert!(matches!(&settled, Settled::Failed(why) if why.ends_with("is not 1 ms to a day")), "{settled:?}");
     assert_eq!(client.ack(&[receipt]).await.remove(0).unwrap(), Settled::Delivered);
 }
 
