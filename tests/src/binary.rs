@@ -100,9 +100,23 @@ impl Binary {
     /// # Panics
     /// When it has not ended after `limit`; it is killed then.
     pub async fn run(self, input: &[u8], limit: Duration) -> Finished {
+        self.run_into(Stdio::piped(), input, limit).await
+    }
+
+    /// Runs it to its end while nobody reads its standard output, as behind `| true`.
+    ///
+    /// # Panics
+    /// When it has not ended after `limit`; it is killed then.
+    pub async fn run_unread(self, limit: Duration) -> Finished {
+        let (reader, writer) = std::io::pipe().expect("a pipe can be made");
+        drop(reader);
+        self.run_into(writer.into(), b"", limit).await
+    }
+
+    async fn run_into(self, stdout: Stdio, input: &[u8], limit: Duration) -> Finished {
         let Self { name, command } = self;
         let mut command = tokio::process::Command::from(command);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap_or_else(|e| panic!("cannot start {name}: {e}"));
         let stdin = child.stdin.take().expect("the standard input was asked for");
         let stdin = stdin.into_owned_fd().expect("a pipe that nobody has read from can be turned back");

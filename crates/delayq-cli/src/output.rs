@@ -114,8 +114,16 @@ impl Rows {
 /// # Errors
 /// Standard output cannot be written.
 pub fn say(text: &str) -> Result<(), Fault> {
+    write(format!("{text}\n").as_bytes())
+}
+
+/// Writes bytes to standard output as they are. A reader that has gone (`| head`) ends the program quietly.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn write(bytes: &[u8]) -> Result<(), Fault> {
     let mut out = std::io::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
         Err(error) => Err(failure::file("standard output".as_ref(), "write to", error)),
         Ok(()) => Ok(()),

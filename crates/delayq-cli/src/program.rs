@@ -63,7 +63,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Fault> {
         Command::Bench(bench) => bench.run(&global).await?,
         Command::Spool(spool) => spool.run(&global.context()?).await?,
         Command::Config(config) => config.run(&global).await?,
-        Command::Completions(completions) => completions.run(Cli::command()),
+        Command::Completions(completions) => completions.run(Cli::command())?,
         Command::Man(man) => man.run(Cli::command())?,
     }
     Ok(ExitCode::SUCCESS)

@@ -38,11 +38,11 @@ struct Line<'l> {
     replace: bool,
 }
 
-/// The message of a line; `topic` is for lines that name none.
+/// The message of a line; `topic` is for lines that name none, `past_ok` for times that [`When::due`] doubts.
 ///
 /// # Errors
 /// A sentence that says what is wrong with the line.
-pub fn parse(line: &[u8], topic: Option<&Topic>) -> Result<Message, String> {
+pub fn parse(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Message, String> {
     let text = std::str::from_utf8(line).map_err(|error| format!("it is not UTF-8: {error}"))?;
     let line: Line<'_> = serde_json::from_str(text).map_err(|error| column(&error))?;
     let topic = line.topic.or_else(|| topic.cloned());
@@ -57,10 +57,10 @@ pub fn parse(line: &[u8], topic: Option<&Topic>) -> Result<Message, String> {
     };
     let mut message = Message::new(topic, payload).max_attempts(line.max_attempts);
     if let Some(raw) = line.due {
-        message = due(message, when("due", raw)?);
+        message = message.due(due("due", raw, past_ok)?);
     }
     if let Some(raw) = line.expires {
-        match when("expires", raw)?.0 {
+        match due("expires", raw, past_ok)? {
             Due::At(at) => message = message.expires(at),
             Due::After(_) => return Err("expires: write an absolute time".to_owned()),
         }
@@ -77,17 +77,9 @@ pub fn parse(line: &[u8], topic: Option<&Topic>) -> Result<Message, String> {
     Ok(if line.replace { message.replace() } else { message })
 }
 
-/// The same message, due then.
-pub fn due(message: Message, when: When) -> Message {
-    match when.0 {
-        Due::At(at) => message.at(at),
-        Due::After(delay) => message.after(delay),
-    }
-}
-
-fn when(field: &str, raw: &RawValue) -> Result<When, String> {
+fn due(field: &str, raw: &RawValue, past_ok: bool) -> Result<Due, String> {
     let text = serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
-    text.parse().map_err(|error| format!("{field}: {error}"))
+    text.parse::<When>().and_then(|when| when.due(past_ok)).map_err(|fault| format!("{field}: {fault}"))
 }
 
 /// A line's fault without serde's "at line 1": the caller knows which line it is.
@@ -112,12 +104,12 @@ mod tests {
         let line = br#"{"id":"a","group":"g","due":"+30m","payload":{"b":1, "a":2},"headers":{"h":"v"},"replace":true}"#;
         let expected = Message::new(topic(), r#"{"b":1, "a":2}"#).after(Duration::from_secs(1800));
         let expected = expected.id("a").unwrap().group("g").unwrap().header("h", "v").replace();
-        assert_eq!(parse(line, Some(&topic())), Ok(expected));
+        assert_eq!(parse(line, Some(&topic()), false), Ok(expected));
         let line = br#"{"topic":"t","due":1800000000000,"payload_base64":"AAH/"}"#;
         let expected =
             Message::new(Topic::new("t").unwrap(), [0, 1, 255]).at(UnixMillis::new(1_800_000_000_000));
-        assert_eq!(parse(line, Some(&topic())), Ok(expected));
-        assert_eq!(parse(br#"{"payload":"text"}"#, Some(&topic())), Ok(Message::new(topic(), "text")));
+        assert_eq!(parse(line, Some(&topic()), false), Ok(expected));
+        assert_eq!(parse(br#"{"payload":"text"}"#, Some(&topic()), false), Ok(Message::new(topic(), "text")));
     }
 
     #[test]
@@ -135,6 +127,7 @@ mod tests {
             (br#"{"topic":"t","due":-1}"#, "due: -1 ms is not between"),
             (br#"{"topic":"t","due":0}"#, "due: 0 ms is not between"),
             (br#"{"topic":"t","due":9007199254740992}"#, "due: 9007199254740992 ms is not between"),
+            (br#"{"topic":"t","due":1800000000}"#, "due: 1800000000 ms since the epoch is 1970-01-21"),
             (br#"{"topic":"t","due":1.5}"#, "due: \"1.5\" is not a time"),
             (br#"{"topic":"t","due":"NaN"}"#, "due: \"NaN\" is not a time"),
             (br#"{"topic":"t","due":"soon"}"#, "due: \"soon\" is not a time"),
@@ -142,7 +135,7 @@ mod tests {
             (br#"{"topic":"t","payload_base64":"?"}"#, "payload_base64"),
             (br#"{"topic":"t","delay":5}"#, "unknown field `delay`"),
         ] {
-            let fault = parse(line, None).unwrap_err();
+            let fault = parse(line, None, false).unwrap_err();
             assert!(fault.contains(expected), "{}: {fault}", String::from_utf8_lossy(line));
             assert!(!fault.contains("at line"), "{fault}");
         }

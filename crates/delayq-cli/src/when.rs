@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! now | +DURATION                             from now, on Redis's clock
-//! 1766000000000                               milliseconds since the epoch
+//! 1766000000000                               milliseconds since the epoch; before 2001 only where that is confirmed
 //! 2026-12-24T18:00:00+01:00                   RFC 3339, also with [Europe/Berlin] behind it
 //! [DAY] HH:MM[:SS] [ZONE]                     DAY: today, tomorrow, monday … sunday, YYYY-MM-DD; none: the next such
 //!                                             time. ZONE: UTC, Europe/Berlin …; none: that of this machine
@@ -16,12 +16,22 @@ use jiff::civil::{Date, Time, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _, Zoned};
 
+use crate::output::time;
+
 const ACCEPTED: &str = "write RFC 3339 (2026-12-24T18:00:00+01:00), +30m, now, milliseconds since the epoch, or \
                         [today|tomorrow|monday|2026-12-24] 09:00 [Europe/Berlin]";
 
-/// A time on the command line: relative ones are told by Redis's clock.
+/// 2001-01-01 in milliseconds. A smaller bare number is seconds taken for milliseconds, most likely: as milliseconds,
+/// every date of this century in seconds lies in the January of 1970.
+const DOUBTFUL_BEFORE_MS: u64 = 978_307_200_000;
+
+/// A time on the command line; relative ones count from Redis's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct When(pub Due);
+pub struct When {
+    due: Due,
+    /// It was a bare number, and as milliseconds it is before 2001.
+    doubtful: bool,
+}
 
 /// A duration on the command line.
 pub type Span = HumanDuration;
@@ -36,15 +46,16 @@ impl When {
     pub fn parse(text: &str, now: &Zoned) -> Result<Self, String> {
         let text = text.trim();
         if text == "now" {
-            return Ok(Self(Due::After(Duration::ZERO)));
+            return Ok(Self::sure(Due::After(Duration::ZERO)));
         }
         if let Some(span) = text.strip_prefix('+') {
             let span: HumanDuration = span.trim().parse()?;
-            return Ok(Self(Due::After(*span)));
+            return Ok(Self::sure(Due::After(*span)));
         }
         let digits = text.strip_prefix('-').unwrap_or(text);
         if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return millis(text);
+            let ms = millis(text)?;
+            return Ok(Self { due: Due::At(ms), doubtful: ms.get() < DOUBTFUL_BEFORE_MS });
         }
         if let Ok(zoned) = text.parse::<Zoned>() {
             return at(zoned.timestamp());
@@ -55,11 +66,42 @@ impl When {
         at(wall_clock(text, now)?)
     }
 
-    /// The time, where `now` is Redis's.
-    pub fn at(self, now: UnixMillis) -> UnixMillis {
-        match self.0 {
+    const fn sure(due: Due) -> Self {
+        Self { due, doubtful: false }
+    }
+
+    /// When it is. A bare number of milliseconds before 2001 counts only with `past_ok`.
+    ///
+    /// # Errors
+    /// A sentence that says what the number was probably meant to be.
+    pub fn due(self, past_ok: bool) -> Result<Due, String> {
+        match self.due {
+            Due::At(at) if self.doubtful && !past_ok => Err(seconds_meant(at)),
+            due => Ok(due),
+        }
+    }
+
+    /// The point in time, where Redis's clock reads `now`.
+    ///
+    /// # Errors
+    /// As [`When::due`] without `past_ok`.
+    pub fn at(self, now: UnixMillis) -> Result<UnixMillis, String> {
+        Ok(match self.due(false)? {
             Due::At(at) => at,
             Due::After(delay) => now + delay,
+        })
+    }
+}
+
+fn seconds_meant(at: UnixMillis) -> String {
+    let as_ms = time(at);
+    match at.get().checked_mul(1000).map(UnixMillis::new) {
+        Some(meant) if meant.get() >= DOUBTFUL_BEFORE_MS => format!(
+            "{at} ms since the epoch is {as_ms}; if seconds were meant, write {meant} ({}), and if not, {as_ms}",
+            time(meant)
+        ),
+        _ => {
+            format!("{at} ms since the epoch is {as_ms}; if that is meant, write it so, and for a delay +30m")
         }
     }
 }
@@ -72,15 +114,15 @@ impl std::str::FromStr for When {
     }
 }
 
-fn millis(text: &str) -> Result<When, String> {
+fn millis(text: &str) -> Result<UnixMillis, String> {
     match text.parse::<u64>() {
-        Ok(ms) if (1..=UnixMillis::MAX.get()).contains(&ms) => Ok(When(Due::At(UnixMillis::new(ms)))),
+        Ok(ms) if (1..=UnixMillis::MAX.get()).contains(&ms) => Ok(UnixMillis::new(ms)),
         _ => Err(format!("{text} ms is not between 1 and {} ms since the epoch", UnixMillis::MAX)),
     }
 }
 
 fn at(timestamp: Timestamp) -> Result<When, String> {
-    millis(&timestamp.as_millisecond().to_string())
+    Ok(When::sure(Due::At(millis(&timestamp.as_millisecond().to_string())?)))
 }
 
 fn wall_clock(text: &str, now: &Zoned) -> Result<Timestamp, String> {
@@ -177,11 +219,11 @@ mod tests {
         ] {
             let expected: Timestamp = expected.parse().unwrap();
             let expected = UnixMillis::new(expected.as_millisecond() as u64);
-            assert_eq!(When::parse(text, &now()), Ok(When(Due::At(expected))), "{text}");
+            assert_eq!(When::parse(text, &now()), Ok(When::sure(Due::At(expected))), "{text}");
         }
-        assert_eq!(When::parse("+2h30m", &now()), Ok(When(Due::After(Duration::from_secs(9000)))));
-        assert_eq!(When::parse("+90s", &now()), Ok(When(Due::After(Duration::from_secs(90)))));
-        assert_eq!(When::parse("now", &now()), Ok(When(Due::After(Duration::ZERO))));
+        assert_eq!(When::parse("+2h30m", &now()), Ok(When::sure(Due::After(Duration::from_secs(9000)))));
+        assert_eq!(When::parse("+90s", &now()), Ok(When::sure(Due::After(Duration::from_secs(90)))));
+        assert_eq!(When::parse("now", &now()), Ok(When::sure(Due::After(Duration::ZERO))));
     }
 
     #[test]
@@ -209,6 +251,20 @@ mod tests {
         }
         let refusal = When::parse("09:00 Europe/Atlantis", &now()).unwrap_err();
         assert!(refusal.contains("no time zone \"Europe/Atlantis\""), "{refusal}");
+    }
+
+    #[test]
+    fn a_bare_number_of_seconds_is_not_taken_for_milliseconds_of_1970() {
+        let doubtful = When::parse("1800000000", &now()).unwrap();
+        let refusal = doubtful.due(false).unwrap_err();
+        assert!(refusal.contains("write 1800000000000 (2027-01-15T08:00:00.000Z)"), "{refusal}");
+        assert!(doubtful.at(UnixMillis::new(0)).is_err());
+        assert_eq!(doubtful.due(true), Ok(Due::At(UnixMillis::new(1_800_000_000))));
+        let small = When::parse("1800", &now()).unwrap().due(false).unwrap_err();
+        assert!(small.contains("1970-01-01T00:00:01.800Z") && small.contains("+30m"), "{small}");
+        for sure in ["978307200000", "1970-01-21T20:00:00Z", "+1s", "now"] {
+            assert!(When::parse(sure, &now()).unwrap().due(false).is_ok(), "{sure}");
+        }
     }
 
     #[test]

@@ -116,6 +116,12 @@ impl Message {
         self
     }
 
+    /// Due then: [`Self::at`] or [`Self::after`], where the caller has either.
+    pub fn due(mut self, due: Due) -> Self {
+        self.due = due;
+        self
+    }
+
     /// Due this long after the put, on Redis's clock, in whole milliseconds.
     pub fn after(mut self, delay: Duration) -> Self {
         self.due = Due::After(delay);

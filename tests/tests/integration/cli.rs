@@ -9,6 +9,7 @@ mod down;
 mod generated;
 mod growth;
 mod ndjson;
+mod pipes;
 mod printed;
 mod refused;
 mod tail;

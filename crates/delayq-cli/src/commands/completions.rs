@@ -2,6 +2,9 @@
 
 use clap::{Args, Command};
 use clap_complete::Shell;
+use delayq_service::Fault;
+
+use crate::output::write;
 
 /// Print the completions of a shell
 ///
@@ -16,7 +19,12 @@ pub struct Completions {
 
 impl Completions {
     /// Prints those of the whole command line.
-    pub fn run(self, mut whole: Command) {
-        clap_complete::generate(self.shell, &mut whole, "delayq", &mut std::io::stdout());
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub fn run(self, mut whole: Command) -> Result<(), Fault> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut whole, "delayq", &mut script);
+        write(&script)
     }
 }

@@ -1,15 +1,13 @@
 //! `delayq get`.
 
-use std::io::Write as _;
-
 use clap::Args;
 use delayq_core::{Group, MessageId, Target, Topic};
 use delayq_service::Fault;
 
 use crate::deployment::Context;
-use crate::failure::{file, of_core, usage};
+use crate::failure::{of_core, usage};
 use crate::listing::json_of;
-use crate::output::time_from;
+use crate::output::{time_from, write};
 
 /// Look at one message
 #[derive(Debug, Args)]
@@ -40,8 +38,7 @@ impl Get {
             found.ok_or_else(|| usage(format!("nothing is known of {} in {}", target.id, self.topic)))?;
         if self.payload {
             let envelope = listed.envelope.as_ref().map_err(usage)?;
-            let written = std::io::stdout().write_all(&envelope.payload);
-            return written.map_err(|error| file("standard output".as_ref(), "write to", error));
+            return write(&envelope.payload);
         }
         let now = context.now().await?;
         context.output.print(&json_of(&listed, true), || {

@@ -91,10 +91,8 @@ pub async fn range(context: &Context, from: Option<When>, until: Option<When>) -
         return Ok(TimeRange::ALL);
     }
     let now = context.now().await?;
-    let (from, to) = (
-        from.map_or(UnixMillis::new(0), |when| when.at(now)),
-        until.map_or(UnixMillis::MAX, |when| when.at(now)),
-    );
+    let from = from.map_or(Ok(UnixMillis::new(0)), |when| when.at(now)).map_err(usage)?;
+    let to = until.map_or(Ok(UnixMillis::MAX), |when| when.at(now)).map_err(usage)?;
     if from > to {
         return Err(usage("the range ends before it begins"));
     }

@@ -7,6 +7,7 @@ use clap_mangen::Man as Page;
 use delayq_service::Fault;
 
 use crate::failure::file;
+use crate::output::write;
 
 /// Write the manual pages
 ///
@@ -27,9 +28,11 @@ impl Man {
     pub fn run(self, mut whole: Command) -> Result<(), Fault> {
         whole.build();
         match self.folder {
-            None => Page::new(whole)
-                .render(&mut std::io::stdout())
-                .map_err(|error| file("standard output".as_ref(), "write to", error)),
+            None => {
+                let mut page = Vec::new();
+                Page::new(whole).render(&mut page).expect("a vector takes every byte");
+                write(&page)
+            }
             Some(folder) => {
                 std::fs::create_dir_all(&folder).map_err(|error| file(&folder, "make", error))?;
                 clap_mangen::generate_to(whole, &folder).map_err(|error| file(&folder, "write into", error))

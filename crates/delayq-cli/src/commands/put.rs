@@ -1,9 +1,10 @@
 //! `delayq put`: one message from arguments, or many from NDJSON.
 
+use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
 
 use clap::Args;
-use delayq_core::{Message, Put as Answer, PutError, PutOutcome, Topic, UnixMillis};
+use delayq_core::{Due, Message, Put as Answer, PutError, PutOutcome, Topic, UnixMillis};
 use delayq_service::Fault;
 use serde_json::{Value, json};
 
@@ -11,14 +12,14 @@ use crate::commands::put::many::Many;
 use crate::deployment::Context;
 use crate::failure::{self, of_core, usage};
 use crate::output::time;
-use crate::put_line;
 use crate::when::{Span, When};
 
 mod many;
 
 /// Put a message, or many from a file or standard input
 ///
-/// One: delayq put orders '{"order":17}' --at 'tomorrow 09:00 Europe/Berlin' --id order-17.
+/// One: delayq put orders '{"order":17}' --at 'tomorrow 09:00 Europe/Berlin' --id order-17,
+/// or with the payload from a pipe: printf %s '{"order":17}' | delayq put orders --in 30m.
 /// Many: delayq put --from orders.ndjson, a message a line:
 /// {"topic":"orders","id":"order-17","due":"+30m","payload":{"order":17}}
 #[derive(Debug, Args)]
@@ -26,10 +27,10 @@ mod many;
 pub struct Put {
     /// The topic; with --from, that of lines that name none
     topic: Option<Topic>,
-    /// The payload; without any it is empty
+    /// The payload; - or nothing reads it from standard input, byte for byte. Empty where that is a terminal
     #[arg(conflicts_with_all = ["payload_file", "from"])]
     payload: Option<String>,
-    /// The payload is in this file
+    /// The payload is in this file; - for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     payload_file: Option<PathBuf>,
     /// When it is due: RFC 3339, +30m, 'tomorrow 09:00 Europe/Berlin', ms since the epoch; at once without
@@ -59,6 +60,9 @@ pub struct Put {
     /// Many messages, one JSON object a line; - for standard input
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
+    /// Take a time before 2001 that is written in milliseconds as it is: most often, seconds were meant
+    #[arg(long)]
+    past_ok: bool,
     /// With --from: stop at the first line that is refused
     #[arg(long, requires = "from")]
     strict: bool,
@@ -76,8 +80,13 @@ impl Put {
     /// A refusal, or a Redis that cannot be used.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         if let Some(from) = self.from {
-            let many =
-                Many { from, topic: self.topic, strict: self.strict, in_flight: self.in_flight.into() };
+            let many = Many {
+                from,
+                topic: self.topic,
+                strict: self.strict,
+                past_ok: self.past_ok,
+                in_flight: self.in_flight.into(),
+            };
             return many.run(context).await;
         }
         let message = self.message(context).await?;
@@ -91,16 +100,10 @@ impl Put {
 
     async fn message(self, context: &Context) -> Result<Message, Fault> {
         let topic = self.topic.ok_or_else(|| usage("a TOPIC is needed, or --from FILE"))?;
-        let payload = match (self.payload, self.payload_file) {
-            (Some(payload), _) => payload.into_bytes(),
-            (None, Some(path)) => {
-                std::fs::read(&path).map_err(|error| failure::file(&path, "read", error))?
-            }
-            (None, None) => Vec::new(),
-        };
+        let payload = payload(self.payload, self.payload_file)?;
         let mut message = Message::new(topic, payload).max_attempts(self.max_attempts.unwrap_or(0));
         if let Some(at) = self.at {
-            message = put_line::due(message, at);
+            message = message.due(at.due(self.past_ok).map_err(usage)?);
         }
         if let Some(after) = self.after {
             message = message.after(*after);
@@ -115,13 +118,29 @@ impl Put {
             message = message.header(name, value);
         }
         if let Some(expires) = self.expires {
-            let now = match expires.0 {
-                delayq_core::Due::At(_) => UnixMillis::new(0),
-                delayq_core::Due::After(_) => context.now().await?,
-            };
-            message = message.expires(expires.at(now));
+            message = message.expires(match expires.due(self.past_ok).map_err(usage)? {
+                Due::At(at) => at,
+                Due::After(delay) => context.now().await? + delay,
+            });
         }
         Ok(if self.replace { message.replace() } else { message })
+    }
+}
+
+/// The payload from where the arguments say it is.
+fn payload(text: Option<String>, file: Option<PathBuf>) -> Result<Vec<u8>, Fault> {
+    match (text, file) {
+        (Some(text), _) if text != "-" => Ok(text.into_bytes()),
+        (None, Some(path)) if path.as_os_str() != "-" => {
+            std::fs::read(&path).map_err(|error| failure::file(&path, "read", error))
+        }
+        (None, None) if std::io::stdin().is_terminal() => Ok(Vec::new()),
+        _ => {
+            let mut bytes = Vec::new();
+            let read = std::io::stdin().lock().read_to_end(&mut bytes);
+            read.map_err(|error| failure::file("standard input".as_ref(), "read", error))?;
+            Ok(bytes)
+        }
     }
 }
 

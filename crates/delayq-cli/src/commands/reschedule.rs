@@ -34,6 +34,9 @@ pub struct Reschedule {
     /// So much later, or with a minus earlier, than it is due: 10m, -90s
     #[arg(long, value_name = "DIFFERENCE", allow_hyphen_values = true, value_parser = difference_ms)]
     by: Option<i64>,
+    /// Take a time before 2001 that is written in milliseconds as it is: most often, seconds were meant
+    #[arg(long, requires = "to")]
+    past_ok: bool,
     /// Only if it is due then until now
     #[arg(long, value_name = "TIME")]
     expected: Option<When>,
@@ -84,9 +87,9 @@ impl Reschedule {
     }
 
     async fn change(&self, context: &Context, topic: &Topic, target: &Target) -> Result<Change, Fault> {
-        let expected = match self.expected {
-            Some(When(Due::At(at))) => Some(at),
-            Some(_) => return Err(usage("--expected is an absolute time")),
+        let expected = match self.expected.map(|when| when.due(true)).transpose().map_err(usage)? {
+            Some(Due::At(at)) => Some(at),
+            Some(Due::After(_)) => return Err(usage("--expected is an absolute time")),
             None => None,
         };
         if let Some(by) = self.by {
@@ -97,7 +100,7 @@ impl Reschedule {
             return Ok(Change::By(by, expected));
         }
         let due = match (self.to, self.after) {
-            (Some(to), _) => to.0,
+            (Some(to), _) => to.due(self.past_ok).map_err(usage)?,
             (None, Some(after)) => Due::After(*after),
             (None, None) => return Err(usage("one of --to, --in and --by is needed")),
         };

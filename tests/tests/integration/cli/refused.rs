@@ -58,6 +58,31 @@ async fn a_refused_put_names_its_fault_and_stores_nothing() {
 }
 
 #[tokio::test]
+async fn a_time_in_seconds_is_not_delivered_at_once_as_one_of_1970() {
+    let redis = deployment().await;
+    let meant = "if seconds were meant, write 1800000000000 (2027-01-15T08:00:00.000Z)";
+    done(&redis, &["put", "t", "{}", "--id", "a", "--in", "1h"]).await;
+    for args in [
+        &["put", "t", "{}", "--at", "1800000000"][..],
+        &["put", "t", "{}", "--expires", "1800000000"],
+        &["reschedule", "t", "a", "--to", "1800000000"],
+        &["list", "t", "--from", "1800000000"],
+        &["purge", "t", "--until", "1800000000", "--yes"],
+    ] {
+        let finished = run(&redis, args).await;
+        assert_eq!(finished.code, Some(64), "{args:?}: {finished:?}");
+        assert!(finished.stderr.contains(meant), "{args:?}: {}", finished.stderr);
+    }
+    let line = b"{\"id\":\"b\",\"due\":1800000000}\n";
+    let lines = delayq(&redis).args(["put", "t", "--from", "-"]).run(line, SHORT).await;
+    assert!(lines.code == Some(64) && lines.stderr.contains(meant), "{lines:?}");
+    let meant = delayq(&redis).args(["put", "t", "--from", "-", "--past-ok"]).run(line, SHORT).await;
+    assert_eq!(meant.stdout, "1 lines: 1 ready\n", "{meant:?}");
+    let past = ["put", "t", "{}", "--id", "c", "--at", "1800000000", "--past-ok"];
+    assert!(done(&redis, &past).await.contains("due 1970-01-21T20:00:00.000Z: it is ready"));
+}
+
+#[tokio::test]
 async fn arguments_that_are_not_utf_8_are_refused() {
     let redis = deployment().await;
     let before = keys(&redis).await;

@@ -24,6 +24,7 @@ pub(super) struct Many {
     pub(super) from: PathBuf,
     pub(super) topic: Option<Topic>,
     pub(super) strict: bool,
+    pub(super) past_ok: bool,
     pub(super) in_flight: usize,
 }
 
@@ -128,7 +129,11 @@ impl Run<'_> {
         if line.len() > LONGEST_LINE_BYTES {
             return Err(format!("it has {} bytes; at most {LONGEST_LINE_BYTES} are allowed", line.len()));
         }
-        if line.is_empty() { Ok(None) } else { put_line::parse(line, self.many.topic.as_ref()).map(Some) }
+        if line.is_empty() {
+            Ok(None)
+        } else {
+            put_line::parse(line, self.many.topic.as_ref(), self.many.past_ok).map(Some)
+        }
     }
 
     fn hear(&mut self, (number, answer): Answer) {
