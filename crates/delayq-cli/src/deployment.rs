@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use delayq_core::{Admin, Client, Namespace, UnixMillis};
+use delayq_core::{Admin, Client, MessageId, Namespace, Topic, UnixMillis};
 use delayq_core::{Producer, ProducerOptions, Spool, SpoolSettings};
 use delayq_service::config::{
     DeploymentConfig, Environment, EtcdConfig, Loaded, LogConfig, RedisConfig, RedisUrl, Source, SpoolConfig,
@@ -12,7 +12,7 @@ use delayq_service::config::{
 use delayq_service::deployment::client;
 use delayq_service::{Fault, configuration};
 
-use crate::failure::{FILE, UNREACHABLE, of_core};
+use crate::failure::{FILE, UNREACHABLE, of_core, unknown};
 use crate::output::Output;
 
 const EVERYWHERE: &str = "Options of every command";
@@ -128,6 +128,23 @@ impl Context {
         Ok(Producer::start(self.client.clone(), ProducerOptions { spool, ..ProducerOptions::default() }))
     }
 
+    /// Makes sure that the topic exists, so that a misspelt name is not answered with "none".
+    ///
+    /// # Errors
+    /// It does not, and which names are like it; or Redis cannot be used.
+    pub async fn known_topic(&self, topic: &Topic) -> Result<(), Fault> {
+        let topics = self.admin().topics().await.map_err(of_core)?;
+        if topics.contains(topic) { Ok(()) } else { Err(unknown(no_topic(topic, &topics))) }
+    }
+
+    /// The fault for a message that is not there: or is its topic misspelt?
+    pub async fn unknown_message(&self, topic: &Topic, id: &MessageId) -> Fault {
+        match self.known_topic(topic).await {
+            Ok(()) => unknown(format!("nothing is known of {id} in {topic}: never put, or forgotten")),
+            Err(fault) => fault,
+        }
+    }
+
     /// Redis's clock.
     ///
     /// # Errors
@@ -146,6 +163,19 @@ pub async fn redis_now(client: &Client) -> Result<UnixMillis, Fault> {
     let mut overviews = client.overview(&[first]).await;
     let overview = overviews.pop().expect("one answer for one shard").map_err(of_core)?;
     Ok(overview.now.millis())
+}
+
+/// That there is no such topic, and which name was probably meant.
+fn no_topic(topic: &Topic, topics: &[Topic]) -> String {
+    let likeness = |known: &&Topic| strsim::jaro_winkler(topic.as_str(), known.as_str());
+    let like = topics.iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
+    match like.filter(|known| likeness(known) > 0.8) {
+        Some(known) => format!("there is no topic {topic}; did you mean {known}?"),
+        None if topics.is_empty() => {
+            format!("there is no topic {topic}, nor any other: the first put makes one")
+        }
+        None => format!("there is no topic {topic}; delayq topics lists all {}", topics.len()),
+    }
 }
 
 /// A fault for an etcd that cannot be used.

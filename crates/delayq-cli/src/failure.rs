@@ -6,16 +6,15 @@ use delayq_core::Error;
 use delayq_service::codes::Code;
 use delayq_service::{Exit, Fault};
 
-/// What was asked for contradicts itself, or does not exist.
+/// What was asked for contradicts itself.
 pub const USAGE: Code = Code {
     id: "DQ-U001",
     title: "the command asks for what cannot be",
-    cause: "An argument breaks a limit, two of them contradict each other, or what they name does not exist. Nothing was \
-            changed by what the message names.",
+    cause: "An argument breaks a limit, or two of them contradict each other. Nothing was changed.",
     tries: [
         "Read what the message says is accepted.",
-        "See the command's own help: delayq help COMMAND.",
-        "Look the message up: delayq list TOPIC; a message of a group needs --group.",
+        "See the options of the command: add --help to it.",
+        "See the forms of times, ids and payloads: docs/cli.md.",
     ],
     exit: Exit::Usage,
 };
@@ -83,7 +82,7 @@ pub const LINES_REFUSED: Code = Code {
         "Give the whole file again: messages with ids of their own are recognised, not stored twice.",
         "Stop at the first bad line next time: --strict.",
     ],
-    exit: Exit::Usage,
+    exit: Exit::Refused,
 };
 
 /// The books, or a replayed day, do not come out even.
@@ -153,6 +152,33 @@ pub const BUG: Code = Code {
     exit: Exit::Bug,
 };
 
+/// What the command names does not exist.
+pub const UNKNOWN: Code = Code {
+    id: "DQ-U012",
+    title: "what the command names does not exist",
+    cause: "No such topic, message, dead letter or record: it was never there, or it is finished and forgotten, or the \
+            name is misspelt.",
+    tries: [
+        "List what there is: delayq topics, delayq list TOPIC.",
+        "A message with an id of its own and a group is found only by both: add --group.",
+        "Is it the right deployment? delayq config show --effective.",
+    ],
+    exit: Exit::NotFound,
+};
+
+/// The state of what the command names forbids it.
+pub const REFUSED: Code = Code {
+    id: "DQ-U013",
+    title: "the command was refused",
+    cause: "What is stored forbids it: the id belongs to another message, or the message is leased, dead or finished.",
+    tries: [
+        "Read the outcome that was printed.",
+        "See the message as it is now: delayq get TOPIC ID.",
+        "Take the place of another message under the same id: delayq put --replace.",
+    ],
+    exit: Exit::Refused,
+};
+
 /// Every code of the command line, in the order of the documentation.
 pub const TABLE: &[&Code] = &[
     &USAGE,
@@ -166,11 +192,23 @@ pub const TABLE: &[&Code] = &[
     &FOLDER_IN_USE,
     &MEASUREMENT,
     &BUG,
+    &UNKNOWN,
+    &REFUSED,
 ];
 
-/// A refusal of what was asked for.
+/// Arguments that cannot be served.
 pub fn usage(message: impl Display) -> Fault {
     Fault::new(&USAGE, message.to_string())
+}
+
+/// Something that does not exist.
+pub fn unknown(message: impl Display) -> Fault {
+    Fault::new(&UNKNOWN, message.to_string())
+}
+
+/// What the stored state forbids.
+pub fn refused(message: impl Display) -> Fault {
+    Fault::new(&REFUSED, message.to_string())
 }
 
 /// A file that could not be used.

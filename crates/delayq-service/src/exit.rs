@@ -7,8 +7,12 @@ use std::process::ExitCode;
 pub enum Exit {
     /// 0: what was asked for is done; for a service, it drained.
     Done,
-    /// 64: the command line asked for something that does not exist or contradicts itself.
+    /// 64: the command line cannot be understood, breaks a limit or contradicts itself.
     Usage,
+    /// 65: the request was understood, and refused because of what is stored.
+    Refused,
+    /// 66: what the request names does not exist.
+    NotFound,
     /// 69: something this process needs cannot be reached or refuses it. Starting again may help.
     Unavailable,
     /// 70: a bug in delayq.
@@ -23,8 +27,16 @@ pub enum Exit {
 
 impl Exit {
     /// Every exit code, in ascending order.
-    pub const ALL: [Self; 6] =
-        [Self::Done, Self::Usage, Self::Unavailable, Self::Bug, Self::DrainDeadline, Self::Config];
+    pub const ALL: [Self; 8] = [
+        Self::Done,
+        Self::Usage,
+        Self::Refused,
+        Self::NotFound,
+        Self::Unavailable,
+        Self::Bug,
+        Self::DrainDeadline,
+        Self::Config,
+    ];
 
     /// The number the parent process sees.
     #[must_use]
@@ -32,6 +44,8 @@ impl Exit {
         match self {
             Self::Done => 0,
             Self::Usage => 64,
+            Self::Refused => 65,
+            Self::NotFound => 66,
             Self::Unavailable => 69,
             Self::Bug => 70,
             Self::DrainDeadline => 75,

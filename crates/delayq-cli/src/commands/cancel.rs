@@ -6,7 +6,7 @@ use delayq_service::Fault;
 use serde_json::{Value, json};
 
 use crate::deployment::Context;
-use crate::failure::{of_core, usage};
+use crate::failure::{self, of_core, refused, usage};
 use crate::output::time;
 
 /// Keep messages from being delivered
@@ -59,9 +59,13 @@ impl Cancel {
             }
             rows.text()
         })?;
-        match outcomes.iter().filter(|outcome| !is_taken(outcome)).count() {
-            0 => Ok(()),
-            not => Err(usage(format!("{not} of {} could not be cancelled", outcomes.len()))),
+        let not = outcomes.iter().filter(|outcome| !is_taken(outcome)).count();
+        let unknown = outcomes.iter().filter(|outcome| **outcome == CancelOutcome::Unknown).count();
+        match (not, targets.as_slice()) {
+            (0, _) => Ok(()),
+            (1, [only]) if unknown == 1 => Err(context.unknown_message(&topic, &only.id).await),
+            _ if not == unknown => Err(failure::unknown(format!("{not} of {} do not exist", outcomes.len()))),
+            _ => Err(refused(format!("{not} of {} could not be cancelled", outcomes.len()))),
         }
     }
 }

@@ -25,7 +25,10 @@ impl Count {
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let admin = context.admin();
         let topics = match self.topic {
-            Some(topic) => vec![topic],
+            Some(topic) => {
+                context.known_topic(&topic).await?;
+                vec![topic]
+            }
             None => admin.topics().await.map_err(of_core)?,
         };
         let mut total = delayq_core::Numbers::default();

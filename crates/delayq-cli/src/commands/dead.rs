@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::commands::list::range;
 use crate::deployment::Context;
-use crate::failure::{of_core, usage};
+use crate::failure::{of_core, unknown, usage};
 use crate::listing::json_of;
 use crate::output::{Output, time};
 use crate::when::{Span, When};
@@ -82,6 +82,7 @@ impl Dead {
     /// Redis cannot be used.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let admin = context.admin();
+        context.known_topic(self.action.topic()).await?;
         match self.action {
             Action::List { topic, oldest_first, limit } => {
                 let state = ListState::Dead { newest_first: !oldest_first };
@@ -98,6 +99,16 @@ impl Dead {
                 let range = range(context, None, until).await?;
                 let purged = admin.purge(&topic, PurgeWhat::Dead(range), |_| {}).await.map_err(of_core)?;
                 context.output.print(&json!({ "purged": purged }), || format!("purged {purged} dead letters"))
+            }
+        }
+    }
+}
+
+impl Action {
+    const fn topic(&self) -> &Topic {
+        match self {
+            Self::List { topic, .. } | Self::Purge { topic, .. } | Self::Replay(Replay { topic, .. }) => {
+                topic
             }
         }
     }
@@ -127,7 +138,7 @@ impl Replay {
             .output
             .print(&json!({ "replayed": replayed }), || format!("{replayed} dead letters live again"))?;
         if !self.ids.is_empty() && replayed < self.ids.len() as u64 {
-            return Err(usage(format!(
+            return Err(unknown(format!(
                 "{} of the ids are no dead letters",
                 self.ids.len() as u64 - replayed
             )));

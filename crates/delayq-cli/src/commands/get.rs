@@ -34,8 +34,7 @@ impl Get {
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let target = Target { id: self.id, group: self.group };
         let found = context.admin().get(&self.topic, &target).await.map_err(of_core)?;
-        let listed =
-            found.ok_or_else(|| usage(format!("nothing is known of {} in {}", target.id, self.topic)))?;
+        let Some(listed) = found else { return Err(context.unknown_message(&self.topic, &target.id).await) };
         if self.payload {
             let envelope = listed.envelope.as_ref().map_err(usage)?;
             return write(&envelope.payload);

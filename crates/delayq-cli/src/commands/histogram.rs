@@ -44,6 +44,7 @@ impl Histogram {
                 self.width
             )));
         }
+        context.known_topic(&self.topic).await?;
         let range = range(context, self.from, self.until).await?;
         let slots = context.admin().histogram(&self.topic, range, *self.width).await.map_err(of_core)?;
         context.output.print(&slots, || {

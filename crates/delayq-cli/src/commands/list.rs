@@ -57,6 +57,7 @@ impl List {
         let admin = context.admin();
         let messages = match (&self.topic, &self.group) {
             (Some(topic), _) => {
+                context.known_topic(topic).await?;
                 let range = range(context, self.from, self.until).await?;
                 admin.list(topic, self.state.into(), range, self.limit as usize).await.map_err(of_core)?
             }

@@ -5,7 +5,7 @@ use delayq_core::{Group, MessageId, Target, Topic};
 use delayq_service::Fault;
 
 use crate::deployment::Context;
-use crate::failure::{of_core, usage};
+use crate::failure::of_core;
 use crate::listing::{json_of, story};
 
 /// What happened to a message, while it is there or remembered
@@ -32,9 +32,7 @@ impl Log {
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let target = Target { id: self.id, group: self.group };
         let found = context.admin().get(&self.topic, &target).await.map_err(of_core)?;
-        let unknown =
-            || usage(format!("nothing is known of {} in {}: never put, or forgotten", target.id, self.topic));
-        let listed = found.ok_or_else(unknown)?;
+        let Some(listed) = found else { return Err(context.unknown_message(&self.topic, &target.id).await) };
         let now = context.now().await?;
         context.output.print(&json_of(&listed, false), || {
             let story = story(&listed, now).join("\n  ");

@@ -52,6 +52,7 @@ impl Purge {
         if !self.yes {
             return Err(usage("purged messages are gone for good; say --yes"));
         }
+        context.known_topic(&self.topic).await?;
         let what = match self.state {
             Which::Delayed => PurgeWhat::Delayed(range(context, self.from, self.until).await?),
             Which::Ready if self.from.is_some() || self.until.is_some() => {

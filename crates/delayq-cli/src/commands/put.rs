@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::commands::put::many::Many;
 use crate::deployment::Context;
-use crate::failure::{self, of_core, usage};
+use crate::failure::{self, of_core, refused, usage};
 use crate::output::time;
 use crate::when::{Span, When};
 
@@ -94,7 +94,7 @@ impl Put {
         context.output.print(&json_of(&answer), || sentence(&answer))?;
         match answer.outcome.is_accepted() {
             true => Ok(()),
-            false => Err(usage(format!("{} was not stored", answer.reference.id))),
+            false => Err(refused(format!("{} was not stored", answer.reference.id))),
         }
     }
 

@@ -8,7 +8,7 @@ use delayq_service::Fault;
 use serde_json::{Value, json};
 
 use crate::deployment::Context;
-use crate::failure::{of_core, usage};
+use crate::failure::{of_core, refused, usage};
 use crate::output::time;
 use crate::when::{Span, When};
 
@@ -63,7 +63,8 @@ impl Reschedule {
         context.output.print(&json_of(id, &outcome), || sentence(id, &outcome))?;
         match outcome {
             RescheduleOutcome::Moved { .. } | RescheduleOutcome::Spooled => Ok(()),
-            _ => Err(usage(format!("{id} was not moved"))),
+            RescheduleOutcome::Unknown => Err(context.unknown_message(topic, id).await),
+            _ => Err(refused(format!("{id} was not moved"))),
         }
     }
 
@@ -76,7 +77,7 @@ impl Reschedule {
         }
         let tally = context.producer()?.reschedule_group(group, by, token).await.map_err(of_core)?;
         if tally.busy {
-            return Err(usage(format!(
+            return Err(refused(format!(
                 "another shift of group {group} is under way; finish it with its token first"
             )));
         }
@@ -110,7 +111,7 @@ impl Reschedule {
 
 async fn due_of(context: &Context, topic: &Topic, target: &Target) -> Result<UnixMillis, Fault> {
     let listed = context.admin().get(topic, target).await.map_err(of_core)?;
-    let listed = listed.ok_or_else(|| usage(format!("nothing is known of {} in {topic}", target.id)))?;
+    let Some(listed) = listed else { return Err(context.unknown_message(topic, &target.id).await) };
     Ok(listed.envelope.map_err(usage)?.due)
 }
 

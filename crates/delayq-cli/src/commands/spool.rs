@@ -8,7 +8,7 @@ use delayq_service::Fault;
 use serde_json::{Value, json};
 
 use crate::deployment::Context;
-use crate::failure::{FILE, usage};
+use crate::failure::{FILE, unknown, usage};
 use crate::output::{Output, time};
 
 /// The spool of this host: its books, what waits for Redis, what was rejected and why
@@ -148,9 +148,9 @@ fn each(
     })?;
     match numbers.len() - done.len() {
         0 => Ok(()),
-        missing => {
-            Err(usage(format!("{missing} of the numbers are no rejected records; see delayq spool rejected")))
-        }
+        missing => Err(unknown(format!(
+            "{missing} of the numbers are no rejected records; see delayq spool rejected"
+        ))),
     }
 }
 

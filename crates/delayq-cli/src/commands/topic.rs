@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::commands::topics;
 use crate::deployment::Context;
-use crate::failure::{of_core, usage};
+use crate::failure::of_core;
 use crate::output::{duration, time};
 use crate::when::Span;
 
@@ -62,6 +62,9 @@ enum Action {
 struct Set {
     /// The topic
     topic: Name,
+    /// The topic may be new: set it before its first message
+    #[arg(long)]
+    create: bool,
     /// The most attempts; 0 for no bound. Default 16
     #[arg(long, value_name = "COUNT")]
     max_attempts: Option<u16>,
@@ -103,23 +106,30 @@ impl Topic {
         let (topic, done) = match self.action {
             Action::Show { topic } => return show(context, &topic).await,
             Action::Set(set) => {
+                if !set.create {
+                    context.known_topic(&set.topic).await?;
+                }
                 let (topic, policy) = set.policy();
                 admin.set_policy(&topic, &policy).await.map_err(of_core)?;
                 (topic, "set".to_owned())
             }
             Action::Pause { topic } => {
+                context.known_topic(&topic).await?;
                 admin.pause(&topic).await.map_err(of_core)?;
                 (topic, "paused".to_owned())
             }
             Action::Resume { topic } => {
+                context.known_topic(&topic).await?;
                 admin.resume(&topic).await.map_err(of_core)?;
                 (topic, "resumed".to_owned())
             }
             Action::TrainDictionary { topic, samples } => {
+                context.known_topic(&topic).await?;
                 let trained = admin.train_dictionary(&topic, samples as usize).await.map_err(of_core)?;
                 (topic, trained_text(trained))
             }
             Action::Rate { topic, rate: Rate(rate) } => {
+                context.known_topic(&topic).await?;
                 admin.set_rate(&topic, rate).await.map_err(of_core)?;
                 (topic, rate.map_or("unbounded".to_owned(), |rate| format!("at most {rate}/s")))
             }
@@ -136,10 +146,8 @@ fn trained_text(Trained { id, samples, plain_bytes, compressed_bytes }: Trained)
 }
 
 async fn show(context: &Context, topic: &Name) -> Result<(), Fault> {
+    context.known_topic(topic).await?;
     let admin = context.admin();
-    if !admin.topics().await.map_err(of_core)?.contains(topic) {
-        return Err(usage(format!("there is no topic {topic} yet")));
-    }
     let numbers = admin.count(topic).await.map_err(of_core)?;
     let policy = settings(&admin.client().policy(topic).await.map_err(of_core)?);
     let mut shown = json!(numbers);

@@ -23,7 +23,7 @@ async fn bad_lines_are_named_and_the_rest_is_put() {
     std::fs::write(&file, LINES).unwrap();
     let path = file.to_str().unwrap();
     let finished = delayq(&redis).args(["put", "t", "--from", path]).run(b"", SHORT).await;
-    assert_eq!(finished.code, Some(64), "{finished:?}");
+    assert_eq!(finished.code, Some(65), "{finished:?}");
     for (line, fault) in [
         (2, "EOF while parsing"),
         (5, "due: \"yesterday-ish\" is not a time"),
@@ -48,7 +48,7 @@ async fn strict_stops_at_the_first_bad_line() {
     let redis = deployment().await;
     let put = delayq(&redis).args(["put", "t", "--from", "-", "--strict", "--in-flight", "1", "--json"]);
     let finished = put.run(LINES.as_bytes(), SHORT).await;
-    assert_eq!(finished.code, Some(64), "{finished:?}");
+    assert_eq!(finished.code, Some(65), "{finished:?}");
     assert!(finished.stderr.contains("stopped at standard input line 2"), "{}", finished.stderr);
     let summary: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
     assert_eq!(summary, serde_json::json!({ "lines": 2, "outcomes": { "stored": 1 }, "refused": 1 }));

@@ -75,7 +75,7 @@ async fn a_time_in_seconds_is_not_delivered_at_once_as_one_of_1970() {
     }
     let line = b"{\"id\":\"b\",\"due\":1800000000}\n";
     let lines = delayq(&redis).args(["put", "t", "--from", "-"]).run(line, SHORT).await;
-    assert!(lines.code == Some(64) && lines.stderr.contains(meant), "{lines:?}");
+    assert!(lines.code == Some(65) && lines.stderr.contains(meant), "{lines:?}");
     let meant = delayq(&redis).args(["put", "t", "--from", "-", "--past-ok"]).run(line, SHORT).await;
     assert_eq!(meant.stdout, "1 lines: 1 ready\n", "{meant:?}");
     let past = ["put", "t", "{}", "--id", "c", "--at", "1800000000", "--past-ok"];
@@ -124,7 +124,7 @@ async fn the_same_id_with_another_body_is_a_conflict() {
     assert!(done(&redis, &put).await.starts_with("stored a, due "));
     assert!(done(&redis, &put).await.starts_with("a exists: delayed, "));
     let finished = run(&redis, &["put", "t", "two", "--id", "a", "--in", "1h"]).await;
-    assert_eq!(finished.code, Some(64));
+    assert_eq!(finished.code, Some(65));
     assert!(finished.stdout.starts_with("a is the id of another message: delayed, "), "{finished:?}");
     assert_eq!(done(&redis, &["get", "t", "a", "--payload"]).await, "one");
     done(&redis, &["put", "t", "two", "--id", "a", "--in", "1h", "--replace"]).await;
@@ -149,22 +149,55 @@ async fn names_that_try_to_forge_keys_are_plain_names() {
 async fn what_does_not_exist_is_said_to_be_unknown() {
     let redis = deployment().await;
     done(&redis, &["put", "t", "{}", "--id", "a", "--group", "g", "--in", "1h"]).await;
-    let cases: &[(&[&str], &str)] = &[
-        (&["get", "t", "b"], "nothing is known of b in t"),
-        (&["log", "t", "a"], "nothing is known of a in t"),
-        (&["cancel", "t", "a"], "1 of 1 could not be cancelled"),
-        (&["reschedule", "t", "a", "--in", "1s"], "a was not moved"),
-        (&["reschedule", "t", "a", "--by", "1s"], "nothing is known of a in t"),
-        (&["topic", "show", "u"], "there is no topic u yet"),
-        (&["purge", "t"], "say --yes"),
-        (&["dead", "replay", "t", "a"], "1 of the ids are no dead letters"),
-        (&["histogram", "t", "--width", "7m"], "a divisor of an hour"),
-        (&["spool", "show"], "there is no spool"),
+    let cases: &[(i32, &[&str], &str)] = &[
+        (66, &["get", "t", "b"], "nothing is known of b in t"),
+        (66, &["log", "t", "a"], "nothing is known of a in t"),
+        (66, &["cancel", "t", "a"], "nothing is known of a in t"),
+        (66, &["cancel", "t", "b", "c"], "2 of 2 do not exist"),
+        (66, &["reschedule", "t", "a", "--in", "1s"], "nothing is known of a in t"),
+        (66, &["reschedule", "t", "a", "--by", "1s"], "nothing is known of a in t"),
+        (66, &["dead", "replay", "t", "a"], "1 of the ids are no dead letters"),
+        (64, &["purge", "t"], "say --yes"),
+        (64, &["histogram", "t", "--width", "7m"], "a divisor of an hour"),
+        (64, &["spool", "show"], "there is no spool"),
     ];
-    for (args, expected) in cases {
+    for (code, args, expected) in cases {
         let finished = run(&redis, args).await;
-        assert_eq!(finished.code, Some(64), "{args:?}: {finished:?}");
+        assert_eq!(finished.code, Some(*code), "{args:?}: {finished:?}");
         assert!(finished.stderr.contains(expected), "{args:?}: {}", finished.stderr);
     }
     assert!(done(&redis, &["count", "t", "--json"]).await.contains("\"delayed\": 1,"));
+}
+
+#[tokio::test]
+async fn a_misspelt_topic_is_neither_answered_with_none_nor_created() {
+    let redis = deployment().await;
+    done(&redis, &["put", "orders", "{}", "--id", "a", "--in", "1h"]).await;
+    let before = keys(&redis).await;
+    for args in [
+        &["list", "order"][..],
+        &["count", "order"],
+        &["histogram", "order"],
+        &["get", "order", "a"],
+        &["log", "order", "a"],
+        &["cancel", "order", "a"],
+        &["reschedule", "order", "a", "--in", "1s"],
+        &["purge", "order", "--yes"],
+        &["dead", "list", "order"],
+        &["dead", "replay", "order", "--all"],
+        &["topic", "show", "order"],
+        &["topic", "pause", "order"],
+        &["topic", "resume", "order"],
+        &["topic", "rate", "order", "5"],
+        &["topic", "set", "order", "--lease", "1m"],
+        &["topic", "train-dictionary", "order"],
+    ] {
+        let finished = run(&redis, args).await;
+        assert_eq!(finished.code, Some(66), "{args:?}: {finished:?}");
+        let hint = "there is no topic order; did you mean orders?";
+        assert!(finished.stderr.contains(hint), "{args:?}: {}", finished.stderr);
+    }
+    assert_eq!(keys(&redis).await, before);
+    let unlike = run(&redis, &["list", "zzz"]).await;
+    assert!(unlike.stderr.contains("there is no topic zzz; delayq topics lists all 1"), "{unlike:?}");
 }
