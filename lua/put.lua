@@ -6,10 +6,9 @@
 -- ARGV     layout, topic, then 4 a message (1 to 500): id, due, options, envelope
 --            id        16 raw bytes of a UUIDv7, or text of 1 to 128 bytes
 --            due       ms since the epoch, or "+" and a delay in ms, on this Redis's clock
---            options   words parted by a space: replace, tried=<ms since the epoch of the first try>, again=<ms
---                      since the epoch, on this Redis's clock: when the first try of a replacing put began, whose
---                      answer was lost>, earlier (the id belongs elsewhere since the deployment grew: `moved`
---                      where it is not here)
+--            options   words parted by a space: replace, tried=<ms since the epoch, on this Redis's clock: when the
+--                      first try began, whose answer was lost>, earlier (the id belongs elsewhere since the
+--                      deployment grew: `moved` where it is not here)
 --            envelope  see docs/protocol.md; state, gen, due, at, delivery, attempt are filled in here
 -- RETURNS  now_us, then one answer a message: stored | ready | exists <state> <ms> | conflict <state> <ms> |
 --          leased | stale | moved (not here: put it where it belongs now) | refused <why>; <ms> is the due time of
@@ -50,20 +49,33 @@ local function flush()
   buckets, entries = {}, {}
 end
 
-local function option(options, name) return tonumber(string.match(options, name .. '=(%d+)')) end
+-- The options that were read last: the messages of a call often share them.
+local options_text, replace, earlier, tried = '', false, false, nil
+local function read_options(text)
+  options_text, replace, earlier, tried = nil, false, false, nil
+  for word in string.gmatch(text, '%S+') do
+    if word == 'replace' then
+      replace = true
+    elseif word == 'earlier' then
+      earlier = true
+    else
+      tried = tonumber(string.match(word, '^tried=(%d+)$'))
+      if not tried then error({ err = 'option ' .. word }) end
+    end
+  end
+  options_text = text
+end
 
 -- What keeps a message whose id is taken out: an answer, or nil where it may replace what is there.
-local function taken(id, flags, options, env)
+local function taken(id, flags, env)
   flush()
   local m, why = read(no, id)
   if not m then return 'conflict ' .. why .. ' 0' end
-  local replace = string.find(options, 'replace', 1, true)
   if replace and m.state > DEAD then must_be('zset', 'markers') end
   if replace and m.state == LEASED then return 'leased' end
   local same = bit.band(flags, HASH) == 0 or string.sub(m.env, 33, 40) == string.sub(env, 33, 40)
-  local again = replace and option(options, 'again')
   -- What was over only after the first try was put by it: replacing that would deliver it again.
-  local was_put = again and same and m.state >= DEAD and m.at > again
+  local was_put = tried and same and m.state >= DEAD and m.at > tried
   if not replace or was_put then
     local time = m.state <= LEASED and m.due or m.at
     return string.format('%s %s %.0f', same and 'exists' or 'conflict', state_of(m), time)
@@ -81,11 +93,11 @@ local function taken(id, flags, options, env)
   redis.call('UNLINK', key_of .. id)
 end
 
--- Whether a put that was first tried at `tried` may be the repeat of one whose end is forgotten already.
-local function is_stale(id, tried)
-  local remembered = policy(no, 'remember_cancelled_ms')
-  if not generated(id) then remembered = math.min(remembered, policy(no, 'remember_own_ms')) end
-  return tried + remembered < now
+-- Whether the topic refuses a repeat that finds nothing, because it may have forgotten how the first try ended.
+local function is_stale(id)
+  if call('HGET', base .. 't:' .. no, 'repeats') ~= 'refuse' then return false end
+  local remember = generated(id) and 'remember_generated_ms' or 'remember_own_ms'
+  return tried + math.min(policies(no, 'remember_cancelled_ms', remember)) <= now
 end
 
 -- Adds a message to its indexes: the group's, the expiries.
@@ -133,10 +145,9 @@ end
 
 local checked_bucket
 local function put(id, text, options, env)
+  if options ~= options_text then read_options(options) end
   -- What is missing here stays so: whoever still believes that the id belongs here is refused by the layout.
-  if options ~= '' and string.find(options, 'earlier', 1, true) and redis.call('EXISTS', key_of .. id) == 0 then
-    return 'moved'
-  end
+  if earlier and call('EXISTS', key_of .. id) == 0 then return 'moved' end
   if text ~= due_text then read_due(text) end
   if not due then return 'refused due time' end
   local format, _, high, low = byte(env, 1, 4)
@@ -180,10 +191,9 @@ local function put(id, text, options, env)
 
   local key = key_of .. id
   local head = (starts[flags] or start_of(flags)) .. middle .. (ends[max] or end_of(max))
-  local tried = options ~= '' and option(options, 'tried')
-  if tried and redis.call('EXISTS', key) == 0 and is_stale(id, tried) then return 'stale' end
+  if tried and call('EXISTS', key) == 0 and is_stale(id) then return 'stale' end
   if not store(key, env, head) then
-    local answer = taken(id, flags, options, env)
+    local answer = taken(id, flags, env)
     if answer then return answer end
     store(key, env, head)
   end

@@ -123,7 +123,7 @@ func (m *Message) options(ahead time.Duration) (options string) {
 		options = "replace"
 	}
 	if !m.FirstTried.IsZero() {
-		options += fmt.Sprintf(" tried=%[1]d again=%[1]d", m.FirstTried.Add(ahead).UnixMilli())
+		options += fmt.Sprintf(" tried=%d", m.FirstTried.Add(ahead).UnixMilli())
 	}
 	return options
 }

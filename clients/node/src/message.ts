@@ -34,7 +34,7 @@ export interface Message {
 /** What a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much. */
 export function optionsOf({ replace, firstTriedMs }: Message, aheadMs: number): string {
   const triedMs = firstTriedMs === undefined ? 0 : firstTriedMs + aheadMs;
-  return (replace ? "replace" : "") + (triedMs ? ` tried=${triedMs} again=${triedMs}` : "");
+  return (replace ? "replace" : "") + (triedMs ? ` tried=${triedMs}` : "");
 }
 
 /** What a put sends (docs/protocol.md has the bytes); scripts fill in state, gen, due, at and the counts. */

@@ -51,7 +51,7 @@ class Message:
     def options(self, ahead_ms: int) -> str:
         """What a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much."""
         replace, tried_ms = "replace" * self.replace, (self.first_tried_ms or 0) + ahead_ms
-        return replace if self.first_tried_ms is None else f"{replace} tried={tried_ms} again={tried_ms}"
+        return replace if self.first_tried_ms is None else f"{replace} tried={tried_ms}"
 
     def content_hash(self) -> bytes:
         """What tells the repeat of a put from another message with the same id; the due time is left out."""

@@ -20,9 +20,9 @@ pub(crate) fn of_put(answer: Result<&PutOutcome, &Error>) -> Settle {
         Ok(PutOutcome::Newer) => Settle::Reject("a message of a later format has this id".to_owned()),
         Ok(PutOutcome::Malformed) => Settle::Reject("bytes that are no message have this id".to_owned()),
         Ok(PutOutcome::Leased) => Settle::Reject("the one it was to replace is leased".to_owned()),
-        Ok(PutOutcome::Stale) => {
-            Settle::Reject("stale: its topic may have forgotten how the first try ended".to_owned())
-        }
+        Ok(PutOutcome::Stale) => Settle::Reject(
+            "stale: its topic refuses repeats, and may have forgotten how the first try ended".to_owned(),
+        ),
         Ok(PutOutcome::Refused(why)) => Settle::Reject(format!("refused: {why}")),
         Ok(PutOutcome::Spooled) => Settle::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
         Err(error) => of_error(error),

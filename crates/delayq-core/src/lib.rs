@@ -104,6 +104,6 @@ pub use spool::{
 pub use time::UnixMillis;
 pub use verbs::{
     CancelOutcome, Claimed, GroupStep, HoldAnswer, ListPage, ListState, Listed, Numbers, Overview, Policy,
-    PumpReport, PumpWord, PutOutcome, Receipt, Release, Reschedule, RescheduleOutcome, Reservation,
+    PumpReport, PumpWord, PutOutcome, Receipt, Release, Repeats, Reschedule, RescheduleOutcome, Reservation,
     ReserveReport, ReserveRequest, Settled, ShardLayout, ShiftStep, Slot,
 };

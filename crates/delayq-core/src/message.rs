@@ -187,9 +187,9 @@ impl Message {
         self
     }
 
-    /// A repeat of a put whose fate is unknown, first tried at this time of this host's clock: answered *stale* where
-    /// its topic may have forgotten how the first one ended. Where it is to replace, *exists* if the same message was
-    /// over since then.
+    /// A repeat of a put whose fate is unknown, first tried at this time of this host's clock. Where nothing is known of
+    /// it any more it is delivered, or answered *stale*, as its topic says ([`crate::Repeats`]). Where it is to replace,
+    /// it is answered *exists* if the same message was over since then.
     pub fn first_tried(mut self, at: UnixMillis) -> Self {
         self.tried = Some(at);
         self

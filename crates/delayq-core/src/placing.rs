@@ -14,6 +14,7 @@ use crate::{
     verbs::put::{self, PutItem},
 };
 use std::collections::BTreeMap;
+use tokio::time::Instant;
 
 /// How many growths one put follows while it is under way: far more than there can be.
 const MOST_GROWTHS: u8 = 8;
@@ -23,6 +24,8 @@ const MOST_GROWTHS: u8 = 8;
 pub(crate) struct Placed {
     pub(crate) message: Message,
     pub(crate) place: Place,
+    /// When this process first tried it, where that try's answer was lost.
+    pub(crate) lost: Option<Instant>,
     /// When its first try began, on Redis's clock, where that try's answer was lost.
     pub(crate) first_try: Option<UnixMillis>,
 }

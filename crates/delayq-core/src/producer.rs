@@ -6,13 +6,13 @@
 mod changing;
 #[cfg(not(feature = "spool"))]
 mod failing;
+mod repeating;
 mod sending;
 #[cfg(feature = "spool")]
 mod spooling;
 
 use crate::{
-    Client, Error, Fate, Group, MAX_IDS_A_CALL, Message, MessageId, PutOutcome, Reference, ShardId, Topic,
-    UnixMillis,
+    Client, Error, Group, MAX_IDS_A_CALL, Message, MessageId, PutOutcome, Reference, ShardId, Topic,
     client::calls_worth,
     clock,
     gather::Gathering,
@@ -20,10 +20,7 @@ use crate::{
 };
 use sending::Sender;
 use std::{collections::HashMap, time::Duration};
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::Instant,
-};
+use tokio::sync::{mpsc, oneshot};
 
 /// Puts that may wait to be gathered before callers are held back.
 const QUEUE: usize = 4096;
@@ -221,115 +218,13 @@ impl Producer {
         answers.into_iter().map(|answer| answer.expect("every message is in one batch")).collect()
     }
 
-    /// Puts what goes together, and a second time what an outage kept from being answered.
-    async fn put_batch(&self, mut puts: Vec<Placed>) -> Vec<Result<Put, PutError>> {
-        let (tried, began) = (clock::now(), clock::instant());
-        self.mark_repeats(&mut puts, None).await;
-        let mut answers = self.client.put_placed(&mut puts).await;
-        let unanswered: Vec<usize> = (0..puts.len()).filter(|&i| is_outage(&answers[i])).collect();
-        if !unanswered.is_empty() {
-            let mut again: Vec<Placed> = unanswered.iter().map(|&i| puts[i].clone()).collect();
-            self.mark_repeats(&mut again, Some(began)).await;
-            let repeated = self.client.put_placed(&mut again).await;
-            for (&i, second) in unanswered.iter().zip(repeated) {
-                answers[i] = second.map_err(|error| after(&answers[i], error));
-            }
-            self.spool_unanswered(&puts, &mut answers, tried).await;
-        }
-        let answer = |(put, answer): (&Placed, PutAnswer)| match answer {
-            Ok((shard, outcome)) => Ok(Put { reference: reference(shard, &put.message), outcome }),
-            Err(error) => Err(PutError { reference: Some(reference(put.place.home(), &put.message)), error }),
-        };
-        puts.iter().zip(answers).map(answer).collect()
-    }
-
-    /// Hands what an outage kept from Redis to the spool, if there is one.
-    async fn spool_unanswered(&self, puts: &[Placed], answers: &mut [PutAnswer], tried: UnixMillis) {
-        let left: Vec<usize> = (0..puts.len()).filter(|&i| is_outage(&answers[i])).collect();
-        // Those that one call failed with share their error, and go to the spool together.
-        for fate in [Fate::NotApplied, Fate::Unknown] {
-            let of_fate = |&i: &usize| answers[i].as_ref().is_err_and(|error| error.fate() == fate);
-            let some: Vec<usize> = left.iter().copied().filter(of_fate).collect();
-            let Some(Err(error)) = some.first().map(|&i| answers[i].clone()) else { continue };
-            let messages: Vec<&Message> = some.iter().map(|&i| &puts[i].message).collect();
-            for (&i, spooled) in some.iter().zip(self.spool_or(error, &messages, tried).await) {
-                if let Ok(outcome) = spooled {
-                    answers[i] = Ok((puts[i].place.home(), outcome));
-                }
-            }
-        }
-    }
-
-    /// One put, tried a second time where the connection failed: a repeat with the same id is recognised.
-    async fn put_retrying(&self, mut put: Placed) -> PutAnswer {
-        let (tried, began) = (clock::now(), clock::instant());
-        self.mark_repeats(std::slice::from_mut(&mut put), None).await;
-        let first = self.put_queued(put.clone()).await;
-        if !is_outage(&first) {
-            return first;
-        }
-        self.mark_repeats(std::slice::from_mut(&mut put), Some(began)).await;
-        let second = self.put_queued(put.clone()).await;
-        if !is_outage(&second) {
-            return second;
-        }
-        let error = second.map_or_else(|error| after(&first, error), |_| Error::Closed);
-        let spooled = self.spool_or(error, &[&put.message], tried).await.pop();
-        spooled.expect("one answer for one message").map(|outcome| (put.place.home(), outcome))
-    }
-
-    /// Says of replacing puts that are repeats when their first try began, on Redis's clock: what was over since is
-    /// not replaced, or it would be delivered twice. The caller's own repeats say it by this host's clock; others
-    /// are repeats if `began` is there. Where Redis does not say its time, it does not take the puts either.
-    async fn mark_repeats(&self, puts: &mut [Placed], began: Option<Instant>) {
-        let (host_now, asked) = (clock::now(), clock::instant());
-        let since = |message: &Message| match message.tried {
-            Some(tried) => Some(host_now.since(tried)),
-            None => began.map(|began| asked.duration_since(began)),
-        };
-        let unmarked = |put: &&mut Placed| put.message.replace && put.first_try.is_none();
-        let repeats: Vec<(&mut Placed, Duration)> = puts
-            .iter_mut()
-            .filter(unmarked)
-            .filter_map(|put| since(&put.message).map(|since| (put, since)))
-            .collect();
-        if repeats.is_empty() {
-            return;
-        }
-        if let Ok(now) = self.client.redis_time().await {
-            // A little late rather than early: what was over before the first try has to be replaced.
-            let now_ms = now.0.div_ceil(1000);
-            for (put, since) in repeats {
-                put.first_try = Some(UnixMillis::new(now_ms.saturating_sub(since.as_millis() as u64)));
-            }
-        }
-    }
-
-    async fn put_queued(&self, put: Placed) -> PutAnswer {
-        let (answer, answered) = oneshot::channel();
-        self.queue.send(Waiting { put, answer }).await.map_err(|_| Error::Closed)?;
-        answered.await.map_err(|_| Error::Closed)?
-    }
-
     /// Checks a message, and finds its places and its id.
     fn place(&self, mut message: Message, fallback: ShardId) -> Result<Placed, PutError> {
         let place = message
             .check(self.client.most_payload_bytes())
             .and_then(|()| self.client.place(&mut message, fallback, clock::now()));
         let place = place.map_err(|error| PutError { reference: None, error: error.into() })?;
-        Ok(Placed { message, place, first_try: None })
-    }
-}
-
-fn is_outage(answer: &PutAnswer) -> bool {
-    answer.as_ref().is_err_and(Error::is_outage)
-}
-
-/// The error of a second try: what the first one left unknown stays so.
-fn after(first: &PutAnswer, second: Error) -> Error {
-    match first {
-        Err(first) if first.fate() == Fate::Unknown => second.into_unknown(),
-        _ => second,
+        Ok(Placed { message, place, lost: None, first_try: None })
     }
 }
 

@@ -9,7 +9,7 @@ pub(crate) mod put;
 mod reserve;
 mod settle;
 
-pub use admin::{Claimed, HoldAnswer, Policy};
+pub use admin::{Claimed, HoldAnswer, Policy, Repeats};
 pub(crate) use admin::{TopicSettings, full_settings};
 pub use cancel::{CancelOutcome, GroupStep, Reschedule, RescheduleOutcome, ShiftStep};
 pub(crate) use cancel::{read_cancelled, read_rescheduled};

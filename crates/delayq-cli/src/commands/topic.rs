@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use delayq_core::{Backoff, Codec, Policy, Topic as Name, Trained};
+use delayq_core::{Backoff, Codec, Policy, Repeats, Topic as Name, Trained};
 use delayq_service::Fault;
 use serde_json::json;
 
@@ -86,6 +86,10 @@ struct Set {
     /// How long a generated id is remembered when it is over. Default not at all
     #[arg(long, value_name = "DURATION")]
     remember_generated: Option<Span>,
+    /// What becomes of a repeated put whose first try may have ended and been forgotten: deliver (perhaps twice) or
+    /// refuse (perhaps never). Default deliver
+    #[arg(long)]
+    repeats: Option<Repeats>,
     /// How payloads are compressed: none, zstd, or zstd:ID of a dictionary. Default none
     #[arg(long)]
     codec: Option<Codec>,
@@ -167,7 +171,7 @@ async fn show(context: &Context, topic: &Name) -> Result<(), Fault> {
 }
 
 /// A policy's settings by name, as `set` takes them; `None`: at its default.
-fn settings(policy: &Policy) -> [(&'static str, Option<String>); 8] {
+fn settings(policy: &Policy) -> [(&'static str, Option<String>); 9] {
     let span = |span: Option<Duration>| span.map(duration);
     [
         ("max_attempts", policy.max_attempts.map(|most| most.to_string())),
@@ -177,6 +181,7 @@ fn settings(policy: &Policy) -> [(&'static str, Option<String>); 8] {
         ("remember_cancelled", span(policy.remember_cancelled)),
         ("remember_own", span(policy.remember_own)),
         ("remember_generated", span(policy.remember_generated)),
+        ("repeats", policy.repeats.map(|repeats| repeats.to_string())),
         ("codec", policy.codec.map(|codec| codec.to_string())),
     ]
 }
@@ -202,6 +207,7 @@ impl Set {
             remember_cancelled: span(self.remember_cancelled),
             remember_own: span(self.remember_own),
             remember_generated: span(self.remember_generated),
+            repeats: self.repeats,
             codec: self.codec,
         };
         (self.topic, policy)

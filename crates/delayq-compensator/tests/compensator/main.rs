@@ -5,9 +5,9 @@ mod full_disk;
 
 use delayq_compensator::{CompensatorConfig, Deps, Replayer, Report, build};
 use delayq_core::{
-    CancelOutcome, Client, Due, Fate, Message, MessageId, Producer, ProducerOptions, PutOutcome, Reschedule,
-    ReserveRequest, Settings, Spool, SpoolReader, SpoolRecord, SpoolSettings, SpoolStats, State, Target,
-    Topic, UnixMillis,
+    Admin, CancelOutcome, Client, Due, Fate, Message, MessageId, Policy, Producer, ProducerOptions,
+    PutOutcome, Repeats, Reschedule, ReserveRequest, Settings, Spool, SpoolReader, SpoolRecord,
+    SpoolSettings, SpoolStats, State, Target, Topic, UnixMillis,
 };
 use delayq_service::{Metrics, Readiness, Shutdown};
 use delayq_tests::{
@@ -98,6 +98,24 @@ fn replayed(count: u64) -> Report {
 }
 
 #[tokio::test]
+async fn a_spooled_put_of_unknown_fate_is_delivered_however_late_and_aside_where_its_topic_refuses_repeats() {
+    let host = Host::start().await;
+    let strict = Topic::new("strict").unwrap();
+    let refuse = Policy { repeats: Some(Repeats::Refuse), ..Policy::default() };
+    Admin::new(host.client.clone()).set_policy(&strict, &refuse).await.unwrap();
+    let long_ago = UnixMillis::new(1_000);
+    let lenient = message("a");
+    let refused = Message::new(strict, "x").id("a").unwrap().at(FAR);
+    let records = [&lenient, &refused].map(|message| SpoolRecord::put(message, Fate::Unknown, long_ago));
+    host.spool.append(records.to_vec()).await.unwrap();
+    let report = drain(&mut host.replayer()).await;
+    assert_eq!((report.replayed, report.rejected), (1, 1));
+    assert_eq!(host.present(lenient).await, PutOutcome::Exists(State::Delayed, FAR));
+    let aside = SpoolReader::open_beside(host.folder.path()).unwrap().rejected(0, 10).unwrap();
+    assert!(aside[0].reason.starts_with("stale"), "{aside:?}");
+}
+
+#[tokio::test]
 async fn what_was_put_while_redis_was_away_is_there_once_after_it_is_back() {
     let mut host = Host::start().await;
     host.redis.kill().await;
@@ -178,15 +196,6 @@ async fn a_due_time_that_is_past_makes_it_ready_and_a_conflict_is_kept_aside() {
     let rejected = SpoolReader::open_beside(host.folder.path()).unwrap().rejected(0, 10).unwrap();
     assert_eq!(rejected.len(), 1);
     assert_eq!(rejected[0].reason, "another message has this id");
-}
-
-#[tokio::test]
-async fn a_put_of_unknown_fate_that_is_too_old_is_stale_and_kept_aside() {
-    let host = Host::start().await;
-    let record = SpoolRecord::put(&message("old"), Fate::Unknown, UnixMillis::new(1));
-    host.spool.append(vec![record]).await.unwrap();
-    assert_eq!(drain(&mut host.replayer()).await, Report { rejected: 1, ..Report::default() });
-    assert_eq!(host.present(message("old")).await, PutOutcome::Stored(FAR));
 }
 
 #[tokio::test]

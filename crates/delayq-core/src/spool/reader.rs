@@ -159,7 +159,7 @@ impl SpoolReader {
     /// Takes back [`Self::begin`] of records that are known not to have reached Redis.
     ///
     /// # Errors
-    /// Nothing is taken back; then a repeat may be answered *stale*.
+    /// Nothing is taken back; then a repeat may be answered *stale*, where its topic refuses repeats.
     pub fn untried(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
         self.change(|change| {
             let mut note = change.prepare_cached("UPDATE waiting SET tried_ms = NULL WHERE seq = ?")?;

@@ -8,7 +8,7 @@ use crate::{
     script::Verb,
 };
 use redis::Value;
-use std::time::Duration;
+use std::{fmt, str::FromStr, time::Duration};
 
 /// What a claim got.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,15 +55,28 @@ pub struct Policy {
     pub remember_own: Option<Duration>,
     /// How long a generated id is remembered when it is over. Default not at all.
     pub remember_generated: Option<Duration>,
+    /// What becomes of a repeated put whose first try may have ended and been forgotten. Default delivered.
+    pub repeats: Option<Repeats>,
     /// How payloads are compressed. Default not at all.
     pub codec: Option<Codec>,
+}
+
+/// What becomes of a put that is repeated because its answer was lost, and of which nothing is known: it never arrived,
+/// or how it ended is forgotten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Repeats {
+    /// It is stored, and delivered: perhaps a second time.
+    #[default]
+    Deliver,
+    /// Once the topic may have forgotten how the first try ended, it is answered *stale*: it may never be delivered.
+    Refuse,
 }
 
 /// Settings of a topic as `configure` takes them: field and value; an empty value is the default.
 pub(crate) type TopicSettings = Vec<(&'static str, Vec<u8>)>;
 
 /// The fields that `configure` takes.
-const SETTINGS: [&str; 10] = [
+const SETTINGS: [&str; 11] = [
     "max_attempts",
     "lease_ms",
     "backoff",
@@ -71,6 +84,7 @@ const SETTINGS: [&str; 10] = [
     "remember_cancelled_ms",
     "remember_own_ms",
     "remember_generated_ms",
+    "repeats",
     "paused",
     "rate",
     "codec",
@@ -217,6 +231,29 @@ impl Client {
     }
 }
 
+// === impl Repeats ===
+
+impl FromStr for Repeats {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "deliver" => Ok(Self::Deliver),
+            "refuse" => Ok(Self::Refuse),
+            _ => Err("write deliver or refuse".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Repeats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Deliver => "deliver",
+            Self::Refuse => "refuse",
+        })
+    }
+}
+
 // === impl Policy ===
 
 impl Policy {
@@ -231,6 +268,7 @@ impl Policy {
             "remember_cancelled_ms" => self.remember_cancelled = ms(),
             "remember_own_ms" => self.remember_own = ms(),
             "remember_generated_ms" => self.remember_generated = ms(),
+            "repeats" => self.repeats = text.parse().ok(),
             "codec" => self.codec = Some(text.parse()?),
             // What is told by `count`.
             _ => {}
@@ -250,6 +288,7 @@ impl Policy {
             ("remember_cancelled_ms", ms(self.remember_cancelled)),
             ("remember_own_ms", ms(self.remember_own)),
             ("remember_generated_ms", ms(self.remember_generated)),
+            ("repeats", self.repeats.map_or_else(Vec::new, |repeats| repeats.to_string().into_bytes())),
             ("codec", self.codec.map_or_else(Vec::new, |codec| codec.to_string().into_bytes())),
         ]
     }

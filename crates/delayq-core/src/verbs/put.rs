@@ -27,7 +27,8 @@ pub enum PutOutcome {
     Malformed,
     /// It was to replace one that is leased. Nothing was changed.
     Leased,
-    /// A repeat that came so late that its topic may have forgotten how the first try ended. Nothing was changed.
+    /// A repeat that came so late that its topic may have forgotten how the first try ended, and which therefore
+    /// refuses it ([`crate::Repeats::Refuse`]). Nothing was changed.
     Stale,
     /// It is in the spool on this host's disk, and will be put when Redis can be reached.
     Spooled,
@@ -88,13 +89,10 @@ fn options(item: &PutItem<'_>) -> String {
         options.push_str("earlier ");
     }
     if message.replace {
-        options.push_str("replace");
-        if let Some(began) = first_try {
-            options.push_str(&format!(" again={began}"));
-        }
+        options.push_str("replace ");
     }
-    if let Some(tried) = message.tried {
-        options.push_str(&format!(" tried={tried}"));
+    if let Some(began) = first_try {
+        options.push_str(&format!("tried={began}"));
     }
     options
 }

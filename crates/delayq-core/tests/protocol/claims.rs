@@ -10,7 +10,7 @@
 //! | a lease ends when the pump takes it back | `of_messages::a_lease_ends_when_the_pump…` |
 //! | a lost reserve answer costs one lease time and one attempt | `of_messages::a_lost_reserve_answer…` |
 //! | a marker is a header, kept as long as the topic says | `of_messages::what_is_remembered…` |
-//! | a late repeat is told the end, or is stale | `of_messages::a_late_repeat…`, `…a_put_is_stale…` |
+//! | a late repeat is told the end, or delivered, or refused | `of_messages::a_late_repeat…`, `…a_topic_that_refuses…`, `repeats` |
 //! | `exists` compares the content, not the due time | `edges::another_content_under_the_same_id…` |
 //! | a relative move names the time it expects | `of_messages::a_relative_move…` |
 //! | a group is shifted once under a token | `of_messages::a_group_is_shifted_once…` |

@@ -10,7 +10,7 @@ use delayq_tests::redis_server::RedisServer;
 const SEEDS: Seeds = Seeds { weather: Weather::Fair, first: 0, count: 1000 };
 
 /// What is broken, in which file, which text, and what is in its place.
-const MUTANTS: [(&str, &str, &str, &str); 48] = [
+const MUTANTS: [(&str, &str, &str, &str); 50] = [
     ("ack ignores the receipt", "ack", "if held_until[at] and not word", "if not word"),
     ("ack keeps the lease", "ack", "redis.call('ZREM', base .. 'leases', unpack(settled))", "do end"),
     (
@@ -60,6 +60,13 @@ const MUTANTS: [(&str, &str, &str, &str); 48] = [
         "if expires then\n    redis.call('ZADD'",
         "if false then\n    redis.call('ZADD'",
     ),
+    (
+        "put refuses every late repeat",
+        "put",
+        "then return false end\n  local remember",
+        "then end\n  local remember",
+    ),
+    ("put refuses no late repeat", "put", "return tried + math.min", "return false and tried + math.min"),
     ("put takes the same id twice", "put", "if answer then return answer end", ""),
     (
         "finish leaves no marker",

@@ -3,11 +3,12 @@
 use crate::{
     action::{Action, Item},
     bare_shard::{BareShard, scripts_with},
+    life::deployment,
     snapshot::lossy,
 };
 use delayq_core::{
-    Admin, Client, Message, Producer, ProducerOptions, PutOutcome, ReserveRequest, Settings, Settled,
-    ShardCount, ShardId, State, Topic, Verb,
+    Admin, Client, Message, MessageId, Policy, Producer, ProducerOptions, PutOutcome, Repeats,
+    ReserveRequest, Settings, Settled, ShardCount, ShardId, State, Topic, UnixMillis, Verb,
 };
 use delayq_tests::{
     deadline::{LONG, wait_until},
@@ -89,7 +90,7 @@ async fn cancelled(server: &RedisServer) -> (BareShard, Item) {
 async fn replaced(shard: &mut BareShard, item: &Item, first_tried: u64) -> String {
     let put = Action::Put { topic: "t".into(), items: vec![item.clone()] };
     let mut args = put.args();
-    args[3] = format!("replace again={first_tried}").into_bytes();
+    args[3] = format!("replace tried={first_tried}").into_bytes();
     lossy(&shard.call(Verb::Put, &args).await.unwrap()[1])
 }
 
@@ -110,4 +111,49 @@ async fn a_replacing_put_of_other_content_takes_the_place_of_what_is_over_since_
     let (mut shard, item) = cancelled(&server).await;
     let other = Item { content: 1, ..item };
     assert_eq!(replaced(&mut shard, &other, NOW - 500).await, "stored");
+}
+
+#[tokio::test]
+async fn a_put_of_unknown_fate_is_delivered_however_late_it_is_repeated_unless_its_topic_refuses_repeats() {
+    let server = RedisServer::start().await;
+    let (client, producer, admin) = deployment(&server).await;
+    let strict = Policy { repeats: Some(Repeats::Refuse), ..Policy::default() };
+    admin.set_policy(&Topic::new("strict").unwrap(), &strict).await.unwrap();
+    assert_eq!(client.policy(&Topic::new("strict").unwrap()).await.unwrap(), strict);
+    let now = redis_ms(&server).await;
+    let repeat = async |topic: &str, id: Option<&str>, seconds_ago: u64| {
+        let message = Message::new(Topic::new(topic).unwrap(), "x");
+        let message = match id {
+            Some(id) => message.id(id).unwrap(),
+            None => message.with_id(MessageId::generate(ShardId::new(0), now)),
+        };
+        let tried = UnixMillis::new(now - 1_000 * seconds_ago);
+        match producer.put(message.first_tried(tried)).await.unwrap().outcome {
+            PutOutcome::Ready(_) => "delivered",
+            PutOutcome::Stale => "stale",
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(repeat("lenient", Some("a"), 61).await, "delivered");
+    assert_eq!(repeat("lenient", Some("b"), 2 * 86_400).await, "delivered");
+    assert_eq!(repeat("lenient", None, 2 * 86_400).await, "delivered");
+    assert_eq!(repeat("strict", Some("a"), 61).await, "stale");
+    assert_eq!(repeat("strict", Some("b"), 1).await, "delivered", "how it ended would still be remembered");
+    assert_eq!(repeat("strict", None, 1).await, "stale", "how a generated id ended is not remembered");
+}
+
+#[tokio::test]
+async fn a_put_with_an_option_that_is_none_is_refused_and_its_neighbours_are_not() {
+    let server = RedisServer::start().await;
+    let mut shard = BareShard::create(&server, "o", scripts_with(&[])).await;
+    shard.clock_us = Some(NOW * 1000);
+    let items = vec![Item::new(b"a", NOW), Item::new(b"b", NOW)];
+    let put = Action::Put { topic: "t".into(), items };
+    let mut args = put.args();
+    for option in ["tried=soon", "again=1", "replaced"] {
+        args[3] = format!("replace {option}").into_bytes();
+        let words = shard.call(Verb::Put, &args).await.unwrap();
+        assert_eq!(lossy(&words[1]), format!("refused option {option}"));
+        assert!(["ready", "exists ready"].iter().any(|word| lossy(&words[2]).starts_with(word)));
+    }
 }

@@ -103,6 +103,7 @@ async fn a_setting_that_cannot_be_is_refused_by_name_and_not_set() {
         ("lease_ms", "1.5"),
         ("lease_ms", "-1"),
         ("remember_own_ms", "x"),
+        ("repeats", "maybe"),
         ("backoff", "\u{4}aaaa"),
         ("colour", "1"),
     ];

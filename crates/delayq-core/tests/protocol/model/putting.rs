@@ -5,6 +5,7 @@ use crate::{
     action::{Item, is_generated},
     snapshot::Name,
 };
+use delayq_core::Envelope;
 
 // === impl Model ===
 
@@ -31,10 +32,13 @@ impl Model {
             None if self.is_stale(no, item) => return "stale".into(),
             None => {}
             Some(old) if item.replace && old.is_leased() => return "leased".into(),
+            Some(old) if item.replace && was_put_by(item, &stored, old) => {
+                return format!("exists {} {}", old.word(), old.stored.at);
+            }
             Some(old) if item.replace && old.is_over() => {}
             Some(_) if item.replace => self.book("replaced", no),
             Some(old) => {
-                let alike = stored.hash.is_none() || stored.hash == old.stored.hash;
+                let alike = is_alike(&stored, old);
                 let time = if old.is_pending() || old.is_leased() { old.stored.due } else { old.stored.at };
                 return format!("{} {} {time}", if alike { "exists" } else { "conflict" }, old.word());
             }
@@ -50,12 +54,12 @@ impl Model {
         word.into()
     }
 
-    /// Whether it may be the repeat of a put whose end is forgotten already.
+    /// Whether its topic refuses it, as the repeat of a put whose end may be forgotten already.
     fn is_stale(&self, no: u32, item: &Item) -> bool {
-        let cancelled = self.policy(no, "remember_cancelled_ms");
-        let own = self.policy(no, "remember_own_ms").min(cancelled);
-        let remember = if is_generated(&item.id) { cancelled } else { own };
-        item.tried.is_some_and(|tried| tried + remember < self.now())
+        let other = if is_generated(&item.id) { "remember_generated_ms" } else { "remember_own_ms" };
+        let remember = self.policy(no, "remember_cancelled_ms").min(self.policy(no, other));
+        let refuses = self.setting(no, "repeats") == Some(b"refuse".as_slice());
+        item.tried.is_some_and(|tried| refuses && tried + remember <= self.now())
     }
 
     pub(super) fn due_of(&self, text: &str) -> u64 {
@@ -95,4 +99,14 @@ impl Model {
             (old.delivery, old.attempt, old.max_attempts);
         msg.stored = marker;
     }
+}
+
+fn is_alike(stored: &Envelope, old: &Msg) -> bool {
+    stored.hash.is_none() || stored.hash == old.stored.hash
+}
+
+/// Whether what is over or dead was put by the first try of this repeat.
+fn was_put_by(item: &Item, stored: &Envelope, old: &Msg) -> bool {
+    let ended = !old.is_pending() && !old.is_leased();
+    ended && is_alike(stored, old) && item.tried.is_some_and(|tried| old.stored.at > ms(tried))
 }

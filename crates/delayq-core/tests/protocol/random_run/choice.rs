@@ -262,7 +262,7 @@ impl Run {
 
     fn setting(&mut self) -> (&'static str, Vec<u8>) {
         let rng = &mut self.rng;
-        let (field, value) = match rng.u8(..12) {
+        let (field, value) = match rng.u8(..13) {
             0 => ("paused", ["1", ""][rng.usize(..2)]),
             1 => ("rate", ["5", "0.5", "33.3", "250", ""][rng.usize(..5)]),
             2 => ("max_attempts", ["0", "1", "3", ""][rng.usize(..4)]),
@@ -278,6 +278,7 @@ impl Run {
                 ("backoff", written[rng.usize(..3)])
             }
             9 => ("codec", ["none", "zstd", ""][rng.usize(..3)]),
+            10 => ("repeats", ["refuse", "deliver", ""][rng.usize(..3)]),
             _ => ("paused", ""),
         };
         (field, value.as_bytes().to_vec())
