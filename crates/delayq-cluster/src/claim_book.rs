@@ -88,6 +88,11 @@ impl ClaimBook {
         self.forget_empty();
     }
 
+    /// There is no plan: what is owned is kept, and nobody knows who else is to have a shard.
+    pub(crate) fn no_plan(&mut self) {
+        self.plan_version = 0;
+    }
+
     fn unplan(&mut self, shard: ShardId, to: Option<String>) {
         let Some(slot) = self.slots.get_mut(&shard) else { return };
         slot.planned = false;
@@ -266,7 +271,9 @@ impl ClaimBook {
 
     /// What the consumer sees.
     pub(crate) fn view(&self, trust: Trust) -> OwnershipView {
-        let mut view = OwnershipView { plan_version: self.plan_version, trust, ..OwnershipView::default() };
+        let planned = self.slots.values().filter(|slot| slot.planned).count();
+        let plan_version = self.plan_version;
+        let mut view = OwnershipView { plan_version, planned, trust, ..OwnershipView::default() };
         for (&shard, slot) in &self.slots {
             match slot.seat {
                 Seat::Owned { claim, .. } => drop(view.owned.insert(shard, claim)),

@@ -5,7 +5,7 @@ use crate::claim_book::ClaimBook;
 use crate::etcd::{ClaimAnswer, Fault, Fence, Watch};
 use crate::holders::Holders;
 use crate::inbox::Inbox;
-use crate::membership::{Base, SHORT_PAUSE, Session};
+use crate::membership::{Base, LONGEST_PAUSE, SHORT_PAUSE, Session};
 use crate::ownership::{LossReason, OwnershipView};
 use crate::registration::Claim;
 use delayq_core::ShardId;
@@ -48,6 +48,8 @@ pub(crate) struct Follower {
     outdated: Option<i64>,
     rechecks: Vec<oneshot::Sender<()>>,
     backoff: Backoff,
+    /// The pauses while etcd takes no writes.
+    exhausted: Backoff,
 }
 
 /// Why what was being done is left.
@@ -84,6 +86,7 @@ impl Follower {
             outdated: None,
             rechecks: Vec::new(),
             backoff: Backoff::up_to(SHORT_PAUSE),
+            exhausted: Backoff::up_to(LONGEST_PAUSE),
         }
     }
 
@@ -114,7 +117,8 @@ impl Follower {
                 match self.step(session, &mut watch).await {
                     Err(interrupt) => return Some(interrupt),
                     Ok(Err(fault)) => return self.pause_after(session, &fault).await,
-                    Ok(Ok(())) => {}
+                    // Only now: what can be read is not always what can be written.
+                    Ok(Ok(())) => self.backoff.reset(),
                 }
             },
         }
@@ -129,7 +133,8 @@ impl Follower {
             self.base.counters.compacted.add(1);
             return Some(Interrupt::Relist);
         }
-        let pause = self.backoff.next();
+        let exhausted = matches!(fault, Fault::Exhausted(_));
+        let pause = if exhausted { self.exhausted.next() } else { self.backoff.next() };
         self.attend(Some(session), sleep(pause)).await.err()
     }
 
@@ -207,6 +212,7 @@ impl Follower {
             Ok(answers) => answers,
             Err(fault) => return Ok(Err(fault)),
         };
+        self.exhausted.reset();
         let Some(answers) = answers else {
             wanted.into_iter().for_each(|shard| self.book.claim_not_made(shard));
             self.outdated = Some(self.plan_revision);

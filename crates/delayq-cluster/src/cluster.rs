@@ -19,6 +19,7 @@ use crate::spawner::Spawner;
 use crate::stats::Counters;
 use delayq_core::ShardCount;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
@@ -35,14 +36,29 @@ impl Cluster {
     /// A configuration that cannot be used; etcd unreachable until `join_deadline`, or refusing this user. Nothing of
     /// this member is left in etcd for longer than a lease.
     pub async fn join(config: ClusterConfig) -> Result<(Handle, Ownership), ClusterError> {
-        config.check()?;
-        let counters = Arc::new(Counters::default());
-        let link = Link::new(config.etcd.clone(), counters.clone())?;
-        let desired = Desired::serving(config.shards);
-        let keys = Keys::of(&config);
-        let base = Base { link, keys, config: Arc::new(config), counters };
+        let (base, desired) = prepare(config)?;
         let session = enroll(&base, &desired).await?;
-        Ok(start(base, desired, session))
+        Ok(start(base, desired, Standing::enrolled(session)))
+    }
+
+    /// Like [`Cluster::join`], but a member whose etcd does not answer the first try is there all the same: it owns
+    /// nothing, its trust is [`Trust::Joining`](crate::Trust::Joining), and it joins by itself as soon as etcd answers.
+    ///
+    /// # Errors
+    /// A configuration that cannot be used; etcd refusing this user.
+    pub async fn start(config: ClusterConfig) -> Result<(Handle, Ownership), ClusterError> {
+        let (base, desired) = prepare(config)?;
+        let standing = match base.enroll(&desired).await {
+            Ok(session) => Standing::enrolled(session),
+            Err(fault @ Fault::Refused(_)) => {
+                return Err(fault.to_error(base.link.config(), Duration::ZERO));
+            }
+            Err(fault) => {
+                tracing::warn!(?fault, "not in the group yet: joins when etcd answers");
+                Standing::default()
+            }
+        };
+        Ok(start(base, desired, standing))
     }
 
     /// Owns every shard without etcd. [`SINGLE_MODE_LIMITS`](crate::SINGLE_MODE_LIMITS) says what this cannot promise;
@@ -74,6 +90,15 @@ impl Cluster {
     }
 }
 
+fn prepare(config: ClusterConfig) -> Result<(Base, Desired), ClusterError> {
+    config.check()?;
+    let counters = Arc::new(Counters::default());
+    let link = Link::new(config.etcd.clone(), counters.clone())?;
+    let desired = Desired::serving(config.shards);
+    let keys = Keys::of(&config);
+    Ok((Base { link, keys, config: Arc::new(config), counters }, desired))
+}
+
 async fn enroll(base: &Base, desired: &Desired) -> Result<Session, ClusterError> {
     let started = Instant::now();
     let mut backoff = Backoff::up_to(LONGEST_PAUSE);
@@ -91,9 +116,9 @@ async fn enroll(base: &Base, desired: &Desired) -> Result<Session, ClusterError>
     }
 }
 
-fn start(base: Base, desired: Desired, session: Session) -> (Handle, Ownership) {
+fn start(base: Base, desired: Desired, standing: Standing) -> (Handle, Ownership) {
     let (desired, wanted) = watch::channel(desired);
-    let (standing, stands) = watch::channel(Standing::enrolled(session));
+    let (standing, stands) = watch::channel(standing);
     let (board, shown) = watch::channel(Arc::new(OwnershipView::default()));
     let (confirm, confirmed) = mpsc::unbounded_channel();
     let (recheck, rechecks) = mpsc::unbounded_channel();

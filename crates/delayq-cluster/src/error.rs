@@ -22,6 +22,11 @@ pub enum ClusterError {
     /// etcd answered and refused: wrong user or password, or a missing permission.
     #[error("etcd refuses this user: {0}; it needs read and write on the prefix, and a valid password")]
     Refused(String),
+    /// etcd answered, and takes no writes for now: most often its database is full.
+    #[error(
+        "etcd takes no writes: {0}; compact and defragment it, then disarm the alarm, or raise its quota"
+    )]
+    Exhausted(String),
     /// TLS could not be set up.
     #[error("TLS to etcd: {0}")]
     Tls(String),
@@ -51,7 +56,7 @@ impl ClusterError {
     /// Whether a repeat can help. Every operation of this crate is safe to repeat.
     pub const fn advice(&self) -> Advice {
         match self {
-            Self::Unreachable { .. } => Advice::Retry,
+            Self::Unreachable { .. } | Self::Exhausted(_) => Advice::Retry,
             Self::Config(_) | Self::Refused(_) | Self::Tls(_) | Self::Document { .. } | Self::Left => {
                 Advice::GiveUp
             }
@@ -64,6 +69,7 @@ impl ClusterError {
             Self::Config(_) => "cluster-config",
             Self::Unreachable { .. } => "etcd-unreachable",
             Self::Refused(_) => "etcd-refused",
+            Self::Exhausted(_) => "etcd-exhausted",
             Self::Tls(_) => "etcd-tls",
             Self::Document { .. } => "etcd-document",
             Self::Left => "cluster-left",

@@ -8,7 +8,7 @@ use std::future::{Future, pending};
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// The task that keeps the lease alive and says how far it is to be trusted.
 pub(crate) struct Keeper {
@@ -116,7 +116,10 @@ impl Keeper {
     async fn end(&mut self, session: &Session, over: &Over) {
         match over {
             Over::Lost => {
-                tracing::warn!(member = %session.member, "etcd says that the lease is gone; every shard is given up");
+                tracing::warn!(
+                    member = %session.member,
+                    "the lease or the registration is gone from etcd; every shard is given up, and a new life begins"
+                );
                 self.base.counters.leases_lost.add(1);
                 self.signal(Signal::Gone);
             }
@@ -171,7 +174,7 @@ impl Keeper {
         })
     }
 
-    /// Asks for a new lease until there is one.
+    /// Asks for a lease until there is one.
     async fn come_back(&mut self) -> Option<Over> {
         let mut backoff = Backoff::up_to(LONGEST_PAUSE);
         loop {
@@ -181,22 +184,23 @@ impl Keeper {
             }
             let desired = self.desired.borrow_and_update().clone();
             let base = self.base.clone();
+            // Not cut short by a drain: what was registered must be given back.
             let enrolled = tokio::select! {
                 changed = self.leaving.changed() => return Some(left_or_abandoned(changed.is_ok())),
                 enrolled = base.enroll(&desired) => enrolled,
             };
             match enrolled {
                 Ok(session) => {
-                    tracing::info!(member = %session.member, "back in the group with a new lease");
+                    tracing::info!(member = %session.member, "in the group with a new lease");
                     self.standing.send_replace(Standing::enrolled(session));
                     return None;
                 }
-                Err(fault) => tracing::debug!(?fault, "no new lease yet"),
+                Err(fault) => tracing::debug!(?fault, "no lease yet"),
             }
-            let pause = Instant::now() + backoff.next();
             tokio::select! {
                 changed = self.leaving.changed() => return Some(left_or_abandoned(changed.is_ok())),
-                () = sleep_until(pause) => {}
+                Ok(_) = self.desired.wait_for(|desired| desired.draining) => {}
+                () = sleep(backoff.next()) => {}
             }
         }
     }

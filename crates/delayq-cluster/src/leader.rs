@@ -108,7 +108,7 @@ impl Leader {
         let Some(member) = self.base.keys.member_of(&entry.key) else { return self.take_plan(entry) };
         if entry.lease == 0 {
             tracing::warn!(%member, "a registration without a lease: no member wrote it, and it gets no shards");
-            return;
+            return self.leave_out(&member);
         }
         match serde_json::from_slice::<Registration>(&entry.value) {
             Ok(registration) => {
@@ -118,7 +118,15 @@ impl Leader {
             // It gets no shards, but the others still do.
             Err(error) => {
                 tracing::error!(%member, %error, "a registration cannot be read; it is left out of the plan");
+                self.leave_out(&member);
             }
+        }
+    }
+
+    /// Also one that was planned for until somebody else wrote over it.
+    fn leave_out(&mut self, member: &MemberId) {
+        if self.members.remove(member).is_some() {
+            self.note_change(true);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Who owns which shard: membership, leader and plan on etcd, or a single owner without it.
 //!
-//! A process joins its role's group with [`Cluster::join`] and gets two things: a [`Handle`] to ask and to steer, and an
+//! A process joins its role's group with [`Cluster::join`], or with [`Cluster::start`] even while etcd is away, and gets two things: a [`Handle`] to ask and to steer, and an
 //! [`Ownership`], the stream of what it gains and loses.
 //!
 //! ```no_run
@@ -47,6 +47,8 @@
 //!   is noticed after up to twice the lease time.
 //! * etcd silent: the member is *degraded* once the trusted time is over. It keeps what it owns and claims nothing
 //!   ([`ClusterConfig::strict`]: gives everything up instead).
+//! * Keys deleted or replaced by hand: a member whose registration is gone gives up its lease and registers again under a
+//!   new one, at once.
 
 mod backoff;
 mod claim_book;

@@ -21,7 +21,9 @@ pub struct OwnershipView {
     pub coming: BTreeSet<ShardId>,
     /// How many shards are being claimed or given back at this moment.
     pub unsettled: usize,
-    /// The plan's version that this view follows; 0 before the first plan.
+    /// How many shards the plan means for this member, whether it has them yet or not.
+    pub planned: usize,
+    /// The plan's version that this view follows; 0: there is no plan, or none was seen yet.
     pub plan_version: u64,
     /// How the member stands with etcd when the view was made.
     pub trust: Trust,
@@ -78,6 +80,16 @@ pub struct Ownership {
     begun: BTreeMap<ShardId, ClaimNumber>,
     told: Option<(Trust, BTreeSet<ShardId>)>,
     ended: bool,
+}
+
+// === impl OwnershipView ===
+
+impl OwnershipView {
+    /// Whether having no shard is as it should be: a plan is followed, and it means every shard for others. A member
+    /// with no shard that is no spare does not do its work.
+    pub fn is_spare(&self) -> bool {
+        self.plan_version > 0 && self.planned == 0
+    }
 }
 
 // === impl LossReason ===

@@ -31,8 +31,9 @@ impl Follower {
             Err(fault) => return Ok(Err(fault)),
         };
         self.take_reading(session, read_at, &read);
-        self.backoff.reset();
+        let member = self.base.keys.member(&session.member);
         let ranges = [
+            WatchRange { key: member, prefix: false, deletions_only: false },
             WatchRange { key: plan, prefix: false, deletions_only: false },
             WatchRange { key: claims, prefix: true, deletions_only: true },
         ];
@@ -42,15 +43,17 @@ impl Follower {
     /// What etcd holds replaces what was believed.
     pub(super) fn take_reading(&mut self, session: &Session, read_at: i64, read: &[Vec<Entry>]) {
         let [registration, plan, claims] = read else { return };
-        if registration.is_empty() {
-            // etcd knows nothing of us: it was emptied, or somebody removed the key.
-            let _ = self.missed.send(session.lease);
+        if !registration.first().is_some_and(|entry| is_ours(session, entry)) {
+            self.miss_registration(session);
         }
         self.book.requests_lost();
         self.outdated = None;
         match plan.first() {
             Some(entry) => self.take_plan(session, &entry.value, entry.mod_revision),
-            None => self.plan_revision = 0,
+            None => {
+                self.plan_revision = 0;
+                self.book.no_plan();
+            }
         }
         let read_claim = |entry: &Entry| {
             let mine = entry.lease == session.lease;
@@ -91,9 +94,18 @@ impl Follower {
                 Change::Put(entry) if entry.key == self.base.keys.plan().as_bytes() => {
                     self.take_plan(session, &entry.value, entry.mod_revision);
                 }
+                Change::Put(entry) if self.is_registration(session, &entry.key) => {
+                    if !is_ours(session, entry) {
+                        self.miss_registration(session);
+                    }
+                }
                 Change::Put(_) => {}
                 Change::Deleted(key, at) => {
-                    if let Some(shard) = self.base.keys.shard_of(key) {
+                    if self.is_registration(session, key) {
+                        self.miss_registration(session);
+                    } else if *key == self.base.keys.plan().as_bytes() {
+                        self.book.no_plan();
+                    } else if let Some(shard) = self.base.keys.shard_of(key) {
                         self.book.key_deleted(shard, *at);
                         self.holders.went(shard, *at);
                     }
@@ -102,4 +114,19 @@ impl Follower {
         }
         self.base.counters.claims_lost.add(owned.saturating_sub(self.book.owned()) as u64);
     }
+
+    fn is_registration(&self, session: &Session, key: &[u8]) -> bool {
+        key == self.base.keys.member(&session.member).as_bytes()
+    }
+
+    /// etcd was emptied, or somebody removed or replaced the key: no plan counts on this life of the member any more,
+    /// though its lease may live.
+    fn miss_registration(&self, session: &Session) {
+        let _ = self.missed.send(session.lease);
+    }
+}
+
+/// Whether a registration is the one that this life wrote.
+fn is_ours(session: &Session, entry: &Entry) -> bool {
+    entry.lease == session.lease && entry.create_revision == session.rank
 }

@@ -98,6 +98,7 @@ impl Link {
         let options = (lease != 0).then(|| PutOptions::new().with_lease(lease));
         let txn = Txn::new().when(compares).and_then([TxnOp::put(key, value, options)]);
         let answer = self.ask(|mut client| async move { client.txn(txn).await }).await?;
+        self.note_write();
         Ok(answer.succeeded().then(|| answer.header().map_or(0, etcd_client::ResponseHeader::revision)))
     }
 
@@ -135,6 +136,7 @@ impl Link {
         let each: Vec<TxnOp> = keys.iter().map(create).collect();
         let txn = Txn::new().when([fence.compare()]).and_then(each);
         let answer = self.ask(|mut client| async move { client.txn(txn).await }).await?;
+        self.note_write();
         let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
         let decided = |response: &TxnOpResponse| claim_answer(response, revision, lease);
         Ok(answer.succeeded().then(|| answer.op_responses().iter().map(decided).collect()))

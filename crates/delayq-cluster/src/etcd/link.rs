@@ -20,6 +20,7 @@ const PROBE_DEADLINE: Duration = Duration::from_secs(3);
 // gRPC's status codes, by number: the client passes them through without naming their type.
 const NOT_FOUND: i32 = 5;
 const PERMISSION_DENIED: i32 = 7;
+const RESOURCE_EXHAUSTED: i32 = 8;
 const OUT_OF_RANGE: i32 = 11;
 const UNAUTHENTICATED: i32 = 16;
 
@@ -38,6 +39,9 @@ pub(crate) enum Fault {
     /// The user may not do this, or is not known.
     #[error("{0}")]
     Refused(String),
+    /// etcd takes no writes for now, such as with its database full: every member of it says the same.
+    #[error("{0}")]
+    Exhausted(String),
 }
 
 /// A connection that finds its way. Cheap to clone.
@@ -54,6 +58,8 @@ struct Shared {
     turns: watch::Sender<u64>,
     /// Whether the last request had no answer: only the first of a row is worth a warning.
     failing: AtomicBool,
+    /// Likewise whether the last write was refused because etcd is full.
+    full: AtomicBool,
     counters: Arc<Counters>,
 }
 
@@ -71,6 +77,7 @@ impl Fault {
             NOT_FOUND => Self::LeaseGone,
             OUT_OF_RANGE => Self::Compacted,
             PERMISSION_DENIED | UNAUTHENTICATED => Self::Refused(status.message().to_owned()),
+            RESOURCE_EXHAUSTED => Self::Exhausted(status.message().to_owned()),
             _ if is_authentication(status.message()) => Self::Refused(status.message().to_owned()),
             _ => Self::Silent(status.message().to_owned()),
         }
@@ -80,6 +87,7 @@ impl Fault {
     pub(crate) fn to_error(&self, config: &EtcdConfig, waited: Duration) -> ClusterError {
         match self {
             Self::Refused(cause) => ClusterError::Refused(cause.clone()),
+            Self::Exhausted(cause) => ClusterError::Exhausted(cause.clone()),
             cause => ClusterError::Unreachable {
                 endpoints: config.endpoints.join(", "),
                 waited,
@@ -112,6 +120,7 @@ impl Link {
                 current,
                 turns,
                 failing: AtomicBool::new(false),
+                full: AtomicBool::new(false),
                 counters,
             }),
         })
@@ -133,11 +142,16 @@ impl Link {
             return;
         }
         let endpoints = &self.shared.config.endpoints;
-        tracing::warn!(
-            endpoint = endpoints[current.endpoint],
-            ?cause,
-            "no answer from etcd that counts; trying the endpoints in turn until one gives it"
-        );
+        let endpoint = &endpoints[current.endpoint];
+        if self.shared.failing.swap(true, Ordering::Relaxed) {
+            tracing::debug!(endpoint, ?cause, "still no answer from etcd that counts");
+        } else {
+            tracing::warn!(
+                endpoint,
+                ?cause,
+                "no answer from etcd that counts; trying the endpoints in turn until one gives it"
+            );
+        }
         current.client = None;
         current.endpoint = (current.endpoint + 1) % endpoints.len();
         self.shared.counters.reconnects.add(1);
@@ -161,13 +175,27 @@ impl Link {
         let answer = timeout(deadline, answer)
             .await
             .unwrap_or_else(|_| Err(Fault::Silent(format!("no answer within {deadline:?}"))));
-        if let Err(fault @ (Fault::Silent(_) | Fault::Refused(_))) = &answer {
-            self.turn_away(turn, fault).await;
+        match &answer {
+            Err(fault @ (Fault::Silent(_) | Fault::Refused(_))) => self.turn_away(turn, fault).await,
+            Err(Fault::Exhausted(cause)) if !self.shared.full.swap(true, Ordering::Relaxed) => {
+                tracing::warn!(
+                    cause,
+                    "etcd takes no writes; nothing can be claimed until somebody makes room"
+                );
+            }
+            _ => {}
         }
         if answer.is_ok() && self.shared.failing.swap(false, Ordering::Relaxed) {
             tracing::info!("etcd answers again");
         }
         answer
+    }
+
+    /// A write was taken.
+    pub(super) fn note_write(&self) {
+        if self.shared.full.swap(false, Ordering::Relaxed) {
+            tracing::info!("etcd takes writes again");
+        }
     }
 
     async fn client(&self) -> Result<Client, Fault> {

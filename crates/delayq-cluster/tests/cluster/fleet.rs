@@ -1,7 +1,8 @@
 //! Members that really consume what they own, and a floor that knows who works on what.
 
 use delayq_cluster::{
-    Cluster, ClusterConfig, ClusterStats, Handle, LossReason, Lost, Role, ShardCount, ShardId, Trust,
+    Cluster, ClusterConfig, ClusterStats, Handle, LossReason, Lost, Ownership, Role, ShardCount, ShardId,
+    Trust,
 };
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::stall::Stall;
@@ -139,7 +140,16 @@ impl Member {
             let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
         }
         let name = config.member.name.clone();
-        let (handle, mut ownership) = Cluster::join(config).await.unwrap();
+        Self::consume(name, Cluster::join(config).await.unwrap(), floor)
+    }
+
+    /// Starts, joined or not, and consumes likewise.
+    pub(crate) async fn start(config: ClusterConfig, floor: &Floor) -> Self {
+        let name = config.member.name.clone();
+        Self::consume(name, Cluster::start(config).await.unwrap(), floor)
+    }
+
+    fn consume(name: String, (handle, mut ownership): (Handle, Ownership), floor: &Floor) -> Self {
         let (consumer_name, consumer_floor) = (name.clone(), floor.clone());
         let consumer = tokio::spawn(async move {
             while let Some(change) = ownership.next().await {

@@ -6,9 +6,11 @@
 
 mod breakage;
 mod churn;
+mod deleted;
 mod fleet;
 mod growth;
 mod handover;
+mod late;
 mod process;
 mod reader;
 mod security;
