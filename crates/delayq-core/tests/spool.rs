@@ -13,9 +13,9 @@ use delayq_tests::{
     small_disk::SmallDisk,
 };
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, OpenOptions, Permissions},
     io::{Seek, SeekFrom, Write},
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, PermissionsExt},
     path::Path,
     process::Command,
 };
@@ -212,6 +212,37 @@ async fn a_file_of_another_kind_is_refused_and_left_as_it_is() {
     other.execute_batch("CREATE TABLE other (a)").unwrap();
     drop(other);
     assert!(matches!(open(folder.path()), Err(SpoolError::NotASpool { .. })));
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn no_other_user_reads_or_locks_what_is_spooled() {
+    let folder = Folder::new("spool");
+    let dir = folder.path().join("made/spool");
+    let spool = open(&dir).unwrap();
+    let _reader = reader(&dir);
+    spool.append(vec![put("a", 10)]).await.unwrap();
+    assert_eq!(mode(&dir), 0o700);
+    for name in ["spool.db", "spool.db-wal", "spool.db-shm", "users.lock", "compensator.lock"] {
+        assert_eq!(mode(&dir.join(name)), 0o600, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn files_that_were_open_to_all_are_shut_and_stay_open_to_their_group() {
+    let folder = Folder::new("spool");
+    spooled(folder.path(), 1, 10).await;
+    released(folder.path()).await;
+    for name in ["spool.db", "users.lock"] {
+        fs::set_permissions(folder.path().join(name), Permissions::from_mode(0o664)).unwrap();
+    }
+    assert_eq!(ids(&reader(folder.path())), ["m0"]);
+    for name in ["spool.db", "users.lock"] {
+        assert_eq!(mode(&folder.path().join(name)), 0o660, "{name}");
+    }
 }
 
 #[tokio::test]

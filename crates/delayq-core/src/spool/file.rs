@@ -3,8 +3,9 @@
 use super::SpoolError;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
-    io::{Read, Seek, Write},
+    fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError},
+    io::{ErrorKind, Read, Seek, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -17,6 +18,9 @@ const APPLICATION_ID: i64 = 0x6471_7370;
 
 /// The schema that this version writes, and the newest it reads.
 const FORMAT: i64 = 1;
+
+/// What a file's mode allows those who are neither its owner nor of its group.
+const STRANGERS: u32 = 0o007;
 
 /// How long one process waits for another's transaction; they last milliseconds.
 const BUSY: Duration = Duration::from_secs(5);
@@ -37,13 +41,15 @@ const SCHEMA: &str = "
 
 /// Opens the database of a folder, and makes both where they are not there.
 pub(super) fn open(dir: &Path) -> Result<Connection, SpoolError> {
-    fs::create_dir_all(dir).map_err(|error| SpoolError::folder(dir, &error))?;
+    make_folder(dir)?;
     let path = dir.join(NAME);
     let of = |error: rusqlite::Error| SpoolError::of(&path, &error);
     let mut connection = Connection::open(&path).map_err(of)?;
     connection.busy_timeout(BUSY).map_err(of)?;
     // Looked at before anything is set: a file of another kind is left as it is.
     let is_new = !is_spool(&connection, &path)?;
+    // SQLite gives its log the mode that the database has now.
+    shut(&path, if is_new { 0o077 } else { STRANGERS })?;
     if is_new {
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(of)?;
     }
@@ -151,7 +157,27 @@ pub(super) fn lease(dir: &Path, holder: &str) -> Result<File, SpoolError> {
 }
 
 fn lock_file(dir: &Path, name: &str) -> Result<File, SpoolError> {
-    fs::create_dir_all(dir).map_err(|error| SpoolError::folder(dir, &error))?;
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(dir.join(name));
-    opened.map_err(|error| SpoolError::folder(dir, &error))
+    make_folder(dir)?;
+    let path = dir.join(name);
+    let mut options = OpenOptions::new();
+    let opened = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let file = opened.map_err(|error| SpoolError::folder(dir, &error))?;
+    shut(&path, STRANGERS)?;
+    Ok(file)
+}
+
+/// A folder that is made here is its user's alone. One that is there keeps its mode: the operator chose it.
+fn make_folder(dir: &Path) -> Result<(), SpoolError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|error| SpoolError::folder(dir, &error))
+}
+
+/// Takes access to a file away. By its path: to close a handle of its own would end SQLite's locks on it.
+fn shut(path: &Path, access: u32) -> Result<(), SpoolError> {
+    let mode = fs::metadata(path).map_err(|error| SpoolError::folder(path, &error))?.permissions().mode();
+    match fs::set_permissions(path, Permissions::from_mode(mode & !access)) {
+        // Users who share a folder by its group: the owner's process does it.
+        Err(error) if error.kind() != ErrorKind::PermissionDenied => Err(SpoolError::folder(path, &error)),
+        _ => Ok(()),
+    }
 }
