@@ -1,5 +1,6 @@
 //! The sink `file`: NDJSON files, flushed and fsynced before anything counts as delivered.
 
+mod beneath;
 mod check;
 mod config;
 mod deliver;

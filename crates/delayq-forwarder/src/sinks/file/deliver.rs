@@ -1,14 +1,15 @@
 //! Appending: one write and one fsync a batch and file.
 //!
 //! What was never fsynced was never confirmed. So a write that failed halfway is cut off again, and so is a line
-//! without an end that a killed process left; whatever it held is delivered again.
+//! without an end that a killed process left; whatever it held is delivered again. A file that ends otherwise was
+//! written by somebody else, and is left as it is.
 
-use super::{FileConfig, check, encode};
+use super::{FileConfig, beneath::Place, check, encode};
 use crate::{CheckError, Outcome, Parcel, Sink};
 use async_trait::async_trait;
 use std::{
     collections::BTreeMap,
-    fs::{File, Metadata, OpenOptions},
+    fs::{File, Metadata},
     io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -105,7 +106,7 @@ fn append(
                 if files.len() >= MOST_OPEN {
                     files.pop_first();
                 }
-                let appender = Arc::new(Mutex::new(Appender::open(path)?));
+                let appender = Arc::new(Mutex::new(Appender::open(config, path)?));
                 files.insert(path.to_owned(), appender.clone());
                 appender
             }
@@ -121,29 +122,31 @@ fn append(
 // === impl Appender ===
 
 impl Appender {
-    fn open(path: &Path) -> io::Result<Self> {
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        std::fs::create_dir_all(folder)?;
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    fn open(config: &FileConfig, path: &Path) -> io::Result<Self> {
+        let place = place(config, path)?;
+        let file = place.open()?;
         file.try_lock()
             .map_err(|error| io::Error::other(format!("another process writes to it: {error}")))?;
         let length = whole_lines(&file)?;
         if length < file.metadata()?.len() {
+            if !encode::may_begin_with(&head(&file, length)?) {
+                return Err(io::Error::other("it does not end with a line of deliveries; move it away"));
+            }
             tracing::warn!(path = %path.display(), "cut off a line that was never confirmed");
             file.set_len(length)?;
         }
-        // A new name survives a power cut only when its folder is fsynced.
-        File::open(folder)?.sync_all()?;
+        place.sync()?;
         Ok(Self { path: path.to_owned(), file, length })
     }
 
     fn append(&mut self, config: &FileConfig, lines: &[u8]) -> io::Result<()> {
         if !self.is_in_place() {
-            *self = Self::open(&self.path)?;
+            *self = Self::open(config, &self.path)?;
         }
         let full = |size: u64| self.length > 0 && self.length + lines.len() as u64 > size;
         if config.rotate_at.is_some_and(|size| full(size.bytes())) {
-            self.rotate()?;
+            place(config, &self.path)?.set_aside()?;
+            *self = Self::open(config, &self.path)?;
         }
         self.file.seek(SeekFrom::Start(self.length))?;
         let written = self.file.write_all(lines).and_then(|()| self.file.sync_data());
@@ -163,19 +166,18 @@ impl Appender {
         let same = |here: &Metadata, there: &Metadata| (here.dev(), here.ino()) == (there.dev(), there.ino());
         matches!((self.file.metadata(), std::fs::metadata(&self.path)), (Ok(here), Ok(there)) if same(&here, &there))
     }
+}
 
-    /// Sets the file aside under the next free number.
-    fn rotate(&mut self) -> io::Result<()> {
-        let aside = (1_u32..).map(|n| {
-            let mut name = self.path.clone().into_os_string();
-            name.push(format!(".{n}"));
-            PathBuf::from(name)
-        });
-        let aside = aside.into_iter().find(|path| !path.exists()).expect("numbers do not end");
-        std::fs::rename(&self.path, aside)?;
-        *self = Self::open(&self.path)?;
-        Ok(())
-    }
+fn place<'p>(config: &FileConfig, path: &'p Path) -> io::Result<Place<'p>> {
+    Place::find(&config.dir, path.strip_prefix(&config.dir).map_err(io::Error::other)?)
+}
+
+/// What stands behind the last whole line, as far as it tells whose it is.
+fn head(mut file: &File, length: u64) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    file.seek(SeekFrom::Start(length))?;
+    file.take(encode::HEAD.len() as u64).read_to_end(&mut head)?;
+    Ok(head)
 }
 
 /// Where the last whole line of a file ends.

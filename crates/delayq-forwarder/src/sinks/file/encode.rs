@@ -23,6 +23,14 @@ struct Record<'a> {
     payload_base64: Option<String>,
 }
 
+/// How every line begins.
+pub(super) const HEAD: &[u8] = b"{\"id\":\"";
+
+/// Whether a line that was written in part may begin with these bytes.
+pub(super) fn may_begin_with(bytes: &[u8]) -> bool {
+    bytes.starts_with(HEAD) || HEAD.starts_with(bytes)
+}
+
 /// Appends the line of a parcel, its end included.
 pub(crate) fn append(parcel: &Parcel, out: &mut Vec<u8>) {
     let about = &parcel.about;

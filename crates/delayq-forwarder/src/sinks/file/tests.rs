@@ -122,3 +122,53 @@ async fn a_file_that_is_taken_away_is_begun_anew_and_loses_nothing() {
     deliver("4").await;
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1);
 }
+
+#[tokio::test]
+async fn no_symlink_is_followed_to_a_file_or_through_a_folder() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let foreign = elsewhere.path().join("f");
+    fs::write(&foreign, "theirs").unwrap();
+    std::os::unix::fs::symlink(&foreign, folder.path().join("f")).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("d")).unwrap();
+    let sink = sink(folder.path(), Some(ByteSize::from_bytes(1)));
+    for destination in ["f", "d/f", "d/new", "d/new/f"] {
+        let outcome = sink.deliver(&[parcel(destination, "1", b"")]).await.remove(0);
+        assert_eq!(outcome.word(), "unavailable", "{destination}");
+        assert!(format!("{outcome:?}").contains("is a symlink"), "{outcome:?}");
+    }
+    assert_eq!(fs::read_to_string(&foreign).unwrap(), "theirs");
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn a_file_set_aside_does_not_take_the_place_of_a_symlink() {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("nowhere", folder.path().join("f.1")).unwrap();
+    let sink = sink(folder.path(), Some(ByteSize::from_bytes(1)));
+    for id in ["1", "2"] {
+        assert_eq!(sink.deliver(&[parcel("f", id, b"")]).await, [Outcome::Delivered]);
+    }
+    assert!(fs::symlink_metadata(folder.path().join("f.1")).unwrap().is_symlink());
+    assert_eq!(fs::read_to_string(folder.path().join("f.2")).unwrap().lines().count(), 1);
+}
+
+#[tokio::test]
+async fn a_file_that_somebody_else_wrote_is_not_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = sink(folder.path(), None);
+    for text in ["no line at all", "{\"id\":\"0\"}\n{\"other\":1}", "\0\0"] {
+        fs::write(folder.path().join("f"), text).unwrap();
+        let outcome = sink.deliver(&[parcel("f", "1", b"")]).await.remove(0);
+        assert!(format!("{outcome:?}").contains("move it away"), "{outcome:?}");
+        assert_eq!(fs::read_to_string(folder.path().join("f")).unwrap(), text);
+    }
+}
+
+#[tokio::test]
+async fn a_pipe_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = std::process::Command::new("mkfifo").arg(folder.path().join("f")).status().unwrap();
+    assert!(made.success());
+    let outcome = sink(folder.path(), None).deliver(&[parcel("f", "1", b"")]).await.remove(0);
+    assert!(format!("{outcome:?}").contains("no regular file"), "{outcome:?}");
+}

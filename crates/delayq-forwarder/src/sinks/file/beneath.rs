@@ -1,0 +1,84 @@
+//! Files beneath the sink's folder, reached without following a symlink: whoever may write in one of its folders
+//! could lead the forwarder to any file that it may write.
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mkdirat, openat, renameat, statat};
+use rustix::io::Errno;
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io,
+    os::fd::OwnedFd,
+    path::{Component, Path},
+};
+
+/// Like any program's: what the umask leaves.
+const FOLDER: u32 = 0o777;
+const FILE: u32 = 0o666;
+
+/// The folder of a file, and the file's name in it.
+pub(super) struct Place<'p> {
+    folder: OwnedFd,
+    name: &'p OsStr,
+}
+
+// === impl Place ===
+
+impl<'p> Place<'p> {
+    /// Finds the place of `within` in `dir`; folders on the way are made.
+    pub(super) fn find(dir: &Path, within: &'p Path) -> io::Result<Self> {
+        let is_folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // The folder itself was chosen by the operator, who may use symlinks.
+        let mut folder = openat(CWD, dir, is_folder, Mode::empty())?;
+        let mut parts = within.components().filter_map(|part| match part {
+            Component::Normal(name) => Some(name),
+            _ => None,
+        });
+        let name = parts.next_back().ok_or_else(|| io::Error::other("it names no file"))?;
+        for part in parts {
+            match mkdirat(&folder, part, Mode::from_raw_mode(FOLDER)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let opened = openat(&folder, part, is_folder | OFlags::NOFOLLOW, Mode::empty());
+            folder = opened.map_err(|error| cannot(&folder, part, error))?;
+        }
+        Ok(Self { folder, name })
+    }
+
+    /// Opens the file, and makes it where it is missing.
+    pub(super) fn open(&self) -> io::Result<File> {
+        // Without waiting for the other end of a pipe.
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = openat(&self.folder, self.name, flags, Mode::from_raw_mode(FILE));
+        let file = File::from(opened.map_err(|error| cannot(&self.folder, self.name, error))?);
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::Error::other("it is no regular file")),
+        }
+    }
+
+    /// Renames the file to the next free `NAME.1`, `NAME.2` and so on.
+    pub(super) fn set_aside(&self) -> io::Result<()> {
+        let aside = (1_u32..).map(|n| {
+            let mut name = OsString::from(self.name);
+            name.push(format!(".{n}"));
+            name
+        });
+        let is_free = |name: &OsString| statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW).is_err();
+        let aside = aside.into_iter().find(is_free).expect("numbers do not end");
+        Ok(renameat(&self.folder, self.name, &self.folder, aside)?)
+    }
+
+    /// Makes the file's name outlive a power cut.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.folder)?)
+    }
+}
+
+fn cannot(folder: &OwnedFd, name: &OsStr, error: Errno) -> io::Error {
+    let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+    match found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Symlink) {
+        true => io::Error::other(format!("{} is a symlink, and none is followed", name.display())),
+        false => error.into(),
+    }
+}
