@@ -2,6 +2,7 @@
 //!
 //! It knows just enough of the protocol to send commands (RESP2) and to see where a reply ends.
 
+use crate::address::Address;
 use std::{io, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -58,10 +59,14 @@ impl Bare {
     ///
     /// # Errors
     /// Nobody listens there.
-    pub(crate) async fn connect(address: &str) -> io::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
+    pub(crate) async fn connect(address: &Address) -> io::Result<Self> {
+        let stream = TcpStream::connect(&address.host).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, input: Vec::with_capacity(1 << 20), at: 0 })
+        let mut bare = Self { stream, input: Vec::with_capacity(1 << 20), at: 0 };
+        if let Some(password) = address.password()? {
+            bare.call(&[b"AUTH", password.as_bytes()]).await?;
+        }
+        Ok(bare)
     }
 
     /// One request, one reply.

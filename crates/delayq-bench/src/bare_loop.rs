@@ -2,6 +2,7 @@
 //! by the shortest script there is, and wakes a worker by pub/sub.
 
 use crate::{
+    address::Address,
     bare::{Answer, Bare, Request, parse},
     bench::BenchError,
     clock,
@@ -48,7 +49,7 @@ struct Wire {
 }
 
 /// Puts a message for each of these due times (ms since the epoch), all in the future, and delivers them.
-pub(crate) async fn run(address: &str, mut dues_ms: Vec<u64>) -> Result<BareWaits, BenchError> {
+pub(crate) async fn run(address: &Address, mut dues_ms: Vec<u64>) -> Result<BareWaits, BenchError> {
     let mut bare = Bare::connect(address).await?;
     bare.call(&[b"FLUSHALL"]).await?;
     dues_ms.sort_unstable();
@@ -59,7 +60,7 @@ pub(crate) async fn run(address: &str, mut dues_ms: Vec<u64>) -> Result<BareWait
         return Err(BenchError::Wrong("SCRIPT LOAD answered no text".to_owned()));
     };
     let worker = {
-        let (address, count) = (address.to_owned(), dues_ms.len());
+        let (address, count) = (address.clone(), dues_ms.len());
         let (ready, started) = tokio::sync::oneshot::channel();
         let worker = thread::spawn(move || work(&address, count, ready));
         started.await.map_err(|_| BenchError::Wrong("the bare worker did not start".to_owned()))?;
@@ -70,7 +71,7 @@ pub(crate) async fn run(address: &str, mut dues_ms: Vec<u64>) -> Result<BareWait
     let (cpu, since) = (redis_cpu(&mut bare).await?, clock::now());
     dues_ms.dedup();
     let pump = {
-        let address = address.to_owned();
+        let address = address.clone();
         thread::spawn(move || pump(&address, &sha, &dues_ms))
     };
     let ended = tokio::task::spawn_blocking(move || (pump.join(), worker.join())).await;
@@ -94,7 +95,7 @@ fn add(batch: usize, dues_ms: &[u64]) -> Request {
 }
 
 /// The loop: one call for each millisecond in which something is due, again where it came too early.
-fn pump(address: &str, sha: &[u8], dues_ms: &[u64]) -> io::Result<()> {
+fn pump(address: &Address, sha: &[u8], dues_ms: &[u64]) -> io::Result<()> {
     let mut wire = Wire::connect(address)?;
     let keys: [&[u8]; 6] = [b"EVALSHA", sha, b"3", DUE.as_bytes(), READY.as_bytes(), WAKE.as_bytes()];
     let call = Request::new(&keys);
@@ -108,7 +109,11 @@ fn pump(address: &str, sha: &[u8], dues_ms: &[u64]) -> io::Result<()> {
 }
 
 /// The worker: waits for a wake-up and takes all there is. Ready − due and in hand − due of each.
-fn work(address: &str, count: usize, ready: tokio::sync::oneshot::Sender<()>) -> io::Result<Vec<(u64, u64)>> {
+fn work(
+    address: &Address,
+    count: usize,
+    ready: tokio::sync::oneshot::Sender<()>,
+) -> io::Result<Vec<(u64, u64)>> {
     let (mut ears, mut hands) = (Wire::connect(address)?, Wire::connect(address)?);
     ears.call(&Request::new(&[b"SUBSCRIBE", WAKE.as_bytes()]))?;
     let take = Request::new(&[b"LPOP", READY.as_bytes(), b"500"]);
@@ -140,11 +145,15 @@ fn wait(message: &Answer, now_us: u64) -> Option<(u64, u64)> {
 // === impl Wire ===
 
 impl Wire {
-    fn connect(address: &str) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
+    fn connect(address: &Address) -> io::Result<Self> {
+        let stream = TcpStream::connect(&address.host)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(crate::bench::PATIENCE))?;
-        Ok(Self { stream, input: Vec::new() })
+        let mut wire = Self { stream, input: Vec::new() };
+        if let Some(password) = address.password()? {
+            wire.call(&Request::new(&[b"AUTH", password.as_bytes()]))?;
+        }
+        Ok(wire)
     }
 
     fn call(&mut self, request: &Request) -> io::Result<Answer> {

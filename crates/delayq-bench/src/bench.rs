@@ -1,6 +1,7 @@
 //! What every measurement needs: a deployment of its own on an empty Redis, and the scripts' names there.
 
 use crate::{
+    address::Address,
     bare::{Answer, Bare},
     fleet::Fleet,
 };
@@ -15,8 +16,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// A Redis to measure on. Everything in it is deleted.
 #[derive(Clone, Debug)]
 pub struct Bench {
-    /// Its address, `host:port`.
-    pub address: String,
+    /// Where it is.
+    pub address: Address,
     /// Whether it is there for the measurement alone: then its append-only file is rewritten before each figure, and not
     /// within one.
     pub own: bool,
@@ -51,7 +52,8 @@ pub(crate) struct Ground {
 impl Bench {
     /// A client of its own on the deployment.
     pub(crate) fn client(&self, shards: u16) -> Result<Client, BenchError> {
-        let mut settings = Settings::new(format!("redis://{}", self.address));
+        let mut settings = Settings::new(self.address.url());
+        settings.link.password = self.address.password.clone();
         settings.shards = ShardCount::new(shards).map_err(|error| BenchError::Wrong(error.to_string()))?;
         settings.link.deadline = Duration::from_secs(30);
         Ok(Client::new(settings))

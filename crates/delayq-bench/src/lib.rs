@@ -1,6 +1,7 @@
 //! The measurements of delayq, each beside a limit taken in the same run: the same script driven by a bare pipelined
 //! client with nothing around it. A figure is a ratio, because machines differ.
 
+mod address;
 mod bare;
 mod bare_loop;
 mod bench;
@@ -16,6 +17,7 @@ mod storm;
 mod suite;
 mod take;
 
+pub use address::Address;
 pub use bench::{Bench, BenchError};
 pub use figures::{Figure, Target, median};
 pub use fleet::{Fleet, PumpCalls};

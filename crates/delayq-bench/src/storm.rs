@@ -1,6 +1,7 @@
 //! A storm: many messages due at one instant.
 
 use crate::{
+    address::Address,
     bare::{Answer, Request},
     bench::{Bench, BenchError, Ground},
     clock,
@@ -110,9 +111,13 @@ async fn bare_pump(ground: &mut Ground) -> Result<(), BenchError> {
 
 /// The round trips of PINGs, one after the other until `stop` is set, in µs: by a thread of its own, which waits for Redis
 /// alone.
-fn pings(address: &str, stop: &AtomicBool) -> io::Result<Vec<u64>> {
-    let mut stream = TcpStream::connect(address)?;
+fn pings(address: &Address, stop: &AtomicBool) -> io::Result<Vec<u64>> {
+    let mut stream = TcpStream::connect(&address.host)?;
     stream.set_nodelay(true)?;
+    if let Some(password) = address.password()? {
+        stream.write_all(format!("AUTH {password}\r\n").as_bytes())?;
+        stream.read_exact(&mut [0; b"+OK\r\n".len()])?;
+    }
     let mut waits = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let start = clock::now();

@@ -1,6 +1,7 @@
 //! Taking: reserve and ack, in batches and one message at a time.
 
 use crate::{
+    address::Address,
     bare::{Answer, Bare},
     bench::{Bench, BenchError, Ground},
     clock,
@@ -94,7 +95,7 @@ impl Bench {
 }
 
 /// Reserves and acks on one bare connection until nothing is left.
-async fn bare_loop(ground: &Ground, address: &str, batch: u16) -> Result<(), BenchError> {
+async fn bare_loop(ground: &Ground, address: &Address, batch: u16) -> Result<(), BenchError> {
     let mut bare = Bare::connect(address).await?;
     let shard = ShardId::new(0);
     let (meta, never) = (ground.client.keys().meta(shard), ground.client.keys().never(shard));

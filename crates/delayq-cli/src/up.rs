@@ -2,6 +2,7 @@
 
 mod child;
 mod configuration;
+mod credentials;
 mod folder;
 mod ports;
 mod roles;

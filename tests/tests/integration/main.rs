@@ -5,4 +5,5 @@
 mod cli;
 mod documented;
 mod harness;
+mod private;
 mod storm;

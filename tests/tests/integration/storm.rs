@@ -118,9 +118,7 @@ async fn up_keeps_everything_over_a_stop_and_over_a_kill() {
             std::future::ready(text.lines().count() > life)
         })
         .await;
-        let ports = std::fs::read_to_string(data.join("ports.json")).unwrap();
-        let port = serde_json::from_str::<Value>(&ports).unwrap()["redis"].as_u64().unwrap();
-        let stream = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
+        let stream = redis::Client::open(format!("unix://{}", data.join("redis.sock").display())).unwrap();
         let stream = stream.get_multiplexed_async_connection().await.unwrap();
         wait_for("an entry in the stream", SHORT, || {
             let mut stream = stream.clone();

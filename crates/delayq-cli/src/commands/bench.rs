@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use delayq_bench::{Bench as Measurements, Figure, Part, Target};
+use delayq_bench::{Address, Bench as Measurements, Figure, Part, Target};
 use delayq_service::Fault;
-use delayq_service::config::EtcdConfig;
+use delayq_service::config::{EtcdConfig, RedisConfig, Secret};
 
 use crate::commands::fleet::Timers;
 use crate::deployment::Global;
@@ -30,7 +30,7 @@ pub struct Bench {
     messages: u32,
     /// Measure on this Redis, host:port, instead of one of its own, and with one timer; EVERYTHING IN IT IS DELETED
     #[arg(long, value_name = "HOST:PORT")]
-    on: Option<String>,
+    on: Option<Address>,
     /// The folder of its own Redis; without one, a temporary one
     #[arg(long, value_name = "DIR", conflicts_with = "on")]
     data: Option<PathBuf>,
@@ -89,7 +89,7 @@ impl Bench {
 
     async fn measure(
         &self,
-        address: String,
+        address: Address,
         etcd: Option<EtcdConfig>,
         parts: &[Part],
     ) -> Result<Vec<Figure>, Fault> {
@@ -105,15 +105,23 @@ impl Bench {
         let temporary = std::env::temp_dir().join(format!("delayq-bench-{}", std::process::id()));
         let path = self.data.as_deref().unwrap_or(&temporary);
         let folder = DataFolder::open(path)?;
-        let servers = Servers::start(&folder, &Options::default()).await?;
-        let figures =
-            self.measure(servers.redis_address.clone(), Some(servers.config.etcd.clone()), parts).await;
+        let options = Options { on_port: true, ..Options::default() };
+        let servers = Servers::start(&folder, &options).await?;
+        let redis = address(&servers.config.redis)?;
+        let figures = self.measure(redis, Some(servers.config.etcd.clone()), parts).await;
         servers.end(&folder).await?;
         if self.data.is_none() {
             std::fs::remove_dir_all(path).map_err(|error| file(path, "remove", error))?;
         }
         figures
     }
+}
+
+/// Where the private Redis listens, and its password.
+fn address(redis: &RedisConfig) -> Result<Address, Fault> {
+    let host = redis.url.expose().trim_start_matches("redis://").to_owned();
+    let password = redis.password.as_ref().map(Secret::password).transpose();
+    Ok(Address { host, password: password.map_err(|why| Fault::new(&MEASUREMENT, why))? })
 }
 
 fn table(output: Output, figures: &[Figure]) -> String {

@@ -92,7 +92,7 @@ impl Place {
             ));
         }
         let namespace = global.namespace.as_ref().map(|namespace| namespace.as_str().to_owned());
-        Ok(Options { no_etcd: self.no_etcd, namespace, shards: global.shards })
+        Ok(Options { no_etcd: self.no_etcd, namespace, shards: global.shards, on_port: false })
     }
 }
 
@@ -110,14 +110,15 @@ fn announce(output: Output, folder: &DataFolder, servers: &Servers, life: &Life)
     let (config, delivered) = (folder.configuration(), folder.delivered());
     let etcd = servers.config.etcd.enabled.then(|| servers.config.etcd.endpoints.join(","));
     let value = json!({
-        "config": config, "redis": servers.client.address(), "redis_tcp": servers.redis_address, "etcd": etcd,
+        "config": config, "redis": servers.client.address(), "etcd": etcd,
         "admin": life.admin.listen.to_string(), "delivered": delivered, "created_shards": servers.created,
     });
     output.line(&value, || {
         let state = if servers.created > 0 { "new" } else { "as it was left" };
         let mut rows = output.rows(&["part", "where"]);
         rows.row(["data".to_owned(), format!("{} ({state})", folder.path().display())]);
-        rows.row(["redis".to_owned(), format!("redis://{}", servers.redis_address)]);
+        let password = if !servers.on_socket { ", with the password in redis.password" } else { "" };
+        rows.row(["redis".to_owned(), format!("{}{password}", servers.client.address())]);
         rows.row([
             "etcd".to_owned(),
             etcd.unwrap_or_else(|| "left out: a single timer owns every shard".to_owned()),

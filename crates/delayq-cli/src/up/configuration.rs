@@ -2,6 +2,7 @@
 
 use delayq_service::config::{Environment, Source, load};
 
+use super::credentials::{Certificates, password_file};
 use super::folder::DataFolder;
 use super::ports::Ports;
 use crate::deployment::CliConfig;
@@ -16,23 +17,45 @@ pub(super) struct Parts<'p> {
     pub(super) etcd: bool,
     pub(super) namespace: &'p str,
     pub(super) shards: u16,
+    /// Where Redis listens; `None`: on its port, with a password.
+    pub(super) socket: Option<String>,
 }
 
 // === impl Parts ===
 
 impl Parts<'_> {
-    /// The URL of the Redis: its socket, unless the folder's path is too long for one.
-    pub(super) fn redis_url(&self) -> String {
-        match socket(self.folder) {
-            Some(path) => format!("unix://{path}"),
-            None => format!("redis://127.0.0.1:{}", self.ports.redis),
+    fn redis(&self) -> String {
+        match &self.socket {
+            Some(path) => format!("url = {}", quoted(&format!("unix://{path}"))),
+            None => format!(
+                "url = \"redis://127.0.0.1:{}\"\npassword = {{ file = {} }}",
+                self.ports.redis,
+                quoted(&password_file(self.folder).display().to_string())
+            ),
         }
+    }
+
+    fn etcd(&self) -> String {
+        if !self.etcd {
+            return "enabled = false".to_owned();
+        }
+        let Certificates { authority, certificate, key } = Certificates::of(self.folder);
+        let [authority, certificate, key] =
+            [authority, certificate, key].map(|path| quoted(&path.display().to_string()));
+        format!(
+            r#"endpoints = ["https://127.0.0.1:{}"]
+lease_ttl = "2s"
+
+[etcd.tls]
+ca = {authority}
+cert = {certificate}
+key = {key}"#,
+            self.ports.etcd
+        )
     }
 
     /// The file.
     pub(super) fn text(&self) -> String {
-        let quoted =
-            |text: &str| serde_json::to_string(text).expect("a string has a JSON form, which TOML reads");
         let path = |name: &str| quoted(&self.folder.join(name).display().to_string());
         format!(
             r#"# Written by `delayq up`; it is written anew at each start.
@@ -42,12 +65,10 @@ namespace = {namespace}
 shards = {shards}
 
 [redis]
-url = {url}
+{redis}
 
 [etcd]
-enabled = {etcd}
-endpoints = ["http://127.0.0.1:{etcd_port}"]
-lease_ttl = "2s"
+{etcd}
 
 [admin]
 listen = "127.0.0.1:{admin}"
@@ -79,14 +100,17 @@ to = "delivered.ndjson"
 "#,
             namespace = quoted(self.namespace),
             shards = self.shards,
-            url = quoted(&self.redis_url()),
-            etcd = self.etcd,
-            etcd_port = self.ports.etcd,
+            redis = self.redis(),
+            etcd = self.etcd(),
             admin = self.ports.admin,
             spool = path("spool"),
             folder = quoted(&self.folder.path().display().to_string()),
         )
     }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::to_string(text).expect("a string has a JSON form, which TOML reads")
 }
 
 /// The path of Redis's socket, where it is short enough.
@@ -111,12 +135,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = DataFolder::open(dir.path()).unwrap();
         assert!(earlier(&folder).is_none());
-        let ports = Ports { redis: 1, etcd: 2, etcd_peer: 3, admin: 4 };
-        let parts = Parts { folder: &folder, ports, etcd: false, namespace: "try", shards: 7 };
-        folder.replace("delayq.toml", &parts.text()).unwrap();
-        let config = earlier(&folder).unwrap();
-        assert_eq!((config.deployment.namespace.as_str(), config.deployment.shards), ("try", 7));
-        assert_eq!(config.redis.url.to_string(), parts.redis_url());
-        assert!(!config.etcd.enabled);
+        crate::up::credentials::password(&folder).unwrap();
+        let ports = Ports { redis: 1, etcd: 2, admin: 4 };
+        for (etcd, socket) in [(false, Some("/s".to_owned())), (true, None)] {
+            let url = if socket.is_some() { "unix:///s" } else { "redis://127.0.0.1:1" };
+            let parts = Parts { folder: &folder, ports, etcd, namespace: "try", shards: 7, socket };
+            folder.replace("delayq.toml", &parts.text()).unwrap();
+            let config = earlier(&folder).unwrap();
+            assert_eq!((config.deployment.namespace.as_str(), config.deployment.shards), ("try", 7));
+            assert_eq!(
+                (config.redis.url.to_string(), config.redis.password.is_none()),
+                (url.to_owned(), !etcd)
+            );
+            assert_eq!((config.etcd.enabled, config.etcd.tls.key.is_some()), (etcd, etcd));
+        }
     }
 }

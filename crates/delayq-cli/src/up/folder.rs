@@ -1,10 +1,13 @@
-//! The data folder of `delayq up`: what lies where, and that only one process uses it.
+//! The data folder of `delayq up`: what lies where, that only one process uses it, and only its own user.
 //!
 //! ```text
 //! lock              held while a process uses the folder
 //! delayq.toml       the configuration for every command: delayq --config FOLDER/delayq.toml …
 //! ports.json        the ports, kept over restarts
 //! children.json     process id and start time of the servers, by which the next start finds them
+//! redis.sock        where Redis listens; redis.conf says what it may not be told on its command line
+//! redis.password    Redis's password, where the path of redis.sock would be too long and it listens on a port
+//! etcd*.pem         the certificate that etcd and its clients show each other
 //! redis/  etcd/     their data
 //! spool/            puts that could not reach Redis
 //! delivered.ndjson  what was delivered
@@ -12,12 +15,18 @@
 //! replay.json       how far a replayed log is
 //! ```
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, Permissions, TryLockError};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use delayq_service::Fault;
+use rustix::fs::Mode;
+use rustix::process::{geteuid, umask};
 
-use crate::failure::{FOLDER_IN_USE, file};
+use crate::failure::{FILE, FOLDER_IN_USE, file};
+
+/// What a mode allows everybody but the owner.
+const OTHERS: u32 = 0o077;
 
 /// The folder, locked.
 #[derive(Debug)]
@@ -30,11 +39,15 @@ pub struct DataFolder {
 // === impl DataFolder ===
 
 impl DataFolder {
-    /// Makes the folder where it is missing, and locks it.
+    /// Makes the folder where it is missing, closes it to other users, and locks it. From here on whatever this process
+    /// and its children make is their user's alone.
     ///
     /// # Errors
-    /// It cannot be written, or another process uses it.
+    /// It cannot be written, is another user's, is open to others and holds other things, or is in use.
     pub fn open(path: &Path) -> Result<Self, Fault> {
+        umask(Mode::from_raw_mode(OTHERS));
+        std::fs::create_dir_all(path).map_err(|error| file(path, "make the folder", error))?;
+        close_to_others(path)?;
         for inner in ["redis", "etcd", "spool", "logs"] {
             let inner = path.join(inner);
             std::fs::create_dir_all(&inner).map_err(|error| file(&inner, "make the folder", error))?;
@@ -96,9 +109,62 @@ impl DataFolder {
     }
 }
 
+/// Whoever may write into the folder could put another configuration there, and whoever may read it has the messages.
+fn close_to_others(path: &Path) -> Result<(), Fault> {
+    let found = std::fs::metadata(path).map_err(|error| file(path, "look at", error))?;
+    let refusal = |why: &str| Err(Fault::new(&FILE, format!("{} {why}", path.display())));
+    if found.uid() != geteuid().as_raw() {
+        return refusal("belongs to another user; choose a folder of your own with --data");
+    }
+    if found.mode() & OTHERS == 0 {
+        return Ok(());
+    }
+    let mut entries = std::fs::read_dir(path).map_err(|error| file(path, "read", error))?;
+    if !path.join("lock").exists() && entries.next().is_some() {
+        return refusal(
+            "is open to other users and holds other things; choose a folder of its own with --data",
+        );
+    }
+    let closed = std::fs::set_permissions(path, Permissions::from_mode(found.mode() & 0o7777 & !OTHERS));
+    closed.map_err(|error| file(path, "close to other users", error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn open_to_all() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        dir
+    }
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn a_folder_and_all_that_is_made_in_it_are_closed_to_others() {
+        let empty = open_to_all();
+        let used = open_to_all();
+        std::fs::write(used.path().join("lock"), "").unwrap();
+        for path in [empty.path().join("made"), empty.path().to_owned(), used.path().to_owned()] {
+            let _ = std::fs::remove_dir_all(empty.path().join("made"));
+            let folder = DataFolder::open(&path).unwrap();
+            folder.replace("a", "").unwrap();
+            assert_eq!((mode(&path), mode(&path.join("redis"))), (0o700, 0o700), "{}", path.display());
+            assert_eq!((mode(&path.join("a")), mode(&path.join("spool"))), (0o600, 0o700));
+        }
+    }
+
+    #[test]
+    fn a_folder_that_others_may_read_and_that_holds_other_things_is_refused_as_it_is() {
+        let dir = open_to_all();
+        std::fs::write(dir.path().join("notes"), "").unwrap();
+        let refusal = DataFolder::open(dir.path()).unwrap_err();
+        assert!(refusal.to_string().contains("holds other things"), "{refusal}");
+        assert_eq!((mode(dir.path()), std::fs::read_dir(dir.path()).unwrap().count()), (0o755, 1));
+    }
 
     #[test]
     fn a_folder_is_used_by_one_at_a_time() {

@@ -10,9 +10,9 @@ use super::folder::DataFolder;
 /// The ports, kept over restarts where they are still free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ports {
+    /// Of Redis, where it cannot listen on a socket.
     pub(super) redis: u16,
     pub(super) etcd: u16,
-    pub(super) etcd_peer: u16,
     pub(super) admin: u16,
 }
 
@@ -40,7 +40,6 @@ impl Ports {
         let ports = Self {
             redis: port(earlier.map(|ports| ports.redis))?,
             etcd: port(earlier.map(|ports| ports.etcd))?,
-            etcd_peer: port(earlier.map(|ports| ports.etcd_peer))?,
             admin: port(earlier.map(|ports| ports.admin))?,
         };
         let text = serde_json::to_string(&ports).expect("ports are plain numbers");

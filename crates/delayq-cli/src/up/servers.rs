@@ -1,7 +1,7 @@
 //! The private redis-server and etcd: started, waited for, watched, ended.
 
 use std::fs::File;
-use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -9,21 +9,20 @@ use delayq_core::Client;
 use delayq_service::config::{Environment, Source, load};
 use delayq_service::deployment::client;
 use delayq_service::{Fault, Shutdown, Tasks};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::child::{Child, Record};
 use super::configuration::{Parts, earlier, socket};
+use super::credentials::{Certificates, password};
 use super::folder::DataFolder;
 use super::ports::Ports;
+use crate::commands::timers::observer;
 use crate::deployment::CliConfig;
 use crate::failure::{UNREACHABLE, file, of_core};
 
 /// How long a server may take to answer: Redis reads its append-only file first.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-const ONE_LOOK: Duration = Duration::from_secs(2);
 
 /// What to start.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +33,8 @@ pub struct Options {
     pub namespace: Option<String>,
     /// The number of shards; `None`: the folder's, or the default.
     pub shards: Option<u16>,
+    /// Redis on a port, with a password, although it could have a socket.
+    pub on_port: bool,
 }
 
 /// The servers, running.
@@ -46,8 +47,8 @@ pub struct Servers {
     pub client: Client,
     /// How many shards were created: 0 in a folder that was used before.
     pub created: u16,
-    /// Where Redis answers over TCP.
-    pub redis_address: String,
+    /// Whether Redis listens on a socket; else on a port, and it asks for a password.
+    pub on_socket: bool,
 }
 
 // === impl Servers ===
@@ -62,35 +63,35 @@ impl Servers {
         end_strays(folder).await?;
         let ports = Ports::choose(folder)?;
         let earlier = earlier(folder).map(|config| config.deployment).unwrap_or_default();
+        let socket = if options.on_port { None } else { socket(folder) };
         let parts = Parts {
             folder,
             ports,
             etcd: !options.no_etcd,
             namespace: options.namespace.as_deref().unwrap_or(&earlier.namespace),
             shards: options.shards.unwrap_or(earlier.shards),
+            socket: socket.clone(),
         };
         let text = parts.text();
-        let loaded = load::<CliConfig>(&Source::text("delayq.toml", text.as_str()), &Environment::empty())?;
 
-        let mut children = vec![Child::start("redis-server", "redis-server", redis(folder, ports)?)?];
+        let redis = redis(folder, ports, socket.as_deref())?;
+        let mut children = vec![Child::start("redis-server", "redis-server", redis)?];
         record(folder, &children)?;
         if !options.no_etcd {
             children.push(Child::start("etcd", "etcd-server", etcd(folder, ports)?)?);
             record(folder, &children)?;
         }
-        let redis_log = folder.join("logs/redis.log");
-        ready(&children[0], ports.redis, "PING\r\n", "+PONG", &redis_log).await?;
+        let config =
+            load::<CliConfig>(&Source::text("delayq.toml", text.as_str()), &Environment::empty())?.config;
+        let client = client(&config.deployment, &config.redis)?;
+        redis_ready(&children[0], &client, folder).await?;
         if let Some(etcd) = children.get(1) {
-            let ask = "GET /health HTTP/1.0\r\n\r\n";
-            ready(etcd, ports.etcd, ask, "\"true\"", &folder.join("logs/etcd.log")).await?;
+            etcd_ready(etcd, &config, folder).await?;
         }
-        let client = client(&loaded.config.deployment, &loaded.config.redis)?;
-        client.check_server().await.map_err(of_core)?;
         let created = client.init().await.map_err(of_core)?;
         // Only what was found to fit is written: a refused start leaves the folder as it was.
         folder.replace("delayq.toml", &text)?;
-        let redis_address = format!("127.0.0.1:{}", ports.redis);
-        Ok(Self { children, config: loaded.config, client, created, redis_address })
+        Ok(Self { children, config, client, created, on_socket: socket.is_some() })
     }
 
     /// Watches the servers: the process ends when one does.
@@ -132,26 +133,37 @@ fn record(folder: &DataFolder, children: &[Child]) -> Result<(), Fault> {
     folder.replace("children.json", &serde_json::to_string(&records).expect("records are plain values"))
 }
 
-fn redis(folder: &DataFolder, ports: Ports) -> Result<Command, Fault> {
+fn redis(folder: &DataFolder, ports: Ports, socket: Option<&str>) -> Result<Command, Fault> {
+    // What stands on a command line is everybody's to read.
+    let secret = match socket {
+        Some(_) => String::new(),
+        None => format!("requirepass {}\n", password(folder)?),
+    };
+    folder.replace("redis.conf", &secret)?;
     let mut command = Command::new("redis-server");
-    command.args(["--port", &ports.redis.to_string(), "--bind", "127.0.0.1"]);
-    command.arg("--dir").arg(folder.join("redis"));
+    command.arg(folder.join("redis.conf")).arg("--dir").arg(folder.join("redis"));
     command.args(["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]);
     command.args(["--maxmemory-policy", "noeviction", "--daemonize", "no"]);
-    if let Some(socket) = socket(folder) {
-        command.args(["--unixsocket", &socket, "--unixsocketperm", "700"]);
-    }
+    match socket {
+        Some(path) => command.args(["--port", "0", "--unixsocket", path, "--unixsocketperm", "700"]),
+        None => command.args(["--port", &ports.redis.to_string(), "--bind", "127.0.0.1"]),
+    };
     logged(folder, "redis.log", command)
 }
 
 fn etcd(folder: &DataFolder, ports: Ports) -> Result<Command, Fault> {
-    let client = format!("http://127.0.0.1:{}", ports.etcd);
-    let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
+    // It has no peers. A socket named like this one lies in the folder that etcd runs in.
+    const PEER: &str = "unix://localhost:2380";
+    let client = format!("https://127.0.0.1:{}", ports.etcd);
+    let Certificates { authority, certificate, key } = Certificates::make(folder)?;
     let mut command = Command::new("etcd");
+    command.current_dir(folder.join("etcd"));
     command.args(["--name", "delayq", "--data-dir"]).arg(folder.join("etcd"));
     command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
-    command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
-    command.args(["--initial-cluster", &format!("delayq={peer}"), "--logger", "zap", "--log-level", "warn"]);
+    command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(authority);
+    command.arg("--cert-file").arg(certificate).arg("--key-file").arg(key);
+    command.args(["--listen-peer-urls", PEER, "--initial-advertise-peer-urls", PEER]);
+    command.args(["--initial-cluster", &format!("delayq={PEER}"), "--logger", "zap", "--log-level", "warn"]);
     logged(folder, "etcd.log", command)
 }
 
@@ -164,48 +176,59 @@ fn logged(folder: &DataFolder, name: &str, mut command: Command) -> Result<Comma
     Ok(command)
 }
 
-/// Asks a server until it answers what is expected.
-async fn ready(
-    child: &Child,
-    port: u16,
-    ask: &str,
-    expected: &str,
-    log: &std::path::Path,
-) -> Result<(), Fault> {
-    let deadline = Instant::now() + READY_WITHIN;
-    let name = &child.record.name;
+/// Asks Redis until it has loaded what it has.
+async fn redis_ready(child: &Child, client: &Client, folder: &DataFolder) -> Result<(), Fault> {
+    let mut patience = Patience::new(child, folder.join("logs/redis.log"));
     loop {
-        if timeout(ONE_LOOK, answer(port, ask))
-            .await
-            .ok()
-            .flatten()
-            .is_some_and(|text| text.contains(expected))
-        {
-            return Ok(());
+        match client.check_server().await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.is_outage() => patience.wait(&error.to_string()).await?,
+            Err(error) => return Err(of_core(error)),
         }
-        if let Some(status) = child.ended() {
-            let message = format!("{name} ended at its start ({status}); see {}", log.display());
-            return Err(Fault::new(&UNREACHABLE, message));
-        }
-        if Instant::now() > deadline {
-            let message = format!("{name} does not answer on 127.0.0.1:{port}; see {}", log.display());
-            return Err(Fault::new(&UNREACHABLE, message));
-        }
-        sleep(LOOK_EVERY).await;
     }
 }
 
-async fn answer(port: u16, ask: &str) -> Option<String> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.ok()?;
-    stream.write_all(ask.as_bytes()).await.ok()?;
-    let mut buffer = Vec::new();
-    let mut text = String::new();
-    // An answer of HTTP ends with the connection, one of Redis with its line.
-    while stream.read_buf(&mut buffer).await.ok()? > 0 {
-        text = String::from_utf8_lossy(&buffer).into_owned();
-        if !ask.starts_with("GET") && text.ends_with('\n') {
-            break;
+/// Asks etcd until it has chosen itself.
+async fn etcd_ready(child: &Child, config: &CliConfig, folder: &DataFolder) -> Result<(), Fault> {
+    let mut patience = Patience::new(child, folder.join("logs/etcd.log"));
+    let observer = observer(config)?;
+    loop {
+        let health = observer.health().await;
+        if health.iter().all(|health| health.has_leader) {
+            return Ok(());
         }
+        let faults: Vec<String> = health.into_iter().filter_map(|health| health.fault).collect();
+        patience.wait(&faults.join("; ")).await?;
     }
-    Some(text)
+}
+
+/// How long a server that starts is waited for.
+struct Patience<'c> {
+    child: &'c Child,
+    log: PathBuf,
+    deadline: Instant,
+}
+
+// === impl Patience ===
+
+impl<'c> Patience<'c> {
+    fn new(child: &'c Child, log: PathBuf) -> Self {
+        Self { child, log, deadline: Instant::now() + READY_WITHIN }
+    }
+
+    /// Waits a moment.
+    ///
+    /// # Errors
+    /// The server has ended, or its time is over.
+    async fn wait(&mut self, fault: &str) -> Result<(), Fault> {
+        let (name, log) = (&self.child.record.name, self.log.display());
+        if let Some(status) = self.child.ended() {
+            return Err(Fault::new(&UNREACHABLE, format!("{name} ended at its start ({status}); see {log}")));
+        }
+        if Instant::now() > self.deadline {
+            return Err(Fault::new(&UNREACHABLE, format!("{name} does not answer ({fault}); see {log}")));
+        }
+        sleep(LOOK_EVERY).await;
+        Ok(())
+    }
 }

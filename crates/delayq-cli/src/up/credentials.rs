@@ -1,0 +1,125 @@
+//! What keeps the other users of this machine out of the private servers, on top of the folder's mode.
+//!
+//! Redis listens on a socket in the folder, or asks for a password. etcd takes only who shows a certificate that is in
+//! the folder, and has no port for peers.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use delayq_service::{Fault, codes};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+
+use super::folder::DataFolder;
+use crate::failure::file;
+
+const PASSWORD: &str = "redis.password";
+const PASSWORD_BYTES: usize = 32;
+
+/// The certificates of etcd and of its clients: one pair for both sides, and the authority that signed it.
+#[derive(Debug)]
+pub(super) struct Certificates {
+    pub(super) authority: PathBuf,
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
+}
+
+/// The file that holds Redis's password.
+pub(super) fn password_file(folder: &DataFolder) -> PathBuf {
+    folder.join(PASSWORD)
+}
+
+/// Redis's password, made where there is none yet.
+///
+/// # Errors
+/// The folder cannot be read or written.
+pub(super) fn password(folder: &DataFolder) -> Result<String, Fault> {
+    if let Some(password) = folder.read(PASSWORD)?.filter(|password| !password.is_empty()) {
+        return Ok(password);
+    }
+    let source = std::path::Path::new("/dev/urandom");
+    let mut random = [0_u8; PASSWORD_BYTES];
+    let read = File::open(source).and_then(|mut source| source.read_exact(&mut random));
+    read.map_err(|error| file(source, "read", error))?;
+    let mut password = String::new();
+    for byte in random {
+        write!(password, "{byte:02x}").expect("a string takes whatever is written");
+    }
+    folder.replace(PASSWORD, &password)?;
+    Ok(password)
+}
+
+// === impl Certificates ===
+
+impl Certificates {
+    /// Where they are.
+    pub(super) fn of(folder: &DataFolder) -> Self {
+        Self {
+            authority: folder.join("etcd-authority.pem"),
+            certificate: folder.join("etcd.pem"),
+            key: folder.join("etcd-key.pem"),
+        }
+    }
+
+    /// Makes new ones. The authority's key is not kept: nothing else can be signed by it.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub(super) fn make(folder: &DataFolder) -> Result<Self, Fault> {
+        let [authority, certificate, key] =
+            pems().map_err(|error| Fault::new(&codes::SYSTEM, "cannot make a certificate").because(error))?;
+        folder.replace("etcd-authority.pem", &authority)?;
+        folder.replace("etcd.pem", &certificate)?;
+        folder.replace("etcd-key.pem", &key)?;
+        Ok(Self::of(folder))
+    }
+}
+
+fn pems() -> Result<[String; 3], rcgen::Error> {
+    let mut about = CertificateParams::default();
+    about.distinguished_name.push(DnType::CommonName, "delayq up");
+    about.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    about.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let key = KeyPair::generate()?;
+    let authority = about.self_signed(&key)?.pem();
+    let issuer = Issuer::new(about, key);
+
+    let mut about = CertificateParams::new(["127.0.0.1".to_owned(), "localhost".to_owned()])?;
+    about.distinguished_name.push(DnType::CommonName, "etcd of delayq up");
+    about.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate()?;
+    Ok([authority, about.signed_by(&key, &issuer)?.pem(), key.serialize_pem()])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_password_is_made_once_and_differs_from_folder_to_folder() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (one, other) = (DataFolder::open(one.path()).unwrap(), DataFolder::open(other.path()).unwrap());
+        let made = password(&one).unwrap();
+        assert_eq!(made.len(), 2 * PASSWORD_BYTES);
+        assert_eq!(password(&one).unwrap(), made);
+        assert_ne!(password(&other).unwrap(), made);
+    }
+
+    #[test]
+    fn no_other_user_may_read_a_password_or_a_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = DataFolder::open(dir.path()).unwrap();
+        password(&folder).unwrap();
+        let made = Certificates::make(&folder).unwrap();
+        for path in [password_file(&folder), made.key] {
+            assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+}
