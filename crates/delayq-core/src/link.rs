@@ -287,7 +287,14 @@ impl Link {
         let answers = connection.send_packed_commands(&pipeline, 0, load.len() + which.len()).await;
         self.note_answer(answers.as_ref().err());
         let answers = answers.map_err(|error| Error::of_call(&self.address, None, &error))?;
-        Ok(answers.into_iter().skip(load.len()).map(Value::extract_error).collect())
+        let mut answers = answers.into_iter().map(Value::extract_error);
+        // What could not be loaded is why its calls are not known.
+        let unloaded = answers.by_ref().take(load.len()).find_map(Result::err);
+        let because = |answer: RedisResult<Value>| match &unloaded {
+            Some(error) if is_no_script(&answer) => Err(error.clone()),
+            _ => answer,
+        };
+        Ok(answers.map(because).collect())
     }
 
     /// The present connection, or a new one. Whoever comes while one is being made waits for it.

@@ -4,7 +4,7 @@
 //! ([`Heard::Resync`]): from then on nothing is missed, and what happened before has to be looked up.
 
 use crate::{
-    Error, ShardId, Topic, UnixMillis,
+    Advice, Client, Error, ShardId, Topic, UnixMillis,
     keys::{Channel, Keys},
     link::LinkSettings,
 };
@@ -93,13 +93,52 @@ impl Listener {
     }
 }
 
+// === impl Client ===
+
+impl Client {
+    /// Listens and stops listening once, on a connection of its own: whether this user may.
+    ///
+    /// # Errors
+    /// Redis cannot be reached, or denies it.
+    pub(crate) async fn try_listening(&self) -> Result<(), Error> {
+        let settings = self.link().settings();
+        let address = settings.address();
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(settings.connect_timeout))
+            .set_response_timeout(Some(settings.deadline))
+            .set_push_sender(|_: PushInfo| Ok::<(), ()>(()));
+        let mut connection = settings
+            .client()?
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .map_err(|error| Error::of_connecting(&address, &error))?;
+        let channels = [Channel::Wake, Channel::Ready].map(|kind| self.keys().channel(ShardId::new(0), kind));
+        for verb in ["PING", "SSUBSCRIBE", "SUNSUBSCRIBE"] {
+            let mut command = redis::cmd(verb);
+            if verb != "PING" {
+                command.arg(&channels);
+            }
+            let answer = command.exec_async(&mut connection).await;
+            answer.map_err(|error| match Error::of_call(&address, None, &error) {
+                Error::Redis { code, detail } => Error::Redis { code, detail: format!("{verb}: {detail}") },
+                error => error,
+            })?;
+        }
+        Ok(())
+    }
+}
+
 // === impl Task ===
 
 impl Task {
     async fn run(mut self) {
+        let mut refused = false;
         loop {
             match self.connected().await {
                 Ok(()) => return,
+                Err(error) if error.advice() == Advice::GiveUp && !std::mem::replace(&mut refused, true) => {
+                    tracing::warn!(%error, "Redis refuses listening: messages are noticed late until it allows it");
+                }
                 Err(error) => tracing::debug!(%error, "listening was interrupted"),
             }
             sleep(RECONNECT_AFTER).await;

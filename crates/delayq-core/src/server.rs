@@ -32,16 +32,16 @@ pub struct ServerFacts {
 // === impl Client ===
 
 impl Client {
-    /// Looks at the server, and refuses one that would lose messages. A deployment that is there has to be the
-    /// configured one.
+    /// Looks at the server, and refuses one that would lose messages or denies a command that is in use. A deployment that
+    /// is there has to be the configured one. Costs about a millisecond and a short connection.
     ///
     /// # Errors
     /// [`Error::Unfit`] names the setting and what to do; [`Error::Deployment`] where the deployment never had the
     /// configured number of shards; others where it cannot be reached.
     pub async fn check_server(&self) -> Result<ServerFacts, Error> {
-        let facts = self.server_facts().await?;
+        let facts = self.server_facts().await.map_err(denied_by_name)?;
         facts.check()?;
-        self.check_permissions().await?;
+        self.check_permissions().await.map_err(denied_by_name)?;
         match self.layout().await {
             Ok(_) | Err(Error::Uninitialised(_)) => Ok(facts),
             Err(error) => Err(error),
@@ -67,8 +67,11 @@ impl Client {
         Ok(UnixMicros(seconds * 1_000_000 + micros))
     }
 
-    /// Every command that the scripts use must be allowed: one that is not would stop a script halfway.
+    /// Every command in use must be allowed. One that is denied to a script would stop it halfway; without SCRIPT LOAD a
+    /// restarted Redis could never be served, and without SSUBSCRIBE every wake-up would be lost.
     async fn check_permissions(&self) -> Result<(), Error> {
+        self.link().plain(redis::cmd("SCRIPT").arg("LOAD").arg("return 1")).await?;
+        self.try_listening().await?;
         let denied = self.send(self.call(Verb::Probe, ShardId::new(0))).await?;
         let denied: Vec<String> = from_redis_value(denied).unwrap_or_default();
         if denied.is_empty() {
@@ -78,6 +81,16 @@ impl Client {
         Err(Error::Unfit(format!(
             "this user may not call {denied}: allow it in the ACL (docs/operations.md lists all)"
         )))
+    }
+}
+
+/// What Redis denies is no fault that passes by itself: its words name the command.
+fn denied_by_name(error: Error) -> Error {
+    match error {
+        Error::Redis { code, detail } if code == "NOPERM" => {
+            Error::Unfit(format!("{detail}: allow it in the ACL (docs/operations.md lists all)"))
+        }
+        error => error,
     }
 }
 

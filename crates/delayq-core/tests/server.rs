@@ -46,13 +46,42 @@ async fn the_documented_permissions_are_enough() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_that_denies_a_command_is_refused_by_name() {
     let server = RedisServer::start().await;
-    for denied in ["+zadd", "+unlink", "+spublish"] {
+    // Those of a connection, HELLO and AUTH, are not even asked for.
+    let denied = documented_commands();
+    let denied: Vec<_> =
+        denied.iter().filter(|denied| !["+hello", "+auth"].contains(&denied.as_str())).collect();
+    assert!(denied.len() > 30, "{denied:?}");
+    for denied in denied {
         let commands: Vec<_> =
             documented_commands().into_iter().filter(|command| command != denied).collect();
         let client = set_user(&server, &commands).await;
         let error = client.check_server().await.unwrap_err();
-        assert!(matches!(&error, Error::Unfit(why) if why.contains(&denied[1..].to_uppercase())), "{error}");
+        let named = |why: &str| why.to_lowercase().contains(&denied[1..]);
+        assert!(matches!(&error, Error::Unfit(why) if named(why)), "{denied}: {error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_without_the_channels_of_the_namespace_is_refused() {
+    let server = RedisServer::start().await;
+    let client = set_user(&server, &documented_commands()).await;
+    server.command::<()>(&["ACL", "SETUSER", "delayq", "resetchannels", "&elsewhere"]).await;
+    let error = client.check_server().await.unwrap_err();
+    assert!(matches!(&error, Error::Unfit(why) if why.contains("SSUBSCRIBE")), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_put_without_script_load_is_refused_and_is_no_outage() {
+    let server = RedisServer::start().await;
+    let commands: Vec<_> =
+        documented_commands().into_iter().filter(|command| command != "+script|load").collect();
+    Client::new(Settings::new(server.url())).init().await.unwrap();
+    let client = set_user(&server, &commands).await;
+    server.command::<()>(&["SCRIPT", "FLUSH"]).await;
+    let producer = Producer::start(client, ProducerOptions::default());
+    let error = producer.put(Message::new(Topic::new("orders").unwrap(), "")).await.unwrap_err().error;
+    assert!(matches!(&error, Error::Redis { code, .. } if code == "NOPERM"), "{error}");
+    assert!(error.to_string().contains("script|load") && !error.is_outage(), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
