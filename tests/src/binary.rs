@@ -3,10 +3,14 @@
 //! They are taken from the folder that the running test was built into; `make test` builds them there first.
 
 use std::ffi::OsStr;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::deadline::within;
 use crate::process::Process;
@@ -113,6 +117,22 @@ impl Binary {
         self.run_into(writer.into(), b"", limit).await
     }
 
+    /// Runs it to its end with a terminal as its standard output: what it printed there.
+    ///
+    /// # Panics
+    /// When there is no pseudo-terminal, or it has not ended after `limit`.
+    pub async fn on_a_terminal(self, limit: Duration) -> String {
+        let (screen, inner) = terminal().unwrap_or_else(|e| panic!("cannot make a terminal: {e}"));
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut printed = Vec::new();
+            // It ends with an error when nobody has the other side any more.
+            let _ = std::fs::File::from(screen).read_to_end(&mut printed);
+            String::from_utf8_lossy(&printed).into_owned()
+        });
+        self.run_into(inner.into(), b"", limit).await;
+        within("the terminal's end", limit, reading).await.expect("reading does not panic")
+    }
+
     async fn run_into(self, stdout: Stdio, input: &[u8], limit: Duration) -> Finished {
         let Self { name, command } = self;
         let mut command = tokio::process::Command::from(command);
@@ -132,6 +152,16 @@ impl Binary {
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
     }
+}
+
+/// A terminal: the side that shows, and the side that a program writes to.
+fn terminal() -> std::io::Result<(OwnedFd, std::fs::File)> {
+    let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    grantpt(&screen)?;
+    unlockpt(&screen)?;
+    let name = ptsname(&screen, Vec::new())?;
+    let inner = std::fs::File::options().read(true).write(true).open(OsStr::from_bytes(name.as_bytes()))?;
+    Ok((screen, inner))
 }
 
 /// `target/debug`, of which the running test is in `deps`.

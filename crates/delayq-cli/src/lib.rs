@@ -7,6 +7,7 @@ pub mod event_log;
 pub mod failure;
 pub mod listing;
 pub mod output;
+pub mod printable;
 pub mod program;
 pub mod put_line;
 pub mod replay;

@@ -1,6 +1,8 @@
-//! What is printed: tables for people, JSON for programs, colour only on a terminal.
+//! What is printed: tables for people, JSON for programs, colour only on a terminal. All of it is [`printable`].
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{IsTerminal, Write};
+use std::sync::LazyLock;
 
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
 use delayq_core::UnixMillis;
@@ -9,6 +11,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::failure;
+use crate::printable::{printable, printable_lines};
+
+/// Stands for the escape character in the colours of a table until it is printed. Nobody who wrote what the table shows
+/// could guess it.
+static OWN_ESCAPE: LazyLock<String> = LazyLock::new(|| format!("<{:016x}>", RandomState::new().hash_one(0)));
 
 /// How to print.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +91,7 @@ impl Output {
 impl Rows {
     /// Adds a row.
     pub fn row<C: ToString>(&mut self, cells: impl IntoIterator<Item = C>) {
-        self.table.add_row(cells.into_iter().map(|cell| Cell::new(cell.to_string())));
+        self.table.add_row(cells.into_iter().map(|cell| Cell::new(printable(&cell.to_string()))));
     }
 
     /// Adds a row that is coloured on a terminal: green where it is good, else red.
@@ -92,7 +99,7 @@ impl Rows {
         let colour = if good { comfy_table::Color::Green } else { comfy_table::Color::Red };
         let lively = self.lively;
         self.table.add_row(cells.into_iter().map(|cell| {
-            let cell = Cell::new(cell.to_string());
+            let cell = Cell::new(printable(&cell.to_string()));
             if lively { cell.fg(colour) } else { cell }
         }));
     }
@@ -104,7 +111,7 @@ impl Rows {
         } else {
             self.table.force_no_tty();
         }
-        let text = self.table.to_string();
+        let text = self.table.to_string().replace('\u{1b}', &OWN_ESCAPE);
         text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
     }
 }
@@ -114,7 +121,24 @@ impl Rows {
 /// # Errors
 /// Standard output cannot be written.
 pub fn say(text: &str) -> Result<(), Fault> {
+    let text = printable_lines(text).replace(OWN_ESCAPE.as_str(), "\u{1b}");
     write(format!("{text}\n").as_bytes())
+}
+
+/// Prints a line to standard error.
+pub fn complain(text: &str) {
+    eprintln!("{}", printable_lines(text));
+}
+
+/// Prints a payload: to a terminal as text that it can only show, elsewhere the bytes as they are.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn payload(bytes: &[u8]) -> Result<(), Fault> {
+    match std::io::stdout().is_terminal() {
+        true => say(&String::from_utf8_lossy(bytes)),
+        false => write(bytes),
+    }
 }
 
 /// Writes bytes to standard output as they are. A reader that has gone (`| head`) ends the program quietly.
@@ -166,7 +190,7 @@ mod tests {
         assert_eq!(rows.text(), "TOPIC      READY\norders        12\nreminders      3");
         let mut rows = Output { json: false, lively: true }.rows(&["topic"]);
         rows.judged(true, ["orders"]);
-        assert!(rows.text().contains('\u{1b}'));
+        assert!(rows.text().contains(OWN_ESCAPE.as_str()));
     }
 
     #[test]

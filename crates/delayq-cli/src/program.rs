@@ -6,6 +6,8 @@ use clap::{CommandFactory as _, Parser as _};
 use delayq_service::{Exit, Fault};
 
 use crate::arguments::{Cli, Command};
+use crate::output;
+use crate::printable::printable_lines;
 
 /// The whole `main`.
 pub fn main() -> ExitCode {
@@ -13,8 +15,12 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no errors; a pipe that is closed already is none of ours.
-            let _ = error.print();
+            let text = error.to_string();
+            match printable_lines(&text) {
+                // Help and version are no errors; a pipe that is closed already is none of ours.
+                std::borrow::Cow::Borrowed(_) => drop(error.print()),
+                std::borrow::Cow::Owned(text) => output::complain(text.trim_end()),
+            }
             return if error.use_stderr() { Exit::Usage } else { Exit::Done }.into();
         }
     };
@@ -33,7 +39,7 @@ pub fn main() -> ExitCode {
 }
 
 fn complain(fault: &Fault) -> ExitCode {
-    eprint!("delayq: {}", fault.explained());
+    output::complain(format!("delayq: {}", fault.explained()).trim_end());
     fault.exit().into()
 }
 

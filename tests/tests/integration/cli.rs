@@ -13,6 +13,7 @@ mod pipes;
 mod printed;
 mod refused;
 mod tail;
+mod terminal;
 
 use delayq_tests::binary::{Binary, Finished};
 use delayq_tests::deadline::SHORT;

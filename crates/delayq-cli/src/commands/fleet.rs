@@ -9,6 +9,8 @@ use delayq_service::config::{DeploymentConfig, EtcdConfig};
 use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use delayq_timer::{Deps, Membership, TimerConfig, stores};
 
+use crate::output::complain;
+
 /// Two timers that share the shards by an etcd, or one that owns all of them.
 #[derive(Debug)]
 pub(super) struct Timers {
@@ -97,7 +99,7 @@ impl Fleet for Timers {
             },
         };
         if let Err(fault) = ended {
-            eprintln!("a timer of the measurement: {}", fault.explained());
+            complain(format!("a timer of the measurement: {}", fault.explained()).trim_end());
         }
     }
 

@@ -1,5 +1,7 @@
 //! `delayq get`.
 
+use std::borrow::Cow;
+
 use clap::Args;
 use delayq_core::{Group, MessageId, Target, Topic};
 use delayq_service::Fault;
@@ -7,7 +9,8 @@ use delayq_service::Fault;
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
 use crate::listing::json_of;
-use crate::output::{time_from, write};
+use crate::output::{payload, time_from};
+use crate::printable::printable;
 
 /// Look at one message
 #[derive(Debug, Args)]
@@ -19,7 +22,7 @@ pub struct Get {
     /// Its group: a message with an id of its own and a group is found only by both
     #[arg(long)]
     group: Option<Group>,
-    /// Print the stored payload alone, byte for byte
+    /// Print the stored payload alone, byte for byte; on a terminal, with its control characters escaped
     #[arg(long, conflicts_with = "json")]
     payload: bool,
 }
@@ -37,7 +40,7 @@ impl Get {
         let Some(listed) = found else { return Err(context.unknown_message(&self.topic, &target.id).await) };
         if self.payload {
             let envelope = listed.envelope.as_ref().map_err(usage)?;
-            return write(&envelope.payload);
+            return payload(&envelope.payload);
         }
         let now = context.now().await?;
         context.output.print(&json_of(&listed, true), || {
@@ -77,7 +80,7 @@ impl Get {
 /// The beginning of a payload, if it is text.
 fn shown(payload: &[u8]) -> String {
     match std::str::from_utf8(payload) {
-        Ok(text) if !text.chars().any(char::is_control) => {
+        Ok(text) if matches!(printable(text), Cow::Borrowed(_)) => {
             let start: String = text.chars().take(200).collect();
             let more =
                 if start.len() < text.len() { format!("… ({} bytes)", text.len()) } else { String::new() };

@@ -10,7 +10,7 @@ use delayq_service::{Exit, Fault, Shutdown, Tasks, live};
 use crate::commands::up::{PROGRAM, Place, life};
 use crate::deployment::Global;
 use crate::failure::{file, usage};
-use crate::output::{Output, say};
+use crate::output::{Output, complain, say};
 use crate::replay::{Clock, Day, Journal, Played, Run, Script};
 use crate::up::{DataFolder, Roles, Servers};
 use crate::when::Span;
@@ -161,10 +161,10 @@ impl Replay {
                 run.conclude(outcome?, &format!("delayq --config {}", folder.configuration().display()))
             }
             None => {
-                eprintln!(
+                complain(&format!(
                     "delayq: the replay did not come to its end; see {}",
                     folder.join("logs/delayq.log").display()
-                );
+                ));
                 Ok(if exit == Exit::Done { Exit::DrainDeadline } else { exit })
             }
         }

@@ -18,7 +18,7 @@ use super::verdict::{Verdict, judge};
 use super::view::{Shown, View};
 use crate::deployment::redis_now;
 use crate::failure::{UNBALANCED, of_core};
-use crate::output::{Output, say};
+use crate::output::{Output, complain, say};
 use crate::up::DataFolder;
 
 /// How long after the last due time, or the start of a life, deliveries may still come in.
@@ -179,11 +179,11 @@ impl Run {
     pub fn conclude(&self, played: Played, delayq: &str) -> Result<Exit, Fault> {
         let Played { mut journal, unbalanced, interrupted } = played;
         if interrupted {
-            eprintln!(
+            complain(&format!(
                 "delayq: interrupted after {} of {} events; the same command goes on",
                 journal.done,
                 self.script.steps.len()
-            );
+            ));
             return Ok(Exit::DrainDeadline);
         }
         let mut deliveries = Deliveries::new(&self.delivered, journal.delivered_from);

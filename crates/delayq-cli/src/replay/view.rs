@@ -8,6 +8,7 @@ use super::day::Day;
 use super::deliveries::Deliveries;
 use super::journal::Journal;
 use crate::output::{Output, duration, say};
+use crate::printable::printable;
 
 /// The bar's length; the fraction of the day is scaled to it.
 const BAR: u64 = 10_000;
@@ -60,7 +61,7 @@ impl View {
         if self.output.lively {
             self.bar.set_prefix(clock(day, shown.now));
             self.bar.set_position((done * BAR as f64) as u64);
-            self.bar.set_message(text);
+            self.bar.set_message(printable(&text).into_owned());
             return Ok(());
         }
         let tenth = (done * LINES as f64) as u64 + 1;

@@ -14,6 +14,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, BufReader};
 
 use crate::deployment::Context;
 use crate::failure::{self, LINES_REFUSED, of_core};
+use crate::output::complain;
 use crate::put_line;
 
 /// A line longer than this is no message: twice the largest payload in base64, and room for the rest.
@@ -162,7 +163,7 @@ impl Run<'_> {
     fn refuse(&mut self, number: u64, why: &str) {
         self.summary.refused += 1;
         let name = &self.name;
-        self.bar.suspend(|| eprintln!("{name}:{number}: {why}"));
+        self.bar.suspend(|| complain(&format!("{name}:{number}: {why}")));
         if self.many.strict && self.stop.is_none() {
             let message = format!("stopped at {name} line {number}: {why}");
             self.stop = Some(Fault::new(&LINES_REFUSED, message));
