@@ -2,7 +2,7 @@
 
 use delayq_compensator::{Compensator, CompensatorConfig, Deps, build, codes::NO_SPOOL};
 use delayq_service::config::{DeploymentConfig, RedisConfig, SpoolConfig};
-use delayq_service::{Fault, Process, Program, Service, Tasks};
+use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
 
 delayq_service::sections! {
     /// The sections that a compensator uses.
@@ -14,7 +14,10 @@ delayq_service::sections! {
     }
 }
 
-struct CompensatorService(Compensator);
+struct CompensatorService {
+    compensator: Compensator,
+    fitness: Fitness,
+}
 
 // === impl CompensatorService ===
 
@@ -27,6 +30,8 @@ impl Service for CompensatorService {
         let Config { deployment, redis, spool, compensator, .. } = config;
         let folder = spool.folder().ok_or_else(|| Fault::new(&NO_SPOOL, "`[spool] dir` is empty"))?;
         let client = delayq_service::deployment::client(&deployment, &redis)?;
+        // Redis may be away: then there is something to do when it is back.
+        let fitness = Fitness::if_there(&client, &process.readiness).await?;
         let deps = Deps {
             client,
             spool: folder.to_owned(),
@@ -34,12 +39,13 @@ impl Service for CompensatorService {
             metrics: process.metrics.clone(),
             readiness: process.readiness.clone(),
         };
-        build(compensator, deps).await.map(Self)
+        Ok(Self { compensator: build(compensator, deps).await?, fitness })
     }
 
     fn run(self, tasks: &Tasks) {
         let shutdown = tasks.shutdown().clone();
-        tasks.spawn("compensator", self.0.run(shutdown));
+        tasks.spawn("fitness of Redis", self.fitness.watch(shutdown.clone()));
+        tasks.spawn("compensator", self.compensator.run(shutdown));
     }
 }
 

@@ -59,10 +59,10 @@ pub const REDIS_UNUSABLE: Code = Code {
 pub const PLAN_UNREACHABLE: Code = Code {
     id: "DQ-F005",
     title: "the plan of shards cannot be had",
-    cause: "`[forwarder] sharing` is \"plan\", and etcd cannot be reached or refuses this user.",
+    cause: "`[forwarder] sharing` is \"plan\", and etcd refuses this user, or TLS to it cannot be set up.",
     tries: [
-        "Check [etcd] and that a majority of its members runs: `delayq doctor`.",
-        "Check user, password and certificates.",
+        "Check user and password in [etcd].",
+        "Check the certificates: `delayq doctor`.",
         "Set `sharing = \"compete\"`, which needs no etcd and is as safe.",
     ],
     exit: Exit::Unavailable,

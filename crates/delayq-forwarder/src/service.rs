@@ -5,10 +5,13 @@ use crate::{
     forwarder::{Deps, Forwarder, build},
 };
 use delayq_cluster::Role;
-use delayq_service::{Fault, Process, Program, Service, Tasks, deployment::client, group};
+use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks, deployment::client, group};
 
 /// `delayq-forwarder`.
-pub struct ForwarderService(Forwarder);
+pub struct ForwarderService {
+    forwarder: Forwarder,
+    fitness: Fitness,
+}
 
 // === impl ForwarderService ===
 
@@ -19,6 +22,7 @@ impl Service for ForwarderService {
 
     async fn build(config: Config, process: &Process) -> Result<Self, Fault> {
         let client = client(&config.deployment, &config.redis)?;
+        let fitness = Fitness::required(&client, &process.readiness).await?;
         let deps = Deps {
             client,
             redis: config.redis.clone(),
@@ -37,13 +41,14 @@ impl Service for ForwarderService {
                 forwarder.share_by_plan(group).await?
             }
         };
-        Ok(Self(planned))
+        Ok(Self { forwarder: planned, fitness })
     }
 
     fn run(self, tasks: &Tasks) {
-        for (name, kind) in self.0.sinks() {
+        for (name, kind) in self.forwarder.sinks() {
             tracing::info!(sink = name, kind, "delivering");
         }
-        tasks.spawn("forwarder", self.0.run(tasks.shutdown().clone()));
+        tasks.spawn("fitness of Redis", self.fitness.watch(tasks.shutdown().clone()));
+        tasks.spawn("forwarder", self.forwarder.run(tasks.shutdown().clone()));
     }
 }

@@ -37,17 +37,17 @@ impl Share {
         Self::All(client.growth())
     }
 
-    /// Joins the forwarders that share by the plan.
+    /// Joins the forwarders that share by the plan, at once or when etcd answers.
     ///
     /// # Errors
     /// [`PLAN_UNREACHABLE`]
     pub(crate) async fn join(group: ClusterConfig, client: &Client) -> Result<Self, Fault> {
         let all = client.growth();
         let group = ClusterConfig { shards: all.shards(), ..group };
-        let joined = Cluster::join(group).await;
+        let joined = Cluster::start(group).await;
         let (handle, ownership) = joined
             .map_err(|error| Fault::new(&PLAN_UNREACHABLE, "cannot join the forwarders").because(error))?;
-        let (owned, trust) = (BTreeSet::new(), Trust::default());
+        let (owned, trust) = (BTreeSet::new(), handle.trust());
         Ok(Self::Planned(Box::new(Planned { all, handle, ownership, owned, trust })))
     }
 
@@ -87,7 +87,9 @@ impl Share {
 impl Planned {
     fn shards(&self) -> Vec<ShardId> {
         match self.trust {
-            Trust::Degraded { .. } | Trust::Lost { .. } => self.all.shards().shards().collect(),
+            Trust::Joining | Trust::Degraded { .. } | Trust::Lost { .. } => {
+                self.all.shards().shards().collect()
+            }
             _ => self.owned.iter().copied().collect(),
         }
     }

@@ -116,6 +116,29 @@ pub const SYSTEM: Code = Code {
     exit: Exit::Unavailable,
 };
 
+/// The deployment's Redis cannot be used.
+pub const REDIS_UNFIT: Code = Code {
+    id: "DQ-P005",
+    title: "Redis cannot be used",
+    cause: "Every process looks at its Redis before it serves, and again about once a minute. It did not answer, refused \
+            the login, denies a command that is needed, is set up in a way in which it would lose messages, or holds \
+            another deployment; the message says which.",
+    tries: [
+        "Run `delayq doctor`: it names every setting that is not fit.",
+        "Compare the user's permissions with those that docs/operations.md lists.",
+        "Check `[redis] url`, user and password with redis-cli from this host.",
+    ],
+    exit: Exit::Unavailable,
+};
+
 /// Every code of this crate, in the order of the documentation.
-pub const TABLE: &[&Code] =
-    &[&CONFIG_FAULTY, &CONFIG_UNREADABLE, &LOG_FILTER, &ADMIN_BIND, &TASK_ENDED, &DRAIN_DEADLINE, &SYSTEM];
+pub const TABLE: &[&Code] = &[
+    &CONFIG_FAULTY,
+    &CONFIG_UNREADABLE,
+    &LOG_FILTER,
+    &ADMIN_BIND,
+    &TASK_ENDED,
+    &DRAIN_DEADLINE,
+    &SYSTEM,
+    &REDIS_UNFIT,
+];

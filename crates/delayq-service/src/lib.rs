@@ -10,6 +10,7 @@ pub mod config;
 pub mod deployment;
 mod exit;
 mod fault;
+mod fitness;
 pub mod group;
 pub mod life;
 pub mod metrics;
@@ -24,6 +25,7 @@ pub mod telemetry;
 
 pub use exit::Exit;
 pub use fault::Fault;
+pub use fitness::Fitness;
 pub use life::{Life, Process, Service, ServiceConfig, install_tls, live, main, main_of_arguments};
 pub use metrics::{Lateness, Metrics};
 pub use program::Program;

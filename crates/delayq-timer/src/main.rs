@@ -1,7 +1,7 @@
 //! The timer's process: configuration, logs, build, announce, run, drain.
 
 use delayq_service::config::{DeploymentConfig, EtcdConfig, RedisConfig};
-use delayq_service::{Fault, Process, Program, Service, Tasks};
+use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
 use delayq_timer::{Deps, Timer, TimerConfig, build, stores};
 
 delayq_service::sections! {
@@ -14,7 +14,10 @@ delayq_service::sections! {
     }
 }
 
-struct TimerService(Timer);
+struct TimerService {
+    timer: Timer,
+    fitness: Fitness,
+}
 
 // === impl TimerService ===
 
@@ -28,12 +31,14 @@ impl Service for TimerService {
         let client = delayq_service::deployment::client(&deployment, &redis)?;
         let membership = stores::membership(&timer, &deployment, &etcd, admin.listen.to_string())?;
         let (metrics, readiness) = (process.metrics.clone(), process.readiness.clone());
-        build(timer, Deps { client, metrics, readiness, membership }).await.map(Self)
+        let timer = build(timer, Deps { client: client.clone(), metrics, readiness, membership }).await?;
+        Ok(Self { timer, fitness: Fitness::found(&client, &process.readiness) })
     }
 
     fn run(self, tasks: &Tasks) {
         let shutdown = tasks.shutdown().clone();
-        tasks.spawn("timer", self.0.run(shutdown));
+        tasks.spawn("fitness of Redis", self.fitness.watch(shutdown.clone()));
+        tasks.spawn("timer", self.timer.run(shutdown));
     }
 }
 

@@ -153,13 +153,21 @@ async fn both_ways_of_sharing_follow_a_growth() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_that_cannot_be_had_is_named_at_start() {
+async fn a_forwarder_by_plan_that_starts_while_etcd_is_away_takes_from_every_shard_until_it_joins() {
     let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
-    let nowhere = format!("http://127.0.0.1:{}", delayq_tests::ports::free_port());
-    let mut group = member(&stage, &[nowhere], "one");
-    group.join_deadline = Duration::from_millis(500);
-    let refused = stage.forward_by_plan(settings(&stage, folder.path(), "one"), group).await;
-    let Err(fault) = refused else { panic!("it shares by a plan that it does not know") };
-    assert!(fault.to_string().starts_with("DQ-F005: cannot join the forwarders"), "{fault}");
-    assert_eq!(fault.exit().code(), 69);
+    let mut etcd = EtcdCluster::start_one().await;
+    let group = |name| member(&stage, &etcd.endpoints(), name);
+    let (early, late) = (group("early"), group("late"));
+    etcd.member(0).kill().await;
+    let early = stage.forward_by_plan(settings(&stage, folder.path(), "early"), early).await.unwrap();
+    takes_from(&early, 4.0).await;
+    stage.put("t", 0, 400, 100).await;
+    stage.drained("t").await;
+    etcd.member(0).resume().await;
+    let late = stage.forward_by_plan(settings(&stage, folder.path(), "late"), late).await.unwrap();
+    takes_from(&early, 2.0).await;
+    takes_from(&late, 2.0).await;
+    early.stop().await;
+    late.stop().await;
+    stage.check("t", seen(folder.path()), &Permit::default()).await;
 }
