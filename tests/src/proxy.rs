@@ -62,6 +62,8 @@ pub struct Proxy {
 /// All that a test can switch; connections watch it.
 #[derive(Debug, Clone, Default)]
 struct State {
+    /// Where connections that are taken from now on lead to; `None`: where the proxy was started for.
+    moved_to: Option<SocketAddr>,
     requests: Flow,
     replies: Flow,
     refusing: bool,
@@ -105,8 +107,7 @@ impl Proxy {
     }
 
     fn start_with(upstream: &str, framing: Framing) -> Self {
-        let upstream: SocketAddr =
-            upstream.parse().unwrap_or_else(|e| panic!("{upstream:?} is not an IP address with a port: {e}"));
+        let upstream = socket_address(upstream);
         let listener = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())));
         let address = listener.local_addr().expect("a bound listener has an address");
         let state = Arc::new(watch::Sender::new(State { listening: true, ..State::default() }));
@@ -155,6 +156,15 @@ impl Proxy {
     /// Holds the connections of one process of this machine, those it makes later too, until [`Self::mend`].
     pub fn bar(&self, process: u32) {
         self.change(|s| s.barred.push(process));
+    }
+
+    /// Leads to another server from now on, as an address that moves does; connections that are open stay where they are.
+    ///
+    /// # Panics
+    /// When `upstream` is no socket address.
+    pub fn lead_to(&self, upstream: &str) {
+        let upstream = socket_address(upstream);
+        self.change(|s| s.moved_to = Some(upstream));
     }
 
     /// Resets (RST) the connections that are open now; new ones pass.
@@ -245,6 +255,10 @@ impl State {
     }
 }
 
+fn socket_address(text: &str) -> SocketAddr {
+    text.parse().unwrap_or_else(|e| panic!("{text:?} is not an IP address with a port: {e}"))
+}
+
 fn listen(address: SocketAddr) -> std::net::TcpListener {
     let listener =
         std::net::TcpListener::bind(address).unwrap_or_else(|e| panic!("cannot listen on {address}: {e}"));
@@ -269,7 +283,8 @@ async fn serve(
         loop {
             tokio::select! {
                 taken = listener.accept() => if let Ok((client, _)) = taken {
-                    let number = state.borrow().taken;
+                    let (number, moved_to) = (state.borrow().taken, state.borrow().moved_to);
+                    let upstream = moved_to.unwrap_or(upstream);
                     state.send_modify(|s| s.taken += 1);
                     tokio::spawn(connect(client, upstream, framing, number, Arc::clone(&state)));
                 },

@@ -126,12 +126,12 @@ impl Client {
 
     /// Listens for due times that come nearer, on a connection of its own: for timers.
     pub fn listen_for_wakes(&self, shards: Vec<ShardId>) -> Listener {
-        Listener::start(self.link().settings().clone(), self.keys().clone(), Channel::Wake, shards)
+        Listener::start(self.link(), self.keys().clone(), Channel::Wake, shards)
     }
 
     /// Listens for ready queues that are not empty any more, on a connection of its own.
     pub fn listen_for_ready(&self, shards: Vec<ShardId>) -> Listener {
-        Listener::start(self.link().settings().clone(), self.keys().clone(), Channel::Ready, shards)
+        Listener::start(self.link(), self.keys().clone(), Channel::Ready, shards)
     }
 
     /// The shard that a message belongs to: that of its group if it has one, else of its id. A message that was put

@@ -87,7 +87,7 @@ pub use growing::{GrowthReport, GrowthStep};
 pub use id::{Group, MessageId, NameError, Namespace, OwnId, Topic};
 pub use keys::{Channel, Keys};
 pub use layout::{Growth, Layout, LayoutError};
-pub use link::LinkSettings;
+pub use link::{LinkSettings, mask_query};
 pub use listen::{Heard, Listener};
 pub use message::{DEFAULT_PAYLOAD_BYTES, Due, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Message, MessageError};
 pub use password::Password;

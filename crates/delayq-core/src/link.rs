@@ -3,28 +3,40 @@
 //! A connection manager that only reconnects when the peer hangs up stays dead on a connection that is black-holed.
 //! So a link counts: three deadlines in a row without an answer between them, or any error of the connection
 //! itself, and the next call begins on a new one.
+//!
+//! A Redis that answers that it is no master any more is well, and yet of no use: behind an address that moves, a new
+//! connection leads to the present master. So such an answer ends the connection too, and those who listen beside it
+//! are told to connect anew.
+
+mod address;
+mod call;
+mod settings;
+
+pub use address::mask_query;
+pub(crate) use call::Call;
+pub use settings::LinkSettings;
 
 use crate::{
-    Error, Password, ShardId,
+    Error, ShardId,
     keys::Keys,
     script::{Scripts, Verb},
 };
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, IntoConnectionInfo, Pipeline, ProtocolVersion,
-    RedisResult, ServerErrorKind, ToRedisArgs, Value,
+    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
     aio::MultiplexedConnection,
-    io::tcp::{TcpSettings, socket2::TcpKeepalive},
 };
 use std::{
     collections::HashSet,
-    fmt,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
-use tokio::time::timeout;
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 
 /// Deadlines in a row after which a connection is thrown away.
 const SILENT_CALLS: u32 = 3;
@@ -36,27 +48,13 @@ const LAST_LOOK: Duration = Duration::from_millis(20);
 /// How often scripts are loaded for one call, at most, where Redis forgets them again at once.
 const LOADS: usize = 10;
 
-/// Where the layout stands in a call, behind EVALSHA, the script, the number of keys and two keys.
-const LAYOUT_AT: usize = 5;
+/// How long a connection is kept at least, whatever Redis answers on it: one that stays a replica is not connected to
+/// again for each call.
+const SHORTEST_LIFE: Duration = Duration::from_millis(200);
 
-/// Where a Redis is, and how long to wait for it.
-#[derive(Clone)]
-pub struct LinkSettings {
-    /// `redis://host:port/db`, `rediss://…` for TLS, or `redis+unix:///path`.
-    pub url: String,
-    /// The ACL user; `None`: the default user, or the one in the URL.
-    pub username: Option<String>,
-    /// Its password, read for each connection; `None`: the one in the URL, or none.
-    pub password: Option<Password>,
-    /// The certificate authorities to trust with `rediss://`, PEM; `None`: those of the system.
-    pub ca_pem: Option<Vec<u8>>,
-    /// How long a connection may take to be made. Default 1 s.
-    pub connect_timeout: Duration,
-    /// How long one call may take, connecting included. Default 2 s.
-    pub deadline: Duration,
-    /// Silence after which the system probes the connection. Default 5 s.
-    pub keepalive: Duration,
-}
+/// What a Redis answers behind which there is another one now, or for which the login is an old one: a new connection
+/// may reach the right one.
+const ELSEWHERE: [&str; 3] = ["MASTERDOWN", "NOAUTH", "READONLY"];
 
 /// A connection to one Redis, shared by all who call it.
 pub(crate) struct Link {
@@ -64,106 +62,19 @@ pub(crate) struct Link {
     address: String,
     keys: Keys,
     scripts: Arc<Scripts>,
-    current: Mutex<Option<MultiplexedConnection>>,
+    current: Mutex<Option<Line>>,
     connecting: tokio::sync::Mutex<()>,
     silent: AtomicU32,
+    /// How often a connection was given up because its Redis is none to write to any more; shared by all links of a
+    /// client.
+    moves: watch::Sender<u32>,
 }
 
-/// One call of a script.
+/// A connection, and when it was made.
 #[derive(Clone)]
-pub(crate) struct Call {
-    pub(crate) verb: Verb,
-    pub(crate) shard: ShardId,
-    /// The layout that it says its caller knows.
-    pub(crate) layout: u32,
-    command: Cmd,
-}
-
-// === impl LinkSettings ===
-
-impl LinkSettings {
-    /// The defaults for this address.
-    pub fn new(url: impl Into<String>) -> Self {
-        Self {
-            url: url.into(),
-            username: None,
-            password: None,
-            ca_pem: None,
-            connect_timeout: Duration::from_secs(1),
-            deadline: Duration::from_secs(2),
-            keepalive: Duration::from_secs(5),
-        }
-    }
-
-    /// The address without its secrets.
-    pub fn address(&self) -> String {
-        match self.url.split_once("://") {
-            Some((scheme, rest)) => {
-                format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, address)| address))
-            }
-            None => self.url.rsplit_once('@').map_or(self.url.as_str(), |(_, address)| address).to_owned(),
-        }
-    }
-
-    pub(crate) fn client(&self) -> Result<Client, Error> {
-        let unusable = |error: redis::RedisError| Error::of_connecting(&self.address(), &error);
-        let info = self.url.as_str().into_connection_info().map_err(unusable)?;
-        let mut redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        if let Some(username) = &self.username {
-            redis = redis.set_username(username);
-        }
-        if let Some(password) = &self.password {
-            // A file that is being replaced is there again a moment later.
-            let unreadable = |why| Error::Unreachable { address: self.address(), why };
-            redis = redis.set_password(password.read().map_err(unreadable)?);
-        }
-        let keepalive = TcpKeepalive::new().with_time(self.keepalive).with_interval(Duration::from_secs(5));
-        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
-        let info = info.set_redis_settings(redis).set_tcp_settings(tcp);
-        match &self.ca_pem {
-            None => Client::open(info).map_err(unusable),
-            Some(pem) => {
-                let certificates = redis::TlsCertificates { client_tls: None, root_cert: Some(pem.clone()) };
-                Client::build_with_tls(info, certificates).map_err(unusable)
-            }
-        }
-    }
-}
-
-impl fmt::Debug for LinkSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LinkSettings")
-            .field("address", &self.address())
-            .field("deadline", &self.deadline)
-            .finish_non_exhaustive()
-    }
-}
-
-// === impl Call ===
-
-impl Call {
-    /// One more argument.
-    pub(crate) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
-        self.command.arg(arg);
-        self
-    }
-
-    pub(crate) fn push(&mut self, arg: impl ToRedisArgs) {
-        self.command.arg(arg);
-    }
-
-    /// The same call by a caller that knows another layout.
-    pub(crate) fn with_layout(&self, layout: u32) -> Self {
-        let mut command = Cmd::new();
-        for (place, arg) in self.command.args_iter().enumerate() {
-            match arg {
-                redis::Arg::Simple(_) if place == LAYOUT_AT => command.arg(layout),
-                redis::Arg::Simple(bytes) => command.arg(bytes),
-                _ => unreachable!("a script is called with plain arguments alone"),
-            };
-        }
-        Self { verb: self.verb, shard: self.shard, layout, command }
-    }
+struct Line {
+    connection: MultiplexedConnection,
+    since: Instant,
 }
 
 // === impl Link ===
@@ -179,12 +90,19 @@ impl Link {
             current: Mutex::new(None),
             connecting: tokio::sync::Mutex::new(()),
             silent: AtomicU32::new(0),
+            moves: watch::Sender::new(0),
         }
     }
 
     /// Another connection to the same Redis.
     pub(crate) fn another(&self) -> Self {
-        Self::new(self.settings.clone(), self.keys.clone(), Arc::clone(&self.scripts))
+        let another = Self::new(self.settings.clone(), self.keys.clone(), Arc::clone(&self.scripts));
+        Self { moves: self.moves.clone(), ..another }
+    }
+
+    /// Changes when a connection was given up because its Redis is none to write to any more.
+    pub(crate) fn moves(&self) -> watch::Receiver<u32> {
+        self.moves.subscribe()
     }
 
     pub(crate) fn settings(&self) -> &LinkSettings {
@@ -226,10 +144,11 @@ impl Link {
     /// Runs plain commands, for looking at the server itself.
     pub(crate) async fn plain(&self, command: &Cmd) -> Result<Value, Error> {
         let run = async {
-            let mut connection = self.connection().await?;
-            let answer = connection.send_packed_command(command).await;
-            self.note_answer(answer.as_ref().err());
-            answer.and_then(Value::extract_error).map_err(|error| Error::of_call(&self.address, None, &error))
+            let mut line = self.line().await?;
+            let answer = line.connection.send_packed_command(command).await;
+            let answer = answer.and_then(Value::extract_error);
+            self.note_answer(&line, answer.as_ref().err());
+            answer.map_err(|error| Error::of_call(&self.address, None, &error))
         };
         match by_deadline(self.settings.deadline, run).await {
             Some(answer) => answer,
@@ -246,10 +165,10 @@ impl Link {
         calls: &[Call],
         sent: &AtomicU32,
     ) -> Result<Vec<Result<Value, Error>>, Error> {
-        let mut connection = self.connection().await?;
+        let mut line = self.line().await?;
         sent.store(1, Ordering::Relaxed);
         let all: Vec<usize> = (0..calls.len()).collect();
-        let mut answers = self.pipeline(&mut connection, calls, &all, &[]).await?;
+        let mut answers = self.pipeline(&mut line, calls, &all, &[]).await?;
         // Somebody may flush the scripts again between the loading and the call.
         for _ in 0..LOADS {
             let unknown: Vec<usize> = (0..answers.len()).filter(|&i| is_no_script(&answers[i])).collect();
@@ -258,7 +177,7 @@ impl Link {
             }
             let verbs: HashSet<Verb> = unknown.iter().map(|&i| calls[i].verb).collect();
             let verbs: Vec<Verb> = verbs.into_iter().collect();
-            let again = self.pipeline(&mut connection, calls, &unknown, &verbs).await?;
+            let again = self.pipeline(&mut line, calls, &unknown, &verbs).await?;
             for (i, answer) in unknown.into_iter().zip(again) {
                 answers[i] = answer;
             }
@@ -272,7 +191,7 @@ impl Link {
     /// One round trip: loads `load` first, then sends the calls at `which`.
     async fn pipeline(
         &self,
-        connection: &mut MultiplexedConnection,
+        line: &mut Line,
         calls: &[Call],
         which: &[usize],
         load: &[Verb],
@@ -284,27 +203,27 @@ impl Link {
         for &i in which {
             pipeline.add_command(calls[i].command.clone());
         }
-        let answers = connection.send_packed_commands(&pipeline, 0, load.len() + which.len()).await;
-        self.note_answer(answers.as_ref().err());
+        let answers = line.connection.send_packed_commands(&pipeline, 0, load.len() + which.len()).await;
+        self.note_answer(line, answers.as_ref().err());
         let answers = answers.map_err(|error| Error::of_call(&self.address, None, &error))?;
         let mut answers = answers.into_iter().map(Value::extract_error);
         // What could not be loaded is why its calls are not known.
         let unloaded = answers.by_ref().take(load.len()).find_map(Result::err);
         let because = |answer: RedisResult<Value>| match &unloaded {
             Some(error) if is_no_script(&answer) => Err(error.clone()),
-            _ => answer,
+            _ => answer.inspect_err(|error| self.note_answer(line, Some(error))),
         };
         Ok(answers.map(because).collect())
     }
 
     /// The present connection, or a new one. Whoever comes while one is being made waits for it.
-    async fn connection(&self) -> Result<MultiplexedConnection, Error> {
-        if let Some(connection) = self.current() {
-            return Ok(connection);
+    async fn line(&self) -> Result<Line, Error> {
+        if let Some(line) = self.current() {
+            return Ok(line);
         }
         let _one_at_a_time = self.connecting.lock().await;
-        if let Some(connection) = self.current() {
-            return Ok(connection);
+        if let Some(line) = self.current() {
+            return Ok(line);
         }
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.settings.connect_timeout))
@@ -316,24 +235,43 @@ impl Link {
             .await
             .map_err(|error| Error::of_connecting(&self.address, &error))?;
         self.silent.store(0, Ordering::Relaxed);
-        *self.slot() = Some(connection.clone());
-        Ok(connection)
+        let line = Line { connection, since: now() };
+        *self.slot() = Some(line.clone());
+        Ok(line)
     }
 
-    fn current(&self) -> Option<MultiplexedConnection> {
+    fn current(&self) -> Option<Line> {
         self.slot().clone()
     }
 
-    fn slot(&self) -> std::sync::MutexGuard<'_, Option<MultiplexedConnection>> {
+    fn slot(&self) -> std::sync::MutexGuard<'_, Option<Line>> {
         self.current.lock().expect("nothing panics while it holds the connection")
     }
 
-    fn note_answer(&self, error: Option<&redis::RedisError>) {
-        match error {
-            None => self.silent.store(0, Ordering::Relaxed),
-            Some(error) if error.code().is_none() => *self.slot() = None,
+    fn note_answer(&self, line: &Line, error: Option<&RedisError>) {
+        let Some(error) = error else { return self.silent.store(0, Ordering::Relaxed) };
+        match error.code() {
+            None => {
+                self.give_up(line);
+            }
+            Some(code) if ELSEWHERE.contains(&code) && line.since.elapsed() >= SHORTEST_LIFE => {
+                if self.give_up(line) {
+                    tracing::warn!(address = %self.address, code, "this Redis takes no writes: connecting anew");
+                    self.moves.send_modify(|moves| *moves = moves.wrapping_add(1));
+                }
+            }
             Some(_) => {}
         }
+    }
+
+    /// Ends the use of a connection; false where another one has taken its place already.
+    fn give_up(&self, line: &Line) -> bool {
+        let mut current = self.slot();
+        let is_current = current.as_ref().is_some_and(|current| current.since == line.since);
+        if is_current {
+            *current = None;
+        }
+        is_current
     }
 
     fn note_silence(&self) {
@@ -351,6 +289,11 @@ async fn by_deadline<T>(deadline: Duration, call: impl Future<Output = T>) -> Op
         Ok(answer) => Some(answer),
         Err(_) => timeout(LAST_LOOK, call).await.ok(),
     }
+}
+
+#[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 fn is_no_script(answer: &RedisResult<Value>) -> bool {

@@ -2,16 +2,19 @@
 //!
 //! Pub/sub loses what is said while nobody is connected. So whoever listens is told when the connection is new
 //! ([`Heard::Resync`]): from then on nothing is missed, and what happened before has to be looked up.
+//!
+//! A Redis that was replaced may keep the connection and say nothing any more. Whoever writes learns that first, and has
+//! the listener connect anew.
 
 use crate::{
     Advice, Client, Error, ShardId, Topic, UnixMillis,
     keys::{Channel, Keys},
-    link::LinkSettings,
+    link::{Link, LinkSettings},
 };
 use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value, aio::MultiplexedConnection, from_redis_value};
 use std::time::Duration;
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     time::{sleep, timeout},
 };
 use tokio_util::task::AbortOnDropHandle;
@@ -55,16 +58,19 @@ struct Task {
     shards: Vec<ShardId>,
     changes: mpsc::UnboundedReceiver<Change>,
     heard: mpsc::UnboundedSender<Heard>,
+    /// Changes when this Redis is not the one to write to any more.
+    moves: watch::Receiver<u32>,
 }
 
 // === impl Listener ===
 
 impl Listener {
     /// Starts to listen to one channel of these shards, on a connection of its own.
-    pub(crate) fn start(settings: LinkSettings, keys: Keys, channel: Channel, shards: Vec<ShardId>) -> Self {
+    pub(crate) fn start(link: &Link, keys: Keys, channel: Channel, shards: Vec<ShardId>) -> Self {
+        let (settings, moves) = (link.settings().clone(), link.moves());
         let (shards_tx, changes) = mpsc::unbounded_channel();
         let (heard_tx, heard) = mpsc::unbounded_channel();
-        let task = Task { settings, keys, channel, shards, changes, heard: heard_tx };
+        let task = Task { settings, keys, channel, shards, changes, heard: heard_tx, moves };
         Self { shards: shards_tx, heard, _task: AbortOnDropHandle::new(tokio::spawn(task.run())) }
     }
 
@@ -147,6 +153,7 @@ impl Task {
 
     /// Listens on one connection until it breaks; `Ok` when nobody wants to listen any more.
     async fn connected(&mut self) -> Result<(), Error> {
+        self.moves.mark_unchanged();
         let (broke, mut broken) = mpsc::unbounded_channel();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.settings.connect_timeout))
@@ -168,6 +175,10 @@ impl Task {
             tokio::select! {
                 _ = broken.recv() => {
                     return Err(Error::NoAnswer { address, why: "the connection broke".to_owned() });
+                }
+                // The sender is gone where the client is; then nobody writes any more.
+                Ok(()) = self.moves.changed() => {
+                    return Err(Error::Unreachable { address, why: "it is no master any more".to_owned() });
                 }
                 change = self.changes.recv() => match change {
                     None => return Ok(()),

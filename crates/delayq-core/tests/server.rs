@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 use delayq_core::{
-    Client, Consumer, ConsumerOptions, Error, Message, Password, Producer, ProducerOptions, Settings,
-    Settled, Topic,
+    Client, Consumer, ConsumerOptions, Error, Fate, Heard, Message, Password, Producer, ProducerOptions,
+    Settings, Settled, ShardCount, ShardId, Topic,
 };
-use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::deadline::{LONG, wait_until, within};
+use delayq_tests::proxy::Proxy;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -158,4 +159,41 @@ async fn a_rotated_password_file_does_not_need_a_restart() {
     assert!(!error.to_string().contains("second"), "{error}");
     rotate("third").await;
     wait_until("the file is there again", LONG, async || client.check_server().await.is_ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_became_a_replica_is_left_and_the_one_behind_its_address_is_reached() {
+    let (old, new) = (RedisServer::start().await, RedisServer::start().await);
+    let address = Proxy::start(&old.address());
+    let mut settings = Settings::new(old.url_through(&address.address()));
+    settings.shards = ShardCount::new(1).unwrap();
+    let client = Client::new(settings);
+    client.init().await.unwrap();
+    let topic = Topic::new("orders").unwrap();
+    let producer = Producer::start(client.clone(), ProducerOptions::default());
+    let put = async |id: &str| producer.put(Message::new(topic.clone(), "x").id(id).unwrap()).await;
+    put("first").await.unwrap();
+    let mut ready = client.listen_for_ready(vec![ShardId::new(0)]);
+    assert_eq!(within("the first subscription", LONG, ready.next()).await, Heard::Resync);
+
+    let follow = async |from: &RedisServer, of: &RedisServer| {
+        from.command::<()>(&["REPLICAOF", "127.0.0.1", &of.port().to_string()]).await;
+        let has_it = async || from.command::<u64>(&["DBSIZE"]).await > 0;
+        wait_until("the replica has what its master has", LONG, has_it).await;
+    };
+    follow(&new, &old).await;
+    new.command::<()>(&["REPLICAOF", "NO", "ONE"]).await;
+    follow(&old, &new).await;
+    address.lead_to(&new.address());
+    let recovered = async || match put("second").await {
+        Ok(put) => put.outcome.is_accepted(),
+        Err(refused) => {
+            assert_eq!((refused.error.fate(), refused.error.is_outage()), (Fate::NotApplied, true));
+            false
+        }
+    };
+    wait_until("a put to reach the new master", LONG, recovered).await;
+    assert_eq!(within("the listener's new connection", LONG, ready.next()).await, Heard::Resync);
+    let queue: u64 = new.command(&["LLEN", "{dq:0}:r:1"]).await;
+    assert_eq!(queue, 2);
 }

@@ -3,18 +3,26 @@
 use std::fmt;
 use std::str::FromStr;
 
+use delayq_core::mask_query;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::secret::MASK;
 use super::text::{Written, visit_written};
 
-/// `redis://[user[:password]@]host:port[/db]`, `rediss://…` for TLS, or `unix:///path` and `redis+unix:///path`.
+/// `redis://[user[:password]@]host:port[/db]`, `rediss://…` for TLS, or `unix:///path` and `redis+unix:///path`, which
+/// may be followed by `?db=`, `&user=` and `&pass=`.
 ///
 /// [`expose`](Self::expose) is the whole of it; printed in any way, a password is `***`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl(String);
 
-const SCHEMES: [&str; 4] = ["redis", "rediss", "unix", "redis+unix"];
+/// The schemes, and what the query of each may hold: a client would ignore anything else.
+const SCHEMES: [(&str, &[&str]); 4] = [
+    ("redis", &["protocol"]),
+    ("rediss", &["protocol"]),
+    ("unix", &["db", "user", "pass", "protocol"]),
+    ("redis+unix", &["db", "user", "pass", "protocol"]),
+];
 
 // === impl RedisUrl ===
 
@@ -34,13 +42,22 @@ impl RedisUrl {
     /// Whether a password is written in it.
     #[must_use]
     pub fn has_password(&self) -> bool {
-        self.password().is_some()
+        self.password().is_some() || self.query().any(|(key, _)| key == "pass")
     }
 
-    /// Where the password stands.
+    fn query(&self) -> impl Iterator<Item = (&str, &str)> {
+        let query = self.0.split_once('?').map_or("", |(_, query)| query);
+        query
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+    }
+
+    /// Where the password stands before the host.
     fn password(&self) -> Option<std::ops::Range<usize>> {
-        let start = self.0.find("://")? + 3;
-        let end = self.0[start..].rfind('@').map(|at| start + at)?;
+        let (scheme, _) = self.0.split_once("://")?;
+        let start = scheme.len() + 3;
+        let end = self.0[start..].rfind('@').map(|at| start + at).filter(|_| !scheme.ends_with("unix"))?;
         let colon = self.0[start..end].find(':')?;
         Some(start + colon + 1..end)
     }
@@ -49,8 +66,10 @@ impl RedisUrl {
 impl fmt::Display for RedisUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.password() {
-            None => out.write_str(&self.0),
-            Some(secret) => write!(out, "{}{MASK}{}", &self.0[..secret.start], &self.0[secret.end..]),
+            None => out.write_str(&mask_query(&self.0)),
+            Some(secret) => {
+                write!(out, "{}{MASK}{}", &self.0[..secret.start], mask_query(&self.0[secret.end..]))
+            }
         }
     }
 }
@@ -68,10 +87,17 @@ impl FromStr for RedisUrl {
         // The text may hold a password: no refusal repeats it.
         let refusal = || format!("not the URL of a Redis; write {}", Self::EXPECTED);
         let (scheme, rest) = text.split_once("://").ok_or_else(refusal)?;
-        if !SCHEMES.contains(&scheme) || rest.is_empty() || rest.contains(char::is_whitespace) {
+        let known = SCHEMES.iter().find(|(known, _)| *known == scheme);
+        let Some((_, keys)) = known.filter(|_| !rest.is_empty() && !rest.contains(char::is_whitespace))
+        else {
             return Err(refusal());
-        }
+        };
         let url = Self(text.to_owned());
+        // Of a password before the host, a `?` is a part.
+        if url.password().is_none() && url.query().any(|(key, _)| !keys.contains(&key)) {
+            let keys = keys.join(", ");
+            return Err(format!("its query holds what no client reads; of {scheme}:// that is: {keys}"));
+        }
         match url.password() {
             Some(secret) if &text[secret.clone()] == MASK => {
                 Err("`***` stands for a password that was not printed; write the password itself".to_owned())
@@ -109,6 +135,8 @@ mod tests {
             ("rediss://user:hun:t@er2@h:1", "rediss://user:***@h:1"),
             ("redis://user@h:1", "redis://user@h:1"),
             ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+            ("redis+unix:///r@1.sock?db=1&pass=hun@ter2", "redis+unix:///r@1.sock?db=1&pass=***"),
+            ("redis://:hun?ter2@h:1", "redis://:***@h:1"),
         ] {
             let read: RedisUrl = url.parse().unwrap();
             assert_eq!(read.expose(), url);
@@ -117,10 +145,23 @@ mod tests {
     }
 
     #[test]
+    fn a_password_in_the_query_counts_as_one() {
+        assert!("unix:///x?pass=hunter2".parse::<RedisUrl>().unwrap().has_password());
+        assert!(!"unix:///x?user=pass".parse::<RedisUrl>().unwrap().has_password());
+    }
+
+    #[test]
     fn what_is_no_redis_is_refused_without_repeating_it() {
-        for text in
-            ["", "localhost:6379", "http://:hunter2@h", "redis://", "redis://h:1 hunter2", "redis://u:***@h"]
-        {
+        for text in [
+            "",
+            "localhost:6379",
+            "http://:hunter2@h",
+            "redis://",
+            "redis://h:1 hunter2",
+            "redis://u:***@h",
+            "redis+unix:///x?password=hunter2",
+            "redis://h:1?pass=hunter2",
+        ] {
             let refusal = text.parse::<RedisUrl>().unwrap_err();
             assert!(!refusal.contains("hunter2"), "{refusal}");
         }
