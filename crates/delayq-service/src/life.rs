@@ -256,8 +256,8 @@ impl Beside {
         let Process { program, metrics, readiness, shutdown, .. } = process.clone();
         let mut helpers = tokio::task::JoinSet::new();
         helpers.spawn(signals.obey(shutdown, tasks.clone()));
+        helpers.spawn(systemd::keep_alive(readiness.clone()));
         helpers.spawn(admin.serve(router(AdminState { program, metrics, readiness })));
-        helpers.spawn(systemd::keep_alive());
         Ok(Self { condition, helpers })
     }
 
