@@ -12,6 +12,7 @@ mod exit;
 mod fault;
 mod fitness;
 pub mod group;
+mod healthcheck;
 mod heartbeat;
 pub mod life;
 pub mod metrics;
