@@ -1,38 +1,41 @@
 #!lua flags=no-writes
--- audit: checks a page of a shard's bodies against where they should be, and counts them by state.
+-- audit: checks a page of a shard's messages, and counts them by state.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, then 1 a message (1 to 500): body key without its base ("m:<topic no>:<id>"), as SCAN found it
--- RETURNS  delayed, ready, leased, dead, finished, then the names of bodies that stand in no place
--- COST     O(log n) a message
---# include now, shard, arguments, topic, alarm, envelope, bucket
+-- RETURNS  delayed, ready, leased, dead, finished, then 2 a finding: kind, name
+--            kind  ready (in no bucket: whether its queue has it is left to the caller; the name ends in its gen) |
+--                  no_lease | no_dead_entry | no_marker_entry | no_group_entry | no_expiry_entry (what should lead
+--                  to it does not) | malformed | wrong_type
+--            name  <topic no>:<id>
+-- COST     O(log n) and a read of the envelope a message
+--# include now, arguments, shard, topic, alarm, envelope, bucket, fault
 
 arguments('audit', 1, 1)
-local tally, orphans = { 0, 0, 0, 0, 0 }, {}
+local answer = { 0, 0, 0, 0, 0 }
 
--- Whether the index of its state knows the message. A ready one cannot be looked up, for its list is not
--- searched; but nothing is ready before its time.
-local function in_place(m)
-  local member = m.id .. gen_bytes(m.gen)
-  if m.state == PENDING then return is_delayed(m) or m.due <= now end
-  if m.state == LEASED then return redis.call('ZSCORE', base .. 'leases', m.no .. ':' .. member) end
-  if m.state == DEAD then return redis.call('ZSCORE', base .. 'd:' .. m.no, member) end
-  if m.state > DEAD then return redis.call('ZSCORE', base .. 'markers', m.no .. ':' .. m.id) end
-  return true
+local function found(kind, name) answer[#answer + 1], answer[#answer + 2] = kind, name end
+
+-- A message of a later format is left to who can read it.
+local function unread(key, name, why)
+  if why == 'malformed' then found('malformed', name) end
+  if why == 'missing' and not is('string', key) then found('wrong_type', name) end
+end
+
+local function check(m)
+  local state = math.min(m.state, 5)
+  if m.state == PENDING and not is_delayed(m) then
+    state = READY
+    found('ready', receipt_of(m))
+  end
+  answer[state] = answer[state] + 1
+  for _, kind in ipairs(faults_of(m)) do found(kind, name_of(m)) end
 end
 
 for i = 2, #ARGV do
-  local no, id = string.match(ARGV[i], '^m:(%d+):(.*)$')
-  local m, why = read(no or '', id or '')
-  if m then
-    local state = math.min(m.state, 5)
-    if m.state == PENDING and not is_delayed(m) then state = READY end
-    tally[state] = tally[state] + 1
-    if not in_place(m) then orphans[#orphans + 1] = ARGV[i] end
-  elseif why ~= 'missing' then
-    orphans[#orphans + 1] = ARGV[i]
-  end
+  local name = string.sub(ARGV[i], 3)
+  local m, why = read(name_parts(name))
+  if m then check(m) else unread(ARGV[i], name, why) end
 end
-for _, name in ipairs(orphans) do tally[#tally + 1] = name end
-return tally
+return answer

@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     audit, bench, cancel, completions, config, count, dead, doctor, get, histogram, init, list, log, man,
-    purge, put, replay, reschedule, shards, spool, tail, timers, topic, topics, up,
+    purge, put, repair, replay, reschedule, shards, spool, tail, timers, topic, topics, up,
 };
 use crate::deployment::Global;
 
@@ -42,6 +42,7 @@ pub enum Command {
     Replay(replay::Replay),
     Doctor(doctor::Doctor),
     Audit(audit::Audit),
+    Repair(repair::Repair),
     Timers(timers::Timers),
     Shards(shards::Shards),
     Bench(bench::Bench),

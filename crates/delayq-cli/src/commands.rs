@@ -17,6 +17,7 @@ pub mod log;
 pub mod man;
 pub mod purge;
 pub mod put;
+pub mod repair;
 pub mod replay;
 pub mod reschedule;
 pub mod shards;

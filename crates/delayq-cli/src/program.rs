@@ -64,6 +64,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Fault> {
         Command::Replay(replay) => return replay.run(&global).await.map(ExitCode::from),
         Command::Doctor(doctor) => doctor.run(&global).await?,
         Command::Audit(audit) => audit.run(&global.context()?).await?,
+        Command::Repair(repair) => repair.run(&global.context()?).await?,
         Command::Timers(timers) => timers.run(&global.context()?).await?,
         Command::Shards(shards) => shards.run(&global.context()?).await?,
         Command::Bench(bench) => bench.run(&global).await?,

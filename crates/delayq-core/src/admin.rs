@@ -1,9 +1,14 @@
 //! The admin: looking at what is stored, and what operators do to it.
 
-mod bodies;
+mod audit;
 mod finding;
+mod queues;
+mod repair;
+mod stuck;
 
-pub use bodies::{Astray, Bodies};
+pub use audit::{Audit, Uncounted};
+pub use repair::Repaired;
+pub use stuck::{Drift, Finding, FindingKind};
 
 use crate::{
     Client, Error, ListState, Listed, MAX_IDS_A_CALL, MessageId, Numbers, Overview, Policy, ShardCount,

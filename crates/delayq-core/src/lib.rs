@@ -76,7 +76,9 @@ mod time;
 mod turns;
 mod verbs;
 
-pub use admin::{Admin, Astray, Bodies, PurgeWhat, ReplayOptions, TimeRange};
+pub use admin::{
+    Admin, Audit, Drift, Finding, FindingKind, PurgeWhat, Repaired, ReplayOptions, TimeRange, Uncounted,
+};
 pub use backoff::Backoff;
 pub use client::{Client, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, Reference, Settings, UnixMicros};
 pub use codec::{Codec, CodecError, DICTIONARY_BYTES, FEWEST_SAMPLES};

@@ -31,10 +31,10 @@ macro_rules! verbs {
 }
 
 verbs! {
-    Ack = "ack", Audit = "audit", Bury = "bury", Cancel = "cancel", CancelGroup = "cancel_group", Claim = "claim",
+    Ack = "ack", Audit = "audit", AuditIndex = "audit_index", Bury = "bury", Cancel = "cancel", CancelGroup = "cancel_group", Claim = "claim",
     Configure = "configure", Count = "count", Describe = "describe", Dictionary = "dictionary", Extend = "extend", Grow = "grow", Histogram = "histogram", Hold = "hold",
     Init = "init", Layout = "layout", List = "list", ListGroup = "list_group", Overview = "overview", Peek = "peek", Probe = "probe", Pump = "pump",
-    Purge = "purge", Put = "put", Release = "release", Replay = "replay", Reschedule = "reschedule",
+    Purge = "purge", Put = "put", Recount = "recount", Release = "release", Repair = "repair", Replay = "replay", Reschedule = "reschedule",
     Reserve = "reserve", ShiftGroup = "shift_group",
 }
 
@@ -45,8 +45,8 @@ macro_rules! parts {
 }
 
 parts! {
-    "alarm", "arguments", "backoff", "bucket", "bucket_due", "cancel", "due", "each", "envelope", "finish", "gen", "kill", "lease", "look", "now", "place", "ready",
-    "receipt", "reschedule", "retry", "shard", "stale", "topic",
+    "alarm", "arguments", "bucket", "bucket_due", "cancel", "due", "each", "envelope", "fault", "finish", "gen", "kill", "look", "now", "place", "ready",
+    "receipt", "reschedule", "retry", "shard", "topic",
 }
 
 /// One script, ready to be sent.
@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn readers_are_unable_to_write() {
-        use Verb::{Audit, Count, Describe, Histogram, Layout, List, ListGroup, Overview, Peek};
-        for verb in [Audit, Count, Describe, Histogram, Layout, List, ListGroup, Overview, Peek] {
+        use Verb::{Audit, AuditIndex, Count, Describe, Histogram, Layout, List, ListGroup, Overview, Peek};
+        for verb in [Audit, AuditIndex, Count, Describe, Histogram, Layout, List, ListGroup, Overview, Peek] {
             assert!(verb.file().starts_with("#!lua flags=no-writes\n"), "{}", verb.name());
         }
     }

@@ -1,6 +1,7 @@
 //! One binding for each script: what it is given, and what its answers mean.
 
 mod admin;
+mod audit;
 mod cancel;
 mod growth;
 mod look;
@@ -11,6 +12,7 @@ mod settle;
 
 pub use admin::{Claimed, HoldAnswer, Policy, Repeats};
 pub(crate) use admin::{TopicSettings, full_settings};
+pub(crate) use audit::{Counted, Mending};
 pub use cancel::{CancelOutcome, GroupStep, Reschedule, RescheduleOutcome, ShiftStep};
 pub(crate) use cancel::{read_cancelled, read_rescheduled};
 pub use growth::ShardLayout;

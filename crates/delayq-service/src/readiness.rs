@@ -1,19 +1,13 @@
-//! Readiness and life: named conditions, each ready or unready for a reason, and the heartbeats of what must not hang.
+//! Readiness: named conditions, each ready or unready for a reason.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::heartbeat::{Heartbeat, Heartbeats};
-
-/// The conditions under which this process can do its work, and its heartbeats; clones share them.
+/// The conditions under which this process can do its work; clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Readiness {
-    conditions: Arc<Mutex<BTreeMap<&'static str, Option<String>>>>,
-    heartbeats: Heartbeats,
-}
+pub struct Readiness(Arc<Mutex<BTreeMap<&'static str, Option<String>>>>);
 
 /// The handle of whoever knows whether one condition holds; clones share it.
 #[derive(Clone, Debug)]
@@ -56,22 +50,9 @@ impl Readiness {
         unready.map(|(condition, reason)| Unready { condition, reason }).collect()
     }
 
-    /// Adds a heartbeat: whoever holds it beats at least once in `within`, or `/livez` and the service manager's watchdog
-    /// take the process for stuck. It ends when it is dropped.
-    #[must_use]
-    pub fn heartbeat(&self, name: &'static str, within: Duration) -> Heartbeat {
-        self.heartbeats.add(name, within)
-    }
-
-    /// What did not beat in time, by name; empty is alive.
-    #[must_use]
-    pub fn stuck(&self) -> Vec<&'static str> {
-        self.heartbeats.stuck()
-    }
-
     fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Option<String>>> {
         // One assignment is the only change under the lock: it cannot be left half done.
-        self.conditions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

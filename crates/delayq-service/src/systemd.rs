@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
-use crate::readiness::Readiness;
-
 /// Everything that can fail is done.
 pub(crate) fn ready() {
     tell(&[NotifyState::Ready]);
@@ -18,17 +16,13 @@ pub(crate) fn stopping() {
 
 /// Tells the manager's watchdog of life twice in each of its intervals; for ever idle without one.
 ///
-/// It runs beside the tasks on their runtime, so a runtime that is stuck falls silent, and so does a process in which
-/// anything else with a heartbeat is.
-pub(crate) async fn keep_alive(readiness: Readiness) {
+/// It runs beside the tasks on their runtime, so a runtime that is stuck is what falls silent.
+pub(crate) async fn keep_alive() {
     let Some(interval) = sd_notify::watchdog_enabled() else { return std::future::pending().await };
     let mut beat = tokio::time::interval((interval / 2).max(Duration::from_millis(1)));
     loop {
         beat.tick().await;
-        match readiness.stuck().first() {
-            None => tell(&[NotifyState::Watchdog]),
-            Some(stuck) => tracing::error!(stuck, "no sign of life: the service manager is not told of any"),
-        }
+        tell(&[NotifyState::Watchdog]);
     }
 }
 

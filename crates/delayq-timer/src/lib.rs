@@ -33,7 +33,6 @@ mod holding;
 mod metrics;
 mod owning;
 mod pumping;
-mod rota;
 mod schedule;
 pub mod stores;
 mod timer;

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
-use delayq_core::{Admin, Astray, Bodies, Numbers, Topic};
+use delayq_core::{Admin, Audit as Audited, Numbers, Topic};
 use delayq_service::Fault;
 use indicatif::ProgressBar;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::deployment::Context;
 use crate::failure::{UNBALANCED, of_core};
@@ -16,18 +15,19 @@ use crate::failure::{UNBALANCED, of_core};
 const TRIES: u32 = 5;
 const TRY_AFTER: Duration = Duration::from_millis(200);
 
-/// Check that the books balance, or that every message is in its place
+/// Check that the books balance, or that something leads to every message
 ///
 /// Every accepted message is accounted for: accepted = delivered + cancelled + expired + dead + purged + replaced +
 /// pending, in each topic.
 ///
-/// With --bodies each message's body is looked at instead: whether a due time, a lease, a dead letter or a marker leads to
-/// it. That walks over all keys of the Redis, some seconds for a million, while everything goes on.
+/// With --bodies every message, every entry of every index and every counter is checked instead: whether a due time, a
+/// ready queue, a lease, a dead letter or a marker leads to the message, and every entry to one. That walks over all keys
+/// of the Redis in small steps while the deployment is in use. `delayq repair` mends what it finds.
 #[derive(Debug, Args)]
 pub struct Audit {
     /// The topics; without any, all
     topics: Vec<Topic>,
-    /// Look at every message's body instead of the books
+    /// Check every message, entry and counter instead of the books
     #[arg(long, conflicts_with = "topics")]
     bodies: bool,
 }
@@ -93,25 +93,55 @@ impl Audit {
 }
 
 async fn audit_bodies(context: &Context) -> Result<(), Fault> {
-    let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-    let bodies = context.admin().audit_bodies(|looked_at| bar.set_position(looked_at)).await;
-    bar.finish_and_clear();
-    let Bodies { looked_at, astray } = &bodies.map_err(of_core)?;
-    let count = astray.len();
-    context.output.print(&json!({ "looked_at": looked_at, "astray": astray }), || {
-        if astray.is_empty() {
-            return format!("{looked_at} bodies, all in their places");
+    let audit = audited(context).await?;
+    context.output.print(&audit, || report(context, &audit))?;
+    match audit.is_clean() {
+        true => Ok(()),
+        false => {
+            let found = audit.findings.len() + audit.drifts.len();
+            Err(Fault::new(&UNBALANCED, format!("{found} faults; see what delayq repair would do")))
         }
-        let mut rows = context.output.rows(&["shard", "topic", "id"]);
-        for Astray { shard, topic, id } in astray {
-            rows.row([shard.to_string(), topic.clone(), id.clone()]);
-        }
-        rows.text()
-    })?;
-    match count {
-        0 => Ok(()),
-        _ => Err(Fault::new(&UNBALANCED, format!("{count} of {looked_at} bodies stand in no place"))),
     }
+}
+
+/// Audits the deployment, with a counter on a terminal.
+///
+/// # Errors
+/// Redis cannot be used.
+pub(super) async fn audited(context: &Context) -> Result<Audited, Fault> {
+    let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+    let audit = context.admin().audit(|looked_at| bar.set_position(looked_at)).await;
+    bar.finish_and_clear();
+    audit.map_err(of_core)
+}
+
+/// An audit as text.
+pub(super) fn report(context: &Context, audit: &Audited) -> String {
+    let Audited { looked_at, entries, findings, drifts, uncounted } = audit;
+    let mut text = String::new();
+    if audit.is_clean() {
+        text = format!("{looked_at} messages and {entries} entries, all in their places\n");
+    }
+    let mut rows = context.output.rows(&["shard", "topic", "found", "id", "index", "delayq repair"]);
+    for found in findings {
+        let remedy = found.kind.remedy().to_owned();
+        let kind = found.kind.to_string();
+        let cells = [found.shard.to_string(), found.topic.clone(), kind, found.id.clone()];
+        rows.row(cells.into_iter().chain([found.index.clone(), remedy]));
+    }
+    for drift in drifts {
+        let (says, is) = (drift.says, drift.is);
+        let kind = format!("{} is {says}, not {is}", drift.counter);
+        let cells = [drift.shard.to_string(), drift.topic.clone(), kind, String::new(), "stats".to_owned()];
+        rows.row(cells.into_iter().chain(["set the counter right".to_owned()]));
+    }
+    if !audit.is_clean() {
+        text.push_str(&rows.text());
+    }
+    for not in uncounted {
+        text.push_str(&format!("{} in shard {} was not counted: {}\n", not.topic, not.shard, not.why));
+    }
+    text.trim_end().to_owned()
 }
 
 async fn settled(admin: &Admin, topic: &Topic) -> Result<Numbers, Fault> {

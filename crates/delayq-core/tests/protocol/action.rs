@@ -95,6 +95,17 @@ pub(crate) enum Action {
     Audit {
         bodies: Vec<Vec<u8>>,
     },
+    AuditIndex {
+        index: Vec<u8>,
+        entries: Vec<Vec<u8>>,
+    },
+    /// Kind, index, name: of what is sound.
+    Repair {
+        findings: Vec<[Vec<u8>; 3]>,
+    },
+    Recount {
+        topic: String,
+    },
     Overview,
     Describe {
         topic: String,
@@ -188,6 +199,9 @@ impl Action {
             Self::ListGroup { .. } => Verb::ListGroup,
             Self::Histogram { .. } => Verb::Histogram,
             Self::Audit { .. } => Verb::Audit,
+            Self::AuditIndex { .. } => Verb::AuditIndex,
+            Self::Repair { .. } => Verb::Repair,
+            Self::Recount { .. } => Verb::Recount,
             Self::Overview => Verb::Overview,
             Self::Describe { .. } => Verb::Describe,
         }
@@ -252,13 +266,16 @@ impl Action {
                 vec![text(topic), num(*from), num(*to), num(*width)]
             }
             Self::Audit { bodies } => bodies.clone(),
+            Self::AuditIndex { index, entries } => with([index.clone()], entries.iter().cloned()),
+            Self::Repair { findings } => findings.iter().flatten().cloned().collect(),
+            Self::Recount { topic } => vec![text(topic), text("look"), text(""), num(0), num(0)],
             Self::Overview => Vec::new(),
             Self::Describe { topic } => vec![text(topic)],
             other => unreachable!("{other:?} moves something"),
         }
     }
 
-    /// Whether it can only look.
+    /// Whether it can only look; a repair finds nothing to mend.
     pub(crate) fn is_look(&self) -> bool {
         matches!(
             self,
@@ -268,6 +285,9 @@ impl Action {
                 | Self::ListGroup { .. }
                 | Self::Histogram { .. }
                 | Self::Audit { .. }
+                | Self::AuditIndex { .. }
+                | Self::Repair { .. }
+                | Self::Recount { .. }
                 | Self::Overview
                 | Self::Describe { .. }
         )

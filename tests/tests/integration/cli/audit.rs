@@ -1,4 +1,4 @@
-//! Whether every message is in its place.
+//! Whether something leads to every message, and how what got stuck is mended.
 
 use delayq_tests::redis_server::RedisServer;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ async fn put_many(redis: &RedisServer) {
 }
 
 #[tokio::test]
-async fn bodies_that_stand_in_no_place_are_named() {
+async fn what_got_stuck_is_named_and_mended_only_when_that_is_asked_for() {
     let redis = deployment().await;
     put_many(&redis).await;
     done(&redis, &["put", "t", "{}", "--id", "ready"]).await;
@@ -26,7 +26,8 @@ async fn bodies_that_stand_in_no_place_are_named() {
     // What is kept of a shift has the group's name in its key.
     let shift = ["reschedule", "--group", "g}:m:1:x", "--all", "--by", "1h", "--token", "snow"];
     done(&redis, &shift).await;
-    assert_eq!(done(&redis, &["audit", "--bodies"]).await, "1502 bodies, all in their places\n");
+    let clean = done(&redis, &["audit", "--bodies"]).await;
+    assert!(clean.starts_with("1502 messages and ") && clean.contains("all in their places"), "{clean}");
 
     done(&redis, &["put", "u", "{}", "--id", "order-17", "--at", "2101-01-01T00:00:00Z"]).await;
     let buckets: Vec<String> = redis.command(&["KEYS", "*}:b:*"]).await;
@@ -34,12 +35,25 @@ async fn bodies_that_stand_in_no_place_are_named() {
     let () = redis.command(&["RENAME", &last, "elsewhere"]).await;
     let audit = run(&redis, &["audit", "--bodies", "--json"]).await;
     assert_eq!(audit.code, Some(70), "{audit:?}");
-    assert!(audit.stderr.contains("1 of 1503 bodies stand in no place"), "{}", audit.stderr);
+    assert!(audit.stderr.contains("1 faults; see what delayq repair would do"), "{}", audit.stderr);
     let found: Value = serde_json::from_str(&audit.stdout).unwrap();
-    let astray = &found["astray"];
-    assert_eq!((&astray[0]["topic"], &astray[0]["id"]), (&json!("u"), &json!("order-17")), "{found}");
-    assert_eq!((astray.as_array().unwrap().len(), &found["looked_at"]), (1, &json!(1503)));
-    let table = run(&redis, &["audit", "--bodies"]).await.stdout;
-    assert!(table.starts_with("SHARD  TOPIC  ID\n") && table.contains("  u      order-17\n"), "{table}");
+    let finding = &found["findings"][0];
+    let told = [&finding["kind"], &finding["topic"], &finding["id"]];
+    assert_eq!(told, [&json!("no_place"), &json!("u"), &json!("order-17")], "{found}");
+    assert_eq!((found["findings"].as_array().unwrap().len(), &found["looked_at"]), (1, &json!(1503)));
     assert_eq!(run(&redis, &["audit", "--bodies", "t"]).await.code, Some(64));
+
+    // Without --apply nothing is changed.
+    for _ in 0..2 {
+        let would = done(&redis, &["repair"]).await;
+        assert!(would.starts_with("SHARD  TOPIC  FOUND     ID        INDEX  DELAYQ REPAIR\n"), "{would}");
+        assert!(would.contains("put it where its due time asks for it"), "{would}");
+        assert!(would.ends_with("nothing was changed: delayq repair --apply does it\n"), "{would}");
+    }
+    let mended = done(&redis, &["repair", "--apply"]).await;
+    assert!(mended.contains("no_place      1\n") && mended.contains("all in their places"), "{mended}");
+    assert!(done(&redis, &["list", "u"]).await.contains("order-17"));
+    assert!(done(&redis, &["audit"]).await.contains("balance"));
+    let again: Value = serde_json::from_str(&done(&redis, &["repair", "--apply", "--json"]).await).unwrap();
+    assert_eq!((&again["mended"], &again["recounted"]), (&json!({}), &json!(0)), "{again}");
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     action::{Action, List},
-    snapshot::{Name, lossy, parse_name},
+    snapshot::{Name, POISON, lossy, parse_name},
 };
 use std::collections::BTreeMap;
 
@@ -37,6 +37,12 @@ impl Model {
             Action::ListGroup { group, offset, limit } => self.list_group(group, (*offset, *limit), call),
             Action::Histogram { topic, from, to, width } => self.histogram(topic, (*from, *to, *width), call),
             Action::Audit { bodies } => self.audit(bodies, call),
+            Action::AuditIndex { .. } => self.audit_index(call),
+            Action::Repair { .. } => {
+                let is_sound = call.words.iter().all(|word| word == "sound");
+                same("what is sound and left alone", is_sound, true)
+            }
+            Action::Recount { .. } => self.recount(call),
             Action::Overview => self.overview(call),
             Action::Describe { topic } => self.describe(topic, call),
             moving => unreachable!("{moving:?} has a rule of its own"),
@@ -178,7 +184,23 @@ impl Model {
             let states = ["delayed", "ready", "leased", "dead"];
             tally[states.iter().position(|word| *word == msg.word()).unwrap_or(4)] += 1;
         }
-        same("audit", call.words.as_slice(), &tally.map(|n| n.to_string()))
+        same("audit", &call.words[..5], tally.map(|n| n.to_string()).as_slice())?;
+        let found: Vec<&str> = call.words[5..].iter().step_by(2).map(String::as_str).collect();
+        same("findings", found, vec!["ready"; tally[1] as usize])
+    }
+
+    /// Nothing is found but what stands for nothing.
+    fn audit_index(&self, call: &Call<'_>) -> Outcome {
+        let is_poison = |pair: &[String]| pair[0] == "stale_entry" && pair[1].contains(POISON);
+        let found: Vec<_> = call.words.chunks(2).filter(|pair| !is_poison(pair)).collect();
+        same("findings", found, Vec::<&[String]>::new())
+    }
+
+    /// Each counter is what there is. What stood for nothing in a bucket was counted when it was pumped.
+    fn recount(&self, call: &Call<'_>) -> Outcome {
+        same("count", call.words[0].as_str(), "counted")?;
+        let (says, is): (Vec<_>, Vec<_>) = call.words[4..].chunks(2).map(|pair| (&pair[0], &pair[1])).unzip();
+        if self.poisoned { Ok(()) } else { same("counters", says, is) }
     }
 
     fn overview(&self, call: &Call<'_>) -> Outcome {

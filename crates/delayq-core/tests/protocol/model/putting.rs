@@ -11,13 +11,9 @@ use delayq_core::Envelope;
 
 impl Model {
     pub(super) fn put_all(&mut self, topic: &str, items: &[Item], call: &Call<'_>) -> Outcome {
-        // A topic gets its number with the first message that is stored.
-        let no = self.no(topic).unwrap_or(self.topics.len() as u32 + 1);
+        let no = self.open(topic);
         same("now", &call.words[0], &self.now_us.to_string())?;
         let wanted: Vec<String> = items.iter().map(|item| self.put(no, item)).collect();
-        if wanted.iter().any(|word| word == "stored" || word == "ready") {
-            self.open(topic);
-        }
         same("put", &call.words[1..], &wanted)
     }
 
@@ -71,7 +67,7 @@ impl Model {
             .map_or_else(|| text.parse().unwrap(), |ms| self.now() + ms.parse::<u64>().unwrap())
     }
 
-    pub(super) fn place_for(&self, due: u64) -> Place {
+    fn place_for(&self, due: u64) -> Place {
         if due <= self.now() && !self.held { Place::Ready } else { Place::Delayed }
     }
 

@@ -17,15 +17,55 @@ impl Run {
                 limit: self.rng.u64(1..4),
             },
             6..8 => self.histogram(),
-            8 => {
+            8 => self.audit(),
+            _ if self.rng.bool() => Action::Overview,
+            _ => Action::Describe { topic: self.topic() },
+        }
+    }
+
+    /// Audits the messages, an index or the counters, or repairs what needs none.
+    fn audit(&mut self) -> Action {
+        match self.rng.u8(..4) {
+            0 => {
                 let key = |name: &(u32, Vec<u8>)| [format!("m:{}:", name.0).as_bytes(), &name.1].concat();
                 let mut bodies: Vec<_> = self.before.bodies.keys().map(key).collect();
                 bodies.push(b"m:1:nobody".to_vec());
                 Action::Audit { bodies }
             }
-            _ if self.rng.bool() => Action::Overview,
-            _ => Action::Describe { topic: self.topic() },
+            1 => self.audit_index(),
+            2 => Action::Recount { topic: self.topic() },
+            _ => self.repair(),
         }
+    }
+
+    /// Any key that is no message, with all its entries.
+    fn audit_index(&mut self) -> Action {
+        let shard = &self.before;
+        let mut indexes: Vec<(Vec<u8>, Vec<Vec<u8>>)> = Vec::new();
+        for (name, entries) in &shard.indexes {
+            indexes.push((name.clone().into_bytes(), entries.keys().cloned().collect()));
+        }
+        let buckets = shard.buckets.iter().map(|(no, hour, entry, _)| (format!("b:{no}:{hour}"), entry));
+        let dead = shard.dead.iter().map(|(no, entry, _)| (format!("d:{no}"), entry));
+        let groups = shard.groups.iter().map(|(group, entry, _)| (format!("g:{group}"), entry));
+        for (index, entry) in buckets.chain(dead).chain(groups) {
+            indexes.push((index.into_bytes(), vec![entry.clone()]));
+        }
+        indexes.extend(shard.hashes.keys().map(|name| (name.clone().into_bytes(), Vec::new())));
+        let (index, entries) = indexes.swap_remove(self.rng.usize(..indexes.len()));
+        Action::AuditIndex { index, entries }
+    }
+
+    /// Everything that may be wrong with a message, none of which is.
+    fn repair(&mut self) -> Action {
+        let name = |name: &(u32, Vec<u8>)| [format!("{}:", name.0).as_bytes(), &name.1].concat();
+        let kinds = ["no_lease", "no_dead_entry", "no_marker_entry", "no_group_entry", "no_expiry_entry"];
+        let mut findings = vec![[b"no_alarm".to_vec(), b"leases".to_vec(), Vec::new()]];
+        for body in self.before.bodies.keys() {
+            let kind = [&kinds[..], &["malformed", "no_place"]].concat()[self.rng.usize(..7)];
+            findings.push([kind.into(), b"m".to_vec(), name(body)]);
+        }
+        Action::Repair { findings }
     }
 
     /// The page after the last one, or a first one.

@@ -1,0 +1,72 @@
+//! `delayq repair`: gives what got stuck a way out.
+
+use clap::Args;
+use delayq_core::Repaired;
+use delayq_service::Fault;
+use indicatif::ProgressBar;
+
+use super::audit::{audited, report};
+use crate::deployment::Context;
+use crate::failure::{UNBALANCED, of_core};
+
+/// Mend what `delayq audit --bodies` finds
+///
+/// Without --apply it says what it would do, and changes nothing. Everything is checked again and mended in one script,
+/// while the deployment is in use. No message is thrown away: one that might have been delivered already is delivered
+/// again. Interrupted, it is safe to repeat.
+#[derive(Debug, Args)]
+pub struct Repair {
+    /// Mend what is found, instead of saying what would be done
+    #[arg(long)]
+    apply: bool,
+}
+
+// === impl Repair ===
+
+impl Repair {
+    /// Prints what it would do, or does it.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or something could not be mended.
+    pub async fn run(self, context: &Context) -> Result<(), Fault> {
+        let audit = audited(context).await?;
+        if !self.apply {
+            return context.output.print(&audit, || {
+                let advice = if audit.is_clean() {
+                    ""
+                } else {
+                    "\nnothing was changed: delayq repair --apply does it"
+                };
+                format!("{}{advice}", report(context, &audit))
+            });
+        }
+        let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let repaired = context.admin().repair(audit, |looked_at| bar.set_position(looked_at)).await;
+        bar.finish_and_clear();
+        let repaired = repaired.map_err(of_core)?;
+        context.output.print(&repaired, || done(context, &repaired))?;
+        match repaired.left.is_clean() {
+            true => Ok(()),
+            false => Err(Fault::new(&UNBALANCED, left(&repaired))),
+        }
+    }
+}
+
+fn done(context: &Context, repaired: &Repaired) -> String {
+    let mut rows = context.output.rows(&["mended", ">count"]);
+    for (kind, count) in &repaired.mended {
+        rows.row([kind.to_string(), count.to_string()]);
+    }
+    if repaired.recounted > 0 {
+        rows.row(["counter".to_owned(), repaired.recounted.to_string()]);
+    }
+    let mended =
+        if repaired.mended.is_empty() && repaired.recounted == 0 { String::new() } else { rows.text() };
+    format!("{mended}{}", report(context, &repaired.left))
+}
+
+fn left(repaired: &Repaired) -> String {
+    let found = repaired.left.findings.len() + repaired.left.drifts.len();
+    let why = repaired.failed.iter().next().map(|why| format!(": {why}")).unwrap_or_default();
+    format!("{found} faults are left{why}")
+}
