@@ -61,32 +61,46 @@ func named(topic, id, group string, args ...any) *item {
 	return one
 }
 
-// each carries a verb out for each item, by as few calls as the limits allow.
+// each carries a verb out for each item, by as few calls as the limits allow. With an error too, there is an
+// outcome for each: of what was answered before, and of shards other than the one that refused its call.
 func (c *Client) each(ctx context.Context, verb string, items []*item) (outcomes []Outcome, err error) {
+	for _, one := range items {
+		if one.err != nil {
+			return nil, one.err
+		}
+	}
+	err = c.fill(ctx, verb, items)
+	for _, one := range items {
+		if one.outcome.Word == "" {
+			one.outcome.Word = "unanswered"
+		}
+		outcomes = append(outcomes, one.outcome)
+	}
+	return outcomes, err
+}
+
+// fill fills the outcomes in.
+func (c *Client) fill(ctx context.Context, verb string, items []*item) (refused error) {
 	var known *layout
 	for left := items; len(left) > 0; {
 		if now := c.layout.Load(); now != known { // they may belong elsewhere now
 			known = now
 			for _, one := range left {
-				if one.err != nil {
-					return nil, one.err
-				}
 				one.place(verb, known.counts)
 			}
 		}
 		some, rest, args := together(verb, left)
 		reply, err := c.call(ctx, verb, known, some[0].places[0], args)
-		if err != nil {
-			return nil, err
-		}
-		if reply != nil {
+		switch _, refusal := err.(ScriptError); {
+		case refusal:
+			refused, left = err, rest
+		case err != nil:
+			return err
+		case reply != nil:
 			left = append(rest, answer(some, reply)...)
 		}
 	}
-	for _, one := range items {
-		outcomes = append(outcomes, one.outcome)
-	}
-	return outcomes, nil
+	return refused
 }
 
 // place finds the places of an item that has a name. A put goes to where it may be since before a growth

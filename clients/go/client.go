@@ -55,7 +55,9 @@ func single(outcomes []Outcome, err error) (Outcome, error) {
 	return append(outcomes, Outcome{})[0], err
 }
 
-// PutMany puts many messages: one answer each, in order.
+// PutMany puts many messages: one answer each, in order. With an error, those that have no answer have the
+// word "unanswered": they may have been stored unless the error is a ScriptError. Repeat them alone, under the
+// same ids. Extend, Ack, Release and Bury answer in the same way.
 func (c *Client) PutMany(ctx context.Context, messages []Message) ([]Outcome, error) {
 	shards, err := c.shards(ctx)
 	var ahead time.Duration

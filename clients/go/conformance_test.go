@@ -106,6 +106,9 @@ func (r *run) carryOut(s step, place string) {
 		if !errors.As(err, &refused) || refused.Code != s.Error {
 			r.t.Fatalf("%s: got %v, %v", place, got, err)
 		}
+		if s.Expect != nil {
+			r.compare(s.Expect, got, place)
+		}
 	case err != nil:
 		r.t.Fatalf("%s: %v", place, err)
 	case s.Op == "script":

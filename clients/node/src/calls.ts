@@ -2,7 +2,7 @@
 
 import type { Redis } from "ioredis";
 import { name, placesOf } from "./names.js";
-import { outcomeOf, ScriptError, type Outcome } from "./outcome.js";
+import { Incomplete, outcomeOf, ScriptError, unanswered, type Outcome } from "./outcome.js";
 import { script } from "./scripts.js";
 
 /** How much a call may have. */
@@ -36,10 +36,19 @@ export class Calls {
     return this.counts.at(-1)!;
   }
 
-  /** Carries a verb out for each item. */
+  /** Carries a verb out for each item. What is answered is told, whatever becomes of the others. */
   protected async each(verb: string, items: readonly Item[]): Promise<Outcome[]> {
     await this.learn();
     const outcomes: Outcome[] = [];
+    const fault = await this.fill(verb, items, outcomes).catch((lost: unknown) => lost);
+    if (fault === undefined) return outcomes;
+    if (outcomes.length === 0) throw fault;
+    throw new Incomplete(items.map(({ id }, i) => outcomes[i] ?? unanswered(id)), fault);
+  }
+
+  /** Fills the outcomes in. A shard that refuses its call does not keep the others from theirs: why it did. */
+  private async fill(verb: string, items: readonly Item[], outcomes: Outcome[]): Promise<unknown> {
+    let refused: ScriptError | undefined;
     let counts: readonly number[] = [];
     let left = items.map((item, i) => ({ bytes: 0, ...item, i, places: [] as number[] }));
     while (left.length > 0) {
@@ -57,16 +66,23 @@ export class Calls {
       const some = left.filter((one) => like(one) && (bytes += one.bytes) <= MOST_BYTES).slice(0, MOST_IDS);
       const args = some.flatMap((one) => one.args);
       if (verb === "put" && !last) for (let at = 2; at < args.length; at += 4) args[at] += " earlier";
-      const reply: Reply | undefined = await this.call(verb, shard, [...topic, ...args], counts);
+      let reply: Reply | undefined;
+      try {
+        reply = await this.call(verb, shard, [...topic, ...args], counts);
+      } catch (fault) {
+        if (!(fault instanceof ScriptError)) throw fault;
+        refused = fault;
+        left = left.filter((one) => !some.includes(one));
+      }
       if (!reply) continue; // another layout: they may belong elsewhere now
       some.forEach((one, n) => {
         const text = String(reply.at(n - some.length));
         if (!last && ["unknown", "moved"].includes(text)) one.places.shift();
-        else outcomes[one.i] = outcomeOf(timed(text, one.args[1], reply[0]), shard, one.id);
+        else outcomes[one.i] = outcomeOf(timed(text, one.args[1], reply![0]), shard, one.id);
       });
       left = left.filter(({ i }) => !outcomes[i]);
     }
-    return outcomes;
+    return refused;
   }
 
   /** The reply of one call; undefined where the shard has other counts than these, which it then follows. */

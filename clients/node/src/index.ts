@@ -4,4 +4,4 @@ export { Client, type Change, type ReleaseOptions, type ReserveOptions } from ".
 export type { Delivery, Receipt } from "./delivery.js";
 export type { Backoff, Message } from "./message.js";
 export { InvalidMessage } from "./names.js";
-export { ScriptError, type Outcome } from "./outcome.js";
+export { Incomplete, ScriptError, type Outcome } from "./outcome.js";

@@ -6,6 +6,20 @@ export class ScriptError extends Error {
   readonly code = this.message.split(" ", 1)[0]!;
 }
 
+/**
+ * Some of many messages have an answer, and others none: `cause` says why. `outcomes` has one for each, in order; the
+ * word `unanswered` stands for none, and then the call may have been carried out unless the cause is a ScriptError.
+ * Repeat those alone, under the same ids.
+ */
+export class Incomplete extends Error {
+  override name = "Incomplete";
+
+  constructor(readonly outcomes: readonly Outcome[], cause: unknown) {
+    const unanswered = outcomes.filter(({ word }) => word === "unanswered").length;
+    super(`${unanswered} of ${outcomes.length}: ${cause}`, { cause });
+  }
+}
+
 /** What became of one message: a word, and what belongs to it. The README lists the words. */
 export interface Outcome {
   word: string;
@@ -24,6 +38,11 @@ export interface Outcome {
   why?: string;
   /** Of a lease that was extended: a cancel came meanwhile, it will not be tried again. */
   doomed?: boolean;
+}
+
+/** The outcome of a message whose call was not answered. */
+export function unanswered(id: string | undefined): Outcome {
+  return { word: "unanswered", id, shard: 0, accepted: false };
 }
 
 /** Reads what a script answered for one message. */

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { Redis } from "ioredis";
-import { Client, InvalidMessage, ScriptError, type Delivery, type Message, type Outcome } from "../src/index.js";
+import { Client, Incomplete, InvalidMessage, ScriptError, type Delivery, type Message, type Outcome } from "../src/index.js";
 import { call, startServer, vectors, type Server } from "./server.js";
 
 let server: Server;
@@ -148,7 +148,11 @@ class Run {
       return assert.rejects(refused, InvalidMessage, place);
     }
     if (step.error) {
-      const expected = (fault: unknown) => fault instanceof ScriptError && fault.code === step.error;
+      const expected = (fault: unknown) => {
+        if (step.expect) this.compare(step.expect, (fault as Incomplete).outcomes.map(shown), place);
+        const refusal = step.expect ? (fault as Incomplete).cause : fault;
+        return refusal instanceof ScriptError && refusal.code === step.error;
+      };
       return assert.rejects(this.step(step), expected, place);
     }
     const got = await this.step(step);

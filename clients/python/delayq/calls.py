@@ -30,6 +30,16 @@ class ScriptError(Exception):
         return str(self).partition(" ")[0]
 
 
+class Incomplete(Exception):
+    """Some of many messages have an answer, and others none: `__cause__` says why. `outcomes` has one for each, in
+    order; the word `unanswered` stands for none, and then the call may have been carried out unless the cause is a
+    ScriptError. Repeat those alone, under the same ids."""
+
+    def __init__(self, outcomes: Sequence[Outcome], cause: Exception) -> None:
+        super().__init__(f"{sum(one.word == 'unanswered' for one in outcomes)} of {len(outcomes)}: {cause}")
+        self.outcomes = outcomes
+
+
 class Item(NamedTuple):
     """One message in a call: what says its place (a name, or a shard), its topic, and its arguments."""
 
@@ -54,11 +64,27 @@ class Calls:
         return self._counts[-1]
 
     async def _each(self, verb: str, items: Sequence[Item]) -> list[Outcome]:
-        """Carries a verb out for each item."""
+        """Carries a verb out for each item. What is answered is told, whatever becomes of the others."""
         await self._learn()
+        outcomes: dict[int, Outcome] = {}
+        try:
+            fault = await self._fill(verb, items, outcomes)
+        except Exception as lost:
+            fault = lost
+        if fault and outcomes:
+            unanswered = (Outcome("unanswered", id=item.id) for item in items)
+            raise Incomplete([outcomes.get(i, one) for i, one in enumerate(unanswered)], fault) from fault
+        if fault:
+            raise fault
+        return [outcomes[i] for i in range(len(items))]
+
+    async def _fill(
+        self, verb: str, items: Sequence[Item], outcomes: dict[int, Outcome]
+    ) -> Exception | None:
+        """Fills the outcomes in. A shard that refuses its call does not keep the others from theirs."""
+        refused: Exception | None = None
         largest = max((len(arg) for item in items for arg in item.args if isinstance(arg, bytes)), default=1)
         most = min(MOST_IDS, MOST_BYTES // largest)
-        outcomes: dict[int, Outcome] = {}
         counts, sought = self._counts, dict.fromkeys(range(len(items)), 0)  # and in how many places they were
         while sought:
             if counts is not self._counts:  # they may belong elsewhere now
@@ -75,7 +101,11 @@ class Calls:
                     args = [arg for i in some for arg in items[i].args]
                     if verb == "put" and not last:
                         args[2::4] = [f"{options!s} earlier" for options in args[2::4]]
-                    reply = await self._call(verb, shard, [*topic, *args], counts) or []
+                    try:
+                        reply = await self._call(verb, shard, [*topic, *args], counts) or []
+                    except ScriptError as refusal:
+                        refused, reply = refusal, []
+                        sought = {i: before for i, before in sought.items() if i not in some}
                     for i, answer in zip(some, reply[-len(some) :], strict=False):
                         if answer in (b"unknown", b"moved") and not last:
                             sought[i] += 1
@@ -83,7 +113,7 @@ class Calls:
                         text = _timed(answer.decode(), items[i].args, reply[0])
                         outcomes[i] = replace(Outcome.parse(text), id=items[i].id, shard=shard)
                         del sought[i]
-        return [outcomes[i] for i in range(len(items))]
+        return refused
 
     async def _call(self, verb: str, shard: int, args: Sequence[Arg], counts: list[int] | None = None) -> Any:
         """The reply of one call; None where the shard has other counts than these, which it then follows. A

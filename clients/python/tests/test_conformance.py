@@ -11,7 +11,7 @@ import redis.asyncio
 from conftest import vectors
 from redis.client import NEVER_DECODE
 
-from delayq import AsyncClient, Backoff, Client, InvalidMessage, Message, ScriptError
+from delayq import AsyncClient, Backoff, Client, Incomplete, InvalidMessage, Message, ScriptError
 from delayq.scripts import script
 
 SCENARIOS = vectors("conformance.json")["scenarios"]
@@ -126,9 +126,12 @@ class Run:
                 if (await self.step(step))["word"] == "refused":
                     raise InvalidMessage
         elif "error" in step:
-            with pytest.raises(ScriptError) as fault:
+            with pytest.raises(Incomplete if "expect" in step else ScriptError) as fault:
                 await self.step(step)
-            assert fault.value.code == step["error"], where
+            cause = fault.value.__cause__ if "expect" in step else fault.value
+            assert isinstance(cause, ScriptError) and cause.code == step["error"], where
+            if "expect" in step:
+                self.compare(step["expect"], [vars(put) for put in fault.value.outcomes], where)
         elif step["op"] == "script":
             self.compare_reply(step.get("expect", []), await self.step(step), where)
         else:

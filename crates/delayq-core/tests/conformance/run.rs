@@ -21,6 +21,8 @@ pub(crate) enum Ended {
     Answer(Value),
     Invalid,
     Fault(String),
+    /// An error of some messages, and the answers of all.
+    Partly(String, Value),
 }
 
 // === impl Run ===
@@ -42,6 +44,10 @@ impl<'a> Run<'a> {
         match (ended, step.get("error"), step.get("invalid")) {
             (Ended::Invalid, None, Some(Value::Bool(true))) => {}
             (Ended::Fault(code), Some(expected), None) => assert_eq!(code, text(expected), "{place}"),
+            (Ended::Partly(code, got), Some(expected), None) => {
+                assert_eq!(code, text(expected), "{place}: {got}");
+                self.compare(&step["expect"], &got, place);
+            }
             (Ended::Answer(got), None, Some(Value::Bool(true))) if got["word"] == "refused" => {}
             (Ended::Answer(got), None, None) => {
                 for (n, one) in got.as_array().into_iter().flatten().enumerate() {
@@ -57,7 +63,7 @@ impl<'a> Run<'a> {
             }
             (Ended::Answer(got), ..) => panic!("{place}: {got}"),
             (Ended::Invalid, ..) => panic!("{place}: refused by the client"),
-            (Ended::Fault(code), ..) => panic!("{place}: {code}"),
+            (Ended::Fault(code) | Ended::Partly(code, _), ..) => panic!("{place}: {code}"),
         }
     }
 

@@ -44,7 +44,17 @@ impl Run<'_> {
         };
         let messages = said.iter().map(|said| self.message(said).unwrap()).collect();
         let puts = self.producer.put_many(messages).await;
-        Ended::Answer(puts.into_iter().map(|put| shown_put(&put.unwrap())).collect())
+        let fault = puts.iter().find_map(|put| put.as_ref().err()).map(|fault| code(&fault.error));
+        let shown = puts.into_iter().map(|put| match put {
+            Ok(put) => shown_put(&put),
+            Err(fault) => {
+                json!({"word": "unanswered", "id": fault.reference.map(|reference| reference.id.to_string())})
+            }
+        });
+        match (fault, shown.collect()) {
+            (None, answers) => Ended::Answer(answers),
+            (Some(code), answers) => Ended::Partly(code, answers),
+        }
     }
 
     async fn cancel(&self, step: &Value) -> Ended {
