@@ -7,6 +7,9 @@
 //!     └────────────────────────────────┼─────── it was delivered ─────────┤
 //!                                      └─────── it was not ───────────────┘
 //! ```
+//! Rejections in a row, with nothing taken between them, open it too: a destination that is set up wrongly must not empty a
+//! queue into the dead letters. Then a rejected probe does not close it, and is not buried.
+//!
 //! No clock and no I/O: the time is passed in.
 
 use crate::sink::{Blame, Outcome};
@@ -21,6 +24,8 @@ pub(crate) struct CircuitSettings {
     pub(crate) first_rest: Duration,
     /// The longest rest.
     pub(crate) longest_rest: Duration,
+    /// Rejections in a row that open it; 0: any number is buried.
+    pub(crate) most_burials: u32,
 }
 
 /// Whether a destination is worth asking.
@@ -32,10 +37,12 @@ pub(crate) struct Circuit {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Closed { failures: u32 },
-    Open { until: Instant, rest: Duration },
-    HalfOpen { rest: Duration },
+    Closed { failures: u32, rejected: u32 },
+    Open { until: Instant, rest: Duration, braked: bool },
+    HalfOpen { rest: Duration, braked: bool },
 }
+
+const CLOSED: State = State::Closed { failures: 0, rejected: 0 };
 
 /// How much may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +64,8 @@ pub(crate) struct Evidence {
     pub(crate) down: bool,
     /// So many failed and the answer does not tell why.
     pub(crate) unclear: u32,
+    /// So many it rejected.
+    pub(crate) rejected: u32,
     /// When it wants to be asked again.
     pub(crate) retry_after: Option<Duration>,
 }
@@ -67,13 +76,13 @@ impl Circuit {
     /// Closed.
     #[must_use]
     pub(crate) const fn new(settings: CircuitSettings) -> Self {
-        Self { settings, state: State::Closed { failures: 0 } }
+        Self { settings, state: CLOSED }
     }
 
     /// Open from the start, for a destination that could not be looked at; the first probe is due now.
     #[must_use]
     pub(crate) const fn open(settings: CircuitSettings, now: Instant) -> Self {
-        Self { settings, state: State::Open { until: now, rest: settings.first_rest } }
+        Self { settings, state: State::Open { until: now, rest: settings.first_rest, braked: false } }
     }
 
     /// How much may be sent now.
@@ -89,15 +98,15 @@ impl Circuit {
 
     /// A probe is on its way: nothing else until its answer.
     pub(crate) fn probing(&mut self) {
-        if let State::Open { rest, .. } = self.state {
-            self.state = State::HalfOpen { rest };
+        if let State::Open { rest, braked, .. } = self.state {
+            self.state = State::HalfOpen { rest, braked };
         }
     }
 
     /// A probe came to nothing: no message was there to be sent.
     pub(crate) fn unprobed(&mut self, now: Instant) {
-        if let State::HalfOpen { rest } = self.state {
-            self.state = State::Open { until: now, rest };
+        if let State::HalfOpen { rest, braked } = self.state {
+            self.state = State::Open { until: now, rest, braked };
         }
     }
 
@@ -105,27 +114,60 @@ impl Circuit {
     pub(crate) fn judge(&mut self, evidence: Evidence, now: Instant) -> bool {
         let before = self.state;
         self.state = match before {
-            _ if evidence.took => State::Closed { failures: 0 },
-            _ if !evidence.down && evidence.unclear == 0 => match before {
-                // Rejected by the destination itself: it answers, so it is there.
-                State::HalfOpen { .. } => State::Closed { failures: 0 },
-                other => other,
-            },
-            State::HalfOpen { rest } => {
-                self.opened((rest * 2).min(self.settings.longest_rest), evidence, now)
-            }
-            State::Closed { failures } => {
+            _ if evidence.took => CLOSED,
+            _ if evidence.is_empty() => before,
+            // A batch that was on its way when the circuit opened says nothing new.
+            State::Open { .. } => before,
+            _ if !evidence.failed() => self.rejected(evidence, now),
+            State::HalfOpen { rest, .. } => self.opened(self.longer(rest), evidence, now, false),
+            State::Closed { failures, rejected } => {
                 let failures = failures.saturating_add(evidence.unclear);
                 if evidence.down || failures >= self.settings.failures {
-                    self.opened(self.settings.first_rest, evidence, now)
+                    self.opened(self.settings.first_rest, evidence, now, false)
                 } else {
-                    State::Closed { failures }
+                    State::Closed { failures, rejected: rejected.saturating_add(evidence.rejected) }
                 }
             }
-            // A batch that was on its way when the circuit opened says nothing new.
-            open @ State::Open { .. } => open,
         };
         std::mem::discriminant(&before) != std::mem::discriminant(&self.state)
+    }
+
+    /// After nothing but rejections.
+    fn rejected(&self, evidence: Evidence, now: Instant) -> State {
+        let (before, rest) = match self.state {
+            State::HalfOpen { rest, braked: true } => (u32::MAX, self.longer(rest)),
+            State::Closed { rejected, .. } => (rejected, self.settings.first_rest),
+            // It answers, so it is there.
+            _ => (0, self.settings.first_rest),
+        };
+        let rejected = before.saturating_add(evidence.rejected);
+        if self.settings.most_burials > 0 && rejected >= self.settings.most_burials {
+            return self.opened(rest, evidence, now, true);
+        }
+        State::Closed { failures: 0, rejected }
+    }
+
+    /// How many messages may be buried that it rejects, while it takes none.
+    #[must_use]
+    pub(crate) const fn burials_left(&self) -> u32 {
+        match (self.settings.most_burials, self.state) {
+            (0, _) => u32::MAX,
+            (most, State::Closed { rejected, .. }) => most.saturating_sub(rejected),
+            (_, State::Open { braked: true, .. } | State::HalfOpen { braked: true, .. }) => 0,
+            (most, _) => most,
+        }
+    }
+
+    /// Whether it rests because it rejected message after message.
+    #[must_use]
+    pub(crate) const fn is_braked(&self) -> bool {
+        matches!(self.state, State::Open { braked: true, .. } | State::HalfOpen { braked: true, .. })
+    }
+
+    /// Whether it is worth remembering: it rests, or its probe is out.
+    #[must_use]
+    pub(crate) fn rests(&self, now: Instant) -> bool {
+        matches!(self.pass(now), Pass::None(_))
     }
 
     /// Whether nothing but a probe passes.
@@ -144,9 +186,13 @@ impl Circuit {
         }
     }
 
-    fn opened(&self, rest: Duration, evidence: Evidence, now: Instant) -> State {
+    fn longer(&self, rest: Duration) -> Duration {
+        (rest * 2).min(self.settings.longest_rest)
+    }
+
+    fn opened(&self, rest: Duration, evidence: Evidence, now: Instant, braked: bool) -> State {
         let asked = evidence.retry_after.unwrap_or_default().min(self.settings.longest_rest);
-        State::Open { until: now + rest.max(asked), rest }
+        State::Open { until: now + rest.max(asked), rest, braked }
     }
 }
 
@@ -159,9 +205,9 @@ impl Evidence {
         for outcome in outcomes {
             match outcome {
                 Outcome::Delivered => evidence.took = true,
-                Outcome::Rejected { .. } => {}
+                Outcome::Rejected { .. } => evidence.rejected += 1,
                 Outcome::Unavailable { blame, retry_after, .. } => {
-                    evidence.down |= *blame == Blame::Destination;
+                    evidence.down |= matches!(blame, Blame::Destination | Blame::Silence);
                     evidence.unclear += u32::from(*blame == Blame::Unclear);
                     evidence.retry_after = evidence.retry_after.max(*retry_after);
                 }
@@ -170,16 +216,39 @@ impl Evidence {
         evidence
     }
 
-    /// Whether a message that failed pays with an attempt.
+    /// What batches of several destinations show of their server: each that failed and took nothing counts once.
+    pub(crate) fn of_server(each: impl IntoIterator<Item = Self>) -> Self {
+        each.into_iter().fold(Self::default(), |all, one| Self {
+            took: all.took || one.took,
+            down: false,
+            unclear: all.unclear + u32::from(one.failed() && !one.took),
+            rejected: all.rejected + one.rejected,
+            retry_after: all.retry_after.max(one.retry_after),
+        })
+    }
+
+    /// Whether something failed that may pass later.
+    const fn failed(&self) -> bool {
+        self.down || self.unclear > 0
+    }
+
+    /// Whether nothing came to an answer.
+    pub(crate) const fn is_empty(&self) -> bool {
+        !self.took && !self.failed() && self.rejected == 0
+    }
+
+    /// Whether a message that failed pays with an attempt; `again`: it has failed before without paying.
     ///
     /// The destination's fault never costs one. Where the answer does not tell, it costs one if others of the same
-    /// batch were taken, and a probe always pays: so a message that breaks its destination is dead one day, even if
-    /// it is the only one.
+    /// batch were taken, and a probe always pays. Where there was no answer it is the same, but the first time is free:
+    /// everything that was on its way has none when a destination goes down. So a message that breaks its destination is
+    /// dead one day, even if it is the only one.
     #[must_use]
-    pub(crate) const fn burns(&self, blame: Blame, probe: bool, open: bool) -> bool {
+    pub(crate) const fn burns(&self, blame: Blame, probe: bool, open: bool, again: bool) -> bool {
         match blame {
-            Blame::Destination => false,
+            Blame::Nobody | Blame::Destination => false,
             Blame::Message => true,
+            Blame::Silence => again && (self.took || probe),
             Blame::Unclear => self.took || probe || !open,
         }
     }
@@ -193,10 +262,16 @@ mod tests {
         failures: 3,
         first_rest: Duration::from_secs(1),
         longest_rest: Duration::from_secs(4),
+        most_burials: 10,
     };
-    const DOWN: Evidence = Evidence { took: false, down: true, unclear: 0, retry_after: None };
-    const UNCLEAR: Evidence = Evidence { took: false, down: false, unclear: 1, retry_after: None };
-    const TOOK: Evidence = Evidence { took: true, down: false, unclear: 0, retry_after: None };
+    const NONE: Evidence = Evidence { took: false, down: false, unclear: 0, rejected: 0, retry_after: None };
+    const DOWN: Evidence = Evidence { down: true, ..NONE };
+    const UNCLEAR: Evidence = Evidence { unclear: 1, ..NONE };
+    const TOOK: Evidence = Evidence { took: true, ..NONE };
+
+    fn rejected(count: u32) -> Evidence {
+        Evidence { rejected: count, ..NONE }
+    }
 
     fn after(start: Instant, secs: u64) -> Instant {
         start + Duration::from_secs(secs)
@@ -265,16 +340,62 @@ mod tests {
     }
 
     #[test]
-    fn the_message_pays_only_for_its_own_fault() {
-        for (evidence, blame, probe, open, burns) in [
-            (DOWN, Blame::Destination, true, true, false),
-            (TOOK, Blame::Unclear, false, false, true),
-            (UNCLEAR, Blame::Unclear, false, true, false),
-            (UNCLEAR, Blame::Unclear, true, true, true),
-            (UNCLEAR, Blame::Unclear, false, false, true),
-            (DOWN, Blame::Message, false, true, true),
+    fn rejections_in_a_row_open_it_and_a_rejected_probe_does_not_close_it() {
+        let now = Instant::now();
+        let mut circuit = Circuit::new(SETTINGS);
+        for (evidence, left) in [(rejected(9), 1), (TOOK, 10), (rejected(6), 4), (NONE, 4), (UNCLEAR, 4)] {
+            assert!(!circuit.judge(evidence, now));
+            assert_eq!(circuit.burials_left(), left, "{evidence:?}");
+        }
+        assert!(circuit.judge(rejected(4), now));
+        for rest in [1, 2, 4, 4] {
+            assert_eq!((circuit.pass(now), circuit.burials_left()), (Pass::None(Some(after(now, rest))), 0));
+            circuit.probing();
+            circuit.judge(rejected(1), now);
+        }
+        circuit.probing();
+        assert!(circuit.judge(TOOK, now));
+        assert_eq!((circuit.is_braked(), circuit.burials_left()), (false, 10));
+        let mut unbraked = Circuit::new(CircuitSettings { most_burials: 0, ..SETTINGS });
+        assert!(!unbraked.judge(rejected(1_000_000), now));
+        assert_eq!(unbraked.burials_left(), u32::MAX);
+    }
+
+    #[test]
+    fn a_server_is_down_when_several_of_its_destinations_are() {
+        let now = Instant::now();
+        for (each, open) in [
+            (vec![DOWN], false),
+            (vec![DOWN; 3], true),
+            (vec![DOWN, UNCLEAR, DOWN], true),
+            (vec![DOWN, DOWN, DOWN, TOOK], false),
+            (vec![Evidence { took: true, ..DOWN }; 3], false),
+            (vec![rejected(1); 10], true),
         ] {
-            assert_eq!(evidence.burns(blame, probe, open), burns, "{evidence:?} {blame:?} {probe} {open}");
+            let mut circuit = Circuit::new(SETTINGS);
+            circuit.judge(Evidence::of_server(each.clone()), now);
+            assert_eq!(circuit.is_open(), open, "{each:?}");
+        }
+    }
+
+    #[test]
+    fn the_message_pays_only_for_its_own_fault() {
+        for (evidence, blame, probe, open, again, burns) in [
+            (TOOK, Blame::Nobody, true, true, true, false),
+            (DOWN, Blame::Destination, true, true, true, false),
+            (TOOK, Blame::Unclear, false, false, false, true),
+            (UNCLEAR, Blame::Unclear, false, true, true, false),
+            (UNCLEAR, Blame::Unclear, true, true, false, true),
+            (UNCLEAR, Blame::Unclear, false, false, false, true),
+            (DOWN, Blame::Message, false, true, false, true),
+            (TOOK, Blame::Silence, false, false, false, false),
+            (TOOK, Blame::Silence, false, false, true, true),
+            (DOWN, Blame::Silence, true, true, false, false),
+            (DOWN, Blame::Silence, true, true, true, true),
+            (DOWN, Blame::Silence, false, true, true, false),
+        ] {
+            let found = evidence.burns(blame, probe, open, again);
+            assert_eq!(found, burns, "{evidence:?} {blame:?} {probe} {open} {again}");
         }
     }
 }

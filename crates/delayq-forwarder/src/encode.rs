@@ -11,6 +11,8 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use delayq_core::{Reservation, UnixMillis};
 use serde_json::{Value, json};
 
+/// The most bytes that the name of a destination may have.
+pub(crate) const MOST_BYTES: usize = 1024;
 const STRUCTURED: &str = "application/cloudevents+json";
 
 /// Makes a parcel of a message and its route, and takes headers and payload out of the message; `event_prefix` is what
@@ -34,6 +36,10 @@ pub(crate) fn encode(
         })
     };
     let destination = needed("destination", &route.to)?;
+    if destination.len() > MOST_BYTES {
+        let bytes = destination.len();
+        return Err(format!("the destination has {bytes} bytes, more than {MOST_BYTES}"));
+    }
     let key = match &route.key {
         Some(key) => key.render(&values).ok(),
         None => {

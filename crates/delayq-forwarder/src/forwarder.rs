@@ -57,6 +57,8 @@ pub struct Forwarder {
     checked: BTreeSet<(String, Option<String>)>,
     stats: Stats,
     condition: Condition,
+    /// Whether its destinations take messages, as far as that is not their own affair.
+    destinations: Condition,
     share: Share,
 }
 
@@ -77,8 +79,20 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
     }
     let stats = Stats::new(&deps.metrics);
     let condition = deps.readiness.condition("forwarder");
+    let destinations = deps.readiness.condition("destinations");
+    destinations.ready();
     let share = Share::all(&deps.client);
-    Ok(Forwarder { client: deps.client, settings, sinks, routes, checked: fit, stats, condition, share })
+    Ok(Forwarder {
+        client: deps.client,
+        settings,
+        sinks,
+        routes,
+        checked: fit,
+        stats,
+        condition,
+        destinations,
+        share,
+    })
 }
 
 // === impl Forwarder ===

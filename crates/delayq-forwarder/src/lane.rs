@@ -1,20 +1,20 @@
 //! A lane: one destination of one sink, with its own room and its own circuit.
 //!
 //! Nothing of one lane waits for another: a lane that is full or open is not reserved for, and its messages stay in
-//! Redis. Where the destination depends on the message, all its destinations share the lane's room, and each has a
-//! circuit of its own.
+//! Redis. Where the destination depends on the message, all its destinations share the lane's room and the circuit of their
+//! server, and each that fails has a circuit of its own for as long as it does; `failing.rs` bounds how many.
 
 use crate::{
     Outcome, Sink,
     circuit::{Circuit, CircuitSettings, Evidence, Pass},
     encoding::Encoding,
+    failing::Failing,
     routes::Route,
     sink::CheckError,
     sinks::SinkConfig,
     stats::Stats,
 };
 use std::{
-    collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -41,9 +41,26 @@ pub(crate) struct Lane {
     pub(crate) fixed: Option<String>,
     /// Whether the destination has been looked at.
     checked: AtomicBool,
-    circuits: Mutex<HashMap<String, Circuit>>,
+    circuits: Mutex<Circuits>,
     settings: CircuitSettings,
     stats: Stats,
+}
+
+struct Circuits {
+    /// Of the destination where it is fixed, else of the server.
+    whole: Circuit,
+    /// Of destinations by message.
+    failing: Failing,
+}
+
+/// What a batch showed of one destination, and what follows for its messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judgement {
+    pub(crate) evidence: Evidence,
+    /// How long it rests, where it does.
+    pub(crate) rest: Option<Duration>,
+    /// How many of those that it rejected may be buried.
+    pub(crate) burials: u32,
 }
 
 // === impl NamedSink ===
@@ -68,8 +85,8 @@ impl NamedSink {
 impl Lane {
     pub(crate) fn new(to: Arc<NamedSink>, route: &Route, settings: CircuitSettings, stats: Stats) -> Self {
         let fixed = route.to.fixed().map(str::to_owned);
-        let checked = AtomicBool::new(false);
-        Self { to, fixed, checked, circuits: Mutex::default(), settings, stats }
+        let circuits = Circuits { whole: Circuit::new(settings), failing: Failing::default() };
+        Self { to, fixed, checked: AtomicBool::new(false), circuits: Mutex::new(circuits), settings, stats }
     }
 
     /// The destination was looked at, and is fine.
@@ -79,10 +96,8 @@ impl Lane {
 
     /// The destination could not be looked at: nothing but probes until it can.
     pub(crate) fn open(&self, now: Instant) {
-        if let Some(destination) = &self.fixed {
-            self.circuits().insert(destination.clone(), Circuit::open(self.settings, now));
-            self.stats.circuit(&self.to.name, destination, 2);
-        }
+        self.circuits().whole = Circuit::open(self.settings, now);
+        self.show();
     }
 
     /// Looks at the destination, unless that was done.
@@ -107,85 +122,176 @@ impl Lane {
 
     /// How much may be reserved for it.
     pub(crate) fn pass(&self, now: Instant) -> Pass {
-        match &self.fixed {
-            Some(destination) => self.pass_to(destination, now),
-            None => Pass::All,
-        }
+        self.circuits().whole.pass(now)
     }
 
-    /// How much may be sent to one destination.
+    /// Whether it rests because it rejected message after message.
+    pub(crate) fn is_braked(&self) -> bool {
+        self.circuits().whole.is_braked()
+    }
+
+    /// How much may be sent to one destination by message.
     pub(crate) fn pass_to(&self, destination: &str, now: Instant) -> Pass {
-        self.circuits().get(destination).map_or(Pass::All, |circuit| circuit.pass(now))
+        self.circuits().failing.get(destination).map_or(Pass::All, |circuit| circuit.pass(now))
     }
 
     /// A probe goes out.
-    pub(crate) fn probing(&self, destination: &str) {
-        if let Some(circuit) = self.circuits().get_mut(destination) {
+    pub(crate) fn probing(&self) {
+        self.circuits().whole.probing();
+        self.show();
+    }
+
+    /// A probe of one destination by message goes out.
+    pub(crate) fn probing_to(&self, destination: &str) {
+        if let Some(circuit) = self.circuits().failing.get_mut(destination) {
             circuit.probing();
-            self.stats.circuit(&self.to.name, self.label(destination), circuit.number());
         }
     }
 
-    /// The probe of the fixed destination found no message, or none of them came to an answer.
-    pub(crate) fn unprobed(&self, destination: &str, now: Instant) {
-        if let Some(circuit) = self.circuits().get_mut(destination) {
-            circuit.unprobed(now);
-            self.stats.circuit(&self.to.name, self.label(destination), circuit.number());
-        }
+    /// The probe found no message, or none of them came to an answer.
+    pub(crate) fn unprobed(&self, now: Instant) {
+        self.circuits().whole.unprobed(now);
+        self.show();
     }
 
-    /// Judges the outcomes of one destination. Gives back how long it rests, where it does.
-    pub(crate) fn judge(
+    /// Judges the outcomes of a batch, destination by destination, in their order.
+    pub(crate) fn judge(&self, batch: &[(&str, Vec<&Outcome>)], probe: bool, now: Instant) -> Vec<Judgement> {
+        let each: Vec<Evidence> =
+            batch.iter().map(|(_, outcomes)| Evidence::of(outcomes.iter().copied())).collect();
+        let whole = match self.fixed {
+            Some(_) => each.first().copied().unwrap_or_default(),
+            None => Evidence::of_server(each.iter().copied()),
+        };
+        if probe && whole.is_empty() {
+            self.unprobed(now);
+        }
+        let all = batch.iter().flat_map(|(_, outcomes)| outcomes.iter().copied());
+        let whole = self.judge_whole(whole, all, now);
+        let mut burials = whole.burials;
+        let judge = |((destination, outcomes), evidence): (&(&str, Vec<&Outcome>), Evidence)| {
+            let own = match self.fixed {
+                Some(_) => whole,
+                None => self.judge_one(destination, outcomes, evidence, now),
+            };
+            let may = if evidence.took { u32::MAX } else { own.burials.min(burials) };
+            burials = burials.saturating_sub(may.min(evidence.rejected));
+            Judgement { evidence, rest: own.rest.max(whole.rest), burials: may }
+        };
+        batch.iter().zip(each).map(judge).collect()
+    }
+
+    fn judge_whole<'o>(
+        &self,
+        evidence: Evidence,
+        outcomes: impl Iterator<Item = &'o Outcome>,
+        now: Instant,
+    ) -> Judgement {
+        let mut circuits = self.circuits();
+        let burials = if evidence.took { u32::MAX } else { circuits.whole.burials_left() };
+        let changed = circuits.whole.judge(evidence, now);
+        let (rest, braked) = (rest(&circuits.whole, now), circuits.whole.is_braked());
+        drop(circuits);
+        self.show();
+        if changed {
+            self.announce(self.label(), outcomes, rest, braked);
+        }
+        Judgement { evidence, rest, burials }
+    }
+
+    fn judge_one(
         &self,
         destination: &str,
         outcomes: &[&Outcome],
+        evidence: Evidence,
         now: Instant,
-    ) -> (Evidence, Option<Duration>) {
-        let evidence = Evidence::of(outcomes.iter().copied());
+    ) -> Judgement {
         let mut circuits = self.circuits();
-        let circuit = circuits.entry(destination.to_owned()).or_insert_with(|| Circuit::new(self.settings));
-        let changed = circuit.judge(evidence, now);
-        let rest = match circuit.pass(now) {
-            Pass::None(Some(until)) => Some(until.saturating_duration_since(now)),
-            Pass::Probe | Pass::None(None) => Some(Duration::ZERO),
-            Pass::All => None,
+        if evidence.is_empty() {
+            circuits.failing.get_mut(destination).into_iter().for_each(|circuit| circuit.unprobed(now));
+            return Judgement { evidence, rest: None, burials: 0 };
+        }
+        if evidence.took {
+            if circuits.failing.forget(destination).is_some_and(|circuit| circuit.rests(now)) {
+                self.announce(destination, outcomes.iter().copied(), None, false);
+            }
+            return Judgement { evidence, rest: None, burials: u32::MAX };
+        }
+        let Some(circuit) = circuits.failing.entry(destination, self.settings, now) else {
+            // Too many fail to remember each: the circuit of their server is what counts.
+            let burials = Circuit::new(self.settings).burials_left();
+            return Judgement { evidence, rest: None, burials };
         };
-        self.stats.circuit(&self.to.name, self.label(destination), circuit.number());
+        let burials = circuit.burials_left();
+        let changed = circuit.judge(evidence, now);
+        let (rest, braked) = (rest(circuit, now), circuit.is_braked());
         if changed {
-            self.announce(destination, outcomes, rest);
+            self.announce(destination, outcomes.iter().copied(), rest, braked);
         }
-        if evidence.took && self.fixed.is_none() {
-            circuits.remove(destination);
-        }
-        (evidence, rest)
+        Judgement { evidence, rest, burials }
     }
 
-    fn announce(&self, destination: &str, outcomes: &[&Outcome], rest: Option<Duration>) {
+    fn announce<'o>(
+        &self,
+        destination: &str,
+        mut outcomes: impl Iterator<Item = &'o Outcome>,
+        rest: Option<Duration>,
+        braked: bool,
+    ) {
         let sink = &self.to.name;
         let Some(rest) = rest else {
             tracing::info!(sink, destination, "the destination takes messages again");
             return;
         };
-        let reason = outcomes.iter().find_map(|outcome| match outcome {
-            Outcome::Unavailable { reason, .. } => Some(reason.as_str()),
-            _ => None,
+        let reason = outcomes.find_map(|outcome| match outcome {
+            Outcome::Unavailable { reason, .. } | Outcome::Rejected { reason } => Some(reason.as_str()),
+            Outcome::Delivered => None,
         });
-        tracing::warn!(
-            sink,
-            destination,
-            rest_ms = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX),
-            reason,
-            "the destination does not take messages: they wait in Redis"
-        );
+        let rest_ms = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX);
+        if braked {
+            self.stats.brakes.inc();
+            tracing::error!(
+                sink,
+                destination,
+                rest_ms,
+                reason,
+                "the destination rejects message after message: it rests, and no more are buried until it takes one; \
+                 mend it, then replay the dead letters"
+            );
+        } else {
+            tracing::warn!(
+                sink,
+                destination,
+                rest_ms,
+                reason,
+                "the destination does not take messages: they wait in Redis"
+            );
+        }
     }
 
-    /// Destinations that depend on messages would make a metric each.
-    fn label<'a>(&'a self, destination: &'a str) -> &'a str {
-        if self.fixed.is_some() { destination } else { "*" }
+    /// Shows its circuit as a metric.
+    fn show(&self) {
+        let circuits = self.circuits();
+        let (number, braked) = (circuits.whole.number(), circuits.whole.is_braked());
+        drop(circuits);
+        self.stats.circuit(&self.to.name, self.label(), number, braked);
     }
 
-    fn circuits(&self) -> MutexGuard<'_, HashMap<String, Circuit>> {
+    /// What it is called in metrics: destinations that depend on messages would make one each.
+    pub(crate) fn label(&self) -> &str {
+        self.fixed.as_deref().unwrap_or("*")
+    }
+
+    fn circuits(&self) -> MutexGuard<'_, Circuits> {
         // A circuit is changed by one assignment: it cannot be left half done.
         self.circuits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long a circuit rests from now on; `None`: it does not.
+fn rest(circuit: &Circuit, now: Instant) -> Option<Duration> {
+    match circuit.pass(now) {
+        Pass::None(Some(until)) => Some(until.saturating_duration_since(now)),
+        Pass::Probe | Pass::None(None) => Some(Duration::ZERO),
+        Pass::All => None,
     }
 }

@@ -103,8 +103,8 @@ impl LaneState {
         }
     }
 
-    /// What to ask for now, so many bytes of a shard at most. It takes the room for all of them.
-    pub(crate) fn shares(&mut self, now: Instant, most_bytes: u32) -> Vec<Pipeline> {
+    /// What to ask for now, so many bytes of a shard and of all of them at most. It takes the room for all of them.
+    pub(crate) fn shares(&mut self, now: Instant, most_bytes: u32, free_bytes: usize) -> Vec<Pipeline> {
         let free = self.room().min(self.pace.allowed(now));
         let pass = self.lane.pass(now);
         let room = match pass {
@@ -120,7 +120,7 @@ impl LaneState {
         self.turn = (self.turn + 1) % shards.len();
         shards.rotate_left(self.turn);
         let parts = split(&shards, room, self.lane.to.batch);
-        let free_bytes = self.lane.to.in_flight_bytes.saturating_sub(self.bytes);
+        let free_bytes = free_bytes.min(self.lane.to.in_flight_bytes.saturating_sub(self.bytes));
         let asked: usize = parts.iter().map(Vec::len).sum();
         let most_bytes = most_bytes_each(free_bytes, asked, most_bytes);
         self.bytes += asked * most_bytes as usize;
@@ -133,17 +133,15 @@ impl LaneState {
             self.pace.asked(usize::from(*most), now);
         }
         self.topics.rotate_left(1);
-        if let (Pass::Probe, Some(destination)) = (pass, &self.lane.fixed) {
-            self.lane.probing(destination);
+        if pass == Pass::Probe {
+            self.lane.probing();
         }
         pipelines
     }
 
     /// The probe found no message.
     pub(crate) fn unprobed(&self, now: Instant) {
-        if let Some(destination) = &self.lane.fixed {
-            self.lane.unprobed(destination, now);
-        }
+        self.lane.unprobed(now);
     }
 }
 

@@ -9,6 +9,7 @@
 //! ```
 //! [`build`] does all that can fail and starts nothing; [`Forwarder::run`] forwards until it is asked to stop.
 
+mod answers;
 mod circuit;
 #[cfg(feature = "webhook")]
 mod clock;
@@ -18,6 +19,7 @@ mod delivery;
 mod destinations;
 mod encode;
 mod encoding;
+mod failing;
 mod forwarder;
 mod lane;
 mod lane_state;
@@ -34,6 +36,7 @@ mod sinks;
 mod stats;
 mod template;
 
+pub use answers::Answers;
 pub use config::{Config, ForwarderConfig, RouteConfig, Settings, Sharing};
 pub use destinations::examine;
 pub use encoding::Encoding;
@@ -41,7 +44,7 @@ pub use forwarder::{Deps, Forwarder, build};
 pub use parcel::{About, Parcel};
 pub use pattern::Pattern;
 pub use service::ForwarderService;
-pub use sink::{Blame, CheckError, Outcome, Sink};
+pub use sink::{Blame, CheckError, Outcome, Outcomes, Sink};
 pub use sinks::{
     Element, End, FileConfig, KafkaConfig, Kind, NatsConfig, NatsMode, RabbitmqConfig, RedisListConfig,
     RedisStreamConfig, SinkConfig, StdoutConfig, WebhookConfig,

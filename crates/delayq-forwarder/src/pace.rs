@@ -1,7 +1,8 @@
 //! How much may be on its way in a lane, and how fast that room is filled again.
 //!
-//! The room begins small, and grows while deliveries are quick. A destination that takes few messages a second would
-//! answer the last of many only when their time is over.
+//! The room begins small and doubles while deliveries are quick. Where they are not, it follows what the destination was
+//! measured to take: it grows to what is taken in a quarter of the time that a delivery has, and shrinks to what is taken in
+//! half of it. A destination that takes few messages a second would answer the last of many only when their time is over.
 //!
 //! It is filled over half of the time that a delivery takes. What was sent together to a slow destination is confirmed
 //! together, and its whole room comes free at once. To ask for as much again at once would keep Redis from everybody
@@ -10,11 +11,15 @@
 
 use std::time::{Duration, Instant};
 
-/// The room that a lane begins with, unless its whole room is smaller.
-const FIRST_ROOM: usize = 2048;
-/// A delivery is quick that takes this part of the time it has, and slow where it takes four times as long.
+/// The room that a lane begins with, and has at most when a batch came to nothing.
+const FIRST_ROOM: usize = 128;
+/// The least room, unless the whole room is smaller: so many may be answered at once whose answers take long.
+const LEAST_ROOM: usize = 8;
+/// A delivery is quick that takes this part of the time it has.
 const QUICK: u32 = 20;
-const SLOW: u32 = 4;
+/// A room grows to what a destination takes in this part of that time, and shrinks to what it takes in the other.
+const GROWN: u32 = 4;
+const SHRUNK: u32 = 2;
 /// What may be asked for at once, however slow the destination is.
 const LEAST_AT_ONCE: usize = 128;
 /// What is not asked for in time may be made good, but no more than what belongs to this time.
@@ -28,12 +33,26 @@ pub(crate) struct Pace {
     /// The most messages on their way, and how many may be now.
     most: usize,
     room: usize,
-    /// What a quick delivery takes at most.
-    quick: Duration,
+    /// The time that a delivery has.
+    timeout: Duration,
     /// What a delivery takes; `None`: there was none yet.
     takes: Option<Duration>,
     /// When the next message may be asked for.
     from: Instant,
+    /// Messages that were delivered since its start.
+    delivered: u64,
+}
+
+/// What a batch came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Measure {
+    /// How many messages had been delivered since the lane's start when it was sent.
+    pub(crate) before: u64,
+    /// How many of its messages were delivered, and how many were not.
+    pub(crate) delivered: usize,
+    pub(crate) lost: usize,
+    /// How long it took until the last of them was confirmed; `None`: none was.
+    pub(crate) took: Option<Duration>,
 }
 
 // === impl Pace ===
@@ -41,20 +60,39 @@ pub(crate) struct Pace {
 impl Pace {
     /// For so many messages on their way, each of which has so much time.
     pub(crate) fn new(most: usize, timeout: Duration, now: Instant) -> Self {
-        Self { most, room: most.min(FIRST_ROOM), quick: timeout / QUICK, takes: None, from: now }
+        Self { most, room: most.min(FIRST_ROOM), timeout, takes: None, from: now, delivered: 0 }
     }
 
-    /// So many messages were delivered, and it took so long; `None`: none of them was. What is quicker than before counts
-    /// at once, what is slower little by little.
-    pub(crate) fn delivered(&mut self, count: usize, took: Option<Duration>) {
-        let Some(took) = took else {
-            self.room = self.most.min(FIRST_ROOM);
+    /// So many messages more were delivered.
+    pub(crate) const fn count(&mut self, delivered: usize) {
+        self.delivered += delivered as u64;
+    }
+
+    /// How many messages were delivered.
+    pub(crate) const fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// A batch is through; what it delivered has been counted. What is quicker than before counts at once, what is slower
+    /// little by little.
+    pub(crate) fn measured(&mut self, measure: Measure) {
+        let Some(took) = measure.took else {
+            self.room = self.room.min(FIRST_ROOM);
             return;
         };
-        if took <= self.quick {
-            self.room = self.most.min(self.room + count);
-        } else if took > self.quick * SLOW {
-            self.room = self.most.min(FIRST_ROOM);
+        // Of this batch and of others: what the destination took meanwhile.
+        let meanwhile = usize::try_from(self.delivered - measure.before).unwrap_or(usize::MAX);
+        let takes_within =
+            |time: Duration| (meanwhile as f64 * time.as_secs_f64() / took.as_secs_f64()) as usize;
+        let doubled = self.most.min(self.room.saturating_add(measure.delivered));
+        if took <= self.timeout / QUICK {
+            self.room = doubled;
+        } else if took <= self.timeout / SHRUNK {
+            self.room = self.room.max(doubled.min(takes_within(self.timeout / GROWN)));
+        } else if meanwhile.saturating_add(measure.lost) >= self.room / 2 {
+            // A lane that was not full does not say what its destination takes.
+            let least = self.most.min(LEAST_ROOM);
+            self.room = self.room.min(takes_within(self.timeout / SHRUNK).max(least));
         }
         let before = self.takes.unwrap_or(took);
         self.takes = Some(before + took.saturating_sub(before) / SMOOTHING - before.saturating_sub(took));
@@ -121,7 +159,8 @@ mod tests {
             (2048, ms(4), ms(2)),
         ] {
             let mut pace = Pace::new(room, TIMEOUT, start);
-            pace.delivered(1, Some(took));
+            pace.room = room;
+            pace.takes = Some(took);
             let (mut asked, mut now) = (0, start);
             while asked < room {
                 let some = pace.allowed(now).min(room - asked);
@@ -138,22 +177,51 @@ mod tests {
         }
     }
 
+    /// A batch of so many, sent when nothing else was on its way.
+    fn deliver(pace: &mut Pace, delivered: usize, took: Option<Duration>) {
+        let before = pace.delivered();
+        pace.count(delivered);
+        pace.measured(Measure { before, delivered, lost: 0, took });
+    }
+
     #[test]
-    fn a_room_grows_while_deliveries_are_quick_and_begins_again_when_they_are_slow() {
-        for (most, took, expected) in [
-            (8192, vec![Some(500); 8], 4096),
-            (8192, vec![Some(500); 99], 8192),
-            (100, vec![Some(1); 99], 100),
-            (8192, vec![Some(501); 99], 2048),
-            (8192, vec![Some(1), Some(2000)], 2048 + 256),
-            (8192, vec![Some(1), Some(2001)], 2048),
-            (8192, vec![Some(1), None], 2048),
-            (100, vec![Some(1), None], 100),
+    fn a_room_follows_what_its_destination_takes() {
+        for (most, batches, expected) in [
+            (8192, vec![(128, Some(500)); 8], 128 + 8 * 128),
+            (8192, vec![(256, Some(500)); 99], 8192),
+            (100, vec![(100, Some(1)); 99], 100),
+            // As many as it takes in a quarter of the time, and no more than twice as many as before.
+            (8192, vec![(128, Some(1000))], 256),
+            (8192, vec![(128, Some(2000))], 160),
+            (8192, vec![(128, Some(2500)), (128, Some(5000))], 128),
+            // As many as it takes in half of the time.
+            (8192, vec![(128, Some(8000))], 80),
+            (8192, vec![(128, Some(6240)); 9], 102),
+            (8192, vec![(128, Some(9999)), (64, Some(9999)), (32, Some(9999)), (1, Some(9999))], 16),
+            (8192, vec![(128, Some(60_000)), (5, Some(60_000))], 8),
+            (4, vec![(4, Some(60_000))], 4),
+            // It was not full.
+            (8192, vec![(1, Some(9000))], 128),
+            (8192, vec![(256, Some(1)), (0, None)], 128),
+            (100, vec![(100, Some(1)), (0, None)], 100),
         ] {
             let mut pace = Pace::new(most, TIMEOUT, Instant::now());
-            took.iter().for_each(|took| pace.delivered(256, took.map(ms)));
-            assert_eq!(pace.room(), expected, "{most}: {took:?} ms");
+            batches.iter().for_each(|(count, took)| deliver(&mut pace, *count, took.map(ms)));
+            assert_eq!(pace.room(), expected, "{most}: {batches:?}");
         }
+    }
+
+    #[test]
+    fn what_others_delivered_meanwhile_counts_and_what_was_lost_shows_that_it_was_full() {
+        let mut pace = Pace::new(8192, TIMEOUT, Instant::now());
+        let before = pace.delivered();
+        pace.count(100_000);
+        pace.measured(Measure { before, delivered: 128, lost: 0, took: Some(ms(9000)) });
+        assert_eq!(pace.room(), 128);
+        let before = pace.delivered();
+        pace.count(16);
+        pace.measured(Measure { before, delivered: 16, lost: 112, took: Some(ms(8000)) });
+        assert_eq!(pace.room(), 10);
     }
 
     #[test]
@@ -169,7 +237,7 @@ mod tests {
     fn what_is_not_found_does_not_count() {
         let start = Instant::now();
         let mut pace = Pace::new(2048, TIMEOUT, start);
-        pace.delivered(1, Some(ms(4096)));
+        deliver(&mut pace, 0, Some(ms(4096)));
         pace.asked(128, start);
         assert_eq!(pace.allowed(start), 0);
         pace.not_found(128);
@@ -180,7 +248,7 @@ mod tests {
     fn a_quicker_delivery_counts_at_once_and_a_slower_one_little_by_little() {
         let mut pace = Pace::new(1, TIMEOUT, Instant::now());
         for (took, expected) in [(80, 80), (160, 90), (20, 20), (100, 30)] {
-            pace.delivered(1, Some(ms(took)));
+            deliver(&mut pace, 1, Some(ms(took)));
             assert_eq!(pace.takes, Some(ms(expected)), "after {took} ms");
         }
     }

@@ -1,19 +1,21 @@
 //! What a sink is: the one contract between the forwarder and every kind of destination.
 
-use crate::Parcel;
+use crate::{Answers, Parcel};
 use async_trait::async_trait;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// A kind of destination, connected to one server.
 ///
 /// # Contract
-/// - `deliver` answers one outcome for each parcel, in their order. [`Outcome::Delivered`] means that the destination
-///   has confirmed it as durably as it can confirm anything; no other answer may come from a confirm.
+/// - `deliver` puts one outcome for each parcel at its place, as soon as it is known: the forwarder settles a parcel that
+///   was delivered while its neighbours still wait. [`Outcome::Delivered`] means that the destination has confirmed it as
+///   durably as it can confirm anything; no other answer may come from a confirm.
 /// - A sink never tries again: the forwarder does. It reconnects where its connection is broken.
-/// - A sink keeps its own time: a parcel that has no answer when the `timeout` of its section is over is unavailable.
+/// - A sink keeps its own time: a parcel whose turn to be sent has not come within the `timeout` of its section is unsent,
+///   and one that has no answer so long after it was sent is unavailable.
 /// - Parcels of one call may have different destinations; the fault of one is not the fault of its neighbours.
-/// - Calls may overlap. A call may be dropped where it waits; what it had sent then counts as unknown, and the
-///   forwarder sends it again.
+/// - Calls may overlap. A call may be dropped where it waits; what it had put counts, what else it had sent is unknown, and
+///   the forwarder sends it again.
 /// - `check` changes nothing at the destination. It names every setting that loses messages.
 /// - After `close` everything confirmed is where it belongs, and nothing is sent any more.
 #[async_trait]
@@ -28,8 +30,8 @@ pub trait Sink: Send + Sync {
     /// The destination must not be used, or cannot be looked at now.
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError>;
 
-    /// Delivers parcels.
-    async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome>;
+    /// Delivers parcels, and puts what becomes of each at its place.
+    async fn deliver(&self, parcels: &[Parcel], outcomes: &Arc<Outcomes>);
 
     /// Flushes and closes. Called once, after the last delivery.
     ///
@@ -70,11 +72,18 @@ pub enum Outcome {
     },
 }
 
+/// What became of the parcels of one call, as far as it is known.
+pub type Outcomes = Answers<Outcome>;
+
 /// Whose fault a failed delivery is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
+    /// Nobody's: it was not sent.
+    Nobody,
     /// The destination's as a whole: it cannot be reached, or refuses everyone.
     Destination,
+    /// The destination's, or that of a message which breaks it: it was sent, and the answer is a broken connection, or none.
+    Silence,
     /// This message's: others would have passed.
     Message,
     /// The answer does not tell.
@@ -88,6 +97,18 @@ impl Outcome {
     #[must_use]
     pub fn down(reason: impl Into<String>) -> Self {
         Self::Unavailable { reason: reason.into(), retry_after: None, blame: Blame::Destination }
+    }
+
+    /// It was sent, and the connection broke or stayed silent.
+    #[must_use]
+    pub fn silent(reason: impl Into<String>) -> Self {
+        Self::Unavailable { reason: reason.into(), retry_after: None, blame: Blame::Silence }
+    }
+
+    /// It was not sent.
+    #[must_use]
+    pub fn unsent(reason: impl Into<String>) -> Self {
+        Self::Unavailable { reason: reason.into(), retry_after: None, blame: Blame::Nobody }
     }
 
     /// It failed, and the answer does not tell whose fault it is.

@@ -3,8 +3,6 @@
 //! The configuration of every kind is always there, so that it is checked alike in every build; the client of a
 //! heavy one only with its cargo feature.
 
-#[cfg(any(feature = "kafka", feature = "nats"))]
-mod answers;
 mod config;
 mod file;
 mod kafka;

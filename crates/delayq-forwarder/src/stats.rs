@@ -44,6 +44,9 @@ pub struct Stats {
     settled: Family<OfWord, Counter>,
     in_flight: Family<OfSink, Gauge>,
     circuit: Family<OfDestination, Gauge>,
+    braked: Family<OfDestination, Gauge>,
+    /// Times that a destination was put to rest because it rejected message after message.
+    pub(crate) brakes: Counter,
     delivery: Family<OfSink, Histogram, fn() -> Histogram>,
     lateness: Lateness,
     /// Topics that no route is for.
@@ -96,6 +99,16 @@ impl Stats {
                 "Circuit of a destination: 0 closed, 1 half open, 2 open.",
                 Family::default(),
             ),
+            braked: metrics.register(
+                "forwarder_braked",
+                "1 while a destination rests because it rejected message after message.",
+                Family::default(),
+            ),
+            brakes: metrics.register(
+                "forwarder_brakes",
+                "Times that a destination was put to rest because it rejected message after message.",
+                Counter::default(),
+            ),
             delivery: metrics.register_with_unit(
                 "forwarder_delivery",
                 "How long one call of a sink took.",
@@ -138,8 +151,8 @@ impl Stats {
     }
 
     /// Counts what became of a batch.
-    pub(crate) fn count(&self, sink: &str, outcomes: &[Outcome]) {
-        for (outcome, count) in tally(outcomes.iter().map(Outcome::word)) {
+    pub(crate) fn count<'o>(&self, sink: &str, outcomes: impl Iterator<Item = &'o Outcome>) {
+        for (outcome, count) in tally(outcomes.map(Outcome::word)) {
             let of = OfOutcome { sink: sink.to_owned(), outcome };
             self.outcomes.get_or_create(&of).inc_by(count);
         }
@@ -156,9 +169,10 @@ impl Stats {
         self.in_flight.get_or_create(&OfSink { sink: sink.to_owned() }).inc_by(change);
     }
 
-    pub(crate) fn circuit(&self, sink: &str, destination: &str, number: i64) {
+    pub(crate) fn circuit(&self, sink: &str, destination: &str, number: i64, braked: bool) {
         let of = OfDestination { sink: sink.to_owned(), destination: destination.to_owned() };
         self.circuit.get_or_create(&of).set(number);
+        self.braked.get_or_create(&of).set(i64::from(braked));
     }
 
     pub(crate) fn delivery(&self, sink: &str, took: Duration) {

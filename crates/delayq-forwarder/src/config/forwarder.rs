@@ -27,8 +27,14 @@ pub struct ForwarderConfig {
     /// How long a destination rests before the first probe. 10 ms to 1 m; default 500 ms. It doubles with each probe
     /// that fails.
     pub circuit_first_rest: HumanDuration,
+    /// Rejections in a row, none of the messages between them taken, after which a destination rests instead of having more
+    /// messages buried: it may be set up wrongly. 0 to 1,000,000, 0: any number is buried; default 100.
+    pub most_burials: u32,
     /// The longest rest. At least the first, at most 10 m; default 15 s: a mended destination waits at most so long.
     pub circuit_longest_rest: HumanDuration,
+    /// The most bytes of payloads on their way to all destinations together. 4 MiB to 64 GiB; default 256 MiB. Each shard that
+    /// is asked may exceed it by one message.
+    pub in_flight_bytes: ByteSize,
 }
 
 /// How several forwarders share the shards.
@@ -51,6 +57,7 @@ impl ForwarderConfig {
             failures: self.circuit_failures,
             first_rest: *self.circuit_first_rest,
             longest_rest: *self.circuit_longest_rest,
+            most_burials: self.most_burials,
         }
     }
 }
@@ -66,6 +73,8 @@ impl Default for ForwarderConfig {
             circuit_failures: 5,
             circuit_first_rest: HumanDuration::from_millis(500),
             circuit_longest_rest: HumanDuration::from_secs(15),
+            most_burials: 100,
+            in_flight_bytes: ByteSize::from_mib(256),
         }
     }
 }
@@ -80,6 +89,8 @@ impl Section for ForwarderConfig {
         at.range("lease", &self.lease, secs(1)..=secs(3600));
         at.range("look_every", &self.look_every, ms(100)..=secs(60));
         at.range("most_bytes", &self.most_bytes, ByteSize::from_kib(64)..=ByteSize::from_mib(4));
+        at.range("most_burials", &self.most_burials, 0..=1_000_000);
+        at.range("in_flight_bytes", &self.in_flight_bytes, ByteSize::from_mib(4)..=ByteSize::from_gib(64));
         at.range("circuit_failures", &self.circuit_failures, 1..=1000);
         at.range("circuit_first_rest", &self.circuit_first_rest, ms(10)..=secs(60));
         at.range("circuit_longest_rest", &self.circuit_longest_rest, ms(10)..=secs(600));

@@ -33,19 +33,43 @@ pub(super) struct ShardAnswer {
     pub(super) more: bool,
 }
 
+/// The most bytes of payloads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// In one answer of a shard.
+    pub(super) of_a_shard: u32,
+    /// On their way to all destinations.
+    pub(super) of_all: usize,
+}
+
+// === impl Bounds ===
+
+impl Bounds {
+    /// How many more bytes may be on their way.
+    pub(super) fn free_bytes(self, board: &Board) -> usize {
+        let taken: usize = board.lanes.iter().map(|lane| lane.bytes).sum();
+        self.of_all.saturating_sub(taken)
+    }
+}
+
 // === impl Ask ===
 
 impl Ask {
     /// What to ask now: for each lane with room, the shards that may have something for it, and are not being asked. The
     /// lanes take turns in who is first.
-    pub(super) fn all(board: &mut Board, means: &Means, most_bytes: u32, now: Instant) -> Vec<Self> {
+    pub(super) fn all(board: &mut Board, means: &Means, bounds: Bounds, now: Instant) -> Vec<Self> {
         let mut asks = Vec::new();
+        let mut free_bytes = bounds.free_bytes(board);
         let count = board.lanes.len();
         board.turn = (board.turn + 1) % count.max(1);
         for number in (board.turn..count).chain(0..board.turn) {
+            if free_bytes == 0 {
+                break;
+            }
             let state = &mut board.lanes[number];
+            let before = state.bytes;
             let probe = state.lane.pass(now) == Pass::Probe;
-            for Pipeline { shards, most_bytes } in state.shares(now, most_bytes) {
+            for Pipeline { shards, most_bytes } in state.shares(now, bounds.of_a_shard, free_bytes) {
                 let requests = shards.into_iter().map(|(shard, most)| {
                     let lease = Some(means.lease);
                     let topics = state.topics.clone();
@@ -53,6 +77,7 @@ impl Ask {
                 });
                 asks.push(Self { lane: number, probe, requests: requests.collect() });
             }
+            free_bytes = free_bytes.saturating_sub(state.bytes - before);
         }
         asks
     }

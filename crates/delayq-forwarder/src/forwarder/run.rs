@@ -5,7 +5,7 @@
 
 use super::{
     Forwarder,
-    asking::{Answer, Ask, ShardAnswer, payload_bytes},
+    asking::{Answer, Ask, Bounds, ShardAnswer, payload_bytes},
     board::Board,
     discovery::Discovery,
 };
@@ -13,7 +13,7 @@ use crate::{
     codes::REDIS_UNUSABLE,
     config::ForwarderConfig,
     delivery::{Batch, Report},
-    means::Means,
+    means::{Freed, Means},
     settle::{Settler, Verdict},
     sharing::Share,
     stats::Stats,
@@ -24,7 +24,10 @@ use std::{
     collections::BTreeSet,
     time::{Duration, Instant},
 };
-use tokio::task::{JoinError, JoinSet};
+use tokio::{
+    sync::mpsc::UnboundedReceiver,
+    task::{JoinError, JoinSet},
+};
 
 /// How often the topics of all shards are looked up without a reason.
 const DISCOVER_EVERY: Duration = Duration::from_secs(10);
@@ -37,6 +40,9 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(super) struct Run {
     means: Means,
     condition: Condition,
+    /// Whether no destination is braked.
+    destinations: Condition,
+    braked: BTreeSet<usize>,
     settings: ForwarderConfig,
     board: Board,
     under_way: JoinSet<Ended>,
@@ -50,6 +56,8 @@ pub(super) struct Run {
     /// Topics that a shard set aside, because a key of theirs is of the wrong type.
     refused: BTreeSet<(ShardId, Topic)>,
     share: Share,
+    /// What batches free before they end.
+    freed: UnboundedReceiver<Freed>,
 }
 
 /// A task that is over.
@@ -64,11 +72,14 @@ enum Ended {
 impl Run {
     pub(super) fn new(forwarder: Forwarder) -> Self {
         let board = Board::new(&forwarder);
-        let Forwarder { client, settings, stats, condition, share, .. } = forwarder;
+        let Forwarder { client, settings, stats, condition, destinations, share, .. } = forwarder;
         let now = Instant::now();
+        let (means, freed) = Means::new(client, *settings.forwarder.lease, stats);
         Self {
-            means: Means::new(client, *settings.forwarder.lease, stats),
+            means,
             condition,
+            destinations,
+            braked: BTreeSet::new(),
             settings: settings.forwarder,
             board,
             under_way: JoinSet::new(),
@@ -78,6 +89,7 @@ impl Run {
             spoken_of: BTreeSet::new(),
             refused: BTreeSet::new(),
             share,
+            freed,
         }
     }
 
@@ -109,11 +121,15 @@ impl Run {
                         listener = self.means.client.listen_for_ready(self.board.shards().to_vec());
                     }
                 }
+                Some(freed) = self.freed.recv() => self.free(freed),
                 heard = listener.next() => self.hear(heard),
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
             while let Some(ended) = self.under_way.try_join_next() {
                 self.ended(ended)?;
+            }
+            while let Ok(freed) = self.freed.try_recv() {
+                self.free(freed);
             }
             while let Some(heard) = listener.try_next() {
                 self.hear(heard);
@@ -147,17 +163,27 @@ impl Run {
             self.next_look = now + *self.settings.look_every;
             self.board.heat_all(now);
         }
-        let most_bytes = u32::try_from(self.settings.most_bytes.bytes()).unwrap_or(u32::MAX);
-        for ask in Ask::all(&mut self.board, &self.means, most_bytes, now) {
+        let bounds = self.bounds();
+        for ask in Ask::all(&mut self.board, &self.means, bounds, now) {
             let means = self.means.clone();
             self.under_way.spawn(async { Ended::Ask(ask.run(means).await) });
+        }
+    }
+
+    fn bounds(&self) -> Bounds {
+        let (of_a_shard, of_all) = (self.settings.most_bytes.bytes(), self.settings.in_flight_bytes.bytes());
+        Bounds {
+            of_a_shard: u32::try_from(of_a_shard).unwrap_or(u32::MAX),
+            of_all: usize::try_from(of_all).unwrap_or(usize::MAX),
         }
     }
 
     /// When to look without being told anything.
     fn next_wake(&self) -> Instant {
         let now = Instant::now();
-        let lanes = self.board.lanes.iter().filter_map(|lane| lane.next(now));
+        // Where too many bytes are on their way, what comes back is the reason to ask again.
+        let full = self.bounds().free_bytes(&self.board) == 0;
+        let lanes = self.board.lanes.iter().filter(|_| !full).filter_map(|lane| lane.next(now));
         let first = lanes.chain(self.next_discovery).fold(self.next_look, Instant::min);
         self.rest_until.map_or(first, |until| first.max(until))
     }
@@ -179,15 +205,44 @@ impl Run {
         match ended {
             Ok(Ended::Ask(answer)) => self.take(answer),
             Ok(Ended::Batch(report)) => {
-                let state = &mut self.board.lanes[report.lane_number];
-                state.in_flight -= report.count;
-                state.bytes -= report.bytes;
-                state.pace.delivered(report.count, report.took);
+                self.free(report.freed);
+                self.note_brake(report.freed.lane_number);
+                if let Some(measure) = report.measure {
+                    self.board.lanes[report.freed.lane_number].pace.measured(measure);
+                }
                 Ok(())
             }
             Ok(Ended::Discovery(discovery)) => self.discovered(discovery),
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         }
+    }
+
+    /// Says whether a destination rests because it rejects message after message.
+    fn note_brake(&mut self, lane_number: usize) {
+        let braked = self.board.lanes[lane_number].lane.is_braked();
+        let changed = if braked { self.braked.insert(lane_number) } else { self.braked.remove(&lane_number) };
+        if !changed {
+            return;
+        }
+        let named = self.braked.iter().map(|number| {
+            let lane = &self.board.lanes[*number].lane;
+            format!("{} `{}`", lane.to.name, lane.label())
+        });
+        let named: Vec<String> = named.collect();
+        if named.is_empty() {
+            self.destinations.ready();
+        } else {
+            let named = named.join(", ");
+            self.destinations.unready(format!("rejecting message after message, and resting: {named}"));
+        }
+    }
+
+    /// Some of a lane is on its way no more.
+    fn free(&mut self, freed: Freed) {
+        let state = &mut self.board.lanes[freed.lane_number];
+        state.in_flight -= freed.count;
+        state.bytes -= freed.bytes;
+        state.pace.count(freed.delivered);
     }
 
     /// Takes what was reserved, and starts its batches. What was reserved is under way even where a shard failed.
@@ -232,6 +287,7 @@ impl Run {
                 routes: state.routes.clone(),
                 probe,
                 reserved: (redis_clock, now),
+                delivered_before: state.pace.delivered(),
             };
             let means = self.means.clone();
             self.under_way.spawn(async { Ended::Batch(batch.run(means).await) });
@@ -327,7 +383,8 @@ impl Run {
             let (count, bytes) = (messages.len(), payload_bytes(&messages));
             let rest = Verdict::rest(Duration::ZERO, "given back while draining");
             settler.settle(messages.into_iter().map(|message| (message.receipt, rest.clone()))).await;
-            Ended::Batch(Report { lane_number, count, bytes, took: None })
+            let freed = Freed { lane_number, count, bytes, delivered: 0 };
+            Ended::Batch(Report { freed, measure: None })
         });
     }
 }

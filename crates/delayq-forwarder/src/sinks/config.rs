@@ -13,15 +13,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SinkConfig {
-    /// The most messages on their way to one destination: those that a killed forwarder repeats. More than 2048 only
-    /// while its deliveries take less than a twentieth of `timeout`. 1 to 65,536; default 8192.
+    /// The most messages on their way to one destination: those that a killed forwarder repeats. As many only while it takes
+    /// them in a quarter of `timeout`. 1 to 65,536; default 8192.
     pub in_flight: u32,
     /// The most bytes of payloads on their way to one destination. 1 MiB to 4 GiB; default 64 MiB. Each shard that is asked
     /// may exceed it by one message.
     pub in_flight_bytes: ByteSize,
     /// The most messages in one call of the sink. 1 to 500; default 256.
     pub batch: u16,
-    /// How long a message may wait for its confirm before it counts as not delivered. 100 ms to 10 m; default 10 s.
+    /// How long a message may wait for its confirm before it counts as not delivered, and before that for its turn at a
+    /// destination that takes few at a time. 100 ms to 10 m; default 10 s.
     pub timeout: HumanDuration,
     /// What a delivery looks like: `plain`, `cloudevents-binary` or `cloudevents-structured`; default plain.
     pub encoding: Encoding,

@@ -6,6 +6,8 @@ mod bound;
 mod check;
 mod config;
 #[cfg(feature = "rabbitmq")]
+mod confirms;
+#[cfg(feature = "rabbitmq")]
 mod connection;
 #[cfg(feature = "rabbitmq")]
 mod deliver;

@@ -1,6 +1,6 @@
 //! A connection to a Redis that messages are delivered to, which is thrown away when it no longer answers.
 
-use crate::{Blame, Outcome, Parcel};
+use crate::{Blame, Outcome, Outcomes, Parcel};
 use delayq_service::config::RedisConfig;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, Pipeline, RedisError, RedisResult, Value,
@@ -77,42 +77,39 @@ impl RedisLink {
         Ok(answers)
     }
 
-    /// Runs one command for each parcel whose key may be delivered to: one outcome each, in their order.
+    /// Runs one command for each parcel whose key may be delivered to.
     pub(super) async fn deliver(
         &self,
         parcels: &[Parcel],
+        outcomes: &Outcomes,
         command: impl Fn(&Parcel) -> Cmd,
         answered: impl Fn(&Parcel, Value) -> Outcome,
-    ) -> Vec<Outcome> {
-        let mut outcomes: Vec<Option<Outcome>> =
-            parcels.iter().map(|parcel| key(&parcel.destination).err().map(Outcome::rejected)).collect();
-        let sent: Vec<&Parcel> = parcels
-            .iter()
-            .zip(&outcomes)
-            .filter(|(_, outcome)| outcome.is_none())
-            .map(|(parcel, _)| parcel)
-            .collect();
-        let mut pipeline = Pipeline::with_capacity(sent.len());
-        for parcel in &sent {
-            pipeline.add_command(command(parcel));
-        }
-        let mut answers: Vec<Outcome> = match self.run_all(&pipeline, sent.len()).await {
-            _ if sent.is_empty() => Vec::new(),
-            Err(error) => vec![failed(&error); sent.len()],
-            Ok(answers) => {
-                let outcome = |(answer, parcel): (RedisResult<Value>, &&Parcel)| match answer {
-                    Ok(value) => answered(parcel, value),
-                    Err(error) => failed(&self.fault(&error)),
-                };
-                answers.into_iter().zip(&sent).map(outcome).collect()
+    ) {
+        let (mut sent, mut pipeline) = (Vec::new(), Pipeline::with_capacity(parcels.len()));
+        for (place, parcel) in parcels.iter().enumerate() {
+            match key(&parcel.destination) {
+                Err(why) => outcomes.put(place, Outcome::rejected(why)),
+                Ok(()) => {
+                    sent.push(place);
+                    pipeline.add_command(command(parcel));
+                }
             }
-        };
-        let mut answers = answers.drain(..);
-        for empty in outcomes.iter_mut().filter(|outcome| outcome.is_none()) {
-            *empty = answers.next();
         }
-        let silent = || Outcome::down("Redis did not answer for it");
-        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(silent)).collect()
+        if sent.is_empty() {
+            return;
+        }
+        match self.run_all(&pipeline, sent.len()).await {
+            Err(error) => outcomes.put_rest(&failed(&error)),
+            Ok(answers) => {
+                for (answer, place) in answers.into_iter().zip(sent) {
+                    let outcome = match answer {
+                        Ok(value) => answered(&parcels[place], value),
+                        Err(error) => failed(&self.fault(&error)),
+                    };
+                    outcomes.put(place, outcome);
+                }
+            }
+        }
     }
 
     async fn connection(&self) -> Result<MultiplexedConnection, LinkError> {

@@ -5,11 +5,15 @@
 
 use crate::{
     Parcel,
-    sink::{CheckError, Outcome, Sink},
+    sink::{CheckError, Outcome, Outcomes, Sink},
 };
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc, time::Duration};
+use tokio::time::interval;
+
+/// How often what all of them have confirmed is collected while others still wait.
+const COLLECT_EVERY: Duration = Duration::from_millis(50);
 
 /// The sink of a table with several kinds.
 pub(super) struct SeveralSink(Vec<Arc<dyn Sink>>);
@@ -36,12 +40,29 @@ impl Sink for SeveralSink {
         Ok(warnings)
     }
 
-    async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
-        let answers = join_all(self.0.iter().map(|sink| sink.deliver(parcels))).await;
-        answers
-            .into_iter()
-            .reduce(|all, more| all.into_iter().zip(more).map(worse).collect())
-            .unwrap_or_default()
+    async fn deliver(&self, parcels: &[Parcel], outcomes: &Arc<Outcomes>) {
+        let of_each: Vec<Arc<Outcomes>> = self.0.iter().map(|_| Outcomes::new(parcels.len())).collect();
+        let calls = self.0.iter().zip(&of_each).map(|(sink, own)| sink.deliver(parcels, own));
+        let mut calls = pin!(join_all(calls));
+        let mut all: Vec<Vec<Outcome>> = vec![Vec::new(); parcels.len()];
+        let mut every = interval(COLLECT_EVERY);
+        loop {
+            let ended = tokio::select! {
+                biased;
+                _ = &mut calls => true,
+                _ = every.tick() => false,
+            };
+            for (place, outcome) in of_each.iter().flat_map(|own| own.fresh()) {
+                all[place].push(outcome);
+                if all[place].len() == self.0.len() {
+                    let whole = std::mem::take(&mut all[place]).into_iter().reduce(worse);
+                    outcomes.put(place, whole.expect("there is one of each sink"));
+                }
+            }
+            if ended {
+                return;
+            }
+        }
     }
 
     async fn close(&self) -> Result<(), String> {
@@ -52,7 +73,7 @@ impl Sink for SeveralSink {
 }
 
 /// What is said of a parcel that two destinations answer for: a rejection is for ever, an absence may pass.
-fn worse((one, other): (Outcome, Outcome)) -> Outcome {
+fn worse(one: Outcome, other: Outcome) -> Outcome {
     match (&one, &other) {
         (Outcome::Rejected { .. }, _) | (Outcome::Unavailable { .. }, Outcome::Delivered) => one,
         (Outcome::Unavailable { .. }, Outcome::Unavailable { .. }) => one,
@@ -75,7 +96,7 @@ mod tests {
             (&down, &never, &never),
             (&done, &never, &never),
         ] {
-            assert_eq!(&worse((one.clone(), other.clone())), all);
+            assert_eq!(&worse(one.clone(), other.clone()), all);
         }
     }
 }

@@ -113,6 +113,54 @@ async fn no_more_bytes_are_under_way_than_the_sink_allows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn no_more_bytes_are_under_way_than_the_forwarder_allows_over_all_destinations() {
+    let stage = Stage::new().await;
+    let server = RedisServer::start().await;
+    let slow = Proxy::start(&server.address());
+    slow.set_both(Flow::Delay(Duration::from_millis(100)));
+    let (size, most) = (100 * 1024, ByteSize::from_mib(4));
+    let topics = ["a", "b", "c", "d"];
+    for (n, name) in topics.iter().enumerate() {
+        stage.put(name, n * 100, 40, size).await;
+    }
+    let routes = topics.iter().map(|name| route(name, "s", name)).collect();
+    let mut settings = stage.settings([("s", stream(&slow.address()))], routes);
+    settings.forwarder.in_flight_bytes = most;
+    let running = stage.forward(settings).await.unwrap();
+    // Each shard that is asked for a destination may exceed it by one message.
+    let shards = f64::from(stage.client.shards().get()) * topics.len() as f64;
+    let bound = (most.bytes() / size as u64 + 1) as f64 + shards;
+    wait_until("all delivered", LONG, || async {
+        let under_way = running.metric("delayq_forwarder_in_flight{sink=\"s\"}");
+        assert!(under_way <= bound, "{under_way} of at most {bound}");
+        let mut left = 0;
+        for name in topics {
+            left += stage.numbers(name).await.pending();
+        }
+        left == 0
+    })
+    .await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_that_is_too_long_is_buried() {
+    let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
+    let settings = stage.settings([("f", file(folder.path()))], vec![route("t", "f", "{header.to}")]);
+    let running = stage.forward(settings).await.unwrap();
+    for (id, length) in [("fits", 200), ("part", 300), ("whole", 2000)] {
+        let to = "x".repeat(length);
+        let message = delayq_core::Message::new(topic("t"), "x").id(id).unwrap().header("to", to);
+        assert!(stage.producer.put(message).await.unwrap().outcome.is_accepted());
+    }
+    stage.drained("t").await;
+    running.stop().await;
+    let dead = stage.dead("t").await;
+    assert_eq!(dead.keys().collect::<Vec<_>>(), ["part", "whole"]);
+    assert!(dead["whole"].contains("the destination has 2000 bytes, more than 1024"), "{dead:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_killed_forwarder_repeats_at_most_what_it_held() {
     let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
     Admin::new(stage.client.clone())

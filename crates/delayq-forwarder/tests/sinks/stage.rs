@@ -30,6 +30,7 @@ pub(crate) struct Stage {
 /// A forwarder under way.
 pub(crate) struct Running {
     pub(crate) metrics: Metrics,
+    pub(crate) readiness: Readiness,
     shutdown: Shutdown,
     task: tokio::task::JoinHandle<Result<(), Fault>>,
 }
@@ -178,8 +179,13 @@ impl Stage {
         group: Option<ClusterConfig>,
     ) -> Result<Running, Fault> {
         let metrics = Metrics::new();
-        let deps =
-            Deps { client, redis: self.redis.clone(), metrics: metrics.clone(), readiness: Readiness::new() };
+        let readiness = Readiness::new();
+        let deps = Deps {
+            client,
+            redis: self.redis.clone(),
+            metrics: metrics.clone(),
+            readiness: readiness.clone(),
+        };
         let forwarder = build(settings, deps).await?;
         let forwarder = match group {
             None => forwarder,
@@ -187,7 +193,7 @@ impl Stage {
         };
         let shutdown = Shutdown::new();
         let task = tokio::spawn(forwarder.run(shutdown.clone()));
-        Ok(Running { metrics, shutdown, task })
+        Ok(Running { metrics, readiness, shutdown, task })
     }
 }
 

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use delayq_core::Message;
+use delayq_core::{Admin, Message, Policy};
 use delayq_forwarder::{SinkConfig, WebhookConfig};
 use delayq_service::config::{HumanDuration, Secret};
 use delayq_tests::certs::{Authority, Certificate};
@@ -33,6 +33,10 @@ struct Request {
     body: Vec<u8>,
 }
 
+/// Answers that are none: the connection is closed, or stays silent.
+const RESET: &str = "reset";
+const HANG: &str = "hang";
+
 struct Endpoint {
     proxy: Proxy,
     address: String,
@@ -44,6 +48,10 @@ struct Endpoint {
 #[derive(Default)]
 struct Told {
     answers: Mutex<HashMap<String, String>>,
+    /// The answer to every other message; `None`: 204.
+    otherwise: Mutex<Option<String>>,
+    /// How long each answer takes.
+    delay: Duration,
     /// The only token that it takes.
     token: Option<&'static str>,
     /// Answers are given one for each permit, where there is a gate.
@@ -91,7 +99,13 @@ async fn serve(
     while let Some((method, request)) = read(&mut stream, &mut buffer).await {
         let id = request.headers.get("delayq-id");
         let answer = id.and_then(|id| told.answers.lock().unwrap().get(id).cloned());
+        let answer = answer.or_else(|| told.otherwise.lock().unwrap().clone().filter(|_| method == "POST"));
         let mut answer = answer.unwrap_or_else(|| "204 No Content\r\n\r\n".to_owned());
+        match answer.as_str() {
+            RESET => return,
+            HANG => std::future::pending().await,
+            _ => tokio::time::sleep(told.delay).await,
+        }
         let bearer = told.token.map(|token| format!("Bearer {token}"));
         if bearer.is_some() && request.headers.get("authorization") != bearer.as_ref() {
             answer = "401 Unauthorized\r\ncontent-length: 0\r\n\r\n".to_owned();
@@ -269,6 +283,113 @@ async fn a_producer_neither_leaves_the_base_nor_sets_the_connections_headers() {
         assert!(!request.headers.contains_key(name), "{name}");
     }
     assert_eq!(request.headers["x-kept"], "100-continue");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_endpoint_gets_no_message_twice() {
+    // All of them take more than ten times the timeout of one.
+    const COUNT: usize = 600;
+    let told = Told { delay: Duration::from_millis(150), ..Told::default() };
+    let (stage, subject) = (Stage::new().await, Endpoint::start_with(told, None).await);
+    let mut sink = subject.sink();
+    sink.timeout = HumanDuration::from_secs(2);
+    sink.webhook.as_mut().unwrap().connections = 4;
+    stage.put("t", 0, COUNT, 10).await;
+    let running = stage.forward(stage.settings([("s", sink)], vec![route("t", "s", "in")])).await.unwrap();
+    wait_until("all delivered", 2 * LONG, || async { stage.numbers("t").await.pending() == 0 }).await;
+    running.stop().await;
+    stage.check("t", subject.seen().await, &Permit::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_confirmed_does_not_wait_for_what_is_not() {
+    const COUNT: u64 = 100;
+    let (stage, subject) = (Stage::new().await, Endpoint::start().await);
+    let mut sink = subject.sink();
+    sink.timeout = HumanDuration::from_secs(120);
+    subject.answer("7", HANG);
+    stage.put("t", 0, COUNT as usize, 10).await;
+    let running = stage.forward(stage.settings([("s", sink)], vec![route("t", "s", "in")])).await.unwrap();
+    wait_until("all but one", LONG, || async { stage.numbers("t").await.delivered == COUNT - 1 }).await;
+    let numbers = stage.numbers("t").await;
+    assert_eq!((numbers.leased, numbers.pending()), (1, 1));
+    assert!(running.metric("delayq_forwarder_in_flight{sink=\"s\"}") <= 1.0);
+    // A connection that breaks says as little as one that is silent: it is tried again.
+    subject.told.answers.lock().unwrap().clear();
+    subject.proxy.reset_open();
+    stage.drained("t").await;
+    running.stop().await;
+    stage.check("t", subject.seen().await, &Permit::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_breaks_its_receiver_is_dead_one_day_and_no_other_is() {
+    for poison in [RESET, HANG] {
+        let (stage, subject) = (Stage::new().await, Endpoint::start().await);
+        let policy = Policy { backoff: None, ..Policy::default() };
+        Admin::new(stage.client.clone()).set_policy(&topic("t"), &policy).await.unwrap();
+        let mut sink = subject.sink();
+        sink.timeout = HumanDuration::from_millis(500);
+        subject.answer("poison", poison);
+        let message = Message::new(topic("t"), "x").id("poison").unwrap().max_attempts(3);
+        assert!(stage.producer.put(message).await.unwrap().outcome.is_accepted());
+        stage.put("t", 0, 20, 10).await;
+        let running =
+            stage.forward(stage.settings([("s", sink)], vec![route("t", "s", "in")])).await.unwrap();
+        stage.drained("t").await;
+        running.stop().await;
+        assert_eq!(stage.dead("t").await.keys().collect::<Vec<_>>(), ["poison"]);
+        assert_eq!(stage.numbers("t").await.delivered, 20);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_that_rejects_everything_does_not_empty_the_queue_into_the_dead_letters() {
+    // A fixed destination, and one for each message.
+    for to in ["in", "{id}"] {
+        let (stage, subject) = (Stage::new().await, Endpoint::start().await);
+        *subject.told.otherwise.lock().unwrap() =
+            Some("422 Wrong\r\ncontent-length: 9\r\n\r\nwrong key".to_owned());
+        let mut settings = stage.settings([("s", subject.sink())], vec![route("t", "s", to)]);
+        settings.forwarder.most_burials = 10;
+        stage.put("t", 0, 300, 10).await;
+        let running = stage.forward(settings).await.unwrap();
+        wait_until("a brake", LONG, || async { running.metric("delayq_forwarder_brakes_total") >= 1.0 })
+            .await;
+        wait_until("nothing under way", LONG, || async {
+            running.metric("delayq_forwarder_in_flight{sink=\"s\"}") == 0.0
+        })
+        .await;
+        assert!(running.metric("delayq_forwarder_braked{sink=\"s\"") >= 1.0, "{to}");
+        assert_eq!(stage.dead("t").await.len(), 10, "{to}");
+        let unready = running.readiness.unready();
+        assert!(
+            unready.iter().any(|one| one.reason.contains("rejecting message after message")),
+            "{unready:?}"
+        );
+        *subject.told.otherwise.lock().unwrap() = None;
+        stage.drained("t").await;
+        assert!(running.metric("delayq_forwarder_braked{sink=\"s\"") < 1.0, "{to}");
+        running.stop().await;
+        assert_eq!((stage.dead("t").await.len(), stage.numbers("t").await.delivered), (10, 290), "{to}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_down_is_not_asked_for_each_destination_by_message() {
+    let (stage, mut subject) = (Stage::new().await, Endpoint::start().await);
+    let running =
+        stage.forward(stage.settings([("s", subject.sink())], vec![route("t", "s", "{id}")])).await.unwrap();
+    subject.stop().await;
+    stage.put("t", 0, 200, 10).await;
+    wait_until("an open circuit of the server", LONG, || async {
+        running.metric("delayq_forwarder_circuit{sink=\"s\",destination=\"*\"}") >= 1.0
+    })
+    .await;
+    subject.resume().await;
+    stage.drained("t").await;
+    running.stop().await;
+    stage.check("t", subject.seen().await, &Permit::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,7 +19,9 @@ pub(super) fn folder(dir: &Path) -> Result<(), CheckError> {
 /// The path of a destination, where it stays within the folder.
 pub(super) fn path(dir: &Path, destination: &str) -> Result<PathBuf, String> {
     let within = Path::new(destination);
-    let plain = within.components().all(|part| matches!(part, Component::Normal(_)));
+    // A file system takes no longer names than these.
+    let is_name = |part: Component<'_>| matches!(part, Component::Normal(name) if name.len() <= 255);
+    let plain = within.components().all(is_name);
     if destination.is_empty() || destination.ends_with('/') || destination.contains('\0') || !plain {
         return Err(format!("`{destination}` is no path of a file within {}", dir.display()));
     }

@@ -5,7 +5,7 @@
 //! written by somebody else, and is left as it is.
 
 use super::{FileConfig, beneath::Place, check, encode};
-use crate::{CheckError, Outcome, Parcel, Sink};
+use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_trait::async_trait;
 use std::{
     collections::BTreeMap,
@@ -54,8 +54,7 @@ impl Sink for FileSink {
         Ok(Vec::new())
     }
 
-    async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
-        let mut outcomes = vec![Outcome::Delivered; parcels.len()];
+    async fn deliver(&self, parcels: &[Parcel], outcomes: &Arc<Outcomes>) {
         let mut files: BTreeMap<&str, (Vec<usize>, Vec<u8>)> = BTreeMap::new();
         for (i, parcel) in parcels.iter().enumerate() {
             let (places, lines) = files.entry(&parcel.destination).or_default();
@@ -70,14 +69,13 @@ impl Sink for FileSink {
                     let appended =
                         tokio::task::spawn_blocking(move || append(&config, &open, &path, &lines)).await;
                     match appended.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
-                        Ok(()) => continue,
+                        Ok(()) => Outcome::Delivered,
                         Err(error) => Outcome::down(format!("{destination}: {error}")),
                     }
                 }
             };
-            places.into_iter().for_each(|i| outcomes[i] = outcome.clone());
+            places.into_iter().for_each(|i| outcomes.put(i, outcome.clone()));
         }
-        outcomes
     }
 
     async fn close(&self) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! The file sink against a real folder.
 
 use super::{FileConfig, FileSink};
-use crate::{Outcome, Parcel, Sink, parcel::About};
+use crate::{Outcome, Outcomes, Parcel, Sink, parcel::About};
 use bytes::Bytes;
 use delayq_core::{UnixMicros, UnixMillis};
 use delayq_service::config::ByteSize;
@@ -31,12 +31,20 @@ fn sink(dir: &Path, rotate_at: Option<ByteSize>) -> FileSink {
     FileSink::new(FileConfig { dir: dir.to_owned(), rotate_at })
 }
 
+async fn delivered(sink: &FileSink, parcels: &[Parcel]) -> Vec<Outcome> {
+    let outcomes = Outcomes::new(parcels.len());
+    sink.deliver(parcels, &outcomes).await;
+    let mut all = outcomes.fresh();
+    all.sort_by_key(|(place, _)| *place);
+    all.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
 #[tokio::test]
 async fn a_line_holds_text_as_text_and_bytes_as_base64() {
     let folder = tempfile::tempdir().unwrap();
     let sink = sink(folder.path(), None);
     let parcels = [parcel("a/b.ndjson", "1", b"text"), parcel("a/b.ndjson", "2", b"\xff")];
-    assert_eq!(sink.deliver(&parcels).await, [Outcome::Delivered, Outcome::Delivered]);
+    assert_eq!(delivered(&sink, &parcels).await, [Outcome::Delivered, Outcome::Delivered]);
     let start = "\"topic\":\"orders\",\"due\":1000,\"ready\":1000,\"late_ms\":0.25,\"attempt\":1,\"delivery\":1,\
                  \"headers\":{\"trace\":\"t\"},";
     let expected = format!(
@@ -51,7 +59,7 @@ async fn a_path_that_leaves_the_folder_is_rejected_and_its_neighbours_are_not() 
     let sink = sink(folder.path(), None);
     let parcels: Vec<Parcel> =
         ["x", "../y", "/etc/y", "", "a/../../y", "./z"].map(|path| parcel(path, "1", b"")).into();
-    let words: Vec<&str> = sink.deliver(&parcels).await.iter().map(Outcome::word).collect();
+    let words: Vec<&str> = delivered(&sink, &parcels).await.iter().map(Outcome::word).collect();
     assert_eq!(words, ["delivered", "rejected", "rejected", "rejected", "rejected", "rejected"]);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
@@ -62,7 +70,7 @@ async fn a_line_without_an_end_is_cut_off_before_the_next_is_written() {
     let path = folder.path().join("f");
     fs::write(&path, "{\"id\":\"0\"}\n{\"id\":\"1\",\"to").unwrap();
     let sink = sink(folder.path(), None);
-    assert_eq!(sink.deliver(&[parcel("f", "2", b"")]).await, [Outcome::Delivered]);
+    assert_eq!(delivered(&sink, &[parcel("f", "2", b"")]).await, [Outcome::Delivered]);
     let text = fs::read_to_string(&path).unwrap();
     let ids: Vec<String> = text
         .lines()
@@ -78,7 +86,10 @@ async fn a_full_file_is_set_aside_and_none_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let sink = sink(folder.path(), Some(ByteSize::from_bytes(600)));
     for id in 0..10 {
-        assert_eq!(sink.deliver(&[parcel("f", &id.to_string(), &[b'x'; 100])]).await, [Outcome::Delivered]);
+        assert_eq!(
+            delivered(&sink, &[parcel("f", &id.to_string(), &[b'x'; 100])]).await,
+            [Outcome::Delivered]
+        );
     }
     let mut ids: Vec<u64> = Vec::new();
     let mut files = 0;
@@ -99,10 +110,10 @@ async fn a_full_file_is_set_aside_and_none_is_lost() {
 async fn a_file_that_another_holds_is_unavailable_until_it_is_let_go() {
     let folder = tempfile::tempdir().unwrap();
     let (first, second) = (sink(folder.path(), None), sink(folder.path(), None));
-    assert_eq!(first.deliver(&[parcel("f", "1", b"")]).await, [Outcome::Delivered]);
-    assert_eq!(second.deliver(&[parcel("f", "2", b"")]).await[0].word(), "unavailable");
+    assert_eq!(delivered(&first, &[parcel("f", "1", b"")]).await, [Outcome::Delivered]);
+    assert_eq!(delivered(&second, &[parcel("f", "2", b"")]).await[0].word(), "unavailable");
     first.close().await.unwrap();
-    assert_eq!(second.deliver(&[parcel("f", "2", b"")]).await, [Outcome::Delivered]);
+    assert_eq!(delivered(&second, &[parcel("f", "2", b"")]).await, [Outcome::Delivered]);
 }
 
 #[tokio::test]
@@ -111,7 +122,7 @@ async fn a_file_that_is_taken_away_is_begun_anew_and_loses_nothing() {
     let (path, aside) = (folder.path().join("d/f"), folder.path().join("f.old"));
     let sink = sink(folder.path(), None);
     let deliver =
-        async |id: &str| assert_eq!(sink.deliver(&[parcel("d/f", id, b"")]).await, [Outcome::Delivered]);
+        async |id: &str| assert_eq!(delivered(&sink, &[parcel("d/f", id, b"")]).await, [Outcome::Delivered]);
     deliver("1").await;
     fs::rename(&path, &aside).unwrap();
     deliver("2").await;
@@ -132,7 +143,7 @@ async fn no_symlink_is_followed_to_a_file_or_through_a_folder() {
     std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("d")).unwrap();
     let sink = sink(folder.path(), Some(ByteSize::from_bytes(1)));
     for destination in ["f", "d/f", "d/new", "d/new/f"] {
-        let outcome = sink.deliver(&[parcel(destination, "1", b"")]).await.remove(0);
+        let outcome = delivered(&sink, &[parcel(destination, "1", b"")]).await.remove(0);
         assert_eq!(outcome.word(), "unavailable", "{destination}");
         assert!(format!("{outcome:?}").contains("is a symlink"), "{outcome:?}");
     }
@@ -146,7 +157,7 @@ async fn a_file_set_aside_does_not_take_the_place_of_a_symlink() {
     std::os::unix::fs::symlink("nowhere", folder.path().join("f.1")).unwrap();
     let sink = sink(folder.path(), Some(ByteSize::from_bytes(1)));
     for id in ["1", "2"] {
-        assert_eq!(sink.deliver(&[parcel("f", id, b"")]).await, [Outcome::Delivered]);
+        assert_eq!(delivered(&sink, &[parcel("f", id, b"")]).await, [Outcome::Delivered]);
     }
     assert!(fs::symlink_metadata(folder.path().join("f.1")).unwrap().is_symlink());
     assert_eq!(fs::read_to_string(folder.path().join("f.2")).unwrap().lines().count(), 1);
@@ -158,7 +169,7 @@ async fn a_file_that_somebody_else_wrote_is_not_cut_off() {
     let sink = sink(folder.path(), None);
     for text in ["no line at all", "{\"id\":\"0\"}\n{\"other\":1}", "\0\0"] {
         fs::write(folder.path().join("f"), text).unwrap();
-        let outcome = sink.deliver(&[parcel("f", "1", b"")]).await.remove(0);
+        let outcome = delivered(&sink, &[parcel("f", "1", b"")]).await.remove(0);
         assert!(format!("{outcome:?}").contains("move it away"), "{outcome:?}");
         assert_eq!(fs::read_to_string(folder.path().join("f")).unwrap(), text);
     }
@@ -169,6 +180,6 @@ async fn a_pipe_is_refused_and_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let made = std::process::Command::new("mkfifo").arg(folder.path().join("f")).status().unwrap();
     assert!(made.success());
-    let outcome = sink(folder.path(), None).deliver(&[parcel("f", "1", b"")]).await.remove(0);
+    let outcome = delivered(&sink(folder.path(), None), &[parcel("f", "1", b"")]).await.remove(0);
     assert!(format!("{outcome:?}").contains("no regular file"), "{outcome:?}");
 }

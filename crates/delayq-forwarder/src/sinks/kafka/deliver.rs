@@ -2,20 +2,19 @@
 
 use super::{
     KafkaConfig, check, encode,
-    reports::{Place, Report, Reports},
+    reports::{Place, Reports},
     words::Words,
 };
-use crate::{Blame, CheckError, Outcome, Parcel, Sink, sinks::answers::Answers};
+use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_trait::async_trait;
 use rdkafka::{
     ClientConfig,
     config::FromClientConfigAndContext,
-    error::{KafkaError, RDKafkaErrorCode},
     producer::{BaseRecord, Producer, ThreadedProducer},
 };
 use secrecy::ExposeSecret;
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -131,24 +130,16 @@ impl Sink for KafkaSink {
         checked
     }
 
-    async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
+    async fn deliver(&self, parcels: &[Parcel], outcomes: &Arc<Outcomes>) {
         let open = match self.open() {
             Ok(open) => open,
-            Err(why) => return vec![Outcome::down(why); parcels.len()],
+            Err(why) => return outcomes.put_rest(&Outcome::down(why)),
         };
-        let answers = Answers::new(parcels.len());
         for (place, parcel) in parcels.iter().enumerate() {
-            send(&open.producer, parcel, Place::new(&answers, place));
+            send(&open, parcel, Place::new(outcomes, place, parcel.partition.is_some()));
         }
-        answers.complete().await;
-        let reports = answers.take().into_iter().zip(parcels);
-        let outcomes: Vec<Outcome> =
-            reports.map(|(report, parcel)| outcome(report, parcel, &open.words)).collect();
-        if outcomes.contains(&Outcome::Delivered) {
-            open.words.forget();
-        }
+        outcomes.complete().await;
         self.forget_if_useless(&open);
-        outcomes
     }
 
     async fn close(&self) -> Result<(), String> {
@@ -160,9 +151,9 @@ impl Sink for KafkaSink {
 }
 
 /// Hands a record to the client. What it refuses at once is reported at once.
-fn send(producer: &ThreadedProducer<Reports>, parcel: &Parcel, place: Box<Place>) {
-    if encode::topic(&parcel.destination).is_err() {
-        return place.report(Err(Some(KafkaError::MessageProduction(RDKafkaErrorCode::InvalidTopic))));
+fn send(open: &Open, parcel: &Parcel, place: Box<Place>) {
+    if let Err(why) = encode::topic(&parcel.destination) {
+        return place.put(Outcome::rejected(why));
     }
     let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(&parcel.destination, place)
         .payload(&parcel.body[..])
@@ -174,44 +165,7 @@ fn send(producer: &ThreadedProducer<Reports>, parcel: &Parcel, place: Box<Place>
     if let Some(partition) = parcel.partition {
         record = record.partition(partition);
     }
-    if let Err((error, record)) = producer.send(record) {
-        record.delivery_opaque.report(Err(Some(error)));
-    }
-}
-
-fn outcome(report: Option<Report>, parcel: &Parcel, words: &Words) -> Outcome {
-    match report {
-        Some(Ok(())) => Outcome::Delivered,
-        Some(Err(Some(error))) => match encode::topic(&parcel.destination) {
-            Ok(()) => failed(&error, parcel, words),
-            Err(why) => Outcome::rejected(why),
-        },
-        Some(Err(None)) | None => Outcome::down("the producer was closed"),
-    }
-}
-
-/// What an error means for one record.
-fn failed(error: &KafkaError, parcel: &Parcel, words: &Words) -> Outcome {
-    let reason = error.to_string();
-    match error.rdkafka_error_code() {
-        Some(
-            RDKafkaErrorCode::MessageSizeTooLarge
-            | RDKafkaErrorCode::InvalidMessageSize
-            | RDKafkaErrorCode::InvalidMessage
-            | RDKafkaErrorCode::InvalidRecord
-            | RDKafkaErrorCode::InvalidTopic
-            | RDKafkaErrorCode::PolicyViolation,
-        ) => Outcome::Rejected { reason },
-        Some(
-            RDKafkaErrorCode::UnknownTopic
-            | RDKafkaErrorCode::UnknownTopicOrPartition
-            | RDKafkaErrorCode::TopicAuthorizationFailed,
-        ) => Outcome::failed(reason),
-        // Partitions can be added, but those that the topic has take their messages meanwhile.
-        Some(RDKafkaErrorCode::UnknownPartition) if parcel.partition.is_some() => {
-            Outcome::Unavailable { reason, retry_after: None, blame: Blame::Message }
-        }
-        Some(RDKafkaErrorCode::UnknownPartition) => Outcome::failed(reason),
-        _ => Outcome::down(words.explain(reason)),
+    if let Err((error, record)) = open.producer.send(record) {
+        record.delivery_opaque.failed(&error, &open.words);
     }
 }

@@ -1,12 +1,17 @@
-//! Delivery reports: the client's thread puts each at its place, and wakes the call when the last of them is there.
+//! Delivery reports: the client's thread puts what each means at its place, as it comes.
 
 use super::words::Words;
-use crate::sinks::answers::Answers;
-use rdkafka::{ClientContext, error::KafkaError, message::DeliveryResult, producer::ProducerContext};
-use std::sync::Arc;
-
-/// What became of a record; an error of `None`: the producer ended before it was known.
-pub(super) type Report = Result<(), Option<KafkaError>>;
+use crate::{Blame, Outcome, Outcomes};
+use rdkafka::{
+    ClientContext,
+    error::{KafkaError, RDKafkaErrorCode},
+    message::DeliveryResult,
+    producer::ProducerContext,
+};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 /// What a producer calls back.
 #[derive(Clone, Default)]
@@ -14,10 +19,13 @@ pub(super) struct Reports {
     pub(super) words: Words,
 }
 
-/// The place of a record's report. Dropped without one, it reports that there will be none.
+/// The place of a record's outcome. Dropped without one, the producer ended before it was known.
 pub(super) struct Place {
-    answers: Arc<Answers<Report>>,
+    outcomes: Arc<Outcomes>,
     place: usize,
+    /// Whether its route says which partition.
+    chosen: bool,
+    reported: AtomicBool,
 }
 
 // === impl Reports ===
@@ -32,24 +40,63 @@ impl ProducerContext for Reports {
     type DeliveryOpaque = Box<Place>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, place: Box<Place>) {
-        place.report(result.as_ref().map(|_| ()).map_err(|(error, _)| Some(error.clone())));
+        match result {
+            Ok(_) => {
+                self.words.forget();
+                place.put(Outcome::Delivered);
+            }
+            Err((error, _)) => place.failed(error, &self.words),
+        }
     }
 }
 
 // === impl Place ===
 
 impl Place {
-    pub(super) fn new(answers: &Arc<Answers<Report>>, place: usize) -> Box<Self> {
-        Box::new(Self { answers: Arc::clone(answers), place })
+    pub(super) fn new(outcomes: &Arc<Outcomes>, place: usize, chosen: bool) -> Box<Self> {
+        Box::new(Self { outcomes: Arc::clone(outcomes), place, chosen, reported: AtomicBool::new(false) })
     }
 
-    pub(super) fn report(&self, report: Report) {
-        self.answers.put(self.place, report);
+    pub(super) fn put(&self, outcome: Outcome) {
+        self.reported.store(true, Ordering::Relaxed);
+        self.outcomes.put(self.place, outcome);
+    }
+
+    /// What an error means for its record.
+    pub(super) fn failed(&self, error: &KafkaError, words: &Words) {
+        self.put(meaning(error, self.chosen, words));
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.report(Err(None));
+        if !self.reported.load(Ordering::Relaxed) {
+            self.put(Outcome::down("the producer was closed"));
+        }
+    }
+}
+
+fn meaning(error: &KafkaError, chosen: bool, words: &Words) -> Outcome {
+    let reason = error.to_string();
+    match error.rdkafka_error_code() {
+        Some(
+            RDKafkaErrorCode::MessageSizeTooLarge
+            | RDKafkaErrorCode::InvalidMessageSize
+            | RDKafkaErrorCode::InvalidMessage
+            | RDKafkaErrorCode::InvalidRecord
+            | RDKafkaErrorCode::InvalidTopic
+            | RDKafkaErrorCode::PolicyViolation,
+        ) => Outcome::Rejected { reason },
+        Some(
+            RDKafkaErrorCode::UnknownTopic
+            | RDKafkaErrorCode::UnknownTopicOrPartition
+            | RDKafkaErrorCode::TopicAuthorizationFailed,
+        ) => Outcome::failed(reason),
+        // Partitions can be added, but those that the topic has take their messages meanwhile.
+        Some(RDKafkaErrorCode::UnknownPartition) if chosen => {
+            Outcome::Unavailable { reason, retry_after: None, blame: Blame::Message }
+        }
+        Some(RDKafkaErrorCode::UnknownPartition) => Outcome::failed(reason),
+        _ => Outcome::down(words.explain(reason)),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A publication's reply subject is `PREFIX.CALL.PLACE`, and never used again: an ack that comes late finds no call.
 
-use crate::sinks::answers::Answers;
+use crate::Answers;
 use async_nats::{Client, Message, StatusCode, Subject, SubscribeError, Subscriber, jetstream};
 use futures_util::StreamExt;
 use serde::Deserialize;

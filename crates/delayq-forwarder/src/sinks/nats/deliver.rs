@@ -5,7 +5,7 @@ use super::{
     acks::{Ack, Acks},
     check, encode,
 };
-use crate::{CheckError, Outcome, Parcel, Sink};
+use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_nats::{
     Client, ConnectOptions, Subject,
     client::{PublishError, PublishErrorKind},
@@ -15,13 +15,19 @@ use async_trait::async_trait;
 use secrecy::ExposeSecret;
 use std::{
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 use tokio::{
     sync::Mutex,
-    time::{Sleep, sleep, timeout},
+    time::{Sleep, interval, sleep, timeout},
 };
+
+/// How often the acks that are there are handed out while others are missing.
+const COLLECT_EVERY: Duration = Duration::from_millis(50);
 
 /// Acks that wait to be read, at most: as many as all destinations of a sink can have on their way.
 const MOST_ACKS: usize = 1 << 20;
@@ -41,6 +47,34 @@ struct Open {
     client: Client,
     context: jetstream::Context,
     acks: Arc<Acks>,
+}
+
+/// Parcels that are published together, with the id that a stream drops repeats by or without it.
+struct Load<'a> {
+    parcels: &'a [Parcel],
+    places: Vec<usize>,
+    with_id: bool,
+}
+
+/// The outcomes of a call, and how many are missing or not good.
+struct Tracked<'a> {
+    outcomes: &'a Outcomes,
+    missing: AtomicUsize,
+}
+
+// === impl Tracked ===
+
+impl Tracked<'_> {
+    fn put(&self, place: usize, outcome: Outcome) {
+        if !matches!(outcome, Outcome::Unavailable { .. }) {
+            self.missing.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.outcomes.put(place, outcome);
+    }
+
+    fn put_rest(&self, outcome: &Outcome) {
+        self.outcomes.put_rest(outcome);
+    }
 }
 
 // === impl NatsSink ===
@@ -96,80 +130,53 @@ impl NatsSink {
         *self.open.lock().await = None;
     }
 
-    /// Publishes all, then waits for the acks. One timer for all of them: what has no ack when it is over has none, and
-    /// what has one by then counts.
-    async fn deliver_acked(&self, open: &Open, parcels: &[Parcel]) -> Vec<Outcome> {
+    /// Publishes all, then puts what each ack means as it comes. One timer for all of them: what has no ack when it is over
+    /// has none.
+    async fn deliver_acked(&self, open: &Open, parcels: &[Parcel], call: &Tracked<'_>) {
         let mut over = pin!(sleep(self.patience.mul_f64(0.9)));
-        let all: Vec<&Parcel> = parcels.iter().collect();
-        let acks = publish(open, &all, true, over.as_mut()).await;
-        let mut outcomes: Vec<Option<Outcome>> = Vec::with_capacity(parcels.len());
-        let mut again = Vec::new();
-        for (place, (parcel, ack)) in parcels.iter().zip(acks).enumerate() {
+        let mut dropped = Vec::new();
+        let all = (0..parcels.len()).collect();
+        publish(open, Load { parcels, places: all, with_id: true }, call, over.as_mut(), |place, ack| {
             // Never sent before, and yet known: an earlier message had this id and content, and this one was dropped.
-            let dropped = matches!(ack, Ok(Some(Ack::Duplicate))) && parcel.about.delivery <= 1;
-            if dropped {
-                again.push(place);
+            if ack == Ack::Duplicate && parcels[place].about.delivery <= 1 {
+                dropped.push(place);
+            } else {
+                call.put(place, outcome(ack));
             }
-            outcomes.push((!dropped).then(|| self.outcome(ack)));
-        }
-        if !again.is_empty() {
-            let dropped: Vec<&Parcel> = again.iter().map(|&place| &parcels[place]).collect();
-            let acks = publish(open, &dropped, false, over.as_mut()).await;
-            for (place, ack) in again.into_iter().zip(acks) {
-                outcomes[place] = Some(self.outcome(ack));
-            }
-        }
-        outcomes.into_iter().map(|outcome| outcome.expect("what was dropped is published again")).collect()
-    }
-
-    fn outcome(&self, ack: Result<Option<Ack>, Outcome>) -> Outcome {
-        match ack {
-            Err(outcome) => outcome,
-            Ok(Some(Ack::Stored | Ack::Duplicate)) => Outcome::Delivered,
-            Ok(Some(Ack::NoStream)) => Outcome::failed("no stream found for given subject"),
-            // The stream's own bound on one message; its other refusals are of the stream as a whole.
-            Ok(Some(Ack::Refused(why))) if why.contains("message size exceeds maximum") => {
-                Outcome::rejected(why)
-            }
-            Ok(Some(Ack::Refused(why) | Ack::Nonsense(why))) => Outcome::down(why),
-            Ok(None) => Outcome::down(format!("no ack within {:?}", self.patience)),
+        })
+        .await;
+        if !dropped.is_empty() {
+            let again = Load { parcels, places: dropped, with_id: false };
+            publish(open, again, call, over, |place, ack| call.put(place, outcome(ack))).await;
         }
     }
 
-    async fn deliver_core(&self, client: &Client, parcels: &[Parcel]) -> Vec<Outcome> {
-        let mut outcomes = Vec::with_capacity(parcels.len());
-        for parcel in parcels {
-            outcomes.push(
-                match encode::subject(&parcel.destination).and_then(|()| encode::headers(parcel)) {
-                    Err(reason) => Outcome::rejected(reason),
-                    Ok(headers) => {
-                        let (subject, body) = (parcel.destination.clone(), parcel.body.clone());
-                        match client.publish_with_headers(subject, headers, body).await {
-                            Ok(()) => Outcome::Delivered,
-                            Err(error) => Outcome::down(error.to_string()),
-                        }
+    async fn deliver_core(&self, client: &Client, parcels: &[Parcel], call: &Tracked<'_>) {
+        let mut sent = Vec::with_capacity(parcels.len());
+        for (place, parcel) in parcels.iter().enumerate() {
+            match encode::subject(&parcel.destination).and_then(|()| encode::headers(parcel)) {
+                Err(reason) => call.put(place, Outcome::rejected(reason)),
+                Ok(headers) => {
+                    let (subject, body) = (parcel.destination.clone(), parcel.body.clone());
+                    match client.publish_with_headers(subject, headers, body).await {
+                        Ok(()) => sent.push(place),
+                        Err(error) => call.put(place, Outcome::down(error.to_string())),
                     }
-                },
-            );
+                }
+            }
         }
-        if let Err(error) = client.flush().await {
-            let down = Outcome::down(error.to_string());
-            outcomes
-                .iter_mut()
-                .filter(|outcome| **outcome == Outcome::Delivered)
-                .for_each(|o| *o = down.clone());
-        }
-        outcomes
+        let flushed = match client.flush().await {
+            Ok(()) => Outcome::Delivered,
+            Err(error) => Outcome::down(error.to_string()),
+        };
+        sent.into_iter().for_each(|place| call.put(place, flushed.clone()));
     }
 
-    async fn deliver_all(&self, parcels: &[Parcel]) -> Vec<Outcome> {
-        let open = match self.open().await {
-            Ok(open) => open,
-            Err(why) => return vec![Outcome::down(why); parcels.len()],
-        };
-        match self.config.mode {
-            NatsMode::Core => self.deliver_core(&open.client, parcels).await,
-            NatsMode::Jetstream => self.deliver_acked(&open, parcels).await,
+    async fn deliver_all(&self, parcels: &[Parcel], call: &Tracked<'_>) {
+        match (self.open().await, self.config.mode) {
+            (Err(why), _) => call.put_rest(&Outcome::down(why)),
+            (Ok(open), NatsMode::Core) => self.deliver_core(&open.client, parcels, call).await,
+            (Ok(open), NatsMode::Jetstream) => self.deliver_acked(&open, parcels, call).await,
         }
     }
 }
@@ -198,16 +205,14 @@ impl Sink for NatsSink {
         looked
     }
 
-    async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
-        let delivered = timeout(self.patience, self.deliver_all(parcels)).await;
-        let outcomes = delivered.unwrap_or_else(|_| {
-            vec![Outcome::down(format!("no ack within {:?}", self.patience)); parcels.len()]
-        });
-        if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unavailable { .. })) {
+    async fn deliver(&self, parcels: &[Parcel], outcomes: &Arc<Outcomes>) {
+        let call = Tracked { outcomes, missing: AtomicUsize::new(parcels.len()) };
+        let _ = timeout(self.patience, self.deliver_all(parcels, &call)).await;
+        if call.missing.load(Ordering::Relaxed) > 0 {
+            outcomes.put_rest(&Outcome::silent(format!("no ack within {:?}", self.patience)));
             // A client that is connected again by itself is as good; one that is stuck is not.
             self.forget().await;
         }
-        outcomes
     }
 
     async fn close(&self) -> Result<(), String> {
@@ -218,34 +223,44 @@ impl Sink for NatsSink {
     }
 }
 
-/// Publishes, with the id that a stream drops repeats by or without it, and waits until all is acked or the time is over.
-/// What is not acked then is `None`.
+/// Publishes, and hands out the acks until all are there or the time is over.
 async fn publish(
     open: &Open,
-    parcels: &[&Parcel],
-    with_id: bool,
+    load: Load<'_>,
+    call: &Tracked<'_>,
     mut over: Pin<&mut Sleep>,
-) -> Vec<Result<Option<Ack>, Outcome>> {
-    let call = open.acks.call(parcels.len());
-    let mut unsent = Vec::new();
+    mut acked: impl FnMut(usize, Ack),
+) {
+    let acks = open.acks.call(load.places.len());
     let sending = async {
         let mut known: Option<Subject> = None;
-        for (place, parcel) in parcels.iter().enumerate() {
-            if let Err(outcome) = send(&open.client, &mut known, parcel, with_id, call.reply(place)).await {
+        for (place, number) in load.places.iter().enumerate() {
+            let parcel = &load.parcels[*number];
+            if let Err(outcome) =
+                send(&open.client, &mut known, parcel, load.with_id, acks.reply(place)).await
+            {
+                call.put(*number, outcome);
                 // An ack that does not matter: nothing is to be waited for at this place.
-                call.answers.put(place, Ack::NoStream);
-                unsent.push((place, outcome));
+                acks.answers.put(place, Ack::NoStream);
             }
         }
     };
-    if before(over.as_mut(), sending).await.is_some() {
-        before(over, call.answers.complete()).await;
+    if before(over.as_mut(), sending).await.is_none() {
+        return;
     }
-    let mut acks: Vec<_> = call.answers.take().into_iter().map(Ok).collect();
-    for (place, outcome) in unsent {
-        acks[place] = Err(outcome);
+    let mut every = interval(COLLECT_EVERY);
+    loop {
+        let ended = tokio::select! {
+            biased;
+            () = acks.answers.complete() => true,
+            () = over.as_mut() => true,
+            _ = every.tick() => false,
+        };
+        acks.answers.fresh().into_iter().for_each(|(place, ack)| acked(load.places[place], ack));
+        if ended {
+            return;
+        }
     }
-    acks
 }
 
 /// Sends one publication; `known` is the subject of the last one.
@@ -275,6 +290,16 @@ async fn before<T>(over: Pin<&mut Sleep>, work: impl Future<Output = T>) -> Opti
         biased;
         output = work => Some(output),
         () = over => None,
+    }
+}
+
+fn outcome(ack: Ack) -> Outcome {
+    match ack {
+        Ack::Stored | Ack::Duplicate => Outcome::Delivered,
+        Ack::NoStream => Outcome::failed("no stream found for given subject"),
+        // The stream's own bound on one message; its other refusals are of the stream as a whole.
+        Ack::Refused(why) if why.contains("message size exceeds maximum") => Outcome::rejected(why),
+        Ack::Refused(why) | Ack::Nonsense(why) => Outcome::down(why),
     }
 }
 

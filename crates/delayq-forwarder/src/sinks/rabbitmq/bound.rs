@@ -4,14 +4,14 @@ use crate::{Outcome, Parcel};
 
 /// Rejects what is over the bound, where the broker has named it in some answer; the neighbours stay as they are, and are
 /// tried again.
-pub(super) fn reject_larger(parcels: &[Parcel], outcomes: &mut [Outcome]) {
-    let named = outcomes.iter().find_map(|outcome| match outcome {
+pub(super) fn reject_larger(parcels: &[Parcel], failed: &mut [(usize, Outcome)]) {
+    let named = failed.iter().find_map(|(_, outcome)| match outcome {
         Outcome::Unavailable { reason, .. } => most_bytes(reason),
         _ => None,
     });
     let Some(most) = named else { return };
-    for (parcel, outcome) in parcels.iter().zip(outcomes) {
-        let bytes = parcel.body.len();
+    for (place, outcome) in failed {
+        let bytes = parcels[*place].body.len();
         if bytes > most {
             *outcome = Outcome::rejected(format!(
                 "{bytes} bytes are larger than the broker's max_message_size {most}"

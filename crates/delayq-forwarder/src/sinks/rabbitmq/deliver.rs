@@ -1,18 +1,21 @@
 //! Publishing: delivered is an ack without a returned message, and nothing else.
 //!
-//! The client hands a returned message out with whichever confirm of the channel comes next, not with its own. So each
-//! call has a channel to itself, and finds out by topic and id which of its parcels came back.
+//! Each call has a channel to itself: `confirms.rs` says why.
 
-use super::{RabbitmqConfig, bound, check, connection::connect, encode};
-use crate::{CheckError, Outcome, Parcel, Sink};
+use super::{
+    RabbitmqConfig, check,
+    confirms::{Confirms, Published},
+    connection::connect,
+    encode,
+};
+use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use lapin::{
-    Channel, Confirmation, Connection, PublisherConfirm,
+    Channel, Connection,
     options::{BasicPublishOptions, ConfirmSelectOptions},
-    types::AMQPValue,
 };
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::Mutex,
     time::{Instant, timeout_at},
@@ -32,9 +35,6 @@ struct Open {
     /// Channels that no call uses.
     free: Vec<Channel>,
 }
-
-/// A parcel under way: its confirm, or why it was not sent.
-type UnderWay = Result<PublisherConfirm, Outcome>;
 
 // === impl RabbitmqSink ===
 
@@ -65,7 +65,7 @@ impl RabbitmqSink {
         Ok(channel)
     }
 
-    async fn publish(&self, channel: &Channel, parcel: &Parcel) -> UnderWay {
+    async fn publish(&self, channel: &Channel, parcel: &Parcel) -> Published {
         encode::routing_key(&self.config.exchange, &parcel.destination).map_err(Outcome::rejected)?;
         let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
         let (exchange, key) = (self.config.exchange.as_str().into(), parcel.destination.as_str().into());
@@ -74,43 +74,32 @@ impl RabbitmqSink {
         published.map_err(|error| Outcome::down(error.to_string()))
     }
 
-    /// Sends all, then waits for the confirms. Gives back the channel where every confirm came.
-    async fn deliver_by(&self, parcels: &[Parcel], deadline: Instant) -> (Vec<Outcome>, Option<Channel>) {
-        let silent = || Outcome::down(format!("no confirm within {:?}", self.patience));
+    /// Sends all, then collects the confirms. Gives back the channel where every confirm came.
+    async fn deliver_by(
+        &self,
+        parcels: &[Parcel],
+        outcomes: &Outcomes,
+        deadline: Instant,
+    ) -> Option<Channel> {
+        let silent = Outcome::silent(format!("no confirm within {:?}", self.patience));
         let channel = match timeout_at(deadline, self.channel()).await {
             Ok(Ok(channel)) => channel,
-            Ok(Err(why)) => return (vec![Outcome::down(why); parcels.len()], None),
-            Err(_) => return (vec![silent(); parcels.len()], None),
+            Ok(Err(why)) => {
+                outcomes.put_rest(&Outcome::down(why));
+                return None;
+            }
+            Err(_) => {
+                outcomes.put_rest(&Outcome::down(format!("no channel within {:?}", self.patience)));
+                return None;
+            }
         };
         // All at once: each waits until the client's own thread has written it, and together they go in few writes.
         let publishing = parcels.iter().map(async |parcel| {
-            timeout_at(deadline, self.publish(&channel, parcel)).await.unwrap_or_else(|_| Err(silent()))
+            timeout_at(deadline, self.publish(&channel, parcel)).await.unwrap_or_else(|_| Err(silent.clone()))
         });
-        let under_way = join_all(publishing).await;
-        let mut returned: HashMap<(String, String), Outcome> = HashMap::new();
-        let (mut outcomes, mut whole) = (Vec::with_capacity(parcels.len()), true);
-        for confirm in under_way {
-            let confirmed = match confirm {
-                Err(outcome) => Err(outcome),
-                Ok(confirm) => match timeout_at(deadline, confirm).await {
-                    Err(_) => Err(silent()),
-                    Ok(Err(error)) => Err(Outcome::down(error.to_string())),
-                    Ok(Ok(confirmation)) => Ok(confirmation),
-                },
-            };
-            whole &= !matches!(confirmed, Err(Outcome::Unavailable { .. }));
-            outcomes.push(
-                confirmed.map_or_else(|outcome| outcome, |confirmation| judge(confirmation, &mut returned)),
-            );
-        }
-        for (parcel, outcome) in parcels.iter().zip(&mut outcomes) {
-            let place = (parcel.about.topic.clone(), parcel.about.id.clone());
-            if let Some(unroutable) = returned.remove(&place) {
-                *outcome = unroutable;
-            }
-        }
-        bound::reject_larger(parcels, &mut outcomes);
-        (outcomes, whole.then_some(channel))
+        let published = join_all(publishing).await;
+        let whole = Confirms::new(parcels, outcomes, silent).collect(published, deadline).await;
+        whole.then_some(channel)
     }
 }
 
@@ -124,14 +113,13 @@ impl Sink for RabbitmqSink {
         check::check(&self.config, destination).await
     }
 
-    async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
-        let (outcomes, channel) = self.deliver_by(parcels, Instant::now() + self.patience).await;
+    async fn deliver(&self, parcels: &[Parcel], outcomes: &Arc<Outcomes>) {
+        let channel = self.deliver_by(parcels, outcomes, Instant::now() + self.patience).await;
         let mut open = self.open.lock().await;
         match channel {
             Some(channel) => open.free.push(channel),
             None => *open = Open::default(),
         }
-        outcomes
     }
 
     async fn close(&self) -> Result<(), String> {
@@ -142,25 +130,4 @@ impl Sink for RabbitmqSink {
             _ => Ok(()),
         }
     }
-}
-
-/// What a confirm means, and notes the message that came back beside it: of this call, but of any parcel.
-fn judge(confirmation: Confirmation, returned: &mut HashMap<(String, String), Outcome>) -> Outcome {
-    let (outcome, back) = match confirmation {
-        Confirmation::Ack(back) => (Outcome::Delivered, back),
-        Confirmation::Nack(back) => {
-            (Outcome::down("the broker refused it (nack): the queue is full or failing"), back)
-        }
-        Confirmation::NotRequested => (Outcome::down("the channel lost its confirms"), None),
-    };
-    if let Some(message) = back {
-        let text = |name: &str| match message.delivery.properties.headers().as_ref()?.inner().get(name)? {
-            AMQPValue::LongString(text) => Some(text.to_string()),
-            _ => None,
-        };
-        let place = (text("delayq-topic").unwrap_or_default(), text("delayq-id").unwrap_or_default());
-        let reason = format!("no queue takes it: {} {}", message.reply_code, message.reply_text);
-        returned.insert(place, Outcome::failed(reason));
-    }
-    outcome
 }

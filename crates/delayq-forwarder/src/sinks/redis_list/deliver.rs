@@ -2,12 +2,12 @@
 
 use super::{RedisListConfig, check, config::Element, encode};
 use crate::{
-    CheckError, Outcome, Parcel, Sink,
+    CheckError, Outcome, Outcomes, Parcel, Sink,
     sinks::{redis_link::RedisLink, redis_stream},
 };
 use async_trait::async_trait;
 use delayq_service::config::RedisConfig;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// Lists of one Redis.
 pub(crate) struct RedisListSink {
@@ -38,9 +38,9 @@ impl Sink for RedisListSink {
         Ok(warnings)
     }
 
-    async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
+    async fn deliver(&self, parcels: &[Parcel], outcomes: &Arc<Outcomes>) {
         let command = |parcel: &Parcel| encode::command(&self.config, parcel);
-        self.link.deliver(parcels, command, |_, _| Outcome::Delivered).await
+        self.link.deliver(parcels, outcomes, command, |_, _| Outcome::Delivered).await;
     }
 
     async fn close(&self) -> Result<(), String> {

@@ -1,11 +1,11 @@
 //! One pipeline a batch: one answer a parcel.
 
 use super::{RedisStreamConfig, check, encode::Fields};
-use crate::{CheckError, Outcome, Parcel, Sink, sinks::redis_link::RedisLink};
+use crate::{CheckError, Outcome, Outcomes, Parcel, Sink, sinks::redis_link::RedisLink};
 use async_trait::async_trait;
 use delayq_service::config::RedisConfig;
 use redis::Value;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// Streams of one Redis.
 pub(crate) struct RedisStreamSink {
@@ -43,13 +43,13 @@ impl Sink for RedisStreamSink {
         Ok(warnings)
     }
 
-    async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
+    async fn deliver(&self, parcels: &[Parcel], outcomes: &Arc<Outcomes>) {
         let command = |parcel: &Parcel| self.fields.command(&self.config, parcel);
         let answered = |parcel: &Parcel, answer| match answer {
             Value::Nil => missing(&parcel.destination),
             _ => Outcome::Delivered,
         };
-        self.link.deliver(parcels, command, answered).await
+        self.link.deliver(parcels, outcomes, command, answered).await;
     }
 
     async fn close(&self) -> Result<(), String> {

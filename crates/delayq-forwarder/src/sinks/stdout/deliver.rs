@@ -1,9 +1,12 @@
 //! Writing: delivered is what the pipe took.
 
 use super::check;
-use crate::{CheckError, Outcome, Parcel, Sink, sinks::file::encode};
+use crate::{CheckError, Outcome, Outcomes, Parcel, Sink, sinks::file::encode};
 use async_trait::async_trait;
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
 
 /// NDJSON on standard output.
 pub(crate) struct StdoutSink;
@@ -18,7 +21,7 @@ impl Sink for StdoutSink {
         Ok(vec![check::WARNING.to_owned()])
     }
 
-    async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
+    async fn deliver(&self, parcels: &[Parcel], outcomes: &Arc<Outcomes>) {
         let mut lines = Vec::new();
         parcels.iter().for_each(|parcel| encode::append(parcel, &mut lines));
         let written = tokio::task::spawn_blocking(move || write(&lines)).await;
@@ -26,7 +29,7 @@ impl Sink for StdoutSink {
             Ok(()) => Outcome::Delivered,
             Err(error) => Outcome::down(format!("standard output: {error}")),
         };
-        vec![outcome; parcels.len()]
+        outcomes.put_rest(&outcome);
     }
 
     async fn close(&self) -> Result<(), String> {

@@ -8,7 +8,7 @@ use super::{
     retry_after,
     url::url,
 };
-use crate::{Blame, CheckError, Outcome, Parcel, Sink, clock};
+use crate::{Blame, CheckError, Outcome, Outcomes, Parcel, Sink, clock};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use reqwest::{
@@ -22,7 +22,10 @@ use std::{
     },
     time::Duration,
 };
-use tokio::sync::Semaphore;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
 
 /// How much of an answer's body is quoted as a reason.
 const QUOTED_BYTES: usize = 200;
@@ -33,6 +36,8 @@ pub(crate) struct WebhookSink {
     config: WebhookConfig,
     url: Url,
     client: Client,
+    /// How long the parcels of a call may wait for their turn.
+    deadline: Duration,
     /// One for each request at a time, over all calls of all sinks of this host.
     free: Arc<Semaphore>,
 }
@@ -41,9 +46,13 @@ pub(crate) struct WebhookSink {
 struct Call<'a> {
     login: Login,
     parcels: &'a [Parcel],
+    outcomes: &'a Outcomes,
+    /// Until when parcels are begun with.
+    until: Instant,
     /// The first parcel that nobody has begun with.
     next: AtomicUsize,
-    first_failure: OnceLock<Outcome>,
+    /// The first failure of the endpoint as a whole.
+    failure: OnceLock<Outcome>,
 }
 
 // === impl WebhookSink ===
@@ -70,31 +79,38 @@ impl WebhookSink {
         }
         let client = builder.build().map_err(|error| error.to_string())?;
         let free = hosts.limit(&url, usize::from(config.connections));
-        Ok(Self { config, url, client, free })
+        Ok(Self { config, url, client, deadline, free })
     }
 
-    /// Posts parcels of a call, those that nobody else has begun with, over one connection at a time.
-    async fn post_in_turn(&self, call: &Call<'_>) -> Vec<(usize, Outcome)> {
-        let mut outcomes = Vec::new();
-        let _free = self.free.acquire().await.expect("the semaphore is never closed");
-        loop {
+    /// Posts parcels of a call, those that nobody else has begun with, each when its turn comes at the host. A parcel whose
+    /// turn does not come in time is not posted, and neither is one after the endpoint has failed another by then: so a dead
+    /// endpoint costs one time of waiting, not one for each parcel.
+    async fn post_in_turn(&self, call: &Call<'_>) {
+        while Instant::now() < call.until && call.failure.get().is_none() {
+            let Ok(free) = timeout_at(call.until, self.free.acquire()).await else { return };
             let place = call.next.fetch_add(1, Ordering::Relaxed);
-            let Some(parcel) = call.parcels.get(place) else { return outcomes };
-            outcomes.push((place, self.post_unless(call, parcel).await));
+            let Some(parcel) = call.parcels.get(place) else { return };
+            let outcome = self.post(&call.login, parcel).await;
+            drop(free);
+            if let Outcome::Unavailable { blame: Blame::Destination | Blame::Silence, .. } = &outcome {
+                let _ = call.failure.set(outcome.clone());
+            }
+            call.outcomes.put(place, outcome);
         }
     }
 
-    /// Posts, unless the endpoint has failed another parcel of the call by then: so a dead endpoint costs one time of
-    /// waiting, not one for each parcel.
-    async fn post_unless(&self, call: &Call<'_>, parcel: &Parcel) -> Outcome {
-        if let Some(outcome) = call.first_failure.get() {
-            return outcome.clone();
+    /// What becomes of the parcels that were not posted.
+    fn not_posted(&self, failure: Option<&Outcome>) -> Outcome {
+        match failure {
+            Some(Outcome::Unavailable { reason, retry_after, blame: Blame::Destination }) => {
+                let (reason, retry_after) = (reason.clone(), *retry_after);
+                Outcome::Unavailable { reason, retry_after, blame: Blame::Destination }
+            }
+            Some(_) => Outcome::unsent("not posted: another message had no answer"),
+            None => {
+                Outcome::unsent(format!("not posted: the host had no turn for it within {:?}", self.deadline))
+            }
         }
-        let outcome = self.post(&call.login, parcel).await;
-        if matches!(outcome, Outcome::Unavailable { blame: Blame::Destination, .. }) {
-            let _ = call.first_failure.set(outcome.clone());
-        }
-        outcome
     }
 
     async fn post(&self, login: &Login, parcel: &Parcel) -> Outcome {
@@ -134,17 +150,17 @@ impl Sink for WebhookSink {
         Ok(warnings)
     }
 
-    async fn deliver(&self, parcels: &[Parcel]) -> Vec<Outcome> {
+    async fn deliver(&self, parcels: &[Parcel], outcomes: &Arc<Outcomes>) {
         let login = match Login::read(&self.config) {
             Ok(login) => login,
-            Err(why) => return vec![Outcome::down(why); parcels.len()],
+            Err(why) => return outcomes.put_rest(&Outcome::down(why)),
         };
-        let call = Call { login, parcels, next: AtomicUsize::new(0), first_failure: OnceLock::new() };
+        let until = Instant::now() + self.deadline;
+        let call =
+            Call { login, parcels, outcomes, until, next: AtomicUsize::new(0), failure: OnceLock::new() };
         let at_once = parcels.len().min(usize::from(self.config.connections));
-        let posted = join_all((0..at_once).map(|_| self.post_in_turn(&call))).await;
-        let mut posted: Vec<(usize, Outcome)> = posted.into_iter().flatten().collect();
-        posted.sort_unstable_by_key(|(place, _)| *place);
-        posted.into_iter().map(|(_, outcome)| outcome).collect()
+        join_all((0..at_once).map(|_| self.post_in_turn(&call))).await;
+        outcomes.put_rest(&self.not_posted(call.failure.get()));
     }
 
     async fn close(&self) -> Result<(), String> {
@@ -198,7 +214,8 @@ fn unanswered(error: &reqwest::Error) -> Outcome {
         () if error.is_builder() => Outcome::rejected(reason),
         // Somebody answered: by a redirect that is not followed.
         () if error.is_redirect() || is_private(error) => Outcome::failed(reason),
-        () => Outcome::down(reason),
+        () if error.is_connect() => Outcome::down(reason),
+        () => Outcome::silent(reason),
     }
 }
 
