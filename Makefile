@@ -16,7 +16,7 @@ WHOLE := --workspace $(FEATURES)
 
 STORM_LOG := target/storm-day.ndjson
 
-.PHONY: help setup run release test test-rust test-clients check fmt lint doc lua deny bench bench-peers deploy-check clean
+.PHONY: help setup run release test test-rust test-clients check fmt lint doc lua deny bench bench-peers deb check-units deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,16 @@ bench: ## the figures of docs/performance.md, measured on this machine
 bench-peers: ## delayq beside BullMQ, asynq and Redisson: about fifteen minutes
 	@scripts/setup.sh run
 	crates/delayq-bench/peers/compare.py
+
+deb: ## build the Debian package of every program and sink, into target/debian
+	@scripts/setup.sh run sinks deploy
+	scripts/package-deb.sh release
+
+check-units: ## install the package in a system of its own and try its units: root, about a minute after the build
+	@scripts/setup.sh run sinks deploy
+	cargo build --bins
+	scripts/package-deb.sh dev --no-build
+	scripts/check-units.sh target/debian/delayq_*.deb
 
 deploy-check: ## what can be checked of deploy/ without an engine or a cluster; a missing tool is skipped by name
 	@scripts/deploy-check.sh

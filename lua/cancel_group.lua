@@ -6,7 +6,7 @@
 -- ARGV     layout, group, cursor (0 at first, then what the last step answered), limit (1 to 500)
 -- RETURNS  next cursor ("" when through), cancelled, leased, failed
 -- COST     O(log n) a message; what is leased stays in the group, so the cursor counts over it
---# include now, shard, arguments, topic, alarm, envelope, bucket, finish, cancel
+--# include now, shard, arguments, topic, alarm, envelope, bucket, stale, finish, cancel
 
 arguments('cancel_group', 4)
 local group = 'g:' .. ARGV[2]
@@ -27,6 +27,7 @@ for _, name in ipairs(names) do
   end
   tally[word] = (tally[word] or 0) + 1
 end
+trim_ready()
 wake_timer()
 local passed = tally.leased + tally.failed
 return { #names == limit and tostring(cursor + passed) or '', tally.cancelled, tally.leased, tally.failed }

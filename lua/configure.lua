@@ -4,38 +4,46 @@
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic, then 2 a setting: field, value ("" for the default). Fields: max_attempts (0: no
---          bound), lease_ms, backoff (see lib/retry.lua), expire_after_ms (0: never), remember_cancelled_ms,
---          remember_own_ms, remember_generated_ms, repeats (deliver | refuse: of a put whose end may be
---          forgotten), paused (1), rate (messages a second, of this shard), codec (none | zstd |
---          zstd:<dictionary id>)
+--          bound; at most 65535), lease_ms (1 to a day), backoff (see lib/backoff.lua), expire_after_ms (0: never),
+--          remember_cancelled_ms, remember_own_ms, remember_generated_ms (these four at most 2^52), repeats (deliver |
+--          refuse: of a put whose end may be forgotten), paused (1), rate (messages a second, of this shard: 10^-9 to
+--          10^9), codec (none | zstd | zstd:<dictionary id>)
 -- RETURNS  every field that is set, and its value, as field, value, …
 -- COST     O(1)
---# include shard, arguments, topic
+--# include arguments, shard, topic, backoff
 
 arguments('configure', 2, 2)
-local no = topic_open(ARGV[2])
-local key = base .. 't:' .. no
-local allowed = { max_attempts = true, lease_ms = true, backoff = true, expire_after_ms = true,
-  remember_cancelled_ms = true, remember_own_ms = true, remember_generated_ms = true, repeats = true, paused = true,
-  rate = true, codec = true }
 
--- Whether a value can be what the field asks for.
-local function fits(field, value)
-  if value == '' or field == 'codec' then return true end
-  if not value then return false end
-  if field == 'backoff' then return #value > 1 and (#value - 1) % 4 == 0 and string.byte(value) <= 3 end
-  if field == 'repeats' then return value == 'deliver' or value == 'refuse' end
-  if field == 'rate' then return string.match(value, '^[%d.]+$') and (tonumber(value) or 0) > 0 end
-  local most = field == 'max_attempts' and 65535 or 9007199254740991
-  return string.match(value, '^%d+$') and tonumber(value) <= most
-end
+-- For each setting, whether a text is a value that it can have.
+local function whole(least, most) return function(text) return within(text, least, most) end end
+local span = whole(0, 4503599627370496)
+local fits = {
+  max_attempts = whole(0, 65535),
+  lease_ms = whole(1, LONGEST_LEASE_MS),
+  backoff = is_backoff,
+  expire_after_ms = span,
+  remember_cancelled_ms = span,
+  remember_own_ms = span,
+  remember_generated_ms = span,
+  repeats = function(text) return text == 'deliver' or text == 'refuse' end,
+  paused = whole(1, 1),
+  rate = function(text)
+    local rate = string.find(text, '^[%d.]+$') and tonumber(text) or 0
+    return rate >= 1e-9 and rate <= 1e9
+  end,
+  codec = function(text)
+    return text == 'none' or text == 'zstd' or within(string.match(text, '^zstd:(.+)$') or '', 0, 4294967295)
+  end,
+}
 
 for i = 3, #ARGV, 2 do
-  if not allowed[ARGV[i]] then return redis.error_reply('DQARG no such setting: ' .. ARGV[i]) end
-  if not fits(ARGV[i], ARGV[i + 1]) then
-    return redis.error_reply('DQARG ' .. ARGV[i] .. ' cannot be ' .. tostring(ARGV[i + 1]))
-  end
+  local field, value = ARGV[i], ARGV[i + 1]
+  if not fits[field] then refuse('no such setting: ' .. field) end
+  if value ~= '' and not fits[field](value) then refuse(field .. ' cannot be ' .. value) end
 end
+local no, is_new = topic_number(ARGV[2])
+if is_new then topic_open(ARGV[2], no) end
+local key = base .. 't:' .. no
 for i = 3, #ARGV, 2 do
   if ARGV[i + 1] == '' then
     redis.call('HDEL', key, ARGV[i])

@@ -8,14 +8,15 @@
 -- RETURNS  one answer a message: <lease end ms> | expired (the lease was taken back) | cancelled (it was asked
 --          for meanwhile; the lease is extended) <lease end ms> | failed <why>
 -- COST     O(log n) a message, n = leases of the shard
---# include now, arguments, shard, topic, alarm, envelope, receipt, each
+--# include now, arguments, shard, topic, alarm, envelope, receipt, lease, each
 
 arguments('extend', 1, 2)
 local answers = each(2, 2, function(receipt, lease)
   local m = leased_by(receipt)
   if not m then return 'expired' end
-  local lease_ms = lease == '' and policy(m.no, 'lease_ms') or within(lease, 1, LONGEST_LEASE_MS)
+  local lease_ms = lease == '' and topic_lease(policy(m.no, 'lease_ms')) or within(lease, 1, LONGEST_LEASE_MS)
   if not lease_ms then return 'failed a lease of ' .. lease .. ' ms is not 1 ms to a day' end
+  note_lease(lease_ms)
   m.at = now + lease_ms
   redis.call('ZADD', base .. 'leases', 'XX', m.at, receipt)
   alarm('leases', m.at)

@@ -11,8 +11,8 @@
 --          blocked (by a key of the wrong type; tried again later), then due ms and count of what was moved, in runs
 --            word      pumped | more (go again at once) | held | ahead (the clock reads more than is believed:
 --                      nothing was moved) | fenced <epoch> | not overdue
--- COST     O(log n) an id; each due bucket gets a fair share of the limit
---# include now, shard, arguments, ready, bucket_due
+-- COST     O(log n) an id; each topic with something due gets a fair share of the limit, its oldest first
+--# include now, arguments, shard, ready, bucket_due, lease
 
 arguments('pump', #ARGV == 3 and 3 or 4)
 local mine = ARGV[2] ~= '' and number('the epoch', ARGV[2], 0, LAST_MS)
@@ -72,6 +72,9 @@ local function block(member)
   return 0
 end
 
+-- The topics of which more is due than was moved: their later hours wait, so that the oldest goes first.
+local unfinished = {}
+
 local function pump_bucket(bucket, no, n)
   local members, times, behind = bucket_due(bucket, now, n)
   if not members then return block(bucket) end
@@ -84,6 +87,7 @@ local function pump_bucket(bucket, no, n)
     for i = 1, #times do runs[#runs + 1] = times[i] end
   end
   rearm(bucket, behind)
+  unfinished[no] = behind and tonumber(behind) <= now
   return #members
 end
 
@@ -98,27 +102,41 @@ for i = 2, #alarms, 2 do
   end
   rang = rang + 1
 end
+-- Each topic and each index has a share of the limit. `hours` says how many of each topic's buckets are due.
+local topics, hours, parts = {}, {}, 0
 for i = 1, rang do
-  local member = alarms[2 * i - 1]
-  local share = math.ceil(limit / (rang - i + 1))
-  local no = string.match(member, '^b:(%d+):')
-  if share == 0 then
+  local no = string.match(alarms[2 * i - 1], '^b:(%d+):')
+  topics[i] = no
+  if not (no and hours[no]) then parts = parts + 1 end
+  if no then hours[no] = (hours[no] or 0) + 1 end
+end
+for i = 1, rang do
+  local member, no = alarms[2 * i - 1], topics[i]
+  if limit == 0 or no and unfinished[no] then
     no_later_than(tonumber(alarms[2 * i]))
     more = true
   elseif no then
-    limit = limit - pump_bucket(member, no, share)
+    limit = limit - pump_bucket(member, no, math.ceil(limit / parts))
+    hours[no] = hours[no] - 1
+    if unfinished[no] or hours[no] == 0 then parts = parts - 1 end
   else
+    local share = math.ceil(limit / parts)
     indexes[#indexes + 1], indexes[#indexes + 2] = member, share
-    limit = limit - share
+    limit, parts = limit - share, parts - 1
   end
+end
+if rang == 0 then
+  -- With nothing due there is time to see whether the leases end when they can.
+  local ends = tonumber(redis.call('ZSCORE', base .. 'alarms', 'leases') or '')
+  if ends and ends > now + LEASE_MS and ends > now + longest_lease() then indexes = { 'leases', 1 } end
 end
 if #indexes == 0 then return report(more and 'more' or 'pumped', next_due) end
 
---# include topic, alarm, gen, envelope, bucket, finish, place, receipt, kill, retry
+--# include topic, alarm, gen, envelope, bucket, stale, finish, place, receipt, kill, backoff, retry
 
 -- The first `n` names of an index that are due, each handed to `one`, and taken out of the index. What cannot
 -- be handled stays (a later format's, a wrong type on its way), to be tried again in ten seconds.
-local function pump_index(index, n, one)
+local function pump_index(index, n, one, then_on)
   if not is('zset', index) then return block(index) end
   local names = redis.call('ZRANGEBYSCORE', base .. index, '-inf', now, 'LIMIT', 0, n)
   for _, name in ipairs(names) do
@@ -129,7 +147,8 @@ local function pump_index(index, n, one)
       redis.call('ZADD', base .. index, now + 10000, name)
     end
   end
-  rearm(index, redis.call('ZRANGE', base .. index, '0', '0', 'WITHSCORES')[2])
+  local go_on = then_on and then_on()
+  rearm(index, go_on and string.format('%.0f', now) or redis.call('ZRANGE', base .. index, '0', '0', 'WITHSCORES')[2])
 end
 
 local function lease_over(receipt)
@@ -150,15 +169,42 @@ local function lease_over(receipt)
   if word == 'expired' then expired = expired + 1 end
 end
 
+-- Ends a lease at `until_ms` that would last longer.
+local function cut_lease(receipt, until_ms)
+  local no, id = receipt_parts(receipt)
+  local m = read(no, id)
+  if m and m.state == LEASED and id .. gen_bytes(m.gen) == string.sub(receipt, #no + 2) then
+    m.at = until_ms
+    write_head(m)
+  end
+  redis.call('ZADD', base .. 'leases', until_ms, receipt)
+end
+
+-- Leases that end later than any that is given now: the clock read ahead when they were. From now on they last as long
+-- as the longest. Whether there may be more of them.
+local function cut_leases()
+  local far = now + longest_lease()
+  local receipts = redis.call('ZRANGEBYSCORE', base .. 'leases', string.format('(%.0f', far), '+inf', 'LIMIT', 0, 100)
+  for _, receipt in ipairs(receipts) do cut_lease(receipt, far) end
+  return #receipts == 100
+end
+
 local function expire(name)
   local no, id = string.match(name, '^(%d+):(.*)$')
   local m, why = read(no or '', id or '')
   if why == 'newer' then error('newer') end
   if not m or m.state ~= PENDING then return end
-  finish_check(m)
-  unplace(m)
-  finish(m, 'expired')
-  expired = expired + 1
+  if is_whole(m) then
+    finish_check(m)
+    unplace(m)
+    finish(m, 'expired')
+    expired = expired + 1
+  else
+    must_be('zset', 'd:' .. no)
+    unplace(m)
+    kill_malformed(no, id)
+    buried = buried + 1
+  end
 end
 
 -- A marker whose time is over. The id may have been put anew since: then it is no marker any more.
@@ -191,7 +237,8 @@ for i = 2, #indexes, 2 do most = most + indexes[i] end
 gens(most)
 for i = 1, #indexes, 2 do
   local one = HANDLED[indexes[i]]
-  if one then pump_index(indexes[i], indexes[i + 1], one) else block(indexes[i]) end
+  if one then pump_index(indexes[i], indexes[i + 1], one, indexes[i] == 'leases' and cut_leases) else block(indexes[i]) end
 end
+trim_ready()
 placed()
 return report(more and 'more' or 'pumped', tonumber(redis.call('ZRANGE', base .. 'alarms', 0, 0, 'WITHSCORES')[2]))

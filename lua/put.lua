@@ -14,12 +14,12 @@
 --          leased | stale | moved (not here: put it where it belongs now) | refused <why>; <ms> is the due time of
 --          what is pending, the end of what is over
 -- COST     O(log n) a message, n = the topic's messages of that hour
---# include now, arguments, due, shard, topic, alarm, gen, envelope, bucket, ready, finish
+--# include now, arguments, due, shard, topic, alarm, gen, envelope, backoff, bucket, stale, ready, finish
 
 arguments('put', 2, 4)
 local topic = ARGV[2]
 must_be('hash', 'stats')
-local no = topic_open(topic)
+local no, is_new = topic_number(topic)
 gens((#ARGV - 2) / 4)
 local max_default, expire_after = policies(no, 'max_attempts', 'expire_after_ms')
 local key_of = base .. 'm:' .. no .. ':'
@@ -113,7 +113,7 @@ end
 local function check_fields(env, flags)
   local _, _, backoff, _, rest = fields(env, flags)
   if rest > #env + 1 then error('fields are cut short') end
-  if backoff and not ((#backoff - 1) % 4 == 0 and #backoff > 1 and string.byte(backoff) <= 3) then error('back-off') end
+  if backoff and not is_backoff(backoff) then error('back-off') end
 end
 
 -- The last due time that was read: the messages of a call often share it.
@@ -138,6 +138,10 @@ end
 -- Stores an envelope as it came, and writes its head over the first bytes: a long text made anew in Lua costs more
 -- than a second command. Returns whether the key was free.
 local function store(key, env, head)
+  if is_new then
+    topic_open(topic, no)
+    is_new = false
+  end
   if call('SETNX', key, env) == 0 then return false end
   call('SETRANGE', key, '0', head)
   return true
@@ -221,6 +225,7 @@ while at <= last do
   local ok, fault = pcall(put_all)
   if not ok then answers[#answers + 1], at = refused(fault), at + 4 end
 end
+trim_ready()
 flush()
 count('accepted', no, accepted)
 wake_timer()

@@ -8,7 +8,7 @@
 -- RETURNS  one answer a message: delayed <due ms> | ready <due ms> | buried | cancelled | expired-message |
 --          expired (the lease was taken back: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = messages of its topic due in its hour
---# include now, arguments, due, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, receipt, kill, retry, each
+--# include now, arguments, due, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, receipt, kill, backoff, retry, each
 
 arguments('release', 1, 4)
 must_be('hash', 'stats')

@@ -7,7 +7,7 @@
 --          difference in ms (not 0), limit (1 to 500)
 -- RETURNS  more | done | busy (another token is at work on this group), moved in this step, passed over
 -- COST     O(log n) a message. The cursor stands in `shift:<group>` and is forgotten an hour after the last step
---# include now, arguments, due, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, reschedule
+--# include now, arguments, due, shard, topic, alarm, gen, envelope, bucket, stale, ready, finish, place, reschedule
 
 arguments('shift_group', 5)
 local group, token = ARGV[2], ARGV[3]
@@ -60,6 +60,7 @@ if done then redis.call('HSET', base .. cursor, 'over', 1) else redis.call('HDEL
 if not score then redis.call('HDEL', base .. cursor, 'at') end
 redis.call('ZADD', base .. 'markers', now + 3600000, cursor)
 alarm('markers', now + 3600000)
+trim_ready()
 placed()
 wake_timer()
 return { done and 'done' or 'more', moved, passed }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing for what is named: run, sinks, test, check.
+# Installs the Debian packages that are missing for what is named: run, sinks, test, check, deploy.
 # Asks apt only when something is missing; starts no service.
 set -euo pipefail
 
 sets=("$@")
-[ ${#sets[@]} -gt 0 ] || { echo "usage: $0 run|sinks|test|check ..." >&2; exit 64; }
+[ ${#sets[@]} -gt 0 ] || { echo "usage: $0 run|sinks|test|check|deploy ..." >&2; exit 64; }
 
 packages=() reasons=()
 
@@ -54,6 +54,11 @@ if wants test; then
 fi
 if wants check; then
     need lua-check "looks over the Lua scripts" has luacheck
+fi
+if wants deploy; then
+    need mmdebstrap "makes the system that the units are tested in" has mmdebstrap
+    need systemd-container "boots it" has systemd-nspawn
+    need dpkg-dev "finds what the Debian package depends on" has dpkg-shlibdeps
 fi
 
 if ! has cargo > /dev/null; then

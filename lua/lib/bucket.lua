@@ -26,11 +26,15 @@ local function is_delayed(m)
   return redis.call('ZSCORE', base .. bucket_of(m.no, m.due), m.id .. gen_bytes(m.gen)) ~= false
 end
 
+-- How many entries of each topic's ready queue the call made stale.
+local made_stale = {}
+
 -- Takes a pending message out of its bucket, or out of the count of those that are ready.
 local function unplace(m)
   local bucket = bucket_of(m.no, m.due)
   if redis.call('ZREM', base .. bucket, m.id .. gen_bytes(m.gen)) == 0 then
     count('ready', m.no, -1)
+    made_stale[m.no] = (made_stale[m.no] or 0) + 1
   elseif redis.call('EXISTS', base .. bucket) == 0 then
     -- The hour may be years away: nothing is left behind for it.
     redis.call('ZREM', base .. 'alarms', bucket)

@@ -8,6 +8,13 @@ local function place_check(m, due)
   index_check(m)
 end
 
+-- Sets the due time of `m` in the index of its group.
+local function join_group(m)
+  if bit.band(m.flags, GROUP) == 0 then return end
+  local _, _, _, group = fields(m.env, m.flags)
+  redis.call('ZADD', base .. 'g:' .. group, m.due, m.no .. ':' .. m.id)
+end
+
 -- Moves `m` to its due time, under a new gen, and writes its head: 'ready' or 'delayed'. Whoever calls it has
 -- checked it, has taken the message out of where it was, has taken a gen, and calls `placed` at the end.
 local function place(m, due)
@@ -22,10 +29,7 @@ local function place(m, due)
   else
     bucket_add(bucket_of(m.no, due), due, { due, member })
   end
-  if bit.band(m.flags, GROUP) > 0 then
-    local _, _, _, group = fields(m.env, m.flags)
-    redis.call('ZADD', base .. 'g:' .. group, due, m.no .. ':' .. m.id)
-  end
+  join_group(m)
   write_head(m)
   return ready and 'ready' or 'delayed'
 end

@@ -1,13 +1,15 @@
 -- What becomes of a leased message that was not delivered: tried again later, dead, or cancelled after all.
 
--- Back-off: kind (1 byte: 1 fixed, 2 exponential, 3 list), then 4-byte numbers in ms: the delay | the first
--- and the longest delay | the delays, of which the last repeats. Exponential doubles, and takes between half
--- and the whole of it by chance.
-local DEFAULT_BACKOFF = struct.pack('>BI4I4', 2, 1000, 600000)
+-- The message's own back-off, or its topic's, or delayq's: what is stored and is none keeps nothing leased.
+local function backoff_of(m)
+  local _, _, own = fields(m.env, m.flags)
+  if own and is_backoff(own) then return own end
+  local of_topic = redis.call('HGET', base .. 't:' .. m.no, 'backoff')
+  return of_topic and is_backoff(of_topic) and of_topic or DEFAULT_BACKOFF
+end
 
 local function backoff_ms(m)
-  local _, _, own = fields(m.env, m.flags)
-  local spec = own or redis.call('HGET', base .. 't:' .. m.no, 'backoff') or DEFAULT_BACKOFF
+  local spec = backoff_of(m)
   local kind, steps = string.byte(spec), (#spec - 1) / 4
   local step = math.max(m.attempt, 1)
   if kind == 2 then

@@ -1,7 +1,7 @@
 -- Topics: a number for each name, and the policy that messages fall back to. Numbers are text.
 local POLICY = {
   max_attempts = 16,
-  lease_ms = 30000,
+  lease_ms = LEASE_MS,
   expire_after_ms = 0,
   remember_cancelled_ms = 3600000,
   remember_own_ms = 60000,
@@ -13,17 +13,20 @@ local function topic_no(name)
   return redis.call('HGET', KEYS[1], 'topic:' .. name)
 end
 
--- The number of a topic, given out at its first use.
-local function topic_open(name)
+-- The number of a topic, and false; or the one that it will have, and true: `topic_open` gives it out.
+local function topic_number(name)
   local no = topic_no(name)
-  if not no then
-    no = string.format('%.0f', (tonumber(redis.call('HGET', KEYS[1], 'topics')) or 0) + 1)
-    must_be('hash', 't:' .. no)
-    redis.call('HSET', KEYS[1], 'topics', no)
-    redis.call('HSET', KEYS[1], 'topic:' .. name, no)
-    redis.call('HSET', base .. 't:' .. no, 'name', name)
-  end
-  return no
+  if no then return no, false end
+  no = string.format('%.0f', (tonumber(redis.call('HGET', KEYS[1], 'topics')) or 0) + 1)
+  must_be('hash', 't:' .. no)
+  return no, true
+end
+
+-- Gives a topic its number, at its first use. To be called once nothing is refused any more.
+local function topic_open(name, no)
+  redis.call('HSET', KEYS[1], 'topics', no)
+  redis.call('HSET', KEYS[1], 'topic:' .. name, no)
+  redis.call('HSET', base .. 't:' .. no, 'name', name)
 end
 
 -- One number of a topic's policy.

@@ -21,7 +21,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// How often an idle connection is asked whether it is still there.
 const PING_EVERY: Duration = Duration::from_secs(5);
-/// How long to rest before the next try to connect.
+/// How long to rest at least before the next try to connect, and as much again by chance: all who lost a Redis would
+/// come back to it in step.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
 /// Channels in one SSUBSCRIBE.
 const CHANNELS_A_CALL: usize = 64;
@@ -147,7 +148,7 @@ impl Task {
                 }
                 Err(error) => tracing::debug!(%error, "listening was interrupted"),
             }
-            sleep(RECONNECT_AFTER).await;
+            sleep(RECONNECT_AFTER.mul_f64(1.0 + fastrand::f64())).await;
         }
     }
 

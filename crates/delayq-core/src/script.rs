@@ -45,8 +45,8 @@ macro_rules! parts {
 }
 
 parts! {
-    "alarm", "arguments", "bucket", "bucket_due", "cancel", "due", "each", "envelope", "fault", "finish", "gen", "kill", "look", "now", "place", "ready",
-    "receipt", "reschedule", "retry", "shard", "topic",
+    "alarm", "arguments", "backoff", "bucket", "bucket_due", "cancel", "due", "each", "envelope", "fault", "finish", "gen", "kill", "lease", "look", "now", "place", "ready",
+    "receipt", "reschedule", "retry", "shard", "stale", "topic",
 }
 
 /// One script, ready to be sent.

@@ -59,8 +59,11 @@ impl Client {
         Ok(ServerFacts::parse(&text))
     }
 
-    /// Its clock.
-    pub(crate) async fn redis_time(&self) -> Result<UnixMicros, Error> {
+    /// Redis's clock. It is told by a replica and where writes are refused, too.
+    ///
+    /// # Errors
+    /// It cannot be reached, or does not allow TIME.
+    pub async fn redis_time(&self) -> Result<UnixMicros, Error> {
         let reply = self.link().plain(&redis::cmd("TIME")).await?;
         let (seconds, micros): (u64, u64) = from_redis_value(reply)
             .map_err(|error| Error::Unfit(format!("TIME answers what no Redis answers: {error}")))?;

@@ -10,6 +10,8 @@ use crate::program::Program;
 pub(crate) enum Asked {
     /// To run, with this configuration.
     Run(Source),
+    /// Whether the process that runs with this configuration is ready.
+    Healthcheck(Source),
     /// To print this, and no more.
     Print(String),
     /// What is not understood, as a sentence.
@@ -19,10 +21,12 @@ pub(crate) enum Asked {
 // === impl Asked ===
 
 impl Asked {
-    /// Reads the arguments behind the program's name: `[--config] FILE`, `--help`, `--version`, or nothing.
+    /// Reads the arguments behind the program's name: `[--healthcheck] [[--config] FILE]`, `--help` or `--version`.
     pub(crate) fn of(program: Program, arguments: impl IntoIterator<Item = OsString>) -> Self {
-        let mut arguments = arguments.into_iter();
-        let Some(first) = arguments.next() else { return Self::Run(Source::from_option(None)) };
+        let mut arguments = arguments.into_iter().peekable();
+        let healthcheck = arguments.next_if(|first| first == "--healthcheck").is_some();
+        let serve = if healthcheck { Self::Healthcheck } else { Self::Run };
+        let Some(first) = arguments.next() else { return serve(Source::from_option(None)) };
         let file = match first.to_str() {
             Some("-h" | "--help") => return Self::Print(help(program)),
             Some("-V" | "--version") => return Self::Print(format!("{program}\n")),
@@ -34,7 +38,7 @@ impl Asked {
             _ => Some(first),
         };
         match (file, arguments.next()) {
-            (Some(file), None) => Self::Run(Source::File(file.into())),
+            (Some(file), None) => serve(Source::File(file.into())),
             (None, _) => Self::unknown(program, "--config needs a FILE"),
             (Some(_), Some(more)) => Self::unknown(program, &format!("{} is one too many", more.display())),
         }
@@ -48,10 +52,11 @@ impl Asked {
 
 fn help(Program { name, .. }: Program) -> String {
     format!(
-        "Usage: {name} [--config] [FILE]\n\n\
+        "Usage: {name} [--healthcheck] [--config] [FILE]\n\n\
          FILE is the configuration; without one the defaults hold. Variables override a key of it:\n\
          DELAYQ__REDIS__URL=redis://127.0.0.1:6379. `delayq config check` names every fault of it.\n\n\
          Options:\n  \
+         --healthcheck  Ask the process that runs with this configuration whether it is ready: 0, or 69 and why not\n  \
          -h, --help     Print help\n  \
          -V, --version  Print version\n"
     )
@@ -71,6 +76,9 @@ mod tests {
         for arguments in [&["a.toml"][..], &["--config", "a.toml"], &["--config=a.toml"]] {
             assert_eq!(asked(arguments), Asked::Run(Source::File("a.toml".into())), "{arguments:?}");
         }
+        assert_eq!(asked(&["--healthcheck"]), Asked::Healthcheck(Source::Defaults));
+        let named = asked(&["--healthcheck", "--config", "a.toml"]);
+        assert_eq!(named, Asked::Healthcheck(Source::File("a.toml".into())));
     }
 
     #[test]

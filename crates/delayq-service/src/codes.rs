@@ -131,6 +131,20 @@ pub const REDIS_UNFIT: Code = Code {
     exit: Exit::Unavailable,
 };
 
+/// The process that was asked for its health is not ready, or does not answer.
+pub const NOT_READY: Code = Code {
+    id: "DQ-P006",
+    title: "the process is not ready",
+    cause: "`--healthcheck` asked the admin endpoint of the process that runs with the same configuration. It does not \
+            answer, or it names conditions that are not met.",
+    tries: [
+        "Read the conditions in the message, and the log of the process.",
+        "Check everything it needs: delayq doctor.",
+        "Use the same configuration for both: the address asked is `[admin] listen`.",
+    ],
+    exit: Exit::Unavailable,
+};
+
 /// Every code of this crate, in the order of the documentation.
 pub const TABLE: &[&Code] = &[
     &CONFIG_FAULTY,
@@ -141,4 +155,5 @@ pub const TABLE: &[&Code] = &[
     &DRAIN_DEADLINE,
     &SYSTEM,
     &REDIS_UNFIT,
+    &NOT_READY,
 ];

@@ -50,6 +50,7 @@ use crate::codes::{DRAIN_DEADLINE, SYSTEM};
 use crate::config::{AdminConfig, Environment, LogConfig, Places, Section, ShutdownConfig, Source, load};
 use crate::exit::Exit;
 use crate::fault::Fault;
+use crate::healthcheck::healthcheck;
 use crate::metrics::Metrics;
 use crate::program::Program;
 use crate::readiness::{Condition, Readiness};
@@ -149,6 +150,13 @@ pub fn main<S: Service>(source: &Source) -> ExitCode {
 pub fn main_of_arguments<S: Service>() -> ExitCode {
     match Asked::of(S::PROGRAM, std::env::args_os().skip(1)) {
         Asked::Run(source) => main::<S>(&source),
+        Asked::Healthcheck(source) => match healthcheck::<S>(&source) {
+            Ok(()) => Exit::Done.into(),
+            Err(fault) => {
+                eprintln!("{}: {fault}", S::PROGRAM.name);
+                fault.exit().into()
+            }
+        },
         Asked::Print(text) => {
             print!("{text}");
             Exit::Done.into()
@@ -256,8 +264,8 @@ impl Beside {
         let Process { program, metrics, readiness, shutdown, .. } = process.clone();
         let mut helpers = tokio::task::JoinSet::new();
         helpers.spawn(signals.obey(shutdown, tasks.clone()));
+        helpers.spawn(systemd::keep_alive(readiness.clone()));
         helpers.spawn(admin.serve(router(AdminState { program, metrics, readiness })));
-        helpers.spawn(systemd::keep_alive());
         Ok(Self { condition, helpers })
     }
 

@@ -1,13 +1,19 @@
-//! Readiness: named conditions, each ready or unready for a reason.
+//! Readiness and life: named conditions, each ready or unready for a reason, and the heartbeats of what must not hang.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::Serialize;
 
-/// The conditions under which this process can do its work; clones share them.
+use crate::heartbeat::{Heartbeat, Heartbeats};
+
+/// The conditions under which this process can do its work, and its heartbeats; clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Readiness(Arc<Mutex<BTreeMap<&'static str, Option<String>>>>);
+pub struct Readiness {
+    conditions: Arc<Mutex<BTreeMap<&'static str, Option<String>>>>,
+    heartbeats: Heartbeats,
+}
 
 /// The handle of whoever knows whether one condition holds; clones share it.
 #[derive(Clone, Debug)]
@@ -50,9 +56,22 @@ impl Readiness {
         unready.map(|(condition, reason)| Unready { condition, reason }).collect()
     }
 
+    /// Adds a heartbeat: whoever holds it beats at least once in `within`, or `/livez` and the service manager's watchdog
+    /// take the process for stuck. It ends when it is dropped.
+    #[must_use]
+    pub fn heartbeat(&self, name: &'static str, within: Duration) -> Heartbeat {
+        self.heartbeats.add(name, within)
+    }
+
+    /// What did not beat in time, by name; empty is alive.
+    #[must_use]
+    pub fn stuck(&self) -> Vec<&'static str> {
+        self.heartbeats.stuck()
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Option<String>>> {
         // One assignment is the only change under the lock: it cannot be left half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.conditions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

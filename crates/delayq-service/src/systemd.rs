@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
+use crate::readiness::Readiness;
+
 /// Everything that can fail is done.
 pub(crate) fn ready() {
     tell(&[NotifyState::Ready]);
@@ -16,13 +18,17 @@ pub(crate) fn stopping() {
 
 /// Tells the manager's watchdog of life twice in each of its intervals; for ever idle without one.
 ///
-/// It runs beside the tasks on their runtime, so a runtime that is stuck is what falls silent.
-pub(crate) async fn keep_alive() {
+/// It runs beside the tasks on their runtime, so a runtime that is stuck falls silent, and so does a process in which
+/// anything else with a heartbeat is.
+pub(crate) async fn keep_alive(readiness: Readiness) {
     let Some(interval) = sd_notify::watchdog_enabled() else { return std::future::pending().await };
     let mut beat = tokio::time::interval((interval / 2).max(Duration::from_millis(1)));
     loop {
         beat.tick().await;
-        tell(&[NotifyState::Watchdog]);
+        match readiness.stuck().first() {
+            None => tell(&[NotifyState::Watchdog]),
+            Some(stuck) => tracing::error!(stuck, "no sign of life: the service manager is not told of any"),
+        }
     }
 }
 

@@ -81,6 +81,18 @@ async fn each_path_answers() {
         "{metrics}"
     );
     assert!(endpoint.get("/livez").await.ends_with("alive\n"));
+    let stuck = endpoint.readiness.heartbeat("pump", Duration::ZERO);
+    let missed = async {
+        loop {
+            let answer = endpoint.get("/livez").await;
+            if answer.starts_with("HTTP/1.1 503") && answer.ends_with("stuck: pump\n") {
+                return;
+            }
+        }
+    };
+    timeout(BOUND, missed).await.expect("the heartbeat is missed");
+    drop(stuck);
+    assert!(endpoint.get("/livez").await.ends_with("alive\n"), "what has ended is not missed");
     assert!(endpoint.get("/version").await.ends_with(r#"{"name":"delayq-test","version":"1.2.3"}"#));
     assert!(endpoint.get("/other").await.starts_with("HTTP/1.1 404"));
 }

@@ -156,6 +156,32 @@ fn the_probes_follow_the_life_of_the_process() {
     assert!(log.contains("second signal") && log.contains("\"left_running\":\"heart\""), "{log}");
 }
 
+/// What `--healthcheck` says of the process whose admin endpoint has that address: its exit code and its words.
+fn health(address: &str) -> (Option<i32>, String) {
+    let mut command = Command::new(example());
+    command.arg("--healthcheck").env_clear().env("DELAYQ__ADMIN__LISTEN", address);
+    let output = command.output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_health_check_needs_no_http_client_and_names_what_is_not_ready() {
+    let mut living = Living::start("build-waits", &[]);
+    let starting = address(&living.until("admin endpoint listening"));
+    living.until("building");
+    let (code, words) = health(&starting);
+    assert!(code == Some(69) && words.contains("DQ-P006") && words.contains("starting"), "{code:?} {words}");
+    drop(living);
+    let (code, words) = health(&starting);
+    assert!(code == Some(69) && words.contains("does not answer"), "{code:?} {words}");
+
+    let mut living = Living::start("obedient", &[]);
+    let ready = address(&living.until("admin endpoint listening"));
+    living.until("\"started\"");
+    assert_eq!(health(&ready), (Some(0), String::new()));
+    assert_eq!(health("").0, Some(69));
+}
+
 #[test]
 fn a_drain_past_its_deadline_names_what_still_runs() {
     let mut living = Living::start("stuck", &[("DELAYQ__SHUTDOWN__DRAIN_DEADLINE", "100ms")]);

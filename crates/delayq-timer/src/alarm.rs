@@ -36,9 +36,13 @@ impl Alarm {
         Ok(Self { timer, set: None })
     }
 
-    /// Returns at `at`, or later; for ever pending without one. Safe to drop: the next wait sets the alarm anew.
+    /// Returns at `at`, or later; for ever pending without one. A moment that is over lets the runtime do everything else
+    /// first. Safe to drop: the next wait sets the alarm anew.
     pub(crate) async fn wait_until(&mut self, at: Option<Instant>) {
         let Some(at) = at else { return std::future::pending().await };
+        if at <= Instant::now() {
+            return tokio::task::yield_now().await;
+        }
         loop {
             let left = at.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -100,6 +104,22 @@ mod tests {
     async fn a_moment_that_is_over_does_not_wait() {
         let mut alarm = Alarm::start().unwrap();
         alarm.wait_until(Some(Instant::now())).await;
+    }
+
+    #[tokio::test]
+    async fn a_moment_that_is_over_keeps_the_runtime_from_nobody() {
+        let mut alarm = Alarm::start().unwrap();
+        let over = Instant::now();
+        let waiting = async {
+            loop {
+                alarm.wait_until(Some(over)).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = waiting => {}
+            () = tokio::time::sleep(Duration::from_millis(2)) => {}
+        }
     }
 
     #[tokio::test]

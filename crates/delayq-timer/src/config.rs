@@ -23,8 +23,9 @@ pub struct TimerConfig {
     /// How often every owned shard is looked at, whatever is due. 100 ms to 1 m; default 6 s. It bounds how late a
     /// message is whose wake-up was lost.
     pub look: HumanDuration,
-    /// Whether to stop pumping when etcd does not answer for longer than the lease is trusted; default false: what is
-    /// owned is pumped on, which delivers nothing twice even under two owners.
+    /// Whether only the owner may pump: it stops, unready, when etcd does not answer for longer than the lease is
+    /// trusted, and another timer's shard is never pumped, however long it is overdue. Default false: what is owned is
+    /// pumped on, and what is overdue by ten seconds is anybody's; that delivers nothing twice even under two owners.
     pub strict: bool,
     /// Largest step of Redis's clock, against this host's monotonic one, that is not an alarm. 10 ms to 1 h; default
     /// 1 s. Beyond it the shards are held until the clock is steady: watch `delayq_timer_clock_held`.

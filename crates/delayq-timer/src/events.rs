@@ -200,8 +200,11 @@ impl RedisBack {
 impl HindranceChanged {
     pub(crate) fn emit(&self, metrics: &TimerMetrics) {
         metrics.hindered.set(i64::from(self.hindered));
+        metrics.hindrance_changes.inc();
         if self.hindered {
-            tracing::warn!("Redis does not answer this timer: timers that reach it are given its shards");
+            tracing::warn!(
+                "Redis takes nothing from this timer: timers from which it does are given its shards"
+            );
         } else {
             tracing::info!("Redis answers this timer steadily: it takes shards again");
         }

@@ -3,6 +3,10 @@
 //! A look costs a call, so most are spared: the last one said when the shard is due next, and before that time and ten
 //! seconds there is nothing to rescue. What is put nearer meanwhile is heard where few timers share the shards. Where
 //! many do, each looks more seldom and at a moment of its own, so that a shard is looked at as often as by few.
+//!
+//! While etcd is silent nobody knows who is left, and what is due ten seconds ago is looked for at each look: by all
+//! where they are few. Where they are many each takes its chance, so that all of them together look at a shard
+//! [`LOOKERS`] times in that time; that nobody does has a chance of one in 3,000.
 
 use delayq_core::{ShardId, UnixMillis};
 use std::collections::BTreeMap;
@@ -17,6 +21,10 @@ const HEARD: Duration = Duration::from_secs(60);
 const UNHEARD: Duration = Duration::from_secs(15);
 /// With so many other timers at most, each hears what is put into the others' shards.
 const FEW: usize = 2;
+/// How many of the other timers look at a shard in the time of one look while etcd is silent.
+const LOOKERS: usize = 8;
+/// What is overdue by less is on its way: its owner pumps it.
+const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
 /// The shards that other timers own.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +37,8 @@ pub(crate) struct Foreign {
 struct Watched {
     look: UnixMillis,
     out: bool,
+    /// Since when something was overdue when it was looked at last.
+    overdue: Option<UnixMillis>,
 }
 
 // === impl Foreign ===
@@ -38,7 +48,7 @@ impl Foreign {
     pub(crate) fn set(&mut self, shards: impl Iterator<Item = ShardId>, others: usize, now: UnixMillis) {
         self.others = others.max(1);
         let before = std::mem::take(&mut self.shards);
-        let fresh = || Watched { look: now + SOON + self.stretch(), out: false };
+        let fresh = || Watched { look: now + SOON + self.stretch(), out: false, overdue: None };
         self.shards = shards.map(|s| (s, before.get(&s).copied().unwrap_or_else(fresh))).collect();
     }
 
@@ -56,27 +66,62 @@ impl Foreign {
         }
     }
 
-    /// The shards to look at now; with `all`, whatever their time. Each comes back by `answered`.
-    pub(crate) fn take(&mut self, now: UnixMillis, all: bool) -> Vec<ShardId> {
-        let due = |watched: &Watched| !watched.out && (all || watched.look <= now);
-        let taken: Vec<ShardId> = self.shards.iter().filter(|(_, w)| due(w)).map(|(&s, _)| s).collect();
-        let out = Watched { look: UnixMillis::MAX, out: true };
-        self.shards.extend(taken.iter().map(|&shard| (shard, out)));
+    /// What was said before is lost: every shard that is heard is looked at soon.
+    pub(crate) fn missed_some(&mut self, now: UnixMillis) {
+        if self.others <= FEW {
+            self.shards.values_mut().for_each(|watched| watched.look = watched.look.min(now + SOON));
+        }
+    }
+
+    /// The shards to look at now; with etcd `silent`, whatever their time. Each comes back by `answered`.
+    pub(crate) fn take(&mut self, now: UnixMillis, silent: bool) -> Vec<ShardId> {
+        let others = self.others;
+        let mine = || others <= LOOKERS || fastrand::usize(..others) < LOOKERS;
+        let mut taken = Vec::new();
+        for (&shard, watched) in self.shards.iter_mut().filter(|(_, watched)| !watched.out) {
+            if watched.look <= now || silent && mine() {
+                (watched.look, watched.out) = (UnixMillis::MAX, true);
+                taken.push(shard);
+            }
+        }
         taken
     }
 
-    /// A look found this to be due next.
-    pub(crate) fn answered(&mut self, shard: ShardId, next_due: Option<UnixMillis>, now: UnixMillis) {
+    /// A look found this to be due next, and that something was due since `overdue` when it came.
+    pub(crate) fn answered(
+        &mut self,
+        shard: ShardId,
+        next_due: Option<UnixMillis>,
+        overdue: Option<UnixMillis>,
+        now: UnixMillis,
+    ) {
         let others = u32::try_from(self.others).unwrap_or(u32::MAX);
         let longest = now + if self.others <= FEW { HEARD } else { UNHEARD } * others;
         let soonest = now + SOON;
-        let look = next_due.map_or(longest, |due| (due + OVERDUE).clamp(soonest, longest));
+        let overdue = overdue.filter(|&due| due + ON_ITS_WAY <= now);
+        let look = match (overdue, next_due) {
+            (Some(_), _) => soonest,
+            (None, Some(due)) => (due + OVERDUE).clamp(soonest, longest),
+            (None, None) => longest,
+        };
         let stretch = self.stretch();
         if let Some(watched) = self.shards.get_mut(&shard) {
             // What was heard while the look was out may not be in its answer yet.
             watched.look = watched.look.min(look + stretch);
-            watched.out = false;
+            (watched.out, watched.overdue) = (false, overdue);
         }
+    }
+
+    /// A look was not answered.
+    pub(crate) fn failed(&mut self, shard: ShardId, now: UnixMillis) {
+        if let Some(watched) = self.shards.get_mut(&shard) {
+            (watched.look, watched.out) = (now + SOON, false);
+        }
+    }
+
+    /// Since when the oldest of all is overdue that nobody pumps.
+    pub(crate) fn overdue(&self) -> Option<UnixMillis> {
+        self.shards.values().filter_map(|watched| watched.overdue).min()
     }
 
     /// A moment of its own: the others look at theirs.
@@ -111,7 +156,7 @@ mod tests {
             [(None, 65), (Some(s(3_600)), 65), (Some(s(20)), 30), (Some(s(6)), 16), (Some(s(0)), 10)]
         {
             let mut foreign = two();
-            foreign.answered(A, next_due, s(5));
+            foreign.answered(A, next_due, None, s(5));
             assert_eq!(foreign.take(s(look - 1), false), [], "due {next_due:?}");
             assert_eq!(foreign.take(s(look), false), [A], "due {next_due:?}");
         }
@@ -120,10 +165,10 @@ mod tests {
     #[test]
     fn a_nearer_due_time_that_is_heard_brings_the_look_forward_also_while_one_is_out() {
         let mut foreign = two();
-        foreign.answered(A, None, s(5));
+        foreign.answered(A, None, None, s(5));
         foreign.hear(A, s(8));
         foreign.hear(B, s(9));
-        foreign.answered(B, None, s(5));
+        foreign.answered(B, None, None, s(5));
         assert_eq!(foreign.take(s(18), false), [A]);
         assert_eq!(foreign.take(s(19), false), [B]);
     }
@@ -132,8 +177,35 @@ mod tests {
     fn without_etcd_all_are_looked_at_each_time_but_none_twice_at_once() {
         let mut foreign = two();
         assert_eq!(foreign.take(s(6), true), [], "both are out");
-        foreign.answered(A, None, s(6));
+        foreign.answered(A, None, None, s(6));
         assert_eq!(foreign.take(s(6), true), [A]);
+    }
+
+    #[test]
+    fn a_hundred_timers_without_etcd_look_at_each_shard_a_few_times_together() {
+        let mut foreign = Foreign::default();
+        foreign.set((0..1_000).map(ShardId::new), 100, s(0));
+        let mut looks = 0;
+        for _ in 0..100 {
+            let taken = foreign.take(s(0), true);
+            looks += taken.len();
+            taken.into_iter().for_each(|shard| foreign.answered(shard, None, None, s(0)));
+        }
+        assert!((7_000..9_000).contains(&looks), "{looks} looks of 100 timers at 1,000 shards");
+    }
+
+    #[test]
+    fn a_shard_that_nobody_pumps_is_known_to_be_overdue_until_a_look_finds_it_well() {
+        let mut foreign = two();
+        foreign.answered(A, Some(s(4)), Some(s(4)), s(5));
+        foreign.answered(B, Some(s(60)), Some(s(5)), s(5));
+        assert_eq!(foreign.overdue(), Some(s(4)), "what is overdue by less than a second is on its way");
+        assert_eq!(foreign.take(s(10), false), [A], "it is looked at again soon");
+        foreign.failed(A, s(10));
+        assert_eq!(foreign.overdue(), Some(s(4)), "nothing new is known");
+        assert_eq!(foreign.take(s(15), false), [A]);
+        foreign.answered(A, None, None, s(15));
+        assert_eq!(foreign.overdue(), None);
     }
 
     #[test]
@@ -143,8 +215,8 @@ mod tests {
         assert_eq!(foreign.to_hear().count(), 0);
         let looks: Vec<UnixMillis> = (0..200)
             .map(|_| {
-                foreign.take(s(0), true);
-                foreign.answered(A, Some(s(10)), s(0));
+                foreign.take(UnixMillis::MAX, false);
+                foreign.answered(A, Some(s(10)), None, s(0));
                 foreign.shards[&A].look
             })
             .collect();

@@ -7,7 +7,8 @@
 //!   └──────────────────────────────┘
 //! ```
 //!
-//! So a way to Redis that comes and goes moves the shards once at most in patience and steadiness together.
+//! So a way to Redis that comes and goes moves the shards once at most in patience and steadiness together. An answer is
+//! that of a script that may write: a Redis that refuses writes still answers those that only read.
 
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ const STEADY: Duration = Duration::from_secs(5);
 /// How far the way to Redis is to be trusted with shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hindrance {
+    /// There is nobody to take its shards: it owns them by a lock, or is leaving. Nothing changes that.
+    Alone,
     /// It takes what it is given.
     Able {
         /// Since when no call was answered.
@@ -46,6 +49,7 @@ impl Hindrance {
     /// A call failed.
     pub(crate) fn failed(&mut self, now: Instant) {
         match self {
+            Self::Alone => {}
             Self::Able { silent } => *silent = silent.or(Some(now)),
             Self::Hindered { well } => *well = None,
         }
@@ -54,16 +58,17 @@ impl Hindrance {
     /// A call was answered.
     pub(crate) fn answered(&mut self, now: Instant) {
         match self {
+            Self::Alone => {}
             Self::Able { silent } => *silent = None,
             Self::Hindered { well } => *well = well.or(Some(now)),
         }
     }
 
-    /// When `turn` may have something to say, if no call ends before.
+    /// When `turn` has something to say, if no call ends before.
     pub(crate) fn next(&self) -> Option<Instant> {
         match self {
             Self::Able { silent } => silent.map(|since| since + PATIENCE),
-            Self::Hindered { .. } => None,
+            Self::Alone | Self::Hindered { .. } => None,
         }
     }
 
@@ -97,6 +102,15 @@ mod tests {
         assert!(way.turn(start + 2 * PATIENCE, true) && way.is_hindered());
         assert!(!way.turn(start + 3 * PATIENCE, true), "once");
         assert_eq!(way.next(), None, "it goes on by answers");
+    }
+
+    #[test]
+    fn who_is_alone_has_nothing_to_say_however_long_nothing_is_answered() {
+        let start = Instant::now();
+        let mut way = Hindrance::Alone;
+        way.failed(start);
+        assert_eq!(way.next(), None);
+        assert!(!way.turn(start + 2 * PATIENCE, true) && !way.is_hindered());
     }
 
     #[test]

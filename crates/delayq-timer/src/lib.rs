@@ -33,6 +33,7 @@ mod holding;
 mod metrics;
 mod owning;
 mod pumping;
+mod rota;
 mod schedule;
 pub mod stores;
 mod timer;

@@ -8,7 +8,7 @@
 
 use delayq_cluster::Lost;
 use delayq_core::ShardId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 /// Shards in one pipeline of claims: some 10 µs of Redis's time each.
@@ -18,6 +18,11 @@ pub(crate) const CLAIMS_A_CALL: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Owning {
     shards: BTreeMap<ShardId, Phase>,
+    /// Those of `shards` that are to be claimed, and those to be asked for, by when.
+    wanted: BTreeSet<(Instant, ShardId)>,
+    doubted: BTreeSet<(Instant, ShardId)>,
+    /// How many of `shards` are pumped.
+    mine: usize,
     parting: BTreeMap<ShardId, Lost>,
     /// How many calls are out for a shard.
     out: BTreeMap<ShardId, u32>,
@@ -37,12 +42,12 @@ enum Phase {
 impl Owning {
     /// A shard is to be pumped here, after a claim.
     pub(crate) fn gain(&mut self, shard: ShardId, now: Instant) {
-        self.shards.insert(shard, Phase::Wanted { from: now });
+        self.put(shard, Some(Phase::Wanted { from: now }));
     }
 
     /// A shard is not to be pumped here any more.
     pub(crate) fn lose(&mut self, lost: Lost) {
-        self.shards.remove(&lost.shard);
+        self.put(lost.shard, None);
         self.parting.insert(lost.shard, lost);
     }
 
@@ -58,26 +63,26 @@ impl Owning {
 
     /// Whether any shard was given to this timer and is not pumped yet.
     pub(crate) fn is_behind(&self) -> bool {
-        self.shards.values().any(|phase| *phase != Phase::Mine)
+        self.mine < self.shards.len()
     }
 
     /// The shards to claim now. Each comes back by `claimed` or `retry`.
     pub(crate) fn claims(&mut self, now: Instant) -> Vec<ShardId> {
-        self.take(Phase::Claiming, |phase| matches!(phase, Phase::Wanted { from } if from <= now))
+        self.take(|owning| &owning.wanted, Phase::Claiming, now)
     }
 
     /// The shards to ask etcd for now. Each comes back by `doubt`, `gain` or `lose`.
     pub(crate) fn questions(&mut self, now: Instant) -> Vec<ShardId> {
-        self.take(Phase::Asking, |phase| matches!(phase, Phase::Doubted { from } if from <= now))
+        self.take(|owning| &owning.doubted, Phase::Asking, now)
     }
 
     /// When the next claim or question is due.
     pub(crate) fn next(&self) -> Option<Instant> {
-        let due = |phase: &Phase| match *phase {
-            Phase::Wanted { from } | Phase::Doubted { from } => Some(from),
-            _ => None,
-        };
-        self.shards.values().filter_map(due).min()
+        [&self.wanted, &self.doubted]
+            .into_iter()
+            .filter_map(|queue| queue.first())
+            .map(|&(from, _)| from)
+            .min()
     }
 
     /// A claim was granted.
@@ -118,19 +123,39 @@ impl Owning {
     }
 
     fn set(&mut self, shard: ShardId, phase: Phase) {
-        if let Some(known) = self.shards.get_mut(&shard) {
-            *known = phase;
+        if self.is_given(shard) {
+            self.put(shard, Some(phase));
         }
     }
 
-    fn take(&mut self, to: Phase, wanted: impl Fn(Phase) -> bool) -> Vec<ShardId> {
-        let mut taken = Vec::new();
-        for (&shard, phase) in &mut self.shards {
-            if wanted(*phase) {
-                *phase = to;
-                taken.push(shard);
-            }
+    fn put(&mut self, shard: ShardId, phase: Option<Phase>) {
+        let before = match phase {
+            Some(phase) => self.shards.insert(shard, phase),
+            None => self.shards.remove(&shard),
+        };
+        match before {
+            Some(Phase::Wanted { from }) => _ = self.wanted.remove(&(from, shard)),
+            Some(Phase::Doubted { from }) => _ = self.doubted.remove(&(from, shard)),
+            Some(Phase::Mine) => self.mine -= 1,
+            _ => {}
         }
+        match phase {
+            Some(Phase::Wanted { from }) => _ = self.wanted.insert((from, shard)),
+            Some(Phase::Doubted { from }) => _ = self.doubted.insert((from, shard)),
+            Some(Phase::Mine) => self.mine += 1,
+            _ => {}
+        }
+    }
+
+    fn take(
+        &mut self,
+        queue: impl Fn(&Self) -> &BTreeSet<(Instant, ShardId)>,
+        to: Phase,
+        now: Instant,
+    ) -> Vec<ShardId> {
+        let due = queue(self).iter().take_while(|(from, _)| *from <= now);
+        let taken: Vec<ShardId> = due.map(|&(_, shard)| shard).collect();
+        taken.iter().for_each(|&shard| self.put(shard, Some(to)));
         taken
     }
 }

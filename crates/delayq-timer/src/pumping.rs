@@ -6,6 +6,7 @@ mod clock;
 mod health;
 mod look;
 mod owners;
+mod standing;
 
 use crate::aim::{Aim, Shot};
 use crate::alarm::Alarm;
@@ -17,14 +18,16 @@ use crate::hindrance::Hindrance;
 use crate::holding::Holding;
 use crate::metrics::TimerMetrics;
 use crate::owning::Owning;
+use crate::rota::{Owned as _, Rota};
 use crate::schedule::{Round, Schedule};
 use delayq_cluster::{ClusterError, ClusterStats, DrainReport, Handle, Ownership, OwnershipChange, Trust};
 use delayq_core::{
-    Claimed, Client, Error, Growth, Heard, HoldAnswer, Listener, Overview, PumpReport, ShardCount, ShardId,
+    Claimed, Client, Error, Growth, Heard, HoldAnswer, Listener, PumpReport, ShardCount, ShardId, UnixMicros,
 };
-use delayq_service::{Condition, Fault, Shutdown};
+use delayq_service::{Condition, Fault, Heartbeat, Shutdown};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use health::Health;
+use standing::Standing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
@@ -32,6 +35,11 @@ use std::time::{Duration, Instant};
 
 /// The longest that is waited out awake, after waking, for the moment to send.
 const AWAKE: Duration = Duration::from_micros(150);
+/// The longest between two turns: each is a sign of life.
+const BEAT: Duration = Duration::from_secs(1);
+/// How long an alarm rests that rang for nothing and is over again. Nothing sets one that is not served; this is what a
+/// mistake of that kind costs.
+const IN_VAIN: Duration = Duration::from_millis(5);
 
 /// What the loop is made of.
 pub(crate) struct Parts {
@@ -39,6 +47,7 @@ pub(crate) struct Parts {
     pub(crate) client: Client,
     pub(crate) metrics: TimerMetrics,
     pub(crate) condition: Condition,
+    pub(crate) heartbeat: Heartbeat,
     pub(crate) owner: String,
     /// How long the lock lasts; zero: a group settles who owns what.
     pub(crate) lock: Duration,
@@ -62,8 +71,19 @@ pub(crate) struct Pumping {
     work: FuturesUnordered<Work>,
     health: Health,
     hindrance: Hindrance,
+    /// Whose lock keeps this timer from a shard.
+    locked_out: BTreeMap<ShardId, String>,
+    /// What the readiness says.
+    standing: Standing,
+    rota: Rota,
     next_look: Instant,
     looked: Instant,
+    /// Whether Redis is being asked for its clock.
+    asking_redis: bool,
+    /// How many calls and questions went out so far.
+    sent: u64,
+    /// How many had gone out when the alarm rang, if it was what woke the loop.
+    rang_at: Option<u64>,
     moved: BTreeMap<ShardId, u64>,
     counted: ClusterStats,
     trust: Option<Trust>,
@@ -80,7 +100,7 @@ enum Done {
     Claimed { shards: Vec<ShardId>, trip: Trip, claims: Vec<Result<Claimed, Error>> },
     Asked { shards: Vec<ShardId>, mine: Result<Vec<ShardId>, ClusterError> },
     Told { shard: ShardId, on: bool, answer: Result<HoldAnswer, Error> },
-    Seen { trip: Trip, seen: Vec<Result<Overview, Error>> },
+    Seen { trip: Trip, clock: Option<UnixMicros>, wrote: Result<(), Error> },
     Foreign { shards: Vec<ShardId>, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
     Drained(DrainReport),
 }
@@ -123,9 +143,16 @@ impl Pumping {
             listening: BTreeSet::new(),
             work: FuturesUnordered::new(),
             health: Health::Starting,
-            hindrance: Hindrance::none(),
-            next_look: now + *config.look,
+            hindrance: if parts.lock.is_zero() { Hindrance::none() } else { Hindrance::Alone },
+            locked_out: BTreeMap::new(),
+            standing: Standing::Starting,
+            rota: Rota::new(*config.look, now),
+            // At once: whoever is given no shard learns Redis's clock, and that it answers, by this look alone.
+            next_look: now,
             looked: now,
+            asking_redis: false,
+            sent: 0,
+            rang_at: None,
             moved: BTreeMap::new(),
             counted: ClusterStats::default(),
             trust: None,
@@ -142,18 +169,19 @@ impl Pumping {
         tokio::pin!(failed);
         handle.set_shards(self.growth.shards());
         loop {
+            self.parts.heartbeat.beat();
             let alarm = self.send_what_is_due();
-            let wake = alarm.map(|alarm| alarm.wake);
             let woken = tokio::select! {
                 biased;
                 Some(done) = self.work.next(), if !self.work.is_empty() => Woken::Done(done),
                 change = self.parts.ownership.next(), if !self.parted => Woken::Changed(change),
                 heard = self.listener.next() => Woken::Heard(heard),
-                () = self.alarm.wait_until(wake) => Woken::Alarm,
+                () = self.alarm.wait_until(Some(alarm.wake)) => Woken::Alarm,
                 shards = self.growth.next() => Woken::Grown(shards),
                 name = &mut failed => Woken::Failed(name),
                 () = shutdown.requested(), if self.stopping.is_none() => Woken::Shutdown,
             };
+            self.parts.metrics.turns.inc();
             match woken {
                 Woken::Done(Done::Drained(report)) => return self.farewell(report).await,
                 Woken::Done(done) => self.take(done),
@@ -165,11 +193,12 @@ impl Pumping {
                 Woken::Shutdown => self.drain(),
             }
             self.confirm();
+            self.tell_standing();
         }
     }
 
     /// Sends whatever can be sent now. Returns when to try again.
-    fn send_what_is_due(&mut self) -> Option<Shot> {
+    fn send_what_is_due(&mut self) -> Shot {
         let now = Instant::now();
         self.claim(now);
         self.ask(now);
@@ -177,19 +206,23 @@ impl Pumping {
         if now >= self.next_look {
             self.look(now);
         }
+        self.look_at_some(now);
         if self.may_pump() {
             let aim = &self.aim;
             for round in self.schedule.rounds(now, |due| aim.finds(now, due)) {
                 self.pump(round);
             }
         }
-        self.next_shot(now)
+        let shot = self.next_shot(now);
+        let in_vain = self.rang_at.take() == Some(self.sent) && shot.wake <= now;
+        if in_vain { at(now + IN_VAIN) } else { shot }
     }
 
-    fn next_shot(&self, now: Instant) -> Option<Shot> {
-        let at = |at: Instant| Shot { wake: at, send: at };
-        let others =
-            [self.owning.next(), self.hindrance.next(), Some(self.next_look)].map(|time| time.map(at));
+    /// When to turn again, if nothing happens before. Whatever asks for a moment here is served by
+    /// [`Self::send_what_is_due`] at that moment, in every state: it sends something, or asks for a later one.
+    fn next_shot(&self, now: Instant) -> Shot {
+        let rota = self.rota.next(self.schedule.count());
+        let others = [self.owning.next(), self.hindrance.next(), Some(self.next_look), Some(rota)];
         let mut pumps = [None, None];
         if self.may_pump() {
             let next = self.schedule.next(now);
@@ -197,13 +230,14 @@ impl Pumping {
             let due = due.map(|shot| next.not_before.filter(|&from| from > shot.wake).map_or(shot, at));
             pumps = [due, next.anyway.map(at)];
         }
-        others.into_iter().chain(pumps).flatten().min_by_key(|shot| shot.wake)
+        let shots = others.map(|time| time.map(at)).into_iter().chain(pumps).flatten();
+        shots.chain([at(now + BEAT)]).min_by_key(|shot| shot.wake).expect("a beat is always due")
     }
 
     /// Waits out, awake, what is left from waking to sending.
-    fn rang(&mut self, alarm: Option<Shot>) {
-        let Some(Shot { wake, send }) = alarm else { return };
+    fn rang(&mut self, Shot { wake, send }: Shot) {
         let now = Instant::now();
+        self.rang_at = Some(self.sent);
         self.aim.woke(wake, now);
         if send.saturating_duration_since(now) < AWAKE {
             while Instant::now() < send {
@@ -218,10 +252,20 @@ impl Pumping {
         !self.parts.config.strict || trust.is_trusted(tokio::time::Instant::now())
     }
 
+    /// Sends a call, or asks a question; what comes back wakes the loop.
+    fn send(&mut self, call: impl Future<Output = Done> + 'static) {
+        self.sent += 1;
+        self.work.push(Box::pin(call));
+    }
+
     fn count_shards(&self) {
-        let shards = self.schedule.owned().count();
+        let shards = self.schedule.count();
         self.parts.metrics.shards.set(i64::try_from(shards).unwrap_or(i64::MAX));
     }
+}
+
+fn at(at: Instant) -> Shot {
+    Shot { wake: at, send: at }
 }
 
 // === impl Trip ===

@@ -3,14 +3,19 @@
 //! Calls go out in two lanes, so that one flood delays nobody else. What is due goes by the *light* lane: every due
 //! shard in one pipeline, with few ids each. A shard that had more than that goes by the *heavy* lane, alone and with
 //! a full batch, in turns with the other heavy ones. Redis runs one pipeline's scripts without a pause between, so the
-//! lanes' sizes bound what any other client waits.
+//! lanes' sizes bound what any other client waits. Looks go by the light lane when nothing else does, or a few beside
+//! what is due: nothing due waits for a look.
 
+mod queues;
 mod words;
 
 pub(crate) use words::{Answer, Lane, Next, Round};
 
+use crate::rota::Owned;
 use delayq_core::{ShardId, UnixMillis};
+use queues::{Place, Queues};
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
 
 /// Shards in one light pipeline: some 15 µs of Redis's time each while nothing is due.
@@ -19,6 +24,9 @@ const LIGHT_SHARDS: usize = 64;
 const LIGHT_IDS: u16 = 128;
 /// Light pipelines under way at once: one at work, one on its way, so that no due time waits for an answer about others.
 const LIGHT_PIPELINES: usize = 2;
+/// Looks in one light pipeline: alone, and beside shards that are due.
+const LOOKS_ALONE: usize = 32;
+const LOOKS_BESIDE: usize = 8;
 /// Heavy calls under way at once: Redis runs all that has arrived of one client before it hears another, so that a second
 /// one would double what everybody else waits. While this one is on its way, another timer's is at work.
 const HEAVY_CALLS: usize = 1;
@@ -32,6 +40,9 @@ const STUCK_RETRY: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     shards: BTreeMap<ShardId, Shard>,
+    queues: Queues,
+    /// Shards that are being claimed, and the earliest wake heard meanwhile: the claim's answer may be older than it.
+    expected: BTreeMap<ShardId, Option<UnixMillis>>,
     batch: u16,
     resolution: Duration,
     light_out: usize,
@@ -55,8 +66,10 @@ struct Shard {
     more: bool,
     resting: Option<Instant>,
     failures: u32,
-    /// Held, or its ownership in doubt: not pumped until it is owned anew or let go.
-    stopped: bool,
+    /// Not pumped until it is let go.
+    held: bool,
+    /// Not pumped until it is owned anew.
+    doubted: bool,
     turn: u64,
 }
 
@@ -67,6 +80,8 @@ impl Schedule {
     pub(crate) fn new(batch: u16, resolution: Duration) -> Self {
         Self {
             shards: BTreeMap::new(),
+            queues: Queues::default(),
+            expected: BTreeMap::new(),
             batch,
             resolution,
             light_out: 0,
@@ -76,15 +91,21 @@ impl Schedule {
         }
     }
 
+    /// A shard is being claimed: what is heard of it counts from now on.
+    pub(crate) fn expect(&mut self, shard: ShardId) {
+        if !self.shards.contains_key(&shard) {
+            self.expected.entry(shard).or_default();
+        }
+    }
+
     /// A shard is owned under this epoch, for the first time or anew.
-    pub(crate) fn own(&mut self, shard: ShardId, epoch: u64, next_due: Option<UnixMillis>) {
-        let known = self.shards.get(&shard);
+    pub(crate) fn own(&mut self, id: ShardId, epoch: u64, next_due: Option<UnixMillis>) {
+        let known = self.shards.get(&id);
         let (lane, heard) = known.map_or((None, None), |known| (known.lane, known.heard));
-        let next_due = earlier(next_due, heard);
-        let turn = self.turn;
+        let heard = earlier(heard, self.expected.remove(&id).flatten());
         let owned = Shard {
             epoch,
-            next_due,
+            next_due: earlier(next_due, heard),
             heard,
             lane,
             look: false,
@@ -92,61 +113,87 @@ impl Schedule {
             more: false,
             resting: None,
             failures: 0,
-            stopped: false,
-            turn,
+            held: false,
+            doubted: false,
+            turn: self.turn,
         };
-        self.shards.insert(shard, owned);
+        let place = Place::of(&owned);
+        let before = self.shards.insert(id, owned).map_or(Place::default(), |before| Place::of(&before));
+        self.queues.replace(id, &before, &place);
     }
 
     /// Lets a shard go: nothing is sent for it any more. Whether a call is still out for it.
-    pub(crate) fn drop(&mut self, shard: ShardId) -> bool {
-        self.shards.remove(&shard).is_some_and(|shard| shard.lane.is_some())
+    pub(crate) fn drop(&mut self, id: ShardId) -> bool {
+        self.expected.remove(&id);
+        let Some(shard) = self.shards.remove(&id) else { return false };
+        self.queues.replace(id, &Place::of(&shard), &Place::default());
+        shard.lane.is_some()
     }
 
-    /// Stops a shard until it is owned anew, or goes on with it.
-    pub(crate) fn stop(&mut self, shard: ShardId, stopped: bool) {
-        if let Some(shard) = self.shards.get_mut(&shard) {
-            shard.stopped = stopped;
-            shard.look |= !stopped;
-        }
+    /// Holds a shard until it is let go, or lets it go.
+    pub(crate) fn hold(&mut self, id: ShardId, held: bool) {
+        self.edit(id, |shard| {
+            shard.look |= shard.held && !held;
+            shard.held = held;
+        });
+    }
+
+    /// Stops a shard until it is owned anew, or is known to be owned as it is.
+    pub(crate) fn doubt(&mut self, id: ShardId, doubted: bool) {
+        self.edit(id, |shard| {
+            shard.look |= shard.doubted && !doubted;
+            shard.doubted = doubted;
+        });
     }
 
     /// A wake: something is due at `due`.
-    pub(crate) fn hear(&mut self, shard: ShardId, due: UnixMillis) {
-        let Some(shard) = self.shards.get_mut(&shard) else { return };
-        shard.next_due = earlier(shard.next_due, Some(due));
-        if shard.lane.is_some() {
-            shard.heard = earlier(shard.heard, Some(due));
+    pub(crate) fn hear(&mut self, id: ShardId, due: UnixMillis) {
+        if let Some(heard) = self.expected.get_mut(&id) {
+            *heard = earlier(*heard, Some(due));
         }
+        self.edit(id, |shard| {
+            shard.next_due = earlier(shard.next_due, Some(due));
+            if shard.lane.is_some() {
+                shard.heard = earlier(shard.heard, Some(due));
+            }
+        });
     }
 
     /// A look found this to be the next due time, while no wake was lost.
-    pub(crate) fn saw(&mut self, shard: ShardId, next_due: Option<UnixMillis>) {
-        let Some(shard) = self.shards.get_mut(&shard) else { return };
+    pub(crate) fn saw(&mut self, id: ShardId, next_due: Option<UnixMillis>) {
         // What a look read may be older than a wake that was heard since: the earlier one costs an empty call at most.
-        shard.next_due = earlier(shard.next_due, next_due);
+        self.edit(id, |shard| shard.next_due = earlier(shard.next_due, next_due));
+    }
+
+    /// Looks at a shard, whatever is due.
+    pub(crate) fn look_at(&mut self, id: ShardId) {
+        self.edit(id, |shard| shard.look = true);
     }
 
     /// Looks at every shard, whatever is due.
     pub(crate) fn look_at_all(&mut self) {
-        self.shards.values_mut().for_each(|shard| shard.look = true);
+        let all: Vec<ShardId> = self.shards.keys().copied().collect();
+        all.into_iter().for_each(|id| self.look_at(id));
     }
 
     /// The pipelines to send now, given which due times a call sent now finds.
     pub(crate) fn rounds(&mut self, now: Instant, finds: impl Fn(UnixMillis) -> bool) -> Vec<Round> {
+        while let Some(rested) = self.queues.rested(now) {
+            self.edit(rested, |shard| shard.resting = None);
+        }
         let mut rounds = Vec::new();
         while self.heavy_out < HEAVY_CALLS
-            && let Some(shard) = self.next_heavy(now)
+            && let Some(shard) = self.queues.heavy()
         {
             rounds.push(self.send(Lane::Heavy, &[(shard, true)], self.batch, now));
         }
         if self.light_out < LIGHT_PIPELINES && self.light_from().is_none_or(|from| now >= from) {
-            let due = self.light(now, &finds);
-            if !due.is_empty() {
-                let share = usize::from(LIGHT_IDS) / due.len();
+            let chosen = self.light(&finds);
+            if !chosen.is_empty() {
+                let share = usize::from(LIGHT_IDS) / chosen.len();
                 let limit =
                     u16::try_from(share).unwrap_or(LIGHT_IDS).clamp(8, self.batch.max(8)).min(self.batch);
-                rounds.push(self.send(Lane::Light, &due, limit, now));
+                rounds.push(self.send(Lane::Light, &chosen, limit, now));
             }
         }
         rounds
@@ -154,53 +201,45 @@ impl Schedule {
 
     /// When to ask for rounds again, if nothing is heard or answered before.
     pub(crate) fn next(&self, now: Instant) -> Next {
-        let mut next = Next { due: None, not_before: self.light_from(), anyway: None };
+        let not_before = self.light_from();
         if self.light_out >= LIGHT_PIPELINES {
-            return next;
+            return Next { due: None, not_before, anyway: None };
         }
-        for shard in
-            self.shards.values().filter(|shard| shard.lane.is_none() && !shard.stopped && !shard.more)
-        {
-            match shard.resting {
-                Some(until) if until > now => {
-                    next.anyway = [next.anyway, Some(until)].into_iter().flatten().min();
-                }
-                _ if shard.look => {
-                    let soon = next.not_before.map_or(now, |from| from.max(now));
-                    next.anyway = Some(next.anyway.map_or(soon, |anyway| anyway.min(soon)));
-                }
-                _ => next.due = earlier(next.due, shard.next_due),
-            }
-        }
-        next
+        // Looks alone wait for the answer that is out: it asks for rounds again.
+        let looks = self.light_out == 0 && self.queues.has_looks();
+        let look = looks.then(|| not_before.map_or(now, |from| from.max(now)));
+        let anyway = [look, self.queues.first_rest()].into_iter().flatten().min();
+        Next { due: self.queues.first_due(), not_before, anyway }
     }
 
     /// An answer came for a shard.
-    pub(crate) fn answered(&mut self, shard: ShardId, answer: Answer, now: Instant) {
+    pub(crate) fn answered(&mut self, id: ShardId, answer: Answer, now: Instant) {
         if answer.early {
             // What is left of its time is shorter than any merging is worth.
             self.light_sent = None;
         }
-        let Some(shard) = self.shards.get_mut(&shard) else { return };
-        shard.lane = None;
-        shard.failures = 0;
-        shard.more = answer.more;
-        shard.next_due = earlier(answer.next_due, shard.heard.take());
-        // A due time that is over and still there would be asked for again and again.
-        let stuck = !answer.more && answer.next_due.is_some_and(|due| due <= answer.now);
-        shard.resting = stuck.then(|| now + STUCK_RETRY);
+        self.edit(id, |shard| {
+            shard.lane = None;
+            shard.failures = 0;
+            shard.more = answer.more;
+            shard.next_due = earlier(answer.next_due, shard.heard.take());
+            // A due time that is over and still there would be asked for again and again.
+            let stuck = !answer.more && answer.next_due.is_some_and(|due| due <= answer.now);
+            shard.resting = stuck.then(|| now + STUCK_RETRY);
+        });
     }
 
     /// A call for a shard failed: it rests.
-    pub(crate) fn failed(&mut self, shard: ShardId, now: Instant) {
-        let Some(shard) = self.shards.get_mut(&shard) else { return };
-        shard.lane = None;
-        shard.heard = None;
-        shard.more = false;
-        shard.look = true;
-        let rest = FIRST_RETRY * 2_u32.saturating_pow(shard.failures.min(16));
-        shard.resting = Some(now + rest.min(LONGEST_RETRY));
-        shard.failures += 1;
+    pub(crate) fn failed(&mut self, id: ShardId, now: Instant) {
+        self.edit(id, |shard| {
+            shard.lane = None;
+            shard.heard = None;
+            shard.more = false;
+            shard.look = true;
+            let rest = FIRST_RETRY * 2_u32.saturating_pow(shard.failures.min(16));
+            shard.resting = Some(now + rest.min(LONGEST_RETRY));
+            shard.failures += 1;
+        });
     }
 
     /// A pipeline is through; each of its shards was answered, failed, or let go meanwhile.
@@ -221,9 +260,9 @@ impl Schedule {
         self.shards.get(&shard).map(|shard| shard.epoch)
     }
 
-    /// Every shard that is owned, with its epoch.
-    pub(crate) fn owned(&self) -> impl Iterator<Item = (ShardId, u64)> {
-        self.shards.iter().map(|(&shard, known)| (shard, known.epoch))
+    /// Every shard that is owned.
+    pub(crate) fn owned(&self) -> impl Iterator<Item = ShardId> {
+        self.shards.keys().copied()
     }
 
     /// The earliest due time of all, also of those that cannot be pumped now.
@@ -236,24 +275,26 @@ impl Schedule {
     }
 
     /// The shards of a light pipeline, and whether something is due in them.
-    fn light(&self, now: Instant, finds: impl Fn(UnixMillis) -> bool) -> Vec<(ShardId, bool)> {
-        let mut wanted = Vec::new();
-        for (&id, shard) in &self.shards {
-            let due = shard.next_due.is_some_and(&finds);
-            if (due || shard.look) && !shard.more && shard.is_free(now) {
-                wanted.push((shard.turn, id, due));
-            }
-        }
-        if wanted.len() > LIGHT_SHARDS {
-            wanted.sort_unstable();
-            wanted.truncate(LIGHT_SHARDS);
-        }
-        wanted.into_iter().map(|(_, id, due)| (id, due)).collect()
+    fn light(&self, finds: impl Fn(UnixMillis) -> bool) -> Vec<(ShardId, bool)> {
+        let due = self.queues.due().take_while(|(due, _)| finds(*due)).take(LIGHT_SHARDS);
+        let mut chosen: Vec<(ShardId, bool)> = due.map(|(_, id)| (id, true)).collect();
+        let looks = match (chosen.is_empty(), self.light_out) {
+            (true, 0) => LOOKS_ALONE,
+            (true, _) => 0,
+            (false, _) => LOOKS_BESIDE.min(LIGHT_SHARDS - chosen.len()),
+        };
+        // One that is due is looked at as well.
+        let only_looks = |id: &ShardId| self.shards[id].next_due.is_none_or(|due| !finds(due));
+        chosen.extend(self.queues.looks().filter(only_looks).take(looks).map(|id| (id, false)));
+        chosen
     }
 
-    fn next_heavy(&self, now: Instant) -> Option<ShardId> {
-        let heavy = self.shards.iter().filter(|(_, shard)| shard.more && shard.is_free(now));
-        heavy.min_by_key(|(_, shard)| shard.turn).map(|(&id, _)| id)
+    /// Changes a shard, and where it waits.
+    fn edit(&mut self, id: ShardId, change: impl FnOnce(&mut Shard)) {
+        let Some(shard) = self.shards.get_mut(&id) else { return };
+        let before = Place::of(shard);
+        change(shard);
+        self.queues.replace(id, &before, &Place::of(shard));
     }
 
     fn send(&mut self, lane: Lane, shards: &[(ShardId, bool)], limit: u16, now: Instant) -> Round {
@@ -264,20 +305,28 @@ impl Schedule {
         self.turn += 1;
         let mut round = Round { lane, shards: Vec::with_capacity(shards.len()), limit };
         for &(id, due) in shards {
-            let shard = self.shards.get_mut(&id).expect("only shards that are owned are chosen");
-            (shard.lane, shard.look, shard.resting, shard.turn) = (Some(lane), false, None, self.turn);
-            shard.sent_for_due = due;
-            round.shards.push((id, Some(shard.epoch)));
+            let turn = self.turn;
+            self.edit(id, |shard| {
+                (shard.lane, shard.look, shard.resting, shard.turn) = (Some(lane), false, None, turn);
+                shard.sent_for_due = due;
+            });
+            round.shards.push((id, self.epoch(id)));
         }
         round
     }
 }
 
-// === impl Shard ===
+// === impl Owned ===
 
-impl Shard {
-    fn is_free(&self, now: Instant) -> bool {
-        self.lane.is_none() && !self.stopped && self.resting.is_none_or(|until| now >= until)
+impl Owned for Schedule {
+    fn count(&self) -> usize {
+        self.shards.len()
+    }
+
+    fn after(&self, last: Option<ShardId>, most: usize) -> Vec<ShardId> {
+        let Some(last) = last else { return self.owned().take(most).collect() };
+        let round = self.shards.range((Excluded(last), Unbounded)).chain(self.shards.range(..=last));
+        round.map(|(&shard, _)| shard).take(most).collect()
     }
 }
 

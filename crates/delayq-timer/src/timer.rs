@@ -16,13 +16,16 @@ use std::time::{Duration, Instant};
 /// How long a start rests before it asks for a lock again.
 const LOCK_RETRY: Duration = Duration::from_millis(200);
 
+/// How long the pump's thread may show no sign of life; it turns at least once a second.
+const STUCK_AFTER: Duration = Duration::from_secs(10);
+
 /// What a timer works with.
 pub struct Deps {
     /// The deployment.
     pub client: Client,
     /// Where it registers its numbers.
     pub metrics: Metrics,
-    /// Where it says whether it can pump, as the condition `timer`.
+    /// Where it says whether it can pump, as the condition `timer`, and that its thread is alive, as the heartbeat `pump`.
     pub readiness: Readiness,
     /// Who divides the shards.
     pub membership: Membership,
@@ -46,6 +49,7 @@ pub struct Timer {
     client: Client,
     metrics: TimerMetrics,
     condition: Condition,
+    readiness: Readiness,
     standing: Standing,
 }
 
@@ -81,7 +85,7 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
         }
     };
     let metrics = TimerMetrics::register(&metrics);
-    Ok(Timer { config, client, metrics, condition, standing })
+    Ok(Timer { config, client, metrics, condition, readiness, standing })
 }
 
 // === impl Membership ===
@@ -103,7 +107,7 @@ impl Timer {
     /// # Errors
     /// A part of the membership ended by itself, which is a bug.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), Fault> {
-        let Self { config, client, metrics, condition, standing } = self;
+        let Self { config, client, metrics, condition, readiness, standing } = self;
         let (owner, lock, handle, ownership) = match standing {
             Standing::Single { owner } => {
                 let (handle, ownership) =
@@ -116,7 +120,8 @@ impl Timer {
         Started { name: &owner, redis: &redis, shards, single }.emit();
         // On a connection of its own, so that no pump waits behind another's answers.
         let client = client.apart();
-        let parts = Parts { config, client, metrics, condition, owner, lock, handle, ownership };
+        let heartbeat = readiness.heartbeat("pump", STUCK_AFTER);
+        let parts = Parts { config, client, metrics, condition, heartbeat, owner, lock, handle, ownership };
         let pumping = async move || {
             let alarm =
                 Alarm::start().map_err(|error| Fault::new(&SYSTEM, "cannot set an alarm").because(error))?;

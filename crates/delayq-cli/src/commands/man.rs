@@ -26,6 +26,7 @@ impl Man {
     /// # Errors
     /// The folder cannot be written.
     pub fn run(self, mut whole: Command) -> Result<(), Fault> {
+        whole = commands_alone(whole);
         whole.build();
         match self.folder {
             None => {
@@ -39,4 +40,9 @@ impl Man {
             }
         }
     }
+}
+
+/// The command line without its `help` subcommands: a page about each page helps nobody.
+fn commands_alone(command: Command) -> Command {
+    command.disable_help_subcommand(true).mut_subcommands(commands_alone)
 }

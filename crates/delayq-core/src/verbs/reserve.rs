@@ -13,9 +13,10 @@ pub struct ReserveRequest {
     pub topics: Vec<Topic>,
     /// The most messages, 1 to 500.
     pub most: u16,
-    /// The most payload bytes, which the last message may exceed; 0: no bound.
+    /// The most bytes of envelopes as they are stored ([`Reservation::stored_bytes`]), which the last message may exceed;
+    /// 0: no bound.
     pub most_bytes: u32,
-    /// How long the lease lasts; `None`: as the topic says.
+    /// How long the lease lasts, 1 ms to 24 h; `None`: as the topic says.
     pub lease: Option<Duration>,
 }
 
@@ -40,6 +41,9 @@ pub struct Reservation {
     pub ready: UnixMicros,
     /// When the lease ends, unless it is extended, on Redis's clock.
     pub lease_end: UnixMillis,
+    /// The bytes of its envelope as it is stored: headers and all, the payload compressed where it is. What
+    /// [`ReserveRequest::most_bytes`] counts.
+    pub stored_bytes: usize,
     /// The message itself; its attempt and delivery count this one. Its payload is as it was put; where it could not
     /// be restored, the envelope still says `zstd`, and no consumer can do anything with it.
     pub envelope: Envelope,
@@ -52,7 +56,8 @@ pub struct ReserveReport {
     pub now: UnixMicros,
     /// The messages, in the order of the topics.
     pub messages: Vec<Reservation>,
-    /// When to come back without being woken: at once, later (a rate holds messages back), or `None`.
+    /// When to come back without being woken: at once (a bound on bytes or entries was reached, and there may be more),
+    /// later (a rate holds messages back), or `None`.
     pub wait: Option<Duration>,
     /// Stale entries that were dropped.
     pub dropped: u64,
@@ -60,7 +65,7 @@ pub struct ReserveReport {
     pub expired: u64,
     /// Messages that were malformed and are dead now.
     pub buried: u64,
-    /// Messages of a newer format, which stay where they are.
+    /// Messages of a newer format, or that a key of the wrong type is in the way of: they are ready again in 10 s.
     pub newer: u64,
     /// Topics of which nothing was taken, because a key of theirs is of the wrong type. The others go on; where there
     /// is no other one, the call fails instead.
@@ -73,7 +78,7 @@ impl Client {
     /// Reserves ready messages of one shard.
     ///
     /// # Errors
-    /// With fate *unknown*, messages may be leased that nobody holds: they come back when their lease runs out.
+    /// A number outside its range is refused by Redis as `DQARG`, and nothing is leased. With fate *unknown*, messages may be leased that nobody holds: they come back when their lease runs out.
     pub async fn reserve(&self, shard: ShardId, request: &ReserveRequest) -> Result<ReserveReport, Error> {
         let mut reports = self.reserve_many(&[(shard, request.clone())]).await;
         reports.pop().expect("one report for one request")
@@ -196,5 +201,13 @@ fn reservation(
     };
     envelope.attempt = envelope.attempt.saturating_add(1);
     envelope.delivery = envelope.delivery.saturating_add(1);
-    Ok(Ok(Reservation { receipt, topic: topic.clone(), id, ready, lease_end, envelope }))
+    Ok(Ok(Reservation {
+        receipt,
+        topic: topic.clone(),
+        id,
+        ready,
+        lease_end,
+        stored_bytes: bytes.len(),
+        envelope,
+    }))
 }

@@ -84,7 +84,9 @@ fn message(name: &Name, msg: &Msg, model: &Model, shard: &Snapshot, watch: &mut 
         Place::Delayed => {
             let due = msg.due();
             ensure!(
-                in_bucket.iter().all(|(_, hour, _, score)| (*hour, *score) == (due / 3_600_000, due)),
+                in_bucket.iter().all(
+                    |(_, hour, _, score)| *hour == due / 3_600_000 && is_indexed(Some(score), due, model)
+                ),
                 "{in_bucket:?}"
             );
             ensure!(

@@ -1,66 +1,12 @@
 //! Keys of the wrong type, entries that make no sense, bodies that cannot be read: what they stop, and what not.
 
 use crate::{
-    action::{Action, GiveBack, Item, Purge, Reserve},
-    bare_shard::{Answer, BareShard, NOW, scripts_with},
+    action::{Action, GiveBack, Purge},
+    bare_shard::{Answer, NOW},
+    lab::{Lab, grouped, item},
     snapshot::{Snapshot, lossy},
 };
 use delayq_core::Verb;
-use delayq_tests::redis_server::RedisServer;
-
-struct Lab {
-    server: RedisServer,
-    shard: BareShard,
-}
-
-// === impl Lab ===
-
-impl Lab {
-    async fn new() -> Self {
-        let server = RedisServer::start().await;
-        let mut shard = BareShard::create(&server, "p", scripts_with(&[])).await;
-        shard.clock_us = Some(NOW * 1000);
-        Self { server, shard }
-    }
-
-    fn at(&mut self, ms: u64) {
-        self.shard.clock_us = Some((NOW + ms) * 1000);
-    }
-
-    async fn run(&mut self, action: Action) -> Answer {
-        self.shard.call(action.verb(), &action.args()).await
-    }
-
-    async fn words(&mut self, action: Action) -> Vec<String> {
-        self.run(action).await.unwrap().iter().map(|item| lossy(item)).collect()
-    }
-
-    async fn put(&mut self, topic: &str, items: &[Item]) -> Vec<String> {
-        let put = Action::Put { topic: topic.into(), items: items.to_vec() };
-        self.words(put).await.split_off(1)
-    }
-
-    async fn pump(&mut self) -> Vec<String> {
-        self.words(Action::Pump { epoch: Some(0), limit: 500 }).await
-    }
-
-    /// The receipts of all that a topic has ready.
-    async fn reserve(&mut self, topic: &str) -> Vec<Vec<u8>> {
-        let reserve = Action::Reserve(Reserve::from(topic, 100, Some(1000)));
-        let answer = self.run(reserve).await.unwrap();
-        answer.get(9..).unwrap_or_default().chunks(3).map(|one| one[1].clone()).collect()
-    }
-}
-
-fn item(id: &str, due: impl std::fmt::Display) -> Item {
-    Item::new(id.as_bytes(), due)
-}
-
-fn grouped(id: &str, due: u64) -> Item {
-    let mut item = Item::new(id.as_bytes(), due);
-    (item.group, item.expires) = (Some("g".into()), Some(NOW + 100_000));
-    item
-}
 
 /// Everything but the gen counter, which a refused call may have advanced, and what stands aside.
 fn state(snapshot: &Snapshot) -> String {

@@ -18,7 +18,7 @@ pub struct AdminState {
     pub program: Program,
     /// What `/metrics` shows.
     pub metrics: Metrics,
-    /// What `/readyz` shows.
+    /// What `/readyz` and `/livez` show.
     pub readiness: Readiness,
 }
 
@@ -38,9 +38,13 @@ async fn metrics(State(state): State<AdminState>) -> Response {
     ([(header::CONTENT_TYPE, OPEN_METRICS)], state.metrics.encode()).into_response()
 }
 
-/// Answering at all is the answer: the runtime turns.
-async fn livez() -> &'static str {
-    "alive\n"
+/// That it answers says that the runtime turns; the heartbeats say so of every loop beside it.
+async fn livez(State(state): State<AdminState>) -> Response {
+    let stuck = state.readiness.stuck();
+    if stuck.is_empty() {
+        return "alive\n".into_response();
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, format!("stuck: {}\n", stuck.join(", "))).into_response()
 }
 
 async fn readyz(State(state): State<AdminState>) -> Response {

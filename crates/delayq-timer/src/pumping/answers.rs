@@ -19,7 +19,7 @@ impl Pumping {
             Done::Claimed { shards, trip, claims } => self.claimed(&shards, trip, claims),
             Done::Asked { shards, mine } => self.asked(&shards, mine),
             Done::Told { shard, on, answer } => self.told(shard, on, answer),
-            Done::Seen { trip, seen } => self.seen(trip, seen),
+            Done::Seen { trip, clock, wrote } => self.seen(trip, clock, wrote),
             Done::Foreign { shards, trip, reports } => self.foreign(&shards, trip, reports),
             Done::Drained(_) => unreachable!("the loop ends with it"),
         }
@@ -52,16 +52,17 @@ impl Pumping {
         let answer = Answer { next_due: report.next_due, more: report.word == PumpWord::More, now, early };
         self.schedule.answered(shard, answer, trip.answered);
         match report.word {
+            PumpWord::Pumped | PumpWord::More => self.holding.is(shard, false),
             // What is behind a clock that reads too much, the guard has seen already.
-            PumpWord::Pumped | PumpWord::More | PumpWord::NotOverdue | PumpWord::Ahead => {}
+            PumpWord::NotOverdue | PumpWord::Ahead => {}
             PumpWord::Held => {
                 self.holding.is(shard, true);
-                self.schedule.stop(shard, true);
+                self.schedule.hold(shard, true);
                 self.tell(trip.answered);
             }
             PumpWord::Fenced(known) => {
                 Fenced { shard, epoch, known }.emit(&self.parts.metrics);
-                self.schedule.stop(shard, true);
+                self.schedule.doubt(shard, true);
                 self.owning.doubt(shard, trip.answered);
             }
         }
@@ -80,8 +81,11 @@ impl Pumping {
                 Ok(Claimed::Mine { epoch, now: redis, next_due }) => {
                     clock = clock.or(Some(redis));
                     self.owning.claimed(shard);
+                    self.locked_out.remove(&shard);
                     if self.schedule.epoch(shard) == Some(epoch) {
                         self.schedule.saw(shard, next_due);
+                        // A fenced answer was of an epoch before this one.
+                        self.schedule.doubt(shard, false);
                     } else {
                         self.schedule.own(shard, epoch, next_due);
                         Owned { shard, epoch }.emit(&self.parts.metrics);
@@ -91,7 +95,7 @@ impl Pumping {
                     LockedOut { shard, owner: &owner }.emit(&self.parts.metrics);
                     self.schedule.drop(shard);
                     self.owning.retry(shard, now + *self.parts.config.look);
-                    self.parts.condition.unready(format!("{owner} has the lock"));
+                    self.locked_out.insert(shard, owner);
                 }
                 Err(error) => self.failed(shard, &error, now),
             }

@@ -16,14 +16,15 @@ impl Pumping {
         round.shards.iter().for_each(|&(shard, _)| self.owning.sent(shard));
         let client = self.parts.client.clone();
         let latest = self.guard.latest(Instant::now(), ON_THE_WAY);
-        self.work.push(Box::pin(async move {
+        self.send(async move {
             let (trip, reports) = Trip::of(client.pump_until(&round.shards, round.limit, latest)).await;
             Done::Pumped { round, trip, reports }
-        }));
+        });
     }
 
     pub(super) fn claim(&mut self, now: Instant) {
         let shards = self.owning.claims(now);
+        shards.iter().for_each(|&shard| self.schedule.expect(shard));
         self.send_claims(&shards);
     }
 
@@ -34,10 +35,10 @@ impl Pumping {
             let (client, owner, lock) =
                 (self.parts.client.clone(), self.parts.owner.clone(), self.parts.lock);
             let shards = some.to_vec();
-            self.work.push(Box::pin(async move {
+            self.send(async move {
                 let (trip, claims) = Trip::of(client.claim(&shards, &owner, lock)).await;
                 Done::Claimed { shards, trip, claims }
-            }));
+            });
         }
     }
 
@@ -45,10 +46,10 @@ impl Pumping {
         let shards = self.owning.questions(now);
         if !shards.is_empty() {
             let handle = self.parts.handle.clone();
-            self.work.push(Box::pin(async move {
+            self.send(async move {
                 let mine = handle.still_mine(&shards).await;
                 Done::Asked { shards, mine }
-            }));
+            });
         }
     }
 }

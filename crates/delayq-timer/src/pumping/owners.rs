@@ -24,6 +24,9 @@ impl Pumping {
                 Some(Heard::Resync) => {
                     self.parts.metrics.resyncs.inc();
                     self.schedule.look_at_all();
+                    if let Some(redis) = self.redis_ms(Instant::now()) {
+                        self.foreign.missed_some(redis);
+                    }
                 }
                 Some(Heard::Ready(..)) => {}
                 None => return,
@@ -84,6 +87,7 @@ impl Pumping {
         Parted { shard, reason: &lost.reason }.emit(&self.parts.metrics);
         self.schedule.drop(shard);
         self.holding.forget(shard);
+        self.locked_out.remove(&shard);
         self.moved.remove(&shard);
         self.owning.lose(lost);
     }

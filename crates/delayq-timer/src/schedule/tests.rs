@@ -50,7 +50,7 @@ fn what_is_due_goes_in_one_pipeline_and_the_rest_waits_for_the_earliest() {
         (&[None, None], 100, &[], None),
         (&[Some(100), Some(101)], 99, &[], Some(100)),
         (&[Some(100), Some(101)], 100, &[0], Some(101)),
-        (&[Some(100), None, Some(90)], 100, &[0, 2], None),
+        (&[Some(100), None, Some(90)], 100, &[2, 0], None),
     ];
     for &(due, redis, sent, next) in table {
         let now = Instant::now();
@@ -126,7 +126,7 @@ fn wakes_closer_than_the_resolution_are_merged() {
     assert_eq!(rounds(&mut schedule, soon, 101), []);
     assert_eq!(schedule.next(soon).not_before, Some(now + Duration::from_micros(300)));
     schedule.hear(shard(0), ms(101));
-    assert_eq!(rounds(&mut schedule, now + Duration::from_micros(300), 101), [light(&[0, 1], 64)]);
+    assert_eq!(rounds(&mut schedule, now + Duration::from_micros(300), 101), [light(&[1, 0], 64)]);
 }
 
 #[test]
@@ -227,19 +227,52 @@ fn a_look_goes_out_whatever_is_due_and_counts_as_one() {
 fn a_stopped_or_dropped_shard_is_not_pumped() {
     let now = Instant::now();
     let mut schedule = owning(&[Some(100), Some(100)]);
-    schedule.stop(shard(0), true);
+    schedule.hold(shard(0), true);
     schedule.drop(shard(1));
     assert_eq!(rounds(&mut schedule, now, 100), []);
     assert_eq!(schedule.next(now), Next { due: None, not_before: None, anyway: None });
-    schedule.stop(shard(0), false);
+    schedule.doubt(shard(0), true);
+    schedule.hold(shard(0), false);
+    assert_eq!(rounds(&mut schedule, now, 100), [], "it is still in doubt");
+    schedule.doubt(shard(0), false);
     assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 128)]);
+}
+
+#[test]
+fn what_is_due_waits_for_no_look() {
+    let now = Instant::now();
+    let mut schedule = owning(&[vec![None; 200], vec![Some(100); 3]].concat());
+    schedule.look_at_all();
+    let looks = rounds(&mut schedule, now, 99).remove(0);
+    assert_eq!(looks.shards.len(), LOOKS_ALONE, "nothing is due yet");
+    let later = now + Duration::from_millis(1);
+    assert_eq!(rounds(&mut schedule, later, 99), [], "what becomes due has the other pipeline");
+    assert_eq!(schedule.next(later).anyway, None, "the answer asks for more looks");
+    let due = rounds(&mut schedule, later, 100).remove(0);
+    assert_eq!(due.shards[..3], [of(200), of(201), of(202)]);
+    assert_eq!(due.shards.len(), 3 + LOOKS_BESIDE, "and so it goes on with the looks under load");
+}
+
+#[test]
+fn a_wake_that_overtakes_the_answer_to_its_claim_is_not_dropped() {
+    for (heard, claimed, next) in [(50, Some(100), 50), (150, Some(100), 100), (50, None, 50)] {
+        let mut schedule = owning(&[]);
+        schedule.expect(shard(0));
+        schedule.hear(shard(0), ms(heard));
+        schedule.own(shard(0), EPOCH, claimed.map(ms));
+        assert_eq!(schedule.next(Instant::now()).due, Some(ms(next)), "heard {heard}, claimed {claimed:?}");
+    }
+    let mut schedule = owning(&[]);
+    schedule.hear(shard(0), ms(50));
+    schedule.own(shard(0), EPOCH, None);
+    assert_eq!(schedule.next(Instant::now()).due, None, "what is another's is not kept");
 }
 
 #[test]
 fn a_shard_owned_anew_has_the_new_epoch() {
     let now = Instant::now();
     let mut schedule = owning(&[Some(100)]);
-    schedule.stop(shard(0), true);
+    schedule.doubt(shard(0), true);
     schedule.own(shard(0), EPOCH + 1, Some(ms(100)));
     assert_eq!(rounds(&mut schedule, now, 100)[0].shards, [(shard(0), Some(EPOCH + 1))]);
 }

@@ -68,6 +68,47 @@ async fn a_step_below_the_bound_holds_nothing() {
     timer.stop().await;
 }
 
+/// Whether the server takes writes.
+async fn takes_writes(stand: &Stand, takes: bool) {
+    let replicas = if takes { "0" } else { "1" };
+    let () = stand.server.command(&["CONFIG", "SET", "min-replicas-to-write", replicas]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_step_while_writes_are_refused_stops_no_shard_for_good() {
+    let (stand, clock, timer) = stepped(1_500).await;
+    takes_writes(&stand, false).await;
+    clock.set_offset_ms(10_000);
+    timer.exceeds("delayq_timer_clock_jumps_total", 0.0).await;
+    // No hold is acknowledged, and the clock is steady again before one could be.
+    timer.reaches("delayq_timer_clock_held", 0.0).await;
+    takes_writes(&stand, true).await;
+    let due = stand.now_ms().await + 300;
+    let count = stand.put((0..100).map(|n| due + n)).await;
+    stand.all_ready(count).await;
+    timer.is_ready().await;
+    assert!(
+        timer.metric("delayq_timer_rescued_total") < 0.5,
+        "the owner pumps, and not whoever sees it overdue"
+    );
+    timer.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_of_which_nobody_was_told_is_found_and_ended() {
+    let (stand, _clock, timer) = stepped(500).await;
+    for shard in 0..4 {
+        let _: u64 = stand.server.command(&["HSET", &format!("{{dq:{shard}}}:meta"), "hold", "1"]).await;
+    }
+    // Some into each shard.
+    let due = stand.now_ms().await + 20;
+    let count = stand.put((0..64).map(|n| due + n)).await;
+    stand.all_ready(count).await;
+    held(&stand, false).await;
+    timer.is_ready().await;
+    timer.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_that_a_dead_timer_left_is_ended_by_the_next() {
     let (stand, clock, timer) = stepped(60_000).await;

@@ -3,6 +3,7 @@
 use crate::bounds::{ETCD_GONE, ETCD_LEADER_LOST, ETCD_RESTARTED, KILLED_WITH_ETCD_LEADER, NOBODY};
 use crate::drill::Drill;
 use crate::group::Group;
+use crate::spare::listeners;
 use crate::stand::{Running, Stand};
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
@@ -132,12 +133,6 @@ async fn a_shard_that_loses_its_owner_while_etcd_is_gone_is_pumped_by_whoever_se
     drill.judge(&NOBODY).await;
     one.exceeds("delayq_timer_rescued_total", 0.0).await;
     drill.group.etcd.thaw();
-}
-
-/// How many connections listen for wake-ups.
-async fn listeners(stand: &Stand) -> usize {
-    let clients: String = stand.server.command(&["CLIENT", "LIST"]).await;
-    clients.lines().filter(|client| client.contains(" ssub=") && !client.contains(" ssub=0 ")).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]

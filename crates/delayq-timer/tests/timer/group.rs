@@ -27,6 +27,7 @@ pub(crate) struct Group {
     /// How long a call of etcd may take.
     pub(crate) etcd_call: Duration,
     pub(crate) credentials: Option<Credentials>,
+    pub(crate) strict: bool,
 }
 
 /// How a timer reaches etcd and Redis.
@@ -49,7 +50,8 @@ impl Group {
     }
 
     pub(crate) fn on(stand: Stand, etcd: EtcdCluster) -> Self {
-        Self { stand, etcd, times: TIMES, etcd_call: Duration::from_millis(500), credentials: None }
+        let etcd_call = Duration::from_millis(500);
+        Self { stand, etcd, times: TIMES, etcd_call, credentials: None, strict: false }
     }
 
     /// The way without anything in between.
@@ -77,8 +79,10 @@ impl Group {
         cluster.etcd.request_deadline = self.etcd_call;
         cluster.join_deadline = LONG;
         cluster.etcd.credentials = self.credentials.clone();
+        cluster.strict = self.strict;
         let steady = HumanDuration::from(self.times.steady);
-        let config = TimerConfig { clock_steady: steady, ..looking(self.times.look) };
+        let strict = self.strict;
+        let config = TimerConfig { clock_steady: steady, strict, ..looking(self.times.look) };
         start(config, client, Membership::Etcd(Box::new(cluster))).await.unwrap()
     }
 

@@ -18,6 +18,8 @@ mod on_time;
 mod owners;
 mod process;
 mod pulse;
+mod spare;
 mod stand;
 mod steps;
+mod turns;
 mod witness;

@@ -100,6 +100,8 @@ impl Model {
         }
         if old != due {
             self.move_to(name, due);
+            // A shift that is under way may meet it again where it is now.
+            self.shifts.values_mut().for_each(|shift| shift.moved.retain(|(moved, _)| moved != name));
         }
         format!("{} {old} {due}", self.messages[name].word())
     }
@@ -117,8 +119,17 @@ impl Model {
 
     fn move_to(&mut self, name: &Name, due: u64) {
         let expires = self.expiry_at(name, due).map(UnixMillis::new);
+        let old = &self.messages[name];
+        let ready_since = old.stored.at;
+        let stays_ready = old.place == Place::Ready
+            && self.place_for(due) == Place::Ready
+            && due <= old.due().max(ready_since.get());
         self.put_to(name, due);
-        self.messages.get_mut(name).unwrap().stored.expires = expires;
+        let msg = self.messages.get_mut(name).unwrap();
+        msg.stored.expires = expires;
+        if stays_ready {
+            msg.stored.at = ready_since;
+        }
     }
 
     fn may_move(&self, name: &Name, by: i64) -> bool {

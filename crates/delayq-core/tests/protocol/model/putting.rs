@@ -11,9 +11,13 @@ use delayq_core::Envelope;
 
 impl Model {
     pub(super) fn put_all(&mut self, topic: &str, items: &[Item], call: &Call<'_>) -> Outcome {
-        let no = self.open(topic);
+        // A topic gets its number with the first message that is stored.
+        let no = self.no(topic).unwrap_or(self.topics.len() as u32 + 1);
         same("now", &call.words[0], &self.now_us.to_string())?;
         let wanted: Vec<String> = items.iter().map(|item| self.put(no, item)).collect();
+        if wanted.iter().any(|word| word == "stored" || word == "ready") {
+            self.open(topic);
+        }
         same("put", &call.words[1..], &wanted)
     }
 
@@ -67,7 +71,7 @@ impl Model {
             .map_or_else(|| text.parse().unwrap(), |ms| self.now() + ms.parse::<u64>().unwrap())
     }
 
-    fn place_for(&self, due: u64) -> Place {
+    pub(super) fn place_for(&self, due: u64) -> Place {
         if due <= self.now() && !self.held { Place::Ready } else { Place::Delayed }
     }
 

@@ -28,6 +28,10 @@ struct Tally {
 // === impl Tally ===
 
 impl Tally {
+    fn is_full(&self, most_bytes: u64) -> bool {
+        most_bytes > 0 && self.bytes >= most_bytes
+    }
+
     /// There is a reason to come back in `ms`.
     fn come_back(&mut self, ms: f64) {
         let ms = ms.ceil() as u64;
@@ -43,7 +47,8 @@ impl Model {
         let mut tally =
             Tally { wanted: reserve.most, bytes: 0, dropped: 0, expired: 0, left: 0, wait: None, at: 6 };
         for (place, topic) in reserve.topics.iter().enumerate() {
-            let Some(no) = self.no(topic).filter(|_| tally.wanted > 0) else { continue };
+            let is_over = tally.wanted == 0 || tally.is_full(reserve.most_bytes);
+            let Some(no) = self.no(topic).filter(|_| !is_over) else { continue };
             let until = self.now() + reserve.lease.unwrap_or_else(|| self.policy(no, "lease_ms"));
             same("place", call.number(tally.at)?, place as u64 + 1)?;
             same("lease end", call.number(tally.at + 1)?, until)?;
@@ -54,6 +59,9 @@ impl Model {
             same("how many", told, taken)?;
             self.charge(no, &allowance, taken, &mut tally);
         }
+        if tally.wanted > 0 && tally.is_full(reserve.most_bytes) {
+            tally.come_back(0.0);
+        }
         same("length", call.answer.len(), tally.at)?;
         let wait = tally.wait.map(|ms| ms.to_string()).unwrap_or_default();
         let numbers = [tally.dropped, tally.expired, 0, tally.left].map(|n| n.to_string());
@@ -61,8 +69,9 @@ impl Model {
         same("dropped, expired, buried, newer", &call.words[2..6], &numbers)
     }
 
-    /// A leaky bucket: one message each `1 / rate` s, and a burst of what comes in 100 ms, at least one.
-    fn allowance(&self, no: u32, tally: &mut Tally) -> Allowance {
+    /// A leaky bucket: one message each `1 / rate` s, and a burst of what comes in 100 ms, at least one. It never holds
+    /// more than that, whatever the clock read and the rate was before.
+    fn allowance(&mut self, no: u32, tally: &mut Tally) -> Allowance {
         if self.setting(no, "paused").is_some() {
             return Allowance { messages: 0, rate: None };
         }
@@ -72,7 +81,12 @@ impl Model {
         let now = self.now_us as f64;
         let interval = 1e6 / lossy(rate).parse::<f64>().unwrap();
         let burst = interval.max(100_000.0);
-        let empty = (self.rates.get(&no).copied().unwrap_or(0) as f64).max(now);
+        let full = now + burst.ceil();
+        let mut empty = (self.rates.get(&no).copied().unwrap_or(0) as f64).max(now);
+        if empty > full {
+            empty = full;
+            self.rates.insert(no, full as u64);
+        }
         let messages = ((now + burst - empty) / interval + 0.000_001).floor().max(0.0);
         if messages < 1.0 {
             tally.come_back((empty + interval - burst - now) / 1000.0);
@@ -98,7 +112,7 @@ impl Model {
     ) -> Result<u64, String> {
         let mut taken = 0;
         for entry in call.before.ready.get(&no).into_iter().flatten() {
-            if taken == most || tally.wanted == 0 || (most_bytes > 0 && tally.bytes >= most_bytes) {
+            if taken == most || tally.wanted == 0 || tally.is_full(most_bytes) {
                 break;
             }
             let Some(name) = self.ready_message(no, entry, call.before) else {
@@ -107,7 +121,12 @@ impl Model {
             };
             if self.messages[&name].is_expired(self.now()) {
                 if call.broken && call.after.bodies.get(&name) == call.before.bodies.get(&name) {
+                    // It comes back later; where not even that can be, it goes to the end of its queue.
                     tally.left += 1;
+                    if call.after.in_bucket(no, &entry[..entry.len() - 7]) {
+                        self.messages.get_mut(&name).unwrap().place = Place::Delayed;
+                        self.blocked_until = self.now() + 10_000;
+                    }
                     break;
                 }
                 tally.expired += 1;

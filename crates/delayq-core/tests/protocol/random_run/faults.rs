@@ -56,10 +56,6 @@ impl Run {
         let after = self.shard.snapshot().await;
         if is_refused(&answer) || action.is_look() {
             match (&action, &answer) {
-                // The message was refused, its topic has a number now.
-                (Action::Put { topic, .. }, Ok(_)) => {
-                    self.model.open(topic);
-                }
                 // Who owns the shard is noted down before anything is moved.
                 (Action::Pump { epoch: Some(epoch), .. }, _)
                     if after.number("meta", "epoch") == *epoch as i64 =>

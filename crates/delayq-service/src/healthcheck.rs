@@ -1,0 +1,44 @@
+//! `--healthcheck`: asks the process that runs with the same configuration whether it is ready. For supervisors that
+//! run a command, such as a container's HEALTHCHECK, in images without an HTTP client.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
+
+use crate::codes::NOT_READY;
+use crate::config::{Environment, HostPort, Listen, Source, load};
+use crate::fault::Fault;
+use crate::life::{Service, ServiceConfig as _};
+
+/// The longest wait for the connection, and for each part of the answer.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// Asks `/readyz` of the configured admin endpoint.
+///
+/// # Errors
+/// A configuration with faults, an endpoint that does not answer, or the conditions that are not met.
+pub(crate) fn healthcheck<S: Service>(source: &Source) -> Result<(), Fault> {
+    let config = load::<S::Config>(source, &Environment::of_process())?.config;
+    let Listen::At(address) = &config.admin().listen else {
+        return Err(Fault::new(&NOT_READY, "[admin] listen is \"\": there is nothing to ask"));
+    };
+    let answer = ask(address)
+        .map_err(|error| Fault::new(&NOT_READY, format!("{address} does not answer")).because(error))?;
+    if answer.starts_with("HTTP/1.1 200") {
+        return Ok(());
+    }
+    let unready = answer.split_once("\r\n\r\n").map_or(answer.as_str(), |(_, body)| body);
+    Err(Fault::new(&NOT_READY, format!("{address} answers {unready}")))
+}
+
+fn ask(address: &HostPort) -> std::io::Result<String> {
+    let found = (address.host(), address.port()).to_socket_addrs()?.next();
+    let found = found.ok_or_else(|| std::io::Error::other("the host has no address"))?;
+    let mut stream = TcpStream::connect_timeout(&found, DEADLINE)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
+    stream.set_write_timeout(Some(DEADLINE))?;
+    write!(stream, "GET /readyz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}

@@ -1,0 +1,105 @@
+//! The shards that wait, each in the order in which it is taken: so that no step walks over all of them.
+
+use super::Shard;
+use delayq_core::{ShardId, UnixMillis};
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+/// Shards that no call is out for and that may be pumped, by what they wait for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Queues {
+    /// Of the same due time, the longest unserved first.
+    due: BTreeSet<((UnixMillis, u64), ShardId)>,
+    /// By whose turn it is, the longest unserved first.
+    looks: BTreeSet<(u64, ShardId)>,
+    heavy: BTreeSet<(u64, ShardId)>,
+    resting: BTreeSet<(Instant, ShardId)>,
+}
+
+/// Where a shard waits: nowhere while a call is out for it, or it may not be pumped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    due: Option<(UnixMillis, u64)>,
+    look: Option<u64>,
+    heavy: Option<u64>,
+    rest: Option<Instant>,
+}
+
+// === impl Place ===
+
+impl Place {
+    pub(super) fn of(shard: &Shard) -> Self {
+        if shard.lane.is_some() || shard.held || shard.doubted {
+            return Self::default();
+        }
+        match shard.resting {
+            Some(until) => Self { rest: Some(until), ..Self::default() },
+            None if shard.more => Self { heavy: Some(shard.turn), ..Self::default() },
+            None => {
+                let due = shard.next_due.map(|due| (due, shard.turn));
+                Self { due, look: shard.look.then_some(shard.turn), ..Self::default() }
+            }
+        }
+    }
+}
+
+// === impl Queues ===
+
+impl Queues {
+    /// A shard that waited there waits here now.
+    pub(super) fn replace(&mut self, id: ShardId, before: &Place, now: &Place) {
+        requeue(&mut self.due, id, before.due, now.due);
+        requeue(&mut self.looks, id, before.look, now.look);
+        requeue(&mut self.heavy, id, before.heavy, now.heavy);
+        requeue(&mut self.resting, id, before.rest, now.rest);
+    }
+
+    /// By due time.
+    pub(super) fn due(&self) -> impl Iterator<Item = (UnixMillis, ShardId)> {
+        self.due.iter().map(|&((due, _), id)| (due, id))
+    }
+
+    pub(super) fn first_due(&self) -> Option<UnixMillis> {
+        self.due.first().map(|&((due, _), _)| due)
+    }
+
+    /// By turns.
+    pub(super) fn looks(&self) -> impl Iterator<Item = ShardId> {
+        self.looks.iter().map(|&(_, id)| id)
+    }
+
+    pub(super) fn has_looks(&self) -> bool {
+        !self.looks.is_empty()
+    }
+
+    /// The heavy shard whose turn it is.
+    pub(super) fn heavy(&self) -> Option<ShardId> {
+        self.heavy.first().map(|&(_, id)| id)
+    }
+
+    /// A shard whose rest is over.
+    pub(super) fn rested(&self, now: Instant) -> Option<ShardId> {
+        self.resting.first().filter(|(until, _)| *until <= now).map(|&(_, id)| id)
+    }
+
+    pub(super) fn first_rest(&self) -> Option<Instant> {
+        self.resting.first().map(|&(until, _)| until)
+    }
+}
+
+fn requeue<K: Ord + Copy>(
+    queue: &mut BTreeSet<(K, ShardId)>,
+    id: ShardId,
+    before: Option<K>,
+    now: Option<K>,
+) {
+    if before == now {
+        return;
+    }
+    if let Some(key) = before {
+        queue.remove(&(key, id));
+    }
+    if let Some(key) = now {
+        queue.insert((key, id));
+    }
+}

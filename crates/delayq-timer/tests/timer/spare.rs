@@ -1,0 +1,141 @@
+//! Timers that own nothing: more of them than shards, one whose owners are gone, and what `strict` leaves alone.
+
+use crate::bounds::NOBODY;
+use crate::drill::Drill;
+use crate::group::Group;
+use crate::stand::{Running, Stand};
+use delayq_tests::deadline::{SHORT, wait_until};
+use std::time::Duration;
+
+/// How many connections listen for wake-ups.
+pub(crate) async fn listeners(stand: &Stand) -> usize {
+    let clients: String = stand.server.command(&["CLIENT", "LIST"]).await;
+    clients.lines().filter(|client| client.contains(" ssub=") && !client.contains(" ssub=0 ")).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_more_timers_than_shards_all_are_ready_and_a_spare_takes_over() {
+    let group = Group::with(2).await;
+    let mut timers = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        timers.push(group.timer(name).await);
+        // As a rollout waits for each.
+        timers.last().unwrap().is_ready().await;
+    }
+    let owned = |timer: &Running| timer.metric("delayq_timer_shards");
+    wait_until("two of them to own a shard each", SHORT, || async {
+        let mut owned: Vec<f64> = timers.iter().map(owned).collect();
+        owned.sort_by(f64::total_cmp);
+        owned == [0.0, 0.0, 1.0, 1.0]
+    })
+    .await;
+    timers.sort_by(|one, other| owned(one).total_cmp(&owned(other)));
+    timers.pop().unwrap().stop().await;
+    timers.pop().unwrap().kill().await;
+    let due = group.stand.now_ms().await + 200;
+    let count = group.stand.put((0..50).map(|n| due + n)).await;
+    group.stand.all_ready(count).await;
+    wait_until("the spares to own a shard each", SHORT, || async {
+        timers.iter().all(|timer| (owned(timer) - 1.0).abs() < 0.5)
+    })
+    .await;
+    for timer in timers {
+        timer.is_ready().await;
+        timer.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spare_that_never_owned_a_shard_rescues_those_of_two_owners_that_died_while_etcd_was_gone() {
+    let drill = Drill::new(Group::with(2).await).await;
+    let (one, other) = drill.pair().await;
+    let spare = drill.timer("spare").await;
+    spare.is_ready().await;
+    drill.group.etcd.freeze();
+    spare.reaches("delayq_timer_degraded", 1.0).await;
+    let listening = listeners(drill.stand()).await;
+    one.kill().await;
+    other.kill().await;
+    wait_until("the killed ones to be gone", SHORT, || async {
+        listeners(drill.stand()).await + 2 <= listening
+    })
+    .await;
+    drill.put(vec![drill.stand().now_ms().await + 3_000; 100]).await;
+    drill.judge(&NOBODY).await;
+    spare.exceeds("delayq_timer_rescued_total", 0.0).await;
+    drill.group.etcd.thaw();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_that_nobody_pumps_is_seen_to_be_overdue_by_those_that_look() {
+    let mut group = Group::with(2).await;
+    group.strict = true;
+    let timer = group.timer("one").await;
+    timer.owns(2).await;
+    group.etcd.freeze();
+    timer.reaches("delayq_timer_shards", 0.0).await;
+    group.stand.put([group.stand.now_ms().await + 50]).await;
+    timer.exceeds("delayq_timer_oldest_overdue_seconds", 1.0).await;
+    group.etcd.thaw();
+    timer.owns(2).await;
+    timer.reaches("delayq_timer_oldest_overdue_seconds", 0.0).await;
+    timer.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strict_pumps_nothing_while_etcd_is_away_and_is_not_ready() {
+    let mut group = Group::with(4).await;
+    group.strict = true;
+    let (one, other) = (group.timer("one").await, group.timer("other").await);
+    group.share(&[&one, &other]).await;
+    one.is_ready().await;
+    group.etcd.freeze();
+    for timer in [&one, &other] {
+        timer.reaches("delayq_timer_shards", 0.0).await;
+        assert!(timer.unready().await.contains("strict"));
+    }
+    // Far enough in the past to be anybody's, were it not for `strict`.
+    let overdue = group.stand.now_ms().await;
+    let count = group.stand.put((0..40).map(|n| overdue + 10 + n)).await;
+    let since = group.stand.now_ms().await;
+    wait_until("all of it to be overdue by more than ten seconds and two looks", SHORT, || async {
+        group.stand.now_ms().await > since + 11_000
+    })
+    .await;
+    assert_eq!(group.stand.ready().await, 0, "nothing may be pumped");
+    group.etcd.thaw();
+    group.stand.all_ready(count).await;
+    for timer in [one, other] {
+        timer.is_ready().await;
+        assert!(timer.metric("delayq_timer_rescued_total") < 0.5);
+        timer.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_that_are_refused_for_all_make_no_timer_change_its_mind_back_and_forth() {
+    let group = Group::with(4).await;
+    let (one, other) = (group.timer("one").await, group.timer("other").await);
+    group.share(&[&one, &other]).await;
+    let () = group.stand.server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+    for timer in [&one, &other] {
+        timer.reaches("delayq_timer_hindered", 1.0).await;
+    }
+    let changes = || {
+        one.metric("delayq_timer_hindrance_changes_total")
+            + other.metric("delayq_timer_hindrance_changes_total")
+    };
+    let before = changes();
+    // Longer than the steadiness after which shards are taken again.
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert!((changes() - before).abs() < 0.5, "{} changes", changes() - before);
+    let () = group.stand.server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
+    for timer in [&one, &other] {
+        timer.reaches("delayq_timer_hindered", 0.0).await;
+        timer.is_ready().await;
+    }
+    let count = group.stand.put([group.stand.now_ms().await + 50]).await;
+    group.stand.all_ready(count).await;
+    one.stop().await;
+    other.stop().await;
+}
