@@ -58,7 +58,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Fault> {
         Command::Topic(topic) => topic.run(&global.context()?).await?,
         Command::Dead(dead) => dead.run(&global.context()?).await?,
         Command::Purge(purge) => purge.run(&global.context()?).await?,
-        Command::Tail(tail) => tail.run(&global).await?,
+        Command::Tail(tail) => tail.run().await?,
         Command::Init(init) => init.run(&global.context()?).await?,
         Command::Up(up) => return up.run(&global).await.map(ExitCode::from),
         Command::Replay(replay) => return replay.run(&global).await.map(ExitCode::from),

@@ -1,5 +1,7 @@
 //! `delayq count`.
 
+mod follow;
+
 use clap::Args;
 use delayq_core::Topic;
 use delayq_service::Fault;
@@ -13,6 +15,9 @@ use crate::failure::of_core;
 pub struct Count {
     /// The topic; without one, all
     topic: Option<Topic>,
+    /// Until Ctrl-C, a line whenever the numbers move: by how many, and what there is now
+    #[arg(long, requires = "topic")]
+    follow: bool,
 }
 
 // === impl Count ===
@@ -27,6 +32,9 @@ impl Count {
         let topics = match self.topic {
             Some(topic) => {
                 context.known_topic(&topic).await?;
+                if self.follow {
+                    return follow::follow(context, &topic).await;
+                }
                 vec![topic]
             }
             None => admin.topics().await.map_err(of_core)?,

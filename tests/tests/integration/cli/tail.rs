@@ -8,7 +8,7 @@ use delayq_tests::deadline::SHORT;
 use delayq_tests::folder::Folder;
 use delayq_tests::process::{Signal, Stream};
 
-use super::{delayq, deployment, done};
+use super::{delayq, deployment, done, run};
 
 #[tokio::test]
 async fn a_file_is_followed_by_whole_lines() {
@@ -26,11 +26,12 @@ async fn a_file_is_followed_by_whole_lines() {
 }
 
 #[tokio::test]
-async fn a_topic_is_followed_without_taking_a_message() {
+async fn a_topics_numbers_are_followed_without_taking_a_message() {
     let redis = deployment().await;
-    let mut tail = delayq(&redis).args(["tail", "t"]).start();
+    done(&redis, &["put", "t", "{}", "--id", "0"]).await;
+    let mut tail = delayq(&redis).args(["count", "t", "--follow"]).start();
     // The numbers that it begins with are read at some time after its start: put until one is seen.
-    let mut puts = 0;
+    let mut puts = 1;
     while !tail.text(Stream::Out).contains("accepted") {
         assert!(puts < 1000, "nothing is followed: {}", tail.tail());
         done(&redis, &["put", "t", "{}", "--id", &puts.to_string()]).await;
@@ -38,4 +39,12 @@ async fn a_topic_is_followed_without_taking_a_message() {
     }
     assert!(tail.end_by(Signal::INT, SHORT).await.success());
     assert!(done(&redis, &["count", "t", "--json"]).await.contains(&format!("\"ready\": {puts},")));
+}
+
+#[tokio::test]
+async fn a_tail_does_not_pass_numbers_off_as_deliveries() {
+    let redis = deployment().await;
+    let finished = run(&redis, &["tail", "t"]).await;
+    assert_eq!(finished.code, Some(64), "{finished:?}");
+    assert!(finished.stderr.contains("--file"), "{}", finished.stderr);
 }

@@ -1,0 +1,61 @@
+//! `delayq count --follow`: a line whenever the numbers of a topic have moved.
+
+use std::time::Duration;
+
+use delayq_core::{Numbers, Topic};
+use delayq_service::Fault;
+use serde_json::json;
+
+use crate::deployment::Context;
+use crate::failure::of_core;
+use crate::output::Output;
+
+/// How often the counters are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Follows until Ctrl-C.
+///
+/// # Errors
+/// Redis cannot be used.
+pub(super) async fn follow(context: &Context, topic: &Topic) -> Result<(), Fault> {
+    tokio::select! {
+        followed = follow_numbers(context, topic) => followed,
+        _ = tokio::signal::ctrl_c() => Ok(()),
+    }
+}
+
+async fn follow_numbers(context: &Context, topic: &Topic) -> Result<(), Fault> {
+    let admin = context.admin();
+    let mut last = admin.count(topic).await.map_err(of_core)?;
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let next = admin.count(topic).await.map_err(of_core)?;
+        if moved(&last) != moved(&next) {
+            line(context.output, topic, &last, &next)?;
+        }
+        last = next;
+    }
+}
+
+const fn moved(numbers: &Numbers) -> [u64; 6] {
+    [numbers.accepted, numbers.delivered, numbers.cancelled, numbers.expired, numbers.buried, numbers.ready]
+}
+
+fn line(output: Output, topic: &Topic, last: &Numbers, next: &Numbers) -> Result<(), Fault> {
+    let names = ["accepted", "delivered", "cancelled", "expired", "buried"];
+    let changes: Vec<(&str, u64)> = names
+        .into_iter()
+        .zip(moved(last).into_iter().zip(moved(next)))
+        .map(|(name, (last, next))| (name, next.saturating_sub(last)))
+        .filter(|(_, change)| *change > 0)
+        .collect();
+    let value = json!({
+        "topic": topic, "delayed": next.delayed, "ready": next.ready, "leased": next.leased,
+        "changes": changes.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
+    });
+    output.line(&value, || {
+        let changes: Vec<String> = changes.iter().map(|(name, change)| format!("+{change} {name}")).collect();
+        let Numbers { delayed, ready, leased, .. } = next;
+        format!("{topic}: {delayed} delayed, {ready} ready, {leased} leased  {}", changes.join(", "))
+    })
+}
