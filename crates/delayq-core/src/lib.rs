@@ -93,7 +93,7 @@ pub use link::{LinkSettings, mask_query};
 pub use listen::{Heard, Listener};
 pub use message::{DEFAULT_PAYLOAD_BYTES, Due, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Message, MessageError};
 pub use password::Password;
-pub use payload::Trained;
+pub use payload::{Trained, Unrestored};
 pub use producer::{GroupTally, Producer, ProducerOptions, Put, PutError, Target};
 pub use script::{Script, Scripts, Swap, Verb};
 pub use server::ServerFacts;

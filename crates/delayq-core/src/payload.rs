@@ -6,7 +6,7 @@ use crate::{
     envelope::Envelope,
 };
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -25,6 +25,20 @@ struct Known {
     dictionary: Option<Arc<Dictionary>>,
     until: Instant,
 }
+
+/// Why a payload is not as it was put.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unrestored {
+    /// It never will be: it is damaged, or its dictionary is not in this deployment. Bury it.
+    #[error(transparent)]
+    Never(CodecError),
+    /// Its dictionary could not be fetched this time. Release it, and keep its attempt.
+    #[error("its dictionary cannot be fetched now: {0}")]
+    NotNow(String),
+}
+
+/// The dictionaries of one batch, or why there is none.
+type Fetched = HashMap<u32, Result<Arc<Dictionary>, Unrestored>>;
 
 /// A dictionary that was trained, and what it brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,25 +119,52 @@ impl Client {
         Ok(self.dictionaries().keep(id, &bytes))
     }
 
-    /// Restores compressed payloads. One that cannot be restored stays as it is, and still says `zstd`.
-    ///
-    /// # Errors
-    /// A dictionary could not be fetched.
+    /// Restores compressed payloads, and says of each why it could not: such a one stays as it is, and still says
+    /// `zstd`. A dictionary that cannot be fetched is asked for once.
     pub(crate) async fn restore_payloads(
         &self,
         envelopes: impl Iterator<Item = &mut Envelope>,
-    ) -> Result<(), Error> {
-        for envelope in envelopes.filter(|envelope| envelope.zstd) {
-            let dictionary = match codec::dictionary_of(&envelope.payload) {
-                Some(id) => Some(self.dictionary(id).await?),
-                None => None,
-            };
-            match codec::restore(&envelope.payload, dictionary.as_deref()) {
-                Ok(payload) => (envelope.payload, envelope.zstd) = (payload, false),
-                Err(error) => tracing::warn!(%error, "a payload cannot be restored"),
-            }
+    ) -> Vec<Option<Unrestored>> {
+        let (mut fetched, mut answers) = (HashMap::new(), Vec::new());
+        for envelope in envelopes {
+            answers.push(match envelope.zstd {
+                true => self.restore(envelope, &mut fetched).await.err(),
+                false => None,
+            });
         }
+        answers
+    }
+
+    async fn restore(&self, envelope: &mut Envelope, fetched: &mut Fetched) -> Result<(), Unrestored> {
+        let dictionary = match codec::dictionary_of(&envelope.payload) {
+            Some(id) => {
+                if let Entry::Vacant(first) = fetched.entry(id) {
+                    first.insert(self.dictionary(id).await.map_err(Unrestored::from));
+                }
+                Some(fetched[&id].clone()?)
+            }
+            None => None,
+        };
+        envelope.payload = codec::restore(&envelope.payload, dictionary.as_deref())?;
+        envelope.zstd = false;
         Ok(())
+    }
+}
+
+// === impl Unrestored ===
+
+impl From<CodecError> for Unrestored {
+    fn from(error: CodecError) -> Self {
+        Self::Never(error)
+    }
+}
+
+impl From<Error> for Unrestored {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Codec(error) => Self::Never(error),
+            error => Self::NotNow(error.to_string()),
+        }
     }
 }
 

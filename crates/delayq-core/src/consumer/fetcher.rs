@@ -8,8 +8,8 @@ use super::{
     settling::{Settle, Settler},
 };
 use crate::{
-    Client, Error, Growth, Heard, Listener, Reservation, ReserveReport, ReserveRequest, ShardCount, ShardId,
-    Topic,
+    Client, Error, Growth, Heard, Listener, Receipt, Release, Reservation, ReserveReport, ReserveRequest,
+    ShardCount, ShardId, Topic, Unrestored,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use std::{sync::Arc, time::Duration};
@@ -149,10 +149,10 @@ impl Fetcher {
         } else if let Some(wait) = report.wait {
             asking.ask_later(shard, now(), wait);
         }
-        for Reservation { receipt, topic, id, ready, envelope, .. } in report.messages {
-            if envelope.zstd {
-                let reason = "its compressed payload cannot be restored".to_owned();
-                self.settler.settle_later(Settle::Bury(receipt, reason));
+        for Reservation { receipt, topic, id, ready, envelope, unrestored, .. } in report.messages {
+            if let Some(why) = unrestored {
+                tracing::warn!(%topic, %id, %why, "a compressed payload is not restored");
+                self.settler.settle_later(put_back(receipt, why));
                 continue;
             }
             let lost = self.leases.begin(receipt.clone());
@@ -201,6 +201,16 @@ impl Watch {
 
     fn ask_all(&mut self) {
         self.shards.iter().for_each(|&shard| self.asking.ask(shard));
+    }
+}
+
+/// What becomes of a message whose payload nobody can read: only what can never be read is buried.
+fn put_back(receipt: Receipt, why: Unrestored) -> Settle {
+    match why {
+        Unrestored::Never(error) => Settle::Bury(receipt, error.to_string()),
+        Unrestored::NotNow(reason) => {
+            Settle::Release(Release { receipt, delay: Some(REST), keep_attempt: true, reason })
+        }
     }
 }
 

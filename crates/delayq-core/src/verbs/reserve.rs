@@ -1,8 +1,8 @@
 //! `reserve`.
 
 use crate::{
-    Client, Error, MessageId, ShardId, Topic, UnixMillis, client::UnixMicros, envelope::Envelope, link::Call,
-    reply::Reply, script::Verb,
+    Client, Error, MessageId, ShardId, Topic, UnixMillis, Unrestored, client::UnixMicros, envelope::Envelope,
+    link::Call, reply::Reply, script::Verb,
 };
 use std::time::Duration;
 
@@ -44,9 +44,11 @@ pub struct Reservation {
     /// The bytes of its envelope as it is stored: headers and all, the payload compressed where it is. What
     /// [`ReserveRequest::most_bytes`] counts.
     pub stored_bytes: usize,
-    /// The message itself; its attempt and delivery count this one. Its payload is as it was put; where it could not
-    /// be restored, the envelope still says `zstd`, and no consumer can do anything with it.
+    /// The message itself; its attempt and delivery count this one. Its payload is as it was put, unless `unrestored`
+    /// says otherwise.
     pub envelope: Envelope,
+    /// Why its payload is still compressed, if it is.
+    pub unrestored: Option<Unrestored>,
 }
 
 /// What a reserve found.
@@ -104,10 +106,10 @@ impl Client {
             }));
         }
         self.bury_unreadable(&unreadable).await;
-        let messages = reports.iter_mut().flatten().flat_map(|report| &mut report.messages);
-        if let Err(error) = self.restore_payloads(messages.map(|message| &mut message.envelope)).await {
-            tracing::warn!(%error, "compressed payloads could not be restored");
-        }
+        let mut messages: Vec<&mut Reservation> =
+            reports.iter_mut().flatten().flat_map(|report| &mut report.messages).collect();
+        let answers = self.restore_payloads(messages.iter_mut().map(|message| &mut message.envelope)).await;
+        messages.into_iter().zip(answers).for_each(|(message, answer)| message.unrestored = answer);
         reports
     }
 
@@ -209,5 +211,6 @@ fn reservation(
         lease_end,
         stored_bytes: bytes.len(),
         envelope,
+        unrestored: None,
     }))
 }
