@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use delayq_core::{Admin, Client, MessageId, Namespace, Topic, UnixMillis};
+use clap::builder::{RangedU64ValueParser, TypedValueParser};
+use delayq_core::{Admin, Client, MessageId, Namespace, ShardCount, Topic, UnixMillis};
 use delayq_core::{Producer, ProducerOptions, Spool, SpoolSettings};
 use delayq_service::config::{
     DeploymentConfig, Environment, EtcdConfig, Loaded, LogConfig, RedisConfig, RedisUrl, Source, SpoolConfig,
@@ -30,11 +31,15 @@ pub struct Global {
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "NAME")]
     pub namespace: Option<Namespace>,
     /// The deployment's number of shards, over the configuration's
-    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=4096))]
-    pub shards: Option<u16>,
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "COUNT", value_parser = shard_count())]
+    pub shards: Option<ShardCount>,
     /// Print JSON instead of tables
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub json: bool,
+}
+
+fn shard_count() -> impl TypedValueParser<Value = ShardCount> {
+    RangedU64ValueParser::<u16>::new().range(1..=ShardCount::MAX.into()).try_map(ShardCount::new)
 }
 
 configuration! {
@@ -91,7 +96,7 @@ impl Global {
                 RedisConfig { url: url.clone(), username: None, password: None, ca: None, ..redis.clone() };
         }
         if let Some(namespace) = &self.namespace {
-            namespace.as_str().clone_into(&mut deployment.namespace);
+            deployment.namespace.clone_from(namespace);
         }
         if let Some(shards) = self.shards {
             deployment.shards = shards;

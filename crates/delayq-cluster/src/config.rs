@@ -1,20 +1,18 @@
 //! What a member must be told: where etcd is, which group it joins, and what it is.
 
 use crate::error::ClusterError;
-use delayq_core::ShardCount;
+use crate::keys::{KeyPrefix, is_key_part};
+use delayq_core::{Namespace, Password, ShardCount};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The lease time asked of etcd, unless told otherwise.
-pub(crate) const LEASE_TTL: Duration = Duration::from_secs(10);
 /// How long a leader waits for more changes before it writes a plan.
 pub(crate) const PLAN_QUIET: Duration = Duration::from_millis(100);
 /// The longest that a stream of changes may hold a plan back.
 pub(crate) const PLAN_AT_MOST: Duration = Duration::from_secs(1);
-/// The deadline of one request to etcd.
-pub(crate) const REQUEST_DEADLINE: Duration = Duration::from_secs(2);
 /// How long [`crate::Cluster::join`] tries before it gives up.
 pub(crate) const JOIN_DEADLINE: Duration = Duration::from_secs(15);
 /// The least time between two load reports of one member.
@@ -24,19 +22,19 @@ pub(crate) const LOAD_REPORT_EVERY: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
     /// How to reach etcd.
-    pub etcd: EtcdConfig,
-    /// The first part of every key; no `/` in it. Several deployments of delayq may share an etcd by it.
-    pub prefix: String,
+    pub etcd: EtcdAccess,
+    /// The first part of every key. Several deployments of delayq may share an etcd by it.
+    pub prefix: KeyPrefix,
     /// The namespace, the same as in Redis.
-    pub namespace: String,
+    pub namespace: Namespace,
     /// The group to join: each role divides the shards anew.
     pub role: Role,
     /// What this member says of itself.
     pub member: MemberConfig,
     /// How many shards there are to divide.
     pub shards: ShardCount,
-    /// The lease time to ask for: 2 s to 10 min, whole seconds. What etcd granted is what counts. A dead member's shards
-    /// wait that long; a keep-alive goes out every third of it.
+    /// The lease time to ask for: whole seconds of [`ClusterConfig::LEASE_TTLS`], default [`ClusterConfig::LEASE_TTL`]. What
+    /// etcd granted is what counts. A dead member's shards wait that long; a keep-alive goes out every third of it.
     pub lease_ttl: Duration,
     /// Whether a member that cannot reach etcd gives its shards up once its lease is no longer to be trusted. Off: it
     /// keeps them, which is safe because the pump is safe under two owners.
@@ -53,15 +51,16 @@ pub struct ClusterConfig {
 
 /// Where etcd is and how it knows us.
 #[derive(Clone, Debug)]
-pub struct EtcdConfig {
-    /// `http://host:port` or `https://host:port`, one per etcd member. A process talks to one at a time and moves to
-    /// the next when it does not answer.
+pub struct EtcdAccess {
+    /// `http://host:port` or `https://host:port`, one per etcd member, all with TLS or none. A process talks to one at a
+    /// time and moves to the next when it does not answer.
     pub endpoints: Vec<String>,
     /// TLS, for `https` endpoints. None: the system's roots, no certificate of our own.
     pub tls: Option<TlsConfig>,
     /// User and password, where etcd has authentication switched on.
     pub credentials: Option<Credentials>,
-    /// The deadline of one request: 100 ms to 1 min.
+    /// The deadline of one request, of [`EtcdAccess::REQUEST_DEADLINES`] and below the lease time; default
+    /// [`EtcdAccess::REQUEST_DEADLINE`].
     pub request_deadline: Duration,
 }
 
@@ -90,8 +89,8 @@ pub struct Identity {
 pub struct Credentials {
     /// The user's name.
     pub user: String,
-    /// The password; prints as redacted.
-    pub password: SecretString,
+    /// The password, read for each connection.
+    pub password: Password,
 }
 
 /// What a member says of itself in its registration.
@@ -125,12 +124,22 @@ pub enum Role {
 // === impl ClusterConfig ===
 
 impl ClusterConfig {
+    /// The default of `lease_ttl`.
+    pub const LEASE_TTL: Duration = Duration::from_secs(5);
+    /// What `lease_ttl` may be.
+    pub const LEASE_TTLS: RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(600);
+
     /// A configuration with every default, for one etcd and a number of shards.
     pub fn new(endpoints: Vec<String>, role: Role, name: impl Into<String>, shards: ShardCount) -> Self {
         Self {
-            etcd: EtcdConfig { endpoints, tls: None, credentials: None, request_deadline: REQUEST_DEADLINE },
-            prefix: "delayq".into(),
-            namespace: "dq".into(),
+            etcd: EtcdAccess {
+                endpoints,
+                tls: None,
+                credentials: None,
+                request_deadline: EtcdAccess::REQUEST_DEADLINE,
+            },
+            prefix: KeyPrefix::default(),
+            namespace: Namespace::default(),
             role,
             member: MemberConfig {
                 name: name.into(),
@@ -140,7 +149,7 @@ impl ClusterConfig {
                 address: String::new(),
             },
             shards,
-            lease_ttl: LEASE_TTL,
+            lease_ttl: Self::LEASE_TTL,
             strict: false,
             plan_quiet: PLAN_QUIET,
             plan_at_most: PLAN_AT_MOST,
@@ -152,19 +161,22 @@ impl ClusterConfig {
     /// Every fault in the configuration, in words an operator can act on; empty when there is none.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = self.etcd.faults();
-        for (what, part) in
-            [("prefix", &self.prefix), ("namespace", &self.namespace), ("name", &self.member.name)]
-        {
-            if !is_key_part(part) {
-                faults.push(format!("{what} {part:?}: 1 to 64 of A-Z a-z 0-9 . _ - are needed"));
-            }
+        let name = &self.member.name;
+        if !is_key_part(name) {
+            faults.push(format!("name {name:?}: 1 to 64 of A-Z a-z 0-9 . _ - are needed"));
         }
         if !(1..=1000).contains(&self.member.weight) {
             faults.push(format!("weight {}: must be 1 to 1000", self.member.weight));
         }
         let ttl = self.lease_ttl;
-        if ttl < Duration::from_secs(2) || ttl > Duration::from_secs(600) || ttl.subsec_nanos() != 0 {
+        if !Self::LEASE_TTLS.contains(&ttl) || ttl.subsec_nanos() != 0 {
             faults.push(format!("lease_ttl {ttl:?}: must be whole seconds from 2s to 10m"));
+        }
+        if self.etcd.request_deadline >= ttl {
+            faults.push(format!(
+                "request_deadline {:?}: must be below lease_ttl, or one lost answer costs the lease",
+                self.etcd.request_deadline
+            ));
         }
         if self.plan_at_most < self.plan_quiet {
             faults.push(format!(
@@ -181,16 +193,21 @@ impl ClusterConfig {
     }
 }
 
-fn is_key_part(text: &str) -> bool {
-    (1..=64).contains(&text.len())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
-        && text != "."
-        && text != ".."
-}
+// === impl EtcdAccess ===
 
-// === impl EtcdConfig ===
+impl EtcdAccess {
+    /// The default of `request_deadline`.
+    pub const REQUEST_DEADLINE: Duration = Duration::from_secs(1);
+    /// What `request_deadline` may be.
+    pub const REQUEST_DEADLINES: RangeInclusive<Duration> =
+        Duration::from_millis(100)..=Duration::from_secs(60);
 
-impl EtcdConfig {
+    /// Whether some of these endpoints are asked with TLS and others without: a password would go to both.
+    pub fn mixes_tls(endpoints: &[String]) -> bool {
+        let encrypted = |endpoint: &String| endpoint.starts_with("https://");
+        endpoints.iter().any(encrypted) && !endpoints.iter().all(encrypted)
+    }
+
     fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if self.endpoints.is_empty() {
@@ -201,10 +218,15 @@ impl EtcdConfig {
                 faults.push(format!("endpoint {endpoint:?}: must start with http:// or https://"));
             }
         }
+        if Self::mixes_tls(&self.endpoints) {
+            faults.push(
+                "endpoints: some begin with http://, others with https://; all must be the same".into(),
+            );
+        }
         if self.tls.is_some() && self.endpoints.iter().any(|e| e.starts_with("http://")) {
             faults.push("tls is configured, but an endpoint starts with http://".into());
         }
-        if !(Duration::from_millis(100)..=Duration::from_secs(60)).contains(&self.request_deadline) {
+        if !Self::REQUEST_DEADLINES.contains(&self.request_deadline) {
             faults.push(format!("request_deadline {:?}: must be 100ms to 1m", self.request_deadline));
         }
         faults
@@ -248,12 +270,18 @@ mod tests {
     fn all_faults_are_told_at_once() {
         let mut bad = config();
         bad.etcd.endpoints = vec!["127.0.0.1:2379".into()];
-        bad.prefix = "a/b".into();
         bad.member.name = String::new();
         bad.member.weight = 0;
         bad.lease_ttl = Duration::from_millis(2500);
         bad.plan_at_most = Duration::ZERO;
-        assert_eq!(bad.faults().len(), 6, "{:?}", bad.faults());
+        assert_eq!(bad.faults().len(), 5, "{:?}", bad.faults());
+    }
+
+    #[test]
+    fn a_password_goes_to_no_endpoint_without_tls_beside_one_with_it() {
+        let mut mixed = config();
+        mixed.etcd.endpoints = vec!["https://a:2379".into(), "http://b:2379".into()];
+        assert_eq!(mixed.faults().len(), 1, "{:?}", mixed.faults());
     }
 
     #[test]

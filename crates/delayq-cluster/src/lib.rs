@@ -81,11 +81,11 @@ mod trust;
 mod wall_clock;
 
 pub use cluster::Cluster;
-pub use config::{ClusterConfig, Credentials, EtcdConfig, Identity, MemberConfig, Role, TlsConfig};
+pub use config::{ClusterConfig, Credentials, EtcdAccess, Identity, MemberConfig, Role, TlsConfig};
 pub use delayq_core::{ShardCount, ShardId};
 pub use error::{Advice, ClusterError};
 pub use handle::{DrainReport, Handle};
-pub use keys::MemberId;
+pub use keys::{KeyPrefix, KeyPrefixError, MemberId, is_key_part};
 pub use load::LoadClass;
 pub use overview::{ClaimInfo, EndpointHealth, MemberInfo, Observer, Overview, PlanInfo};
 pub use ownership::{ClaimNumber, LossReason, Lost, Ownership, OwnershipChange, OwnershipView};

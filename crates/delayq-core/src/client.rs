@@ -54,8 +54,8 @@ impl Settings {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             link: LinkSettings::new(url),
-            namespace: Namespace::new("dq").expect("the default namespace is a valid one"),
-            shards: ShardCount::new(16).expect("16 is a valid count"),
+            namespace: Namespace::default(),
+            shards: ShardCount::default(),
             most_payload_bytes: DEFAULT_PAYLOAD_BYTES,
         }
     }

@@ -89,7 +89,7 @@ name!(
     Group, "group", 128, check_printable
 );
 name!(
-    /// A namespace: what a deployment's keys begin with; 1 to 32 letters, digits, `_` and `-` of ASCII.
+    /// A namespace: what a deployment's keys begin with; 1 to 32 letters, digits, `_` and `-` of ASCII. Default `dq`.
     Namespace, "namespace", 32, check_namespace
 );
 
@@ -140,6 +140,12 @@ fn check_topic(text: &str) -> Option<NameFault> {
 fn check_namespace(text: &str) -> Option<NameFault> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     text.chars().find(|&c| !allowed(c)).map(|c| NameFault::Character(c, "'_', '-'"))
+}
+
+impl Default for Namespace {
+    fn default() -> Self {
+        Self("dq".to_owned())
+    }
 }
 
 // === impl MessageId ===

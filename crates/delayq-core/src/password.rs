@@ -57,11 +57,11 @@ impl fmt::Debug for Password {
 
 fn from_file(path: &Path) -> Result<String, String> {
     let mut text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read the password from {}: {error}", path.display()))?;
+        .map_err(|error| format!("cannot read the secret from {}: {error}", path.display()))?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     text.truncate(line.strip_suffix('\r').unwrap_or(line).len());
     if text.is_empty() {
-        return Err(format!("the password file {} is empty", path.display()));
+        return Err(format!("the secret file {} is empty", path.display()));
     }
     Ok(text)
 }

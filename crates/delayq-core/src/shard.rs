@@ -8,7 +8,7 @@ use std::fmt;
 #[serde(transparent)]
 pub struct ShardId(u16);
 
-/// How many shards a deployment has: 1 to [`ShardCount::MAX`].
+/// How many shards a deployment has: 1 to [`ShardCount::MAX`], default 16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u16", into = "u16")]
 pub struct ShardCount(u16);
@@ -71,6 +71,12 @@ impl ShardCount {
     pub fn shard_of_name(self, name: &str) -> ShardId {
         let hash = crc32fast::hash(name.as_bytes());
         ShardId((hash % u32::from(self.0)) as u16)
+    }
+}
+
+impl Default for ShardCount {
+    fn default() -> Self {
+        Self(16)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::codes::CONFIG_FAULTY;
 use crate::config::{DeploymentConfig, RedisConfig, Secret};
 use crate::fault::Fault;
-use delayq_core::{Client, LinkSettings, Namespace, Settings, ShardCount};
+use delayq_core::{Client, LinkSettings, Settings};
 
 /// The client of the configured deployment; it connects when it is first used.
 ///
@@ -19,9 +19,8 @@ pub fn client(deployment: &DeploymentConfig, redis: &RedisConfig) -> Result<Clie
     };
     let settings = Settings::new(redis.url.expose());
     Ok(Client::new(Settings {
-        namespace: Namespace::new(deployment.namespace.as_str())
-            .map_err(|error| faulty(error.to_string()))?,
-        shards: ShardCount::new(deployment.shards).map_err(|error| faulty(error.to_string()))?,
+        namespace: deployment.namespace.clone(),
+        shards: deployment.shards,
         link: LinkSettings {
             username: redis.username.clone(),
             password,

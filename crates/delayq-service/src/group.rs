@@ -4,7 +4,6 @@ use crate::codes::CONFIG_FAULTY;
 use crate::config::{DeploymentConfig, EtcdConfig, Secret, TlsConfig as Files};
 use crate::fault::Fault;
 use delayq_cluster::{ClusterConfig, Credentials, Identity, Role, TlsConfig};
-use delayq_core::ShardCount;
 use secrecy::SecretString;
 use std::path::{Path, PathBuf};
 
@@ -18,13 +17,12 @@ pub fn group(
     deployment: &DeploymentConfig,
     etcd: &EtcdConfig,
 ) -> Result<ClusterConfig, Fault> {
-    let shards = ShardCount::new(deployment.shards).map_err(|error| faulty(error.to_string()))?;
-    let mut group = ClusterConfig::new(etcd.endpoints.clone(), role, name, shards);
+    let mut group = ClusterConfig::new(etcd.endpoints.clone(), role, name, deployment.shards);
     group.etcd.request_deadline = *etcd.call_deadline;
     group.etcd.tls = tls(&etcd.tls)?;
     group.etcd.credentials = credentials(etcd)?;
-    etcd.prefix.trim_matches('/').clone_into(&mut group.prefix);
-    group.namespace.clone_from(&deployment.namespace);
+    group.prefix = etcd.prefix.clone();
+    group.namespace = deployment.namespace.clone();
     group.lease_ttl = *etcd.lease_ttl;
     Ok(group)
 }
@@ -39,7 +37,7 @@ pub fn name_of_process() -> String {
 }
 
 fn credentials(etcd: &EtcdConfig) -> Result<Option<Credentials>, Fault> {
-    let password = etcd.password.as_ref().map(Secret::reveal).transpose();
+    let password = etcd.password.as_ref().map(Secret::password).transpose();
     let password = password.map_err(|why| faulty(format!("etcd.password: {why}")))?;
     Ok(etcd.username.clone().zip(password).map(|(user, password)| Credentials { user, password }))
 }

@@ -67,7 +67,7 @@ fn every_fault_is_reported_at_once_with_key_and_line() {
         "[deployment]\n\
          shrads = 16\n\
          shards = 'many'\n\
-         namespace = 'No'\n\
+         namespace = 'N.o'\n\
          [redis]\n\
          call_deadline = 250\n\
          keepalive = '1h'\n\
@@ -112,7 +112,7 @@ fn the_report_says_what_a_key_accepts_and_ends_with_78() {
         "3 faults in delayq.toml\n  \
          delayq.toml:2: redis.call_deadline: a bare number, expected a duration with its unit in quotes, such as \"250ms\" or \"2h30m\"\n  \
          delayq.toml:3: redis.urll: unknown field `urll`, expected one of `url`, `username`, `password`, `ca`, `connect_timeout`, `call_deadline`, `keepalive`\n  \
-         delayq.toml:5: deployment.shards: 5000 is out of range, expected 1 to 4096"
+         delayq.toml:5: deployment.shards: a deployment has 1 to 4096 shards, not 5000"
     );
     let fault = Fault::from(faults);
     assert_eq!((fault.code().id, fault.exit()), ("DQ-C001", Exit::Config));
@@ -129,18 +129,20 @@ fn broken_syntax_does_not_hide_the_other_faults() {
 
 #[test]
 fn contradictions_name_the_key_that_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let [key_file, ca_file] = ["key", "ca"].map(|name| format!("'{}'", pem(folder.path(), name)));
     for (text, key, line) in [
         ("[redis]\nurl = 'redis://:a@h:1'\npassword = 'b'", "redis.password", 3),
         ("[redis]\nusername = 'u'", "redis.username", 2),
         ("[etcd]\nendpoints = []", "etcd.endpoints", 2),
         ("[etcd]\npassword = 'p'", "etcd.password", 2),
         ("[etcd]\ncall_deadline = '20s'", "etcd.call_deadline", 2),
-        ("[etcd.tls]\nkey = '/k'\n[etcd]\nendpoints = ['https://h:1']", "etcd.tls.key", 2),
-        ("[etcd]\n[etcd.tls]\nca = '/ca'", "etcd.tls", 2),
+        ("[etcd.tls]\nkey = 'KEY'\n[etcd]\nendpoints = ['https://h:1']", "etcd.tls.key", 2),
+        ("[etcd]\n[etcd.tls]\nca = 'CA'", "etcd.tls", 2),
         ("[spool]\ndir = 'here'", "spool.dir", 2),
         ("[etcd]\nendpoints = ['http://a:1', 'b:1']", "etcd.endpoints[1]", 2),
     ] {
-        let faults = faults(text);
+        let faults = faults(&text.replace("'KEY'", &key_file).replace("'CA'", &ca_file));
         assert_eq!(lines(&faults), [(line, key)], "{faults}");
     }
 }
@@ -198,7 +200,7 @@ fn the_environment_overrides_the_file_without_quotes() {
     assert_eq!(faults.faults().len(), 1, "{faults}");
 
     let config = loaded(file, &Environment::of(known)).unwrap();
-    assert_eq!(config.deployment.shards, 64);
+    assert_eq!(config.deployment.shards.get(), 64);
     assert_eq!(config.redis.call_deadline, HumanDuration::from_millis(250));
     assert_eq!(
         delayq_service::config::ExposeSecret::expose_secret(
@@ -215,7 +217,7 @@ fn a_fault_of_the_environment_names_its_variable() {
     for (name, text, message) in [
         ("DELAYQ__DEPLOYMENT__SHARDS", "many", "invalid type: string \"many\""),
         ("DELAYQ__DEPLOYMENT__SHARDS", "70000", "integer `70000`"),
-        ("DELAYQ__DEPLOYMENT__SHARDS", "5000", "out of range"),
+        ("DELAYQ__DEPLOYMENT__SHARDS", "5000", "1 to 4096"),
         ("DELAYQ__DEPLOYMENT__SHRADS", "5", "unknown field `shrads`"),
         ("DELAYQ__DEPLOYMNT__SHARDS", "5", "unknown field `deploymnt`"),
         ("DELAYQ__REDIS__URL__HOST", "h", "holds no keys"),
@@ -283,4 +285,71 @@ fn a_sample_that_drifts_is_found_out() {
         let refusal = check_sample::<Config>(&sample.replacen(from, to, 1)).unwrap_err();
         assert!(refusal.contains(finding), "{refusal}");
     }
+}
+
+/// A file of certificates, to be read and never used.
+fn pem(folder: &std::path::Path, name: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n").unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn what_the_start_would_refuse_is_a_fault_of_the_configuration() {
+    for (text, key) in [
+        ("[etcd]\ncall_deadline = '50ms'", "etcd.call_deadline"),
+        ("[etcd]\nlease_ttl = '11m'", "etcd.lease_ttl"),
+        ("[etcd]\nprefix = '/two/parts'", "etcd.prefix"),
+        ("[etcd]\nprefix = 'delayq'", "etcd.prefix"),
+        ("[etcd]\nprefix = '/..'", "etcd.prefix"),
+        ("[etcd]\nendpoints = ['https://a:1', 'http://b:1']", "etcd.endpoints"),
+        ("[deployment]\nnamespace = 'a.b'", "deployment.namespace"),
+        ("[deployment]\nnamespace = ''", "deployment.namespace"),
+        ("[deployment]\nshards = 0", "deployment.shards"),
+        ("[redis]\nurl = 'redis://h:99999'", "redis.url"),
+        ("[redis]\nurl = 'redis://h:1/database'", "redis.url"),
+        ("[redis]\nurl = 'rediss://h:1'\nca = '/nonexistent.pem'", "redis.ca"),
+        ("[etcd]\nendpoints = ['https://h:1']\n[etcd.tls]\nca = '/dev/null'", "etcd.tls.ca"),
+    ] {
+        let faults = faults(text);
+        assert_eq!(lines(&faults).iter().map(|(_, key)| *key).collect::<Vec<_>>(), [key], "{text}: {faults}");
+    }
+}
+
+#[test]
+fn what_the_configuration_accepts_of_etcd_the_cluster_accepts_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = pem(folder.path(), "ca.pem");
+    let name = "x".repeat(64);
+    for text in [
+        String::new(),
+        "[etcd]\ncall_deadline = '100ms'\nlease_ttl = '2s'".into(),
+        "[etcd]\ncall_deadline = '1m'\nlease_ttl = '10m'".into(),
+        format!("[etcd]\nprefix = '/{name}'\n[deployment]\nnamespace = 'Upper_Case-9'\nshards = 4096"),
+        format!("[etcd]\nendpoints = ['https://a:1', 'https://b:1']\n[etcd.tls]\nca = '{ca}'"),
+        "[etcd]\nusername = 'u'\npassword = 'p'".into(),
+    ] {
+        let Config { deployment, etcd, .. } = loaded(&text, &Environment::empty()).unwrap();
+        let group =
+            delayq_service::group::group(delayq_cluster::Role::Timer, &name, &deployment, &etcd).unwrap();
+        assert_eq!(group.faults(), Vec::<String>::new(), "{text}");
+    }
+}
+
+#[test]
+fn a_password_in_the_query_of_a_url_is_not_printed() {
+    for url in [
+        "redis+unix:///run/redis.sock?db=1&pass=hunter2",
+        "unix:///run/redis.sock?user=u&pass=hunter2&db=1",
+        "redis://h:1/0?password=hunter2&protocol=resp3",
+        "redis://h:1/0?%70ass=hunter2",
+    ] {
+        let shown = match loaded(&format!("[redis]\nurl = '{url}'"), &Environment::empty()) {
+            Ok(config) => format!("{} {config:?}", effective(&config)),
+            Err(faults) => format!("{faults} {faults:?}"),
+        };
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+    let both = "[redis]\nurl = 'unix:///run/redis.sock?pass=hunter2'\npassword = 'hunter3'";
+    assert_eq!(lines(&faults(both)), [(3, "redis.password")]);
 }

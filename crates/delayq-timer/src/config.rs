@@ -86,11 +86,8 @@ impl Default for TimerConfig {
 
 impl Section for TimerConfig {
     fn validate(&self, at: &mut Faults) {
-        for (key, value) in [("name", &self.name), ("zone", &self.zone)] {
-            if value.len() > 64 || !value.chars().all(is_plain) {
-                at.refuse(key, "expected at most 64 characters of A-Z, a-z, 0-9, ., _ and -");
-            }
-        }
+        at.member_name("name", &self.name);
+        at.member_name("zone", &self.zone);
         let ms = HumanDuration::from_millis;
         let hour = HumanDuration::from_secs(3600);
         at.range("weight", &self.weight, 1..=1000);
@@ -104,8 +101,4 @@ impl Section for TimerConfig {
             at.contradiction(&["lock", "look"], "each look renews the lock; make it at least twice `look`");
         }
     }
-}
-
-fn is_plain(c: char) -> bool {
-    c.is_ascii_alphanumeric() || "._-".contains(c)
 }

@@ -47,10 +47,10 @@ impl Timers {
         let membership = match &self.etcd {
             None => Membership::single(&config.name),
             Some(etcd) => {
-                let deployment =
-                    DeploymentConfig { shards: client.shards().get(), ..DeploymentConfig::default() };
+                let deployment = DeploymentConfig { shards: client.shards(), ..DeploymentConfig::default() };
                 // The members of an earlier run have died, as far as etcd knows: not among these.
-                let etcd = EtcdConfig { prefix: format!("bench-{run}"), ..etcd.clone() };
+                let prefix = format!("/bench-{run}").parse().expect("a number is part of a key");
+                let etcd = EtcdConfig { prefix, ..etcd.clone() };
                 stores::membership(&config, &deployment, &etcd, String::new())?
             }
         };

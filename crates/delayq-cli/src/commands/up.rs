@@ -91,8 +91,12 @@ impl Place {
                 "up starts a Redis of its own: leave --redis and --config (or DELAYQ_CONFIG) out",
             ));
         }
-        let namespace = global.namespace.as_ref().map(|namespace| namespace.as_str().to_owned());
-        Ok(Options { no_etcd: self.no_etcd, namespace, shards: global.shards, on_port: false })
+        Ok(Options {
+            no_etcd: self.no_etcd,
+            namespace: global.namespace.clone(),
+            shards: global.shards,
+            on_port: false,
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The configuration that `delayq up` writes into its folder: for its own roles, and for every command.
 
+use delayq_core::{Namespace, ShardCount};
 use delayq_service::config::{Environment, Source, load};
 
 use super::credentials::{Certificates, password_file};
@@ -15,8 +16,8 @@ pub(super) struct Parts<'p> {
     pub(super) folder: &'p DataFolder,
     pub(super) ports: Ports,
     pub(super) etcd: bool,
-    pub(super) namespace: &'p str,
-    pub(super) shards: u16,
+    pub(super) namespace: &'p Namespace,
+    pub(super) shards: ShardCount,
     /// Where Redis listens; `None`: on its port, with a password.
     pub(super) socket: Option<String>,
 }
@@ -98,7 +99,7 @@ topic = "**"
 sink = "both"
 to = "delivered.ndjson"
 "#,
-            namespace = quoted(self.namespace),
+            namespace = quoted(self.namespace.as_str()),
             shards = self.shards,
             redis = self.redis(),
             etcd = self.etcd(),
@@ -139,10 +140,11 @@ mod tests {
         let ports = Ports { redis: 1, etcd: 2, admin: 4 };
         for (etcd, socket) in [(false, Some("/s".to_owned())), (true, None)] {
             let url = if socket.is_some() { "unix:///s" } else { "redis://127.0.0.1:1" };
-            let parts = Parts { folder: &folder, ports, etcd, namespace: "try", shards: 7, socket };
+            let (namespace, shards) = ("try".parse().unwrap(), ShardCount::new(7).unwrap());
+            let parts = Parts { folder: &folder, ports, etcd, namespace: &namespace, shards, socket };
             folder.replace("delayq.toml", &parts.text()).unwrap();
             let config = earlier(&folder).unwrap();
-            assert_eq!((config.deployment.namespace.as_str(), config.deployment.shards), ("try", 7));
+            assert_eq!((config.deployment.namespace, config.deployment.shards), (namespace, shards));
             assert_eq!(
                 (config.redis.url.to_string(), config.redis.password.is_none()),
                 (url.to_owned(), !etcd)

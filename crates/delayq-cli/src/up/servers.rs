@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use delayq_core::Client;
+use delayq_core::{Client, Namespace, ShardCount};
 use delayq_service::config::{Environment, Source, load};
 use delayq_service::deployment::client;
 use delayq_service::{Fault, Shutdown, Tasks};
@@ -30,9 +30,9 @@ pub struct Options {
     /// Without etcd: one timer, which owns everything.
     pub no_etcd: bool,
     /// The namespace; `None`: the folder's, or the default.
-    pub namespace: Option<String>,
+    pub namespace: Option<Namespace>,
     /// The number of shards; `None`: the folder's, or the default.
-    pub shards: Option<u16>,
+    pub shards: Option<ShardCount>,
     /// Redis on a port, with a password, although it could have a socket.
     pub on_port: bool,
 }
@@ -68,7 +68,7 @@ impl Servers {
             folder,
             ports,
             etcd: !options.no_etcd,
-            namespace: options.namespace.as_deref().unwrap_or(&earlier.namespace),
+            namespace: options.namespace.as_ref().unwrap_or(&earlier.namespace),
             shards: options.shards.unwrap_or(earlier.shards),
             socket: socket.clone(),
         };

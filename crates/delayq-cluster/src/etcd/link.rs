@@ -1,6 +1,6 @@
 //! The connection: to one etcd member at a time, replaced by the next when it does not answer.
 
-use crate::config::EtcdConfig;
+use crate::config::EtcdAccess;
 use crate::error::ClusterError;
 use crate::stats::Counters;
 use etcd_client::{Certificate, Client, ConnectOptions, Error, TlsOptions};
@@ -51,7 +51,7 @@ pub(crate) struct Link {
 }
 
 struct Shared {
-    config: EtcdConfig,
+    config: EtcdAccess,
     options: ConnectOptions,
     current: Mutex<Current>,
     /// Rises whenever a connection was given up.
@@ -84,7 +84,7 @@ impl Fault {
     }
 
     /// The fault as a caller of the crate is told.
-    pub(crate) fn to_error(&self, config: &EtcdConfig, waited: Duration) -> ClusterError {
+    pub(crate) fn to_error(&self, config: &EtcdAccess, waited: Duration) -> ClusterError {
         match self {
             Self::Refused(cause) => ClusterError::Refused(cause.clone()),
             Self::Exhausted(cause) => ClusterError::Exhausted(cause.clone()),
@@ -106,7 +106,7 @@ fn is_authentication(message: &str) -> bool {
 
 impl Link {
     /// A link that is not connected yet.
-    pub(crate) fn new(config: EtcdConfig, counters: Arc<Counters>) -> Result<Self, ClusterError> {
+    pub(crate) fn new(config: EtcdAccess, counters: Arc<Counters>) -> Result<Self, ClusterError> {
         // A second installation is refused, and the first one serves.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let options = options(&config)?;
@@ -126,7 +126,7 @@ impl Link {
         })
     }
 
-    pub(crate) fn config(&self) -> &EtcdConfig {
+    pub(crate) fn config(&self) -> &EtcdAccess {
         &self.shared.config
     }
 
@@ -209,33 +209,36 @@ impl Link {
         Ok(client)
     }
 
-    /// A connection of its own to one endpoint; the caller keeps the deadline.
+    /// A connection of its own to one endpoint, with the password as it is now; the caller keeps the deadline.
     pub(super) async fn connect(&self, endpoint: &str) -> Result<Client, Fault> {
-        Client::connect([endpoint], Some(self.shared.options.clone())).await.map_err(|e| Fault::of(&e))
+        let mut options = self.shared.options.clone();
+        if let Some(credentials) = &self.shared.config.credentials {
+            // Also where a file is being replaced: it is there again a moment later.
+            let password = credentials.password.read().map_err(Fault::Silent)?;
+            options = options.with_user(&credentials.user, password);
+        }
+        Client::connect([endpoint], Some(options)).await.map_err(|e| Fault::of(&e))
     }
 }
 
-fn options(config: &EtcdConfig) -> Result<ConnectOptions, ClusterError> {
+fn options(config: &EtcdAccess) -> Result<ConnectOptions, ClusterError> {
     let mut options = ConnectOptions::new()
         .with_require_leader(true)
         .with_auto_token_refresh(true)
         .with_connect_timeout(config.request_deadline)
         .with_keep_alive(PROBE_EVERY, PROBE_DEADLINE)
         .with_keep_alive_while_idle(false);
-    if let Some(credentials) = &config.credentials {
-        options = options.with_user(&credentials.user, credentials.password.expose_secret());
-    }
     if config.endpoints.iter().any(|endpoint| endpoint.starts_with("https://")) {
         options = options.with_tls(tls(config)?);
     }
     Ok(options)
 }
 
-fn tls(config: &EtcdConfig) -> Result<TlsOptions, ClusterError> {
+fn tls(config: &EtcdAccess) -> Result<TlsOptions, ClusterError> {
     let Some(tls) = &config.tls else { return Ok(TlsOptions::new().with_native_roots()) };
     let mut options = TlsOptions::new();
     options = match &tls.authority_pem {
-        Some(pem) if !pem.starts_with(b"-----BEGIN") => {
+        Some(pem) if !pem.windows(11).any(|text| text == b"-----BEGIN ") => {
             return Err(ClusterError::Tls("the authority's certificate is not PEM".into()));
         }
         Some(pem) => options.ca_certificate(Certificate::from_pem(pem)),

@@ -81,8 +81,8 @@ async fn members_meet_over_tls_with_a_password() {
     assert_eq!(error.advice(), Advice::GiveUp);
 
     let mut elsewhere = secured("c");
-    elsewhere.namespace = "forbidden".into();
-    elsewhere.prefix = "other".into();
+    elsewhere.namespace = "forbidden".parse().unwrap();
+    elsewhere.prefix = "/other".parse().unwrap();
     let error = Cluster::join(elsewhere).await.err().unwrap();
     assert!(matches!(error, ClusterError::Refused(_)), "{error}");
 
@@ -126,4 +126,30 @@ async fn a_token_that_died_with_etcd_is_asked_for_anew() {
     floor.until("a, b and c share", |work| work.balanced(16, &["a", "b", "c"])).await;
     assert_eq!(outside.overview().await.unwrap().members.len(), 3);
     assert_eq!(floor.work().overlaps, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotated_password_file_does_not_cost_a_member_its_lease() {
+    let etcd = EtcdCluster::start_one().await;
+    let mut client = Client::connect(etcd.endpoints(), None).await.unwrap();
+    secure(&mut client).await;
+    let folder = delayq_tests::folder::Folder::new("secret");
+    let file = folder.join("password");
+    std::fs::write(&file, "timer-password\n").unwrap();
+    let secured = |name: &str| {
+        let mut config = config(&etcd.endpoints(), name, 16);
+        let password = delayq_core::Password::file(&file);
+        config.etcd.credentials = Some(Credentials { user: "timer".into(), password });
+        config
+    };
+    let floor = Floor::new();
+    let first = Member::join(secured("a"), &floor).await;
+    floor.until("a owns all", |work| work.balanced(16, &["a"])).await;
+    let root = ConnectOptions::new().with_user("root", "root-password");
+    let mut root = Client::connect(etcd.endpoints(), Some(root)).await.unwrap();
+    root.user_change_password("timer", "rotated").await.unwrap();
+    std::fs::write(&file, "rotated\n").unwrap();
+    let _second = Member::join(secured("b"), &floor).await;
+    floor.until("a and b share", |work| work.balanced(16, &["a", "b"])).await;
+    assert_eq!(first.handle.stats().leases_granted, 1);
 }

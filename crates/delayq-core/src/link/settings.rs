@@ -48,6 +48,14 @@ impl LinkSettings {
         address::printed(&self.url)
     }
 
+    /// Whether a client can be made of these settings. It connects nowhere.
+    ///
+    /// # Errors
+    /// The URL, the certificates or the password's file cannot be used.
+    pub fn check(&self) -> Result<(), Error> {
+        self.client().map(drop)
+    }
+
     pub(crate) fn client(&self) -> Result<Client, Error> {
         let unusable = |error: redis::RedisError| Error::of_connecting(&self.address(), &error);
         let info = self.url.as_str().into_connection_info().map_err(unusable)?;

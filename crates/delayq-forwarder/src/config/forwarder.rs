@@ -82,10 +82,7 @@ impl Default for ForwarderConfig {
 impl Section for ForwarderConfig {
     fn validate(&self, at: &mut Faults) {
         let (ms, secs) = (HumanDuration::from_millis, HumanDuration::from_secs);
-        let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        if self.name.len() > 64 || !self.name.chars().all(plain) {
-            at.refuse("name", "expected at most 64 characters of A-Z, a-z, 0-9, ., _ and -");
-        }
+        at.member_name("name", &self.name);
         at.range("lease", &self.lease, secs(1)..=secs(3600));
         at.range("look_every", &self.look_every, ms(100)..=secs(60));
         at.range("most_bytes", &self.most_bytes, ByteSize::from_kib(64)..=ByteSize::from_mib(4));

@@ -21,7 +21,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(2);
 /// A member of the forwarders of this stage.
 pub(crate) fn member(stage: &Stage, endpoints: &[String], name: &str) -> ClusterConfig {
     let mut group = ClusterConfig::new(endpoints.to_vec(), Role::Forwarder, name, stage.client.shards());
-    stage.namespace.clone_into(&mut group.namespace);
+    group.namespace = stage.namespace.parse().unwrap();
     group.lease_ttl = LEASE;
     group
 }

@@ -9,6 +9,7 @@ use crate::fault::Fault;
 use super::Section;
 use super::document::Place;
 use super::secret::Secret;
+use std::path::Path;
 
 /// The faults that [`Section::validate`] finds, each under the key it belongs to.
 ///
@@ -86,6 +87,24 @@ impl Faults {
     pub fn secret(&mut self, key: &str, secret: Option<&Secret>) {
         if let Some(Err(message)) = secret.map(Secret::reveal) {
             self.refuse(key, message);
+        }
+    }
+
+    /// Refuses a file of certificates or keys that cannot be read, or is none.
+    pub fn pem(&mut self, key: &str, file: Option<&Path>) {
+        let Some(file) = file else { return };
+        match std::fs::read(file) {
+            Ok(bytes) if bytes.windows(11).any(|text| text == b"-----BEGIN ") => {}
+            Ok(_) => self
+                .refuse(key, format!("{} is not PEM: nothing in it begins with -----BEGIN", file.display())),
+            Err(error) => self.refuse(key, format!("cannot read {}: {error}", file.display())),
+        }
+    }
+
+    /// Refuses what no process of a group can be called; `""` is a default elsewhere.
+    pub fn member_name(&mut self, key: &str, name: &str) {
+        if !name.is_empty() && !delayq_cluster::is_key_part(name) {
+            self.refuse(key, "expected at most 64 characters of A-Z, a-z, 0-9, ., _ and -, and not . or ..");
         }
     }
 

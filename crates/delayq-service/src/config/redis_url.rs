@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use delayq_core::mask_query;
+use delayq_core::{LinkSettings, mask_query};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::secret::MASK;
@@ -102,7 +102,7 @@ impl FromStr for RedisUrl {
             Some(secret) if &text[secret.clone()] == MASK => {
                 Err("`***` stands for a password that was not printed; write the password itself".to_owned())
             }
-            _ => Ok(url),
+            _ => LinkSettings::new(text).check().map(|()| url).map_err(|_| refusal()),
         }
     }
 }
@@ -136,7 +136,6 @@ mod tests {
             ("redis://user@h:1", "redis://user@h:1"),
             ("unix:///run/redis.sock", "unix:///run/redis.sock"),
             ("redis+unix:///r@1.sock?db=1&pass=hun@ter2", "redis+unix:///r@1.sock?db=1&pass=***"),
-            ("redis://:hun?ter2@h:1", "redis://:***@h:1"),
         ] {
             let read: RedisUrl = url.parse().unwrap();
             assert_eq!(read.expose(), url);
@@ -161,6 +160,8 @@ mod tests {
             "redis://u:***@h",
             "redis+unix:///x?password=hunter2",
             "redis://h:1?pass=hunter2",
+            "redis://:hun?ter2@h:1",
+            "redis://:hunter2@h:99999",
         ] {
             let refusal = text.parse::<RedisUrl>().unwrap_err();
             assert!(!refusal.contains("hunter2"), "{refusal}");

@@ -1,7 +1,10 @@
 //! `[etcd]`: the etcd that tells the timers of each other.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use delayq_cluster::{ClusterConfig, EtcdAccess, KeyPrefix};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Faults, HumanDuration, Secret, Section};
@@ -12,7 +15,7 @@ use crate::config::{Faults, HumanDuration, Secret, Section};
 pub struct EtcdConfig {
     /// Whether there is an etcd; default true. Without one a single timer owns every shard.
     pub enabled: bool,
-    /// Addresses of the members, `http://host:port` or `https://host:port`; default one on this host.
+    /// Addresses of the members, `http://host:port` or `https://host:port`, all of one kind; default one on this host.
     pub endpoints: Vec<String>,
     /// User, where etcd asks for one; needs `password`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -20,14 +23,14 @@ pub struct EtcdConfig {
     /// Password of `username`. Read anew for each login.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
-    /// Life of this process's lease without a word from it, in whole seconds. 2 s to 5 m; default 5 s. It bounds how
+    /// Life of this process's lease without a word from it, in whole seconds. 2 s to 10 m; default 5 s. It bounds how
     /// long the shards of a killed timer stand still; etcd may grant more than was asked.
     pub lease_ttl: HumanDuration,
-    /// Longest wait for one answer. 10 ms to 1 m and below `lease_ttl`; default 1 s.
+    /// Longest wait for one answer. 100 ms to 1 m and below `lease_ttl`; default 1 s.
     pub call_deadline: HumanDuration,
-    /// First part of every key; begins with `/`, does not end with it; default `/delayq`. The namespace of the
+    /// First part of every key: `/` and 1 to 64 of `A-Z a-z 0-9 . _ -`; default `/delayq`. The namespace of the
     /// deployment follows it.
-    pub prefix: String,
+    pub prefix: KeyPrefix,
     /// `[etcd.tls]`: certificates for `https` endpoints.
     pub tls: TlsConfig,
 }
@@ -52,16 +55,16 @@ pub struct TlsConfig {
 impl EtcdConfig {
     /// The default of `endpoints`.
     pub const ENDPOINT: &str = "http://127.0.0.1:2379";
-    /// The default of `lease_ttl`.
-    pub const LEASE_TTL: HumanDuration = HumanDuration::from_secs(5);
-    /// The default of `call_deadline`.
-    pub const CALL_DEADLINE: HumanDuration = HumanDuration::from_secs(1);
-    /// The default of `prefix`.
-    pub const PREFIX: &str = "/delayq";
 
     fn validate_endpoints(&self, at: &mut Faults) {
         if self.enabled && self.endpoints.is_empty() {
             at.contradiction(&["endpoints", "enabled"], "no endpoint; name one or set `enabled = false`");
+        }
+        if EtcdAccess::mixes_tls(&self.endpoints) {
+            at.refuse(
+                "endpoints",
+                "some begin with http://, others with https://; a password would go to both",
+            );
         }
         for (index, endpoint) in self.endpoints.iter().enumerate() {
             let host = endpoint.strip_prefix("http://").or_else(|| endpoint.strip_prefix("https://"));
@@ -83,9 +86,9 @@ impl Default for EtcdConfig {
             endpoints: vec![Self::ENDPOINT.to_owned()],
             username: None,
             password: None,
-            lease_ttl: Self::LEASE_TTL,
-            call_deadline: Self::CALL_DEADLINE,
-            prefix: Self::PREFIX.to_owned(),
+            lease_ttl: ClusterConfig::LEASE_TTL.into(),
+            call_deadline: EtcdAccess::REQUEST_DEADLINE.into(),
+            prefix: KeyPrefix::default(),
             tls: TlsConfig::default(),
         }
     }
@@ -94,12 +97,8 @@ impl Default for EtcdConfig {
 impl Section for EtcdConfig {
     fn validate(&self, at: &mut Faults) {
         self.validate_endpoints(at);
-        at.range("lease_ttl", &self.lease_ttl, HumanDuration::from_secs(2)..=HumanDuration::from_secs(300));
-        at.range(
-            "call_deadline",
-            &self.call_deadline,
-            HumanDuration::from_millis(10)..=HumanDuration::from_secs(60),
-        );
+        at.range("lease_ttl", &self.lease_ttl, human(ClusterConfig::LEASE_TTLS));
+        at.range("call_deadline", &self.call_deadline, human(EtcdAccess::REQUEST_DEADLINES));
         if self.lease_ttl.subsec_nanos() != 0 {
             at.refuse("lease_ttl", "expected whole seconds; etcd knows no others");
         }
@@ -109,9 +108,6 @@ impl Section for EtcdConfig {
                 "one lost answer would cost the lease; stay below `lease_ttl`",
             );
         }
-        if !self.prefix.starts_with('/') || self.prefix.ends_with('/') {
-            at.refuse("prefix", "expected a path that begins with / and does not end with it");
-        }
         at.secret("password", self.password.as_ref());
         if self.username.is_some() != self.password.is_some() {
             let written =
@@ -120,13 +116,22 @@ impl Section for EtcdConfig {
         }
         at.section("tls", &self.tls);
         let encrypted = |endpoint: &String| endpoint.starts_with("https://");
-        if self.tls != TlsConfig::default() && !self.endpoints.iter().any(encrypted) {
+        if self.endpoints.iter().any(encrypted) {
+            for (key, file) in [("ca", &self.tls.ca), ("cert", &self.tls.cert), ("key", &self.tls.key)] {
+                at.pem(&format!("tls.{key}"), file.as_deref());
+            }
+        } else if self.tls != TlsConfig::default() {
             at.contradiction(
                 &["tls", "endpoints"],
                 "certificates are given, but no endpoint begins with https://",
             );
         }
     }
+}
+
+fn human(range: RangeInclusive<Duration>) -> RangeInclusive<HumanDuration> {
+    let (least, most) = range.into_inner();
+    least.into()..=most.into()
 }
 
 impl Section for TlsConfig {

@@ -15,7 +15,7 @@ pub struct RedisConfig {
     /// ACL user; unset: the one in `url`, else Redis's default user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
-    /// Password; unset: the one in `url`, else none. Read when the process starts.
+    /// Password; unset: the one in `url`, else none. A file is read anew for each connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
     /// PEM file of the authority that signed the server's certificate; unset: those of the system. Needs `rediss://`.
@@ -71,7 +71,9 @@ impl Section for RedisConfig {
         if self.username.is_some() && self.password.is_none() {
             at.contradiction(&["username", "password"], "a user needs a `password`");
         }
-        if self.ca.is_some() && !self.url.is_tls() {
+        if self.url.is_tls() {
+            at.pem("ca", self.ca.as_deref());
+        } else if self.ca.is_some() {
             at.contradiction(&["ca", "url"], "`ca` is for TLS, but `url` does not begin with rediss://");
         }
     }
