@@ -1,4 +1,4 @@
-//! What a test run reads from its environment: servers that somebody else started.
+//! What a test run reads from its environment: servers that somebody else started, and how strictly times are judged.
 
 /// The Redis to use in place of a private one, from `DELAYQ_TEST_REDIS_URL`.
 ///
@@ -17,4 +17,11 @@ pub fn given_etcd_endpoints() -> Option<Vec<String>> {
     let endpoints: Vec<String> =
         list.split(',').map(str::trim).filter(|e| !e.is_empty()).map(str::to_owned).collect();
     (!endpoints.is_empty()).then_some(endpoints)
+}
+
+/// Whether a test fails whose times this machine was too busy to judge, from `DELAYQ_TEST_TIMING=strict`.
+#[must_use]
+#[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
+pub fn strict_timing() -> bool {
+    std::env::var("DELAYQ_TEST_TIMING").as_deref() == Ok("strict")
 }

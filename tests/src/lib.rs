@@ -29,4 +29,5 @@ pub mod resp;
 pub mod shared;
 pub mod small_disk;
 pub mod stall;
+pub mod timing;
 pub mod tripwire;

@@ -1,8 +1,10 @@
-//! How long the machine kept programs waiting for a core, the disk or memory: what a bound of time has to allow for.
+//! How long the machine kept programs waiting for a core, the disk or memory: what a time beyond its bound may be
+//! explained by ([`crate::timing`]).
 //!
 //! Linux counts it itself (`/proc/pressure`, the time in which some program waited). Where it does not, and for what
 //! it does not see, such as a host that gives its guest no core, a thread that only sleeps tells how late it woke.
 
+use crate::timing::Timing;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -47,6 +49,14 @@ impl Stall {
             }
         });
         Self { samples }
+    }
+
+    /// Judges what took its time while the machine was watched.
+    ///
+    /// # Panics
+    /// When it took longer than the bound and all that the machine kept waiting.
+    pub fn judge(&self, what: &str, took: Duration, bound: Duration) -> Timing {
+        Timing::of(what, took, bound, self.allow(bound))
     }
 
     /// The bound, and with it what the machine kept waiting in the worst stretch of that length so far; what was

@@ -17,6 +17,7 @@ mod stand;
 mod witness;
 
 use bounds::CROWD;
+use delayq_tests::timing::conclusive;
 use drill::Drill;
 use futures_util::future::join_all;
 use group::{Group, Route};
@@ -24,23 +25,26 @@ use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_timers_started_at_once_share_and_nothing_is_late() {
-    const CROWD_SIZE: usize = 200;
-    let mut group = Group::with(256).await;
-    // What is tested is the start, and not whether 200 keep-alives fit into this machine's spare time.
-    group.times.lease = Duration::from_secs(10);
-    group.times.look = Duration::from_secs(5);
-    // One connection for all of them, on which 200 starts look at 256 shards each.
-    group.times.call = Duration::from_secs(30);
-    group.etcd_call = Duration::from_secs(5);
-    let client = group.client_at(&group.stand.server.address());
-    let drill = Drill::new(group).await;
-    let (one, other) = drill.pair().await;
-    let load = drill.load().await;
-    let names: Vec<String> = (0..CROWD_SIZE).map(|n| format!("m{n}")).collect();
-    let route = || Route { client: client.clone(), ..drill.group.direct() };
-    let crowd = join_all(names.iter().map(|name| drill.timer_by(name, route()))).await;
-    drill.settled(&crowd.iter().chain([&one, &other]).collect::<Vec<_>>()).await;
-    drill.flows().await;
-    load.stop().await;
-    drill.judge(&CROWD).await;
+    conclusive(async || {
+        const CROWD_SIZE: usize = 200;
+        let mut group = Group::with(256).await;
+        // What is tested is the start, and not whether 200 keep-alives fit into this machine's spare time.
+        group.times.lease = Duration::from_secs(10);
+        group.times.look = Duration::from_secs(5);
+        // One connection for all of them, on which 200 starts look at 256 shards each.
+        group.times.call = Duration::from_secs(30);
+        group.etcd_call = Duration::from_secs(5);
+        let client = group.client_at(&group.stand.server.address());
+        let drill = Drill::new(group).await;
+        let (one, other) = drill.pair().await;
+        let load = drill.load().await;
+        let names: Vec<String> = (0..CROWD_SIZE).map(|n| format!("m{n}")).collect();
+        let route = || Route { client: client.clone(), ..drill.group.direct() };
+        let crowd = join_all(names.iter().map(|name| drill.timer_by(name, route()))).await;
+        drill.settled(&crowd.iter().chain([&one, &other]).collect::<Vec<_>>()).await;
+        drill.flows().await;
+        load.stop().await;
+        drill.judge(&CROWD).await.timing
+    })
+    .await;
 }

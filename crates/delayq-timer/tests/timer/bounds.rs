@@ -4,7 +4,8 @@
 //! and a second is allowed. What has to be noticed by a lease, a lock or a look may take that long and the two seconds
 //! in which etcd looks for what ran out, a plan is made and claims are won. Planned moves have a bound of 50 ms.
 //!
-//! A test asserts its bound plus the longest pause that the machine itself made meanwhile ([`crate::pulse`]).
+//! What is late by more is judged by [`delayq_tests::timing`]: it fails, or the machine's own pauses ([`crate::pulse`])
+//! may explain it, and the run is repeated.
 
 use std::time::Duration;
 
@@ -50,6 +51,8 @@ pub(crate) const CUT_FROM_ETCD: Bound = Bound::of("a timer is cut off from etcd 
 pub(crate) const CUT_FROM_REDIS: Bound = Bound::of("a timer is cut off from Redis alone").calls(2).s(6);
 pub(crate) const CUT_FROM_BOTH: Bound = Bound::of("a timer is cut off from both").leases(1).s(2);
 pub(crate) const KILLED: Bound = Bound::of("a timer is killed (SIGKILL)").leases(1).s(2);
+pub(crate) const KILLED_TOGETHER: Bound =
+    Bound::of("a second timer is killed before the first one's shards are placed").leases(2).s(2);
 pub(crate) const KILLED_WITH_ETCD_LEADER: Bound =
     Bound::of("a timer is killed while etcd changes its leader").leases(2).s(3);
 pub(crate) const KILLED_ALONE: Bound = Bound::of("a single timer, without etcd, is killed").locks(1).s(2);
@@ -62,7 +65,7 @@ pub(crate) const CLOCK: Bound = Bound::of("Redis's clock jumps").steady(1).looks
 pub(crate) const BLACK_HOLE: Bound = Bound::of("a connection to Redis is black-holed").calls(3).s(2);
 pub(crate) const WAKE_LOST: Bound = Bound::of("a wake-up is lost (its connection broke)").looks(1).s(1);
 
-const ALL: [Bound; 21] = [
+const ALL: [Bound; 22] = [
     ETCD_LEADER_LOST,
     ETCD_RESTARTED,
     ETCD_GONE,
@@ -74,6 +77,7 @@ const ALL: [Bound; 21] = [
     CUT_FROM_REDIS,
     CUT_FROM_BOTH,
     KILLED,
+    KILLED_TOGETHER,
     KILLED_WITH_ETCD_LEADER,
     KILLED_ALONE,
     FROZEN,

@@ -8,6 +8,7 @@ use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use delayq_tests::timing::conclusive;
 use std::time::{Duration, Instant};
 
 const HOUR_MS: u64 = 3_600_000;
@@ -44,23 +45,27 @@ async fn held_and_let_go(timers: &[&Running]) {
 
 /// Steps the clock before messages are due: between the step and the end of the hold nothing may move.
 async fn step(ahead_ms: i64) {
-    let (drill, clock) = stepped().await;
-    let (one, other) = drill.pair().await;
-    let before = loaded(&drill).await;
-    let now = drill.stand().now_ms().await;
-    drill.put((0..500).map(|n| now + 2_000 + n)).await;
-    clock.set_offset_ms(ahead_ms);
-    one.reaches("delayq_timer_clock_held", 1.0).await;
-    other.reaches("delayq_timer_clock_held", 1.0).await;
-    let due_now = drill.stand().now_ms().await;
-    drill.put([due_now - 1_000, due_now + 1]).await;
-    assert_eq!(drill.stand().ready().await, before, "something went out by a clock that is not trusted");
-    held_and_let_go(&[&one, &other]).await;
-    drill.load().await.stop().await;
-    // By the new clock, what was put before the step is as late as the step was long, and what was put after it is
-    // not: each is judged by the clock that it became ready by.
-    let late = CLOCK.late(drill.group.times) + Duration::from_millis(u64::try_from(ahead_ms.max(0)).unwrap());
-    drill.judge_within(CLOCK.fault, late).await;
+    conclusive(async || {
+        let (drill, clock) = stepped().await;
+        let (one, other) = drill.pair().await;
+        let before = loaded(&drill).await;
+        let now = drill.stand().now_ms().await;
+        drill.put((0..500).map(|n| now + 2_000 + n)).await;
+        clock.set_offset_ms(ahead_ms);
+        one.reaches("delayq_timer_clock_held", 1.0).await;
+        other.reaches("delayq_timer_clock_held", 1.0).await;
+        let due_now = drill.stand().now_ms().await;
+        drill.put([due_now - 1_000, due_now + 1]).await;
+        assert_eq!(drill.stand().ready().await, before, "something went out by a clock that is not trusted");
+        held_and_let_go(&[&one, &other]).await;
+        drill.load().await.stop().await;
+        // By the new clock, what was put before the step is as late as the step was long, and what was put after it is
+        // not: each is judged by the clock that it became ready by.
+        let late =
+            CLOCK.late(drill.group.times) + Duration::from_millis(u64::try_from(ahead_ms.max(0)).unwrap());
+        drill.judge_within(CLOCK.fault, late).await.timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,42 +80,49 @@ async fn a_clock_stepped_ten_seconds_back_lets_nothing_out_until_it_is_steady() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_stepped_two_days_ahead_and_put_right_lets_nothing_out_before_its_time() {
-    let (drill, clock) = stepped().await;
-    let (one, other) = drill.pair().await;
-    let count = loaded(&drill).await;
-    // Due in hours: by a clock that is two days ahead all of it is overdue.
-    let (now, since) = (drill.stand().now_ms().await, Instant::now());
-    drill.put((0..2_000).map(|n| now + HOUR_MS + n * 7_001)).await;
-    clock.set_offset_ms(2 * DAY_MS);
-    one.reaches("delayq_timer_clock_held", 1.0).await;
-    other.reaches("delayq_timer_clock_held", 1.0).await;
-    clock.set_offset_ms(0);
-    for timer in [&one, &other] {
-        timer.exceeds("delayq_timer_clock_jumps_total", 1.0).await;
-    }
-    held_and_let_go(&[&one, &other]).await;
-    assert_eq!(drill.stand().ready().await, count, "messages of tomorrow went out by a wrong clock");
-    // Their time comes with nobody stepping anything: the timers start anew, as after a night.
-    one.stop().await;
-    other.stop().await;
-    clock.set_offset_ms(6 * i64::try_from(HOUR_MS).unwrap());
-    // All that went before is part of how late they are by now.
-    let overdue = Duration::from_millis(5 * HOUR_MS) + since.elapsed();
-    let next = drill.timer("next").await;
-    next.owns(8).await;
-    drill.judge_within(CLOCK.fault, overdue + CLOCK.late(drill.group.times)).await;
+    conclusive(async || {
+        let (drill, clock) = stepped().await;
+        let (one, other) = drill.pair().await;
+        let count = loaded(&drill).await;
+        // Due in hours: by a clock that is two days ahead all of it is overdue.
+        let (now, since) = (drill.stand().now_ms().await, Instant::now());
+        drill.put((0..2_000).map(|n| now + HOUR_MS + n * 7_001)).await;
+        clock.set_offset_ms(2 * DAY_MS);
+        one.reaches("delayq_timer_clock_held", 1.0).await;
+        other.reaches("delayq_timer_clock_held", 1.0).await;
+        clock.set_offset_ms(0);
+        for timer in [&one, &other] {
+            timer.exceeds("delayq_timer_clock_jumps_total", 1.0).await;
+        }
+        held_and_let_go(&[&one, &other]).await;
+        assert_eq!(drill.stand().ready().await, count, "messages of tomorrow went out by a wrong clock");
+        // Their time comes with nobody stepping anything: the timers start anew, as after a night.
+        one.stop().await;
+        other.stop().await;
+        clock.set_offset_ms(6 * i64::try_from(HOUR_MS).unwrap());
+        // All that went before is part of how late they are by now.
+        let overdue = Duration::from_millis(5 * HOUR_MS) + since.elapsed();
+        let next = drill.timer("next").await;
+        next.owns(8).await;
+        drill.judge_within(CLOCK.fault, overdue + CLOCK.late(drill.group.times)).await.timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_hours_of_due_times_without_a_timer_go_out_when_two_are_started() {
-    const COUNT: u64 = 4_000;
-    let (drill, clock) = stepped().await;
-    let (now, since) = (drill.stand().now_ms().await, Instant::now());
-    drill.put((0..COUNT).map(|n| now + n * 3 * HOUR_MS / COUNT)).await;
-    clock.set_offset_ms(3 * i64::try_from(HOUR_MS).unwrap());
-    let overdue = Duration::from_millis(3 * HOUR_MS) + since.elapsed();
-    let (_one, _other) = drill.pair().await;
-    let late = overdue + Duration::from_secs(5);
-    let seen = drill.judge_within("every timer was down for three hours", late);
-    assert_eq!(seen.await.fenced, 0);
+    conclusive(async || {
+        const COUNT: u64 = 4_000;
+        let (drill, clock) = stepped().await;
+        let (now, since) = (drill.stand().now_ms().await, Instant::now());
+        drill.put((0..COUNT).map(|n| now + n * 3 * HOUR_MS / COUNT)).await;
+        clock.set_offset_ms(3 * i64::try_from(HOUR_MS).unwrap());
+        let overdue = Duration::from_millis(3 * HOUR_MS) + since.elapsed();
+        let (_one, _other) = drill.pair().await;
+        let late = overdue + Duration::from_secs(5);
+        let seen = drill.judge_within("every timer was down for three hours", late).await;
+        assert_eq!(seen.fenced, 0);
+        seen.timing
+    })
+    .await;
 }

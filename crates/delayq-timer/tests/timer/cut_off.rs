@@ -6,6 +6,7 @@ use crate::group::{Group, Route};
 use crate::stand::Running;
 use delayq_tests::deadline::LONG;
 use delayq_tests::proxy::{Flow, Proxy};
+use delayq_tests::timing::conclusive;
 
 const SHARDS: u16 = 16;
 
@@ -34,91 +35,108 @@ async fn scene() -> Scene {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_cut_off_from_etcd_alone_goes_on_and_is_fenced_when_its_shards_are_taken() {
-    let Scene { drill, to_etcd, to_redis: _open, cut, well } = scene().await;
-    let load = drill.load().await;
-    to_etcd.set_both(Flow::Hold);
-    cut.reaches("delayq_timer_degraded", 1.0).await;
-    // Its lease runs out in etcd, and the other takes over; both believe that they own the shards.
-    well.owns(SHARDS).await;
-    cut.exceeds("delayq_timer_fenced_total", 0.0).await;
-    drill.flows().await;
-    to_etcd.mend().await;
-    drill.settled(&[&cut, &well]).await;
-    drill.flows().await;
-    load.stop().await;
-    let seen = drill.judge(&CUT_FROM_ETCD).await;
-    let counted = cut.metric("delayq_timer_fenced_total") + well.metric("delayq_timer_fenced_total");
-    assert!(
-        seen.fenced > 0 && (counted - seen.fenced as f64).abs() < 0.5,
-        "{counted} counted of {}",
-        seen.fenced
-    );
+    conclusive(async || {
+        let Scene { drill, to_etcd, to_redis: _open, cut, well } = scene().await;
+        let load = drill.load().await;
+        to_etcd.set_both(Flow::Hold);
+        cut.reaches("delayq_timer_degraded", 1.0).await;
+        // Its lease runs out in etcd, and the other takes over; both believe that they own the shards.
+        well.owns(SHARDS).await;
+        cut.exceeds("delayq_timer_fenced_total", 0.0).await;
+        drill.flows().await;
+        to_etcd.mend().await;
+        drill.settled(&[&cut, &well]).await;
+        drill.flows().await;
+        load.stop().await;
+        let seen = drill.judge(&CUT_FROM_ETCD).await;
+        let counted = cut.metric("delayq_timer_fenced_total") + well.metric("delayq_timer_fenced_total");
+        assert!(
+            seen.fenced > 0 && (counted - seen.fenced as f64).abs() < 0.5,
+            "{counted} counted of {}",
+            seen.fenced
+        );
+        seen.timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_cut_off_from_redis_alone_lets_the_other_have_its_shards_until_it_is_back() {
-    let Scene { drill, to_etcd: _open, to_redis, cut, well } = scene().await;
-    let load = drill.load().await;
-    to_redis.set_both(Flow::Hold);
-    assert!(cut.unready().await.contains("Redis"));
-    cut.reaches("delayq_timer_hindered", 1.0).await;
-    well.owns(SHARDS).await;
-    drill.flows().await;
-    to_redis.mend().await;
-    cut.is_ready().await;
-    cut.reaches("delayq_timer_hindered", 0.0).await;
-    drill.settled(&[&cut, &well]).await;
-    drill.flows().await;
-    load.stop().await;
-    drill.judge(&CUT_FROM_REDIS).await;
+    conclusive(async || {
+        let Scene { drill, to_etcd: _open, to_redis, cut, well } = scene().await;
+        let load = drill.load().await;
+        to_redis.set_both(Flow::Hold);
+        assert!(cut.unready().await.contains("Redis"));
+        cut.reaches("delayq_timer_hindered", 1.0).await;
+        well.owns(SHARDS).await;
+        drill.flows().await;
+        to_redis.mend().await;
+        cut.is_ready().await;
+        cut.reaches("delayq_timer_hindered", 0.0).await;
+        drill.settled(&[&cut, &well]).await;
+        drill.flows().await;
+        load.stop().await;
+        drill.judge(&CUT_FROM_REDIS).await.timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn timers_that_all_lost_redis_keep_their_shards_and_go_on_when_it_is_back() {
-    let drill = Drill::new(Group::with(SHARDS).await).await;
-    let (one, other) = drill.pair().await;
-    let due = drill.stand().now_ms().await + 500;
-    drill.put((0..500).map(|n| due + n)).await;
-    drill.stand().server.freeze();
-    for timer in [&one, &other] {
-        timer.reaches("delayq_timer_hindered", 1.0).await;
-    }
-    drill.stand().server.thaw();
-    for timer in [&one, &other] {
-        timer.reaches("delayq_timer_hindered", 0.0).await;
-        timer.is_ready().await;
-    }
-    drill.settled(&[&one, &other]).await;
-    drill.judge_within("Redis is frozen, and goes on", LONG).await;
+    conclusive(async || {
+        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let (one, other) = drill.pair().await;
+        let due = drill.stand().now_ms().await + 500;
+        drill.put((0..500).map(|n| due + n)).await;
+        drill.stand().server.freeze();
+        for timer in [&one, &other] {
+            timer.reaches("delayq_timer_hindered", 1.0).await;
+        }
+        drill.stand().server.thaw();
+        for timer in [&one, &other] {
+            timer.reaches("delayq_timer_hindered", 0.0).await;
+            timer.is_ready().await;
+        }
+        drill.settled(&[&one, &other]).await;
+        drill.judge_within("Redis is frozen, and goes on", LONG).await.timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_cut_off_from_both_is_replaced_and_what_it_sent_late_moves_nothing() {
-    let Scene { drill, to_etcd, to_redis, cut, well } = scene().await;
-    let load = drill.load().await;
-    to_redis.set_both(Flow::Hold);
-    to_etcd.set_both(Flow::Hold);
-    well.owns(SHARDS).await;
-    drill.flows().await;
-    // Now the pumps that were held arrive, with the epochs of then.
-    to_redis.mend().await;
-    drill.flows().await;
-    to_etcd.mend().await;
-    drill.settled(&[&cut, &well]).await;
-    drill.flows().await;
-    load.stop().await;
-    let seen = drill.judge(&CUT_FROM_BOTH).await;
-    assert!(seen.fenced > 0, "nothing that was sent late arrived");
+    conclusive(async || {
+        let Scene { drill, to_etcd, to_redis, cut, well } = scene().await;
+        let load = drill.load().await;
+        to_redis.set_both(Flow::Hold);
+        to_etcd.set_both(Flow::Hold);
+        well.owns(SHARDS).await;
+        drill.flows().await;
+        // Now the pumps that were held arrive, with the epochs of then.
+        to_redis.mend().await;
+        drill.flows().await;
+        to_etcd.mend().await;
+        drill.settled(&[&cut, &well]).await;
+        drill.flows().await;
+        load.stop().await;
+        let seen = drill.judge(&CUT_FROM_BOTH).await;
+        assert!(seen.fenced > 0, "nothing that was sent late arrived");
+        seen.timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_black_holed_connection_to_redis_is_replaced() {
-    let Scene { drill, to_etcd: _open, to_redis, cut, well: _well } = scene().await;
-    let load = drill.load().await;
-    to_redis.strand_open();
-    cut.exceeds("delayq_timer_pump_calls_failed_total", 0.0).await;
-    cut.is_ready().await;
-    drill.flows().await;
-    load.stop().await;
-    drill.judge(&BLACK_HOLE).await;
+    conclusive(async || {
+        let Scene { drill, to_etcd: _open, to_redis, cut, well: _well } = scene().await;
+        let load = drill.load().await;
+        to_redis.strand_open();
+        cut.exceeds("delayq_timer_pump_calls_failed_total", 0.0).await;
+        cut.is_ready().await;
+        drill.flows().await;
+        load.stop().await;
+        drill.judge(&BLACK_HOLE).await.timing
+    })
+    .await;
 }

@@ -7,6 +7,7 @@ use crate::spare::listeners;
 use crate::stand::{Running, Stand};
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
+use delayq_tests::timing::conclusive;
 
 const SHARDS: u16 = 16;
 
@@ -30,121 +31,146 @@ async fn takes_in_a_third(drill: &Drill, one: &Running, other: &Running) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_etcd_leader_makes_nothing_late() {
-    let mut drill = three().await;
-    let (one, other) = drill.pair().await;
-    let load = drill.load().await;
-    let leader = drill.group.etcd.leader().await;
-    drill.group.etcd.member(leader).kill().await;
-    assert_ne!(drill.group.etcd.leader().await, leader);
-    trusted(&[&one, &other]).await;
-    takes_in_a_third(&drill, &one, &other).await;
-    load.stop().await;
-    drill.judge(&ETCD_LEADER_LOST).await;
+    conclusive(async || {
+        let mut drill = three().await;
+        let (one, other) = drill.pair().await;
+        let load = drill.load().await;
+        let leader = drill.group.etcd.leader().await;
+        drill.group.etcd.member(leader).kill().await;
+        assert_ne!(drill.group.etcd.leader().await, leader);
+        trusted(&[&one, &other]).await;
+        takes_in_a_third(&drill, &one, &other).await;
+        load.stop().await;
+        drill.judge(&ETCD_LEADER_LOST).await.timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_leader_cut_off_from_its_peers_makes_nothing_late() {
-    let etcd = EtcdCluster::start_with(EtcdOptions::default().members(3).partitionable()).await;
-    let drill = Drill::new(Group::on(Stand::new(SHARDS).await, etcd)).await;
-    let (one, other) = drill.pair().await;
-    let load = drill.load().await;
-    let etcd = &drill.group.etcd;
-    let leader = etcd.leader().await;
-    // Its clients still reach it, and it cannot answer them: it is the others that must be found.
-    etcd.isolate(leader);
-    wait_until("another leader", SHORT, || async { etcd.leaders().await.iter().any(|&n| n != leader) }).await;
-    trusted(&[&one, &other]).await;
-    takes_in_a_third(&drill, &one, &other).await;
-    etcd.reunite().await;
-    drill.flows().await;
-    load.stop().await;
-    drill.judge(&ETCD_LEADER_LOST).await;
+    conclusive(async || {
+        let etcd = EtcdCluster::start_with(EtcdOptions::default().members(3).partitionable()).await;
+        let drill = Drill::new(Group::on(Stand::new(SHARDS).await, etcd)).await;
+        let (one, other) = drill.pair().await;
+        let load = drill.load().await;
+        let etcd = &drill.group.etcd;
+        let leader = etcd.leader().await;
+        // Its clients still reach it, and it cannot answer them: it is the others that must be found.
+        etcd.isolate(leader);
+        wait_until("another leader", SHORT, || async { etcd.leaders().await.iter().any(|&n| n != leader) })
+            .await;
+        trusted(&[&one, &other]).await;
+        takes_in_a_third(&drill, &one, &other).await;
+        etcd.reunite().await;
+        drill.flows().await;
+        load.stop().await;
+        drill.judge(&ETCD_LEADER_LOST).await.timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rolling_restart_of_etcd_makes_nothing_late() {
-    let mut drill = three().await;
-    let (one, other) = drill.pair().await;
-    let load = drill.load().await;
-    for member in 0..3 {
-        drill.group.etcd.member(member).stop().await;
-        drill.group.etcd.member(member).resume().await;
-    }
-    trusted(&[&one, &other]).await;
-    takes_in_a_third(&drill, &one, &other).await;
-    load.stop().await;
-    drill.judge(&ETCD_RESTARTED).await;
+    conclusive(async || {
+        let mut drill = three().await;
+        let (one, other) = drill.pair().await;
+        let load = drill.load().await;
+        for member in 0..3 {
+            drill.group.etcd.member(member).stop().await;
+            drill.group.etcd.member(member).resume().await;
+        }
+        trusted(&[&one, &other]).await;
+        takes_in_a_third(&drill, &one, &other).await;
+        load.stop().await;
+        drill.judge(&ETCD_RESTARTED).await.timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_quorum_what_is_owned_is_pumped_on_time() {
-    let mut drill = three().await;
-    let (one, other) = drill.pair().await;
-    let load = drill.load().await;
-    for member in [1, 2] {
-        drill.group.etcd.member(member).kill().await;
-    }
-    for timer in [&one, &other] {
-        timer.reaches("delayq_timer_degraded", 1.0).await;
-    }
-    drill.flows().await;
-    for member in [1, 2] {
-        drill.group.etcd.member(member).launch();
-    }
-    drill.group.etcd.wait_healthy().await;
-    trusted(&[&one, &other]).await;
-    takes_in_a_third(&drill, &one, &other).await;
-    load.stop().await;
-    drill.judge(&ETCD_GONE).await;
+    conclusive(async || {
+        let mut drill = three().await;
+        let (one, other) = drill.pair().await;
+        let load = drill.load().await;
+        for member in [1, 2] {
+            drill.group.etcd.member(member).kill().await;
+        }
+        for timer in [&one, &other] {
+            timer.reaches("delayq_timer_degraded", 1.0).await;
+        }
+        drill.flows().await;
+        for member in [1, 2] {
+            drill.group.etcd.member(member).launch();
+        }
+        drill.group.etcd.wait_healthy().await;
+        trusted(&[&one, &other]).await;
+        takes_in_a_third(&drill, &one, &other).await;
+        load.stop().await;
+        drill.judge(&ETCD_GONE).await.timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_every_etcd_member_frozen_what_is_owned_is_pumped_on_time() {
-    let drill = three().await;
-    let (one, other) = drill.pair().await;
-    let load = drill.load().await;
-    drill.group.etcd.freeze();
-    for timer in [&one, &other] {
-        timer.reaches("delayq_timer_degraded", 1.0).await;
-    }
-    drill.flows().await;
-    drill.group.etcd.thaw();
-    trusted(&[&one, &other]).await;
-    // The leases may have run out in etcd meanwhile, or be found renewed: both end with two that share.
-    drill.settled(&[&one, &other]).await;
-    drill.flows().await;
-    load.stop().await;
-    drill.judge(&ETCD_GONE).await;
+    conclusive(async || {
+        let drill = three().await;
+        let (one, other) = drill.pair().await;
+        let load = drill.load().await;
+        drill.group.etcd.freeze();
+        for timer in [&one, &other] {
+            timer.reaches("delayq_timer_degraded", 1.0).await;
+        }
+        drill.flows().await;
+        drill.group.etcd.thaw();
+        trusted(&[&one, &other]).await;
+        // The leases may have run out in etcd meanwhile, or be found renewed: both end with two that share.
+        drill.settled(&[&one, &other]).await;
+        drill.flows().await;
+        load.stop().await;
+        drill.judge(&ETCD_GONE).await.timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shard_that_loses_its_owner_while_etcd_is_gone_is_pumped_by_whoever_sees_it() {
-    let drill = Drill::new(Group::with(SHARDS).await).await;
-    let (one, other) = drill.pair().await;
-    drill.group.etcd.freeze();
-    one.reaches("delayq_timer_degraded", 1.0).await;
-    let listening = listeners(drill.stand()).await;
-    other.kill().await;
-    // Its thread ends where it waits: with its last connection.
-    wait_until("the killed timer to be gone", SHORT, || async { listeners(drill.stand()).await < listening })
+    conclusive(async || {
+        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let (one, other) = drill.pair().await;
+        drill.group.etcd.freeze();
+        one.reaches("delayq_timer_degraded", 1.0).await;
+        let listening = listeners(drill.stand()).await;
+        other.kill().await;
+        // Its thread ends where it waits: with its last connection.
+        wait_until("the killed timer to be gone", SHORT, || async {
+            listeners(drill.stand()).await < listening
+        })
         .await;
-    // Late enough to be put before it is due, also where that takes its time: what is due already needs no pump.
-    drill.put(vec![drill.stand().now_ms().await + 5_000; 200]).await;
-    drill.judge(&NOBODY).await;
-    one.exceeds("delayq_timer_rescued_total", 0.0).await;
-    drill.group.etcd.thaw();
+        // Late enough to be put before it is due, also where that takes its time: what is due already needs no pump.
+        drill.put(vec![drill.stand().now_ms().await + 5_000; 200]).await;
+        let timing = drill.judge(&NOBODY).await.timing;
+        one.exceeds("delayq_timer_rescued_total", 0.0).await;
+        drill.group.etcd.thaw();
+        timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_killed_while_etcd_changes_its_leader_is_replaced_after_two_leases() {
-    let mut drill = three().await;
-    let (one, other) = drill.pair().await;
-    let load = drill.load().await;
-    let leader = drill.group.etcd.leader().await;
-    one.kill().await;
-    drill.group.etcd.member(leader).kill().await;
-    other.owns(SHARDS).await;
-    drill.flows().await;
-    load.stop().await;
-    drill.judge(&KILLED_WITH_ETCD_LEADER).await;
+    conclusive(async || {
+        let mut drill = three().await;
+        let (one, other) = drill.pair().await;
+        let load = drill.load().await;
+        let leader = drill.group.etcd.leader().await;
+        one.kill().await;
+        drill.group.etcd.member(leader).kill().await;
+        other.owns(SHARDS).await;
+        drill.flows().await;
+        load.stop().await;
+        drill.judge(&KILLED_WITH_ETCD_LEADER).await.timing
+    })
+    .await;
 }

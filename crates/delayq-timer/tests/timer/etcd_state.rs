@@ -7,6 +7,7 @@ use delayq_cluster::Credentials;
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::proxy::{Flow, Proxy};
+use delayq_tests::timing::conclusive;
 use std::time::Duration;
 
 const SHARDS: u16 = 16;
@@ -14,64 +15,73 @@ const ROOT: &str = "--user=root:root-password";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_revoked_by_hand_is_noticed_and_the_shards_go_on() {
-    let drill = Drill::new(Group::with(SHARDS).await).await;
-    let (one, other) = drill.pair().await;
-    let load = drill.load().await;
-    let members = drill.group.etcd.keys("/delayq/dq/timer/members/").await;
-    let lease = members.first().unwrap().rsplit('-').next().unwrap();
-    drill.group.etcd.ctl(&["lease", "revoke", lease]).await;
-    // It joins anew, under another lease.
-    wait_until("a new registration", SHORT, || async {
-        let now = drill.group.etcd.keys("/delayq/dq/timer/members/").await;
-        now.len() == 2 && now != members
+    conclusive(async || {
+        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let (one, other) = drill.pair().await;
+        let load = drill.load().await;
+        let members = drill.group.etcd.keys("/delayq/dq/timer/members/").await;
+        let lease = members.first().unwrap().rsplit('-').next().unwrap();
+        drill.group.etcd.ctl(&["lease", "revoke", lease]).await;
+        // It joins anew, under another lease.
+        wait_until("a new registration", SHORT, || async {
+            let now = drill.group.etcd.keys("/delayq/dq/timer/members/").await;
+            now.len() == 2 && now != members
+        })
+        .await;
+        drill.settled(&[&one, &other]).await;
+        drill.flows().await;
+        load.stop().await;
+        drill.judge(&LEASE_REVOKED).await.timing
     })
     .await;
-    drill.settled(&[&one, &other]).await;
-    drill.flows().await;
-    load.stop().await;
-    drill.judge(&LEASE_REVOKED).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_emptied_and_rebuilt_is_joined_anew_and_the_epochs_rise_on() {
-    let mut drill = Drill::new(Group::with(SHARDS).await).await;
-    let (one, other) = drill.pair().await;
-    // Revisions far beyond those that the rebuilt one will have: whoever waits for them waits for ever.
-    drill.group.etcd.put_all(&(0..500).map(|n| format!("elsewhere/{n}")).collect::<Vec<_>>()).await;
-    let load = drill.load().await;
-    let before = one.metric("delayq_timer_epoch") + other.metric("delayq_timer_epoch");
-    drill.group.etcd.rebuild().await;
-    wait_until("everybody to have joined anew", SHORT, || async {
-        drill.group.etcd.keys("/delayq/dq/timer/claims/").await.len() == usize::from(SHARDS)
+    conclusive(async || {
+        let mut drill = Drill::new(Group::with(SHARDS).await).await;
+        let (one, other) = drill.pair().await;
+        // Revisions far beyond those that the rebuilt one will have: whoever waits for them waits for ever.
+        drill.group.etcd.put_all(&(0..500).map(|n| format!("elsewhere/{n}")).collect::<Vec<_>>()).await;
+        let load = drill.load().await;
+        let before = one.metric("delayq_timer_epoch") + other.metric("delayq_timer_epoch");
+        drill.group.etcd.rebuild().await;
+        wait_until("everybody to have joined anew", SHORT, || async {
+            drill.group.etcd.keys("/delayq/dq/timer/claims/").await.len() == usize::from(SHARDS)
+        })
+        .await;
+        drill.settled(&[&one, &other]).await;
+        drill.flows().await;
+        assert!(one.metric("delayq_timer_epoch") + other.metric("delayq_timer_epoch") > before);
+        load.stop().await;
+        drill.judge(&ETCD_REBUILT).await.timing
     })
     .await;
-    drill.settled(&[&one, &other]).await;
-    drill.flows().await;
-    assert!(one.metric("delayq_timer_epoch") + other.metric("delayq_timer_epoch") > before);
-    load.stop().await;
-    drill.judge(&ETCD_REBUILT).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_history_compacted_under_a_watch_makes_nothing_late() {
-    let mut group = Group::with(SHARDS).await;
-    // So long that no keep-alive falls into the pause: what ends is the watch, and not the trust.
-    group.times.lease = Duration::from_secs(30);
-    let drill = Drill::new(group).await;
-    let proxy = Proxy::start(&drill.group.etcd.members()[0].address());
-    let slow = Route { etcd: vec![format!("http://{}", proxy.address())], ..drill.group.direct() };
-    let (one, other) = (drill.timer_by("slow", slow).await, drill.timer("other").await);
-    drill.settled(&[&one, &other]).await;
-    let load = drill.load().await;
-    proxy.set_both(Flow::Hold);
-    fill_a_watch_of_claims(&drill.group.etcd).await;
-    drill.group.etcd.compact().await;
-    proxy.mend().await;
-    let third = drill.timer("third").await;
-    drill.settled(&[&one, &other, &third]).await;
-    drill.flows().await;
-    load.stop().await;
-    drill.judge(&ETCD_COMPACTED).await;
+    conclusive(async || {
+        let mut group = Group::with(SHARDS).await;
+        // So long that no keep-alive falls into the pause: what ends is the watch, and not the trust.
+        group.times.lease = Duration::from_secs(30);
+        let drill = Drill::new(group).await;
+        let proxy = Proxy::start(&drill.group.etcd.members()[0].address());
+        let slow = Route { etcd: vec![format!("http://{}", proxy.address())], ..drill.group.direct() };
+        let (one, other) = (drill.timer_by("slow", slow).await, drill.timer("other").await);
+        drill.settled(&[&one, &other]).await;
+        let load = drill.load().await;
+        proxy.set_both(Flow::Hold);
+        fill_a_watch_of_claims(&drill.group.etcd).await;
+        drill.group.etcd.compact().await;
+        proxy.mend().await;
+        let third = drill.timer("third").await;
+        drill.settled(&[&one, &other, &third]).await;
+        drill.flows().await;
+        load.stop().await;
+        drill.judge(&ETCD_COMPACTED).await.timing
+    })
+    .await;
 }
 
 /// Deletes more under the claims' prefix than a connection and etcd hold back for one watcher that does not read: first
@@ -108,19 +118,22 @@ pub(crate) async fn secure(etcd: &mut EtcdCluster, operator: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_died_with_etcd_is_asked_for_anew_and_nothing_is_late() {
-    let mut group = Group::with(SHARDS).await;
-    secure(&mut group.etcd, &[]).await;
-    let (user, password) = ("timer".to_owned(), "timer-password".to_owned().into());
-    group.credentials = Some(Credentials { user, password });
-    let mut drill = Drill::new(group).await;
-    let (one, other) = drill.pair().await;
-    let load = drill.load().await;
-    drill.group.etcd.member(0).kill().await;
-    drill.group.etcd.member(0).resume().await;
-    // A third joins with a new token; that the others give it shards proves theirs.
-    let third = drill.timer("third").await;
-    drill.settled(&[&one, &other, &third]).await;
-    drill.flows().await;
-    load.stop().await;
-    drill.judge(&TOKEN_LOST).await;
+    conclusive(async || {
+        let mut group = Group::with(SHARDS).await;
+        secure(&mut group.etcd, &[]).await;
+        let (user, password) = ("timer".to_owned(), "timer-password".to_owned().into());
+        group.credentials = Some(Credentials { user, password });
+        let mut drill = Drill::new(group).await;
+        let (one, other) = drill.pair().await;
+        let load = drill.load().await;
+        drill.group.etcd.member(0).kill().await;
+        drill.group.etcd.member(0).resume().await;
+        // A third joins with a new token; that the others give it shards proves theirs.
+        let third = drill.timer("third").await;
+        drill.settled(&[&one, &other, &third]).await;
+        drill.flows().await;
+        load.stop().await;
+        drill.judge(&TOKEN_LOST).await.timing
+    })
+    .await;
 }

@@ -1,69 +1,119 @@
 //! Timers come, go and die while messages become due.
 
-use crate::bounds::{JOINED, KILLED, STOPPED};
+use crate::bounds::{JOINED, KILLED, KILLED_TOGETHER, STOPPED};
 use crate::drill::Drill;
 use crate::group::{Group, Route};
 use crate::stand::settings;
 use crate::witness::another_text;
 use delayq_core::Client;
+use delayq_tests::timing::conclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_third_timer_that_joins_a_loaded_pair_makes_nothing_late() {
-    let drill = Drill::new(Group::with(256).await).await;
-    let (one, other) = drill.pair().await;
-    let load = drill.load().await;
-    let third = drill.timer("third").await;
-    drill.settled(&[&one, &other, &third]).await;
-    drill.flows().await;
-    load.stop().await;
-    drill.judge(&JOINED).await;
+    conclusive(async || {
+        let drill = Drill::new(Group::with(256).await).await;
+        let (one, other) = drill.pair().await;
+        let load = drill.load().await;
+        let third = drill.timer("third").await;
+        drill.settled(&[&one, &other, &third]).await;
+        drill.flows().await;
+        load.stop().await;
+        drill.judge(&JOINED).await.timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_that_stops_hands_256_shards_over_within_a_second_and_nothing_is_late() {
-    let drill = Drill::new(Group::with(512).await).await;
-    let (one, other) = drill.pair().await;
-    let load = drill.load().await;
-    let asked = Instant::now();
-    one.stop().await;
-    let took = asked.elapsed();
-    other.owns(512).await;
-    drill.flows().await;
-    load.stop().await;
-    println!("256 shards handed over in {took:?}");
-    drill.judge(&STOPPED).await;
-    assert!(took < drill.allow(Duration::from_secs(1)), "the hand-over took {took:?}");
+    conclusive(async || {
+        let drill = Drill::new(Group::with(512).await).await;
+        let (one, other) = drill.pair().await;
+        let load = drill.load().await;
+        let asked = Instant::now();
+        one.stop().await;
+        let took = asked.elapsed();
+        other.owns(512).await;
+        drill.flows().await;
+        load.stop().await;
+        println!("256 shards handed over in {took:?}");
+        let timing = drill.judge(&STOPPED).await.timing;
+        timing.and(drill.within("handing 256 shards over", took, Duration::from_secs(1)))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_timers_shards_are_pumped_elsewhere_within_the_lease_and_two_seconds() {
-    let drill = Drill::new(Group::with(16).await).await;
-    let (one, other) = drill.pair().await;
-    let load = drill.load().await;
-    one.kill().await;
-    other.owns(16).await;
-    drill.flows().await;
-    load.stop().await;
-    drill.judge(&KILLED).await;
+    conclusive(async || {
+        let drill = Drill::new(Group::with(16).await).await;
+        let (one, other) = drill.pair().await;
+        let load = drill.load().await;
+        one.kill().await;
+        other.owns(16).await;
+        drill.flows().await;
+        load.stop().await;
+        drill.judge(&KILLED).await.timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rolling_upgrade_to_another_version_of_the_scripts_makes_nothing_late() {
-    let drill = Drill::new(Group::with(16).await).await;
-    let (one, other) = drill.pair().await;
-    let load = drill.load().await;
-    let settings = settings(&drill.stand().server.url(), 16);
-    let client = Client::with_scripts(settings, Arc::new(another_text()));
-    let mut upgraded = Vec::new();
-    for (old, name) in [(one, "one-new"), (other, "other-new")] {
-        let route = Route { client: client.clone(), ..drill.group.direct() };
-        upgraded.push(drill.timer_by(name, route).await);
-        upgraded.last().unwrap().exceeds("delayq_timer_moved_total", 0.0).await;
-        old.stop().await;
+    conclusive(async || {
+        let drill = Drill::new(Group::with(16).await).await;
+        let (one, other) = drill.pair().await;
+        let load = drill.load().await;
+        let settings = settings(&drill.stand().server.url(), 16);
+        let client = Client::with_scripts(settings, Arc::new(another_text()));
+        let mut upgraded = Vec::new();
+        for (old, name) in [(one, "one-new"), (other, "other-new")] {
+            let route = Route { client: client.clone(), ..drill.group.direct() };
+            upgraded.push(drill.timer_by(name, route).await);
+            upgraded.last().unwrap().exceeds("delayq_timer_moved_total", 0.0).await;
+            old.stop().await;
+        }
+        drill.flows().await;
+        load.stop().await;
+        drill.judge(&STOPPED).await.timing
+    })
+    .await;
+}
+
+/// Two of three are killed, the second so many ms after the first.
+async fn overlapping(first: usize, second: usize, apart_ms: u64) {
+    conclusive(async || {
+        let drill = Drill::new(Group::with(48).await).await;
+        let mut timers = Vec::new();
+        for name in ["oldest", "middle", "youngest"] {
+            timers.push(Some(drill.timer(name).await));
+        }
+        let all: Vec<_> = timers.iter().flatten().collect();
+        drill.group.share(&all).await;
+        let load = drill.load().await;
+        timers[first].take().unwrap().kill().await;
+        // The time itself is what is tested: within the lease of the first.
+        tokio::time::sleep(Duration::from_millis(apart_ms)).await;
+        timers[second].take().unwrap().kill().await;
+        let left = timers.iter().flatten().next().unwrap();
+        left.owns(48).await;
+        drill.flows().await;
+        load.stop().await;
+        println!(
+            "{first} then {second}, {apart_ms} ms apart, rescued {}",
+            left.metric("delayq_timer_rescued_total")
+        );
+        drill.judge(&KILLED_TOGETHER).await.timing
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_timer_killed_before_the_first_ones_shards_are_placed_costs_a_second_lease() {
+    for (first, second) in [(0, 1), (1, 0), (1, 2)] {
+        for apart_ms in [100, 1_500, 2_200] {
+            overlapping(first, second, apart_ms).await;
+        }
     }
-    drill.flows().await;
-    load.stop().await;
-    drill.judge(&STOPPED).await;
 }

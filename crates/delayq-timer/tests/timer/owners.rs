@@ -5,6 +5,8 @@ use crate::group::TIMES;
 use crate::stand::{Stand, looking, start};
 use delayq_core::{Claimed, ReserveRequest, ShardId, Topic};
 use delayq_service::config::HumanDuration;
+use delayq_tests::stall::Stall;
+use delayq_tests::timing::conclusive;
 use delayq_timer::{Membership, TimerConfig};
 use std::time::Duration;
 
@@ -29,13 +31,16 @@ async fn the_lock_of_single_mode_refuses_a_second_timer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lock_of_a_killed_timer_ends_and_the_next_one_takes_over() {
-    let stand = Stand::new(4).await;
-    stand.timer_with(short_lock(), "first").await.kill().await;
-    let count = stand.put([stand.now_ms().await + 50]).await;
-    let second = stand.timer_with(short_lock(), "second").await;
-    let late = Duration::from_micros(stand.all_ready(count).await[0]);
-    assert!(late < KILLED_ALONE.late(TIMES), "it was {late:?} late");
-    second.stop().await;
+    conclusive(async || {
+        let (stand, stall) = (Stand::new(4).await, Stall::watch());
+        stand.timer_with(short_lock(), "first").await.kill().await;
+        let count = stand.put([stand.now_ms().await + 50]).await;
+        let second = stand.timer_with(short_lock(), "second").await;
+        let late = Duration::from_micros(stand.all_ready(count).await[0]);
+        second.stop().await;
+        stall.judge(KILLED_ALONE.fault, late, KILLED_ALONE.late(TIMES))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,6 +12,7 @@ use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
 use delayq_tests::process::{Process, Signal};
 use delayq_tests::redis_server::RedisServer;
+use delayq_tests::timing::conclusive;
 use std::time::{Duration, Instant};
 
 const SHARDS: u16 = 16;
@@ -82,140 +83,166 @@ async fn a_redis_without_the_deployment_ends_it_with_a_code() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_killed_under_load_is_replaced_within_the_lease_and_two_seconds() {
-    let drill = Drill::new(Group::with(SHARDS).await).await;
-    let (mut process, here) = beside(&drill).await;
-    let load = drill.load().await;
-    process.end_by(Signal::KILL, SHORT).await;
-    here.owns(SHARDS).await;
-    drill.flows().await;
-    load.stop().await;
-    drill.judge(&KILLED).await;
+    conclusive(async || {
+        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let (mut process, here) = beside(&drill).await;
+        let load = drill.load().await;
+        process.end_by(Signal::KILL, SHORT).await;
+        here.owns(SHARDS).await;
+        drill.flows().await;
+        load.stop().await;
+        drill.judge(&KILLED).await.timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_stopped_under_load_hands_over_within_two_seconds_and_nothing_is_late() {
-    let drill = Drill::new(Group::with(SHARDS).await).await;
-    let (mut process, here) = beside(&drill).await;
-    let load = drill.load().await;
-    let asked = Instant::now();
-    assert_eq!(process.end_by(Signal::TERM, SHORT).await.code(), Some(0));
-    let took = asked.elapsed();
-    here.owns(SHARDS).await;
-    drill.flows().await;
-    load.stop().await;
-    drill.judge(&STOPPED).await;
-    assert!(took < drill.allow(Duration::from_secs(2)), "it took {took:?} to end");
+    conclusive(async || {
+        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let (mut process, here) = beside(&drill).await;
+        let load = drill.load().await;
+        let asked = Instant::now();
+        assert_eq!(process.end_by(Signal::TERM, SHORT).await.code(), Some(0));
+        let took = asked.elapsed();
+        here.owns(SHARDS).await;
+        drill.flows().await;
+        load.stop().await;
+        let timing = drill.judge(&STOPPED).await.timing;
+        timing.and(drill.within("handing over and ending", took, Duration::from_secs(2)))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_frozen_for_three_leases_moves_nothing_by_its_old_epoch_when_it_wakes() {
-    let drill = Drill::new(Group::with(SHARDS).await).await;
-    let (mut process, here) = beside(&drill).await;
-    let load = drill.load().await;
-    process.signal(Signal::STOP);
-    let frozen = Instant::now();
-    here.owns(SHARDS).await;
-    // The time itself is what is tested.
-    tokio::time::sleep_until((frozen + 3 * drill.group.times.lease).into()).await;
-    let mark = process.mark();
-    process.signal(Signal::CONT);
-    process.wait_for_line_from(mark, "the lease is gone", SHORT).await;
-    wait_until("it to own shards again", SHORT, || async { owned_by(drill.stand(), "process").await > 0 })
+    conclusive(async || {
+        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let (mut process, here) = beside(&drill).await;
+        let load = drill.load().await;
+        process.signal(Signal::STOP);
+        let frozen = Instant::now();
+        here.owns(SHARDS).await;
+        // The time itself is what is tested.
+        tokio::time::sleep_until((frozen + 3 * drill.group.times.lease).into()).await;
+        let mark = process.mark();
+        process.signal(Signal::CONT);
+        process.wait_for_line_from(mark, "the lease is gone", SHORT).await;
+        wait_until("it to own shards again", SHORT, || async {
+            owned_by(drill.stand(), "process").await > 0
+        })
         .await;
-    drill.flows().await;
-    load.stop().await;
-    drill.judge(&FROZEN).await;
+        drill.flows().await;
+        load.stop().await;
+        drill.judge(&FROZEN).await.timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_killed_at_random_and_started_again_lose_nothing() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let mut dice = fastrand::Rng::with_seed(seed);
-    let drill = Drill::new(Group::with(SHARDS).await).await;
-    let here = drill.timer("here").await;
-    let mut processes: Vec<Process> = ["a", "b"].map(|name| member(&drill.group, name).start()).into();
-    wait_until("all to own some", SHORT, || async { here.metric("delayq_timer_shards") < 7.0 }).await;
-    let load = drill.load().await;
-    for round in 0..3 {
-        // Anywhere in what it is doing: it wakes, pumps and rests some hundred times a second.
-        tokio::time::sleep(Duration::from_millis(dice.u64(..300))).await;
-        let chosen = dice.usize(..processes.len());
-        processes[chosen].end_by(Signal::KILL, SHORT).await;
-        processes[chosen] = member(&drill.group, &format!("again-{round}")).start();
-    }
-    drill.flows().await;
-    load.stop().await;
-    drill.judge(&KILLED).await;
+    conclusive(async || {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut dice = fastrand::Rng::with_seed(seed);
+        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let here = drill.timer("here").await;
+        let mut processes: Vec<Process> = ["a", "b"].map(|name| member(&drill.group, name).start()).into();
+        wait_until("all to own some", SHORT, || async { here.metric("delayq_timer_shards") < 7.0 }).await;
+        let load = drill.load().await;
+        for round in 0..3 {
+            // Anywhere in what it is doing: it wakes, pumps and rests some hundred times a second.
+            tokio::time::sleep(Duration::from_millis(dice.u64(..300))).await;
+            let chosen = dice.usize(..processes.len());
+            processes[chosen].end_by(Signal::KILL, SHORT).await;
+            processes[chosen] = member(&drill.group, &format!("again-{round}")).start();
+        }
+        drill.flows().await;
+        load.stop().await;
+        drill.judge(&KILLED).await.timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_whose_own_clock_is_two_days_off_makes_nothing_early_or_late() {
     for days in [2, -2] {
-        let drill = Drill::new(Group::with(SHARDS).await).await;
-        let clock = ClockShim::new();
-        clock.set_offset_ms(days * 86_400_000);
-        let binary = clock
-            .environment()
-            .into_iter()
-            .fold(member(&drill.group, "off"), |binary, (name, value)| binary.env(name, value));
-        let _process = binary.start();
-        wait_until("it to own all", SHORT, || async {
-            owned_by(drill.stand(), "off").await == usize::from(SHARDS)
+        conclusive(async || {
+            let drill = Drill::new(Group::with(SHARDS).await).await;
+            let clock = ClockShim::new();
+            clock.set_offset_ms(days * 86_400_000);
+            let binary = clock
+                .environment()
+                .into_iter()
+                .fold(member(&drill.group, "off"), |binary, (name, value)| binary.env(name, value));
+            let _process = binary.start();
+            wait_until("it to own all", SHORT, || async {
+                owned_by(drill.stand(), "off").await == usize::from(SHARDS)
+            })
+            .await;
+            let load = drill.load().await;
+            load.stop().await;
+            drill.judge(&STOPPED).await.timing
         })
         .await;
-        let load = drill.load().await;
-        load.stop().await;
-        drill.judge(&STOPPED).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_with_64_file_descriptors_serves_256_shards() {
-    let group = Group::with(256).await;
-    let drill = Drill::new(group).await;
-    let process = member(&drill.group, "cramped").start();
-    process.limit_files(64);
-    wait_until("it to own all", SHORT, || async { owned_by(drill.stand(), "cramped").await == 256 }).await;
-    let load = drill.load().await;
-    load.stop().await;
-    drill.judge(&STOPPED).await;
+    conclusive(async || {
+        let group = Group::with(256).await;
+        let drill = Drill::new(group).await;
+        let process = member(&drill.group, "cramped").start();
+        process.limit_files(64);
+        wait_until("it to own all", SHORT, || async { owned_by(drill.stand(), "cramped").await == 256 })
+            .await;
+        let load = drill.load().await;
+        load.stop().await;
+        drill.judge(&STOPPED).await.timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_share_by_an_etcd_with_tls_and_passwords() {
-    let authority = Authority::new();
-    let (server, client) = (authority.server(), authority.sign("timer", &["timer.test"]));
-    let ca = authority.authority().display().to_string();
-    let options = EtcdOptions::default().tls(&server.certificate, &server.key);
-    let mut etcd =
-        EtcdCluster::start_with(options.arguments(["--client-cert-auth", "--trusted-ca-file", &ca])).await;
-    let (cert, key) = (client.certificate.display().to_string(), client.key.display().to_string());
-    let shown = [format!("--cacert={ca}"), format!("--cert={cert}"), format!("--key={key}")];
-    etcd.operate_with(shown.clone());
-    secure(&mut etcd, &shown.each_ref().map(String::as_str)).await;
-    let drill = Drill::new(Group::on(Stand::new(SHARDS).await, etcd)).await;
-    let secured = |name: &str, password: &str| {
-        member(&drill.group, name)
-            .env("DELAYQ__ETCD__TLS__CA", &ca)
-            .env("DELAYQ__ETCD__TLS__CERT", &cert)
-            .env("DELAYQ__ETCD__TLS__KEY", &key)
-            .env("DELAYQ__ETCD__USERNAME", "timer")
-            .env("DELAYQ__ETCD__PASSWORD", password)
-    };
-    let (mut one, _other) =
-        (secured("one", "timer-password").start(), secured("other", "timer-password").start());
-    let half = usize::from(SHARDS / 2);
-    wait_until("the two to share", SHORT, || async {
-        (owned_by(drill.stand(), "one").await, owned_by(drill.stand(), "other").await) == (half, half)
+    conclusive(async || {
+        let authority = Authority::new();
+        let (server, client) = (authority.server(), authority.sign("timer", &["timer.test"]));
+        let ca = authority.authority().display().to_string();
+        let options = EtcdOptions::default().tls(&server.certificate, &server.key);
+        let mut etcd =
+            EtcdCluster::start_with(options.arguments(["--client-cert-auth", "--trusted-ca-file", &ca]))
+                .await;
+        let (cert, key) = (client.certificate.display().to_string(), client.key.display().to_string());
+        let shown = [format!("--cacert={ca}"), format!("--cert={cert}"), format!("--key={key}")];
+        etcd.operate_with(shown.clone());
+        secure(&mut etcd, &shown.each_ref().map(String::as_str)).await;
+        let drill = Drill::new(Group::on(Stand::new(SHARDS).await, etcd)).await;
+        let secured = |name: &str, password: &str| {
+            member(&drill.group, name)
+                .env("DELAYQ__ETCD__TLS__CA", &ca)
+                .env("DELAYQ__ETCD__TLS__CERT", &cert)
+                .env("DELAYQ__ETCD__TLS__KEY", &key)
+                .env("DELAYQ__ETCD__USERNAME", "timer")
+                .env("DELAYQ__ETCD__PASSWORD", password)
+        };
+        let (mut one, _other) =
+            (secured("one", "timer-password").start(), secured("other", "timer-password").start());
+        let half = usize::from(SHARDS / 2);
+        wait_until("the two to share", SHORT, || async {
+            (owned_by(drill.stand(), "one").await, owned_by(drill.stand(), "other").await) == (half, half)
+        })
+        .await;
+        let load = drill.load().await;
+        assert_eq!(one.end_by(Signal::TERM, SHORT).await.code(), Some(0));
+        drill.flows().await;
+        load.stop().await;
+        let timing = drill.judge(&STOPPED).await.timing;
+        let refused = secured("third", "wrong").run(b"", SHORT).await;
+        assert_eq!(refused.code, Some(69), "{}", refused.stderr);
+        assert!(refused.stderr.contains("DQ-T") && !refused.stderr.contains("wrong"), "{}", refused.stderr);
+        timing
     })
     .await;
-    let load = drill.load().await;
-    assert_eq!(one.end_by(Signal::TERM, SHORT).await.code(), Some(0));
-    drill.flows().await;
-    load.stop().await;
-    drill.judge(&STOPPED).await;
-    let refused = secured("third", "wrong").run(b"", SHORT).await;
-    assert_eq!(refused.code, Some(69), "{}", refused.stderr);
-    assert!(refused.stderr.contains("DQ-T") && !refused.stderr.contains("wrong"), "{}", refused.stderr);
 }

@@ -5,6 +5,7 @@ use crate::drill::Drill;
 use crate::group::Group;
 use crate::stand::{Running, Stand};
 use delayq_tests::deadline::{SHORT, wait_until};
+use delayq_tests::timing::conclusive;
 use std::time::Duration;
 
 /// How many connections listen for wake-ups.
@@ -47,23 +48,27 @@ async fn with_more_timers_than_shards_all_are_ready_and_a_spare_takes_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_spare_that_never_owned_a_shard_rescues_those_of_two_owners_that_died_while_etcd_was_gone() {
-    let drill = Drill::new(Group::with(2).await).await;
-    let (one, other) = drill.pair().await;
-    let spare = drill.timer("spare").await;
-    spare.is_ready().await;
-    drill.group.etcd.freeze();
-    spare.reaches("delayq_timer_degraded", 1.0).await;
-    let listening = listeners(drill.stand()).await;
-    one.kill().await;
-    other.kill().await;
-    wait_until("the killed ones to be gone", SHORT, || async {
-        listeners(drill.stand()).await + 2 <= listening
+    conclusive(async || {
+        let drill = Drill::new(Group::with(2).await).await;
+        let (one, other) = drill.pair().await;
+        let spare = drill.timer("spare").await;
+        spare.is_ready().await;
+        drill.group.etcd.freeze();
+        spare.reaches("delayq_timer_degraded", 1.0).await;
+        let listening = listeners(drill.stand()).await;
+        one.kill().await;
+        other.kill().await;
+        wait_until("the killed ones to be gone", SHORT, || async {
+            listeners(drill.stand()).await + 2 <= listening
+        })
+        .await;
+        drill.put(vec![drill.stand().now_ms().await + 3_000; 100]).await;
+        let timing = drill.judge(&NOBODY).await.timing;
+        spare.exceeds("delayq_timer_rescued_total", 0.0).await;
+        drill.group.etcd.thaw();
+        timing
     })
     .await;
-    drill.put(vec![drill.stand().now_ms().await + 3_000; 100]).await;
-    drill.judge(&NOBODY).await;
-    spare.exceeds("delayq_timer_rescued_total", 0.0).await;
-    drill.group.etcd.thaw();
 }
 
 #[tokio::test(flavor = "multi_thread")]

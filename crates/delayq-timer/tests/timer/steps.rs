@@ -6,6 +6,7 @@ use crate::drill::Drill;
 use crate::group::{Group, Route};
 use crate::stand::Running;
 use delayq_core::{Scripts, Verb};
+use delayq_tests::timing::{Timing, conclusive};
 use delayq_tests::tripwire::{End, Step, Tripwire, begins_to_lead, gives_up_a_claim, has, revokes_its_lease};
 use std::pin::pin;
 
@@ -32,67 +33,76 @@ impl Scene {
     }
 
     /// The other one takes all there is, under load, and the invariants hold.
-    async fn goes_on(self, well: &Running) {
+    async fn goes_on(self, well: &Running) -> Timing {
         well.owns(SHARDS).await;
         let load = self.drill.load().await;
         load.stop().await;
-        self.drill.judge(&KILLED).await;
+        self.drill.judge(&KILLED).await.timing
     }
 }
 
 /// A timer that joins another one and dies at this step of joining.
 async fn dies_joining(step: Step) {
     for end in BOTH {
-        let scene = Scene::new().await;
-        let well = scene.drill.timer("well").await;
-        well.owns(SHARDS).await;
-        let load = scene.drill.load().await;
-        scene.wire.arm(step, end);
-        let Scene { drill, wire, way } = scene;
-        {
-            let way = Route { etcd: way.etcd.clone(), client: way.client.clone() };
-            let mut joining = pin!(drill.timer_by("doomed", way));
-            tokio::select! {
-                () = wire.tripped() => {}
-                doomed = &mut joining => {
-                    wire.tripped().await;
-                    doomed.kill().await;
+        conclusive(async || {
+            let scene = Scene::new().await;
+            let well = scene.drill.timer("well").await;
+            well.owns(SHARDS).await;
+            let load = scene.drill.load().await;
+            scene.wire.arm(step, end);
+            let Scene { drill, wire, way } = scene;
+            {
+                let way = Route { etcd: way.etcd.clone(), client: way.client.clone() };
+                let mut joining = pin!(drill.timer_by("doomed", way));
+                tokio::select! {
+                    () = wire.tripped() => {}
+                    doomed = &mut joining => {
+                        wire.tripped().await;
+                        doomed.kill().await;
+                    }
                 }
             }
-        }
-        load.stop().await;
-        Scene { drill, wire, way }.goes_on(&well).await;
+            load.stop().await;
+            Scene { drill, wire, way }.goes_on(&well).await
+        })
+        .await;
     }
 }
 
 /// A timer that is alone and dies at this step; another one comes after it.
 async fn dies_alone(step: Step) {
     for end in BOTH {
-        let scene = Scene::new().await;
-        scene.wire.arm(step, end);
-        let way = Route { etcd: scene.way.etcd.clone(), client: scene.way.client.clone() };
-        let doomed = scene.drill.timer_by("doomed", way).await;
-        scene.wire.tripped().await;
-        doomed.kill().await;
-        let well = scene.drill.timer("well").await;
-        scene.goes_on(&well).await;
+        conclusive(async || {
+            let scene = Scene::new().await;
+            scene.wire.arm(step, end);
+            let way = Route { etcd: scene.way.etcd.clone(), client: scene.way.client.clone() };
+            let doomed = scene.drill.timer_by("doomed", way).await;
+            scene.wire.tripped().await;
+            doomed.kill().await;
+            let well = scene.drill.timer("well").await;
+            scene.goes_on(&well).await
+        })
+        .await;
     }
 }
 
 /// A timer that is told to stop and dies at this step of stopping.
 async fn dies_stopping(step: Step) {
     for end in BOTH {
-        let scene = Scene::new().await;
-        let way = Route { etcd: scene.way.etcd.clone(), client: scene.way.client.clone() };
-        let (doomed, well) = (scene.drill.timer_by("doomed", way).await, scene.drill.timer("well").await);
-        scene.drill.group.share(&[&doomed, &well]).await;
-        let load = scene.drill.load().await;
-        scene.wire.arm(step, end);
-        doomed.ask_to_stop();
-        scene.wire.tripped().await;
-        doomed.kill().await;
-        load.stop().await;
-        scene.goes_on(&well).await;
+        conclusive(async || {
+            let scene = Scene::new().await;
+            let way = Route { etcd: scene.way.etcd.clone(), client: scene.way.client.clone() };
+            let (doomed, well) = (scene.drill.timer_by("doomed", way).await, scene.drill.timer("well").await);
+            scene.drill.group.share(&[&doomed, &well]).await;
+            let load = scene.drill.load().await;
+            scene.wire.arm(step, end);
+            doomed.ask_to_stop();
+            scene.wire.tripped().await;
+            doomed.kill().await;
+            load.stop().await;
+            scene.goes_on(&well).await
+        })
+        .await;
     }
 }
 

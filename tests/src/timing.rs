@@ -1,0 +1,114 @@
+//! Bounds of time on a machine that others use too: kept, missed, or not to be told.
+//!
+//! # The rule
+//!
+//! * A time within its bound is kept, whatever the machine did meanwhile.
+//! * A time beyond its bound, and beyond what the machine itself kept everything waiting, is missed: the test fails.
+//! * A time between the two is *inconclusive*: nobody can say whose it was. The run is repeated, [`TRIES`] times in all.
+//!   Where none of them is conclusive the test prints a line that begins with `INCONCLUSIVE` and its name, and ends like
+//!   one that was skipped. With `DELAYQ_TEST_TIMING=strict` it fails instead: for a machine that is meant to be quiet.
+//!
+//! So a saturated machine lets nothing pass unseen, and makes no test fail by chance.
+
+use crate::environment::strict_timing;
+use std::fmt;
+use std::io::Write as _;
+use std::time::Duration;
+
+/// How often a run is made for a conclusive one.
+pub const TRIES: u32 = 3;
+
+/// What a run says about its bounds; what was missed has failed already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "give it to `conclusive`, which repeats the run"]
+pub enum Timing {
+    /// Every bound was kept.
+    Kept,
+    /// A bound was not kept, and the machine may have been why.
+    Inconclusive(String),
+}
+
+// === impl Timing ===
+
+impl Timing {
+    /// Judges one time. `allowed` is the bound with all that the machine may have kept waiting
+    /// ([`crate::stall::Stall::allow`]).
+    ///
+    /// # Panics
+    /// When it took longer than that.
+    pub fn of(what: impl fmt::Display, took: Duration, bound: Duration, allowed: Duration) -> Self {
+        assert!(
+            took <= allowed.max(bound),
+            "{what}: {took:?}, at most {bound:?}, with this machine {allowed:?}"
+        );
+        if took <= bound {
+            return Self::Kept;
+        }
+        Self::Inconclusive(format!("{what}: {took:?}, at most {bound:?}, with this machine {allowed:?}"))
+    }
+
+    /// Both: kept where each is.
+    pub fn and(self, other: Self) -> Self {
+        if self == Self::Kept { other } else { self }
+    }
+}
+
+/// Makes a run until it is conclusive, by the rule of this module. Each run builds all it needs anew.
+///
+/// # Panics
+/// When a run does; with `DELAYQ_TEST_TIMING=strict` also when no run was conclusive.
+pub async fn conclusive(run: impl AsyncFn() -> Timing) {
+    let name = std::thread::current().name().unwrap_or("a test").to_owned();
+    let mut reasons = Vec::new();
+    for _ in 0..TRIES {
+        match run().await {
+            Timing::Kept => return,
+            Timing::Inconclusive(why) => reasons.push(why),
+        }
+    }
+    let verdict =
+        format!("INCONCLUSIVE {name}: this machine was too busy, {TRIES} times: {}", reasons.join("; "));
+    assert!(!strict_timing(), "{verdict}");
+    // Not by println!, which a test that passes keeps to itself.
+    let _ = writeln!(std::io::stderr(), "{verdict}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_time_within_its_bound_is_kept_however_busy_the_machine() {
+        assert_eq!(Timing::of("it", MS, MS, 100 * MS), Timing::Kept);
+    }
+
+    #[test]
+    fn a_time_that_the_machine_may_explain_is_not_passed() {
+        let timing = Timing::of("it", 50 * MS, MS, 100 * MS);
+        assert!(matches!(&timing, Timing::Inconclusive(why) if why.contains("50ms")));
+        assert_eq!(Timing::Kept.and(timing.clone()), timing);
+        assert_eq!(timing.clone().and(Timing::Kept), timing);
+    }
+
+    #[test]
+    #[should_panic(expected = "at most 1ms, with this machine 2ms")]
+    fn a_time_that_the_machine_cannot_explain_fails() {
+        let _ = Timing::of("it", 3 * MS, MS, 2 * MS);
+    }
+
+    #[tokio::test]
+    async fn a_run_is_repeated_until_it_is_conclusive_and_not_for_ever() {
+        for (kept_at, runs_expected) in [(1, 1), (2, 2), (99, TRIES)] {
+            let runs = Cell::new(0);
+            conclusive(async || {
+                runs.set(runs.get() + 1);
+                if runs.get() == kept_at { Timing::Kept } else { Timing::Inconclusive("busy".to_owned()) }
+            })
+            .await;
+            assert_eq!(runs.get(), runs_expected);
+        }
+    }
+}
