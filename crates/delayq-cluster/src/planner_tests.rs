@@ -111,18 +111,7 @@ proptest! {
         gone in prop::collection::btree_set(0..60_usize, 0..20),
         new in 0..20_usize,
     ) {
-        let weights = vec![1; shards];
-        let first = compute(&weights, &members(before), None, &leader());
-        let mut after: Vec<Candidate> = members(before).into_iter().enumerate()
-            .filter(|(n, _)| !gone.contains(n)).map(|(_, m)| m).collect();
-        after.extend((0..new).map(|n| member(1000 + n)));
-        prop_assume!(!after.is_empty());
-        let plan = compute(&weights, &after, Some(&first), &leader());
-        let counts: Vec<usize> = loads(&plan, &after, &weights).into_iter().map(|(n, _)| n).collect();
-        prop_assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{counts:?}");
-        let kept: Vec<usize> = after.iter().map(|m| first.shards_of(&m.id).len()).collect();
-        let homeless = shards - kept.iter().sum::<usize>();
-        prop_assert_eq!(moved(&first, &plan), homeless + fewest_moves(&kept, shards));
+        balance_with_the_fewest_moves(shards, before, &gone, new)?;
     }
 
     #[test]
@@ -146,6 +135,65 @@ proptest! {
         let again = compute(&weights, &candidates, Some(&first), &MemberId::from_text("other"));
         prop_assert_eq!(first, again);
     }
+}
+
+proptest! {
+    // A case plans thousands of shards twice.
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// Often more members than shards.
+    #[test]
+    fn a_thousand_members_balance_with_the_fewest_moves(
+        shards in prop_oneof![1..1200_usize, 1200..=4096_usize],
+        before in 900..1200_usize,
+        gone in prop::collection::btree_set(0..1200_usize, 0..400),
+        new in 0..300_usize,
+    ) {
+        balance_with_the_fewest_moves(shards, before, &gone, new)?;
+    }
+
+    #[test]
+    fn of_a_thousand_members_the_fit_alone_are_given_shards(
+        shards in 1..=4096_usize,
+        unfit in prop::collection::btree_map(0..1000_usize, any::<bool>(), 0..999),
+        zones in 1..8_usize,
+    ) {
+        let make = |n: usize| Candidate {
+            zone: format!("z{}", n % zones),
+            weight: u16::try_from(n % 3 + 1).unwrap(),
+            draining: unfit.get(&n) == Some(&true),
+            hindered: unfit.get(&n) == Some(&false),
+            ..member(n)
+        };
+        let candidates: Vec<Candidate> = (0..1000).map(make).collect();
+        let plan = compute(&vec![1; shards], &candidates, None, &leader());
+        let given = |candidate: &Candidate| plan.shards_of(&candidate.id).len();
+        prop_assert_eq!(candidates.iter().map(given).sum::<usize>(), shards);
+        prop_assert!(candidates.iter().all(|c| given(c) == 0 || !c.draining && !c.hindered));
+        prop_assert_eq!(&compute(&vec![1; shards], &candidates, Some(&plan), &leader()), &plan);
+    }
+}
+
+/// Some members go and some come: counts differ by one at most, and no shard moves that need not.
+fn balance_with_the_fewest_moves(
+    shards: usize,
+    before: usize,
+    gone: &std::collections::BTreeSet<usize>,
+    new: usize,
+) -> Result<(), TestCaseError> {
+    let weights = vec![1; shards];
+    let first = compute(&weights, &members(before), None, &leader());
+    let mut after: Vec<Candidate> =
+        members(before).into_iter().enumerate().filter(|(n, _)| !gone.contains(n)).map(|(_, m)| m).collect();
+    after.extend((0..new).map(|n| member(2000 + n)));
+    prop_assume!(!after.is_empty());
+    let plan = compute(&weights, &after, Some(&first), &leader());
+    let counts: Vec<usize> = loads(&plan, &after, &weights).into_iter().map(|(n, _)| n).collect();
+    prop_assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{counts:?}");
+    let kept: Vec<usize> = after.iter().map(|m| first.shards_of(&m.id).len()).collect();
+    let homeless = shards - kept.iter().sum::<usize>();
+    prop_assert_eq!(moved(&first, &plan), homeless + fewest_moves(&kept, shards));
+    Ok(())
 }
 
 #[test]

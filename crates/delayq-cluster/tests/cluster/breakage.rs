@@ -2,7 +2,7 @@
 
 use crate::fleet::{Floor, Member, config, reasons, s};
 use crate::reader::ClaimReader;
-use delayq_cluster::ClusterStats;
+use delayq_cluster::{ClusterError, ClusterStats, ShardId, Trust};
 use delayq_tests::deadline::LONG;
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::proxy::{Direction, Flow, Proxy};
@@ -79,8 +79,15 @@ async fn without_a_quorum_members_keep_what_they_own_and_claim_nothing() {
         assert!(!member.is_trusted());
     }
     assert!(floor.work().balanced(24, &["a", "b", "c"]));
+    // Nobody can say whose a shard is, nor take a new member in.
+    let unknown = members[0].handle.still_mine(&[ShardId::new(0)]).await.unwrap_err();
+    assert!(matches!(unknown, ClusterError::Unreachable { .. }), "{unknown}");
+    let newcomer = Member::start(config(&etcd.endpoints(), "new", 24), &floor).await;
     // Well beyond the lease: without a quorum no lease can run out either.
-    members[0].handle.still_mine(&[]).await.unwrap();
+    tokio::time::sleep(2 * members[0].handle.granted_ttl().unwrap()).await;
+    assert_eq!((newcomer.handle.trust(), floor.work().of("new")), (Trust::Joining, 0));
+    assert!(floor.work().balanced(24, &["a", "b", "c"]));
+    newcomer.leave().await;
     etcd.member(1).launch();
     etcd.member(2).resume().await;
     for member in &members {
