@@ -1,6 +1,7 @@
 //! The admin endpoint: `/metrics`, `/livez`, `/readyz`, `/version`, over connections that cannot be held open.
 
 mod connection;
+mod places;
 mod routes;
 mod server;
 

@@ -52,6 +52,16 @@ impl Endpoint {
         stream
     }
 
+    async fn until_open(&self, count: usize) {
+        let line = format!("delayq_admin_connections {count}\n");
+        let open = async {
+            while !self.metrics.encode().contains(&line) {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(BOUND, open).await.expect("the connections stay as they are");
+    }
+
     async fn get(&self, path: &str) -> String {
         rest(&mut self.send(&format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")).await)
             .await
@@ -174,40 +184,32 @@ async fn a_silent_connection_is_closed() {
 
 #[tokio::test]
 async fn a_client_that_stops_reading_gives_its_place_back() {
-    let config = AdminConfig { idle_timeout: SHORT, max_connections: 1.try_into().unwrap(), ..patient() };
-    let endpoint = endpoint(config).await;
+    let endpoint = endpoint(AdminConfig { idle_timeout: SHORT, ..patient() }).await;
     let help = "x".repeat(1 << 20);
     let _: Counter = endpoint.metrics.register("large", &help, Counter::default());
     // Far more answers than the buffers of both sides hold, and nobody reads them.
     let _stuck = endpoint.send(&"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n".repeat(64)).await;
-    let answered = async {
-        let request = b"GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-        loop {
-            let mut stream = TcpStream::connect(endpoint.address).await.unwrap();
-            let mut answer = Vec::new();
-            let sent = stream.write_all(request).await;
-            if sent.is_ok() && stream.read_to_end(&mut answer).await.is_ok() && answer.ends_with(b"alive\n") {
-                return;
-            }
-        }
-    };
-    timeout(BOUND, answered).await.expect("the place is never given back");
+    endpoint.until_open(1).await;
+    endpoint.until_open(0).await;
 }
 
 #[tokio::test]
-async fn connections_above_the_limit_are_closed_and_counted() {
+async fn a_client_that_takes_every_connection_does_not_blank_the_probes() {
     let endpoint = endpoint(AdminConfig { max_connections: 2.try_into().unwrap(), ..patient() }).await;
     let request = "GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
     let mut kept = Vec::new();
-    for _ in 0..2 {
+    for _ in 0..3 {
         let mut stream = endpoint.send(request).await;
         let mut first = [0; 12];
         timeout(BOUND, stream.read_exact(&mut first)).await.unwrap().unwrap();
         assert_eq!(&first, b"HTTP/1.1 200");
         kept.push(stream);
     }
-    assert_eq!(rest(&mut TcpStream::connect(endpoint.address).await.unwrap()).await, "");
-    assert!(endpoint.metrics.encode().contains("delayq_admin_connections_refused_total 1"));
+    // Closed was the oldest, and no other.
+    assert!(rest(&mut kept[0]).await.ends_with("alive\n"));
+    let metrics = endpoint.metrics.encode();
+    assert!(metrics.contains("delayq_admin_connections_closed_total 1"), "{metrics}");
+    assert!(metrics.contains("delayq_admin_connections 2"), "{metrics}");
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
 //! Accepting: a limit of connections, and a deadline for each part of each request.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -14,8 +13,8 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
 use crate::codes::ADMIN_BIND;
 use crate::config::{AdminConfig, Listen};
@@ -23,6 +22,7 @@ use crate::fault::Fault;
 use crate::metrics::Metrics;
 
 use super::connection::Idling;
+use super::places::Places;
 
 /// How long to wait after an accept that failed for want of files or memory, instead of spinning on it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -37,12 +37,7 @@ pub struct AdminServer {
     listener: TcpListener,
     address: SocketAddr,
     config: AdminConfig,
-    refused: Counter,
-}
-
-/// A connection above the limit was closed.
-struct ConnectionRefused {
-    from: SocketAddr,
+    places: Places,
 }
 
 // === impl Admin ===
@@ -57,9 +52,12 @@ impl Admin {
         let refusal = |error| Fault::new(&ADMIN_BIND, format!("cannot listen on {listen}")).because(error);
         let listener = TcpListener::bind((listen.host(), listen.port())).await.map_err(refusal)?;
         let address = listener.local_addr().map_err(refusal)?;
-        let help = "Connections to the admin endpoint closed for their number.";
-        let refused = metrics.register("admin_connections_refused", help, Counter::default());
-        Ok(Self(Some(AdminServer { listener, address, config: config.clone(), refused })))
+        let help = "Connections to the admin endpoint closed to make room for another.";
+        let closed = metrics.register("admin_connections_closed", help, Counter::default());
+        let help = "Connections to the admin endpoint that are open.";
+        let connections = metrics.register("admin_connections", help, Gauge::default());
+        let places = Places::new(config.max_connections.get() as usize, connections, closed);
+        Ok(Self(Some(AdminServer { listener, address, config: config.clone(), places })))
     }
 
     /// Where it listens, with the port it was given; `None` if it is off.
@@ -81,10 +79,8 @@ impl Admin {
 
 impl AdminServer {
     async fn serve(self, router: Router) {
-        let places = self.config.max_connections.get() as usize;
-        let places = Arc::new(Semaphore::new(places));
         let router = bounded(router, &self.config);
-        loop {
+        for number in 0.. {
             let (stream, from) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -93,25 +89,8 @@ impl AdminServer {
                     continue;
                 }
             };
-            let Ok(place) = places.clone().try_acquire_owned() else {
-                ConnectionRefused { from }.emit(&self.refused);
-                continue;
-            };
-            let connection = answer(stream, router.clone(), self.config.clone());
-            tokio::spawn(async move {
-                connection.await;
-                drop(place);
-            });
+            self.places.take(number, from.ip(), answer(stream, router.clone(), self.config.clone()));
         }
-    }
-}
-
-// === impl ConnectionRefused ===
-
-impl ConnectionRefused {
-    fn emit(self, refused: &Counter) {
-        refused.inc();
-        tracing::debug!(from = %self.from, "too many connections to the admin endpoint");
     }
 }
 

@@ -13,7 +13,8 @@ pub struct AdminConfig {
     /// Address; `""`: no endpoint; port 0: a free one, named in the log. Default `127.0.0.1:9440`. Processes on one
     /// host need a port each: set `DELAYQ__ADMIN__LISTEN` for them.
     pub listen: Listen,
-    /// Connections at a time; further ones are closed at once and counted. 1 to 4096; default 64.
+    /// Connections at a time; for a further one the oldest of the address that holds the most is closed, and counted. 1 to
+    /// 4096; default 64.
     pub max_connections: NonZeroU32,
     /// Longest wait for the head of a request, from the connection or the last answer on. 10 ms to 5 m; default 10 s.
     /// A scraper with a longer interval connects anew each time.
