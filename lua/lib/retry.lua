@@ -39,5 +39,10 @@ local function give_back(m, delay, reason)
   end
   local due = now + (delay or backoff_ms(m))
   place_check(m, due)
+  if expires then
+    -- The pump took it out of the index if the clock read later meanwhile.
+    redis.call('ZADD', base .. 'expiries', expires, m.no .. ':' .. m.id)
+    alarm('expiries', expires)
+  end
   return place(m, due)
 end

@@ -105,7 +105,7 @@ fn message(name: &Name, msg: &Msg, model: &Model, shard: &Snapshot, watch: &mut 
             );
             let stamp = in_queue[0][member.len()..].iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
             ensure!(
-                (msg.due() * 1000..=model.now_us).contains(&stamp),
+                (msg.due() * 1000..=model.latest_us).contains(&stamp),
                 "ready at {stamp}: early, or to come"
             );
         }
@@ -183,7 +183,7 @@ fn groups(model: &Model, shard: &Snapshot) -> Outcome {
         let leased = matches!(msg.place, Place::Leased { .. });
         match msg.expires().filter(|_| msg.is_pending() || leased) {
             // What is leased expires when it is given back.
-            Some(expires) if leased && expires <= model.now() => {}
+            Some(expires) if leased && expires <= model.latest_us / 1000 => {}
             Some(expires) => ensure!(
                 is_indexed(listed.as_ref(), expires, model),
                 "{name:?} expires {listed:?}, not {expires}"

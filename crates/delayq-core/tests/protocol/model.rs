@@ -54,6 +54,10 @@ pub(crate) struct Shift {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Model {
     pub(crate) now_us: u64,
+    /// The latest that the clock ever read: it may step back.
+    pub(crate) latest_us: u64,
+    /// The longest lease that was ever given, in ms, where that is more than the usual.
+    pub(crate) longest_lease: u64,
     /// Topic names by their number, from 1.
     pub(crate) topics: Vec<String>,
     pub(crate) settings: BTreeMap<(u32, String), Vec<u8>>,
@@ -184,6 +188,11 @@ impl Model {
 
     pub(crate) fn setting(&self, no: u32, field: &str) -> Option<&[u8]> {
         self.settings.get(&(no, field.to_owned())).map(Vec::as_slice)
+    }
+
+    /// When a lease that is given now ends at the latest.
+    pub(crate) fn latest_lease_end(&self) -> u64 {
+        self.now() + self.longest_lease.max(30_000)
     }
 
     fn policy(&self, no: u32, field: &str) -> u64 {

@@ -10,7 +10,7 @@ use delayq_tests::redis_server::RedisServer;
 const SEEDS: Seeds = Seeds { weather: Weather::Fair, first: 0, count: 1000 };
 
 /// What is broken, in which file, which text, and what is in its place.
-const MUTANTS: [(&str, &str, &str, &str); 50] = [
+const MUTANTS: [(&str, &str, &str, &str); 62] = [
     ("ack ignores the receipt", "ack", "if held_until[at] and not word", "if not word"),
     ("ack keeps the lease", "ack", "redis.call('ZREM', base .. 'leases', unpack(settled))", "do end"),
     (
@@ -31,10 +31,10 @@ const MUTANTS: [(&str, &str, &str, &str); 50] = [
     (
         "reschedule leaves the group index",
         "lib/place",
-        "redis.call('ZADD', base .. 'g:' .. group, due",
-        "redis.call('ZADD', base .. 'g:' .. group, 'NX', due",
+        "redis.call('ZADD', base .. 'g:' .. group, m.due",
+        "redis.call('ZADD', base .. 'g:' .. group, 'NX', m.due",
     ),
-    ("reschedule leaves the old bucket", "lib/reschedule", "  unplace(m)\n", ""),
+    ("reschedule leaves the old bucket", "lib/reschedule", "if not stays then unplace(m) end\n", ""),
     (
         "reschedule ignores the expected time",
         "reschedule",
@@ -51,7 +51,12 @@ const MUTANTS: [(&str, &str, &str, &str); 50] = [
     ),
     ("reserve forgets the alarm", "reserve", "alarm('leases', until_ms)", "do end"),
     ("reserve does not count the attempt", "reserve", "\\0\\0\\0\\1\\0\\1", "\\0\\0\\0\\1\\0\\0"),
-    ("reserve gives what has expired", "reserve", "if expires <= now then return 'expired' end", ""),
+    (
+        "reserve gives what has expired",
+        "reserve",
+        "if struct.unpack('>I8', env, at) <= now then return 'expired' end",
+        "",
+    ),
     ("release keeps the lease", "lib/receipt", "redis.call('ZREM', base .. 'leases', receipt)", "do end"),
     ("put forgets the counter", "put", "count('accepted', no, accepted)", "do end"),
     (
@@ -165,14 +170,14 @@ const MUTANTS: [(&str, &str, &str, &str); 50] = [
     (
         "reserve takes more bytes than asked for",
         "reserve",
-        "if most_bytes > 0 and bytes >= most_bytes then break end",
+        "if is_full() then break end",
         "if most_bytes > 0 and bytes > most_bytes + 40 then break end",
     ),
     (
         "a topic's back-off is not asked for",
         "lib/retry",
-        "own or redis.call('HGET', base .. 't:' .. m.no, 'backoff') or",
-        "own or",
+        "return of_topic and is_backoff(of_topic) and of_topic or",
+        "return",
     ),
     (
         "configure sets nothing of what was set already",
@@ -194,6 +199,58 @@ const MUTANTS: [(&str, &str, &str, &str); 50] = [
     ),
     ("replay keeps the attempts", "replay", "  m.attempt = 0\n", ""),
     ("replay forgets the expiry", "replay", "  if expires then\n", "  if false then\n"),
+    ("a limit is not held to its range", "lib/arguments", "n >= least and n <= most and n or nil", "n"),
+    ("a rate's bucket holds more than its burst", "reserve", "if tat > full then", "if false then"),
+    (
+        "a reserve that stops at its bytes tells no wait",
+        "reserve",
+        "if wanted > 0 and is_full() then come_back(0) end",
+        "",
+    ),
+    (
+        "a reserve goes on to the next topic behind its bytes",
+        "reserve",
+        "if wanted > 0 and not is_full() then",
+        "if wanted > 0 then",
+    ),
+    ("a lease that ends too late stays", "pump", "indexes = { 'leases', 1 }", "indexes = {}"),
+    (
+        "the longest lease is not noted",
+        "lib/lease",
+        "if ms > LEASE_MS and ms > longest_lease() then",
+        "if false then",
+    ),
+    (
+        "a later hour is pumped before the rest of an earlier one",
+        "pump",
+        "if limit == 0 or no and unfinished[no] then",
+        "if limit == 0 then",
+    ),
+    ("a back-off of any kind is taken", "lib/backoff", "if not right then return false end", ""),
+    (
+        "what is trimmed is not looked at",
+        "lib/stale",
+        "while entries[gone + 1] and is_stale_ready(no, entries[gone + 1]) do",
+        "while entries[gone + 1] do",
+    ),
+    (
+        "a put that is refused opens its topic",
+        "put",
+        "local no, is_new = topic_number(topic)",
+        "local no, is_new = topic_number(topic)\nif is_new then topic_open(topic, no) end\nis_new = false",
+    ),
+    (
+        "what is rescheduled to later keeps its entry",
+        "lib/reschedule",
+        "due <= math.max(m.due, m.at) and due <= now",
+        "due <= now",
+    ),
+    (
+        "a lock of a clock ahead lasts",
+        "claim",
+        "until_ms > now and until_ms <= now + math.max(lock, 300000)",
+        "until_ms > now",
+    ),
     ("claim gives the same epoch twice", "claim", "redis.call('HINCRBY', KEYS[1], 'epoch', 1)", "epoch + 1"),
     ("hold is ignored by who puts", "put", "due <= now and not held", "due <= now"),
 ];

@@ -6,7 +6,8 @@ use crate::{
     lab::{Lab, item},
     snapshot::lossy,
 };
-use delayq_core::Verb;
+use delayq_core::{Backoff, Verb};
+use std::time::Duration;
 
 /// Back-offs that are none: of no kind, of another length than their kind has, without a delay, growing down.
 const BROKEN: [&[u8]; 12] = [
@@ -74,7 +75,7 @@ async fn a_message_s_own_back_off_that_is_none_falls_back_to_that_of_its_topic()
     let mut lab = Lab::new().await;
     lab.words(Action::configure("a", "backoff", [1, 0, 0, 0, 77])).await;
     let mut own = item("x", NOW);
-    own.fixed_backoff = Some(1);
+    own.backoff = Some(Backoff::Fixed(Duration::from_millis(1)));
     lab.put("a", &[own]).await;
     let receipt = lab.reserve("a").await.remove(0);
     // Its kind, behind head, hash and length.

@@ -4,6 +4,7 @@ mod choice;
 mod draining;
 mod faults;
 mod looks;
+mod refused;
 
 use crate::{
     action::{Action, List, Purge, Repeat, Reserve},
@@ -168,7 +169,8 @@ impl Run {
         // Near the edge of an hour: of an ordinary one, of a year, of what 32 bits of seconds hold.
         let edges = [1_763_697_600_000, 1_798_761_600_000, 2_147_482_800_000];
         let now = edges[rng.usize(..3)] - rng.u64(..2000);
-        let model = Model { now_us: now * 1000 + rng.u64(..1000), ..Model::default() };
+        let now_us = now * 1000 + rng.u64(..1000);
+        let model = Model { now_us, latest_us: now_us, ..Model::default() };
         shard.clock_us = Some(model.now_us);
         let before = shard.snapshot().await;
         Self {
@@ -195,6 +197,9 @@ impl Run {
             if self.weather == Weather::Poisoned && self.rng.u8(..4) == 0 {
                 self.poison().await?;
             }
+            if self.rng.u8(..20) == 0 {
+                self.refused_step().await?;
+            }
             let action = self.choose();
             self.log.push(format!("{}: {action:?}", self.model.now()));
             match self.weather {
@@ -217,11 +222,16 @@ impl Run {
     }
 
     async fn step(&mut self, action: &Action) -> Result<(), String> {
-        self.shard.clock_us = Some(self.model.now_us);
+        self.set_clock();
         let (answer, after) = self.shard.step(action.verb(), &action.args()).await;
         let answer = answer?;
         self.model.apply(action, &Call::new(&answer, &self.before, &after))?;
         self.conclude(action, &answer, after)
+    }
+
+    fn set_clock(&mut self) {
+        self.shard.clock_us = Some(self.model.now_us);
+        self.model.latest_us = self.model.latest_us.max(self.model.now_us);
     }
 
     /// Compares the shard with the model, and keeps what later steps need of the answer.

@@ -2,7 +2,6 @@
 
 use super::is_generated;
 use delayq_core::{Backoff, Envelope, Group, State, UnixMillis};
-use std::time::Duration;
 
 /// A message of a put.
 #[derive(Clone, Debug)]
@@ -14,7 +13,7 @@ pub(crate) struct Item {
     pub(crate) tried: Option<u64>,
     pub(crate) expires: Option<u64>,
     pub(crate) group: Option<String>,
-    pub(crate) fixed_backoff: Option<u64>,
+    pub(crate) backoff: Option<Backoff>,
     pub(crate) max: u16,
     /// Tells one content from another.
     pub(crate) content: u8,
@@ -40,7 +39,7 @@ impl Item {
             tried: None,
             expires: None,
             group: None,
-            fixed_backoff: None,
+            backoff: None,
             max: 0,
             content: 0,
         }
@@ -59,7 +58,7 @@ impl Item {
             doomed: false,
             hash: (!is_generated(&self.id)).then_some([self.content; 8]),
             expires: self.expires.map(UnixMillis::new),
-            backoff: self.fixed_backoff.map(|ms| Backoff::Fixed(Duration::from_millis(ms))),
+            backoff: self.backoff.clone(),
             group: self.group.as_ref().map(|group| Group::new(group.clone()).unwrap()),
             headers: if self.content == 2 { vec![("a".into(), "b".into())] } else { Vec::new() },
             payload: vec![b'x'; usize::from(self.content)],

@@ -80,7 +80,7 @@ async fn a_lost_reserve_answer_costs_one_lease_time_and_one_attempt() {
     let server = RedisServer::start().await;
     let mut shard = bare(&server).await;
     let mut item = Item::new(b"a", NOW);
-    item.fixed_backoff = Some(1);
+    item.backoff = Some(delayq_core::Backoff::Fixed(std::time::Duration::from_millis(1)));
     run(&mut shard, &put(vec![item])).await;
     drop(reserve(&mut shard, 1, Some(1000)).await);
     let pump = Action::Pump { epoch: Some(0), limit: 500 };

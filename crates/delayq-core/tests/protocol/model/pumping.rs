@@ -2,6 +2,7 @@
 
 use super::{Call, Model, Msg, Outcome, Place, same};
 use crate::snapshot::Name;
+use delayq_core::UnixMillis;
 
 /// What a pump moved, as the shard shows it.
 #[derive(Default)]
@@ -44,6 +45,8 @@ impl Model {
         for name in self.messages.keys().cloned().collect::<Vec<_>>() {
             self.pump_one(&name, call, &mut moves)?;
         }
+        self.check_leases(call)?;
+        self.check_order(call)?;
         self.pump_shifts(call, &mut moves);
         let in_buckets = |poison: &[String]| poison.iter().filter(|key| key.starts_with("b:")).count() as u64;
         moves.poison = in_buckets(&call.before.poison) - in_buckets(&call.after.poison);
@@ -67,6 +70,15 @@ impl Model {
                     self.messages.get_mut(name).unwrap().place = Place::Ready;
                 }
             }
+            Place::Leased { until, ref receipt } if until > self.latest_lease_end() => {
+                // It was taken while the clock read ahead; a pump that has the time cuts it.
+                let end = self.latest_lease_end();
+                if stored.is_some_and(|stored| stored.at.get() == end) {
+                    let (receipt, msg) = (receipt.clone(), self.messages.get_mut(name).unwrap());
+                    msg.place = Place::Leased { receipt, until: end };
+                    msg.stored.at = UnixMillis::new(end);
+                }
+            }
             Place::Leased { until, .. } if until <= now => {
                 if stored.as_ref().is_some_and(|stored| stored.state.word() == "leased") {
                     return Ok(());
@@ -84,6 +96,38 @@ impl Model {
                 self.messages.remove(name);
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// With nothing due, a pump leaves no lease that ends later than any given now.
+    fn check_leases(&self, call: &Call<'_>) -> Outcome {
+        let (now, end) = (self.now(), self.latest_lease_end());
+        let alarms = call.before.index("alarms");
+        let is_idle = alarms.values().all(|&alarm| alarm > now);
+        let is_seen = alarms.get(b"leases".as_slice()).is_some_and(|&alarm| alarm > end);
+        let late = call.after.index("leases").values().filter(|&&until| until > end).count();
+        same("leases that last too long", late > 0 && is_idle && is_seen && !call.broken, false)
+    }
+
+    /// Of each topic the oldest become ready first, whatever the limit.
+    fn check_order(&self, call: &Call<'_>) -> Outcome {
+        let now = self.now();
+        for no in 1..=self.topics.len() as u32 {
+            let due = |place: &Place| {
+                let is_due =
+                    |(name, msg): &(&Name, &Msg)| name.0 == no && msg.place == *place && msg.due() <= now;
+                self.messages.iter().filter(is_due).map(|(name, msg)| (msg.due(), name)).collect::<Vec<_>>()
+            };
+            let first_left = due(&Place::Delayed).into_iter().map(|(due, _)| due).min();
+            let was_left = |name: &Name| {
+                let member = [&name.1[..], &call.before.bodies[name][4..8]].concat();
+                call.before.in_bucket(no, &member)
+            };
+            let last_moved =
+                due(&Place::Ready).into_iter().filter(|(_, name)| was_left(name)).map(|(due, _)| due).max();
+            let in_order = first_left.zip(last_moved).is_none_or(|(left, moved)| moved <= left);
+            same("the oldest first", in_order || call.broken || now <= self.blocked_until, true)?;
         }
         Ok(())
     }

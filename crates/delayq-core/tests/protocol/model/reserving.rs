@@ -126,6 +126,7 @@ impl Model {
                     if call.after.in_bucket(no, &entry[..entry.len() - 7]) {
                         self.messages.get_mut(&name).unwrap().place = Place::Delayed;
                         self.blocked_until = self.now() + 10_000;
+                        continue;
                     }
                     break;
                 }
@@ -152,6 +153,8 @@ impl Model {
         same("receipt", head, prefix.as_slice())?;
         let msg = self.messages.get_mut(name).unwrap();
         msg.place = Place::Leased { receipt: receipt.to_vec(), until };
+        self.longest_lease = self.longest_lease.max(until - self.now_us / 1000);
+        let msg = self.messages.get_mut(name).unwrap();
         msg.stored.at = ms(until);
         msg.stored.delivery += 1;
         msg.stored.attempt += 1;

@@ -39,6 +39,7 @@ impl Model {
                 continue;
             };
             let until = self.now() + lease.unwrap_or_else(|| self.policy(name.0, "lease_ms"));
+            self.longest_lease = self.longest_lease.max(until - self.now());
             let msg = self.messages.get_mut(&name).unwrap();
             msg.place = Place::Leased { receipt: receipt.clone(), until };
             msg.stored.at = ms(until);
@@ -105,9 +106,10 @@ impl Model {
         Ok(self.messages[name].word())
     }
 
-    /// Between which delays the next attempt rests: by the message's back-off, else its topic's, else delayq's own.
+    /// Between which delays the next attempt rests: by the message's back-off, else its topic's, else delayq's own. One
+    /// that is none counts as if it were not there.
     fn backoff(&self, no: u32, msg: &Msg) -> (u64, u64) {
-        let of_topic = || self.setting(no, "backoff").map_or((2, vec![1000, 600_000]), written);
+        let of_topic = || self.setting(no, "backoff").and_then(written).unwrap_or((2, vec![1000, 600_000]));
         let (kind, delays) = msg.stored.backoff.as_ref().map_or_else(of_topic, parts);
         let step = usize::from(msg.stored.attempt.max(1));
         if kind == 2 {
@@ -139,7 +141,15 @@ fn parts(backoff: &Backoff) -> Delays {
     }
 }
 
-fn written(bytes: &[u8]) -> Delays {
-    let ms = |four: &[u8; 4]| u64::from(u32::from_be_bytes(*four));
-    (bytes[0], bytes[1..].as_chunks::<4>().0.iter().map(ms).collect())
+fn written(bytes: &[u8]) -> Option<Delays> {
+    let (kind, rest) = bytes.split_first()?;
+    let (delays, rest) = rest.as_chunks::<4>();
+    let delays: Vec<u64> = delays.iter().map(|ms| u64::from(u32::from_be_bytes(*ms))).collect();
+    let right = match kind {
+        1 => delays.len() == 1,
+        2 => delays.len() == 2 && delays[0] <= delays[1],
+        3 => (1..=32).contains(&delays.len()),
+        _ => false,
+    };
+    (right && rest.is_empty() && !delays.contains(&0)).then_some((*kind, delays))
 }

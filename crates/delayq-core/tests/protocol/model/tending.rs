@@ -74,7 +74,7 @@ impl Model {
     pub(super) fn claim(&mut self, owner: &str, lock: u64, call: &Call<'_>) -> Outcome {
         let now = self.now();
         let (known, until) = self.owner.clone().unwrap_or_default();
-        let locked = until > now;
+        let locked = until > now && until <= now + lock.max(300_000);
         let (word, holder) = match (lock > 0 && locked, known == owner) {
             (true, false) => ("owned", known),
             (true, true) => ("renewed", known),

@@ -5,6 +5,9 @@ use crate::{
     action::{Action, GiveBack, Item, Purge, Reserve},
     model::{Msg, Place},
 };
+use delayq_core::Backoff;
+use fastrand::Rng;
+use std::time::Duration;
 
 const TOPICS: [&str; 3] = ["a", "tenant/b", "1:2"];
 const GROUPS: [&str; 2] = ["user-1", "2:{}"];
@@ -13,9 +16,16 @@ pub(super) const LAST_MS: u64 = (1 << 53) - 1;
 // === impl Run ===
 
 impl Run {
-    /// Time goes on: not at all, a little, or far.
+    /// Time goes on: not at all, a little, or far. Now and then the clock steps back: a little, or far.
     pub(super) fn tick(&mut self) {
         let now_us = self.model.now_us;
+        if self.rng.u8(..30) == 0 {
+            let back = [1000, 3_000_000, 3 * HOUR_MS * 1000][self.rng.usize(..3)];
+            self.model.now_us -= self.rng.u64(..back);
+            // Who waits does so by another clock.
+            self.waiting = None;
+            return;
+        }
         let rng = &mut self.rng;
         let us = match rng.u8(..14) {
             0..4 => 0,
@@ -154,7 +164,7 @@ impl Run {
         item.replace = rng.u8(..5) == 0;
         item.tried = (rng.u8(..6) == 0).then(|| now - rng.u64(..2 * HOUR_MS));
         item.expires = (rng.u8(..4) == 0).then(|| now + rng.u64(..10_000));
-        item.fixed_backoff = (rng.u8(..4) == 0).then(|| rng.u64(1..3000));
+        item.backoff = (rng.u8(..3) == 0).then(|| backoff(rng));
         item.max = if rng.u8(..3) == 0 { rng.u16(1..3) } else { 0 };
         item.content = rng.u8(..3);
         item.group = rng.bool().then(|| self.group());
@@ -282,5 +292,16 @@ impl Run {
             _ => ("paused", ""),
         };
         (field, value.as_bytes().to_vec())
+    }
+}
+
+/// A back-off of any kind.
+fn backoff(rng: &mut Rng) -> Backoff {
+    let mut delay = |most| Duration::from_millis(rng.u64(1..most));
+    let (first, more) = (delay(3000), delay(3000));
+    match rng.u8(..3) {
+        0 => Backoff::Fixed(first),
+        1 => Backoff::Exponential { first, longest: first + more },
+        _ => Backoff::List(vec![first, more, first]),
     }
 }

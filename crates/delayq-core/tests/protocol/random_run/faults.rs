@@ -1,6 +1,6 @@
 //! What befalls a run: lost answers, keys of the wrong type, entries that stand for nothing.
 
-use super::{HOUR_MS, Run, is_refused, receipt_of};
+use super::{HOUR_MS, Run, is_refused, receipt_of, refused::BROKEN_BACKOFFS};
 use crate::{
     action::{Action, Repeat},
     bare_shard::Answer,
@@ -49,7 +49,7 @@ impl Run {
         let action = of_one(action);
         let key = self.key_to_break(&action);
         self.log.push(format!("the same, of one message, with a set for {key}"));
-        self.shard.clock_us = Some(self.model.now_us);
+        self.set_clock();
         self.shard.break_key(&key).await;
         let answer = self.shard.call(action.verb(), &action.args()).await;
         self.shard.mend_key(&key).await;
@@ -102,12 +102,25 @@ impl Run {
         keys.swap_remove(self.rng.usize(..keys.len()))
     }
 
+    /// Writes a back-off that is none into a topic's policy, where `configure` would refuse it.
+    async fn break_backoff(&mut self, no: usize) -> Result<(), String> {
+        let broken = BROKEN_BACKOFFS[self.rng.usize(..BROKEN_BACKOFFS.len())];
+        self.log.push(format!("a back-off of topic {no} that is none: {broken:?}"));
+        self.shard.command(&[b"HSET", format!("~t:{no}").as_bytes(), b"backoff", broken]).await;
+        self.model.settings.insert((no as u32, "backoff".into()), broken.to_vec());
+        self.before = self.shard.snapshot().await;
+        compare(&self.model, &self.before, &mut self.watch)
+    }
+
     /// Puts an entry that stands for nothing where a script may meet it.
     pub(super) async fn poison(&mut self) -> Result<(), String> {
         if self.model.topics.is_empty() {
             return Ok(());
         }
         let (no, now) = (self.rng.usize(..self.model.topics.len()) + 1, self.model.now());
+        if self.rng.u8(..5) == 0 {
+            return self.break_backoff(no).await;
+        }
         let at = now + self.rng.u64(..HOUR_MS) - HOUR_MS / 2;
         let index = ["leases", "expiries", "markers"][self.rng.usize(..3)];
         let bucket = format!("b:{no}:{}", at / HOUR_MS);
