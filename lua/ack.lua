@@ -35,7 +35,7 @@ end
 local function finish_other(receipt)
   local m, why = read(receipt_parts(receipt))
   if why == 'newer' or why == 'malformed' then error({ err = why .. ' envelope' }) end
-  if m then finish(m, 'delivered') end
+  if m and m.state == LEASED then finish(m, 'delivered') end
 end
 
 local key, at, last, n = base .. 'm:', 1, #ARGV - 1, 0
@@ -68,8 +68,9 @@ while at <= last do
   end
 end
 tally()
-if #settled > 0 then redis.call('ZREM', base .. 'leases', unpack(settled)) end
+-- The bodies first: a lease without a message ends by itself, a message without a lease would be stuck.
 if #bodies > 0 then redis.call('UNLINK', unpack(bodies)) end
+if #settled > 0 then redis.call('ZREM', base .. 'leases', unpack(settled)) end
 for topic, leases in pairs(ended) do count('leased', topic, -leases) end
 for topic, delivered in pairs(bare) do count('delivered', topic, delivered) end
 wake_timer()

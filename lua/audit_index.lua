@@ -24,6 +24,6 @@ end
 if silent_since(index) then found('no_alarm', '') end
 if is_endless(index) then found('no_shift_end', '') end
 for i = 3, #ARGV do
-  if has_entry(index, ARGV[i]) and is_stale_entry(index, ARGV[i]) then found('stale_entry', ARGV[i]) end
+  if has_entry(index, ARGV[i]) and leads_nowhere(index, ARGV[i]) then found('stale_entry', ARGV[i]) end
 end
 return answer

@@ -18,8 +18,8 @@ local answers = each(2, 2, function(receipt, lease)
   if not lease_ms then return 'failed a lease of ' .. lease .. ' ms is not 1 ms to a day' end
   note_lease(lease_ms)
   m.at = now + lease_ms
-  redis.call('ZADD', base .. 'leases', 'XX', m.at, receipt)
   alarm('leases', m.at)
+  redis.call('ZADD', base .. 'leases', 'XX', m.at, receipt)
   write_head(m)
   local doomed = bit.band(m.flags, DOOMED) > 0 and 'cancelled ' or ''
   return doomed .. string.format('%.0f', m.at)

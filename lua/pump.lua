@@ -194,17 +194,15 @@ local function expire(name)
   local m, why = read(no or '', id or '')
   if why == 'newer' then error('newer') end
   if not m or m.state ~= PENDING then return end
+  bucket_check(m.no, m.due)
   if is_whole(m) then
-    finish_check(m)
-    unplace(m)
     finish(m, 'expired')
     expired = expired + 1
   else
-    must_be('zset', 'd:' .. no)
-    unplace(m)
     kill_malformed(no, id)
     buried = buried + 1
   end
+  unplace(m)
 end
 
 -- A marker whose time is over. The id may have been put anew since: then it is no marker any more.

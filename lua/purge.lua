@@ -24,9 +24,9 @@ local function purge_one(member, wanted)
   local m, why = read(no, string.sub(member, 1, -5))
   if why == 'newer' then error('newer') end
   if not m or m.state ~= wanted or gen_bytes(m.gen) ~= string.sub(member, -4) then return end
-  finish_check(m)
-  if wanted == PENDING then unplace(m) end
+  if wanted == PENDING then bucket_check(m.no, m.due) end
   finish(m, 'purged')
+  if wanted == PENDING then unplace(m) end
   purged = purged + 1
 end
 

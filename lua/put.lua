@@ -24,7 +24,8 @@ gens((#ARGV - 2) / 4)
 local max_default, expire_after = policies(no, 'max_attempts', 'expire_after_ms')
 local key_of = base .. 'm:' .. no .. ':'
 
-local entries, buckets, firsts = {}, {}, {}
+-- What the messages taken so far add: ready entries, buckets, bodies by key.
+local entries, buckets, firsts, bodies = {}, {}, {}, {}
 local accepted, stamp = 0, nil
 local call, byte, sub, pack = redis.call, string.byte, string.sub, struct.pack
 
@@ -40,14 +41,28 @@ local function gather(bucket, due, score, member)
   if due < firsts[bucket] then firsts[bucket] = due end
 end
 
--- Brings what was gathered so far to its buckets and to the ready queue.
+-- Whether none of the call's ids was stored when it began, nor since: most often one look is enough for all.
+local free
+do
+  local keys = {}
+  for i = 3, #ARGV, 4 do keys[#keys + 1] = key_of .. ARGV[i] end
+  free = call('EXISTS', unpack(keys)) == 0
+end
+
+-- Brings what was gathered so far to its buckets and to the ready queue, and stores it. The bodies come last, each with one
+-- command: a put that is cut off leaves stale entries, and never a message that a repeat finds and nothing leads to.
 local function flush()
   for bucket, members in pairs(buckets) do
     if #members > 0 then bucket_add(bucket, firsts[bucket], members) end
   end
-  make_ready(no, entries)
-  buckets, entries = {}, {}
+  if not make_ready(no, entries) then error({ err = 'DQTYPE ' .. base .. 'r:' .. no .. ' is not a list' }) end
+  for key, body in pairs(bodies) do call('SET', key, body) end
+  buckets, entries, bodies, free = {}, {}, {}, false
 end
+
+
+-- Whether nothing is stored under a key, as far as this call has come.
+local function is_free(key) return not bodies[key] and (free or call('EXISTS', key) == 0) end
 
 -- The options that were read last: the messages of a call often share them.
 local options_text, replace, earlier, tried = '', false, false, nil
@@ -66,7 +81,7 @@ local function read_options(text)
   options_text = text
 end
 
--- What keeps a message whose id is taken out: an answer, or nil where it may replace what is there.
+-- What keeps a message whose id is taken out: an answer, or nil and what it replaces.
 local function taken(id, flags, env)
   flush()
   local m, why = read(no, id)
@@ -82,15 +97,23 @@ local function taken(id, flags, env)
   end
   index_check(m)
   if m.state == DEAD then must_be('zset', 'd:' .. no) end
-  if m.state == PENDING then unplace(m) end
-  if m.state == DEAD then redis.call('ZREM', base .. 'd:' .. no, id .. gen_bytes(m.gen)) end
-  if m.state <= DEAD then
-    leave_indexes(m)
-    count('replaced', no, 1)
-  else
-    redis.call('ZREM', base .. 'markers', no .. ':' .. id)
+  if m.state == PENDING then bucket_check(no, m.due) end
+  return nil, m
+end
+
+-- Takes a message that was replaced out of where it was, but for the indexes that have the new one.
+local function displace(old, expires, group)
+  local name = no .. ':' .. old.id
+  if old.state > DEAD then
+    redis.call('ZREM', base .. 'markers', name)
+    return
   end
-  redis.call('UNLINK', key_of .. id)
+  if old.state == PENDING then unplace(old) end
+  if old.state == DEAD then redis.call('ZREM', base .. 'd:' .. no, old.id .. gen_bytes(old.gen)) end
+  local _, had_expiry, _, had_group = fields(old.env, old.flags)
+  if had_expiry and not expires then redis.call('ZREM', base .. 'expiries', name) end
+  if had_group and had_group ~= group then redis.call('ZREM', base .. 'g:' .. had_group, name) end
+  count('replaced', no, 1)
 end
 
 -- Whether the topic refuses a repeat that finds nothing, because it may have forgotten how the first try ended.
@@ -104,8 +127,8 @@ end
 local function join_indexes(id, due, expires, group)
   if group then redis.call('ZADD', base .. 'g:' .. group, due, no .. ':' .. id) end
   if expires then
-    redis.call('ZADD', base .. 'expiries', expires, no .. ':' .. id)
     alarm('expiries', expires)
+    redis.call('ZADD', base .. 'expiries', expires, no .. ':' .. id)
   end
 end
 
@@ -135,23 +158,12 @@ local function end_of(max)
   return ends[max]
 end
 
--- Stores an envelope as it came, and writes its head over the first bytes: a long text made anew in Lua costs more
--- than a second command. Returns whether the key was free.
-local function store(key, env, head)
-  if is_new then
-    topic_open(topic, no)
-    is_new = false
-  end
-  if call('SETNX', key, env) == 0 then return false end
-  call('SETRANGE', key, '0', head)
-  return true
-end
-
 local checked_bucket
 local function put(id, text, options, env)
   if options ~= options_text then read_options(options) end
   -- What is missing here stays so: whoever still believes that the id belongs here is refused by the layout.
-  if earlier and call('EXISTS', key_of .. id) == 0 then return 'moved' end
+  local key = key_of .. id
+  if earlier and is_free(key) then return 'moved' end
   if text ~= due_text then read_due(text) end
   if not due then return 'refused due time' end
   local format, _, high, low = byte(env, 1, 4)
@@ -193,22 +205,31 @@ local function put(id, text, options, env)
     stamp = ready_stamp()
   end
 
-  local key = key_of .. id
   local head = (starts[flags] or start_of(flags)) .. middle .. (ends[max] or end_of(max))
-  if tried and call('EXISTS', key) == 0 and is_stale(id) then return 'stale' end
-  if not store(key, env, head) then
-    local answer = taken(id, flags, env)
+  local answer, old
+  if not is_free(key) then
+    answer, old = taken(id, flags, env)
     if answer then return answer end
-    store(key, env, head)
+  elseif tried and is_stale(id) then
+    return 'stale'
   end
-  accepted = accepted + 1
+  if is_new then
+    topic_open(topic, no)
+    is_new = false
+  end
   if indexed then join_indexes(id, due, expires, group) end
   if direct then
     entries[#entries + 1] = id .. g .. stamp
-    return 'ready'
+  else
+    gather(bucket, due, due_score, id .. g)
   end
-  gather(bucket, due, due_score, id .. g)
-  return 'stored'
+  bodies[key] = head .. sub(env, 33)
+  accepted = accepted + 1
+  if old then
+    flush()
+    displace(old, expires, group)
+  end
+  return direct and 'ready' or 'stored'
 end
 
 local function refused(fault) return 'refused ' .. (type(fault) == 'table' and fault.err or fault) end
@@ -225,8 +246,8 @@ while at <= last do
   local ok, fault = pcall(put_all)
   if not ok then answers[#answers + 1], at = refused(fault), at + 4 end
 end
-trim_ready()
 flush()
+trim_ready()
 count('accepted', no, accepted)
 wake_timer()
 return answers

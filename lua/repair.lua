@@ -59,7 +59,7 @@ end
 
 local INDEX = {
   stale_entry = function(index, entry)
-    if not is_stale_entry(index, entry) then return 'sound' end
+    if not leads_nowhere(index, entry) then return 'sound' end
     return redis.call('ZREM', base .. index, entry) == 1 and 'mended' or 'sound'
   end,
   no_alarm = function(index)

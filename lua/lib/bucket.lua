@@ -17,8 +17,8 @@ local function bucket_check(no, due) must_be('zset', bucket_of(no, due)) end
 -- Adds id‖gen members with their due times: `members` is due, member, due, member, … of one bucket, at most
 -- 1,000 values; `first` the earliest of them.
 local function bucket_add(bucket, first, members)
-  redis.call('ZADD', base .. bucket, unpack(members))
   alarm(bucket, first)
+  redis.call('ZADD', base .. bucket, unpack(members))
 end
 
 -- Whether a pending message is delayed still; otherwise it is ready.

@@ -35,8 +35,10 @@ local function read(no, id)
   return m
 end
 
--- Writes a message's head back over the old one; the rest of the envelope stays.
-local function write_head(m)
-  redis.call('SETRANGE', base .. 'm:' .. m.no .. ':' .. m.id, '0',
-    struct.pack(HEAD, FORMAT, m.state, m.flags, m.gen, m.due, m.at, m.delivery, m.attempt, m.max))
+-- A message's head as its fields say.
+local function head_of(m)
+  return struct.pack(HEAD, FORMAT, m.state, m.flags, m.gen, m.due, m.at, m.delivery, m.attempt, m.max)
 end
+
+-- Writes a message's head back over the old one; the rest of the envelope stays.
+local function write_head(m) redis.call('SETRANGE', base .. 'm:' .. m.no .. ':' .. m.id, '0', head_of(m)) end

@@ -62,7 +62,7 @@ local BELONGS = {
 }
 
 -- Whether an entry leads nowhere. What cannot be read is left to whoever meets it.
-local function is_stale_entry(index, member)
+local function leads_nowhere(index, member)
   local kind = string.match(index, '^%a*')
   if not ENTRY[kind] then return false end
   if kind == 'markers' and string.find(member, '^shift:') then return redis.call('EXISTS', base .. member) == 0 end

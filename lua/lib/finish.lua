@@ -17,7 +17,7 @@ local function index_check(m)
   if group then must_be('zset', 'g:' .. group) end
 end
 
--- The same for all that the end of `m` touches. To be called before it is taken out of where it is.
+-- The same for all that the end of `m` touches. To be called before anything is changed.
 local function finish_check(m)
   must_be('zset', 'markers')
   must_be('hash', 't:' .. m.no)
@@ -32,19 +32,21 @@ local function leave_indexes(m)
   if group then redis.call('ZREM', base .. 'g:' .. group, name) end
 end
 
+-- Ends `m`. Whoever calls it takes the message out of where it was afterwards: a script that is cut off leaves an entry
+-- too many, which is stale, and never a message without one.
 local function finish(m, outcome)
   finish_check(m)
-  leave_indexes(m)
-  count(outcome, m.no, 1)
   local key, name = base .. 'm:' .. m.no .. ':' .. m.id, m.no .. ':' .. m.id
   local remember = remembered_ms(m, outcome)
   if remember == 0 then
     redis.call('UNLINK', key)
-    return
+  else
+    local hash = bit.band(m.flags, HASH)
+    alarm('markers', now + remember)
+    redis.call('ZADD', base .. 'markers', now + remember, name)
+    redis.call('SET', key, struct.pack(HEAD, FORMAT, OUTCOME[outcome], hash, m.gen, m.due, now, m.delivery,
+      m.attempt, m.max) .. (hash > 0 and string.sub(m.env, 33, 40) or ''))
   end
-  local hash = bit.band(m.flags, HASH)
-  redis.call('SET', key, struct.pack(HEAD, FORMAT, OUTCOME[outcome], hash, m.gen, m.due, now, m.delivery,
-    m.attempt, m.max) .. (hash > 0 and string.sub(m.env, 33, 40) or ''))
-  redis.call('ZADD', base .. 'markers', now + remember, name)
-  alarm('markers', now + remember)
+  leave_indexes(m)
+  count(outcome, m.no, 1)
 end

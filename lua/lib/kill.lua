@@ -1,16 +1,17 @@
 -- The way into the dead letters.
 
--- Moves `m` to the dead letters, ordered by the time of its death, with the reason (at most 1,000 bytes) at the envelope's end.
+-- Moves `m` to the dead letters, ordered by the time of its death, with the reason (at most 1,000 bytes) at the envelope's
+-- end. The body is written as a whole: cut off in between, a payload with a reason at its end would be delivered.
 local function kill(m, reason)
   must_be('zset', 'd:' .. m.no)
   index_check(m)
   reason = string.sub(reason, 1, 1000)
-  leave_indexes(m)
   m.state, m.at, m.gen = DEAD, now, gen(bit.band(m.flags, INDEXED) > 0)
   m.flags = bit.bor(m.flags, REASON)
-  redis.call('APPEND', base .. 'm:' .. m.no .. ':' .. m.id, reason .. struct.pack('>I2', #reason))
-  write_head(m)
   redis.call('ZADD', base .. 'd:' .. m.no, now, m.id .. gen_bytes(m.gen))
+  redis.call('SET', base .. 'm:' .. m.no .. ':' .. m.id,
+    head_of(m) .. string.sub(m.env, 33) .. reason .. struct.pack('>I2', #reason))
+  leave_indexes(m)
   count('buried', m.no, 1)
 end
 
@@ -18,8 +19,7 @@ end
 local function kill_malformed(no, id)
   must_be('zset', 'd:' .. no)
   local env = redis.call('MGET', base .. 'm:' .. no .. ':' .. id)[1]
-  local m = { no = no, id = id, env = '', flags = 0, due = now, delivery = 0, attempt = 0, max = 0 }
-  redis.call('SET', base .. 'm:' .. no .. ':' .. id, string.rep('\0', 32) .. env)
+  local m = { no = no, id = id, env = string.rep('\0', 32) .. env, flags = 0, due = now, delivery = 0, attempt = 0, max = 0 }
   kill(m, 'malformed envelope')
 end
 

@@ -24,9 +24,8 @@ end
 
 -- Gives a topic its number, at its first use. To be called once nothing is refused any more.
 local function topic_open(name, no)
-  redis.call('HSET', KEYS[1], 'topics', no)
-  redis.call('HSET', KEYS[1], 'topic:' .. name, no)
   redis.call('HSET', base .. 't:' .. no, 'name', name)
+  redis.call('HSET', KEYS[1], 'topics', no, 'topic:' .. name, no)
 end
 
 -- One number of a topic's policy.

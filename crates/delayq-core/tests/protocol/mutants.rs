@@ -62,8 +62,8 @@ const MUTANTS: [(&str, &str, &str, &str); 62] = [
     (
         "put forgets the expiry",
         "put",
-        "if expires then\n    redis.call('ZADD'",
-        "if false then\n    redis.call('ZADD'",
+        "    redis.call('ZADD', base .. 'expiries', expires, no .. ':' .. id)\n",
+        "",
     ),
     (
         "put refuses every late repeat",
