@@ -11,9 +11,8 @@ pub use repair::Repaired;
 pub use stuck::{Drift, Finding, FindingKind};
 
 use crate::{
-    Client, Error, ListState, Listed, MAX_IDS_A_CALL, MessageId, Numbers, Overview, Policy, ShardCount,
-    ShardId, Slot, State, Target, Topic, UnixMillis,
-    verbs::{Query, TopicSettings},
+    Client, Error, ListState, Listed, MAX_IDS_A_CALL, MessageId, Numbers, Overview, Policy, PolicySetting,
+    ShardCount, ShardId, Slot, State, Target, Topic, UnixMillis, policy::TopicSettings, verbs::Query,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -170,6 +169,23 @@ impl Admin {
     /// Redis cannot be used; some shards may have it then. Safe to repeat.
     pub async fn set_policy(&self, topic: &Topic, policy: &Policy) -> Result<(), Error> {
         self.configure(topic, |_| policy.settings()).await
+    }
+
+    /// Changes a topic's policy: what `set` has is set, what `reset` names goes back to its default, and the rest
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some shards may have it then. Safe to repeat.
+    pub async fn change_policy(
+        &self,
+        topic: &Topic,
+        set: &Policy,
+        reset: &[PolicySetting],
+    ) -> Result<(), Error> {
+        match set.changes(reset) {
+            none if none.is_empty() => Ok(()),
+            changes => self.configure(topic, |_| changes.clone()).await,
+        }
     }
 
     /// Stops a topic from being reserved: what becomes due gets ready, and waits there.

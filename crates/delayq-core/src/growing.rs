@@ -9,7 +9,8 @@
 
 use crate::{
     Admin, Error, Layout, ShardCount, ShardId, Topic,
-    verbs::{ShardLayout, TopicSettings, full_settings},
+    policy::{TopicSettings, full_settings},
+    verbs::ShardLayout,
 };
 use std::collections::BTreeMap;
 

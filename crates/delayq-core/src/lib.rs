@@ -64,6 +64,7 @@ mod message;
 mod password;
 mod payload;
 mod placing;
+mod policy;
 mod producer;
 mod reply;
 mod script;
@@ -94,6 +95,7 @@ pub use listen::{Heard, Listener};
 pub use message::{DEFAULT_PAYLOAD_BYTES, Due, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Message, MessageError};
 pub use password::Password;
 pub use payload::{Trained, Unrestored};
+pub use policy::{Policy, PolicySetting, Repeats};
 pub use producer::{GroupTally, Producer, ProducerOptions, Put, PutError, Target};
 pub use script::{Script, Scripts, Swap, Verb};
 pub use server::ServerFacts;
@@ -105,7 +107,7 @@ pub use spool::{
 };
 pub use time::UnixMillis;
 pub use verbs::{
-    CancelOutcome, Claimed, GroupStep, HoldAnswer, ListPage, ListState, Listed, Numbers, Overview, Policy,
-    PumpReport, PumpWord, PutOutcome, Receipt, Release, Repeats, Reschedule, RescheduleOutcome, Reservation,
+    CancelOutcome, Claimed, GroupStep, HoldAnswer, ListPage, ListState, Listed, Numbers, Overview,
+    PumpReport, PumpWord, PutOutcome, Receipt, Release, Reschedule, RescheduleOutcome, Reservation,
     ReserveReport, ReserveRequest, Settled, ShardLayout, ShiftStep, Slot,
 };

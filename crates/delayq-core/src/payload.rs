@@ -1,7 +1,7 @@
 //! Payloads on their way in and out: compressed as their topic says, restored when they are read.
 
 use crate::{
-    Admin, Client, Codec, CodecError, Error, ListState, Message, TimeRange, Topic,
+    Admin, Client, Codec, CodecError, Error, ListState, Message, Policy, TimeRange, Topic,
     codec::{self, Dictionary},
     envelope::Envelope,
 };
@@ -188,9 +188,8 @@ impl Admin {
         let (id, bytes) = codec::train(&samples)?;
         self.client().dictionary_call(id, &bytes).await?;
         let dictionary = self.client().dictionaries().keep(id, &bytes);
-        let mut policy = self.client().policy(topic).await?;
-        policy.codec = Some(Codec::ZstdDictionary(id));
-        self.set_policy(topic, &policy).await?;
+        let compressed = Policy { codec: Some(Codec::ZstdDictionary(id)), ..Policy::default() };
+        self.change_policy(topic, &compressed, &[]).await?;
         self.client().refresh_codec(topic).await?;
         let length =
             |sample: &Vec<u8>| codec::compress(sample, Some(&dictionary)).map_or(sample.len(), |c| c.len());

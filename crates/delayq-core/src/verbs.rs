@@ -10,8 +10,7 @@ pub(crate) mod put;
 mod reserve;
 mod settle;
 
-pub use admin::{Claimed, HoldAnswer, Policy, Repeats};
-pub(crate) use admin::{TopicSettings, full_settings};
+pub use admin::{Claimed, HoldAnswer};
 pub(crate) use audit::{Counted, Mending};
 pub use cancel::{CancelOutcome, GroupStep, Reschedule, RescheduleOutcome, ShiftStep};
 pub(crate) use cancel::{read_cancelled, read_rescheduled};

@@ -10,6 +10,7 @@ mod generated;
 mod growth;
 mod ndjson;
 mod pipes;
+mod policy;
 mod printed;
 mod refused;
 mod tail;

@@ -1,17 +1,17 @@
 //! `delayq topic`: policy, pause, rate.
 
-use std::time::Duration;
+mod policy;
 
 use clap::{Args, Subcommand};
-use delayq_core::{Backoff, Codec, Policy, Repeats, Topic as Name, Trained};
+use delayq_core::{PolicySetting, Topic as Name, Trained};
 use delayq_service::Fault;
 use serde_json::json;
 
+use crate::commands::topic::policy::Set;
 use crate::commands::topics;
 use crate::deployment::Context;
 use crate::failure::of_core;
-use crate::output::{duration, time};
-use crate::when::Span;
+use crate::output::time;
 
 /// Set a topic's policy, pause it, bound its rate
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ enum Action {
         /// The topic
         topic: Name,
     },
-    /// Set its policy; what is not given goes back to its default
+    /// Change its policy: what is not named stays as it is
     Set(Box<Set>),
     /// Hand out nothing more: what becomes due waits in the ready queue
     Pause {
@@ -57,44 +57,6 @@ enum Action {
     },
 }
 
-/// A policy on the command line.
-#[derive(Debug, Args)]
-struct Set {
-    /// The topic
-    topic: Name,
-    /// The topic may be new: set it before its first message
-    #[arg(long)]
-    create: bool,
-    /// The most attempts; 0 for no bound. Default 16
-    #[arg(long, value_name = "COUNT")]
-    max_attempts: Option<u16>,
-    /// How long a lease lasts. Default 30s
-    #[arg(long, value_name = "DURATION")]
-    lease: Option<Span>,
-    /// How long to rest before another try: 10s (fixed), 1s..10m (exponential), 1s,5s,1m (a list). Default 1s..10m
-    #[arg(long, value_parser = backoff)]
-    backoff: Option<Backoff>,
-    /// A message expires so long after its due time; 0s for never, which is the default
-    #[arg(long, value_name = "DURATION")]
-    expire_after: Option<Span>,
-    /// How long a cancelled id is remembered. Default 1h
-    #[arg(long, value_name = "DURATION")]
-    remember_cancelled: Option<Span>,
-    /// How long an id of the producer's own is remembered when it is over. Default 1m
-    #[arg(long, value_name = "DURATION")]
-    remember_own: Option<Span>,
-    /// How long a generated id is remembered when it is over. Default not at all
-    #[arg(long, value_name = "DURATION")]
-    remember_generated: Option<Span>,
-    /// What becomes of a repeated put whose first try may have ended and been forgotten: deliver (perhaps twice) or
-    /// refuse (perhaps never). Default deliver
-    #[arg(long)]
-    repeats: Option<Repeats>,
-    /// How payloads are compressed: none, zstd, or zstd:ID of a dictionary. Default none
-    #[arg(long)]
-    codec: Option<Codec>,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Rate(Option<f64>);
 
@@ -109,14 +71,7 @@ impl Topic {
         let admin = context.admin();
         let (topic, done) = match self.action {
             Action::Show { topic } => return show(context, &topic).await,
-            Action::Set(set) => {
-                if !set.create {
-                    context.known_topic(&set.topic).await?;
-                }
-                let (topic, policy) = set.policy();
-                admin.set_policy(&topic, &policy).await.map_err(of_core)?;
-                (topic, "set".to_owned())
-            }
+            Action::Set(set) => return set.run(context).await,
             Action::Pause { topic } => {
                 context.known_topic(&topic).await?;
                 admin.pause(&topic).await.map_err(of_core)?;
@@ -153,9 +108,9 @@ async fn show(context: &Context, topic: &Name) -> Result<(), Fault> {
     context.known_topic(topic).await?;
     let admin = context.admin();
     let numbers = admin.count(topic).await.map_err(of_core)?;
-    let policy = settings(&admin.client().policy(topic).await.map_err(of_core)?);
+    let policy = admin.client().policy(topic).await.map_err(of_core)?;
     let mut shown = json!(numbers);
-    shown["policy"] = policy.iter().map(|(name, value)| (*name, value.clone())).collect();
+    shown["policy"] = policy::json_of(&policy);
     context.output.print(&shown, || {
         let mut rows = context.output.rows(&["field", "value"]);
         for (name, number) in topics::columns(&numbers) {
@@ -163,55 +118,11 @@ async fn show(context: &Context, topic: &Name) -> Result<(), Fault> {
         }
         rows.row(["next due".to_owned(), numbers.next_due.map_or("none".to_owned(), time)]);
         rows.row(["flow".to_owned(), topics::flow(&numbers)]);
-        for (name, value) in policy {
-            rows.row([name.replace('_', " "), value.unwrap_or_else(|| "default".to_owned())]);
+        for setting in PolicySetting::ALL {
+            rows.row([setting.name().to_owned(), policy::in_force(&policy, setting)]);
         }
         rows.text()
     })
-}
-
-/// A policy's settings by name, as `set` takes them; `None`: at its default.
-fn settings(policy: &Policy) -> [(&'static str, Option<String>); 9] {
-    let span = |span: Option<Duration>| span.map(duration);
-    [
-        ("max_attempts", policy.max_attempts.map(|most| most.to_string())),
-        ("lease", span(policy.lease)),
-        ("backoff", policy.backoff.as_ref().map(backoff_text)),
-        ("expire_after", span(policy.expire_after)),
-        ("remember_cancelled", span(policy.remember_cancelled)),
-        ("remember_own", span(policy.remember_own)),
-        ("remember_generated", span(policy.remember_generated)),
-        ("repeats", policy.repeats.map(|repeats| repeats.to_string())),
-        ("codec", policy.codec.map(|codec| codec.to_string())),
-    ]
-}
-
-fn backoff_text(backoff: &Backoff) -> String {
-    match backoff {
-        Backoff::Fixed(delay) => duration(*delay),
-        Backoff::Exponential { first, longest } => format!("{}..{}", duration(*first), duration(*longest)),
-        Backoff::List(delays) => delays.iter().map(|&delay| duration(delay)).collect::<Vec<_>>().join(","),
-    }
-}
-
-// === impl Set ===
-
-impl Set {
-    fn policy(self) -> (Name, Policy) {
-        let span = |span: Option<Span>| span.map(Duration::from);
-        let policy = Policy {
-            max_attempts: self.max_attempts,
-            lease: span(self.lease),
-            backoff: self.backoff,
-            expire_after: span(self.expire_after),
-            remember_cancelled: span(self.remember_cancelled),
-            remember_own: span(self.remember_own),
-            remember_generated: span(self.remember_generated),
-            repeats: self.repeats,
-            codec: self.codec,
-        };
-        (self.topic, policy)
-    }
 }
 
 fn rate(text: &str) -> Result<Rate, String> {
@@ -224,54 +135,9 @@ fn rate(text: &str) -> Result<Rate, String> {
     }
 }
 
-fn backoff(text: &str) -> Result<Backoff, String> {
-    let span = |text: &str| text.trim().parse::<Span>().map(Duration::from);
-    let short = |delay: &Duration| (1..=u128::from(u32::MAX)).contains(&delay.as_millis());
-    let (backoff, delays) = if let Some((first, longest)) = text.split_once("..") {
-        let (first, longest) = (span(first)?, span(longest)?);
-        if first > longest {
-            return Err("the first delay is longer than the longest".to_owned());
-        }
-        (Backoff::Exponential { first, longest }, vec![first, longest])
-    } else {
-        let delays = text.split(',').map(span).collect::<Result<Vec<_>, _>>()?;
-        match delays.as_slice() {
-            [delay] => (Backoff::Fixed(*delay), delays),
-            _ => (Backoff::List(delays.clone()), delays),
-        }
-    };
-    if delays.len() > 32 || !delays.iter().all(short) {
-        return Err("a delay is 1ms to 49 days, and a list has at most 32 of them".to_owned());
-    }
-    Ok(backoff)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_back_off_is_fixed_exponential_or_a_list() {
-        let s = Duration::from_secs;
-        assert_eq!(backoff("10s"), Ok(Backoff::Fixed(s(10))));
-        assert_eq!(backoff("1s..10m"), Ok(Backoff::Exponential { first: s(1), longest: s(600) }));
-        assert_eq!(backoff("1s, 5s,1m"), Ok(Backoff::List(vec![s(1), s(5), s(60)])));
-        for bad in ["", "0s", "10m..1s", "5", "60days", "1s..", &["1s"; 33].join(",")] {
-            assert!(backoff(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_policy_is_shown_as_it_is_set() {
-        let list = Backoff::List([1, 5, 60].map(Duration::from_secs).to_vec());
-        let policy =
-            Policy { lease: Some(Duration::from_secs(90)), backoff: Some(list.clone()), ..Policy::default() };
-        let shown: std::collections::BTreeMap<_, _> = settings(&policy).into();
-        assert_eq!(shown["backoff"].as_deref().map(backoff), Some(Ok(list)));
-        assert_eq!((shown["lease"].as_deref(), shown["codec"].as_deref()), (Some("1m 30s"), None));
-        let exponential = backoff("1s..10m").unwrap();
-        assert_eq!(backoff(&backoff_text(&exponential)), Ok(exponential));
-    }
 
     #[test]
     fn a_rate_is_positive_or_none() {

@@ -1,14 +1,15 @@
 //! `claim`, `hold`, `configure`, `replay`, `purge`: what owners and operators do.
 
 use crate::{
-    Backoff, Client, Codec, Error, Layout, MessageId, ShardId, Topic, UnixMillis,
+    Client, Error, Layout, MessageId, Policy, ShardId, Topic, UnixMillis,
     client::UnixMicros,
     link::Call,
+    policy::{TopicSettings, known_field},
     reply::{Reply, Words, text_of},
     script::Verb,
 };
 use redis::Value;
-use std::{fmt, str::FromStr, time::Duration};
+use std::time::Duration;
 
 /// What a claim got.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,58 +38,6 @@ pub enum HoldAnswer {
     /// A newer owner has this epoch.
     Fenced(u64),
 }
-
-/// What a topic's messages fall back to. `None` leaves the setting at its default.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Policy {
-    /// The most attempts; 0: no bound. Default 16.
-    pub max_attempts: Option<u16>,
-    /// How long a lease lasts. Default 30 s.
-    pub lease: Option<Duration>,
-    /// How long to rest before another try. Default exponential, 1 s to 10 min.
-    pub backoff: Option<Backoff>,
-    /// How long after its due time a message expires; zero: never. Default never.
-    pub expire_after: Option<Duration>,
-    /// How long a cancelled id is remembered. Default 1 h.
-    pub remember_cancelled: Option<Duration>,
-    /// How long an own id is remembered when it is over. Default 60 s.
-    pub remember_own: Option<Duration>,
-    /// How long a generated id is remembered when it is over. Default not at all.
-    pub remember_generated: Option<Duration>,
-    /// What becomes of a repeated put whose first try may have ended and been forgotten. Default delivered.
-    pub repeats: Option<Repeats>,
-    /// How payloads are compressed. Default not at all.
-    pub codec: Option<Codec>,
-}
-
-/// What becomes of a put that is repeated because its answer was lost, and of which nothing is known: it never arrived,
-/// or how it ended is forgotten.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Repeats {
-    /// It is stored, and delivered: perhaps a second time.
-    #[default]
-    Deliver,
-    /// Once the topic may have forgotten how the first try ended, it is answered *stale*: it may never be delivered.
-    Refuse,
-}
-
-/// Settings of a topic as `configure` takes them: field and value; an empty value is the default.
-pub(crate) type TopicSettings = Vec<(&'static str, Vec<u8>)>;
-
-/// The fields that `configure` takes.
-const SETTINGS: [&str; 11] = [
-    "max_attempts",
-    "lease_ms",
-    "backoff",
-    "expire_after_ms",
-    "remember_cancelled_ms",
-    "remember_own_ms",
-    "remember_generated_ms",
-    "repeats",
-    "paused",
-    "rate",
-    "codec",
-];
 
 // === impl Client ===
 
@@ -159,7 +108,7 @@ impl Client {
         let mut settings = Vec::new();
         while !reply.is_empty() {
             let (field, value) = (reply.text()?, reply.bytes()?);
-            settings.extend(SETTINGS.iter().find(|known| **known == field).map(|known| (*known, value)));
+            settings.extend(known_field(&field).map(|known| (known, value)));
         }
         Ok(settings)
     }
@@ -231,83 +180,11 @@ impl Client {
     }
 }
 
-// === impl Repeats ===
-
-impl FromStr for Repeats {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "deliver" => Ok(Self::Deliver),
-            "refuse" => Ok(Self::Refuse),
-            _ => Err("write deliver or refuse".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for Repeats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Deliver => "deliver",
-            Self::Refuse => "refuse",
-        })
-    }
-}
-
-// === impl Policy ===
-
-impl Policy {
-    fn read(&mut self, field: &str, value: &[u8]) -> Result<(), Error> {
-        let text = String::from_utf8_lossy(value);
-        let ms = || text.parse().ok().map(Duration::from_millis);
-        match field {
-            "max_attempts" => self.max_attempts = text.parse().ok(),
-            "lease_ms" => self.lease = ms(),
-            "backoff" => self.backoff = Backoff::decode(value),
-            "expire_after_ms" => self.expire_after = ms(),
-            "remember_cancelled_ms" => self.remember_cancelled = ms(),
-            "remember_own_ms" => self.remember_own = ms(),
-            "remember_generated_ms" => self.remember_generated = ms(),
-            "repeats" => self.repeats = text.parse().ok(),
-            "codec" => self.codec = Some(text.parse()?),
-            // What is told by `count`.
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Every field, with an empty value where it is at its default.
-    pub(crate) fn settings(&self) -> TopicSettings {
-        let ms =
-            |delay: Option<Duration>| delay.map_or_else(Vec::new, |d| d.as_millis().to_string().into_bytes());
-        vec![
-            ("max_attempts", self.max_attempts.map_or_else(Vec::new, |n| n.to_string().into_bytes())),
-            ("lease_ms", ms(self.lease)),
-            ("backoff", self.backoff.as_ref().map_or_else(Vec::new, Backoff::encode)),
-            ("expire_after_ms", ms(self.expire_after)),
-            ("remember_cancelled_ms", ms(self.remember_cancelled)),
-            ("remember_own_ms", ms(self.remember_own)),
-            ("remember_generated_ms", ms(self.remember_generated)),
-            ("repeats", self.repeats.map_or_else(Vec::new, |repeats| repeats.to_string().into_bytes())),
-            ("codec", self.codec.map_or_else(Vec::new, |codec| codec.to_string().into_bytes())),
-        ]
-    }
-}
-
 fn push_settings(call: &mut Call, settings: &TopicSettings) {
     for (field, value) in settings {
         call.push(*field);
         call.push(value);
     }
-}
-
-/// Every setting there is: those that are not among `settings` at their defaults.
-pub(crate) fn full_settings(settings: TopicSettings) -> TopicSettings {
-    let mut full: TopicSettings = SETTINGS.iter().map(|field| (*field, Vec::new())).collect();
-    for (field, value) in settings {
-        full.iter_mut().filter(|(known, _)| *known == field).for_each(|(_, place)| place.clone_from(&value));
-    }
-    full
 }
 
 fn claimed(reply: Value) -> Result<Claimed, Error> {

@@ -60,9 +60,11 @@ async fn ten_thousand_lines_from_a_pipe_are_all_stored() {
     let redis = deployment().await;
     let lines: String = (0..10_000).map(|n| format!("{{\"id\":\"order-{n}\",\"due\":\"+1h\"}}\n")).collect();
     let finished = delayq(&redis).args(["put", "t", "--from", "-"]).run(lines.as_bytes(), SHORT).await;
-    assert_eq!((finished.code, finished.stdout.as_str()), (Some(0), "10000 lines: 10000 stored\n"));
+    // On a busy machine an answer may be late, and the repeated put finds the message there.
+    assert!(finished.code == Some(0) && finished.stdout.starts_with("10000 lines: "), "{finished:?}");
     assert_eq!(finished.stderr, "", "no bar where there is no terminal");
     let again = delayq(&redis).args(["put", "t", "--from", "-"]).run(lines.as_bytes(), SHORT).await;
     assert_eq!((again.code, again.stdout.as_str()), (Some(0), "10000 lines: 10000 exists\n"));
+    assert!(done(&redis, &["count", "--json"]).await.contains("\"accepted\": 10000,"));
     assert!(done(&redis, &["audit"]).await.contains("balance"));
 }

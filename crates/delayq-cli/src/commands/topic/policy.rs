@@ -1,0 +1,241 @@
+//! A topic's policy: changing some of its settings, and showing all of them.
+
+use std::time::Duration;
+
+use clap::Args;
+use delayq_core::{Backoff, Codec, Policy, PolicySetting, Repeats, Topic};
+use delayq_service::Fault;
+use serde_json::{Value, json};
+
+use crate::deployment::Context;
+use crate::failure::{of_core, usage};
+use crate::output::duration;
+use crate::when::Span;
+
+/// The shortest lease that the command line sets: a worker extends its leases three times in each.
+const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
+
+/// Changes of a policy on the command line.
+#[derive(Debug, Args)]
+pub(super) struct Set {
+    /// The topic
+    topic: Topic,
+    /// The topic may be new: set it before its first message
+    #[arg(long)]
+    create: bool,
+    /// The most attempts; 0 for no bound. Default 16
+    #[arg(long, value_name = "COUNT")]
+    max_attempts: Option<u16>,
+    /// How long a lease lasts: 1s to 1day. Default 30s
+    #[arg(long, value_name = "DURATION", value_parser = lease)]
+    lease: Option<Span>,
+    /// How long to rest before another try: 10s (fixed), 1s..10m (exponential), 1s,5s,1m (a list). Default 1s..10m
+    #[arg(long, value_parser = backoff)]
+    backoff: Option<Backoff>,
+    /// A message expires so long after its due time; 0s for never, which is the default
+    #[arg(long, value_name = "DURATION")]
+    expire_after: Option<Span>,
+    /// How long a cancelled id is remembered. Default 1h
+    #[arg(long, value_name = "DURATION")]
+    remember_cancelled: Option<Span>,
+    /// How long an id of the producer's own is remembered when it is over. Default 1m
+    #[arg(long, value_name = "DURATION")]
+    remember_own: Option<Span>,
+    /// How long a generated id is remembered when it is over. Default not at all
+    #[arg(long, value_name = "DURATION")]
+    remember_generated: Option<Span>,
+    /// What becomes of a repeated put whose first try may have ended and been forgotten: deliver (perhaps twice) or
+    /// refuse (perhaps never). Default deliver
+    #[arg(long)]
+    repeats: Option<Repeats>,
+    /// How payloads are compressed: none, zstd, or zstd:ID of a dictionary. Default none
+    #[arg(long)]
+    codec: Option<Codec>,
+    /// Put this setting back to its default, or "all" of them; may be repeated
+    #[arg(long, value_name = "SETTING", value_parser = reset)]
+    reset: Vec<Reset>,
+}
+
+/// What `--reset` names.
+#[derive(Clone, Copy, Debug)]
+enum Reset {
+    All,
+    One(PolicySetting),
+}
+
+// === impl Set ===
+
+impl Set {
+    /// Changes the policy, and prints it whole with what changed.
+    pub(super) async fn run(self, context: &Context) -> Result<(), Fault> {
+        let (set, reset) = (self.policy(), self.resets());
+        if reset.is_empty() && set == Policy::default() {
+            return Err(usage("nothing to set; name a setting, or --reset one"));
+        }
+        if let Some(both) = reset.iter().find(|&&setting| !self.resets_all() && text(&set, setting).is_some())
+        {
+            return Err(usage(format!("{} is both set and reset", both.name())));
+        }
+        if !self.create {
+            context.known_topic(&self.topic).await?;
+        }
+        let (admin, topic) = (context.admin(), &self.topic);
+        let before = admin.client().policy(topic).await.map_err(of_core)?;
+        admin.change_policy(topic, &set, &reset).await.map_err(of_core)?;
+        let after = admin.client().policy(topic).await.map_err(of_core)?;
+        let value = json!({ "topic": topic, "policy": json_of(&after), "before": json_of(&before) });
+        context.output.print(&value, || {
+            let mut rows = context.output.rows(&["setting", "value", "before"]);
+            for setting in PolicySetting::ALL {
+                let (old, new) = (in_force(&before, setting), in_force(&after, setting));
+                let old = if old == new { String::new() } else { old };
+                rows.row([setting.name().to_owned(), new, old]);
+            }
+            rows.text()
+        })
+    }
+
+    fn resets_all(&self) -> bool {
+        self.reset.iter().any(|reset| matches!(reset, Reset::All))
+    }
+
+    fn resets(&self) -> Vec<PolicySetting> {
+        if self.resets_all() {
+            return PolicySetting::ALL.to_vec();
+        }
+        let one = |reset: &Reset| if let Reset::One(setting) = reset { Some(*setting) } else { None };
+        self.reset.iter().filter_map(one).collect()
+    }
+
+    fn policy(&self) -> Policy {
+        let span = |span: Option<Span>| span.map(Duration::from);
+        Policy {
+            max_attempts: self.max_attempts,
+            lease: span(self.lease),
+            backoff: self.backoff.clone(),
+            expire_after: span(self.expire_after),
+            remember_cancelled: span(self.remember_cancelled),
+            remember_own: span(self.remember_own),
+            remember_generated: span(self.remember_generated),
+            repeats: self.repeats,
+            codec: self.codec,
+        }
+    }
+}
+
+/// A setting as it is in force, and whether that is its default.
+pub(super) fn in_force(policy: &Policy, setting: PolicySetting) -> String {
+    let value = text(&policy.in_force(), setting).unwrap_or_default();
+    if text(policy, setting).is_some() { value } else { format!("{value} (default)") }
+}
+
+/// Every setting in force by its name.
+pub(super) fn json_of(policy: &Policy) -> Value {
+    let policy = policy.in_force();
+    let entry = |setting: PolicySetting| (setting.name().replace('-', "_"), json!(text(&policy, setting)));
+    PolicySetting::ALL.into_iter().map(entry).collect()
+}
+
+/// A setting as `set` takes it; `None`: at its default.
+fn text(policy: &Policy, setting: PolicySetting) -> Option<String> {
+    let span = |span: Option<Duration>| span.map(duration);
+    match setting {
+        PolicySetting::MaxAttempts => policy.max_attempts.map(|most| most.to_string()),
+        PolicySetting::Lease => span(policy.lease),
+        PolicySetting::Backoff => policy.backoff.as_ref().map(backoff_text),
+        PolicySetting::ExpireAfter => span(policy.expire_after),
+        PolicySetting::RememberCancelled => span(policy.remember_cancelled),
+        PolicySetting::RememberOwn => span(policy.remember_own),
+        PolicySetting::RememberGenerated => span(policy.remember_generated),
+        PolicySetting::Repeats => policy.repeats.map(|repeats| repeats.to_string()),
+        PolicySetting::Codec => policy.codec.map(|codec| codec.to_string()),
+    }
+}
+
+fn backoff_text(backoff: &Backoff) -> String {
+    match backoff {
+        Backoff::Fixed(delay) => duration(*delay),
+        Backoff::Exponential { first, longest } => format!("{}..{}", duration(*first), duration(*longest)),
+        Backoff::List(delays) => delays.iter().map(|&delay| duration(delay)).collect::<Vec<_>>().join(","),
+    }
+}
+
+fn lease(text: &str) -> Result<Span, String> {
+    let lease: Span = text.parse()?;
+    match (SHORTEST_LEASE..=LONGEST_LEASE).contains(&*lease) {
+        true => Ok(lease),
+        false => Err("a lease lasts 1s to 1day".to_owned()),
+    }
+}
+
+fn reset(text: &str) -> Result<Reset, String> {
+    if text == "all" {
+        return Ok(Reset::All);
+    }
+    let found = PolicySetting::ALL.into_iter().find(|setting| setting.name() == text);
+    found.map(Reset::One).ok_or_else(|| {
+        let names: Vec<&str> = PolicySetting::ALL.into_iter().map(PolicySetting::name).collect();
+        format!("write all, or one of {}", names.join(", "))
+    })
+}
+
+fn backoff(text: &str) -> Result<Backoff, String> {
+    let span = |text: &str| text.trim().parse::<Span>().map(Duration::from);
+    let short = |delay: &Duration| (1..=u128::from(u32::MAX)).contains(&delay.as_millis());
+    let (backoff, delays) = if let Some((first, longest)) = text.split_once("..") {
+        let (first, longest) = (span(first)?, span(longest)?);
+        if first > longest {
+            return Err("the first delay is longer than the longest".to_owned());
+        }
+        (Backoff::Exponential { first, longest }, vec![first, longest])
+    } else {
+        let delays = text.split(',').map(span).collect::<Result<Vec<_>, _>>()?;
+        match delays.as_slice() {
+            [delay] => (Backoff::Fixed(*delay), delays),
+            _ => (Backoff::List(delays.clone()), delays),
+        }
+    };
+    if delays.len() > 32 || !delays.iter().all(short) {
+        return Err("a delay is 1ms to 49 days, and a list has at most 32 of them".to_owned());
+    }
+    Ok(backoff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_back_off_is_fixed_exponential_or_a_list() {
+        let s = Duration::from_secs;
+        assert_eq!(backoff("10s"), Ok(Backoff::Fixed(s(10))));
+        assert_eq!(backoff("1s..10m"), Ok(Backoff::Exponential { first: s(1), longest: s(600) }));
+        assert_eq!(backoff("1s, 5s,1m"), Ok(Backoff::List(vec![s(1), s(5), s(60)])));
+        for bad in ["", "0s", "10m..1s", "5", "60days", "1s..", &["1s"; 33].join(",")] {
+            assert!(backoff(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_policy_is_shown_as_it_is_set_with_its_defaults_named() {
+        let list = Backoff::List([1, 5, 60].map(Duration::from_secs).to_vec());
+        let policy =
+            Policy { lease: Some(Duration::from_secs(90)), backoff: Some(list.clone()), ..Policy::default() };
+        assert_eq!(text(&policy, PolicySetting::Backoff).as_deref().map(backoff), Some(Ok(list)));
+        assert_eq!(in_force(&policy, PolicySetting::Lease), "1m 30s");
+        assert_eq!(in_force(&policy, PolicySetting::Codec), "none (default)");
+        assert_eq!(json_of(&policy)["remember_own"], "1m");
+        let exponential = backoff("1s..10m").unwrap();
+        assert_eq!(backoff(&backoff_text(&exponential)), Ok(exponential));
+    }
+
+    #[test]
+    fn a_lease_has_a_sensible_least_and_a_reset_a_name() {
+        assert!(lease("1s").is_ok() && lease("1day").is_ok());
+        assert!(["0s", "999ms", "25h"].iter().all(|bad| lease(bad).is_err()));
+        assert!(matches!(reset("lease"), Ok(Reset::One(PolicySetting::Lease))));
+        assert!(matches!(reset("all"), Ok(Reset::All)));
+        assert!(reset("leese").unwrap_err().contains("max-attempts, lease"));
+    }
+}

@@ -1,0 +1,256 @@
+//! Policies: what the messages of a topic fall back to, and a topic's settings as `configure` takes them.
+
+use crate::{Backoff, Codec, Error};
+use std::{fmt, str::FromStr, time::Duration};
+
+/// What a topic's messages fall back to. `None` leaves the setting at its default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// The most attempts; 0: no bound. Default 16.
+    pub max_attempts: Option<u16>,
+    /// How long a lease lasts: 1 ms to a day. Default 30 s.
+    pub lease: Option<Duration>,
+    /// How long to rest before another try. Default exponential, 1 s to 10 min.
+    pub backoff: Option<Backoff>,
+    /// How long after its due time a message expires; zero: never. Default never.
+    pub expire_after: Option<Duration>,
+    /// How long a cancelled id is remembered. Default 1 h.
+    pub remember_cancelled: Option<Duration>,
+    /// How long a finished id of the producer's own is remembered. Default 60 s.
+    pub remember_own: Option<Duration>,
+    /// How long a finished generated id is remembered. Default not at all.
+    pub remember_generated: Option<Duration>,
+    /// What becomes of a repeated put whose first try may have ended and been forgotten. Default delivered.
+    pub repeats: Option<Repeats>,
+    /// How payloads are compressed. Default not at all.
+    pub codec: Option<Codec>,
+}
+
+/// What becomes of a put that is repeated because its answer was lost, and of which nothing is known: it never arrived,
+/// or how it ended is forgotten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Repeats {
+    /// It is stored, and delivered: perhaps a second time.
+    #[default]
+    Deliver,
+    /// Once the topic may have forgotten how the first try ended, it is answered *stale*: it may never be delivered.
+    Refuse,
+}
+
+/// One setting of a [`Policy`], by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicySetting {
+    /// [`Policy::max_attempts`]
+    MaxAttempts,
+    /// [`Policy::lease`]
+    Lease,
+    /// [`Policy::backoff`]
+    Backoff,
+    /// [`Policy::expire_after`]
+    ExpireAfter,
+    /// [`Policy::remember_cancelled`]
+    RememberCancelled,
+    /// [`Policy::remember_own`]
+    RememberOwn,
+    /// [`Policy::remember_generated`]
+    RememberGenerated,
+    /// [`Policy::repeats`]
+    Repeats,
+    /// [`Policy::codec`]
+    Codec,
+}
+
+/// Settings of a topic as `configure` takes them: field and value; an empty value is the default.
+pub(crate) type TopicSettings = Vec<(&'static str, Vec<u8>)>;
+
+/// The fields that `configure` takes beside those of a policy.
+const FLOW: [&str; 2] = ["paused", "rate"];
+
+// === impl Policy ===
+
+impl Policy {
+    /// What holds: each setting, or its default where it is `None`.
+    #[must_use]
+    pub fn in_force(&self) -> Self {
+        let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
+        let exponential = || Backoff::Exponential { first: second, longest: 600 * second };
+        Self {
+            max_attempts: self.max_attempts.or(Some(16)),
+            lease: self.lease.or(Some(30 * second)),
+            backoff: self.backoff.clone().or_else(|| Some(exponential())),
+            expire_after: self.expire_after.or(Some(Duration::ZERO)),
+            remember_cancelled: self.remember_cancelled.or(Some(hour)),
+            remember_own: self.remember_own.or(Some(60 * second)),
+            remember_generated: self.remember_generated.or(Some(Duration::ZERO)),
+            repeats: self.repeats.or(Some(Repeats::Deliver)),
+            codec: self.codec.or(Some(Codec::None)),
+        }
+    }
+
+    /// Takes one field of what `describe` answers.
+    pub(crate) fn read(&mut self, field: &str, value: &[u8]) -> Result<(), Error> {
+        let text = String::from_utf8_lossy(value);
+        let ms = || text.parse().ok().map(Duration::from_millis);
+        match field {
+            "max_attempts" => self.max_attempts = text.parse().ok(),
+            "lease_ms" => self.lease = ms(),
+            "backoff" => self.backoff = Backoff::decode(value),
+            "expire_after_ms" => self.expire_after = ms(),
+            "remember_cancelled_ms" => self.remember_cancelled = ms(),
+            "remember_own_ms" => self.remember_own = ms(),
+            "remember_generated_ms" => self.remember_generated = ms(),
+            "repeats" => self.repeats = text.parse().ok(),
+            "codec" => self.codec = Some(text.parse()?),
+            // What is told by `count`.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Every field, with an empty value where it is at its default.
+    pub(crate) fn settings(&self) -> TopicSettings {
+        PolicySetting::ALL.into_iter().map(|setting| (setting.field(), self.value(setting))).collect()
+    }
+
+    /// The fields that are set here, and those of `reset` with an empty value.
+    pub(crate) fn changes(&self, reset: &[PolicySetting]) -> TopicSettings {
+        let named = PolicySetting::ALL.into_iter().map(|setting| (setting, self.value(setting)));
+        let named = named.filter(|(setting, value)| !value.is_empty() || reset.contains(setting));
+        named.map(|(setting, value)| (setting.field(), value)).collect()
+    }
+
+    fn value(&self, setting: PolicySetting) -> Vec<u8> {
+        let text = |value: Option<String>| value.map_or_else(Vec::new, String::into_bytes);
+        let ms = |span: Option<Duration>| text(span.map(|span| span.as_millis().to_string()));
+        match setting {
+            PolicySetting::MaxAttempts => text(self.max_attempts.map(|most| most.to_string())),
+            PolicySetting::Lease => ms(self.lease),
+            PolicySetting::Backoff => self.backoff.as_ref().map_or_else(Vec::new, Backoff::encode),
+            PolicySetting::ExpireAfter => ms(self.expire_after),
+            PolicySetting::RememberCancelled => ms(self.remember_cancelled),
+            PolicySetting::RememberOwn => ms(self.remember_own),
+            PolicySetting::RememberGenerated => ms(self.remember_generated),
+            PolicySetting::Repeats => text(self.repeats.map(|repeats| repeats.to_string())),
+            PolicySetting::Codec => text(self.codec.map(|codec| codec.to_string())),
+        }
+    }
+}
+
+// === impl PolicySetting ===
+
+impl PolicySetting {
+    /// Every setting, in the order in which a policy is shown.
+    pub const ALL: [Self; 9] = [
+        Self::MaxAttempts,
+        Self::Lease,
+        Self::Backoff,
+        Self::ExpireAfter,
+        Self::RememberCancelled,
+        Self::RememberOwn,
+        Self::RememberGenerated,
+        Self::Repeats,
+        Self::Codec,
+    ];
+
+    /// Its name, as operators write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MaxAttempts => "max-attempts",
+            Self::Lease => "lease",
+            Self::Backoff => "backoff",
+            Self::ExpireAfter => "expire-after",
+            Self::RememberCancelled => "remember-cancelled",
+            Self::RememberOwn => "remember-own",
+            Self::RememberGenerated => "remember-generated",
+            Self::Repeats => "repeats",
+            Self::Codec => "codec",
+        }
+    }
+
+    /// Its field of `configure`.
+    const fn field(self) -> &'static str {
+        match self {
+            Self::MaxAttempts => "max_attempts",
+            Self::Lease => "lease_ms",
+            Self::Backoff => "backoff",
+            Self::ExpireAfter => "expire_after_ms",
+            Self::RememberCancelled => "remember_cancelled_ms",
+            Self::RememberOwn => "remember_own_ms",
+            Self::RememberGenerated => "remember_generated_ms",
+            Self::Repeats => "repeats",
+            Self::Codec => "codec",
+        }
+    }
+}
+
+// === impl Repeats ===
+
+impl FromStr for Repeats {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "deliver" => Ok(Self::Deliver),
+            "refuse" => Ok(Self::Refuse),
+            _ => Err("write deliver or refuse".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Repeats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Deliver => "deliver",
+            Self::Refuse => "refuse",
+        })
+    }
+}
+
+/// The field of `configure` that has that name, if there is one.
+pub(crate) fn known_field(name: &str) -> Option<&'static str> {
+    fields().find(|field| *field == name)
+}
+
+/// Every setting there is: those that are not among `settings` at their defaults.
+pub(crate) fn full_settings(settings: TopicSettings) -> TopicSettings {
+    let mut full: TopicSettings = fields().map(|field| (field, Vec::new())).collect();
+    for (field, value) in settings {
+        full.iter_mut().filter(|(known, _)| *known == field).for_each(|(_, place)| place.clone_from(&value));
+    }
+    full
+}
+
+fn fields() -> impl Iterator<Item = &'static str> {
+    PolicySetting::ALL.into_iter().map(PolicySetting::field).chain(FLOW)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_scripts() {
+        let lua = concat!(include_str!("../lua/lib/topic.lua"), include_str!("../lua/lib/arguments.lua"));
+        let policy = Policy::default().in_force();
+        for setting in PolicySetting::ALL {
+            let value = String::from_utf8(policy.value(setting)).unwrap_or_default();
+            let (field, lease) = (setting.field(), setting == PolicySetting::Lease);
+            if let Some(line) = lua.lines().find(|line| line.trim().starts_with(&format!("{field} = "))) {
+                let same = line.contains(&format!(" = {value},"))
+                    || lease && lua.contains(&format!("500, {value}, "));
+                assert!(same, "{field} is {value} here, and there:{line}");
+            }
+        }
+        assert_eq!(policy.backoff.unwrap().encode(), [2, 0, 0, 3, 232, 0, 9, 39, 192]);
+    }
+
+    #[test]
+    fn a_change_names_what_is_set_and_what_is_reset_and_nothing_else() {
+        let set = Policy { lease: Some(Duration::from_secs(60)), ..Policy::default() };
+        let expected = vec![("max_attempts", vec![]), ("lease_ms", b"60000".to_vec())];
+        assert_eq!(set.changes(&[PolicySetting::MaxAttempts]), expected);
+        assert_eq!(Policy::default().changes(&[]), vec![]);
+        assert_eq!(Policy::default().settings().len(), PolicySetting::ALL.len());
+    }
+}
