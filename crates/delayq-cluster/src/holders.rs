@@ -43,6 +43,11 @@ impl Holders {
         self.plan_revision = revision;
     }
 
+    /// How many members own shards by the plan that is followed.
+    pub(crate) fn members(&self) -> usize {
+        self.plan.as_ref().map_or(0, |plan| plan.members().len())
+    }
+
     /// Nothing is believed any more: another life of the member, or of etcd.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();

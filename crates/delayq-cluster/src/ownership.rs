@@ -23,6 +23,8 @@ pub struct OwnershipView {
     pub unsettled: usize,
     /// How many shards the plan means for this member, whether it has them yet or not.
     pub planned: usize,
+    /// How many members the plan means shards for; 0: there is no plan, or none was seen yet.
+    pub members: usize,
     /// The plan's version that this view follows; 0: there is no plan, or none was seen yet.
     pub plan_version: u64,
     /// How the member stands with etcd when the view was made.

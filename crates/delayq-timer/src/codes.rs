@@ -44,14 +44,15 @@ pub const LOCKED: Code = Code {
     exit: Exit::Unavailable,
 };
 
-/// etcd cannot be used at the start.
+/// etcd refuses this timer at the start.
 pub const ETCD: Code = Code {
     id: "DQ-T004",
     title: "etcd cannot be used",
-    cause: "At its start a timer joins the others through etcd. It did not answer, or refused.",
+    cause: "At its start a timer joins the others through etcd, which refused it, or cannot be spoken to as configured. \
+            An etcd that only does not answer is waited for while the timer runs.",
     tries: [
-        "Check `[etcd] endpoints`, user, password and certificates with etcdctl from this host.",
-        "Check that etcd has a leader: `etcdctl endpoint status --cluster`.",
+        "Check `[etcd] user`, password and certificates with etcdctl from this host.",
+        "Check that the user may read and write the keys under `[etcd] prefix`.",
         "Set `[etcd] enabled = false` to run a single timer without it.",
     ],
     exit: Exit::Unavailable,

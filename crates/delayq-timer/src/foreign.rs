@@ -52,6 +52,11 @@ impl Foreign {
         self.shards = shards.map(|s| (s, before.get(&s).copied().unwrap_or_else(fresh))).collect();
     }
 
+    /// There are so many other timers.
+    pub(crate) fn others(&mut self, others: usize) {
+        self.others = others.max(1);
+    }
+
     /// Those whose wake-ups should be heard.
     pub(crate) fn to_hear(&self) -> impl Iterator<Item = ShardId> {
         let few = self.others <= FEW;

@@ -62,7 +62,8 @@ enum Standing {
 /// member of a group keeps its lease from here on, and gives it up when the timer is dropped.
 ///
 /// # Errors
-/// Redis or etcd cannot be used, the deployment does not exist, another single timer is running.
+/// Redis cannot be used, etcd refuses this timer, the deployment does not exist, another single timer is running. An etcd
+/// that does not answer is none: until it does the timer owns nothing, and pumps what is long overdue.
 pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
     let Deps { client, metrics, readiness, membership } = deps;
     let condition = readiness.condition("timer");
@@ -78,9 +79,10 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
             // Redis knows better than the configuration, which may be from before a growth.
             cluster.shards = client.shards();
             let owner = cluster.member.name.clone();
-            let joined = Cluster::join(*cluster).await;
-            let (handle, ownership) =
-                joined.map_err(|error| Fault::new(&ETCD, "cannot join the timers").because(error))?;
+            // Without etcd it begins all the same, and pumps what nobody else does.
+            let joined = Cluster::start(*cluster).await;
+            let (handle, ownership) = joined
+                .map_err(|error| Fault::new(&ETCD, "cannot become one of the timers").because(error))?;
             Standing::Member { owner, handle, ownership }
         }
     };

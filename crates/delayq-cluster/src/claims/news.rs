@@ -101,7 +101,8 @@ impl Follower {
     }
 
     pub(super) fn publish(&self) {
-        let view = self.book.view(self.inbox.standing.borrow().trust);
+        let mut view = self.book.view(self.inbox.standing.borrow().trust);
+        view.members = self.holders.members();
         self.board.send_if_modified(|shown| {
             let changed = **shown != view;
             if changed {

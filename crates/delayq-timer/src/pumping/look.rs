@@ -83,6 +83,8 @@ impl Pumping {
             return;
         }
         let Some(redis) = self.redis_ms(now) else { return };
+        let shards = usize::from(self.parts.client.shards().get());
+        self.foreign.others(self.other_timers(self.schedule.count(), shards));
         let silent = !matches!(self.trust, Some(Trust::Trusted { .. }));
         let shards = self.foreign.take(redis, silent);
         for some in shards.chunks(CLAIMS_A_CALL) {

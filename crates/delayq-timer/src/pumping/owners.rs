@@ -60,9 +60,9 @@ impl Pumping {
         let all: Vec<ShardId> = self.parts.client.shards().shards().collect();
         let (given, others): (Vec<_>, Vec<_>) = all.iter().partition(|&&shard| self.owning.is_given(shard));
         if self.parts.lock.is_zero() {
-            let timers = all.len().div_ceil(given.len().max(1));
             let redis = self.redis_ms(now).unwrap_or(UnixMillis::new(0));
-            self.foreign.set(others.into_iter(), if given.is_empty() { 1 } else { timers - 1 }, redis);
+            let timers = self.other_timers(given.len(), all.len());
+            self.foreign.set(others.into_iter(), timers, redis);
         }
         let wanted: BTreeSet<ShardId> = given.into_iter().chain(self.foreign.to_hear()).collect();
         let add: BTreeSet<ShardId> = wanted.difference(&self.listening).copied().chain(gained).collect();
@@ -74,6 +74,16 @@ impl Pumping {
             self.listener.add(add.into_iter().collect());
         }
         self.listening = wanted;
+    }
+
+    /// How many other timers there are, as the plan has it; without one, as many as its share of the shards tells.
+    pub(super) fn other_timers(&self, given: usize, shards: usize) -> usize {
+        match (self.parts.handle.view().members, given) {
+            (0, 0) => 1,
+            (0, given) => shards.div_ceil(given) - 1,
+            (members, 0) => members,
+            (members, _) => members - 1,
+        }
     }
 
     /// The deployment has more shards now: the plan gives the new ones out.

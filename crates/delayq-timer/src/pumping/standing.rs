@@ -1,6 +1,7 @@
 //! Whether this timer can do its work, and why not: what its readiness says.
 
 use super::{Pumping, health::Health};
+use crate::rota::Owned as _;
 
 /// How the timer stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub(super) enum Standing {
     Jumped,
     /// Shards that another timer held are held until their clock is proven.
     Held,
+    /// It has no shard, and no plan that means none for it: it is not in the group yet, or waits for what it is given.
+    Unplaced,
     /// `strict`, and the lease is not trusted.
     Untrusted,
 }
@@ -59,9 +62,15 @@ impl Pumping {
             Standing::Held
         } else if !self.may_pump() {
             Standing::Untrusted
+        } else if self.is_unplaced() {
+            Standing::Unplaced
         } else {
             Standing::Ready
         }
+    }
+
+    fn is_unplaced(&self) -> bool {
+        self.schedule.count() == 0 && self.parts.lock.is_zero() && !self.parts.handle.view().is_spare()
     }
 }
 
@@ -79,6 +88,7 @@ impl Standing {
             Self::LockedOut(owner) => return Some(format!("{owner} has the lock")),
             Self::Jumped => "Redis's clock jumped: its shards are held",
             Self::Held => "shards are held until Redis's clock is proven",
+            Self::Unplaced => "no shard yet, and no plan that spares this timer",
             Self::Untrusted => "strict, and etcd does not answer: nothing is pumped",
         };
         Some(why.to_owned())

@@ -7,8 +7,8 @@ use delayq_tests::deadline::{LONG, wait_until};
 use std::time::{Duration, Instant};
 
 /// Puts messages due at random ms at this rate, all before the first is due, and waits until that is soon.
-async fn steady(stand: &Stand, a_second: u64, seconds: u64) -> usize {
-    let start = stand.now_ms().await + 4_000;
+async fn steady(stand: &Stand, a_second: u64, seconds: u64, ahead: Duration) -> usize {
+    let start = stand.now_ms().await + ahead.as_millis() as u64;
     let span = seconds * 1_000;
     let count = stand.put((0..a_second * seconds).map(|n| start + n * 7_919 % span)).await;
     assert!(stand.now_ms().await < start, "the puts took too long to be out of the way");
@@ -42,20 +42,32 @@ async fn figures_of_steady_lateness_with_two_timers() {
         let group = Group::with(64).await;
         let (one, other) = (group.timer("one").await, group.timer("other").await);
         group.share(&[&one, &other]).await;
-        steady_run(&group.stand, rate, &[&one, &other]).await;
+        steady_run(&group.stand, rate, 5, &[&one, &other]).await;
         one.stop().await;
         other.stop().await;
     }
 }
 
-async fn steady_run(stand: &Stand, rate: u64, timers: &[&Running]) {
-    const SECONDS: u64 = 5;
-    let count = steady(stand, rate, SECONDS).await;
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "measures for a minute"]
+async fn figures_of_steady_lateness_with_many_shards_on_one_timer() {
+    for shards in [16, 256, 1_024] {
+        let stand = Stand::new(shards).await;
+        let timer = stand.timer().await;
+        println!("{shards} shards on one timer");
+        // Long enough for every shard to be looked at twice.
+        steady_run(&stand, 1_000, 12, &[&timer]).await;
+        timer.stop().await;
+    }
+}
+
+async fn steady_run(stand: &Stand, rate: u64, seconds: u64, timers: &[&Running]) {
+    let count = steady(stand, rate, seconds, Duration::from_secs(5 * seconds.div_ceil(5))).await;
     let before = cpu_seconds(stand).await;
-    let end = stand.now_ms().await + SECONDS * 1_000 + 50;
-    tokio::time::sleep(Duration::from_secs(SECONDS)).await;
+    let end = stand.now_ms().await + seconds * 1_000 + 50;
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
     wait_until("the end", LONG, || async { stand.now_ms().await >= end }).await;
-    let share = 100.0 * (cpu_seconds(stand).await - before) / SECONDS as f64;
+    let share = 100.0 * (cpu_seconds(stand).await - before) / seconds as f64;
     percentiles(&format!("lateness at {rate}/s"), &stand.all_ready(count).await);
     println!("Redis at {share:.1} % of a core");
     calls(timers);

@@ -144,3 +144,40 @@ async fn writes_that_are_refused_for_all_make_no_timer_change_its_mind_back_and_
     one.stop().await;
     other.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_that_starts_while_etcd_is_away_rescues_what_nobody_pumps_and_joins_later() {
+    conclusive(async || {
+        let drill = Drill::new(Group::with(4).await).await;
+        drill.group.etcd.freeze();
+        let late = drill.timer("late").await;
+        wait_until("it to say that it has no shard", SHORT, || async {
+            late.readiness.unready().iter().any(|unready| unready.reason.contains("no shard yet"))
+        })
+        .await;
+        drill.put(vec![drill.stand().now_ms().await + 1_000; 100]).await;
+        late.exceeds("delayq_timer_rescued_total", 99.0).await;
+        drill.group.etcd.thaw();
+        late.owns(4).await;
+        late.is_ready().await;
+        drill.load().await.stop().await;
+        drill.judge(&NOBODY).await.timing
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_is_not_ready_before_it_has_its_shards_or_is_known_to_be_spare() {
+    let group = Group::with(1).await;
+    let one = group.timer("one").await;
+    one.is_ready().await;
+    assert!(
+        (one.metric("delayq_timer_shards") - 1.0).abs() < 0.5,
+        "ready without the shard that it was to own"
+    );
+    let spare = group.timer("spare").await;
+    spare.is_ready().await;
+    assert!(spare.metric("delayq_timer_shards") < 0.5);
+    spare.stop().await;
+    one.stop().await;
+}
