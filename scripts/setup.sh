@@ -84,12 +84,25 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 echo "setup: installing them by apt-get"
-# Debian starts a server when its package is installed, unless this file says no. One that is there is left alone.
-policy=/usr/sbin/policy-rc.d
-if [ ! -e $policy ]; then
-    printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee $policy > /dev/null
-    "${as_root[@]}" chmod 755 $policy
-    trap '"${as_root[@]}" rm -f $policy' EXIT
+# Debian starts a server when its package is installed, unless this file says no. One of somebody else is left alone; ours
+# says no only while this process lives, and removes itself when it is asked after a kill.
+policy=${POLICY_RC_D:-/usr/sbin/policy-rc.d}
+mark="# written by delayq's setup.sh"
+withdraw() {
+    if grep -qsx "$mark, process $$" "$policy"; then "${as_root[@]}" rm -f "$policy"; fi
+}
+if [ ! -e "$policy" ] || grep -qs "^$mark" "$policy"; then
+    trap withdraw EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' HUP TERM
+    "${as_root[@]}" tee "$policy" > /dev/null << EOF
+#!/bin/sh
+$mark, process $$
+grep -qs setup.sh /proc/$$/cmdline && exit 101
+rm -f "\$0"
+exit 0
+EOF
+    "${as_root[@]}" chmod 755 "$policy"
 fi
 
 # Minimal images come without manual pages, and Java's package fails when their folder is not there.

@@ -6,4 +6,5 @@ mod cli;
 mod documented;
 mod harness;
 mod private;
+mod setup;
 mod storm;
