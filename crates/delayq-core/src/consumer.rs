@@ -14,7 +14,7 @@ mod settling;
 
 use crate::{Client, Envelope, Error, MessageId, Receipt, Release, Settled, Topic, UnixMicros, UnixMillis};
 use fetcher::Fetcher;
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt, stream::FuturesUnordered};
 use leases::Leases;
 use settling::{Settle, Settler};
 use std::{
@@ -33,7 +33,8 @@ pub struct ConsumerOptions {
     pub topics: Vec<Topic>,
     /// The most messages that are handed out and not settled, 1 to 10,000. Default 64.
     pub concurrency: usize,
-    /// How long a lease lasts before it is extended; `None`: as the topic says. At least 1 s is sensible.
+    /// How long a lease lasts unless it is extended; `None`: as the topic says. It is extended at a third of it, until the
+    /// message is settled. 1 ms to 24 h; at least 1 s is sensible.
     pub lease: Option<Duration>,
 }
 
@@ -90,9 +91,9 @@ impl Consumer {
         let (handed, deliveries) = mpsc::unbounded_channel();
         let stopping = CancellationToken::new();
         let tasks = TaskTracker::new();
-        let settler = Settler::start(client.clone(), &tasks);
-        let leases = Arc::new(Leases::new(options.concurrency.clamp(1, 10_000)));
-        tasks.spawn(Arc::clone(&leases).keep_alive(client.clone(), options.lease, stopping.clone()));
+        let leases = Arc::new(Leases::new(options.concurrency.clamp(1, 10_000), stopping.clone()));
+        let settler = Settler::start(client.clone(), &leases, &tasks);
+        tasks.spawn(Arc::clone(&leases).keep_alive(client.clone(), options.lease));
         let fetcher = Fetcher { client, options, leases, settler, handed };
         apart::spawn(&tasks, fetcher.run(stopping.clone()));
         tasks.close();
@@ -104,15 +105,16 @@ impl Consumer {
         self.deliveries.recv().await
     }
 
-    /// Stops to reserve, gives back what was not handed out, and waits until what was handed out is settled.
+    /// Stops to reserve, gives back what was not handed out, and waits until what was handed out is settled; where Redis
+    /// cannot be told, until the leases have run out.
     pub async fn stop(mut self) {
         self.stopping.cancel();
         self.deliveries.close();
+        let mut unstarted = FuturesUnordered::new();
         while let Some(mut delivery) = self.deliveries.recv().await {
-            if let Some(held) = delivery.held.take() {
-                held.give_back().await;
-            }
+            unstarted.extend(delivery.held.take().map(Held::give_back));
         }
+        while unstarted.next().await.is_some() {}
         let tasks = self.tasks.clone();
         drop(self);
         tasks.wait().await;
@@ -154,10 +156,11 @@ impl Delivery {
         }
     }
 
-    /// It was delivered: it is over. Goes together with other settlements.
+    /// It was delivered: it is over. Goes together with other settlements. Where Redis cannot be told, it is told again,
+    /// and the lease extended, for as long as that lasts. A dropped future is settled all the same.
     ///
     /// # Errors
-    /// Redis cannot be used: it may come again.
+    /// The lease ran out before Redis could be told, or Redis refuses: it comes again. With fate *unknown* it may be over.
     pub async fn ack(mut self) -> Result<Settled, Error> {
         self.settle(Settle::Ack).await
     }
@@ -165,11 +168,11 @@ impl Delivery {
     /// It was delivered: it is over, once Redis is told; within some 50 ms, together with others, which costs Redis a
     /// fraction. For whoever has nothing left to do with the answer.
     ///
-    /// Where Redis cannot be told, or the process or its runtime ends before, the message comes again when its lease runs
-    /// out. [`Consumer::stop`] waits until Redis is told; a consumer that is dropped has it told by the runtime it leaves.
+    /// Where Redis cannot be told while the lease lasts, or the process or its runtime ends before, the message comes again
+    /// when its lease runs out. [`Consumer::stop`] waits until Redis is told; a consumer that is dropped has it told by the runtime it leaves.
     pub fn ack_later(mut self) {
         if let Some(held) = self.held.take() {
-            held.leases.end(&held.receipt);
+            held.leases.worked(&held.receipt);
             held.settler.ack_later(held.receipt);
         }
     }
@@ -178,7 +181,7 @@ impl Delivery {
     /// dead letters with the reason.
     ///
     /// # Errors
-    /// Redis cannot be used: it comes again when the lease runs out.
+    /// As [`Self::ack`].
     pub async fn release(mut self, delay: Option<Duration>, reason: &str) -> Result<Settled, Error> {
         let reason = reason.to_owned();
         self.settle(move |receipt| Settle::Release(Release { receipt, delay, keep_attempt: false, reason }))
@@ -188,7 +191,7 @@ impl Delivery {
     /// It can never be delivered: it goes to the dead letters with the reason.
     ///
     /// # Errors
-    /// Redis cannot be used: it comes again when the lease runs out.
+    /// As [`Self::ack`].
     pub async fn bury(mut self, reason: &str) -> Result<Settled, Error> {
         let reason = reason.to_owned();
         self.settle(move |receipt| Settle::Bury(receipt, reason)).await
@@ -197,7 +200,7 @@ impl Delivery {
     /// Gives it back without waiting: nobody takes it any more.
     fn give_back_later(mut self) {
         if let Some(held) = self.held.take() {
-            held.leases.end(&held.receipt);
+            held.leases.worked(&held.receipt);
             held.settler.settle_later(unstarted(held.receipt));
         }
     }
@@ -217,7 +220,7 @@ impl Drop for Delivery {
                 keep_attempt: false,
                 reason: "dropped without being settled".to_owned(),
             };
-            held.leases.end(&held.receipt);
+            held.leases.worked(&held.receipt);
             held.settler.settle_later(Settle::Release(release));
         }
     }
@@ -227,7 +230,7 @@ impl Drop for Delivery {
 
 impl Held {
     async fn settle(self, how: impl FnOnce(Receipt) -> Settle) -> Result<Settled, Error> {
-        self.leases.end(&self.receipt);
+        self.leases.worked(&self.receipt);
         self.settler.settle(how(self.receipt)).await
     }
 

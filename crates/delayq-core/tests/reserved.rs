@@ -4,14 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 use delayq_core::{
-    Admin, Client, Consumer, ConsumerOptions, Delivery, Message, Producer, ProducerOptions, Settings,
-    ShardCount, ShardId, Topic,
+    Admin, Client, Consumer, ConsumerOptions, Delivery, Message, Policy, Producer, ProducerOptions, Scripts,
+    Settings, Settled, ShardCount, ShardId, Topic,
 };
 use delayq_tests::{
     deadline::{LONG, wait_until, within},
+    proxy::{AfterLoss, Flow, Proxy},
     redis_server::RedisServer,
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio_util::task::AbortOnDropHandle;
 
 const SHARD: ShardId = ShardId::new(0);
@@ -24,11 +25,30 @@ struct Scene {
     _pump: AbortOnDropHandle<()>,
 }
 
-fn client(url: String) -> Client {
+fn settings(url: String) -> Settings {
     let mut settings = Settings::new(url);
     settings.shards = ShardCount::new(1).unwrap();
-    Client::new(settings)
+    settings
 }
+
+fn client(url: String) -> Client {
+    Client::new(settings(url))
+}
+
+/// A client whose acks are refused until somebody makes the key [`GATE`].
+fn refused_acks(url: String) -> Client {
+    let shut = |name: &str, text: &str| {
+        let gate =
+            "if redis.call('EXISTS', KEYS[2]) == 0 then return redis.error_reply('TRYAGAIN later') end";
+        (name == "ack").then(|| text.replacen("\narguments(", &format!("\n{gate}\narguments("), 1))
+    };
+    Client::with_scripts(settings(url), Arc::new(Scripts::swapped(&shut)))
+}
+
+const GATE: &str = "{dq:0}:never";
+
+/// Long enough for a machine that is busy.
+const LEASE: Duration = Duration::from_secs(3);
 
 /// Lets go what is due, and takes leases back when they end, as a timer would.
 async fn pump(client: Client) {
@@ -55,6 +75,33 @@ impl Scene {
     async fn put(&self, topic: &Topic, payload: &str) {
         let put = self.producer.put(Message::new(topic.clone(), payload)).await.unwrap();
         assert!(put.outcome.is_accepted(), "{put:?}");
+    }
+}
+
+impl Scene {
+    async fn lease(&self, lease: Duration) {
+        let policy = Policy { lease: Some(lease), ..Policy::default() };
+        self.admin.set_policy(&self.topic, &policy).await.unwrap();
+    }
+
+    async fn redis_ms(&self) -> u64 {
+        let (seconds, micros): (u64, u64) = self.server.command(&["TIME"]).await;
+        seconds * 1000 + micros / 1000
+    }
+
+    /// Waits until a lease that begins now would have run out twice, by Redis's clock.
+    async fn outlast_a_lease(&self) {
+        let over = self.redis_ms().await + 2 * LEASE.as_millis() as u64;
+        wait_until("the lease would have run out twice", LONG, async || self.redis_ms().await > over).await;
+    }
+
+    async fn is_pending(&self, count: u64) {
+        assert_eq!(self.admin.count(&self.topic).await.unwrap().pending(), count);
+    }
+
+    async fn is_over_after_one_delivery(&self, count: u64) {
+        let numbers = self.admin.count(&self.topic).await.unwrap();
+        assert_eq!((numbers.delivered, numbers.pending()), (count, 0), "{numbers:?}");
     }
 }
 
@@ -105,4 +152,62 @@ async fn a_message_whose_dictionary_is_in_no_redis_is_buried_and_others_are_list
     assert_eq!(listed.await.unwrap().len(), 200);
     let _consumer = Consumer::start(stranger, ConsumerOptions::new([scene.topic.clone()]));
     wait_until("it is buried", LONG, async || admin.count(&scene.topic).await.unwrap().dead == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_only_its_topic_made_short_is_kept_while_the_work_lasts() {
+    let scene = Scene::new().await;
+    scene.lease(LEASE).await;
+    scene.put(&scene.topic, "x").await;
+    let client = client(scene.server.url());
+    let mut consumer = Consumer::start(client, ConsumerOptions::new([scene.topic.clone()]));
+    let delivery = next(&mut consumer).await;
+    scene.outlast_a_lease().await;
+    assert_eq!(delivery.ack().await.unwrap(), Settled::Delivered);
+    scene.is_over_after_one_delivery(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_ack_that_fails_is_told_again_and_its_lease_is_kept_until_it_is_settled() {
+    let scene = Scene::new().await;
+    scene.lease(LEASE).await;
+    scene.put(&scene.topic, "x").await;
+    scene.put(&scene.topic, "y").await;
+    let client = refused_acks(scene.server.url());
+    let mut consumer = Consumer::start(client, ConsumerOptions::new([scene.topic.clone()]));
+    let (delivery, later) = (next(&mut consumer).await, next(&mut consumer).await);
+    later.ack_later();
+    let ack = tokio::spawn(delivery.ack());
+    scene.outlast_a_lease().await;
+    assert!(!ack.is_finished());
+    scene.server.command::<()>(&["SET", GATE, "open"]).await;
+    assert_eq!(within("the ack's answer", LONG, ack).await.unwrap().unwrap(), Settled::Delivered);
+    within("the consumer's end", LONG, consumer.stop()).await;
+    scene.is_over_after_one_delivery(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_ack_whose_answer_is_lost_says_delivered_and_one_that_never_arrives_fails_when_its_lease_is_over()
+{
+    let scene = Scene::new().await;
+    scene.put(&scene.topic, "x").await;
+    let proxy = Proxy::start_for_redis(&scene.server.address());
+    let mut settings = settings(scene.server.url_through(&proxy.address()));
+    settings.link.deadline = Duration::from_secs(1);
+    let mut options = ConsumerOptions::new([scene.topic.clone()]);
+    options.concurrency = 1;
+    let mut consumer = Consumer::start(Client::new(settings.clone()), options.clone());
+    let delivery = next(&mut consumer).await;
+    proxy.lose_reply(0, AfterLoss::Reset);
+    assert_eq!(delivery.ack().await.unwrap(), Settled::Delivered);
+    assert_eq!(proxy.losses(), 1);
+    drop(consumer);
+
+    scene.put(&scene.topic, "y").await;
+    options.lease = Some(LEASE);
+    let mut consumer = Consumer::start(Client::new(settings), options);
+    let delivery = next(&mut consumer).await;
+    proxy.set_both(Flow::Hold);
+    assert!(within("the end of the lease", LONG, delivery.ack()).await.is_err());
+    scene.is_pending(1).await;
 }

@@ -3,7 +3,7 @@
 use super::{
     ConsumerOptions, Delivery, Held,
     asking::Asking,
-    leases::Leases,
+    leases::{Leases, Origin},
     looking::Looking,
     settling::{Settle, Settler},
 };
@@ -19,6 +19,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+/// The least bytes that a shard is asked for at once, however many are asked.
+const LEAST_BYTES: usize = 64 * 1024;
 /// How long to rest after Redis could not be used.
 const REST: Duration = Duration::from_millis(200);
 /// Round trips under way at once: what is heard while one is out does not wait for its answer.
@@ -45,6 +47,7 @@ struct Watch {
 
 /// One round trip: which shards were asked, for how many each, and what they answered.
 struct Round {
+    sent: Instant,
     asked: Vec<(ShardId, usize)>,
     reports: Vec<Result<ReserveReport, Error>>,
 }
@@ -114,15 +117,18 @@ impl Fetcher {
     }
 
     async fn fetch(&self, client: &Client, asked: Vec<(ShardId, usize)>) -> Round {
+        // All answers together have to come within the deadline of a call.
+        let most_bytes = (crate::MAX_BYTES_A_CALL / asked.len().max(1)).max(LEAST_BYTES);
         let request = |most: usize| ReserveRequest {
             topics: self.options.topics.clone(),
             most: u16::try_from(most).unwrap_or(u16::MAX),
-            most_bytes: crate::MAX_BYTES_A_CALL as u32,
+            most_bytes: most_bytes as u32,
             lease: self.options.lease,
         };
+        let sent = now();
         let requests: Vec<_> = asked.iter().map(|&(shard, most)| (shard, request(most))).collect();
         let reports = client.reserve_many(&requests).await;
-        Round { asked, reports }
+        Round { sent, asked, reports }
     }
 
     /// Hands out what a round brought; false where Redis could not be used.
@@ -131,7 +137,11 @@ impl Fetcher {
         for ((shard, most), report) in round.asked.into_iter().zip(round.reports) {
             watch.out -= most;
             match report {
-                Ok(report) => self.hand_out(shard, most, report, &mut watch.asking),
+                Ok(report) => {
+                    if let Some(wait) = self.hand_out(round.sent, most, report) {
+                        watch.asking.ask_later(shard, now(), wait);
+                    }
+                }
                 Err(error) => {
                     tracing::debug!(%shard, %error, "nothing could be reserved");
                     usable = false;
@@ -142,20 +152,18 @@ impl Fetcher {
         usable
     }
 
-    fn hand_out(&self, shard: ShardId, most: usize, report: ReserveReport, asking: &mut Asking) {
-        let bytes: usize = report.messages.iter().map(|message| message.envelope.payload.len()).sum();
-        if report.messages.len() >= most || bytes >= crate::MAX_BYTES_A_CALL {
-            asking.ask(shard);
-        } else if let Some(wait) = report.wait {
-            asking.ask_later(shard, now(), wait);
-        }
-        for Reservation { receipt, topic, id, ready, envelope, unrestored, .. } in report.messages {
+    /// Hands out what one shard answered. When to ask it again: at once where there may be more.
+    fn hand_out(&self, sent: Instant, most: usize, report: ReserveReport) -> Option<Duration> {
+        let wait = if report.messages.len() >= most { Some(Duration::ZERO) } else { report.wait };
+        let origin = Origin { sent, now: report.now.millis() };
+        for Reservation { receipt, topic, id, ready, lease_end, envelope, unrestored, .. } in report.messages
+        {
             if let Some(why) = unrestored {
                 tracing::warn!(%topic, %id, %why, "a compressed payload is not restored");
                 self.settler.settle_later(put_back(receipt, why));
                 continue;
             }
-            let lost = self.leases.begin(receipt.clone());
+            let lost = self.leases.begin(receipt.clone(), origin, lease_end);
             let (leases, settler) = (Arc::clone(&self.leases), self.settler.clone());
             let held = Some(Held { receipt, lost, leases, settler });
             if let Err(mpsc::error::SendError(unstarted)) =
@@ -164,6 +172,7 @@ impl Fetcher {
                 unstarted.give_back_later();
             }
         }
+        wait
     }
 }
 

@@ -3,9 +3,15 @@
 //! A call costs Redis as much for one receipt as for a dozen. So they wait for others of their shard; and few shards go
 //! together, so that whoever wants something else of Redis does not wait for all of them. They go when the next message
 //! has been worked on, rather than at any time: what was due at that moment is over then, and Redis has least to do.
+//!
+//! Those that Redis could not be told go to the others' queue, and are told again from there.
 
+use super::{
+    leases::Leases,
+    settling::{Open, Settle},
+};
 use crate::{Client, Receipt, ShardId};
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{sync::mpsc, time::Instant, time::sleep_until};
 use tokio_util::task::TaskTracker;
 
@@ -24,6 +30,8 @@ pub(super) struct Later(mpsc::UnboundedSender<Given>);
 #[derive(Debug)]
 struct Acking {
     client: Client,
+    leases: Arc<Leases>,
+    again: mpsc::Sender<Open>,
     waiting: Waiting,
     given: mpsc::UnboundedReceiver<Given>,
 }
@@ -39,9 +47,14 @@ struct Waiting(BTreeMap<ShardId, (Instant, Vec<Receipt>)>);
 
 impl Later {
     /// Starts the task, which ends when nobody can give it any more and all is told.
-    pub(super) fn start(client: Client, tasks: &TaskTracker) -> Self {
+    pub(super) fn start(
+        client: Client,
+        leases: Arc<Leases>,
+        again: mpsc::Sender<Open>,
+        tasks: &TaskTracker,
+    ) -> Self {
         let (give, given) = mpsc::unbounded_channel();
-        tasks.spawn(Acking { client, waiting: Waiting::default(), given }.run());
+        tasks.spawn(Acking { client, leases, again, waiting: Waiting::default(), given }.run());
         Self(give)
     }
 
@@ -61,6 +74,11 @@ impl Acking {
         }
         // Where Redis cannot be told of some, it is not asked to wait for the rest.
         while !self.waiting.0.is_empty() && self.ack(now() + LINGER).await {}
+        for (_, receipts) in std::mem::take(&mut self.waiting.0).into_values() {
+            for receipt in receipts {
+                self.tell_again(Open::unattended(Settle::Ack(receipt))).await;
+            }
+        }
     }
 
     /// Takes in what is given, until some of it is to go; false once nobody can give any more.
@@ -82,10 +100,22 @@ impl Acking {
     /// Acks what has waited long enough then; false where Redis could not be told.
     async fn ack(&mut self, then: Instant) -> bool {
         let receipts = self.waiting.take(then);
-        let answers = self.client.ack(&receipts).await;
-        let Some(Err(error)) = answers.iter().find(|answer| answer.is_err()) else { return true };
-        tracing::warn!(%error, "acks did not arrive: the messages come again when their leases run out");
-        false
+        let (answers, mut told) = (self.client.ack(&receipts).await, true);
+        for (receipt, answer) in receipts.into_iter().zip(answers) {
+            match answer {
+                Ok(_) => self.leases.end(&receipt),
+                Err(error) => {
+                    told = false;
+                    self.tell_again(Open::unattended(Settle::Ack(receipt)).after(&error)).await;
+                }
+            }
+        }
+        told
+    }
+
+    async fn tell_again(&self, open: Open) {
+        // The task behind the queue ends after this one.
+        let _ = self.again.send(open).await;
     }
 }
 
