@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 use crate::certs::Certificate;
-use crate::deadline::{LONG, wait_until};
+use crate::deadline::{LONG, wait_until, within};
 use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
@@ -164,6 +164,31 @@ impl RabbitmqServer {
             TcpStream::connect(&address).await.is_ok()
         })
         .await;
+    }
+}
+
+impl RabbitmqServer {
+    /// Adds a user that may configure, write and read what these patterns match.
+    ///
+    /// # Panics
+    /// When the broker refuses it.
+    pub async fn add_user(&self, name: &str, password: &str, [configure, write, read]: [&str; 3]) {
+        self.control(&["add_user", name, password]).await;
+        self.control(&["set_permissions", "-p", "/", name, configure, write, read]).await;
+    }
+
+    async fn control(&self, words: &[&str]) {
+        let mut command = tokio::process::Command::new("/usr/lib/rabbitmq/bin/rabbitmqctl");
+        let node = format!("t{}@localhost", self.port);
+        command.env("HOME", self.folder.path()).env("RABBITMQ_NODENAME", &node);
+        command.env("ERL_EPMD_PORT", self.mapper_port.to_string());
+        let output = command.args(["-q", "-n", &node]).args(words).output();
+        let output = within("rabbitmqctl's end", START, output).await.expect("rabbitmqctl is installed");
+        assert!(
+            output.status.success(),
+            "rabbitmqctl {words:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }
 

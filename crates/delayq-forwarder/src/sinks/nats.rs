@@ -9,6 +9,8 @@ mod config;
 mod deliver;
 #[cfg(feature = "nats")]
 mod encode;
+#[cfg(feature = "nats")]
+mod refusals;
 
 pub use config::{NatsConfig, NatsMode};
 #[cfg(feature = "nats")]

@@ -288,6 +288,34 @@ async fn a_producers_id_or_header_reaches_nothing_of_the_servers_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_user_that_may_only_publish_starts_with_a_warning_and_delivers() {
+    let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
+    let file = folder.path().join("server.conf");
+    let users = format!(
+        "authorization {{ users = [ {{ user: admin, password: admin }}, {{ user: {USER}, password: \"{}\", permissions: \
+         {{ publish: [\"out.>\"], subscribe: [\"_INBOX.>\"] }} }} ] }}",
+        Stream::PASSWORD
+    );
+    std::fs::write(&file, users).unwrap();
+    let server = NatsServer::start(&["-c", &text(&file)]).await;
+    let admin = async_nats::ConnectOptions::with_user_and_password("admin".into(), "admin".into());
+    let admin = jetstream::new(admin.connect(server.url()).await.unwrap());
+    let config = Config { name: "S".to_owned(), subjects: vec!["out.>".to_owned()], ..Config::default() };
+    let mut stream = admin.create_stream(config).await.unwrap();
+    let mut sink = sink(&server.address());
+    let nats = sink.nats.as_mut().unwrap();
+    (nats.username, nats.password) = (Some(USER.to_owned()), Some(Secret::plain(Stream::PASSWORD)));
+    let settings = stage.settings([("s", sink)], vec![route("t", "s", "out.x")]);
+    let warnings = stage.look(settings.clone()).await.unwrap();
+    assert!(warnings.iter().any(|warning| warning.contains("cannot be seen")), "{warnings:?}");
+    let running = stage.forward(settings).await.unwrap();
+    stage.put("t", 0, 50, 10).await;
+    stage.drained("t").await;
+    running.stop().await;
+    assert_eq!(stream.info().await.unwrap().state.messages, 50);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn core_mode_sends_to_those_who_listen() {
     let (stage, subject) = (Stage::new().await, Stream::start().await);
     let client = async_nats::connect(subject.server.url()).await.unwrap();

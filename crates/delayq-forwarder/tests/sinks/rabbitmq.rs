@@ -298,6 +298,39 @@ async fn a_producers_headers_neither_route_a_message_nor_close_the_channel() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_user_that_may_only_publish_starts_with_a_warning_and_delivers() {
+    let (stage, server, queue) = (Stage::new().await, server().await, namespace());
+    declare(&server.url(), &queue, &[]).await;
+    server.add_user(&queue, "open sesame", ["^$", "^amq\\.default$", "^$"]).await;
+    let mut sink = sink(&server.address());
+    let rabbitmq = sink.rabbitmq.as_mut().unwrap();
+    (rabbitmq.username, rabbitmq.password) = (queue.clone(), Some(Secret::plain("open sesame")));
+    let settings = stage.settings([("s", sink)], vec![route("t", "s", &queue)]);
+    let warnings = stage.look(settings.clone()).await.unwrap();
+    assert!(warnings.iter().any(|warning| warning.contains("may not configure it")), "{warnings:?}");
+    let running = stage.forward(settings).await.unwrap();
+    stage.put("t", 0, 50, 10).await;
+    stage.drained("t").await;
+    running.stop().await;
+    stage.check("t", read(&server.url(), &queue).await, &Permit::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_declaration_that_looks_at_a_queue_cannot_make_one() {
+    let (url, queue) = (server().await.url(), namespace());
+    let mut table = FieldTable::default();
+    // What the look sends.
+    table.insert("x-queue-leader-locator".into(), AMQPValue::LongString("nowhere".into()));
+    let declared =
+        channel(&url).await.queue_declare(queue.as_str().into(), QueueDeclareOptions::durable(), table).await;
+    assert!(declared.is_err(), "{declared:?}");
+    let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    let found =
+        channel(&url).await.queue_declare(queue.as_str().into(), passive, FieldTable::default()).await;
+    assert!(found.is_err(), "it was made");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_keeps_the_rest_waiting_in_redis() {
     let (stage, url, queue) = (Stage::new().await, server().await.url(), namespace());
     let bounds = [

@@ -239,6 +239,28 @@ async fn a_rotated_password_is_read_anew_from_its_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_user_that_may_only_append_starts_with_a_warning_and_delivers() {
+    let (stage, subject) = (Stage::new().await, Stream::start().await);
+    let rights: &[&str] = &["ACL", "SETUSER", "forwarder", "on", ">sesame", "~out", "+xadd"];
+    let _: String = subject.server.command(rights).await;
+    let redis = RedisConfig {
+        username: Some("forwarder".to_owned()),
+        password: Some(Secret::plain("sesame")),
+        ..at(&subject.proxy)
+    };
+    let settings = stage.settings([("s", sink(redis))], vec![route("t", "s", "out")]);
+    let warnings = stage.look(settings.clone()).await.unwrap();
+    for part in ["may not ask for INFO", "may not ask for the TYPE"] {
+        assert!(warnings.iter().any(|warning| warning.contains(part)), "{warnings:?}");
+    }
+    let running = stage.forward(settings).await.unwrap();
+    stage.put("t", 0, 50, 10).await;
+    stage.drained("t").await;
+    running.stop().await;
+    stage.check("t", subject.seen().await, &Permit::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_producer_cannot_name_a_key_of_the_deployment() {
     let (stage, subject) = (Stage::new().await, Stream::start().await);
     let running = stage

@@ -6,6 +6,7 @@ use rdkafka::{
     ClientConfig,
     admin::{AdminClient, AdminOptions, ResourceSpecifier},
     client::DefaultClientContext,
+    error::RDKafkaErrorCode,
     producer::{Producer, ThreadedProducer},
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -36,25 +37,47 @@ pub(super) async fn check(
     let found =
         found.ok_or_else(|| CheckError::Unreachable(format!("the topic `{topic}` does not exist")))?;
     let replicas = found.partitions().iter().map(|partition| partition.replicas().len()).min().unwrap_or(0);
-    let settings = settings(config, topic, patience).await.map_err(CheckError::Unreachable)?;
+    let settings = match settings(config, topic, patience).await.map_err(CheckError::Unreachable)? {
+        Ok(settings) => settings,
+        Err(denied) => return Ok(unseen(topic, replicas, &denied)),
+    };
     let most_bytes = config.get("message.max.bytes").and_then(|text| text.parse().ok()).unwrap_or(0);
     Ok(judge(topic, &Facts { replicas, settings }, most_bytes))
 }
 
+/// The settings of a topic, or how the brokers said that this user may not see them.
 async fn settings(
     config: &ClientConfig,
     topic: &str,
     patience: Duration,
-) -> Result<BTreeMap<String, String>, String> {
+) -> Result<Result<BTreeMap<String, String>, RDKafkaErrorCode>, String> {
     let admin: AdminClient<DefaultClientContext> = config.create().map_err(|error| error.to_string())?;
     let options = AdminOptions::new().request_timeout(Some(patience));
     let described = admin.describe_configs(&[ResourceSpecifier::Topic(topic)], &options).await;
     let mut settings = BTreeMap::new();
     for resource in described.map_err(|error| error.to_string())? {
-        let resource = resource.map_err(|error| format!("the settings of `{topic}`: {error}"))?;
+        let resource = match resource {
+            Ok(resource) => resource,
+            Err(denied) if is_denied(denied) => return Ok(Err(denied)),
+            Err(error) => return Err(format!("the settings of `{topic}`: {error}")),
+        };
         settings.extend(resource.entries.into_iter().filter_map(|entry| Some((entry.name, entry.value?))));
     }
-    Ok(settings)
+    Ok(Ok(settings))
+}
+
+const fn is_denied(code: RDKafkaErrorCode) -> bool {
+    matches!(code, RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::ClusterAuthorizationFailed)
+}
+
+/// The warnings of a topic whose settings cannot be seen.
+fn unseen(topic: &str, replicas: usize, denied: &RDKafkaErrorCode) -> Vec<String> {
+    let mut warnings = judge(topic, &Facts { replicas, ..Facts::default() }, 0);
+    warnings.push(format!(
+        "the settings of the topic `{topic}` cannot be seen ({denied}): see to it that it has min.insync.replicas=2 and no \
+         compaction, or allow DescribeConfigs"
+    ));
+    warnings
 }
 
 /// Judges the settings of a topic.
@@ -110,6 +133,8 @@ mod tests {
             let warnings = judge("t", &facts, 1_000_000);
             assert!(warnings.len() == 1 && warnings[0].contains(part), "{warnings:?}");
         }
+        let denied = unseen("t", 1, &RDKafkaErrorCode::TopicAuthorizationFailed);
+        assert!(denied.len() == 2 && denied[1].contains("allow DescribeConfigs"), "{denied:?}");
         assert!(judge("t", &facts(3, &[("min.insync.replicas", "2")]), 1000).is_empty());
     }
 }

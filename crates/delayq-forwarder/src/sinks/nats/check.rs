@@ -21,6 +21,15 @@ pub(super) async fn check(
     judge(&stream.cached_info().config, config.dropping_loses_messages).map_err(CheckError::Refused)
 }
 
+/// The warning of a subject whose stream cannot be looked at.
+pub(super) fn unseen(destination: Option<&str>, words: &str) -> String {
+    let subject = destination.unwrap_or("*");
+    format!(
+        "the stream of the subject `{subject}` cannot be seen ({words}): see to it that there is one, that it does not drop \
+         with discard=old and has no no_ack, or allow $JS.API.STREAM.NAMES and $JS.API.STREAM.INFO.*"
+    )
+}
+
 /// Judges the settings of a stream.
 pub(super) fn judge(stream: &Config, drop_accepted: bool) -> Result<Vec<String>, String> {
     let name = &stream.name;

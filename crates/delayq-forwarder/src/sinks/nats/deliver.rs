@@ -4,6 +4,7 @@ use super::{
     NatsConfig, NatsMode,
     acks::{Ack, Acks},
     check, encode,
+    refusals::Refusals,
 };
 use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_nats::{
@@ -47,6 +48,7 @@ struct Open {
     client: Client,
     context: jetstream::Context,
     acks: Arc<Acks>,
+    refusals: Refusals,
 }
 
 /// Parcels that are published together, with the id that a stream drops repeats by or without it.
@@ -89,19 +91,24 @@ impl NatsSink {
         if let Some(open) = slot.as_ref() {
             return Ok(open.clone());
         }
-        let client = self.options().await?.connect(self.config.servers.as_slice()).await;
+        let refusals = Refusals::new();
+        let client = self.options(refusals.clone()).await?.connect(self.config.servers.as_slice()).await;
         let client = client.map_err(|error| format!("{}: {error}", self.config.servers.join(", ")))?;
         let acks = Arc::new(Acks::start(&client).await.map_err(|error| error.to_string())?);
-        let open = Open { context: self.context(client.clone()), client, acks };
+        let open = Open { context: self.context(client.clone()), client, acks, refusals };
         *slot = Some(open.clone());
         Ok(open)
     }
 
     /// The secrets are read anew for each connection.
-    async fn options(&self) -> Result<ConnectOptions, String> {
+    async fn options(&self, refusals: Refusals) -> Result<ConnectOptions, String> {
         let mut options = ConnectOptions::new()
             .name("delayq-forwarder")
             .connection_timeout(self.patience)
+            .event_callback(move |event| {
+                refusals.hear(&event);
+                std::future::ready(())
+            })
             .ping_interval(Duration::from_secs(5))
             .subscription_capacity(MOST_ACKS)
             .request_timeout(Some(self.patience));
@@ -195,7 +202,11 @@ impl Sink for NatsSink {
             let open = self.open().await.map_err(CheckError::Unreachable)?;
             match self.config.mode {
                 NatsMode::Core => Ok(vec![CORE.to_owned()]),
-                NatsMode::Jetstream => check::check(&open.context, &self.config, destination).await,
+                NatsMode::Jetstream => tokio::select! {
+                    biased;
+                    looked = check::check(&open.context, &self.config, destination) => looked,
+                    words = open.refusals.of("$JS.API") => Ok(vec![check::unseen(destination, &words)]),
+                },
             }
         });
         let looked = looked.await.unwrap_or_else(|_| Err(CheckError::Unreachable("no answer".to_owned())));
@@ -209,7 +220,9 @@ impl Sink for NatsSink {
         let call = Tracked { outcomes, missing: AtomicUsize::new(parcels.len()) };
         let _ = timeout(self.patience, self.deliver_all(parcels, &call)).await;
         if call.missing.load(Ordering::Relaxed) > 0 {
-            outcomes.put_rest(&Outcome::silent(format!("no ack within {:?}", self.patience)));
+            let refused = self.open.lock().await.as_ref().and_then(|open| open.refusals.last());
+            let refused = refused.map_or_else(String::new, |words| format!(": {words}"));
+            outcomes.put_rest(&Outcome::silent(format!("no ack within {:?}{refused}", self.patience)));
             // A client that is connected again by itself is as good; one that is stuck is not.
             self.forget().await;
         }

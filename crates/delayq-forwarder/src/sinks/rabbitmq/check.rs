@@ -2,19 +2,24 @@
 //!
 //! AMQP has no way to read a queue's arguments, but a declaration of one that exists is refused with the first argument
 //! that differs, and its value. So a queue that exists is declared with what is known of it until it agrees: nothing is
-//! changed, and every argument that can lose messages is known.
+//! changed, and every argument that can lose messages is known. Each declaration has one argument that no queue can have, so
+//! that none makes the queue where it was deleted meanwhile. It needs the right to configure, which a forwarder need not
+//! have: without it a warning says what could not be seen.
 
 use super::{RabbitmqConfig, connection::connect, encode};
 use crate::CheckError;
 use lapin::{
     Connection, ErrorKind,
     options::{ExchangeDeclareOptions, QueueDeclareOptions},
+    protocol::{AMQPErrorKind, AMQPSoftError},
     types::{AMQPValue, FieldTable},
 };
 use std::collections::BTreeMap;
 
 /// More arguments than a queue can have.
 const MOST_ROUNDS: usize = 24;
+/// An argument that no queue can be made with.
+const IMPOSSIBLE: (&str, &str) = ("x-queue-leader-locator", "nowhere");
 
 type Arguments = BTreeMap<String, String>;
 
@@ -55,27 +60,39 @@ async fn look(
             let channel = connection.create_channel().await.map_err(unreachable)?;
             let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
             channel.queue_declare(queue.into(), passive, FieldTable::default()).await.map_err(unreachable)?;
-            let arguments = arguments(connection, queue).await?;
-            judge(queue, &arguments, config.dropping_loses_messages).map_err(CheckError::Refused)
+            match arguments(connection, queue).await? {
+                Some(arguments) => {
+                    judge(queue, &arguments, config.dropping_loses_messages).map_err(CheckError::Refused)
+                }
+                None => Ok(vec![format!(
+                    "the arguments of the queue `{queue}` cannot be seen: `{}` may not configure it. See to it that it is \
+                     durable and has no x-max-length with drop-head",
+                    config.username
+                )]),
+            }
         }
     }
 }
 
-/// Learns the arguments of a queue that exists.
-async fn arguments(connection: &Connection, queue: &str) -> Result<Arguments, CheckError> {
+/// Learns the arguments of a queue that exists; `None`: this user may not.
+async fn arguments(connection: &Connection, queue: &str) -> Result<Option<Arguments>, CheckError> {
     let (mut known, mut table) = (Arguments::new(), FieldTable::default());
+    table.insert(IMPOSSIBLE.0.into(), AMQPValue::LongString(IMPOSSIBLE.1.into()));
     let mut options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
     for _ in 0..MOST_ROUNDS {
         let channel = connection.create_channel().await.map_err(unreachable)?;
         match channel.queue_declare(queue.into(), options, table.clone()).await {
             Ok(_) => {
                 let _ = channel.close(200, "looked".into()).await;
-                return Ok(known);
+                return Ok(Some(known));
             }
+            Err(error) if is_denied(&error) => return Ok(None),
             Err(error) => {
                 let text = error.to_string();
                 let Some(difference) = difference(&text) else { return Err(unreachable(error)) };
                 match difference.name.as_str() {
+                    // It is compared last: all others agree.
+                    name if name == IMPOSSIBLE.0 => return Ok(Some(known)),
                     "durable" => options.durable = false,
                     "auto_delete" => options.auto_delete = true,
                     "exclusive" => options.exclusive = true,
@@ -154,6 +171,11 @@ fn judge(queue: &str, arguments: &Arguments, drop_accepted: bool) -> Result<Vec<
         }
     }
     Ok(warnings)
+}
+
+fn is_denied(error: &lapin::Error) -> bool {
+    let denied = AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED);
+    matches!(error.kind(), ErrorKind::ProtocolError(amqp) if *amqp.kind() == denied)
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]

@@ -13,13 +13,23 @@ pub(in crate::sinks) async fn check(
     wanted: &str,
     create: bool,
 ) -> Result<Vec<String>, CheckError> {
-    let info: String = text(link.run(cmd("INFO").arg("everything")).await)?;
-    let mut warnings =
-        judge(&info).map_err(|why| CheckError::Refused(format!("Redis {}: {why}", link.address())))?;
+    let mut warnings = match text(link.run(cmd("INFO").arg("everything")).await)? {
+        Some(info) => judge(&info).map_err(|why| CheckError::Refused(format!("Redis {}: {why}", link.address())))?,
+        None => vec![
+            "this user may not ask for INFO: see to it that it is a master with maxmemory-policy noeviction and \
+             appendonly, or allow +info"
+                .to_owned(),
+        ],
+    };
     warnings.iter_mut().for_each(|warning| *warning = format!("Redis {}: {warning}", link.address()));
     if let Some(key) = key {
         redis_link::key(key).map_err(CheckError::Refused)?;
-        let found: String = text(link.run(cmd("TYPE").arg(key)).await)?;
+        let Some(found) = text(link.run(cmd("TYPE").arg(key)).await)? else {
+            warnings.push(format!(
+                "this user may not ask for the TYPE of `{key}`: see to it that it is a {wanted}"
+            ));
+            return Ok(warnings);
+        };
         match found.as_str() {
             "none" if !create => {
                 return Err(CheckError::Unreachable(format!("the {wanted} `{key}` does not exist")));
@@ -34,9 +44,15 @@ pub(in crate::sinks) async fn check(
     Ok(warnings)
 }
 
-fn text(answer: Result<Value, LinkError>) -> Result<String, CheckError> {
-    let value = answer.map_err(|error| CheckError::Unreachable(error.sentence))?;
-    from_redis_value(value).map_err(|error| CheckError::Unreachable(error.to_string()))
+/// An answer as text; `None`: this user may not ask.
+fn text(answer: Result<Value, LinkError>) -> Result<Option<String>, CheckError> {
+    match answer {
+        Err(error) if error.code.as_deref() == Some("NOPERM") => Ok(None),
+        Err(error) => Err(CheckError::Unreachable(error.sentence)),
+        Ok(value) => {
+            from_redis_value(value).map(Some).map_err(|error| CheckError::Unreachable(error.to_string()))
+        }
+    }
 }
 
 /// Judges what INFO says.

@@ -1,0 +1,37 @@
+//! What a server refuses a user: it says so beside the answers, and leaves the request without any.
+
+use async_nats::{Event, ServerError};
+use tokio::sync::watch;
+
+/// What was refused last on a connection.
+#[derive(Clone)]
+pub(super) struct Refusals(watch::Sender<Option<String>>);
+
+// === impl Refusals ===
+
+impl Refusals {
+    pub(super) fn new() -> Self {
+        Self(watch::Sender::new(None))
+    }
+
+    /// Notes what the connection tells.
+    pub(super) fn hear(&self, event: &Event) {
+        if let Event::ServerError(ServerError::Other(words)) = event
+            && words.to_lowercase().contains("permissions violation")
+        {
+            self.0.send_replace(Some(words.clone()));
+        }
+    }
+
+    /// What was refused last.
+    pub(super) fn last(&self) -> Option<String> {
+        self.0.borrow().clone()
+    }
+
+    /// Until something is refused whose words hold this.
+    pub(super) async fn of(&self, part: &str) -> String {
+        let mut words = self.0.subscribe();
+        let found = words.wait_for(|words| words.as_ref().is_some_and(|words| words.contains(part))).await;
+        found.ok().and_then(|words| words.clone()).unwrap_or_default()
+    }
+}
