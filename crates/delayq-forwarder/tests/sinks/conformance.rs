@@ -6,7 +6,8 @@
 //! | | file | stdout | redis-stream | redis-list | webhook | rabbitmq | nats | kafka |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 //! | every message once, in its form | ✓ | `each_message_is_one_line…` | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
-//! | an outcome for each, in their order; neighbours of a failed one pass | `a_path_that_leaves…` | 1 | `one_of_the_wrong_type…` | `one_of_the_wrong_type…` | `a_status_is_buried…` | `unroutable_messages…` | `what_the_server_can_never_take…` | `what_the_broker_can_never_take…` |
+//! | delayed, cancelled and rescheduled ones, by every invariant | ✓ | 16 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | an outcome for each, at its place; neighbours of a failed one pass | `a_path_that_leaves…` | 1 | `one_of_the_wrong_type…` | `one_of_the_wrong_type…` | `a_status_is_buried…` | `unroutable_messages…` | `what_the_server_can_never_take…` | `what_the_broker_can_never_take…` |
 //! | down at start | ✓ | 2 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
 //! | down midway | `a_file_that_another_holds…` | `a_reader_that_ends…` | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
 //! | restarted or killed midway | 3 | 3 | 4 | 4 | 5 | `a_broker_that_restarts…` | 4 | `a_broker_that_freezes…` |
@@ -40,6 +41,7 @@
 //! 14. What an endpoint does after its 2xx is its own affair.
 //! 15. There are no replicas that a confirm waits for, or (rabbitmq's quorum queues, nats's replicated streams) the server
 //!     itself withholds the confirm until they have it, which is a lost confirm or a slow one.
+//! 16. It writes the lines that a file holds.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -134,6 +136,24 @@ pub(crate) async fn everything_arrives_once<S: Subject>() {
     let seen = subject.seen().await;
     assert_eq!(seen.len(), 2002);
     stage.check(TOPIC, seen, &Permit::default()).await;
+}
+
+pub(crate) async fn delayed_messages_come_at_their_time_and_cancelled_ones_never<S: Subject>() {
+    let (stage, subject) = stage::<S>().await;
+    let running = stage.forward(settings(&stage, &subject)).await.unwrap();
+    let ms = Duration::from_millis;
+    stage.put_delayed(TOPIC, 0, 200, ms(2000)).await;
+    let mut cancelled = stage.cancel(TOPIC, 0..40).await;
+    stage.reschedule(TOPIC, 40..80, ms(3500)).await;
+    stage.reschedule(TOPIC, 80..120, ms(500)).await;
+    cancelled += stage.cancel(TOPIC, 60..70).await;
+    stage.drained(TOPIC).await;
+    assert!(cancelled > 0);
+    assert_eq!(stage.cancel(TOPIC, 150..160).await, 0, "they were delivered");
+    running.stop().await;
+    let seen = subject.seen().await;
+    assert_eq!(seen.len(), 200 - cancelled);
+    stage.check(TOPIC, seen, &Permit { late: Some(LONG), ..Permit::default() }).await;
 }
 
 pub(crate) async fn a_server_that_is_down_at_start_is_named_or_waited_for<S: Mortal>() {

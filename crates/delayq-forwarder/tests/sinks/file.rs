@@ -57,6 +57,7 @@ impl Mortal for Folder {
 
 conforms!(Folder:
     everything_arrives_once,
+    delayed_messages_come_at_their_time_and_cancelled_ones_never,
     a_server_that_is_down_at_start_is_named_or_waited_for,
     a_clean_stop_under_load_loses_and_repeats_nothing,
 );

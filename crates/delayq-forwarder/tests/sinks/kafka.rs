@@ -28,7 +28,7 @@ use crate::conformance::{
 use crate::stage::{Seen, Stage, route, topic};
 
 /// Proxies that are made with the broker: at least one for each test that starts a subject.
-const PROXIES: usize = 12;
+const PROXIES: usize = 13;
 const USER: &str = "forwarder";
 
 /// The broker that is shared, and the ways into it.
@@ -125,7 +125,8 @@ fn read_from(address: &str, topic: &str, more: &[&str]) -> Vec<Seen> {
             pairs.find(|(name, _)| *name == wanted).unwrap().1.to_owned()
         };
         let (id, delivery) = (value("delayq-id"), value("delayq-delivery").parse().unwrap());
-        seen.push(Seen { destination: topic.to_owned(), id, body, delivery });
+        let ready_ms = value("delayq-ready").parse().unwrap();
+        seen.push(Seen { destination: topic.to_owned(), id, body, delivery, ready_ms });
     }
     seen
 }
@@ -216,6 +217,7 @@ impl Guarded for Records {
 
 conforms!(Records:
     everything_arrives_once,
+    delayed_messages_come_at_their_time_and_cancelled_ones_never,
     a_server_that_is_down_at_start_is_named_or_waited_for,
     a_server_that_goes_down_midway_costs_no_message,
     a_lost_confirm_repeats_at_most_what_was_under_way,

@@ -8,6 +8,7 @@ mod conformance;
 mod file;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod killed;
 #[cfg(feature = "nats")]
 mod nats;
 mod pipeline;

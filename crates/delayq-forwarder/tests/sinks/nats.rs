@@ -54,6 +54,7 @@ async fn read(server: &NatsServer, name: &str) -> Vec<Seen> {
             destination: message.subject.to_string(),
             id: text("delayq-id"),
             delivery: text("delayq-delivery").parse().unwrap(),
+            ready_ms: text("delayq-ready").parse().unwrap(),
             body: message.payload.to_vec(),
         });
     }
@@ -135,6 +136,7 @@ impl Guarded for Stream {
 
 conforms!(Stream:
     everything_arrives_once,
+    delayed_messages_come_at_their_time_and_cancelled_ones_never,
     a_server_that_is_down_at_start_is_named_or_waited_for,
     a_server_that_goes_down_midway_costs_no_message,
     a_lost_confirm_repeats_at_most_what_was_under_way,

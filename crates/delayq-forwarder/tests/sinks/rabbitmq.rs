@@ -76,6 +76,7 @@ async fn read_by(channel: &Channel, name: &str) -> Vec<Seen> {
             destination: name.to_owned(),
             id: text("delayq-id"),
             delivery: text("delayq-delivery").parse().unwrap(),
+            ready_ms: text("delayq-ready").parse().unwrap(),
             body: got.delivery.data.clone(),
         });
     }
@@ -147,6 +148,7 @@ impl Guarded for Queue {
 
 conforms!(Queue:
     everything_arrives_once,
+    delayed_messages_come_at_their_time_and_cancelled_ones_never,
     a_server_that_is_down_at_start_is_named_or_waited_for,
     a_server_that_goes_down_midway_costs_no_message,
     a_lost_confirm_repeats_at_most_what_was_under_way,

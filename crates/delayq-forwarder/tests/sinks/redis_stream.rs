@@ -121,6 +121,7 @@ async fn read(server: &RedisServer, key: &str) -> Vec<Seen> {
         destination: key.to_owned(),
         id: text(&fields, "delayq-id"),
         delivery: text(&fields, "delayq-delivery").parse().unwrap(),
+        ready_ms: text(&fields, "delayq-ready").parse().unwrap(),
         body: fields["payload"].clone(),
     };
     entries.into_iter().map(seen).collect()
@@ -128,6 +129,7 @@ async fn read(server: &RedisServer, key: &str) -> Vec<Seen> {
 
 conforms!(Stream:
     everything_arrives_once,
+    delayed_messages_come_at_their_time_and_cancelled_ones_never,
     a_server_that_is_down_at_start_is_named_or_waited_for,
     a_server_that_goes_down_midway_costs_no_message,
     a_lost_confirm_repeats_at_most_what_was_under_way,

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use delayq_cluster::ClusterConfig;
 use delayq_core::{
-    Admin, Claimed, Client, ListState, Message, Namespace, Numbers, Producer, ProducerOptions, Settings,
-    ShardCount, TimeRange, Topic,
+    Admin, CancelOutcome, Claimed, Client, Due, ListState, Message, MessageId, Namespace, Numbers, Producer,
+    ProducerOptions, PutOutcome, Reschedule, RescheduleOutcome, Settings, ShardCount, Target, TimeRange,
+    Topic, UnixMillis,
 };
 use delayq_forwarder::{Deps, ForwarderConfig, RouteConfig, SinkConfig, build};
 use delayq_service::config::{HumanDuration, RedisConfig};
@@ -84,9 +85,47 @@ impl Stage {
         });
         let answers = self.producer.put_many(messages.collect()).await;
         for (answer, (id, body)) in answers.into_iter().zip(&bodies) {
-            assert!(answer.unwrap().outcome.is_accepted());
-            // Due when Redis took it: the history's floor is the epoch.
-            self.history.put(id, 0, body, Answer::Ok);
+            // Due when Redis took it.
+            self.history.put(id, due(&answer.unwrap().outcome).get(), body, Answer::Ok);
+        }
+    }
+
+    /// Puts messages that are due after this delay, and one that is refused, under ids from `first` on.
+    pub(crate) async fn put_delayed(&self, name: &str, first: usize, count: usize, delay: Duration) {
+        let message =
+            |n: usize| Message::new(topic(name), body(n, 100)).id(n.to_string()).unwrap().after(delay);
+        let answers = self.producer.put_many((first..first + count).map(message).collect()).await;
+        for (answer, n) in answers.into_iter().zip(first..) {
+            let due = due(&answer.unwrap().outcome).get();
+            self.history.put(&n.to_string(), due, &body(n, 100), Answer::Ok);
+        }
+        let large = Message::new(topic(name), vec![b'x'; 2 << 20]).id(format!("{name}-large")).unwrap();
+        assert!(self.producer.put(large).await.is_err());
+        self.history.put(&format!("{name}-large"), 0, b"", Answer::Refused);
+    }
+
+    /// Cancels the messages of these numbers. Gives back how many were cancelled in time.
+    pub(crate) async fn cancel(&self, name: &str, which: std::ops::Range<usize>) -> usize {
+        let targets: Vec<Target> = which.clone().map(target).collect();
+        let answers = self.producer.cancel_many(&topic(name), &targets).await;
+        let mut count = 0;
+        for (answer, n) in answers.into_iter().zip(which) {
+            let in_time = answer.unwrap() == CancelOutcome::Cancelled;
+            count += usize::from(in_time);
+            self.history.cancel(&n.to_string(), if in_time { Answer::Ok } else { Answer::Refused });
+        }
+        count
+    }
+
+    /// Makes the messages of these numbers due this long from now.
+    pub(crate) async fn reschedule(&self, name: &str, which: std::ops::Range<usize>, delay: Duration) {
+        let to = Reschedule::To(Due::After(delay));
+        let changes: Vec<(Target, Reschedule)> = which.clone().map(|n| (target(n), to)).collect();
+        let answers = self.producer.reschedule_many(&topic(name), &changes).await;
+        for (answer, n) in answers.into_iter().zip(which) {
+            if let RescheduleOutcome::Moved { due, .. } = answer.unwrap() {
+                self.history.reschedule(&n.to_string(), due.get(), Answer::Ok);
+            }
         }
     }
 
@@ -120,7 +159,7 @@ impl Stage {
                 id: one.id,
                 sha256: sha256_hex(&one.body),
                 delivery: one.delivery,
-                ready_ms: 1,
+                ready_ms: one.ready_ms,
             });
         }
         let found = check(&self.history, permit);
@@ -269,6 +308,20 @@ pub(crate) struct Seen {
     pub(crate) id: String,
     pub(crate) body: Vec<u8>,
     pub(crate) delivery: u32,
+    /// When it became ready, by Redis's clock.
+    pub(crate) ready_ms: u64,
+}
+
+/// When a message that was just put is due.
+fn due(outcome: &PutOutcome) -> UnixMillis {
+    match outcome {
+        PutOutcome::Stored(due) | PutOutcome::Ready(due) => *due,
+        other => panic!("the put was not accepted: {other:?}"),
+    }
+}
+
+fn target(n: usize) -> Target {
+    MessageId::own(n.to_string()).unwrap().into()
 }
 
 /// A body that differs from every other.
@@ -291,5 +344,6 @@ pub(crate) fn record(destination: &str, line: &str) -> Seen {
         id: record["id"].as_str().unwrap().to_owned(),
         body,
         delivery: u32::try_from(record["delivery"].as_u64().unwrap()).unwrap(),
+        ready_ms: record["ready"].as_u64().unwrap(),
     }
 }

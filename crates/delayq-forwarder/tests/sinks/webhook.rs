@@ -189,6 +189,7 @@ impl Subject for Endpoint {
             destination: request.path.clone(),
             id: request.headers["delayq-id"].clone(),
             delivery: request.headers["delayq-delivery"].parse().unwrap(),
+            ready_ms: request.headers["delayq-ready"].parse().unwrap(),
             body: request.body,
         };
         requests.into_iter().map(seen).collect()
@@ -229,6 +230,7 @@ impl Guarded for Endpoint {
 
 conforms!(Endpoint:
     everything_arrives_once,
+    delayed_messages_come_at_their_time_and_cancelled_ones_never,
     a_server_that_is_down_at_start_is_named_or_waited_for,
     a_server_that_goes_down_midway_costs_no_message,
     a_lost_confirm_repeats_at_most_what_was_under_way,
