@@ -3,7 +3,7 @@
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, then 1 a message (1 to 500): body key without its base ("m:<topic no>:<id>"), as SCAN found it
+-- ARGV     layout, then 1 a message (1 to 500): body key without its base ("m:<topic no>:<id>", as SCAN found it)
 -- RETURNS  delayed, ready, leased, dead, finished, then 2 a finding: kind, name
 --            kind  ready (in no bucket: whether its queue has it is left to the caller; the name ends in its gen) |
 --                  no_lease | no_dead_entry | no_marker_entry | no_group_entry | no_expiry_entry (what should lead

@@ -3,7 +3,7 @@
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, index: its key without the base, then 1 an entry (0 to 500), as ZSCAN found it
+-- ARGV     layout, index (its key without the base), then 1 an entry (0 to 500): the entry as ZSCAN found it
 -- RETURNS  2 a finding: kind, entry
 --            kind   stale_entry (its message is gone, or elsewhere) | of the index itself, with an empty entry:
 --                   no_alarm (nothing rings when its first entry is due) | no_shift_end (a shift's cursor that is

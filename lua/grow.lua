@@ -4,8 +4,8 @@
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout (of the deployment once it has grown), shard number, shard counts since the deployment was created,
---          parted by commas, the newest last: as many as the layout says
+-- ARGV     layout (of the deployment once it has grown), shard number, shard counts since the deployment was created
+--          (parted by commas, the newest last: as many as the layout says)
 -- RETURNS  created | raised | exists (it has this layout already) | ahead <layout> <shard counts> (a later growth
 --          has raised it) | differs <layout> <shard> <shard counts>
 -- COST     O(topics)

@@ -3,8 +3,8 @@
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, shard number, shard counts of the deployment, parted by commas, the newest last: one, unless it
---          has grown
+-- ARGV     layout, shard number, shard counts of the deployment (parted by commas, the newest last: one, unless
+--          it has grown)
 -- RETURNS  created | exists | differs <layout> <shard> <shard counts>
 -- COST     O(1)
 --# include arguments

@@ -4,8 +4,8 @@
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, topic, look | mend, then what the last step answered: mark ("" at first), entries passed (0), ready
---          so far (0)
+-- ARGV     layout, topic, look | mend, mark ("" at first, then what the last step answered, as of the next two), entries
+--          passed (0), ready so far (0)
 -- RETURNS  counted | more (of its queue: go on with what follows) | changed (since the last step: begin again) |
 --          crowded (too many leases or buckets to be counted in one step), mark, entries passed, ready so far; where
 --          counted, then of each of ready, leased, accepted: its counter, and what there is

@@ -3,8 +3,8 @@
 --
 -- MOVES    in no place -> DELAYED | READY; malformed -> DEAD; others get back what should lead to them
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, then 3 a finding (1 to 500): kind, index ("m" for a message), name, as `audit` and `audit_index`
---          tell them; kind no_place for what audit calls ready where its queue does not have it
+-- ARGV     layout, then 3 a finding (1 to 500): kind, index ("m" for a message), name (as `audit` and
+--          `audit_index` tell them; kind no_place for what audit calls ready where its queue does not have it)
 -- RETURNS  one answer a finding: mended | sound (the fault is not there any more) | failed <why>
 -- COST     O(log n) a finding
 --# include now, arguments, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, kill, fault, each

@@ -5,6 +5,7 @@
 mod action;
 mod arguments;
 mod bare_shard;
+mod bindings;
 mod claims;
 mod clock_back;
 mod commands;
