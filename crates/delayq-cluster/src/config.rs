@@ -213,9 +213,11 @@ impl EtcdAccess {
         if self.endpoints.is_empty() {
             faults.push("endpoints: at least one is needed".into());
         }
-        for endpoint in &self.endpoints {
-            if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
-                faults.push(format!("endpoint {endpoint:?}: must start with http:// or https://"));
+        for (n, endpoint) in self.endpoints.iter().enumerate() {
+            let known = endpoint.starts_with("http://") || endpoint.starts_with("https://");
+            // Not repeated: it may hold a password, which would be printed with every endpoint that does not answer.
+            if !known || endpoint.contains('@') {
+                faults.push(format!("endpoint {n}: must be http://host:port or https://host:port"));
             }
         }
         if Self::mixes_tls(&self.endpoints) {
@@ -282,6 +284,14 @@ mod tests {
         let mut mixed = config();
         mixed.etcd.endpoints = vec!["https://a:2379".into(), "http://b:2379".into()];
         assert_eq!(mixed.faults().len(), 1, "{:?}", mixed.faults());
+    }
+
+    #[test]
+    fn a_password_in_an_endpoint_is_refused_and_not_repeated() {
+        let mut secret = config();
+        secret.etcd.endpoints = vec!["http://u:hunter2@h:1".into(), "u:hunter2@h:1".into()];
+        assert_eq!(secret.faults().len(), 2);
+        assert!(!format!("{:?}", secret.faults()).contains("hunter2"));
     }
 
     #[test]

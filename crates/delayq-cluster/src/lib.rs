@@ -22,7 +22,7 @@
 //! | --- | --- | --- |
 //! | `members/<member>` | the member's | name, zone, weight, version, address, draining, hindered, loads; its create revision is the member's rank |
 //! | `plan` | none | one JSON document: which member each shard is planned for |
-//! | `claims/<shard>` | the owner's | the owner; created only if absent |
+//! | `claims/<shard>` | the owner's | the owner; created only where no key is under a lease |
 //!
 //! The member of the lowest rank leads. It writes the plan in a transaction that compares its own registration's create
 //! revision and the plan's last revision, so a leader that was overtaken writes nothing.

@@ -60,7 +60,9 @@ impl Follower {
             let shard = self.base.keys.shard_of(&entry.key)?;
             Some((shard, ReadClaim { mine, created: entry.create_revision }))
         };
-        let claims: BTreeMap<ShardId, ReadClaim> = claims.iter().filter_map(read_claim).collect();
+        // Under no lease, no member wrote it, and it is nobody's.
+        let claims = claims.iter().filter(|entry| entry.lease != 0);
+        let claims: BTreeMap<ShardId, ReadClaim> = claims.filter_map(read_claim).collect();
         let owned = self.book.owned();
         self.book.relisted(&claims);
         self.holders

@@ -118,7 +118,8 @@ impl Link {
         Ok((answer.kvs().first().map(Entry::from), read_at))
     }
 
-    /// Creates each key if it is absent, all in one request, each decided by itself; none if the fence does not hold.
+    /// Creates each key if it is under no lease (most often because it is absent), all in one request, each decided by itself;
+    /// none if the fence does not hold.
     /// At most 100 keys: etcd takes 128 operations in a transaction, the inner ones included.
     pub(crate) async fn create_each(
         &self,
@@ -129,9 +130,10 @@ impl Link {
     ) -> Result<Option<Vec<ClaimAnswer>>, Fault> {
         let create = |key: &String| {
             let put = TxnOp::put(key.as_str(), value, Some(PutOptions::new().with_lease(lease)));
-            let absent = Compare::create_revision(key.as_str(), CompareOp::Equal, 0);
+            // What no member wrote would keep every member out for good.
+            let free = Compare::lease(key.as_str(), CompareOp::Equal, 0);
             let look = TxnOp::get(key.as_str(), None);
-            TxnOp::txn(Txn::new().when([absent]).and_then([put]).or_else([look]))
+            TxnOp::txn(Txn::new().when([free]).and_then([put]).or_else([look]))
         };
         let each: Vec<TxnOp> = keys.iter().map(create).collect();
         let txn = Txn::new().when([fence.compare()]).and_then(each);

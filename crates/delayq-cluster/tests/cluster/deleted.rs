@@ -69,15 +69,33 @@ async fn a_registration_replaced_by_hand_does_not_keep_its_member_out() {
     let first = Member::join(config(&etcd.endpoints(), "a", 8), &floor).await;
     let second = Member::join(config(&etcd.endpoints(), "b", 8), &floor).await;
     floor.until("a and b share", |work| work.balanced(8, &["a", "b"])).await;
-    // Under no lease any more: the leader takes it for nobody's.
-    let key = format!("{GROUP}members/{}", second.handle.member().unwrap());
     let mut tool = Client::connect(etcd.endpoints(), None).await.unwrap();
-    let registered = tool.get(key.as_str(), None).await.unwrap().kvs()[0].value().to_vec();
-    tool.put(key.as_str(), registered, None).await.unwrap();
-    second.until_stats("a new life", |stats| stats.leases_granted == 2).await;
-    floor.until("a and b share", |work| work.balanced(8, &["a", "b"])).await;
-    wait_until("both are members", LONG, async || first.handle.overview().await.unwrap().members.len() == 2)
-        .await;
+    // The leader's after the other's: under no lease any more, they are nobody's.
+    for member in [&second, &first] {
+        let key = format!("{GROUP}members/{}", member.handle.member().unwrap());
+        let registered = tool.get(key.as_str(), None).await.unwrap().kvs()[0].value().to_vec();
+        tool.put(key.as_str(), registered, None).await.unwrap();
+        member.until_stats("a new life", |stats| stats.leases_granted == 2).await;
+        floor.until("a and b share", |work| work.balanced(8, &["a", "b"])).await;
+    }
+    let third = Member::join(config(&etcd.endpoints(), "c", 8), &floor).await;
+    floor.until("somebody leads", |work| work.balanced(8, &["a", "b", "c"])).await;
+    assert_eq!(third.handle.overview().await.unwrap().members.len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_no_member_wrote_keeps_no_member_out() {
+    let etcd = EtcdCluster::start_one().await;
+    let floor = Floor::new();
+    let mut tool = Client::connect(etcd.endpoints(), None).await.unwrap();
+    tool.put(format!("{GROUP}claims/0003"), "by hand", None).await.unwrap();
+    let member = Member::join(config(&etcd.endpoints(), "a", 8), &floor).await;
+    floor.until("a owns all", |work| work.balanced(8, &["a"])).await;
+    // Over one of a living member too: the next owner is not kept out when it leaves.
+    tool.put(format!("{GROUP}claims/0005"), "by hand", None).await.unwrap();
+    member.leave().await;
+    let _second = Member::join(config(&etcd.endpoints(), "b", 8), &floor).await;
+    floor.until("b owns all", |work| work.balanced(8, &["b"])).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
