@@ -4,7 +4,7 @@ use delayq_tests::redis_server::RedisServer;
 
 #[tokio::main]
 async fn main() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     println!("{} {}", server.id(), server.folder().display());
     let mut word = String::new();
     // Returns at once when there is no input: the test gives none and kills, a person may press a key.

@@ -149,7 +149,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_script_does_is_seen_behind_its_call() {
-        let server = RedisServer::start().await;
+        let server = RedisServer::private().await;
         let monitor = RedisMonitor::start(&server).await;
         let () = server.command(&["EVAL", "redis.call('SET', KEYS[1], 'v')", "1", "k"]).await;
         let seen = monitor.seen(&server).await;

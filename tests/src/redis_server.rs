@@ -1,4 +1,5 @@
-//! A private redis-server of a test: on a unix socket and a TCP port, in a temporary folder, to be broken at will.
+//! A redis-server of a test: on a unix socket and a TCP port, in a temporary folder, to be broken at will; or a database
+//! of one that was given, for what breaks nothing.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
@@ -6,11 +7,15 @@ use std::process::{Command, ExitStatus};
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
+use self::given::Database;
 use crate::clock_shim::ClockShim;
 use crate::deadline::{SHORT, wait_for};
+use crate::environment::given_redis_url;
 use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
+
+mod given;
 
 /// How a server is started; the default is an empty one without persistence that allows `DEBUG`.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +24,8 @@ pub struct RedisOptions {
     password: Option<String>,
     clock: Option<ClockShim>,
 }
+
+const GIVEN: &str = "a given Redis is broken by nobody: start one of the test's own by RedisServer::private";
 
 /// A running (or stopped) server. Dropping it kills it and removes its folder.
 #[derive(Debug)]
@@ -29,6 +36,8 @@ pub struct RedisServer {
     bus_port: Option<u16>,
     options: RedisOptions,
     process: Option<Process>,
+    /// What stands for all of it where a server was given.
+    given: Option<Database>,
 }
 
 // === impl RedisOptions ===
@@ -82,11 +91,25 @@ impl RedisOptions {
 // === impl RedisServer ===
 
 impl RedisServer {
-    /// Starts a server with the default options and waits until it answers.
+    /// An empty Redis of the test's own, not to be broken: a database of the one that `DELAYQ_TEST_REDIS_URL` gives, or
+    /// a server with the default options.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub async fn start() -> Self {
+        let Some(url) = given_redis_url() else { return Self::private().await };
+        let database = Database::take(&url).await;
+        let port = database.address().rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(6379);
+        let (folder, options) = (Folder::new("given-redis"), RedisOptions::default());
+        Self { folder, port, bus_port: None, options, process: None, given: Some(database) }
+    }
+
+    /// Starts a server with the default options and waits until it answers: for a test that stops, freezes or sets it,
+    /// or counts what it does.
     ///
     /// # Panics
     /// When it does not.
-    pub async fn start() -> Self {
+    pub async fn private() -> Self {
         Self::start_with(RedisOptions::default()).await
     }
 
@@ -96,8 +119,14 @@ impl RedisServer {
     /// When it does not; the message holds what it printed.
     pub async fn start_with(options: RedisOptions) -> Self {
         let bus_port = options.is_cluster().then(free_port);
-        let mut server =
-            Self { folder: Folder::new("redis"), port: free_port(), bus_port, options, process: None };
+        let mut server = Self {
+            folder: Folder::new("redis"),
+            port: free_port(),
+            bus_port,
+            options,
+            process: None,
+            given: None,
+        };
         server.resume().await;
         if server.options.is_cluster() {
             server.take_all_slots().await;
@@ -108,6 +137,9 @@ impl RedisServer {
     /// Its TCP address, `127.0.0.1:PORT`; the same after a restart.
     #[must_use]
     pub fn address(&self) -> String {
+        if let Some(database) = &self.given {
+            return database.address().to_owned();
+        }
         format!("127.0.0.1:{}", self.port)
     }
 
@@ -127,20 +159,30 @@ impl RedisServer {
     }
 
     /// The path of its unix socket.
+    ///
+    /// # Panics
+    /// When it was given.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
+        assert!(self.given.is_none(), "{GIVEN}");
         self.folder.join("s")
     }
 
     /// The URL by TCP, with the password.
     #[must_use]
     pub fn url(&self) -> String {
+        if let Some(database) = &self.given {
+            return database.url().to_owned();
+        }
         self.url_through(&self.address())
     }
 
     /// The URL by TCP at another address, such as a [`crate::proxy::Proxy`]'s in front of it.
     #[must_use]
     pub fn url_through(&self, address: &str) -> String {
+        if let Some(database) = &self.given {
+            return database.url().replace(database.address(), address);
+        }
         match &self.options.password {
             Some(password) => format!("redis://:{password}@{address}/"),
             None => format!("redis://{address}/"),
@@ -172,12 +214,13 @@ impl RedisServer {
         self.running().id()
     }
 
-    /// A new connection of the harness's own, by the unix socket.
+    /// A new connection of the harness's own, by the unix socket where there is one.
     ///
     /// # Panics
     /// When the server does not take it.
     pub async fn connect(&self) -> MultiplexedConnection {
-        let opened = try_connect(&self.socket_url()).await;
+        let url = if self.given.is_some() { self.url() } else { self.socket_url() };
+        let opened = try_connect(&url).await;
         opened.unwrap_or_else(|e| panic!("redis-server on port {} took no connection: {e}", self.port))
     }
 
@@ -187,6 +230,9 @@ impl RedisServer {
     /// When the server refuses it, with the server's words.
     pub async fn command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         let (name, args) = words.split_first().expect("a command has a name");
+        if let Some(database) = &self.given {
+            database.check(name);
+        }
         let mut connection = self.connect().await;
         let answer = redis::cmd(name).arg(args).query_async(&mut connection).await;
         answer.unwrap_or_else(|e| panic!("redis-server refused {words:?}: {e}"))
@@ -214,7 +260,7 @@ impl RedisServer {
     /// # Panics
     /// When it does not answer in time.
     pub async fn resume(&mut self) {
-        if self.process.is_some() {
+        if self.process.is_some() || self.given.is_some() {
             return;
         }
         // A socket left by a killed server would be taken for the new one's.
@@ -249,6 +295,7 @@ impl RedisServer {
     /// # Panics
     /// While it runs.
     pub fn wipe(&mut self) {
+        assert!(self.given.is_none(), "{GIVEN}");
         assert!(self.process.is_none(), "a running server's files are its own");
         for entry in std::fs::read_dir(self.folder.path()).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -273,11 +320,13 @@ impl RedisServer {
     }
 
     async fn end_by(&mut self, signal: Signal) -> ExitStatus {
+        assert!(self.given.is_none(), "{GIVEN}");
         let mut process = self.process.take().expect("a stopped redis-server cannot be stopped again");
         process.end_by(signal, SHORT).await
     }
 
     fn running(&self) -> &Process {
+        assert!(self.given.is_none(), "{GIVEN}");
         self.process.as_ref().expect("the redis-server is stopped")
     }
 

@@ -31,7 +31,7 @@ pub async fn redis_url() -> &'static str {
             match given_redis_url() {
                 Some(url) => (url, None),
                 None => {
-                    let server = RedisServer::start().await;
+                    let server = RedisServer::private().await;
                     (server.url(), Some(server))
                 }
             }
@@ -92,7 +92,7 @@ pub fn namespace() -> String {
 }
 
 /// Differs from run to run: the standard library keys its hash maps with random numbers.
-fn seed() -> u32 {
+pub(crate) fn seed() -> u32 {
     use std::hash::{BuildHasher as _, RandomState};
     static SEED: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
     *SEED.get_or_init(|| (RandomState::new().hash_one(0_u8) >> 32) as u32)

@@ -32,7 +32,7 @@ async fn set_user(server: &RedisServer, commands: &[String]) -> Client {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_documented_permissions_are_enough() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let client = set_user(&server, &documented_commands()).await;
     client.check_server().await.unwrap();
     client.init().await.unwrap();
@@ -46,7 +46,7 @@ async fn the_documented_permissions_are_enough() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_that_denies_a_command_is_refused_by_name() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     // Those of a connection, HELLO and AUTH, are not even asked for.
     let denied = documented_commands();
     let denied: Vec<_> =
@@ -64,7 +64,7 @@ async fn a_redis_that_denies_a_command_is_refused_by_name() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_without_the_channels_of_the_namespace_is_refused() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let client = set_user(&server, &documented_commands()).await;
     server.command::<()>(&["ACL", "SETUSER", "delayq", "resetchannels", "&elsewhere"]).await;
     let error = client.check_server().await.unwrap_err();
@@ -73,7 +73,7 @@ async fn a_user_without_the_channels_of_the_namespace_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_put_without_script_load_is_refused_and_is_no_outage() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let commands: Vec<_> =
         documented_commands().into_iter().filter(|command| command != "+script|load").collect();
     Client::new(Settings::new(server.url())).init().await.unwrap();
@@ -95,7 +95,7 @@ async fn a_redis_that_evicts_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_that_came_back_empty_is_not_served() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let client = Client::new(Settings::new(server.url()));
     client.init().await.unwrap();
     server.command::<()>(&["FLUSHALL"]).await;
@@ -107,7 +107,7 @@ async fn a_redis_that_came_back_empty_is_not_served() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deployment_with_another_number_of_shards_is_refused() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let mut settings = Settings::new(server.url());
     Client::new(settings.clone()).init().await.unwrap();
     settings.shards = delayq_core::ShardCount::new(8).unwrap();
@@ -135,7 +135,7 @@ async fn a_secret_is_in_no_debug_output() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rotated_password_file_does_not_need_a_restart() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("password");
     let rotate = async |password: &str| {
@@ -163,7 +163,7 @@ async fn a_rotated_password_file_does_not_need_a_restart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_became_a_replica_is_left_and_the_one_behind_its_address_is_reached() {
-    let (old, new) = (RedisServer::start().await, RedisServer::start().await);
+    let (old, new) = (RedisServer::private().await, RedisServer::private().await);
     let address = Proxy::start(&old.address());
     let mut settings = Settings::new(old.url_through(&address.address()));
     settings.shards = ShardCount::new(1).unwrap();

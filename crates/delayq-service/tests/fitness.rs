@@ -32,7 +32,7 @@ async fn a_redis_that_is_away_is_refused_by_those_alone_that_cannot_wait() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_becomes_unfit_makes_its_services_unready_until_it_is_mended() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let (client, readiness, shutdown) =
         (Client::new(Settings::new(server.url())), Readiness::new(), Shutdown::new());
     let fitness = Fitness::required(&client, &readiness).await.unwrap().every(Duration::from_millis(10));

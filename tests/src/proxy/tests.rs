@@ -18,7 +18,7 @@ struct Scene {
 }
 
 async fn scene() -> Scene {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let proxy = Proxy::start_for_redis(&server.address());
     Scene { server, proxy }
 }

@@ -41,7 +41,10 @@ async fn done(redis: &RedisServer, args: &[&str]) -> String {
 
 /// A Redis with a deployment of four shards.
 async fn deployment() -> RedisServer {
-    let redis = RedisServer::start().await;
+    deployed(RedisServer::start().await).await
+}
+
+async fn deployed(redis: RedisServer) -> RedisServer {
     done(&redis, &["init"]).await;
     redis
 }

@@ -36,7 +36,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start() -> Self {
-        let redis = RedisServer::start().await;
+        let redis = RedisServer::private().await;
         let mut connection = redis.connect().await;
         let (seconds, _): (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await.expect("TIME");
         let now_ms = seconds * 1000;

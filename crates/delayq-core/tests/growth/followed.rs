@@ -81,7 +81,7 @@ async fn a_client_of_another_deployment_is_refused_and_does_not_follow() {
     let ground = Ground::new().await;
     let party = ground.party(4);
     party.put(ground.message(1)).await;
-    ground.server.command::<()>(&["FLUSHALL"]).await;
+    ground.server.command::<()>(&["FLUSHDB"]).await;
     ground.party(5).client.init().await.unwrap();
     delayq_core::Admin::new(ground.party(5).client).grow(count(8), |_| {}).await.unwrap();
     let error = party.producer.put(ground.message(2)).await.unwrap_err().error;

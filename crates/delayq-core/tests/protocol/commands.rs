@@ -87,7 +87,7 @@ fn probed() -> BTreeSet<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_script_runs_a_command_that_walks_the_queue_or_sets_a_time_to_live_or_is_not_probed() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let scripts = scripts_with(&[]);
     let monitor = RedisMonitor::start(&server).await;
     run_seeds(&server, &scripts, SEEDS).await.unwrap();
@@ -113,7 +113,7 @@ async fn no_script_runs_a_command_that_walks_the_queue_or_sets_a_time_to_live_or
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pump_reads_no_envelope_of_what_becomes_ready() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let scripts = Arc::new(Scripts::published());
     let mut shard = BareShard::create(&server, "c", scripts_with(&[])).await;
     shard.clock_us = Some(NOW * 1000);

@@ -41,7 +41,7 @@ fn sink(name: &str, address: &str) -> String {
 
 async fn round(beside: bool) -> Lateness {
     let redis = RedisServer::start_with(RedisOptions::default().append_only("everysec")).await;
-    let target = RedisServer::start().await;
+    let target = RedisServer::private().await;
     let names: Vec<String> = (0..FINE).map(|n| format!("fine{n}")).collect();
     let mut text: String = names.iter().map(|name| sink(name, &target.address())).collect();
     let (dead, slow) = (Proxy::start(&target.address()), Proxy::start(&target.address()));

@@ -26,7 +26,7 @@ fn resident_kib(process: u32) -> u64 {
 
 /// Measures, and says whether it stays within a fifth of its median.
 pub(crate) async fn run(count: usize) {
-    let (redis, target) = (RedisServer::start().await, RedisServer::start().await);
+    let (redis, target) = (RedisServer::private().await, RedisServer::private().await);
     let slow = Proxy::start(&target.address());
     slow.set_both(Flow::Delay(DELAY));
     let deployment = Deployment::new(&redis, SHARDS).await;

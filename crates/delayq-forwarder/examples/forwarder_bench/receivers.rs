@@ -26,7 +26,7 @@ pub(crate) struct Receiver {
 }
 
 pub(crate) async fn redis_stream() -> Receiver {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let connection = connect(&server).await;
     Receiver {
         sink: format!("[sinks.s.redis-stream.redis]\nurl = \"{}\"\n", server.url()),

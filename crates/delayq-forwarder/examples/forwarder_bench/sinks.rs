@@ -195,7 +195,7 @@ pub(crate) async fn run(count: usize, mut names: Vec<String>, only_forwarded: bo
     if names.is_empty() {
         names = ["file", "redis-stream", "rabbitmq", "nats", "kafka", "webhook"].map(str::to_owned).into();
     }
-    let redis = RedisServer::start().await;
+    let redis = RedisServer::private().await;
     println!("{count} messages of {BODY_BYTES} bytes, medians of {ROUNDS}; messages a second");
     println!(
         "{:<14}{:>10}{:>12}{:>7}{:>12}{:>7}{:>12}{:>7}{:>10}{:>12}{:>10}",

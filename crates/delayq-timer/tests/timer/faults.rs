@@ -47,7 +47,7 @@ async fn a_lost_wake_up_costs_at_most_a_look() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_without_the_deployment_is_refused_by_name() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let refused = start(TimerConfig::default(), client(&server.url(), 4), single()).await.err();
     let refused = refused.expect("there are no shards").to_string();
     assert!(refused.starts_with("DQ-T002"), "{refused}");

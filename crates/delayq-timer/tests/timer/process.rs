@@ -75,7 +75,7 @@ async fn the_program_pumps_until_it_is_asked_to_stop_and_gives_its_lock_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_without_the_deployment_ends_it_with_a_code() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let ended = timer(&server.url(), 4).run(b"", SHORT).await;
     assert_eq!(ended.code, Some(69), "{}", ended.stderr);
     assert!(ended.stderr.contains("DQ-T002"), "{}", ended.stderr);

@@ -49,7 +49,7 @@ impl Stand {
 
     /// A new deployment on a new server.
     pub(crate) async fn new(shards: u16) -> Self {
-        Self::on(RedisServer::start().await, shards).await
+        Self::on(RedisServer::private().await, shards).await
     }
 
     /// A timer that owns everything.

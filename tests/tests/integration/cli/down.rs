@@ -6,7 +6,7 @@ use delayq_tests::folder::Folder;
 use delayq_tests::ports::free_port;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 
-use super::{delayq, deployment, done, run};
+use super::{delayq, deployed, deployment, done, run};
 
 #[tokio::test]
 async fn without_redis_every_command_says_where_it_should_be() {
@@ -26,7 +26,7 @@ async fn without_redis_every_command_says_where_it_should_be() {
 
 #[tokio::test]
 async fn a_put_without_redis_goes_to_the_spool_where_there_is_one() {
-    let (mut redis, folder) = (deployment().await, Folder::new("spool"));
+    let (mut redis, folder) = (deployed(RedisServer::private().await).await, Folder::new("spool"));
     let _ = redis.stop().await;
     let spooling = |args: &[&str]| delayq(&redis).env("DELAYQ__SPOOL__DIR", folder.path()).args(args);
     let finished = spooling(&["put", "t", "{}", "--id", "a", "--in", "1h"]).run(b"", SHORT).await;

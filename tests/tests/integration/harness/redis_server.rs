@@ -15,7 +15,7 @@ async fn data_in_the_append_only_file_outlives_a_kill() {
 
 #[tokio::test]
 async fn without_persistence_a_restart_is_empty() {
-    let mut server = RedisServer::start().await;
+    let mut server = RedisServer::private().await;
     let () = server.command(&["SET", "k", "v"]).await;
     assert!(server.stop().await.success());
     server.resume().await;
@@ -34,7 +34,7 @@ async fn a_wiped_server_comes_back_empty() {
 
 #[tokio::test]
 async fn a_frozen_server_answers_once_it_is_thawed() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let mut connection = server.connect().await;
     server.freeze();
     let mut ping =

@@ -53,7 +53,7 @@ async fn under_oom_a_put_is_refused_whole_and_all_that_drains_goes_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_flushed_under_load_lose_and_repeat_nothing() {
     const COUNT: u32 = 600;
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let (client, producer, admin) = deployment(&server).await;
     let topic = Topic::new("t").unwrap();
     let over = AtomicBool::new(false);
@@ -84,7 +84,7 @@ async fn scripts_flushed_under_load_lose_and_repeat_nothing() {
 
 #[tokio::test]
 async fn a_broken_topic_takes_no_message_of_another_with_it() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let mut shard = bare(&server).await;
     for topic in ["good", "bad"] {
         let items = vec![Item::new(b"x", NOW)];
@@ -105,7 +105,7 @@ async fn a_broken_topic_takes_no_message_of_another_with_it() {
 
 #[tokio::test]
 async fn a_message_that_cannot_be_decoded_is_buried_and_keeps_no_other_back() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let (client, producer, admin) = deployment(&server).await;
     let topic = Topic::new("t").unwrap();
     for id in ["good-1", "bad", "good-2"] {

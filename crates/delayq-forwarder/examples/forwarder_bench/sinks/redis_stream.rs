@@ -13,7 +13,7 @@ use super::target::{Target, batch, headers, in_flight};
 use crate::deployment::body;
 
 pub(crate) async fn target() -> Target {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let other = RedisConfig { url: server.url().parse().unwrap(), ..RedisConfig::default() };
     let config = RedisStreamConfig { redis: Some(other), ..RedisStreamConfig::default() };
     let client = redis::Client::open(server.url()).unwrap();
