@@ -179,6 +179,19 @@ pub const REFUSED: Code = Code {
     exit: Exit::Refused,
 };
 
+/// Redis refuses the login, or a command to the user that logged in.
+pub const LOGIN: Code = Code {
+    id: "DQ-U014",
+    title: "Redis refuses the login or denies a command",
+    cause: "No password was given, it is another one, or the user lacks a permission. Nothing was changed.",
+    tries: [
+        "Give user and password: [redis] username and password, DELAYQ__REDIS__PASSWORD, or redis://user:password@host.",
+        "Try the same user with redis-cli: AUTH, then ACL WHOAMI.",
+        "Compare its permissions with those in docs/operations.md; delayq doctor names the first that is missing.",
+    ],
+    exit: Exit::Unavailable,
+};
+
 /// Every code of the command line, in the order of the documentation.
 pub const TABLE: &[&Code] = &[
     &USAGE,
@@ -194,6 +207,7 @@ pub const TABLE: &[&Code] = &[
     &BUG,
     &UNKNOWN,
     &REFUSED,
+    &LOGIN,
 ];
 
 /// Arguments that cannot be served.
@@ -223,6 +237,7 @@ pub fn of_core(error: Error) -> Fault {
         Error::Message(_) | Error::Name(_) | Error::Growth(_) => &USAGE,
         Error::Uninitialised(_) | Error::Layout { .. } | Error::Deployment(_) => &DEPLOYMENT,
         Error::Protocol { .. } => &BUG,
+        Error::Redis { code, .. } if ["NOAUTH", "WRONGPASS", "NOPERM"].contains(&code.as_str()) => &LOGIN,
         _ => &UNREACHABLE,
     };
     Fault::new(code, error.to_string())

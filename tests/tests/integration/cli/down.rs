@@ -39,6 +39,19 @@ async fn a_put_without_redis_goes_to_the_spool_where_there_is_one() {
 }
 
 #[tokio::test]
+async fn a_missing_password_is_not_taken_for_a_server_that_is_away() {
+    let redis = RedisServer::start_with(RedisOptions::default().password("s3cret")).await;
+    let bare = format!("redis://127.0.0.1:{}", redis.port());
+    for url in [bare.clone(), bare.replace("//", "//:wr0ng@")] {
+        let finished = Binary::new("delayq").args(["--redis", &url, "init"]).run(b"", SHORT).await;
+        assert_eq!(finished.code, Some(69), "{finished:?}");
+        let hint =
+            finished.stderr.contains("DQ-U014") && finished.stderr.contains("[redis] username and password");
+        assert!(hint && !finished.stderr.contains("wr0ng"), "{}", finished.stderr);
+    }
+}
+
+#[tokio::test]
 async fn an_uninitialised_redis_asks_for_init() {
     let redis = RedisServer::start().await;
     let finished = run(&redis, &["put", "t", "{}"]).await;
