@@ -270,6 +270,39 @@ async fn a_flipped_bit_in_a_record_spoils_that_one_alone() {
 }
 
 #[tokio::test]
+async fn a_row_of_another_type_stops_no_other_and_is_set_aside() {
+    let folder = Folder::new("spool");
+    spooled(folder.path(), 4, 10).await;
+    let connection = rusqlite::Connection::open(folder.join("spool.db")).unwrap();
+    let write = |sql| connection.execute_batch(sql).unwrap();
+    write("UPDATE waiting SET body = 'text', spooled_ms = 'yesterday' WHERE seq = 1");
+    write("UPDATE waiting SET body = 17, tried_ms = -1 WHERE seq = 2");
+    write("UPDATE waiting SET tried_ms = x'00', spooled_ms = -5 WHERE seq = 3");
+    write("UPDATE books SET replayed = 'many'");
+    let mut reader = reader(folder.path());
+    let batch = reader.next_batch(10).unwrap();
+    let sound: Vec<bool> = batch.iter().map(|spooled| spooled.record.is_ok()).collect();
+    assert_eq!(sound, [false, false, true, true]);
+    assert!(batch[2].tried.is_some(), "it was tried, at whatever time");
+    assert_eq!(batch[0].record, Err("its body is not bytes, but Text".to_owned()));
+    reader.reject(1, "no bytes").unwrap();
+    reader.reject(2, "no bytes").unwrap();
+    assert_eq!(reader.rejected(0, 10).unwrap().len(), 2);
+    assert_eq!((reader.stats().unwrap().rejected, reader.stats().unwrap().waiting), (2, 2));
+    write("UPDATE waiting SET body = 'text' WHERE seq = 3");
+    drop((reader, connection));
+    released(folder.path()).await;
+    assert_eq!(salvage_spool(folder.path()), Ok((2, 0)));
+}
+
+#[tokio::test]
+async fn a_batch_takes_no_more_than_its_bytes_and_at_least_one_record() {
+    let folder = Folder::new("spool");
+    spooled(folder.path(), 40, 1 << 20).await;
+    assert_eq!(reader(folder.path()).next_batch(500).unwrap().len(), 16);
+}
+
+#[tokio::test]
 async fn a_damaged_file_is_refused_by_name_and_salvaged() {
     let folder = Folder::new("spool");
     spooled(folder.path(), 2_000, 200).await;

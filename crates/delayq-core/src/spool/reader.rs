@@ -2,11 +2,17 @@
 
 use super::{SpoolError, SpoolRecord, file};
 use crate::{UnixMillis, clock};
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{
+    Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params,
+    types::{Value, ValueRef},
+};
 use std::{
     fs::File,
     path::{Path, PathBuf},
 };
+
+/// The bytes of records from which on a batch takes no more.
+const BATCH_BYTES: usize = 16 << 20;
 
 /// The spool as its one compensator sees it. Its calls block on the disk.
 #[derive(Debug)]
@@ -129,15 +135,23 @@ impl SpoolReader {
         Ok(std::mem::replace(&mut self.seen, version) != version)
     }
 
-    /// The first `most` records that wait, in the order in which they were appended. They stay until [`Self::done`]
-    /// or [`Self::reject`].
+    /// The first `most` records that wait, in the order in which they were appended: fewer where they have more than 16 MiB
+    /// together, and at least one. They stay until [`Self::done`] or [`Self::reject`].
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn next_batch(&self, most: usize) -> Result<Vec<Spooled>, SpoolError> {
         let read = || {
             let sql = "SELECT seq, spooled_ms, tried_ms, body FROM waiting ORDER BY seq LIMIT ?";
-            self.connection.prepare_cached(sql)?.query_map([most], spooled)?.collect::<rusqlite::Result<_>>()
+            let mut select = self.connection.prepare_cached(sql)?;
+            let (mut rows, mut batch, mut bytes) = (select.query([most])?, Vec::new(), 0);
+            while bytes < BATCH_BYTES
+                && let Some(row) = rows.next()?
+            {
+                bytes += row.get_ref(3)?.as_bytes().map_or(0, <[u8]>::len);
+                batch.push(spooled(row)?);
+            }
+            Ok(batch)
         };
         read().map_err(self.of())
     }
@@ -250,13 +264,15 @@ impl SpoolReader {
         let sql = "SELECT spooled, replayed, rejected, discarded, (SELECT count(key) FROM waiting),
                    (SELECT spooled_ms FROM waiting ORDER BY seq LIMIT 1) FROM books";
         let read = self.connection.query_row(sql, [], |row| {
+            let count = |column| row.get_ref(column).map(number);
             Ok(SpoolStats {
-                spooled: row.get(0)?,
-                replayed: row.get(1)?,
-                rejected: row.get(2)?,
-                discarded: row.get(3)?,
-                waiting: row.get(4)?,
-                oldest: row.get::<_, Option<u64>>(5)?.map(UnixMillis::new),
+                spooled: count(0)?,
+                replayed: count(1)?,
+                rejected: count(2)?,
+                discarded: count(3)?,
+                waiting: count(4)?,
+                // One without a time says nothing about the oldest.
+                oldest: Some(count(5)?).filter(|&ms| ms > 0).map(UnixMillis::new),
                 bytes: 0,
             })
         });
@@ -308,24 +324,34 @@ impl SpoolReader {
 fn spooled(row: &Row<'_>) -> rusqlite::Result<Spooled> {
     Ok(Spooled {
         seq: row.get(0)?,
-        spooled_at: UnixMillis::new(row.get(1)?),
-        tried: row.get::<_, Option<u64>>(2)?.map(UnixMillis::new),
-        record: record(row.get_ref(3)?.as_blob()?),
+        spooled_at: UnixMillis::new(number(row.get_ref(1)?)),
+        tried: match row.get_ref(2)? {
+            ValueRef::Null => None,
+            tried => Some(UnixMillis::new(number(tried))),
+        },
+        record: record(row.get_ref(3)?),
     })
 }
 
 fn rejected(row: &Row<'_>) -> rusqlite::Result<Rejected> {
     Ok(Rejected {
         seq: row.get(0)?,
-        spooled_at: UnixMillis::new(row.get(1)?),
-        rejected_at: UnixMillis::new(row.get(2)?),
-        reason: row.get(3)?,
-        record: record(row.get_ref(4)?.as_blob()?),
+        spooled_at: UnixMillis::new(number(row.get_ref(1)?)),
+        rejected_at: UnixMillis::new(number(row.get_ref(2)?)),
+        reason: row.get_ref(3)?.as_str().unwrap_or("").to_owned(),
+        record: record(row.get_ref(4)?),
     })
 }
 
-fn record(body: &[u8]) -> Result<SpoolRecord, String> {
-    SpoolRecord::decode(body).map_err(|error| error.to_string())
+fn record(body: ValueRef<'_>) -> Result<SpoolRecord, String> {
+    let bytes = body.as_blob().map_err(|_| format!("its body is not bytes, but {}", body.data_type()))?;
+    SpoolRecord::decode(bytes).map_err(|error| error.to_string())
+}
+
+/// A column that should be a number: the file says of no column what it may hold, so another program may have written
+/// anything, and 0 stands for it.
+fn number(value: ValueRef<'_>) -> u64 {
+    value.as_i64().ok().and_then(|number| number.try_into().ok()).unwrap_or(0)
 }
 
 /// Saves what can be read of a damaged spool: the file is kept as `spool.db.damaged-<ms>`, and a new one takes its
@@ -360,7 +386,8 @@ pub fn salvage_spool(dir: &Path) -> Result<(u64, u64), SpoolError> {
     Ok((saved, span.saturating_sub(saved)))
 }
 
-type RawRow = (u64, i64, u64, Option<u64>, Vec<u8>);
+/// The number, and the other columns as they are.
+type RawRow = (u64, Value, Value, Value, Value);
 
 /// Goes by the numbers one by one: a broken page hides its own rows, and no others.
 fn readable_rows(path: &Path) -> Result<Vec<RawRow>, SpoolError> {
