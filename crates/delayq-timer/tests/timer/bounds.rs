@@ -46,7 +46,8 @@ pub(crate) const ETCD_GONE: Bound = Bound::of("etcd has no quorum, or does not a
 pub(crate) const ETCD_REBUILT: Bound = Bound::of("etcd is emptied and rebuilt").s(3);
 pub(crate) const ETCD_COMPACTED: Bound = Bound::of("etcd's history is compacted under a watch").s(1);
 pub(crate) const TOKEN_LOST: Bound = Bound::of("etcd forgets its tokens (a restart)").s(1);
-pub(crate) const LEASE_REVOKED: Bound = Bound::of("a timer's lease is revoked by hand").s(3);
+pub(crate) const LEASE_REVOKED: Bound =
+    Bound::of("timers' leases are revoked, or their keys in etcd deleted, by hand").s(3);
 pub(crate) const CUT_FROM_ETCD: Bound = Bound::of("a timer is cut off from etcd alone").s(1);
 pub(crate) const CUT_FROM_REDIS: Bound = Bound::of("a timer is cut off from Redis alone").calls(2).s(6);
 pub(crate) const CUT_FROM_BOTH: Bound = Bound::of("a timer is cut off from both").leases(1).s(2);

@@ -37,6 +37,27 @@ async fn a_lease_revoked_by_hand_is_noticed_and_the_shards_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn timers_whose_keys_are_deleted_while_their_leases_live_join_anew() {
+    conclusive(async || {
+        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let (one, other) = drill.pair().await;
+        let load = drill.load().await;
+        let members = drill.group.etcd.keys("/delayq/dq/timer/members/").await;
+        drill.group.etcd.ctl(&["del", "--prefix", "/delayq/"]).await;
+        wait_until("two new registrations", SHORT, || async {
+            let now = drill.group.etcd.keys("/delayq/dq/timer/members/").await;
+            now.len() == 2 && now.iter().all(|key| !members.contains(key))
+        })
+        .await;
+        drill.settled(&[&one, &other]).await;
+        drill.flows().await;
+        load.stop().await;
+        drill.judge(&LEASE_REVOKED).await.timing
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_emptied_and_rebuilt_is_joined_anew_and_the_epochs_rise_on() {
     conclusive(async || {
         let mut drill = Drill::new(Group::with(SHARDS).await).await;
