@@ -48,6 +48,13 @@ impl Reply {
         }
     }
 
+    /// A counter. One that drifted below zero is told as zero: then the books do not balance, and an audit says by how much.
+    pub(crate) fn counter(&mut self) -> Result<u64, Error> {
+        let text = self.text()?;
+        let number: i64 = text.parse().map_err(|_| self.nonsense(&text))?;
+        Ok(u64::try_from(number).unwrap_or(0))
+    }
+
     /// A number, or `None` for the empty text.
     pub(crate) fn maybe_number(&mut self) -> Result<Option<u64>, Error> {
         match self.items.next() {

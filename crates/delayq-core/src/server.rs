@@ -23,6 +23,10 @@ pub struct ServerFacts {
     pub used_memory_bytes: u64,
     /// Whether it writes an append-only file.
     pub aof: bool,
+    /// Whether that file is still the one that it loaded when it started. If a crash had torn its end, the beginning of a
+    /// transaction may stand there open: the next start runs it, or drops what was written behind it. BGREWRITEAOF
+    /// removes it. Redis does not tell whether the file was torn.
+    pub aof_as_loaded: bool,
     /// Whether it is part of a Redis Cluster.
     pub cluster: bool,
     /// How many replicas follow it.
@@ -112,6 +116,10 @@ impl ServerFacts {
             maxmemory_bytes: number("maxmemory"),
             used_memory_bytes: number("used_memory"),
             aof: number("aof_enabled") == 1,
+            // Of a file that was not loaded but begun, the base is none.
+            aof_as_loaded: number("aof_enabled") == 1
+                && number("aof_base_size") > 0
+                && number("aof_rewrites") == 0,
             cluster: number("cluster_enabled") == 1,
             replicas: number("connected_slaves"),
         }

@@ -21,6 +21,8 @@ pub struct Fitness {
     /// Why it is unfit, as it was said last.
     unfit: Option<String>,
     away: bool,
+    /// Whether it was said that its append-only file is as it was loaded.
+    warned: bool,
 }
 
 // === impl Fitness ===
@@ -58,7 +60,7 @@ impl Fitness {
 
     fn new(client: &Client, readiness: &Readiness) -> Self {
         let condition = readiness.condition("redis");
-        Self { client: client.clone(), condition, every: EVERY, unfit: None, away: false }
+        Self { client: client.clone(), condition, every: EVERY, unfit: None, away: false, warned: false }
     }
 
     /// Looks as often as this instead, from 1 ms on.
@@ -98,7 +100,8 @@ impl Fitness {
         match found {
             Err(error @ (Error::Unfit(_) | Error::Deployment(_))) => return Err(fault(&self.client, error)),
             Err(error) => tracing::debug!(%error, "Redis cannot be looked at now"),
-            Ok(_) => {
+            Ok(facts) => {
+                self.warn_of_its_log(&facts);
                 if self.unfit.take().is_some() {
                     tracing::info!("Redis is fit again");
                 }
@@ -108,6 +111,16 @@ impl Fitness {
             self.condition.ready();
         }
         Ok(())
+    }
+
+    fn warn_of_its_log(&mut self, facts: &ServerFacts) {
+        if facts.aof_as_loaded && !self.warned {
+            tracing::warn!(
+                "Redis has not rewritten its append-only file since it started: unless it was stopped in order, run \
+                 BGREWRITEAOF, because a torn end would spoil its next start (docs/operations.md)"
+            );
+        }
+        self.warned = facts.aof_as_loaded;
     }
 }
 

@@ -1,7 +1,7 @@
 //! `delayq doctor`: is everything reachable, of the right version, and set as it must be?
 
 use clap::Args;
-use delayq_core::{Error, Numbers, Topic, UnixMillis};
+use delayq_core::{Error, Numbers, ServerFacts, Topic, UnixMillis};
 use delayq_service::Fault;
 use delayq_service::config::{Environment, load};
 use jiff::Timestamp;
@@ -113,14 +113,7 @@ async fn redis(context: &Context) -> Vec<Check> {
         ),
         Check::good("eviction", facts.maxmemory_policy.clone()),
     ];
-    checks.push(match facts.aof {
-        true => Check::good("persistence", "append-only file"),
-        false => Check::warning(
-            "persistence",
-            "no append-only file",
-            "a restart of Redis loses everything: appendonly yes",
-        ),
-    });
+    checks.push(persistence(&facts));
     checks.push(match (facts.used_memory_bytes, facts.maxmemory_bytes) {
         (used, 0) => Check::warning(
             "memory",
@@ -135,6 +128,22 @@ async fn redis(context: &Context) -> Vec<Check> {
         (used, most) => Check::good("memory", format!("{} of {} MiB used", used >> 20, most >> 20)),
     });
     checks
+}
+
+fn persistence(facts: &ServerFacts) -> Check {
+    match (facts.aof, facts.aof_as_loaded) {
+        (true, false) => Check::good("persistence", "append-only file"),
+        (true, true) => Check::warning(
+            "persistence",
+            "append-only file, not rewritten since Redis started",
+            "BGREWRITEAOF, unless its last stop was an orderly one: a torn end would spoil the next start",
+        ),
+        (false, _) => Check::warning(
+            "persistence",
+            "no append-only file",
+            "a restart of Redis loses everything: appendonly yes",
+        ),
+    }
 }
 
 async fn shards(context: &Context) -> Vec<Check> {

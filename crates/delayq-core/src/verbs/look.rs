@@ -300,7 +300,7 @@ impl Numbers {
             &mut self.replaced,
             &mut self.buried,
         ] {
-            *number = reply.number()?;
+            *number = reply.counter()?;
         }
         self.paused = u16::from(reply.maybe_number()?.is_some());
         self.rate = reply.text()?.parse().ok();

@@ -31,3 +31,4 @@ mod reserving;
 mod slots;
 mod snapshot;
 mod stuck;
+mod torn_log;
