@@ -17,7 +17,7 @@ use std::{fmt, sync::Arc};
 /// The most ids in one call of a script.
 pub const MAX_IDS_A_CALL: usize = 500;
 
-/// The most bytes of payloads in one call of a script.
+/// The most bytes of messages in one call of a script: payloads and headers, and 512 for each.
 pub const MAX_BYTES_A_CALL: usize = 4 * 1024 * 1024;
 
 /// Which deployment, and where it is.
@@ -182,10 +182,19 @@ impl fmt::Debug for Client {
 pub(crate) fn calls_worth<'a>(messages: impl Iterator<Item = &'a Message>) -> usize {
     let mut bytes = 0;
     let fits = |message: &&Message| {
-        bytes += message.payload.len() + 64;
+        bytes += message.bytes();
         bytes <= MAX_BYTES_A_CALL
     };
     messages.take(MAX_IDS_A_CALL).take_while(fits).count().max(1)
+}
+
+/// An option as its range allows it; one outside is told, and the nearest value taken.
+pub(crate) fn in_range(name: &str, value: usize, range: std::ops::RangeInclusive<usize>) -> usize {
+    let taken = value.clamp(*range.start(), *range.end());
+    if taken != value {
+        tracing::warn!(option = name, value, taken, "an option is outside its range {range:?}");
+    }
+    taken
 }
 
 /// Where a message was put: what finds it again.

@@ -12,6 +12,7 @@ mod leases;
 mod looking;
 mod settling;
 
+use crate::client::in_range;
 use crate::{Client, Envelope, Error, MessageId, Receipt, Release, Settled, Topic, UnixMicros, UnixMillis};
 use fetcher::Fetcher;
 use futures_util::{Stream, StreamExt, stream::FuturesUnordered};
@@ -91,7 +92,8 @@ impl Consumer {
         let (handed, deliveries) = mpsc::unbounded_channel();
         let stopping = CancellationToken::new();
         let tasks = TaskTracker::new();
-        let leases = Arc::new(Leases::new(options.concurrency.clamp(1, 10_000), stopping.clone()));
+        let concurrency = in_range("concurrency", options.concurrency, 1..=10_000);
+        let leases = Arc::new(Leases::new(concurrency, stopping.clone()));
         let settler = Settler::start(client.clone(), &leases, &tasks);
         tasks.spawn(Arc::clone(&leases).keep_alive(client.clone(), options.lease));
         let fetcher = Fetcher { client, options, leases, settler, handed };

@@ -200,6 +200,13 @@ impl Message {
         &self.topic
     }
 
+    /// About how many bytes it takes in a call: payload and headers, and 512 for its names and all else, which they can
+    /// hardly exceed.
+    pub(crate) fn bytes(&self) -> usize {
+        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len() + 3).sum();
+        self.payload.len() + headers + 512
+    }
+
     /// The id, where it has one already.
     pub fn message_id(&self) -> Option<&MessageId> {
         self.id.as_ref()

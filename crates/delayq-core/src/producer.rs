@@ -7,17 +7,20 @@ mod changing;
 #[cfg(not(feature = "spool"))]
 mod failing;
 mod repeating;
+mod room;
 mod sending;
 #[cfg(feature = "spool")]
 mod spooling;
 
 use crate::{
-    Client, Error, Group, MAX_IDS_A_CALL, Message, MessageId, PutOutcome, Reference, ShardId, Topic,
-    client::calls_worth,
+    Client, Error, Group, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, Message, MessageId, PutOutcome, Reference,
+    ShardId, Topic,
+    client::{calls_worth, in_range},
     clock,
-    gather::Gathering,
+    gather::{Gathering, Weighed},
     placing::{Placed, PutAnswer},
 };
+use room::{Room, Taken};
 use sending::Sender;
 use std::{collections::HashMap, time::Duration};
 use tokio::sync::{mpsc, oneshot};
@@ -30,8 +33,15 @@ const QUEUE: usize = 4096;
 pub struct ProducerOptions {
     /// How long a put waits for others to go with it. Default 0: only as long as the line is busy.
     pub linger: Duration,
-    /// How many pipelines are under way at once, 1 to 64. Default 4: one at work, the others on their ways.
+    /// How many pipelines are under way at once, 1 to 64; default 4: one at work, the others on their ways. With
+    /// `pipeline_bytes` it says what has to cross the network within the deadline of a call: 4 MiB by default, 0.4 s at
+    /// 100 Mbit/s.
     pub in_flight: usize,
+    /// The most bytes of messages in one pipeline (payloads and headers, and 512 for each), 64 KiB to 4 MiB; default 1 MiB.
+    /// A single message may exceed it.
+    pub pipeline_bytes: usize,
+    /// The most bytes of messages that wait or are under way before callers are held back, 1 MiB to 1 GiB; default 64 MiB.
+    pub queue_bytes: usize,
     /// Where puts go that cannot reach Redis; `None`: they fail.
     #[cfg(feature = "spool")]
     pub spool: Option<crate::Spool>,
@@ -42,6 +52,7 @@ pub struct ProducerOptions {
 pub struct Producer {
     client: Client,
     queue: mpsc::Sender<Waiting>,
+    room: Room,
     #[cfg(feature = "spool")]
     spool: Option<crate::Spool>,
 }
@@ -90,6 +101,7 @@ pub struct GroupTally {
 struct Waiting {
     put: Placed,
     answer: oneshot::Sender<PutAnswer>,
+    _room: Taken,
 }
 
 // === impl ProducerOptions ===
@@ -99,9 +111,19 @@ impl Default for ProducerOptions {
         Self {
             linger: Duration::ZERO,
             in_flight: 4,
+            pipeline_bytes: 1 << 20,
+            queue_bytes: 64 << 20,
             #[cfg(feature = "spool")]
             spool: None,
         }
+    }
+}
+
+// === impl Waiting ===
+
+impl Weighed for Waiting {
+    fn bytes(&self) -> usize {
+        self.put.message.bytes()
     }
 }
 
@@ -135,7 +157,8 @@ impl Target {
 // === impl Producer ===
 
 impl Producer {
-    /// Starts a producer, and the task that gathers its puts.
+    /// Starts a producer, and the task that gathers its puts. Of an option outside its range the nearest value in it is
+    /// taken, and a warning logged.
     #[cfg_attr(
         not(feature = "spool"),
         allow(clippy::needless_pass_by_value, reason = "a spool is taken along")
@@ -144,7 +167,8 @@ impl Producer {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let gathering = Gathering {
             most: MAX_IDS_A_CALL,
-            in_flight: options.in_flight.clamp(1, 64),
+            most_bytes: in_range("pipeline_bytes", options.pipeline_bytes, 64 << 10..=MAX_BYTES_A_CALL),
+            in_flight: in_range("in_flight", options.in_flight, 1..=64),
             linger: options.linger,
         };
         let sender = Sender(client.clone());
@@ -152,6 +176,7 @@ impl Producer {
         Self {
             client,
             queue,
+            room: Room::new(in_range("queue_bytes", options.queue_bytes, 1 << 20..=1 << 30) as u32),
             #[cfg(feature = "spool")]
             spool: options.spool,
         }
@@ -210,6 +235,7 @@ impl Producer {
                 let rest = batch.split_off(calls_worth(batch.iter().map(|(_, put)| &put.message)));
                 let (places, puts): (Vec<usize>, Vec<Placed>) =
                     std::mem::replace(&mut batch, rest).into_iter().unzip();
+                let _room = self.room.take(puts.iter().map(|put| put.message.bytes()).sum()).await;
                 for (i, answer) in places.into_iter().zip(self.put_batch(puts).await) {
                     answers[i] = Some(answer);
                 }

@@ -174,3 +174,32 @@ async fn a_producer_that_dies_before_its_put_is_answered_finds_it_there_when_it_
     assert!(matches!(put.outcome, PutOutcome::Exists(State::Delayed, _)), "{put:?}");
     assert_eq!(scene.numbers().await.accepted, 2);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_puts_under_way_are_bounded_by_their_bytes_and_not_by_their_count() {
+    const PUTS: u64 = 60;
+    let scene = Scene::new().await;
+    let mut settings = Settings::new(scene._server.url_through(&scene.proxy.address()));
+    settings.shards = ShardCount::new(1).unwrap();
+    settings.link.deadline = LONG;
+    let producer = Producer::start(Client::new(settings), ProducerOptions::default());
+    producer.warm(&scene.topic).await.unwrap();
+    producer.put(scene.order("warm")).await.unwrap();
+    scene.proxy.set(Direction::Replies, Flow::Hold);
+    let puts: Vec<_> = (0..PUTS)
+        .map(|n| {
+            let (producer, topic) = (producer.clone(), scene.topic.clone());
+            let message = Message::new(topic, vec![b'x'; 256 * 1024]).id(n.to_string()).unwrap();
+            tokio::spawn(async move { producer.put(message).await.map(|put| put.outcome) })
+        })
+        .collect();
+    // Four pipelines of 1 MiB, each of at most three messages and what else they need.
+    wait_until("the first of them to arrive", LONG, async || scene.numbers().await.accepted > 4).await;
+    let accepted = scene.numbers().await.accepted;
+    assert!(accepted <= 1 + 4 * 3, "{accepted} are under way");
+    scene.proxy.mend().await;
+    for put in puts {
+        assert!(within("its answer", LONG, put).await.unwrap().unwrap().is_accepted());
+    }
+    assert_eq!(scene.numbers().await.accepted, 1 + PUTS);
+}

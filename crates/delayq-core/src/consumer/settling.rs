@@ -2,7 +2,10 @@
 //! long as its lease lasts.
 
 use super::{later::Later, leases::Leases};
-use crate::{Advice, Client, Error, Fate, Receipt, Release, Settled, gather::Gathering};
+use crate::{
+    Advice, Client, Error, Fate, Receipt, Release, Settled,
+    gather::{Gathering, Weighed},
+};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -93,12 +96,24 @@ impl Open {
     }
 }
 
+impl Weighed for Open {
+    /// A receipt is some 150 bytes at most.
+    fn bytes(&self) -> usize {
+        256 + match &self.settle {
+            Settle::Ack(_) => 0,
+            Settle::Release(release) => release.reason.len(),
+            Settle::Bury(_, reason) => reason.len(),
+        }
+    }
+}
+
 // === impl Settler ===
 
 impl Settler {
     pub(super) fn start(client: Client, leases: &Arc<Leases>, tasks: &TaskTracker) -> Self {
         let (queue, waiting) = mpsc::channel(QUEUE);
-        let gathering = Gathering { most: crate::MAX_IDS_A_CALL, in_flight: 2, linger: Duration::ZERO };
+        let (most, most_bytes) = (crate::MAX_IDS_A_CALL, crate::MAX_BYTES_A_CALL);
+        let gathering = Gathering { most, most_bytes, in_flight: 2, linger: Duration::ZERO };
         let later = Later::start(client.clone(), Arc::clone(leases), queue.clone(), tasks);
         let settling = Settling { client, leases: Arc::clone(leases), tasks: tasks.clone() };
         tasks.spawn(async move { gathering.run(waiting, |gathered| settling.begin(gathered)).await });

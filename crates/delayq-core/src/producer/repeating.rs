@@ -58,7 +58,8 @@ impl Producer {
     async fn put_once(&self, put: &mut Placed) -> PutAnswer {
         self.date_repeats(std::slice::from_mut(put)).await?;
         let (answer, answered) = oneshot::channel();
-        self.queue.send(Waiting { put: put.clone(), answer }).await.map_err(|_| Error::Closed)?;
+        let _room = self.room.take(put.message.bytes()).await;
+        self.queue.send(Waiting { put: put.clone(), answer, _room }).await.map_err(|_| Error::Closed)?;
         answered.await.map_err(|_| Error::Closed)?
     }
 

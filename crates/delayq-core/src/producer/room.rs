@@ -1,0 +1,49 @@
+//! Room for messages that wait or are under way: who comes when there is none waits for it.
+
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// So many bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Room {
+    left: Arc<Semaphore>,
+    bytes: u32,
+}
+
+/// Room that is taken, until it is dropped.
+pub(super) type Taken = OwnedSemaphorePermit;
+
+// === impl Room ===
+
+impl Room {
+    pub(super) fn new(bytes: u32) -> Self {
+        Self { left: Arc::new(Semaphore::new(bytes as usize)), bytes }
+    }
+
+    /// Takes room for so many bytes, in the order of the callers; all of it where it is more than there is.
+    pub(super) async fn take(&self, bytes: usize) -> Taken {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.bytes);
+        let taken = Arc::clone(&self.left).acquire_many_owned(bytes).await;
+        taken.expect("the semaphore is never closed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    #[tokio::test]
+    async fn who_comes_when_there_is_no_room_waits_and_what_is_too_large_takes_all() {
+        let room = Room::new(10);
+        let six = room.take(6).await;
+        let mut seven = Box::pin(room.take(7));
+        assert!(seven.as_mut().now_or_never().is_none());
+        drop(six);
+        drop(seven.await);
+        let all = room.take(1_000_000).await;
+        assert!(room.take(1).now_or_never().is_none());
+        drop(all);
+        assert!(room.take(1).now_or_never().is_some());
+    }
+}
