@@ -30,7 +30,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 /// How a consumer works.
 #[derive(Clone, Debug)]
 pub struct ConsumerOptions {
-    /// The topics, the first that has something first.
+    /// The topics, the first that has something first: in each shard, strictly, when it is reserved from. There is no
+    /// order between shards, and what is reserved already is handed out before what came meanwhile; a `concurrency` of 1
+    /// keeps that to one message.
     pub topics: Vec<Topic>,
     /// The most messages that are handed out and not settled, 1 to 10,000. Default 64.
     pub concurrency: usize,

@@ -130,7 +130,7 @@ async fn a_check_of_the_configuration_says_what_the_start_of_the_forwarder_says(
 
 #[tokio::test]
 async fn what_a_forwarder_would_warn_of_is_printed_and_is_no_fault() {
-    let (store, folder) = (RedisServer::start().await, Folder::new("destinations"));
+    let (store, folder) = (RedisServer::private().await, Folder::new("destinations"));
     let file = folder.join("delayq.toml");
     let sink = format!("[sinks.out.redis-stream.redis]\nurl = 'redis://{}'\n", store.address());
     std::fs::write(&file, format!("{HEAD}{sink}")).unwrap();

@@ -85,7 +85,7 @@ async fn the_doctor_names_a_redis_that_evicts() {
 
 #[tokio::test]
 async fn the_doctor_finds_a_healthy_deployment_good() {
-    let redis = deployment().await;
+    let redis = deployed(RedisServer::private().await).await;
     let found = done(&redis, &["doctor"]).await;
     for expected in
         ["redis        good", "deployment   good", "persistence  warning", "etcd         good     not used"]
