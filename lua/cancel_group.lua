@@ -3,20 +3,23 @@
 --
 -- MOVES    DELAYED | READY -> cancelled; LEASED keeps its lease and is not tried again
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, group, cursor (0 at first, then what the last step answered), limit (1 to 500)
--- RETURNS  next cursor ("" when through), cancelled, leased, failed
--- COST     O(log n) a message; what is leased stays in the group, so the cursor counts over it
---# include now, shard, arguments, topic, alarm, envelope, bucket, stale, finish, cancel
+-- ARGV     layout, group, due ms of the message that was looked at last (0 at first, then what the last step answered),
+--          its name ("" at first, then what the last step answered), limit (1 to 500)
+-- RETURNS  due ms and name for the next step (both "" when through), cancelled, leased, failed
+-- COST     O(log n) a message, n = messages of the group; what is leased stays in the group
+--# include now, shard, arguments, topic, alarm, envelope, bucket, stale, finish, cancel, page
 
-arguments('cancel_group', 4)
+arguments('cancel_group', 5)
 local group = 'g:' .. ARGV[2]
-local cursor, limit = number('the cursor', ARGV[3], 0, LAST_MS), number('the limit', ARGV[4], 1, MOST_IDS)
+number('the due time', ARGV[3], 0, LAST_MS)
+local limit = number('the limit', ARGV[5], 1, MOST_IDS)
 must_be('zset', group)
 must_be('hash', 'stats')
 must_be('zset', 'markers')
-local names = redis.call('ZRANGE', base .. group, cursor, cursor + limit - 1)
+local page = page_behind(base .. group, ARGV[3], ARGV[4], limit)
 local tally = { cancelled = 0, leased = 0, failed = 0 }
-for _, name in ipairs(names) do
+for i = 1, #page, 2 do
+  local name = page[i]
   local no, id = string.match(name, '^(%d+):(.*)$')
   local ok, word = pcall(cancel, no, id)
   if not ok or string.sub(word, 1, 6) == 'failed' then
@@ -29,5 +32,5 @@ for _, name in ipairs(names) do
 end
 trim_ready()
 wake_timer()
-local passed = tally.leased + tally.failed
-return { #names == limit and tostring(cursor + passed) or '', tally.cancelled, tally.leased, tally.failed }
+local through = #page < 2 * limit
+return { through and '' or page[#page], through and '' or page[#page - 1], tally.cancelled, tally.leased, tally.failed }

@@ -3,26 +3,27 @@
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, topic, cursor (0 at first, then what the last step answered)
--- RETURNS  next cursor ("" when through), delayed in the buckets of this step, first due ms of this step or "",
+-- ARGV     layout, topic, the hour to begin with (0 at first, then what the last step answered)
+-- RETURNS  the hour to go on with ("" when through), delayed in the buckets of this step, first due ms of this step or "",
 --          then of the first step only: ready, leased, dead, accepted, delivered, cancelled, expired, purged,
 --          replaced, buried, paused (1 or ""), rate or ""
--- COST     O(1) a bucket, 1,000 alarms a call
---# include shard, arguments, topic
+-- COST     O(log n) an hour that has any alarm, n = alarms; 1,000 hours a call
+--# include now, shard, arguments, topic, alarm, envelope, bucket, look
 
 arguments('count', 3)
-local no, cursor = topic_no(ARGV[2]), number('the cursor', ARGV[3], 0, LAST_MS)
+local no, hour = topic_no(ARGV[2]), number('the hour', ARGV[3], 0, LAST_MS)
 if not no then return { '', 0, '' } end
-local prefix, delayed, first = 'b:' .. no .. ':', 0, ''
-local alarms = redis.call('ZRANGE', base .. 'alarms', cursor, cursor + 999, 'WITHSCORES')
-for i = 1, #alarms, 2 do
-  if string.sub(alarms[i], 1, #prefix) == prefix then
-    delayed = delayed + redis.call('ZCARD', base .. alarms[i])
-    if first == '' then first = alarms[i + 1] end
+local answer, looked = { '', 0, '' }, 0
+for bucket, at in hours_of(no, hour) do
+  if looked == MOST_HOURS then
+    answer[1] = string.format('%.0f', at)
+    break
   end
+  looked = looked + 1
+  answer[2] = answer[2] + redis.call('ZCARD', base .. bucket)
+  if answer[3] == '' then answer[3] = redis.call('ZRANGE', base .. bucket, 0, 0, 'WITHSCORES')[2] or '' end
 end
-local answer = { #alarms == 2000 and tostring(cursor + 1000) or '', delayed, first }
-if cursor == 0 then
+if hour == 0 then
   local function stat(name) return tonumber(redis.call('HGET', base .. 'stats', name .. ':' .. no)) or 0 end
   for _, name in ipairs({ 'ready', 'leased', 'dead', 'accepted', 'delivered', 'cancelled', 'expired', 'purged',
     'replaced', 'buried' }) do

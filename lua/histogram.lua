@@ -5,7 +5,7 @@
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic, from ms, to ms (exclusive), width ms (60,000 to 3,600,000, a divisor of an hour)
 -- RETURNS  next from ms ("" when through), then start ms and count of each interval that has any
--- COST     O(log n) an interval; at most 24 hours of buckets a call
+-- COST     O(log n) an interval; at most 24 hours that have any, and 200 that have not, a call
 --# include now, shard, arguments, topic, alarm, envelope, bucket, look
 
 arguments('histogram', 5)
@@ -15,23 +15,19 @@ local width = number('the width in ms', ARGV[5], 60000, 3600000)
 if HOUR_MS % width ~= 0 then refuse('the width of ' .. width .. ' ms must divide an hour') end
 local answer = { '' }
 if not no then return answer end
-local hours = 0
-while from < to do
-  local _, bucket, go_on = bucket_page(no, from, to - 1, 1)
-  if not bucket then
-    if go_on then answer[1] = string.format('%.0f', math.max(go_on, from + 1)) end
-    break
-  end
-  hours = hours + 1
-  local hour = string.match(bucket, ':(%d+)$') * HOUR_MS
+local hours, looked = 0, 0
+for bucket, at in hours_of(no, math.floor(from / HOUR_MS)) do
+  local hour, had = at * HOUR_MS, #answer
+  if hour >= to then break end
   for start = hour, hour + HOUR_MS - width, width do
     local low, high = math.max(start, from), math.min(start + width, to) - 1
     local n = low <= high and redis.call('ZCOUNT', base .. bucket, low, high) or 0
     if n > 0 then answer[#answer + 1], answer[#answer + 2] = string.format('%.0f', start), n end
   end
-  from = hour + HOUR_MS
-  if hours == 24 and from < to then
-    answer[1] = string.format('%.0f', from)
+  looked = looked + 1
+  if #answer > had then hours = hours + 1 end
+  if hours == 24 or looked == 200 then
+    if hour + HOUR_MS < to then answer[1] = string.format('%.0f', hour + HOUR_MS) end
     break
   end
 end

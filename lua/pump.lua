@@ -238,5 +238,4 @@ for i = 1, #indexes, 2 do
   if one then pump_index(indexes[i], indexes[i + 1], one, indexes[i] == 'leases' and cut_leases) else block(indexes[i]) end
 end
 trim_ready()
-placed()
 return report(more and 'more' or 'pumped', tonumber(redis.call('ZRANGE', base .. 'alarms', 0, 0, 'WITHSCORES')[2]))

@@ -3,21 +3,22 @@
 --
 -- MOVES    DELAYED (due in the range) | READY (all, oldest first) | DEAD (died in the range) -> purged
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, topic, delayed | ready | dead, from ms, to ms (both inclusive; without meaning for ready),
---          limit (1 to 500)
--- RETURNS  more | done, purged, from ms for the next step. A step that finds nothing more is the last; an
---          interrupted purge is simply called again
+-- ARGV     layout, topic, delayed | ready | dead, from ms, to ms (both inclusive; without meaning for ready), where the last
+--          step ended ("" at first), limit (1 to 500)
+-- RETURNS  more | done, purged, kept (a later format, or a key on their way is of the wrong type), from ms and where this
+--          step ended, for the next one. An interrupted purge is simply called again
 -- COST     O(log n) a message
---# include now, shard, arguments, topic, alarm, envelope, bucket, finish, look
+--# include now, shard, arguments, topic, alarm, envelope, bucket, finish, look, page
 
-arguments('purge', 6)
+arguments('purge', 7)
 local no, state = topic_no(ARGV[2]), one_of('the state', ARGV[3], { 'delayed', 'ready', 'dead' })
 local from, to = number('from', ARGV[4], 0, LAST_MS), number('to', ARGV[5], 0, LAST_MS)
-local limit = number('the limit', ARGV[6], 1, MOST_IDS)
-if not no then return { 'done', 0, ARGV[4] } end
+local last, limit = ARGV[6], number('the limit', ARGV[7], 1, MOST_IDS)
+if not no then return { 'done', 0, 0, ARGV[4], '' } end
 must_be('hash', 'stats')
 must_be('zset', 'markers')
 local purged, kept = 0, 0
+local word, next_from, ended_at = 'done', ARGV[4], ''
 
 -- Throws one message away, unless its entry is stale.
 local function purge_one(member, wanted)
@@ -37,36 +38,38 @@ local function purge(member, wanted)
   return false
 end
 
-local more
-if state == 'delayed' then
-  local members, bucket, go_on = bucket_page(no, from, to, limit)
-  for _, member in ipairs(members) do
-    if purge(member, PENDING) then redis.call('ZREM', base .. bucket, member) end
+-- Throws a page of an index away. Whether there may be more of it.
+local function purge_page(index, wanted)
+  must_be('zset', index)
+  local page = page_behind(base .. index, ARGV[4], last, limit)
+  for i = 1, #page, 2 do
+    if tonumber(page[i + 1]) > to then return false end
+    if purge(page[i], wanted) then redis.call('ZREM', base .. index, page[i]) end
   end
-  -- What is kept would be met again and again: the next step begins behind it.
-  if kept > 0 then go_on = tonumber(redis.call('ZSCORE', base .. bucket, members[#members]) or from) end
-  more = bucket ~= nil or go_on ~= nil
-  if go_on then from = math.max(go_on, from + 1) end
+  if #page < 2 * limit then return false end
+  word, next_from, ended_at = 'more', page[#page], page[#page - 1]
+  return true
+end
+
+if state == 'delayed' then
+  local _, bucket, go_on = bucket_page(no, from, to, 1)
+  if bucket and not purge_page(bucket, PENDING) then go_on = (string.match(bucket, ':(%d+)$') + 1) * HOUR_MS end
+  if go_on and go_on <= to then word, next_from = 'more', string.format('%.0f', go_on) end
 elseif state == 'ready' then
+  local queue = base .. 'r:' .. no
   must_be('list', 'r:' .. no)
-  local entries = redis.call('LRANGE', base .. 'r:' .. no, 0, limit - 1)
-  local back = {}
+  -- As many as there were at first: what is kept goes to the end, and is not looked at again.
+  local left = last == '' and redis.call('LLEN', queue) or number('where the last step ended', last, 1, LAST_MS)
+  local entries, back = left > 0 and redis.call('LRANGE', queue, 0, math.min(limit, left) - 1) or {}, {}
   for _, entry in ipairs(entries) do
     if not purge(string.sub(entry, 1, -8), PENDING) then back[#back + 1] = entry end
   end
-  if #entries > 0 then redis.call('LTRIM', base .. 'r:' .. no, #entries, '-1') end
-  if #back > 0 then redis.call('RPUSH', base .. 'r:' .. no, unpack(back)) end
-  more = #entries == limit and #back < limit
+  if #back > 0 then redis.call('RPUSH', queue, unpack(back)) end
+  if #entries > 0 then redis.call('LTRIM', queue, #entries, '-1') end
+  left = left - #entries
+  if left > 0 and #entries > 0 then word, ended_at = 'more', string.format('%.0f', left) end
 else
-  must_be('zset', 'd:' .. no)
-  local members = redis.call('ZRANGEBYSCORE', base .. 'd:' .. no, from, to, 'LIMIT', 0, limit)
-  for _, member in ipairs(members) do
-    if purge(member, DEAD) then redis.call('ZREM', base .. 'd:' .. no, member) end
-  end
-  more = #members == limit
-  if kept > 0 then
-    from = math.max(tonumber(redis.call('ZSCORE', base .. 'd:' .. no, members[#members]) or from), from + 1)
-  end
+  purge_page('d:' .. no, DEAD)
 end
 wake_timer()
-return { more and 'more' or 'done', purged, string.format('%.0f', from) }
+return { word, purged, kept, next_from, ended_at }

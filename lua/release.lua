@@ -25,6 +25,5 @@ local answers = each(2, 4, function(receipt, delay, keep, reason)
   if m.state == PENDING then return string.format('%s %.0f', word, m.due) end
   return word
 end)
-placed()
 wake_timer()
 return answers

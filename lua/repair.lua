@@ -82,6 +82,5 @@ local answers = each(2, 3, function(kind, index, name)
   must_be(string.find(index, '^shift:') and 'hash' or 'zset', index)
   return INDEX[kind](index, name)
 end)
-placed()
 wake_timer()
 return answers

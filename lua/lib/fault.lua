@@ -33,8 +33,9 @@ local function faults_of(m)
   if not whole or m.state == READY then return { 'malformed' } end
   if m.state == LEASED then needs('leases', receipt_of(m), 'no_lease') end
   if group then needs('g:' .. group, name_of(m), 'no_group_entry') end
-  -- What expired while it was leased is not in the index any more: it expires when it is given back.
-  if expires and m.state == PENDING then needs('expiries', name_of(m), 'no_expiry_entry') end
+  -- What expired while it was leased is not in the index any more: it expires when it is given back. Nor is what never
+  -- expires.
+  if expires and expires < LAST_MS and m.state == PENDING then needs('expiries', name_of(m), 'no_expiry_entry') end
   return found
 end
 

@@ -6,7 +6,7 @@ local function is_stale_ready(no, entry)
   return why == 'missing' or m ~= nil and (m.state ~= PENDING or gen_bytes(m.gen) ~= string.sub(entry, -11, -8))
 end
 
--- To be called once all messages of the call are where they belong, and before any is made ready.
+-- To be called once all messages of the call are where they belong.
 local function trim_ready()
   for no, made in pairs(made_stale) do
     local queue = base .. 'r:' .. no

@@ -4,15 +4,17 @@ mod audit;
 mod finding;
 mod queues;
 mod repair;
+mod replaying;
 mod stuck;
 
 pub use audit::{Audit, Uncounted};
 pub use repair::Repaired;
+pub use replaying::ReplayOptions;
 pub use stuck::{Drift, Finding, FindingKind};
 
 use crate::{
-    Client, Error, ListState, Listed, MAX_IDS_A_CALL, MessageId, Numbers, Overview, Policy, PolicySetting,
-    ShardCount, ShardId, Slot, State, Target, Topic, UnixMillis, policy::TopicSettings, verbs::Query,
+    Client, Error, Numbers, Overview, Policy, PolicySetting, Purged, ShardCount, ShardId, Slot, Topic,
+    UnixMillis, policy::TopicSettings, verbs::Cursor,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,21 +36,6 @@ pub struct TimeRange {
     pub to: UnixMillis,
 }
 
-/// Which dead letters, and how fast they come back.
-#[derive(Clone, Debug)]
-pub struct ReplayOptions {
-    /// Those that died in this range.
-    pub died: TimeRange,
-    /// Those whose reason has this text; `None`: all.
-    pub reason: Option<String>,
-    /// At most so many; `None`: all.
-    pub most: Option<u64>,
-    /// Ready after this delay.
-    pub delay: Duration,
-    /// At most so many a second; `None`: as fast as it goes. They become due one after the other.
-    pub rate: Option<u32>,
-}
-
 /// What a purge throws away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PurgeWhat {
@@ -65,14 +52,6 @@ pub enum PurgeWhat {
 impl TimeRange {
     /// All times.
     pub const ALL: Self = Self { from: UnixMillis::new(0), to: UnixMillis::MAX };
-}
-
-// === impl ReplayOptions ===
-
-impl Default for ReplayOptions {
-    fn default() -> Self {
-        Self { died: TimeRange::ALL, reason: None, most: None, delay: Duration::ZERO, rate: None }
-    }
 }
 
 // === impl Admin ===
@@ -234,79 +213,7 @@ impl Admin {
         }
     }
 
-    /// Gives single dead letters another life: how many came back.
-    ///
-    /// # Errors
-    /// Redis cannot be used; some may be back then. Safe to repeat.
-    pub async fn replay_ids(&self, topic: &Topic, targets: &[Target], delay: Duration) -> Result<u64, Error> {
-        self.client.layout().await?;
-        let mut shards: BTreeMap<ShardId, Vec<MessageId>> = BTreeMap::new();
-        for target in targets {
-            for place in target.places(&self.client) {
-                shards.entry(place).or_default().push(target.id.clone());
-            }
-        }
-        let mut replayed = 0;
-        for (shard, ids) in shards {
-            for some in ids.chunks(MAX_IDS_A_CALL) {
-                replayed += self.client.replay_call(shard, topic, delay, some).await?;
-            }
-        }
-        Ok(replayed)
-    }
-
-    /// Gives dead letters another life, the oldest first: how many came back.
-    ///
-    /// # Errors
-    /// Redis cannot be used; some may be back then. Safe to repeat.
-    pub async fn replay(&self, topic: &Topic, options: &ReplayOptions) -> Result<u64, Error> {
-        let mut replayed = 0;
-        let mut shards = self.every_shard().await?;
-        while let Some(shard) = shards.next() {
-            let left = options.most.map_or(u64::MAX, |most| most - replayed);
-            replayed += self.replay_shard(shard, topic, options, (replayed, left)).await?;
-        }
-        Ok(replayed)
-    }
-
-    async fn replay_shard(
-        &self,
-        shard: ShardId,
-        topic: &Topic,
-        options: &ReplayOptions,
-        (before, left): (u64, u64),
-    ) -> Result<u64, Error> {
-        let (mut replayed, mut next) = (0, Some((options.died.from, 0)));
-        let state = ListState::Dead { newest_first: false };
-        while let Some(at) = next.filter(|_| replayed < left) {
-            let query = Query { topic, state, from: at.0, to: options.died.to };
-            let found = self.client.list_call(shard, query, at.1, MAX_IDS_A_CALL as u16).await?;
-            let chosen: Vec<Listed> = found
-                .messages
-                .into_iter()
-                .filter(|listed| options.reason.as_ref().is_none_or(|text| reason_has(listed, text)))
-                .take(usize::try_from(left - replayed).unwrap_or(usize::MAX))
-                .collect();
-            // What is replayed leaves the list: the next page begins behind what stays at its first time.
-            let stayed = found.next.map(|(from, offset)| {
-                let gone = chosen.iter().filter(|listed| died_at(listed) == Some(from)).count();
-                (from, offset.saturating_sub(gone as u64))
-            });
-            let ids: Vec<MessageId> = chosen.into_iter().map(|listed| listed.id).collect();
-            let step =
-                options.rate.map_or(ids.len().max(1), |rate| (rate as usize / 10).clamp(1, MAX_IDS_A_CALL));
-            for some in ids.chunks(step) {
-                let wait = options.rate.map_or(Duration::ZERO, |rate| {
-                    Duration::from_millis((before + replayed) * 1000 / u64::from(rate.max(1)))
-                });
-                replayed += self.client.replay_call(shard, topic, options.delay + wait, some).await?;
-            }
-            next = stayed;
-        }
-        Ok(replayed)
-    }
-
-    /// Throws messages of a topic away, in bounded steps: how many went. `progress` hears of each step.
+    /// Throws messages of a topic away, in bounded steps. `progress` hears of each step how many went so far.
     ///
     /// # Errors
     /// Redis cannot be used; some are gone then. Repeating it goes on.
@@ -315,22 +222,21 @@ impl Admin {
         topic: &Topic,
         what: PurgeWhat,
         mut progress: impl FnMut(u64),
-    ) -> Result<u64, Error> {
+    ) -> Result<Purged, Error> {
         let (state, range) = match what {
             PurgeWhat::Delayed(range) => ("delayed", range),
             PurgeWhat::Ready => ("ready", TimeRange::ALL),
             PurgeWhat::Dead(range) => ("dead", range),
         };
-        let mut purged = 0;
+        let mut purged = Purged::default();
         let mut shards = self.every_shard().await?;
         while let Some(shard) = shards.next() {
-            let mut more = true;
-            while more {
-                let (some, again) =
-                    self.client.purge_step(shard, topic, state, (range.from, range.to)).await?;
-                more = again;
-                purged += some;
-                progress(purged);
+            let mut cursor = Some(Cursor::from(range.from));
+            while let Some(at) = cursor {
+                let (some, next) = self.client.purge_step(shard, (topic, state, range.to), &at).await?;
+                purged.add(some);
+                progress(purged.purged);
+                cursor = next;
             }
         }
         Ok(purged)
@@ -352,13 +258,4 @@ impl EveryShard<'_> {
         self.next += u16::from(there);
         there.then_some(shard)
     }
-}
-
-fn died_at(listed: &Listed) -> Option<UnixMillis> {
-    listed.envelope.as_ref().ok().map(|envelope| envelope.at)
-}
-
-fn reason_has(listed: &Listed, text: &str) -> bool {
-    let Ok(envelope) = &listed.envelope else { return false };
-    envelope.state == State::Dead && envelope.reason.as_ref().is_some_and(|reason| reason.contains(text))
 }

@@ -107,7 +107,7 @@ pub use spool::{
 };
 pub use time::UnixMillis;
 pub use verbs::{
-    CancelOutcome, Claimed, GroupStep, HoldAnswer, ListPage, ListState, Listed, Numbers, Overview,
-    PumpReport, PumpWord, PutOutcome, Receipt, Release, Reschedule, RescheduleOutcome, Reservation,
-    ReserveReport, ReserveRequest, Settled, ShardLayout, ShiftStep, Slot,
+    CancelOutcome, Claimed, HoldAnswer, ListState, Listed, Numbers, Overview, PumpReport, PumpWord, Purged,
+    PutOutcome, Receipt, Release, Replayed, Reschedule, RescheduleOutcome, Reservation, ReserveReport,
+    ReserveRequest, Settled, ShardLayout, Slot,
 };

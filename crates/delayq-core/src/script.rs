@@ -45,7 +45,7 @@ macro_rules! parts {
 }
 
 parts! {
-    "alarm", "arguments", "backoff", "bucket", "bucket_due", "cancel", "due", "each", "envelope", "fault", "finish", "gen", "kill", "lease", "look", "now", "place", "ready",
+    "alarm", "arguments", "backoff", "bucket", "bucket_due", "cancel", "due", "each", "envelope", "expiry", "fault", "finish", "gen", "kill", "lease", "look", "now", "page", "place", "ready",
     "receipt", "reschedule", "retry", "shard", "stale", "topic",
 }
 

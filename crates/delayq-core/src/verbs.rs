@@ -3,6 +3,7 @@
 mod admin;
 mod audit;
 mod cancel;
+mod cursor;
 mod growth;
 mod look;
 mod pump;
@@ -10,13 +11,14 @@ pub(crate) mod put;
 mod reserve;
 mod settle;
 
-pub use admin::{Claimed, HoldAnswer};
+pub use admin::{Claimed, HoldAnswer, Purged, Replayed};
 pub(crate) use audit::{Counted, Mending};
-pub use cancel::{CancelOutcome, GroupStep, Reschedule, RescheduleOutcome, ShiftStep};
-pub(crate) use cancel::{read_cancelled, read_rescheduled};
+pub use cancel::{CancelOutcome, Reschedule, RescheduleOutcome};
+pub(crate) use cancel::{ShiftStep, read_cancelled, read_rescheduled};
+pub(crate) use cursor::Cursor;
 pub use growth::ShardLayout;
 pub(crate) use look::Query;
-pub use look::{ListPage, ListState, Listed, Numbers, Overview, Slot};
+pub use look::{ListState, Listed, Numbers, Overview, Slot};
 pub use pump::{PumpReport, PumpWord};
 pub use put::PutOutcome;
 pub use reserve::{Receipt, Reservation, ReserveReport, ReserveRequest};

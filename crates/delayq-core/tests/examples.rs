@@ -122,7 +122,7 @@ async fn a_reminder_moves_with_its_appointment_and_goes_with_its_patient() {
         assert_eq!(tally.changed, expected);
     }
     let admin = Admin::new(stand.client.clone());
-    let (listed, _) = admin.list_group(&Group::new("patient-5").unwrap(), 0, 10).await.unwrap();
+    let (listed, _) = admin.list_group(&Group::new("patient-5").unwrap(), 10).await.unwrap();
     let dues: Vec<u64> = listed.into_iter().map(|one| one.envelope.unwrap().due.get()).collect();
     let earlier = |at: UnixMillis| two_before(at).get() - 3_600_000;
     assert_eq!(dues, [earlier(noon), earlier(noon + hour * 2)]);

@@ -6,8 +6,9 @@ use delayq_service::Fault;
 use serde_json::{Value, json};
 
 use crate::commands::list::range;
+use crate::commands::purge::kept;
 use crate::deployment::Context;
-use crate::failure::{of_core, unknown, usage};
+use crate::failure::{of_core, refused, unknown, usage};
 use crate::listing::json_of;
 use crate::output::{Output, time};
 use crate::when::{Span, When};
@@ -98,7 +99,8 @@ impl Dead {
                 }
                 let range = range(context, None, until).await?;
                 let purged = admin.purge(&topic, PurgeWhat::Dead(range), |_| {}).await.map_err(of_core)?;
-                context.output.print(&json!({ "purged": purged }), || format!("purged {purged} dead letters"))
+                let sentence = || format!("purged {} dead letters{}", purged.purged, kept(purged));
+                context.output.print(&json!({ "purged": purged.purged, "kept": purged.kept }), sentence)
             }
         }
     }
@@ -134,14 +136,17 @@ impl Replay {
             admin.replay_ids(&self.topic, &targets, *self.delay).await
         };
         let replayed = replayed.map_err(of_core)?;
-        context
-            .output
-            .print(&json!({ "replayed": replayed }), || format!("{replayed} dead letters live again"))?;
-        if !self.ids.is_empty() && replayed < self.ids.len() as u64 {
-            return Err(unknown(format!(
-                "{} of the ids are no dead letters",
-                self.ids.len() as u64 - replayed
-            )));
+        let kept = replayed.kept();
+        context.output.print(&json!({ "replayed": replayed.replayed, "kept": replayed.kept }), || {
+            let sentences = replayed.kept.iter().map(|(why, count)| format!("\n{count} stay dead: {why}"));
+            format!("{} dead letters live again{}", replayed.replayed, sentences.collect::<String>())
+        })?;
+        let known = replayed.replayed + kept;
+        if !self.ids.is_empty() && known < self.ids.len() as u64 {
+            return Err(unknown(format!("{} of the ids are no dead letters", self.ids.len() as u64 - known)));
+        }
+        if kept > 0 {
+            return Err(refused(format!("{kept} dead letters stay dead: purge them, or put them again")));
         }
         Ok(())
     }

@@ -61,10 +61,7 @@ impl List {
                 let range = range(context, self.from, self.until).await?;
                 admin.list(topic, self.state.into(), range, self.limit as usize).await.map_err(of_core)?
             }
-            (None, Some(group)) => {
-                let most = u16::try_from(self.limit).unwrap_or(u16::MAX);
-                admin.list_group(group, 0, most).await.map_err(of_core)?.0
-            }
+            (None, Some(group)) => admin.list_group(group, self.limit as usize).await.map_err(of_core)?.0,
             (None, None) => return Err(usage("a TOPIC or a --group is needed")),
         };
         let values: Vec<Value> = messages.iter().map(|listed| json_of(listed, false)).collect();

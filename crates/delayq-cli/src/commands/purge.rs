@@ -1,7 +1,7 @@
 //! `delayq purge`.
 
 use clap::{Args, ValueEnum};
-use delayq_core::{PurgeWhat, Topic};
+use delayq_core::{PurgeWhat, Purged, Topic};
 use delayq_service::Fault;
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -65,8 +65,17 @@ impl Purge {
         bar.finish_and_clear();
         let purged = purged.map_err(of_core)?;
         let topic = &self.topic;
-        context
-            .output
-            .print(&json!({ "topic": topic, "purged": purged }), || format!("purged {purged} of {topic}"))
+        let value = json!({ "topic": topic, "purged": purged.purged, "kept": purged.kept });
+        context.output.print(&value, || format!("purged {} of {topic}{}", purged.purged, kept(purged)))
+    }
+}
+
+/// What a purge had to leave, to be said behind what it threw away.
+pub fn kept(purged: Purged) -> String {
+    match purged.kept {
+        0 => String::new(),
+        kept => {
+            format!("; kept {kept} that are of a later format, or have a key of the wrong type in the way")
+        }
     }
 }

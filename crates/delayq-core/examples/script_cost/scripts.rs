@@ -93,8 +93,8 @@ impl Shard {
         let from = self.server.due_ms(hour, 0) / HOUR_MS * HOUR_MS;
         let range = [text(from), text(from + HOUR_MS - 1)];
         let page = words(["orders", "delayed"]).into_iter().chain(range);
-        self.measure("list", BATCH, Verb::List, page.clone().chain(words(["asc", "0", "100"]))).await;
-        let purged = self.measure("purge", BATCH, Verb::Purge, page.chain(words(["100"]))).await;
+        self.measure("list", BATCH, Verb::List, page.clone().chain(words(["asc", "", "100"]))).await;
+        let purged = self.measure("purge", BATCH, Verb::Purge, page.chain(words(["", "100"]))).await;
         let refill = self.hour_dues(hour, first);
         let call = self.put_call(&refill[..purged_count(&purged)], false).0;
         self.server.run(&call).await;
@@ -136,11 +136,11 @@ impl Shard {
         let dues = self.hour_dues(1, round * BATCH);
         let call = self.put_call(&dues, true).0;
         self.server.measure("put (in a group)", BATCH, &call).await;
-        self.measure("list_group", BATCH, Verb::ListGroup, words(["user-5", "0", "100"])).await;
+        self.measure("list_group", BATCH, Verb::ListGroup, words(["user-5", "0", "", "100"])).await;
         let token = format!("token-{round}");
         let shift = words(["user-5", &token, "60000", "500"]);
         self.measure("shift_group", BATCH, Verb::ShiftGroup, shift).await;
-        self.measure("cancel_group", BATCH, Verb::CancelGroup, words(["user-5", "0", "500"])).await;
+        self.measure("cancel_group", BATCH, Verb::CancelGroup, words(["user-5", "0", "", "500"])).await;
     }
 
     async fn look(&mut self, hour: u64) {

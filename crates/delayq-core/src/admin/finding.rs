@@ -1,7 +1,10 @@
 //! Finding messages: one, those of a topic in one state, those of a group.
 
 use super::{Admin, TimeRange};
-use crate::{Error, Group, ListState, Listed, MAX_IDS_A_CALL, ShardId, Target, Topic, verbs::Query};
+use crate::{
+    Error, Group, ListState, Listed, MAX_IDS_A_CALL, ShardId, Target, Topic, UnixMillis,
+    verbs::{Cursor, Query},
+};
 
 // === impl Admin ===
 
@@ -40,11 +43,11 @@ impl Admin {
             ListState::Dead { newest_first: true } => (range.to, range.from),
             _ => (range.from, range.to),
         };
-        let query = Query { topic, state, from, to };
+        let query = Query { topic, state, to };
         let mut all = Vec::new();
         let mut shards = self.every_shard().await?;
         while let Some(shard) = shards.next() {
-            all.extend(self.list_shard(shard, query, most).await?);
+            all.extend(self.list_shard(shard, query, from, most).await?);
         }
         if state != ListState::Ready {
             all.sort_by_key(|listed| sort_key(listed, state));
@@ -54,64 +57,55 @@ impl Admin {
         Ok(all)
     }
 
-    async fn list_shard(&self, shard: ShardId, query: Query<'_>, most: usize) -> Result<Vec<Listed>, Error> {
+    async fn list_shard(
+        &self,
+        shard: ShardId,
+        query: Query<'_>,
+        from: UnixMillis,
+        most: usize,
+    ) -> Result<Vec<Listed>, Error> {
         let mut found = Vec::new();
-        let mut next = Some((query.from, 0));
-        while let Some((from, offset)) = next.filter(|_| found.len() < most) {
+        let mut next = Some(Cursor::from(from));
+        while let Some(cursor) = next.filter(|_| found.len() < most) {
             let limit = (most - found.len()).clamp(1, MAX_IDS_A_CALL) as u16;
-            let page = self.client.list_call(shard, Query { from, ..query }, offset, limit).await?;
+            let page = self.client.list_call(shard, query, &cursor, limit).await?;
             found.extend(page.messages);
             next = page.next;
         }
         Ok(found)
     }
 
-    /// The pending messages of a group by due time, and how many it has in all.
+    /// The first `most` pending messages of a group by due time, and how many it has in all.
     ///
     /// # Errors
     /// Redis cannot be used.
-    pub async fn list_group(
-        &self,
-        group: &Group,
-        offset: u64,
-        most: u16,
-    ) -> Result<(Vec<Listed>, u64), Error> {
-        let most = most.clamp(1, MAX_IDS_A_CALL as u16);
-        let first = self.client.next_place_of(group, &[]).expect("a group has a place");
-        let page = self.client.list_group_call(first, group, offset, most).await?;
-        if self.client.next_place_of(group, &[first]).is_none() {
-            return Ok(page);
-        }
+    pub async fn list_group(&self, group: &Group, most: usize) -> Result<(Vec<Listed>, u64), Error> {
         let (mut all, mut total, mut through) = (Vec::new(), 0, Vec::new());
-        // Of each place the messages that may be shown: those before the last one that is asked for.
-        let wanted = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(most.into());
         while let Some(shard) = self.client.next_place_of(group, &through) {
-            let (some, has) = self.list_group_in(shard, group, wanted).await?;
+            let (some, has) = self.list_group_in(shard, group, most).await?;
             all.extend(some);
             total += has;
             through.push(shard);
         }
         all.sort_by_key(|listed| sort_key(listed, ListState::Delayed));
-        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(all.len());
-        let mut page = all.split_off(from);
-        page.truncate(most.into());
-        Ok((page, total))
+        all.truncate(most);
+        Ok((all, total))
     }
 
     async fn list_group_in(
         &self,
         shard: ShardId,
         group: &Group,
-        wanted: usize,
+        most: usize,
     ) -> Result<(Vec<Listed>, u64), Error> {
-        let (mut all, mut from) = (Vec::new(), 0_u64);
+        let (mut all, mut cursor) = (Vec::new(), Cursor::from(UnixMillis::new(0)));
         loop {
-            let limit = (wanted - all.len()).clamp(1, MAX_IDS_A_CALL) as u16;
-            let (some, total) = self.client.list_group_call(shard, group, from, limit).await?;
-            from += u64::from(limit);
-            all.extend(some);
-            if all.len() >= wanted || from >= total {
-                return Ok((all, total));
+            let limit = most.saturating_sub(all.len()).clamp(1, MAX_IDS_A_CALL) as u16;
+            let (page, total) = self.client.list_group_call(shard, group, &cursor, limit).await?;
+            all.extend(page.messages);
+            match page.next.filter(|_| all.len() < most) {
+                Some(next) => cursor = next,
+                None => return Ok((all, total)),
             }
         }
     }

@@ -2,10 +2,10 @@
 
 use super::{GroupTally, Producer, Target};
 use crate::{
-    CancelOutcome, Error, Group, MAX_IDS_A_CALL, MessageId, Reschedule, RescheduleOutcome, ShardId,
-    ShiftStep, Topic, clock,
+    CancelOutcome, Error, Group, MAX_IDS_A_CALL, MessageId, Reschedule, RescheduleOutcome, ShardId, Topic,
+    UnixMillis, clock,
     link::Call,
-    verbs::{read_cancelled, read_rescheduled},
+    verbs::{Cursor, ShiftStep, read_cancelled, read_rescheduled},
 };
 use redis::Value;
 use std::collections::BTreeMap;
@@ -45,9 +45,9 @@ impl Producer {
     pub async fn cancel_group(&self, group: &Group) -> Result<GroupTally, Error> {
         let (mut tally, mut through) = (GroupTally::default(), Vec::new());
         while let Some(shard) = self.client.next_place_of(group, &through) {
-            let mut cursor = Some(0);
+            let mut cursor = Some(Cursor::from(UnixMillis::new(0)));
             while let Some(at) = cursor {
-                let step = self.client.cancel_group_step(shard, group, at, MAX_IDS_A_CALL as u16).await?;
+                let step = self.client.cancel_group_step(shard, group, &at, MAX_IDS_A_CALL as u16).await?;
                 tally.changed += step.cancelled;
                 tally.passed += step.leased + step.failed;
                 cursor = step.next;

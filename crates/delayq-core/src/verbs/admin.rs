@@ -7,9 +7,10 @@ use crate::{
     policy::{TopicSettings, known_field},
     reply::{Reply, Words, text_of},
     script::Verb,
+    verbs::Cursor,
 };
 use redis::Value;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// What a claim got.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,24 @@ pub enum HoldAnswer {
     Done,
     /// A newer owner has this epoch.
     Fenced(u64),
+}
+
+/// What became of dead letters that were to live again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// How many live again.
+    pub replayed: u64,
+    /// How many stay dead, by the reason: above all those whose own expiry is not after the new due time.
+    pub kept: BTreeMap<String, u64>,
+}
+
+/// What became of messages that were to be thrown away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// How many are gone.
+    pub purged: u64,
+    /// How many could not be: they are of a later format, or a key on their way is of the wrong type.
+    pub kept: u64,
 }
 
 // === impl Client ===
@@ -133,50 +152,76 @@ impl Client {
         Ok(Some(found).filter(|bytes| !bytes.is_empty()))
     }
 
-    /// Gives dead letters of one topic in one shard another life: how many came back.
+    /// Gives dead letters of one topic in one shard another life.
     pub(crate) async fn replay_call(
         &self,
         shard: ShardId,
         topic: &Topic,
         delay: Duration,
         ids: &[MessageId],
-    ) -> Result<u64, Error> {
+    ) -> Result<Replayed, Error> {
         let mut call = self.call(Verb::Replay, shard).arg(topic.as_str()).arg(delay.as_millis() as u64);
         ids.iter().for_each(|id| call.push(id.as_bytes()));
         let mut reply = Reply::new(Verb::Replay, self.send(call).await?)?;
-        let mut replayed = 0;
+        let mut replayed = Replayed::default();
         while !reply.is_empty() {
-            let word = reply.text()?;
-            replayed += u64::from(word.starts_with("ready") || word.starts_with("delayed"));
+            let text = reply.text()?;
+            let mut words = Words::new(&text);
+            match words.word() {
+                "ready" | "delayed" => replayed.replayed += 1,
+                "refused" | "failed" => *replayed.kept.entry(words.rest().to_owned()).or_default() += 1,
+                "not" | "unknown" => {}
+                _ => return Err(reply.nonsense(&text)),
+            }
         }
         Ok(replayed)
     }
 
-    /// One step of throwing messages away: how many went, and whether there are more.
+    /// One step of throwing messages away, and where the next one begins; `None`: through.
     pub(crate) async fn purge_step(
         &self,
         shard: ShardId,
-        topic: &Topic,
-        state: &str,
-        range: (UnixMillis, UnixMillis),
-    ) -> Result<(u64, bool), Error> {
-        let mut from = range.0.get();
-        loop {
-            let call = self.call(Verb::Purge, shard).arg(topic.as_str()).arg(state);
-            let call = call.arg(from).arg(range.1.get()).arg(crate::MAX_IDS_A_CALL);
-            let mut reply = Reply::new(Verb::Purge, self.send(call).await?)?;
-            let more = match reply.text()?.as_str() {
-                "more" => true,
-                "done" => false,
-                other => return Err(reply.nonsense(other)),
-            };
-            let (purged, next) = (reply.number()?, reply.number()?);
-            // A step may find nothing and yet not be the last: then it says where the next one begins.
-            if purged > 0 || !more || next <= from && state != "ready" {
-                return Ok((purged, more && purged > 0));
-            }
-            from = next;
+        (topic, state, to): (&Topic, &str, UnixMillis),
+        cursor: &Cursor,
+    ) -> Result<(Purged, Option<Cursor>), Error> {
+        let call = self.call(Verb::Purge, shard).arg(topic.as_str()).arg(state).cursor_time(cursor);
+        let call = call.arg(to.get()).cursor_entry(cursor).arg(crate::MAX_IDS_A_CALL);
+        let mut reply = Reply::new(Verb::Purge, self.send(call).await?)?;
+        let more = match reply.text()?.as_str() {
+            "more" => true,
+            "done" => false,
+            other => return Err(reply.nonsense(other)),
+        };
+        let purged = Purged { purged: reply.number()?, kept: reply.number()? };
+        let next = Cursor::read(&mut reply)?;
+        Ok((purged, next.filter(|_| more)))
+    }
+}
+
+// === impl Replayed ===
+
+impl Replayed {
+    /// How many stay dead.
+    pub fn kept(&self) -> u64 {
+        self.kept.values().sum()
+    }
+
+    /// Adds those of another call.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.replayed += other.replayed;
+        for (why, count) in other.kept {
+            *self.kept.entry(why).or_default() += count;
         }
+    }
+}
+
+// === impl Purged ===
+
+impl Purged {
+    /// Adds those of another step.
+    pub(crate) const fn add(&mut self, other: Self) {
+        self.purged += other.purged;
+        self.kept += other.kept;
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{
     message::Due,
     reply::{Reply, Words},
     script::Verb,
+    verbs::Cursor,
 };
 use redis::Value;
 
@@ -73,20 +74,20 @@ pub enum RescheduleOutcome {
 
 /// One step of cancelling a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupStep {
+pub(crate) struct GroupStep {
     /// Where the next step begins; `None`: through.
-    pub next: Option<u64>,
+    pub(crate) next: Option<Cursor>,
     /// Messages that will not be delivered.
-    pub cancelled: u64,
+    pub(crate) cancelled: u64,
     /// Messages that somebody holds: not tried again.
-    pub leased: u64,
+    pub(crate) leased: u64,
     /// Messages that could not be cancelled.
-    pub failed: u64,
+    pub(crate) failed: u64,
 }
 
 /// One step of shifting a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ShiftStep {
+pub(crate) enum ShiftStep {
     /// There is more to do.
     More {
         /// Messages that were moved.
@@ -139,18 +140,18 @@ impl Client {
         places.newest_first().find(|place| !through.contains(place))
     }
 
-    /// One step of cancelling a group, from `cursor` (0 at first).
+    /// One step of cancelling a group.
     pub(crate) async fn cancel_group_step(
         &self,
         shard: ShardId,
         group: &Group,
-        cursor: u64,
+        cursor: &Cursor,
         limit: u16,
     ) -> Result<GroupStep, Error> {
-        let call = self.call(Verb::CancelGroup, shard).arg(group.as_str()).arg(cursor).arg(limit);
+        let call = self.call(Verb::CancelGroup, shard).arg(group.as_str()).cursor(cursor).arg(limit);
         let mut reply = Reply::new(Verb::CancelGroup, self.send(call).await?)?;
         Ok(GroupStep {
-            next: reply.maybe_number()?,
+            next: Cursor::read(&mut reply)?,
             cancelled: reply.number()?,
             leased: reply.number()?,
             failed: reply.number()?,

@@ -6,6 +6,7 @@ use crate::{
     envelope::{Envelope, EnvelopeError},
     reply::Reply,
     script::Verb,
+    verbs::Cursor,
 };
 use serde::Serialize;
 use std::time::Duration;
@@ -31,8 +32,7 @@ pub enum ListState {
 pub(crate) struct Query<'a> {
     pub(crate) topic: &'a Topic,
     pub(crate) state: ListState,
-    /// From where to where; the other way round where the newest come first.
-    pub(crate) from: UnixMillis,
+    /// Up to this time; down to it where the newest come first.
     pub(crate) to: UnixMillis,
 }
 
@@ -51,11 +51,11 @@ pub struct Listed {
 
 /// One page of a listing of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListPage {
+pub(crate) struct ListPage {
     /// The messages; a page may have none and still not be the last.
-    pub messages: Vec<Listed>,
-    /// Where the next page begins: time and offset; `None`: through.
-    pub next: Option<(UnixMillis, u64)>,
+    pub(crate) messages: Vec<Listed>,
+    /// Where the next page begins; `None`: through.
+    pub(crate) next: Option<Cursor>,
 }
 
 /// The numbers of one topic, of one shard or summed over all. Accepted is delivered, cancelled, expired, purged,
@@ -146,27 +146,26 @@ impl Client {
         ids.iter().map(listed).collect()
     }
 
-    /// One page of the messages of a topic in one shard, behind `offset` at the query's first time.
+    /// One page of the messages of a topic in one shard.
     pub(crate) async fn list_call(
         &self,
         shard: ShardId,
         query: Query<'_>,
-        offset: u64,
+        cursor: &Cursor,
         limit: u16,
     ) -> Result<ListPage, Error> {
-        let Query { topic, state, from, to } = query;
+        let Query { topic, state, to } = query;
         let (word, order) = state.words();
-        let call = self.call(Verb::List, shard).arg(topic.as_str()).arg(word);
-        let call = call.arg(from.get()).arg(to.get()).arg(order).arg(offset).arg(limit);
+        let call = self.call(Verb::List, shard).arg(topic.as_str()).arg(word).cursor_time(cursor);
+        let call = call.arg(to.get()).arg(order).cursor_entry(cursor).arg(limit);
         let mut reply = Reply::new(Verb::List, self.send(call).await?)?;
         reply.number()?;
-        let next = reply.maybe_number()?.map(UnixMillis::new);
-        let offset = reply.number()?;
+        let next = Cursor::read(&mut reply)?;
         let mut messages = Vec::new();
         while !reply.is_empty() {
             messages.push(listed(shard, topic.clone(), &mut reply)?);
         }
-        Ok(ListPage { messages, next: next.map(|from| (from, offset)) })
+        Ok(ListPage { messages, next })
     }
 
     /// One page of the pending messages of a group in one shard, and how many it has there.
@@ -174,19 +173,20 @@ impl Client {
         &self,
         shard: ShardId,
         group: &Group,
-        offset: u64,
+        cursor: &Cursor,
         limit: u16,
-    ) -> Result<(Vec<Listed>, u64), Error> {
-        let call = self.call(Verb::ListGroup, shard).arg(group.as_str()).arg(offset).arg(limit);
+    ) -> Result<(ListPage, u64), Error> {
+        let call = self.call(Verb::ListGroup, shard).arg(group.as_str()).cursor(cursor).arg(limit);
         let mut reply = Reply::new(Verb::ListGroup, self.send(call).await?)?;
         reply.number()?;
         let total = reply.number()?;
+        let next = Cursor::read(&mut reply)?;
         let mut messages = Vec::new();
         while !reply.is_empty() {
             let topic = Topic::new(reply.text()?)?;
             messages.push(listed(shard, topic, &mut reply)?);
         }
-        Ok((messages, total))
+        Ok((ListPage { messages, next }, total))
     }
 
     /// The numbers of a topic in one shard.

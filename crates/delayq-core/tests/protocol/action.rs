@@ -6,6 +6,9 @@ pub(crate) use item::{GiveBack, Item};
 
 use delayq_core::Verb;
 
+/// Where a step or a page of a group begins: behind this due time and name.
+pub(crate) type Mark = (u64, Vec<u8>);
+
 /// One call.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
@@ -19,7 +22,7 @@ pub(crate) enum Action {
     },
     CancelGroup {
         group: String,
-        cursor: u64,
+        behind: Mark,
         limit: u64,
     },
     /// Id, due, expected.
@@ -83,7 +86,7 @@ pub(crate) enum Action {
     List(List),
     ListGroup {
         group: String,
-        offset: u64,
+        behind: Mark,
         limit: u64,
     },
     Histogram {
@@ -127,6 +130,8 @@ pub(crate) struct Purge {
     pub(crate) state: &'static str,
     pub(crate) from: u64,
     pub(crate) to: u64,
+    /// Where the last step ended.
+    pub(crate) last: Vec<u8>,
     pub(crate) limit: u64,
 }
 
@@ -137,7 +142,8 @@ pub(crate) struct List {
     pub(crate) from: u64,
     pub(crate) to: u64,
     pub(crate) newest_first: bool,
-    pub(crate) offset: u64,
+    /// The entry that was looked at last.
+    pub(crate) last: Vec<u8>,
     pub(crate) limit: u64,
 }
 
@@ -214,7 +220,9 @@ impl Action {
             Self::Cancel { topic, ids } | Self::Peek { topic, ids } => {
                 with([text(topic)], ids.iter().cloned())
             }
-            Self::CancelGroup { group, cursor, limit } => vec![text(group), num(*cursor), num(*limit)],
+            Self::CancelGroup { group, behind: (at, name), limit } => {
+                vec![text(group), num(*at), name.clone(), num(*limit)]
+            }
             Self::Reschedule { topic, changes } => with(
                 [text(topic)],
                 changes.iter().flat_map(|(id, due, expected)| [id.clone(), text(due), option(*expected)]),
@@ -240,8 +248,8 @@ impl Action {
                 receipts.iter().flat_map(|receipt| [receipt.clone(), text(REASON)]).collect()
             }
             Self::Replay { topic, delay, ids } => with([text(topic), num(*delay)], ids.iter().cloned()),
-            Self::Purge(Purge { topic, state, from, to, limit }) => {
-                vec![text(topic), text(state), num(*from), num(*to), num(*limit)]
+            Self::Purge(Purge { topic, state, from, to, last, limit }) => {
+                vec![text(topic), text(state), num(*from), num(*to), last.clone(), num(*limit)]
             }
             Self::Configure { topic, settings } => {
                 with([text(topic)], settings.iter().flat_map(|(field, value)| [text(field), value.clone()]))
@@ -259,9 +267,11 @@ impl Action {
             Self::List(list) => {
                 let order = if list.newest_first { "desc" } else { "asc" };
                 let head = [text(&list.topic), text(list.state), num(list.from), num(list.to), text(order)];
-                with(head, [num(list.offset), num(list.limit)].into_iter())
+                with(head, [list.last.clone(), num(list.limit)].into_iter())
             }
-            Self::ListGroup { group, offset, limit } => vec![text(group), num(*offset), num(*limit)],
+            Self::ListGroup { group, behind: (at, name), limit } => {
+                vec![text(group), num(*at), name.clone(), num(*limit)]
+            }
             Self::Histogram { topic, from, to, width } => {
                 vec![text(topic), num(*from), num(*to), num(*width)]
             }
@@ -297,7 +307,7 @@ impl Action {
     pub(crate) fn repeat(&self) -> Repeat {
         let goes_on = match self {
             Self::Put { items, .. } => items.iter().any(|item| item.replace),
-            Self::CancelGroup { cursor, limit, .. } => *cursor > 0 || *limit < 100,
+            Self::CancelGroup { behind, limit, .. } => behind.0 > 0 || *limit < 100,
             Self::ShiftGroup { .. }
             | Self::Pump { .. }
             | Self::Reserve(_)

@@ -47,7 +47,7 @@ const WORD: i64 = i64::MIN;
 const CALLS: [Call; 14] = [
     (Verb::Reserve, &["10", "0", "1000", "t"], &[(0, 1, 500), (1, 0, 4_294_967_295), (2, 1, 86_400_000)]),
     (Verb::Pump, &["0", "500", "1"], &[(0, 0, LAST), (1, 1, 500), (2, 0, LAST)]),
-    (Verb::CancelGroup, &["g", "0", "500"], &[(1, 0, LAST), (2, 1, 500)]),
+    (Verb::CancelGroup, &["g", "0", "", "500"], &[(1, 0, LAST), (3, 1, 500)]),
     (Verb::ShiftGroup, &["g", "token", "1", "500"], &[(2, -LAST, LAST), (3, 1, 500)]),
     (Verb::Claim, &["one", "0"], &[(1, 0, 3_600_000)]),
     (Verb::Hold, &["0", "off"], &[(0, 0, LAST), (1, WORD, WORD)]),
@@ -56,14 +56,14 @@ const CALLS: [Call; 14] = [
     (Verb::Histogram, &["t", "0", "9", "60000"], &[(1, 0, LAST), (2, 0, LAST + 1), (3, 60_000, 3_600_000)]),
     (
         Verb::List,
-        &["t", "dead", "0", "9", "asc", "0", "10"],
-        &[(1, WORD, WORD), (2, 0, LAST), (3, 0, LAST), (4, WORD, WORD), (5, 0, LAST), (6, 1, 500)],
+        &["t", "dead", "0", "9", "asc", "", "10"],
+        &[(1, WORD, WORD), (2, 0, LAST), (3, 0, LAST), (4, WORD, WORD), (6, 1, 500)],
     ),
-    (Verb::ListGroup, &["g", "0", "10"], &[(1, 0, LAST), (2, 1, 500)]),
+    (Verb::ListGroup, &["g", "0", "", "10"], &[(1, 0, LAST), (3, 1, 500)]),
     (
         Verb::Purge,
-        &["t", "dead", "0", "9", "10"],
-        &[(1, WORD, WORD), (2, 0, LAST), (3, 0, LAST), (4, 1, 500)],
+        &["t", "dead", "0", "9", "", "10"],
+        &[(1, WORD, WORD), (2, 0, LAST), (3, 0, LAST), (5, 1, 500)],
     ),
     (Verb::Replay, &["t", "0", "x"], &[(1, 0, LAST - NOW as i64)]),
     (Verb::Init, &["0", "1"], &[(0, 0, 4095), (1, 1, 4096)]),

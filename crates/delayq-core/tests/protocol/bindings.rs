@@ -150,7 +150,7 @@ async fn looks(client: &Client, admin: &Admin, topic: &Topic) {
     admin.count(topic).await.unwrap();
     admin.get(topic, &Target::from(MessageId::own("a").unwrap())).await.unwrap();
     admin.list(topic, ListState::Delayed, TimeRange::ALL, 10).await.unwrap();
-    admin.list_group(&Group::new("g").unwrap(), 0, 10).await.unwrap();
+    admin.list_group(&Group::new("g").unwrap(), 10).await.unwrap();
     admin.histogram(topic, TimeRange::ALL, Duration::from_secs(60)).await.unwrap();
     client.overview(&[SHARD]).await.remove(0).unwrap();
 }

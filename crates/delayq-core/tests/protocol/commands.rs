@@ -19,7 +19,7 @@ use std::{
 const SEEDS: Seeds = Seeds { weather: Weather::Fair, first: 0, count: 150 };
 
 /// O(n) in what a shard may hold, or a search.
-const WALKS: [&str; 18] = [
+const WALKS: [&str; 17] = [
     "keys",
     "scan",
     "hscan",
@@ -34,7 +34,6 @@ const WALKS: [&str; 18] = [
     "lindex",
     "linsert",
     "lpos",
-    "llen",
     "randomkey",
     "dbsize",
     "zrangebylex",

@@ -4,7 +4,7 @@ use crate::{
     model::{Model, Msg, Outcome, Place, index_name},
     snapshot::{Name, Snapshot, lossy, parse_name},
 };
-use delayq_core::State;
+use delayq_core::{State, UnixMillis};
 use std::collections::BTreeMap;
 
 /// What is known of a shard only by watching it: gens, and what its timer was told.
@@ -184,6 +184,10 @@ fn groups(model: &Model, shard: &Snapshot) -> Outcome {
         match msg.expires().filter(|_| msg.is_pending() || leased) {
             // What is leased expires when it is given back.
             Some(expires) if leased && expires <= model.latest_us / 1000 => {}
+            // Never.
+            Some(expires) if msg.relative && expires == UnixMillis::MAX.get() => {
+                ensure!(listed.is_none(), "{name:?} expires {listed:?}, and never should");
+            }
             Some(expires) => ensure!(
                 is_indexed(listed.as_ref(), expires, model),
                 "{name:?} expires {listed:?}, not {expires}"

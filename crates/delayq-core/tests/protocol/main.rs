@@ -20,6 +20,7 @@ mod model;
 mod model_test;
 mod mutants;
 mod oldest_first;
+mod paging;
 mod poison;
 mod policies;
 mod power_cut;

@@ -219,7 +219,7 @@ impl Model {
                 let cancel = |id: &Vec<u8>| no.map_or("unknown".into(), |no| self.cancel(&(no, id.clone())));
                 same("cancel", call.words.as_slice(), &ids.iter().map(cancel).collect::<Vec<_>>())
             }
-            Action::CancelGroup { group, cursor, limit } => self.cancel_group(group, *cursor, *limit, call),
+            Action::CancelGroup { group, behind, limit } => self.cancel_group(group, behind, *limit, call),
             Action::Reschedule { topic, changes } => self.reschedule_all(topic, changes, call),
             Action::ShiftGroup { group, token, by, limit } => {
                 self.shift_group(group, token, (*by, *limit), call)

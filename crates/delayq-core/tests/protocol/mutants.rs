@@ -10,7 +10,7 @@ use delayq_tests::redis_server::RedisServer;
 const SEEDS: Seeds = Seeds { weather: Weather::Fair, first: 0, count: 1000 };
 
 /// What is broken, in which file, which text, and what is in its place.
-const MUTANTS: [(&str, &str, &str, &str); 62] = [
+const MUTANTS: [(&str, &str, &str, &str); 65] = [
     ("ack ignores the receipt", "ack", "if held_until[at] and not word", "if not word"),
     ("ack keeps the lease", "ack", "redis.call('ZREM', base .. 'leases', unpack(settled))", "do end"),
     (
@@ -34,7 +34,7 @@ const MUTANTS: [(&str, &str, &str, &str); 62] = [
         "redis.call('ZADD', base .. 'g:' .. group, m.due",
         "redis.call('ZADD', base .. 'g:' .. group, 'NX', m.due",
     ),
-    ("reschedule leaves the old bucket", "lib/reschedule", "if not stays then unplace(m) end\n", ""),
+    ("reschedule leaves the old bucket", "lib/reschedule", "if not stays then unplace(old) end\n", ""),
     (
         "reschedule ignores the expected time",
         "reschedule",
@@ -81,17 +81,17 @@ const MUTANTS: [(&str, &str, &str, &str); 62] = [
     ),
     ("a nearer due time wakes nobody", "lib/alarm", "if not nearest then return end", "do return end"),
     (
-        "list skips one at a page's edge",
-        "list",
-        "answer[2], answer[3] = ms(last), same end",
-        "answer[2], answer[3] = ms(last), same + 1 end",
+        "a page skips one at its edge",
+        "lib/page",
+        "return middle, middle + 1 end",
+        "return middle, middle + 2 end",
     ),
-    ("list goes on at the hour that it has shown", "list", "ms(start + HOUR_MS) or ''", "ms(start) or ''"),
+    ("list goes on at the hour that it has shown", "list", "':(%d+)$') + 1)", "':(%d+)$') + 0)"),
     (
-        "list passes over what came behind a page",
-        "list",
-        "offset = math.min(offset,",
-        "offset = math.max(offset,",
+        "a page passes over what came behind the last one",
+        "lib/page",
+        "low = middle + 1 else high = middle end",
+        "low = middle + 1 else low = middle + 1 end",
     ),
     (
         "list shows a ready message as delayed",
@@ -100,16 +100,16 @@ const MUTANTS: [(&str, &str, &str, &str); 62] = [
         "m.state",
     ),
     (
-        "list_group begins one too late",
+        "list_group says that it is through when it is not",
         "list_group",
-        "redis.call('ZRANGE', index, offset,",
-        "redis.call('ZRANGE', index, offset + 1,",
+        "local through = #page < 2 * limit",
+        "local through = #page <= 2 * limit",
     ),
     (
         "histogram is off by an hour",
         "histogram",
-        "string.match(bucket, ':(%d+)$') * HOUR_MS",
-        "string.match(bucket, ':(%d+)$') * HOUR_MS + HOUR_MS",
+        "local hour, had = at * HOUR_MS",
+        "local hour, had = (at + 1) * HOUR_MS",
     ),
     (
         "histogram counts the end of its range",
@@ -139,14 +139,14 @@ const MUTANTS: [(&str, &str, &str, &str); 62] = [
     (
         "purge begins its next step behind what is left",
         "purge",
-        "if go_on then from = math.max(go_on, from + 1) end",
-        "from = from + 1",
+        "'more', page[#page], page[#page - 1]",
+        "'more', string.format('%.0f', page[#page] + 1), ''",
     ),
     (
         "purge takes what is due behind its range",
-        "lib/look",
-        "from, to, 'LIMIT', 0, limit)\n        if",
-        "from, '+inf', 'LIMIT', 0, limit)\n        if",
+        "purge",
+        "if tonumber(page[i + 1]) > to then return false end",
+        "",
     ),
     (
         "a rate lets one more through",
@@ -188,17 +188,30 @@ const MUTANTS: [(&str, &str, &str, &str); 62] = [
     (
         "shift_group forgets how far it came",
         "shift_group",
-        "'at', score or '', 'skip', skip",
-        "'at', known or '', 'skip', skip",
+        "if at then redis.call('HSET'",
+        "if false then redis.call('HSET'",
     ),
     (
-        "cancel_group goes on behind what it cancelled",
+        "cancel_group says that it is through when it is not",
         "cancel_group",
-        "tostring(cursor + passed)",
-        "tostring(cursor + #names)",
+        "local through = #page < 2 * limit",
+        "local through = #page <= 2 * limit",
     ),
-    ("replay keeps the attempts", "replay", "  m.attempt = 0\n", ""),
-    ("replay forgets the expiry", "replay", "  if expires then\n", "  if false then\n"),
+    (
+        "replay keeps the attempts",
+        "replay",
+        "bit.bnot(REASON + DOOMED)), 0",
+        "bit.bnot(REASON + DOOMED)), m.attempt",
+    ),
+    ("replay forgets the expiry", "replay", "if expires then set_expiry(m, expires) end", ""),
+    (
+        "replay brings back what expires at once",
+        "replay",
+        "if expires and expires <= due then",
+        "if false then",
+    ),
+    ("a topic's expiry stays where it was", "lib/expiry", "math.min(due + after, LAST_MS)", "expires"),
+    ("count leaves an hour out", "lib/look", "hour = found + 1", "hour = found + 2"),
     ("a limit is not held to its range", "lib/arguments", "n >= least and n <= most and n or nil", "n"),
     ("a rate's bucket holds more than its burst", "reserve", "if tat > full then", "if false then"),
     (

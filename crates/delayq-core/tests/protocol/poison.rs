@@ -197,7 +197,8 @@ async fn a_message_of_a_later_format_stays_where_it_is_and_is_refused_by_name() 
     let release = GiveBack { receipt: held[0].clone(), delay: None, keep: false };
     assert_eq!(lab.words(Action::Release { all: vec![release] }).await, refused);
     assert_eq!(lab.words(Action::Extend { receipts: held.clone(), lease: Some(1) }).await, refused);
-    let purge = Action::Purge(Purge { topic: "a".into(), state: "ready", from: 0, to: 0, limit: 500 });
+    let (topic, last) = ("a".into(), Vec::new());
+    let purge = Action::Purge(Purge { topic, state: "ready", from: 0, to: 0, last, limit: 500 });
     assert_eq!(lab.words(purge).await[..2], ["done", "0"]);
     // Neither its lease nor its expiry is taken from it.
     lab.at(200_000);

@@ -243,12 +243,13 @@ impl Run {
                 self.waiting = word(1).parse().ok().map(|wait| (wait, reserve.clone()));
             }
             Action::List(list) => {
-                let (from, offset) = (word(1).parse().ok(), word(2).parse().unwrap_or(0));
-                self.cursors.list = from.map(|from| List { from, offset, ..list.clone() });
+                let from = word(1).parse().ok();
+                self.cursors.list = from.map(|from| List { from, last: answer[2].clone(), ..list.clone() });
             }
             Action::Purge(purge) => {
-                let from = word(2).parse().ok().filter(|_| word(0) == "more");
-                self.cursors.purge = from.map(|from| Purge { from, ..purge.clone() });
+                let from = word(3).parse().ok().filter(|_| word(0) == "more");
+                self.cursors.purge =
+                    from.map(|from| Purge { from, last: answer[4].clone(), ..purge.clone() });
             }
             _ => {}
         }

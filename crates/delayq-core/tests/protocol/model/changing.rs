@@ -1,7 +1,7 @@
 //! Cancelling and rescheduling: one by one, or a whole group in steps.
 
-use super::{Call, Model, Outcome, Place, Shift, index_name, same};
-use crate::snapshot::Name;
+use super::{Call, Model, Outcome, Place, Shift, index_name, same, same_bytes};
+use crate::{action::Mark, snapshot::Name};
 use delayq_core::UnixMillis;
 use std::collections::BTreeSet;
 
@@ -25,21 +25,33 @@ impl Model {
         }
     }
 
-    /// The messages of a group in the order of its index.
-    pub(crate) fn group(&self, group: &str) -> Vec<Name> {
-        let mut all: Vec<(u64, Vec<u8>, &Name)> = self
-            .messages
-            .iter()
-            .filter(|(_, msg)| msg.in_group(group))
-            .map(|(name, msg)| (msg.due(), index_name(name), name))
-            .collect();
+    /// The messages of a group in the order of its index, with their marks.
+    pub(crate) fn group(&self, group: &str) -> Vec<(Mark, Name)> {
+        let here = self.messages.iter().filter(|(_, msg)| msg.in_group(group));
+        let mut all: Vec<(Mark, Name)> =
+            here.map(|(name, msg)| ((msg.due(), index_name(name)), name.clone())).collect();
         all.sort();
-        all.into_iter().map(|(_, _, name)| name.clone()).collect()
+        all
     }
 
-    pub(super) fn cancel_group(&mut self, group: &str, cursor: u64, limit: u64, call: &Call<'_>) -> Outcome {
-        let group = self.group(group);
-        let step: Vec<Name> = group.into_iter().skip(cursor as usize).take(limit as usize).collect();
+    /// A page of a group behind a mark, and the time and the name that it answers for the next one.
+    pub(super) fn page_of_group(&self, group: &str, behind: &Mark, limit: u64) -> (Vec<Name>, [Vec<u8>; 2]) {
+        let mut page = self.group(group);
+        page.retain(|(mark, _)| mark > behind);
+        page.truncate(limit as usize);
+        let last = page.last().filter(|_| page.len() as u64 == limit).map(|(mark, _)| mark.clone());
+        let next = last.map_or_else(Default::default, |(at, name)| [at.to_string().into_bytes(), name]);
+        (page.into_iter().map(|(_, name)| name).collect(), next)
+    }
+
+    pub(super) fn cancel_group(
+        &mut self,
+        group: &str,
+        behind: &Mark,
+        limit: u64,
+        call: &Call<'_>,
+    ) -> Outcome {
+        let (step, next) = self.page_of_group(group, behind, limit);
         let (mut cancelled, mut leased, mut failed) = (0, 0, 0);
         for name in &step {
             let is_left = call.broken && call.after.bodies.get(name) == call.before.bodies.get(name);
@@ -55,10 +67,8 @@ impl Model {
                 }
             }
         }
-        let is_last = (step.len() as u64) < limit;
-        let next = if is_last { String::new() } else { (cursor + leased + failed).to_string() };
-        let wanted = [next, cancelled.to_string(), leased.to_string(), failed.to_string()];
-        same("cancel_group", call.words.as_slice(), &wanted)
+        let tally = [cancelled, leased, failed].map(|n: u64| n.to_string().into_bytes());
+        same_bytes("cancel_group", call.answer, &[&next[..], &tally[..]].concat())
     }
 
     pub(super) fn reschedule_all(
@@ -107,17 +117,17 @@ impl Model {
     }
 
     /// When a message expires once it is due then.
-    fn expiry_at(&self, name: &Name, due: u64) -> Option<u64> {
+    pub(super) fn expiry_at(&self, name: &Name, due: u64) -> Option<u64> {
         let msg = &self.messages[name];
         let expires = msg.expires()?;
         let after = match self.policy(name.0, "expire_after_ms") {
-            0 => expires.saturating_sub(msg.due()).max(1),
+            0 => UnixMillis::MAX.get(),
             after => after,
         };
-        Some(if msg.relative { (due + after).min(UnixMillis::MAX.get()) } else { expires })
+        Some(if msg.relative { due.saturating_add(after).min(UnixMillis::MAX.get()) } else { expires })
     }
 
-    fn move_to(&mut self, name: &Name, due: u64) {
+    pub(super) fn move_to(&mut self, name: &Name, due: u64) {
         let expires = self.expiry_at(name, due).map(UnixMillis::new);
         let old = &self.messages[name];
         let ready_since = old.stored.at;
@@ -162,7 +172,7 @@ impl Model {
         };
         same("difference", by, shift.by)?;
         let mut moved = 0;
-        for name in self.group(group) {
+        for (_, name) in self.group(group) {
             let msg = &self.messages[&name];
             let due = msg.due().saturating_add_signed(by);
             let stored = call.after.envelope(&name).ok_or_else(|| format!("{name:?} is gone"))?;

@@ -5,7 +5,7 @@ use super::{
     tending::{next_due, pairs},
 };
 use crate::{
-    action::{Action, List},
+    action::{Action, List, Mark},
     snapshot::{Name, POISON, lossy, parse_name},
 };
 use std::collections::BTreeMap;
@@ -14,11 +14,13 @@ const HOUR_MS: u64 = 3_600_000;
 
 const BOOKS: [&str; 7] = ["accepted", "delivered", "cancelled", "expired", "purged", "replaced", "buried"];
 
-/// A page of an index: the time and the message of each entry that is shown, and where the next page begins.
+/// A page of an index: the message of each entry that is shown, and where the next page begins: its time, empty where
+/// there is none, and the last entry.
+#[derive(Default)]
 struct Page {
     shown: Vec<Name>,
     next: String,
-    offset: u64,
+    last: Vec<u8>,
 }
 
 // === impl Model ===
@@ -34,7 +36,7 @@ impl Model {
                 same_bytes("peek", &call.answer[1..], &shown.collect::<Vec<_>>())
             }
             Action::List(list) => self.list(list, call),
-            Action::ListGroup { group, offset, limit } => self.list_group(group, (*offset, *limit), call),
+            Action::ListGroup { group, behind, limit } => self.list_group(group, behind, *limit, call),
             Action::Histogram { topic, from, to, width } => self.histogram(topic, (*from, *to, *width), call),
             Action::Audit { bodies } => self.audit(bodies, call),
             Action::AuditIndex { .. } => self.audit_index(call),
@@ -88,6 +90,13 @@ impl Model {
 
     fn list(&self, list: &List, call: &Call<'_>) -> Outcome {
         let mut wanted = vec![self.now_us.to_string().into_bytes()];
+        let queue = self.no(&list.topic).and_then(|no| call.before.ready.get(&no));
+        let in_order =
+            queue.is_none_or(|queue| queue.is_sorted_by_key(|entry| entry[entry.len() - 7..].to_vec()));
+        if list.state == "ready" && !list.last.is_empty() && !in_order {
+            // A clock that was set back, or a key that was broken, may let a page show an entry again.
+            return Ok(());
+        }
         let page = self.no(&list.topic).map(|no| match list.state {
             "delayed" => self.page_of_delayed(no, list, call),
             "ready" => self.page_of_ready(no, list, call),
@@ -100,8 +109,8 @@ impl Model {
                 page(list, &all)
             }
         });
-        let page = page.unwrap_or(Page { shown: Vec::new(), next: String::new(), offset: 0 });
-        wanted.extend([page.next.into_bytes(), page.offset.to_string().into_bytes()]);
+        let page = page.unwrap_or_default();
+        wanted.extend([page.next.into_bytes(), page.last]);
         for name in page.shown {
             wanted.extend([name.1.clone(), self.shown(&name, call).unwrap_or_default()]);
         }
@@ -111,10 +120,8 @@ impl Model {
     /// A page never goes over the edge of an hour.
     fn page_of_delayed(&self, no: u32, list: &List, call: &Call<'_>) -> Page {
         let mut all = self.in_order(no, "delayed", bounds(list), call.before);
-        let Some(hour) = all.first().map(|(due, _)| due / HOUR_MS) else {
-            return Page { shown: Vec::new(), next: String::new(), offset: 0 };
-        };
-        all.retain(|(due, _)| due / HOUR_MS == hour);
+        let Some(hour) = all.first().map(|(due, ..)| due / HOUR_MS) else { return Page::default() };
+        all.retain(|(due, ..)| due / HOUR_MS == hour);
         let mut page = page(list, &all);
         let next_hour = (hour + 1) * HOUR_MS;
         if page.next.is_empty() && next_hour <= list.to {
@@ -126,33 +133,40 @@ impl Model {
     /// Stale entries are passed over, and count.
     fn page_of_ready(&self, no: u32, list: &List, call: &Call<'_>) -> Page {
         let queue = call.before.ready.get(&no).map_or(&[][..], Vec::as_slice);
-        let entries: Vec<_> = queue.iter().skip(list.offset as usize).take(list.limit as usize).collect();
+        let since = |entry: &[u8]| entry[entry.len() - 7..].to_vec();
+        let behind_last = queue.iter().position(|entry| *entry == list.last).map(|at| at + 1);
+        let first = behind_last.unwrap_or_else(|| {
+            let is_later = |entry: &&Vec<u8>| list.last.is_empty() || since(entry) >= since(&list.last);
+            queue.iter().position(|entry| is_later(&entry)).unwrap_or(queue.len())
+        });
+        let entries: Vec<_> = queue[first..].iter().take(list.limit as usize).collect();
         let shown = entries.iter().filter_map(|entry| self.ready_message(no, entry, call.before)).collect();
-        let is_last = (entries.len() as u64) < list.limit;
-        let (next, offset) =
-            if is_last { (String::new(), 0) } else { (list.from.to_string(), list.offset + list.limit) };
-        Page { shown, next, offset }
+        let last = entries.last().filter(|_| entries.len() as u64 == list.limit);
+        let Some(last) = last else { return Page { shown, ..Page::default() } };
+        Page { shown, next: list.from.to_string(), last: last.to_vec() }
     }
 
     /// All topics' leases are looked at.
     fn page_of_leased(&self, no: u32, list: &List, call: &Call<'_>) -> Page {
-        let mut all: Vec<(u64, Vec<u8>)> =
-            call.before.index("leases").iter().map(|(receipt, until)| (*until, receipt.clone())).collect();
-        all.retain(|(until, _)| (list.from..=list.to).contains(until));
-        all.sort();
-        let leases: Vec<(u64, Name)> = all
-            .into_iter()
-            .filter_map(|(until, receipt)| Some((until, parse_name(&receipt[..receipt.len() - 4])?)))
+        let leases = call.before.index("leases").iter();
+        let mut all: Vec<(u64, Vec<u8>, Name)> = leases
+            .filter(|(_, until)| (list.from..=list.to).contains(until))
+            .filter_map(|(receipt, until)| {
+                Some((*until, receipt.clone(), parse_name(&receipt[..receipt.len() - 4])?))
+            })
             .collect();
-        let mut page = page(list, &leases);
+        all.sort();
+        let mut page = page(list, &all);
         page.shown.retain(|name| name.0 == no);
         page
     }
 
-    fn list_group(&self, group: &str, (offset, limit): (u64, u64), call: &Call<'_>) -> Outcome {
-        let all = self.group(group);
-        let mut wanted = vec![self.now_us.to_string().into_bytes(), all.len().to_string().into_bytes()];
-        for name in all.iter().skip(offset as usize).take(limit as usize) {
+    fn list_group(&self, group: &str, behind: &Mark, limit: u64, call: &Call<'_>) -> Outcome {
+        let (page, next) = self.page_of_group(group, behind, limit);
+        let count = self.group(group).len();
+        let mut wanted = vec![self.now_us.to_string().into_bytes(), count.to_string().into_bytes()];
+        wanted.extend(next);
+        for name in &page {
             let topic = self.topics[name.0 as usize - 1].clone().into_bytes();
             wanted.extend([topic, name.1.clone(), self.shown(name, call).unwrap_or_default()]);
         }
@@ -239,13 +253,16 @@ fn bounds(list: &List) -> (u64, u64) {
     if list.newest_first && list.state == "dead" { (list.to, list.from) } else { (list.from, list.to) }
 }
 
-/// A page of what is in range and in order: behind `offset` entries of the first time, `limit` of them.
-fn page(list: &List, all: &[(u64, Name)]) -> Page {
-    let passed = all.iter().take_while(|(time, _)| *time == list.from).count().min(list.offset as usize);
-    let entries: Vec<_> = all.iter().skip(passed).take(list.limit as usize).collect();
-    let shown = entries.iter().map(|(_, name)| name.clone()).collect();
+/// A page of what is in range and in order: behind the last entry, `limit` of them.
+fn page(list: &List, all: &[(u64, Vec<u8>, Name)]) -> Page {
+    let downwards = list.newest_first && list.state == "dead";
+    let is_behind = |(time, member, _): &&(u64, Vec<u8>, Name)| {
+        let order = (*time, member).cmp(&(list.from, &list.last));
+        list.last.is_empty() || if downwards { order.is_lt() } else { order.is_gt() }
+    };
+    let entries: Vec<_> = all.iter().filter(is_behind).take(list.limit as usize).collect();
+    let shown = entries.iter().map(|(.., name)| name.clone()).collect();
     let last = entries.last().filter(|_| entries.len() as u64 == list.limit);
-    let Some((time, _)) = last else { return Page { shown, next: String::new(), offset: 0 } };
-    let seen = all[..passed + entries.len()].iter().filter(|(other, _)| other == time).count() as u64;
-    Page { shown, next: time.to_string(), offset: seen }
+    let Some((time, member, _)) = last else { return Page { shown, ..Page::default() } };
+    Page { shown, next: time.to_string(), last: member.clone() }
 }

@@ -150,7 +150,7 @@ impl Model {
         same("returned, buried, expired, forgotten", &told[1..5], &seen)?;
         if told[5] > 0 {
             same("something was blocked, and a key is broken", call.broken, true)?;
-            self.blocked_until = now + 10_000;
+            self.blocked_until = self.blocked_until.max(now + 10_000);
         }
         let runs = call.words[9..].chunks(2).map(|run| run[1].parse::<u64>().unwrap());
         same("messages of the runs", runs.sum(), told[0])?;

@@ -125,7 +125,7 @@ impl Model {
                     tally.left += 1;
                     if call.after.in_bucket(no, &entry[..entry.len() - 7]) {
                         self.messages.get_mut(&name).unwrap().place = Place::Delayed;
-                        self.blocked_until = self.now() + 10_000;
+                        self.blocked_until = self.blocked_until.max(self.now() + 10_000);
                         continue;
                     }
                     break;

@@ -121,13 +121,17 @@ impl Model {
     }
 
     pub(super) fn replay(&mut self, name: &Name, delay: u64) -> String {
-        let Some(msg) = self.messages.get_mut(name) else { return "unknown".into() };
+        let Some(msg) = self.messages.get(name) else { return "unknown".into() };
         if msg.place != Place::Dead {
             return format!("not dead {}", msg.word());
         }
-        (msg.stored.attempt, msg.stored.doomed, msg.stored.reason) = (0, false, None);
         let due = self.now() + delay;
-        self.put_to(name, due);
+        if self.expiry_at(name, due).is_some_and(|expires| expires <= due) {
+            return "refused expiry not after the due time".into();
+        }
+        let msg = self.messages.get_mut(name).unwrap();
+        (msg.stored.attempt, msg.stored.doomed, msg.stored.reason) = (0, false, None);
+        self.move_to(name, due);
         format!("{} {due}", self.messages[name].word())
     }
 }

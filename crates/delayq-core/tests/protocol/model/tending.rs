@@ -1,6 +1,6 @@
 //! What operators and owners do: purge, configure, claim, hold, dictionaries.
 
-use super::{Call, Model, Msg, Outcome, Place, same};
+use super::{Call, Model, Msg, Outcome, Place, same, same_bytes};
 use crate::{
     action::Purge,
     snapshot::{Name, lossy},
@@ -14,44 +14,58 @@ impl Model {
             return same(
                 "purge",
                 call.words.as_slice(),
-                &["done".into(), "0".into(), purge.from.to_string()],
+                &["done".into(), "0".into(), "0".into(), purge.from.to_string(), String::new()],
             );
         };
-        let (step, looked_at) = self.purge_step(no, purge, call);
-        let mut purged = 0;
+        let (step, wanted) = self.purge_step(no, purge, call);
+        let (mut purged, mut kept) = (0, 0);
         for name in &step {
             // What a broken key keeps from going is kept.
-            let is_kept = call.broken && call.after.bodies.get(name) == call.before.bodies.get(name);
-            if !is_kept {
+            if call.broken && call.after.bodies.get(name) == call.before.bodies.get(name) {
+                kept += 1;
+            } else {
                 self.finish(name, "purged");
                 purged += 1;
             }
         }
-        same("purged", call.number(1)?, purged)?;
-        if call.broken && purged < step.len() as u64 {
-            return Ok(());
-        }
-        let more = if purge.state == "delayed" { looked_at > 0 } else { looked_at == purge.limit };
-        same("word", call.words[0].as_str(), if more { "more" } else { "done" })?;
-        same("from", call.number(2)?, purge.from)
+        let counts = [purged, kept].map(|n: u64| n.to_string().into_bytes());
+        same_bytes("purged", &call.answer[1..3], &counts)?;
+        let [word, from, last] = wanted;
+        same_bytes("purge", &call.answer[..1], &[word])?;
+        same_bytes("next", &call.answer[3..], &[from, last])
     }
 
-    /// What the step has to purge, and how many entries it looks at for that.
-    fn purge_step(&self, no: u32, purge: &Purge, call: &Call<'_>) -> (Vec<Name>, u64) {
+    /// What the step has to purge, and what it says of the next: word, time and entry.
+    fn purge_step(&self, no: u32, purge: &Purge, call: &Call<'_>) -> (Vec<Name>, [Vec<u8>; 3]) {
+        let text = |n: u64| n.to_string().into_bytes();
+        let through = [b"done".to_vec(), text(purge.from), Vec::new()];
         if purge.state == "ready" {
             let queue = call.before.ready.get(&no).map_or(&[][..], Vec::as_slice);
-            let page = &queue[..queue.len().min(purge.limit as usize)];
-            let name = |entry: &Vec<u8>| self.ready_message(no, entry, call.before);
-            return (page.iter().filter_map(name).collect(), page.len() as u64);
+            let left = lossy(&purge.last).parse().unwrap_or(queue.len());
+            let page = &queue[..queue.len().min(purge.limit as usize).min(left)];
+            let step = page.iter().filter_map(|entry| self.ready_message(no, entry, call.before)).collect();
+            let left = (left - page.len()) as u64;
+            let more = left > 0 && !page.is_empty();
+            return (step, if more { [b"more".to_vec(), text(purge.from), text(left)] } else { through });
         }
-        let mut all = self.in_order(no, purge.state, (purge.from, purge.to), call.before);
+        let all = self.in_order(no, purge.state, (purge.from, purge.to), call.before);
+        let hour = all.first().map(|(due, ..)| due / 3_600_000);
+        let mut page = all;
         if purge.state == "delayed" {
-            let first_hour = all.first().map_or(0, |(due, _)| due / 3_600_000);
-            all.retain(|(due, _)| due / 3_600_000 == first_hour);
+            page.retain(|(due, ..)| Some(due / 3_600_000) == hour);
         }
-        all.truncate(purge.limit as usize);
-        let looked_at = all.len() as u64;
-        (all.into_iter().map(|(_, name)| name).collect(), looked_at)
+        page.retain(|(time, member, _)| (*time, member) > (purge.from, &purge.last) || purge.last.is_empty());
+        page.truncate(purge.limit as usize);
+        let next = match (page.last(), hour) {
+            (Some((time, member, _)), _) if page.len() as u64 == purge.limit => {
+                [b"more".to_vec(), text(*time), member.clone()]
+            }
+            (_, Some(hour)) if purge.state == "delayed" && (hour + 1) * 3_600_000 <= purge.to => {
+                [b"more".to_vec(), text((hour + 1) * 3_600_000), Vec::new()]
+            }
+            _ => through,
+        };
+        (page.into_iter().map(|(_, _, name)| name).collect(), next)
     }
 
     pub(super) fn configure(
@@ -125,14 +139,14 @@ impl Model {
         (is_ready && shard.bodies[&name][4..8] == rest[..4]).then_some(name)
     }
 
-    /// The messages of a topic in one state, with their times in a range, in the order of their index.
+    /// The messages of a topic in one state, with their times in a range and their entries, in the order of their index.
     pub(super) fn in_order(
         &self,
         no: u32,
         state: &str,
         (from, to): (u64, u64),
         shard: &crate::snapshot::Snapshot,
-    ) -> Vec<(u64, Name)> {
+    ) -> Vec<(u64, Vec<u8>, Name)> {
         let time = |msg: &Msg| match &msg.place {
             Place::Leased { until, .. } => *until,
             Place::Dead => msg.stored.at.get(),
@@ -149,7 +163,7 @@ impl Model {
             .map(|(name, msg)| (time(msg), [name.1.clone(), gen_of(name)].concat(), name.clone()))
             .collect();
         all.sort();
-        all.into_iter().map(|(time, _, name)| (time, name)).collect()
+        all
     }
 }
 

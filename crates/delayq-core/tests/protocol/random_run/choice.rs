@@ -2,7 +2,7 @@
 
 use super::{HOUR_MS, Run};
 use crate::{
-    action::{Action, GiveBack, Item, Purge, Reserve},
+    action::{Action, GiveBack, Item, Mark, Purge, Reserve},
     model::{Msg, Place},
 };
 use delayq_core::Backoff;
@@ -27,7 +27,7 @@ impl Run {
             return;
         }
         let rng = &mut self.rng;
-        let us = match rng.u8(..14) {
+        let us = match rng.u8(..15) {
             0..4 => 0,
             4..7 => rng.u64(..3000),
             7..9 => rng.u64(..3_000_000),
@@ -40,6 +40,18 @@ impl Run {
                     (wait * 1000).saturating_sub(rng.u64(..2))
                 }
                 None => 0,
+            },
+            // To where a dead letter's expiry is, or just before.
+            12 => match self.model.messages.iter().find(|(_, msg)| msg.place == Place::Dead) {
+                Some((name, msg))
+                    if msg.expires().is_some_and(|expires| expires < now_us / 1000 + HOUR_MS) =>
+                {
+                    let topic = self.model.topics[name.0 as usize - 1].clone();
+                    self.likely = Some(Action::Replay { topic, delay: 0, ids: vec![name.1.clone()] });
+                    let expires = msg.expires().map_or(0, |expires| expires * 1000);
+                    expires.saturating_sub(now_us + rng.u64(..2))
+                }
+                _ => 0,
             },
             // To the very millisecond at which something is due, or just before.
             _ => match self.before.index("alarms").values().min().copied() {
@@ -74,8 +86,9 @@ impl Run {
             0..23 => self.put(),
             23..31 => Action::Cancel { topic: self.topic(), ids: self.ids() },
             31..34 => {
-                let (cursor, limit) = [(0, 100), (0, 2), (1, 1)][self.rng.usize(..3)];
-                Action::CancelGroup { group: self.group(), cursor, limit }
+                let group = self.group();
+                let limit = [100, 2, 1][self.rng.usize(..3)];
+                Action::CancelGroup { behind: self.mark(&group), group, limit }
             }
             34..42 => self.reschedule(),
             42..45 => self.shift(),
@@ -112,6 +125,16 @@ impl Run {
 
     pub(super) fn group(&mut self) -> String {
         GROUPS[self.rng.usize(..GROUPS.len())].into()
+    }
+
+    /// Where a step or a page of a group begins: at first, behind one of its messages, or behind one that has gone.
+    pub(super) fn mark(&mut self, group: &str) -> Mark {
+        let all = self.model.group(group);
+        match (self.rng.u8(..4), all.first()) {
+            (0, Some(_)) => all[self.rng.usize(..all.len())].0.clone(),
+            (1, Some(((due, name), _))) => (*due, name[..name.len() - 1].to_vec()),
+            _ => Mark::default(),
+        }
     }
 
     fn id(&mut self) -> Vec<u8> {
@@ -163,7 +186,8 @@ impl Run {
         let rng = &mut self.rng;
         item.replace = rng.u8(..5) == 0;
         item.tried = (rng.u8(..6) == 0).then(|| now - rng.u64(..2 * HOUR_MS));
-        item.expires = (rng.u8(..4) == 0).then(|| now + rng.u64(..10_000));
+        let longest = [10_000, 2 * HOUR_MS][rng.usize(..2)];
+        item.expires = (rng.u8(..4) == 0).then(|| now + rng.u64(..longest));
         item.backoff = (rng.u8(..3) == 0).then(|| backoff(rng));
         item.max = if rng.u8(..3) == 0 { rng.u16(1..3) } else { 0 };
         item.content = rng.u8(..3);
@@ -262,7 +286,8 @@ impl Run {
         }
         let state = ["delayed", "ready", "dead"][self.rng.usize(..3)];
         let (from, to) = self.range();
-        Action::Purge(Purge { topic: self.topic(), state, from, to, limit: self.rng.u64(1..4) })
+        let (topic, limit) = (self.topic(), self.rng.u64(1..4));
+        Action::Purge(Purge { topic, state, from, to, last: Vec::new(), limit })
     }
 
     fn configure(&mut self) -> Action {
@@ -277,7 +302,7 @@ impl Run {
             1 => ("rate", ["5", "0.5", "33.3", "250", ""][rng.usize(..5)]),
             2 => ("max_attempts", ["0", "1", "3", ""][rng.usize(..4)]),
             3 => ("lease_ms", ["10", ""][rng.usize(..2)]),
-            4 => ("expire_after_ms", ["2000", "0"][rng.usize(..2)]),
+            4 => ("expire_after_ms", ["2000", "7200000", "0"][rng.usize(..3)]),
             5 => ("remember_cancelled_ms", ["0", "1000", "7200000"][rng.usize(..3)]),
             6 => ("remember_own_ms", ["0", "5000"][rng.usize(..2)]),
             7 => ("remember_generated_ms", ["0", "5000"][rng.usize(..2)]),

@@ -70,7 +70,8 @@ impl Run {
     }
 
     async fn purge(&mut self, topic: &str, state: &'static str, from: u64, to: u64) -> Result<bool, String> {
-        self.step(&Action::Purge(Purge { topic: topic.into(), state, from, to, limit: 100 })).await?;
+        let (topic, last) = (topic.into(), Vec::new());
+        self.step(&Action::Purge(Purge { topic, state, from, to, last, limit: 100 })).await?;
         Ok(self.word == b"more")
     }
 }

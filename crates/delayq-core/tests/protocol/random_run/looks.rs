@@ -11,11 +11,10 @@ impl Run {
             0 => Action::Count { topic: self.topic() },
             1 => Action::Peek { topic: self.topic(), ids: self.ids() },
             2..5 => self.list(),
-            5 => Action::ListGroup {
-                group: self.group(),
-                offset: self.rng.u64(..2),
-                limit: self.rng.u64(1..4),
-            },
+            5 => {
+                let group = self.group();
+                Action::ListGroup { behind: self.mark(&group), group, limit: self.rng.u64(1..4) }
+            }
             6..8 => self.histogram(),
             // A clock that stepped back makes what is ready look as if it were not due.
             8 if self.model.now_us == self.model.latest_us => self.audit(),
@@ -86,7 +85,7 @@ impl Run {
             from,
             to,
             newest_first,
-            offset: 0,
+            last: Vec::new(),
             limit: [1, 2, 3, 100][self.rng.usize(..4)],
         })
     }

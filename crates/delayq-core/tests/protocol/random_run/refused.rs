@@ -42,14 +42,14 @@ impl Run {
                 Action::Reserve(Reserve::from(&topic, 1, Some(lease)))
             }
             2 => Action::Pump { epoch: Some(self.model.epoch), limit },
-            3 => Action::CancelGroup { group, cursor: 0, limit },
+            3 => Action::CancelGroup { group, behind: (0, Vec::new()), limit },
             4 => Action::ShiftGroup { group, token: "0".into(), by: 1000, limit },
-            5 => Action::Purge(Purge { topic, state: "ready", from: 0, to: 0, limit }),
+            5 => Action::Purge(Purge { topic, state: "ready", from: 0, to: 0, last: Vec::new(), limit }),
             6 => {
-                let (from, to, newest_first, offset) = (0, 9, false, 0);
-                Action::List(List { topic, state: "ready", from, to, newest_first, offset, limit })
+                let (from, to, newest_first, last) = (0, 9, false, Vec::new());
+                Action::List(List { topic, state: "ready", from, to, newest_first, last, limit })
             }
-            7 => Action::ListGroup { group, offset: 0, limit },
+            7 => Action::ListGroup { group, behind: (0, Vec::new()), limit },
             8 => {
                 let broken = BROKEN_BACKOFFS[self.rng.usize(..BROKEN_BACKOFFS.len())];
                 Action::configure(&topic, "backoff", broken)
