@@ -32,7 +32,8 @@ pub(crate) fn routes(shop: Shop) -> Router {
     Router::new().route("/orders/{id}", post(order)).route("/orders/{id}/pay", post(pay)).with_state(shop)
 }
 
-/// An order's timeout has the order's id, so an order that is sent twice has one timeout.
+/// An order's timeout has the order's id, so an order that is sent twice has one timeout. One that was paid, and is sent
+/// again while its topic remembers the cancel, is a conflict: it gets no second timeout.
 async fn order(State(shop): State<Shop>, Path(id): Path<String>) -> StatusCode {
     let Ok(timeout) = Message::new(shop.timeouts.clone(), id.clone()).after(shop.patience).id(&id) else {
         return StatusCode::BAD_REQUEST;

@@ -80,6 +80,7 @@ async fn an_unpaid_order_is_cancelled_and_a_paid_one_is_not() {
     assert_eq!((post("/orders/17").await, post("/orders/17").await), (201, 201));
     assert_eq!(post("/orders/18").await, 201);
     assert_eq!((post("/orders/17/pay").await, post("/orders/99/pay").await), (200, 404));
+    assert_eq!(post("/orders/17").await, 409, "a paid order gets no second timeout");
 
     let (cancelled, mut orders) = mpsc::unbounded_channel();
     let worker = order_timeout::cancel_unpaid(stand.consumer(), move |order| {

@@ -17,7 +17,8 @@ pub enum PutOutcome {
     Stored(UnixMillis),
     /// It is stored, and was due already: it is ready.
     Ready(UnixMillis),
-    /// The same message is there already, from an earlier try. The time is its due time, or when it was over.
+    /// The same message is there already, from an earlier try, or was and is over in this way: nothing was stored. The
+    /// time is its due time, or when it was over.
     Exists(State, UnixMillis),
     /// Another message has this id. The time is its due time, or when it was over. Nothing was changed.
     Conflict(State, UnixMillis),
@@ -50,9 +51,14 @@ pub(crate) struct PutItem<'m> {
 // === impl PutOutcome ===
 
 impl PutOutcome {
-    /// Whether the message is accepted: kept by delayq, by this put or an earlier one.
+    /// Whether delayq answers for the message, by this put or an earlier one: it is pending, leased, dead, delivered or
+    /// spooled. Not where it was cancelled, expired or purged before: then nothing was stored, and it is not delivered.
     pub const fn is_accepted(&self) -> bool {
-        matches!(self, Self::Stored(_) | Self::Ready(_) | Self::Exists(..) | Self::Spooled)
+        match self {
+            Self::Stored(_) | Self::Ready(_) | Self::Spooled => true,
+            Self::Exists(state, _) => !matches!(state, State::Cancelled | State::Expired | State::Purged),
+            _ => false,
+        }
     }
 }
 
@@ -124,4 +130,25 @@ fn outcome(message: &Message, now: UnixMillis, reply: &mut Reply) -> Result<Opti
         }
         _ => return Err(reply.nonsense(&text)),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_put_of_what_was_cancelled_is_not_accepted() {
+        for (state, accepted) in [
+            (State::Delayed, true),
+            (State::Ready, true),
+            (State::Leased, true),
+            (State::Dead, true),
+            (State::Delivered, true),
+            (State::Cancelled, false),
+            (State::Expired, false),
+            (State::Purged, false),
+        ] {
+            assert_eq!(PutOutcome::Exists(state, UnixMillis::new(1)).is_accepted(), accepted, "{state}");
+        }
+    }
 }
