@@ -253,7 +253,7 @@ fn an_unreadable_file_is_named() {
 fn a_secret_file_that_is_missing_is_a_fault_of_its_line() {
     let faults = faults("[redis]\n\npassword = { file = '/nonexistent/password' }");
     assert_eq!(lines(&faults), [(3, "redis.password")]);
-    assert!(faults.to_string().contains("cannot read the password"), "{faults}");
+    assert!(faults.to_string().contains("cannot read the secret"), "{faults}");
 }
 
 #[test]
