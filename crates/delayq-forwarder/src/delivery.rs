@@ -13,7 +13,7 @@ use crate::{
     pace::Measure,
     settle::{Settler, Verdict},
 };
-use delayq_core::{Receipt, Reservation, UnixMicros};
+use delayq_core::{Receipt, Reservation, UnixMicros, Unrestored};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,6 +28,8 @@ use tokio::time::{Interval, MissedTickBehavior, interval_at, timeout};
 const GUARD: u32 = 3;
 /// How soon a message may come back whose destination does not rest.
 const LEAST_REST: Duration = Duration::from_millis(100);
+/// How soon a message may come back whose dictionary could not be fetched.
+const UNRESTORED_REST: Duration = Duration::from_secs(1);
 /// How often what is confirmed is settled while the rest of its batch waits.
 const SETTLE_EVERY: Duration = Duration::from_millis(100);
 
@@ -109,6 +111,10 @@ impl Batch {
         load.places.reserve_exact(self.messages.len());
         let mut messages = std::mem::take(&mut self.messages);
         for (i, (message, verdict)) in messages.iter_mut().zip(verdicts).enumerate() {
+            if let Some(why) = message.unrestored.take() {
+                *verdict = Some(put_back(why));
+                continue;
+            }
             let route = &self.routes[&message.topic];
             match encode(route, self.lane.to.encoding, self.lane.to.event_prefix, message) {
                 Err(reason) => *verdict = Some(Verdict::Bury(reason)),
@@ -299,6 +305,14 @@ fn verdict(outcome: &Outcome, judgement: &mut Judgement, probe: bool, again: boo
             let delay = if burns { *retry_after } else { Some(rest) };
             Verdict::Release { delay, keep_attempt: !burns, reason: reason.clone() }
         }
+    }
+}
+
+/// What is to become of a message whose payload is still compressed.
+fn put_back(why: Unrestored) -> Verdict {
+    match why {
+        Unrestored::Never(error) => Verdict::Bury(error.to_string()),
+        Unrestored::NotNow(reason) => Verdict::rest(UNRESTORED_REST, &reason),
     }
 }
 

@@ -26,9 +26,6 @@ pub(crate) fn encode(
     event_prefix: &str,
     message: &mut Reservation,
 ) -> Result<Parcel, String> {
-    if message.envelope.zstd {
-        return Err("the payload is compressed and cannot be restored".to_owned());
-    }
     let values = Of(message);
     let needed = |what: &str, template: &Template| {
         template.render(&values).map_err(|missing| {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 mod full_disk;
+mod killed;
 
 use delayq_compensator::{CompensatorConfig, Deps, Replayer, Report, build};
 use delayq_core::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use delayq_core::{Admin, Policy};
+use delayq_core::{Admin, Message, Policy, Producer, ProducerOptions, ShardId};
 use delayq_forwarder::{FileConfig, RedisStreamConfig, SinkConfig};
 use delayq_service::config::{ByteSize, HumanDuration, RedisConfig};
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
@@ -141,6 +141,41 @@ async fn no_more_bytes_are_under_way_than_the_forwarder_allows_over_all_destinat
     })
     .await;
     running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dictionary_that_cannot_be_fetched_for_a_moment_buries_nothing() {
+    let server = RedisServer::start().await;
+    let (stage, folder) = (Stage::at(&server.url()).await, tempfile::tempdir().unwrap());
+    // The forwarder's client knows nothing of the dictionary.
+    let other = stage.client_at(&server.url());
+    let (producer, admin) =
+        (Producer::start(other.clone(), ProducerOptions::default()), Admin::new(other.clone()));
+    let order = |n: usize| format!("{{\"order\":{n},\"event\":\"payment-timeout\",\"currency\":\"EUR\"}}");
+    let later = |n: usize| Message::new(topic("t"), order(n)).after(LONG * 100);
+    for answer in producer.put_many((0..200).map(later).collect()).await {
+        answer.unwrap();
+    }
+    admin.train_dictionary(&topic("t"), 200).await.unwrap();
+    producer.put(Message::new(topic("t"), order(5000)).id("m").unwrap()).await.unwrap();
+    let key = other.keys().base(ShardId::new(0)) + "dictionaries";
+    let _: String = server.command(&["RENAME", &key, "aside"]).await;
+    let _: String = server.command(&["SET", &key, "no hash"]).await;
+    stage.put("plain", 0, 10, 10).await;
+    let settings = stage.settings([("f", file(folder.path()))], vec![route("*", "f", "all")]);
+    let running = stage.forward(settings).await.unwrap();
+    stage.drained("plain").await;
+    wait_until("it is given back", LONG, || async {
+        running.metric("delayq_forwarder_settled_total{word=\"delayed\"}") >= 1.0
+    })
+    .await;
+    let _: String = server.command(&["RENAME", "aside", &key]).await;
+    wait_until("it is delivered", LONG, || async { stage.numbers("t").await.delivered == 1 }).await;
+    running.stop().await;
+    assert_eq!(stage.numbers("t").await.dead, 0);
+    let all = lines(folder.path(), "all");
+    let seen = all.iter().find(|seen| seen.id == "m").unwrap();
+    assert!(seen.body == order(5000).as_bytes() && seen.delivery > 1, "{seen:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
