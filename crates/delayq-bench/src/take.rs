@@ -49,14 +49,14 @@ impl Bench {
         Ok(Figure { name, unit: "/s", measured, limit: Some(limit), target: Target::OfLimit(0.8) })
     }
 
-    /// A consumer with 64 workers that take and ack one message at a time, beside 64 bare connections that reserve
-    /// one and ack one.
+    /// A consumer with 64 workers that take and ack one message at a time, beside four bare connections that take and
+    /// ack batches of 100: what a consumer that gathers the workers' calls could reach at best.
     ///
     /// # Errors
     /// Redis cannot be used.
     pub async fn workers(&self) -> Result<Figure, BenchError> {
         let count = self.messages / 2;
-        let limit = self.bare_taking(count, 1, 64).await?;
+        let limit = self.bare_taking(count, BATCH, LOOPS).await?;
         let ground = self.ground(1).await?;
         ground.fill(count, UnixMillis::new(1), 1).await?;
         let mut options = ConsumerOptions::new([ground.topic.clone()]);
