@@ -21,6 +21,7 @@ local most_bytes = number('the most bytes', ARGV[3], 0, 4294967295)
 local lease_ms = ARGV[4] ~= '' and number('the lease in ms', ARGV[4], 1, LONGEST_LEASE_MS)
 local wait, dropped, expired, buried, newer = nil, 0, 0, 0, 0
 local looks, bytes = wanted + 100, 0
+if most_bytes == 0 then most_bytes = math.huge end
 local answer = { now_us, '', 0, 0, 0, 0 }
 
 local function come_back(ms) if not wait or ms < wait then wait = ms end end
@@ -112,9 +113,6 @@ local function lease_out(leases, heads, until_ms)
   for i = 1, #heads, 2 do call('SETRANGE', heads[i], '0', heads[i + 1]) end
 end
 
--- Whether the bound of bytes is reached.
-local function is_full() return most_bytes > 0 and bytes >= most_bytes end
-
 -- Takes up to `n` from one topic: how many, how many entries were looked at, whether the queue is at its end.
 -- Entries are read first, and leave the list when all of them are settled: an error between leaves stale ones
 -- behind, never a lost one.
@@ -132,7 +130,7 @@ local function take(no, n, until_ms)
   local until_text, until_bytes = string.format('%.0f', until_ms), struct.pack('>I8', until_ms)
   local receipt_start, stamp, ready_us = no .. ':', nil, nil
   for i = 1, #entries do
-    if is_full() then break end
+    if bytes >= most_bytes then break end
     seen = i
     local entry, env, key = entries[i], envs[i], keys[i]
     local word, flags = look(entry, env)
@@ -198,7 +196,7 @@ local function reserve_from(place, topic)
   while not over and wanted > 0 and looks > 0 and allowed > taken do
     local got, seen, last = take(no, math.min(wanted, looks, allowed - taken), until_ms)
     taken, wanted, looks = taken + got, wanted - got, looks - seen
-    over = last or is_full()
+    over = last or bytes >= most_bytes
   end
   answer[at + 3] = taken
   if looks <= 0 and not over then come_back(0) end
@@ -209,9 +207,9 @@ local function reserve_from(place, topic)
 end
 
 for i = 5, #ARGV do
-  if wanted > 0 and not is_full() then reserve_from(i - 4, ARGV[i]) end
+  if wanted > 0 and bytes < most_bytes then reserve_from(i - 4, ARGV[i]) end
 end
-if wanted > 0 and is_full() then come_back(0) end
+if wanted > 0 and bytes >= most_bytes then come_back(0) end
 wake_timer()
 if broken and not served then error(broken) end
 answer[2], answer[3], answer[4], answer[5], answer[6] = wait or '', dropped, expired, buried, newer

@@ -58,7 +58,7 @@ impl Client {
     /// is not, and only looks after what is long overdue.
     ///
     /// # Errors
-    /// Safe to repeat whatever the error was.
+    /// Another `limit` is refused as `DQARG`. Safe to repeat whatever the error was.
     pub async fn pump(&self, shard: ShardId, epoch: Option<u64>, limit: u16) -> Result<PumpReport, Error> {
         let reply = self.send(self.pump_request(shard, epoch, limit, None)).await?;
         read(reply)

@@ -55,7 +55,7 @@ impl Client {
         self.settle(Verb::Ack, receipts, |receipt| receipt, |call, receipt| call.push(&receipt.bytes)).await
     }
 
-    /// Gives leases more time, from now; `None`: their topic's lease.
+    /// Gives leases more time, from now: 1 ms to 24 h, another is [`Settled::Failed`]; `None`: their topic's lease.
     pub async fn extend(&self, receipts: &[Receipt], lease: Option<Duration>) -> Vec<Result<Settled, Error>> {
         let lease = lease.map_or_else(String::new, |lease| lease.as_millis().to_string());
         self.settle(

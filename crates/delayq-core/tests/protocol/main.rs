@@ -10,6 +10,7 @@ mod claims;
 mod clock_back;
 mod commands;
 mod compare;
+mod damage;
 mod drained;
 mod edges;
 mod expiry;

@@ -170,8 +170,8 @@ const MUTANTS: [(&str, &str, &str, &str); 65] = [
     (
         "reserve takes more bytes than asked for",
         "reserve",
-        "if is_full() then break end",
-        "if most_bytes > 0 and bytes > most_bytes + 40 then break end",
+        "if bytes >= most_bytes then break end",
+        "if bytes > most_bytes + 40 then break end",
     ),
     (
         "a topic's back-off is not asked for",
@@ -217,13 +217,13 @@ const MUTANTS: [(&str, &str, &str, &str); 65] = [
     (
         "a reserve that stops at its bytes tells no wait",
         "reserve",
-        "if wanted > 0 and is_full() then come_back(0) end",
+        "if wanted > 0 and bytes >= most_bytes then come_back(0) end",
         "",
     ),
     (
         "a reserve goes on to the next topic behind its bytes",
         "reserve",
-        "if wanted > 0 and not is_full() then",
+        "if wanted > 0 and bytes < most_bytes then",
         "if wanted > 0 then",
     ),
     ("a lease that ends too late stays", "pump", "indexes = { 'leases', 1 }", "indexes = {}"),
