@@ -1,7 +1,7 @@
 //! Who owns which shard: membership, leader and plan on etcd, or a single owner without it.
 //!
-//! A process joins its role's group with [`Cluster::join`], or with [`Cluster::start`] even while etcd is away, and gets two things: a [`Handle`] to ask and to steer, and an
-//! [`Ownership`], the stream of what it gains and loses.
+//! A process joins its role's group with [`Cluster::join`], or with [`Cluster::start`] even while etcd is away, and gets two
+//! things: a [`Handle`] to ask and to steer, and an [`Ownership`], the stream of what it gains and loses.
 //!
 //! ```no_run
 //! # async fn serve(config: delayq_cluster::ClusterConfig) -> Result<(), delayq_cluster::ClusterError> {

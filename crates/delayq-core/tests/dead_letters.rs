@@ -46,7 +46,7 @@ impl Dead {
     }
 
     async fn replay(&self, options: ReplayOptions) -> u64 {
-        self.admin.replay(&self.topic, &options).await.unwrap()
+        self.admin.replay(&self.topic, &options).await.unwrap().replayed
     }
 
     async fn list(&self, state: ListState) -> Vec<Listed> {
