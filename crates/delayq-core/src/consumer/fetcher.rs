@@ -8,8 +8,8 @@ use super::{
     settling::{Settle, Settler},
 };
 use crate::{
-    Client, Error, Growth, Heard, Listener, Receipt, Release, Reservation, ReserveReport, ReserveRequest,
-    ShardCount, ShardId, Topic, Unrestored,
+    Advice, Client, Error, Growth, Heard, Listener, Receipt, Release, Reservation, ReserveReport,
+    ReserveRequest, ShardCount, ShardId, Topic, Unrestored,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use std::{sync::Arc, time::Duration};
@@ -43,6 +43,8 @@ struct Watch {
     looking: Looking,
     /// How many messages the rounds under way may bring.
     out: usize,
+    /// What is refused for good was told, and is not told again each time.
+    is_refused: bool,
 }
 
 /// One round trip: which shards were asked, for how many each, and what they answered.
@@ -61,7 +63,7 @@ impl Fetcher {
         let shards: Vec<ShardId> = growth.shards().shards().collect();
         let listener = self.client.listen_for_ready(shards.clone());
         let (asking, looking) = (Asking::default(), Looking::new(now()));
-        let mut watch = Watch { growth, shards, listener, asking, looking, out: 0 };
+        let mut watch = Watch { growth, shards, listener, asking, looking, out: 0, is_refused: false };
         // On a connection of its own: a reserve does not wait behind the answers to settlements.
         let client = self.client.apart();
         let mut rounds = FuturesUnordered::new();
@@ -138,12 +140,17 @@ impl Fetcher {
             watch.out -= most;
             match report {
                 Ok(report) => {
+                    watch.is_refused = false;
                     if let Some(wait) = self.hand_out(round.sent, most, report) {
                         watch.asking.ask_later(shard, now(), wait);
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(%shard, %error, "nothing could be reserved");
+                    if error.advice() == Advice::GiveUp && !std::mem::replace(&mut watch.is_refused, true) {
+                        tracing::warn!(%shard, %error, "nothing can be reserved until this is put right");
+                    } else {
+                        tracing::debug!(%shard, %error, "nothing could be reserved");
+                    }
                     usable = false;
                     watch.asking.ask(shard);
                 }
