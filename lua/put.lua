@@ -55,7 +55,7 @@ local function flush()
   for bucket, members in pairs(buckets) do
     if #members > 0 then bucket_add(bucket, firsts[bucket], members) end
   end
-  if not make_ready(no, entries) then error({ err = 'DQTYPE ' .. base .. 'r:' .. no .. ' is not a list' }) end
+  push_ready(no, entries)
   for key, body in pairs(bodies) do call('SET', key, body) end
   buckets, entries, bodies, free = {}, {}, {}, false
 end

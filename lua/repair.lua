@@ -52,8 +52,8 @@ local function mend_place(receipt)
   local m = read(no, string.sub(rest, 1, -5))
   if not m or m.state ~= PENDING or receipt_of(m) ~= receipt or is_delayed(m) then return 'sound' end
   place_check(m, m.due)
-  count('ready', no, -1)
   place(m, m.due)
+  count('ready', no, -1)
   return 'mended'
 end
 

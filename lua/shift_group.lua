@@ -51,11 +51,12 @@ for i = 1, #page, 2 do
   end
 end
 local done = #page < 2 * limit
+-- Before the cursor: cut off in between, one that nothing forgets would keep all other shifts out.
+alarm('markers', now + 3600000)
+redis.call('ZADD', base .. 'markers', now + 3600000, cursor)
 redis.call('HSET', base .. cursor, 'token', token)
 if at then redis.call('HSET', base .. cursor, 'at', at, 'last', last) else redis.call('HDEL', base .. cursor, 'at', 'last') end
 if done then redis.call('HSET', base .. cursor, 'over', 1) else redis.call('HDEL', base .. cursor, 'over') end
-redis.call('ZADD', base .. 'markers', now + 3600000, cursor)
-alarm('markers', now + 3600000)
 trim_ready()
 wake_timer()
 return { done and 'done' or 'more', moved, passed }

@@ -19,7 +19,7 @@ local function set_expiry(m, expires)
   if expires == LAST_MS then
     redis.call('ZREM', base .. 'expiries', name)
   else
-    redis.call('ZADD', base .. 'expiries', expires, name)
     alarm('expiries', expires)
+    redis.call('ZADD', base .. 'expiries', expires, name)
   end
 end

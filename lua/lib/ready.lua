@@ -26,3 +26,8 @@ local function make_ready(no, entries)
   end
   return true
 end
+
+-- The same, and an error where the queue is of the wrong type.
+local function push_ready(no, entries)
+  if not make_ready(no, entries) then error({ err = 'DQTYPE ' .. base .. 'r:' .. no .. ' is not a list' }) end
+end

@@ -41,8 +41,8 @@ local function give_back(m, delay, reason)
   place_check(m, due)
   if expires then
     -- The pump took it out of the index if the clock read later meanwhile.
-    redis.call('ZADD', base .. 'expiries', expires, m.no .. ':' .. m.id)
     alarm('expiries', expires)
+    redis.call('ZADD', base .. 'expiries', expires, m.no .. ':' .. m.id)
   end
   return place(m, due)
 end

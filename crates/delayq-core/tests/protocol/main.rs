@@ -34,3 +34,4 @@ mod slots;
 mod snapshot;
 mod stuck;
 mod torn_log;
+mod way_out;
