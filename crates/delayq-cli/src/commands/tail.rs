@@ -36,8 +36,10 @@ impl Tail {
     /// The file cannot be read.
     pub async fn run(self) -> Result<(), Fault> {
         tokio::select! {
-            followed = follow_file(&self.file, self.from_start) => followed,
+            // Listened for before the first line is printed: whoever has seen one may end it.
+            biased;
             _ = tokio::signal::ctrl_c() => Ok(()),
+            followed = follow_file(&self.file, self.from_start) => followed,
         }
     }
 }

@@ -19,8 +19,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Redis cannot be used.
 pub(super) async fn follow(context: &Context, topic: &Topic) -> Result<(), Fault> {
     tokio::select! {
-        followed = follow_numbers(context, topic) => followed,
+        // Listened for before the first line is printed: whoever has seen one may end it.
+        biased;
         _ = tokio::signal::ctrl_c() => Ok(()),
+        followed = follow_numbers(context, topic) => followed,
     }
 }
 
