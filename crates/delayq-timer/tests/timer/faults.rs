@@ -9,7 +9,7 @@ use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use delayq_tests::stall::Stall;
 use delayq_tests::timing::conclusive;
 use delayq_timer::{Membership, TimerConfig};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn single() -> Membership {
     Membership::Single { owner: "one".to_owned() }
@@ -41,6 +41,20 @@ async fn a_lost_wake_up_costs_at_most_a_look() {
         timer.exceeds("delayq_timer_resyncs_total", resyncs).await;
         timer.stop().await;
         stall.judge(WAKE_LOST.fault, late, WAKE_LOST.late(TIMES))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_single_timer_of_many_shards_ends_soon_though_redis_is_frozen() {
+    conclusive(async || {
+        let (stand, stall) = (Stand::new(1_024).await, Stall::watch());
+        let timer = stand.timer().await;
+        stand.server.freeze();
+        let asked = Instant::now();
+        timer.stop().await;
+        // The calls that are out have to run into their deadline, and each of three farewells takes half a second.
+        stall.judge("ending", asked.elapsed(), Duration::from_secs(5))
     })
     .await;
 }
