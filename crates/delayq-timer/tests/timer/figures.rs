@@ -1,9 +1,10 @@
 //! The fleet's figures, measured: `cargo test --release -p delayq-timer --test timer -- --ignored --nocapture figures`.
 
 use crate::group::Group;
-use crate::stand::{Running, Stand};
+use crate::stand::{Became, Running, Stand};
 use delayq_core::ShardId;
 use delayq_tests::deadline::{LONG, wait_until};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Puts messages due at random ms at this rate, all before the first is due, and waits until that is soon.
@@ -69,8 +70,21 @@ async fn steady_run(stand: &Stand, rate: u64, seconds: u64, timers: &[&Running])
     wait_until("the end", LONG, || async { stand.now_ms().await >= end }).await;
     let share = 100.0 * (cpu_seconds(stand).await - before) / seconds as f64;
     percentiles(&format!("lateness at {rate}/s"), &stand.all_ready(count).await);
+    percentiles("in its calmest second", &calmest_second(&stand.became().await));
     println!("Redis at {share:.1} % of a core");
     calls(timers);
+}
+
+/// The latenesses of the messages due in that second of all whose p99 is the least: what others on the machine spared.
+fn calmest_second(became: &[Became]) -> Vec<u64> {
+    let mut seconds: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for message in became {
+        seconds.entry(message.due_ms / 1_000).or_default().push(message.late_us());
+    }
+    let whole = seconds.values().map(Vec::len).max().unwrap_or(0) * 9 / 10;
+    let mut seconds: Vec<Vec<u64>> = seconds.into_values().filter(|late| late.len() >= whole).collect();
+    seconds.iter_mut().for_each(|late| late.sort_unstable());
+    seconds.into_iter().min_by_key(|late| late[late.len() * 99 / 100]).unwrap()
 }
 
 async fn cpu_seconds(stand: &Stand) -> f64 {
