@@ -31,7 +31,8 @@ pub(crate) async fn moves(client: &Client, producer: &Producer, messages: usize)
         let order = Message::new(topic(), vec![b'x'; 100]).with_id(target(n).id);
         let far = Duration::from_secs(3600);
         let order = if n.is_multiple_of(3) { order.after(far) } else { order.group("user-5").unwrap() };
-        assert!(producer.put(order).await.unwrap().outcome.is_accepted());
+        // A second time it finds what was put the first time, and of every sixth that it was cancelled.
+        producer.put(order).await.unwrap();
         if n.is_multiple_of(6) {
             producer.cancel(&topic(), &target(n)).await.unwrap();
         }
