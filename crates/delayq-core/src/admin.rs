@@ -109,11 +109,9 @@ impl Admin {
     /// # Errors
     /// Redis cannot be used.
     pub async fn topics(&self) -> Result<Vec<Topic>, Error> {
-        let mut topics = BTreeSet::new();
-        for (_, overview) in self.overview().await? {
-            for name in overview.topics {
-                topics.insert(Topic::new(name)?);
-            }
+        let (mut topics, mut shards) = (BTreeSet::new(), self.every_shard().await?);
+        while let Some(shard) = shards.next() {
+            topics.extend(self.client.topics(shard).await?.into_iter().map(|here| here.topic));
         }
         Ok(topics.into_iter().collect())
     }

@@ -165,14 +165,12 @@ impl Admin {
     /// The settings that each topic has in the first shard; its rate as it is once the shard has followed.
     async fn settings_for(&self, target: &Layout) -> Result<Vec<(Topic, TopicSettings)>, Error> {
         let first = ShardId::new(0);
-        let (layouts, overviews) =
-            (self.client().shard_layouts(&[first]).await, self.client().overview(&[first]).await);
+        let layouts = self.client().shard_layouts(&[first]).await;
         let layout = layouts.into_iter().next().expect("one answer for one shard")?;
         let has = layout.ok_or(Error::Uninitialised(first))?.layout.shards();
         let part = f64::from(has.get()) / f64::from(target.shards().get());
         let mut all = Vec::new();
-        for name in overviews.into_iter().next().expect("one answer for one shard")?.topics {
-            let topic = Topic::new(name)?;
+        for topic in self.client().topics(first).await?.into_iter().map(|here| here.topic) {
             let mut settings = full_settings(self.client().settings_call(first, &topic).await?);
             for (_, rate) in settings.iter_mut().filter(|(field, _)| *field == "rate") {
                 let a_second = std::str::from_utf8(rate).ok().and_then(|text| text.parse::<f64>().ok());

@@ -95,7 +95,7 @@ async fn show(context: &Context) -> Result<(), Fault> {
                     overview.next_due.map_or("nothing".to_owned(), |due| time_from(due, now)),
                     overview.leases.to_string(),
                     overview.markers.to_string(),
-                    overview.topics.len().to_string(),
+                    overview.topics.to_string(),
                     if overview.held { "HELD" } else { "trusted" }.to_owned(),
                 ],
             );

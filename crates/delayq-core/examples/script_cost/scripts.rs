@@ -145,7 +145,7 @@ impl Shard {
 
     async fn look(&mut self, hour: u64) {
         self.measure("count", 1, Verb::Count, words(["orders", "0"])).await;
-        self.measure("overview", 1, Verb::Overview, words::<0>([])).await;
+        self.measure("overview", 1, Verb::Overview, words(["1"])).await;
         self.measure("describe", 1, Verb::Describe, words(["orders"])).await;
         let from = self.server.due_ms(hour % HOURS, 0) / HOUR_MS * HOUR_MS;
         let range = [b"orders".to_vec(), text(from), text(from + HOUR_MS), b"60000".to_vec()];

@@ -119,8 +119,17 @@ pub struct Overview {
     pub leases: u64,
     /// Finished ids that it remembers.
     pub markers: u64,
-    /// Its topics.
-    pub topics: Vec<String>,
+    /// How many topics it has.
+    pub topics: u64,
+}
+
+/// A topic in a shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicHere {
+    /// Its name.
+    pub topic: Topic,
+    /// Whether it has a ready queue there: somebody should look into it.
+    pub waiting: bool,
 }
 
 // === impl Client ===
@@ -225,10 +234,29 @@ impl Client {
         Ok((slots, next))
     }
 
-    /// What shards say of themselves, all in one round trip.
+    /// What shards say of themselves, all in one round trip, at a cost that does not grow with what they hold.
     pub async fn overview(&self, shards: &[ShardId]) -> Vec<Result<Overview, Error>> {
-        let calls: Vec<_> = shards.iter().map(|&shard| self.call(Verb::Overview, shard)).collect();
-        self.send_all(calls).await.into_iter().map(|reply| overview(reply?)).collect()
+        let calls: Vec<_> = shards.iter().map(|&shard| self.call(Verb::Overview, shard).arg(0)).collect();
+        let replies = self.send_all(calls).await.into_iter();
+        replies.map(|reply| Ok(overview(&mut Reply::new(Verb::Overview, reply?)?)?.0)).collect()
+    }
+
+    /// The topics of a shard, by pages of 500.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn topics(&self, shard: ShardId) -> Result<Vec<TopicHere>, Error> {
+        let (mut topics, mut next) = (Vec::new(), Some(1));
+        while let Some(first) = next {
+            let call = self.call(Verb::Overview, shard).arg(first);
+            let mut reply = Reply::new(Verb::Overview, self.send(call).await?)?;
+            next = overview(&mut reply)?.1;
+            while !reply.is_empty() {
+                let topic = Topic::new(reply.text()?)?;
+                topics.push(TopicHere { topic, waiting: !reply.bytes()?.is_empty() });
+            }
+        }
+        Ok(topics)
     }
 }
 
@@ -314,9 +342,9 @@ fn listed(shard: ShardId, topic: Topic, reply: &mut Reply) -> Result<Listed, Err
     Ok(Listed { shard, topic, id, envelope: Envelope::decode(&reply.bytes()?) })
 }
 
-fn overview(reply: redis::Value) -> Result<Overview, Error> {
-    let mut reply = Reply::new(Verb::Overview, reply)?;
-    let mut overview = Overview {
+/// The shard itself, and the number that the next page of its topics begins with.
+fn overview(reply: &mut Reply) -> Result<(Overview, Option<u64>), Error> {
+    let overview = Overview {
         now: UnixMicros(reply.number()?),
         next_due: reply.maybe_number()?.map(UnixMillis::new),
         epoch: reply.number()?,
@@ -324,10 +352,7 @@ fn overview(reply: redis::Value) -> Result<Overview, Error> {
         held: !reply.bytes()?.is_empty(),
         leases: reply.number()?,
         markers: reply.number()?,
-        topics: Vec::new(),
+        topics: reply.number()?,
     };
-    while !reply.is_empty() {
-        overview.topics.push(reply.text()?);
-    }
-    Ok(overview)
+    Ok((overview, reply.maybe_number()?))
 }

@@ -279,7 +279,7 @@ impl Action {
             Self::AuditIndex { index, entries } => with([index.clone()], entries.iter().cloned()),
             Self::Repair { findings } => findings.iter().flatten().cloned().collect(),
             Self::Recount { topic } => vec![text(topic), text("look"), text(""), num(0), num(0)],
-            Self::Overview => Vec::new(),
+            Self::Overview => vec![num(1)],
             Self::Describe { topic } => vec![text(topic)],
             other => unreachable!("{other:?} moves something"),
         }

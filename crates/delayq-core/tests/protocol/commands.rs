@@ -121,7 +121,7 @@ async fn the_pump_reads_no_envelope_of_what_becomes_ready() {
     shard.call(put.verb(), &put.args()).await.unwrap();
     // From here on by the server's own clock, which is past all of these times.
     let mut shard = BareShard::uncreated(&server, "c", Arc::clone(&scripts)).await;
-    shard.call(Verb::Overview, &[] as &[&[u8]]).await.unwrap();
+    shard.call(Verb::Overview, &["0"]).await.unwrap();
     let monitor = RedisMonitor::start(&server).await;
     let pump = Action::Pump { epoch: Some(0), limit: 500 };
     let report = shard.call(Verb::Pump, &pump.args()).await.unwrap();

@@ -1,6 +1,6 @@
 //! Discovery: which topics the shards have, so that none waits whose notification was lost.
 
-use delayq_core::{Admin, Client, Error, Overview, ShardId, Topic};
+use delayq_core::{Admin, Client, Error, ShardId, Topic, TopicHere};
 
 /// What was found.
 pub(super) struct Discovery {
@@ -15,14 +15,16 @@ pub(super) struct Discovery {
 impl Discovery {
     /// Asks every shard for its topics, and counts what waits of those that no route is for.
     pub(super) async fn run(client: Client, shards: Vec<ShardId>, unrouted: Vec<Topic>) -> Self {
-        let overviews = client.overview(&shards).await;
-        let topics = shards.into_iter().zip(overviews.into_iter().map(|found| found.map(topics_of)));
-        Self { topics: topics.collect(), unrouted: count(&client, &unrouted).await }
+        let mut topics = Vec::with_capacity(shards.len());
+        for shard in shards {
+            topics.push((shard, client.topics(shard).await.map(topics_of)));
+        }
+        Self { topics, unrouted: count(&client, &unrouted).await }
     }
 }
 
-fn topics_of(overview: Overview) -> Vec<Topic> {
-    overview.topics.into_iter().filter_map(|text| Topic::new(text).ok()).collect()
+fn topics_of(topics: Vec<TopicHere>) -> Vec<Topic> {
+    topics.into_iter().map(|here| here.topic).collect()
 }
 
 async fn count(client: &Client, topics: &[Topic]) -> Result<u64, Error> {

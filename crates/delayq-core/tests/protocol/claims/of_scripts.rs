@@ -93,6 +93,21 @@ async fn a_topic_is_purged_however_many_buckets_others_have() {
 }
 
 #[tokio::test]
+async fn a_shard_that_has_many_topics_tells_them_by_page_and_its_time_without_them() {
+    let server = RedisServer::start().await;
+    let mut shard = bare(&server).await;
+    for n in 0..501 {
+        run(&mut shard, &Action::configure(&format!("t-{n}"), "paused", "1")).await;
+    }
+    let alone = shard.call(Verb::Overview, &["0"]).await.unwrap();
+    assert_eq!((alone.len(), lossy(&alone[7]), lossy(&alone[8])), (9, "501".into(), String::new()));
+    let first = shard.call(Verb::Overview, &["1"]).await.unwrap();
+    assert_eq!((first.len(), lossy(&first[8]), lossy(&first[9])), (9 + 1000, "501".into(), "t-0".into()));
+    let last = shard.call(Verb::Overview, &[&first[8]]).await.unwrap();
+    assert_eq!((last.len(), lossy(&last[8]), lossy(&last[9])), (11, String::new(), "t-500".into()));
+}
+
+#[tokio::test]
 async fn a_setting_that_cannot_be_is_refused_by_name_and_not_set() {
     let server = RedisServer::start().await;
     let mut shard = bare(&server).await;

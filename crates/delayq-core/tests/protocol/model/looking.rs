@@ -229,7 +229,11 @@ impl Model {
             leases.to_string(),
             markers.to_string(),
         ];
-        wanted.extend(self.topics.iter().cloned());
+        wanted.extend([self.topics.len().to_string(), String::new()]);
+        for (no, topic) in (1..).zip(&self.topics) {
+            let waiting = if call.before.ready.contains_key(&no) { "1" } else { "" };
+            wanted.extend([topic.clone(), waiting.into()]);
+        }
         same("overview", call.words.as_slice(), wanted.as_slice())
     }
 
