@@ -1,6 +1,6 @@
 //! `delayq up`: everything on this machine, until Ctrl-C.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use delayq_service::config::{AdminConfig, Environment, LogConfig, ShutdownConfig, Source, load};
@@ -86,7 +86,9 @@ impl Place {
     /// # Errors
     /// Options that name another Redis.
     pub fn options(&self, global: &Global) -> Result<Options, Fault> {
-        if global.redis.is_some() || global.config.is_some() {
+        // That of this very folder, as DELAYQ_CONFIG names it for the other commands, asks for nothing else.
+        let own = |config: &PathBuf| same_file(config, &self.data.join("delayq.toml"));
+        if global.redis.is_some() || global.config.as_ref().is_some_and(|config| !own(config)) {
             return Err(usage(
                 "up starts a Redis of its own: leave --redis and --config (or DELAYQ_CONFIG) out",
             ));
@@ -98,6 +100,11 @@ impl Place {
             on_port: false,
         })
     }
+}
+
+/// Whether both name the same file, which may not be there yet.
+fn same_file(one: &Path, other: &Path) -> bool {
+    one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
 /// The settings of the process's life, from the configuration that was written.

@@ -1,12 +1,12 @@
 //! The configuration that `delayq up` writes into its folder: for its own roles, and for every command.
 
 use delayq_core::{Namespace, ShardCount};
-use delayq_service::config::{Environment, Source, load};
+use delayq_service::Fault;
+use delayq_service::config::{DeploymentConfig, Environment, Source, load};
 
 use super::credentials::{Certificates, password_file};
 use super::folder::DataFolder;
 use super::ports::Ports;
-use crate::deployment::CliConfig;
 
 /// The most bytes of a unix socket's path that every system takes.
 const SOCKET_PATH_BYTES: usize = 100;
@@ -20,6 +20,13 @@ pub(super) struct Parts<'p> {
     pub(super) shards: ShardCount,
     /// Where Redis listens; `None`: on its port, with a password.
     pub(super) socket: Option<String>,
+}
+
+delayq_service::configuration! {
+    /// What a folder is made with, for good.
+    struct Made {
+        deployment: DeploymentConfig,
+    }
 }
 
 // === impl Parts ===
@@ -122,34 +129,50 @@ pub(super) fn socket(folder: &DataFolder) -> Option<String> {
 }
 
 /// The deployment that the folder was made with, if it was.
-pub(super) fn earlier(folder: &DataFolder) -> Option<CliConfig> {
-    let text = folder.read("delayq.toml").ok().flatten()?;
-    load(&Source::text("delayq.toml", text), &Environment::empty()).ok().map(|loaded| loaded.config)
+///
+/// # Errors
+/// The file cannot be read, or somebody damaged it: another deployment would hide what is in the folder.
+pub(super) fn earlier(folder: &DataFolder) -> Result<Option<DeploymentConfig>, Fault> {
+    let Some(text) = folder.read("delayq.toml")? else { return Ok(None) };
+    let loaded = load::<Made>(&Source::text("delayq.toml", text), &Environment::empty())?;
+    Ok(Some(loaded.config.deployment))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deployment::CliConfig;
 
     #[test]
     fn what_is_written_is_what_the_next_start_reads() {
         let dir = tempfile::tempdir().unwrap();
         let folder = DataFolder::open(dir.path()).unwrap();
-        assert!(earlier(&folder).is_none());
+        assert_eq!(earlier(&folder).unwrap(), None);
         crate::up::credentials::password(&folder).unwrap();
+        Certificates::make(&folder).unwrap();
         let ports = Ports { redis: 1, etcd: 2, admin: 4 };
         for (etcd, socket) in [(false, Some("/s".to_owned())), (true, None)] {
             let url = if socket.is_some() { "unix:///s" } else { "redis://127.0.0.1:1" };
             let (namespace, shards) = ("try".parse().unwrap(), ShardCount::new(7).unwrap());
             let parts = Parts { folder: &folder, ports, etcd, namespace: &namespace, shards, socket };
             folder.replace("delayq.toml", &parts.text()).unwrap();
-            let config = earlier(&folder).unwrap();
-            assert_eq!((config.deployment.namespace, config.deployment.shards), (namespace, shards));
+            let made = earlier(&folder).unwrap().unwrap();
+            assert_eq!((made.namespace, made.shards), (namespace.clone(), shards));
+            let text = Source::text("delayq.toml", parts.text());
+            let config = load::<CliConfig>(&text, &Environment::empty()).unwrap().config;
             assert_eq!(
                 (config.redis.url.to_string(), config.redis.password.is_none()),
                 (url.to_owned(), !etcd)
             );
             assert_eq!((config.etcd.enabled, config.etcd.tls.key.is_some()), (etcd, etcd));
         }
+    }
+
+    #[test]
+    fn a_damaged_configuration_is_not_taken_for_a_new_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = DataFolder::open(dir.path()).unwrap();
+        folder.replace("delayq.toml", "[deployment]\nshards = 0\n").unwrap();
+        assert!(earlier(&folder).unwrap_err().to_string().contains("deployment.shards"));
     }
 }

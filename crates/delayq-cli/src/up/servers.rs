@@ -62,7 +62,7 @@ impl Servers {
     pub async fn start(folder: &DataFolder, options: &Options) -> Result<Self, Fault> {
         end_strays(folder).await?;
         let ports = Ports::choose(folder)?;
-        let earlier = earlier(folder).map(|config| config.deployment).unwrap_or_default();
+        let earlier = earlier(folder)?.unwrap_or_default();
         let socket = if options.on_port { None } else { socket(folder) };
         let parts = Parts {
             folder,
