@@ -103,6 +103,9 @@ async fn a_check_of_the_configuration_says_what_the_start_of_the_forwarder_says(
     let cache = RedisServer::start_with(RedisOptions::default().set("maxmemory-policy", "allkeys-lru")).await;
     let store = RedisServer::start().await;
     let _: i64 = store.command(&["LPUSH", "taken", "x"]).await;
+    // The forwarder judges its own Redis before its destinations.
+    let on_store = |program: &str| Binary::new(program).env("DELAYQ__REDIS__URL", store.url());
+    assert_eq!(run(on_store("delayq").args(["--shards", "4", "init"])).await.code, Some(0));
     let nobody = format!("127.0.0.1:{}", free_port());
     let folder = Folder::new("destinations");
     let file = folder.join("delayq.toml");
@@ -115,8 +118,8 @@ async fn a_check_of_the_configuration_says_what_the_start_of_the_forwarder_says(
     for case in CASES {
         std::fs::write(&file, filled(&format!("{HEAD}{}", case.text))).unwrap();
         let said = filled(case.said);
-        let check = || Binary::new("delayq").arg("--config").arg(&file).args(["config", "check"]);
-        for finished in [run(Binary::new("delayq-forwarder").arg(&file)).await, run(check()).await] {
+        let check = || on_store("delayq").arg("--config").arg(&file).args(["config", "check"]);
+        for finished in [run(on_store("delayq-forwarder").arg(&file)).await, run(check()).await] {
             assert!(finished.stderr.contains(&said), "{said}\nis not in\n{}", finished.stderr);
             assert_eq!(finished.code, Some(case.exit), "{said}");
             assert_eq!(finished.stdout, "");
