@@ -5,6 +5,7 @@
 use crate::fleet::{Floor, Member, config, s};
 use crate::reader::ClaimReader;
 use delayq_tests::etcd_server::EtcdCluster;
+use delayq_tests::timing::conclusive;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -67,16 +68,22 @@ async fn random_churn_never_makes_two_members_share_a_shard() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_third_member_joins_a_pair_and_no_shard_stands_still_for_long() {
-    let etcd = EtcdCluster::start_one().await;
-    let floor = Floor::new();
-    let _first = Member::join(config(&etcd.endpoints(), "a", 256), &floor).await;
-    let _second = Member::join(config(&etcd.endpoints(), "b", 256), &floor).await;
-    floor.until("a and b share", |work| work.balanced(256, &["a", "b"])).await;
-    floor.forget_gaps();
-    let _third = Member::join(config(&etcd.endpoints(), "c", 256), &floor).await;
-    floor.until("three share", |work| work.balanced(256, &["a", "b", "c"])).await;
-    let work = floor.work();
-    println!("a third member joined 256 shards: each without a worker for {:?} at most", work.longest_gap);
-    floor.judge("the time without a worker", work.longest_gap, Duration::from_millis(500));
-    assert_eq!(work.overlaps, []);
+    conclusive(async || {
+        let etcd = EtcdCluster::start_one().await;
+        let floor = Floor::new();
+        let _first = Member::join(config(&etcd.endpoints(), "a", 256), &floor).await;
+        let _second = Member::join(config(&etcd.endpoints(), "b", 256), &floor).await;
+        floor.until("a and b share", |work| work.balanced(256, &["a", "b"])).await;
+        floor.forget_gaps();
+        let _third = Member::join(config(&etcd.endpoints(), "c", 256), &floor).await;
+        floor.until("three share", |work| work.balanced(256, &["a", "b", "c"])).await;
+        let work = floor.work();
+        println!(
+            "a third member joined 256 shards: each without a worker for {:?} at most",
+            work.longest_gap
+        );
+        assert_eq!(work.overlaps, []);
+        floor.judge("the time without a worker", work.longest_gap, Duration::from_millis(500))
+    })
+    .await;
 }

@@ -5,6 +5,7 @@ use crate::reader::ClaimReader;
 use delayq_cluster::{Cluster, ClusterError, LossReason, Observer, Plan, ShardId};
 use delayq_tests::deadline::{LONG, wait_for};
 use delayq_tests::etcd_server::EtcdCluster;
+use delayq_tests::timing::conclusive;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -36,53 +37,61 @@ async fn the_first_member_owns_everything_and_the_second_gets_half() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_hands_256_shards_over_in_less_than_a_second() {
-    let etcd = EtcdCluster::start_one().await;
-    let floor = Floor::new();
-    let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
-    let leader = Member::join(config(&etcd.endpoints(), "a", 512), &floor).await;
-    let heir = Member::join(config(&etcd.endpoints(), "b", 512), &floor).await;
-    floor.until("a and b share", |work| work.balanced(512, &["a", "b"])).await;
+    conclusive(async || {
+        let etcd = EtcdCluster::start_one().await;
+        let floor = Floor::new();
+        let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
+        let leader = Member::join(config(&etcd.endpoints(), "a", 512), &floor).await;
+        let heir = Member::join(config(&etcd.endpoints(), "b", 512), &floor).await;
+        floor.until("a and b share", |work| work.balanced(512, &["a", "b"])).await;
 
-    // The leader itself drains: it must plan itself away first.
-    let drain = tokio::spawn({
-        let handle = leader.handle.clone();
-        async move { handle.drain(LONG).await }
-    });
-    let took = floor.until("b owns all", |work| work.balanced(512, &["b"])).await;
-    let report = drain.await.unwrap();
-    assert_eq!(report.left_over, []);
-    let gap = floor.work().longest_gap;
-    println!("256 shards handed over in {took:?}, drain reported after {:?}", report.took);
-    println!("  each without a worker for {gap:?} at most");
-    floor.judge("the hand-over", took, s(1));
-    floor.judge("the time without a worker", gap, Duration::from_millis(500));
-    assert!(leader.handle.overview().await.unwrap().members[0].draining);
-    assert_eq!(floor.work().overlaps, []);
-    leader.leave().await;
-    let overview = heir.handle.overview().await.unwrap();
-    assert_eq!(overview.members.len(), 1);
-    reader.judge(512, 1).await;
+        // The leader itself drains: it must plan itself away first.
+        let drain = tokio::spawn({
+            let handle = leader.handle.clone();
+            async move { handle.drain(LONG).await }
+        });
+        let took = floor.until("b owns all", |work| work.balanced(512, &["b"])).await;
+        let report = drain.await.unwrap();
+        assert_eq!(report.left_over, []);
+        let gap = floor.work().longest_gap;
+        println!("256 shards handed over in {took:?}, drain reported after {:?}", report.took);
+        println!("  each without a worker for {gap:?} at most");
+        let timing = floor.judge("the hand-over", took, s(1));
+        let timing = timing.and(floor.judge("the time without a worker", gap, Duration::from_millis(500)));
+        assert!(leader.handle.overview().await.unwrap().members[0].draining);
+        assert_eq!(floor.work().overlaps, []);
+        leader.leave().await;
+        let overview = heir.handle.overview().await.unwrap();
+        assert_eq!(overview.members.len(), 1);
+        reader.judge(512, 1).await;
+        timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_members_shards_are_owned_elsewhere_within_the_lease_and_two_seconds() {
-    let etcd = EtcdCluster::start_one().await;
-    let floor = Floor::new();
-    let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
-    let leader = Member::join(config(&etcd.endpoints(), "a", 64), &floor).await;
-    let other = Member::join(config(&etcd.endpoints(), "b", 64), &floor).await;
-    let third = Member::join(config(&etcd.endpoints(), "c", 64), &floor).await;
-    floor.until("all share", |work| work.balanced(64, &["a", "b", "c"])).await;
+    conclusive(async || {
+        let etcd = EtcdCluster::start_one().await;
+        let floor = Floor::new();
+        let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
+        let leader = Member::join(config(&etcd.endpoints(), "a", 64), &floor).await;
+        let other = Member::join(config(&etcd.endpoints(), "b", 64), &floor).await;
+        let third = Member::join(config(&etcd.endpoints(), "c", 64), &floor).await;
+        floor.until("all share", |work| work.balanced(64, &["a", "b", "c"])).await;
 
-    let granted = leader.handle.granted_ttl().unwrap();
-    leader.die();
-    let took = floor.until("b and c share", |work| work.balanced(64, &["b", "c"])).await;
-    println!("a dead leader's shards are owned elsewhere after {took:?} (lease {granted:?})");
-    floor.judge("the take-over", took, granted + s(2));
-    assert_eq!(floor.work().overlaps, []);
-    assert!(other.handle.overview().await.unwrap().members[0].leader);
-    reader.judge(64, 2).await;
-    drop(third);
+        let granted = leader.handle.granted_ttl().unwrap();
+        leader.die();
+        let took = floor.until("b and c share", |work| work.balanced(64, &["b", "c"])).await;
+        println!("a dead leader's shards are owned elsewhere after {took:?} (lease {granted:?})");
+        let timing = floor.judge("the take-over", took, granted + s(2));
+        assert_eq!(floor.work().overlaps, []);
+        assert!(other.handle.overview().await.unwrap().members[0].leader);
+        reader.judge(64, 2).await;
+        drop(third);
+        timing
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,6 +8,7 @@ use delayq_cluster::{Cluster, Handle};
 use delayq_tests::deadline::LONG;
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::process::{Process, Signal};
+use delayq_tests::timing::conclusive;
 use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
@@ -55,39 +56,43 @@ fn say(handle: &Handle, owned: usize, reasons: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_frozen_for_three_leases_knows_it_when_it_wakes_and_joins_anew() {
-    let etcd = EtcdCluster::start_one().await;
-    let floor = Floor::new();
-    let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
-    let well = Member::join(config(&etcd.endpoints(), "well", 16), &floor).await;
-    let mut process = start_member(&etcd.endpoints()[0]).await;
-    floor.until("well has half", |work| work.of("well") == 8).await;
+    conclusive(async || {
+        let etcd = EtcdCluster::start_one().await;
+        let floor = Floor::new();
+        let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
+        let well = Member::join(config(&etcd.endpoints(), "well", 16), &floor).await;
+        let mut process = start_member(&etcd.endpoints()[0]).await;
+        floor.until("well has half", |work| work.of("well") == 8).await;
 
-    process.signal(Signal::STOP);
-    let frozen = Instant::now();
-    let granted = well.handle.granted_ttl().unwrap();
-    let took = floor.until("well takes all", |work| work.of("well") == 16).await;
-    println!("a frozen process' shards are owned elsewhere after {took:?} (lease {granted:?})");
-    floor.judge("the take-over from a frozen process", took, granted + s(2));
-    // The time itself is what is tested.
-    tokio::time::sleep_until(frozen + granted * 3).await;
+        process.signal(Signal::STOP);
+        let frozen = Instant::now();
+        let granted = well.handle.granted_ttl().unwrap();
+        let took = floor.until("well takes all", |work| work.of("well") == 16).await;
+        println!("a frozen process' shards are owned elsewhere after {took:?} (lease {granted:?})");
+        let timing = floor.judge("the take-over from a frozen process", took, granted + s(2));
+        // The time itself is what is tested.
+        tokio::time::sleep_until(frozen + granted * 3).await;
 
-    // Whatever it had said before it froze comes first; the first words after it woke are of a lease not trusted.
-    let mark = process.mark();
-    process.signal(Signal::CONT);
-    let woke = Instant::now();
-    process.wait_for_line_from(mark, "owns=0", LONG).await;
-    println!("it stopped its shards {:?} after it woke", woke.elapsed());
-    let said: Vec<String> = process.lines().into_iter().skip(mark).map(|line| line.text).collect();
-    let owning: Vec<&String> = said.iter().take_while(|line| !line.contains("owns=0")).collect();
-    let since_it_woke = owning.iter().skip_while(|line| line.contains("owns=8 trust=trusted -"));
-    assert!(since_it_woke.into_iter().all(|line| !line.contains("trust=trusted -")), "{said:?}");
-    process.wait_for_line_from(mark + owning.len(), "owns=8 trust=trusted", LONG).await;
-    floor.until("well has half", |work| work.of("well") == 8).await;
+        // Whatever it had said before it froze comes first; the first words after it woke are of a lease not trusted.
+        let mark = process.mark();
+        process.signal(Signal::CONT);
+        let woke = Instant::now();
+        process.wait_for_line_from(mark, "owns=0", LONG).await;
+        println!("it stopped its shards {:?} after it woke", woke.elapsed());
+        let said: Vec<String> = process.lines().into_iter().skip(mark).map(|line| line.text).collect();
+        let owning: Vec<&String> = said.iter().take_while(|line| !line.contains("owns=0")).collect();
+        let since_it_woke = owning.iter().skip_while(|line| line.contains("owns=8 trust=trusted -"));
+        assert!(since_it_woke.into_iter().all(|line| !line.contains("trust=trusted -")), "{said:?}");
+        process.wait_for_line_from(mark + owning.len(), "owns=8 trust=trusted", LONG).await;
+        floor.until("well has half", |work| work.of("well") == 8).await;
 
-    process.end_by(Signal::KILL, LONG).await;
-    let took = floor.until("well takes all", |work| work.of("well") == 16).await;
-    println!("a killed process' shards are owned elsewhere after {took:?}");
-    floor.judge("the take-over from a killed process", took, granted + s(2));
-    assert_eq!(floor.work().overlaps, []);
-    reader.judge(16, 1).await;
+        process.end_by(Signal::KILL, LONG).await;
+        let took = floor.until("well takes all", |work| work.of("well") == 16).await;
+        println!("a killed process' shards are owned elsewhere after {took:?}");
+        let timing = timing.and(floor.judge("the take-over from a killed process", took, granted + s(2)));
+        assert_eq!(floor.work().overlaps, []);
+        reader.judge(16, 1).await;
+        timing
+    })
+    .await;
 }
