@@ -1,6 +1,7 @@
 //! The admin: looking at what is stored, and what operators do to it.
 
 mod audit;
+mod deleting;
 mod finding;
 mod queues;
 mod repair;
@@ -8,6 +9,7 @@ mod replaying;
 mod stuck;
 
 pub use audit::{Audit, Uncounted};
+pub use deleting::TopicDeletion;
 pub use repair::Repaired;
 pub use replaying::ReplayOptions;
 pub use stuck::{Drift, Finding, FindingKind};

@@ -78,7 +78,8 @@ mod turns;
 mod verbs;
 
 pub use admin::{
-    Admin, Audit, Drift, Finding, FindingKind, PurgeWhat, Repaired, ReplayOptions, TimeRange, Uncounted,
+    Admin, Audit, Drift, Finding, FindingKind, PurgeWhat, Repaired, ReplayOptions, TimeRange, TopicDeletion,
+    Uncounted,
 };
 pub use backoff::Backoff;
 pub use client::{Client, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, Reference, Settings, UnixMicros};

@@ -32,7 +32,7 @@ macro_rules! verbs {
 
 verbs! {
     Ack = "ack", Audit = "audit", AuditIndex = "audit_index", Bury = "bury", Cancel = "cancel", CancelGroup = "cancel_group", Claim = "claim",
-    Configure = "configure", Count = "count", Describe = "describe", Dictionary = "dictionary", Extend = "extend", Grow = "grow", Histogram = "histogram", Hold = "hold",
+    Configure = "configure", Count = "count", Describe = "describe", Dictionary = "dictionary", Extend = "extend", Forget = "forget", Grow = "grow", Histogram = "histogram", Hold = "hold",
     Init = "init", Layout = "layout", List = "list", ListGroup = "list_group", Overview = "overview", Peek = "peek", Probe = "probe", Pump = "pump",
     Purge = "purge", Put = "put", Recount = "recount", Release = "release", Repair = "repair", Replay = "replay", Reschedule = "reschedule",
     Reserve = "reserve", ShiftGroup = "shift_group",

@@ -11,6 +11,7 @@ pub(crate) mod put;
 mod reserve;
 mod settle;
 
+pub(crate) use admin::Forgotten;
 pub use admin::{Claimed, HoldAnswer, Purged, Replayed};
 pub(crate) use audit::{Counted, Mending};
 pub use cancel::{CancelOutcome, Reschedule, RescheduleOutcome};

@@ -4,6 +4,7 @@ mod audit;
 mod clock;
 mod config;
 mod dead;
+mod deletion;
 mod destinations;
 mod down;
 mod generated;

@@ -1,16 +1,16 @@
-//! `delayq topic`: policy, pause, rate.
+//! `delayq topic`: policy, pause, rate, deletion.
 
 mod policy;
 
 use clap::{Args, Subcommand};
-use delayq_core::{PolicySetting, Topic as Name, Trained};
+use delayq_core::{PolicySetting, Topic as Name, TopicDeletion, Trained};
 use delayq_service::Fault;
 use serde_json::json;
 
 use crate::commands::topic::policy::Set;
 use crate::commands::topics;
 use crate::deployment::Context;
-use crate::failure::of_core;
+use crate::failure::{of_core, refused};
 use crate::output::time;
 
 /// Set a topic's policy, pause it, bound its rate
@@ -39,6 +39,12 @@ enum Action {
         /// The topic
         topic: Name,
     },
+    /// Delete it, where it holds no message, with its policy: its finished ids are not recognised any more, so that a
+    /// put of one is a new message
+    Delete {
+        /// The topic
+        topic: Name,
+    },
     /// Train a compression dictionary on what is pending, and compress with it from now on
     TrainDictionary {
         /// The topic
@@ -57,6 +63,9 @@ enum Action {
     },
 }
 
+const HOW_TO_EMPTY: &str = "Let them be delivered, or throw them away: delayq purge, delayq dead purge; where delayq \
+                            audit finds its books wrong: delayq repair.";
+
 #[derive(Clone, Copy, Debug)]
 struct Rate(Option<f64>);
 
@@ -66,7 +75,7 @@ impl Topic {
     /// Does it.
     ///
     /// # Errors
-    /// Redis cannot be used, or a setting is refused.
+    /// Redis cannot be used, a setting is refused, or the topic to delete holds messages.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let admin = context.admin();
         let (topic, done) = match self.action {
@@ -81,6 +90,10 @@ impl Topic {
                 context.known_topic(&topic).await?;
                 admin.resume(&topic).await.map_err(of_core)?;
                 (topic, "resumed".to_owned())
+            }
+            Action::Delete { topic } => {
+                delete(context, &topic).await?;
+                (topic, "deleted".to_owned())
             }
             Action::TrainDictionary { topic, samples } => {
                 context.known_topic(&topic).await?;
@@ -102,6 +115,24 @@ fn trained_text(Trained { id, samples, plain_bytes, compressed_bytes }: Trained)
     format!(
         "compressed with dictionary {id}: {samples} payloads of {plain_bytes} bytes took {compressed_bytes} ({times:.1} times less)"
     )
+}
+
+async fn delete(context: &Context, topic: &Name) -> Result<(), Fault> {
+    match context.admin().delete_topic(topic).await.map_err(of_core)? {
+        TopicDeletion::Deleted => Ok(()),
+        TopicDeletion::Unknown => {
+            context.known_topic(topic).await?;
+            Err(refused(format!("{topic} is just being created: try again")))
+        }
+        TopicDeletion::Kept(shards) => {
+            let (shard, why) = &shards[0];
+            let more = match shards.len() {
+                1 => String::new(),
+                count => format!(", and {} more shards keep it", count - 1),
+            };
+            Err(refused(format!("{topic} is not empty: shard {shard} has {why} of it{more}. {HOW_TO_EMPTY}")))
+        }
+    }
 }
 
 async fn show(context: &Context, topic: &Name) -> Result<(), Fault> {

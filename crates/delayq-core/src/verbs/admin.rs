@@ -1,4 +1,4 @@
-//! `claim`, `hold`, `configure`, `replay`, `purge`: what owners and operators do.
+//! `claim`, `hold`, `configure`, `forget`, `replay`, `purge`: what owners and operators do.
 
 use crate::{
     Client, Error, Layout, MessageId, Policy, ShardId, Topic, UnixMillis,
@@ -56,6 +56,17 @@ pub struct Purged {
     pub purged: u64,
     /// How many could not be: they are of a later format, or a key on their way is of the wrong type.
     pub kept: u64,
+}
+
+/// What became of a topic in one shard that was to be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Forgotten {
+    /// It is gone; or, where it was only looked at, it holds nothing.
+    Empty,
+    /// It is not there.
+    Unknown,
+    /// It stays as it is, because it holds this.
+    Kept(String),
 }
 
 // === impl Client ===
@@ -142,6 +153,25 @@ impl Client {
             policy.read(field, &value)?;
         }
         Ok(policy)
+    }
+
+    /// Deletes a topic that holds nothing from one shard; with `look`, tells what would become of it.
+    pub(crate) async fn forget_call(
+        &self,
+        shard: ShardId,
+        topic: &Topic,
+        look: bool,
+    ) -> Result<Forgotten, Error> {
+        let what = if look { "look" } else { "forget" };
+        let call = self.call(Verb::Forget, shard).arg(topic.as_str()).arg(what);
+        let text = text_of(Verb::Forget, self.send(call).await?)?;
+        let mut words = Words::new(&text);
+        match words.word() {
+            "empty" | "forgotten" => Ok(Forgotten::Empty),
+            "unknown" => Ok(Forgotten::Unknown),
+            "kept" => Ok(Forgotten::Kept(words.rest().to_owned())),
+            _ => Err(Error::Protocol { script: "forget", answer: text }),
+        }
     }
 
     /// Keeps a dictionary, or finds one (`bytes` empty); `None`: there is none.

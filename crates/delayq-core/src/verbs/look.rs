@@ -119,7 +119,7 @@ pub struct Overview {
     pub leases: u64,
     /// Finished ids that it remembers.
     pub markers: u64,
-    /// How many topics it has.
+    /// How many topics it ever had, those that were deleted included.
     pub topics: u64,
 }
 

@@ -110,6 +110,9 @@ pub(crate) enum Action {
         topic: String,
     },
     Overview,
+    Forget {
+        topic: String,
+    },
     Describe {
         topic: String,
     },
@@ -209,6 +212,7 @@ impl Action {
             Self::Repair { .. } => Verb::Repair,
             Self::Recount { .. } => Verb::Recount,
             Self::Overview => Verb::Overview,
+            Self::Forget { .. } => Verb::Forget,
             Self::Describe { .. } => Verb::Describe,
         }
     }
@@ -280,6 +284,7 @@ impl Action {
             Self::Repair { findings } => findings.iter().flatten().cloned().collect(),
             Self::Recount { topic } => vec![text(topic), text("look"), text(""), num(0), num(0)],
             Self::Overview => vec![num(1)],
+            Self::Forget { topic } => vec![text(topic), text("forget")],
             Self::Describe { topic } => vec![text(topic)],
             other => unreachable!("{other:?} moves something"),
         }

@@ -4,7 +4,7 @@ use crate::headers::part_of;
 use delayq_core::{
     Admin, Client, Due, Group, ListState, Message, MessageId, Policy, Producer, ProducerOptions, PurgeWhat,
     Release, ReplayOptions, Reschedule, ReserveRequest, Scripts, Settings, ShardCount, ShardId, Target,
-    TimeRange, Topic, UnixMillis, Verb,
+    TimeRange, Topic, TopicDeletion, UnixMillis, Verb,
 };
 use delayq_tests::{redis_monitor::RedisMonitor, redis_server::RedisServer};
 use std::{collections::BTreeMap, time::Duration};
@@ -92,6 +92,9 @@ async fn everything(server: &RedisServer) {
     moves(&client, &producer, &topic).await;
     admin.set_policy(&topic, &Policy { max_attempts: Some(3), ..Policy::default() }).await.unwrap();
     client.policy(&topic).await.unwrap();
+    let empty = Topic::new("empty").unwrap();
+    admin.pause(&empty).await.unwrap();
+    assert_eq!(admin.delete_topic(&empty).await.unwrap(), TopicDeletion::Deleted);
     let reserved = client.reserve(SHARD, &request(&topic)).await.unwrap().messages;
     let mut receipts = reserved.into_iter().map(|message| message.receipt);
     let mut next = || receipts.next().expect("there are four");

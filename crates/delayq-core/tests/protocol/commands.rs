@@ -84,12 +84,24 @@ fn probed() -> BTreeSet<String> {
     tried.map(|rest| rest.split('\'').next().unwrap_or_default().to_lowercase()).collect()
 }
 
+/// No random run forgets a topic.
+async fn forget_one(server: &RedisServer, scripts: &Arc<Scripts>) {
+    let mut shard = BareShard::create(server, "forget", Arc::clone(scripts)).await;
+    shard.clock_us = Some(NOW * 1000);
+    let put = Action::Put { topic: "held".into(), items: vec![Item::new(b"a", NOW + 1000)] };
+    let empty = Action::configure("empty", "paused", "1");
+    for action in [put, empty, Action::Forget { topic: "empty".into() }] {
+        shard.call(action.verb(), &action.args()).await.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_script_runs_a_command_that_walks_the_queue_or_sets_a_time_to_live_or_is_not_probed() {
     let server = RedisServer::private().await;
     let scripts = scripts_with(&[]);
     let monitor = RedisMonitor::start(&server).await;
     run_seeds(&server, &scripts, SEEDS).await.unwrap();
+    forget_one(&server, &scripts).await;
     let ran = by_verb(monitor.seen(&server).await, &scripts);
     // Those of a deployment's making are looked at by name.
     let apart = [Verb::Init, Verb::Grow, Verb::Layout, Verb::Probe].map(Verb::name);

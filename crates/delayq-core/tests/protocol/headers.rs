@@ -4,7 +4,7 @@ use delayq_core::Verb;
 use std::collections::BTreeSet;
 
 /// The words of each script that answers with words, and the binding that reads them.
-const WORDS: [(Verb, &[&str], &str); 17] = [
+const WORDS: [(Verb, &[&str], &str); 18] = [
     (
         Verb::Put,
         &["stored", "ready", "exists", "conflict", "leased", "stale", "moved", "refused"],
@@ -35,6 +35,7 @@ const WORDS: [(Verb, &[&str], &str); 17] = [
     (Verb::Claim, &["claimed", "renewed", "owned"], ADMIN),
     (Verb::Hold, &["held", "free", "fenced"], ADMIN),
     (Verb::Purge, &["more", "done"], ADMIN),
+    (Verb::Forget, &["unknown", "kept", "empty", "forgotten"], ADMIN),
     (Verb::Repair, &["mended", "sound", "failed"], AUDIT),
     (Verb::Recount, &["counted", "more", "changed", "crowded"], AUDIT),
     (Verb::Init, &["created", "exists", "differs"], include_str!("../../src/verbs/growth.rs")),

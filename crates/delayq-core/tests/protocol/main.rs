@@ -14,6 +14,7 @@ mod damage;
 mod drained;
 mod edges;
 mod expiry;
+mod forgetting;
 mod headers;
 mod lab;
 mod life;

@@ -119,6 +119,7 @@ impl Lab {
         let settings =
             ["remember_own_ms", "remember_cancelled_ms"].map(|name| (name, FAR_MS.to_string().into()));
         self.run(&Action::Configure { topic: "a".into(), settings: settings.to_vec() }).await.unwrap();
+        self.run(&Action::configure("empty", "lease_ms", "3000")).await.unwrap();
         let mut items: Vec<Item> =
             ["leased", "doomed", "dead", "over"].iter().flat_map(|id| two(id, NOW)).collect();
         items.extend(two("last", NOW).map(|item| Item { max: 1, ..item }));
@@ -265,6 +266,12 @@ fn cases() -> Vec<Case> {
             topic: "b".into(),
             items: vec![Item::new(b"b", NOW + 800)],
         }),
+        case("put ready of a new topic", |_| Action::Put {
+            topic: "b".into(),
+            items: vec![Item::new(b"b", NOW)],
+        }),
+        case("forget of what is empty", |_| Action::Forget { topic: "empty".into() }),
+        case("forget of what is not", |_| Action::Forget { topic: "a".into() }),
         case("cancel_group", |_| Action::CancelGroup {
             group: "g".into(),
             behind: (0, Vec::new()),
@@ -343,6 +350,10 @@ async fn cut(lab: &mut Lab, case: &Case, k: usize, fault: Fault) -> (bool, Vec<S
     let _ = lab.run(&action).await;
     let met = lab.shard.command(&[b"GETDEL", b"~cut"]).await;
     let is_cut = redis::from_redis_value::<String>(met).unwrap() == "met";
+    // Whatever a cut left of a topic, it is forgotten with no message in it.
+    for topic in ["b", "c", "empty"] {
+        lab.run(&Action::Forget { topic: topic.into() }).await.unwrap();
+    }
     lab.drain().await;
     let after = lab.shard.snapshot().await;
     // What was forgotten in time, or by its topic, has ended as well.
