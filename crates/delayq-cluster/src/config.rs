@@ -1,7 +1,7 @@
 //! What a member must be told: where etcd is, which group it joins, and what it is.
 
 use crate::error::ClusterError;
-use crate::keys::{KeyPrefix, is_key_part};
+use crate::prefix::{KeyPrefix, is_key_part};
 use delayq_core::{Namespace, Password, ShardCount};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};

@@ -4,22 +4,11 @@ use crate::config::ClusterConfig;
 use delayq_core::ShardId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::str::FromStr;
 
 /// One life of a member: its name and its lease. A process that lost its lease comes back as another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MemberId(String);
-
-/// What every key of a deployment in etcd begins with: `/` and one part, 1 to 64 of `A-Z a-z 0-9 . _ -`; default `/delayq`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct KeyPrefix(String);
-
-/// A prefix that is none.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no prefix: expected / and 1 to 64 of A-Z a-z 0-9 . _ -, such as \"/delayq\"")]
-pub struct KeyPrefixError(String);
 
 /// The keys of one group: one role of one namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,51 +39,6 @@ impl fmt::Display for MemberId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-// === impl KeyPrefix ===
-
-impl Default for KeyPrefix {
-    fn default() -> Self {
-        Self("/delayq".to_owned())
-    }
-}
-
-impl TryFrom<String> for KeyPrefix {
-    type Error = KeyPrefixError;
-
-    fn try_from(text: String) -> Result<Self, KeyPrefixError> {
-        let sound = text.strip_prefix('/').is_some_and(is_key_part);
-        if sound { Ok(Self(text)) } else { Err(KeyPrefixError(text.chars().take(80).collect())) }
-    }
-}
-
-impl FromStr for KeyPrefix {
-    type Err = KeyPrefixError;
-
-    fn from_str(text: &str) -> Result<Self, KeyPrefixError> {
-        Self::try_from(text.to_owned())
-    }
-}
-
-impl From<KeyPrefix> for String {
-    fn from(prefix: KeyPrefix) -> String {
-        prefix.0
-    }
-}
-
-impl fmt::Display for KeyPrefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Whether a text can be one part of a key, such as a member's name: 1 to 64 of `A-Z a-z 0-9 . _ -`, but not `.` or `..`.
-pub fn is_key_part(text: &str) -> bool {
-    (1..=64).contains(&text.len())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
-        && text != "."
-        && text != ".."
 }
 
 // === impl Keys ===

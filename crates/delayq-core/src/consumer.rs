@@ -10,6 +10,7 @@ mod fetcher;
 mod later;
 mod leases;
 mod looking;
+mod settlement;
 mod settling;
 
 use crate::client::in_range;
@@ -17,7 +18,8 @@ use crate::{Client, Envelope, Error, MessageId, Receipt, Release, Settled, Topic
 use fetcher::Fetcher;
 use futures_util::{Stream, StreamExt, stream::FuturesUnordered};
 use leases::Leases;
-use settling::{Settle, Settler};
+use settlement::Settle;
+use settling::Settler;
 use std::{
     pin::Pin,
     sync::Arc,

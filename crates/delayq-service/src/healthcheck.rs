@@ -6,20 +6,18 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 use crate::codes::NOT_READY;
-use crate::config::{Environment, HostPort, Listen, Source, load};
+use crate::config::{HostPort, Listen};
 use crate::fault::Fault;
-use crate::life::{Service, ServiceConfig as _};
 
 /// The longest wait for the connection, and for each part of the answer.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Asks `/readyz` of the configured admin endpoint.
+/// Asks `/readyz` of the admin endpoint that listens there.
 ///
 /// # Errors
-/// A configuration with faults, an endpoint that does not answer, or the conditions that are not met.
-pub(crate) fn healthcheck<S: Service>(source: &Source) -> Result<(), Fault> {
-    let config = load::<S::Config>(source, &Environment::of_process())?.config;
-    let Listen::At(address) = &config.admin().listen else {
+/// An endpoint that does not answer, or the conditions that are not met.
+pub(crate) fn healthcheck(listen: &Listen) -> Result<(), Fault> {
+    let Listen::At(address) = listen else {
         return Err(Fault::new(&NOT_READY, "[admin] listen is \"\": there is nothing to ask"));
     };
     let answer = ask(address)

@@ -150,7 +150,7 @@ pub fn main<S: Service>(source: &Source) -> ExitCode {
 pub fn main_of_arguments<S: Service>() -> ExitCode {
     match Asked::of(S::PROGRAM, std::env::args_os().skip(1)) {
         Asked::Run(source) => main::<S>(&source),
-        Asked::Healthcheck(source) => match healthcheck::<S>(&source) {
+        Asked::Healthcheck(source) => match health::<S>(&source) {
             Ok(()) => Exit::Done.into(),
             Err(fault) => {
                 eprintln!("{}: {fault}", S::PROGRAM.name);
@@ -186,6 +186,12 @@ where
 {
     let lived = async { lived(Signals::catch()?, &Process::new(program), life, build).await };
     lived.await.unwrap_or_else(|fault| logged(&fault))
+}
+
+/// Whether the process that runs with this configuration is ready.
+fn health<S: Service>(source: &Source) -> Result<(), Fault> {
+    let config = load::<S::Config>(source, &Environment::of_process())?.config;
+    healthcheck(&config.admin().listen)
 }
 
 fn recite<S: Service>(source: &Source) -> Result<Exit, Fault> {

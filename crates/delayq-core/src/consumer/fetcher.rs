@@ -5,7 +5,8 @@ use super::{
     asking::Asking,
     leases::{Leases, Origin},
     looking::Looking,
-    settling::{Settle, Settler},
+    settlement::Settle,
+    settling::Settler,
 };
 use crate::{
     Advice, Client, Error, Growth, Heard, Listener, Receipt, Release, Reservation, ReserveReport,

@@ -8,7 +8,7 @@
 
 use super::{
     leases::Leases,
-    settling::{Open, Settle},
+    settlement::{Open, Settle},
 };
 use crate::{Client, Receipt, ShardId};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -1,11 +1,12 @@
 //! Settling what was reserved, many holders' settlements in one call; what Redis could not be told is told again for as
 //! long as its lease lasts.
 
-use super::{later::Later, leases::Leases};
-use crate::{
-    Advice, Client, Error, Fate, Receipt, Release, Settled,
-    gather::{Gathering, Weighed},
+use super::{
+    later::Later,
+    leases::Leases,
+    settlement::{Open, Settle},
 };
+use crate::{Advice, Client, Error, Receipt, Settled, gather::Gathering};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -19,30 +20,12 @@ const QUEUE: usize = 4096;
 /// How long to rest before Redis is told again.
 const REST: Duration = Duration::from_millis(200);
 
-/// How a message is settled.
-#[derive(Clone, Debug)]
-pub(super) enum Settle {
-    Ack(Receipt),
-    Release(Release),
-    Bury(Receipt, String),
-}
-
 /// The way to the tasks that settle.
 #[derive(Clone, Debug)]
 pub(super) struct Settler {
     queue: mpsc::Sender<Open>,
     later: Later,
     leases: Arc<Leases>,
-}
-
-/// A settlement that Redis has not confirmed.
-#[derive(Debug)]
-pub(super) struct Open {
-    settle: Settle,
-    /// Who waits for it; they may be gone: it is settled all the same.
-    answer: Option<oneshot::Sender<Result<Settled, Error>>>,
-    /// An earlier try may have been carried out.
-    is_lost: bool,
 }
 
 /// What the tasks work with.
@@ -58,53 +41,6 @@ struct Settling {
 enum Verdict {
     Answer(Result<Settled, Error>),
     Again(Error),
-}
-
-// === impl Settle ===
-
-impl Settle {
-    pub(super) fn receipt(&self) -> &Receipt {
-        match self {
-            Self::Ack(receipt) | Self::Bury(receipt, _) => receipt,
-            Self::Release(release) => &release.receipt,
-        }
-    }
-}
-
-// === impl Open ===
-
-impl Open {
-    /// One for which nobody waits.
-    pub(super) fn unattended(settle: Settle) -> Self {
-        Self { settle, answer: None, is_lost: false }
-    }
-
-    /// The same after a try that failed.
-    pub(super) fn after(mut self, error: &Error) -> Self {
-        self.is_lost |= error.fate() == Fate::Unknown;
-        self
-    }
-
-    fn tell(self, answer: Result<Settled, Error>) {
-        match (self.answer, answer) {
-            (Some(waiting), answer) => drop(waiting.send(answer)),
-            (None, Err(error)) => {
-                tracing::warn!(%error, "a message was not settled: it comes again when its lease runs out");
-            }
-            (None, Ok(_)) => {}
-        }
-    }
-}
-
-impl Weighed for Open {
-    /// A receipt is some 150 bytes at most.
-    fn bytes(&self) -> usize {
-        256 + match &self.settle {
-            Settle::Ack(_) => 0,
-            Settle::Release(release) => release.reason.len(),
-            Settle::Bury(_, reason) => reason.len(),
-        }
-    }
 }
 
 // === impl Settler ===
@@ -246,6 +182,7 @@ impl<T> Sorted<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Release;
     use crate::ShardId;
 
     fn lost() -> Error {
