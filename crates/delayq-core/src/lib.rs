@@ -110,5 +110,5 @@ pub use time::UnixMillis;
 pub use verbs::{
     CancelOutcome, Claimed, HoldAnswer, ListState, Listed, Numbers, Overview, PumpReport, PumpWord, Purged,
     PutOutcome, Receipt, Release, Replayed, Reschedule, RescheduleOutcome, Reservation, ReserveReport,
-    ReserveRequest, Settled, ShardLayout, Slot, TopicHere,
+    ReserveRequest, Settled, ShardLayout, Slot, TopicHere, TopicsPage,
 };

@@ -19,7 +19,7 @@ pub(crate) use cancel::{ShiftStep, read_cancelled, read_rescheduled};
 pub(crate) use cursor::Cursor;
 pub use growth::ShardLayout;
 pub(crate) use look::Query;
-pub use look::{ListState, Listed, Numbers, Overview, Slot, TopicHere};
+pub use look::{ListState, Listed, Numbers, Overview, Slot, TopicHere, TopicsPage};
 pub use pump::{PumpReport, PumpWord};
 pub use put::PutOutcome;
 pub use reserve::{Receipt, Reservation, ReserveReport, ReserveRequest};

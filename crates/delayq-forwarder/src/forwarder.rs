@@ -10,8 +10,10 @@
 
 mod asking;
 mod board;
-mod discovery;
+mod looks;
+mod refused;
 mod run;
+mod unrouted;
 
 use crate::{
     codes::SINK_UNUSABLE,

@@ -1,6 +1,6 @@
 //! What the loop alone knows of a lane: which shards may have something for it, and how much room it has.
 
-use crate::{circuit::Pass, lane::Lane, pace::Pace, routes::Route};
+use crate::{circuit::Pass, hot_topics::HotTopics, lane::Lane, pace::Pace, routes::Route};
 use delayq_core::{ShardId, Topic};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,10 +18,19 @@ const LEAST_SHARDS: usize = 4;
 /// What one lane asks of some shards in one round trip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pipeline {
-    /// Each with how many messages.
-    pub(crate) shards: Vec<(ShardId, u16)>,
+    pub(crate) parts: Vec<Part>,
     /// The most bytes of payloads that each of them may bring.
     pub(crate) most_bytes: u32,
+}
+
+/// What one lane asks of one shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) shard: ShardId,
+    /// How many messages.
+    pub(crate) most: u16,
+    /// Of which topics, by their numbers in the lane.
+    pub(crate) topics: Vec<usize>,
 }
 
 /// The routes of a lane's topics.
@@ -30,11 +39,11 @@ pub(crate) type TopicRoutes = Arc<HashMap<Topic, Arc<Route>>>;
 /// What only the loop knows of a lane.
 pub(crate) struct LaneState {
     pub(crate) lane: Arc<Lane>,
-    /// Its topics, in the order in which they are asked for next.
+    /// Its topics, by number.
     pub(crate) topics: Vec<Topic>,
     pub(crate) routes: TopicRoutes,
-    /// Shards that may have something, and from when on.
-    hot: BTreeMap<ShardId, Instant>,
+    /// Shards that may have something.
+    hot: BTreeMap<ShardId, HotTopics>,
     /// Shards that are being asked: they are not asked again before they have answered.
     pub(crate) asked: BTreeSet<ShardId>,
     /// Messages under way, and those that have been asked for.
@@ -45,6 +54,8 @@ pub(crate) struct LaneState {
     pub(crate) pace: Pace,
     /// Which shard was asked first the last time.
     turn: usize,
+    /// The topic that comes first the next time.
+    topic_turn: usize,
 }
 
 // === impl LaneState ===
@@ -62,12 +73,15 @@ impl LaneState {
             in_flight: 0,
             bytes: 0,
             turn: 0,
+            topic_turn: 0,
         }
     }
 
-    pub(crate) fn add(&mut self, topic: Topic, route: Route) {
+    /// Takes a topic in, and gives its number.
+    pub(crate) fn add(&mut self, topic: Topic, route: Route) -> usize {
         self.topics.push(topic.clone());
         Arc::make_mut(&mut self.routes).insert(topic, Arc::new(route));
+        self.topics.len() - 1
     }
 
     /// A shard is not for it any more.
@@ -75,16 +89,23 @@ impl LaneState {
         self.hot.remove(&shard);
     }
 
-    /// A shard may have something for it.
-    pub(crate) fn heat(&mut self, shard: ShardId, from: Instant) {
-        let at = self.hot.entry(shard).or_insert(from);
-        *at = from.min(*at);
+    /// A shard may have something of these topics.
+    pub(crate) fn heat(&mut self, shard: ShardId, topics: impl IntoIterator<Item = usize>, from: Instant) {
+        let mut topics = topics.into_iter().peekable();
+        if topics.peek().is_some() {
+            self.hot.entry(shard).or_default().heat(topics, from);
+        }
+    }
+
+    /// A shard may have something of any topic.
+    pub(crate) fn heat_all(&mut self, shard: ShardId, from: Instant) {
+        self.heat(shard, 0..self.topics.len(), from);
     }
 
     /// When it is to be looked at next without a reason from outside.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         let free = self.hot.iter().filter(|(shard, _)| !self.asked.contains(shard));
-        let hot = free.map(|(_, from)| *from).min()?;
+        let hot = free.filter_map(|(_, topics)| topics.first).min()?;
         match self.lane.pass(now) {
             // A message that returns, or the answer of a probe, is the reason then.
             Pass::None(None) => None,
@@ -112,7 +133,7 @@ impl LaneState {
             Pass::Probe => free.min(1),
             Pass::None(_) => 0,
         };
-        let due = self.hot.iter().filter(|(shard, from)| **from <= now && !self.asked.contains(shard));
+        let due = self.hot.iter().filter(|(shard, topics)| topics.is_due(now) && !self.asked.contains(shard));
         let mut shards: Vec<ShardId> = due.map(|(shard, _)| *shard).collect();
         if room == 0 || shards.is_empty() {
             return Vec::new();
@@ -124,19 +145,30 @@ impl LaneState {
         let asked: usize = parts.iter().map(Vec::len).sum();
         let most_bytes = most_bytes_each(free_bytes, asked, most_bytes);
         self.bytes += asked * most_bytes as usize;
-        let pipelines: Vec<Pipeline> =
-            parts.into_iter().map(|shards| Pipeline { shards, most_bytes }).collect();
-        for (shard, most) in pipelines.iter().flat_map(|pipeline| &pipeline.shards) {
-            self.hot.remove(shard);
-            self.asked.insert(*shard);
-            self.in_flight += usize::from(*most);
-            self.pace.asked(usize::from(*most), now);
-        }
-        self.topics.rotate_left(1);
+        let first = self.topic_turn;
+        let mut pipeline = |shards: Vec<(ShardId, u16)>| {
+            let parts = shards.into_iter().map(|(shard, most)| self.part(shard, most, first, now)).collect();
+            Pipeline { parts, most_bytes }
+        };
+        let pipelines = parts.into_iter().map(&mut pipeline).collect();
         if pass == Pass::Probe {
             self.lane.probing();
         }
         pipelines
+    }
+
+    /// Asks a shard for so many messages of the topics that may have some, from this one on.
+    fn part(&mut self, shard: ShardId, most: u16, first: usize, now: Instant) -> Part {
+        let hot = self.hot.get_mut(&shard).expect("only hot shards are asked");
+        let topics = hot.take(first, now);
+        if hot.first.is_none() {
+            self.hot.remove(&shard);
+        }
+        self.topic_turn = topics.first().map_or(0, |topic| topic + 1);
+        self.asked.insert(shard);
+        self.in_flight += usize::from(most);
+        self.pace.asked(usize::from(most), now);
+        Part { shard, most, topics }
     }
 
     /// The probe found no message.

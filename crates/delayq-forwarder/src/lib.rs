@@ -21,6 +21,7 @@ mod encode;
 mod encoding;
 mod failing;
 mod forwarder;
+mod hot_topics;
 mod lane;
 mod lane_state;
 mod means;

@@ -132,6 +132,15 @@ pub struct TopicHere {
     pub waiting: bool,
 }
 
+/// Some of the topics of a shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicsPage {
+    /// At most 500.
+    pub topics: Vec<TopicHere>,
+    /// The number of the topic that the next page begins with; `None`: this is the last one.
+    pub next: Option<u64>,
+}
+
 // === impl Client ===
 
 impl Client {
@@ -249,14 +258,19 @@ impl Client {
         let (mut topics, mut next) = (Vec::new(), Some(1));
         while let Some(first) = next {
             let call = self.call(Verb::Overview, shard).arg(first);
-            let mut reply = Reply::new(Verb::Overview, self.send(call).await?)?;
-            next = overview(&mut reply)?.1;
-            while !reply.is_empty() {
-                let topic = Topic::new(reply.text()?)?;
-                topics.push(TopicHere { topic, waiting: !reply.bytes()?.is_empty() });
-            }
+            let page = topics_page(self.send(call).await?)?;
+            topics.extend(page.topics);
+            next = page.next;
         }
         Ok(topics)
+    }
+
+    /// One page of the topics of each of these shards, from the topic of this number on (the first has 1), all in one
+    /// round trip.
+    pub async fn topics_pages(&self, pages: &[(ShardId, u64)]) -> Vec<Result<TopicsPage, Error>> {
+        let call = |&(shard, first): &(ShardId, u64)| self.call(Verb::Overview, shard).arg(first.max(1));
+        let replies = self.send_all(pages.iter().map(call).collect()).await;
+        replies.into_iter().map(|reply| topics_page(reply?)).collect()
     }
 }
 
@@ -343,6 +357,17 @@ fn listed(shard: ShardId, topic: Topic, reply: &mut Reply) -> Result<Listed, Err
 }
 
 /// The shard itself, and the number that the next page of its topics begins with.
+fn topics_page(answer: redis::Value) -> Result<TopicsPage, Error> {
+    let mut reply = Reply::new(Verb::Overview, answer)?;
+    let (_, next) = overview(&mut reply)?;
+    let mut topics = Vec::new();
+    while !reply.is_empty() {
+        let topic = Topic::new(reply.text()?)?;
+        topics.push(TopicHere { topic, waiting: !reply.bytes()?.is_empty() });
+    }
+    Ok(TopicsPage { topics, next })
+}
+
 fn overview(reply: &mut Reply) -> Result<(Overview, Option<u64>), Error> {
     let overview = Overview {
         now: UnixMicros(reply.number()?),

@@ -3,10 +3,10 @@
 use super::board::Board;
 use crate::{
     circuit::Pass,
-    lane_state::{LaneState, Pipeline},
+    lane_state::{LaneState, Part, Pipeline},
     means::Means,
 };
-use delayq_core::{Error, Reservation, ReserveReport, ReserveRequest, ShardId};
+use delayq_core::{Advice, Error, Reservation, ReserveReport, ReserveRequest, ShardId};
 use std::time::Instant;
 
 /// What one lane asks of some shards, in one pipeline.
@@ -14,6 +14,8 @@ pub(super) struct Ask {
     lane: usize,
     probe: bool,
     requests: Vec<(ShardId, ReserveRequest)>,
+    /// The topics of each request, by their numbers in the lane.
+    topics: Vec<Vec<usize>>,
 }
 
 /// An ask with what the shards said.
@@ -28,6 +30,8 @@ pub(super) struct Answer {
 /// What one shard said.
 pub(super) struct ShardAnswer {
     pub(super) shard: ShardId,
+    /// The topics that it was asked for, by their numbers in the lane.
+    pub(super) topics: Vec<usize>,
     pub(super) found: Result<ReserveReport, Error>,
     /// Whether it may have more than it was asked for.
     pub(super) more: bool,
@@ -69,13 +73,14 @@ impl Ask {
             let state = &mut board.lanes[number];
             let before = state.bytes;
             let probe = state.lane.pass(now) == Pass::Probe;
-            for Pipeline { shards, most_bytes } in state.shares(now, bounds.of_a_shard, free_bytes) {
-                let requests = shards.into_iter().map(|(shard, most)| {
+            for Pipeline { parts, most_bytes } in state.shares(now, bounds.of_a_shard, free_bytes) {
+                let request = |Part { shard, most, topics }| {
                     let lease = Some(means.lease);
-                    let topics = state.topics.clone();
-                    (shard, ReserveRequest { topics, most, most_bytes, lease })
-                });
-                asks.push(Self { lane: number, probe, requests: requests.collect() });
+                    let names = topics.iter().map(|topic: &usize| state.topics[*topic].clone()).collect();
+                    ((shard, ReserveRequest { topics: names, most, most_bytes, lease }), topics)
+                };
+                let (requests, topics) = parts.into_iter().map(request).unzip();
+                asks.push(Self { lane: number, probe, requests, topics });
             }
             free_bytes = free_bytes.saturating_sub(state.bytes - before);
         }
@@ -89,9 +94,10 @@ impl Ask {
         let room = self.requests.iter().fold((0, 0), |(messages, bytes), (_, request)| {
             (messages + usize::from(request.most), bytes + request.most_bytes as usize)
         });
-        let shards = self.requests.iter().zip(reports).map(|((shard, request), found)| {
+        let asked = self.requests.iter().zip(self.topics);
+        let shards = asked.zip(reports).map(|(((shard, request), topics), found)| {
             let more = found.as_ref().is_ok_and(|report| left_over(report, request));
-            ShardAnswer { shard: *shard, found, more }
+            ShardAnswer { shard: *shard, topics, found, more }
         });
         Answer { lane: self.lane, probe: self.probe, shards: shards.collect(), room }
     }
@@ -103,13 +109,16 @@ impl LaneState {
     /// Notes what a shard said: whether it may have more, and from when on.
     pub(super) fn answered(&mut self, answer: &ShardAnswer, now: Instant, after_error: Instant) {
         self.asked.remove(&answer.shard);
+        let topics = answer.topics.iter().copied();
         match &answer.found {
+            // The next look finds what still waits.
+            Err(error) if error.advice() == Advice::GiveUp => {}
             // Tried again, like every shard that may have something, but not at once.
-            Err(_) => self.heat(answer.shard, after_error),
-            Ok(_) if answer.more => self.heat(answer.shard, now),
+            Err(_) => self.heat(answer.shard, topics, after_error),
+            Ok(_) if answer.more => self.heat(answer.shard, topics, now),
             Ok(report) => {
                 if let Some(wait) = report.wait {
-                    self.heat(answer.shard, now + wait);
+                    self.heat(answer.shard, topics, now + wait);
                 }
             }
         }

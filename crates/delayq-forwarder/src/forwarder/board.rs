@@ -25,13 +25,21 @@ pub(super) struct Board {
     /// By sink and outline of the destination.
     numbers: HashMap<(String, String), usize>,
     /// Every topic that was met; `None`: no route is for it.
-    topics: BTreeMap<Topic, Option<usize>>,
+    topics: BTreeMap<Topic, Option<Place>>,
     sinks: BTreeMap<String, Arc<NamedSink>>,
     routes: Routes,
     /// Destinations that were looked at, by sink.
     checked: BTreeSet<(String, Option<String>)>,
     circuit: CircuitSettings,
     stats: Stats,
+}
+
+/// Where a topic is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    lane: usize,
+    /// Its number in the lane.
+    topic: usize,
 }
 
 // === impl Board ===
@@ -52,7 +60,7 @@ impl Board {
             stats: forwarder.stats.clone(),
         };
         for topic in board.routes.exact_topics().collect::<Vec<_>>() {
-            board.lane_of(&topic);
+            board.place_of(&topic);
         }
         board
     }
@@ -62,13 +70,12 @@ impl Board {
         &self.shards
     }
 
-    /// Every lane takes from these shards from now on, and looks at each.
-    pub(super) fn take_from(&mut self, shards: Vec<ShardId>, now: Instant) {
+    /// Every lane takes from these shards from now on.
+    pub(super) fn take_from(&mut self, shards: Vec<ShardId>) {
         let before = std::mem::replace(&mut self.shards, shards);
         for shard in before.into_iter().filter(|shard| !self.takes_from(*shard)).collect::<Vec<_>>() {
             self.lanes.iter_mut().for_each(|lane| lane.cool(shard));
         }
-        self.heat_all(now);
     }
 
     /// Whether the lanes take from this shard.
@@ -76,39 +83,34 @@ impl Board {
         self.shards.binary_search(&shard).is_ok()
     }
 
-    /// Whether the topic has been met.
-    pub(super) fn knows(&self, topic: &Topic) -> bool {
-        self.topics.contains_key(topic)
-    }
-
     /// The topics that no route is for.
-    pub(super) fn unrouted(&self) -> impl Iterator<Item = &Topic> {
-        self.topics.iter().filter_map(|(topic, lane)| lane.is_none().then_some(topic))
+    fn unrouted(&self) -> impl Iterator<Item = &Topic> {
+        self.topics.iter().filter_map(|(topic, place)| place.is_none().then_some(topic))
     }
 
-    /// Every shard may have something for every lane.
-    pub(super) fn heat_all(&mut self, now: Instant) {
-        for lane in &mut self.lanes {
-            self.shards.iter().for_each(|shard| lane.heat(*shard, now));
-        }
-    }
-
-    /// The shard may have something for every lane.
+    /// The shard may have something of every topic that was met.
     pub(super) fn heat(&mut self, shard: ShardId, now: Instant) {
         if self.takes_from(shard) {
-            self.lanes.iter_mut().for_each(|lane| lane.heat(shard, now));
+            self.lanes.iter_mut().for_each(|lane| lane.heat_all(shard, now));
         }
     }
 
-    /// The shard may have something of this topic.
-    pub(super) fn heat_topic(&mut self, shard: ShardId, topic: &Topic, now: Instant) {
-        if let Some(lane) = self.lane_of(topic).filter(|_| self.takes_from(shard)) {
-            self.lanes[lane].heat(shard, now);
+    /// The shard may have something of this topic. Whether a route is for it.
+    pub(super) fn heat_topic(&mut self, shard: ShardId, topic: &Topic, now: Instant) -> bool {
+        let place = self.place_of(topic);
+        if let Some(Place { lane, topic }) = place.filter(|_| self.takes_from(shard)) {
+            self.lanes[lane].heat(shard, [topic], now);
         }
+        place.is_some()
     }
 
-    /// The lane of a topic, made when the topic is met for the first time; `None`: no route is for it.
-    fn lane_of(&mut self, topic: &Topic) -> Option<usize> {
+    /// Makes the topic known.
+    pub(super) fn meet(&mut self, topic: &Topic) {
+        self.place_of(topic);
+    }
+
+    /// The place of a topic in its lane, which is made when the topic is met for the first time; `None`: no route is for it.
+    fn place_of(&mut self, topic: &Topic) -> Option<Place> {
         if let Some(known) = self.topics.get(topic) {
             return *known;
         }
@@ -116,13 +118,13 @@ impl Board {
         if route.is_none() {
             tracing::warn!(%topic, "no route is for this topic: its messages wait");
         }
-        let lane = route.map(|route| self.lane_for(topic, route));
-        self.topics.insert(topic.clone(), lane);
+        let place = route.map(|route| self.place_for(topic, route));
+        self.topics.insert(topic.clone(), place);
         self.stats.unrouted_topics.set(self.unrouted().count() as i64);
-        lane
+        place
     }
 
-    fn lane_for(&mut self, topic: &Topic, route: Route) -> usize {
+    fn place_for(&mut self, topic: &Topic, route: Route) -> Place {
         let key = (route.sink.clone(), route.to.outline());
         let number = match self.numbers.get(&key) {
             Some(number) => *number,
@@ -139,7 +141,6 @@ impl Board {
                 self.lanes.len() - 1
             }
         };
-        self.lanes[number].add(topic.clone(), route);
-        number
+        Place { lane: number, topic: self.lanes[number].add(topic.clone(), route) }
     }
 }

@@ -1,13 +1,15 @@
 //! The loop: what is heard, what comes due and what has ended, until it is asked to stop.
 //!
-//! Nothing is awaited inside a turn. Asks, batches and discoveries are tasks: so a lane never waits for the answer
+//! Nothing is awaited inside a turn. Asks, batches and looks are tasks: so a lane never waits for the answer
 //! that another one gets.
 
 use super::{
     Forwarder,
     asking::{Answer, Ask, Bounds, ShardAnswer, payload_bytes},
     board::Board,
-    discovery::Discovery,
+    looks::{Looked, Looks, look},
+    refused::Refused,
+    unrouted::{self, Counted, Waiting},
 };
 use crate::{
     codes::REDIS_UNUSABLE,
@@ -16,9 +18,8 @@ use crate::{
     means::{Freed, Means},
     settle::{Settler, Verdict},
     sharing::Share,
-    stats::Stats,
 };
-use delayq_core::{Advice, Error, Heard, ShardId, Topic};
+use delayq_core::{Advice, Error, Heard, ShardId, TopicHere};
 use delayq_service::{Condition, Fault, Shutdown};
 use std::{
     collections::BTreeSet,
@@ -29,8 +30,8 @@ use tokio::{
     task::{JoinError, JoinSet},
 };
 
-/// How often the topics of all shards are looked up without a reason.
-const DISCOVER_EVERY: Duration = Duration::from_secs(10);
+/// How often messages without a route are counted.
+const COUNT_EVERY: Duration = Duration::from_secs(10);
 /// How long to rest after Redis did not answer.
 const REST_AFTER_ERROR: Duration = Duration::from_millis(250);
 /// How long the drain waits for sinks before it gives their messages back.
@@ -46,15 +47,16 @@ pub(super) struct Run {
     settings: ForwarderConfig,
     board: Board,
     under_way: JoinSet<Ended>,
-    next_look: Instant,
-    /// `None` while one is under way.
-    next_discovery: Option<Instant>,
+    looks: Looks,
+    unrouted: Waiting,
+    /// When they are counted; `None` while they are.
+    next_count: Option<Instant>,
     /// Redis did not answer: nothing before this.
     rest_until: Option<Instant>,
     /// Errors of single shards that were logged.
     spoken_of: BTreeSet<String>,
     /// Topics that a shard set aside, because a key of theirs is of the wrong type.
-    refused: BTreeSet<(ShardId, Topic)>,
+    refused: Refused,
     share: Share,
     /// What batches free before they end.
     freed: UnboundedReceiver<Freed>,
@@ -64,7 +66,8 @@ pub(super) struct Run {
 enum Ended {
     Ask(Answer),
     Batch(Report),
-    Discovery(Discovery),
+    Look(Looked),
+    Count(Counted),
 }
 
 // === impl Run ===
@@ -74,20 +77,22 @@ impl Run {
         let board = Board::new(&forwarder);
         let Forwarder { client, settings, stats, condition, destinations, share, .. } = forwarder;
         let now = Instant::now();
+        let refused = Refused::new(stats.refused_topics.clone());
         let (means, freed) = Means::new(client, *settings.forwarder.lease, stats);
         Self {
             means,
             condition,
             destinations,
             braked: BTreeSet::new(),
+            looks: Looks::new(*settings.forwarder.look_every, now),
+            unrouted: Waiting::new(),
+            next_count: Some(now),
             settings: settings.forwarder,
             board,
             under_way: JoinSet::new(),
-            next_look: now,
-            next_discovery: Some(now),
             rest_until: None,
             spoken_of: BTreeSet::new(),
-            refused: BTreeSet::new(),
+            refused,
             share,
             freed,
         }
@@ -140,10 +145,9 @@ impl Run {
 
     /// Takes from these shards from now on.
     fn take_from(&mut self, shards: Vec<ShardId>) {
-        let now = Instant::now();
         self.means.stats.shards.set(shards.len() as i64);
-        self.board.take_from(shards, now);
-        self.next_discovery = self.next_discovery.map(|_| now);
+        self.looks.sweep(&shards);
+        self.board.take_from(shards);
     }
 
     /// One turn: looks that are due, and what can be asked for.
@@ -153,15 +157,15 @@ impl Run {
             return;
         }
         self.rest_until = None;
-        if self.next_discovery.is_some_and(|at| now >= at) {
-            self.next_discovery = None;
-            let (client, shards) = (self.means.client.clone(), self.board.shards().to_vec());
-            let unrouted = self.board.unrouted().cloned().collect();
-            self.under_way.spawn(async { Ended::Discovery(Discovery::run(client, shards, unrouted).await) });
+        let pages = self.looks.due(self.board.shards(), now);
+        if !pages.is_empty() {
+            let client = self.means.client.clone();
+            self.under_way.spawn(async { Ended::Look(look(client, pages).await) });
         }
-        if now >= self.next_look {
-            self.next_look = now + *self.settings.look_every;
-            self.board.heat_all(now);
+        if self.next_count.is_some_and(|at| now >= at) {
+            self.next_count = None;
+            let (client, topics) = (self.means.client.clone(), self.unrouted.clone());
+            self.under_way.spawn(async { Ended::Count(unrouted::count(client, topics).await) });
         }
         let bounds = self.bounds();
         for ask in Ask::all(&mut self.board, &self.means, bounds, now) {
@@ -184,19 +188,19 @@ impl Run {
         // Where too many bytes are on their way, what comes back is the reason to ask again.
         let full = self.bounds().free_bytes(&self.board) == 0;
         let lanes = self.board.lanes.iter().filter(|_| !full).filter_map(|lane| lane.next(now));
-        let first = lanes.chain(self.next_discovery).fold(self.next_look, Instant::min);
+        let first = lanes.chain(self.next_count).chain(self.looks.next(now)).min();
+        let first = first.unwrap_or_else(|| now + *self.settings.look_every);
         self.rest_until.map_or(first, |until| first.max(until))
     }
 
     fn hear(&mut self, heard: Heard) {
         let now = Instant::now();
         match heard {
-            Heard::Ready(shard, Some(topic)) => self.board.heat_topic(shard, &topic, now),
-            Heard::Ready(shard, None) => self.board.heat(shard, now),
-            Heard::Resync => {
-                self.next_discovery = self.next_discovery.map(|_| now);
-                self.board.heat_all(now);
+            Heard::Ready(shard, Some(topic)) => {
+                self.board.heat_topic(shard, &topic, now);
             }
+            Heard::Ready(shard, None) => self.board.heat(shard, now),
+            Heard::Resync => self.looks.sweep(self.board.shards()),
             Heard::Wake(..) => {}
         }
     }
@@ -212,7 +216,8 @@ impl Run {
                 }
                 Ok(())
             }
-            Ok(Ended::Discovery(discovery)) => self.discovered(discovery),
+            Ok(Ended::Look(looked)) => self.looked(looked),
+            Ok(Ended::Count(counted)) => self.counted(counted),
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         }
     }
@@ -258,12 +263,12 @@ impl Run {
         }
         let Answer { lane: lane_number, probe, shards, room } = answer;
         let (mut messages, mut redis_clock, mut errors) = (Vec::new(), None, Vec::new());
-        for ShardAnswer { shard, found, .. } in shards {
+        for ShardAnswer { shard, topics, found, .. } in shards {
+            let names = &self.board.lanes[lane_number].topics;
+            self.refused.note(shard, topics.iter().map(|topic| &names[*topic]), &found);
             match found {
                 Err(error) => errors.push(error),
                 Ok(report) => {
-                    let asked = &self.board.lanes[lane_number].topics;
-                    note_refused(&mut self.refused, shard, asked, &report.refused, &self.means.stats);
                     redis_clock = redis_clock.max(Some(report.now));
                     messages.extend(report.messages);
                 }
@@ -295,27 +300,56 @@ impl Run {
         errors.iter().try_for_each(|error| self.failed(error))
     }
 
-    fn discovered(&mut self, discovery: Discovery) -> Result<(), Fault> {
+    fn looked(&mut self, looked: Looked) -> Result<(), Fault> {
         let now = Instant::now();
-        self.next_discovery = Some(now + DISCOVER_EVERY);
-        for (shard, topics) in discovery.topics {
-            match topics {
-                Err(error) => self.failed(&error)?,
-                Ok(topics) => {
+        self.looks.ended();
+        for (shard, page) in looked {
+            match page {
+                Err(error) => {
+                    if error.advice() == Advice::GiveUp {
+                        // It does not say what it has: all that was met may be there.
+                        self.looks.answered(shard, None);
+                        self.board.heat(shard, now);
+                    }
+                    self.failed(&error)?;
+                }
+                Ok(page) => {
                     self.condition.ready();
-                    for topic in topics.iter().filter(|topic| !self.board.knows(topic)).collect::<Vec<_>>() {
+                    self.looks.answered(shard, page.next);
+                    for here in page.topics {
+                        self.seen(shard, here, now);
+                    }
+                    // Whether these are in order again only an ask can tell.
+                    for topic in self.refused.of(shard) {
                         self.board.heat_topic(shard, topic, now);
                     }
                 }
             }
         }
-        match discovery.unrouted {
-            Err(error) => self.failed(&error),
-            Ok(waiting) => {
-                self.means.stats.unrouted_messages.set(i64::try_from(waiting).unwrap_or(i64::MAX));
-                Ok(())
-            }
+        Ok(())
+    }
+
+    /// A shard has this topic.
+    fn seen(&mut self, shard: ShardId, TopicHere { topic, waiting }: TopicHere, now: Instant) {
+        if !waiting {
+            self.board.meet(&topic);
+        } else if !self.board.heat_topic(shard, &topic, now) && self.unrouted.insert(topic) {
+            self.next_count = self.next_count.map(|_| now);
         }
+    }
+
+    fn counted(&mut self, counted: Counted) -> Result<(), Fault> {
+        self.next_count = Some(Instant::now() + COUNT_EVERY);
+        let counted = match counted {
+            Ok(counted) => counted,
+            Err(error) => return self.failed(&error),
+        };
+        let ready = counted.iter().map(|(_, ready)| *ready).sum::<u64>();
+        self.means.stats.unrouted_messages.set(i64::try_from(ready).unwrap_or(i64::MAX));
+        for (topic, _) in counted.iter().filter(|(_, ready)| *ready == 0) {
+            self.unrouted.remove(topic);
+        }
+        Ok(())
     }
 
     /// A call failed. Where Redis did not answer, everything rests; where the deployment is not there, the forwarder ends;
@@ -336,7 +370,7 @@ impl Run {
         if self.rest_until.is_none() {
             tracing::warn!(%error, "Redis does not answer: trying again");
             self.condition.unready(error.to_string());
-            self.next_discovery = self.next_discovery.map(|_| now);
+            self.looks.sweep(self.board.shards());
         }
         self.rest_until = Some(now + REST_AFTER_ERROR);
         Ok(())
@@ -364,7 +398,7 @@ impl Run {
         while let Some(ended) = self.under_way.join_next().await {
             match ended {
                 Ok(Ended::Ask(answer)) => self.give_back(answer),
-                Ok(Ended::Batch(_) | Ended::Discovery(_)) => {}
+                Ok(Ended::Batch(_) | Ended::Look(_) | Ended::Count(_)) => {}
                 Err(panic) => std::panic::resume_unwind(panic.into_panic()),
             }
         }
@@ -387,28 +421,4 @@ impl Run {
             Ended::Batch(Report { freed, measure: None })
         });
     }
-}
-
-/// Keeps what a shard set aside of these topics, and says so once.
-fn note_refused(
-    known: &mut BTreeSet<(ShardId, Topic)>,
-    shard: ShardId,
-    asked: &[Topic],
-    refused: &[Topic],
-    stats: &Stats,
-) {
-    if refused.is_empty() && known.is_empty() {
-        return;
-    }
-    for topic in asked {
-        let place = (shard, topic.clone());
-        if refused.contains(topic) {
-            if known.insert(place) {
-                tracing::error!(%shard, %topic, "a key of this topic is of the wrong type: its messages in this shard wait, other topics go on");
-            }
-        } else if known.remove(&place) {
-            tracing::info!(%shard, %topic, "the topic's keys are in order again");
-        }
-    }
-    stats.refused_topics.set(i64::try_from(known.len()).unwrap_or(i64::MAX));
 }

@@ -9,6 +9,7 @@ mod file;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod killed;
+mod looking;
 #[cfg(feature = "nats")]
 mod nats;
 mod pipeline;
