@@ -211,6 +211,6 @@ for i = 5, #ARGV do
 end
 if wanted > 0 and bytes >= most_bytes then come_back(0) end
 wake_timer()
-if broken and not served then error(broken) end
+if broken and not served then return redis.error_reply(broken.err or broken) end
 answer[2], answer[3], answer[4], answer[5], answer[6] = wait or '', dropped, expired, buried, newer
 return answer

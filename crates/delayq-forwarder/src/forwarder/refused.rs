@@ -54,7 +54,5 @@ impl Refused {
 /// Whether every topic that was asked for is set aside: the call fails then with the key of one, `…}:r:1` or `…}:t:1`.
 fn is_of_topics(error: &Error) -> bool {
     let Error::Redis { code, detail } = error else { return false };
-    // Where the script passes an error on, Redis may put a place before the code.
-    let is_type = code == "DQTYPE" || detail.contains("DQTYPE ");
-    is_type && (detail.contains("}:r:") || detail.contains("}:t:"))
+    code == "DQTYPE" && (detail.contains("}:r:") || detail.contains("}:t:"))
 }
