@@ -9,10 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
-// How much a call may have.
-const mostIDs, mostBytes = 500, 4 << 20
+// How much a call may have, and how many calls go together.
+const maxIDs, maxBytes, maxCalls = 500, 4 << 20, 64
 
 // layout is how many shards there were in each layout of the deployment, the newest last: "64,128,", and
 // parsed.
@@ -26,17 +28,18 @@ type layout struct {
 var unknown = &layout{counts: []int{1}}
 
 func layoutOf(text string) *layout {
-	told := &layout{text: text + ","}
-	_ = json.Unmarshal([]byte("["+text+"]"), &told.counts)
-	told.number = len(told.counts)
-	return told
+	theirs := &layout{text: text + ","}
+	_ = json.Unmarshal([]byte("["+text+"]"), &theirs.counts)
+	theirs.number = len(theirs.counts)
+	return theirs
 }
 
 // item is one message in a call, and what becomes of it.
 type item struct {
 	// name says its places: a raw id, or a group. It is empty where a receipt is sent, as the topic is.
 	name, topic string
-	args        []any
+	// shared are arguments of the whole call, behind the topic; args are its own.
+	shared, args []any
 	// bytes is how large it is, where that matters.
 	bytes int
 	// places are the shards where it is still to be sought.
@@ -61,6 +64,23 @@ func named(topic, id, group string, args ...any) *item {
 	return one
 }
 
+// call is one call of a script.
+type call struct {
+	verb  string
+	shard int
+	args  []any
+	// items are the messages that it is for, and bytes how large they are.
+	items []*item
+	bytes int
+}
+
+// answer is what became of a call: neither a reply nor an error where the shard had another layout, which was
+// followed.
+type answer struct {
+	reply []any
+	err   error
+}
+
 // each carries a verb out for each item, by as few calls as the limits allow. With an error too, there is an
 // outcome for each: of what was answered before, and of shards other than the one that refused its call.
 func (c *Client) each(ctx context.Context, verb string, items []*item) (outcomes []Outcome, err error) {
@@ -69,18 +89,20 @@ func (c *Client) each(ctx context.Context, verb string, items []*item) (outcomes
 			return nil, one.err
 		}
 	}
-	err = c.fill(ctx, verb, items)
+	if _, err = c.shards(ctx); err == nil {
+		err = c.fill(ctx, verb, items)
+	}
 	for _, one := range items {
 		if one.outcome.Word == "" {
-			one.outcome.Word = "unanswered"
+			one.outcome.Word = Unanswered
 		}
 		outcomes = append(outcomes, one.outcome)
 	}
 	return outcomes, err
 }
 
-// fill fills the outcomes in.
-func (c *Client) fill(ctx context.Context, verb string, items []*item) (refused error) {
+// fill fills the outcomes in, a pipeline of calls at a time.
+func (c *Client) fill(ctx context.Context, verb string, items []*item) (fault error) {
 	var known *layout
 	for left := items; len(left) > 0; {
 		if now := c.layout.Load(); now != known { // they may belong elsewhere now
@@ -89,18 +111,23 @@ func (c *Client) fill(ctx context.Context, verb string, items []*item) (refused 
 				one.place(verb, known.counts)
 			}
 		}
-		some, rest, args := together(verb, left)
-		reply, err := c.call(ctx, verb, known, some[0].places[0], args)
-		switch _, refusal := err.(ScriptError); {
-		case refusal:
-			refused, left = err, rest
-		case err != nil:
-			return err
-		case reply != nil:
-			left = append(rest, answer(some, reply)...)
+		calls, rest := together(verb, left)
+		left = rest
+		for i, answer := range c.send(ctx, known, calls) {
+			_, refused := answer.err.(ScriptError)
+			switch {
+			case answer.err != nil && !refused:
+				return answer.err
+			case refused:
+				fault = first(fault, answer.err)
+			case answer.reply == nil:
+				left = append(left, calls[i].items...)
+			default:
+				left = append(left, read(calls[i].items, answer.reply)...)
+			}
 		}
 	}
-	return refused
+	return fault
 }
 
 // place finds the places of an item that has a name. A put goes to where it may be since before a growth
@@ -114,36 +141,49 @@ func (one *item) place(verb string, counts []int) {
 	}
 }
 
-// together parts what goes in one call with the first from the rest: one shard and topic, as much as a call
-// may have.
-func together(verb string, left []*item) (some, rest []*item, args []any) {
-	head, bytes := left[0], 0
-	if head.topic != "" {
-		args = []any{head.topic}
+// together parts items into calls, in their order: one shard and topic each, as much as a call may have; and
+// those that come later.
+func together(verb string, left []*item) (calls []call, rest []*item) {
+	type like struct {
+		shard, places int
+		topic         string
 	}
+	latest := map[like]int{}
 	for _, one := range left {
-		same := one.places[0] == head.places[0] && len(one.places) == len(head.places)
-		if !same || one.topic != head.topic || len(some) == mostIDs || bytes+one.bytes > mostBytes {
-			rest = append(rest, one)
-			continue
+		kind := like{one.places[0], len(one.places), one.topic}
+		at, known := latest[kind]
+		if !known || len(calls[at].items) == maxIDs || calls[at].bytes+one.bytes > maxBytes {
+			if len(calls) == maxCalls {
+				rest = append(rest, one)
+				continue
+			}
+			at = len(calls)
+			latest[kind] = at
+			calls = append(calls, call{verb: verb, shard: one.places[0]})
+			if one.topic != "" {
+				calls[at].args = append(calls[at].args, one.topic)
+			}
+			calls[at].args = append(calls[at].args, one.shared...)
 		}
-		some, bytes, args = append(some, one), bytes+one.bytes, append(args, one.args...)
-		if options := len(args) - 2; verb == "put" && len(one.places) > 1 {
-			args[options] = fmt.Sprint(args[options], " earlier")
+		made := &calls[at]
+		made.items, made.bytes, made.args = append(made.items, one), made.bytes+one.bytes, append(made.args, one.args...)
+		if options := len(made.args) - 2; verb == "put" && len(one.places) > 1 {
+			made.args[options] = fmt.Sprint(made.args[options], " earlier")
 		}
 	}
-	return some, rest, args
+	return calls, rest
 }
 
-// answer reads what was answered of some items, and gives back those that may be elsewhere.
-func answer(some []*item, reply []any) (elsewhere []*item) {
+// read reads what was answered of some items, and gives back those that may be elsewhere.
+func read(some []*item, reply []any) (elsewhere []*item) {
 	for i, one := range some {
 		one.outcome.Shard = one.places[0]
 		one.outcome.parse(reply[len(reply)-len(some)+i].(string))
 		switch word := one.outcome.Word; {
-		case len(one.places) > 1 && (word == "unknown" || word == "moved"):
+		case len(one.places) > 1 && (word == Unknown || word == "moved"):
+			one.outcome.Word = ""
 			one.places, elsewhere = one.places[1:], append(elsewhere, one)
-		case word == "stored", word == "ready" && one.outcome.Time.IsZero(): // a put
+		case word == Stored, word == Ready && one.outcome.Time.IsZero(): // a put
 			one.outcome.Time = dueAt(one.args[1].(string), reply[0].(int64))
 		}
 	}
@@ -160,108 +200,148 @@ func dueAt(due string, nowUs int64) time.Time {
 }
 
 // one gets the reply of one call, whatever the layout.
-func (c *Client) one(ctx context.Context, verb string, shard int, args ...any) (reply []any, err error) {
-	for reply == nil && err == nil {
-		reply, err = c.call(ctx, verb, c.layout.Load(), shard, args)
+func (c *Client) one(ctx context.Context, verb string, shard int, args ...any) ([]any, error) {
+	for {
+		answer := c.send(ctx, c.layout.Load(), []call{{verb: verb, shard: shard, args: args}})[0]
+		if answer.reply != nil || answer.err != nil {
+			return answer.reply, answer.err
+		}
 	}
-	return reply, err
 }
 
-// shards are all there are, beginning one further each time. The first time, Redis is asked how many.
-func (c *Client) shards(ctx context.Context) ([]int, error) {
+// shards is how many there are. The first time, Redis is asked.
+func (c *Client) shards(ctx context.Context) (int, error) {
+	if c.layout.Load() == unknown {
+		c.learning.Lock()
+		defer c.learning.Unlock()
+	}
 	if c.layout.Load() == unknown {
 		if _, err := c.one(ctx, "describe", 0, ""); err != nil {
-			return nil, err
+			return 0, err
 		}
 	}
 	counts := c.layout.Load().counts
-	shards, turn := make([]int, counts[len(counts)-1]), int(c.turn.Add(1)%(1<<16))
-	for i := range shards {
-		shards[i] = (turn + i) % len(shards)
-	}
-	return shards, nil
+	return counts[len(counts)-1], nil
 }
 
-// call gets the reply of one call; nil where the shard had another layout, which is followed then.
-func (c *Client) call(ctx context.Context, verb string, known *layout, shard int, args []any) ([]any, error) {
-	keys, said := []string{c.key(shard, "meta"), c.key(shard, "never")}, append([]any{known.number}, args...)
-	reply, err := c.scripts[verb].Run(ctx, c.redis, keys, said...).Result()
-	if err != nil {
-		return nil, c.follow(ctx, shard, err)
+// everyPlace calls a function for each shard where a name may be; a growth that is met on the way adds to them.
+func (c *Client) everyPlace(ctx context.Context, name string, visit func(shard int) (more bool, err error)) error {
+	if _, err := c.shards(ctx); err != nil {
+		return err
 	}
-	if many, is := reply.([]any); is {
-		return many, nil
+	for seen := []int{}; ; {
+		next := -1
+		for _, shard := range placesOf(name, c.layout.Load().counts) {
+			if next < 0 && !contains(seen, shard) {
+				next = shard
+			}
+		}
+		if next < 0 {
+			return nil
+		}
+		seen = append(seen, next)
+		if more, err := visit(next); !more || err != nil {
+			return err
+		}
 	}
-	return []any{reply}, nil
 }
 
-func (c *Client) key(shard int, name string) string {
-	return fmt.Sprintf("{%s:%d}:%s", c.namespace, shard, name)
+// everywhere calls a script in every shard, and again where a growth that is met on the way changes how many
+// there are.
+func (c *Client) everywhere(ctx context.Context, verb string, args func(shards int) []any) (replies [][]any, err error) {
+	for {
+		shards, err := c.shards(ctx)
+		if err != nil {
+			return nil, err
+		}
+		replies = nil
+		for shard := 0; shard < shards && err == nil; {
+			var calls []call
+			for ; shard < shards && len(calls) < maxCalls; shard++ {
+				calls = append(calls, call{verb: verb, shard: shard, args: args(shards)})
+			}
+			for _, answer := range c.send(ctx, c.layout.Load(), calls) {
+				err = first(err, answer.err)
+				replies = append(replies, answer.reply)
+			}
+		}
+		if now := c.layout.Load().counts; err != nil || now[len(now)-1] == shards && !hasNil(replies) {
+			return replies, err
+		}
+	}
 }
 
-// follow takes over the layout of a shard that knows more, and tells one that knows less. It hands other
-// errors back.
+func hasNil(replies [][]any) bool {
+	for _, reply := range replies {
+		if reply == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// send makes calls in one pipeline: an answer each. Those of scripts that Redis does not know go once more,
+// with the script itself.
+func (c *Client) send(ctx context.Context, known *layout, calls []call) []answer {
+	ctx, end := context.WithTimeout(ctx, c.Timeout)
+	defer end()
+	commands, pipe := make([]*redis.Cmd, len(calls)), c.redis.Pipeline()
+	for i := range calls {
+		commands[i] = pipe.EvalSha(ctx, c.scripts[calls[i].verb].Hash(), c.keys(calls[i].shard), c.arguments(known, calls[i])...)
+	}
+	_, fault := pipe.Exec(ctx)
+	pipe = c.redis.Pipeline()
+	for i := range calls {
+		if err := commands[i].Err(); err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
+			commands[i] = c.scripts[calls[i].verb].Eval(ctx, pipe, c.keys(calls[i].shard), c.arguments(known, calls[i])...)
+		}
+	}
+	if pipe.Len() > 0 {
+		_, fault = pipe.Exec(ctx)
+	}
+	answers := make([]answer, len(calls))
+	for i, command := range commands {
+		reply, err := command.Result()
+		if reply == nil && err == nil { // what came before the commands has failed
+			err = fault
+		}
+		many, is := reply.([]any)
+		switch {
+		case err != nil:
+			answers[i].err = c.follow(ctx, calls[i].shard, err)
+		case is:
+			answers[i].reply = many
+		default:
+			answers[i].reply = []any{reply}
+		}
+	}
+	return answers
+}
+
+func (c *Client) arguments(known *layout, one call) []any {
+	return append([]any{known.number}, one.args...)
+}
+
+func (c *Client) keys(shard int) []string {
+	return []string{c.key(shard, "meta"), c.key(shard, "never")}
+}
+
+// follow takes over the layout of a shard that knows more, and gives this client's to one that knows less. It hands
+// other errors back.
 func (c *Client) follow(ctx context.Context, shard int, fault error) error {
 	code, detail, _ := strings.Cut(fault.Error(), " ")
 	words, known := strings.Fields(detail+" ? ?"), c.layout.Load()
-	told := layoutOf(words[1])
+	theirs := layoutOf(words[1])
 	switch {
 	case !strings.HasPrefix(code, "DQ"):
 		return fault
-	case code != "DQLAYOUT" || words[0] != strconv.Itoa(told.number):
-	case strings.HasPrefix(told.text, known.text):
-		c.layout.Store(told)
+	case code != "DQLAYOUT" || words[0] != strconv.Itoa(theirs.number):
+	case strings.HasPrefix(theirs.text, known.text):
+		c.layout.Store(theirs)
 		return nil
-	case strings.HasPrefix(known.text, told.text):
+	case strings.HasPrefix(known.text, theirs.text):
 		_, err := c.one(ctx, "grow", shard, shard, strings.TrimSuffix(known.text, ","))
 		return err
 	}
 	return ScriptError{code, detail}
-}
-
-// ScriptError says that a script refused the whole call, and did nothing. Its code is DQUNINITIALISED,
-// DQLAYOUT, DQTYPE or DQARG.
-type ScriptError struct{ Code, Detail string }
-
-func (e ScriptError) Error() string { return e.Code + " " + e.Detail }
-
-// Outcome is what became of one message: a word, and what belongs to it. The README lists the words.
-type Outcome struct {
-	Word string
-	// ID and Shard find the message again.
-	ID    string
-	Shard int
-	// Time is when it is due; of what is over, when it ended; of a lease, its end: on Redis's clock. Old is
-	// when it was due before.
-	Time, Old time.Time
-	// State is the state that the answer names.
-	State string
-	// Why it was refused or failed.
-	Why string
-	// Doomed says that a cancel came while it was leased: it will not be tried again.
-	Doomed bool
-}
-
-// Accepted says, of a put, whether the message is kept, by this one or an earlier one.
-func (o Outcome) Accepted() bool {
-	return o.Word == "stored" || o.Word == "ready" || o.Word == "exists"
-}
-
-// parse reads what a script answers for one message.
-func (o *Outcome) parse(text string) {
-	words := strings.Fields(text)
-	if o.Word = words[0]; o.Word == "refused" || o.Word == "failed" {
-		o.Why = strings.TrimPrefix(text, o.Word+" ")
-		return
-	}
-	for n, word := range words {
-		if ms, err := strconv.ParseInt(word, 10, 64); err == nil {
-			o.Old, o.Time = o.Time, time.UnixMilli(ms)
-		} else if n > 0 {
-			o.State = word
-		}
-	}
-	if o.Doomed = o.Word == "cancelled" && len(words) > 1; o.Doomed || o.Word[0] <= '9' {
-		o.Word = "extended"
-	}
 }

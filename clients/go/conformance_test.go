@@ -202,7 +202,7 @@ func (r *run) reserve(ctx context.Context, s step) (any, error) {
 	var err error
 	done := make(chan struct{})
 	go func() {
-		found, err = r.client.Reserve(ctx, Reserve{Topics: s.Topics, Most: s.Most, Lease: millisOf(s.LeaseMs), Wait: millisOf(s.WaitMs)})
+		found, err = r.client.Reserve(ctx, Reserve{Topics: s.Topics, Max: s.Most, Lease: millisOf(s.LeaseMs), Wait: millisOf(s.WaitMs)})
 		close(done)
 	}()
 	for i, other := range s.Meanwhile {
@@ -216,7 +216,7 @@ func (r *run) reserve(ctx context.Context, s step) (any, error) {
 func (r *run) drain(ctx context.Context, s step) (any, error) {
 	var receipts []Receipt
 	for {
-		found := must(r.client.Reserve(ctx, Reserve{Topics: s.Topics, Most: 500}))
+		found := must(r.client.Reserve(ctx, Reserve{Topics: s.Topics, Max: 500}))
 		if len(found) == 0 {
 			break
 		}
@@ -236,7 +236,7 @@ func (r *run) drain(ctx context.Context, s step) (any, error) {
 func (r *run) script(verb string, shard any, layout int, args ...any) (any, error) {
 	base := fmt.Sprintf("{%s:%v}:", r.namespace, shard)
 	keys, args := []string{base + "meta", base + "never"}, append([]any{layout}, args...)
-	reply, err := must(assemble(luaFolder(), verb)).Eval(context.Background(), r.redis, keys, args...).Result()
+	reply, err := must(assemble(packed, verb)).Eval(context.Background(), r.redis, keys, args...).Result()
 	if _, many := reply.([]any); !many {
 		reply = []any{reply}
 	}
@@ -251,7 +251,7 @@ func (r *run) change(s step) Due {
 	var change Due
 	switch {
 	case s.AtMs != nil:
-		change = At(time.UnixMilli(*s.AtMs))
+		change = At(time.UnixMilli(*s.AtMs)).PastOK()
 	case s.AfterMs != nil:
 		change = After(millisOf(*s.AfterMs))
 	default:
@@ -299,7 +299,7 @@ func (r *run) message(s said) (Message, error) {
 		}
 	}
 	message := Message{Topic: s.Topic, Payload: payload, Due: After(millisOf(s.AfterMs)), Group: s.Group,
-		Headers: headersOf(s.Headers), MaxAttempts: s.MaxAttempts, Backoff: s.Backoff.backoff(), Replace: s.Replace}
+		Headers: headersOf(s.Headers), MaxAttempts: s.MaxAttempts, Backoff: s.Backoff.backoff(), Replace: s.Replace, PastOK: true}
 	if s.AtMs != nil {
 		message.Due = At(time.UnixMilli(*s.AtMs))
 	}
@@ -393,7 +393,7 @@ func shownAll[T any](items []T, one func(T) any) any {
 }
 
 func shown(o Outcome) any {
-	return map[string]any{"word": o.Word, "time_ms": msOf(o.Time), "old_ms": msOf(o.Old), "state": o.State, "why": o.Why,
+	return map[string]any{"word": string(o.Word), "time_ms": msOf(o.Time), "old_ms": msOf(o.Old), "state": string(o.State), "why": o.Why,
 		"doomed": o.Doomed, "id": o.ID, "shard": int64(o.Shard)}
 }
 

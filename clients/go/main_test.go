@@ -1,46 +1,58 @@
-// The real Redis of all tests, and what they share.
+// The real servers of all tests, and what they share.
 
 package delayq
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-var socket string
+var folder, socket string
 
 // TestMain starts a private redis-server on a unix socket in a temporary folder, and ends it with the tests.
 func TestMain(m *testing.M) {
-	os.Exit(withServer(m.Run))
+	folder = must(os.MkdirTemp("", "delayq-go-"))
+	socket = filepath.Join(folder, "s")
+	server := start("redis-server", "--port", "0", "--unixsocket", socket, "--dir", folder, "--save", "", "--appendonly", "no")
+	probe := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
+	answers(probe)
+	probe.Close()
+	code := m.Run()
+	kill(server)
+	os.RemoveAll(folder)
+	os.Exit(code)
 }
 
-func withServer(run func() int) int {
-	folder, err := os.MkdirTemp("", "delayq-go-")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(folder)
-	socket = filepath.Join(folder, "s")
-	server := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--dir", folder, "--save", "",
-		"--appendonly", "no")
+func start(name string, args ...string) *exec.Cmd {
+	server := exec.Command(name, args...)
 	if err := server.Start(); err != nil {
 		panic(err)
 	}
-	defer server.Wait()
-	defer server.Process.Kill()
-	probe := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, MaxRetries: 500, MaxRetryBackoff: 20_000_000})
-	defer probe.Close()
-	if err := probe.Ping(context.Background()).Err(); err != nil {
-		panic(fmt.Sprintf("redis-server does not answer: %v", err))
+	return server
+}
+
+func kill(server *exec.Cmd) {
+	_ = server.Process.Kill()
+	_ = server.Wait()
+}
+
+// answers waits until a Redis answers.
+func answers(connection redis.UniversalClient) {
+	for connection.Ping(context.Background()).Err() != nil {
 	}
-	return run()
 }
 
 func connect(t *testing.T) *redis.Client {
@@ -48,6 +60,113 @@ func connect(t *testing.T) *redis.Client {
 	connection := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
 	t.Cleanup(func() { _ = connection.Close() })
 	return connection
+}
+
+// deployment makes a deployment of so many shards, with a client that is closed with the test.
+func deployment(t *testing.T, connection redis.UniversalClient, namespace string, shards int) *Client {
+	t.Helper()
+	client := must(New(connection, namespace))
+	t.Cleanup(client.Close)
+	for shard := 0; shard < shards; shard++ {
+		keys := client.keys(shard)
+		if made := must(must(assemble(packed, "init")).Eval(context.Background(), connection, keys, 1, shard, shards).Result()); made != "created" {
+			t.Fatal(made)
+		}
+	}
+	return client
+}
+
+// timed makes a deployment of 16 shards with a real timer, which makes messages ready at their time.
+func timed(t *testing.T, at, namespace string) *Client {
+	t.Helper()
+	connection := redis.NewClient(&redis.Options{Network: "unix", Addr: at})
+	t.Cleanup(func() { _ = connection.Close() })
+	client := deployment(t, connection, namespace, 16)
+	config := filepath.Join(t.TempDir(), "timer.toml")
+	sections := fmt.Sprintf("[deployment]\nnamespace = %q\nshards = 16\n[redis]\nurl = \"unix://%s\"\n[etcd]\nenabled = false\n[admin]\nlisten = \"127.0.0.1:0\"\n", namespace, at)
+	if err := os.WriteFile(config, []byte(sections), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program, is := os.LookupEnv("DELAYQ_TIMER")
+	if !is {
+		program = "../../target/debug/delayq-timer"
+	}
+	timer := start(program, config)
+	t.Cleanup(func() { kill(timer) })
+	return client
+}
+
+// ownServer starts a redis-server that one test may freeze and kill, and keeps what it has over a restart.
+func ownServer(t *testing.T) (at string, server func() *exec.Cmd, restart func()) {
+	t.Helper()
+	own := t.TempDir()
+	at = filepath.Join(must(os.MkdirTemp(folder, "own")), "s")
+	var running *exec.Cmd
+	restart = func() {
+		running = start("redis-server", "--port", "0", "--unixsocket", at, "--dir", own, "--save", "", "--appendonly", "yes",
+			"--appendfsync", "no")
+		probe := redis.NewClient(&redis.Options{Network: "unix", Addr: at})
+		answers(probe)
+		probe.Close()
+	}
+	restart()
+	t.Cleanup(func() {
+		_ = running.Process.Signal(syscall.SIGCONT)
+		kill(running)
+	})
+	return at, func() *exec.Cmd { return running }, restart
+}
+
+// proxy stands between a client and a server, and can fall silent: what is connected then gets no answer, and no end.
+func proxy(t *testing.T, to string) (at string, silence func()) {
+	t.Helper()
+	at = filepath.Join(must(os.MkdirTemp(folder, "proxy")), "s")
+	listener := must(net.Listen("unix", at))
+	t.Cleanup(func() { listener.Close() })
+	var generation atomic.Int32
+	pass := func(from, into net.Conn, born int32) {
+		for bytes := make([]byte, 1<<16); ; {
+			n, err := from.Read(bytes)
+			if err != nil || generation.Load() != born {
+				return // without closing anything
+			}
+			_, _ = into.Write(bytes[:n])
+		}
+	}
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server := must(net.Dial("unix", to))
+			t.Cleanup(func() { client.Close(); server.Close() })
+			go pass(client, server, generation.Load())
+			go pass(server, client, generation.Load())
+		}
+	}()
+	return at, func() { generation.Add(1) }
+}
+
+// commandsDuring are the names of the commands that reach Redis meanwhile; those within scripts are left out.
+func commandsDuring(t *testing.T, connection *redis.Client, work func()) (seen []string) {
+	t.Helper()
+	monitor := must(net.Dial("unix", connection.Options().Addr))
+	defer monitor.Close()
+	fmt.Fprint(monitor, "MONITOR\r\n")
+	lines := bufio.NewScanner(monitor)
+	lines.Buffer(nil, 1<<24)
+	lines.Scan() // OK
+	work()
+	must(connection.Echo(context.Background(), "the end").Result())
+	for lines.Scan() && !strings.Contains(lines.Text(), "the end") {
+		_, command, _ := strings.Cut(lines.Text(), "] \"")
+		if !strings.Contains(lines.Text(), " lua] ") {
+			name, _, _ := strings.Cut(command, "\"")
+			seen = append(seen, strings.ToLower(name))
+		}
+	}
+	return seen
 }
 
 // vectors reads a file of the vectors that all clients share.
@@ -59,6 +178,18 @@ func vectors(t *testing.T, name string, into any) {
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// within fails the test where something does not come in time.
+func within[T any](t *testing.T, what string, from <-chan T) T {
+	t.Helper()
+	select {
+	case one := <-from:
+		return one
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s did not come", what)
+		panic("unreachable")
 	}
 }
 

@@ -1,13 +1,11 @@
-// A message: as its producer hands it over, as it is stored, and as a reserve hands it out.
+// A message as its producer hands it over, and what a put sends of it.
 
 package delayq
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"math/big"
 	"strconv"
 	"strings"
 	"time"
@@ -18,13 +16,28 @@ import (
 const maxPayloadBytes, maxHeaderBytes = 1024 * 1024, 16 * 1024
 
 // Due is a due time, on Redis's clock: At, After or By make one. The zero value is now.
-type Due struct{ said, expected string }
+type Due struct {
+	said, expected string
+	err            error
+}
 
-// At is a time.
-func At(due time.Time) Due { return Due{said: strconv.FormatInt(due.UnixMilli(), 10)} }
+// At is a time. Times before 2001 are refused, as seconds that were taken for milliseconds: unless PastOK is said.
+func At(due time.Time) Due {
+	return Due{said: strconv.FormatInt(due.UnixMilli(), 10), err: checkTime("a due time", due)}
+}
+
+// PastOK accepts a time before 2001.
+func (d Due) PastOK() Due {
+	if !strings.HasPrefix(d.said, "+") {
+		d.err = nil
+	}
+	return d
+}
 
 // After is a delay from now.
-func After(delay time.Duration) Due { return Due{said: fmt.Sprintf("+%d", delay.Milliseconds())} }
+func After(delay time.Duration) Due {
+	return Due{said: fmt.Sprintf("+%d", wholeMillis(delay)), err: checkSpan("a delay", delay)}
+}
 
 // By moves a message by a difference to the time at which it is expected, so that a repeat moves nothing
 // twice.
@@ -33,13 +46,45 @@ func By(difference time.Duration, expected time.Time) Due {
 }
 
 // IfDue moves a message only where it is due then until now.
-func (d Due) IfDue(expected time.Time) Due { return Due{d.said, At(expected).said} }
+func (d Due) IfDue(expected time.Time) Due {
+	d.expected = strconv.FormatInt(expected.UnixMilli(), 10)
+	return d
+}
 
 func (d Due) text() string {
 	if d.said == "" {
 		return "+0"
 	}
 	return d.said
+}
+
+// checkTime doubts times before 2001.
+func checkTime(what string, at time.Time) error {
+	ms := at.UnixMilli()
+	if ms >= doubtfulBeforeMs {
+		return nil
+	}
+	if ms > 0 && ms*1000 >= doubtfulBeforeMs {
+		return InvalidMessage(fmt.Sprintf("%s of %v, %d ms since the epoch: if seconds were meant, make it by time.Unix(%d, 0); "+
+			"if not, say PastOK", what, at.UTC(), ms, ms))
+	}
+	return InvalidMessage(fmt.Sprintf("%s of %v: if that is meant, say PastOK", what, at.UTC()))
+}
+
+// Times before 2001 are mostly seconds that were taken for milliseconds.
+const doubtfulBeforeMs = 978_307_200_000
+
+// checkSpan refuses what lies in the past.
+func checkSpan(what string, span time.Duration) error {
+	if span < 0 {
+		return InvalidMessage(fmt.Sprintf("%s of %v: at least 0", what, span))
+	}
+	return nil
+}
+
+// wholeMillis rounds up: nothing is early.
+func wholeMillis(span time.Duration) int64 {
+	return (span + time.Millisecond - 1).Milliseconds()
 }
 
 // Message is a message to be delivered at its due time.
@@ -64,6 +109,8 @@ type Message struct {
 	// FirstTried is, for a repeat of a put whose fate is unknown, when it was first tried, on this host's
 	// clock.
 	FirstTried time.Time
+	// PastOK accepts times before 2001: they are refused otherwise, as seconds that were taken for milliseconds.
+	PastOK bool
 }
 
 // Header is one of a message's headers. A name may come more than once.
@@ -82,8 +129,28 @@ func Fixed(delay time.Duration) Backoff { return backoff(1, delay) }
 // Exponential is twice as long before each try; the first is no longer than the longest.
 func Exponential(first, longest time.Duration) Backoff { return backoff(2, first, longest) }
 
-// List is a delay for each try, 1 to 32, of which the last repeats.
+// List is a delay for each attempt, 1 to 32, of which the last repeats.
 func List(delays ...time.Duration) Backoff { return backoff(3, delays...) }
+
+// String says it as "exponential 1s 10m0s".
+func (b Backoff) String() string {
+	if b.spec == "" {
+		return "none"
+	}
+	text := []string{"", "fixed", "exponential", "list"}[b.spec[0]]
+	for at := 1; at < len(b.spec); at += 4 {
+		text += " " + (time.Duration(binary.BigEndian.Uint32([]byte(b.spec[at:]))) * time.Millisecond).String()
+	}
+	return text
+}
+
+// backoffOf is a stored back-off; none where its bytes are none.
+func backoffOf(spec string) Backoff {
+	if len(spec)%4 != 1 || spec[0] < 1 || spec[0] > 3 {
+		return Backoff{}
+	}
+	return Backoff{spec: spec}
+}
 
 func backoff(kind int64, delays ...time.Duration) Backoff {
 	made, fits := Backoff{spec: number(1, kind)}, len(delays) > 0 && len(delays) <= 32
@@ -99,7 +166,7 @@ func backoff(kind int64, delays ...time.Duration) Backoff {
 
 // item is what a put says of a message: it goes to its group's shard or to its id's, or an id is generated
 // for this shard.
-func (m *Message) item(counts []int, shard int, ahead time.Duration, mostPayloadBytes int) *item {
+func (m *Message) item(counts []int, shard int, ahead time.Duration, maxPayload int) *item {
 	places, id := []int{shard}, m.ID
 	if m.Group != "" {
 		places = placesOf(m.Group, counts)
@@ -111,10 +178,24 @@ func (m *Message) item(counts []int, shard int, ahead time.Duration, mostPayload
 	if generated(one.name) && m.Group != "" && !contains(places, placesOf(one.name, nil)[0]) {
 		one.err = InvalidMessage(id + " was generated for another shard than its group's")
 	}
-	envelope, err := m.envelope(!generated(one.name), mostPayloadBytes)
+	envelope, err := m.envelope(!generated(one.name), maxPayload)
 	one.args, one.bytes = append(one.args, m.Due.text(), m.options(ahead), envelope), len(envelope)
-	one.err = first(one.err, err)
+	one.err = first(first(one.err, m.checkTimes()), err)
 	return one
+}
+
+// checkTimes refuses times that no put could mean.
+func (m *Message) checkTimes() (err error) {
+	if strings.HasPrefix(m.Due.said, "by") || m.Due.expected != "" {
+		return InvalidMessage("a put is due At or After: By and IfDue are for a reschedule")
+	}
+	due := m.Due
+	if m.PastOK {
+		due = due.PastOK()
+	} else if !m.Expires.IsZero() {
+		err = checkTime("an expiry", m.Expires)
+	}
+	return first(due.err, err)
 }
 
 // options is what a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much.
@@ -130,7 +211,7 @@ func (m *Message) options(ahead time.Duration) (options string) {
 
 // envelope is what a put sends (docs/protocol.md has the bytes); scripts fill in state, gen, due, at and the
 // counts.
-func (m *Message) envelope(ownID bool, mostPayloadBytes int) (string, error) {
+func (m *Message) envelope(ownID bool, maxPayload int) (string, error) {
 	block, legible, err := "", true, m.Backoff.err
 	for _, header := range m.Headers {
 		err = first(err, checkName("header name", header.Name))
@@ -140,8 +221,8 @@ func (m *Message) envelope(ownID bool, mostPayloadBytes int) (string, error) {
 	if !legible || len(block) > maxHeaderBytes {
 		err = InvalidMessage("at most 16 KiB of headers, in UTF-8")
 	}
-	if len(m.Payload) > mostPayloadBytes || len(m.Payload) > maxPayloadBytes {
-		err = InvalidMessage(fmt.Sprintf("at most %d bytes of payload", mostPayloadBytes))
+	if len(m.Payload) > maxPayload || len(m.Payload) > maxPayloadBytes {
+		err = InvalidMessage(fmt.Sprintf("at most %d bytes of payload", maxPayload))
 	}
 	flags, fields := int64(0), ""
 	add := func(flag int64, has bool, field string) {
@@ -174,80 +255,3 @@ func number(size int, n int64) string {
 
 // sized is a field behind its length.
 func sized(size int, field string) string { return number(size, int64(len(field))) + field }
-
-// What an envelope has beside its head, in this order.
-const flagHash, flagExpires, flagBackoff, flagGroup, flagHeaders, flagZstd = 1, 2, 4, 8, 16, 32
-
-// Receipt is the right to settle one delivery of one message.
-type Receipt struct {
-	Shard int
-	Raw   string
-}
-
-// id is that of its message.
-func (r Receipt) id() string {
-	_, rest, _ := strings.Cut(r.Raw, ":")
-	return idText(rest[:len(rest)-4])
-}
-
-// Delivery is a message under lease. Its Attempt and Number count this one; times are on Redis's clock.
-type Delivery struct {
-	Receipt                       Receipt
-	Topic, ID, Group              string
-	Payload                       []byte
-	Headers                       []Header
-	Due, Ready, LeaseEnd, Expires time.Time
-	// Attempt is what the maximum counts, Number how often the message was ever handed out.
-	Attempt, MaxAttempts uint16
-	Number               uint32
-}
-
-// read reads the envelope (docs/protocol.md has the bytes), and says whether its payload is compressed.
-func (d *Delivery) read(stored string) (compressed bool, err error) {
-	if stored != "" && stored[0] > 1 {
-		return false, InvalidMessage(fmt.Sprintf("an envelope of the newer format %d", stored[0]))
-	}
-	rest, at, legible := bytes.NewBufferString(stored), 0, true
-	take := func(size int) []byte {
-		at += size // of what is cut short, less is taken
-		return rest.Next(size)
-	}
-	number := func(size int) int { return int(new(big.Int).SetBytes(take(size)).Int64()) }
-	text := func(size int) string {
-		field := string(take(number(size)))
-		legible = legible && utf8.ValidString(field)
-		return field
-	}
-	flags := number(4) & 0xffff
-	take(4)
-	d.Due = time.UnixMilli(int64(number(8)))
-	take(8)
-	d.Number, d.Attempt, d.MaxAttempts = uint32(number(4))+1, uint16(number(2)), uint16(number(2))
-	if d.Attempt < 65535 {
-		d.Attempt++
-	}
-	if flags&flagHash > 0 {
-		take(8)
-	}
-	if flags&flagExpires > 0 {
-		d.Expires = time.UnixMilli(int64(number(8)))
-	}
-	if flags&flagBackoff > 0 {
-		take(number(1))
-	}
-	if flags&flagGroup > 0 {
-		d.Group = text(1)
-		err = checkName("group", d.Group)
-	}
-	if flags&flagHeaders > 0 {
-		size := number(2)
-		for end := at + size; at < end; {
-			d.Headers = append(d.Headers, Header{text(1), text(2)})
-		}
-	}
-	if at > len(stored) || !legible {
-		err = InvalidMessage("malformed envelope")
-	}
-	d.Payload = rest.Bytes()
-	return flags&flagZstd > 0, err
-}

@@ -32,7 +32,7 @@ var forms = map[string]*regexp.Regexp{
 func checkName(what, text string) error {
 	long := len(text) > 128 && what != "header name"
 	if long || !utf8.ValidString(text) || !forms[what].MatchString(text) {
-		return InvalidMessage(fmt.Sprintf("%.40q is no %s", text, what))
+		return InvalidMessage(fmt.Sprintf("%.40q is not a valid %s", text, what))
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func TestAMessageThatCannotBeReadIsBuriedAndDoesNotStopItsNeighbours(t *testing.
 			whole := "\x01\x01" + string(make([]byte, 30))
 			broken := "\x01\x01\x00" + rest[0] + string(make([]byte, 28)) + string(must(hex.DecodeString(rest[1])))
 			must(r.script("put", 0, 1, "t", "broken", "1", "", broken, "whole", "1", "", whole))
-			found := must(must(New(r.redis, namespace)).Reserve(context.Background(), Reserve{Topics: []string{"t"}, Most: 10}))
+			found := must(must(New(r.redis, namespace)).Reserve(context.Background(), Reserve{Topics: []string{"t"}, Max: 10}))
 			if len(found) != 1 || found[0].ID != "whole" {
 				t.Fatal(found)
 			}
@@ -39,18 +39,16 @@ func TestAMessageThatCannotBeReadIsBuriedAndDoesNotStopItsNeighbours(t *testing.
 	}
 }
 
-// The look that a waiting reserve takes without being woken would come too late.
+// A poll would come too late.
 func TestAWakeUpAloneBringsAWaitingReserveItsMessage(t *testing.T) {
-	every := lookEvery
-	defer func() { lookEvery = every }()
-	lookEvery = time.Minute
 	r, _ := reading(t, "waking")
+	r.client.pollInterval = time.Minute
 	waiting := make(chan []*Delivery)
 	go func() {
 		waiting <- must(r.client.Reserve(context.Background(), Reserve{Topics: []string{"t"}, Wait: 30 * time.Second}))
 	}()
 	must(r.step(step{Op: "listening", Shard: 0}))
-	must(r.client.Put(context.Background(), Message{Topic: "t", Payload: []byte("x"), Due: At(time.UnixMilli(1))}))
+	must(r.client.Put(context.Background(), Message{Topic: "t", Payload: []byte("x"), Due: After(0)}))
 	if found := <-waiting; len(found) != 1 || string(found[0].Payload) != "x" {
 		t.Fatal(found)
 	}
@@ -58,7 +56,7 @@ func TestAWakeUpAloneBringsAWaitingReserveItsMessage(t *testing.T) {
 
 func TestAReserveFromATopicThatIsNoneTakesNothing(t *testing.T) {
 	r, _ := reading(t, "none")
-	must(r.client.Put(context.Background(), Message{Topic: "t", Due: At(time.UnixMilli(1))}))
+	must(r.client.Put(context.Background(), Message{Topic: "t", Due: After(0)}))
 	_, err := r.client.Reserve(context.Background(), Reserve{Topics: []string{"t", "no topic"}})
 	if _, invalid := err.(InvalidMessage); !invalid {
 		t.Fatal(err)
@@ -70,10 +68,8 @@ func TestAReserveFromATopicThatIsNoneTakesNothing(t *testing.T) {
 }
 
 func TestAWaitingReserveSurvivesTheLossOfItsConnections(t *testing.T) {
-	every := lookEvery
-	defer func() { lookEvery = every }()
-	lookEvery = time.Minute
 	r, _ := reading(t, "lost")
+	r.client.pollInterval = time.Minute
 	ctx, waiting := context.Background(), make(chan []*Delivery)
 	go func() {
 		waiting <- must(r.client.Reserve(ctx, Reserve{Topics: []string{"t"}, Wait: 90 * time.Second}))
@@ -82,7 +78,7 @@ func TestAWaitingReserveSurvivesTheLossOfItsConnections(t *testing.T) {
 	must(r.redis.ClientKillByFilter(ctx, "TYPE", "pubsub").Result())
 	must(r.redis.ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Result())
 	must(r.step(step{Op: "listening", Shard: 0}))
-	must(r.client.Put(ctx, Message{Topic: "t", Payload: []byte("x"), Due: At(time.UnixMilli(1))}))
+	must(r.client.Put(ctx, Message{Topic: "t", Payload: []byte("x"), Due: After(0)}))
 	if found := <-waiting; len(found) != 1 || string(found[0].Payload) != "x" {
 		t.Fatal(found)
 	}

@@ -5,34 +5,23 @@ package delayq
 import (
 	"embed"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// A copy of the repository's lua/ in a module that was packed (clients/package.sh); in the repository itself
-// there is none.
+// A copy of the repository's lua/, so that a plain `go get` brings it: `go generate` brings it up to date.
 //
+//go:generate sh -c "rm -rf lua && cp -R ../../lua lua"
 //go:embed lua
 var packed embed.FS
 
 // verbs are the scripts that a client calls.
-var verbs = strings.Fields("ack bury cancel describe dictionary extend grow put release reschedule reserve")
+var verbs = strings.Fields(`ack bury cancel cancel_group configure count describe dictionary extend grow list list_group
+	overview peek purge put release replay reschedule reserve shift_group`)
 
 var include = regexp.MustCompile(`(?m)^--# include (.*)$`)
-
-// luaFolder has lua/: packed with this module, or in the repository that it is developed in.
-func luaFolder() fs.FS {
-	if _, missing := fs.Stat(packed, "lua/put.lua"); missing == nil {
-		return packed
-	}
-	_, here, _, _ := runtime.Caller(0)
-	return os.DirFS(filepath.Join(here, "../../.."))
-}
 
 // assemble puts one script together: an include line stands for the texts of the files that it names.
 func assemble(folder fs.FS, verb string) (*redis.Script, error) {

@@ -1,56 +1,94 @@
 /** Calls of scripts: many messages at a time, in as few calls as the limits allow, wherever they are. */
 
-import type { Redis } from "ioredis";
+import type { Cluster, Redis } from "ioredis";
 import { name, placesOf } from "./names.js";
-import { Incomplete, outcomeOf, ScriptError, unanswered, type Outcome } from "./outcome.js";
+import { Incomplete, outcomeOf, ScriptError, TimeoutError, unanswered, type Outcome, type Verb, type Words } from "./outcome.js";
 import { script } from "./scripts.js";
 
-/** How much a call may have. */
-const [MOST_IDS, MOST_BYTES] = [500, 4 * 1024 * 1024];
+/** How much a call may have, and how many calls go together. */
+const [MAX_IDS, MAX_BYTES, MAX_CALLS] = [500, 4 * 1024 * 1024, 64];
 
 /** The scripts that a client calls: its connection gets a command for each. */
-const VERBS = "ack bury cancel describe dictionary extend grow put release reschedule reserve".split(" ");
+const SCRIPTS = `ack bury cancel cancel_group configure count describe dictionary extend grow list list_group overview peek
+  purge put release replay reschedule reserve shift_group`.split(/\s+/);
 
 /** undefined for what the script does where nothing is said. */
 export type Arg = Buffer | string | number | undefined;
 export type Reply = any[];
 
 /** One message in a call: what says its place (a name, or a shard), its topic, and its arguments. */
-export type Item = { place: Buffer | number; topic: string[]; args: Arg[]; id?: string; bytes?: number };
+export type Item = { place: Buffer | number; topic: string[]; args: Arg[]; id: string; bytes?: number };
+
+/** An item that has no answer yet: its number, and the shards where it is still to be sought. */
+type Open = Item & { bytes: number; i: number; places: number[] };
+
+/** What goes in one call: items of one shard and topic, which are `last` to be sought there or not. */
+type Together = { shard: number; last: boolean; topic: string[]; items: Open[]; bytes: number };
 
 /** A deployment, and the calls of its scripts. */
 export class Calls {
-  readonly namespace: string;
   /** How many shards there were in each layout, the newest last. Replaced as a whole, never changed. */
-  protected counts: readonly number[] = [];
+  private counts: readonly number[] = [];
+  private learning?: Promise<unknown>;
+  private replaced?: unknown;
 
-  constructor(readonly redis: Redis, namespace: string) {
+  /** `timeoutMs` is the deadline of each call. */
+  constructor(readonly redis: Redis | Cluster, readonly namespace: string, private readonly timeoutMs: number) {
     if (redis.options.keyPrefix) throw new Error("the connection's keyPrefix hides the deployment's keys");
-    this.namespace = name("namespace", namespace);
-    for (const verb of VERBS) redis.defineCommand(`delayq_${verb}`, { numberOfKeys: 2, lua: script(verb) });
+    name("namespace", namespace);
+    for (const verb of SCRIPTS) redis.defineCommand(`delayq_${verb}`, { numberOfKeys: 2, lua: script(verb) });
   }
 
-  /** How many shards there are. The first time, Redis is asked: whoever knows none is refused, and told. */
-  protected async learn(): Promise<number> {
-    if (this.counts.length === 0) await this.call("describe", 0, [""]);
+  /** How many shards there are. Asks Redis the first time: a client that knows none is refused, with their number. */
+  async shards(): Promise<number> {
+    if (this.counts.length === 0) {
+      this.learning ??= this.call("describe", 0, [""]).finally(() => (this.learning = undefined));
+      await this.learning;
+    }
     return this.counts.at(-1)!;
   }
 
-  /** Carries a verb out for each item. What is answered is told, whatever becomes of the others. */
-  protected async each(verb: string, items: readonly Item[]): Promise<Outcome[]> {
-    await this.learn();
+  /** The shards where a name may be, the newest first; a growth that is met on the way adds to them. */
+  async *places(place: Buffer): AsyncGenerator<number> {
+    await this.shards();
+    const seen = new Set<number>();
+    for (;;) {
+      const next = placesOf(place, this.counts).find((shard) => !seen.has(shard));
+      if (next === undefined) return;
+      seen.add(next);
+      yield next;
+    }
+  }
+
+  /** Where a name belongs now. Only after `shards`. */
+  placesNow(place: Buffer): number[] {
+    return placesOf(place, this.counts);
+  }
+
+  /** Calls a script in every shard, and again where a growth that is met on the way changes how many there are. */
+  async everywhere<T>(one: (shard: number, shards: number) => Promise<T>): Promise<T[]> {
+    for (;;) {
+      const shards = await this.shards();
+      const all = await Promise.all(Array.from({ length: shards }, (_, shard) => one(shard, shards)));
+      if (shards === this.counts.at(-1)) return all;
+    }
+  }
+
+  /** Carries a verb out for each item. What is answered is returned, whatever becomes of the others. */
+  async each<V extends Verb>(verb: V, items: readonly Item[]): Promise<Outcome<Words[V]>[]> {
+    await this.shards();
     const outcomes: Outcome[] = [];
-    const fault = await this.fill(verb, items, outcomes).catch((lost: unknown) => lost);
-    if (fault === undefined) return outcomes;
+    const fault = await this.fill(verb, items, outcomes);
+    if (fault === undefined) return outcomes as Outcome<Words[V]>[];
     if (outcomes.length === 0) throw fault;
     throw new Incomplete(items.map(({ id }, i) => outcomes[i] ?? unanswered(id)), fault);
   }
 
   /** Fills the outcomes in. A shard that refuses its call does not keep the others from theirs: why it did. */
-  private async fill(verb: string, items: readonly Item[], outcomes: Outcome[]): Promise<unknown> {
-    let refused: ScriptError | undefined;
+  private async fill(verb: Verb, items: readonly Item[], outcomes: Outcome[]): Promise<unknown> {
+    let fault: unknown;
     let counts: readonly number[] = [];
-    let left = items.map((item, i) => ({ bytes: 0, ...item, i, places: [] as number[] }));
+    let left: Open[] = items.map((item, i) => ({ bytes: 0, ...item, i, places: [] }));
     while (left.length > 0) {
       if (counts !== this.counts) {
         counts = this.counts;
@@ -58,39 +96,30 @@ export class Calls {
         // A put goes first to where it may be since before a growth, in the end to where it belongs.
         if (verb === "put") for (const { places } of left) places.reverse();
       }
-      const { places, topic } = left[0]!;
-      const [shard, last] = [places[0]!, places.length === 1];
-      const like = (one: (typeof left)[0]): boolean =>
-        one.places[0] === shard && (one.places.length === 1) === last && one.topic[0] === topic[0];
-      let bytes = 0;
-      const some = left.filter((one) => like(one) && (bytes += one.bytes) <= MOST_BYTES).slice(0, MOST_IDS);
-      const args = some.flatMap((one) => one.args);
-      if (verb === "put" && !last) for (let at = 2; at < args.length; at += 4) args[at] += " earlier";
-      let reply: Reply | undefined;
-      try {
-        reply = await this.call(verb, shard, [...topic, ...args], counts);
-      } catch (fault) {
-        if (!(fault instanceof ScriptError)) throw fault;
-        refused = fault;
-        left = left.filter((one) => !some.includes(one));
+      const calls = together(left).slice(0, MAX_CALLS);
+      const replies = await Promise.allSettled(calls.map((one) => this.call(verb, one.shard, argsOf(verb, one), counts)));
+      const lost = new Set<Open>();
+      for (const [n, reply] of replies.entries()) {
+        const call = calls[n]!;
+        if (reply.status === "fulfilled") answer(call, reply.value, outcomes);
+        else call.items.forEach((one) => lost.add(one));
       }
-      if (!reply) continue; // another layout: they may belong elsewhere now
-      some.forEach((one, n) => {
-        const text = String(reply.at(n - some.length));
-        if (!last && ["unknown", "moved"].includes(text)) one.places.shift();
-        else outcomes[one.i] = outcomeOf(timed(text, one.args[1], reply![0]), shard, one.id);
-      });
-      left = left.filter(({ i }) => !outcomes[i]);
+      const faults = replies.flatMap((reply) => (reply.status === "rejected" ? [reply.reason] : []));
+      const outage = faults.find((one) => !(one instanceof ScriptError));
+      if (outage !== undefined) return outage;
+      fault ??= faults[0];
+      left = left.filter((one) => !outcomes[one.i] && !lost.has(one));
     }
-    return refused;
+    return fault;
   }
 
   /** The reply of one call; undefined where the shard has other counts than these, which it then follows. */
-  protected async call(verb: string, shard: number, args: Arg[], counts?: readonly number[]): Promise<any> {
+  async call(verb: string, shard: number, args: Arg[], counts?: readonly number[]): Promise<any> {
     const base = `{${this.namespace}:${shard}}:`;
     const rest = [(counts ?? this.counts).length, ...args.map((arg) => arg ?? "")];
     try {
-      const reply = await (this.redis as any)[`delayq_${verb}Buffer`](`${base}meta`, `${base}never`, ...rest);
+      const command = (this.redis as any)[`delayq_${verb}Buffer`](`${base}meta`, `${base}never`, ...rest);
+      const reply = await this.inTime(command);
       return Array.isArray(reply) ? reply : [reply];
     } catch (fault) {
       if (!(fault instanceof Error && fault.message.startsWith("DQ"))) throw fault;
@@ -99,15 +128,74 @@ export class Calls {
     }
   }
 
-  /** Takes over the layout of a shard that knows more, and tells one that knows less. */
+  /** An answer, or a TimeoutError at the call's deadline. A connection that was silent for so long is replaced. */
+  private async inTime<T>(command: Promise<T>): Promise<T> {
+    let timer: NodeJS.Timeout | undefined;
+    const deadline = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        this.replaceConnection();
+        reject(new TimeoutError(`Redis did not answer within ${this.timeoutMs} ms`, command));
+      }, this.timeoutMs);
+    });
+    try {
+      return await Promise.race([command, deadline]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Once for each: it keeps its status until it is closed. One that fell silent while it was made has "connect". */
+  private replaceConnection(): void {
+    const { status, stream } = this.redis as { status: string; stream?: unknown };
+    if (!["ready", "connect"].includes(status) || (stream !== undefined && stream === this.replaced)) return;
+    this.replaced = stream;
+    this.redis.disconnect(true);
+  }
+
+  /** Takes over the layout of a shard that knows more, and gives this one's to a shard that knows less. */
   private async follow(shard: number, refusal: ScriptError): Promise<void> {
     const [, layout, text = ""] = refusal.message.split(" ");
-    const [told, known] = [text.split(",").map(Number), this.counts];
-    const same = told.every((count, i) => i >= known.length || count === known[i]);
-    if (refusal.code !== "DQLAYOUT" || layout !== String(told.length) || !same) throw refusal;
-    if (told.length >= known.length) this.counts = told;
-    else await this.call("grow", shard, [shard, known.join(",")]);
+    const [theirs, ours] = [text.split(",").map(Number), this.counts];
+    const same = theirs.every((count, i) => i >= ours.length || count === ours[i]);
+    if (refusal.code !== "DQLAYOUT" || layout !== String(theirs.length) || !same) throw refusal;
+    if (theirs.length >= ours.length) this.counts = theirs;
+    else await this.call("grow", shard, [shard, ours.join(",")]);
   }
+}
+
+/** Parts items into calls, in their order: one shard and topic each, as much as a call may have. */
+function together(left: readonly Open[]): Together[] {
+  const calls: Together[] = [];
+  const latest = new Map<string, Together>();
+  for (const one of left) {
+    const [shard, last] = [one.places[0]!, one.places.length === 1];
+    const like = `${shard} ${last} ${one.topic[0]}`;
+    let call = latest.get(like);
+    if (!call || call.items.length === MAX_IDS || call.bytes + one.bytes > MAX_BYTES) {
+      call = { shard, last, topic: one.topic, items: [], bytes: 0 };
+      latest.set(like, call);
+      calls.push(call);
+    }
+    call.items.push(one);
+    call.bytes += one.bytes;
+  }
+  return calls;
+}
+
+function argsOf(verb: string, { topic, items, last }: Together): Arg[] {
+  const args = items.flatMap((one) => one.args);
+  if (verb === "put" && !last) for (let at = 2; at < args.length; at += 4) args[at] += " earlier";
+  return [...topic, ...args];
+}
+
+/** Reads what was answered; what may be elsewhere is left for there. Without a reply, all of it: another layout. */
+function answer({ items, last, shard }: Together, reply: Reply | undefined, outcomes: Outcome[]): void {
+  if (!reply) return;
+  items.forEach((one, n) => {
+    const text = String(reply.at(n - items.length));
+    if (!last && ["unknown", "moved"].includes(text)) one.places.shift();
+    else outcomes[one.i] = outcomeOf(timed(text, one.args[1], reply[0]), shard, one.id);
+  });
 }
 
 /** The answer of a put with its due time: one in ms, or "+" and a delay from the reply's time in µs. */

@@ -1,175 +1,179 @@
 /** The client: what a producer and a worker do with messages, over ioredis. */
 
-import type { Redis } from "ioredis";
+import type { Cluster, Redis } from "ioredis";
+import { countOf, dueMs, leaseOf, listOf, optionsOf, spanMs, timeMs, topicsOf, type Time } from "./arguments.js";
 import { Calls, type Arg, type Item } from "./calls.js";
-import { leases, readEnvelope, type Delivery, type Lease, type Receipt } from "./delivery.js";
-import { listen, type Hear } from "./listener.js";
-import { envelopeOf, MAX_PAYLOAD_BYTES, optionsOf, type Message } from "./message.js";
+import { Deliveries, type DeliveriesOptions } from "./deliveries.js";
+import { releaseArgs, settleItem, type Delivery, type Receipt, type ReleaseOptions } from "./delivery.js";
+import { Gatherer } from "./gather.js";
+import { Group } from "./group.js";
+import { dueOf, envelopeOf, MAX_PAYLOAD_BYTES, putOptions, type Message } from "./message.js";
 import { generateId, idBytes, InvalidMessage, isGenerated, name, placesOf } from "./names.js";
-import type { Outcome } from "./outcome.js";
-import { restore } from "./payload.js";
+import type { Outcome, Words } from "./outcome.js";
+import { Restorer } from "./payload.js";
+import { Reserver } from "./reserving.js";
+import { storedOf, type Stored } from "./stored.js";
+import { Topic } from "./topic.js";
 
-type To = { atMs: number } | { afterMs: number } | { byMs: number; expectedMs: number };
+/** `timeoutMs` is the deadline of each call of Redis. */
+export type ClientOptions = { namespace?: string; maxPayloadBytes?: number; timeoutMs?: number };
+
+/** Where a due time is moved to. */
+type To = { at: Time; pastOk?: boolean } | { afterMs: number } | { byMs: number; expected: Time };
 
 /**
- * A change of a due time: to a time, a delay from now, or by a difference. With `expectedMs` only where the
- * message is due then until now; a difference needs it, so that a repeat moves nothing twice.
+ * A change of a due time: to a time, a delay from now, or by a difference. With `expected` only where the message is
+ * due then until now; a difference needs it, so that a repeat moves nothing twice.
  */
-export type Change = To & { expectedMs?: number };
+export type Change = To & { expected?: Time };
 
-/** How many messages, 1 to 500 (1); for how long (as the topic says); how long to wait for one (0). */
-export type ReserveOptions = { most?: number; leaseMs?: number; waitMs?: number };
-
-/** After a delay, or by their back-off; whether the attempt does not count; a reason for the dead letters. */
-export type ReleaseOptions = { delayMs?: number; keepAttempt?: boolean; reason?: string };
+/** How many messages, 1 to 500 (1); for how long (as the topic says); how long to wait for one (0), unless aborted. */
+export type ReserveOptions = { max?: number; leaseMs?: number; waitMs?: number; signal?: AbortSignal };
 
 /** A deployment of delayq. All verbs are safe to repeat; see the README for what a repeat does. */
-export class Client extends Calls {
-  /** How often a reserve that waits looks without having been woken. */
-  static lookMs = 1000;
-  private readonly dictionaries = new Map<number, Buffer>();
-  private readonly mostPayloadBytes: number;
+export class Client {
+  private readonly calls: Calls;
+  private readonly gatherer: Gatherer;
+  private readonly restorer: Restorer;
+  private readonly maxPayloadBytes: number;
+  private readonly reserver: Reserver;
   private turn = Math.floor(Math.random() * 2 ** 32);
 
-  constructor(redis: Redis, { namespace = "dq", mostPayloadBytes = 262144 } = {}) {
-    super(redis, namespace);
-    this.mostPayloadBytes = Math.min(mostPayloadBytes, MAX_PAYLOAD_BYTES);
+  /** Over a connection of the caller, to a Redis, a Sentinel's master or a Redis Cluster. */
+  constructor(readonly redis: Redis | Cluster, options: ClientOptions = {}) {
+    optionsOf("the second argument of Client", options, "namespace maxPayloadBytes timeoutMs");
+    const { namespace = "dq", maxPayloadBytes = 262_144, timeoutMs = 5_000 } = options;
+    this.calls = new Calls(redis, namespace, spanMs("timeoutMs", timeoutMs, 1));
+    this.gatherer = new Gatherer((verb, items) => this.calls.each(verb, items));
+    this.restorer = new Restorer(async (id) => (await this.calls.call("dictionary", 0, [id, ""]))[0]);
+    this.reserver = new Reserver(this.calls, this.gatherer, this.restorer);
+    this.maxPayloadBytes = Math.min(maxPayloadBytes, MAX_PAYLOAD_BYTES);
   }
 
-  /** Puts one message. */
-  async put(message: Message): Promise<Outcome> {
-    return (await this.putMany([message]))[0]!;
+  /** Stops listening for messages; close workers first. Closing the given connection, which stays open, does the same. */
+  close(): void {
+    this.reserver.close();
+  }
+
+  /** Puts one message. Those of many callers go together. */
+  async put(message: Message): Promise<Outcome<Words["put"]>> {
+    return this.gatherer.add("put", await this.item(message, this.gatherer.batch));
   }
 
   /** Puts many messages: one outcome each, in order. */
-  async putMany(messages: readonly Message[]): Promise<Outcome[]> {
-    const place = ++this.turn % (await this.learn());
-    const aheadMs = messages.some(({ firstTriedMs }) => firstTriedMs) ? await this.aheadMs() : 0;
-    return this.each("put", messages.map((message) => this.item(message, place, aheadMs)));
+  async putMany(messages: readonly Message[]): Promise<Outcome<Words["put"]>[]> {
+    const turn = ++this.turn;
+    return this.calls.each("put", await Promise.all(listOf("messages", messages).map((one) => this.item(one, turn))));
   }
 
-  /** Keeps a message from being delivered. An own id that was put with a group is found by both. */
-  async cancel(topic: string, id: string, group?: string): Promise<Outcome> {
-    return (await this.each("cancel", [item(topic, id, group)]))[0]!;
+  /** Cancels a message. An own id that was put with a group is found by both. */
+  async cancel(topic: string, id: string, group?: string): Promise<Outcome<Words["cancel"]>> {
+    return this.gatherer.add("cancel", named(topic, id, group));
   }
 
   /** Changes when a pending message is due. */
-  async reschedule(topic: string, id: string, change: Change, group?: string): Promise<Outcome> {
-    const { atMs, afterMs, byMs, expectedMs } = change as Record<string, number | undefined>;
-    const due = byMs === undefined ? (atMs ?? `+${afterMs}`) : `by ${byMs < 0 ? "" : "+"}${byMs}`;
-    return (await this.each("reschedule", [item(topic, id, group, due, expectedMs)]))[0]!;
+  async reschedule(topic: string, id: string, change: Change, group?: string): Promise<Outcome<Words["reschedule"]>> {
+    optionsOf("a change", change, "at pastOk afterMs byMs expected");
+    const { at, pastOk, afterMs, byMs, expected } = change as Record<string, any>;
+    if ([at, afterMs, byMs].filter((to) => to !== undefined).length !== 1) {
+      throw new InvalidMessage("a change has one of at, afterMs and byMs");
+    }
+    if (byMs !== undefined && !Number.isSafeInteger(byMs)) throw new InvalidMessage(`byMs is ${byMs}: whole milliseconds`);
+    let due: Arg = `by ${byMs < 0 ? "" : "+"}${byMs}`;
+    if (at !== undefined) due = dueMs("at", at, pastOk);
+    if (afterMs !== undefined) due = `+${spanMs("afterMs", afterMs)}`;
+    const until = expected === undefined ? undefined : timeMs("expected", expected);
+    return this.gatherer.add("reschedule", named(topic, id, group, due, until));
+  }
+
+  /** A message, or what is remembered of it; undefined where nothing is known. */
+  async get(topic: string, id: string, group?: string): Promise<Stored | undefined> {
+    const { place, args } = named(topic, id, group);
+    for await (const shard of this.calls.places(place as Buffer)) {
+      const [, envelope] = await this.calls.call("peek", shard, [topic, ...args]);
+      if (envelope.length > 0) return this.restorer.shown(storedOf(shard, topic, args[0] as Buffer, envelope));
+    }
+    return undefined;
+  }
+
+  /** Messages of one group, such as those of a user. */
+  group(group: string): Group {
+    return new Group(this.calls, this.restorer, name("group", group));
+  }
+
+  /** Messages of one topic, its dead letters and its policy. */
+  topic(topic: string): Topic {
+    return new Topic(this.calls, this.restorer, name("topic", topic));
   }
 
   /**
-   * Takes ready messages under a lease, from the first topic that has any: those of the first shard that has
-   * any, beginning one further each time.
+   * Reserves ready messages: in each shard from the first topic that has any, then from the next. With `waitMs` it waits
+   * for some; all waiting calls share one connection.
    */
   async reserve(topics: readonly string[], options: ReserveOptions = {}): Promise<Delivery[]> {
-    const { most = 1, leaseMs, waitMs = 0 } = options;
-    const args = [most, 0, leaseMs, ...topics.map((topic) => name("topic", topic))];
-    const until = performance.now() + waitMs;
-    const first = ++this.turn;
-    let connection: Redis | undefined;
-    let hear: Hear | undefined;
-    let heard: number | undefined;
-    try {
-      for (;;) {
-        const shards = await this.learn();
-        let backMs = Client.lookMs;
-        for (let asked = 0; asked < (heard === undefined ? shards : 1); asked++) {
-          const shard = heard ?? (first + asked) % shards;
-          const reply = await this.call("reserve", shard, args);
-          const found = await this.readable([...leases(shard, topics, reply.slice(6))]);
-          if (found.length > 0) return found;
-          if (typeof reply[1] === "number") backMs = Math.min(backMs, reply[1]);
-        }
-        const left = until - performance.now();
-        if (left <= 0) return [];
-        connection ??= this.redis.duplicate();
-        hear ??= await listen(connection, this.namespace, shards);
-        heard = await hear(Math.min(left, backMs));
-      }
-    } finally {
-      connection?.disconnect();
-    }
+    topicsOf(topics);
+    const { max = 1, leaseMs, waitMs = 0, signal } = optionsOf("reserve's options", options, "max leaseMs waitMs signal");
+    const ask = { topics, leaseMs: leaseOf(leaseMs), max: countOf("max", max, 500) };
+    if (spanMs("waitMs", waitMs) === 0) return this.reserver.reserveNow(ask);
+    return this.reserver.reserveWhenReady(ask, performance.now() + waitMs, signal);
+  }
+
+  /** Messages as they become ready, whose leases are kept alive until they are settled: for `for await`. */
+  deliveries(topics: string | readonly string[], options: DeliveriesOptions = {}): Deliveries {
+    return new Deliveries(this.reserver, topicsOf(typeof topics === "string" ? [topics] : topics), options);
   }
 
   /** Gives leases more time, from now. */
-  extend(receipts: readonly Receipt[], leaseMs?: number): Promise<Outcome[]> {
-    return this.settle("extend", receipts, leaseMs);
+  async extend(receipts: readonly Receipt[], leaseMs?: number): Promise<Outcome<Words["extend"]>[]> {
+    return this.settle("extend", receipts, leaseOf(leaseMs));
   }
 
   /** Ends messages that were delivered. */
-  ack(receipts: readonly Receipt[]): Promise<Outcome[]> {
+  async ack(receipts: readonly Receipt[]): Promise<Outcome<Words["ack"]>[]> {
     return this.settle("ack", receipts);
   }
 
   /** Gives messages back that were not delivered: after a delay, or by their back-off. */
-  release(receipts: readonly Receipt[], options: ReleaseOptions = {}): Promise<Outcome[]> {
-    const { delayMs, keepAttempt, reason } = options;
-    return this.settle("release", receipts, delayMs, keepAttempt ? "keep" : "", reason);
+  async release(receipts: readonly Receipt[], options: ReleaseOptions = {}): Promise<Outcome<Words["release"]>[]> {
+    return this.settle("release", receipts, ...releaseArgs(options));
   }
 
   /** Moves messages that can never be delivered to the dead letters. */
-  bury(receipts: readonly Receipt[], reason: string): Promise<Outcome[]> {
+  async bury(receipts: readonly Receipt[], reason: string): Promise<Outcome<Words["bury"]>[]> {
     return this.settle("bury", receipts, reason);
   }
 
+  private settle<V extends "extend" | "ack" | "release" | "bury">(verb: V, receipts: readonly Receipt[], ...args: Arg[]) {
+    return this.calls.each(verb, listOf("receipts", receipts).map((receipt) => settleItem(receipt, ...args)));
+  }
+
   /** What a put says of a message. Generated ids go to the shards in turn, or to their group's. */
-  private item(message: Message, place: number, aheadMs: number): Item {
-    const { topic, group, atMs, afterMs = 0 } = message;
-    const places = placesOf(group === undefined ? place : Buffer.from(group), this.counts);
+  private async item(message: Message, turn: number): Promise<Item> {
+    const due = dueOf(message);
+    const { topic, group } = message;
+    const shards = await this.calls.shards();
+    const places = group === undefined ? [turn % shards] : this.calls.placesNow(Buffer.from(name("group", group)));
     const id = message.id ?? generateId(places[0]!);
-    const generated = isGenerated(idBytes(id));
-    if (group !== undefined && generated && !places.includes(placesOf(idBytes(id), [])[0]!)) {
+    const item = named(topic, id, group);
+    const raw = item.args[0] as Buffer;
+    if (group !== undefined && isGenerated(raw) && !places.includes(placesOf(raw, [])[0]!)) {
       throw new InvalidMessage(`${id} was generated for another shard than its group's`);
     }
-    const envelope = envelopeOf(message, !generated, this.mostPayloadBytes);
-    const args = [atMs ?? `+${afterMs}`, optionsOf(message, aheadMs), envelope];
-    return { ...item(topic, id, group, ...args), bytes: envelope.length };
+    const aheadMs = message.firstTried === undefined ? 0 : await this.aheadMs(this.calls.placesNow(item.place as Buffer)[0]!);
+    const envelope = envelopeOf(message, !isGenerated(raw), this.maxPayloadBytes);
+    return { ...item, args: [raw, due, putOptions(message, aheadMs), envelope], bytes: envelope.length };
   }
 
-  /** How far Redis's clock is ahead of this host's: a little too far, rather than not far enough. */
-  private async aheadMs(): Promise<number> {
+  /** How far the clock of a shard's Redis is ahead of this host's: a little too far, rather than not far enough. */
+  private async aheadMs(shard: number): Promise<number> {
     const askedMs = Date.now();
-    const [seconds, us] = await this.redis.time();
-    return Number(seconds) * 1000 + Math.ceil(Number(us) / 1000) - askedMs;
-  }
-
-  private settle(verb: string, receipts: readonly Receipt[], ...args: Arg[]): Promise<Outcome[]> {
-    const items = receipts.map(({ shard, raw }) => ({ place: shard, topic: [], args: [raw, ...args] }));
-    return this.each(verb, items);
-  }
-
-  /** Reads envelopes, and buries those that nobody can read: they keep no other from being delivered. */
-  private async readable(all: [Lease, Buffer][]): Promise<Delivery[]> {
-    const found: Delivery[] = [];
-    for (const [lease, stored] of all) {
-      try {
-        const { compressed, ...message } = readEnvelope(stored);
-        if (compressed) message.payload = await restore(message.payload, (id) => this.dictionary(id));
-        found.push({ ...lease, ...message });
-      } catch (fault) {
-        if (!(fault instanceof InvalidMessage)) {
-          // Others may be able to read it.
-          await this.release(all.map(([one]) => one.receipt), { delayMs: 1000, keepAttempt: true });
-          throw fault;
-        }
-        await this.bury([lease.receipt], fault.message);
-      }
-    }
-    return found;
-  }
-
-  private async dictionary(id: number): Promise<Buffer> {
-    const found = this.dictionaries.get(id) ?? (await this.call("dictionary", 0, [id, ""]))[0];
-    this.dictionaries.set(id, found);
-    return found;
+    const [nowUs] = await this.calls.call("overview", shard, [0]);
+    return Math.ceil(nowUs / 1000) - askedMs;
   }
 }
 
 /** What is said of a message by name. A generated id has its shard, an own one goes by group, or itself. */
-function item(topic: string, id: string, group: string | undefined, ...args: Arg[]): Item {
+function named(topic: string, id: string, group: string | undefined, ...args: Arg[]): Item {
   const raw = idBytes(id);
   const place = group === undefined || isGenerated(raw) ? raw : Buffer.from(name("group", group));
   return { place, topic: [name("topic", topic)], args: [raw, ...args], id };

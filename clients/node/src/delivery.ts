@@ -1,61 +1,156 @@
 /** What a reserve hands out: messages under lease. */
 
-import { isUtf8 } from "node:buffer";
-import { idText, InvalidMessage, name } from "./names.js";
-
-const [HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD] = [1, 2, 4, 8, 16, 32] as const;
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Arg, Item } from "./calls.js";
+import { leaseOf, optionsOf, spanMs } from "./arguments.js";
+import { idText } from "./names.js";
+import { ScriptError, type Outcome, type Words } from "./outcome.js";
+import type { Envelope } from "./stored.js";
 
 /** The right to settle one delivery of one message. */
 export type Receipt = { shard: number; raw: Buffer };
 
-/** What a reserve says of a message beside its envelope; times are on Redis's clock. */
+/** After a delay, or by the back-off; whether the attempt does not count; a reason for the dead letters. */
+export type ReleaseOptions = { delayMs?: number; keepAttempt?: boolean; reason?: string };
+
+export type SettleVerb = "extend" | "ack" | "release" | "bury";
+/** Settles one delivery, together with others. */
+export type SettleOne = <V extends SettleVerb>(verb: V, item: Item) => Promise<Outcome<Words[V]>>;
+
+/** What a reserve answers about a message besides its envelope; times are on Redis's clock. */
 export type Lease = { receipt: Receipt; topic: string; id: string; readyUs: number; leaseEndMs: number };
 
-/** A message under lease. Its attempt and delivery count this one; times are on Redis's clock. */
-export type Delivery = Lease & Omit<ReturnType<typeof readEnvelope>, "compressed">;
+type Fields = Lease & Omit<Envelope, "state" | "atMs" | "backoff" | "doomed" | "compressed" | "reason">;
+/** Its fields are those of its lease and its envelope. */
+export interface Delivery extends Fields {}
 
-/** Reads an envelope, of which docs/protocol.md has the bytes; and whether its payload is compressed. */
-export function readEnvelope(stored: Buffer) {
-  if (stored[0]! > 1) throw new InvalidMessage(`an envelope of the newer format ${stored[0]}`);
-  let at = 0;
-  const take = (n: number): Buffer => {
-    at += n;
-    if (at > stored.length) throw new InvalidMessage("malformed envelope: cut short");
-    return stored.subarray(at - n, at);
-  };
-  const text = (size: 1 | 2): string => {
-    const field = take(take(size).readUIntBE(0, size));
-    if (!isUtf8(field)) throw new InvalidMessage("malformed envelope: text that is not UTF-8");
-    return field.toString();
-  };
-  const head = take(32);
-  const flags = head.readUInt16BE(2);
-  take(flags & HASH ? 8 : 0);
-  const expiresMs = flags & EXPIRES ? Number(take(8).readBigUInt64BE()) : undefined;
-  take(flags & BACKOFF ? take(1)[0]! : 0);
-  const group = flags & GROUP ? name("group", text(1)) : undefined;
-  const end = flags & HEADERS ? take(2).readUInt16BE() + at : 0;
-  const headers: [string, string][] = [];
-  while (at < end) headers.push([text(1), text(2)]);
-  return {
-    dueMs: Number(head.readBigUInt64BE(8)),
-    attempt: Math.min(head.readUInt16BE(28) + 1, 65535),
-    delivery: head.readUInt32BE(24) + 1,
-    maxAttempts: head.readUInt16BE(30),
-    payload: stored.subarray(at),
-    compressed: (flags & ZSTD) > 0,
-    ...{ expiresMs, group, headers },
-  };
+/** How long to rest between tries while Redis cannot be used. */
+const REST_MS = 200;
+
+/**
+ * A message under lease. Its attempt and delivery count this one; times are on Redis's clock. It is settled by `ack`,
+ * `release` or `bury`; unsettled, it comes again when its lease runs out.
+ */
+export class Delivery {
+  /** Resolves when it is settled, or could not be until its lease ran out. */
+  readonly done: Promise<void>;
+  /** Whether it was acked, released or buried here. */
+  isSettled = false;
+  private finish = (): void => undefined;
+  private readonly lost = new AbortController();
+
+  /** Its lease lasts for `lengthMs`, until `endsAt` on the clock of `performance.now`. */
+  constructor(
+    lease: Lease,
+    envelope: Envelope,
+    private readonly settleOne: SettleOne,
+    private readonly lengthMs: number,
+    private endsAt: number,
+  ) {
+    const { dueMs, maxAttempts, expiresMs, group, headers, payload } = envelope;
+    const [attempt, delivery] = [Math.min(envelope.attempt + 1, 65535), envelope.delivery + 1];
+    Object.assign(this, lease, { dueMs, maxAttempts, expiresMs, group, headers, payload, attempt, delivery });
+    this.done = new Promise((resolve) => (this.finish = resolve));
+  }
+
+  /** Aborted when its lease is lost or it is cancelled: the work is better left. */
+  get signal(): AbortSignal {
+    return this.lost.signal;
+  }
+
+  /** The payload as text. */
+  get text(): string {
+    return this.payload.toString();
+  }
+
+  /** The value of a payload that is JSON. */
+  json<T = any>(): T {
+    return JSON.parse(this.text);
+  }
+
+  /** It was delivered: it is over. */
+  ack(): Promise<Outcome<Words["ack"]>> {
+    return this.settle("ack");
+  }
+
+  /** It was not delivered: it comes again after a delay or by its back-off, and is dead after its last attempt. */
+  async release(options: ReleaseOptions = {}): Promise<Outcome<Words["release"]>> {
+    return this.settle("release", ...releaseArgs(options));
+  }
+
+  /** It can never be delivered: it goes to the dead letters. */
+  bury(reason: string): Promise<Outcome<Words["bury"]>> {
+    return this.settle("bury", reason);
+  }
+
+  /** Gives its lease more time, from now; without `leaseMs` what its topic says. */
+  async extend(leaseMs?: number): Promise<Outcome<Words["extend"]>> {
+    const sentAt = performance.now();
+    const outcome = await this.settleOne("extend", settleItem(this.receipt, leaseOf(leaseMs)));
+    if (outcome.word === "extended") this.endsAt = sentAt + (leaseMs ?? this.lengthMs);
+    if (outcome.doomed) this.lost.abort(new Error(`${this.id}: cancelled`));
+    if (outcome.word === "expired") this.lost.abort(new Error(`${this.id}: the lease was lost`));
+    return outcome;
+  }
+
+  /** Extends its lease at each third of it, until it is settled or lost. @internal */
+  async keepAlive(leaseMs?: number): Promise<void> {
+    let restMs = this.lengthMs / 3;
+    while (await this.isHeldAfter(restMs)) {
+      const outcome = await this.extend(leaseMs).catch(() => undefined);
+      if (outcome?.word === "expired") return;
+      restMs = outcome ? this.lengthMs / 3 : Math.min(REST_MS, this.lengthMs / 9);
+    }
+  }
+
+  private async isHeldAfter(ms: number): Promise<boolean> {
+    let timer: NodeJS.Timeout | undefined;
+    await Promise.race([this.done, new Promise((resolve) => (timer = setTimeout(resolve, ms)))]);
+    clearTimeout(timer);
+    return !this.isSettled;
+  }
+
+  /** Settles it. Where Redis cannot be used, it is tried again for as long as the lease lasts. */
+  private async settle<V extends SettleVerb>(verb: V, ...args: Arg[]): Promise<Outcome<Words[V]>> {
+    this.isSettled = true;
+    try {
+      for (;;) {
+        try {
+          return await this.settleOne(verb, settleItem(this.receipt, ...args));
+        } catch (fault) {
+          if (fault instanceof ScriptError || performance.now() + REST_MS > this.endsAt) throw fault;
+          await sleep(REST_MS);
+        }
+      }
+    } finally {
+      this.finish();
+    }
+  }
+}
+
+export function releaseArgs(options: ReleaseOptions): Arg[] {
+  const { delayMs, keepAttempt, reason } = optionsOf("a release", options, "delayMs keepAttempt reason");
+  return [delayMs === undefined ? undefined : spanMs("delayMs", delayMs), keepAttempt ? "keep" : "", reason];
+}
+
+/** A receipt in a call. */
+export function settleItem(receipt: Receipt, ...args: Arg[]): Item {
+  const { shard, raw } = receipt;
+  return { place: shard, topic: [], args: [raw, ...args], id: idOf(raw) };
+}
+
+function idOf(receipt: Buffer): string {
+  return idText(receipt.subarray(receipt.indexOf(":") + 1, -4));
 }
 
 /** What a reserve answered behind its numbers: what is said of each lease, and the envelope. */
 export function* leases(shard: number, topics: readonly string[], items: any[]): Iterable<[Lease, Buffer]> {
-  while (items.length > 0) {
-    const [place, leaseEndMs, count] = items.splice(0, 3);
-    for (let n = 0; n < count; n++) {
-      const [readyUs, raw, stored] = items.splice(0, 3);
-      const id = idText(raw.subarray(raw.indexOf(":") + 1, -4));
-      yield [{ receipt: { shard, raw }, topic: topics[place - 1]!, id, readyUs, leaseEndMs }, stored];
+  let at = 0;
+  while (at < items.length) {
+    const [place, leaseEndMs, count] = items.slice(at, (at += 3));
+    for (const end = at + 3 * count; at < end; at += 3) {
+      const [readyUs, raw, stored] = items.slice(at, at + 3);
+      yield [{ receipt: { shard, raw }, topic: topics[place - 1]!, id: idOf(raw), readyUs, leaseEndMs }, stored];
     }
   }
 }

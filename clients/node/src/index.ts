@@ -1,7 +1,14 @@
 /** delayq's client for Node: messages that are delivered at their due time, kept in Redis. */
 
-export { Client, type Change, type ReleaseOptions, type ReserveOptions } from "./client.js";
-export type { Delivery, Receipt } from "./delivery.js";
+export type { Time } from "./arguments.js";
+export { Client, type Change, type ClientOptions, type ReserveOptions } from "./client.js";
+export { Deliveries, type DeliveriesOptions } from "./deliveries.js";
+export { Delivery, type Receipt, type ReleaseOptions } from "./delivery.js";
+export { GroupBusy, type Group, type GroupCancelled, type GroupShifted } from "./group.js";
 export type { Backoff, Message } from "./message.js";
 export { InvalidMessage } from "./names.js";
-export { Incomplete, ScriptError, type Outcome } from "./outcome.js";
+export { Incomplete, ScriptError, TimeoutError, type Outcome, type State, type Words } from "./outcome.js";
+export type { Policy, PolicyPatch } from "./policy.js";
+export type { Stored } from "./stored.js";
+export type { Numbers, Range, Topic } from "./topic.js";
+export { Bury, Worker, type Handler, type WorkerOptions } from "./worker.js";

@@ -1,6 +1,7 @@
 /** A message as its producer hands it over, and what a put sends of it. */
 
 import { createHash } from "node:crypto";
+import { dueMs, optionsOf, spanMs, timeMs, type Time } from "./arguments.js";
 import { InvalidMessage, name } from "./names.js";
 
 export const MAX_PAYLOAD_BYTES = 1024 * 1024;
@@ -11,43 +12,58 @@ const DELAYS = { fixed: [1, 1], exponential: [2, 2], list: [1, 32] } as const;
 /** How long a message rests before it is tried again: one delay, the first and the longest, or one a try. */
 export type Backoff = { kind: keyof typeof DELAYS; delaysMs: readonly number[] };
 
-/** A message to be delivered at its due time: at `atMs`, or `afterMs` (0) from the put, on Redis's clock. */
+/** A message to be delivered at its due time: `at` a time, or `afterMs` (0) from the put, on Redis's clock. */
 export interface Message {
   topic: string;
-  payload: Buffer | string;
+  payload: Uint8Array | string;
   /** The producer's own. Without one it is generated; a put may be repeated only under one that was given. */
   id?: string;
-  atMs?: number;
+  at?: Time;
   afterMs?: number;
   group?: string;
   headers?: readonly (readonly [string, string])[];
-  expiresMs?: number;
+  expires?: Time;
   /** 0: as its topic says. */
   maxAttempts?: number;
   backoff?: Backoff;
   /** Takes the place of a message with the same id, unless that one is leased. */
   replace?: boolean;
-  /** A repeat of a put whose fate is unknown: when it was first tried, in ms, on this host's clock. */
-  firstTriedMs?: number;
+  /** A repeat of a put whose fate is unknown: when it was first tried, on this host's clock. */
+  firstTried?: Time;
+  /** Times before 2001 are meant: they are refused otherwise, as seconds that were taken for milliseconds. */
+  pastOk?: boolean;
+}
+
+const FIELDS = "topic payload id at afterMs group headers expires maxAttempts backoff replace firstTried pastOk";
+
+/** When a message is due, as scripts take it; refuses what no put could mean. */
+export function dueOf(message: Message): number | string {
+  const { payload, at, afterMs, pastOk } = optionsOf("a message", message, FIELDS);
+  if (typeof payload !== "string" && !(payload instanceof Uint8Array)) {
+    throw new InvalidMessage("a payload is text or bytes; JSON.stringify makes text of anything");
+  }
+  if (at === undefined) return `+${spanMs("afterMs", afterMs ?? 0)}`;
+  if (afterMs !== undefined) throw new InvalidMessage("at and afterMs: a message has one due time");
+  return dueMs("at", at, pastOk);
 }
 
 /** What a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much. */
-export function optionsOf({ replace, firstTriedMs }: Message, aheadMs: number): string {
-  const triedMs = firstTriedMs === undefined ? 0 : firstTriedMs + aheadMs;
-  return (replace ? "replace" : "") + (triedMs ? ` tried=${triedMs}` : "");
+export function putOptions({ replace, firstTried }: Message, aheadMs: number): string {
+  const tried = firstTried === undefined ? "" : ` tried=${timeMs("firstTried", firstTried) + aheadMs}`;
+  return (replace ? "replace" : "") + tried;
 }
 
 /** What a put sends (docs/protocol.md has the bytes); scripts fill in state, gen, due, at and the counts. */
-export function envelopeOf(message: Message, ownId: boolean, mostPayloadBytes: number): Buffer {
-  const { payload, expiresMs, backoff, group, headers = [], maxAttempts = 0 } = message;
+export function envelopeOf(message: Message, ownId: boolean, maxPayloadBytes: number): Buffer {
+  const { payload, expires, backoff, group, headers = [], maxAttempts = 0 } = message;
   const texts = headers.flatMap(([key, value]) => [sized(1, name("header name", key)), sized(2, value)]);
   const block = Buffer.concat(texts);
-  if (block.length > MAX_HEADER_BYTES || Buffer.byteLength(payload) > mostPayloadBytes) {
-    throw new InvalidMessage(`at most ${MAX_HEADER_BYTES} bytes of headers, ${mostPayloadBytes} of payload`);
+  if (block.length > MAX_HEADER_BYTES || Buffer.byteLength(payload) > maxPayloadBytes) {
+    throw new InvalidMessage(`at most ${MAX_HEADER_BYTES} bytes of headers, ${maxPayloadBytes} of payload`);
   }
   const fields = [
     ownId && contentHash(message), // each by its flag: 1, 2, 4, 8, 16
-    expiresMs !== undefined && number(8, expiresMs),
+    expires !== undefined && number(8, dueMs("expires", expires, message.pastOk)),
     backoff && sized(1, encodeBackoff(backoff)),
     group !== undefined && sized(1, name("group", group)),
     headers.length > 0 && sized(2, block),
@@ -63,14 +79,21 @@ export function contentHash({ topic, group = "", headers = [], payload }: Messag
   return createHash("sha256").update(Buffer.concat(fields)).digest().subarray(0, 8);
 }
 
-function encodeBackoff({ kind, delaysMs: delays }: Backoff): Buffer {
-  const [fewest, most] = DELAYS[kind];
+export function encodeBackoff({ kind, delaysMs: delays }: Backoff): Buffer {
+  const [fewest, most] = DELAYS[kind] ?? [1, 0];
   const rises = kind !== "exponential" || delays[0]! <= delays[1]!;
   if (delays.length < fewest || delays.length > most || Math.min(...delays) < 1 || !rises) {
     throw new InvalidMessage(`${kind} ${delays} is no back-off: delays are 1 ms to 49 days`);
   }
   const code = Object.keys(DELAYS).indexOf(kind) + 1;
   return Buffer.concat([number(1, code), ...delays.map((ms) => number(4, ms))]);
+}
+
+/** Reads a back-off; undefined for invalid bytes. */
+export function decodeBackoff(spec: Buffer): Backoff | undefined {
+  const kind = Object.keys(DELAYS)[spec[0]! - 1] as Backoff["kind"] | undefined;
+  if (kind === undefined || spec.length % 4 !== 1) return undefined;
+  return { kind, delaysMs: Array.from({ length: spec.length >> 2 }, (_, n) => spec.readUInt32BE(1 + 4 * n)) };
 }
 
 function number(size: 1 | 2 | 4 | 8, n: number): Buffer {
@@ -81,6 +104,6 @@ function number(size: 1 | 2 | 4 | 8, n: number): Buffer {
 }
 
 /** A field behind its length. */
-function sized(size: 1 | 2 | 4, field: string | Buffer): Buffer {
+function sized(size: 1 | 2 | 4, field: string | Uint8Array): Buffer {
   return Buffer.concat([number(size, Buffer.byteLength(field)), Buffer.from(field as string)]);
 }

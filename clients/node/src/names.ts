@@ -11,7 +11,7 @@ const FORMS: Record<string, RegExp> = {
   "generated id": /^~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}$/i,
 };
 
-/** A message, or a name, that is none, or breaks a limit. Nothing was sent. */
+/** A message or a name is invalid, or breaks a limit. Nothing was sent. */
 export class InvalidMessage extends Error {
   override name = "InvalidMessage";
 }
@@ -19,6 +19,7 @@ export class InvalidMessage extends Error {
 /** Checks a name: an id or a group of at most 128 bytes, or one of those that have a form of their own. */
 export function name(what: string, text: string): string {
   const form = FORMS[what] ?? PRINTABLE;
+  if (typeof text !== "string") throw new InvalidMessage(`a ${what} is text, not ${text}`);
   if (!form.test(text) || (form === PRINTABLE && Buffer.byteLength(text) > 128)) {
     throw new InvalidMessage(`${JSON.stringify(text.slice(0, 40))} is no ${what}: ${form.source}`);
   }
@@ -36,6 +37,7 @@ export function generateId(shard: number): string {
 
 /** An id as keys and scripts carry it: 16 bytes, or those of an own one, whose first ~ is doubled as text. */
 export function idBytes(text: string): Buffer {
+  if (typeof text !== "string") throw new InvalidMessage(`an id is text, not ${text}`);
   if (!/^~(?!~)/.test(text)) return Buffer.from(name("id", text.replace(/^~/, "")));
   return Buffer.from(name("generated id", text).replaceAll(/[~-]/g, ""), "hex");
 }

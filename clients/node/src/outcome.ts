@@ -6,25 +6,53 @@ export class ScriptError extends Error {
   readonly code = this.message.split(" ", 1)[0]!;
 }
 
+/** Redis did not answer in time: the call may have been carried out. It may be repeated. */
+export class TimeoutError extends Error {
+  override name = "TimeoutError";
+
+  /** `late` is the answer, should it still come. */
+  constructor(message: string, readonly late: Promise<unknown>) {
+    super(message);
+  }
+}
+
 /**
  * Some of many messages have an answer, and others none: `cause` says why. `outcomes` has one for each, in order; the
  * word `unanswered` stands for none, and then the call may have been carried out unless the cause is a ScriptError.
  * Repeat those alone, under the same ids.
  */
-export class Incomplete extends Error {
+export class Incomplete<Word extends string = string> extends Error {
   override name = "Incomplete";
 
-  constructor(readonly outcomes: readonly Outcome[], cause: unknown) {
+  constructor(readonly outcomes: readonly Outcome<Word | "unanswered">[], cause: unknown) {
     const unanswered = outcomes.filter(({ word }) => word === "unanswered").length;
     super(`${unanswered} of ${outcomes.length}: ${cause}`, { cause });
   }
 }
 
-/** What became of one message: a word, and what belongs to it. The README lists the words. */
-export interface Outcome {
-  word: string;
-  /** Of a put, a cancel or a reschedule: what finds the message again, and where it is. */
-  id?: string;
+/** The words of each verb's outcomes; the README says what they mean. */
+export interface Words {
+  put: "stored" | "ready" | "exists" | "conflict" | "leased" | "stale" | "refused";
+  cancel: "cancelled" | "leased" | "dead" | "finished" | "unknown" | "failed";
+  reschedule: "delayed" | "ready" | "changed" | "leased" | "dead" | "finished" | "unknown" | "refused" | "failed";
+  extend: "extended" | "expired" | "failed";
+  ack: "delivered" | "expired" | "failed";
+  release: "delayed" | "ready" | "buried" | "cancelled" | "expired-message" | "expired" | "failed";
+  bury: "buried" | "expired" | "failed";
+  replay: "ready" | "delayed" | "not-dead" | "unknown" | "refused" | "failed";
+}
+export type Verb = keyof Words;
+
+/** The state of a message. The last four are over; they are remembered for a while. */
+export const STATES = ["delayed", "ready", "leased", "dead", "delivered", "cancelled", "expired", "purged"] as const;
+export type State = (typeof STATES)[number];
+
+/** What became of one message: a word, and what belongs to it. */
+export interface Outcome<Word extends string = string> {
+  word: Word;
+  /** The message's id, as text. */
+  id: string;
+  /** Where it is. */
   shard: number;
   /** Of a put: whether the message is kept, by this one or an earlier one. */
   accepted: boolean;
@@ -32,8 +60,8 @@ export interface Outcome {
   timeMs?: number;
   /** When it was due before. */
   oldMs?: number;
-  /** The state that the answer names. */
-  state?: string;
+  /** The state that the answer names; `malformed` or `newer` where the id is taken by bytes that cannot be read. */
+  state?: State | "malformed" | "newer";
   /** Why it was refused or failed. */
   why?: string;
   /** Of a lease that was extended: a cancel came meanwhile, it will not be tried again. */
@@ -41,20 +69,20 @@ export interface Outcome {
 }
 
 /** The outcome of a message whose call was not answered. */
-export function unanswered(id: string | undefined): Outcome {
+export function unanswered(id: string): Outcome<"unanswered"> {
   return { word: "unanswered", id, shard: 0, accepted: false };
 }
 
 /** Reads what a script answered for one message. */
-export function outcomeOf(text: string, shard: number, id: string | undefined): Outcome {
-  const words = text.split(" ");
+export function outcomeOf(text: string, shard: number, id: string): Outcome {
+  const words = text.replace(/^not dead/, "not-dead").split(" ");
   const word = words[0]!;
-  const all = { word, shard, id, accepted: ["stored", "ready", "exists"].includes(word) };
+  const all = { word, id, shard, accepted: ["stored", "ready", "exists"].includes(word) };
   if (word === "refused" || word === "failed") return { ...all, why: words.slice(1).join(" ") };
   const numbers = words.filter((one) => /^\d+$/.test(one)).map(Number);
   const doomed = word === "cancelled" && numbers.length > 0;
   const extended = doomed || words.length === numbers.length;
   if (extended) return { ...all, word: "extended", timeMs: numbers[0], doomed };
-  const state = words.slice(1).find((one) => !/^\d+$/.test(one));
+  const state = words.slice(1).find((one) => !/^\d+$/.test(one)) as Outcome["state"];
   return { ...all, timeMs: numbers.at(-1), oldMs: numbers.at(-2), state };
 }

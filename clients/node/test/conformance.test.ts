@@ -4,12 +4,12 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { Redis } from "ioredis";
 import { Client, Incomplete, InvalidMessage, ScriptError, type Delivery, type Message, type Outcome } from "../src/index.js";
-import { call, startServer, vectors, type Server } from "./server.js";
+import { call, Server, vectors } from "./server.js";
 
 let server: Server;
 let redis: Redis;
 before(async () => {
-  server = await startServer();
+  server = await Server.start();
   redis = server.connect();
 });
 after(async () => {
@@ -55,15 +55,16 @@ class Run {
       topic: said.topic,
       payload: said.payload?.repeat(said.payload_times ?? 1) ?? Buffer.from(said.payload_hex, "hex"),
       id: said.id === undefined ? undefined : this.known(said.id),
-      atMs: said.at_ms,
+      at: said.at_ms,
       afterMs: said.after_ms,
+      pastOk: true,
       group: said.group,
       headers: said.headers,
-      expiresMs: said.expires_ms,
+      expires: said.expires_ms,
       maxAttempts: said.max_attempts,
       backoff: said.backoff && { kind: said.backoff.kind, delaysMs: said.backoff.delays_ms },
       replace: said.replace,
-      firstTriedMs: said.first_tried_ms,
+      firstTried: said.first_tried_ms,
     };
   }
 
@@ -97,14 +98,14 @@ class Run {
   }
 
   change(step: any): any {
-    const expectedMs = this.known(step.expected_ms);
-    if (step.at_ms !== undefined) return { atMs: step.at_ms, expectedMs };
-    return step.after_ms === undefined ? { byMs: step.by_ms, expectedMs } : { afterMs: step.after_ms, expectedMs };
+    const expected = this.known(step.expected_ms);
+    if (step.at_ms !== undefined) return { at: step.at_ms, expected, pastOk: true };
+    return step.after_ms === undefined ? { byMs: step.by_ms, expected } : { afterMs: step.after_ms, expected };
   }
 
   /** Reserves, and waits where it is said; meanwhile other steps are carried out. */
   async reserve(step: any): Promise<any> {
-    const waiting = this.client.reserve(step.topics, { most: step.most, leaseMs: step.lease_ms, waitMs: step.wait_ms });
+    const waiting = this.client.reserve(step.topics, { max: step.most, leaseMs: step.lease_ms, waitMs: step.wait_ms });
     for (const [i, other] of (step.meanwhile ?? []).entries()) await this.carryOut(other, `meanwhile, step ${i + 1}`);
     return (await waiting).map(shownDelivery);
   }
@@ -113,7 +114,7 @@ class Run {
   async drain(step: any): Promise<number> {
     const receipts = [];
     for (;;) {
-      const found = await this.client.reserve(step.topics, { most: 500 });
+      const found = await this.client.reserve(step.topics, { max: 500 });
       if (found.length === 0) break;
       receipts.push(...found.map(({ receipt }) => receipt));
     }

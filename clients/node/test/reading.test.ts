@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { after, before, beforeEach, test } from "node:test";
 import type { Redis } from "ioredis";
 import { Client } from "../src/index.js";
-import { call, startServer, type Server } from "./server.js";
+import { Watch } from "../src/watch.js";
+import { call, Server } from "./server.js";
 
 const envelope = (flags: number, rest: string): Buffer =>
   Buffer.concat([Buffer.of(1, 1, 0, flags), Buffer.alloc(28), Buffer.from(rest, "hex")]);
@@ -21,7 +22,7 @@ const UNREADABLE = {
 let server: Server;
 let redis: Redis;
 before(async () => {
-  server = await startServer();
+  server = await Server.start();
   redis = server.connect();
 });
 after(async () => {
@@ -36,7 +37,7 @@ beforeEach(async () => {
 for (const [name, bytes] of Object.entries(UNREADABLE)) {
   test(`a message that cannot be read is buried and does not stop its neighbours: ${name}`, async () => {
     await call(redis, "reading", "put", 0, 1, ["t", "broken", "1", "", bytes, "whole", "1", "", envelope(0, "")]);
-    const found = await new Client(redis, { namespace: "reading" }).reserve(["t"], { most: 10 });
+    const found = await new Client(redis, { namespace: "reading" }).reserve(["t"], { max: 10 });
     assert.deepEqual(found.map(({ id }) => id), ["whole"]);
     const counted = await call(redis, "reading", "count", 0, 1, ["t", "0"]);
     assert.deepEqual(counted.slice(3, 6).map(Number), [0, 1, 1]);
@@ -45,25 +46,25 @@ for (const [name, bytes] of Object.entries(UNREADABLE)) {
 
 test("a wake-up alone brings a waiting reserve its message", async () => {
   const client = new Client(redis, { namespace: "reading" });
-  const every = Client.lookMs;
-  Client.lookMs = 60_000; // the look that it takes without being woken would come too late
+  const every = Watch.pollMs;
+  Watch.pollMs = 60_000; // the look that it takes without being woken would come too late
   const waiting = client.reserve(["t"], { waitMs: 30_000 });
   while (((await redis.call("PUBSUB", "SHARDNUMSUB", "{reading:0}:ready")) as number[])[1] === 0);
-  await client.put({ topic: "t", payload: "x", atMs: 1 });
+  await client.put({ topic: "t", payload: "x", afterMs: 0 });
   assert.deepEqual((await waiting).map(({ payload }) => payload.toString()), ["x"]);
-  Client.lookMs = every;
+  Watch.pollMs = every;
 });
 
 test("a waiting reserve survives the loss of its connection", async () => {
   const client = new Client(redis, { namespace: "reading" });
-  const every = Client.lookMs;
-  Client.lookMs = 60_000;
+  const every = Watch.pollMs;
+  Watch.pollMs = 60_000;
   const waiting = client.reserve(["t"], { waitMs: 90_000 });
   const listening = async () => ((await redis.call("PUBSUB", "SHARDNUMSUB", "{reading:0}:ready")) as number[])[1]! > 0;
   while (!(await listening()));
   await redis.call("CLIENT", "KILL", "TYPE", "pubsub");
   while (!(await listening()));
-  await client.put({ topic: "t", payload: "x", atMs: 1 });
+  await client.put({ topic: "t", payload: "x", afterMs: 0 });
   assert.deepEqual((await waiting).map(({ payload }) => payload.toString()), ["x"]);
-  Client.lookMs = every;
+  Watch.pollMs = every;
 });

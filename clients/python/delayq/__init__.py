@@ -1,11 +1,17 @@
 """delayq's client for Python: messages that are delivered at their due time, kept in Redis."""
 
-from .calls import Incomplete, ScriptError
 from .client import AsyncClient, Client
-from .delivery import Delivery, Receipt
+from .consumer import AsyncConsumer, Consumer
+from .delivery import AsyncDelivery, Delivery, Receipt
+from .envelope import Stored
+from .errors import Bury, InvalidArgument, ScriptError
+from .group import AsyncGroup, Group, GroupCancel, GroupShift
 from .message import Backoff, Message
-from .names import InvalidMessage
-from .outcome import Outcome
+from .outcome import Incomplete, Outcome, State, Word
+from .policy import Policy
+from .topic import AsyncTopic, Numbers, Topic
+from .worker import AsyncWorker, Worker
 
-__all__ = ["AsyncClient", "Backoff", "Client", "Delivery"]
-__all__ += ["Incomplete", "InvalidMessage", "Message", "Outcome", "Receipt", "ScriptError"]
+__all__ = ["AsyncClient", "AsyncConsumer", "AsyncDelivery", "AsyncGroup", "AsyncTopic", "AsyncWorker", "Backoff", "Bury"]
+__all__ += ["Client", "Consumer", "Delivery", "Group", "GroupCancel", "GroupShift", "Incomplete", "InvalidArgument"]
+__all__ += ["Message", "Numbers", "Outcome", "Policy", "Receipt", "ScriptError", "State", "Stored", "Topic", "Word", "Worker"]

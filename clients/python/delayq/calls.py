@@ -1,155 +1,188 @@
 """Calls of scripts: many messages at a time, in as few calls as the limits allow, wherever they are."""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
-from inspect import isawaitable
+from collections.abc import Iterator, Sequence
 from operator import ne
-from typing import Any, NamedTuple
+from random import getrandbits
+from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
-from redis.client import NEVER_DECODE
 from redis.exceptions import NoScriptError, ResponseError
 
-from .names import generated, name
-from .outcome import Outcome
+from .errors import InvalidArgument, ScriptError
+from .gathering import Gathering
+from .items import Answer, Arg, Call, Item
+from .link import Command, Link
+from .names import generated, id_bytes, name
+from .outcome import Incomplete, Outcome, Word
+from .runtime import Runtime
 from .scripts import script
 
-MOST_IDS = 500
-MOST_BYTES = 4 * 1024 * 1024
+MAX_IDS = 500
+MAX_BYTES = 4 * 1024 * 1024
 
-#: None for what the script does where nothing is said.
-Arg = bytes | str | int | None
-
-
-class ScriptError(Exception):
-    """A script refused the whole call, and did nothing. Why: DQUNINITIALISED, DQLAYOUT, DQTYPE or DQARG."""
-
-    @property
-    def code(self) -> str:
-        return str(self).partition(" ")[0]
-
-
-class Incomplete(Exception):
-    """Some of many messages have an answer, and others none: `__cause__` says why. `outcomes` has one for each, in
-    order; the word `unanswered` stands for none, and then the call may have been carried out unless the cause is a
-    ScriptError. Repeat those alone, under the same ids."""
-
-    def __init__(self, outcomes: Sequence[Outcome], cause: Exception) -> None:
-        super().__init__(f"{sum(one.word == 'unanswered' for one in outcomes)} of {len(outcomes)}: {cause}")
-        self.outcomes = outcomes
-
-
-class Item(NamedTuple):
-    """One message in a call: what says its place (a name, or a shard), its topic, and its arguments."""
-
-    place: bytes | int
-    topic: tuple[str, ...]
-    args: tuple[Arg, ...]
-    id: str = ""
+T = TypeVar("T")
 
 
 class Calls:
-    """A deployment, and the calls of its scripts over a connection of either kind."""
+    """A deployment, and the calls of its scripts."""
 
-    def __init__(self, redis: Any, namespace: str) -> None:
-        self.redis, self.namespace = redis, name("namespace", namespace)
+    def __init__(self, redis: Any, namespace: str, runtime: Runtime) -> None:
+        self.namespace = name("namespace", namespace)
+        self._runtime = runtime
+        self._link = Link(redis, runtime)
+        self._gathering = Gathering(self._carry_out, runtime)
         #: How many shards there were in each layout, the newest last. Replaced as a whole: threads share it.
         self._counts: list[int] = []
+        self._learning = runtime.lock()
+        #: Which shard is next, where any shard will do.
+        self._turn = getrandbits(32)
 
     async def _learn(self) -> int:
-        """How many shards there are. The first time, Redis is asked: who knows none is refused, and told."""
+        """How many shards there are. The first call does not know: it is refused, and the refusal says it."""
         if not self._counts:
-            await self._call("describe", 0, [""])
+            async with self._learning:  # one asks for all
+                if not self._counts:
+                    await self._call("describe", 0, [""])
         return self._counts[-1]
 
-    async def _each(self, verb: str, items: Sequence[Item]) -> list[Outcome]:
-        """Carries a verb out for each item. What is answered is told, whatever becomes of the others."""
-        await self._learn()
-        outcomes: dict[int, Outcome] = {}
-        try:
-            fault = await self._fill(verb, items, outcomes)
-        except Exception as lost:
-            fault = lost
-        if fault and outcomes:
-            unanswered = (Outcome("unanswered", id=item.id) for item in items)
-            raise Incomplete([outcomes.get(i, one) for i, one in enumerate(unanswered)], fault) from fault
-        if fault:
-            raise fault
-        return [outcomes[i] for i in range(len(items))]
+    async def _call(self, verb: str, shard: int, args: Sequence[Arg]) -> Any:
+        """The reply of one call."""
+        reply = (await self._call_all([Call(verb, shard, args)]))[0]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
-    async def _fill(
-        self, verb: str, items: Sequence[Item], outcomes: dict[int, Outcome]
-    ) -> Exception | None:
-        """Fills the outcomes in. A shard that refuses its call does not keep the others from theirs."""
-        refused: Exception | None = None
-        largest = max((len(arg) for item in items for arg in item.args if isinstance(arg, bytes)), default=1)
-        most = min(MOST_IDS, MOST_BYTES // largest)
+    async def _call_all(self, calls: Sequence[Call]) -> list[Any]:
+        """The reply of each call, or the error in its place. A growth is followed, and the call repeated."""
+        replies = await self._send(calls, self._counts)
+        while again := [i for i, reply in enumerate(replies) if reply is None]:
+            for i, reply in zip(again, await self._send([calls[i] for i in again], self._counts), strict=True):
+                replies[i] = reply
+        return replies
+
+    async def _call_each_shard(self, verb: str, args: Sequence[Arg]) -> list[Any]:
+        """The reply of every shard, also of those that a growth adds meanwhile."""
+        replies: list[Any] = []
+        while len(replies) < await self._learn():
+            replies += await self._call_all([Call(verb, n, args) for n in range(len(replies), self._counts[-1])])
+        if fault := next((reply for reply in replies if isinstance(reply, Exception)), None):
+            raise fault
+        return replies
+
+    async def _outcomes(self, items: Sequence[Item]) -> list[Outcome]:
+        """What became of each item."""
+        answers = await self._answers(items)
+        outcomes = [
+            Outcome(Word.UNANSWERED, id=item.id)
+            if isinstance(answer, Exception)
+            else Outcome.parse(_timed(answer, item), item.id, answer.shard)
+            for item, answer in zip(items, answers, strict=True)
+        ]
+        if faults := [answer for answer in answers if isinstance(answer, Exception)]:
+            raise faults[0] if len(faults) == len(items) else Incomplete(outcomes, faults[0]) from faults[0]
+        return outcomes
+
+    async def _answers(self, items: Sequence[Item]) -> list[Answer | Exception]:
+        """What is answered of each item, or why nothing is. Goes together with what other callers ask."""
+        await self._learn()
+        return await self._gathering.join(items)
+
+    async def _carry_out(self, items: Sequence[Item]) -> list[Answer | Exception]:
+        """Asks of all items in as few calls as possible, and again wherever else they may be."""
+        self._turn += 1
+        answers: list[Answer | Exception | None] = [None] * len(items)
         counts, sought = self._counts, dict.fromkeys(range(len(items)), 0)  # and in how many places they were
         while sought:
             if counts is not self._counts:  # they may belong elsewhere now
                 counts, sought = self._counts, dict.fromkeys(sought, 0)
-            batches: dict[tuple[int, tuple[str, ...], bool], list[int]] = defaultdict(list)
-            for i, before in sought.items():
-                places = places_of(items[i].place, counts)
-                # A put goes first to where it may be since before a growth, in the end where it belongs.
-                if verb == "put":
-                    places.reverse()
-                batches[places[before], items[i].topic, before + 1 == len(places)].append(i)
-            for (shard, topic, last), batch in batches.items():
-                for some in (batch[at : at + most] for at in range(0, len(batch), most)):
-                    args = [arg for i in some for arg in items[i].args]
-                    if verb == "put" and not last:
-                        args[2::4] = [f"{options!s} earlier" for options in args[2::4]]
-                    try:
-                        reply = await self._call(verb, shard, [*topic, *args], counts) or []
-                    except ScriptError as refusal:
-                        refused, reply = refusal, []
-                        sought = {i: before for i, before in sought.items() if i not in some}
-                    for i, answer in zip(some, reply[-len(some) :], strict=False):
-                        if answer in (b"unknown", b"moved") and not last:
-                            sought[i] += 1
-                            continue
-                        text = _timed(answer.decode(), items[i].args, reply[0])
-                        outcomes[i] = replace(Outcome.parse(text), id=items[i].id, shard=shard)
+            batches = list(_batches(items, sought, counts))
+            replies = await self._send([batch.call(items) for batch in batches], counts)
+            for batch, reply in zip(batches, replies, strict=True):
+                for i, answer in batch.answers(reply):
+                    if answer is None:
+                        sought[i] += 1
+                    else:
+                        answers[i] = answer
                         del sought[i]
-        return refused
+        return answers  # type: ignore[return-value]
 
-    async def _call(self, verb: str, shard: int, args: Sequence[Arg], counts: list[int] | None = None) -> Any:
-        """The reply of one call; None where the shard has other counts than these, which it then follows. A
-        Redis that has not got the script is given it."""
-        source, sha = script(verb)
-        keys = [f"{{{self.namespace}:{shard}}}:{name}" for name in ("meta", "never")]
-        known = self._counts if counts is None else counts
-        rest = (2, *keys, len(known), *("" if arg is None else arg for arg in args))
-        for how in (("EVALSHA", sha), ("EVAL", source)):
-            try:
-                return await self._command(*how, *rest)
-            except NoScriptError:
-                continue
-            except ResponseError as refusal:
-                await self._follow(shard, refusal)
-                return None if counts is not None else await self._call(verb, shard, args)
+    async def _send(self, calls: Sequence[Call], counts: list[int]) -> list[Any]:
+        """The reply of each call, or the error in its place; None where the shard has other counts than these, which
+        were followed: nothing was done by that call."""
+        replies = await self._link.send([self._command(call, "EVALSHA", counts) for call in calls])
+        if unknown := [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]:
+            again = await self._link.send([self._command(calls[i], "EVAL", counts) for i in unknown])
+            for i, reply in zip(unknown, again, strict=True):
+                replies[i] = reply
+        for i, reply in enumerate(replies):
+            if isinstance(reply, ResponseError) and str(reply).startswith("DQ"):
+                replies[i] = await self._followed(calls[i].shard, str(reply))
+        return replies
 
-    async def _follow(self, shard: int, refusal: ResponseError) -> None:
-        """Takes over the layout of a shard that knows more, and tells one that knows less."""
-        code, layout, text, *_ = [*str(refusal).split(), "", "", ""]
-        told, known = [int(count) for count in text.split(",") if count.isdigit()], self._counts
-        if code != "DQLAYOUT" or layout != str(len(told)) or any(map(ne, told, known)):
-            raise ScriptError(str(refusal)) if code.startswith("DQ") else refusal
-        if len(told) < len(known):
-            await self._call("grow", shard, [shard, ",".join(map(str, known))])
-        else:
-            self._counts = told
+    def _command(self, call: Call, how: str, counts: list[int]) -> Command:
+        source, sha = script(call.verb)
+        meta, never = (f"{{{self.namespace}:{call.shard}}}:{key}" for key in ("meta", "never"))
+        args = ("" if arg is None else arg for arg in call.args)
+        return Command(meta, (how, sha if how == "EVALSHA" else source, 2, meta, never, len(counts), *args))
 
-    async def _command(self, *args: Arg) -> Any:
-        """The reply of a command in bytes, whatever the connection decodes."""
-        return await settled(self.redis.execute_command(*args, **{NEVER_DECODE: []}))
+    async def _followed(self, shard: int, refusal: str) -> ScriptError | None:
+        """Takes over the layout of a shard that knows more, and raises one that knows less."""
+        code, layout, text, *_ = [*refusal.split(), "", "", ""]
+        found, known = [int(count) for count in text.split(",") if count.isdigit()], self._counts
+        if code != "DQLAYOUT" or layout != str(len(found)) or any(map(ne, found, known)):
+            return ScriptError(refusal)
+        if len(found) >= len(known):
+            self._counts = found
+            return None
+        grow = Call("grow", shard, [shard, ",".join(map(str, known))])
+        (reply,) = await self._send([grow], known)
+        return ScriptError(refusal) if isinstance(reply, Exception) or reply.startswith(b"differs") else None
 
 
-async def settled(answer: Any) -> Any:
-    """What Redis answered: a blocking connection has it already, an asynchronous one lets it be awaited."""
-    return await answer if isawaitable(answer) else answer
+class _Batch(NamedTuple):
+    """Items that go together in one call: their places among all. It is the last call that may find them, or not."""
+
+    verb: str
+    shard: int
+    head: tuple[Arg, ...]
+    is_last: bool
+    places: Sequence[int]
+
+    def call(self, items: Sequence[Item]) -> Call:
+        args = [arg for i in self.places for arg in items[i].args]
+        if self.verb == "put" and not self.is_last:
+            args[2::4] = [f"{options!s} earlier" for options in args[2::4]]
+        return Call(self.verb, self.shard, [*self.head, *args])
+
+    def answers(self, reply: Any) -> Iterator[tuple[int, Answer | Exception | None]]:
+        """The answer of each item; None for one that is elsewhere. Nothing where the call has to be repeated."""
+        if reply is None:
+            return
+        if isinstance(reply, Exception):
+            yield from ((i, reply) for i in self.places)
+            return
+        now_us = reply[0] if isinstance(reply[0], int) else 0
+        for i, raw in zip(self.places, reply[-len(self.places) :], strict=True):
+            is_elsewhere = raw in (b"unknown", b"moved", b"") and not self.is_last
+            yield i, None if is_elsewhere else Answer(raw, self.shard, now_us)
+
+
+def _batches(items: Sequence[Item], sought: dict[int, int], counts: Sequence[int]) -> Iterator[_Batch]:
+    """The calls that ask of what is sought, each within the limits of a call."""
+    batches: dict[tuple[str, int, tuple[Arg, ...], bool], list[int]] = defaultdict(list)
+    for i, before in sought.items():
+        verb, place, head, *_ = items[i]
+        places = places_of(place, counts)
+        # A put goes first to where it may be since before a growth, in the end where it belongs.
+        if verb == "put":
+            places.reverse()
+        batches[verb, places[before], head, before + 1 == len(places)].append(i)
+    for kind, batch in batches.items():
+        largest = max((len(arg) for i in batch for arg in items[i].args if isinstance(arg, bytes)), default=1)
+        size = min(MAX_IDS, MAX_BYTES // max(largest, 1))
+        for at in range(0, len(batch), size):
+            yield _Batch(*kind, batch[at : at + size])
 
 
 def places_of(place: bytes | int, counts: Sequence[int]) -> list[int]:
@@ -159,8 +192,26 @@ def places_of(place: bytes | int, counts: Sequence[int]) -> list[int]:
     return list(dict.fromkeys(crc32(place) % count for count in reversed(counts)))
 
 
-def _timed(answer: str, args: Sequence[Arg], now_us: Any) -> str:
+def item_of(verb: str, head: tuple[Arg, ...], id: str, group: str | None, *args: Arg) -> Item:
+    """What is asked of a message by name. A generated id has its shard, others go by group, or themselves."""
+    raw = id_bytes(id)
+    if group is not None:
+        name("group", group)
+    place = raw if group is None or generated(raw) else group.encode()
+    return Item(verb, place, head, (raw, *args), id)
+
+
+def listed(what: str, items: Sequence[T], kind: type[T]) -> list[T]:
+    """Checks that a list is given where one is meant."""
+    if isinstance(items, (str, bytes, kind)) or not all(isinstance(item, kind) for item in items):
+        raise InvalidArgument(f"{what} must be a list of {kind.__name__}, not {items!r}")
+    return list(items)
+
+
+def _timed(answer: Answer, item: Item) -> str:
     """The answer of a put with its due time: one in ms, or "+" and a delay from the reply's time."""
-    if answer not in ("stored", "ready"):
-        return answer
-    return f"{answer} {args[1] if isinstance(args[1], int) else now_us // 1000 + int(args[1] or 0)}"
+    text = answer.raw.decode()
+    if item.verb != "put" or text not in ("stored", "ready"):
+        return text
+    due = item.args[1]
+    return f"{text} {due if isinstance(due, int) else answer.now_us // 1000 + int(due or 0)}"

@@ -1,13 +1,16 @@
-"""What a reserve hands out: messages under lease."""
+"""What a reserve hands out: messages under a lease, which their holder settles."""
 
-import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, Protocol
 
-from .names import id_text, name
-
-HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD = (1 << n for n in range(6))
+from .envelope import Stored
+from .items import Arg, Item
+from .names import id_text
+from .outcome import Outcome, State
+from .runtime import blocking
+from .times import as_datetime, maybe_span_ms
 
 
 class Receipt(NamedTuple):
@@ -16,61 +19,111 @@ class Receipt(NamedTuple):
     shard: int
     raw: bytes
 
+    @property
+    def id(self) -> str:
+        """The message's id."""
+        return id_text(self.raw[self.raw.index(b":") + 1 : -4])
+
+    def item(self, verb: str, *args: Arg) -> Item:
+        """What a verb that settles asks."""
+        return Item(verb, self.shard, (), (self.raw, *args), self.id)
+
+
+class Holder(Protocol):
+    """Settles what it handed out, and extends its leases."""
+
+    async def settle(self, delivery: "Leased", item: Item) -> Outcome: ...
+
+    async def prolong(self, delivery: "Leased", item: Item) -> Outcome: ...
+
 
 @dataclass
-class Delivery:
-    """A message under lease. Its attempt and delivery count this one; times are on Redis's clock."""
+class Leased(Stored):
+    """A message under a lease. Its attempt and delivery count this one."""
 
-    receipt: Receipt
-    topic: str
-    id: str
-    ready_us: int
-    lease_end_ms: int
-    payload: bytes = b""
-    due_ms: int = 0
-    attempt: int = 0
-    delivery: int = 0
-    max_attempts: int = 0
-    expires_ms: int | None = None
-    group: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
+    receipt: Receipt = Receipt(0, b"")
+    #: When it became ready.
+    ready_us: int = 0
+    lease_end_ms: int = 0
+    #: How long the lease was at first.
+    lease_ms: int = 0
+    #: When the reserve was sent, by this host's monotonic clock.
+    sent_s: float = field(default=0.0, repr=False)
+    #: It was acked, released or buried.
+    is_settled: bool = False
+    #: The lease was taken back, or a cancel came: the work is better left. Only kept up where a worker or a consumer
+    #: extends leases.
+    lost: bool = False
+    _holder: Holder | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def lease_end(self) -> datetime:
+        return as_datetime(self.lease_end_ms)
+
+    @property
+    def _core(self) -> "Leased":
+        return self
 
     def read(self, stored: bytes) -> bool:
-        """Reads its envelope, of which docs/protocol.md has the bytes. Returns whether the payload is compressed.
-        Raises a ValueError where it is none."""
-        if stored[:1] > b"\1":
-            raise ValueError(f"an envelope of format {stored[0]}, newer than this client knows (1)")
-        at = 0
+        is_compressed = super().read(stored)
+        self.attempt, self.delivery = min(self.attempt + 1, 65535), self.delivery + 1
+        self.state, self.at_ms = State.LEASED, self.lease_end_ms
+        return is_compressed
 
-        def take(n: int) -> bytes:
-            nonlocal at
-            at += n
-            if at > len(stored):
-                raise ValueError("malformed envelope: cut short")
-            return stored[at - n : at]
-
-        def text(size: int) -> str:
-            return take(int.from_bytes(take(size), "big")).decode()
-
-        flags, self.due_ms, delivery, attempt, self.max_attempts = struct.unpack(">xxH4xQ8xIHH", take(32))
-        self.delivery, self.attempt = delivery + 1, min(attempt + 1, 65535)
-        take(8 if flags & HASH else 0)
-        self.expires_ms = int.from_bytes(take(8), "big") if flags & EXPIRES else None
-        take(take(1)[0] if flags & BACKOFF else 0)
-        self.group = name("group", text(1)) if flags & GROUP else None
-        end = at + 2 + int.from_bytes(take(2), "big") if flags & HEADERS else 0
-        while at < end:
-            self.headers += ((text(1), text(2)),)
-        self.payload = stored[at:]
-        return bool(flags & ZSTD)
+    async def _settle(self, item: Item) -> Outcome:
+        assert self._holder is not None, "a delivery comes from a reserve"
+        outcome = await self._holder.settle(self, item)
+        self.is_settled = True
+        return outcome
 
 
-def deliveries(shard: int, topics: Sequence[str], items: Sequence[Any]) -> Iterator[tuple[Delivery, bytes]]:
-    """What a reserve answered behind its numbers, each with its envelope."""
-    rest = iter(items)
+class AsyncDelivery(Leased):
+    """A message under a lease. Its holder settles it; otherwise it comes again when the lease has run out."""
+
+    async def ack(self) -> Outcome:
+        """It was delivered, and is finished."""
+        return await self._settle(self.receipt.item("ack"))
+
+    async def release(
+        self, delay: timedelta | None = None, *, keep_attempt: bool = False, reason: str = ""
+    ) -> Outcome:
+        """It was not delivered, and comes again: after a delay, or by its back-off. At its last attempt it goes to the dead
+        letters, with the reason."""
+        return await self._settle(release_item(self.receipt, delay, keep_attempt, reason))
+
+    async def bury(self, reason: str) -> Outcome:
+        """It can never be delivered, and goes to the dead letters."""
+        return await self._settle(self.receipt.item("bury", reason))
+
+    async def extend(self, lease: timedelta | None = None) -> Outcome:
+        """Gives its lease more time, from now."""
+        assert self._holder is not None, "a delivery comes from a reserve"
+        return await self._holder.prolong(self, self.receipt.item("extend", maybe_span_ms("lease", lease, 1)))
+
+
+class Delivery(Leased):
+    """A message under a lease. Its holder settles it; otherwise it comes again when the lease has run out."""
+
+    ack = blocking(AsyncDelivery.ack)
+    release = blocking(AsyncDelivery.release)
+    bury = blocking(AsyncDelivery.bury)
+    extend = blocking(AsyncDelivery.extend)
+
+
+def release_item(receipt: Receipt, delay: timedelta | None, keep_attempt: bool = False, reason: str = "") -> Item:
+    return receipt.item("release", maybe_span_ms("delay", delay), "keep" * keep_attempt, reason)
+
+
+def deliveries(
+    made_by: type[Any], shard: int, topics: Sequence[str], reply: Sequence[Any]
+) -> Iterator[tuple[Any, bytes]]:
+    """What a reserve answered, each with its envelope."""
+    now_ms, rest = reply[0] // 1000, iter(reply[6:])
     for place in rest:
         lease_end_ms, count = next(rest), next(rest)
         for _ in range(count):
             ready_us, raw, stored = next(rest), next(rest), next(rest)
-            message_id = id_text(raw[raw.index(b":") + 1 : -4])
-            yield Delivery(Receipt(shard, raw), topics[place - 1], message_id, ready_us, lease_end_ms), stored
+            receipt = Receipt(shard, raw)
+            delivery = made_by(topics[place - 1], receipt.id, shard, receipt=receipt, ready_us=ready_us)
+            delivery.lease_end_ms, delivery.lease_ms = lease_end_ms, max(lease_end_ms - now_ms, 1)
+            yield delivery, stored

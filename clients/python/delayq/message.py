@@ -2,10 +2,14 @@
 
 import hashlib
 import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from datetime import timedelta
+from typing import Literal, cast
 
-from .names import InvalidMessage, name
+from .errors import InvalidArgument
+from .names import id_bytes, name
+from .times import When, epoch_ms, span_ms
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
 MAX_HEADER_BYTES = 16 * 1024
@@ -14,73 +18,160 @@ _DELAYS = {"fixed": [1], "exponential": [2], "list": range(1, 33)}
 
 @dataclass(frozen=True)
 class Backoff:
-    """How long a message rests before its next try: one delay, the first and the longest, or one a try."""
+    """How long a message rests before its next try. Delays are 1 ms to 49 days."""
 
     kind: Literal["fixed", "exponential", "list"]
+    #: One delay; the first and the longest; or one for each try.
     delays_ms: tuple[int, ...]
+
+    @classmethod
+    def fixed(cls, delay: timedelta) -> "Backoff":
+        """The same delay each time."""
+        return cls("fixed", _delays(delay))
+
+    @classmethod
+    def exponential(cls, first: timedelta, longest: timedelta) -> "Backoff":
+        """Twice as long each time, of which between half and the whole is taken by chance."""
+        return cls("exponential", _delays(first, longest))
+
+    @classmethod
+    def steps(cls, *delays: timedelta) -> "Backoff":
+        """One delay for each try, 1 to 32; the last one repeats."""
+        return cls("list", _delays(*delays))
 
     def encode(self) -> bytes:
         count, delays = len(self.delays_ms), self.delays_ms
         falls = self.kind == "exponential" and delays[:1] > delays[1:]
         if count not in _DELAYS[self.kind] or min(delays) < 1 or falls:
-            raise InvalidMessage(f"{self} is no back-off: delays are 1 ms to 49 days")
+            raise InvalidArgument(f"{self} is no back-off: delays are 1 ms to 49 days")
         return _pack(f"B{count}I", list(_DELAYS).index(self.kind) + 1, *delays)
+
+    @classmethod
+    def decode(cls, stored: bytes) -> "Backoff | None":
+        """One that breaks the rules counts as none, as it does in scripts."""
+        kinds: list[Literal["fixed", "exponential", "list"]] = ["fixed", "exponential", "list"]
+        if stored[:1] not in (b"\1", b"\2", b"\3") or len(stored) % 4 != 1:
+            return None
+        backoff = cls(kinds[stored[0] - 1], struct.unpack(f">{len(stored) // 4}I", stored[1:]))
+        try:
+            backoff.encode()
+        except (InvalidArgument, ValueError):
+            return None
+        return backoff
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message to be delivered at its due time: at `at_ms`, or `after_ms` from the put, on Redis's clock."""
+    """A message to be delivered at its due time: `at` a time, or `after` a delay from the put, on Redis's clock.
+
+    Times are aware datetimes, or ints of milliseconds since the epoch. Delays are timedeltas.
+    """
 
     topic: str
     payload: bytes
     #: The producer's own. Without one it is generated; a put may be repeated only under an id that was given.
     id: str | None = None
-    at_ms: int | None = None
-    after_ms: int = 0
+    at: When | None = None
+    after: timedelta | None = None
     group: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-    expires_ms: int | None = None
+    #: A mapping, or pairs of name and value.
+    headers: Mapping[str, str] | Sequence[tuple[str, str]] = ()
+    expires: When | None = None
     #: 0: as its topic says.
     max_attempts: int = 0
     backoff: Backoff | None = None
     #: Takes the place of a message with the same id, unless that one is leased.
     replace: bool = False
-    #: A repeat of a put whose fate is unknown: when it was first tried, in ms, on this host's clock.
-    first_tried_ms: int | None = None
+    #: A repeat of a put whose fate is unknown: when it was first tried, on this host's clock.
+    first_tried: When | None = None
+    #: Times that are given as ints may lie before 2001.
+    past_ok: bool = False
+
+    def __post_init__(self) -> None:
+        name("topic", self.topic)
+        if self.id is not None:
+            id_bytes(self.id)
+        if self.group is not None:
+            name("group", self.group)
+        if not isinstance(self.payload, (bytes, bytearray, memoryview)):
+            raise InvalidArgument(f"payload must be bytes, not {type(self.payload).__name__}: encode it")
+        if self.at is not None and self.after is not None:
+            raise InvalidArgument("give at, a time, or after, a delay: not both")
+        if isinstance(self.max_attempts, bool) or not isinstance(self.max_attempts, int):
+            raise InvalidArgument(f"max_attempts must be an int, not {self.max_attempts!r}")
+        if not isinstance(self.backoff, Backoff | None):
+            raise InvalidArgument(f"backoff must be a Backoff, not {self.backoff!r}")
+        self.due()
+        self.expires_ms()
+        object.__setattr__(self, "headers", _pairs(self.headers))
+        object.__setattr__(self, "payload", bytes(self.payload))
+
+    @property
+    def _headers(self) -> tuple[tuple[str, str], ...]:
+        return cast(tuple[tuple[str, str], ...], self.headers)
+
+    def due(self) -> int | str:
+        """The due time as the script takes it."""
+        if self.at is not None:
+            return epoch_ms("at", self.at, self.past_ok)
+        return f"+{0 if self.after is None else span_ms('after', self.after)}"
+
+    def expires_ms(self) -> int | None:
+        return None if self.expires is None else epoch_ms("expires", self.expires, self.past_ok)
 
     def options(self, ahead_ms: int) -> str:
         """What a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much."""
-        replace, tried_ms = "replace" * self.replace, (self.first_tried_ms or 0) + ahead_ms
-        return replace if self.first_tried_ms is None else f"{replace} tried={tried_ms}"
+        replace = "replace" * self.replace
+        if self.first_tried is None:
+            return replace
+        return f"{replace} tried={epoch_ms('first_tried', self.first_tried, self.past_ok) + ahead_ms}"
 
     def content_hash(self) -> bytes:
-        """What tells the repeat of a put from another message with the same id; the due time is left out."""
-        texts = [self.topic, self.group or "", *(text for pair in self.headers for text in pair)]
+        """Distinguishes the repeat of a put from another message with the same id. The due time is left out."""
+        texts = [self.topic, self.group or "", *(text for pair in self._headers for text in pair)]
         fields = [*(text.encode() for text in texts), self.payload]
         return hashlib.sha256(b"".join(_sized("I", field) for field in fields)).digest()[:8]
 
-    def envelope(self, own_id: bool, most_payload_bytes: int = MAX_PAYLOAD_BYTES) -> bytes:
+    def envelope(self, own_id: bool, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> bytes:
         """What a put sends (docs/protocol.md has the bytes); scripts fill in state, gen, due, at and counts."""
-        headers = ((name("header name", key).encode(), value.encode()) for key, value in self.headers)
+        headers = ((key.encode(), value.encode()) for key, value in self._headers)
         block = b"".join(_sized("B", key) + _sized("H", value) for key, value in headers)
-        if len(block) > MAX_HEADER_BYTES or len(self.payload) > most_payload_bytes:
-            raise InvalidMessage(f"at most {MAX_HEADER_BYTES} header and {most_payload_bytes} payload bytes")
+        if len(block) > MAX_HEADER_BYTES:
+            raise InvalidArgument(f"headers have {len(block)} bytes; at most {MAX_HEADER_BYTES} are allowed")
+        if len(self.payload) > max_payload_bytes:
+            raise InvalidArgument(f"payload has {len(self.payload)} bytes; at most {max_payload_bytes} are allowed")
+        expires_ms = self.expires_ms()
         fields = [  # each by its flag: 1, 2, 4, 8, 16
             self.content_hash() if own_id else b"",
-            b"" if self.expires_ms is None else _pack("Q", self.expires_ms),
+            b"" if expires_ms is None else _pack("Q", expires_ms),
             b"" if self.backoff is None else _sized("B", self.backoff.encode()),
-            b"" if self.group is None else _sized("B", name("group", self.group).encode()),
+            b"" if self.group is None else _sized("B", self.group.encode()),
             _sized("H", block) if block else b"",
         ]
         flags = sum(1 << n for n, field in enumerate(fields) if field)
         return _pack("BBH26xH", 1, 1, flags, self.max_attempts) + b"".join(fields) + self.payload
 
 
+def _pairs(headers: object) -> tuple[tuple[str, str], ...]:
+    pairs = tuple(headers.items()) if isinstance(headers, Mapping) else headers
+    if not isinstance(pairs, (list, tuple)) or not all(_is_pair(pair) for pair in pairs):
+        raise InvalidArgument(f"headers must be a mapping of str to str, or pairs of them, not {headers!r}")
+    return tuple((name("header name", key), value) for key, value in pairs)
+
+
+def _is_pair(pair: object) -> bool:
+    return isinstance(pair, (list, tuple)) and len(pair) == 2 and all(isinstance(text, str) for text in pair)
+
+
+def _delays(*delays: timedelta) -> tuple[int, ...]:
+    return tuple(span_ms("a delay of the back-off", delay, 1) for delay in delays)
+
+
 def _pack(form: str, *numbers: int) -> bytes:
     try:
         return struct.pack(">" + form, *numbers)
     except struct.error as fault:
-        raise InvalidMessage(f"a number of the message is out of range: {fault}") from None
+        raise InvalidArgument(f"a number of the message is out of range: {fault}") from None
 
 
 def _sized(form: str, field: bytes) -> bytes:

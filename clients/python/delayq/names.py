@@ -5,6 +5,8 @@ import secrets
 import time
 import uuid
 
+from .errors import InvalidArgument
+
 #: Ids and groups may be any text but control characters and halves of characters.
 _PRINTABLE = "[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,128}"
 _FORMS = {
@@ -15,15 +17,11 @@ _FORMS = {
 }
 
 
-class InvalidMessage(ValueError):
-    """A message, or a name, that breaks a limit. Nothing was sent."""
-
-
 def name(what: str, text: str) -> str:
     """Checks a name: an id or a group of at most 128 bytes, or one of those that have a form of their own."""
     form = _FORMS.get(what, _PRINTABLE)
-    if not re.fullmatch(form, text) or form == _PRINTABLE and len(text.encode()) > 128:
-        raise InvalidMessage(f"{what} {text[:40]!r} is not of the form {form!a}")
+    if not re.fullmatch(form, _text(what, text)) or form == _PRINTABLE and len(text.encode()) > 128:
+        raise InvalidArgument(f"{what} {text[:40]!r} is not of the form {form!a}")
     return text
 
 
@@ -35,7 +33,7 @@ def generate_id(shard: int) -> str:
 
 def id_bytes(text: str) -> bytes:
     """An id as keys and scripts carry it: 16 bytes, or those of an own one, whose first ~ is doubled as text."""
-    if text.startswith("~") and not text.startswith("~~"):
+    if _text("id", text).startswith("~") and not text.startswith("~~"):
         return uuid.UUID(name("generated id", text)[1:]).bytes
     return name("id", text.removeprefix("~")).encode()
 
@@ -49,3 +47,9 @@ def id_text(raw: bytes) -> str:
 
 def generated(raw: bytes) -> bool:
     return len(raw) == 16 and raw[0] < 0x20
+
+
+def _text(what: str, text: str) -> str:
+    if not isinstance(text, str):
+        raise InvalidArgument(f"{what} must be a str, not {text!r}")
+    return text

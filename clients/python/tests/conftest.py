@@ -1,13 +1,14 @@
-"""A private redis-server for the tests, on a unix socket in a temporary folder."""
+"""Servers for the tests: each its own, in a temporary folder, and ended with them."""
 
 import json
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
+import packing
 import pytest
 import redis
+from servers import RedisServer, Timer
 
 VECTORS = Path(__file__).resolve().parents[3] / "tests" / "vectors"
 
@@ -17,23 +18,57 @@ def vectors(name):
 
 
 @pytest.fixture(scope="session")
-def redis_socket():
-    """The socket of a server that answers; it ends with the tests."""
+def folder():
+    """A folder whose path is short enough for sockets."""
     folder = tempfile.mkdtemp(prefix="delayq-py-")
-    socket = f"{folder}/s"
-    command = ["redis-server", "--port", "0", "--unixsocket", socket, "--dir", folder, "--save", "", "--appendonly", "no"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        said = []
-        for line in server.stdout:  # ends with the server, where it does not start
-            said.append(line)
-            if "ready to accept connections" in line.lower():
-                break
-        with redis.Redis(unix_socket_path=socket) as probe:
-            assert probe.ping(), "".join(said)
-        yield socket
-    finally:
-        server.kill()
-        server.wait()
-        server.stdout.close()
-        shutil.rmtree(folder)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def redis_socket(folder):
+    """The socket of a server that answers."""
+    with RedisServer(folder) as server:
+        yield server.socket
+
+
+@pytest.fixture
+def connection(redis_socket):
+    """A connection to that server, which is empty afterwards."""
+    with redis.Redis(unix_socket_path=redis_socket) as connection:
+        yield connection
+        connection.flushdb()
+
+
+@pytest.fixture
+def server():
+    """A server that the test may stop, freeze and start again."""
+    with tempfile.TemporaryDirectory(prefix="delayq-py-") as folder, RedisServer(folder) as server:
+        yield server
+
+
+@pytest.fixture
+def timer(folder, redis_socket):
+    """Starts the real timer for a deployment."""
+    timers = []
+
+    def start(deployment):
+        timers.append(Timer(folder, redis_socket, deployment.namespace, deployment.shards))
+
+    yield start
+    for timer in timers:
+        timer.end()
+
+
+@pytest.fixture(scope="session")
+def packed(tmp_path_factory):
+    """A source archive, and a wheel that was built from it alone."""
+    folder = tmp_path_factory.mktemp("packed")
+    source = packing.archive(folder)
+    return source, packing.wheel(source, folder / "wheel")
+
+
+@pytest.fixture(scope="session")
+def installed(packed, tmp_path_factory):
+    """The Python of an environment that has the wheel."""
+    return packing.environment(packed[1], tmp_path_factory.mktemp("installed"))

@@ -4,6 +4,7 @@ import asyncio
 import functools
 import inspect
 import re
+from datetime import timedelta
 
 import pytest
 import redis
@@ -11,7 +12,7 @@ import redis.asyncio
 from conftest import vectors
 from redis.client import NEVER_DECODE
 
-from delayq import AsyncClient, Backoff, Client, Incomplete, InvalidMessage, Message, ScriptError
+from delayq import AsyncClient, Backoff, Client, Incomplete, InvalidArgument, Message, ScriptError
 from delayq.scripts import script
 
 SCENARIOS = vectors("conformance.json")["scenarios"]
@@ -64,7 +65,12 @@ class Run:
             said["headers"] = tuple(tuple(pair) for pair in said["headers"])
         if "backoff" in said:
             said["backoff"] = Backoff(said["backoff"]["kind"], tuple(said["backoff"]["delays_ms"]))
-        return Message(payload=payload, **said)
+        for wanted, given in (("at", "at_ms"), ("expires", "expires_ms"), ("first_tried", "first_tried_ms")):
+            if given in said:
+                said[wanted] = said.pop(given)
+        if "after_ms" in said:
+            said["after"] = span(said.pop("after_ms"))
+        return Message(payload=payload, past_ok=True, **said)
 
     async def step(self, step):
         op, own = step["op"], {key: self.known(value) for key, value in step.items() if key in ARGUMENTS}
@@ -77,10 +83,12 @@ class Run:
         if op == "cancel":
             return vars(await settled(self.client.cancel(own["topic"], own["id"], own.get("group"))))
         if op == "reschedule":
-            change = {key: own[key] for key in ("at_ms", "after_ms", "by_ms", "expected_ms") if key in own}
-            return vars(await settled(self.client.reschedule(own["topic"], own["id"], own.get("group"), **change)))
+            change = {key: own[f"{key}_ms"] for key in ("at", "expected") if f"{key}_ms" in own}
+            change |= spans(own, "after", "by")
+            reschedule = self.client.reschedule(own["topic"], own["id"], own.get("group"), past_ok=True, **change)
+            return vars(await settled(reschedule))
         if op == "reserve":
-            options = {key: own[key] for key in ("lease_ms", "wait_ms") if key in own}
+            options = spans(own, "lease", "wait")
             reserve = self.client.reserve
             if isinstance(self.client, Client):  # it waits in a thread of its own
                 reserve = functools.partial(asyncio.to_thread, reserve)
@@ -107,7 +115,7 @@ class Run:
             return await self.script(own["verb"], own["shard"], args, step.get("layout", 1))
         if op == "redis":
             return await self.redis(*(arg.replace("NAMESPACE", self.namespace) for arg in own["args"]))
-        options = {key: own[key] for key in ("lease_ms", "delay_ms", "keep_attempt", "reason") if key in own}
+        options = {key: own[key] for key in ("keep_attempt", "reason") if key in own} | spans(own, "lease", "delay")
         verb = getattr(self.client, op)
         return [vars(outcome) for outcome in await settled(verb(own["receipts"], **options))]
 
@@ -122,9 +130,9 @@ class Run:
 
     async def carry_out(self, step, where):
         if step.get("invalid"):
-            with pytest.raises(InvalidMessage):
+            with pytest.raises(InvalidArgument):
                 if (await self.step(step))["word"] == "refused":
-                    raise InvalidMessage
+                    raise InvalidArgument
         elif "error" in step:
             with pytest.raises(Incomplete if "expect" in step else ScriptError) as fault:
                 await self.step(step)
@@ -159,6 +167,15 @@ class Run:
             await self.carry_out(step, f"step {i + 1} ({step['op']})")
 
 
+def span(ms):
+    return timedelta(milliseconds=ms)
+
+
+def spans(own, *names):
+    """What a step says in ms, by the names of the client."""
+    return {name: span(own[f"{name}_ms"]) for name in names if f"{name}_ms" in own}
+
+
 def numbered(said, n):
     """A message of many, or what is expected of it."""
     return {key: value.replace("#", str(n)) if isinstance(value, str) else value for key, value in said.items()}
@@ -174,14 +191,17 @@ def shown_delivery(delivery):
 
 @pytest.mark.parametrize("number", range(len(SCENARIOS)), ids=lambda number: SCENARIOS[number]["name"])
 def test_blocking(number, redis_socket):
-    with redis.Redis(unix_socket_path=redis_socket) as connection:
-        asyncio.run(Run(Client(connection, f"b{number}"), f"b{number}").scenario(SCENARIOS[number]))
+    with redis.Redis(unix_socket_path=redis_socket) as connection, Client(connection, f"b{number}") as client:
+        asyncio.run(Run(client, f"b{number}").scenario(SCENARIOS[number]))
 
 
 @pytest.mark.parametrize("number", range(len(SCENARIOS)), ids=lambda number: SCENARIOS[number]["name"])
 def test_asynchronous(number, redis_socket):
     async def run():
-        async with redis.asyncio.Redis(unix_socket_path=redis_socket, decode_responses=True) as connection:
-            await Run(AsyncClient(connection, f"a{number}"), f"a{number}").scenario(SCENARIOS[number])
+        async with (
+            redis.asyncio.Redis(unix_socket_path=redis_socket, decode_responses=True) as connection,
+            AsyncClient(connection, f"a{number}") as client,
+        ):
+            await Run(client, f"a{number}").scenario(SCENARIOS[number])
 
     asyncio.run(run())

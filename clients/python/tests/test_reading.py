@@ -1,11 +1,9 @@
-"""What a reserve does with messages that cannot be read, and how it waits."""
-
-import threading
+"""What a reserve does with messages that cannot be read."""
 
 import pytest
 import redis
 
-from delayq import Client, Message, client as clients
+from delayq import Client
 from delayq.scripts import script
 
 GOOD = bytes([1, 1]) + bytes(30)
@@ -45,31 +43,3 @@ def test_without_the_package_compressed_messages_are_given_back_and_refused_by_n
     with pytest.raises(ImportError, match="zstandard"):
         Client(deployment, "reading").reserve(["t"])
     assert call(deployment, "count", "t", 0)[1] == 1
-
-
-def test_a_wake_up_alone_brings_a_waiting_reserve_its_message(deployment, monkeypatch):
-    """The look that it takes without being woken would come too late."""
-    monkeypatch.setattr(clients, "LOOK_S", 60.0)
-    client, found = Client(deployment, "reading"), []
-    waiting = threading.Thread(target=lambda: found.extend(client.reserve(["t"], wait_ms=30_000)))
-    waiting.start()
-    while not deployment.execute_command("PUBSUB", "SHARDNUMSUB", "{reading:0}:ready")[1]:
-        pass
-    client.put(Message("t", b"x", at_ms=1))
-    waiting.join(15)
-    assert [delivery.payload for delivery in found] == [b"x"]
-
-
-def test_a_waiting_reserve_survives_the_loss_of_its_connection(deployment, monkeypatch):
-    monkeypatch.setattr(clients, "LOOK_S", 60.0)
-    client, found = Client(deployment, "reading"), []
-    waiting = threading.Thread(target=lambda: found.extend(client.reserve(["t"], wait_ms=90_000)))
-    waiting.start()
-    while not deployment.execute_command("PUBSUB", "SHARDNUMSUB", "{reading:0}:ready")[1]:
-        pass
-    deployment.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-    while not deployment.execute_command("PUBSUB", "SHARDNUMSUB", "{reading:0}:ready")[1]:
-        assert waiting.is_alive()
-    client.put(Message("t", b"x", at_ms=1))
-    waiting.join(90)
-    assert [delivery.payload for delivery in found] == [b"x"]

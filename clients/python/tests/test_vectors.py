@@ -5,7 +5,7 @@ import re
 import pytest
 from conftest import vectors
 
-from delayq import Backoff, Delivery, InvalidMessage, Message, Receipt
+from delayq import Backoff, Delivery, InvalidArgument, Message
 from delayq.calls import places_of
 from delayq.names import generate_id, generated, id_bytes, id_text, name
 from delayq.scripts import script
@@ -16,7 +16,7 @@ def shard_of(text, shards):
 
 
 def read(stored):
-    delivery = Delivery(Receipt(0, b""), "t", "o", 0, 0)
+    delivery = Delivery("t", "o")
     return delivery, delivery.read(stored)
 
 
@@ -49,7 +49,7 @@ def test_a_put_sends_the_hash_and_the_envelope_that_all_clients_send(case):
     said = case["message"]
     message = Message(
         said["topic"], bytes.fromhex(said["payload"]), said["id"], group=said["group"],
-        headers=tuple(tuple(pair) for pair in said["headers"]), expires_ms=said["expires_ms"],
+        headers=tuple(tuple(pair) for pair in said["headers"]), expires=said["expires_ms"], past_ok=True,
         max_attempts=said["max_attempts"],
         backoff=said["backoff"] and Backoff(said["backoff"]["kind"], tuple(said["backoff"]["delays_ms"])),
     )
@@ -78,10 +78,10 @@ def test_a_generated_id_carries_its_shard():
         assert shard_of(id_bytes(text), 4096) == shard and id_text(id_bytes(text)) == text
 
 
-def test_names_that_are_none_are_refused():
+def test_names_that_are_invalid_are_refused():
     for what, names in vectors("names.json")["refused"].items():
         for text in [*names, "\ud800"]:
-            with pytest.raises(InvalidMessage):
+            with pytest.raises(InvalidArgument):
                 id_bytes(text) if what == "id" else name(what, text)
 
 

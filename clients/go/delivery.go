@@ -1,0 +1,177 @@
+// What a reserve hands out: messages under lease.
+
+package delayq
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+)
+
+// rest is how long to wait between tries while Redis cannot be used.
+const rest = 200 * time.Millisecond
+
+// Receipt is the right to settle one delivery of one message.
+type Receipt struct {
+	Shard int
+	Raw   string
+}
+
+// id is that of its message.
+func (r Receipt) id() string {
+	_, text, _ := strings.Cut(r.Raw, ":")
+	return idText(text[:len(text)-4])
+}
+
+func (r Receipt) item(args ...any) *item {
+	return &item{places: []int{r.Shard}, args: append([]any{r.Raw}, args...), outcome: Outcome{ID: r.id()}}
+}
+
+// Release is how messages are given back.
+type Release struct {
+	// Delay is 0 for their back-off, or Now.
+	Delay time.Duration
+	// KeepAttempt says that the attempt does not count.
+	KeepAttempt bool
+	// Reason is for the dead letters, where this was the last attempt.
+	Reason string
+}
+
+func (r Release) check() error {
+	if r.Delay == Now {
+		return nil
+	}
+	return checkSpan("a delay", r.Delay)
+}
+
+func (r Release) args() []any {
+	keep := ""
+	if r.KeepAttempt {
+		keep = "keep"
+	}
+	return []any{millis(r.Delay), keep, r.Reason}
+}
+
+// Delivery is a message under lease. Its Attempt and Number count this one; times are on Redis's clock. Ack, Release
+// or Bury settles it; unsettled, it comes again when its lease runs out.
+type Delivery struct {
+	Receipt         Receipt
+	Topic, ID       string
+	Ready, LeaseEnd time.Time
+	Envelope
+
+	client *Client
+	length time.Duration
+	// done is closed when it is settled, or could not be until its lease ran out; lost when it was taken back or
+	// cancelled.
+	done, lost chan struct{}
+
+	mu      sync.Mutex
+	ends    time.Time
+	settled bool
+	isLost  bool
+}
+
+// Settled says whether it was acked, released or buried here.
+func (d *Delivery) Settled() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.settled
+}
+
+// Ack ends it: it was delivered. Where Redis cannot be used, it is tried again for as long as the lease lasts; so do
+// Release and Bury.
+func (d *Delivery) Ack(ctx context.Context) (Outcome, error) {
+	return d.settle(ctx, "ack", d.Receipt.item())
+}
+
+// Release gives it back: it comes again, after a delay or by its back-off. After its last attempt it is dead.
+func (d *Delivery) Release(ctx context.Context, how Release) (Outcome, error) {
+	if err := how.check(); err != nil {
+		return Outcome{}, err
+	}
+	return d.settle(ctx, "release", d.Receipt.item(how.args()...))
+}
+
+// Bury moves it to the dead letters: it can never be delivered.
+func (d *Delivery) Bury(ctx context.Context, reason string) (Outcome, error) {
+	return d.settle(ctx, "bury", d.Receipt.item(reason))
+}
+
+// Extend gives its lease more time, from now; 0 for what its topic says.
+func (d *Delivery) Extend(ctx context.Context, lease time.Duration) (Outcome, error) {
+	if err := checkSpan("a lease", lease); err != nil {
+		return Outcome{}, err
+	}
+	sent := time.Now()
+	outcome, err := d.client.gatherer.add(ctx, "extend", d.Receipt.item(millis(lease)))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if lease == 0 {
+		lease = d.length
+	}
+	if outcome.Word == Extended {
+		d.ends = sent.Add(lease)
+	}
+	if (outcome.Word == Expired || outcome.Doomed) && !d.isLost {
+		d.isLost = true
+		close(d.lost)
+	}
+	return outcome, err
+}
+
+// keepAlive extends its lease at each third of it, until it is settled or lost.
+func (d *Delivery) keepAlive(lease time.Duration) {
+	for next := d.length / 3; ; {
+		select {
+		case <-d.done:
+			return
+		case <-time.After(next):
+		}
+		outcome, err := d.Extend(context.Background(), lease)
+		if outcome.Word == Expired {
+			return
+		}
+		if next = d.length / 3; err != nil && next > rest {
+			next = rest
+		}
+	}
+}
+
+func (d *Delivery) settle(ctx context.Context, verb string, one *item) (outcome Outcome, err error) {
+	d.mu.Lock()
+	first := !d.settled
+	d.settled = true
+	d.mu.Unlock()
+	if first {
+		defer close(d.done)
+	}
+	for {
+		again := *one
+		if outcome, err = d.client.gatherer.add(ctx, verb, &again); err == nil {
+			return outcome, nil
+		}
+		if _, refused := err.(ScriptError); refused || ctx.Err() != nil || d.endsBefore(time.Now().Add(rest)) {
+			return outcome, err
+		}
+		time.Sleep(rest)
+	}
+}
+
+func (d *Delivery) endsBefore(at time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ends.Before(at)
+}
+
+// millis is a duration for a script, which has a default for 0; rounded up.
+func millis(d time.Duration) any {
+	switch d {
+	case 0:
+		return ""
+	case Now:
+		return 0
+	}
+	return wholeMillis(d)
+}

@@ -1,0 +1,122 @@
+// Gathering: while some calls are under way, what comes in goes together into the next.
+
+package delayq
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// How much is gathered at a time, and how many of these are under way at once.
+const gatherItems, gatherBytes, gatherInFlight = 500, 1 << 20, 4
+
+// gatherer gathers the calls of many callers, each for one message.
+type gatherer struct {
+	send func(ctx context.Context, verb string, items []*item) ([]Outcome, error)
+	// batch counts batches: what is to go together is placed by it.
+	batch atomic.Uint32
+
+	mu       sync.Mutex
+	waiting  []*gathered
+	underWay int
+}
+
+type gathered struct {
+	verb    string
+	item    *item
+	outcome Outcome
+	err     error
+	done    chan struct{}
+}
+
+// add carries a verb out for one item, with those of others.
+func (g *gatherer) add(ctx context.Context, verb string, one *item) (Outcome, error) {
+	if one.err != nil {
+		return one.outcome, one.err
+	}
+	entry := &gathered{verb: verb, item: one, done: make(chan struct{})}
+	unanswered := Outcome{Word: Unanswered, ID: one.outcome.ID}
+	if ctx.Err() != nil {
+		return unanswered, ctx.Err()
+	}
+	g.mu.Lock()
+	g.waiting = append(g.waiting, entry)
+	start := g.underWay < gatherInFlight
+	if start {
+		g.underWay++
+	}
+	g.mu.Unlock()
+	if start {
+		go g.run()
+	}
+	select {
+	case <-entry.done:
+		return entry.outcome, entry.err
+	case <-ctx.Done():
+		return unanswered, ctx.Err()
+	}
+}
+
+// run sends what waits, until nothing does.
+func (g *gatherer) run() {
+	for {
+		runtime.Gosched() // callers that can run already go along
+		batch := g.take()
+		if len(batch) == 0 {
+			return
+		}
+		g.batch.Add(1)
+		for _, verb := range verbsOf(batch) {
+			g.settle(verb, batch)
+		}
+	}
+}
+
+func (g *gatherer) take() (batch []*gathered) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	count, bytes := 0, 0
+	for _, one := range g.waiting {
+		bytes += one.item.bytes
+		if count > 0 && (count == gatherItems || bytes > gatherBytes) {
+			break
+		}
+		count++
+	}
+	batch, g.waiting = g.waiting[:count:count], g.waiting[count:]
+	if count == 0 {
+		g.underWay--
+	}
+	return batch
+}
+
+func verbsOf(batch []*gathered) (verbs []string) {
+	seen := map[string]bool{}
+	for _, one := range batch {
+		if !seen[one.verb] {
+			seen[one.verb], verbs = true, append(verbs, one.verb)
+		}
+	}
+	return verbs
+}
+
+// settle gives those of one verb their own outcomes, or the reason why they have none.
+func (g *gatherer) settle(verb string, batch []*gathered) {
+	var entries []*gathered
+	var items []*item
+	for _, one := range batch {
+		if one.verb == verb {
+			entries, items = append(entries, one), append(items, one.item)
+		}
+	}
+	outcomes, err := g.send(context.Background(), verb, items)
+	for i, one := range entries {
+		one.outcome = outcomes[i]
+		if one.outcome.Word == Unanswered {
+			one.err = err
+		}
+		close(one.done)
+	}
+}

@@ -1,0 +1,109 @@
+// Groups: messages that are listed, moved and cancelled together, such as those of a user.
+
+package delayq
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"time"
+)
+
+// aStep is how many messages a step of a longer call reads.
+const aStep = 500
+
+// Group is the messages of one group.
+type Group struct {
+	client *Client
+	name   string
+	err    error
+}
+
+// Group gives the messages of a group.
+func (c *Client) Group(name string) Group { return Group{c, name, checkName("group", name)} }
+
+// GroupCancelled is what became of a group that was to be cancelled: Leased ones will not be tried again, Failed ones
+// could not be read.
+type GroupCancelled struct{ Cancelled, Leased, Failed int64 }
+
+// GroupShifted is what became of a group that was to be moved. Those that were passed over are leased, or would expire
+// before their new time.
+type GroupShifted struct{ Moved, PassedOver int64 }
+
+// ErrGroupBusy says that another shift of the group is under way: this one moved nothing.
+var ErrGroupBusy = errors.New("another shift of the group is under way")
+
+// Cancel cancels all its messages.
+func (g Group) Cancel(ctx context.Context) (total GroupCancelled, err error) {
+	err = g.steps(ctx, "cancel_group", 0, func(_ int, reply []any) error {
+		total.Cancelled += reply[2].(int64)
+		total.Leased += reply[3].(int64)
+		total.Failed += reply[4].(int64)
+		return nil
+	})
+	return total, err
+}
+
+// List visits its pending messages, in the order of their due times where the deployment never grew, until visit
+// returns an error.
+func (g Group) List(ctx context.Context, visit func(*StoredMessage) error) error {
+	return g.steps(ctx, "list_group", 2, func(shard int, reply []any) (err error) {
+		for items := reply[4:]; err == nil && len(items) > 0; items = items[3:] {
+			one := storedMessage(shard, items[0].(string), items[1].(string), items[2].(string))
+			err = visit(g.client.shown(ctx, one))
+		}
+		return err
+	})
+}
+
+// Shift moves the due times of all its pending messages by the same difference, each once. A repeat of a shift whose
+// answer was lost goes on where that was, where it has the same token; "" makes one.
+func (g Group) Shift(ctx context.Context, by time.Duration, token string) (total GroupShifted, err error) {
+	if by.Milliseconds() == 0 {
+		return total, InvalidMessage("a shift moves by a millisecond at least")
+	}
+	if token == "" {
+		raw := make([]byte, 16)
+		_, err = rand.Read(raw)
+		token = hex.EncodeToString(raw)
+	}
+	if err = first(g.err, err); err != nil {
+		return total, err
+	}
+	err = g.client.everyPlace(ctx, g.name, func(shard int) (bool, error) {
+		for {
+			reply, err := g.client.one(ctx, "shift_group", shard, g.name, token, by.Milliseconds(), aStep)
+			if err != nil || reply[0] == "busy" {
+				return false, first(err, ErrGroupBusy)
+			}
+			total.Moved += reply[1].(int64)
+			total.PassedOver += reply[2].(int64)
+			if reply[0] == "done" {
+				return true, nil
+			}
+		}
+	})
+	return total, err
+}
+
+// steps calls a script in each of the group's shards until it is through. Its reply has the mark of the next step at
+// this place.
+func (g Group) steps(ctx context.Context, verb string, mark int, visit func(shard int, reply []any) error) error {
+	if g.err != nil {
+		return g.err
+	}
+	return g.client.everyPlace(ctx, g.name, func(shard int) (bool, error) {
+		for due, name := any(0), any(""); due != ""; {
+			reply, err := g.client.one(ctx, verb, shard, g.name, due, name, aStep)
+			if err == nil {
+				err = visit(shard, reply)
+			}
+			if err != nil {
+				return false, err
+			}
+			due, name = reply[mark], reply[mark+1]
+		}
+		return true, nil
+	})
+}

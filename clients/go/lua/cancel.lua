@@ -1,0 +1,19 @@
+#!lua flags=allow-oom
+-- cancel: keeps messages from being delivered.
+--
+-- MOVES    DELAYED | READY -> cancelled; LEASED keeps its lease and is not tried again
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, topic, then 1 a message (1 to 500): id
+-- RETURNS  one answer a message: cancelled (now or before) | leased (will not be retried) | dead |
+--          finished <outcome> <ms> | unknown | failed <why>
+-- COST     O(log n) a message, n = messages of its topic due in its hour
+--# include now, registry, shard, type, limits, arguments, topic, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, finish, cancel, each
+
+arguments('cancel', 2, 1)
+local no = topic_no(ARGV[2])
+must_be('hash', 'stats')
+must_be('zset', 'markers')
+local answers = each(3, 1, function(id) return no and cancel(no, id) or 'unknown' end)
+trim_ready()
+--# include wake
+return answers

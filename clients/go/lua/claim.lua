@@ -1,0 +1,29 @@
+#!lua flags=allow-oom
+-- claim: makes the caller the shard's owner, under a new epoch. Older epochs pump no more.
+--
+-- MOVES    nothing
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, owner, lock ms (0 to an hour; 0: who owns is settled elsewhere; else the claim is refused while another
+--          owner's lock lasts, and a claim of the owner itself renews its lock under the same epoch)
+-- RETURNS  claimed | renewed | owned, epoch, now_us, owner, next due ms ("" for none)
+-- COST     O(1)
+--# include now, registry, shard, type, limits, arguments
+
+arguments('claim', 3)
+local lock = number('the lock in ms', ARGV[3], 0, 3600000)
+local owner, until_ms = unpack(redis.call('HMGET', KEYS[1], 'owner', 'owner_until'))
+-- No lock lasts longer than five minutes from now, or than the caller's own: one that was taken while the clock read
+-- ahead does not keep everybody out for as long.
+until_ms = tonumber(until_ms) or 0
+local locked = until_ms > now and until_ms <= now + math.max(lock, 300000)
+local head = redis.call('ZRANGE', base .. 'alarms', 0, 0, 'WITHSCORES')[2] or ''
+if lock > 0 and locked and owner ~= ARGV[2] then
+  return { 'owned', epoch, now_us, owner, head }
+end
+redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'owner_until', lock > 0 and now + lock or 0)
+if lock > 0 and locked and owner == ARGV[2] then
+  return { 'renewed', epoch, now_us, owner, head }
+end
+-- Gens that a lost master gave out may be given out again: stay clear of them.
+redis.call('HINCRBY', KEYS[1], 'gen', 2097152)
+return { 'claimed', redis.call('HINCRBY', KEYS[1], 'epoch', 1), now_us, ARGV[2], head }

@@ -1,0 +1,63 @@
+#!lua flags=allow-oom
+-- configure: sets the policy of a topic in one shard.
+--
+-- MOVES    nothing
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, topic, then 2 a setting: field, value ("" for the default). Fields: max_attempts (0: no
+--          bound; at most 65535), lease_ms (1 to a day), backoff (see lib/backoff.lua), expire_after_ms (0: never),
+--          remember_cancelled_ms, remember_own_ms, remember_generated_ms (these four at most 2^52), repeats (deliver |
+--          refuse: of a put whose end may be forgotten), paused (1), rate (messages a second, of this shard: 10^-9 to
+--          10^9), codec (none | zstd | zstd:<dictionary id>)
+-- RETURNS  every field that is set, and its value, as field, value, …; what scripts note beside them too
+-- COST     O(1)
+--# include limits, arguments, registry, shard, type, topic, defaults, policy, backoff
+
+arguments('configure', 2, 2)
+
+-- For each setting, whether a text is a value that it can have.
+local function whole(least, most) return function(text) return within(text, least, most) end end
+local span = whole(0, LONGEST_SPAN_MS)
+local fits = {
+  max_attempts = whole(0, 65535),
+  lease_ms = whole(1, LONGEST_LEASE_MS),
+  backoff = is_backoff,
+  expire_after_ms = span,
+  remember_cancelled_ms = span,
+  remember_own_ms = span,
+  remember_generated_ms = span,
+  repeats = function(text) return text == 'deliver' or text == 'refuse' end,
+  paused = whole(1, 1),
+  rate = function(text)
+    local rate = string.find(text, '^[%d.]+$') and tonumber(text) or 0
+    return rate >= 1e-9 and rate <= 1e9
+  end,
+  codec = function(text)
+    return text == 'none' or text == 'zstd' or within(string.match(text, '^zstd:(.+)$') or '', 0, 4294967295)
+  end,
+}
+
+for i = 3, #ARGV, 2 do
+  local field, value = ARGV[i], ARGV[i + 1]
+  if not fits[field] then refuse('no such setting: ' .. field) end
+  if value ~= '' and not fits[field](value) then refuse(field .. ' cannot be ' .. value) end
+end
+local no, is_new = topic_number(ARGV[2])
+if is_new then topic_open(ARGV[2], no) end
+local key = base .. 't:' .. no
+-- The longest that finished ids were ever remembered, for `forget_quiet`: those of then are remembered still.
+local remembered = tonumber(redis.call('HGET', key, 'remembered_ms')) or POLICY.remember_cancelled_ms
+local longest = remembered
+for i = 3, #ARGV, 2 do
+  if string.find(ARGV[i], '^remember_') then longest = math.max(longest, tonumber(ARGV[i + 1]) or 0) end
+end
+if longest > remembered then redis.call('HSET', key, 'remembered_ms', string.format('%.0f', longest)) end
+for i = 3, #ARGV, 2 do
+  if ARGV[i + 1] == '' then
+    redis.call('HDEL', key, ARGV[i])
+  else
+    redis.call('HSET', key, ARGV[i], ARGV[i + 1])
+  end
+end
+-- Waiting consumers may be let go now.
+redis.call('SPUBLISH', base .. 'ready', ARGV[2])
+return redis.call('HGETALL', key)

@@ -1,0 +1,14 @@
+#!lua flags=no-writes
+-- describe: the policy of a topic in one shard.
+--
+-- MOVES    nothing
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, topic
+-- RETURNS  every field that is set, and its value, as field, value, … (see configure); nothing where the topic
+--          does not exist
+-- COST     O(1)
+--# include registry, shard, type, limits, arguments, topic
+
+arguments('describe', 2)
+local no = topic_no(ARGV[2])
+return no and redis.call('HGETALL', base .. 't:' .. no) or {}

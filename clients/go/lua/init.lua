@@ -1,0 +1,24 @@
+#!lua
+-- init: creates a shard, or finds it created alike.
+--
+-- MOVES    nothing
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, shard number, shard counts of the deployment (parted by commas, the newest last: one, unless
+--          it has grown)
+-- RETURNS  created | exists | differs <layout> <shard> <shard counts>
+-- COST     O(1)
+--# include limits, arguments
+
+arguments('init', 3)
+number('the layout', ARGV[1], 1, 4096)
+number('the shard', ARGV[2], 0, 4095)
+number('the newest shard count', string.match(ARGV[3], '[^,]*$'), 1, 4096)
+local layout, shard, shards, counts = unpack(redis.call('HMGET', KEYS[1], 'layout', 'shard', 'shards', 'counts'))
+if not layout then
+  redis.call('HSET', KEYS[1], 'layout', ARGV[1], 'format', 1, 'shard', ARGV[2], 'shards',
+    string.match(ARGV[3], '%d+$'), 'counts', ARGV[3], 'epoch', 0, 'gen', 0, 'topics', 0)
+  return 'created'
+end
+counts = counts or tostring(shards)
+if layout == ARGV[1] and shard == ARGV[2] and counts == ARGV[3] then return 'exists' end
+return 'differs ' .. layout .. ' ' .. tostring(shard) .. ' ' .. counts

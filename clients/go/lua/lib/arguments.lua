@@ -1,0 +1,33 @@
+-- What a call brings: how many arguments, and the numbers among them. What can never be right is refused by name,
+-- before anything is written.
+
+local function refuse(why) error({ err = 'DQARG ' .. why }) end
+
+-- `fixed` arguments, the layout among them, and behind them, where `each` is given, so many for each of 1 to 500 items.
+local function arguments(verb, fixed, each)
+  local items = each and (#ARGV - fixed) / each or 0
+  local right = each and items >= 1 and items <= MOST_IDS and items % 1 == 0 or not each and #ARGV == fixed
+  if right then return end
+  local behind = each and string.format(' and %d for each of 1 to 500 items', each) or ''
+  refuse(string.format('%s takes %d arguments%s, not %d', verb, fixed, behind, #ARGV))
+end
+
+-- The whole number in a text, or nil where it is none from `least` to `most`.
+local function within(text, least, most)
+  local n = string.find(text, '^%-?%d+$') and tonumber(text)
+  return n and n >= least and n <= most and n or nil
+end
+
+-- The whole number that an argument is.
+local function number(what, text, least, most)
+  return within(text, least, most)
+    or refuse(string.format('%s must be a whole number from %.0f to %.0f, not %s', what, least, most, text))
+end
+
+-- The word that an argument is, of those in `known`.
+local function one_of(what, text, known)
+  for _, word in ipairs(known) do
+    if text == word then return text end
+  end
+  refuse(string.format('%s must be %s, not %s', what, table.concat(known, ', '), text))
+end

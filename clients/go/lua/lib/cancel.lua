@@ -1,0 +1,19 @@
+-- Cancelling one message, wherever it is.
+local function cancel(no, id)
+  local m, why = read(no, id)
+  if not m then return why == 'missing' and 'unknown' or 'failed ' .. why end
+  if m.state == PENDING then
+    bucket_check(m.no, m.due)
+    finish(m, 'cancelled')
+    unplace(m)
+    return 'cancelled'
+  end
+  if m.state == LEASED then
+    m.flags = bit.bor(m.flags, DOOMED)
+    write_head(m)
+    return 'leased'
+  end
+  if m.state == DEAD then return 'dead' end
+  if m.state == OUTCOME.cancelled then return 'cancelled' end
+  return string.format('finished %s %.0f', STATE[m.state], m.at)
+end

@@ -1,0 +1,25 @@
+-- Messages as they are stored: reading one, and writing its head back.
+local STATE = { 'delayed', 'ready', 'leased', 'dead', 'delivered', 'cancelled', 'expired', 'purged' }
+local OUTCOME = { delivered = 5, cancelled = 6, expired = 7, purged = 8 }
+
+local function gen_bytes(g) return struct.pack('>I4', g) end
+
+-- A message as a table, or nil and why not: missing | malformed | newer.
+local function read(no, id)
+  local env = redis.call('MGET', base .. 'm:' .. no .. ':' .. id)[1]
+  if not env then return nil, 'missing' end
+  if #env < 32 then return nil, 'malformed' end
+  local m = { no = no, id = id, env = env }
+  m.format, m.state, m.flags, m.gen, m.due, m.at, m.delivery, m.attempt, m.max = struct.unpack(HEAD, env)
+  if m.format > FORMAT then return nil, 'newer' end
+  if m.format < FORMAT or not STATE[m.state] then return nil, 'malformed' end
+  return m
+end
+
+-- A message's head as its fields say.
+local function head_of(m)
+  return struct.pack(HEAD, FORMAT, m.state, m.flags, m.gen, m.due, m.at, m.delivery, m.attempt, m.max)
+end
+
+-- Writes a message's head back over the old one; the rest of the envelope stays.
+local function write_head(m) redis.call('SETRANGE', base .. 'm:' .. m.no .. ':' .. m.id, '0', head_of(m)) end

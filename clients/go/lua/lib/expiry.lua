@@ -1,0 +1,25 @@
+-- Expiries that move with the due time. One that goes by the topic does, one that the producer gave stays.
+
+-- When `m` expires once it is due at `due`; nil: it has no expiry. Where its topic's messages expire no more, LAST_MS,
+-- which never comes.
+local function expiry_at(m, due)
+  local _, expires = fields(m.env, m.flags)
+  if not expires or bit.band(m.flags, RELATIVE) == 0 then return expires end
+  local after = policy(m.no, 'expire_after_ms')
+  return after == 0 and LAST_MS or math.min(due + after, LAST_MS)
+end
+
+-- Writes when `m` expires: where it moves along, into its body; and into the index, unless it never does.
+local function set_expiry(m, expires)
+  local name = m.no .. ':' .. m.id
+  if bit.band(m.flags, RELATIVE) > 0 then
+    local before = bit.band(m.flags, HASH) > 0 and 40 or 32
+    redis.call('SETRANGE', base .. 'm:' .. name, before, struct.pack('>I8', expires))
+  end
+  if expires == LAST_MS then
+    redis.call('ZREM', base .. 'expiries', name)
+  else
+    alarm('expiries', expires)
+    redis.call('ZADD', base .. 'expiries', expires, name)
+  end
+end

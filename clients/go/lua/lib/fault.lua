@@ -1,0 +1,94 @@
+-- What is wrong with a message, with an entry of an index, or with an index. Each is judged in one script, so nothing
+-- that is under way looks wrong. An index of the wrong type is judged by itself, not by those that should be in it.
+
+local function name_of(m) return m.no .. ':' .. m.id end
+local function member_of(m) return m.id .. gen_bytes(m.gen) end
+local function receipt_of(m) return m.no .. ':' .. member_of(m) end
+
+-- Topic number and id of "<no>:<id>"; empty where it is no such name.
+local function name_parts(name)
+  local no, id = string.match(name, '^(%d+):(.*)$')
+  return no or '', id or ''
+end
+
+local function has_entry(index, member) return redis.pcall('ZSCORE', base .. index, member) ~= false end
+
+-- The group and the expiry of `m`, each nil where it has none. Raises where the optional fields cannot be read.
+local function group_and_expiry(m)
+  if bit.band(m.flags, INDEXED) == 0 then return end
+  local _, expires, _, group = fields(m.env, m.flags)
+  return group, expires
+end
+
+-- What should lead to `m` and does not, as kinds of fault. Whether a ready one is in its queue is not searched for.
+local function faults_of(m)
+  local found = {}
+  local function needs(index, member, fault)
+    if not has_entry(index, member) then found[#found + 1] = fault end
+  end
+  if m.state == DEAD then needs('d:' .. m.no, member_of(m), 'no_dead_entry') end
+  if m.state > DEAD then needs('markers', name_of(m), 'no_marker_entry') end
+  if m.state >= DEAD then return found end
+  local whole, group, expires = pcall(group_and_expiry, m)
+  if not whole or m.state == READY then return { 'malformed' } end
+  if m.state == LEASED then needs('leases', receipt_of(m), 'no_lease') end
+  if group then needs('g:' .. group, name_of(m), 'no_group_entry') end
+  -- What expired while it was leased is not in the index any more: it expires when it is given back. Nor is what never
+  -- expires.
+  if expires and expires < LAST_MS and m.state == PENDING then needs('expiries', name_of(m), 'no_expiry_entry') end
+  return found
+end
+
+-- What the entries of each index stand for: the message's number and id, and its gen where the entry has one.
+local ENTRY = {
+  b = function(index, member) return string.match(index, '^b:(%d+)'), string.sub(member, 1, -5), string.sub(member, -4) end,
+  d = function(index, member) return string.match(index, '^d:(%d+)'), string.sub(member, 1, -5), string.sub(member, -4) end,
+  leases = function(_, member)
+    local no, rest = name_parts(member)
+    return no, string.sub(rest, 1, -5), string.sub(rest, -4)
+  end,
+  expiries = function(_, member) return name_parts(member) end,
+  markers = function(_, member) return name_parts(member) end,
+  g = function(_, member) return name_parts(member) end,
+}
+
+-- Whether the message is in the state that an entry of the index stands for.
+local BELONGS = {
+  b = function(m, index) return m.state == PENDING and bucket_of(m.no, m.due) == index end,
+  d = function(m) return m.state == DEAD end,
+  leases = function(m) return m.state == LEASED end,
+  expiries = function(m) return m.state <= LEASED end,
+  markers = function(m) return m.state > DEAD end,
+  g = function(m, index) return m.state <= LEASED and group_and_expiry(m) == string.sub(index, 3) end,
+}
+
+-- Whether an entry leads nowhere. What cannot be read is left to the script that meets it.
+local function leads_nowhere(index, member)
+  local kind = string.match(index, '^%a*')
+  if not ENTRY[kind] then return false end
+  if kind == 'markers' and string.find(member, '^shift:') then return redis.call('EXISTS', base .. member) == 0 end
+  local no, id, g = ENTRY[kind](index, member)
+  local m, why = read(no, id)
+  if not m then return why == 'missing' end
+  if g and g ~= gen_bytes(m.gen) then return true end
+  local whole, belongs = pcall(BELONGS[kind], m, index)
+  return whole and not belongs
+end
+
+local RINGS = { b = true, leases = true, expiries = true, markers = true }
+
+-- When the first entry of an index is due, where no alarm rings for it by then; nil where one does. One that rings
+-- within ten seconds is set right by the pump itself: it put off what it could not move.
+local function silent_since(index)
+  if not RINGS[string.match(index, '^%a*')] then return nil end
+  local first = redis.call('ZRANGE', base .. index, '0', '0', 'WITHSCORES')[2]
+  local rings = first and redis.call('ZSCORE', base .. 'alarms', index)
+  if not first or rings and tonumber(rings) <= math.max(tonumber(first), now + 10000) then return nil end
+  return tonumber(first)
+end
+
+-- Whether the cursor of a group's shift will never be forgotten, so that no other shift can begin.
+local function is_endless(index)
+  return string.find(index, '^shift:') ~= nil and redis.call('EXISTS', base .. index) == 1
+    and not has_entry('markers', index)
+end

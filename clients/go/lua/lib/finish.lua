@@ -1,0 +1,52 @@
+-- The end of a message: out of its indexes, and its body becomes a marker for as long as its topic remembers
+-- such an outcome, or nothing.
+
+local function generated(id) return #id == 16 and string.byte(id) < 32 end
+
+-- How long the topic of `m` remembers that it ended like this, in ms.
+local function remembered_ms(m, outcome)
+  if outcome == 'cancelled' then return policy(m.no, 'remember_cancelled_ms') end
+  return policy(m.no, generated(m.id) and 'remember_generated_ms' or 'remember_own_ms')
+end
+
+-- Refuses, before anything is changed, where an index that has `m` is of the wrong type.
+local function index_check(m)
+  if bit.band(m.flags, INDEXED) == 0 then return end
+  local _, expires, _, group = fields(m.env, m.flags)
+  if expires then must_be('zset', 'expiries') end
+  if group then must_be('zset', 'g:' .. group) end
+end
+
+-- The same for all that the end of `m` touches. To be called before anything is changed.
+local function finish_check(m)
+  must_be('zset', 'markers')
+  must_be('hash', 't:' .. m.no)
+  index_check(m)
+end
+
+local function leave_indexes(m)
+  if bit.band(m.flags, INDEXED) == 0 then return end
+  local _, expires, _, group = fields(m.env, m.flags)
+  local name = m.no .. ':' .. m.id
+  if expires then redis.call('ZREM', base .. 'expiries', name) end
+  if group then redis.call('ZREM', base .. 'g:' .. group, name) end
+end
+
+-- Ends `m`. The caller takes the message out of where it was afterwards: a script that is cut off leaves an entry
+-- too many, which is stale, and never a message without one.
+local function finish(m, outcome)
+  finish_check(m)
+  local key, name = base .. 'm:' .. m.no .. ':' .. m.id, m.no .. ':' .. m.id
+  local remember = remembered_ms(m, outcome)
+  if remember == 0 then
+    redis.call('UNLINK', key)
+  else
+    local hash = bit.band(m.flags, HASH)
+    alarm('markers', now + remember)
+    redis.call('ZADD', base .. 'markers', now + remember, name)
+    redis.call('SET', key, struct.pack(HEAD, FORMAT, OUTCOME[outcome], hash, m.gen, m.due, now, m.delivery,
+      m.attempt, m.max) .. (hash > 0 and string.sub(m.env, 33, 40) or ''))
+  end
+  leave_indexes(m)
+  count(outcome, m.no, 1)
+end

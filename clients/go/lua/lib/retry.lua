@@ -1,0 +1,48 @@
+-- What becomes of a leased message that was not delivered: tried again later, dead, or cancelled after all.
+
+-- The message's own back-off, or its topic's, or delayq's: what is stored and is none keeps nothing leased.
+local function backoff_of(m)
+  local _, _, own = fields(m.env, m.flags)
+  if own and is_backoff(own) then return own end
+  local of_topic = redis.call('HGET', base .. 't:' .. m.no, 'backoff')
+  return of_topic and is_backoff(of_topic) and of_topic or DEFAULT_BACKOFF
+end
+
+local function backoff_ms(m)
+  local spec = backoff_of(m)
+  local kind, steps = string.byte(spec), (#spec - 1) / 4
+  local step = math.max(m.attempt, 1)
+  if kind == 2 then
+    local first, longest = struct.unpack('>I4I4', spec, 2)
+    local delay = math.min(longest, first * 2 ^ math.min(step - 1, 32))
+    -- Redis seeds math.random alike in every script: the gen and the clock are the dice.
+    return math.floor(delay / 2 + delay / 2 * ((m.gen * 7919 + now_us) % 1000) / 1000)
+  end
+  return (struct.unpack('>I4', spec, 2 + 4 * (math.min(step, steps) - 1)))
+end
+
+-- Leased -> delayed or ready again after `delay` ms (nil: the message's back-off), or dead with `reason` where
+-- its attempts are used up, or expired, or cancelled where that was asked for meanwhile. Returns the word.
+local function give_back(m, delay, reason)
+  if bit.band(m.flags, DOOMED) > 0 then
+    finish(m, 'cancelled')
+    return 'cancelled'
+  end
+  local _, expires = fields(m.env, m.flags)
+  if expires and expires <= now then
+    finish(m, 'expired')
+    return 'expired'
+  end
+  if m.max > 0 and m.attempt >= m.max then
+    kill(m, reason)
+    return 'buried'
+  end
+  local due = now + (delay or backoff_ms(m))
+  place_check(m, due)
+  if expires then
+    -- The pump took it out of the index if the clock read later meanwhile.
+    alarm('expiries', expires)
+    redis.call('ZADD', base .. 'expiries', expires, m.no .. ':' .. m.id)
+  end
+  return place(m, due)
+end

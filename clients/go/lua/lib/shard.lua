@@ -1,0 +1,14 @@
+-- Opens the shard: `base` begins every key. Refuses a shard that was never
+-- created and a caller that knows another layout, before anything is written.
+-- In all scripts, numbers that are known stand as text in commands: Redis would print each again, for a third of a µs.
+local base = string.sub(KEYS[1], 1, -5)
+if registry.err then return redis.error_reply('DQTYPE ' .. KEYS[1] .. ' is not a hash') end
+if not layout then
+  return redis.error_reply('DQUNINITIALISED ' .. KEYS[1] .. ' does not exist')
+end
+if layout ~= ARGV[1] then
+  -- With the shard counts, so that the caller needs no second call to follow.
+  local counts, shards = unpack(redis.call('HMGET', KEYS[1], 'counts', 'shards'))
+  return redis.error_reply('DQLAYOUT ' .. layout .. ' ' .. (counts or shards or '?') .. ' is the layout of '
+    .. KEYS[1] .. ', not ' .. tostring(ARGV[1]))
+end

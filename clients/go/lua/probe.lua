@@ -1,0 +1,59 @@
+#!lua flags=allow-oom
+-- probe: tries every command that the scripts use, on a key that it leaves as it found it: not there.
+--
+-- MOVES    nothing
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout (any)
+-- RETURNS  the commands that this user is not allowed to call
+-- COST     O(1)
+--# include limits, arguments
+
+arguments('probe', 1)
+local key = string.sub(KEYS[1], 1, -5) .. 'probe'
+local denied = {}
+
+local function try(command, ...)
+  local ok, fault = pcall(redis.call, command, ...)
+  local said = type(fault) == 'table' and fault.err or tostring(fault)
+  if not ok and (string.find(said, 'NOPERM') or string.find(said, 'user executing the script')) then
+    denied[#denied + 1] = command
+  end
+end
+
+try('TIME')
+try('UNLINK', key)
+try('TYPE', key)
+try('EXISTS', key)
+try('MGET', key)
+try('MSET', key, 'x')
+try('SET', key, 'x')
+try('SETNX', key, 'x')
+try('APPEND', key, 'x')
+try('SETRANGE', key, 0, 'x')
+try('UNLINK', key)
+try('HSET', key, 'n', 1)
+try('HINCRBY', key, 'n', 1)
+try('HGET', key, 'n')
+try('HMGET', key, 'n')
+try('HGETALL', key)
+try('HSCAN', key, 0)
+try('HSETNX', key, 'n', 1)
+try('HDEL', key, 'n')
+try('UNLINK', key)
+try('RPUSH', key, 'x')
+try('LRANGE', key, 0, 0)
+try('LLEN', key)
+try('LTRIM', key, 1, -1)
+try('UNLINK', key)
+try('ZADD', key, 1, 'x')
+try('ZCARD', key)
+try('ZCOUNT', key, 0, 1)
+try('ZSCORE', key, 'x')
+try('ZMSCORE', key, 'x')
+try('ZRANGE', key, 0, 0)
+try('ZRANGEBYSCORE', key, 0, 1)
+try('ZREM', key, 'y')
+try('ZREMRANGEBYRANK', key, 0, 0)
+try('UNLINK', key)
+try('SPUBLISH', key, '')
+return denied

@@ -1,0 +1,79 @@
+#!lua flags=allow-oom
+-- recount: counts what a topic has in one shard, compares it with the topic's counters, and sets these right where
+-- that is asked for. What is over, and how, is taken for right.
+--
+-- MOVES    nothing
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, topic, look | mend, mark ("" at first, then what the last step answered, as of the next two), entries
+--          passed (0), ready so far (0)
+-- RETURNS  counted | more (of its queue: go on with what follows) | changed (since the last step: begin again) |
+--          crowded (too many leases or buckets to be counted in one step), mark, entries passed, ready so far; where
+--          counted, then of each of ready, leased, accepted: its counter, and what there is
+-- COST     O(1) and a read of the envelope for each of 1,000 ready entries; O(1) for each lease and bucket, up to 10,000
+--# include limits, arguments, registry, shard, type, topic, format, envelope
+
+arguments('recount', 6)
+local no, mend = topic_no(ARGV[2]), one_of('what to do', ARGV[3], { 'look', 'mend' }) == 'mend'
+local passed = number('entries passed', ARGV[5], 0, LAST_MS)
+local ready = number('ready so far', ARGV[6], 0, LAST_MS)
+if not no then return { 'counted', '', 0, 0, 0, 0, 0, 0, 0, 0 } end
+must_be('hash', 'stats')
+must_be('list', 'r:' .. no)
+must_be('zset', 'leases')
+must_be('zset', 'alarms')
+must_be('zset', 'd:' .. no)
+local PAGE, MOST = 1000, 10000
+
+local stats = {}
+local NAMES = { 'ready', 'leased', 'accepted', 'delivered', 'cancelled', 'expired', 'purged', 'replaced' }
+for _, name in ipairs(NAMES) do
+  stats[name] = tonumber(redis.call('HGET', base .. 'stats', name .. ':' .. no)) or 0
+end
+
+-- Every move of a message takes a gen or changes a counter.
+local mark = { redis.call('HGET', KEYS[1], 'gen') }
+for i, name in ipairs(NAMES) do mark[i + 1] = stats[name] end
+mark = table.concat(mark, ' ')
+if ARGV[4] ~= '' and ARGV[4] ~= mark then return { 'changed', mark, 0, 0 } end
+
+-- Whether an entry counts as ready: as in `reserve`, which settles what is malformed.
+local counted = {}
+local function is_ready(entry)
+  local member = string.sub(entry, 1, -8)
+  if counted[member] then return false end
+  counted[member] = true
+  local m, why = read(no, string.sub(member, 1, -5))
+  if not m then return why == 'malformed' end
+  return m.state == PENDING and gen_bytes(m.gen) == string.sub(member, -4)
+end
+
+-- From the end, since entries leave a queue at its head.
+local entries = redis.call('LRANGE', base .. 'r:' .. no, -passed - PAGE, -passed - 1)
+for _, entry in ipairs(entries) do if is_ready(entry) then ready = ready + 1 end end
+if #entries == PAGE then return { 'more', mark, passed + PAGE, ready } end
+
+-- Calls `one` for each member of an index: whether all were seen.
+local function each_member(index, one)
+  for first = 0, MOST - PAGE, PAGE do
+    local members = redis.call('ZRANGE', base .. index, first, first + PAGE - 1)
+    for _, member in ipairs(members) do one(member) end
+    if #members < PAGE then return true end
+  end
+  return false
+end
+
+local leased, delayed = 0, 0
+local whole = each_member('leases', function(receipt)
+  if string.sub(receipt, 1, #no + 1) == no .. ':' then leased = leased + 1 end
+end)
+whole = each_member('alarms', function(index)
+  if string.match(index, '^b:(%d+):') == no then delayed = delayed + redis.call('ZCARD', base .. index) end
+end) and whole
+if not whole then return { 'crowded', mark, passed, ready } end
+
+local pending = delayed + ready + leased + redis.call('ZCARD', base .. 'd:' .. no)
+local accepted = pending + stats.delivered + stats.cancelled + stats.expired + stats.purged + stats.replaced
+if mend then
+  redis.call('HSET', base .. 'stats', 'ready:' .. no, ready, 'leased:' .. no, leased, 'accepted:' .. no, accepted)
+end
+return { 'counted', mark, passed, ready, stats.ready, ready, stats.leased, leased, stats.accepted, accepted }

@@ -1,0 +1,86 @@
+#!lua flags=allow-oom
+-- repair: gives what got stuck a way out, each only where the fault is still there.
+--
+-- MOVES    in no place -> DELAYED | READY; malformed -> DEAD; others get back what should lead to them
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, then 3 a finding (1 to 500): kind, index ("m" for a message), name (as `audit` and
+--          `audit_index` tell them; kind no_place for what audit calls ready where its queue does not have it)
+-- RETURNS  one answer a finding: mended | sound (the fault is not there any more) | failed <why>
+-- COST     O(log n) a finding
+--# include now, limits, arguments, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, finish, place, kill, fault, each
+
+arguments('repair', 1, 3)
+must_be('hash', 'stats')
+must_be('zset', 'markers')
+gens(#ARGV)
+
+local function add(index, score, member)
+  must_be('zset', index)
+  if RINGS[index] then alarm(index, score) end
+  redis.call('ZADD', base .. index, score, member)
+end
+
+-- How the faults of a message are mended. A lease that was lost ends when the message says, at most a lease from now:
+-- then the pump gives the message back.
+local MESSAGE = {
+  no_lease = function(m) add('leases', math.min(m.at, now + policy(m.no, 'lease_ms')), receipt_of(m)) end,
+  no_dead_entry = function(m) add('d:' .. m.no, m.at, member_of(m)) end,
+  no_marker_entry = function(m) add('markers', now + remembered_ms(m, STATE[m.state]), name_of(m)) end,
+  no_group_entry = function(m) add('g:' .. group_and_expiry(m), m.due, name_of(m)) end,
+  no_expiry_entry = function(m) add('expiries', select(2, group_and_expiry(m)), name_of(m)) end,
+  malformed = function(m) kill_malformed(m.no, m.id) end,
+}
+
+local function has_fault(m, kind)
+  for _, fault in ipairs(faults_of(m)) do if fault == kind then return true end end
+  return false
+end
+
+local function mend_message(kind, name)
+  local no, id = name_parts(name)
+  local m, why = read(no, id)
+  if why == 'malformed' then m = { no = no, id = id } elseif m and not has_fault(m, kind) then m = nil end
+  if not m or why == 'malformed' and kind ~= 'malformed' then return 'sound' end
+  MESSAGE[kind](m)
+  return 'mended'
+end
+
+-- A message in no place is put where its due time asks for it, under a new gen: should its old entry turn up all the
+-- same, that is stale. It has counted as ready.
+local function mend_place(receipt)
+  local no, rest = name_parts(receipt)
+  local m = read(no, string.sub(rest, 1, -5))
+  if not m or m.state ~= PENDING or receipt_of(m) ~= receipt or is_delayed(m) then return 'sound' end
+  place_check(m, m.due)
+  place(m, m.due)
+  count('ready', no, -1)
+  return 'mended'
+end
+
+local INDEX = {
+  stale_entry = function(index, entry)
+    if not leads_nowhere(index, entry) then return 'sound' end
+    return redis.call('ZREM', base .. index, entry) == 1 and 'mended' or 'sound'
+  end,
+  no_alarm = function(index)
+    local first = silent_since(index)
+    if not first then return 'sound' end
+    alarm(index, first)
+    return 'mended'
+  end,
+  no_shift_end = function(index)
+    if not is_endless(index) then return 'sound' end
+    add('markers', now + 3600000, index)
+    return 'mended'
+  end,
+}
+
+local answers = each(2, 3, function(kind, index, name)
+  if kind == 'no_place' then return mend_place(name) end
+  if MESSAGE[kind] then return mend_message(kind, name) end
+  if not INDEX[kind] then return 'failed ' .. kind .. ' is not mended by a script' end
+  must_be(string.find(index, '^shift:') and 'hash' or 'zset', index)
+  return INDEX[kind](index, name)
+end)
+--# include wake
+return answers

@@ -1,0 +1,44 @@
+#!lua
+-- replay: gives dead letters another life, with their attempts counted from the start.
+--
+-- MOVES    DEAD -> READY, or -> DELAYED after a delay
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, topic, delay ms, then 1 a message (1 to 500): id
+-- RETURNS  one answer a message: ready <due ms> | delayed <due ms> | refused <why> (it would have expired by then: it
+--          stays dead) | not dead <state> | unknown | failed <why>
+-- COST     O(log n) a message, n = dead letters of its topic
+--# include now, limits, arguments, registry, shard, type, topic, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, finish, place, expiry, each
+
+arguments('replay', 3, 1)
+local no, delay = topic_no(ARGV[2]), number('the delay in ms', ARGV[3], 0, LAST_MS - now)
+must_be('hash', 'stats')
+if no then
+  must_be('zset', 'd:' .. no)
+end
+gens(#ARGV)
+
+local function replay(id)
+  local m, why = read(no, id)
+  if not m then return why == 'missing' and 'unknown' or 'failed ' .. why end
+  if m.state ~= DEAD then return 'not dead ' .. state_of(m) end
+  local due = now + delay
+  local expires = expiry_at(m, due)
+  if expires and expires <= due then return 'refused expiry not after the due time' end
+  place_check(m, due)
+  local dead = id .. gen_bytes(m.gen)
+  if bit.band(m.flags, REASON) > 0 then
+    local reason = struct.unpack('>I2', m.env, #m.env - 1)
+    m.env = string.sub(m.env, 1, -3 - reason)
+  end
+  m.flags, m.attempt = bit.band(m.flags, bit.bnot(REASON + DOOMED)), 0
+  -- Dead still, and without its reason: from here on a script that is cut off leaves it dead, or replayed.
+  redis.call('SET', base .. 'm:' .. no .. ':' .. id, head_of(m) .. string.sub(m.env, 33))
+  if expires then set_expiry(m, expires) end
+  local word = place(m, due)
+  redis.call('ZREM', base .. 'd:' .. no, dead)
+  return string.format('%s %.0f', word, due)
+end
+
+local answers = each(4, 1, function(id) return no and replay(id) or 'unknown' end)
+--# include wake
+return answers

@@ -1,0 +1,47 @@
+#!lua flags=allow-oom
+-- reschedule: changes the due time of messages that are pending; their ids stay.
+--
+-- MOVES    DELAYED -> DELAYED | READY; READY -> DELAYED | READY
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, topic, then 3 a message (1 to 500): id, due, expected due ms or ""
+--            due   ms since the epoch | "+" and a delay in ms from now | "by +" or "by -" and a difference in
+--                  ms to the expected due time, which must be given
+-- RETURNS  one answer a message: delayed <old due ms> <due ms> | ready <old due ms> <due ms> |
+--          changed <due ms> (not the expected one) | leased | dead | finished <outcome> <ms> | unknown |
+--          refused <why> | failed <why>
+-- COST     O(log n) a message, n = messages of its topic due in its hours
+--# include now, limits, arguments, due, delay, registry, shard, type, topic, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, finish, place, expiry, reschedule, each
+
+arguments('reschedule', 2, 3)
+local no = topic_no(ARGV[2])
+must_be('hash', 'stats')
+gens(#ARGV)
+
+local function new_due(text, expected)
+  local by = string.match(text, '^by ([+-]%d+)$')
+  if by then return expected and in_range(expected + by) end
+  return due_of(text)
+end
+
+local function reschedule(id, text, expected_text)
+  local m, why = read(no, id)
+  if not m then return why == 'missing' and 'unknown' or 'failed ' .. why end
+  if m.state == LEASED then return 'leased' end
+  if m.state == DEAD then return 'dead' end
+  if m.state > DEAD then return string.format('finished %s %.0f', STATE[m.state], m.at) end
+  local expected = tonumber(expected_text)
+  local due, old = new_due(text, expected), m.due
+  if not due then return 'refused due time' end
+  local expires = expiry_at(m, due)
+  if expires and expires <= due then return 'refused expiry not after the due time' end
+  if expected and old ~= expected and old ~= due then return string.format('changed %.0f', old) end
+  return string.format('%s %.0f %.0f', move_to(m, due), old, due)
+end
+
+local answers = each(3, 3, function(id, due, expected)
+  if not no then return 'unknown' end
+  return reschedule(id, due, expected)
+end)
+trim_ready()
+--# include wake
+return answers

@@ -1,0 +1,62 @@
+#!lua flags=allow-oom
+-- shift_group: moves the due times of a whole group by the same difference, in steps, each message once.
+--
+-- MOVES    DELAYED -> DELAYED | READY; READY -> DELAYED | READY; others stay as they are
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, group, token (of the caller's choice; a repeat under the same token goes on where it was),
+--          difference in ms (not 0), limit (1 to 500)
+-- RETURNS  more | done | busy (another token is at work on this group), moved in this step, passed over
+-- COST     O(log n) a message. The cursor stands in `shift:<group>` and is forgotten an hour after the last step
+--# include now, limits, arguments, delay, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, finish, place, expiry, reschedule, page
+
+arguments('shift_group', 5)
+local group, token = ARGV[2], ARGV[3]
+local by, limit = number('the difference in ms', ARGV[4], -LAST_MS, LAST_MS), number('the limit', ARGV[5], 1, MOST_IDS)
+if by == 0 then refuse('the difference must not be 0') end
+local index, cursor = 'g:' .. group, 'shift:' .. group
+must_be('zset', index)
+must_be('hash', cursor)
+must_be('hash', 'stats')
+must_be('zset', 'markers')
+local known, at, last, over = unpack(redis.call('HMGET', base .. cursor, 'token', 'at', 'last', 'over'))
+if known == token and over then return { 'done', 0, 0 } end
+if known and known ~= token and not over then return { 'busy', 0, 0 } end
+if known ~= token then at, last = nil, nil end
+
+-- From the far end, so that what was moved is not met again: the latest first where times grow.
+local page = page_behind(base .. index, at or (by > 0 and '+inf' or '-inf'), last or '', limit, by > 0)
+gens(limit)
+local moved, passed = 0, 0
+
+-- Whether the message is pending, and may be due then; an error where it or a key on its way cannot be used.
+local function fits(m, due)
+  if not m or m.state ~= PENDING or not in_range(due) then return false end
+  local expires = expiry_at(m, due)
+  if expires and expires <= due then return false end
+  move_check(m, due)
+  return true
+end
+
+for i = 1, #page, 2 do
+  last, at = page[i], page[i + 1]
+  local no, id = string.match(page[i], '^(%d+):(.*)$')
+  local m = no and read(no, id)
+  local due = m and m.due + by
+  local ok, may_move = pcall(fits, m, due)
+  if ok and may_move then
+    move_to(m, due)
+    moved = moved + 1
+  else
+    passed = passed + 1
+  end
+end
+local done = #page < 2 * limit
+-- Before the cursor: cut off in between, one that nothing forgets would keep all other shifts out.
+alarm('markers', now + 3600000)
+redis.call('ZADD', base .. 'markers', now + 3600000, cursor)
+redis.call('HSET', base .. cursor, 'token', token)
+if at then redis.call('HSET', base .. cursor, 'at', at, 'last', last) else redis.call('HDEL', base .. cursor, 'at', 'last') end
+if done then redis.call('HSET', base .. cursor, 'over', 1) else redis.call('HDEL', base .. cursor, 'over') end
+trim_ready()
+--# include wake
+return { done and 'done' or 'more', moved, passed }

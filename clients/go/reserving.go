@@ -1,0 +1,260 @@
+// Reserving: from the shards that may have something, at once or when they have.
+
+package delayq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Reserve is what a reserve asks for.
+type Reserve struct {
+	// Topics, the first that has something first, in each shard.
+	Topics []string
+	// Max is 1 to 500 messages; 1 where 0.
+	Max int
+	// Lease is 0 for what the topic says.
+	Lease time.Duration
+	// Wait is how long to wait for a message where there is none.
+	Wait time.Duration
+}
+
+// waiters are what the waiting calls of a client share: the listener, and a watch for each list of topics.
+type waiters struct {
+	mu       sync.Mutex
+	watches  map[string]*watch
+	shards   int
+	end      context.CancelFunc
+	isClosed bool
+}
+
+var errClosed = errors.New("the client is closed")
+
+// Reserve reserves ready messages. When the context ends while it waits, it answers with the context's error.
+func (c *Client) Reserve(ctx context.Context, ask Reserve) ([]*Delivery, error) {
+	if err := ask.check(); err != nil {
+		return nil, err
+	}
+	if ask.Wait == 0 {
+		return c.reserveNow(ctx, ask)
+	}
+	waiting, end := context.WithTimeout(ctx, ask.Wait)
+	defer end()
+	found, err := c.reserveWhenReady(waiting, ask)
+	if err == nil && len(found) == 0 {
+		err = ctx.Err()
+	}
+	return found, err
+}
+
+func (r *Reserve) check() error {
+	if r.Max == 0 {
+		r.Max = 1
+	}
+	err := first(checkSpan("a lease", r.Lease), checkSpan("a wait", r.Wait))
+	if r.Max < 0 || r.Max > maxIDs {
+		err = first(err, InvalidMessage(fmt.Sprintf("Max is %d: 1 to %d", r.Max, maxIDs)))
+	}
+	if len(r.Topics) == 0 {
+		err = first(err, InvalidMessage("there is no topic to reserve from"))
+	}
+	for _, topic := range r.Topics {
+		err = first(err, checkName("topic", topic))
+	}
+	return err
+}
+
+// reserveNow reserves what is ready now. It asks as many shards at a time as messages, and begins one shard further
+// each time.
+func (c *Client) reserveNow(ctx context.Context, ask Reserve) ([]*Delivery, error) {
+	shards, err := c.shards(ctx)
+	turn := int(c.turn.Add(1) % (1 << 16))
+	for asked := 0; err == nil && asked < shards; asked += ask.Max {
+		var some []int
+		for n := asked; n < shards && n < asked+ask.Max; n++ {
+			some = append(some, (turn+n)%shards)
+		}
+		var found []*Delivery
+		if found, err = c.ask(ctx, ask, some, nil); len(found) > 0 {
+			return found, nil
+		}
+	}
+	return nil, err
+}
+
+// reserveWhenReady reserves once something is ready, until the context ends. What it has reserved by then it still
+// returns.
+func (c *Client) reserveWhenReady(ctx context.Context, ask Reserve) ([]*Delivery, error) {
+	calls := detached{ctx}
+	for {
+		shards, err := c.shards(calls)
+		if err != nil {
+			return nil, err
+		}
+		watch := c.watch(ask.Topics, shards)
+		if watch == nil {
+			return nil, errClosed
+		}
+		due := watch.take(shards, ask.Max)
+		if len(due) > 0 {
+			if found, err := c.ask(calls, ask, due, watch); len(found) > 0 || err != nil {
+				return found, err
+			}
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil, nil
+		}
+		watch.wait(ctx)
+	}
+}
+
+// detached is a context with the values of another, and without its end: a reserve that is cut off would leave
+// messages leased.
+type detached struct{ values context.Context }
+
+func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (detached) Done() <-chan struct{}       { return nil }
+func (detached) Err() error                  { return nil }
+func (d detached) Value(key any) any         { return d.values.Value(key) }
+
+// watch is that of some topics, and sees to it that all shards are listened to; nil once the client is closed.
+func (c *Client) watch(topics []string, shards int) *watch {
+	w := &c.waiters
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isClosed {
+		return nil
+	}
+	if w.shards < shards {
+		if w.end != nil {
+			w.end()
+		}
+		var ctx context.Context
+		ctx, w.end = context.WithCancel(context.Background())
+		w.shards = shards
+		channel := func(shard int) string { return c.key(shard, "ready") }
+		listener := listener{redis: c.redis, channel: channel, notify: w.notify, shards: shards, pingAfter: c.pingAfter}
+		go listener.run(ctx)
+	}
+	key := strings.Join(topics, " ")
+	if w.watches[key] == nil {
+		if w.watches == nil {
+			w.watches = map[string]*watch{}
+		}
+		w.watches[key] = newWatch(topics, c.pollInterval, shards)
+	}
+	return w.watches[key]
+}
+
+func (w *waiters) notify(shard int, topic string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, watch := range w.watches {
+		watch.notify(shard, topic, 0)
+	}
+}
+
+func (w *waiters) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.end != nil {
+		w.end()
+	}
+	w.isClosed = true
+}
+
+// ask asks some shards at once, each for its part, and notes in the watch which may have more, and when.
+func (c *Client) ask(ctx context.Context, ask Reserve, shards []int, watch *watch) (found []*Delivery, err error) {
+	calls := make([]call, len(shards))
+	for i, shard := range shards {
+		part := (ask.Max - i + len(shards) - 1) / len(shards)
+		args := []any{part, 0, millis(ask.Lease)}
+		for _, topic := range ask.Topics {
+			args = append(args, topic)
+		}
+		calls[i] = call{verb: "reserve", shard: shard, args: args}
+	}
+	sent := time.Now()
+	for i, answer := range c.send(ctx, c.layout.Load(), calls) {
+		shard, part := shards[i], calls[i].args[0].(int)
+		if answer.reply == nil { // an error, or another layout
+			err = first(err, answer.err)
+			watch.again(shard, 0)
+			continue
+		}
+		some, fault := c.deliveries(ctx, ask, shard, answer.reply, sent)
+		err = first(err, fault)
+		found = append(found, some...)
+		if wait, is := answer.reply[1].(int64); is || len(some) >= part {
+			watch.again(shard, time.Duration(wait)*time.Millisecond)
+		}
+	}
+	if len(found) > 0 {
+		err = nil // the shard that has failed is asked again
+	}
+	return found, err
+}
+
+// again notes that a shard is to be asked again after so long. Without a watch, it does nothing.
+func (w *watch) again(shard int, after time.Duration) {
+	if w != nil {
+		w.notify(shard, "", after)
+	}
+}
+
+// deliveries reads what a reserve answered. Unreadable messages are buried, so that they block no others.
+func (c *Client) deliveries(ctx context.Context, ask Reserve, shard int, reply []any, sent time.Time) (found []*Delivery, err error) {
+	now := time.UnixMicro(reply[0].(int64))
+	for items := reply[6:]; len(items) > 0; {
+		topic, end := ask.Topics[items[0].(int64)-1], time.UnixMilli(items[1].(int64))
+		for count := items[2].(int64); count > 0; count-- {
+			items = items[3:]
+			one := c.delivery(Receipt{shard, items[1].(string)}, topic, end)
+			one.Ready = time.UnixMicro(items[0].(int64))
+			one.length = end.Sub(now)
+			one.ends = sent.Add(one.length)
+			if fault := c.readDelivery(ctx, one, items[2].(string)); fault == nil {
+				found = append(found, one)
+			} else if unreadable, is := fault.(InvalidMessage); is {
+				_, fault = c.Bury(ctx, unreadable.Error(), one.Receipt)
+				err = first(err, fault)
+			} else { // others may be able to read it
+				_, _ = c.Release(ctx, Release{Delay: time.Second, KeepAttempt: true}, one.Receipt)
+				err = first(err, fault)
+			}
+		}
+		items = items[3:]
+	}
+	return found, err
+}
+
+func (c *Client) delivery(receipt Receipt, topic string, end time.Time) *Delivery {
+	done, lost := make(chan struct{}), make(chan struct{})
+	return &Delivery{Receipt: receipt, Topic: topic, ID: receipt.id(), LeaseEnd: end, client: c, done: done, lost: lost}
+}
+
+// readDelivery reads the envelope as it was before the reserve, and counts this delivery.
+func (c *Client) readDelivery(ctx context.Context, one *Delivery, stored string) (err error) {
+	if err = one.read(stored); err != nil {
+		return err
+	}
+	if one.Number++; one.Attempt < 65535 {
+		one.Attempt++
+	}
+	if one.Compressed {
+		one.Compressed = false
+		one.Payload, err = c.restore(ctx, one.Payload)
+	}
+	return err
+}
+
+func atoi(text string) int {
+	number, _ := strconv.Atoi(text)
+	return number
+}

@@ -1,0 +1,194 @@
+// Topics: their messages by state, dead letters, numbers and policy.
+
+package delayq
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Topic is the messages of one topic.
+type Topic struct {
+	client *Client
+	name   string
+	err    error
+}
+
+// Topic gives the messages of a topic.
+func (c *Client) Topic(name string) Topic { return Topic{c, name, checkName("topic", name)} }
+
+// Numbers are how many messages of a topic there are; Accepted and what follows it, how many there ever were.
+type Numbers struct {
+	Delayed, Ready, Leased, Dead                                      int64
+	Accepted, Delivered, Cancelled, Expired, Purged, Replaced, Buried int64
+	// NextDue is when the first of the delayed is due; zero where there is none.
+	NextDue time.Time
+}
+
+// Range is of due times of the delayed, of lease ends of the leased, of times of death; both ends included, a zero
+// time is no bound.
+type Range struct{ From, To time.Time }
+
+func (r Range) millis() (from, to int64) {
+	to = 1<<53 - 1
+	if !r.From.IsZero() {
+		from = r.From.UnixMilli()
+	}
+	if !r.To.IsZero() {
+		to = r.To.UnixMilli()
+	}
+	return from, to
+}
+
+// Count counts its messages, of all shards; each is counted at its own instant.
+func (t Topic) Count(ctx context.Context) (total Numbers, err error) {
+	err = t.everyShard(ctx, func(shard int) error {
+		for hour := any(0); hour != ""; {
+			reply, err := t.client.one(ctx, "count", shard, t.name, hour)
+			if err != nil {
+				return err
+			}
+			if hour == any(0) {
+				total.add(reply[3:])
+			}
+			hour = reply[0]
+			total.Delayed += reply[1].(int64)
+			if ms, is := number64(reply[2]); is && (total.NextDue.IsZero() || ms < total.NextDue.UnixMilli()) {
+				total.NextDue = time.UnixMilli(ms)
+			}
+		}
+		return nil
+	})
+	return total, err
+}
+
+// add adds what a shard answered in its first step; nothing where it does not know the topic.
+func (n *Numbers) add(reply []any) {
+	if len(reply) == 0 {
+		return
+	}
+	for i, number := range []*int64{&n.Ready, &n.Leased, &n.Dead, &n.Accepted, &n.Delivered, &n.Cancelled, &n.Expired,
+		&n.Purged, &n.Replaced, &n.Buried} {
+		more, _ := number64(reply[i])
+		*number += more
+	}
+}
+
+// List visits its messages in one state (Delayed, Ready, Leased or Dead), shard after shard, in each by time and the
+// ready ones as they became ready, until visit returns an error.
+func (t Topic) List(ctx context.Context, state State, span Range, visit func(*StoredMessage) error) error {
+	return t.everyShard(ctx, func(shard int) error {
+		return t.pages(ctx, shard, state, span, func(page []*StoredMessage) (err error) {
+			for i := 0; err == nil && i < len(page); i++ {
+				err = visit(t.client.shown(ctx, page[i]))
+			}
+			return err
+		})
+	})
+}
+
+// Replay gives dead letters another life after a delay, with their attempts counted from the start. Their group is ""
+// where they have none.
+func (t Topic) Replay(ctx context.Context, delay time.Duration, group string, ids ...string) ([]Outcome, error) {
+	items := make([]*item, len(ids))
+	for i, id := range ids {
+		items[i] = named(t.name, id, group)
+	}
+	return t.replay(ctx, delay, items)
+}
+
+// ReplayAll gives all dead letters that died in the range another life: how many live again, and how many stay dead.
+func (t Topic) ReplayAll(ctx context.Context, delay time.Duration, span Range) (replayed, kept int, err error) {
+	err = t.everyShard(ctx, func(shard int) error {
+		return t.pages(ctx, shard, Dead, span, func(page []*StoredMessage) error {
+			items := make([]*item, len(page))
+			for i, one := range page {
+				items[i] = named(t.name, one.ID, "")
+				items[i].name, items[i].places = "", []int{shard}
+			}
+			outcomes, err := t.replay(ctx, delay, items)
+			for _, outcome := range outcomes {
+				if outcome.Word == Ready || outcome.Word == Delayed {
+					replayed++
+				} else {
+					kept++
+				}
+			}
+			return err
+		})
+	})
+	return replayed, kept, err
+}
+
+func (t Topic) replay(ctx context.Context, delay time.Duration, items []*item) ([]Outcome, error) {
+	for _, one := range items {
+		one.shared = []any{wholeMillis(delay)}
+		one.err = first(one.err, checkSpan("a delay", delay))
+	}
+	return t.client.each(ctx, "replay", items)
+}
+
+// Purge deletes its messages in one state (Delayed, Ready or Dead): how many are gone, and how many could not be read
+// and are kept.
+func (t Topic) Purge(ctx context.Context, state State, span Range) (purged, kept int64, err error) {
+	err = t.everyShard(ctx, func(shard int) error {
+		from, to := span.millis()
+		for word, after, mark := any("more"), any(from), any(""); word == "more"; {
+			reply, err := t.client.one(ctx, "purge", shard, t.name, string(state), after, to, mark, aStep)
+			if err != nil {
+				return err
+			}
+			word, after, mark = reply[0], reply[3], reply[4]
+			purged, kept = purged+reply[1].(int64), kept+reply[2].(int64)
+		}
+		return nil
+	})
+	return purged, kept, err
+}
+
+// everyShard visits every shard, also those that a growth adds meanwhile.
+func (t Topic) everyShard(ctx context.Context, visit func(shard int) error) error {
+	shards, err := 1, t.err
+	for shard := 0; err == nil && shard < shards; shard++ {
+		if shards, err = t.client.shards(ctx); err == nil {
+			err = visit(shard)
+		}
+	}
+	return err
+}
+
+// pages visits pages of one shard. What dies while its dead letters are read is not among them.
+func (t Topic) pages(ctx context.Context, shard int, state State, span Range, visit func([]*StoredMessage) error) error {
+	if state != Delayed && state != Ready && state != Leased && state != Dead {
+		return InvalidMessage(fmt.Sprintf("%q is not a state that is listed: Delayed, Ready, Leased or Dead", state))
+	}
+	from, to := span.millis()
+	for after, mark := any(from), any(""); after != ""; {
+		reply, err := t.client.one(ctx, "list", shard, t.name, string(state), after, to, "asc", mark, aStep)
+		if err != nil {
+			return err
+		}
+		if now := reply[0].(int64) / 1000; state == Dead && now < to {
+			to = now
+		}
+		after, mark = reply[1], reply[2]
+		var page []*StoredMessage
+		for items := reply[3:]; len(items) > 0; items = items[2:] {
+			page = append(page, storedMessage(shard, t.name, items[0].(string), items[1].(string)))
+		}
+		if err := visit(page); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// number64 is a number in a reply, which may be text; false where it is empty.
+func number64(value any) (int64, bool) {
+	if number, is := value.(int64); is {
+		return number, true
+	}
+	text, _ := value.(string)
+	return int64(atoi(text)), text != ""
+}

@@ -1,0 +1,237 @@
+// A worker: calls a handler for each message that is due, and settles it by the result.
+
+package delayq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"sync"
+	"time"
+)
+
+// Handler works on one message, which is acked when it returns nil and released when it returns an error, unless it was
+// settled here. Its context ends when the lease is lost, the message is cancelled, or the worker's deadline has passed.
+type Handler func(ctx context.Context, delivery *Delivery) error
+
+// Worker hands messages that are due to a handler.
+type Worker struct {
+	Client *Client
+	Topics []string
+	Handle Handler
+	// Concurrency is the most handlers at once: 1 to 500, 10 where 0.
+	Concurrency int
+	// Lease is extended at each third of it while the handler works; 0 for what the topic says.
+	Lease time.Duration
+	// StopTimeout is how long Run waits for handlers once its context has ended: 10 s where 0.
+	StopTimeout time.Duration
+	// OnError is called with what went wrong, and the message where it was one. Where nil, it is logged.
+	OnError func(delivery *Delivery, err error)
+}
+
+// Bury makes an error of a message that can never be delivered: it goes to the dead letters, with err as the reason.
+func Bury(err error) error { return hopeless{err} }
+
+type hopeless struct{ error }
+
+func (h hopeless) Unwrap() error { return h.error }
+
+// Run works until the context ends; outages of Redis only interrupt it. Then it stops reserving, lets the handlers
+// finish, and gives back what they have not done by the deadline: an error says how many.
+func (w Worker) Run(ctx context.Context) error {
+	if w.Concurrency == 0 {
+		w.Concurrency = 10
+	}
+	if w.StopTimeout == 0 {
+		w.StopTimeout = 10 * time.Second
+	}
+	if w.OnError == nil {
+		w.OnError = logged
+	}
+	ask := Reserve{Topics: w.Topics, Max: w.Concurrency, Lease: w.Lease}
+	if err := ask.check(); err != nil {
+		return err
+	}
+	if w.Client == nil || w.Handle == nil {
+		return InvalidMessage("a worker has a Client and a Handle")
+	}
+	handlers, end := context.WithCancel(detached{ctx})
+	defer end()
+	run := running{Worker: w, handlers: handlers, slots: make(chan struct{}, w.Concurrency), held: map[*Delivery]bool{}}
+	run.take(ctx, ask)
+	return run.stop(end)
+}
+
+func logged(delivery *Delivery, err error) {
+	if delivery == nil {
+		log.Printf("delayq: %v", err)
+	} else {
+		log.Printf("delayq: %s %s: %v", delivery.Topic, delivery.ID, err)
+	}
+}
+
+// running is a worker at work.
+type running struct {
+	Worker
+	handlers context.Context
+	// slots has one for each message that is held.
+	slots chan struct{}
+
+	mu   sync.Mutex
+	held map[*Delivery]bool
+}
+
+// take reserves as many messages as handlers are free, until the context ends.
+func (r *running) take(ctx context.Context, ask Reserve) {
+	for pause := rest; ctx.Err() == nil; {
+		if ask.Max = r.free(ctx); ask.Max == 0 {
+			return
+		}
+		found, err := r.Client.reserveWhenReady(ctx, ask)
+		for n := len(found); n < ask.Max; n++ {
+			<-r.slots
+		}
+		if ctx.Err() != nil { // nothing more is started
+			r.giveBack(found, Release{Delay: Now, KeepAttempt: true})
+			for range found {
+				<-r.slots
+			}
+			return
+		}
+		for _, delivery := range found {
+			r.hold(delivery, true)
+			go r.work(delivery)
+		}
+		if err == nil {
+			pause = rest
+			continue
+		}
+		r.OnError(nil, err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+		if pause *= 2; pause > 5*time.Second {
+			pause = 5 * time.Second
+		}
+	}
+}
+
+// free waits for a free slot, and takes all there are; none once the context has ended.
+func (r *running) free(ctx context.Context) int {
+	select {
+	case r.slots <- struct{}{}:
+	case <-ctx.Done():
+		return 0
+	}
+	for n := 1; ; n++ {
+		select {
+		case r.slots <- struct{}{}:
+		default:
+			return n
+		}
+	}
+}
+
+func (r *running) hold(delivery *Delivery, held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if held {
+		r.held[delivery] = true
+	} else {
+		delete(r.held, delivery)
+	}
+}
+
+func (r *running) work(delivery *Delivery) {
+	defer func() { <-r.slots }()
+	defer r.hold(delivery, false)
+	go delivery.keepAlive(r.Lease)
+	err := r.handle(delivery)
+	if err != nil {
+		r.OnError(delivery, err)
+	}
+	if delivery.Settled() {
+		return
+	}
+	var settled Outcome
+	var lost error
+	switch never := (hopeless{}); {
+	case err == nil:
+		settled, lost = delivery.Ack(detached{r.handlers})
+	case errors.As(err, &never):
+		settled, lost = delivery.Bury(detached{r.handlers}, err.Error())
+	default:
+		settled, lost = delivery.Release(detached{r.handlers}, Release{Reason: err.Error()})
+	}
+	if lost == nil && settled.Word == Expired {
+		lost = errors.New("its lease ran out before it was settled: it comes again")
+	}
+	if lost != nil {
+		r.OnError(delivery, lost)
+	}
+}
+
+// handle calls the handler. A panic is an error of its message alone.
+func (r *running) handle(delivery *Delivery) (err error) {
+	ctx, end := context.WithCancel(r.handlers)
+	defer end()
+	go func() {
+		select {
+		case <-delivery.lost:
+			end()
+		case <-ctx.Done():
+		}
+	}()
+	defer func() {
+		if why := recover(); why != nil {
+			err = fmt.Errorf("panic: %v", why)
+		}
+	}()
+	return r.Handle(ctx, delivery)
+}
+
+// stop waits for the handlers, and gives back what they hold at the deadline.
+func (r *running) stop(end context.CancelFunc) error {
+	deadline := time.After(r.StopTimeout)
+	for n := 0; n < cap(r.slots); n++ {
+		select {
+		case r.slots <- struct{}{}:
+		case <-deadline:
+			end()
+			late := r.late()
+			r.giveBack(late, Release{Delay: Now, Reason: "the worker was stopped"})
+			return fmt.Errorf("%d handlers did not finish within %v: their messages were given back", len(late), r.StopTimeout)
+		}
+	}
+	return nil
+}
+
+// late are the messages that are still held.
+func (r *running) late() (late []*Delivery) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for delivery := range r.held {
+		late = append(late, delivery)
+	}
+	return late
+}
+
+// giveBack releases messages. Those that Redis does not answer for within a second come again when their leases run
+// out.
+func (r *running) giveBack(held []*Delivery, how Release) {
+	ctx, end := context.WithTimeout(context.Background(), time.Second)
+	defer end()
+	var all sync.WaitGroup
+	for _, delivery := range held {
+		all.Add(1)
+		go func(delivery *Delivery) {
+			defer all.Done()
+			if _, err := delivery.Release(ctx, how); err != nil {
+				r.OnError(delivery, err)
+			}
+		}(delivery)
+	}
+	all.Wait()
+}

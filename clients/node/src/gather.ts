@@ -1,0 +1,75 @@
+/** Gathering: while some calls are under way, what comes in goes together into the next. */
+
+import type { Item } from "./calls.js";
+import { Incomplete, type Outcome, type Verb, type Words } from "./outcome.js";
+
+/** How much is gathered at a time, and how many of these are under way at once. */
+const [MAX_ITEMS, MAX_BYTES, IN_FLIGHT] = [500, 1024 * 1024, 4];
+
+type Send = (verb: Verb, items: readonly Item[]) => Promise<Outcome[]>;
+type Entry = { verb: Verb; item: Item; resolve: (outcome: any) => void; reject: (fault: unknown) => void };
+
+/** Gathers the calls of many callers, each for one message. */
+export class Gatherer {
+  private waiting: Entry[] = [];
+  private underWay = 0;
+  private isPlanned = false;
+  /** How many batches there were: what is to go together is placed by it. */
+  batch = Math.floor(Math.random() * 2 ** 32);
+
+  constructor(private readonly send: Send) {}
+
+  /** Carries a verb out for one item, with those of others. */
+  add<V extends Verb>(verb: V, item: Item): Promise<Outcome<Words[V]>> {
+    return new Promise((resolve, reject) => {
+      this.waiting.push({ verb, item, resolve, reject });
+      this.plan();
+    });
+  }
+
+  /** Sends at the end of this turn, so that those that come in it go along. */
+  private plan(): void {
+    if (this.isPlanned || this.waiting.length === 0 || this.underWay >= IN_FLIGHT) return;
+    this.isPlanned = true;
+    setImmediate(() => {
+      this.isPlanned = false;
+      void this.flush();
+    });
+  }
+
+  private async flush(): Promise<void> {
+    const batch = this.take();
+    this.batch++;
+    this.underWay++;
+    this.plan();
+    const verbs = [...new Set(batch.map(({ verb }) => verb))];
+    await Promise.all(verbs.map((verb) => this.settle(verb, batch.filter((one) => one.verb === verb))));
+    this.underWay--;
+    this.plan();
+  }
+
+  private take(): Entry[] {
+    let [count, bytes] = [0, 0];
+    for (const { item } of this.waiting) {
+      bytes += item.bytes ?? 0;
+      if (count > 0 && (count === MAX_ITEMS || bytes > MAX_BYTES)) break;
+      count++;
+    }
+    return this.waiting.splice(0, count);
+  }
+
+  /** Gives each its own outcome, or the reason why it has none. */
+  private async settle(verb: Verb, entries: readonly Entry[]): Promise<void> {
+    const items = entries.map(({ item }) => item);
+    const { outcomes, fault } = await this.send(verb, items).then(
+      (all) => ({ outcomes: all, fault: undefined }),
+      (lost: unknown) =>
+        lost instanceof Incomplete ? { outcomes: lost.outcomes, fault: lost.cause } : { outcomes: [], fault: lost },
+    );
+    entries.forEach(({ resolve, reject }, i) => {
+      const outcome = outcomes[i];
+      if (outcome === undefined || outcome.word === "unanswered") reject(fault);
+      else resolve(outcome);
+    });
+  }
+}

@@ -1,0 +1,77 @@
+/** A group: messages that are listed, moved and cancelled together, such as those of a user. */
+
+import { randomUUID } from "node:crypto";
+import { optionsOf } from "./arguments.js";
+import type { Calls } from "./calls.js";
+import { InvalidMessage } from "./names.js";
+import type { Restorer } from "./payload.js";
+import { storedOf, type Stored } from "./stored.js";
+
+/** How many messages a step reads. */
+const A_STEP = 500;
+
+/** How many were cancelled; how many are leased, and will not be tried again; how many could not be read. */
+export type GroupCancelled = { cancelled: number; leased: number; failed: number };
+
+/** How many were moved, and how many stayed: they are leased, or would expire before their new time. */
+export type GroupShifted = { moved: number; passedOver: number };
+
+/** Another shift of the same group is under way. Nothing was moved by this one. */
+export class GroupBusy extends Error {
+  override name = "GroupBusy";
+}
+
+export class Group {
+  constructor(private readonly calls: Calls, private readonly restorer: Restorer, readonly name: string) {}
+
+  /** Cancels all its messages. Safe to repeat. */
+  async cancel(): Promise<GroupCancelled> {
+    const total = { cancelled: 0, leased: 0, failed: 0 };
+    for await (const shard of this.calls.places(Buffer.from(this.name))) {
+      let mark: [string, Buffer | string] = ["0", ""];
+      do {
+        const reply = await this.calls.call("cancel_group", shard, [this.name, ...mark, A_STEP]);
+        mark = [String(reply[0]), reply[1]];
+        total.cancelled += reply[2];
+        total.leased += reply[3];
+        total.failed += reply[4];
+      } while (mark[0] !== "");
+    }
+    return total;
+  }
+
+  /**
+   * Moves the due times of all its pending messages by the same difference, each once. A repeat of a shift whose answer
+   * was lost goes on where that was, where it has the same `token`.
+   */
+  async shift(byMs: number, options: { token?: string } = {}): Promise<GroupShifted> {
+    const { token = randomUUID() } = optionsOf("a shift", options, "token");
+    if (!Number.isSafeInteger(byMs) || byMs === 0) throw new InvalidMessage(`byMs is ${byMs}: whole milliseconds, not 0`);
+    const total = { moved: 0, passedOver: 0 };
+    for await (const shard of this.calls.places(Buffer.from(this.name))) {
+      for (let word = "more"; word === "more"; ) {
+        const reply = await this.calls.call("shift_group", shard, [this.name, token, byMs, A_STEP]);
+        word = String(reply[0]);
+        if (word === "busy") throw new GroupBusy(`another shift of ${this.name} is under way`);
+        total.moved += reply[1];
+        total.passedOver += reply[2];
+      }
+    }
+    return total;
+  }
+
+  /** Its pending messages, in the order of their due times where the deployment never grew. */
+  async *list(): AsyncGenerator<Stored> {
+    for await (const shard of this.calls.places(Buffer.from(this.name))) {
+      let mark: [string, Buffer | string] = ["0", ""];
+      do {
+        const [, , due, name, ...items] = await this.calls.call("list_group", shard, [this.name, ...mark, A_STEP]);
+        mark = [String(due), name];
+        for (let at = 0; at < items.length; at += 3) {
+          const [topic, raw, envelope] = items.slice(at, at + 3);
+          yield this.restorer.shown(storedOf(shard, String(topic), raw, envelope));
+        }
+      } while (mark[0] !== "");
+    }
+  }
+}

@@ -1,0 +1,80 @@
+/** A topic's policy: what its messages fall back to, and how they flow. */
+
+import { optionsOf } from "./arguments.js";
+import { decodeBackoff, encodeBackoff, type Backoff } from "./message.js";
+import { InvalidMessage } from "./names.js";
+
+/** What is left out is at its default. */
+export interface Policy {
+  /** 0: no bound. Default 16. */
+  maxAttempts?: number;
+  /** 1 ms to a day. Default 30 s. */
+  leaseMs?: number;
+  /** Default exponential, 1 s to 10 min. */
+  backoff?: Backoff;
+  /** How long after its due time a message expires; 0: never, the default. */
+  expireAfterMs?: number;
+  /** How long a cancelled id is remembered. Default 1 h. */
+  rememberCancelledMs?: number;
+  /** How long a finished id of the producer's own is remembered. Default 60 s. */
+  rememberOwnMs?: number;
+  /** How long a finished generated id is remembered. Default 0. */
+  rememberGeneratedMs?: number;
+  /** What becomes of a repeated put that may have been forgotten. Default `deliver`. */
+  repeats?: "deliver" | "refuse";
+  /** How Rust's clients compress payloads: `none`, the default, `zstd` or `zstd:<dictionary>`. */
+  codec?: string;
+  /** Nothing is handed out. */
+  paused?: boolean;
+  /** At most so many messages a second are handed out, by all shards together. Default unbounded. */
+  rate?: number;
+}
+
+/** What is to change: `null` sets a field back to its default, what is left out stays. */
+export type PolicyPatch = { [Field in keyof Policy]?: Policy[Field] | null };
+
+const FIELDS: Record<keyof Policy, string> = {
+  maxAttempts: "max_attempts",
+  leaseMs: "lease_ms",
+  backoff: "backoff",
+  expireAfterMs: "expire_after_ms",
+  rememberCancelledMs: "remember_cancelled_ms",
+  rememberOwnMs: "remember_own_ms",
+  rememberGeneratedMs: "remember_generated_ms",
+  repeats: "repeats",
+  codec: "codec",
+  paused: "paused",
+  rate: "rate",
+};
+
+/** What `configure` takes, of one shard of so many. */
+export function settingsOf(patch: PolicyPatch, shards: number): (string | Buffer)[] {
+  optionsOf("a policy", patch, Object.keys(FIELDS).join(" "));
+  return Object.entries(patch).flatMap(([field, value]) =>
+    value === undefined ? [] : [FIELDS[field as keyof Policy], settingOf(field, value, shards)],
+  );
+}
+
+function settingOf(field: string, value: NonNullable<unknown> | null, shards: number): string | Buffer {
+  if (value === null || value === false) return "";
+  if (field === "backoff") return encodeBackoff(value as Backoff);
+  if (field === "paused") return "1";
+  if (field !== "rate") return String(value);
+  if (typeof value !== "number" || !(value > 0)) throw new InvalidMessage(`rate is ${value}: messages a second, above 0`);
+  return (value / shards).toFixed(9);
+}
+
+/** What `describe` answered, of one shard of so many. */
+export function policyOf(fields: readonly Buffer[], shards: number): Policy {
+  const policy: Record<string, unknown> = {};
+  for (const [field, name] of Object.entries(FIELDS)) {
+    const at = fields.findIndex((one, n) => n % 2 === 0 && String(one) === name);
+    if (at < 0) continue;
+    const value = fields[at + 1]!;
+    if (field === "backoff") policy[field] = decodeBackoff(value);
+    else if (field === "paused") policy[field] = true;
+    else if (field === "rate") policy[field] = Number((Number(value) * shards).toPrecision(9));
+    else policy[field] = field === "repeats" || field === "codec" ? String(value) : Number(value);
+  }
+  return policy;
+}

@@ -1,0 +1,138 @@
+/** Reserving: from the shards that may have something, at once or when they have. */
+
+import type { Calls } from "./calls.js";
+import { Delivery, leases, settleItem, type Lease, type SettleOne } from "./delivery.js";
+import type { Gatherer } from "./gather.js";
+import { Listener } from "./listener.js";
+import { InvalidMessage } from "./names.js";
+import { TimeoutError } from "./outcome.js";
+import type { Restorer } from "./payload.js";
+import { readEnvelope } from "./stored.js";
+import { Watch } from "./watch.js";
+
+/** What is asked for: of which topics, for how long (as the topic says), how many. */
+export type Ask = { topics: readonly string[]; leaseMs: number | undefined; max: number };
+
+/** When a reserve was sent, as the clock of `performance.now` says, and what Redis's clock said then. */
+type Origin = { sentAt: number; nowMs: number };
+
+/** Reserves for all callers of a client. Those that wait share one connection that listens. */
+export class Reserver {
+  private readonly watches = new Map<string, Watch>();
+  private listener?: Listener;
+  private isClosed = false;
+  private readonly settleOne: SettleOne = (verb, item) => this.gatherer.add(verb, item);
+  private turn = Math.floor(Math.random() * 2 ** 32);
+
+  constructor(private readonly calls: Calls, private readonly gatherer: Gatherer, private readonly restorer: Restorer) {}
+
+  /** Reserves what is ready now. Asks as many shards at a time as messages, and begins one shard further each time. */
+  async reserveNow(ask: Ask): Promise<Delivery[]> {
+    const shards = await this.calls.shards();
+    const first = ++this.turn;
+    for (let asked = 0; asked < shards; asked += ask.max) {
+      const some = Array.from({ length: Math.min(ask.max, shards - asked) }, (_, n) => (first + asked + n) % shards);
+      const found = await this.ask(ask, some);
+      if (found.length > 0) return found;
+    }
+    return [];
+  }
+
+  /** Reserves once something is ready: until then on the clock of `performance.now`, or until aborted. */
+  async reserveWhenReady(ask: Ask, untilMs: number, signal?: AbortSignal): Promise<Delivery[]> {
+    const watch = this.watch(ask.topics, await this.calls.shards());
+    for (;;) {
+      if (signal?.aborted) return [];
+      if (this.isClosed) throw new Error("the client is closed");
+      const shards = await this.calls.shards();
+      this.listen(shards);
+      const due = watch.take(shards, ask.max);
+      const found = await this.ask(ask, due, watch);
+      if (found.length > 0) return found;
+      if (due.length > 0) continue;
+      if (performance.now() >= untilMs) return [];
+      await watch.wait(untilMs, signal);
+    }
+  }
+
+  /** Shared by all calls that wait for the same topics. At first, every shard may have something. */
+  private watch(topics: readonly string[], shards: number): Watch {
+    const key = topics.join(" ");
+    const known = this.watches.get(key);
+    if (known) return known;
+    const watch = new Watch(topics);
+    for (let shard = 0; shard < shards; shard++) watch.notify(shard);
+    this.watches.set(key, watch);
+    return watch;
+  }
+
+  /** Stops listening; waiting calls fail. */
+  close(): void {
+    this.isClosed = true;
+    this.listener?.close();
+  }
+
+  private listen(shards: number): void {
+    if (this.listener) return this.listener.grow(shards);
+    this.listener = new Listener(this.calls.redis, this.calls.namespace, shards, (shard, topic) => {
+      for (const watch of this.watches.values()) watch.notify(shard, topic);
+    });
+  }
+
+  /** Asks some shards at once, each for its part, and notes in the watch which may have more, and when. */
+  private async ask({ topics, leaseMs, max }: Ask, shards: readonly number[], watch?: Watch): Promise<Delivery[]> {
+    const asked = shards.map(async (shard, n) => {
+      const part = Math.ceil((max - n) / shards.length);
+      try {
+        const sentAt = performance.now();
+        const [nowUs, waitMs, , , , , ...items] = await this.calls.call("reserve", shard, [part, 0, leaseMs, ...topics]);
+        const found = await this.readable(leases(shard, topics, items), { sentAt, nowMs: nowUs / 1000 });
+        if (found.length >= part || waitMs === 0) watch?.notify(shard);
+        else if (typeof waitMs === "number") watch?.notify(shard, "", waitMs);
+        return found;
+      } catch (fault) {
+        watch?.notify(shard);
+        if (fault instanceof TimeoutError) void this.giveBackLate(shard, topics, fault.late);
+        throw fault;
+      }
+    });
+    const answers = await Promise.allSettled(asked);
+    const found = answers.flatMap((answer) => (answer.status === "fulfilled" ? answer.value : []));
+    const lost = answers.find((answer) => answer.status === "rejected");
+    if (found.length === 0 && lost) throw (lost as PromiseRejectedResult).reason;
+    return found;
+  }
+
+  /** Gives back what is reserved after the deadline, such as by a call that ioredis sent again on a new connection. */
+  private async giveBackLate(shard: number, topics: readonly string[], late: Promise<unknown>): Promise<void> {
+    try {
+      const reserved = leases(shard, topics, ((await late) as unknown[]).slice(6));
+      const items = [...reserved].map(([{ receipt }]) => settleItem(receipt, 0, "keep", ""));
+      if (items.length > 0) await this.calls.each("release", items);
+    } catch {
+      // It was not reserved, or comes again when its lease runs out.
+    }
+  }
+
+  /** Reads envelopes. Unreadable messages are buried, so that they block no others. */
+  private async readable(reserved: Iterable<[Lease, Buffer]>, origin: Origin): Promise<Delivery[]> {
+    const all = [...reserved];
+    const found: Delivery[] = [];
+    for (const [lease, stored] of all) {
+      try {
+        const envelope = readEnvelope(stored);
+        if (envelope.compressed) envelope.payload = await this.restorer.restore(envelope.payload);
+        const lengthMs = lease.leaseEndMs - origin.nowMs;
+        found.push(new Delivery(lease, envelope, this.settleOne, lengthMs, origin.sentAt + lengthMs));
+      } catch (fault) {
+        if (!(fault instanceof InvalidMessage)) {
+          // Others may be able to read it.
+          await this.calls.each("release", all.map(([one]) => settleItem(one.receipt, 1000, "keep", "")));
+          throw fault;
+        }
+        await this.calls.each("bury", [settleItem(lease.receipt, fault.message)]);
+      }
+    }
+    return found;
+  }
+}

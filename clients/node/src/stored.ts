@@ -1,0 +1,107 @@
+/** Messages as they are stored. */
+
+import { isUtf8 } from "node:buffer";
+import { decodeBackoff, type Backoff } from "./message.js";
+import { idText, InvalidMessage, name } from "./names.js";
+import { STATES, type State } from "./outcome.js";
+
+const [HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD, DOOMED, REASON] = [1, 2, 4, 8, 16, 32, 64, 128] as const;
+
+/** What an envelope says; times are on Redis's clock. */
+export interface Envelope {
+  /** Of a finished one, only the head and its times are left. */
+  state: State;
+  dueMs: number;
+  /** When it came into its state; of a leased one, the end of its lease. */
+  atMs: number;
+  /** How often it was tried since its attempts were last counted from the start. */
+  attempt: number;
+  /** How often it was ever handed out. */
+  delivery: number;
+  /** 0: no bound. */
+  maxAttempts: number;
+  /** A cancel came while it was leased: it will not be tried again. */
+  doomed: boolean;
+  expiresMs?: number;
+  backoff?: Backoff;
+  group?: string;
+  headers: [string, string][];
+  payload: Buffer;
+  /** The payload is a zstd frame that this client could not restore. */
+  compressed: boolean;
+  /** Why it is dead. */
+  reason?: string;
+}
+
+/** What an envelope says in its first bytes, which every format has. */
+type Head = Pick<Envelope, "state" | "dueMs" | "atMs" | "attempt" | "delivery" | "maxAttempts" | "doomed">;
+
+/**
+ * A message as it is stored, or what is remembered of it. Of one that cannot be read, `unreadable` says why, and only its
+ * head is there.
+ */
+export type Stored = Envelope & { topic: string; id: string; shard: number; unreadable?: string };
+
+/** Reads an envelope, of which docs/protocol.md has the bytes. */
+export function readEnvelope(stored: Buffer): Envelope {
+  if (stored[0]! > 1) throw new InvalidMessage(`an envelope of the newer format ${stored[0]}`);
+  let at = 0;
+  const take = (n: number): Buffer => {
+    at += n;
+    if (n < 0 || at > stored.length) throw new InvalidMessage("malformed envelope: cut short");
+    return stored.subarray(at - n, at);
+  };
+  const legible = (field: Buffer): string => {
+    if (!isUtf8(field)) throw new InvalidMessage("malformed envelope: text that is not UTF-8");
+    return field.toString();
+  };
+  const text = (size: 1 | 2): string => legible(take(take(size).readUIntBE(0, size)));
+  const head = take(32);
+  const flags = head.readUInt16BE(2);
+  take(flags & HASH ? 8 : 0);
+  const expiresMs = flags & EXPIRES ? Number(take(8).readBigUInt64BE()) : undefined;
+  const backoff = flags & BACKOFF ? decodeBackoff(take(take(1)[0]!)) : undefined;
+  const group = flags & GROUP ? name("group", text(1)) : undefined;
+  const end = flags & HEADERS ? take(2).readUInt16BE() + at : 0;
+  const headers: [string, string][] = [];
+  while (at < end) headers.push([text(1), text(2)]);
+  let payload = stored.subarray(at);
+  let reason: string | undefined;
+  if (flags & REASON) {
+    const end = payload.length - 2;
+    const start = end < 0 ? end : end - payload.readUInt16BE(end);
+    if (start < 0) throw new InvalidMessage("malformed envelope: a reason that is cut short");
+    reason = legible(payload.subarray(start, end));
+    payload = payload.subarray(0, start);
+  }
+  return { ...readHead(head), compressed: (flags & ZSTD) > 0, expiresMs, backoff, group, headers, payload, reason };
+}
+
+function readHead(head: Buffer): Head {
+  const state = STATES[head[1]! - 1];
+  if (state === undefined) throw new InvalidMessage(`malformed envelope: state ${head[1]}`);
+  return {
+    state,
+    dueMs: Number(head.readBigUInt64BE(8)),
+    atMs: Number(head.readBigUInt64BE(16)),
+    attempt: head.readUInt16BE(28),
+    delivery: head.readUInt32BE(24),
+    maxAttempts: head.readUInt16BE(30),
+    doomed: (head.readUInt16BE(2) & DOOMED) > 0,
+  };
+}
+
+/** A stored message by its raw id. One that cannot be read keeps no other from being shown. */
+export function storedOf(shard: number, topic: string, raw: Buffer, envelope: Buffer): Stored {
+  const named = { topic, id: idText(raw), shard };
+  try {
+    return { ...named, ...readEnvelope(envelope) };
+  } catch (fault) {
+    const head = envelope.length < 32 || STATES[envelope[1]! - 1] === undefined ? NO_HEAD : envelope;
+    const nothing = { headers: [], payload: Buffer.alloc(0), compressed: false };
+    return { ...named, ...readHead(head), ...nothing, unreadable: (fault as Error).message };
+  }
+}
+
+/** Stands for a head that is not there: pending, and never due. */
+const NO_HEAD = Buffer.concat([Buffer.of(1, 1), Buffer.alloc(30)]);

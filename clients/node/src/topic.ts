@@ -1,0 +1,159 @@
+/** A topic: its messages by state, its dead letters, its numbers and its policy. */
+
+import { optionsOf, spanMs, type Time } from "./arguments.js";
+import type { Calls } from "./calls.js";
+import { idBytes, InvalidMessage, isGenerated, name } from "./names.js";
+import type { Outcome, Words } from "./outcome.js";
+import type { Restorer } from "./payload.js";
+import { policyOf, settingsOf, type Policy, type PolicyPatch } from "./policy.js";
+import { storedOf, type Stored } from "./stored.js";
+
+/** How many messages a page, or a step, has. */
+const A_STEP = 500;
+
+/** Both ends included: due times of the delayed, lease ends of the leased, times of death. */
+export type Range = { from?: Time; to?: Time };
+
+/** How many messages of a topic there are; `accepted` and what follows it, how many there ever were. */
+export interface Numbers {
+  delayed: number;
+  ready: number;
+  leased: number;
+  dead: number;
+  accepted: number;
+  delivered: number;
+  cancelled: number;
+  expired: number;
+  purged: number;
+  replaced: number;
+  buried: number;
+  /** When the first of the delayed is due. */
+  nextDueMs?: number;
+}
+
+const COUNTED = ["ready", "leased", "dead", "accepted", "delivered", "cancelled", "expired", "purged", "replaced", "buried"] as const;
+
+export class Topic {
+  constructor(private readonly calls: Calls, private readonly restorer: Restorer, readonly name: string) {}
+
+  /** Its numbers, of all shards; each is counted at its own instant. */
+  async count(): Promise<Numbers> {
+    const total: Numbers = { delayed: 0, ...(Object.fromEntries(COUNTED.map((what) => [what, 0])) as any) };
+    for (const numbers of await this.calls.everywhere((shard) => this.countIn(shard))) {
+      for (const what of ["delayed", ...COUNTED] as const) total[what] += numbers[what];
+      const dues = [total.nextDueMs, numbers.nextDueMs].filter((due) => due !== undefined);
+      if (dues.length > 0) total.nextDueMs = Math.min(...dues);
+    }
+    return total;
+  }
+
+  /** Its messages in one state, shard after shard; in each by time, and the ready ones as they became ready. */
+  async *list(state: "delayed" | "ready" | "leased" | "dead", range: Range = {}): AsyncGenerator<Stored> {
+    if (!["delayed", "ready", "leased", "dead"].includes(state)) {
+      throw new InvalidMessage(`${state} is not a state that is listed: delayed, ready, leased or dead`);
+    }
+    for (let shard = 0; shard < (await this.calls.shards()); shard++) {
+      for await (const page of this.pages(shard, state, range)) for (const one of page) yield this.restorer.shown(one);
+    }
+  }
+
+  /** Gives dead letters another life, with their attempts counted from the start. One that has a group needs it. */
+  async replay(ids: readonly string[], options: { delayMs?: number; group?: string } = {}): Promise<Outcome<Words["replay"]>[]> {
+    const { delayMs = 0, group } = optionsOf("a replay", options, "delayMs group");
+    if (!Array.isArray(ids)) throw new InvalidMessage("ids is a list");
+    const place = group === undefined ? undefined : Buffer.from(name("group", group));
+    const items = ids.map((id) => {
+      const raw = idBytes(id);
+      return { place: isGenerated(raw) ? raw : (place ?? raw), id, args: [raw] };
+    });
+    return this.replayItems(items, delayMs);
+  }
+
+  /** Gives all dead letters another life, those that died in the range: how many live again, and how many stay dead. */
+  async replayAll(options: Range & { delayMs?: number } = {}): Promise<{ replayed: number; kept: number }> {
+    const { delayMs = 0, ...range } = optionsOf("a replay", options, "delayMs from to");
+    const total = { replayed: 0, kept: 0 };
+    for (let shard = 0; shard < (await this.calls.shards()); shard++) {
+      for await (const page of this.pages(shard, "dead", range)) {
+        const items = page.map(({ id }) => ({ place: shard, id, args: [idBytes(id)] }));
+        const outcomes = await this.replayItems(items, delayMs);
+        const replayed = outcomes.filter(({ word }) => word === "ready" || word === "delayed").length;
+        total.replayed += replayed;
+        total.kept += outcomes.length - replayed;
+      }
+    }
+    return total;
+  }
+
+  /** Deletes its messages in one state: how many are gone, and how many could not be read and are kept. */
+  async purge(state: "delayed" | "ready" | "dead", range: Range = {}): Promise<{ purged: number; kept: number }> {
+    const [from, to] = rangeOf(range);
+    const total = { purged: 0, kept: 0 };
+    for (let shard = 0; shard < (await this.calls.shards()); shard++) {
+      let [word, fromMs, mark]: [string, any, any] = ["more", from, ""];
+      while (word === "more") {
+        const reply = await this.calls.call("purge", shard, [this.name, state, fromMs, to, mark, A_STEP]);
+        [word, fromMs, mark] = [String(reply[0]), reply[3], reply[4]];
+        total.purged += reply[1];
+        total.kept += reply[2];
+      }
+    }
+    return total;
+  }
+
+  /** Its policy: what is set. */
+  async policy(): Promise<Policy> {
+    const shards = await this.calls.shards();
+    return policyOf(await this.calls.call("describe", 0, [this.name]), shards);
+  }
+
+  /** Changes its policy; what is left out stays as it is. Safe to repeat. */
+  async setPolicy(patch: PolicyPatch): Promise<Policy> {
+    await this.calls.everywhere((shard, shards) =>
+      this.calls.call("configure", shard, [this.name, ...settingsOf(patch, shards)]),
+    );
+    return this.policy();
+  }
+
+  private replayItems(items: { place: Buffer | number; id: string; args: Buffer[] }[], delayMs: number) {
+    const topic = [this.name, String(spanMs("delayMs", delayMs))];
+    return this.calls.each("replay", items.map((item) => ({ ...item, topic })));
+  }
+
+  /** Pages of one shard. What dies while its dead letters are read is not among them. */
+  private async *pages(shard: number, state: string, range: Range): AsyncGenerator<Stored[]> {
+    let [from, to] = rangeOf(range);
+    let mark: Buffer | string = "";
+    do {
+      const reply = await this.calls.call("list", shard, [this.name, state, from, to, "asc", mark, A_STEP]);
+      if (state === "dead") to = Math.min(to, Math.floor(reply[0] / 1000));
+      const [, next, after, ...items] = reply;
+      [from, mark] = [next, after];
+      const page = [];
+      for (let at = 0; at < items.length; at += 2) page.push(storedOf(shard, this.name, items[at], items[at + 1]));
+      yield page;
+    } while (String(from) !== "");
+  }
+
+  private async countIn(shard: number): Promise<Numbers> {
+    let [hour, delayed, nextDueMs]: [any, number, number | undefined] = [0, 0, undefined];
+    let counted: number[] | undefined;
+    do {
+      const [next, some, due, ...rest] = await this.calls.call("count", shard, [this.name, hour]);
+      hour = next;
+      delayed += some;
+      counted ??= rest;
+      if (String(due) !== "") nextDueMs = Math.min(nextDueMs ?? Infinity, Number(due));
+    } while (String(hour) !== "");
+    // A shard that does not know the topic counts nothing.
+    const numbers = Object.fromEntries(COUNTED.map((what, i) => [what, Number(counted![i] ?? 0)]));
+    return { delayed, nextDueMs, ...numbers } as unknown as Numbers;
+  }
+}
+
+/** A range in ms, unlimited where nothing is said. */
+function rangeOf(range: Range): [number, number] {
+  const { from = 0, to = 2 ** 53 - 1 } = optionsOf("a range", range, "from to");
+  const [fromMs, toMs] = [from, to].map((time) => (time instanceof Date ? time.getTime() : spanMs("a time", time)));
+  return [fromMs!, toMs!];
+}

@@ -1,0 +1,66 @@
+/** Which shards may have something for the calls that wait for the same topics. */
+
+/** The most polls until each shard had its turn. */
+const MAX_POLLS = 64;
+
+/** The shards to ask, each from a time on; times are on the clock of `performance.now`. */
+export class Watch {
+  /** How often a shard, or a few in turn, is polled: the net below a lost notification. */
+  static pollMs = 1_250;
+
+  private readonly open = new Map<number, number>();
+  private polled = 0;
+  private pollAt = 0;
+  private wake = (): void => undefined;
+  private changed = Promise.resolve();
+
+  constructor(private readonly topics: readonly string[]) {
+    this.renew();
+  }
+
+  /** Notes that a shard may have something after `afterMs`; of a topic, or of any. */
+  notify(shard: number, topic = "", afterMs = 0): void {
+    if (topic !== "" && !this.topics.includes(topic)) return;
+    const at = performance.now() + afterMs;
+    if ((this.open.get(shard) ?? Infinity) <= at) return;
+    this.open.set(shard, at);
+    this.wake();
+    this.renew();
+  }
+
+  /** The shards to ask now, at most `max`; they count as asked. */
+  take(shards: number, max: number): number[] {
+    const now = performance.now();
+    if (now >= this.pollAt) {
+      this.pollAt = now + Watch.pollMs;
+      for (let n = Math.ceil(shards / MAX_POLLS); n > 0; n--) {
+        this.polled = (this.polled + 1) % shards;
+        if (!this.open.has(this.polled)) this.open.set(this.polled, now);
+      }
+    }
+    const due = [...this.open].filter(([, at]) => at <= now).slice(0, max);
+    return due.map(([shard]) => {
+      this.open.delete(shard);
+      return shard;
+    });
+  }
+
+  /** Waits for a notification, the time of a shard, the next poll, or `untilMs`, whichever is first. */
+  async wait(untilMs: number, signal?: AbortSignal): Promise<void> {
+    const next = Math.min(untilMs, this.pollAt, ...this.open.values());
+    let timer: NodeJS.Timeout | undefined;
+    let stop = (): void => undefined;
+    const ended = new Promise<void>((resolve) => {
+      stop = resolve;
+      timer = setTimeout(resolve, Math.max(0, Math.ceil(next - performance.now())));
+      signal?.addEventListener("abort", stop);
+    });
+    await Promise.race([this.changed, ended]);
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", stop);
+  }
+
+  private renew(): void {
+    this.changed = new Promise((resolve) => (this.wake = resolve));
+  }
+}

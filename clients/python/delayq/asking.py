@@ -1,0 +1,76 @@
+"""Which shards may have ready messages, and who waits for them. No I/O."""
+
+import heapq
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+
+from .calls import MAX_IDS
+from .runtime import Bell
+
+
+class Asking:
+    """The shards to ask for messages of some topics: at once, or from a time on."""
+
+    def __init__(self, shards: Iterable[int]) -> None:
+        self._mutex = threading.Lock()
+        self._now = dict.fromkeys(shards)
+        self._later: list[tuple[float, int]] = []
+        self._bells: deque[Bell] = deque()
+
+    def ask(self, shards: Iterable[int]) -> None:
+        """These may have something now. One of those who wait is woken."""
+        with self._mutex:
+            self._now.update(dict.fromkeys(shards))
+            self._wake()
+
+    def ask_later(self, shard: int, wait_s: float) -> None:
+        """This one holds something back for so long."""
+        with self._mutex:
+            heapq.heappush(self._later, (time.monotonic() + wait_s, shard))
+
+    def take(self, max_messages: int) -> list[tuple[int, int]]:
+        """The shards to ask now, and for how many messages each: together as many as are wanted. The shard that waits
+        longest is first."""
+        with self._mutex:
+            while self._later and self._later[0][0] <= time.monotonic():
+                self._now[heapq.heappop(self._later)[1]] = None
+            shards = list(self._now)[:max_messages]
+            for shard in shards:
+                del self._now[shard]
+        each, more = divmod(max_messages, max(len(shards), 1))
+        return [(shard, min(each + (n < more), MAX_IDS)) for n, shard in enumerate(shards)]
+
+    def wait_s(self) -> float:
+        """How long until there is something to ask, unless something is reported before."""
+        with self._mutex:
+            if self._now:
+                return 0.0
+            return max(self._later[0][0] - time.monotonic(), 0.0) if self._later else threading.TIMEOUT_MAX
+
+    def enter(self, bell: Bell) -> None:
+        """Somebody waits, and is woken by this bell."""
+        with self._mutex:
+            self._bells.append(bell)
+
+    def leave(self, bell: Bell) -> None:
+        """Somebody waits no longer; another one asks what is left to be asked."""
+        with self._mutex:
+            self._bells.remove(bell)
+            if self._now or self._later:
+                self._wake()
+
+    def wake_all(self) -> None:
+        with self._mutex:
+            for bell in self._bells:
+                bell.ring()
+
+    @property
+    def is_waited_for(self) -> bool:
+        return bool(self._bells)
+
+    def _wake(self) -> None:
+        if self._bells:
+            self._bells[0].ring()
+            self._bells.rotate(-1)

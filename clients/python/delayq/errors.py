@@ -1,0 +1,41 @@
+"""What can go wrong, and whether it passes."""
+
+from redis.exceptions import (
+    AskError,
+    ClusterError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
+from redis.exceptions import ConnectionError as LostConnection
+from redis.exceptions import TimeoutError as DeadlinePassed
+
+#: What Redis answers before it runs a script, and while it is not well or a slot moves. CLUSTERDOWN, MASTERDOWN and MOVED
+#: derive from these.
+_PASSING = AskError, ClusterError, NoScriptError, OutOfMemoryError, ReadOnlyError, TryAgainError
+_PASSING_CODES = "BUSY", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "WRONGPASS"
+
+
+class InvalidArgument(ValueError):
+    """An argument that breaks a limit or is of the wrong type. Nothing was sent."""
+
+
+class ScriptError(Exception):
+    """A script refused the whole call and did nothing. `code` is DQUNINITIALISED, DQLAYOUT, DQTYPE or DQARG."""
+
+    @property
+    def code(self) -> str:
+        return str(self).partition(" ")[0]
+
+
+class Bury(Exception):
+    """Raised by a worker's handler: the message can never be delivered, and goes to the dead letters."""
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether Redis could not be used, so that the same call may succeed later."""
+    if isinstance(error, ResponseError):
+        return isinstance(error, _PASSING) or str(error).startswith(_PASSING_CODES)
+    return isinstance(error, (LostConnection, DeadlinePassed, ClusterError, OSError))

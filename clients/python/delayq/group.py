@@ -1,0 +1,105 @@
+"""A group: messages that are listed, moved and cancelled together."""
+
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from .calls import MAX_IDS, places_of
+from .compression import Restoring
+from .envelope import Stored
+from .errors import InvalidArgument
+from .items import Arg
+from .names import id_text, name
+from .runtime import blocking, blocking_iterator
+from .times import difference_ms
+
+PAGE = 100
+
+
+@dataclass
+class GroupCancel:
+    """How many messages of a group will not be delivered, are held by a worker (and not tried again), or could not be
+    cancelled."""
+
+    cancelled: int = 0
+    leased: int = 0
+    failed: int = 0
+
+
+@dataclass
+class GroupShift:
+    """How many messages of a group were moved, and how many stay because they are leased or would not fit."""
+
+    moved: int = 0
+    passed: int = 0
+    #: Another shift of this group is under way, and this one did nothing in its shard.
+    busy: bool = False
+
+
+class AsyncGroup:
+    """All messages of a group, of any topic."""
+
+    def __init__(self, client: Restoring, group: str) -> None:
+        self._client, self.name = client, name("group", group)
+
+    async def cancel(self) -> GroupCancel:
+        """Cancels all messages. Safe to repeat."""
+        total = GroupCancel()
+        async for shard in self._places():
+            at: Any = 0
+            entry = b""
+            while at != b"":
+                at, entry, *step = await self._client._call("cancel_group", shard, [self.name, at, entry, MAX_IDS])
+                total.cancelled += step[0]
+                total.leased += step[1]
+                total.failed += step[2]
+        return total
+
+    async def shift(self, by: timedelta, token: str | None = None) -> GroupShift:
+        """Moves all due times by the same difference, each message once. A shift that was interrupted is repeated under
+        its token, which is then the caller's to choose."""
+        by_ms, token = difference_ms("by", by), token or secrets.token_hex(8)
+        if by_ms == 0:
+            raise InvalidArgument("by must not be zero")
+        total = GroupShift()
+        async for shard in self._places():
+            word: Any = b"more"
+            while word == b"more":
+                args: list[Arg] = [self.name, token, by_ms, MAX_IDS]
+                word, moved, passed = await self._client._call("shift_group", shard, args)
+                total.moved += moved
+                total.passed += passed
+            total.busy |= word == b"busy"
+        return total
+
+    async def list(self) -> AsyncIterator[Stored]:
+        """The pending messages, by due time in each shard (one, unless the deployment has grown)."""
+        async for shard in self._places():
+            at: Any = 0
+            entry = b""
+            while at != b"":
+                reply = await self._client._call("list_group", shard, [self.name, at, entry, PAGE])
+                _, _, at, entry, *items = reply
+                for topic, raw, stored in zip(items[::3], items[1::3], items[2::3], strict=True):
+                    yield await self._client._shown(Stored(topic.decode(), id_text(raw), shard), stored)
+
+    async def _places(self) -> AsyncIterator[int]:
+        """The shards that may have messages of the group, also where a growth is met on the way."""
+        await self._client._learn()
+        through: set[int] = set()
+        place = self.name.encode()
+        while left := [shard for shard in places_of(place, self._client._counts) if shard not in through]:
+            yield left[0]
+            through.add(left[0])
+
+
+class Group:
+    """All messages of a group, of any topic."""
+
+    def __init__(self, core: AsyncGroup) -> None:
+        self._core, self.name = core, core.name
+
+    cancel, shift = blocking(AsyncGroup.cancel), blocking(AsyncGroup.shift)
+    list = blocking_iterator(AsyncGroup.list)

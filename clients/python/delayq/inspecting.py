@@ -1,0 +1,70 @@
+"""Inspecting what is stored: one message, or those of a topic."""
+
+import heapq
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from .calls import item_of
+from .compression import Restoring
+from .envelope import Stored
+from .items import Arg
+from .names import id_text, name
+from .outcome import State
+
+PAGE = 32
+
+
+class Inspecting(Restoring):
+    async def get(self, topic: str, id: str, group: str | None = None) -> Stored | None:
+        """One message, or what is remembered of it; None where nothing is known. One with an id of your own that was put
+        with a group is found by both."""
+        (answer,) = await self._answers([item_of("peek", (name("topic", topic),), id, group)])
+        if isinstance(answer, Exception):
+            raise answer
+        return await self._shown(Stored(topic, id, answer.shard), answer.raw) if answer.raw else None
+
+    async def _list(self, topic: str, state: str, from_ms: int, to_ms: int) -> AsyncIterator[Stored]:
+        """The messages of a topic in one state, by time over all shards."""
+        page = _Page(topic, state, to_ms)
+        shards = [
+            self._listed(page, shard, first)
+            for shard, first in enumerate(await self._call_each_shard("list", page.args(from_ms, b"")))
+        ]
+        heads = [head for shard in range(len(shards)) async for head in _head(shards, shard)]
+        heapq.heapify(heads)
+        while heads:
+            _, shard, message = heads[0]
+            yield message
+            heapq.heappop(heads)
+            async for head in _head(shards, shard):
+                heapq.heappush(heads, head)
+
+    async def _listed(self, page: "_Page", shard: int, reply: list[Any]) -> AsyncIterator[Stored]:
+        """What one shard lists, from the reply to its first page on."""
+        while True:
+            _, at, entry, *items = reply
+            for raw, stored in zip(items[::2], items[1::2], strict=True):
+                yield await self._shown(Stored(page.topic, id_text(raw), shard), stored)
+            if at == b"":
+                return
+            reply = await self._call("list", shard, page.args(at, entry))
+
+
+class _Page(NamedTuple):
+    """What every page of a listing is asked for."""
+
+    topic: str
+    state: str
+    to_ms: int
+
+    def args(self, at: int | bytes, entry: bytes) -> list[Arg]:
+        return [self.topic, self.state, at, self.to_ms, "asc", entry, PAGE]
+
+
+async def _head(shards: Sequence[AsyncIterator[Stored]], shard: int) -> AsyncIterator[tuple[int, int, Stored]]:
+    """The next message of a shard, by the time that its state is listed by; nothing where there is none."""
+    with suppress(StopAsyncIteration):
+        message = await shards[shard].__anext__()
+        is_ended = message.state in (State.LEASED, State.DEAD)
+        yield (message.at_ms if is_ended else message.due_ms), shard, message

@@ -1,0 +1,73 @@
+"""What a producer does: put, cancel, reschedule."""
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from .calls import Calls, item_of, listed, places_of
+from .errors import InvalidArgument
+from .items import Item
+from .message import MAX_PAYLOAD_BYTES, Message
+from .names import generate_id, generated, id_bytes, name
+from .outcome import Outcome
+from .times import When, difference_ms, epoch_ms, span_ms
+
+
+class Producing(Calls):
+    """Puts of many callers go together, in one pipeline."""
+
+    max_payload_bytes = 262144
+
+    async def put(self, message: Message) -> Outcome:
+        """Puts one message."""
+        return (await self.put_many(listed("message", [message], Message)))[0]
+
+    async def put_many(self, messages: Sequence[Message]) -> list[Outcome]:
+        """Puts many messages: one outcome each, in order."""
+        messages = listed("messages", messages, Message)
+        shard = self._turn % await self._learn()
+        is_repeat = any(message.first_tried is not None for message in messages)
+        ahead_ms = await self._ahead_ms() if is_repeat else 0
+        return await self._outcomes([self._item(message, shard, ahead_ms) for message in messages])
+
+    async def cancel(self, topic: str, id: str, group: str | None = None) -> Outcome:
+        """Cancels a message. One with an id of your own that was put with a group is found by both."""
+        return (await self._outcomes([item_of("cancel", (name("topic", topic),), id, group)]))[0]
+
+    async def reschedule(
+        self, topic: str, id: str, group: str | None = None, *,
+        at: When | None = None, after: timedelta | None = None, by: timedelta | None = None,
+        expected: When | None = None, past_ok: bool = False,
+    ) -> Outcome:
+        """Changes when a pending message is due: `at` a time, `after` a delay from now, or `by` a difference. With
+        `expected`, only if it is due then until now. A difference needs it: so a repeat moves nothing twice."""
+        due: list[Any] = []
+        if at is not None:
+            due.append(epoch_ms("at", at, past_ok))
+        if after is not None:
+            due.append(f"+{span_ms('after', after)}")
+        if by is not None:
+            due.append(f"by {difference_ms('by', by):+}")
+        if len(due) != 1 or by is not None and expected is None:
+            raise InvalidArgument("give at, a time; after, a delay; or by, a difference, with expected")
+        expected_ms = None if expected is None else epoch_ms("expected", expected, past_ok)
+        head = (name("topic", topic),)
+        return (await self._outcomes([item_of("reschedule", head, id, group, due[0], expected_ms)]))[0]
+
+    def _item(self, message: Message, shard: int, ahead_ms: int) -> Item:
+        """What a put says of a message. Generated ids go to the shard whose turn it is, or to their group's."""
+        places = places_of(shard if message.group is None else message.group.encode(), self._counts)
+        id = generate_id(places[0]) if message.id is None else message.id
+        raw = id_bytes(id)
+        if message.group is not None and generated(raw) and places_of(raw, ())[0] not in places:
+            raise InvalidArgument(f"{id} was generated for another shard than its group's")
+        envelope = message.envelope(not generated(raw), min(self.max_payload_bytes, MAX_PAYLOAD_BYTES))
+        args = message.due(), message.options(ahead_ms), envelope
+        return item_of("put", (message.topic,), id, message.group, *args)
+
+    async def _ahead_ms(self) -> int:
+        """How far Redis's clock is ahead of this host's: a little too far, rather than not far enough."""
+        asked_ms = time.time_ns() // 1_000_000
+        now_us = (await self._call("overview", 0, [0]))[0]
+        return int(now_us) // 1000 + 1 - asked_ms

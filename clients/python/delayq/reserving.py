@@ -1,0 +1,161 @@
+"""What a worker does with messages: reserve and settle."""
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from .asking import Asking
+from .calls import MAX_BYTES, listed
+from .compression import Restoring
+from .delivery import AsyncDelivery, Leased, Receipt, deliveries, release_item
+from .errors import InvalidArgument
+from .items import Call, Item
+from .names import name
+from .outcome import Outcome, Word
+from .times import maybe_span_ms, span_ms
+from .watch import Watch
+
+#: Each shard is asked for so many bytes at least, however many shards are asked at once.
+MIN_BYTES = 64 * 1024
+
+
+class Terms(NamedTuple):
+    """What a reserve asks for."""
+
+    topics: tuple[str, ...]
+    max_messages: int
+    lease_ms: int | None
+
+    @classmethod
+    def of(cls, topics: Sequence[str], max_messages: int, lease: timedelta | None) -> "Terms":
+        names = tuple(name("topic", topic) for topic in listed("topics", topics, str))
+        if isinstance(max_messages, bool) or not isinstance(max_messages, int) or max_messages < 1 or not names:
+            raise InvalidArgument(f"reserve at least 1 message, of at least one topic: not {max_messages!r} of {names}")
+        return cls(names, max_messages, maybe_span_ms("lease", lease, 1))
+
+
+class Reserving(Restoring):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        #: The class of what is handed out.
+        self._made_by: type[Any] = AsyncDelivery
+        self._watch = Watch(self._link, self.namespace, self._runtime)
+
+    async def reserve(
+        self, topics: Sequence[str], max_messages: int = 1, *,
+        lease: timedelta | None = None, wait: timedelta | None = None,
+    ) -> list[AsyncDelivery]:
+        """Takes ready messages under a lease (None: the topic's), in each shard of the first topics first. Where there are
+        none, waits for some at most so long (None: not at all). All that wait share one connection."""
+        terms = Terms.of(topics, max_messages, lease)
+        wait_ms = 0 if wait is None else span_ms("wait", wait)
+        if wait_ms > 0:
+            return await self._reserve_waiting(terms, time.monotonic() + wait_ms / 1000, lambda: False)
+        first = self._turn % await self._learn()
+        self._turn += 1
+        asking = Asking([*range(first, self._counts[-1]), *range(first)])
+        while shares := asking.take(max_messages):
+            if found := await self._reserve_from(terms, shares, asking):
+                return found
+        return []
+
+    async def extend(self, receipts: Sequence[Receipt], lease: timedelta | None = None) -> list[Outcome]:
+        """Gives leases more time, from now."""
+        lease_ms = maybe_span_ms("lease", lease, 1)
+        return await self._outcomes([one.item("extend", lease_ms) for one in listed("receipts", receipts, Receipt)])
+
+    async def ack(self, receipts: Sequence[Receipt]) -> list[Outcome]:
+        """Ends messages that were delivered."""
+        return await self._outcomes([one.item("ack") for one in listed("receipts", receipts, Receipt)])
+
+    async def release(
+        self, receipts: Sequence[Receipt], delay: timedelta | None = None, *,
+        keep_attempt: bool = False, reason: str = "",
+    ) -> list[Outcome]:
+        """Gives messages back that were not delivered: after a delay, or by their back-off."""
+        receipts = listed("receipts", receipts, Receipt)
+        return await self._outcomes([release_item(one, delay, keep_attempt, reason) for one in receipts])
+
+    async def bury(self, receipts: Sequence[Receipt], reason: str) -> list[Outcome]:
+        """Moves messages that can never be delivered to the dead letters."""
+        return await self._outcomes([one.item("bury", reason) for one in listed("receipts", receipts, Receipt)])
+
+    async def settle(self, delivery: Leased, item: Item) -> Outcome:
+        """Settles one delivery."""
+        return (await self._outcomes([item]))[0]
+
+    async def prolong(self, delivery: Leased, item: Item) -> Outcome:
+        """Extends the lease of one delivery."""
+        outcome = (await self._outcomes([item]))[0]
+        if outcome.word is Word.EXTENDED and outcome.time_ms is not None:
+            delivery.lease_end_ms = outcome.time_ms
+        return outcome
+
+    async def _reserve_waiting(
+        self, terms: Terms, until_s: float, is_stopped: Callable[[], bool]
+    ) -> list[AsyncDelivery]:
+        """Reserves as soon as there is something; nothing once the time is over, or it was stopped and woken."""
+        bell = self._runtime.bell()
+        asking = await self._watch.asking(terms.topics, await self._learn())
+        asking.enter(bell)
+        try:
+            while not is_stopped() and not self._watch.is_closed:
+                if shares := asking.take(terms.max_messages):
+                    if found := await self._reserve_from(terms, shares, asking):
+                        return found
+                    await self._watch.asking(terms.topics, await self._learn())  # there may be more shards now
+                elif (left_s := until_s - time.monotonic()) > 0:
+                    await bell.wait(min(left_s, asking.wait_s()))
+                else:
+                    break
+            return []
+        finally:
+            asking.leave(bell)
+
+    async def _reserve_from(
+        self, terms: Terms, shares: Sequence[tuple[int, int]], asking: Asking
+    ) -> list[AsyncDelivery]:
+        """Asks some shards, each for its share, in one pipeline."""
+        return await self._runtime.shielded(self._round(terms, shares, asking), self._give_back)
+
+    async def _round(self, terms: Terms, shares: Sequence[tuple[int, int]], asking: Asking) -> list[AsyncDelivery]:
+        max_bytes = max(MAX_BYTES // len(shares), MIN_BYTES)
+        calls = [Call("reserve", n, [share, max_bytes, terms.lease_ms, *terms.topics]) for n, share in shares]
+        found: list[tuple[AsyncDelivery, bytes]] = []
+        faults: list[Exception] = []
+        sent_s = time.monotonic()
+        for (shard, share), reply in zip(shares, await self._call_all(calls), strict=True):
+            if isinstance(reply, Exception):
+                faults.append(reply)
+                asking.ask([shard])
+                continue
+            got = list(deliveries(self._made_by, shard, terms.topics, reply))
+            # Where a shard gave its whole share, there may be more.
+            back_ms = 0 if len(got) >= share else reply[1]
+            if isinstance(back_ms, int):
+                asking.ask_later(shard, back_ms / 1000)
+            found += got
+        if faults and not found:
+            raise faults[0]
+        return await self._readable(found, sent_s)
+
+    async def _readable(self, found: Sequence[tuple[AsyncDelivery, bytes]], sent_s: float) -> list[AsyncDelivery]:
+        """Reads envelopes, and buries those that nobody can read: they keep no other from being delivered."""
+        readable = []
+        for delivery, stored in found:
+            try:
+                await self._read(delivery, stored)
+                delivery._holder, delivery.sent_s = self, sent_s
+                readable.append(delivery)
+            except ValueError as fault:
+                await self.bury([delivery.receipt], str(fault))
+            except ImportError:  # others can restore them
+                await self.release([one.receipt for one, _ in found], timedelta(seconds=1), keep_attempt=True)
+                raise
+        return readable
+
+    async def _give_back(self, found: Sequence[Leased]) -> None:
+        """Gives back what nobody has started."""
+        if found:
+            await self.release([one.receipt for one in found], timedelta(0), keep_attempt=True)

@@ -1,0 +1,226 @@
+"""What drives the client's coroutines: threads that block, or an event loop.
+
+Both clients are the same coroutines. Where threads drive them, nothing that they await ever suspends. All that differs
+between the two is here.
+"""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import wraps
+from inspect import isawaitable
+from typing import Any, AsyncIterator, Concatenate, Iterator, ParamSpec, Protocol, TypeVar
+
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Work = Callable[[], Coroutine[Any, Any, None]]
+Lock = AbstractAsyncContextManager[Any]
+
+
+class Bell(Protocol):
+    """Wakes one waiter, once; rung before it is waited for, too."""
+
+    def ring(self) -> None: ...
+
+    async def wait(self, timeout_s: float | None) -> None: ...
+
+
+class Task(Protocol):
+    """Work that was spawned."""
+
+    async def join(self, timeout_s: float | None) -> bool:
+        """Waits for its end. Returns whether it has ended."""
+
+    def cancel(self) -> None:
+        """Ends it where that is possible: a thread ends by itself."""
+
+
+class Runtime(Protocol):
+    #: redis-py's own repeats are switched off: a repeated put has to say that it is one.
+    no_retry: Any
+
+    def bell(self) -> Bell: ...
+
+    def lock(self) -> Lock: ...
+
+    def spawn(self, work: Work, name: str) -> Task: ...
+
+    async def shielded(
+        self, work: Coroutine[Any, Any, R], undo: Callable[[R], Coroutine[Any, Any, None]] | None = None
+    ) -> R:
+        """Carries work out to its end, also if the caller is cancelled: its result is then undone."""
+
+    async def is_stale(self, connection: Any) -> bool:
+        """Whether an idle connection was closed by its peer."""
+
+    async def pushed(self, connection: Any, timeout_s: float) -> Any:
+        """What Redis publishes next; None where nothing comes in time."""
+
+
+async def settled(answer: Any) -> Any:
+    """What redis-py answered: a blocking connection has it already, an asynchronous one lets it be awaited."""
+    return await answer if isawaitable(answer) else answer
+
+
+def drive(work: Coroutine[Any, Any, R]) -> R:
+    """Carries out a coroutine that never suspends."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    work.close()
+    raise TypeError("the blocking client needs a blocking connection")
+
+
+def blocking(verb: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
+    """The same verb, driven by the calling thread."""
+
+    @wraps(verb)
+    def method(self: Any, /, *args: P.args, **options: P.kwargs) -> R:
+        return drive(verb(self._core, *args, **options))
+
+    return method
+
+
+def blocking_iterator(
+    verb: Callable[Concatenate[Any, P], AsyncIterator[R]],
+) -> Callable[Concatenate[Any, P], Iterator[R]]:
+    """The same iterator, driven by the calling thread."""
+
+    @wraps(verb)
+    def method(self: Any, /, *args: P.args, **options: P.kwargs) -> Iterator[R]:
+        return _driven(verb(self._core, *args, **options))
+
+    return method
+
+
+def _driven(items: AsyncIterator[R]) -> Iterator[R]:
+    async def next_one() -> R:
+        return await items.__anext__()
+
+    with suppress(StopAsyncIteration):
+        while True:
+            yield drive(next_one())
+
+
+class _ThreadBell:
+    def __init__(self) -> None:
+        self._rung = threading.Event()
+
+    def ring(self) -> None:
+        self._rung.set()
+
+    async def wait(self, timeout_s: float | None) -> None:
+        self._rung.wait(timeout_s)
+        self._rung.clear()
+
+
+class _ThreadLock(Lock):
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    async def __aenter__(self) -> None:
+        self._lock.acquire()
+
+    async def __aexit__(self, *fault: object) -> None:
+        self._lock.release()
+
+
+class _ThreadTask:
+    def __init__(self, work: Work, name: str) -> None:
+        self._thread = threading.Thread(target=lambda: drive(work()), name=name, daemon=True)
+        self._thread.start()
+
+    async def join(self, timeout_s: float | None) -> bool:
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def cancel(self) -> None:
+        pass
+
+
+class Threads:
+    """Each coroutine is driven by the thread that calls it."""
+
+    no_retry = Retry(NoBackoff(), 0)
+
+    def bell(self) -> Bell:
+        return _ThreadBell()
+
+    def lock(self) -> Lock:
+        return _ThreadLock()
+
+    def spawn(self, work: Work, name: str) -> Task:
+        return _ThreadTask(work, name)
+
+    async def shielded(self, work: Coroutine[Any, Any, R], undo: object = None) -> R:
+        return await work
+
+    async def is_stale(self, connection: Any) -> bool:
+        return bool(connection.can_read(0))
+
+    async def pushed(self, connection: Any, timeout_s: float) -> Any:
+        return connection.read_response(disable_decoding=True) if connection.can_read(timeout_s) else None
+
+
+class _LoopBell:
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        self._rung.set()
+
+    async def wait(self, timeout_s: float | None) -> None:
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._rung.wait(), timeout_s)
+        self._rung.clear()
+
+
+class _LoopTask:
+    def __init__(self, work: Work, name: str) -> None:
+        self._task = asyncio.create_task(work(), name=name)
+
+    async def join(self, timeout_s: float | None) -> bool:
+        return bool((await asyncio.wait({self._task}, timeout=timeout_s))[0])
+
+    def cancel(self) -> None:
+        self._task.cancel()
+
+
+class Loop:
+    """Coroutines are driven by the event loop that runs."""
+
+    no_retry = AsyncRetry(NoBackoff(), 0)
+
+    def bell(self) -> Bell:
+        return _LoopBell()
+
+    def lock(self) -> Lock:
+        return asyncio.Lock()
+
+    def spawn(self, work: Work, name: str) -> Task:
+        return _LoopTask(work, name)
+
+    async def shielded(
+        self, work: Coroutine[Any, Any, R], undo: Callable[[R], Coroutine[Any, Any, None]] | None = None
+    ) -> R:
+        task = asyncio.ensure_future(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if undo is not None and not task.cancelled():
+                await undo(await task)
+            raise
+
+    async def is_stale(self, connection: Any) -> bool:
+        # Since redis-py 8 it is called `can_read`.
+        can_read: Callable[[], Awaitable[bool]] = getattr(connection, "can_read", None) or connection.can_read_destructive
+        return await can_read()
+
+    async def pushed(self, connection: Any, timeout_s: float) -> Any:
+        return await connection.read_response(disable_decoding=True, timeout=timeout_s)

@@ -1,0 +1,193 @@
+"""Waiting without polling: one connection a server on which ready queues report that they stop being empty.
+
+Reports are lost while the connection is down, so every shard is asked after it was opened. A poll of one shard at a time
+nets what is lost otherwise.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from redis.exceptions import ConnectionError as LostConnection
+from redis.exceptions import RedisError
+
+from .asking import Asking
+from .link import DEADLINE_S, Link
+from .runtime import Runtime, Task, settled
+
+#: Between two polls, each of one shard for one set of topics; and between two checks of an idle connection. Together
+#: less than one command a second.
+POLL_S = 2.0
+PING_S = 5.0
+#: How long to rest before connecting again, and up to as much again by chance: clients would come back in step.
+REST_S = 0.3
+#: How long a listener waits for a report before it does anything else, and how long it stays when nobody waits.
+TICK_S = 1.0
+LINGER_S = 60.0
+
+log = logging.getLogger("delayq")
+
+
+class Watch:
+    """What all waiting reserves of one client share. Threads may share it."""
+
+    def __init__(self, link: Link, namespace: str, runtime: Runtime) -> None:
+        self._link, self._namespace, self._runtime = link, namespace, runtime
+        self._mutex = threading.Lock()
+        self._shards = 0
+        self._asked: dict[tuple[str, ...], Asking] = {}
+        self._listeners: dict[str, Task] = {}
+        #: Those that listen, by server.
+        self._connections: dict[str, Any] = {}
+        #: Counts what makes listeners connect again: a growth, a server that is no master any more, the end.
+        self._era = 0
+        self._waited_s = self._polled_s = 0.0
+        self._poll = 0
+        self.is_closed = False
+        link.moved = self.connect_again
+
+    async def asking(self, topics: Sequence[str], shards: int) -> Asking:
+        """Which shards to ask for these topics, from now on kept up by what is reported."""
+        self._waited_s = time.monotonic()
+        with self._mutex:
+            has_grown = 0 < self._shards < shards
+            if has_grown:
+                for asking in self._asked.values():
+                    asking.ask(range(self._shards, shards))
+            self._shards = shards
+            if tuple(topics) not in self._asked:
+                first = random.randrange(shards)
+                self._asked[tuple(topics)] = Asking([*range(first, shards), *range(first)])
+            asking = self._asked[tuple(topics)]
+        if has_grown:
+            await self.connect_again()
+        elif not self._listeners:
+            await self._start_listeners()
+        return asking
+
+    async def connect_again(self) -> None:
+        """Has all listeners open new connections: to the server that is the master now, and for all shards."""
+        self._era += 1
+        for connection in list(self._connections.values()):
+            await settled(connection.disconnect())
+
+    def wake(self, topics: Sequence[str]) -> None:
+        """Wakes those who wait for these topics, to check whether they still should."""
+        if asking := self._asked.get(tuple(topics)):
+            asking.wake_all()
+
+    async def close(self) -> None:
+        """Stops listening, and wakes those who wait."""
+        with self._mutex:
+            self.is_closed, asked = True, list(self._asked.values())
+        for asking in asked:
+            asking.wake_all()
+        await self.connect_again()
+        for listener in list(self._listeners.values()):
+            listener.cancel()
+            await listener.join(TICK_S + DEADLINE_S)
+
+    async def _start_listeners(self) -> None:
+        """Has a listener for each server of the shards."""
+        for server in {await self._link.server(self._key(shard)) for shard in range(self._shards)}:
+            with self._mutex:
+                if server not in self._listeners and not self.is_closed:
+                    self._listeners[server] = self._runtime.spawn(partial(self._listen_to, server), "delayq-listen")
+
+    async def _listen_to(self, server: str) -> None:
+        """Listens to the shards of one server for as long as somebody waits."""
+        is_refused = False
+        while self._stays(server):
+            era = self._era
+            try:
+                await self._start_listeners()  # the shards may have moved to a server that nobody listens to
+                shards = [n for n in range(self._shards) if await self._link.server(self._key(n)) == server]
+                if not shards:
+                    self._listeners.pop(server, None)
+                    return
+                await self._listen_on_one(server, shards)
+                is_refused = False
+            except (LostConnection, OSError) as fault:
+                log.debug("listening was interrupted: %s", fault)
+            except RedisError as refusal:
+                if not is_refused:
+                    log.warning("Redis refuses listening; messages are noticed late: %s", refusal)
+                is_refused = True
+            except Exception:
+                if era == self._era:  # else its connection was closed under it
+                    log.exception("listening failed; it is tried again")
+            if era == self._era:
+                await self._runtime.bell().wait(REST_S * (1 + random.random()))
+                self._ask(range(self._shards))
+
+    async def _listen_on_one(self, server: str, shards: Sequence[int]) -> None:
+        """Listens on one connection until it has to be replaced."""
+        era, connection = self._era, self._link.connection(self._key(shards[0]))
+        try:
+            await settled(connection.connect())
+            # One command a channel: in a cluster they are of different slots.
+            commands = [("SSUBSCRIBE", f"{{{self._namespace}:{shard}}}:ready") for shard in shards]
+            await settled(connection.send_packed_command(connection.pack_commands(commands)))
+            for _ in commands:
+                await settled(connection.read_response(disable_decoding=True))
+            self._ask(shards)
+            self._connections[server] = connection
+            received_s = pinged_s = time.monotonic()
+            while era == self._era and (self._has_waiters() or self._lingers()):
+                push = await self._runtime.pushed(connection, TICK_S)
+                now_s = time.monotonic()
+                if push is not None:
+                    received_s = now_s
+                    if push[0] == b"sunsubscribe":
+                        return
+                    self._note(push)
+                elif received_s < pinged_s <= now_s - DEADLINE_S:
+                    raise LostConnection("Redis does not answer a PING")
+                if received_s >= pinged_s and now_s - received_s >= PING_S:
+                    pinged_s = now_s
+                    await settled(connection.send_command("PING", check_health=False))
+                self._poll_one(now_s)
+        finally:
+            self._connections.pop(server, None)
+            await settled(connection.disconnect())
+
+    def _note(self, push: Sequence[Any]) -> None:
+        """Takes in that a topic of a shard, or any, has something ready."""
+        if push[0] == b"smessage":
+            shard = int(push[1].partition(b":")[2].partition(b"}")[0])
+            self._ask([shard], push[2].decode())
+
+    def _ask(self, shards: Sequence[int], topic: str = "") -> None:
+        for topics, asking in list(self._asked.items()):
+            if not topic or topic in topics:
+                asking.ask(shards)
+
+    def _poll_one(self, now_s: float) -> None:
+        """Has one of those who wait ask one shard, each in turn."""
+        waited_for = [asking for asking in list(self._asked.values()) if asking.is_waited_for]
+        if waited_for and now_s - self._polled_s >= POLL_S:
+            self._polled_s, self._poll = now_s, self._poll + 1
+            turn, n = divmod(self._poll, len(waited_for))
+            waited_for[n].ask([turn % self._shards])
+
+    def _stays(self, server: str) -> bool:
+        """Whether a listener continues. When one ends, what is known of the shards is forgotten."""
+        with self._mutex:
+            if not self.is_closed and (self._has_waiters() or self._lingers()):
+                return True
+            self._listeners.pop(server, None)
+            self._asked.clear()
+            return False
+
+    def _has_waiters(self) -> bool:
+        return any(asking.is_waited_for for asking in list(self._asked.values()))
+
+    def _lingers(self) -> bool:
+        return time.monotonic() - self._waited_s < LINGER_S
+
+    def _key(self, shard: int) -> str:
+        return f"{{{self._namespace}:{shard}}}:meta"

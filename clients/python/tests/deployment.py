@@ -1,0 +1,20 @@
+"""A deployment for a test, on a Redis that is there. Without a timer, nothing in it becomes due."""
+
+import itertools
+
+from delayq.scripts import script
+
+_NUMBERS = itertools.count()
+
+
+class Deployment:
+    """Shards in a namespace of their own, and the scripts that no client calls."""
+
+    def __init__(self, connection, shards=1, namespace=None):
+        self.redis, self.namespace, self.shards = connection, namespace or f"t{next(_NUMBERS)}", shards
+        for shard in range(shards):
+            self.call("init", shard, shard, shards)
+
+    def call(self, verb, shard, *args, layout=1):
+        base = f"{{{self.namespace}:{shard}}}:"
+        return self.redis.eval(script(verb)[0], 2, f"{base}meta", f"{base}never", layout, *args)

@@ -1,0 +1,78 @@
+"""The servers that tests start: redis-server, and delayq's own timer."""
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+import redis
+
+BUILT = Path(__file__).resolve().parents[3] / "target" / "debug" / "delayq-timer"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class RedisServer:
+    """A redis-server on a unix socket, and on a port where one is given."""
+
+    def __init__(self, folder, *options, port=0, name="s"):
+        self.socket, self.port = f"{folder}/{name}", port
+        files = ["--unixsocket", self.socket, "--dir", folder, "--dbfilename", f"{name}.rdb", "--save", ""]
+        self._command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", *files, *options]
+        self.start()
+
+    def start(self):
+        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
+        said = []
+        for line in self._process.stdout:  # ends with the server, where it does not start
+            said.append(line)
+            if "ready to accept connections" in line.lower():
+                return
+        raise AssertionError("".join(said))
+
+    def connect(self):
+        return redis.Redis(unix_socket_path=self.socket)
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+
+    def freeze(self):
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self._process.send_signal(signal.SIGCONT)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *fault):
+        self.kill()
+
+
+class Timer:
+    """delayq-timer, which owns every shard of a deployment."""
+
+    def __init__(self, folder, redis_socket, namespace, shards):
+        program = Path(os.environ.get("DELAYQ_TIMER", BUILT))
+        if not program.exists():
+            pytest.skip(f"{program} is missing: cargo build -p delayq-timer")
+        config = Path(folder) / f"{namespace}.toml"
+        config.write_text(
+            f'[deployment]\nnamespace = "{namespace}"\nshards = {shards}\n'
+            f'[redis]\nurl = "unix://{redis_socket}"\n[etcd]\nenabled = false\n[admin]\nlisten = "127.0.0.1:0"\n'
+        )
+        log = open(config.with_suffix(".log"), "w")
+        self._process = subprocess.Popen([program, config], stdout=log, stderr=log)
+        log.close()
+
+    def end(self):
+        self._process.terminate()
+        self._process.wait()

@@ -1,0 +1,313 @@
+"""Workers and consumers, of both kinds, with the real timer."""
+
+import asyncio
+import inspect
+import os
+import signal
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+from queue import Queue
+
+import pytest
+import redis
+import redis.asyncio
+from deployment import Deployment
+
+from delayq import (
+    AsyncClient,
+    AsyncConsumer,
+    AsyncWorker,
+    Backoff,
+    Bury,
+    Client,
+    Consumer,
+    InvalidArgument,
+    Message,
+    Policy,
+    ScriptError,
+    Worker,
+)
+
+SOON = timedelta(milliseconds=20)
+#: Longer than anything here takes on a machine that keeps everything waiting.
+PATIENCE_S = 30
+
+
+@pytest.fixture
+def deployment(connection, timer):
+    deployment = Deployment(connection, shards=2)
+    timer(deployment)
+    return deployment
+
+
+@pytest.fixture
+def client(deployment):
+    with Client(deployment.redis, deployment.namespace) as client:
+        yield client
+
+
+class Blocking:
+    """A worker in threads."""
+
+    def __init__(self, client, handler, **options):
+        self.worker = Worker(client, {"orders": handler}, concurrency=4, **options)
+
+    def __enter__(self):
+        self.worker.start()
+
+    def __exit__(self, *fault):
+        self.worker.stop()
+
+
+class Asynchronous:
+    """A worker on an event loop, in a thread of its own."""
+
+    def __init__(self, client, handler, **options):
+        self._client, self._options = client, options
+
+        async def awaited(delivery):
+            settled = await asyncio.to_thread(handler, delivery)
+            if inspect.isawaitable(settled):
+                await settled
+
+        self._handler = awaited
+
+    def __enter__(self):
+        self._started = Queue()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        self._thread.start()
+        self._loop, self._end = self._started.get(timeout=PATIENCE_S)
+
+    async def _run(self):
+        pool, end = self._client.redis.connection_pool.connection_kwargs, asyncio.Event()
+        async with (
+            redis.asyncio.Redis(unix_socket_path=pool["path"]) as connection,
+            AsyncClient(connection, self._client.namespace) as client,
+        ):
+            worker = AsyncWorker(client, {"orders": self._handler}, concurrency=4, **self._options)
+            await worker.start()
+            self._started.put((asyncio.get_running_loop(), end))
+            await end.wait()
+            await worker.stop()
+
+    def __exit__(self, *fault):
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join(PATIENCE_S)
+
+
+both = pytest.mark.parametrize("kind", [Blocking, Asynchronous])
+
+
+def until(condition):
+    """Waits for what another process does: it is asked, for it does not say."""
+    timeout = threading.Event()
+    for _ in range(PATIENCE_S * 100):
+        if condition():
+            return
+        timeout.wait(0.01)
+    raise AssertionError("it did not come about")
+
+
+@both
+def test_a_handler_that_returns_acks_its_message(client, kind):
+    handled = Queue()
+    with kind(client, lambda delivery: handled.put((delivery.id, delivery.payload))):
+        client.put(Message("orders", b"x", id="order-1", after=SOON))
+        assert handled.get(timeout=PATIENCE_S) == ("order-1", b"x")
+        until(lambda: client.topic("orders").count().delivered == 1)
+    numbers = client.topic("orders").count()
+    assert (numbers.ready, numbers.leased, numbers.delayed) == (0, 0, 0)
+
+
+@both
+def test_a_handler_that_raises_gets_its_message_again_after_the_back_off(client, kind):
+    client.topic("orders").set_policy(Policy(backoff=Backoff.fixed(SOON)))
+    attempts = Queue()
+
+    def handle(delivery):
+        attempts.put(delivery.attempt)
+        if delivery.attempt < 3:
+            raise OSError("not yet")
+
+    with kind(client, handle):
+        client.put(Message("orders", b"x", id="order-1"))
+        assert [attempts.get(timeout=PATIENCE_S) for _ in range(3)] == [1, 2, 3]
+        until(lambda: client.topic("orders").count().delivered == 1)
+
+
+@both
+def test_attempts_that_are_used_up_and_bury_make_dead_letters_with_a_reason(client, kind):
+    def handle(delivery):
+        raise Bury("no such order") if delivery.id == "unknown" else ValueError("always")
+
+    with kind(client, handle):
+        client.put(Message("orders", b"x", id="unknown"))
+        client.put(Message("orders", b"x", id="failing", max_attempts=1))
+        until(lambda: client.topic("orders").count().dead == 2)
+    reasons = {dead.id: dead.reason for dead in client.topic("orders").list("dead")}
+    assert reasons == {"unknown": "no such order", "failing": "ValueError: always"}
+
+
+@both
+def test_a_handler_may_settle_its_delivery_itself(client, kind):
+    with kind(client, lambda delivery: delivery.release(timedelta(hours=1))):
+        client.put(Message("orders", b"x", id="order-1"))
+        until(lambda: client.topic("orders").count().delayed == 1)
+    assert client.get("orders", "order-1").attempt == 1
+
+
+@both
+def test_a_lease_is_extended_for_as_long_as_the_handler_runs(client, kind):
+    begun, go_on = Queue(), threading.Event()
+
+    def handle(delivery):
+        begun.put(delivery.lease_end_ms)
+        go_on.wait(PATIENCE_S)
+
+    with kind(client, handle, lease=timedelta(seconds=1)):
+        client.put(Message("orders", b"x", id="order-1"))
+        end_ms = begun.get(timeout=PATIENCE_S)
+        until(lambda: client.get("orders", "order-1").at_ms > end_ms + 1500)
+        assert client.get("orders", "order-1").delivery == 1 and begun.empty()
+        go_on.set()
+        until(lambda: client.topic("orders").count().delivered == 1)
+
+
+@both
+def test_a_handler_learns_that_its_message_was_cancelled(client, kind):
+    begun, lost = threading.Event(), Queue()
+
+    def handle(delivery):
+        begun.set()
+        until(lambda: delivery.lost)
+        lost.put(delivery.id)
+
+    with kind(client, handle, lease=timedelta(seconds=1)):
+        client.put(Message("orders", b"x", id="order-1"))
+        assert begun.wait(PATIENCE_S)
+        assert client.cancel("orders", "order-1").word == "leased"
+        assert lost.get(timeout=PATIENCE_S) == "order-1"
+
+
+@both
+def test_a_worker_that_is_stopped_waits_for_its_handlers(client, kind):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def handle(delivery):
+        begun.set()
+        go_on.wait(PATIENCE_S)
+
+    worker = kind(client, handle)
+    with worker:
+        client.put(Message("orders", b"x", id="order-1"))
+        assert begun.wait(PATIENCE_S)
+        threading.Timer(0.2, go_on.set).start()
+    assert client.topic("orders").count().delivered == 1
+
+
+@both
+def test_what_no_handler_finishes_in_time_is_given_back_at_once(client, kind):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def handle(delivery):
+        begun.set()
+        go_on.wait(PATIENCE_S)
+
+    with kind(client, handle, grace=timedelta(milliseconds=10)):
+        client.put(Message("orders", b"x", id="order-1"))
+        assert begun.wait(PATIENCE_S)
+        threading.Timer(0.5, go_on.set).start()
+    (again,) = client.reserve(["orders"], wait=timedelta(seconds=PATIENCE_S))
+    assert (again.id, again.attempt) == ("order-1", 2)
+
+
+PROGRAM = """
+import sys, time, redis
+from datetime import timedelta
+from delayq import Client, Worker
+
+def handle(delivery):
+    print("begun", flush=True)
+    sys.stdin.readline()
+
+Worker(Client(redis.Redis(unix_socket_path=sys.argv[1]), sys.argv[2]), {"orders": handle}, concurrency=2).run()
+print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_worker_once_its_handlers_have_ended(client, redis_socket, number):
+    command = [sys.executable, "-c", PROGRAM, redis_socket, client.namespace]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes, env=os.environ | {"PYTHONPATH": "."}) as process:
+        client.put(Message("orders", b"x", id="order-1"))
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(number)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "ended\n"
+    assert process.returncode == 0
+    assert client.topic("orders").count().delivered == 1
+
+
+def test_what_ends_a_thread_ends_the_worker_and_gives_its_message_back(client):
+    client.put(Message("orders", b"x", id="order-1"))
+    with pytest.raises(SystemExit, match="enough"):
+        Worker(client, {"orders": lambda delivery: sys.exit("enough")}, concurrency=4).run()
+    (again,) = client.reserve(["orders"])
+    assert (again.id, again.attempt) == ("order-1", 2)
+
+
+def test_a_handler_may_stop_its_worker(client):
+    client.put(Message("orders", b"x", id="order-1"))
+    worker = Worker(client, {"orders": lambda delivery: worker.stop()}, concurrency=4)
+    worker.run()
+    assert client.topic("orders").count().delivered == 1
+
+
+def test_a_worker_says_what_is_wrong_with_its_handlers_and_its_deployment(client, connection):
+    async def handle(delivery):
+        pass
+
+    with pytest.raises(InvalidArgument, match="AsyncWorker"):
+        Worker(client, {"orders": handle})
+    with pytest.raises(InvalidArgument, match="handlers"):
+        Worker(client, ["orders"])
+    with Client(connection, "nowhere") as nowhere, pytest.raises(ScriptError, match="DQUNINITIALISED"):
+        Worker(nowhere, {"orders": print}).run()
+
+
+def test_a_consumer_hands_out_no_more_than_its_concurrency_and_gives_back_the_rest(client):
+    client.put_many([Message("orders", b"x") for _ in range(5)])
+    with Consumer(client, ["orders"], concurrency=3) as consumer:
+        held = [next(consumer) for _ in range(3)]
+        assert client.topic("orders").count().leased == 3
+        assert held[0].ack().word == "delivered"
+        fourth = next(consumer)
+        assert fourth.bury("broken").word == "buried"
+        assert held[1].release(timedelta(hours=1), reason="later").word == "delayed"
+    numbers = client.topic("orders").count()
+    assert (numbers.delivered, numbers.dead, numbers.delayed, numbers.leased, numbers.ready) == (1, 1, 1, 0, 2)
+
+
+def test_an_asynchronous_consumer_is_an_iterator(client, redis_socket):
+    client.put_many([Message("orders", b"x") for _ in range(5)])
+
+    async def run():
+        acked = 0
+        async with (
+            redis.asyncio.Redis(unix_socket_path=redis_socket) as connection,
+            AsyncClient(connection, client.namespace) as own,
+            AsyncConsumer(own, ["orders"], concurrency=2) as consumer,
+        ):
+            async for delivery in consumer:
+                assert (await delivery.extend(timedelta(minutes=1))).word == "extended"
+                await delivery.ack()
+                acked += 1
+                if acked == 5:
+                    break
+
+    asyncio.run(run())
+    assert client.topic("orders").count().delivered == 5
