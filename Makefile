@@ -6,17 +6,18 @@ SHELL := bash
 
 # How `make run` is built: `dev` builds fastest, `release` runs fastest.
 PROFILE ?= dev
-BUILT := $(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
-# How long the storm day takes when `make run` replays it.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+# How long the storm day takes when `make run` rehearses it.
 WITHIN ?= 60s
 # Everything that the workspace can do, brokers included: the same for lints, documentation and tests, so that nothing
 # heavy is built twice. `make lint FEATURES=` leaves the brokers' clients out and is done in a fraction of the time.
 FEATURES ?= --all-features
 WHOLE := --workspace $(FEATURES)
 
-STORM_LOG := target/storm-day.ndjson
+STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help setup run release test test-rust test-clients check fmt lint doc lua deny bench bench-peers deb check-units deploy-check clean
+.PHONY: help setup run release test test-rust test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb check-units deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,10 +28,10 @@ setup: ## install what is missing for `run`, `test` and `check` (Debian packages
 run: ## build, then run the snow-storm day against a private Redis and etcd: about a minute
 	@scripts/setup.sh run
 	@mkdir -p $(dir $(STORM_LOG))
-	cargo build --profile $(PROFILE) -p delayq-cli --bin delayq --example storm_day
-	cargo run --quiet --profile $(PROFILE) -p delayq-cli --example storm_day > $(STORM_LOG)
-	cargo run --quiet --profile $(PROFILE) -p delayq-cli --bin delayq -- replay $(STORM_LOG) --up --within $(WITHIN)
-	@command -v delayq > /dev/null || echo "delayq itself is $${CARGO_TARGET_DIR:-target}/$(BUILT)/delayq; \`cargo install --locked --path crates/delayq-cli\` puts it on the PATH"
+	cargo build --profile $(PROFILE) -p delayq-cli -p delayq-bench --bin delayq --bin delayq-rehearse --bin storm-day
+	$(BUILT)/storm-day > $(STORM_LOG)
+	$(BUILT)/delayq-rehearse $(STORM_LOG) --up --within $(WITHIN)
+	@command -v delayq > /dev/null || echo "delayq itself is $(BUILT)/delayq; \`cargo install --locked --path crates/delayq-cli\` puts it on the PATH"
 
 release: ## build every program with every sink, into target/release
 	@scripts/setup.sh run sinks
@@ -64,18 +65,27 @@ lua: ## luacheck over the scripts
 	@scripts/setup.sh check
 	@scripts/lint-lua.sh
 
-deny: ## licences, bans and sources of all dependencies
+deny: ## licences, bans and sources of all dependencies, and that each is used
 	@command -v cargo-deny > /dev/null || cargo install --locked --quiet cargo-deny
+	@command -v cargo-machete > /dev/null || cargo install --locked --quiet cargo-machete
 	cargo deny --all-features check licenses bans sources
+	cargo machete
+
+package: ## package every published crate, and build each from its package alone
+	cargo package --locked --workspace --exclude delayq-bench --exclude delayq-tests
 
 bench: ## the figures of docs/performance.md, measured on this machine
 	@scripts/setup.sh run
-	cargo build --release -p delayq-cli
-	target/release/delayq bench
+	cargo build --release -p delayq-bench --bin delayq-bench
+	$(TARGET)/release/delayq-bench
 
-bench-peers: ## delayq beside BullMQ, asynq and Redisson: about fifteen minutes
+bench-scripts: ## what each script costs inside Redis, compared with its bare commands: about ten minutes
 	@scripts/setup.sh run
-	crates/delayq-bench/peers/compare.py
+	cargo run --release -p delayq-bench --bin script-cost
+
+bench-peers: ## delayq compared with BullMQ, asynq and Redisson: about fifteen minutes
+	@scripts/setup.sh run
+	bench/peers/compare.py
 
 deb: ## build the Debian package of every program and sink, into target/debian
 	@scripts/setup.sh run sinks deploy
@@ -92,3 +102,21 @@ deploy-check: ## what can be checked of deploy/ without an engine or a cluster; 
 
 clean: ## remove all that was built
 	cargo clean
+
+DOCKER ?= docker
+IMAGE ?= delayq:latest
+# One service alone, such as delayq-timer; empty for every program.
+PROGRAM ?=
+
+.PHONY: image check-deploy
+
+image: ## build the container image of every program, or of one: PROGRAM=delayq-timer
+	DOCKER_BUILDKIT=1 $(DOCKER) build --file deploy/docker/Dockerfile --tag $(IMAGE) --build-arg PROGRAM=$(PROGRAM) \
+		--build-arg VERSION=$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1) \
+		--build-arg REVISION=$$(git rev-parse HEAD) \
+		--build-arg SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+		--build-arg CREATED=$$(git log -1 --format=%cI) \
+		$(DOCKER_BUILD_OPTIONS) .
+
+check-deploy: ## build the image, run the compose file on a real engine and put a message through it: root, minutes
+	@scripts/check-deploy.sh $(STAGE)

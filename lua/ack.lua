@@ -6,72 +6,175 @@
 -- ARGV     layout, then 1 a message (1 to 500): receipt
 -- RETURNS  one answer a message: delivered | expired (the lease was taken back: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = leases of the shard
---# include now, shard, arguments, topic, alarm, envelope, finish, receipt
+local registry = redis.pcall('HMGET', KEYS[1], 'layout')
+local layout = registry[1]
+--# include shard, now, limits, defaults, format, nearest
 
-arguments('ack', 1, 1)
-must_be('zset', 'leases')
-must_be('hash', 'stats')
-local held_until = redis.call('ZMSCORE', base .. 'leases', unpack(ARGV, 2))
-local answers, settled, bodies, words = {}, {}, {}, {}
--- For each topic: how many leases end here, and how many of them with nothing but a body to go.
-local ended, bare = {}, {}
-local byte, sub = string.byte, string.sub
-
--- The receipts of a call are most often of one topic: its number, how they begin, and whether it forgets the
--- generated ids that it delivered.
-local no, prefix, forgets, many, few = nil, '', nil, 0, 0
-local function tally()
-  if not no then return end
-  ended[no], bare[no] = (ended[no] or 0) + many, (bare[no] or 0) + few
-  many, few = 0, 0
+local last = #ARGV
+if last < 2 or last > 1 + MOST_IDS then
+--# include arguments
+  arguments('ack', 1, 1)
 end
-local function open_topic(receipt)
-  tally()
-  no = receipt_parts(receipt)
-  prefix, forgets = no .. ':', nil
-  forgets = policy(no, 'remember_generated_ms') == 0
-end
+local call, byte, sub, find = redis.call, string.byte, string.sub, string.find
+-- Lists begin with room for one: most calls bring one message, and each growth costs.
+local answers, names, keys = { nil }, { nil }, { nil }
+local bodies, leases, stats = base .. 'm:', base .. 'leases', base .. 'stats'
 
-local function finish_other(receipt)
-  local m, why = read(receipt_parts(receipt))
-  if why == 'newer' or why == 'malformed' then error({ err = why .. ' envelope' }) end
-  if m and m.state == LEASED then finish(m, 'delivered') end
-end
-
-local key, at, last, n = base .. 'm:', 1, #ARGV - 1, 0
-local function ack_all()
-  while at <= last do
-    local receipt = ARGV[at + 1]
-    local word = words[receipt]
-    if held_until[at] and not word then
-      if forgets == nil or sub(receipt, 1, #prefix) ~= prefix then open_topic(receipt) end
-      -- A generated id that its topic forgets, in no index: nothing but the body has to go.
-      if forgets and byte(receipt, -1) % 2 == 0 and #receipt == #prefix + 20 and byte(receipt, #prefix + 1) < 32 then
-        few = few + 1
-        bodies[#bodies + 1] = key .. sub(receipt, 1, -5)
-      else
-        finish_other(receipt)
-      end
-      n, many, word = n + 1, many + 1, 'delivered'
-      settled[n], words[receipt] = receipt, word
+-- First all together, without a function of their own: making one costs as much as a command. `whose` says of which topic
+-- each is; `blind` is a call in which nothing but bodies has to go, because the topics forget their messages, and no index
+-- has them. `together` is false where a receipt comes twice, or a topic cannot be read.
+local topics, whose, topic, met, blind, together = {}, { nil }, nil, nil, true, true
+for k = 1, last - 1 do
+  local receipt = ARGV[k + 1]
+  if not topic or find(receipt, topic.no, 1, true) ~= 1 or byte(receipt, #topic.no + 1) ~= 58 then
+    local no = string.match(receipt, '^([^:]*):') or ''
+    topic = topics[no]
+    if not topic then
+      local policy = redis.pcall('HMGET', base .. 't:' .. no, 'remember_own_ms', 'remember_generated_ms')
+      if policy.err then together = false end
+      topic = { no = no, ended = 0, own = tonumber(policy[1]) or REMEMBER_OWN_MS, generated = tonumber(policy[2]) or 0, left = nil,
+        done = nil }
+      topics[no] = topic
     end
-    answers[at], at = word or 'expired', at + 1
+  end
+  local n = #topic.no
+  local remember = #receipt == n + 21 and byte(receipt, n + 2) < 32 and topic.generated or topic.own
+  blind = blind and remember == 0 and byte(receipt, -1) % 2 == 0
+  local name = sub(receipt, 1, -5)
+  names[k], keys[k], whose[k] = name, bodies .. name, topic
+  if last > 2 then
+    met = met or {}
+    if met[receipt] then together = false end
+    met[receipt] = true
   end
 end
--- A fault fails the one message, and the others go on behind it.
-while at <= last do
-  local ok, fault = pcall(ack_all)
-  if not ok then
-    local receipt = ARGV[at + 1]
-    words[receipt] = 'failed ' .. (type(fault) == 'table' and fault.err or fault)
-    answers[at], at = words[receipt], at + 1
+-- A message is held by the receipt that is in `leases`; or, where it is looked at anyway, whose gen it is leased under.
+local proof = together and (blind and redis.pcall('ZMSCORE', leases, unpack(ARGV, 2)) or call('MGET', unpack(keys)))
+if not proof or proof.err then together = false end
+
+-- What ends: its receipt, and the body that goes, or the marker that takes its place until it is forgotten.
+local ended, marked, forget, gone, grouped, expiring, others = { nil }, { nil, nil }, { nil, nil }, nil, nil, nil, nil
+local remembered, forget_text, now_bytes, soonest
+for k = 1, together and blind and last - 1 or 0 do
+  if proof[k] then
+    topic, gone = whose[k], gone or { nil }
+    topic.ended = topic.ended + 1
+    ended[#ended + 1], gone[#gone + 1], answers[k] = ARGV[k + 1], keys[k], 'delivered'
+  else
+    answers[k] = 'expired'
   end
 end
-tally()
--- The bodies first: a lease without a message ends by itself, a message without a lease would be stuck.
-if #bodies > 0 then redis.call('UNLINK', unpack(bodies)) end
-if #settled > 0 then redis.call('ZREM', base .. 'leases', unpack(settled)) end
-for topic, leases in pairs(ended) do count('leased', topic, -leases) end
-for topic, delivered in pairs(bare) do count('delivered', topic, delivered) end
-wake_timer()
+for k = 1, together and not blind and last - 1 or 0 do
+  local receipt, name, env = ARGV[k + 1], names[k], proof[k]
+  local format, state, high, low = byte(env or '', 1, 4)
+  local flags, group, expires = high and high * 256 + low, nil, false
+  local whole = format == FORMAT and state == LEASED and #env >= 32 and sub(env, 5, 8) == sub(receipt, -4)
+  if whole and flags > HASH and bit.band(flags, INDEXED) > 0 then
+    local at = flags % 2 == HASH and 41 or 33
+    expires = bit.band(flags, EXPIRES) > 0
+    if expires then at = at + 8 end
+    if bit.band(flags, BACKOFF) > 0 then at = at + 1 + (byte(env, at) or 0) end
+    if bit.band(flags, GROUP) > 0 then
+      local length = byte(env, at) or 0
+      group, at = sub(env, at + 1, at + length), at + 1 + length
+    end
+    whole = at <= #env + 1
+  end
+  if not whole then
+    others = others or {}
+    others[#others + 1] = k
+  else
+    topic = whose[k]
+    topic.ended = topic.ended + 1
+    local n = #topic.no
+    local remember = #receipt == n + 21 and byte(receipt, n + 2) < 32 and topic.generated or topic.own
+    if remember == 0 then
+      gone = gone or { nil }
+      gone[#gone + 1] = keys[k]
+    else
+      local has_hash, m = flags % 2 == HASH, #marked
+      if remember ~= remembered then
+        remembered, forget_text = remember, string.format('%d', now + remember)
+        if not soonest or now + remember < soonest then soonest = now + remember end
+      end
+      now_bytes = now_bytes or struct.pack('>I8', now)
+      forget[m + 1], forget[m + 2] = forget_text, name
+      marked[m + 1], marked[m + 2] = keys[k], (has_hash and '\1\5\0\1' or '\1\5\0\0') .. sub(env, 5, 16) .. now_bytes
+        .. sub(env, 25, has_hash and 40 or 32)
+    end
+    if group then
+      grouped = grouped or {}
+      grouped[#grouped + 1], grouped[#grouped + 2] = base .. 'g:' .. group, name
+    end
+    if expires then
+      expiring = expiring or {}
+      expiring[#expiring + 1] = name
+    end
+    ended[#ended + 1], answers[k] = receipt, 'delivered'
+  end
+end
+
+-- The indexes first, then the bodies, and the leases last: a lease without a message ends by itself, a message without a
+-- lease would be stuck.
+if ended[1] then
+  -- One after another until one fails, most often because a key is of the wrong type. The leases, too, are tried by a look.
+  local failed = not blind and type(redis.pcall('ZCARD', leases)) == 'table'
+  for no, of in pairs(topics) do
+    if of.ended > 0 and not failed then
+      of.left = redis.pcall('HINCRBY', stats, 'leased:' .. no, of.ended == 1 and '-1' or -of.ended)
+      of.done = redis.pcall('HINCRBY', stats, 'delivered:' .. no, of.ended == 1 and '1' or of.ended)
+      failed = type(of.left) == 'table' or type(of.done) == 'table'
+    end
+  end
+  if forget_text and not failed then
+    local nearer = redis.pcall('ZADD', base .. 'alarms', 'LT', 'CH', soonest, 'markers')
+    if nearer == 1 then nearest = soonest end
+    failed = type(nearer) == 'table' or type(redis.pcall('ZADD', base .. 'markers', unpack(forget))) == 'table'
+  end
+  -- What leaves these indexes is not put back: they come last, and `expiries` is tried by a look.
+  if expiring and not failed then failed = type(redis.pcall('ZCARD', base .. 'expiries')) == 'table' end
+  for i = 1, grouped and #grouped or 0, 2 do failed = failed or type(redis.pcall('ZREM', grouped[i], grouped[i + 1])) == 'table' end
+  if failed then
+    for i = 2, #forget, 2 do redis.pcall('ZREM', base .. 'markers', forget[i]) end
+    for no, of in pairs(topics) do
+      if type(of.left) == 'number' then call('HINCRBY', stats, 'leased:' .. no, of.ended) end
+      if type(of.done) == 'number' then call('HINCRBY', stats, 'delivered:' .. no, -of.ended) end
+    end
+    together = false
+  else
+    if forget_text then call('MSET', unpack(marked)) end
+    if gone then call('UNLINK', unpack(gone)) end
+    if expiring then call('ZREM', base .. 'expiries', unpack(expiring)) end
+    call('ZREM', leases, unpack(ended))
+  end
+end
+
+-- Then the others, one by one.
+if others or not together then
+--# include type, fields, policy, stats, alarm, envelope, finish, receipt
+  must_be('zset', 'leases')
+  must_be('hash', 'stats')
+  local function ack(receipt)
+    if not call('ZSCORE', leases, receipt) then return 'expired' end
+    local no, id = receipt_parts(receipt)
+    local m, why = read(no, id)
+    if why == 'newer' or why == 'malformed' then error({ err = why .. ' envelope' }) end
+    if m and m.state == LEASED then finish(m, 'delivered') end
+    end_lease({ no = no }, receipt)
+    return 'delivered'
+  end
+  -- A receipt that comes twice gets one answer.
+  local words = {}
+  for n = 1, together and #others or last - 1 do
+    local k = together and others[n] or n
+    local receipt = ARGV[k + 1]
+    if not words[receipt] then
+      local ok, word = pcall(ack, receipt)
+      -- A fault fails the one message, and the others go on behind it.
+      words[receipt] = ok and word or 'failed ' .. (type(word) == 'table' and word.err or word)
+    end
+    answers[k] = words[receipt]
+  end
+end
+--# include wake
 return answers

@@ -9,7 +9,7 @@
 --                   no_alarm (nothing rings when its first entry is due) | no_shift_end (a shift's cursor that is
 --                   never forgotten) | wrong_type
 -- COST     O(log n) and a read of the envelope an entry
---# include now, arguments, shard, topic, alarm, envelope, bucket, fault
+--# include now, limits, arguments, registry, shard, type, nearest, alarm, format, fields, envelope, hour, fault
 
 if #ARGV == 2 then arguments('audit_index', 2) else arguments('audit_index', 2, 1) end
 local index, answer = ARGV[2], {}

@@ -7,7 +7,7 @@
 --          owner's lock lasts, and a claim of the owner itself renews its lock under the same epoch)
 -- RETURNS  claimed | renewed | owned, epoch, now_us, owner, next due ms ("" for none)
 -- COST     O(1)
---# include now, shard, arguments
+--# include now, registry, shard, type, limits, arguments
 
 arguments('claim', 3)
 local lock = number('the lock in ms', ARGV[3], 0, 3600000)

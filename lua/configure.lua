@@ -8,15 +8,15 @@
 --          remember_cancelled_ms, remember_own_ms, remember_generated_ms (these four at most 2^52), repeats (deliver |
 --          refuse: of a put whose end may be forgotten), paused (1), rate (messages a second, of this shard: 10^-9 to
 --          10^9), codec (none | zstd | zstd:<dictionary id>)
--- RETURNS  every field that is set, and its value, as field, value, …
+-- RETURNS  every field that is set, and its value, as field, value, …; what scripts note beside them too
 -- COST     O(1)
---# include arguments, shard, topic, backoff
+--# include limits, arguments, registry, shard, type, topic, defaults, policy, backoff
 
 arguments('configure', 2, 2)
 
 -- For each setting, whether a text is a value that it can have.
 local function whole(least, most) return function(text) return within(text, least, most) end end
-local span = whole(0, 4503599627370496)
+local span = whole(0, LONGEST_SPAN_MS)
 local fits = {
   max_attempts = whole(0, 65535),
   lease_ms = whole(1, LONGEST_LEASE_MS),
@@ -44,6 +44,13 @@ end
 local no, is_new = topic_number(ARGV[2])
 if is_new then topic_open(ARGV[2], no) end
 local key = base .. 't:' .. no
+-- The longest that finished ids were ever remembered, for `forget_quiet`: those of then are remembered still.
+local remembered = tonumber(redis.call('HGET', key, 'remembered_ms')) or POLICY.remember_cancelled_ms
+local longest = remembered
+for i = 3, #ARGV, 2 do
+  if string.find(ARGV[i], '^remember_') then longest = math.max(longest, tonumber(ARGV[i + 1]) or 0) end
+end
+if longest > remembered then redis.call('HSET', key, 'remembered_ms', string.format('%.0f', longest)) end
 for i = 3, #ARGV, 2 do
   if ARGV[i + 1] == '' then
     redis.call('HDEL', key, ARGV[i])
@@ -51,6 +58,6 @@ for i = 3, #ARGV, 2 do
     redis.call('HSET', key, ARGV[i], ARGV[i + 1])
   end
 end
--- Whoever waits may be let go now.
+-- Waiting consumers may be let go now.
 redis.call('SPUBLISH', base .. 'ready', ARGV[2])
 return redis.call('HGETALL', key)

@@ -8,7 +8,7 @@
 --          then of the first step only: ready, leased, dead, accepted, delivered, cancelled, expired, purged,
 --          replaced, buried, paused (1 or ""), rate or ""
 -- COST     O(log n) an hour that has any alarm, n = alarms; 1,000 hours a call
---# include now, shard, arguments, topic, alarm, envelope, bucket, look
+--# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look
 
 arguments('count', 3)
 local no, hour = topic_no(ARGV[2]), number('the hour', ARGV[3], 0, LAST_MS)

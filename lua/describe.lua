@@ -7,7 +7,7 @@
 -- RETURNS  every field that is set, and its value, as field, value, … (see configure); nothing where the topic
 --          does not exist
 -- COST     O(1)
---# include shard, arguments, topic
+--# include registry, shard, type, limits, arguments, topic
 
 arguments('describe', 2)
 local no = topic_no(ARGV[2])

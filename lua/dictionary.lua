@@ -6,7 +6,7 @@
 -- ARGV     layout, dictionary id (0 to 2^32 - 1), its bytes ("" to find it)
 -- RETURNS  its bytes, or "" where there is none
 -- COST     O(1)
---# include shard, arguments
+--# include registry, shard, type, limits, arguments
 
 arguments('dictionary', 3)
 number('the dictionary id', ARGV[2], 0, 4294967295)

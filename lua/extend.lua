@@ -8,7 +8,7 @@
 -- RETURNS  one answer a message: <lease end ms> | expired (the lease was taken back) | cancelled (it was asked
 --          for meanwhile; the lease is extended) <lease end ms> | failed <why>
 -- COST     O(log n) a message, n = leases of the shard
---# include now, arguments, shard, topic, alarm, envelope, receipt, lease, each
+--# include now, limits, arguments, registry, shard, type, defaults, policy, stats, nearest, alarm, format, envelope, receipt, lease, each
 
 arguments('extend', 1, 2)
 local answers = each(2, 2, function(receipt, lease)
@@ -24,5 +24,5 @@ local answers = each(2, 2, function(receipt, lease)
   local doomed = bit.band(m.flags, DOOMED) > 0 and 'cancelled ' or ''
   return doomed .. string.format('%.0f', m.at)
 end)
-wake_timer()
+--# include wake
 return answers

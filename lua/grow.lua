@@ -9,7 +9,7 @@
 -- RETURNS  created | raised | exists (it has this layout already) | ahead <layout> <shard counts> (a later growth
 --          has raised it) | differs <layout> <shard> <shard counts>
 -- COST     O(topics)
---# include now, arguments
+--# include now, limits, arguments, topics
 
 arguments('grow', 3)
 local layout, shard, counts = ARGV[1], ARGV[2], ARGV[3]
@@ -57,13 +57,18 @@ end
 
 -- The shard's part of each topic's rate, which more shards share now.
 local part = tonumber(string.match(had, '%d+$')) / newest
-for no = 1, tonumber(redis.call('HGET', KEYS[1], 'topics')) or 0 do
+local shared, cursor = {}, '0'
+local function share_rate(_, no)
+  -- A page may have what another had.
+  if shared[no] then return end
+  shared[no] = true
   local rate = redis.pcall('HGET', base .. 't:' .. no, 'rate')
   rate = type(rate) == 'string' and tonumber(rate)
   if rate then redis.call('HSET', base .. 't:' .. no, 'rate', string.format('%.9f', math.max(rate * part, 1e-9))) end
 end
+repeat cursor = topics_page(cursor, 500, share_rate) until cursor == '0'
 redis.call('HSET', KEYS[1], 'layout', layout, 'shards', newest, 'counts', counts)
--- Whoever listens makes a call now, is refused, and so hears of the growth.
+-- A listener makes a call now, is refused, and so learns of the growth.
 redis.call('SPUBLISH', base .. 'wake', string.format('%.0f', now))
 redis.call('SPUBLISH', base .. 'ready', '')
 return 'raised'

@@ -7,7 +7,7 @@
 --          it has grown)
 -- RETURNS  created | exists | differs <layout> <shard> <shard counts>
 -- COST     O(1)
---# include arguments
+--# include limits, arguments
 
 arguments('init', 3)
 number('the layout', ARGV[1], 1, 4096)

@@ -8,7 +8,7 @@
 --          later time to the earlier one), entry that was looked at last ("" at first), limit (1 to 500)
 -- RETURNS  now_us, from ms and entry for the next page (both "" when through), then 2 a message: id, envelope
 -- COST     O(log n) and a read of the envelope a message
---# include now, shard, arguments, topic, alarm, envelope, bucket, look, page
+--# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look, page
 
 arguments('list', 8)
 local no, state = topic_no(ARGV[2]), one_of('the state', ARGV[3], { 'delayed', 'ready', 'leased', 'dead' })

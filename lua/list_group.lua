@@ -8,7 +8,7 @@
 -- RETURNS  now_us, how many the group has, due ms and name for the next page (both "" when through), then 3 a message:
 --          topic, id, envelope
 -- COST     O(log n) and a read of the envelope a message, n = messages of the group
---# include now, shard, arguments, topic, alarm, envelope, bucket, look, page
+--# include now, registry, shard, type, limits, arguments, stats, nearest, alarm, format, envelope, hour, bucket, look, page
 
 arguments('list_group', 5)
 local index = base .. 'g:' .. ARGV[2]

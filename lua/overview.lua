@@ -3,28 +3,24 @@
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, number of the topic that the page begins with (0: no topics are asked for)
+-- ARGV     layout, page of topics (0: none is asked for; first; then what the last call answered)
 -- RETURNS  now_us, next due ms ("" for none), epoch, owner, held (1 or ""), leases, markers, how many topics it ever
---          had, number for the next page ("" when through), then 2 a topic that was not forgotten: name, 1 where it has
---          a ready queue or ""
--- COST     O(1) a topic; 500 topics a call
---# include now, shard, arguments
+--          had, where the next page begins ("" when through), then 2 a topic: name, 1 where it has a ready queue or "".
+--          A topic that is there while all pages are asked for is in one of them, or in more
+-- COST     O(1) a topic; some 500 topics a call
+--# include now, registry, shard, type, limits, arguments, topics
 
 arguments('overview', 2)
-local first = number('the first topic', ARGV[2], 0, LAST_MS)
+local cursor = ARGV[2]
+if cursor ~= 'first' and not within(cursor, 0, math.huge) then refuse('no page of topics: ' .. cursor) end
 local owner, topics = unpack(redis.call('HMGET', KEYS[1], 'owner', 'topics'))
-topics = tonumber(topics) or 0
 local head = redis.call('ZRANGE', base .. 'alarms', 0, 0, 'WITHSCORES')[2] or ''
 local answer = { now_us, head, epoch, owner or '', held or '', redis.call('ZCARD', base .. 'leases'),
-  redis.call('ZCARD', base .. 'markers'), topics, '' }
-if first == 0 then return answer end
-local last = math.min(topics, first + 499)
-if last < topics then answer[9] = string.format('%.0f', last + 1) end
-for i = first, last do
-  local n, name = #answer, redis.call('HGET', base .. 't:' .. i, 'name')
-  -- A `forget` that was cut off may have left what stood behind the name.
-  if name and redis.call('HGET', KEYS[1], 'topic:' .. name) == tostring(i) then
-    answer[n + 1], answer[n + 2] = name, redis.call('EXISTS', base .. 'r:' .. i) == 1 and '1' or ''
-  end
-end
+  redis.call('ZCARD', base .. 'markers'), tonumber(topics) or 0, '' }
+if cursor == '0' then return answer end
+local next_page = topics_page(cursor == 'first' and '0' or cursor, 500, function(name, no)
+  local n = #answer
+  answer[n + 1], answer[n + 2] = name, redis.call('EXISTS', base .. 'r:' .. no) == 1 and '1' or ''
+end)
+if next_page ~= '0' then answer[9] = next_page end
 return answer

@@ -6,7 +6,7 @@
 -- ARGV     layout, topic, then 1 a message (1 to 500): id
 -- RETURNS  now_us, then one envelope a message, "" where nothing is known
 -- COST     O(1) and a read of the envelope a message
---# include now, shard, arguments, topic, alarm, envelope, bucket, look
+--# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look
 
 arguments('peek', 2, 1)
 local no = topic_no(ARGV[2])

@@ -6,7 +6,7 @@
 -- ARGV     layout (any)
 -- RETURNS  the commands that this user is not allowed to call
 -- COST     O(1)
---# include arguments
+--# include limits, arguments
 
 arguments('probe', 1)
 local key = string.sub(KEYS[1], 1, -5) .. 'probe'
@@ -25,6 +25,7 @@ try('UNLINK', key)
 try('TYPE', key)
 try('EXISTS', key)
 try('MGET', key)
+try('MSET', key, 'x')
 try('SET', key, 'x')
 try('SETNX', key, 'x')
 try('APPEND', key, 'x')
@@ -35,6 +36,7 @@ try('HINCRBY', key, 'n', 1)
 try('HGET', key, 'n')
 try('HMGET', key, 'n')
 try('HGETALL', key)
+try('HSCAN', key, 0)
 try('HSETNX', key, 'n', 1)
 try('HDEL', key, 'n')
 try('UNLINK', key)

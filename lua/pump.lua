@@ -12,127 +12,154 @@
 --            word      pumped | more (go again at once) | held | ahead (the clock reads more than is believed:
 --                      nothing was moved) | fenced <epoch> | not overdue
 -- COST     O(log n) an id; each topic with something due gets a fair share of the limit, its oldest first
---# include now, arguments, shard, ready, bucket_due, lease
+local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'hold', 'epoch')
+local layout, held, epoch = registry[1], registry[2], tonumber(registry[3]) or 0
+--# include now, shard, limits, ready
 
-arguments('pump', #ARGV == 3 and 3 or 4)
-local mine = ARGV[2] ~= '' and number('the epoch', ARGV[2], 0, LAST_MS)
-local limit = number('the limit', ARGV[3], 1, MOST_IDS)
-local latest = ARGV[4] and ARGV[4] ~= '' and number('the latest ms', ARGV[4], 0, LAST_MS)
-local moved, returned, buried, expired, forgotten, blocked = 0, 0, 0, 0, 0, 0
-local runs, more = {}, false
-
-local function report(word, next_due)
-  local head = next_due and string.format('%.0f', next_due) or ''
-  local answer = { word, now_us, head, moved, returned, buried, expired, forgotten, blocked }
-  for i = 1, #runs do answer[9 + i] = runs[i] end
-  return answer
+local call, find = redis.call, string.find
+local mine, limit, latest = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+if #ARGV < 3 or #ARGV > 4 or not (find(ARGV[2], '^%d*$') and find(ARGV[3], '^%d+$') and find(ARGV[4] or '', '^%d*$'))
+  or limit < 1 or limit > MOST_IDS or (mine or 0) > LAST_MS or (latest or 0) > LAST_MS then
+--# include arguments
+  arguments('pump', #ARGV == 3 and 3 or 4)
+  if ARGV[2] ~= '' then number('the epoch', ARGV[2], 0, LAST_MS) end
+  number('the limit', ARGV[3], 1, MOST_IDS)
+  number('the latest ms', ARGV[4], 0, LAST_MS)
 end
+local moved, returned, buried, expired, forgotten, blocked = 0, 0, 0, 0, 0, 0
 
 -- The first alarms and their times; most of the time one is due.
-local alarms = redis.pcall('ZRANGE', base .. 'alarms', '0', '1', 'WITHSCORES')
-if alarms.err then must_be('zset', 'alarms') end
-if #alarms == 4 and tonumber(alarms[4]) <= now then
-  alarms = redis.call('ZRANGE', base .. 'alarms', '0', '100', 'WITHSCORES')
+local index_of_alarms = base .. 'alarms'
+local alarms = redis.pcall('ZRANGE', index_of_alarms, '0', '1', 'WITHSCORES')
+if alarms.err then return redis.error_reply('DQTYPE ' .. index_of_alarms .. ' is not a zset') end
+local soonest, second = tonumber(alarms[2]), tonumber(alarms[4])
+
+-- What keeps the call from moving anything.
+local hindered
+if held then
+  hindered = 'held'
+elseif latest and now > latest then
+  hindered = 'ahead'
+elseif not mine then
+  if not soonest or soonest + 10000 > now then hindered = 'not overdue' end
+elseif mine < epoch then
+  hindered = 'fenced ' .. epoch
+elseif mine > epoch then
+  call('HSET', KEYS[1], 'epoch', ARGV[2])
 end
-local soonest = tonumber(alarms[2])
-
-if held then return report('held', soonest) end
-if latest and now > latest then return report('ahead', soonest) end
-if not mine then
-  if not soonest or soonest + 10000 > now then return report('not overdue', soonest) end
-else
-  if mine < epoch then return report('fenced ' .. epoch, soonest) end
-  if mine > epoch then redis.call('HSET', KEYS[1], 'epoch', ARGV[2]) end
-end
-
--- When the shard has to be looked at next, of what is known so far.
-local next_due
-
-local function no_later_than(ms)
-  if not next_due or ms < next_due then next_due = ms end
-end
-
--- Sets an alarm to what is left of what it stands for: a time as text. One in the past asks for another round.
-local function rearm(member, due)
-  if not due then
-    redis.call('ZREM', base .. 'alarms', member)
-    return
-  end
-  redis.call('ZADD', base .. 'alarms', due, member)
-  local ms = tonumber(due)
-  no_later_than(ms)
-  if ms <= now then more = true end
+if hindered then
+  return { hindered, now_us, alarms[2] or '', moved, returned, buried, expired, forgotten, blocked }
 end
 
--- Leaves what cannot be pumped for later, so that one wrong key stops no other topic.
-local function block(member)
-  blocked = blocked + 1
-  redis.call('ZADD', base .. 'alarms', now + 1000, member)
-  no_later_than(now + 1000)
-  return 0
+-- How many of the alarms ring now, and when the shard has to be looked at next, of what is known so far: as a number, and
+-- as text, since a number would have to be formatted.
+local rang, more, next_due, next_text = 1, false, second, alarms[4]
+if not soonest or soonest > now then
+  rang, next_due, next_text = 0, soonest, alarms[2]
+elseif second and second <= now then
+  alarms = call('ZRANGE', index_of_alarms, '0', '100', 'WITHSCORES')
+  rang = 2
+  while rang < 100 and alarms[2 * rang + 2] and tonumber(alarms[2 * rang + 2]) <= now do rang = rang + 1 end
+  next_text = alarms[2 * rang + 2]
+  next_due = tonumber(next_text)
+  more = next_due and next_due <= now or false
 end
 
--- The topics of which more is due than was moved: their later hours wait, so that the oldest goes first.
-local unfinished = {}
-
-local function pump_bucket(bucket, no, n)
-  local members, times, behind = bucket_due(bucket, now, n)
-  if not members then return block(bucket) end
-  if #members > 0 then
-    local entries, stamp = {}, ready_stamp()
-    for i = 1, #members do entries[i] = members[i] .. stamp end
-    if not make_ready(no, entries) then return block(bucket) end
-    bucket_drop(bucket, #members)
-    moved = moved + #members
-    for i = 1, #times do runs[#runs + 1] = times[i] end
-  end
-  rearm(bucket, behind)
-  unfinished[no] = behind and tonumber(behind) <= now
-  return #members
-end
-
--- Buckets at once; the other indexes below, since few calls have any: what they need is not even defined here.
-local indexes, rang = {}, 0
-for i = 2, #alarms, 2 do
-  local ms = tonumber(alarms[i])
-  if ms > now or rang == 100 then
-    no_later_than(ms)
-    if ms <= now then more = true end
-    break
-  end
-  rang = rang + 1
-end
--- Each topic and each index has a share of the limit. `hours` says how many of each topic's buckets are due.
-local topics, hours, parts = {}, {}, 0
-for i = 1, rang do
+-- Each topic and each index has a share of the limit. `hours` says how many of each topic's buckets are due; `unfinished`,
+-- of which topics more is due than was moved: their later hours wait, so that the oldest goes first.
+local hours, unfinished, parts = {}, {}, rang
+for i = 1, rang > 1 and rang or 0 do
   local no = string.match(alarms[2 * i - 1], '^b:(%d+):')
-  topics[i] = no
-  if not (no and hours[no]) then parts = parts + 1 end
-  if no then hours[no] = (hours[no] or 0) + 1 end
+  if no then
+    if hours[no] then parts = parts - 1 end
+    hours[no] = (hours[no] or 0) + 1
+  end
 end
+-- Buckets at once, without a function of their own: making one costs as much as a command. The other indexes below, since
+-- few calls have any.
+local indexes, runs = {}, nil
 for i = 1, rang do
-  local member, no = alarms[2 * i - 1], topics[i]
+  -- When to come back to this one.
+  local ms, text
+  local member, n = alarms[2 * i - 1], math.ceil(limit / parts)
+  local no = string.match(member, '^b:(%d+):')
   if limit == 0 or no and unfinished[no] then
-    no_later_than(tonumber(alarms[2 * i]))
-    more = true
-  elseif no then
-    limit = limit - pump_bucket(member, no, math.ceil(limit / parts))
-    hours[no] = hours[no] - 1
-    if unfinished[no] or hours[no] == 0 then parts = parts - 1 end
+    text = alarms[2 * i]
+    ms = tonumber(text)
+  elseif not no then
+    indexes[#indexes + 1], indexes[#indexes + 2] = member, n
+    limit, parts = limit - n, parts - 1
   else
-    local share = math.ceil(limit / parts)
-    indexes[#indexes + 1], indexes[#indexes + 2] = member, share
-    limit, parts = limit - share, parts - 1
+    local bucket = base .. member
+    local found = redis.pcall('ZRANGE', bucket, '0', '1', 'WITHSCORES')
+    local members, times, behind = nil, nil, found[2]
+    if n > 1 and found[4] and tonumber(found[4]) <= now then
+--# include bucket_due
+    elseif behind and tonumber(behind) <= now then
+      members, times, behind = { found[1] }, { tonumber(behind), 1 }, found[4]
+    end
+    local many = members and #members or 0
+    if many > 0 then
+      local stamp = struct.pack('>I7', now_us)
+      for j = 1, many do members[j] = members[j] .. stamp end
+    end
+    if found.err or many > 0 and not make_ready(no, members) then
+      -- Left for later, so that one wrong key stops no other topic.
+      ms, many, blocked = now + 1000, 0, blocked + 1
+      text = string.format('%d', ms)
+      call('ZADD', index_of_alarms, text, member)
+    else
+      if many > 0 then
+        call('ZREMRANGEBYRANK', bucket, '0', many == 1 and '0' or many - 1)
+        moved = moved + many
+        for j = 1, runs and #times or 0 do runs[#runs + 1] = times[j] end
+        runs = runs or times
+      end
+      if behind then
+        call('ZADD', index_of_alarms, behind, member)
+        ms, text = tonumber(behind), behind
+      else
+        call('ZREM', index_of_alarms, member)
+      end
+    end
+    limit = limit - many
+    if rang > 1 then
+      unfinished[no], hours[no] = ms and ms <= now, hours[no] - 1
+      if unfinished[no] or hours[no] == 0 then parts = parts - 1 end
+    end
+  end
+  if ms and (not next_due or ms < next_due) then
+    next_due, next_text = ms, text
+    if ms <= now then more = true end
   end
 end
 if rang == 0 then
   -- With nothing due there is time to see whether the leases end when they can.
-  local ends = tonumber(redis.call('ZSCORE', base .. 'alarms', 'leases') or '')
-  if ends and ends > now + LEASE_MS and ends > now + longest_lease() then indexes = { 'leases', 1 } end
+  local ends = tonumber(call('ZSCORE', index_of_alarms, 'leases') or '')
+  if ends and ends > now + LEASE_MS and ends > now + (tonumber(call('HGET', KEYS[1], 'longest_lease')) or 0) then
+    indexes = { 'leases', 1 }
+  end
 end
-if #indexes == 0 then return report(more and 'more' or 'pumped', next_due) end
 
---# include topic, alarm, gen, envelope, bucket, stale, finish, place, receipt, kill, backoff, retry
+if indexes[1] then
+--# include type, push, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, finish, place, receipt, kill, backoff, retry, lease
+local longest = math.max(longest_lease(), LEASE_MS)
+
+-- Sets an alarm to what is left of what it stands for: a time as text. One in the past asks for another round.
+local function rearm(member, due)
+  if not due then
+    call('ZREM', index_of_alarms, member)
+    return
+  end
+  call('ZADD', index_of_alarms, due, member)
+  if tonumber(due) <= now then more = true end
+end
+
+-- Leaves what cannot be pumped for later, so that one wrong key stops nothing else.
+local function block(member)
+  blocked = blocked + 1
+  call('ZADD', index_of_alarms, now + 1000, member)
+end
 
 -- The first `n` names of an index that are due, each handed to `one`, and taken out of the index. What cannot
 -- be handled stays (a later format's, a wrong type on its way), to be tried again in ten seconds.
@@ -183,7 +210,7 @@ end
 -- Leases that end later than any that is given now: the clock read ahead when they were. From now on they last as long
 -- as the longest. Whether there may be more of them.
 local function cut_leases()
-  local far = now + longest_lease()
+  local far = now + longest
   local receipts = redis.call('ZRANGEBYSCORE', base .. 'leases', string.format('(%.0f', far), '+inf', 'LIMIT', 0, 100)
   for _, receipt in ipairs(receipts) do cut_lease(receipt, far) end
   return #receipts == 100
@@ -205,37 +232,57 @@ local function expire(name)
   unplace(m)
 end
 
--- A marker whose time is over. The id may have been put anew since: then it is no marker any more.
-local function forget(name)
-  local no, id = string.match(name, '^(%d+):(.*)$')
-  local m, why = read(no or '', id or '')
-  if why == 'newer' then error('newer') end
-  if m and m.state > DEAD then
-    redis.call('UNLINK', base .. 'm:' .. name)
-    forgotten = forgotten + 1
+-- The first `n` markers whose time is over, and cursors of shifts. An id may have been put again since, after a cut: then
+-- what is stored is no marker any more, and stays.
+local function pump_markers(n)
+  if not is('zset', 'markers') then return block('markers') end
+  local names, bodies = call('ZRANGEBYSCORE', base .. 'markers', '-inf', now, 'LIMIT', 0, n), base .. 'm:'
+  local keys, gone, later = {}, {}, {}
+  for i = 1, #names do
+    local first = string.byte(names[i]) or 0
+    keys[i] = (first > 47 and first < 58 and bodies or base) .. names[i]
   end
+  local markers = names[1] and call('MGET', unpack(keys)) or names
+  for i = 1, #names do
+    local marker = markers[i]
+    local format, state = string.byte(marker or '', 1, 2)
+    local whole = format and #marker >= 32
+    if whole and format == FORMAT and state > DEAD and STATE[state] then
+      gone[#gone + 1], forgotten = keys[i], forgotten + 1
+    elseif whole and format > FORMAT then
+      later[#later + 1], later[#later + 2] = now + 10000, names[i]
+      blocked = blocked + 1
+    elseif find(names[i], '^shift:') then
+      gone[#gone + 1] = keys[i]
+    end
+  end
+  if gone[1] then call('UNLINK', unpack(gone)) end
+  if later[1] then call('ZADD', base .. 'markers', unpack(later)) end
+  if #names > #later / 2 then call('ZREMRANGEBYRANK', base .. 'markers', '0', #names - #later / 2 - 1) end
+  rearm('markers', call('ZRANGE', base .. 'markers', '0', '0', 'WITHSCORES')[2])
 end
 
-local function shift_forgotten(member)
-  local group = string.match(member, '^shift:(.*)$')
-  if not group then return false end
-  redis.call('UNLINK', base .. 'shift:' .. group)
-  return true
-end
-
-local function forget_any(name)
-  if not shift_forgotten(name) then forget(name) end
-end
-
-local HANDLED = { leases = lease_over, expiries = expire, markers = forget_any }
+local HANDLED = { leases = lease_over, expiries = expire }
 
 must_be('hash', 'stats')
 local most = 0
 for i = 2, #indexes, 2 do most = most + indexes[i] end
 gens(most)
 for i = 1, #indexes, 2 do
-  local one = HANDLED[indexes[i]]
-  if one then pump_index(indexes[i], indexes[i + 1], one, indexes[i] == 'leases' and cut_leases) else block(indexes[i]) end
+  local index, n = indexes[i], indexes[i + 1]
+  if index == 'markers' then
+    pump_markers(n)
+  elseif HANDLED[index] then
+    pump_index(index, n, HANDLED[index], index == 'leases' and cut_leases)
+  else
+    block(index)
+  end
 end
 trim_ready()
-return report(more and 'more' or 'pumped', tonumber(redis.call('ZRANGE', base .. 'alarms', 0, 0, 'WITHSCORES')[2]))
+next_text = call('ZRANGE', index_of_alarms, '0', '0', 'WITHSCORES')[2]
+end
+
+local answer = { more and 'more' or 'pumped', now_us, next_text or '', moved, returned, buried, expired, forgotten, blocked,
+  runs and runs[1], runs and runs[2] }
+for i = 3, runs and #runs or 0 do answer[9 + i] = runs[i] end
+return answer

@@ -14,61 +14,156 @@
 --          leased | stale | moved (not here: put it where it belongs now) | refused <why>; <ms> is the due time of
 --          what is pending, the end of what is over
 -- COST     O(log n) a message, n = the topic's messages of that hour
---# include now, arguments, due, shard, topic, alarm, gen, envelope, backoff, bucket, stale, ready, finish
+local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'hold', 'topic:' .. tostring(ARGV[2]))
+local layout, held, no = registry[1], registry[2], registry[3]
+--# include now, shard, limits, defaults, format, nearest
 
-arguments('put', 2, 4)
-local topic = ARGV[2]
-must_be('hash', 'stats')
-local no, is_new = topic_number(topic)
-gens((#ARGV - 2) / 4)
-local max_default, expire_after = policies(no, 'max_attempts', 'expire_after_ms')
-local key_of = base .. 'm:' .. no .. ':'
-
--- What the messages taken so far add: ready entries, buckets, bodies by key.
-local entries, buckets, firsts, bodies = {}, {}, {}, {}
-local accepted, stamp = 0, nil
-local call, byte, sub, pack = redis.call, string.byte, string.sub, struct.pack
-
--- `score` is `due` as text: a number would be formatted anew for the command, which costs more than all else here.
-local function gather(bucket, due, score, member)
-  local members = buckets[bucket]
-  if not members then
-    members = {}
-    buckets[bucket], firsts[bucket] = members, due
-  end
-  local n = #members
-  members[n + 1], members[n + 2] = score, member
-  if due < firsts[bucket] then firsts[bucket] = due end
+local topic, last = ARGV[2], #ARGV
+if last % 4 ~= 2 or last < 6 or last > 2 + 4 * MOST_IDS then
+--# include arguments
+  arguments('put', 2, 4)
 end
+local call, byte, sub, find = redis.call, string.byte, string.sub, string.find
+local answers, accepted, at = { now_us, nil }, 0, 3
 
--- Whether none of the call's ids was stored when it began, nor since: most often one look is enough for all.
-local free
-do
-  local keys = {}
-  for i = 3, #ARGV, 4 do keys[#keys + 1] = key_of .. ARGV[i] end
+-- First the plain messages, as many as the call begins with, and all of them together, without a function of their own:
+-- making one costs as much as a command. Plain is a message of a known topic that adds no expiry, whose id is free, without
+-- options, and without fields that a script looks at but a hash and a group.
+local terms = no and redis.pcall('HMGET', base .. 't:' .. no, 'max_attempts', 'expire_after_ms') or nil
+local plain = terms and not terms.err and (not terms[2] or tonumber(terms[2]) == 0)
+-- What they add: keys and bodies, buckets with scores and members, ready entries, groups' keys with score and name.
+local keys, bodies, buckets, entries, joined, met
+local max_default, free, last_gen
+if plain then
+  max_default = tonumber(terms[1]) or MAX_ATTEMPTS
+  local key_of = base .. 'm:' .. no .. ':'
+  keys = { key_of .. ARGV[3] }
+  for i = 7, last, 4 do keys[#keys + 1] = key_of .. ARGV[i] end
+  -- Most often one look is enough for all.
   free = call('EXISTS', unpack(keys)) == 0
+  -- The gen that was given last. The counter goes by two, since the lowest bit says something of its own.
+  last_gen = call('HINCRBY', KEYS[1], 'gen', last == 6 and '2' or 2 * #keys) - 2 * #keys
+  bodies, buckets = { nil, nil }, {}
 end
-
--- Brings what was gathered so far to its buckets and to the ready queue, and stores it. The bodies come last, each with one
--- command: a put that is cut off leaves stale entries, and never a message that a repeat finds and nothing leads to.
-local function flush()
-  for bucket, members in pairs(buckets) do
-    if #members > 0 then bucket_add(bucket, firsts[bucket], members) end
+-- The due time that was read last, as text for a score, and its bucket: the messages of a call often share them.
+local due_text, due, score, hour_start, bucket
+while plain and at <= last do
+  local id, text, env, key = ARGV[at], ARGV[at + 1], ARGV[at + 3], keys[accepted + 1]
+  if text ~= due_text then
+    due_text, due, score = text, nil, text
+    if find(text, '^%d+$') then
+      due = tonumber(text)
+    elseif find(text, '^%+%d+$') then
+      due = now + sub(text, 2)
+      -- A number would be formatted again for each command.
+      score = string.format('%d', due)
+    end
+    if not due or due == 0 or due > LAST_MS then break end
+    if due <= now and not held then
+      -- What is due already has none.
+      bucket, hour_start = nil, nil
+    elseif due - due % 3600000 ~= hour_start then
+      -- As `hour.lua` names it.
+      hour_start = due - due % 3600000
+      bucket = string.format('b:%s:%d', no, hour_start / 3600000)
+    end
   end
-  push_ready(no, entries)
-  for key, body in pairs(bodies) do call('SET', key, body) end
-  buckets, entries, bodies, free = {}, {}, {}, false
+  local format, _, high, low = byte(env, 1, 4)
+  if ARGV[at + 2] ~= '' or #env < 32 or format ~= FORMAT then break end
+  if met and met[key] or not free and call('EXISTS', key) == 1 then break end
+  local flags, group, rest = high * 256 + low, nil, 33
+  if flags % 2 == HASH then rest = 41 end
+  if flags > HASH then
+    if bit.band(flags, bit.bnot(HASH + GROUP + HEADERS + ZSTD)) ~= 0 then break end
+    if bit.band(flags, GROUP) ~= 0 then
+      local length = byte(env, rest) or 0
+      group, rest = sub(env, rest + 1, rest + length), rest + 1 + length
+    end
+  end
+  if rest > #env + 1 then break end
+
+  high, low = byte(env, 31, 32)
+  local max = high + low > 0 and high * 256 + low or max_default
+  last_gen = last_gen + 2
+  local head = struct.pack(HEAD, FORMAT, PENDING, flags, (last_gen + (group and 1 or 0)) % 4294967296, due, now, 0, 0, max)
+  local member, n = id .. sub(head, 5, 8), 2 * accepted
+  accepted = accepted + 1
+  if last > 6 then
+    met = met or {}
+    met[key] = true
+  end
+  bodies[n + 1], bodies[n + 2] = key, head .. sub(env, 33)
+  if group then
+    joined = joined or {}
+    n = #joined
+    joined[n + 1], joined[n + 2], joined[n + 3] = base .. 'g:' .. group, score, no .. ':' .. id
+  end
+  local members = bucket and buckets[bucket]
+  if members then
+    n = #members
+    members[n + 1], members[n + 2] = score, member
+    if due < members.first then members.first, members.score = due, score end
+  elseif bucket then
+    buckets[bucket] = { score, member, first = due, score = score }
+  else
+    entries = entries or { nil }
+    entries[#entries + 1] = member .. struct.pack('>I7', now_us)
+  end
+  answers[accepted + 1] = bucket and 'stored' or 'ready'
+  at = at + 4
 end
 
+if accepted > 0 then
+  -- One after another until one fails, most often because a key is of the wrong type.
+  local counted, queued, length = redis.pcall('HINCRBY', base .. 'stats', 'accepted:' .. no, accepted == 1 and '1' or accepted)
+  local failed = type(counted) == 'table'
+  for name, members in pairs(buckets) do
+    local nearer = failed or redis.pcall('ZADD', base .. 'alarms', 'LT', 'CH', members.score, name)
+    if nearer == 1 and (not nearest or members.first < nearest) then nearest = members.first end
+    failed = failed or type(nearer) == 'table' or type(redis.pcall('ZADD', base .. name, unpack(members))) == 'table'
+  end
+  for i = 1, joined and #joined or 0, 3 do
+    failed = failed or type(redis.pcall('ZADD', joined[i], joined[i + 1], joined[i + 2])) == 'table'
+  end
+  if entries and not failed then
+    queued = redis.pcall('HINCRBY', base .. 'stats', 'ready:' .. no, #entries)
+    length = type(queued) == 'number' and redis.pcall('RPUSH', base .. 'r:' .. no, unpack(entries))
+    failed = type(length) ~= 'number'
+  end
+  -- The bodies come last, with one command: a put that is cut off leaves stale entries, and never a message that a repeat
+  -- finds and nothing leads to.
+  if not failed then
+    call('MSET', unpack(bodies))
+    if entries and length == #entries then redis.call('SPUBLISH', base .. 'ready', topic) end
+  else
+    -- Out again with all of them: below, each message is told what it met.
+    for name, members in pairs(buckets) do
+      for i = 2, #members, 2 do redis.pcall('ZREM', base .. name, members[i]) end
+    end
+    for i = 1, joined and #joined or 0, 3 do redis.pcall('ZREM', joined[i], joined[i + 2]) end
+    if type(counted) == 'number' then call('HINCRBY', base .. 'stats', 'accepted:' .. no, -accepted) end
+    if type(queued) == 'number' then call('HINCRBY', base .. 'stats', 'ready:' .. no, -#entries) end
+    at, answers = 3, { now_us }
+  end
+end
 
--- Whether nothing is stored under a key, as far as this call has come.
-local function is_free(key) return not bodies[key] and (free or call('EXISTS', key) == 0) end
+-- Then the others, one by one, from the first on that is not plain.
+if at <= last then
+--# include hour, due, type, topic, fields, policy, stats, alarm, gen, envelope, bucket, backoff, stale, ready, push, finish
+
+must_be('hash', 'stats')
+gens((last - at + 1) / 4)
+local is_new, expire_after
+no, is_new = topic_number(topic)
+local key_of = base .. 'm:' .. no .. ':'
+max_default, expire_after = policies(no, 'max_attempts', 'expire_after_ms')
+accepted = 0
 
 -- The options that were read last: the messages of a call often share them.
 local options_text, replace, earlier, tried = '', false, false, nil
-local function read_options(text)
+local function read_options(options)
   options_text, replace, earlier, tried = nil, false, false, nil
-  for word in string.gmatch(text, '%S+') do
+  for word in string.gmatch(options, '%S+') do
     if word == 'replace' then
       replace = true
     elseif word == 'earlier' then
@@ -78,17 +173,16 @@ local function read_options(text)
       if not tried then error({ err = 'option ' .. word }) end
     end
   end
-  options_text = text
+  options_text = options
 end
 
 -- What keeps a message whose id is taken out: an answer, or nil and what it replaces.
 local function taken(id, flags, env)
-  flush()
   local m, why = read(no, id)
   if not m then return 'conflict ' .. why .. ' 0' end
   if replace and m.state > DEAD then must_be('zset', 'markers') end
   if replace and m.state == LEASED then return 'leased' end
-  local same = bit.band(flags, HASH) == 0 or string.sub(m.env, 33, 40) == string.sub(env, 33, 40)
+  local same = bit.band(flags, HASH) == 0 or sub(m.env, 33, 40) == sub(env, 33, 40)
   -- What was over only after the first try was put by it: replacing that would deliver it again.
   local was_put = tried and same and m.state >= DEAD and m.at > tried
   if not replace or was_put then
@@ -105,14 +199,14 @@ end
 local function displace(old, expires, group)
   local name = no .. ':' .. old.id
   if old.state > DEAD then
-    redis.call('ZREM', base .. 'markers', name)
+    call('ZREM', base .. 'markers', name)
     return
   end
   if old.state == PENDING then unplace(old) end
-  if old.state == DEAD then redis.call('ZREM', base .. 'd:' .. no, old.id .. gen_bytes(old.gen)) end
+  if old.state == DEAD then call('ZREM', base .. 'd:' .. no, old.id .. gen_bytes(old.gen)) end
   local _, had_expiry, _, had_group = fields(old.env, old.flags)
-  if had_expiry and not expires then redis.call('ZREM', base .. 'expiries', name) end
-  if had_group and had_group ~= group then redis.call('ZREM', base .. 'g:' .. had_group, name) end
+  if had_expiry and not expires then call('ZREM', base .. 'expiries', name) end
+  if had_group and had_group ~= group then call('ZREM', base .. 'g:' .. had_group, name) end
   count('replaced', no, 1)
 end
 
@@ -124,11 +218,11 @@ local function is_stale(id)
 end
 
 -- Adds a message to its indexes: the group's, the expiries.
-local function join_indexes(id, due, expires, group)
-  if group then redis.call('ZADD', base .. 'g:' .. group, due, no .. ':' .. id) end
+local function join_indexes(id, expires, group)
+  if group then call('ZADD', base .. 'g:' .. group, due, no .. ':' .. id) end
   if expires then
     alarm('expiries', expires)
-    redis.call('ZADD', base .. 'expiries', expires, no .. ':' .. id)
+    call('ZADD', base .. 'expiries', expires, no .. ':' .. id)
   end
 end
 
@@ -139,32 +233,13 @@ local function check_fields(env, flags)
   if backoff and not is_backoff(backoff) then error('back-off') end
 end
 
--- The last due time that was read: the messages of a call often share it.
-local due_text, due, due_score
-local function read_due(text)
-  due_text, due = text, due_of(text)
-  if not due then return end
-  due_score = byte(text) == 43 and string.format('%.0f', due) or text
-end
-
--- A head's parts around its gen and its due time, by flags and by the most attempts.
-local starts, ends = {}, {}
-local function start_of(flags)
-  starts[flags] = pack('>BBI2', FORMAT, PENDING, flags)
-  return starts[flags]
-end
-local function end_of(max)
-  ends[max] = pack('>I8I4I2I2', now, 0, 0, max)
-  return ends[max]
-end
-
-local checked_bucket
 local function put(id, text, options, env)
   if options ~= options_text then read_options(options) end
-  -- What is missing here stays so: whoever still believes that the id belongs here is refused by the layout.
   local key = key_of .. id
-  if earlier and is_free(key) then return 'moved' end
-  if text ~= due_text then read_due(text) end
+  local found = call('EXISTS', key) == 1
+  -- What is missing here stays so: a caller who still believes that the id belongs here is refused by the layout.
+  if earlier and not found then return 'moved' end
+  due = due_of(text)
   if not due then return 'refused due time' end
   local format, _, high, low = byte(env, 1, 4)
   if #env < 32 or format ~= FORMAT then return 'refused format' end
@@ -172,42 +247,29 @@ local function put(id, text, options, env)
   if flags >= DOOMED then return 'refused flags' end
   if flags > HASH or flags == HASH and #env < 40 then check_fields(env, flags) end
   high, low = byte(env, 31, 32)
-  local max = high * 256 + low
-  if max == 0 then max = max_default end
+  local max = high + low > 0 and high * 256 + low or max_default
 
   local expires, group
   -- What would expire past all times that can be told never does.
-  if expire_after > 0 and bit.band(flags, EXPIRES) == 0 and due + expire_after < 9007199254740992 then
+  if expire_after > 0 and bit.band(flags, EXPIRES) == 0 and due + expire_after <= LAST_MS then
     local before = bit.band(flags, HASH) > 0 and 40 or 32
-    env = string.sub(env, 1, before) .. struct.pack('>I8', due + expire_after) .. string.sub(env, before + 1)
+    env = sub(env, 1, before) .. struct.pack('>I8', due + expire_after) .. sub(env, before + 1)
     flags = flags + EXPIRES + RELATIVE
   end
-  local indexed = flags > HASH and bit.band(flags, INDEXED) > 0
-  if indexed then
+  if bit.band(flags, INDEXED) > 0 then
     _, expires, _, group = fields(env, flags)
     if expires then
       if expires <= due then return 'refused expiry not after the due time' end
-      if expires >= 9007199254740992 then return 'refused expiry' end
+      if expires > LAST_MS then return 'refused expiry' end
       must_be('zset', 'expiries')
     end
     if group then must_be('zset', 'g:' .. group) end
   end
+  local direct = due <= now and not held
+  if direct then must_be('list', 'r:' .. no) else bucket_check(no, due) end
 
-  local middle = pack('>I4I8', gen(indexed), due)
-  local g = sub(middle, 1, 4)
-  local direct, bucket = due <= now and not held, nil
-  if not direct then
-    bucket = bucket_of(no, due)
-    if bucket ~= checked_bucket then bucket_check(no, due) end
-    checked_bucket = bucket
-  elseif not stamp then
-    must_be('list', 'r:' .. no)
-    stamp = ready_stamp()
-  end
-
-  local head = (starts[flags] or start_of(flags)) .. middle .. (ends[max] or end_of(max))
   local answer, old
-  if not is_free(key) then
+  if found then
     answer, old = taken(id, flags, env)
     if answer then return answer end
   elseif tried and is_stale(id) then
@@ -217,37 +279,28 @@ local function put(id, text, options, env)
     topic_open(topic, no)
     is_new = false
   end
-  if indexed then join_indexes(id, due, expires, group) end
+  join_indexes(id, expires, group)
+  local head = struct.pack(HEAD, FORMAT, PENDING, flags, gen(expires or group), due, now, 0, 0, max)
+  local member = id .. sub(head, 5, 8)
   if direct then
-    entries[#entries + 1] = id .. g .. stamp
+    push_ready(no, { member .. ready_stamp() })
   else
-    gather(bucket, due, due_score, id .. g)
+    bucket_add(bucket_of(no, due), due, { due, member })
   end
-  bodies[key] = head .. sub(env, 33)
+  call('SET', key, head .. sub(env, 33))
   accepted = accepted + 1
-  if old then
-    flush()
-    displace(old, expires, group)
-  end
+  if old then displace(old, expires, group) end
   return direct and 'ready' or 'stored'
 end
 
-local function refused(fault) return 'refused ' .. (type(fault) == 'table' and fault.err or fault) end
-
-local answers, at, last = { now_us }, 3, #ARGV
-local function put_all()
-  while at <= last do
-    local word = put(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
-    answers[#answers + 1], at = word, at + 4
-  end
-end
--- A fault refuses the one message, and the others go on behind it.
 while at <= last do
-  local ok, fault = pcall(put_all)
-  if not ok then answers[#answers + 1], at = refused(fault), at + 4 end
+  local ok, word = pcall(put, ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
+  -- A fault refuses the one message, and the others go on behind it.
+  if not ok then word = 'refused ' .. (type(word) == 'table' and word.err or word) end
+  answers[#answers + 1], at = word, at + 4
 end
-flush()
 trim_ready()
 count('accepted', no, accepted)
-wake_timer()
+end
+--# include wake
 return answers

@@ -10,7 +10,7 @@
 --          crowded (too many leases or buckets to be counted in one step), mark, entries passed, ready so far; where
 --          counted, then of each of ready, leased, accepted: its counter, and what there is
 -- COST     O(1) and a read of the envelope for each of 1,000 ready entries; O(1) for each lease and bucket, up to 10,000
---# include arguments, shard, topic, envelope
+--# include limits, arguments, registry, shard, type, topic, format, envelope
 
 arguments('recount', 6)
 local no, mend = topic_no(ARGV[2]), one_of('what to do', ARGV[3], { 'look', 'mend' }) == 'mend'

@@ -8,7 +8,7 @@
 -- RETURNS  one answer a message: delayed <due ms> | ready <due ms> | buried | cancelled | expired-message |
 --          expired (the lease was taken back: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = messages of its topic due in its hour
---# include now, arguments, due, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, receipt, kill, backoff, retry, each
+--# include now, limits, arguments, delay, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, finish, place, receipt, kill, backoff, retry, each
 
 arguments('release', 1, 4)
 must_be('hash', 'stats')
@@ -25,5 +25,5 @@ local answers = each(2, 4, function(receipt, delay, keep, reason)
   if m.state == PENDING then return string.format('%s %.0f', word, m.due) end
   return word
 end)
-wake_timer()
+--# include wake
 return answers

@@ -7,7 +7,7 @@
 --          `audit_index` tell them; kind no_place for what audit calls ready where its queue does not have it)
 -- RETURNS  one answer a finding: mended | sound (the fault is not there any more) | failed <why>
 -- COST     O(log n) a finding
---# include now, arguments, shard, topic, alarm, gen, envelope, bucket, ready, finish, place, kill, fault, each
+--# include now, limits, arguments, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, finish, place, kill, fault, each
 
 arguments('repair', 1, 3)
 must_be('hash', 'stats')
@@ -82,5 +82,5 @@ local answers = each(2, 3, function(kind, index, name)
   must_be(string.find(index, '^shift:') and 'hash' or 'zset', index)
   return INDEX[kind](index, name)
 end)
-wake_timer()
+--# include wake
 return answers

@@ -13,24 +13,137 @@
 --          nothing was taken), how many, and 3 a message: ready time in µs,
 --          receipt, envelope as it was before (its attempt and delivery count without this one)
 -- COST     O(1) and a read of the envelope a message; at most n + 100 entries are looked at
---# include now, arguments, shard, topic, alarm, gen, envelope, bucket, finish, kill, lease
+local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'topic:' .. tostring(ARGV[5]))
+local layout = registry[1]
+--# include now, shard, limits, format, nearest
 
-arguments('reserve', 4, 1)
-local wanted = number('n', ARGV[2], 1, MOST_IDS)
-local most_bytes = number('the most bytes', ARGV[3], 0, 4294967295)
-local lease_ms = ARGV[4] ~= '' and number('the lease in ms', ARGV[4], 1, LONGEST_LEASE_MS)
+local call, byte, sub, find = redis.call, string.byte, string.sub, string.find
+local wanted, max_bytes, lease_ms = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+if #ARGV < 5 or #ARGV > 4 + MOST_IDS or not (find(ARGV[2], '^%d+$') and find(ARGV[3], '^%d+$') and find(ARGV[4], '^%d*$'))
+  or wanted < 1 or wanted > MOST_IDS or max_bytes > 4294967295
+  or lease_ms and (lease_ms < 1 or lease_ms > LONGEST_LEASE_MS) then
+--# include arguments
+  arguments('reserve', 4, 1)
+  number('n', ARGV[2], 1, MOST_IDS)
+  number('the most bytes', ARGV[3], 0, 4294967295)
+  number('the lease in ms', ARGV[4], 1, LONGEST_LEASE_MS)
+end
+if max_bytes == 0 then max_bytes = math.huge end
+-- With room for one message, since each growth of a table costs.
+local looks, bytes, answer = wanted + 100, 0, { now_us, '', 0, 0, 0, 0, nil, nil, nil, nil, nil, nil }
+
+-- A message's head once it is leased: all of it but the most attempts, its last two bytes.
+local function leased_head(env, gen, until_bytes)
+  local counts = sub(env, 25, 30)
+  if counts == '\0\0\0\0\0\0' then
+    counts = '\0\0\0\1\0\1'
+  else
+    local delivery, attempts = struct.unpack('>I4I2', counts)
+    counts = struct.pack('>I4I2', delivery + 1, attempts + 1)
+  end
+  return '\1\3' .. sub(env, 3, 4) .. gen .. sub(env, 9, 16) .. until_bytes .. counts
+end
+
+-- First what is plain, as far as it goes: topics without a pause and a rate, and entries whose messages are ready, in a
+-- format that is known, and not expired. `place` is where that ends, `begun` the place of its topic in the answer.
+local place, begun = 5, nil
+while place <= #ARGV and wanted > 0 and bytes < max_bytes do
+  local no = registry[2]
+  if place > 5 then no = call('HGET', KEYS[1], 'topic:' .. ARGV[place]) end
+  if no then
+    local queue, prefix = base .. 'r:' .. no, base .. 'm:' .. no .. ':'
+    local terms = redis.pcall('HMGET', base .. 't:' .. no, 'paused', 'rate', 'lease_ms')
+    local entries = redis.pcall('LRANGE', queue, '0', wanted - 1)
+    if terms.err or terms[1] or terms[2] or entries.err then break end
+    local lease = lease_ms or terms[3] and math.max(math.min(tonumber(terms[3]) or LEASE_MS, LONGEST_LEASE_MS), 1) or LEASE_MS
+    local until_ms, at, many = now + lease, #answer, #entries
+    answer[at + 1], answer[at + 2], answer[at + 3] = place - 4, until_ms, 0
+    if many > 0 then
+      local keys, leases, heads, met, taken = { prefix .. sub(entries[1], 1, -12) }, { nil, nil }, { nil }, nil, 0
+      for i = 2, many do keys[i] = prefix .. sub(entries[i], 1, -12) end
+      local envs, bytes_before = call('MGET', unpack(keys)), bytes
+      local gen = call('HINCRBY', KEYS[1], 'gen', many == 1 and '2' or 2 * many) - 2 * many
+      local until_text, until_bytes = string.format('%d', until_ms), struct.pack('>I8', until_ms)
+      local stamp, ready_us
+      for i = 1, many do
+        local entry, env, key = entries[i], envs[i], keys[i]
+        local format, state, high, low = byte(env or '', 1, 4)
+        -- A pump that was cut off may have left an entry twice.
+        if bytes >= max_bytes or format ~= FORMAT or state ~= PENDING or #env < 32 or met and met[key]
+          or sub(env, 5, 8) ~= sub(entry, -11, -8) then break end
+        local flags = high * 256 + low
+        if flags > HASH and bit.band(flags, EXPIRES) > 0 then
+          local from = flags % 2 == 1 and 41 or 33
+          if #env < from + 7 or struct.unpack('>I8', env, from) <= now then break end
+        end
+        gen = gen + 2
+        if many > 1 then
+          met = met or {}
+          met[key] = true
+        end
+        local g = struct.pack('>I4', (gen + (flags > HASH and bit.band(flags, INDEXED) > 0 and 1 or 0)) % 4294967296)
+        local receipt = no .. ':' .. sub(entry, 1, -12) .. g
+        heads[i] = leased_head(env, g, until_bytes)
+        leases[2 * i - 1], leases[2 * i] = until_text, receipt
+        local ready = sub(entry, -7)
+        if ready ~= stamp then stamp, ready_us = ready, struct.unpack('>I7', ready) end
+        local a = at + 3 * i
+        answer[a + 1], answer[a + 2], answer[a + 3] = ready_us, receipt, env
+        taken, bytes = i, bytes + #env
+      end
+      if taken > 0 then
+        -- One after another until one fails, most often because a key is of the wrong type.
+        local stats = base .. 'stats'
+        local fewer = redis.pcall('HINCRBY', stats, 'ready:' .. no, taken == 1 and '-1' or -taken)
+        local more = redis.pcall('HINCRBY', stats, 'leased:' .. no, taken == 1 and '1' or taken)
+        local failed = type(fewer) == 'table' or type(more) == 'table'
+        if not failed then
+          -- As `note_lease` does.
+          if lease > LEASE_MS and lease > (tonumber(call('HGET', KEYS[1], 'longest_lease')) or LEASE_MS) then
+            call('HSET', KEYS[1], 'longest_lease', lease)
+          end
+          local nearer = redis.pcall('ZADD', base .. 'alarms', 'LT', 'CH', until_text, 'leases')
+          if nearer == 1 then nearest = until_ms end
+          failed = type(nearer) == 'table' or type(redis.pcall('ZADD', base .. 'leases', unpack(leases))) == 'table'
+        end
+        if failed then
+          for i = 2, 2 * taken, 2 do redis.pcall('ZREM', base .. 'leases', leases[i]) end
+          if type(fewer) == 'number' then call('HINCRBY', stats, 'ready:' .. no, taken) end
+          if type(more) == 'number' then call('HINCRBY', stats, 'leased:' .. no, -taken) end
+          for i = at + 1, #answer do answer[i] = nil end
+          bytes = bytes_before
+          break
+        end
+        -- The leases come first: a lease whose message was not given out ends by itself, a message without one would be
+        -- stuck. The entries come last: a cut leaves stale ones behind, never a lost one.
+        for i = 1, taken do call('SETRANGE', keys[i], '0', heads[i]) end
+        call('LTRIM', queue, taken, '-1')
+        answer[at + 3], wanted, looks = taken, wanted - taken, looks - taken
+      end
+      if taken < many and bytes < max_bytes then
+        begun = at
+        break
+      end
+    end
+  end
+  place = place + 1
+end
+if wanted > 0 and bytes >= max_bytes then answer[2] = 0 end
+
+-- What keeps a topic from being taken from. Other topics go on; where there is no other one, the call fails with it.
+local broken
+if place <= #ARGV and wanted > 0 and bytes < max_bytes then
+-- Then whatever there is, from there on.
+--# include type, topic, defaults, policy, stats, alarm, gen, fields, envelope, hour, bucket, finish, kill, lease
+
 local wait, dropped, expired, buried, newer = nil, 0, 0, 0, 0
-local looks, bytes = wanted + 100, 0
-if most_bytes == 0 then most_bytes = math.huge end
-local answer = { now_us, '', 0, 0, 0, 0 }
-
 local function come_back(ms) if not wait or ms < wait then wait = ms end end
 
 -- How many the topic lets go now: all, or what its pause and its rate (messages a second) leave. The rate is a
 -- leaky bucket (GCRA) with a burst of 100 ms, at least one message; `tat` is when it is empty.
 local function allowance(no, paused, rate, tat)
   if paused then return 0 end
-  if not rate then return looks end
+  if not rate then return math.huge end
   local interval = 1000000 / rate
   local burst = math.max(interval, 100000)
   tat = math.max(tonumber(tat) or 0, now_us)
@@ -44,8 +157,6 @@ local function allowance(no, paused, rate, tat)
   if allowed < 1 then come_back(math.ceil((tat + interval - burst - now_us) / 1000)) end
   return math.max(allowed, 0), interval, tat
 end
-
-local byte, sub = string.byte, string.sub
 
 -- What an entry's envelope is: ready (to be leased), stale, expired, malformed, newer. Nothing in it may fail here.
 local function look(entry, env)
@@ -63,19 +174,6 @@ local function look(entry, env)
     if struct.unpack('>I8', env, at) <= now then return 'expired' end
   end
   return 'ready', flags
-end
-
--- A leased head's beginning by its flags; what counts how often it was tried, after the first time.
-local starts = {}
-local function start_of(flags)
-  starts[flags] = struct.pack('>BBI2', FORMAT, LEASED, flags)
-  return starts[flags]
-end
-local UNTRIED, TRIED = '\0\0\0\0\0\0', '\0\0\0\1\0\1'
-local function tried_once_more(counts)
-  if counts == UNTRIED then return TRIED end
-  local delivery, attempt = struct.unpack('>I4I2', counts)
-  return struct.pack('>I4I2', delivery + 1, attempt + 1)
 end
 
 -- Settles what will not be delivered. Returns whether it counted as ready until now.
@@ -109,7 +207,6 @@ local function lease_out(leases, heads, until_ms)
   note_lease(until_ms - now)
   alarm('leases', until_ms)
   redis.call('ZADD', base .. 'leases', unpack(leases))
-  local call = redis.call
   for i = 1, #heads, 2 do call('SETRANGE', heads[i], '0', heads[i + 1]) end
 end
 
@@ -130,7 +227,7 @@ local function take(no, n, until_ms)
   local until_text, until_bytes = string.format('%.0f', until_ms), struct.pack('>I8', until_ms)
   local receipt_start, stamp, ready_us = no .. ':', nil, nil
   for i = 1, #entries do
-    if bytes >= most_bytes then break end
+    if bytes >= max_bytes then break end
     seen = i
     local entry, env, key = entries[i], envs[i], keys[i]
     local word, flags = look(entry, env)
@@ -139,9 +236,7 @@ local function take(no, n, until_ms)
     if word == 'ready' then
       local g = gen_bytes(gen(flags > HASH and bit.band(flags, INDEXED) > 0))
       local receipt = receipt_start .. sub(entry, 1, -12) .. g
-      -- All of the head but the most attempts, its last two bytes.
-      heads[2 * taken + 1], heads[2 * taken + 2] = key, (starts[flags] or start_of(flags)) .. g
-        .. sub(env, 9, 16) .. until_bytes .. tried_once_more(sub(env, 25, 30))
+      heads[2 * taken + 1], heads[2 * taken + 2] = key, leased_head(env, g, until_bytes)
       leases[2 * taken + 1], leases[2 * taken + 2] = until_text, receipt
       local ready = sub(entry, -7)
       if ready ~= stamp then stamp, ready_us = ready, struct.unpack('>I7', ready) end
@@ -174,31 +269,30 @@ local function terms(no)
   return values
 end
 
--- What keeps a topic from being taken from. Other topics go on; where there is no other one, the call fails with it.
-local broken, served
+local served = #answer > 6
 
-local function reserve_from(place, topic)
+local function reserve_from(topic)
   local no = topic_no(topic)
   if not no then return end
-  local at = #answer
+  local at = begun or #answer
   local ok, policy_or_fault = pcall(terms, no)
   if not ok then
     broken = policy_or_fault
-    answer[at + 1], answer[at + 2], answer[at + 3] = place, 0, 0
+    answer[at + 1], answer[at + 2], answer[at + 3] = place - 4, 0, 0
     return
   end
   served = true
   local paused, rate, empty_at, topic_lease_ms = unpack(policy_or_fault)
   local allowed, interval, tat = allowance(no, paused, tonumber(rate), empty_at)
   local until_ms = now + (lease_ms or topic_lease(topic_lease_ms))
-  answer[at + 1], answer[at + 2], answer[at + 3] = place, until_ms, 0
+  if not begun then answer[at + 1], answer[at + 2], answer[at + 3] = place - 4, until_ms, 0 end
   local taken, over = 0, false
   while not over and wanted > 0 and looks > 0 and allowed > taken do
     local got, seen, last = take(no, math.min(wanted, looks, allowed - taken), until_ms)
     taken, wanted, looks = taken + got, wanted - got, looks - seen
-    over = last or bytes >= most_bytes
+    over = last or bytes >= max_bytes
   end
-  answer[at + 3] = taken
+  answer[at + 3], begun = answer[at + 3] + taken, nil
   if looks <= 0 and not over then come_back(0) end
   if interval and taken > 0 then
     redis.call('HSET', base .. 't:' .. no, 'tat', string.format('%.0f', tat + taken * interval))
@@ -206,11 +300,18 @@ local function reserve_from(place, topic)
   end
 end
 
-for i = 5, #ARGV do
-  if wanted > 0 and bytes < most_bytes then reserve_from(i - 4, ARGV[i]) end
+while place <= #ARGV and wanted > 0 and bytes < max_bytes do
+  local ok, fault = pcall(reserve_from, ARGV[place])
+  if not ok then
+    broken, served = fault, false
+    break
+  end
+  place = place + 1
 end
-if wanted > 0 and bytes >= most_bytes then come_back(0) end
-wake_timer()
-if broken and not served then return redis.error_reply(broken.err or broken) end
+if wanted > 0 and bytes >= max_bytes then come_back(0) end
+if served then broken = nil end
 answer[2], answer[3], answer[4], answer[5], answer[6] = wait or '', dropped, expired, buried, newer
+end
+--# include wake
+if broken then return redis.error_reply(broken.err or broken) end
 return answer

@@ -7,7 +7,7 @@
 --          difference in ms (not 0), limit (1 to 500)
 -- RETURNS  more | done | busy (another token is at work on this group), moved in this step, passed over
 -- COST     O(log n) a message. The cursor stands in `shift:<group>` and is forgotten an hour after the last step
---# include now, arguments, due, shard, topic, alarm, gen, envelope, bucket, stale, ready, finish, place, expiry, reschedule, page
+--# include now, limits, arguments, delay, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, finish, place, expiry, reschedule, page
 
 arguments('shift_group', 5)
 local group, token = ARGV[2], ARGV[3]
@@ -58,5 +58,5 @@ redis.call('HSET', base .. cursor, 'token', token)
 if at then redis.call('HSET', base .. cursor, 'at', at, 'last', last) else redis.call('HDEL', base .. cursor, 'at', 'last') end
 if done then redis.call('HSET', base .. cursor, 'over', 1) else redis.call('HDEL', base .. cursor, 'over') end
 trim_ready()
-wake_timer()
+--# include wake
 return { done and 'done' or 'more', moved, passed }

@@ -1,8 +1,14 @@
 #!/usr/bin/env bash
-# Checks what is in deploy/ as far as the tools at hand can. A missing tool is skipped by name, a fault fails.
+# Checks what is in deploy/ without an engine or a cluster. A fault fails; what a missing tool would have checked is
+# skipped by name. Tools that Debian does not have are installed into target/deploy-tools.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 shopt -s nullglob globstar
+
+for set in python helm; do scripts/deploy-tools.sh $set || true; done
+PATH=$PWD/target/deploy-tools/bin:$PATH
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
 passed=0 failed=0 skipped=0
 
@@ -22,6 +28,18 @@ look() {
     fi
 }
 
+# kubernetes-validate knows no objects of operators, and warns of them.
+validate() { kubernetes-validate --strict -k 1.34 "$1"; }
+
+# What the chart gives the Prometheus operator, as promtool reads it.
+chart_rules() {
+    target/deploy-tools/venv/bin/python -c '
+import sys, yaml
+rules = [one["spec"] for one in yaml.safe_load_all(sys.stdin) if one and one["kind"] == "PrometheusRule"]
+yaml.safe_dump(*rules, sys.stdout)' < "$work/chart/everything.yaml" > "$work/rules.yaml"
+    promtool check rules "$work/rules.yaml"
+}
+
 # systemd-analyze says an unknown key on its standard error only, and ends with 0: any word is a fault.
 # The programs and manual pages need not be installed for it, and the drop-ins beside the units count.
 verify_unit() {
@@ -34,18 +52,25 @@ verify_unit() {
     [ -z "$words" ] || { echo "$words"; return 1; }
 }
 
-compose_files() { docker-compose "$@" config --quiet; }
-
-for file in deploy/compose/*.yaml; do
-    look docker-compose "$file" compose_files -f "$file"
+for file in deploy/**/Dockerfile; do look hadolint "$file" hadolint "$file"; done
+for file in deploy/compose/compose*.yaml; do
+    look check-jsonschema "$file" check-jsonschema --builtin-schema vendor.compose-spec "$file"
 done
 for file in deploy/**/*.service deploy/**/*.target; do look systemd-analyze "$file" verify_unit "$file"; done
-for file in deploy/**/*rules*.y{a,}ml; do look promtool "$file" promtool check rules "$file"; done
-for file in deploy/**/Dockerfile; do look hadolint "$file" hadolint "$file"; done
-for file in deploy/**/kustomization.yaml; do
-    look kubectl "$file" kubectl kustomize "$(dirname "$file")"
+
+look promtool deploy/compose/prometheus.yaml promtool check config --syntax-only deploy/compose/prometheus.yaml
+look promtool deploy/prometheus/alerts.yaml promtool check rules deploy/prometheus/alerts.yaml
+look promtool "when each alert fires" promtool test rules deploy/prometheus/alerts.test.yaml
+look python3 "metrics of alerts, dashboard and runbooks" scripts/check-telemetry.py "$work/queries.yaml"
+look promtool "queries of the dashboard" promtool check rules "$work/queries.yaml"
+
+look helm deploy/kubernetes/delayq scripts/check-chart.sh "$work/chart"
+for file in "$work"/chart/*.yaml deploy/kubernetes/*.yaml; do
+    look kubernetes-validate "${file#"$work"/}" validate "$file"
 done
-for file in scripts/*.sh .ci/run; do look bash "$file" bash -n "$file"; done
+[ ! -e "$work/chart/everything.yaml" ] || look promtool "alerts of the chart" chart_rules
+
+for file in scripts/*.sh deploy/**/*.sh .ci/run; do look bash "$file" bash -n "$file"; done
 
 echo "deploy: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing for what is named: run, sinks, test, check, deploy.
+# Installs the Debian packages that are missing for what is named: run, sinks, test, check, deploy, engine.
 # Asks apt only when something is missing; starts no service.
 set -euo pipefail
 
 sets=("$@")
-[ ${#sets[@]} -gt 0 ] || { echo "usage: $0 run|sinks|test|check|deploy ..." >&2; exit 64; }
+[ ${#sets[@]} -gt 0 ] || { echo "usage: $0 run|sinks|test|check|deploy|engine ..." >&2; exit 64; }
 
 packages=() reasons=()
 
@@ -47,18 +47,29 @@ if wants test; then
     need default-jre-headless "runs the Kafka broker of the tests" has java
     need maven "fetches the Kafka broker of the tests" has mvn
     need kcat "an independent Kafka consumer" has kcat
-    need python3-venv "the Python client is tested in an environment of its own" python3 -c 'import ensurepip, venv'
     need nodejs "the Node client" has node
     need npm "fetches what the Node client is built with" has npm
     need golang-go "the Go client" has go
 fi
+if wants test || wants check; then
+    need python3-venv "the Python client and the checks of deploy/ have environments of their own" \
+        python3 -c 'import ensurepip, venv'
+fi
 if wants check; then
     need lua-check "looks over the Lua scripts" has luacheck
+    need prometheus "promtool checks the alert rules and tries each alert" has promtool
 fi
 if wants deploy; then
     need mmdebstrap "makes the system that the units are tested in" has mmdebstrap
     need systemd-container "boots it" has systemd-nspawn
     need dpkg-dev "finds what the Debian package depends on" has dpkg-shlibdeps
+fi
+
+if wants engine; then
+    need docker.io "builds and runs the container image" has dockerd
+    need docker-compose "runs the compose file" sh -c 'docker compose version || docker-compose version'
+    need mmdebstrap "makes the base images where no registry is reached" has mmdebstrap
+    need curl "asks Prometheus what it sees" has curl
 fi
 
 if ! has cargo > /dev/null; then
@@ -117,7 +128,7 @@ apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -q -o
 if [ -d /run/systemd/system ]; then
     for package in "${packages[@]}"; do
         case $package in
-            redis-server | rabbitmq-server | nats-server) unit=$package ;;
+            redis-server | rabbitmq-server | nats-server | prometheus) unit=$package ;;
             etcd-server) unit=etcd ;;
             *) continue ;;
         esac

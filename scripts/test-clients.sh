@@ -38,7 +38,7 @@ python_tests() {
     [ -x .venv/bin/python ] || python3 -m venv .venv
     .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
     .venv/bin/python -m mypy
-    .venv/bin/python -m pytest -q
+    .venv/bin/python -m pytest -q -rs
 }
 
 node_tests() {
@@ -51,6 +51,10 @@ go_tests() {
     go vet ./...
     go test -count=1 ./...
 }
+
+# Workers are tested with the real timer.
+export DELAYQ_TIMER=${DELAYQ_TIMER:-${CARGO_TARGET_DIR:-$PWD/target}/debug/delayq-timer}
+[ -x "$DELAYQ_TIMER" ] || cargo build --quiet -p delayq-timer
 
 client python "python3 python3-venv redis-server" python_tests
 client node "node npm redis-server" node_tests

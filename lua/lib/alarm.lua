@@ -2,18 +2,9 @@
 -- the markers, scored by the earliest time inside. A score may be too early (what it stood for was cancelled),
 -- never too late. The member is the key without its base.
 must_be('zset', 'alarms')
-local nearest
 
 -- Sees to it that the pump looks at `member` no later than `ms`.
 local function alarm(member, ms)
   local nearer = redis.call('ZADD', base .. 'alarms', 'LT', 'CH', ms, member) == 1
   if nearer and (not nearest or ms < nearest) then nearest = ms end
-end
-
--- Tells the timer, once and last, where the shard's next due time may have come nearer: where nothing is due before
--- the nearest alarm that was set, even if that one is gone again.
-local function wake_timer()
-  if not nearest then return end
-  local head = redis.call('ZRANGE', base .. 'alarms', '0', '0', 'WITHSCORES')[2]
-  if head and tonumber(head) >= nearest then redis.call('SPUBLISH', base .. 'wake', head) end
 end

@@ -1,10 +1,6 @@
 -- What a call brings: how many arguments, and the numbers among them. What can never be right is refused by name,
 -- before anything is written.
 
--- The last ms that a time may have, which a sorted set's score keeps exactly; the most ids of a call; the lease where
--- nobody says how long, and the longest: a day.
-local LAST_MS, MOST_IDS, LEASE_MS, LONGEST_LEASE_MS = 9007199254740991, 500, 30000, 86400000
-
 local function refuse(why) error({ err = 'DQARG ' .. why }) end
 
 -- `fixed` arguments, the layout among them, and behind them, where `each` is given, so many for each of 1 to 500 items.

@@ -1,15 +1,5 @@
--- Buckets: a topic's messages of one hour, by due time. With `bucket_due.lua` the only file that knows their
--- structure: one sorted set for each topic and hour, `b:<topic no>:<hour>`, id‖gen -> due ms.
-local HOUR_MS = 3600000
-
-local last_start, last_no, last_bucket
-local function bucket_of(no, due)
-  local start = due - due % HOUR_MS
-  if start ~= last_start or no ~= last_no then
-    last_start, last_no, last_bucket = start, no, 'b:' .. no .. ':' .. string.format('%.0f', start / HOUR_MS)
-  end
-  return last_bucket
-end
+-- Buckets: a topic's messages of one hour, by due time, a sorted set of id‖gen -> due ms. `hour.lua` names them; besides
+-- this file, `bucket_due.lua` and `put.lua` know their structure.
 
 -- Refuses the call where the bucket of this time is no bucket. To be called before a message is written.
 local function bucket_check(no, due) must_be('zset', bucket_of(no, due)) end

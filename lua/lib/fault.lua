@@ -62,7 +62,7 @@ local BELONGS = {
   g = function(m, index) return m.state <= LEASED and group_and_expiry(m) == string.sub(index, 3) end,
 }
 
--- Whether an entry leads nowhere. What cannot be read is left to whoever meets it.
+-- Whether an entry leads nowhere. What cannot be read is left to the script that meets it.
 local function leads_nowhere(index, member)
   local kind = string.match(index, '^%a*')
   if not ENTRY[kind] then return false end

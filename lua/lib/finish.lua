@@ -32,7 +32,7 @@ local function leave_indexes(m)
   if group then redis.call('ZREM', base .. 'g:' .. group, name) end
 end
 
--- Ends `m`. Whoever calls it takes the message out of where it was afterwards: a script that is cut off leaves an entry
+-- Ends `m`. The caller takes the message out of where it was afterwards: a script that is cut off leaves an entry
 -- too many, which is stale, and never a message without one.
 local function finish(m, outcome)
   finish_check(m)

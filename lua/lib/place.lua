@@ -13,7 +13,7 @@ local function join_group(m)
   redis.call('ZADD', base .. 'g:' .. group, m.due, m.no .. ':' .. m.id)
 end
 
--- Moves `m` to its due time, under a new gen, and writes its head: 'ready' or 'delayed'. Whoever calls it has checked it,
+-- Moves `m` to its due time, under a new gen, and writes its head: 'ready' or 'delayed'. The caller has checked it,
 -- has taken a gen, and takes the message out of where it was afterwards: a script that is cut off leaves an entry too
 -- many, which is stale, and never a message without one.
 local function place(m, due)

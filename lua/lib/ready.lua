@@ -1,18 +1,14 @@
 -- Ready queues: `r:<topic no>`, a list of id‖gen‖ready time (7 bytes, µs since the epoch), oldest first.
--- What is no longer ready is not searched for in it: its gen is stale, and whoever meets it drops it.
+-- What is no longer ready is not searched for in it: its gen is stale, and the script that meets it drops it.
 
--- The end of an entry: the time from which its message is ready.
-local function ready_stamp() return struct.pack('>I7', now_us) end
-
--- Appends entries (at most 500), and wakes whoever waits where the queue was empty. False, and nothing is changed,
+-- Appends entries (at most 500), and wakes waiting consumers where the queue was empty. False, and nothing is changed,
 -- where the queue is of the wrong type.
 local function make_ready(no, entries)
   local n = #entries
   if n == 0 then return true end
-  local counted = redis.pcall('HINCRBY', base .. 'stats', 'ready:' .. no, n)
+  local counted = redis.pcall('HINCRBY', base .. 'stats', 'ready:' .. no, n == 1 and '1' or n)
   if type(counted) == 'table' then
-    must_be('hash', 'stats')
-    error(counted)
+    error(string.find(counted.err, 'WRONGTYPE') and { err = 'DQTYPE ' .. base .. 'stats is not a hash' } or counted)
   end
   local length = redis.pcall('RPUSH', base .. 'r:' .. no, unpack(entries))
   if type(length) == 'table' then
@@ -25,9 +21,4 @@ local function make_ready(no, entries)
     redis.call('SPUBLISH', base .. 'ready', type(name) == 'string' and name or '')
   end
   return true
-end
-
--- The same, and an error where the queue is of the wrong type.
-local function push_ready(no, entries)
-  if not make_ready(no, entries) then error({ err = 'DQTYPE ' .. base .. 'r:' .. no .. ' is not a list' }) end
 end

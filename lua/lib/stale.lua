@@ -1,4 +1,4 @@
--- What keeps stale entries from piling up in a ready queue that nobody takes from: whoever makes some looks at its head,
+-- Keeps stale entries from piling up in a ready queue that nobody reserves from: a script that makes some looks at its head,
 -- and drops what is stale there. What stands behind a message that waits goes with it, or after it.
 
 local function is_stale_ready(no, entry)

@@ -1,6 +1,6 @@
 //! The programs of this workspace, as a user would start them.
 //!
-//! They are taken from the folder that the running test was built into; `make test` builds them there first.
+//! They come from the folder that the running test was built into; `make test` builds them there first.
 
 use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
@@ -15,17 +15,17 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use crate::deadline::within;
 use crate::process::Process;
 
-/// A program of the workspace and what it is started with.
+/// A program of the workspace and how it is started.
 #[derive(Debug)]
 pub struct Binary {
     name: String,
     command: Command,
 }
 
-/// How a program that was run to its end ended.
+/// How a program ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
-    /// Its exit code; nothing when a signal ended it.
+    /// Its exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     /// All of its standard output.
     pub stdout: String,
@@ -38,21 +38,14 @@ pub struct Finished {
 impl Binary {
     /// The program of that name, such as `delayq` or `delayq-timer`.
     ///
-    /// Of this process's environment it sees only `PATH`, `HOME` and `TMPDIR`: a setting of whoever runs the tests
-    /// must not change what they mean.
+    /// It inherits only `PATH`, `HOME` and `TMPDIR`: the user's settings must not change what the tests mean.
     ///
     /// # Panics
-    /// When it has not been built.
+    /// If it has not been built.
     #[must_use]
     #[allow(clippy::disallowed_methods, reason = "hands three variables through, reads none")]
     pub fn new(name: &str) -> Self {
-        let path = folder_of_binaries().join(name);
-        assert!(
-            path.is_file(),
-            "{} is not there: run `cargo build --workspace --bins` first",
-            path.display()
-        );
-        let mut command = Command::new(path);
+        let mut command = Command::new(Self::path(name));
         command.env_clear();
         for kept in ["PATH", "HOME", "TMPDIR"] {
             if let Some(value) = std::env::var_os(kept) {
@@ -60,6 +53,21 @@ impl Binary {
             }
         }
         Self { name: name.to_owned(), command }
+    }
+
+    /// Where the program of that name is.
+    ///
+    /// # Panics
+    /// If it has not been built.
+    #[must_use]
+    pub fn path(name: &str) -> PathBuf {
+        let path = folder_of_binaries().join(name);
+        assert!(
+            path.is_file(),
+            "{} is not there: run `cargo build --workspace --bins` first",
+            path.display()
+        );
+        path
     }
 
     /// Adds one argument.
@@ -93,7 +101,7 @@ impl Binary {
     /// Starts it and leaves it running.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If it cannot be started.
     #[must_use]
     pub fn start(self) -> Process {
         Process::spawn(&self.name, self.command)
@@ -102,35 +110,49 @@ impl Binary {
     /// Runs it to its end with `input` as its standard input.
     ///
     /// # Panics
-    /// When it has not ended after `limit`; it is killed then.
+    /// If it has not ended after `limit`; it is then killed.
     pub async fn run(self, input: &[u8], limit: Duration) -> Finished {
         self.run_into(Stdio::piped(), input, limit).await
     }
 
-    /// Runs it to its end while nobody reads its standard output, as behind `| true`.
+    /// Runs it to its end while no process reads its standard output, as before `| true`.
     ///
     /// # Panics
-    /// When it has not ended after `limit`; it is killed then.
+    /// If it has not ended after `limit`; it is then killed.
     pub async fn run_unread(self, limit: Duration) -> Finished {
         let (reader, writer) = std::io::pipe().expect("a pipe can be made");
         drop(reader);
         self.run_into(writer.into(), b"", limit).await
     }
 
-    /// Runs it to its end with a terminal as its standard output: what it printed there.
+    /// Runs it to its end with a terminal as its standard output; returns what it printed there.
     ///
     /// # Panics
-    /// When there is no pseudo-terminal, or it has not ended after `limit`.
+    /// If there is no pseudo-terminal, or it has not ended after `limit`.
     pub async fn on_a_terminal(self, limit: Duration) -> String {
         let (screen, inner) = terminal().unwrap_or_else(|e| panic!("cannot make a terminal: {e}"));
-        let reading = tokio::task::spawn_blocking(move || {
-            let mut printed = Vec::new();
-            // It ends with an error when nobody has the other side any more.
-            let _ = std::fs::File::from(screen).read_to_end(&mut printed);
-            String::from_utf8_lossy(&printed).into_owned()
-        });
+        let reading = tokio::task::spawn_blocking(move || shown_on(screen.into()));
         self.run_into(inner.into(), b"", limit).await;
         within("the terminal's end", limit, reading).await.expect("reading does not panic")
+    }
+
+    /// Runs it to its end on a terminal on which `typed` is typed; returns what the terminal shows, and the exit code.
+    ///
+    /// # Panics
+    /// If there is no pseudo-terminal, or it has not ended after `limit`.
+    pub async fn asked(self, typed: &str, limit: Duration) -> (String, Option<i32>) {
+        let (screen, inner) = terminal().unwrap_or_else(|e| panic!("cannot make a terminal: {e}"));
+        let mut screen = std::fs::File::from(screen);
+        screen.write_all(typed.as_bytes()).expect("a terminal can be typed on");
+        let mut command = tokio::process::Command::from(self.command);
+        let side = || inner.try_clone().expect("a file can be opened twice");
+        command.stdin(side()).stdout(side()).stderr(side()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap_or_else(|e| panic!("cannot start {}: {e}", self.name));
+        drop((command, inner));
+        let reading = tokio::task::spawn_blocking(move || shown_on(screen));
+        let status = within(&format!("a run of {}", self.name), limit, child.wait()).await;
+        let shown = within("the terminal's end", limit, reading).await.expect("reading does not panic");
+        (shown, status.expect("a child can be waited for").code())
     }
 
     async fn run_into(self, stdout: Stdio, input: &[u8], limit: Duration) -> Finished {
@@ -141,7 +163,7 @@ impl Binary {
         let stdin = child.stdin.take().expect("the standard input was asked for");
         let stdin = stdin.into_owned_fd().expect("a pipe that nobody has read from can be turned back");
         let input = input.to_vec();
-        // A program may end, rightly, without reading its input: a broken pipe is no fault.
+        // A program may end without reading its input: a broken pipe is not an error.
         let feeding = tokio::task::spawn_blocking(move || std::fs::File::from(stdin).write_all(&input));
         let output = within(&format!("a run of {name}"), limit, child.wait_with_output()).await;
         let output = output.unwrap_or_else(|e| panic!("cannot read what {name} printed: {e}"));
@@ -154,7 +176,7 @@ impl Binary {
     }
 }
 
-/// A terminal: the side that shows, and the side that a program writes to.
+/// A terminal: the reading side, and the side that a program writes to.
 fn terminal() -> std::io::Result<(OwnedFd, std::fs::File)> {
     let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&screen)?;
@@ -164,7 +186,15 @@ fn terminal() -> std::io::Result<(OwnedFd, std::fs::File)> {
     Ok((screen, inner))
 }
 
-/// `target/debug`, of which the running test is in `deps`.
+/// All that a terminal is given to show.
+fn shown_on(mut screen: std::fs::File) -> String {
+    let mut printed = Vec::new();
+    // Reading fails once no process has the other side open.
+    let _ = screen.read_to_end(&mut printed);
+    String::from_utf8_lossy(&printed).into_owned()
+}
+
+/// `target/debug`: the running test is in its `deps`.
 fn folder_of_binaries() -> PathBuf {
     let test = std::env::current_exe().expect("a running test has a path");
     let deps = test.parent().expect("a program is in a folder");

@@ -7,12 +7,12 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 
 use crate::folder::Folder;
 
-/// The only name of [`Authority::wrong_name`]'s certificate; it ends in a domain that nobody can own.
+/// The only name in [`Authority::wrong_name`]'s certificate, in a domain that nobody can own.
 pub const WRONG_NAME: &str = "elsewhere.invalid";
 
 static NUMBER: AtomicU32 = AtomicU32::new(1);
 
-/// An authority that no machine trusts until it is told to. Dropping it removes its files and those of all that it signed.
+/// An authority that no machine trusts by default. Dropping it removes its files and those of all that it signed.
 #[derive(Debug)]
 pub struct Authority {
     folder: Folder,
@@ -34,13 +34,13 @@ impl Authority {
     /// Makes one.
     ///
     /// # Panics
-    /// When the files cannot be written.
+    /// If the files cannot be written.
     #[must_use]
     pub fn new() -> Self {
         let folder = Folder::new("certs");
         let key = KeyPair::generate().expect("ring makes P-256 keys");
         let mut about = CertificateParams::default();
-        // A client tells authorities apart by their names before it looks at signatures.
+        // A client distinguishes authorities by name before it checks signatures.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         about.distinguished_name.push(DnType::CommonName, format!("delayq tests {number}"));
         about.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -50,7 +50,7 @@ impl Authority {
         Self { folder, issuer: Issuer::new(about, key) }
     }
 
-    /// The authority's own certificate, in PEM: what a client has to trust.
+    /// The authority's own certificate, in PEM, which clients must trust.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.folder.join("authority.pem")
@@ -65,7 +65,7 @@ impl Authority {
         self.sign("server", &["127.0.0.1", "localhost"])
     }
 
-    /// A certificate that this authority signed, but for [`WRONG_NAME`] only: a client that looks refuses it.
+    /// A certificate signed by this authority for [`WRONG_NAME`] only: a client that checks names refuses it.
     ///
     /// # Panics
     /// As [`Self::sign`].
@@ -74,11 +74,11 @@ impl Authority {
         self.sign("wrong-name", &[WRONG_NAME])
     }
 
-    /// Signs a new certificate for these names and addresses; `label` names its files, a second one of the same label
-    /// takes their place.
+    /// Signs a new certificate for these names and addresses; `label` names its files, which a second one of the same
+    /// label replaces.
     ///
     /// # Panics
-    /// When a name is not ASCII, or the files cannot be written.
+    /// If a name is not ASCII, or the files cannot be written.
     #[must_use]
     pub fn sign(&self, label: &str, names: &[&str]) -> Certificate {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();

@@ -1,8 +1,8 @@
 //! A wall clock that a test can step, for programs it starts: a small library loaded before libc.
 //!
-//! The library (`clock_shim.c`) adds an offset to the wall clock of whatever it is loaded into; the monotonic clock is
-//! left alone, as a step of the wall clock leaves it alone in life. The offset is in a file that every such process
-//! maps, so that a step reaches all of them at once, while they run.
+//! The library (`clock_shim.c`) adds an offset to the wall clock of the process that loads it, and leaves the monotonic
+//! clock alone, like a real step of the wall clock. The offset is in a file that every such process maps, so that a
+//! step reaches all of them at once while they run.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -34,7 +34,7 @@ impl ClockShim {
     /// A clock that agrees with the machine's until it is stepped.
     ///
     /// # Panics
-    /// When there is no C compiler named `cc`, or no place to write to.
+    /// If there is no C compiler named `cc`, or no place to write to.
     #[must_use]
     pub fn new() -> Self {
         let folder = Folder::new("clock");
@@ -44,10 +44,10 @@ impl ClockShim {
         clock
     }
 
-    /// Steps the clock: from now on it is so many milliseconds ahead of the machine's (negative: behind).
+    /// Steps the clock: from now on it is this many milliseconds ahead of the machine's (negative: behind).
     ///
     /// # Panics
-    /// When the file of the offset cannot be written.
+    /// If the offset's file cannot be written.
     pub fn set_offset_ms(&self, offset_ms: i64) {
         // One write of eight aligned bytes: a reader sees the old offset or the new one.
         self.shared
@@ -56,12 +56,12 @@ impl ClockShim {
             .expect("the offset's file is open for writing");
     }
 
-    /// Puts a program that is about to be started under this clock.
+    /// Makes a program use this clock once it starts.
     pub fn apply(&self, command: &mut Command) {
         command.env("LD_PRELOAD", library()).env("DELAYQ_CLOCK_OFFSET_FILE", self.offset_path());
     }
 
-    /// The library and the offset's file as the environment of a program that something else starts.
+    /// The environment variables for a program that another process starts: the library and the offset's file.
     #[must_use]
     pub fn environment(&self) -> [(&'static str, PathBuf); 2] {
         [("LD_PRELOAD", library()), ("DELAYQ_CLOCK_OFFSET_FILE", self.offset_path())]

@@ -1,23 +1,23 @@
-//! Waiting with a limit: whatever is waited for has a name and a deadline.
+//! Waiting with a limit: every wait has a name and a deadline.
 
 use std::future::Future;
 use std::time::Duration;
 
-/// How long a probe rests between two looks; short against every limit in use, long against a look's cost.
+/// The pause between two probes; short compared with every limit in use, long compared with a probe's cost.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The limit for what takes well under a second on an idle machine: only what hangs takes so long on a busy one.
+/// The limit for what takes well under a second on an idle machine: only what hangs takes this long on a busy one.
 pub const SHORT: Duration = Duration::from_secs(60);
 
 /// The limit for what takes seconds on an idle machine, such as a broker's start.
 pub const LONG: Duration = Duration::from_secs(90);
 
-/// Looks again and again until `probe` answers something, and returns that.
+/// Repeats `probe` until it returns a value, and returns that.
 ///
-/// Safe to drop at any time. It looks at least once, whatever the limit.
+/// Cancel safe. It probes at least once, whatever the limit.
 ///
 /// # Panics
-/// When `limit` has passed; the message names `what`.
+/// If `limit` has passed; the message names `what`.
 pub async fn wait_for<T, F, Fut>(what: &str, limit: Duration, mut probe: F) -> T
 where
     F: FnMut() -> Fut,
@@ -37,10 +37,10 @@ where
     }
 }
 
-/// Looks again and again until `holds` answers true.
+/// Repeats `holds` until it returns true.
 ///
 /// # Panics
-/// When `limit` has passed; the message names `what`.
+/// If `limit` has passed; the message names `what`.
 pub async fn wait_until<F, Fut>(what: &str, limit: Duration, mut holds: F)
 where
     F: FnMut() -> Fut,
@@ -53,10 +53,10 @@ where
     .await;
 }
 
-/// Gives `work` at most `limit`.
+/// Awaits `work` for at most `limit`.
 ///
 /// # Panics
-/// When `limit` has passed; the message names `what`.
+/// If `limit` has passed; the message names `what`.
 pub async fn within<T>(what: &str, limit: Duration, work: impl Future<Output = T>) -> T {
     match tokio::time::timeout(limit, work).await {
         Ok(done) => done,

@@ -1,15 +1,15 @@
-//! What a test run reads from its environment: servers that somebody else started, and how strictly times are judged.
+//! What a test run reads from its environment: servers that are already running, and how strictly times are judged.
 
 /// The Redis to use in place of a private one, from `DELAYQ_TEST_REDIS_URL`.
 ///
-/// Its data is not cleared: tests on it keep to a namespace of their own.
+/// Its data is not cleared: each test keeps to its own namespace.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
 pub fn given_redis_url() -> Option<String> {
     std::env::var("DELAYQ_TEST_REDIS_URL").ok().filter(|url| !url.is_empty())
 }
 
-/// The etcd endpoints to use in place of a private etcd, from `DELAYQ_TEST_ETCD_ENDPOINTS`, parted by commas.
+/// The etcd endpoints to use in place of a private etcd, from `DELAYQ_TEST_ETCD_ENDPOINTS`, separated by commas.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
 pub fn given_etcd_endpoints() -> Option<Vec<String>> {
@@ -19,7 +19,7 @@ pub fn given_etcd_endpoints() -> Option<Vec<String>> {
     (!endpoints.is_empty()).then_some(endpoints)
 }
 
-/// Whether a test fails whose times this machine was too busy to judge, from `DELAYQ_TEST_TIMING=strict`.
+/// Whether a test fails if the machine was too busy to judge its times, from `DELAYQ_TEST_TIMING=strict`.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
 pub fn strict_timing() -> bool {

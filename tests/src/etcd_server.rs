@@ -1,4 +1,4 @@
-//! A private etcd of one or three members, to be broken at will.
+//! A private etcd of one or three members that tests can break.
 
 use std::collections::BTreeMap;
 use std::process::{Command, ExitStatus};
@@ -18,7 +18,7 @@ mod operator;
 #[derive(Debug)]
 pub struct EtcdCluster {
     members: Vec<EtcdMember>,
-    /// What `etcdctl` is given before anything else.
+    /// The first arguments of every `etcdctl`.
     operator: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ pub struct EtcdMember {
     client_port: u16,
     peer_port: u16,
     health_port: u16,
-    /// What the other members talk to instead of the peer port.
+    /// The proxy that the other members use instead of the peer port.
     peer_proxy: Option<Proxy>,
     arguments: Vec<String>,
     process: Option<Process>,
@@ -69,15 +69,15 @@ impl EtcdOptions {
         self
     }
 
-    /// Any further arguments of `etcd`, for every member.
+    /// Further arguments of `etcd`, for every member.
     #[must_use]
     pub fn arguments<I: IntoIterator<Item = S>, S: Into<String>>(mut self, arguments: I) -> Self {
         self.arguments.extend(arguments.into_iter().map(Into::into));
         self
     }
 
-    /// Serves clients by TLS with this certificate and key (PEM files); they may be asked for one of their own by
-    /// [`Self::arguments`].
+    /// Serves clients by TLS with this certificate and key (PEM files); [`Self::arguments`] can require client
+    /// certificates.
     #[must_use]
     pub fn tls(mut self, certificate: &std::path::Path, key: &std::path::Path) -> Self {
         self.tls = true;
@@ -92,7 +92,7 @@ impl EtcdCluster {
     /// Starts one member and waits until it is healthy.
     ///
     /// # Panics
-    /// When it does not become so.
+    /// If it does not become healthy.
     pub async fn start_one() -> Self {
         Self::start_with(EtcdOptions::default()).await
     }
@@ -100,7 +100,7 @@ impl EtcdCluster {
     /// Starts three members and waits until they are healthy.
     ///
     /// # Panics
-    /// When they do not become so.
+    /// If they do not become healthy.
     pub async fn start_three() -> Self {
         Self::start_with(EtcdOptions::default().members(3)).await
     }
@@ -108,7 +108,7 @@ impl EtcdCluster {
     /// Starts a cluster and waits until every member is healthy.
     ///
     /// # Panics
-    /// When one does not become so; the message holds what it printed.
+    /// If one does not become healthy; the message contains its output.
     pub async fn start_with(options: EtcdOptions) -> Self {
         let members: Vec<EtcdMember> = (1..=options.members).map(|n| EtcdMember::new(n, &options)).collect();
         let list: Vec<String> = members.iter().map(|m| format!("{}={}", m.name, m.peer_url())).collect();
@@ -134,24 +134,24 @@ impl EtcdCluster {
         &self.members
     }
 
-    /// One member, from 0, to be stopped and started.
+    /// One member, from 0, to stop and start.
     ///
     /// # Panics
-    /// When there is none of that number.
+    /// If there is no member of that number.
     #[must_use]
     pub fn member(&mut self, number: usize) -> &mut EtcdMember {
         &mut self.members[number]
     }
 
-    /// The number of the member that leads now.
+    /// The number of the current leader.
     ///
     /// # Panics
-    /// When no running member leads in time.
+    /// If no running member leads in time.
     pub async fn leader(&self) -> usize {
         wait_for("etcd to have a leader", SHORT, || async { self.leaders().await.first().copied() }).await
     }
 
-    /// The numbers of the running members that believe they lead: one, but for the moments after a partition.
+    /// The numbers of the running members that believe they lead: one, except just after a partition.
     pub async fn leaders(&self) -> Vec<usize> {
         let mut leaders = Vec::new();
         for (number, member) in self.members.iter().enumerate() {
@@ -162,10 +162,10 @@ impl EtcdCluster {
         leaders
     }
 
-    /// Waits until every running member says that it is healthy.
+    /// Waits until every running member reports that it is healthy.
     ///
     /// # Panics
-    /// When one does not in time.
+    /// If one does not in time.
     pub async fn wait_healthy(&mut self) {
         for member in &mut self.members {
             member.wait_healthy().await;
@@ -176,7 +176,7 @@ impl EtcdCluster {
     /// [`EtcdOptions::partitionable`].
     ///
     /// # Panics
-    /// When the cluster was started otherwise, or that member is stopped.
+    /// If the cluster was started otherwise, or that member is stopped.
     pub fn isolate(&self, number: usize) {
         const WHY: &str = "only a partitionable cluster can be parted";
         let process = self.members[number].process.as_ref().expect("a stopped member is alone already").id();
@@ -186,7 +186,7 @@ impl EtcdCluster {
         }
     }
 
-    /// Ends what [`Self::isolate`] did.
+    /// Undoes [`Self::isolate`].
     pub async fn reunite(&self) {
         for proxy in self.members.iter().filter_map(|member| member.peer_proxy.as_ref()) {
             proxy.mend().await;
@@ -198,15 +198,16 @@ impl EtcdCluster {
         self.members.iter().for_each(EtcdMember::freeze);
     }
 
-    /// Lets every member go on (SIGCONT).
+    /// Resumes every member (SIGCONT).
     pub fn thaw(&self) {
         self.members.iter().for_each(EtcdMember::thaw);
     }
 
-    /// Kills every member, removes its data and starts the cluster anew: same addresses, revisions from the start.
+    /// Kills every member, removes its data and starts the cluster from scratch: same addresses, revisions from the
+    /// start.
     ///
     /// # Panics
-    /// When it does not become healthy.
+    /// If it does not become healthy.
     pub async fn rebuild(&mut self) {
         for member in &mut self.members {
             if member.process.is_some() {
@@ -254,7 +255,7 @@ impl EtcdMember {
     /// Stops it as an operator would (SIGTERM) and waits for its end.
     ///
     /// # Panics
-    /// When it does not end in time.
+    /// If it does not end in time.
     pub async fn stop(&mut self) -> ExitStatus {
         self.end_by(Signal::TERM).await
     }
@@ -262,7 +263,7 @@ impl EtcdMember {
     /// Kills it (SIGKILL) and waits for its end.
     ///
     /// # Panics
-    /// When it does not end in time.
+    /// If it does not end in time.
     pub async fn kill(&mut self) -> ExitStatus {
         self.end_by(Signal::KILL).await
     }
@@ -278,26 +279,26 @@ impl EtcdMember {
     /// Starts it again on the same data and waits until it is healthy.
     ///
     /// # Panics
-    /// When it does not become so in time.
+    /// If it does not become healthy in time.
     pub async fn resume(&mut self) {
         self.launch();
         self.wait_healthy().await;
     }
 
-    /// Freezes it (SIGSTOP); nothing happens to one that is stopped.
+    /// Freezes it (SIGSTOP), if it is running.
     pub fn freeze(&self) {
         self.process.iter().for_each(|p| p.signal(Signal::STOP));
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Resumes it (SIGCONT).
     pub fn thaw(&self) {
         self.process.iter().for_each(|p| p.signal(Signal::CONT));
     }
 
-    /// Waits until it says that it is healthy; returns at once when it is stopped.
+    /// Waits until it reports that it is healthy; returns at once if it is stopped.
     ///
     /// # Panics
-    /// When it does not in time, or ends; the message holds what it printed.
+    /// If it does not in time, or ends; the message contains its output.
     pub async fn wait_healthy(&mut self) {
         let port = self.health_port;
         let Some(process) = &mut self.process else { return };
@@ -310,7 +311,7 @@ impl EtcdMember {
         .await;
     }
 
-    /// How many messages its clients have sent it so far, by method; nothing while it does not answer.
+    /// How many messages its clients have sent it so far, by method; empty while it does not answer.
     pub async fn received(&self) -> BTreeMap<String, f64> {
         let received = |line: &str| {
             let (labels, count) = line.strip_prefix("grpc_server_msg_received_total{")?.split_once("} ")?;
@@ -332,7 +333,7 @@ impl EtcdMember {
         process.end_by(signal, SHORT).await
     }
 
-    /// Where its peers find it.
+    /// Its address for peers.
     fn peer_url(&self) -> String {
         let own = || format!("127.0.0.1:{}", self.peer_port);
         format!("http://{}", self.peer_proxy.as_ref().map_or_else(own, Proxy::address))
@@ -346,7 +347,7 @@ impl EtcdMember {
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         let listen = format!("http://127.0.0.1:{}", self.peer_port);
         command.args(["--listen-peer-urls", &listen, "--initial-advertise-peer-urls", &peer]);
-        // Health by a plain listener of its own, so that it can be asked whatever the clients' one demands.
+        // Health has its own plain listener, so that probes work whatever clients must present.
         command.args(["--listen-metrics-urls", &health]);
         command.args(["--initial-cluster-state", "new", "--initial-cluster-token", "delayq-tests"]);
         command.args(&self.arguments);
@@ -354,13 +355,13 @@ impl EtcdMember {
     }
 }
 
-/// The answer's head and body to a GET on the loopback address, if there is one.
+/// The head and body of the answer to a GET on the loopback address, if there is one.
 async fn get(port: u16, path: &str) -> Option<String> {
-    // A frozen member takes connections and never answers.
+    // A frozen member accepts connections and never answers.
     tokio::time::timeout(std::time::Duration::from_secs(2), ask(port, "GET", path, "")).await.ok()?
 }
 
-/// The answer's head and body to a request on the loopback address, if there is one.
+/// The head and body of the answer to a request on the loopback address, if there is one.
 async fn ask(port: u16, method: &str, path: &str, body: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
     let length = body.len();

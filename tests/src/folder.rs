@@ -1,9 +1,9 @@
 //! The temporary folders of a test process, and the janitor that clears them and its servers when the process ends.
 //!
-//! The janitor is a shell that waits for the end of its standard input, which this process holds. However this
-//! process ends (returns, panics, is killed), the pipe closes; then the janitor kills the process groups that are
-//! still marked in the run's folder and removes the folder. So servers shared by a whole run, which nobody drops,
-//! end with it too.
+//! The janitor is a shell that waits for the end of its standard input, which this process holds. However this process
+//! ends (returns, panics, is killed), the pipe closes; then the janitor kills the process groups that are still marked
+//! in the run's folder and removes the folder. So servers that a whole run shares, which are never dropped, end with it
+//! too.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -12,8 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Waits for the end of input, ends the marked groups, removes the folder; a second try for a server that wrote
-/// into the folder while it was being removed.
+/// Waits for the end of input, ends the marked groups, and removes the folder, twice in case a server wrote into it
+/// meanwhile.
 const JANITOR: &str = r#"
 cat >/dev/null
 for mark in "$1"/groups/*; do
@@ -25,7 +25,7 @@ rm -rf "$1" || { sleep 1; rm -rf "$1"; }
 static RUN: OnceLock<Run> = OnceLock::new();
 static NUMBER: AtomicU32 = AtomicU32::new(1);
 
-/// A folder that is removed with all it holds when this is dropped.
+/// A folder that is removed with its contents when this is dropped.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -40,10 +40,10 @@ struct Run {
 // === impl Folder ===
 
 impl Folder {
-    /// Makes an empty folder; `label` is only there to be read by people.
+    /// Creates an empty folder; `label` is only for human readers.
     ///
     /// # Panics
-    /// When the folder cannot be made.
+    /// If the folder cannot be created.
     #[must_use]
     pub fn new(label: &str) -> Self {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl Folder {
         Self { path }
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -67,7 +67,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A server that is just ending may still hold a file; the janitor takes what stays.
+        // A server that is just ending may still write a file; the janitor removes what stays.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -78,7 +78,7 @@ pub(crate) fn mark_group(group: u32) {
     fs::write(&mark, "").unwrap_or_else(|e| panic!("cannot write {}: {e}", mark.display()));
 }
 
-/// Takes a process group that has ended from the janitor's list.
+/// Removes a process group that has ended from the janitor's list.
 pub(crate) fn forget_group(group: u32) {
     let _ = fs::remove_file(group_mark(group));
 }
@@ -98,7 +98,7 @@ fn run() -> &'static Run {
         let janitor = Command::new("sh")
             .args(["-c", JANITOR, "janitor"])
             .arg(&path)
-            // Its own group, so that Ctrl-C ends the tests and not the one who cleans up after them.
+            // Its own group, so that Ctrl-C ends the tests and not the janitor.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

@@ -1,4 +1,4 @@
-//! The history of a run: what was asked of delayq and answered, and what an independent consumer received.
+//! The history of a run: the requests to delayq and their answers, and what an independent consumer received.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,13 +11,13 @@ use sha2::{Digest as _, Sha256};
 pub enum Answer {
     /// It was done.
     Ok,
-    /// It was not done, and will not be. For a cancel: it came too late.
+    /// It was not done, and will not be. For a cancel: too late.
     Refused,
     /// It may have been done.
     Unknown,
 }
 
-/// One thing that happened, in the order in which its end was seen.
+/// One event, in the order in which its end was observed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "each field is what the sentence of its variant says of it")]
@@ -36,7 +36,7 @@ pub enum Event {
     Pump { shard: u32, epoch: u64, fenced: bool, moved: u64 },
 }
 
-/// Everything that happened in a run; may be written to from many tasks.
+/// All events of a run, recorded from many tasks.
 #[derive(Debug, Default)]
 pub struct History {
     events: Mutex<Vec<Event>>,
@@ -51,7 +51,7 @@ impl History {
         Self::default()
     }
 
-    /// Adds what has happened.
+    /// Adds an event.
     pub fn record(&self, event: Event) {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }

@@ -1,4 +1,4 @@
-//! The checker: what must hold of every run's history, whatever was broken during it.
+//! The checker: what must hold for the history of every run, whatever was broken during it.
 //!
 //! With A, U, R the ids whose put was answered ok, unknown, refused (and never anything better), C those whose cancel
 //! was answered *cancelled*, D the deliveries and Z the dead letters:
@@ -22,14 +22,14 @@ use std::time::Duration;
 
 use crate::history::{Answer, Event, History};
 
-/// What the faults of a run permit; the default is a run without faults and without a bound on lateness.
+/// What the faults of a run permit; the default is a run without faults and without a lateness bound.
 #[derive(Debug, Clone, Default)]
 pub struct Permit {
-    /// How many deliveries beyond the first of an id there may be, over all ids.
+    /// Maximum repeated deliveries, over all ids.
     pub duplicates: usize,
-    /// What the reason of a dead letter must contain one of; none: no dead letters.
+    /// Texts of which the reason of each dead letter must contain one; empty: no dead letters.
     pub dead_reasons: Vec<String>,
-    /// How late a message may become ready after its due time; nothing: not checked.
+    /// How late a message may become ready after its due time; `None`: not checked.
     pub late: Option<Duration>,
 }
 
@@ -38,7 +38,7 @@ pub struct Permit {
 pub struct Violation {
     /// Its number, such as 4 for *never early*.
     pub invariant: u8,
-    /// What was seen, with the id.
+    /// What was observed, with the id.
     pub what: String,
 }
 
@@ -66,7 +66,7 @@ pub struct Books {
 /// Destination, SHA-256, delivery number and the ms when it became ready.
 type Seen<'a> = (&'a str, &'a str, u32, u64);
 
-/// All that a history says of one id.
+/// All events of one id.
 #[derive(Debug, Default)]
 struct Life<'a> {
     payloads: BTreeSet<&'a str>,
@@ -75,7 +75,7 @@ struct Life<'a> {
     refused: bool,
     cancelled: bool,
     too_late: bool,
-    /// The due times that may have held at some moment after the last one known for certain, that one included.
+    /// The due times that may have applied since the last one known for certain, including that one.
     dues_ms: Vec<u64>,
     deliveries: Vec<Seen<'a>>,
     dead: Vec<&'a str>,
@@ -96,7 +96,7 @@ impl Books {
     }
 }
 
-/// Checks I1 to I8 on a drained run; an empty answer is a good one.
+/// Checks I1 to I8 on a drained run; an empty answer means that all hold.
 #[must_use]
 pub fn check(history: &History, permit: &Permit) -> Vec<Violation> {
     let events = history.events();
@@ -116,10 +116,10 @@ pub fn check(history: &History, permit: &Permit) -> Vec<Violation> {
     found
 }
 
-/// I10: the keys that are more than registry after everything is drained and forgotten. `keys` are all of a namespace.
+/// I10: the keys besides the registry after everything is drained and forgotten. `keys` are all of a namespace.
 #[must_use]
 pub fn leftovers(keys: &[String]) -> Vec<Violation> {
-    // What is asked is the key behind its shard, so that no user's text is taken for it.
+    // Checks the key after its shard, so that no user's text is mistaken for it.
     let registry = |key: &str| {
         let name = key.split_once("}:").map_or(key, |(_, name)| name);
         matches!(name, "meta" | "stats" | "dictionaries") || name.starts_with("t:")
@@ -174,7 +174,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Deliveries beyond the first, at each destination for itself.
+    /// Deliveries beyond the first, for each destination separately.
     fn duplicates(&self) -> usize {
         let destinations: BTreeSet<&str> = self.deliveries.iter().map(|d| d.0).collect();
         self.deliveries.len() - destinations.len()

@@ -1,4 +1,4 @@
-//! Further ways into a Kafka broker of a test: behind a proxy, with TLS, with a login.
+//! Further listeners of a test's Kafka broker: behind a proxy, with TLS, with a login.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,10 +6,11 @@ use std::path::Path;
 use crate::certs::Certificate;
 use crate::ports::free_port;
 
-/// A port of its own that a broker listens on beside its plain one.
+/// A further port that a broker listens on besides its plain one.
 ///
-/// Clients ask a broker where it is and go there. So a listener behind a proxy has to be advertised as the proxy: make the
-/// listener, start the proxy in front of [`Listener::address`], and give it back with [`Listener::advertised_as`].
+/// Clients ask a broker for its address and connect there. So a listener behind a proxy must advertise the proxy:
+/// create the listener, start the proxy in front of [`Listener::address`], and pass its address to
+/// [`Listener::advertised_as`].
 #[derive(Debug, Clone)]
 pub struct Listener {
     port: u16,
@@ -34,7 +35,7 @@ impl Listener {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Where it sends clients.
+    /// The address that it advertises.
     #[must_use]
     pub fn advertised_as(mut self, address: &str) -> Self {
         address.clone_into(&mut self.advertised);
@@ -48,7 +49,7 @@ impl Listener {
         self
     }
 
-    /// For one user alone, by SASL's PLAIN; neither name nor password holds a quote.
+    /// For one user, by SASL PLAIN; neither name nor password contains a quote.
     #[must_use]
     pub fn login(mut self, user: &str, password: &str) -> Self {
         self.login = Some((user.to_owned(), password.to_owned()));
@@ -65,7 +66,7 @@ impl Listener {
     }
 }
 
-/// The broker's settings for its listeners, those of `first` (plain, by the name `PLAINTEXT`) and controller among them.
+/// The broker's settings for its listeners, including `first` (plain, named `PLAINTEXT`) and the controller.
 pub(crate) fn settings(first: u16, controller: u16, more: &[Listener], folder: &Path) -> String {
     let own = format!("PLAINTEXT://127.0.0.1:{first}");
     let mut listeners = format!("{own},CONTROLLER://127.0.0.1:{controller}");

@@ -31,7 +31,7 @@ struct Node {
     /// From 1.
     id: usize,
     controller_port: u16,
-    /// All nodes, as the quorum's setting names them.
+    /// All nodes, in the form of the quorum's setting.
     voters: String,
     count: usize,
 }
@@ -52,10 +52,10 @@ impl Node {
 // === impl KafkaServer ===
 
 impl KafkaServer {
-    /// Fetches the jars when they are not there yet, formats the storage, starts the broker and waits for it.
+    /// Fetches the jars if they are missing, formats the storage, starts the broker and waits for it.
     ///
     /// # Panics
-    /// When the jars cannot be had or it does not start; the message holds what was printed.
+    /// If the jars cannot be fetched or it does not start; the message contains the output.
     pub async fn start() -> Self {
         Self::start_with(&[]).await
     }
@@ -70,8 +70,8 @@ impl KafkaServer {
         server
     }
 
-    /// Starts a cluster of so many nodes (from 1), each broker and controller, and waits until they know each other. More
-    /// than half of them have to live.
+    /// Starts a cluster of this many nodes (from 1), each broker and controller, and waits until they know each other.
+    /// More than half of them must live.
     ///
     /// # Panics
     /// As [`Self::start`].
@@ -108,10 +108,10 @@ impl KafkaServer {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Makes a topic of so many partitions (from 1) with settings of its own, such as `max.message.bytes`.
+    /// Creates a topic of this many partitions (from 1) with its own settings, such as `max.message.bytes`.
     ///
     /// # Panics
-    /// When the broker refuses it, with the broker's code and words, or does not answer in time.
+    /// If the broker refuses it, with the broker's code and message, or does not answer in time.
     pub async fn create_topic(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
         let address = self.address();
         let asking = kafka_topics::create(&address, NewTopic { name, partitions, settings });
@@ -125,7 +125,7 @@ impl KafkaServer {
     /// Kills it (SIGKILL) and waits for its end.
     ///
     /// # Panics
-    /// When it is stopped already.
+    /// If it is already stopped.
     pub async fn kill(&mut self) {
         let mut process = self.process.take().expect("a stopped Kafka cannot be killed");
         process.end_by(Signal::KILL, LONG).await;
@@ -134,7 +134,7 @@ impl KafkaServer {
     /// Starts it again on the same data and waits until it answers. Does nothing while it runs.
     ///
     /// # Panics
-    /// When it does not answer in time, or ends.
+    /// If it does not answer in time, or ends.
     pub async fn resume(&mut self) {
         if self.process.is_none() {
             self.spawn();
@@ -167,7 +167,7 @@ impl KafkaServer {
         self.process.iter().for_each(|p| p.signal(Signal::STOP));
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Resumes it (SIGCONT).
     pub fn thaw(&self) {
         self.process.iter().for_each(|p| p.signal(Signal::CONT));
     }
@@ -203,7 +203,7 @@ impl KafkaServer {
     }
 }
 
-/// How many brokers a broker knows, by kcat, a client of its own; nothing when it does not answer.
+/// How many brokers a broker knows, according to the independent client kcat; `None` if it does not answer.
 async fn brokers(address: String) -> Option<usize> {
     let mut kcat = tokio::process::Command::new("kcat");
     kcat.args(["-b", &address, "-L", "-m", "1"]).kill_on_drop(true);
@@ -212,16 +212,16 @@ async fn brokers(address: String) -> Option<usize> {
     Some(said.lines().filter(|line| line.starts_with("  broker ")).count())
 }
 
-/// The folder of the jars, in the build's own folder, so that later runs find them there.
+/// The folder of the jars, in the build folder, so that later runs find them there.
 fn fetch_jars() -> PathBuf {
     let jars = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/kafka-4.3.1");
-    // One test fetches, whoever else comes waits for it: in this process and in others.
+    // One test fetches, the others wait for it, in this process and in others.
     let lock = jars.with_extension("lock");
     std::fs::create_dir_all(jars.parent().expect("the folder of the jars is in the build's"))
         .expect("target can be made");
     let lock = std::fs::File::create(lock).expect("the folder of the build can be written to");
     lock.lock().expect("a lock is given when its holder has fetched");
-    // Written last, so that a fetch that was cut off is done again.
+    // Written last, so that an interrupted fetch is repeated.
     let done = jars.join("complete");
     if !done.exists() {
         let output = format!("-DoutputDirectory={}", jars.display());

@@ -1,4 +1,5 @@
-//! The one request that makes a Kafka topic (`CreateTopics`, version 2), written out, so that the harness needs no Kafka client.
+//! The one request that creates a Kafka topic (`CreateTopics`, version 2), written out so that the harness needs no
+//! Kafka client.
 //!
 //! A frame is its length (4 bytes), then a header: API key, version, number, the client's name. Numbers are big-endian;
 //! a text is its length (2 bytes, −1 for none) and its bytes, a list its length (4 bytes) and its elements.
@@ -16,7 +17,7 @@ const LIMIT_MS: i32 = 30_000;
 /// Far more than the answer about one topic.
 const MAX_ANSWER_BYTES: u32 = 65_536;
 
-/// A topic to be made.
+/// A topic to create.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewTopic<'a> {
     /// Letters, digits, dots, dashes, underscores.
@@ -27,7 +28,7 @@ pub(crate) struct NewTopic<'a> {
     pub settings: &'a [(&'a str, &'a str)],
 }
 
-/// Asks the broker for the topic; the inner answer is Kafka's error code (0: made) and its words.
+/// Asks the broker to create the topic; the inner answer is Kafka's error code (0: created) and message.
 pub(crate) async fn create(address: &str, topic: NewTopic<'_>) -> io::Result<(i16, String)> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(&request(topic)).await?;
@@ -58,7 +59,7 @@ fn request(topic: NewTopic<'_>) -> Vec<u8> {
         text(&mut body, value);
     }
     body.extend(LIMIT_MS.to_be_bytes());
-    // Make it, do not only check.
+    // Create it, not only validate.
     body.push(0);
     let mut frame = Vec::new();
     count(&mut frame, body.len());

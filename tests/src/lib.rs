@@ -1,15 +1,16 @@
 //! The harness: real servers, broken networks, stepped clocks and the checker of a run's history.
 //!
-//! Everything here panics with a sentence instead of returning an error: a server that does not start is a failed
-//! test, and the sentence names what was waited for, for how long, and what the process printed last.
+//! The harness panics with a message instead of returning errors: a server that does not start is a failed test, and
+//! the message names what it waited for, how long, and the last output of the process.
 //!
-//! A server belongs to whoever started it and ends with it. What a test process leaves behind, whatever ends it, is
-//! cleared by the [`folder`] module's janitor.
+//! A server belongs to the test that started it and ends with it. The janitor of the [`folder`] module clears what a
+//! test process leaves behind, however it ends.
 
 pub mod binary;
 pub mod certs;
 pub mod clock_shim;
 pub mod deadline;
+pub mod deployment;
 pub mod environment;
 pub mod etcd_server;
 pub mod folder;

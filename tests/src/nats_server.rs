@@ -21,10 +21,10 @@ pub struct NatsServer {
 // === impl NatsServer ===
 
 impl NatsServer {
-    /// Starts a server and waits until it takes connections; `arguments` are further ones of `nats-server`.
+    /// Starts a server and waits until it accepts connections; `arguments` are further arguments of `nats-server`.
     ///
     /// # Panics
-    /// When it does not start; the message holds what it printed.
+    /// If it does not start; the message contains its output.
     pub async fn start(arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|&a| a.to_owned()).collect();
         let mut server = Self { folder: Folder::new("nats"), port: free_port(), arguments, process: None };
@@ -47,7 +47,7 @@ impl NatsServer {
     /// Kills it (SIGKILL) and waits for its end.
     ///
     /// # Panics
-    /// When it is stopped already.
+    /// If it is already stopped.
     pub async fn kill(&mut self) {
         let mut process = self.process.take().expect("a stopped nats-server cannot be killed");
         process.end_by(Signal::KILL, SHORT).await;
@@ -56,7 +56,7 @@ impl NatsServer {
     /// Starts it again on the same data. Does nothing while it runs.
     ///
     /// # Panics
-    /// When it does not start; the message holds what it printed.
+    /// If it does not start; the message contains its output.
     pub async fn resume(&mut self) {
         if self.process.is_some() {
             return;
@@ -82,7 +82,7 @@ impl NatsServer {
         self.process.iter().for_each(|p| p.signal(Signal::STOP));
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Resumes it (SIGCONT).
     pub fn thaw(&self) {
         self.process.iter().for_each(|p| p.signal(Signal::CONT));
     }

@@ -1,8 +1,8 @@
 //! Free TCP ports of the loopback address.
 //!
-//! A port is this process's from the look on, also while the server that it was taken for is not up yet, or is being
-//! started again: a socket of the name `delayq-tests-port-N` in Linux's abstract namespace says so to every other test
-//! process, and ends with this one.
+//! A port is reserved for this process from the check on, even while its server is not up yet or is restarting: a
+//! socket named `delayq-tests-port-N` in Linux's abstract namespace shows that to every other test process, and ends
+//! with this one.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::linux::net::SocketAddrExt as _;
@@ -10,21 +10,21 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Below the ports that Linux hands to outgoing connections (from 32768), so that no client takes one of these in
-/// the moment between the look and the server's bind.
+/// Below the ports of outgoing connections (from 32768), so that no client takes one of these between the check and the
+/// server's bind.
 const FIRST: u32 = 20_000;
 const COUNT: u32 = 12_000;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 static TAKEN: Mutex<Vec<UnixDatagram>> = Mutex::new(Vec::new());
 
-/// A port that nobody listens on, and that neither this test process nor another was given.
+/// A port without a listener that no test process has reserved.
 ///
 /// # Panics
-/// When every port of the range is taken.
+/// If every port of the range is taken.
 #[must_use]
 pub fn free_port() -> u16 {
-    // Each process starts elsewhere in the range, so that two test processes seldom try the same port.
+    // Each process starts elsewhere in the range, so that two rarely try the same port.
     let start = std::process::id().wrapping_mul(97);
     for _ in 0..COUNT {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -39,7 +39,7 @@ pub fn free_port() -> u16 {
     panic!("no free port between {FIRST} and {}", FIRST + COUNT)
 }
 
-/// The sign that a port is this process's, unless it is another's.
+/// Reserves a port for this process, unless another has it.
 fn take(port: u16) -> Option<UnixDatagram> {
     let sign = SocketAddr::from_abstract_name(format!("delayq-tests-port-{port}")).ok()?;
     UnixDatagram::bind_addr(&sign).ok()

@@ -36,7 +36,7 @@ pub struct Line {
     pub text: String,
 }
 
-/// A running (or ended) child in a process group of its own.
+/// A running (or ended) child in its own process group.
 ///
 /// Dropping it kills the whole group with SIGKILL and waits for the child.
 #[derive(Debug)]
@@ -50,18 +50,18 @@ pub struct Process {
 struct Lines {
     kept: Mutex<Vec<Line>>,
     count: watch::Sender<usize>,
-    /// How many of its outputs are open still.
+    /// How many of its outputs are still open.
     open: watch::Sender<usize>,
 }
 
 // === impl Process ===
 
 impl Process {
-    /// Starts `command` with both outputs captured; `name` is what failures call it. Its standard input is empty
-    /// unless the command says otherwise.
+    /// Starts `command` with both outputs captured; failures call it `name`. Its standard input is empty unless the
+    /// command sets it.
     ///
     /// # Panics
-    /// When the program cannot be started.
+    /// If the program cannot be started.
     #[must_use]
     pub fn spawn(name: &str, mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
@@ -83,16 +83,16 @@ impl Process {
         Self { name: name.to_owned(), child, lines }
     }
 
-    /// Its process id, which is its group's too.
+    /// Its process id, which is also its group's.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends a signal to the process alone. One that has ended is left alone.
+    /// Sends a signal to the process only, if it has not ended.
     ///
     /// # Panics
-    /// When the system refuses the signal.
+    /// If the system refuses the signal.
     pub fn signal(&self, signal: Signal) {
         match kill_process(self.pid(), signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
@@ -100,10 +100,10 @@ impl Process {
         }
     }
 
-    /// Sends a signal to the process and to all that it started in its group: for a program behind a shell script.
+    /// Sends a signal to the process and its whole group: for a program behind a shell script.
     ///
     /// # Panics
-    /// When the system refuses the signal.
+    /// If the system refuses the signal.
     pub fn signal_all(&self, signal: Signal) {
         match kill_process_group(self.pid(), signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
@@ -111,30 +111,30 @@ impl Process {
         }
     }
 
-    /// Lets it open no more than so many files, sockets included, from now on.
+    /// Limits its open files, sockets included, to this many from now on.
     ///
     /// # Panics
-    /// When the system refuses, or the process has ended.
+    /// If the system refuses, or the process has ended.
     pub fn limit_files(&self, most: u64) {
         let limit = Rlimit { current: Some(most), maximum: Some(most) };
         prlimit(Some(self.pid()), Resource::Nofile, limit)
             .unwrap_or_else(|e| panic!("cannot limit the files of {}: {e}", self.name));
     }
 
-    /// How it ended, or nothing while it runs.
+    /// How it ended, or `None` while it runs.
     ///
     /// # Panics
-    /// When the system does not know the process.
+    /// If the system does not know the process.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap_or_else(|e| panic!("cannot ask for the end of {}: {e}", self.name))
     }
 
-    /// Waits until it has ended and all that it printed is among the lines.
+    /// Waits until it has ended and all its output has been read.
     ///
-    /// What it started and left running may hold its outputs open: then it waits for the whole `limit`.
+    /// Processes that it left running may hold its outputs open: it then waits for the whole `limit`.
     ///
     /// # Panics
-    /// When it still runs after `limit`; the message holds its last lines.
+    /// If it still runs after `limit`; the message contains its last lines.
     pub async fn wait_end(&mut self, limit: Duration) -> ExitStatus {
         let ending = async {
             loop {
@@ -147,7 +147,7 @@ impl Process {
         let Ok(status) = tokio::time::timeout(limit, ending).await else {
             panic!("{} still runs after {limit:?}; it printed:\n{}", self.name, self.tail())
         };
-        // The readers are threads of their own, and may be behind.
+        // The readers are separate threads and may be behind.
         let _ = tokio::time::timeout(limit, self.lines.closed()).await;
         status
     }
@@ -161,7 +161,7 @@ impl Process {
         self.wait_end(limit).await
     }
 
-    /// Every line so far, in the order of arrival; between the two outputs that order is only nearly right.
+    /// Every line so far, in the order of arrival, which is only approximate between the two outputs.
     #[must_use]
     pub fn lines(&self) -> Vec<Line> {
         self.lines.lock().clone()
@@ -182,15 +182,15 @@ impl Process {
         self.lines.lock().len()
     }
 
-    /// Waits for a line, among those printed already or later, that holds `needle`, and returns it.
+    /// Waits for a line, already printed or later, that contains `needle`, and returns it.
     ///
     /// # Panics
-    /// When `limit` passes or the process ends without such a line; the message holds its last lines.
+    /// If `limit` passes or the process ends without such a line; the message contains its last lines.
     pub async fn wait_for_line(&mut self, needle: &str, limit: Duration) -> String {
         self.wait_for_line_from(0, needle, limit).await
     }
 
-    /// As [`Self::wait_for_line`], but looks only at lines after `mark`.
+    /// As [`Self::wait_for_line`], but only for lines after `mark`.
     ///
     /// # Panics
     /// As [`Self::wait_for_line`].
@@ -209,7 +209,7 @@ impl Process {
                 }
                 tokio::select! {
                     _ = count.wait_for(|n| *n > seen) => {}
-                    // Both outputs closed: no further line can come.
+                    // Both outputs are closed: no further line can come.
                     () = lines.closed() => if lines.lock().len() <= seen { return None },
                 }
             }
@@ -240,7 +240,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The group may hold grandchildren even when the child itself is gone.
+        // The group may contain grandchildren even after the child has ended.
         let _ = kill_process_group(self.pid(), Signal::KILL);
         let _ = self.child.wait();
         forget_group(self.child.id());
@@ -324,7 +324,7 @@ mod tests {
         drop(process);
         wait_for("the grandchild's end", SHORT, || {
             let stat = std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
-            // A zombie (state Z) has ended; who collects it is not this process's business.
+            // A zombie (state Z) has ended and only awaits its parent.
             std::future::ready((stat.is_empty() || stat.contains(") Z ")).then_some(()))
         })
         .await;

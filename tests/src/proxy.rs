@@ -1,8 +1,7 @@
 //! A TCP proxy between a client and a server that breaks the network on command.
 //!
-//! Each direction has a [`Flow`], switched at run time. Bytes that are held are kept and go on when the flow passes
-//! again, as TCP would deliver them after a network came back. The proxy runs on a thread of its own, so a test that
-//! blocks does not stop it.
+//! Each direction has a [`Flow`], switched at run time. Held bytes continue when the flow passes again, as TCP delivers
+//! them after a network outage. The proxy runs on its own thread, so a blocking test does not stop it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use dialer::{Ports, dialed_by};
 mod carry;
 mod dialer;
 
-/// One of the two ways through the proxy.
+/// One of the two directions through the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the client to the server.
@@ -34,21 +33,21 @@ pub enum Flow {
     /// They pass at once.
     #[default]
     Pass,
-    /// Each arrives so much later; order and rate stay.
+    /// Each arrives later by this; order and rate stay.
     Delay(Duration),
     /// None arrives until the flow passes again.
     Hold,
-    /// None arrives until the flow passes again, and none is taken in either: the sender's buffers fill, as those of
-    /// one whose client does not read.
+    /// None arrives until the flow passes again, and none is read either: the sender's buffers fill, as if its client
+    /// did not read.
     Unread,
 }
 
-/// What a connection does once a reply was lost on it.
+/// What happens to a connection after a lost reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterLoss {
     /// It is reset: the client learns at once that something went wrong.
     Reset,
-    /// It stays open and silent: the client learns it from its own deadline only.
+    /// It stays open and silent: only the client's own deadline reveals the loss.
     Silence,
 }
 
@@ -62,26 +61,26 @@ pub struct Proxy {
 /// All that a test can switch; connections watch it.
 #[derive(Debug, Clone, Default)]
 struct State {
-    /// Where connections that are taken from now on lead to; `None`: where the proxy was started for.
+    /// Where new connections lead; `None`: the proxy's original upstream.
     moved_to: Option<SocketAddr>,
     requests: Flow,
     replies: Flow,
     refusing: bool,
     ended: bool,
-    /// How many connections were taken so far; each is known by its number, from 0.
+    /// How many connections were accepted so far; each has a number, from 0.
     taken: u64,
     /// Connections with a lower number are reset.
     reset_below: u64,
-    /// Connections with a lower number are held for ever.
+    /// Connections with a lower number are held forever.
     stranded_below: u64,
     /// The processes whose connections are held.
     barred: Vec<u32>,
-    /// How many replies may still pass before one is lost, and what happens then.
+    /// How many more replies may pass before one is lost, and what happens then.
     losing: Option<(u64, AfterLoss)>,
-    /// In which direction how many bytes may still pass before the connection is reset.
+    /// The direction, and how many more bytes may pass before the connection is reset.
     cutting: Option<(Direction, u64)>,
     losses: u64,
-    /// Is the listener closed or open now, as the refusing flag wants it?
+    /// Whether the listener is closed or open now, as the refusing flag demands.
     listening: bool,
 }
 
@@ -91,16 +90,16 @@ impl Proxy {
     /// Starts a proxy in front of any server, for example `"127.0.0.1:2379"`.
     ///
     /// # Panics
-    /// When `upstream` is no socket address.
+    /// If `upstream` is not a socket address.
     #[must_use]
     pub fn start(upstream: &str) -> Self {
         Self::start_with(upstream, Framing::Bytes)
     }
 
-    /// Starts a proxy in front of a Redis: it knows where a reply ends, and so can lose exactly one.
+    /// Starts a proxy in front of a Redis: it knows where replies end, so it can lose exactly one.
     ///
     /// # Panics
-    /// When `upstream` is no socket address.
+    /// If `upstream` is not a socket address.
     #[must_use]
     pub fn start_for_redis(upstream: &str) -> Self {
         Self::start_with(upstream, Framing::Resp)
@@ -134,12 +133,13 @@ impl Proxy {
         });
     }
 
-    /// Sets both directions. `set_both(Flow::Hold)` is a black hole; for [`Flow::Delay`] a round trip takes twice that.
+    /// Sets both directions. `set_both(Flow::Hold)` is a black hole; with [`Flow::Delay`] a round trip takes twice the
+    /// delay.
     pub fn set_both(&self, flow: Flow) {
         self.change(|s| (s.requests, s.replies) = (flow, flow));
     }
 
-    /// Lets everything pass again: flows, refusals and armed faults; stranded connections stay so.
+    /// Lets everything pass again: clears flows, refusals and armed faults; stranded connections stay stranded.
     pub async fn mend(&self) {
         self.change(|s| {
             (s.requests, s.replies, s.losing, s.cutting) = (Flow::Pass, Flow::Pass, None, None);
@@ -148,20 +148,20 @@ impl Proxy {
         self.set_refusing(false).await;
     }
 
-    /// Holds the connections that are open now for ever; new ones pass.
+    /// Holds the connections that are now open forever; new ones pass.
     pub fn strand_open(&self) {
         self.change(|s| s.stranded_below = s.taken);
     }
 
-    /// Holds the connections of one process of this machine, those it makes later too, until [`Self::mend`].
+    /// Holds the connections of one process of this machine, including later ones, until [`Self::mend`].
     pub fn bar(&self, process: u32) {
         self.change(|s| s.barred.push(process));
     }
 
-    /// Leads to another server from now on, as an address that moves does; connections that are open stay where they are.
+    /// Forwards to another server from now on, like an address that moves; open connections stay where they are.
     ///
     /// # Panics
-    /// When `upstream` is no socket address.
+    /// If `upstream` is not a socket address.
     pub fn lead_to(&self, upstream: &str) {
         let upstream = socket_address(upstream);
         self.change(|s| s.moved_to = Some(upstream));
@@ -172,26 +172,26 @@ impl Proxy {
         self.change(|s| s.reset_below = s.taken);
     }
 
-    /// Resets what is open and refuses new connections as a port without a listener does; returns when it does so.
+    /// Resets open connections and refuses new ones like a port without a listener; returns once it does.
     pub async fn refuse(&self) {
         self.reset_open();
         self.set_refusing(true).await;
     }
 
-    /// Takes new connections again; returns when it does so.
+    /// Accepts new connections again; returns once it does.
     pub async fn accept(&self) {
         self.set_refusing(false).await;
     }
 
     /// Loses one reply of the server: after `passing` more replies (0: the very next), over all connections, one does
-    /// not arrive, nor does anything after it on its connection. The request of that reply was carried out.
+    /// not arrive, nor does anything after it on its connection. The server has applied the request.
     ///
     /// Only for a proxy made by [`Self::start_for_redis`]; in front of another server it loses nothing.
     pub fn lose_reply(&self, passing: u64, then: AfterLoss) {
         self.change(|s| s.losing = Some((passing, then)));
     }
 
-    /// Resets a connection in the middle: as soon as so many more bytes have passed in that direction, over all
+    /// Resets a connection in the middle: as soon as this many more bytes have passed in that direction, over all
     /// connections.
     pub fn cut_after(&self, direction: Direction, bytes: u64) {
         self.change(|s| s.cutting = Some((direction, bytes)));
@@ -203,15 +203,15 @@ impl Proxy {
         self.state.borrow().losses
     }
 
-    /// Waits until armed faults have struck so often in all.
+    /// Waits until armed faults have struck this often in all.
     ///
-    /// Does not end before; give it a limit.
+    /// It may wait forever; give it a limit.
     pub async fn wait_losses(&self, count: u64) {
         let mut state = self.state.subscribe();
         let _ = state.wait_for(|s| s.losses >= count).await;
     }
 
-    /// How many connections it has taken so far.
+    /// How many connections it has accepted so far.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.state.borrow().taken
@@ -249,7 +249,7 @@ impl State {
         }
     }
 
-    /// Shall the connection of that number end?
+    /// Whether the connection of that number must end.
     fn ends(&self, number: u64) -> bool {
         self.ended || number < self.reset_below
     }
@@ -266,7 +266,7 @@ fn listen(address: SocketAddr) -> std::net::TcpListener {
     listener
 }
 
-/// Takes connections until the proxy is dropped; while refusing, nobody listens on the port.
+/// Accepts connections until the proxy is dropped; while refusing, it does not listen on the port.
 async fn serve(
     first: std::net::TcpListener,
     upstream: SocketAddr,
@@ -294,7 +294,7 @@ async fn serve(
         drop(listener);
         state.send_modify(|s| s.listening = false);
         if state.borrow().ended {
-            // The connections see it too; the runtime, and they with it, end with this function.
+            // The connections see it too; they end with the runtime, and that with this function.
             tokio::task::yield_now().await;
             return;
         }

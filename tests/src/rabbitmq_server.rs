@@ -11,10 +11,10 @@ use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
 
-/// The limit for its start, which costs it seconds of the machine's cores: beside eleven busy loops on two cores it takes a
-/// minute.
+/// The limit for its start, which takes seconds of the machine's cores: alongside eleven busy loops on two cores it
+/// takes a minute.
 const START: Duration = LONG.saturating_mul(4);
-/// The file of its settings.
+/// Its settings file.
 const SETTINGS: &str = "rabbitmq.conf";
 
 /// A running server with its own port mapper. Dropping it kills both and removes its folder.
@@ -24,7 +24,7 @@ pub struct RabbitmqServer {
     port: u16,
     distribution_port: u16,
     mapper_port: u16,
-    /// Where it speaks TLS, if it does.
+    /// Its TLS port, if it has one.
     tls_port: Option<u16>,
     process: Option<Process>,
     _mapper: Process,
@@ -36,7 +36,7 @@ impl RabbitmqServer {
     /// Starts a server (user and password `guest`) and waits until it is up.
     ///
     /// # Panics
-    /// When it does not come up; the message holds what it printed.
+    /// If it does not come up; the message contains its output.
     pub async fn start() -> Self {
         Self::start_with("", None).await
     }
@@ -50,7 +50,7 @@ impl RabbitmqServer {
         Self::start_with(&tls_settings(port, certificate), Some(port)).await
     }
 
-    /// The same, without TLS, that takes messages of so many bytes at most.
+    /// The same, without TLS, with this maximum message size in bytes.
     ///
     /// # Panics
     /// As [`Self::start`].
@@ -81,7 +81,7 @@ impl RabbitmqServer {
     /// The port that speaks TLS.
     ///
     /// # Panics
-    /// When it was not started with a certificate.
+    /// If it was not started with a certificate.
     #[must_use]
     pub fn tls_port(&self) -> u16 {
         self.tls_port.expect("it was started with a certificate")
@@ -96,7 +96,7 @@ impl RabbitmqServer {
     /// Stops it (SIGTERM) and waits for its end; durable queues keep their persistent messages.
     ///
     /// # Panics
-    /// When it is stopped already, or does not end in time.
+    /// If it is already stopped, or does not end in time.
     pub async fn stop(&mut self) {
         let mut process = self.process.take().expect("a stopped RabbitMQ cannot be stopped again");
         process.end_by(Signal::TERM, LONG).await;
@@ -105,10 +105,10 @@ impl RabbitmqServer {
     /// Kills it (SIGKILL) and waits for its end.
     ///
     /// # Panics
-    /// When it is stopped already, or does not end in time.
+    /// If it is already stopped, or does not end in time.
     pub async fn kill(&mut self) {
         let mut process = self.process.take().expect("a stopped RabbitMQ cannot be killed");
-        // The server is a child of the script that was started, and may end after it.
+        // The server is a child of the started script and may outlive it.
         process.signal_all(Signal::KILL);
         process.wait_end(LONG).await;
         let address = self.address();
@@ -116,12 +116,12 @@ impl RabbitmqServer {
         wait_until("the killed RabbitMQ's port to close", LONG, gone).await;
     }
 
-    /// Freezes it (SIGSTOP): connections stay open, nothing is answered.
+    /// Freezes it (SIGSTOP): connections stay open, and nothing is answered.
     pub fn freeze(&self) {
         self.process.iter().for_each(|p| p.signal_all(Signal::STOP));
     }
 
-    /// Lets it go on (SIGCONT) after [`Self::freeze`].
+    /// Resumes it (SIGCONT) after [`Self::freeze`].
     pub fn thaw(&self) {
         self.process.iter().for_each(|p| p.signal_all(Signal::CONT));
     }
@@ -129,7 +129,7 @@ impl RabbitmqServer {
     /// Starts it again on the same data. Does nothing while it runs.
     ///
     /// # Panics
-    /// When it does not come up; the message holds what it printed.
+    /// If it does not come up; the message contains its output.
     pub async fn resume(&mut self) {
         if self.process.is_some() {
             return;
@@ -171,7 +171,7 @@ impl RabbitmqServer {
     /// Adds a user that may configure, write and read what these patterns match.
     ///
     /// # Panics
-    /// When the broker refuses it.
+    /// If the broker refuses it.
     pub async fn add_user(&self, name: &str, password: &str, [configure, write, read]: [&str; 3]) {
         self.control(&["add_user", name, password]).await;
         self.control(&["set_permissions", "-p", "/", name, configure, write, read]).await;

@@ -1,4 +1,4 @@
-//! An onlooker at a Redis: every command that it runs, those inside scripts included, in the order in which it runs them.
+//! A monitor of a Redis: every command that it runs, including those inside scripts, in order.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,18 +9,18 @@ use tokio::task::JoinHandle;
 use crate::deadline::{SHORT, wait_until, within};
 use crate::redis_server::RedisServer;
 
-/// One command, as `MONITOR` tells it.
+/// One command, as `MONITOR` reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Whether a script ran it; the script's own call stands before it.
+    /// Whether a script ran it; the script's own call precedes it.
     pub in_script: bool,
     /// Its name in lower case.
     pub name: String,
-    /// What followed the name.
+    /// Its arguments.
     pub args: Vec<Vec<u8>>,
 }
 
-/// Everything that a server was seen to do; ends with the server or when it is dropped.
+/// Every command of a server; ends with the server or when it is dropped.
 #[derive(Debug)]
 pub struct RedisMonitor {
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -30,7 +30,7 @@ pub struct RedisMonitor {
 // === impl Seen ===
 
 impl Seen {
-    /// One argument as text, where there is such a one and it is text.
+    /// One argument as text, if it exists and is text.
     #[must_use]
     pub fn text(&self, place: usize) -> Option<&str> {
         std::str::from_utf8(self.args.get(place)?).ok()
@@ -48,10 +48,10 @@ impl Seen {
 // === impl RedisMonitor ===
 
 impl RedisMonitor {
-    /// Looks on from now on.
+    /// Monitors from now on.
     ///
     /// # Panics
-    /// When the server does not take the connection.
+    /// If the server does not accept the connection.
     pub async fn start(server: &RedisServer) -> Self {
         let stream = UnixStream::connect(server.socket()).await;
         let mut stream =
@@ -71,10 +71,10 @@ impl RedisMonitor {
         Self { seen, task }
     }
 
-    /// Everything up to now: waits until it has seen a command that is sent now.
+    /// Everything up to now: waits until it sees a command that it sends now.
     ///
     /// # Panics
-    /// When it does not see it in time.
+    /// If it does not see that in time.
     pub async fn seen(&self, server: &RedisServer) -> Vec<Seen> {
         let mark = format!("seen up to {:?}", std::time::Instant::now());
         let _: String = server.command(&["ECHO", &mark]).await;

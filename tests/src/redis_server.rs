@@ -1,5 +1,5 @@
-//! A redis-server of a test: on a unix socket and a TCP port, in a temporary folder, to be broken at will; or a database
-//! of one that was given, for what breaks nothing.
+//! A test's redis-server, on a unix socket and a TCP port, in a temporary folder, which the test can break; or a
+//! database of a given one, for tests that break nothing.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
@@ -36,14 +36,14 @@ pub struct RedisServer {
     bus_port: Option<u16>,
     options: RedisOptions,
     process: Option<Process>,
-    /// What stands for all of it where a server was given.
+    /// The given server, if there is one.
     given: Option<Database>,
 }
 
 // === impl RedisOptions ===
 
 impl RedisOptions {
-    /// Any setting of `redis.conf`; later ones win over earlier ones and over the harness's own.
+    /// Any setting of `redis.conf`; later ones override earlier ones and the harness's own.
     #[must_use]
     pub fn set(mut self, name: &str, value: &str) -> Self {
         self.settings.push((name.to_owned(), value.to_owned()));
@@ -62,7 +62,7 @@ impl RedisOptions {
         self.set("maxmemory", &bytes.to_string()).set("maxmemory-policy", "noeviction")
     }
 
-    /// Asks every client for a password; the harness's own connections give it.
+    /// Requires a password of every client; the harness's own connections send it.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
@@ -72,11 +72,11 @@ impl RedisOptions {
     /// Makes it a Redis Cluster of one that serves every slot, once started.
     #[must_use]
     pub fn cluster(self) -> Self {
-        // Longer than a busy machine keeps a node waiting: one that is thought dead would take the cluster down.
+        // Longer than a busy machine delays a node: a node thought dead would take the cluster down.
         self.set("cluster-enabled", "yes").set("cluster-node-timeout", "10000")
     }
 
-    /// Lets it live by a clock that the test can step.
+    /// Runs it under a clock that the test can step.
     #[must_use]
     pub fn clock(mut self, clock: &ClockShim) -> Self {
         self.clock = Some(clock.clone());
@@ -91,11 +91,11 @@ impl RedisOptions {
 // === impl RedisServer ===
 
 impl RedisServer {
-    /// An empty Redis of the test's own, not to be broken: a database of the one that `DELAYQ_TEST_REDIS_URL` gives, or
-    /// a server with the default options.
+    /// An empty Redis for this test alone, which it must not break: a database of the one that `DELAYQ_TEST_REDIS_URL`
+    /// gives, or a server with the default options.
     ///
     /// # Panics
-    /// When it does not answer.
+    /// If it does not answer.
     pub async fn start() -> Self {
         let Some(url) = given_redis_url() else { return Self::private().await };
         let database = Database::take(&url).await;
@@ -104,11 +104,11 @@ impl RedisServer {
         Self { folder, port, bus_port: None, options, process: None, given: Some(database) }
     }
 
-    /// Starts a server with the default options and waits until it answers: for a test that stops, freezes or sets it,
-    /// or counts what it does.
+    /// Starts a server with the default options and waits until it answers: for a test that stops, freezes or
+    /// configures it, or counts what it does.
     ///
     /// # Panics
-    /// When it does not.
+    /// If it does not.
     pub async fn private() -> Self {
         Self::start_with(RedisOptions::default()).await
     }
@@ -116,7 +116,7 @@ impl RedisServer {
     /// Starts a server and waits until it answers.
     ///
     /// # Panics
-    /// When it does not; the message holds what it printed.
+    /// If it does not; the message contains its output.
     pub async fn start_with(options: RedisOptions) -> Self {
         let bus_port = options.is_cluster().then(free_port);
         let mut server = Self {
@@ -152,7 +152,7 @@ impl RedisServer {
     /// The TCP port at which other nodes of its Redis Cluster reach it.
     ///
     /// # Panics
-    /// When it is no cluster.
+    /// If it is not a cluster.
     #[must_use]
     pub fn bus_port(&self) -> u16 {
         self.bus_port.expect("it was started as a Redis Cluster")
@@ -161,7 +161,7 @@ impl RedisServer {
     /// The path of its unix socket.
     ///
     /// # Panics
-    /// When it was given.
+    /// If the server was given.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         assert!(self.given.is_none(), "{GIVEN}");
@@ -208,26 +208,43 @@ impl RedisServer {
     /// The process id of the running server.
     ///
     /// # Panics
-    /// When it is stopped.
+    /// If it is stopped.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.running().id()
     }
 
-    /// A new connection of the harness's own, by the unix socket where there is one.
+    /// A new connection of the harness, by the unix socket if there is one.
     ///
     /// # Panics
-    /// When the server does not take it.
+    /// If the server does not accept it.
     pub async fn connect(&self) -> MultiplexedConnection {
         let url = if self.given.is_some() { self.url() } else { self.socket_url() };
         let opened = try_connect(&url).await;
         opened.unwrap_or_else(|e| panic!("redis-server on port {} took no connection: {e}", self.port))
     }
 
-    /// Runs one command on a connection of its own, for what a test does to the server.
+    /// Its clock, in µs since the epoch.
     ///
     /// # Panics
-    /// When the server refuses it, with the server's words.
+    /// If it does not answer.
+    pub async fn now_us(&self) -> u64 {
+        let (seconds, micros): (u64, u64) = self.command(&["TIME"]).await;
+        seconds * 1_000_000 + micros
+    }
+
+    /// Its clock, in ms since the epoch.
+    ///
+    /// # Panics
+    /// If it does not answer.
+    pub async fn now_ms(&self) -> u64 {
+        self.now_us().await / 1000
+    }
+
+    /// Runs one command on a new connection, for what a test does to the server.
+    ///
+    /// # Panics
+    /// If the server refuses it, with the server's message.
     pub async fn command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         let (name, args) = words.split_first().expect("a command has a name");
         if let Some(database) = &self.given {
@@ -241,7 +258,7 @@ impl RedisServer {
     /// Stops it as an operator would (SIGTERM; it saves what its settings say) and waits for its end.
     ///
     /// # Panics
-    /// When it does not end in time.
+    /// If it does not end in time.
     pub async fn stop(&mut self) -> ExitStatus {
         self.end_by(Signal::TERM).await
     }
@@ -249,7 +266,7 @@ impl RedisServer {
     /// Kills it (SIGKILL) and waits for its end. What the append-only file held stays.
     ///
     /// # Panics
-    /// When it does not end in time.
+    /// If it does not end in time.
     pub async fn kill(&mut self) -> ExitStatus {
         self.end_by(Signal::KILL).await
     }
@@ -258,12 +275,12 @@ impl RedisServer {
     /// has loaded its data. Does nothing while it runs.
     ///
     /// # Panics
-    /// When it does not answer in time.
+    /// If it does not answer in time.
     pub async fn resume(&mut self) {
         if self.process.is_some() || self.given.is_some() {
             return;
         }
-        // A socket left by a killed server would be taken for the new one's.
+        // A socket left by a killed server would be mistaken for the new one's.
         let _ = std::fs::remove_file(self.socket());
         self.process = Some(Process::spawn("redis-server", self.launch()));
         let url = self.socket_url();
@@ -284,7 +301,7 @@ impl RedisServer {
     /// Kills it and starts it again on the same data.
     ///
     /// # Panics
-    /// When it does not come back in time.
+    /// If it does not come back in time.
     pub async fn kill_and_resume(&mut self) {
         self.kill().await;
         self.resume().await;
@@ -293,7 +310,7 @@ impl RedisServer {
     /// Removes all that it has stored on disk; only while it is stopped.
     ///
     /// # Panics
-    /// While it runs.
+    /// If it is running.
     pub fn wipe(&mut self) {
         assert!(self.given.is_none(), "{GIVEN}");
         assert!(self.process.is_none(), "a running server's files are its own");
@@ -303,18 +320,18 @@ impl RedisServer {
         }
     }
 
-    /// Freezes it (SIGSTOP): connections stay open, nothing is answered.
+    /// Freezes it (SIGSTOP): connections stay open, and nothing is answered.
     ///
     /// # Panics
-    /// When it is stopped.
+    /// If it is stopped.
     pub fn freeze(&self) {
         self.running().signal(Signal::STOP);
     }
 
-    /// Lets it go on (SIGCONT) after [`Self::freeze`].
+    /// Resumes it (SIGCONT) after [`Self::freeze`].
     ///
     /// # Panics
-    /// When it is stopped.
+    /// If it is stopped.
     pub fn thaw(&self) {
         self.running().signal(Signal::CONT);
     }
@@ -361,7 +378,7 @@ impl RedisServer {
 }
 
 async fn try_connect(url: &str) -> redis::RedisResult<MultiplexedConnection> {
-    // The client's own half second is less than a busy machine may take to read a thousand entries.
+    // A busy machine may take longer than the client's own half second to read a thousand entries.
     let patient =
         AsyncConnectionConfig::new().set_connection_timeout(Some(SHORT)).set_response_timeout(Some(SHORT));
     redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&patient).await

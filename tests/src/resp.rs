@@ -3,11 +3,11 @@
 /// What the start of a stream holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame {
-    /// One whole reply of so many bytes.
+    /// One whole reply of this many bytes.
     Whole(usize),
     /// Only the beginning of a reply.
     Partial,
-    /// Something that no Redis sends.
+    /// Bytes that no Redis sends.
     Alien,
 }
 
@@ -15,7 +15,7 @@ pub enum Frame {
 #[must_use]
 pub fn first_reply(bytes: &[u8]) -> Frame {
     let mut at = 0;
-    // How many values are still to come until the reply is whole; aggregates add to it.
+    // How many values are missing from the reply; aggregates add to it.
     let mut open = 1_u64;
     while open > 0 {
         let Some(length) = bytes[at..].windows(2).position(|w| w == b"\r\n") else { return Frame::Partial };

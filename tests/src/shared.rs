@@ -1,7 +1,7 @@
-//! Servers that the tests of one process share, or that were given by the environment.
+//! Servers that the tests of one process share, or that the environment gives.
 //!
-//! A shared server holds what other tests put there: keep to a [`namespace`] of your own, and break nothing. A test
-//! that stops, freezes or fills a server starts one of its own.
+//! A shared server holds the data of other tests: keep to your own [`namespace`], and break nothing. A test that stops,
+//! freezes or fills a server starts its own.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -24,7 +24,7 @@ static NAMESPACES: AtomicU32 = AtomicU32::new(0);
 /// The URL of the Redis that all tests may use: `DELAYQ_TEST_REDIS_URL`, or one started when first asked for.
 ///
 /// # Panics
-/// When it has to be started and does not start.
+/// If it must be started and does not start.
 pub async fn redis_url() -> &'static str {
     let (url, _) = REDIS
         .get_or_init(|| async {
@@ -43,7 +43,7 @@ pub async fn redis_url() -> &'static str {
 /// The endpoints of the etcd that all tests may use: `DELAYQ_TEST_ETCD_ENDPOINTS`, or one started when first asked for.
 ///
 /// # Panics
-/// When it has to be started and does not start.
+/// If it must be started and does not start.
 pub async fn etcd_endpoints() -> &'static [String] {
     let (endpoints, _) = ETCD
         .get_or_init(|| async {
@@ -62,7 +62,7 @@ pub async fn etcd_endpoints() -> &'static [String] {
 /// The Kafka broker that all tests may use, started when first asked for.
 ///
 /// # Panics
-/// When it does not start.
+/// If it does not start.
 pub async fn kafka() -> &'static KafkaServer {
     KAFKA.get_or_init(KafkaServer::start).await
 }
@@ -70,7 +70,7 @@ pub async fn kafka() -> &'static KafkaServer {
 /// The nats-server with JetStream that all tests may use, started when first asked for.
 ///
 /// # Panics
-/// When it does not start.
+/// If it does not start.
 pub async fn nats() -> &'static NatsServer {
     NATS.get_or_init(|| NatsServer::start(&[])).await
 }
@@ -78,7 +78,7 @@ pub async fn nats() -> &'static NatsServer {
 /// The RabbitMQ that all tests may use, started when first asked for.
 ///
 /// # Panics
-/// When it does not start.
+/// If it does not start.
 pub async fn rabbitmq() -> &'static RabbitmqServer {
     RABBITMQ.get_or_init(RabbitmqServer::start).await
 }
@@ -87,11 +87,11 @@ pub async fn rabbitmq() -> &'static RabbitmqServer {
 #[must_use]
 pub fn namespace() -> String {
     let number = NAMESPACES.fetch_add(1, Ordering::Relaxed);
-    // The process id alone comes again on a server that outlives many runs.
+    // The process id alone repeats on a server that outlives many runs.
     format!("t{}-{number}-{:08x}", std::process::id(), seed())
 }
 
-/// Differs from run to run: the standard library keys its hash maps with random numbers.
+/// Differs between runs: the standard library keys its hash maps with random numbers.
 pub(crate) fn seed() -> u32 {
     use std::hash::{BuildHasher as _, RandomState};
     static SEED: std::sync::OnceLock<u32> = std::sync::OnceLock::new();

@@ -1,4 +1,4 @@
-//! A small disk of its own (a tmpfs), where the system lets this process mount one.
+//! A small disk (a tmpfs), if the system lets this process mount one.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::folder::Folder;
 
-/// A mounted disk. Dropping it takes it away.
+/// A mounted disk. Dropping it unmounts it.
 #[derive(Debug)]
 pub struct SmallDisk {
     folder: Folder,
@@ -16,7 +16,7 @@ pub struct SmallDisk {
 // === impl SmallDisk ===
 
 impl SmallDisk {
-    /// Mounts an empty one of so many KiB. Nothing where that is not allowed: then it says on stderr that `test` is
+    /// Mounts an empty disk of this many KiB. `None` if that is not allowed: it then prints to stderr that `test` is
     /// skipped.
     #[must_use]
     pub fn mount(kib: u32, test: &str) -> Option<Self> {
@@ -30,16 +30,16 @@ impl SmallDisk {
         mounted.then_some(Self { folder })
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Takes all the room that is left.
+    /// Fills the remaining space.
     ///
     /// # Panics
-    /// When it cannot be written to at all.
+    /// If it cannot be written to at all.
     pub fn fill(&self) {
         let filling = OpenOptions::new().create(true).append(true).open(self.filling());
         let mut filling: File =
@@ -47,7 +47,7 @@ impl SmallDisk {
         while filling.write_all(&[0; 4096]).is_ok() {}
     }
 
-    /// Gives the room back that [`Self::fill`] took.
+    /// Frees the space that [`Self::fill`] took.
     pub fn clear(&self) {
         let _ = std::fs::remove_file(self.filling());
     }
@@ -59,7 +59,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: somebody may still be closing a file.
+        // Lazily: a process may still be closing a file.
         let _ = Command::new("umount").arg("-l").arg(self.path()).status();
     }
 }

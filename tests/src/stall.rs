@@ -1,8 +1,8 @@
-//! How long the machine kept programs waiting for a core, the disk or memory: what a time beyond its bound may be
-//! explained by ([`crate::timing`]).
+//! How long the machine kept programs waiting for a core, the disk or memory, which may explain a time beyond its bound
+//! ([`crate::timing`]).
 //!
-//! Linux counts it itself (`/proc/pressure`, the time in which some program waited). Where it does not, and for what
-//! it does not see, such as a host that gives its guest no core, a thread that only sleeps tells how late it woke.
+//! Linux counts it (`/proc/pressure`, the time in which some program waited). If it does not, and for what it does not
+//! see, such as a host that gives its guest no core, a sleeping thread measures how late it wakes.
 
 use crate::timing::Timing;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ pub struct Stall {
     samples: Arc<Mutex<Vec<Sample>>>,
 }
 
-/// What had been waited for in all, at some time.
+/// The total waiting time, at some moment.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     at: Instant,
@@ -51,16 +51,15 @@ impl Stall {
         Self { samples }
     }
 
-    /// Judges what took its time while the machine was watched.
+    /// Judges a time that was measured while the machine was watched.
     ///
     /// # Panics
-    /// When it took longer than the bound and all that the machine kept waiting.
+    /// If it exceeds the bound plus the machine's own delays.
     pub fn judge(&self, what: &str, took: Duration, bound: Duration) -> Timing {
         Timing::of(what, took, bound, self.allow(bound))
     }
 
-    /// The bound, and with it what the machine kept waiting in the worst stretch of that length so far; what was
-    /// waited for makes the stretch longer.
+    /// The bound plus the machine's delays in the worst stretch of that length so far; the delays lengthen the stretch.
     #[must_use]
     pub fn allow(&self, bound: Duration) -> Duration {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +71,7 @@ fn allow(samples: &[Sample], bound: Duration) -> Duration {
     let mut allowed = bound;
     loop {
         let next = bound + worst(samples, allowed);
-        // Steps of a twentieth: it ends soon even where everything waits all the time.
+        // Steps of a twentieth: it ends soon even if everything waits all the time.
         if next <= allowed + allowed / 20 {
             return next;
         }
@@ -80,7 +79,7 @@ fn allow(samples: &[Sample], bound: Duration) -> Duration {
     }
 }
 
-/// The most that was waited for within a stretch of that length.
+/// The maximum waiting time within a stretch of that length.
 fn worst(samples: &[Sample], stretch: Duration) -> Duration {
     let mut from = 0;
     let waited = |to: &Sample| {
@@ -106,7 +105,7 @@ fn pressure() -> Duration {
 mod tests {
     use super::*;
 
-    /// A sample each 10 ms, of a machine that kept waiting for so many of them each time.
+    /// A sample every 10 ms, of a machine that delayed programs by this many of them each time.
     fn samples(waited_ms: &[u64]) -> Vec<Sample> {
         let start = Instant::now();
         let mut waited = Duration::ZERO;

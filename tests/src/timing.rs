@@ -1,4 +1,4 @@
-//! Bounds of time on a machine that others use too: kept, missed, or not to be told.
+//! Time bounds on a shared machine: kept, missed, or inconclusive.
 //!
 //! # The rule
 //!
@@ -8,34 +8,33 @@
 //!   Where none of them is conclusive the test prints a line that begins with `INCONCLUSIVE` and its name, and ends like
 //!   one that was skipped. With `DELAYQ_TEST_TIMING=strict` it fails instead: for a machine that is meant to be quiet.
 //!
-//! So a saturated machine lets nothing pass unseen, and makes no test fail by chance.
+//! So a saturated machine hides no miss, and makes no test fail by chance.
 
 use crate::environment::strict_timing;
 use std::fmt;
 use std::io::Write as _;
 use std::time::Duration;
 
-/// How often a run is made for a conclusive one.
+/// How often a run is tried for a conclusive result.
 pub const TRIES: u32 = 3;
 
-/// What a run says about its bounds; what was missed has failed already.
+/// The result of a run; a missed bound has already failed the test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "give it to `conclusive`, which repeats the run"]
 pub enum Timing {
     /// Every bound was kept.
     Kept,
-    /// A bound was not kept, and the machine may have been why.
+    /// A bound was not kept, perhaps because of the machine.
     Inconclusive(String),
 }
 
 // === impl Timing ===
 
 impl Timing {
-    /// Judges one time. `allowed` is the bound with all that the machine may have kept waiting
-    /// ([`crate::stall::Stall::allow`]).
+    /// Judges one time. `allowed` is the bound plus the machine's delays ([`crate::stall::Stall::allow`]).
     ///
     /// # Panics
-    /// When it took longer than that.
+    /// If it took longer than that.
     pub fn of(what: impl fmt::Display, took: Duration, bound: Duration, allowed: Duration) -> Self {
         assert!(
             took <= allowed.max(bound),
@@ -47,16 +46,16 @@ impl Timing {
         Self::Inconclusive(format!("{what}: {took:?}, at most {bound:?}, with this machine {allowed:?}"))
     }
 
-    /// Both: kept where each is.
+    /// Combines two results: kept if both are.
     pub fn and(self, other: Self) -> Self {
         if self == Self::Kept { other } else { self }
     }
 }
 
-/// Makes a run until it is conclusive, by the rule of this module. Each run builds all it needs anew.
+/// Repeats a run until it is conclusive, by the rule of this module. Each run builds all it needs from scratch.
 ///
 /// # Panics
-/// When a run does; with `DELAYQ_TEST_TIMING=strict` also when no run was conclusive.
+/// If a run does; with `DELAYQ_TEST_TIMING=strict` also if no run was conclusive.
 pub async fn conclusive(run: impl AsyncFn() -> Timing) {
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
     let mut reasons = Vec::new();
@@ -69,7 +68,7 @@ pub async fn conclusive(run: impl AsyncFn() -> Timing) {
     let verdict =
         format!("INCONCLUSIVE {name}: this machine was too busy, {TRIES} times: {}", reasons.join("; "));
     assert!(!strict_timing(), "{verdict}");
-    // Not by println!, which a test that passes keeps to itself.
+    // Not by println!, whose output a passing test hides.
     let _ = writeln!(std::io::stderr(), "{verdict}");
 }
 

@@ -1,7 +1,7 @@
-//! A process that is cut off for ever at one request: ways to etcd and Redis that hold everything from then on.
+//! A process that is cut off forever at one request: proxies to etcd and Redis that hold everything from then on.
 //!
-//! What a process did is what its requests did. So to end it before a request that never leaves, or after one whose
-//! answer never comes, is to kill it between two steps, and always between the same ones.
+//! A process acts only through its requests. So holding a request before it leaves, or the answer to one, kills the
+//! process between two steps, and always between the same ones.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
@@ -12,26 +12,26 @@ use tokio::task::JoinSet;
 
 use crate::deadline::{LONG, within};
 
-/// `/etcdserverpb.Lease/LeaseRevoke` as a head of HTTP/2 has it, in the code of RFC 7541. The message itself is a lease's
-/// id alone, as a keep-alive's is.
+/// `/etcdserverpb.Lease/LeaseRevoke` in an HTTP/2 header, in the encoding of RFC 7541. The message itself is only a
+/// lease's id, like a keep-alive's.
 const REVOKE: [u8; 22] = [
     0x60, 0xa9, 0x24, 0x88, 0x2d, 0x9d, 0xcb, 0x65, 0x71, 0xaf, 0x9c, 0xa3, 0x41, 0x58, 0xce, 0x51, 0xa0,
     0xbb, 0x4b, 0xdc, 0xfd, 0x4b,
 ];
 
-/// Which side of the request the process ends on.
+/// On which side of the request the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The request does not leave.
     Before,
-    /// The server does what was asked, and the process never learns of it.
+    /// The server applies the request, and the process never learns of it.
     After,
 }
 
-/// Tells the request by what was sent, from the beginning of what the system gave at once.
+/// Recognises the request by the bytes that one read returned, from their beginning.
 pub type Step = fn(&[u8]) -> bool;
 
-/// The ways, and where they end. None yet by default.
+/// The proxies, and where they stop. Empty by default.
 #[derive(Debug, Default)]
 pub struct Tripwire {
     shared: Arc<Shared>,
@@ -47,16 +47,16 @@ struct Shared {
 // === impl Tripwire ===
 
 impl Tripwire {
-    /// Another way, to this server; its own address.
+    /// Adds a proxy to this server; returns its address.
     ///
     /// # Panics
-    /// When there is no port to listen on.
+    /// If there is no port to listen on.
     pub async fn way_to(&mut self, server: String) -> String {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port is free");
         let address = listener.local_addr().expect("it is bound").to_string();
         let shared = Arc::clone(&self.shared);
         self.listening.spawn(async move {
-            // The connections end with the test's runtime: until then a server keeps what it was sent.
+            // The connections end with the test's runtime: until then a server keeps what it received.
             while let Ok((client, _)) = listener.accept().await {
                 tokio::spawn(carry(client, server.clone(), Arc::clone(&shared)));
             }
@@ -64,15 +64,15 @@ impl Tripwire {
         address
     }
 
-    /// Everything is held from the first such request on.
+    /// Holds everything from the first such request on.
     pub fn arm(&self, step: Step, end: End) {
         *self.shared.armed() = Some((step, end));
     }
 
-    /// Resolves when it was met.
+    /// Resolves once the request was seen.
     ///
     /// # Panics
-    /// When it is not met in time.
+    /// If it is not seen in time.
     pub async fn tripped(&self) {
         let mut tripped = self.shared.tripped.subscribe();
         within("the step to be met", LONG, tripped.wait_for(|tripped| *tripped))
@@ -92,7 +92,7 @@ impl Shared {
         self.armed.lock().expect("nobody panics while holding it")
     }
 
-    /// Whether these bytes may go on to the server.
+    /// Whether these bytes may pass to the server.
     fn admits(&self, sent: &[u8]) -> bool {
         if self.has_tripped() {
             return false;
@@ -107,30 +107,48 @@ impl Shared {
     }
 }
 
-/// Whether this part is anywhere in what was sent.
+/// Whether the bytes contain this part.
 #[must_use]
 pub fn has(sent: &[u8], part: impl AsRef<[u8]>) -> bool {
     let part = part.as_ref();
     sent.windows(part.len()).any(|window| window == part)
 }
 
-/// Whether a member of a group asks etcd to give one of its shards up: a deletion names a claim's key and nothing else of
-/// the group.
+/// Whether a member of a fleet releases one of its shards: the deletion names a claim's key and nothing else of the
+/// fleet.
 #[must_use]
 pub fn gives_up_a_claim(sent: &[u8]) -> bool {
-    has(sent, "/claims/") && !["/claims0", "/plan", "/members/", "name"].iter().any(|other| has(sent, other))
+    let others = ["/claims0", "/plan", "/members/", "name"];
+    frames(sent).any(|frame| has(frame, "/claims/") && !others.iter().any(|other| has(frame, other)))
 }
 
-/// Whether a member of a group leaves it.
+/// Whether a member leaves its fleet.
 #[must_use]
 pub fn revokes_its_lease(sent: &[u8]) -> bool {
     has(sent, REVOKE)
 }
 
-/// Whether a member of a group begins to lead it: the leader alone reads the members together with the plan.
+/// Whether a member begins to lead its fleet: only the leader reads the members together with the plan.
 #[must_use]
 pub fn begins_to_lead(sent: &[u8]) -> bool {
-    has(sent, "/members/") && has(sent, "/plan") && !has(sent, "/claims/")
+    frames(sent).any(|frame| has(frame, "/members/") && has(frame, "/plan") && !has(frame, "/claims/"))
+}
+
+/// The HTTP/2 frames (RFC 9113, 4.1) of what a client sent at once: on a busy machine several requests come together. What
+/// does not begin with a frame is one piece.
+fn frames(sent: &[u8]) -> impl Iterator<Item = &[u8]> {
+    const HEADER: usize = 9;
+    let mut rest = sent;
+    std::iter::from_fn(move || {
+        let length = match rest {
+            [] => return None,
+            [a, b, c, ..] => HEADER + u32::from_be_bytes([0, *a, *b, *c]) as usize,
+            _ => rest.len(),
+        };
+        let (frame, others) = rest.split_at(length.min(rest.len()));
+        rest = others;
+        Some(frame)
+    })
 }
 
 async fn carry(client: TcpStream, server: String, shared: Arc<Shared>) {
@@ -149,7 +167,7 @@ async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Shar
             return;
         }
     }
-    // A process that is gone takes back nothing of what is on its way.
+    // A dead process takes back nothing that is in flight.
     if shared.has_tripped() {
         std::future::pending::<()>().await;
     }
@@ -168,4 +186,26 @@ async fn read(from: &mut (impl AsyncRead + Unpin)) -> Option<Vec<u8>> {
     let read = from.read(&mut bytes).await.ok().filter(|&read| read > 0)?;
     bytes.truncate(read);
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(payload: &str) -> Vec<u8> {
+        let length = u8::try_from(payload.len()).unwrap();
+        [&[0, 0, length, 0, 0, 0, 0, 0, 1][..], payload.as_bytes()].concat()
+    }
+
+    #[test]
+    fn a_request_is_recognised_among_those_that_are_sent_with_it() {
+        let (deletion, creation) = (frame("p/claims/7"), frame("p/claims/7 name p/plan"));
+        let (alive, look) = (frame(""), frame("p/members/ p/plan "));
+        assert!(gives_up_a_claim(&[alive.clone(), look.clone(), deletion.clone()].concat()));
+        assert!(!gives_up_a_claim(&[creation, look.clone(), alive].concat()));
+        assert!(begins_to_lead(&[deletion, look.clone()].concat()));
+        // Cut short, or no frame at all.
+        assert!(begins_to_lead(&look[..look.len() - 1]));
+        assert!(!begins_to_lead(b"p/"));
+    }
 }

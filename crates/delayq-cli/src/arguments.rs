@@ -1,14 +1,14 @@
-//! The commands and what they take, as clap reads them; every refusal of it ends with the exit code of usage.
+//! The commands and their arguments, as clap reads them; what it refuses ends with the exit code of usage.
 
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    audit, bench, cancel, completions, config, count, dead, doctor, get, histogram, init, list, log, man,
-    purge, put, repair, replay, reschedule, shards, spool, tail, timers, topic, topics, up,
+    audit, cancel, completions, config, count, dead, doctor, get, histogram, init, list, log, man, purge,
+    put, repair, reschedule, shards, spool, tail, timers, topic, topics, up, work,
 };
 use crate::deployment::Global;
 
-/// Delivers messages at their time: puts, cancels, looks, and runs.
+/// Schedule, cancel, inspect and operate delayed messages
 #[derive(Debug, Parser)]
 #[command(name = "delayq", version, max_term_width = 100, disable_help_subcommand = false)]
 pub struct Cli {
@@ -22,7 +22,7 @@ pub struct Cli {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-#[expect(missing_docs, reason = "each is said once, where it is: --help takes it from there")]
+#[expect(missing_docs, reason = "each command documents itself: --help takes it from there")]
 pub enum Command {
     Put(put::Put),
     Cancel(cancel::Cancel),
@@ -35,17 +35,16 @@ pub enum Command {
     Topics(topics::Topics),
     Topic(topic::Topic),
     Dead(dead::Dead),
+    Work(work::Work),
     Purge(purge::Purge),
     Tail(tail::Tail),
     Init(init::Init),
     Up(up::Up),
-    Replay(replay::Replay),
     Doctor(doctor::Doctor),
     Audit(audit::Audit),
     Repair(repair::Repair),
     Timers(timers::Timers),
     Shards(shards::Shards),
-    Bench(bench::Bench),
     Spool(spool::Spool),
     Config(config::Config),
     Completions(completions::Completions),

@@ -1,14 +1,12 @@
 //! The commands, one module each: read the arguments, call core, print.
 
 pub mod audit;
-pub mod bench;
 pub mod cancel;
 pub mod completions;
 pub mod config;
 pub mod count;
 pub mod dead;
 pub mod doctor;
-mod fleet;
 pub mod get;
 pub mod histogram;
 pub mod init;
@@ -18,7 +16,6 @@ pub mod man;
 pub mod purge;
 pub mod put;
 pub mod repair;
-pub mod replay;
 pub mod reschedule;
 pub mod shards;
 pub mod spool;
@@ -27,3 +24,4 @@ pub mod timers;
 pub mod topic;
 pub mod topics;
 pub mod up;
+pub mod work;

@@ -1,41 +1,63 @@
 //! Which deployment a command is about: the configuration file, the environment, and the options over both.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use clap::Args;
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
-use delayq_core::{Admin, Client, MessageId, Namespace, ShardCount, Topic, UnixMillis};
-use delayq_core::{Producer, ProducerOptions, Spool, SpoolSettings};
+use clap::{Args, ValueEnum};
+use delayq::{
+    Admin, Client, MessageId, Namespace, Producer, ProducerOptions, ShardCount, Topic, UnixMillis,
+    spool::Spool,
+};
+use delayq_cluster::EtcdConfig;
 use delayq_service::config::{
-    DeploymentConfig, Environment, EtcdConfig, Loaded, LogConfig, RedisConfig, RedisUrl, Source, SpoolConfig,
-    load,
+    AdminConfig, DeploymentConfig, Environment, Loaded, LogConfig, RedisConfig, RedisUrl, Source,
+    SpoolConfig, load,
 };
 use delayq_service::deployment::client;
 use delayq_service::{Fault, configuration};
+use delayq_spool::{SpoolSettings, SpoolWriter};
 
 use crate::failure::{FILE, UNREACHABLE, of_core, unknown};
 use crate::output::Output;
 
-const EVERYWHERE: &str = "Options of every command";
+const EVERYWHERE: &str = "Global options";
+
+/// How long the keys of a Redis are searched for other deployments.
+const SCAN_DEADLINE: Duration = Duration::from_secs(2);
 
 /// The options that every command takes.
 #[derive(Clone, Debug, Args)]
 pub struct Global {
-    /// The configuration file; without one the defaults hold
-    #[arg(long, global = true, help_heading = EVERYWHERE, env = "DELAYQ_CONFIG", value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// The Redis that keeps the messages, over the configuration's
+    /// The configuration file; without one, that of the variable DELAYQ_CONFIG; without both, the defaults apply
+    // Not clap's `env`: it would show the option in every usage as one that was given.
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The Redis that keeps the messages; overrides the configuration
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "URL", value_parser = clap::value_parser!(RedisUrl))]
     pub redis: Option<RedisUrl>,
-    /// The deployment's namespace, over the configuration's
+    /// The deployment's namespace; overrides the configuration
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "NAME")]
     pub namespace: Option<Namespace>,
-    /// The deployment's number of shards, over the configuration's
+    /// The deployment's number of shards; overrides the configuration
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "COUNT", value_parser = shard_count())]
     pub shards: Option<ShardCount>,
-    /// Print JSON instead of tables
-    #[arg(long, global = true, help_heading = EVERYWHERE)]
-    pub json: bool,
+    /// How to print
+    #[arg(long, short = 'o', global = true, help_heading = EVERYWHERE, value_name = "FORMAT")]
+    output: Option<Format>,
+    /// Print JSON, errors included: as --output json
+    #[arg(long, global = true, help_heading = EVERYWHERE, conflicts_with = "output")]
+    json: bool,
+}
+
+/// How a command prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Tables and sentences
+    Text,
+    /// JSON, errors included
+    Json,
 }
 
 fn shard_count() -> impl TypedValueParser<Value = ShardCount> {
@@ -56,6 +78,8 @@ configuration! {
         pub log: LogConfig,
         /// The spool of this host.
         pub spool: SpoolConfig,
+        /// The admin endpoint of the process that the file is for.
+        pub admin: AdminConfig,
     }
 }
 
@@ -73,9 +97,21 @@ pub struct Context {
 // === impl Global ===
 
 impl Global {
+    /// Whether JSON is asked for.
+    pub fn json(&self) -> bool {
+        self.json || self.output == Some(Format::Json)
+    }
+
+    /// The configuration file, if one is named.
+    #[allow(clippy::disallowed_methods, reason = "names the file of the configuration, and is no part of it")]
+    pub fn file(&self) -> Option<PathBuf> {
+        let of_environment = || std::env::var_os("DELAYQ_CONFIG").filter(|path| !path.is_empty());
+        self.config.clone().or_else(|| of_environment().map(PathBuf::from))
+    }
+
     /// Where the configuration comes from.
     pub fn source(&self) -> Source {
-        Source::from_option(self.config.clone())
+        Source::from_option(self.file())
     }
 
     /// The configuration with the options over it.
@@ -110,7 +146,7 @@ impl Global {
     pub fn context(&self) -> Result<Context, Fault> {
         let config = self.load()?.config;
         let client = client(&config.deployment, &config.redis)?;
-        Ok(Context { output: Output::of_process(self.json), config, client })
+        Ok(Context { output: Output::of_process(self.json()), config, client })
     }
 }
 
@@ -128,12 +164,14 @@ impl Context {
     /// The spool cannot be used.
     pub fn producer(&self) -> Result<Producer, Fault> {
         let settings = SpoolSettings { max_bytes: self.config.spool.max_bytes.bytes() };
-        let spool = self.config.spool.folder().map(|folder| Spool::open(folder, &settings)).transpose();
+        let spool = self.config.spool.folder().map(|folder| SpoolWriter::open(folder, &settings)).transpose();
         let spool = spool.map_err(|error| Fault::new(&FILE, error.to_string()))?;
-        Ok(Producer::start(self.client.clone(), ProducerOptions { spool, ..ProducerOptions::default() }))
+        let mut options = ProducerOptions::default();
+        options.spool = spool.map(|spool| Arc::new(spool) as Arc<dyn Spool>);
+        Ok(Producer::start(self.client.clone(), options))
     }
 
-    /// Makes sure that the topic exists, so that a misspelt name is not answered with "none".
+    /// Makes sure that the topic exists, so that a misspelt name is an error.
     ///
     /// # Errors
     /// It does not, and which names are like it; or Redis cannot be used.
@@ -142,12 +180,35 @@ impl Context {
         if topics.contains(topic) { Ok(()) } else { Err(unknown(no_topic(topic, &topics))) }
     }
 
+    /// For a put that is about to create a topic: the one that was probably meant.
+    pub async fn misspelt(&self, topic: &Topic) -> Option<Topic> {
+        let topics = self.admin().topics().await.ok()?;
+        if topics.contains(topic) { None } else { like(topic, &topics).cloned() }
+    }
+
     /// The fault for a message that is not there: or is its topic misspelt?
     pub async fn unknown_message(&self, topic: &Topic, id: &MessageId) -> Fault {
         match self.known_topic(topic).await {
-            Ok(()) => unknown(format!("nothing is known of {id} in {topic}: never put, or forgotten")),
+            Ok(()) => {
+                unknown(format!("there is no message {id} in {topic}: never put, or finished and forgotten"))
+            }
             Err(fault) => fault,
         }
+    }
+
+    /// Which deployments this Redis has, if it does not have the one that is asked for: as a sentence.
+    pub async fn other_namespaces(&self) -> Option<String> {
+        let admin = self.admin();
+        let found = tokio::time::timeout(SCAN_DEADLINE, admin.namespaces()).await.ok()?.ok()?;
+        if found.is_empty() || found.contains(&self.config.deployment.namespace) {
+            return None;
+        }
+        let names: Vec<&str> = found.iter().map(Namespace::as_str).collect();
+        let wanted = &self.config.deployment.namespace;
+        Some(format!(
+            "there is no namespace {wanted} in this Redis, but {}: choose with --namespace",
+            names.join(", ")
+        ))
     }
 
     /// Redis's clock.
@@ -159,25 +220,30 @@ impl Context {
     }
 }
 
-/// Redis's clock, as the first shard tells it.
+/// Redis's clock, read through the first shard.
 ///
 /// # Errors
 /// Redis cannot be used, or the deployment is not there.
 pub async fn redis_now(client: &Client) -> Result<UnixMillis, Fault> {
     let first = client.shards().shards().next().expect("a deployment has at least one shard");
-    let mut overviews = client.overview(&[first]).await;
+    let mut overviews = Admin::new(client.clone()).overview_of(&[first]).await;
     let overview = overviews.pop().expect("one answer for one shard").map_err(of_core)?;
     Ok(overview.now.millis())
 }
 
-/// That there is no such topic, and which name was probably meant.
-fn no_topic(topic: &Topic, topics: &[Topic]) -> String {
+/// The topic whose name is most like this one, if any is.
+fn like<'t>(topic: &Topic, topics: &'t [Topic]) -> Option<&'t Topic> {
     let likeness = |known: &&Topic| strsim::jaro_winkler(topic.as_str(), known.as_str());
     let like = topics.iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
-    match like.filter(|known| likeness(known) > 0.8) {
+    like.filter(|known| likeness(known) > 0.8)
+}
+
+/// That there is no such topic, and which name was probably meant.
+fn no_topic(topic: &Topic, topics: &[Topic]) -> String {
+    match like(topic, topics) {
         Some(known) => format!("there is no topic {topic}; did you mean {known}?"),
         None if topics.is_empty() => {
-            format!("there is no topic {topic}, nor any other: the first put makes one")
+            format!("there is no topic {topic}, nor any other: the first put creates one")
         }
         None => format!("there is no topic {topic}; delayq topics lists all {}", topics.len()),
     }

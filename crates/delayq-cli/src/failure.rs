@@ -2,17 +2,17 @@
 
 use std::fmt::Display;
 
-use delayq_core::Error;
+use delayq::Error;
 use delayq_service::codes::Code;
 use delayq_service::{Exit, Fault};
 
 /// What was asked for contradicts itself.
 pub const USAGE: Code = Code {
     id: "DQ-U001",
-    title: "the command asks for what cannot be",
+    title: "an argument is invalid",
     cause: "An argument breaks a limit, or two of them contradict each other. Nothing was changed.",
     tries: [
-        "Read what the message says is accepted.",
+        "Use a value that the message says is accepted.",
         "See the options of the command: add --help to it.",
         "See the forms of times, ids and payloads: docs/cli.md.",
     ],
@@ -22,37 +22,37 @@ pub const USAGE: Code = Code {
 /// Redis or etcd cannot be reached, or refuses.
 pub const UNREACHABLE: Code = Code {
     id: "DQ-U002",
-    title: "a server that is needed cannot be used",
+    title: "a server cannot be used",
     cause: "It does not listen at that address, does not answer in time, or refuses the call.",
     tries: [
         "Check everything at once: delayq doctor.",
-        "See which address is in force, and why: delayq config show --effective.",
-        "Nothing there yet? delayq up starts all that is needed on this machine.",
+        "See which address is in force, and why: delayq config show.",
+        "No server yet? delayq up starts everything on this machine.",
     ],
     exit: Exit::Unavailable,
 };
 
-/// The deployment is not there, or is another one.
+/// The deployment does not exist, or differs.
 pub const DEPLOYMENT: Code = Code {
     id: "DQ-U003",
     title: "the deployment is not as configured",
-    cause: "The shards that the configuration names are not in this Redis, or were created with other numbers. If they \
-            were there before, this Redis has lost its data.",
+    cause: "The shards that the configuration names are not in this Redis, or their number differs. If they were there \
+            before, this Redis has lost its data.",
     tries: [
         "Create it, if it is new: delayq init.",
         "Compare [deployment] in the configuration with what delayq doctor finds.",
-        "If it was there before, stop the timers and restore Redis from its append-only file.",
+        "If it existed before, stop the timers and restore Redis from its append-only file.",
     ],
     exit: Exit::Config,
 };
 
-/// A program that `delayq up` needs is not installed.
+/// A program is not installed.
 pub const PROGRAM_MISSING: Code = Code {
     id: "DQ-U004",
-    title: "a program that is needed is not installed",
-    cause: "`delayq up` starts a redis-server and an etcd of its own, found through PATH.",
+    title: "a program is not installed",
+    cause: "`delayq up` starts a redis-server and an etcd, `delayq work` the given command; each is found through PATH.",
     tries: [
-        "On Debian: apt-get install redis-server etcd-server.",
+        "On Debian, for delayq up: apt-get install redis-server etcd-server.",
         "Leave etcd out: delayq up --no-etcd.",
         "Use servers that run already: --redis URL, or a configuration file.",
     ],
@@ -78,37 +78,36 @@ pub const LINES_REFUSED: Code = Code {
     title: "some lines were refused",
     cause: "The lines named above are not messages, or break a limit. The others were put.",
     tries: [
-        "Mend the lines that are named and give them alone.",
-        "Give the whole file again: messages with ids of their own are recognised, not stored twice.",
+        "Correct the lines that are named and put them alone.",
+        "Put the whole file again: messages with ids of their own are recognised, not stored twice.",
         "Stop at the first bad line next time: --strict.",
     ],
     exit: Exit::Refused,
 };
 
-/// The books, or a replayed day, do not come out even.
+/// The books do not come out even.
 pub const UNBALANCED: Code = Code {
     id: "DQ-U007",
     title: "the books do not balance",
     cause: "What was accepted is not what was delivered, cancelled, expired, dead, purged, replaced and pending together; \
-            or a message's body stands in no place; or a replayed log was not delivered exactly as it says. \
-            That is a bug, or somebody wrote to Redis by hand.",
+            or a message's body cannot be reached. That is a bug, or somebody wrote to Redis by hand.",
     tries: [
-        "Run it again when nothing moves: numbers of several shards are not read at one instant.",
+        "Run it again when no message moves: shards are not read at the same instant.",
         "See whether Redis lost data: its log, its last restart, its eviction policy (delayq doctor).",
         "Report it with this output and the logs of the timers and forwarders.",
     ],
     exit: Exit::Bug,
 };
 
-/// Something that was checked is not as it should be.
+/// A check failed.
 pub const UNFIT: Code = Code {
     id: "DQ-U008",
-    title: "something is not as it should be",
-    cause: "The check named it, with what to do about it.",
+    title: "a check failed",
+    cause: "The table names it, and how to fix it.",
     tries: [
         "Do what the last column of the table says.",
         "Check again: delayq doctor.",
-        "See the settings in force: delayq config show --effective.",
+        "See the settings in force: delayq config show.",
     ],
     exit: Exit::Unavailable,
 };
@@ -119,31 +118,18 @@ pub const FOLDER_IN_USE: Code = Code {
     title: "another process uses the data folder",
     cause: "Two processes on one folder would start two servers on one set of files.",
     tries: [
-        "Use the one that runs: its configuration is delayq.toml in the folder.",
+        "Use the running one: its configuration is delayq.toml in the folder.",
         "Stop it with Ctrl-C, or by its process id.",
         "Choose another folder with --data.",
     ],
     exit: Exit::Unavailable,
 };
 
-/// A measurement could not be taken.
-pub const MEASUREMENT: Code = Code {
-    id: "DQ-U010",
-    title: "a measurement could not be taken",
-    cause: "Redis could not be used, or a message was lost or early while it was measured: then there is no figure.",
-    tries: [
-        "Run it again when nothing else works on this machine.",
-        "Measure one part at a time: delayq bench put.",
-        "Look at the log of its Redis with --data DIR, in DIR/logs/.",
-    ],
-    exit: Exit::Unavailable,
-};
-
-/// Redis or a library answered what it never should.
+/// Redis or a library gave an impossible answer.
 pub const BUG: Code = Code {
     id: "DQ-U011",
-    title: "an answer that makes no sense",
-    cause: "Versions that do not belong together, somebody who wrote into delayq's keys by hand, or a bug.",
+    title: "an impossible answer",
+    cause: "Versions that do not match, a write to delayq's keys by hand, or a bug.",
     tries: [
         "Compare the versions: delayq --version here and /version of the timers' admin endpoints.",
         "Check the books: delayq audit.",
@@ -156,17 +142,17 @@ pub const BUG: Code = Code {
 pub const UNKNOWN: Code = Code {
     id: "DQ-U012",
     title: "what the command names does not exist",
-    cause: "No such topic, message, dead letter or record: it was never there, or it is finished and forgotten, or the \
-            name is misspelt.",
+    cause: "There is no such topic, message, dead letter or record: it never existed, it is finished and forgotten, or its name \
+            is misspelt.",
     tries: [
-        "List what there is: delayq topics, delayq list TOPIC.",
+        "List what exists: delayq topics, delayq list TOPIC.",
         "A message with an id of its own and a group is found only by both: add --group.",
-        "Is it the right deployment? delayq config show --effective.",
+        "Is it the right deployment? delayq config show.",
     ],
     exit: Exit::NotFound,
 };
 
-/// The state of what the command names forbids it.
+/// What is stored forbids the command.
 pub const REFUSED: Code = Code {
     id: "DQ-U013",
     title: "the command was refused",
@@ -174,7 +160,7 @@ pub const REFUSED: Code = Code {
     tries: [
         "Read the outcome that was printed.",
         "See the message as it is now: delayq get TOPIC ID.",
-        "Take the place of another message under the same id: delayq put --replace.",
+        "Replace another message with the same id: delayq put --replace.",
     ],
     exit: Exit::Refused,
 };
@@ -183,13 +169,40 @@ pub const REFUSED: Code = Code {
 pub const LOGIN: Code = Code {
     id: "DQ-U014",
     title: "Redis refuses the login or denies a command",
-    cause: "No password was given, it is another one, or the user lacks a permission. Nothing was changed.",
+    cause: "The password is missing or wrong, or the user lacks a permission. Nothing was changed.",
     tries: [
         "Give user and password: [redis] username and password, DELAYQ__REDIS__PASSWORD, or redis://user:password@host.",
         "Try the same user with redis-cli: AUTH, then ACL WHOAMI.",
         "Compare its permissions with those in docs/operations.md; delayq doctor names the first that is missing.",
     ],
     exit: Exit::Unavailable,
+};
+
+/// The user stopped it.
+pub const INTERRUPTED: Code = Code {
+    id: "DQ-U015",
+    title: "interrupted before the end",
+    cause: "Ctrl-C came before all lines were read. What was read before is put; the message names the first line that is \
+            not.",
+    tries: [
+        "Put the rest: tail -n +LINE FILE | delayq put TOPIC --from -.",
+        "Put the whole file again: messages with ids of their own are recognised, not stored twice.",
+        "See what is stored: delayq count TOPIC.",
+    ],
+    exit: Exit::DrainDeadline,
+};
+
+/// The user did not confirm what cannot be undone.
+pub const NOT_CONFIRMED: Code = Code {
+    id: "DQ-U016",
+    title: "not confirmed",
+    cause: "The command asks before it does what cannot be undone. Nothing was changed.",
+    tries: [
+        "Answer y when it asks.",
+        "Confirm it beforehand, in scripts: --yes.",
+        "See what it is about: delayq list TOPIC, delayq shards.",
+    ],
+    exit: Exit::Usage,
 };
 
 /// Every code of the command line, in the order of the documentation.
@@ -203,11 +216,12 @@ pub const TABLE: &[&Code] = &[
     &UNBALANCED,
     &UNFIT,
     &FOLDER_IN_USE,
-    &MEASUREMENT,
     &BUG,
     &UNKNOWN,
     &REFUSED,
     &LOGIN,
+    &INTERRUPTED,
+    &NOT_CONFIRMED,
 ];
 
 /// Arguments that cannot be served.
@@ -240,7 +254,13 @@ pub fn of_core(error: Error) -> Fault {
         Error::Redis { code, .. } if ["NOAUTH", "WRONGPASS", "NOPERM"].contains(&code.as_str()) => &LOGIN,
         _ => &UNREACHABLE,
     };
-    Fault::new(code, error.to_string())
+    let message = match &error {
+        Error::Redis { code, .. } if code == "NOAUTH" => {
+            "Redis asks for a password, and none is configured".to_owned()
+        }
+        _ => error.to_string(),
+    };
+    Fault::new(code, message)
 }
 
 #[cfg(test)]
@@ -249,9 +269,10 @@ mod tests {
 
     #[test]
     fn codes_rise_and_are_given_once() {
-        let ids: Vec<&str> = TABLE.iter().map(|code| code.id).collect();
-        let expected: Vec<String> = (1..=TABLE.len()).map(|number| format!("DQ-U{number:03}")).collect();
-        assert_eq!(ids, expected);
+        assert!(TABLE.is_sorted_by(|one, next| one.id < next.id));
+        assert!(
+            TABLE.iter().all(|code| code.id.strip_prefix("DQ-U").is_some_and(|number| number.len() == 3))
+        );
     }
 
     #[test]

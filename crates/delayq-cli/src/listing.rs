@@ -1,13 +1,95 @@
-//! A stored message as it is printed: one row of a table, or one JSON object.
+//! Stored messages as they are printed: a page of them as a table, one as a JSON object.
 
 use base64::Engine as _;
-use delayq_core::{Listed, UnixMillis};
+use clap::Args;
+use delayq::{
+    State, UnixMillis,
+    admin::{ListCursor, Listed, ListedPage, Listing},
+    protocol::Envelope,
+};
+use delayq_service::Fault;
 use serde_json::{Value, json};
 
-use crate::output::{Output, time, time_from};
+use crate::deployment::Context;
+use crate::failure::of_core;
+use crate::output::{add_time, complain, time_from};
 
-/// The columns of [`row`].
-pub const COLUMNS: &[&str] = &["id", "topic", "group", "state", "due", ">attempt", ">bytes"];
+/// Which page of a listing.
+#[derive(Clone, Debug, Args)]
+pub struct Page {
+    /// At most this many
+    #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    limit: u32,
+    /// The page behind this message, as the page before printed it
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<ListCursor>,
+}
+
+/// A column of a listing: its name, and its cell of a message that can be read.
+pub type Column = (&'static str, fn(&Envelope, UnixMillis) -> String);
+
+/// The group of a message.
+pub const GROUP: Column =
+    ("group", |envelope, _| envelope.group.as_ref().map(ToString::to_string).unwrap_or_default());
+/// When it is due.
+pub const DUE: Column = ("due", |envelope, now| time_from(envelope.due, now));
+/// When its lease ends.
+pub const LEASE_ENDS: Column = ("lease ends", |envelope, now| time_from(envelope.at, now));
+/// When it died.
+pub const DIED: Column = ("died", |envelope, now| time_from(envelope.at, now));
+/// Its state.
+pub const STATE: Column = ("state", |envelope, _| envelope.state.to_string());
+/// Its attempts so far.
+pub const ATTEMPT: Column = (">attempt", |envelope, _| envelope.attempt.to_string());
+/// The length of its payload as it is stored.
+pub const BYTES: Column = (">bytes", |envelope, _| envelope.payload.len().to_string());
+/// Why it is dead.
+pub const REASON: Column = ("reason", |envelope, _| envelope.reason.clone().unwrap_or_default());
+
+// === impl Page ===
+
+impl Page {
+    /// Reads the page and prints it; text says on standard error where the next one begins.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn print(
+        &self,
+        context: &Context,
+        listing: Listing<'_>,
+        columns: &[Column],
+    ) -> Result<(), Fault> {
+        let admin = context.admin();
+        let page = admin.page(listing, self.after.as_ref(), self.limit as usize).await.map_err(of_core)?;
+        let now = context.now().await?;
+        let messages: Vec<Value> = page.messages.iter().map(|listed| json_of(listed, false)).collect();
+        let next = page.next.as_ref().map(ToString::to_string);
+        context
+            .output
+            .print(&json!({ "messages": messages, "next": next }), || table(context, &page, columns, now))?;
+        if let (Some(next), false) = (next, context.output.json) {
+            complain(&format!("there are more than these {}; the next: --after {next}", page.messages.len()));
+        }
+        Ok(())
+    }
+}
+
+fn table(context: &Context, page: &ListedPage, columns: &[Column], now: UnixMillis) -> String {
+    if page.messages.is_empty() {
+        return "none".to_owned();
+    }
+    let names: Vec<&str> = ["id", "topic"].into_iter().chain(columns.iter().map(|(name, _)| *name)).collect();
+    let mut rows = context.output.rows(&names);
+    for listed in &page.messages {
+        let mut cells = vec![listed.id.to_string(), listed.topic.to_string()];
+        match &listed.envelope {
+            Ok(envelope) => cells.extend(columns.iter().map(|(_, cell)| cell(envelope, now))),
+            Err(error) => cells.push(format!("cannot be read: {error}")),
+        }
+        rows.row(cells);
+    }
+    rows.text()
+}
 
 /// A message as JSON; the payload only if it is asked for.
 pub fn json_of(listed: &Listed, payload: bool) -> Value {
@@ -20,9 +102,9 @@ pub fn json_of(listed: &Listed, payload: bool) -> Value {
         }
     };
     value["state"] = envelope.state.word().into();
-    value["due_at"] = time(envelope.due).into();
-    value["due_ms"] = envelope.due.get().into();
-    value["since_ms"] = envelope.at.get().into();
+    add_time(&mut value, "due", Some(envelope.due));
+    let at = if envelope.state == State::Leased { "lease_ends" } else { "since" };
+    add_time(&mut value, at, Some(envelope.at));
     value["attempt"] = envelope.attempt.into();
     value["delivery"] = envelope.delivery.into();
     if envelope.state.is_over() {
@@ -30,7 +112,7 @@ pub fn json_of(listed: &Listed, payload: bool) -> Value {
     }
     value["max_attempts"] = envelope.max_attempts.into();
     value["group"] = envelope.group.as_ref().map(|group| group.as_str().to_owned()).into();
-    value["expires_ms"] = envelope.expires.map(UnixMillis::get).into();
+    add_time(&mut value, "expires", envelope.expires);
     value["cancelled_while_leased"] = envelope.doomed.into();
     value["reason"] = envelope.reason.clone().into();
     value["headers"] = envelope.headers.iter().map(|(name, value)| json!([name, value])).collect();
@@ -48,60 +130,22 @@ pub fn json_of(listed: &Listed, payload: bool) -> Value {
     value
 }
 
-/// A table of messages.
-pub fn table(output: Output, messages: &[Listed]) -> String {
-    if messages.is_empty() {
-        return "none".to_owned();
-    }
-    let mut rows = output.rows(COLUMNS);
-    for listed in messages {
-        rows.row(row(listed));
-    }
-    rows.text()
-}
-
-/// A message as a table's row.
-fn row(listed: &Listed) -> [String; 7] {
-    let (id, topic) = (listed.id.to_string(), listed.topic.to_string());
-    match &listed.envelope {
-        Err(error) => [
-            id,
-            topic,
-            String::new(),
-            "unreadable".to_owned(),
-            error.to_string(),
-            String::new(),
-            String::new(),
-        ],
-        Ok(envelope) => [
-            id,
-            topic,
-            envelope.group.as_ref().map(ToString::to_string).unwrap_or_default(),
-            envelope.state.to_string(),
-            time(envelope.due),
-            envelope.attempt.to_string(),
-            envelope.payload.len().to_string(),
-        ],
-    }
-}
-
 /// What happened to a message, as sentences, the newest last.
 pub fn story(listed: &Listed, now: UnixMillis) -> Vec<String> {
-    use delayq_core::State;
     let envelope = match &listed.envelope {
         Ok(envelope) => envelope,
-        Err(error) => return vec![format!("it cannot be read: {error}")],
+        Err(error) => return vec![format!("unreadable: {error}")],
     };
     let since = time_from(envelope.at, now);
     let mut story = Vec::new();
     if envelope.delivery > 0 {
         let times =
             if envelope.delivery == 1 { "once".to_owned() } else { format!("{} times", envelope.delivery) };
-        story.push(format!("handed out {times}, attempt {}", envelope.attempt));
+        story.push(format!("delivered {times}, attempt {}", envelope.attempt));
     }
     let due = time_from(envelope.due, now);
     story.push(match envelope.state {
-        State::Delayed => format!("waits for its due time {due}"),
+        State::Delayed => format!("due {due}"),
         State::Ready => format!("ready since {since}; it was due {due}"),
         State::Leased if envelope.doomed => {
             format!("leased until {since}; cancelled meanwhile, so not tried again")
@@ -111,7 +155,7 @@ pub fn story(listed: &Listed, now: UnixMillis) -> Vec<String> {
         State::Delivered => format!("delivered {since}; it was due {due}"),
         State::Cancelled => format!("cancelled {since}; it was due {due}"),
         State::Expired => format!("expired {since}; it was due {due}"),
-        State::Purged => format!("thrown away by an operator {since}"),
+        State::Purged => format!("purged by an operator {since}"),
     });
     story.extend(envelope.reason.as_ref().map(|reason| format!("because: {reason}")));
     story

@@ -5,10 +5,12 @@ use std::io::{IsTerminal, Write};
 use std::sync::LazyLock;
 
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
-use delayq_core::UnixMillis;
+use delayq::UnixMillis;
 use delayq_service::Fault;
 use jiff::Timestamp;
+use rustix::termios::tcgetwinsize;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::failure;
 use crate::printable::{printable, printable_lines};
@@ -24,6 +26,19 @@ pub struct Output {
     pub json: bool,
     /// Whether colour and moving bars are wanted on standard output.
     pub lively: bool,
+    /// The columns of the terminal that tables have to fit; `None`: as wide as they are.
+    pub width: Option<u16>,
+}
+
+/// What a row says of its subject, as its colour on a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// Green.
+    Good,
+    /// Yellow.
+    Warning,
+    /// Red.
+    Bad,
 }
 
 /// A table under construction.
@@ -39,13 +54,24 @@ impl Output {
     #[allow(clippy::disallowed_methods, reason = "the one module that knows about the terminal")]
     pub fn of_process(json: bool) -> Self {
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { json, lively: !json && !no_colour && std::io::stdout().is_terminal() }
+        let stdout = std::io::stdout();
+        let terminal = !json && stdout.is_terminal();
+        let width = || tcgetwinsize(stdout).ok().map(|size| size.ws_col).filter(|&columns| columns > 0);
+        Self { json, lively: terminal && !no_colour, width: if terminal { width() } else { None } }
+    }
+
+    /// Whether tables and sentences go to a terminal.
+    pub fn is_terminal(self) -> bool {
+        !self.json && std::io::stdout().is_terminal()
     }
 
     /// A table with these columns; those that begin with `>` are aligned to the right.
     pub fn rows(self, columns: &[&str]) -> Rows {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        if let Some(width) = self.width {
+            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        }
         let header = columns.iter().map(|name| {
             let cell = Cell::new(name.trim_start_matches('>').to_uppercase());
             if self.lively { cell.add_attribute(Attribute::Bold) } else { cell }
@@ -86,6 +112,14 @@ impl Output {
     }
 }
 
+// === impl Judgement ===
+
+impl From<bool> for Judgement {
+    fn from(good: bool) -> Self {
+        if good { Self::Good } else { Self::Bad }
+    }
+}
+
 // === impl Rows ===
 
 impl Rows {
@@ -94,9 +128,17 @@ impl Rows {
         self.table.add_row(cells.into_iter().map(|cell| Cell::new(printable(&cell.to_string()))));
     }
 
-    /// Adds a row that is coloured on a terminal: green where it is good, else red.
-    pub fn judged<C: ToString>(&mut self, good: bool, cells: impl IntoIterator<Item = C>) {
-        let colour = if good { comfy_table::Color::Green } else { comfy_table::Color::Red };
+    /// Adds a row that is coloured on a terminal; `true` is good, `false` is bad.
+    pub fn judged<C: ToString>(
+        &mut self,
+        judgement: impl Into<Judgement>,
+        cells: impl IntoIterator<Item = C>,
+    ) {
+        let colour = match judgement.into() {
+            Judgement::Good => comfy_table::Color::Green,
+            Judgement::Warning => comfy_table::Color::Yellow,
+            Judgement::Bad => comfy_table::Color::Red,
+        };
         let lively = self.lively;
         self.table.add_row(cells.into_iter().map(|cell| {
             let cell = Cell::new(printable(&cell.to_string()));
@@ -154,10 +196,14 @@ pub fn write(bytes: &[u8]) -> Result<(), Fault> {
     }
 }
 
+/// A number of things: `1 dead letter`, `2 dead letters`.
+pub fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A time as RFC 3339 in UTC, with milliseconds; one that no calendar has is its number of milliseconds.
 pub fn time(at: UnixMillis) -> String {
-    let timestamp = i64::try_from(at.get()).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    timestamp.map_or_else(|| format!("{at} ms"), |at| format!("{at:.3}"))
+    Timestamp::try_from(at).map_or_else(|_| format!("{at} ms"), |at| format!("{at:.3}"))
 }
 
 /// A time, and how far it is from now.
@@ -167,14 +213,19 @@ pub fn time_from(at: UnixMillis, now: UnixMillis) -> String {
     format!("{} ({word}{}{ago})", time(at), duration(far))
 }
 
+/// Adds a time to an object: `{name}_at` as RFC 3339 and `{name}_ms`; both are null where there is none.
+pub fn add_time(value: &mut Value, name: &str, at: Option<UnixMillis>) {
+    value[format!("{name}_at")] = at.map(time).into();
+    value[format!("{name}_ms")] = at.map(UnixMillis::get).into();
+}
+
 /// A duration in at most two units.
 pub fn duration(length: std::time::Duration) -> String {
-    let rounded = match length.as_secs() {
+    let whole = match length.as_secs() {
         0..60 => std::time::Duration::from_millis(length.as_millis() as u64),
-        60..86_400 => std::time::Duration::from_secs(length.as_secs()),
-        _ => std::time::Duration::from_secs(length.as_secs() / 3600 * 3600),
+        seconds => std::time::Duration::from_secs(seconds),
     };
-    humantime::format_duration(rounded).to_string()
+    humantime::format_duration(whole).to_string().split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -183,14 +234,28 @@ mod tests {
 
     #[test]
     fn a_table_has_no_borders_and_no_colour_unless_it_is_on_a_terminal() {
-        let output = Output { json: false, lively: false };
+        let output = Output { json: false, lively: false, width: None };
         let mut rows = output.rows(&["topic", ">ready"]);
         rows.row(["orders", "12"]);
         rows.judged(false, ["reminders", "3"]);
         assert_eq!(rows.text(), "TOPIC      READY\norders        12\nreminders      3");
-        let mut rows = Output { json: false, lively: true }.rows(&["topic"]);
+        let mut rows = Output { json: false, lively: true, width: None }.rows(&["topic"]);
         rows.judged(true, ["orders"]);
         assert!(rows.text().contains(OWN_ESCAPE.as_str()));
+    }
+
+    #[test]
+    fn a_table_fits_the_terminal() {
+        let output = Output { json: false, lively: false, width: Some(24) };
+        let mut rows = output.rows(&["check", "found"]);
+        rows.row(["timers", "a shard has been due for an hour"]);
+        let text = rows.text();
+        assert!(text.lines().all(|line| line.len() <= 24), "{text}");
+        assert_eq!(
+            text.split_whitespace().collect::<Vec<_>>().join(" ").matches("due for").count(),
+            1,
+            "{text}"
+        );
     }
 
     #[test]
@@ -203,5 +268,10 @@ mod tests {
         );
         assert_eq!(time_from(UnixMillis::new(now.get() - 250), now), "2027-01-15T07:59:59.750Z (250ms ago)");
         assert_eq!(time(UnixMillis::MAX), "9007199254740991 ms");
+        for (seconds, text) in
+            [(0, "0s"), (59, "59s"), (3_661, "1h 1m"), (90_000, "1day 1h"), (800_000, "9days 6h")]
+        {
+            assert_eq!(duration(std::time::Duration::from_secs(seconds)), text);
+        }
     }
 }

@@ -1,49 +1,117 @@
 //! The program itself: read the arguments, run the command, print what went wrong.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::{CommandFactory as _, FromArgMatches as _};
 use delayq_service::{Exit, Fault};
+use serde_json::{Value, json};
 
 use crate::arguments::{Cli, Command};
+use crate::completion;
+use crate::deployment::Global;
+use crate::failure::{DEPLOYMENT, usage};
+use crate::help::by_task;
 use crate::output;
 use crate::printable::printable_lines;
 
 /// The whole `main`.
 pub fn main() -> ExitCode {
     delayq_service::install_tls();
-    let cli = match Cli::try_parse() {
+    completion::answer();
+    let cli = match parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            let text = error.to_string();
-            match printable_lines(&text) {
-                // Help and version are no errors; a pipe that is closed already is none of ours.
-                std::borrow::Cow::Borrowed(_) => drop(error.print()),
-                std::borrow::Cow::Owned(text) => output::complain(text.trim_end()),
-            }
-            return if error.use_stderr() { Exit::Usage } else { Exit::Done }.into();
-        }
+        Err(error) => return refuse(&error),
     };
+    let json = cli.global.json();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            return complain(
-                &Fault::new(&delayq_service::codes::SYSTEM, "cannot start the runtime").because(error),
-            );
+            let fault = Fault::new(&delayq_service::codes::SYSTEM, "cannot start the runtime").because(error);
+            return complain(&fault, json);
         }
     };
-    let exit = runtime.block_on(run(cli)).unwrap_or_else(|fault| complain(&fault));
-    // What still runs belongs to nobody any more: a read of standard input would hold the process up.
+    let exit = runtime.block_on(run(cli)).unwrap_or_else(|fault| complain(&fault, json));
+    // Nothing waits for what still runs: a read of standard input would hold the process up.
     runtime.shutdown_background();
     exit
 }
 
-fn complain(fault: &Fault) -> ExitCode {
-    output::complain(format!("delayq: {}", fault.explained()).trim_end());
+fn parse() -> Result<Cli, clap::Error> {
+    let mut command = by_task(Cli::command());
+    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+/// Prints clap's answer: help, version, or what is wrong with the arguments.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A pipe that is closed already is not an error of this program.
+        drop(error.print());
+        return Exit::Done.into();
+    }
+    let text = error.to_string();
+    if asks_for_json(std::env::args_os().skip(1)) {
+        let message = text.trim_end().trim_start_matches("error: ");
+        return complain(&usage(message), true);
+    }
+    match printable_lines(&text) {
+        std::borrow::Cow::Borrowed(_) => drop(error.print()),
+        std::borrow::Cow::Owned(text) => output::complain(text.trim_end()),
+    }
+    Exit::Usage.into()
+}
+
+/// Whether arguments that could not be parsed ask for JSON.
+fn asks_for_json(arguments: impl Iterator<Item = OsString>) -> bool {
+    let arguments: Vec<String> = arguments.filter_map(|argument| argument.into_string().ok()).collect();
+    let own = arguments.split(|argument| argument == "--").next().unwrap_or_default();
+    own.iter().any(|argument| ["--json", "-ojson", "-o=json", "--output=json"].contains(&argument.as_str()))
+        || own.windows(2).any(|pair| ["-o", "--output"].contains(&pair[0].as_str()) && pair[1] == "json")
+}
+
+fn complain(fault: &Fault, json: bool) -> ExitCode {
+    match json {
+        true => output::complain(&json_of(fault).to_string()),
+        false => output::complain(format!("delayq: {}", fault.explained()).trim_end()),
+    }
     fault.exit().into()
 }
 
+/// An error as JSON, on one line.
+fn json_of(fault: &Fault) -> Value {
+    let (code, message) = (fault.code(), message_of(fault));
+    json!({ "error": {
+        "code": code.id, "title": code.title, "message": message, "cause": code.cause, "tries": code.tries,
+        "exit": code.exit.code(),
+    }})
+}
+
+/// A fault without its code.
+fn message_of(fault: &Fault) -> String {
+    let text = fault.to_string();
+    let message = text.strip_prefix(fault.code().id).and_then(|text| text.strip_prefix(": "));
+    message.unwrap_or(&text).to_owned()
+}
+
 async fn run(cli: Cli) -> Result<ExitCode, Fault> {
+    let global = cli.global.clone();
+    match run_command(cli).await {
+        Err(fault) if fault.code() == &DEPLOYMENT => Err(with_namespaces(fault, &global).await),
+        done => done,
+    }
+}
+
+/// A deployment that is not there, with those that are.
+async fn with_namespaces(fault: Fault, global: &Global) -> Fault {
+    let Ok(context) = global.context() else { return fault };
+    match context.other_namespaces().await {
+        None => fault,
+        Some(others) => Fault::new(&DEPLOYMENT, format!("{}; {others}", message_of(&fault))),
+    }
+}
+
+async fn run_command(cli: Cli) -> Result<ExitCode, Fault> {
     let global = cli.global;
     match cli.command {
         Command::Put(put) => put.run(&global.context()?).await?,
@@ -57,21 +125,36 @@ async fn run(cli: Cli) -> Result<ExitCode, Fault> {
         Command::Topics(topics) => topics.run(&global.context()?).await?,
         Command::Topic(topic) => topic.run(&global.context()?).await?,
         Command::Dead(dead) => dead.run(&global.context()?).await?,
+        Command::Work(work) => work.run(&global.context()?).await?,
         Command::Purge(purge) => purge.run(&global.context()?).await?,
-        Command::Tail(tail) => tail.run().await?,
+        Command::Tail(tail) => tail.run(global.json()).await?,
         Command::Init(init) => init.run(&global.context()?).await?,
         Command::Up(up) => return up.run(&global).await.map(ExitCode::from),
-        Command::Replay(replay) => return replay.run(&global).await.map(ExitCode::from),
         Command::Doctor(doctor) => doctor.run(&global).await?,
         Command::Audit(audit) => audit.run(&global.context()?).await?,
         Command::Repair(repair) => repair.run(&global.context()?).await?,
         Command::Timers(timers) => timers.run(&global.context()?).await?,
         Command::Shards(shards) => shards.run(&global.context()?).await?,
-        Command::Bench(bench) => bench.run(&global).await?,
         Command::Spool(spool) => spool.run(&global.context()?).await?,
         Command::Config(config) => config.run(&global).await?,
-        Command::Completions(completions) => completions.run(Cli::command())?,
+        Command::Completions(completions) => completions.run()?,
         Command::Man(man) => man.run(Cli::command())?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_asked_for_in_every_way_that_clap_accepts() {
+        let asks = |line: &str| asks_for_json(line.split(' ').map(OsString::from));
+        for line in ["topics --json", "topics -o json", "-ojson topics", "topics --output=json"] {
+            assert!(asks(line), "{line}");
+        }
+        for line in ["topics", "topics -o text", "work orders -- run --json"] {
+            assert!(!asks(line), "{line}");
+        }
+    }
 }

@@ -10,11 +10,10 @@
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
-use delayq_core::{Due, Message, Topic};
+use delayq::{Due, Message, Topic};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::event_log::payload_bytes;
 use crate::when::When;
 
 #[derive(Deserialize)]
@@ -77,6 +76,14 @@ pub fn parse(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Messag
     Ok(if line.replace { message.replace() } else { message })
 }
 
+/// The bytes of a payload that is written as JSON: a string is its text, anything else is itself.
+pub fn payload_bytes(raw: &RawValue) -> Vec<u8> {
+    match serde_json::from_str::<String>(raw.get()) {
+        Ok(text) => text.into_bytes(),
+        Err(_) => raw.get().as_bytes().to_vec(),
+    }
+}
+
 fn due(field: &str, raw: &RawValue, past_ok: bool) -> Result<Due, String> {
     let text = serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
     text.parse::<When>().and_then(|when| when.due(past_ok)).map_err(|fault| format!("{field}: {fault}"))
@@ -86,13 +93,15 @@ fn due(field: &str, raw: &RawValue, past_ok: bool) -> Result<Due, String> {
 fn column(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
-    if error.column() > 0 { format!("{what} (column {})", error.column()) } else { what.to_owned() }
+    let not_json = if error.is_data() { "" } else { "it is not JSON: " };
+    let column = if error.column() > 0 { format!(" (column {})", error.column()) } else { String::new() };
+    format!("{not_json}{what}{column}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use delayq_core::UnixMillis;
+    use delayq::UnixMillis;
     use std::time::Duration;
 
     fn topic() -> Topic {
@@ -115,7 +124,8 @@ mod tests {
     #[test]
     fn each_fault_of_a_line_is_named() {
         for (line, expected) in [
-            (&b"{"[..], "EOF while parsing an object"),
+            (&b"{"[..], "it is not JSON: EOF while parsing an object"),
+            (b"rubbish", "it is not JSON: expected value (column 1)"),
             (b"[]", "invalid length 0"),
             (b"{}", "it has no \"topic\""),
             (b"\xff\xfe", "it is not UTF-8"),

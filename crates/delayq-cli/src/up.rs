@@ -4,10 +4,14 @@ mod child;
 mod configuration;
 mod credentials;
 mod folder;
+mod forward;
+mod given;
 mod ports;
 mod roles;
 mod servers;
 
 pub use folder::DataFolder;
+pub use forward::Forward;
+pub use given::Given;
 pub use roles::Roles;
 pub use servers::{Options, Servers};

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use delayq_core::{Due, UnixMillis};
+use delayq::{Due, UnixMillis};
 use delayq_service::config::HumanDuration;
 use jiff::civil::{Date, Time, Weekday};
 use jiff::tz::TimeZone;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use delayq_cluster::EtcdConfig;
 use delayq_compensator::CompensatorConfig;
 use delayq_forwarder::{ForwarderConfig, RouteConfig, Settings, SinkConfig};
 use delayq_service::config::{
-    AdminConfig, DeploymentConfig, EtcdConfig, LogConfig, Places, RedisConfig, ShutdownConfig, SpoolConfig,
+    AdminConfig, DeploymentConfig, Locations, LogConfig, RedisConfig, ShutdownConfig, SpoolConfig,
 };
 use delayq_timer::TimerConfig;
 
@@ -38,19 +39,19 @@ delayq_service::configuration! {
         /// `[[routes]]`
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub routes: Vec<RouteConfig>,
-    } and |config, at| config.forwarding(Places::default()).contradictions(&config.etcd, at)
+    } and |config, at| config.forwarding(Locations::default()).contradictions(&config.etcd, at)
 }
 
 // === impl WholeConfig ===
 
 impl WholeConfig {
     /// The sections that make a forwarder, and where they are written.
-    pub fn forwarding(&self, places: Places) -> Settings {
+    pub fn forwarding(&self, locations: Locations) -> Settings {
         Settings {
             forwarder: self.forwarder.clone(),
             sinks: self.sinks.clone(),
             routes: self.routes.clone(),
-            places,
+            locations,
         }
     }
 }

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_the_limit_and_start_anew() {
+    fn pauses_double_up_to_the_limit_and_start_again() {
         let limit = Duration::from_secs(1);
         let mut backoff = Backoff::up_to(limit);
         for least_ms in [100, 200, 400, 800, 1000, 1000] {

@@ -5,17 +5,17 @@
 //!  (none) ──────────► Vacant ───────► Claiming ──────────► Owned
 //!                      ▲  ▲ freed        │ held              │ planned for another, and its turn
 //!             key gone │  └── Blocked ◄──┘                   ▼
-//!                      │          confirmed, planned ◄── Yielding    (the consumer was told to stop)
+//!                      │          confirmed, planned ◄── Yielding    (the consumer is stopping it)
 //!                      │               again: Owned          │ confirmed
 //!                      └──────── Deleting ◄── delete ── Stopped
 //! ```
 //!
-//! Only `Owned` is shown as owned, also while it is planned for another and waits for its turn to be handed over. Only after `Stopped` is the key deleted, so nobody else can claim a shard that the
-//! consumer still works on.
+//! Only `Owned` is shown as owned, also while it is planned for another and waits for its turn to be handed over. Only
+//! after `Stopped` is the key deleted, so nobody else can claim a shard that the consumer still works on.
 
 use crate::ownership::{ClaimNumber, LossReason, Lost, OwnershipView};
 use crate::trust::Trust;
-use delayq_core::ShardId;
+use delayq::protocol::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 
 mod seen;

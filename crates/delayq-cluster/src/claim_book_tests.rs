@@ -246,7 +246,7 @@ fn a_suspended_shard_comes_back_if_its_key_is_still_ours() {
     assert_eq!(book.start_claims(9), [shard(2)]);
 }
 
-/// What etcd holds of one shard, beside the book that must agree with it.
+/// What etcd holds of one shard, and the book that must agree with it.
 #[derive(Default)]
 struct World {
     revision: i64,

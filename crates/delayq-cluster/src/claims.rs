@@ -1,14 +1,14 @@
-//! Following the plan: claims what is meant for this member, gives up what is not, tells the consumer.
+//! Following the plan: claims what is meant for this member, gives up what is not, notifies the consumer.
 
 use crate::backoff::Backoff;
 use crate::claim_book::ClaimBook;
-use crate::etcd::{ClaimAnswer, Fault, Fence, Watch};
+use crate::etcd::{ClaimAnswer, EtcdError, Fence, Watch};
 use crate::holders::Holders;
 use crate::inbox::Inbox;
 use crate::membership::{Base, LONGEST_PAUSE, SHORT_PAUSE, Session};
 use crate::ownership::{LossReason, OwnershipView};
 use crate::registration::Claim;
-use delayq_core::ShardId;
+use delayq::protocol::ShardId;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -22,7 +22,7 @@ const BATCH: usize = 100;
 /// Shards being handed over at once. Measured where a sync of etcd's disk takes 2.4 ms: handing 256 over all at once, a
 /// shard stood still for up to 73 ms; 32 at once, for up to 27 ms, and all of them took as long as before.
 const YIELDS_AT_ONCE: usize = 32;
-/// How long no hand-over may get through before others are started beside them: a consumer that waits for a dead Redis
+/// How long no hand-over may get through before others are started as well: a consumer that waits for a dead Redis
 /// to stop some shards must not keep back the rest.
 const STALL: Duration = Duration::from_millis(50);
 /// How long a shard that another is believed to hold is awaited before it is tried all the same.
@@ -54,7 +54,7 @@ pub(crate) struct Follower {
 
 /// Why what was being done is left.
 enum Interrupt {
-    /// Everything must be read anew.
+    /// Everything must be read again.
     Relist,
     /// Another life of the member, or none.
     SessionOver,
@@ -93,7 +93,7 @@ impl Follower {
     /// Follows the plan until the member leaves.
     pub(crate) async fn run(mut self) {
         loop {
-            // Not marked as seen: whatever else the standing says is heard as news, and acted on there.
+            // Not marked as seen: whatever else the standing says arrives as news, and is acted on there.
             let session = self.inbox.standing.borrow().session.clone();
             let interrupt = match session {
                 Some(session) => self.follow(&session).await,
@@ -112,11 +112,11 @@ impl Follower {
     async fn follow(&mut self, session: &Session) -> Option<Interrupt> {
         match self.read_and_watch(session).await {
             Err(interrupt) => Some(interrupt),
-            Ok(Err(fault)) => self.pause_after(session, &fault).await,
+            Ok(Err(error)) => self.pause_after(session, &error).await,
             Ok(Ok(mut watch)) => loop {
                 match self.step(session, &mut watch).await {
                     Err(interrupt) => return Some(interrupt),
-                    Ok(Err(fault)) => return self.pause_after(session, &fault).await,
+                    Ok(Err(error)) => return self.pause_after(session, &error).await,
                     // Only now: what can be read is not always what can be written.
                     Ok(Ok(())) => self.backoff.reset(),
                 }
@@ -124,22 +124,26 @@ impl Follower {
         }
     }
 
-    async fn pause_after(&mut self, session: &Session, fault: &Fault) -> Option<Interrupt> {
-        tracing::debug!(?fault, "the plan is read anew");
-        if *fault == Fault::LeaseGone {
+    async fn pause_after(&mut self, session: &Session, error: &EtcdError) -> Option<Interrupt> {
+        tracing::debug!(?error, "the plan is read again");
+        if *error == EtcdError::LeaseGone {
             let _ = self.missed.send(session.lease);
         }
-        if *fault == Fault::Compacted {
+        if *error == EtcdError::Compacted {
             self.base.counters.compacted.add(1);
             return Some(Interrupt::Relist);
         }
-        let exhausted = matches!(fault, Fault::Exhausted(_));
+        let exhausted = matches!(error, EtcdError::Exhausted(_));
         let pause = if exhausted { self.exhausted.next() } else { self.backoff.next() };
         self.attend(Some(session), sleep(pause)).await.err()
     }
 
     /// Does what is due, or waits for the next change.
-    async fn step(&mut self, session: &Session, watch: &mut Watch) -> Result<Result<(), Fault>, Interrupt> {
+    async fn step(
+        &mut self,
+        session: &Session,
+        watch: &mut Watch,
+    ) -> Result<Result<(), EtcdError>, Interrupt> {
         self.yield_some();
         self.publish();
         let stopped = self.book.start_deletes(BATCH);
@@ -160,12 +164,12 @@ impl Follower {
                 while let Some(more) = watch.ready().await {
                     match more {
                         Ok(changes) => self.take_changes(session, &changes),
-                        Err(fault) => return Ok(Err(fault)),
+                        Err(error) => return Ok(Err(error)),
                     }
                 }
                 Ok(Ok(()))
             }
-            Some(Err(fault)) => Ok(Err(fault)),
+            Some(Err(error)) => Ok(Err(error)),
             None => Ok(Ok(())),
         }
     }
@@ -184,12 +188,12 @@ impl Follower {
         &mut self,
         session: &Session,
         stopped: Vec<ShardId>,
-    ) -> Result<Result<(), Fault>, Interrupt> {
+    ) -> Result<Result<(), EtcdError>, Interrupt> {
         let keys: Vec<String> = stopped.iter().map(|&shard| self.base.keys.claim(shard)).collect();
         let (link, lease) = (self.base.link.clone(), session.lease);
-        if let Err(fault) = self.attend(Some(session), async { link.delete_each(&keys, lease).await }).await?
+        if let Err(error) = self.attend(Some(session), async { link.delete_each(&keys, lease).await }).await?
         {
-            return Ok(Err(fault));
+            return Ok(Err(error));
         }
         self.base.counters.claims_released.add(stopped.len() as u64);
         self.stalled_at = None;
@@ -201,7 +205,7 @@ impl Follower {
         &mut self,
         session: &Session,
         wanted: Vec<ShardId>,
-    ) -> Result<Result<(), Fault>, Interrupt> {
+    ) -> Result<Result<(), EtcdError>, Interrupt> {
         let keys: Vec<String> = wanted.iter().map(|&shard| self.base.keys.claim(shard)).collect();
         let name = self.base.config.member.name.clone();
         let document = Claim { member: session.member.clone(), name }.to_json();
@@ -210,7 +214,7 @@ impl Follower {
         let request = async { link.create_each(&fence, &keys, &document, lease).await };
         let answers = match self.attend(Some(session), request).await? {
             Ok(answers) => answers,
-            Err(fault) => return Ok(Err(fault)),
+            Err(error) => return Ok(Err(error)),
         };
         self.exhausted.reset();
         let Some(answers) = answers else {

@@ -1,4 +1,4 @@
-//! The way into a group: joins it and starts the member's tasks.
+//! The way into a fleet: joins it and starts the member's tasks.
 
 use crate::backoff::Backoff;
 use crate::claim_book::ClaimBook;
@@ -6,8 +6,8 @@ use crate::claims::Follower;
 use crate::config::{ClusterConfig, Role};
 use crate::election::Campaigner;
 use crate::error::ClusterError;
-use crate::etcd::{Fault, Link};
-use crate::handle::{Group, Handle, Inner};
+use crate::etcd::{EtcdError, Link};
+use crate::handle::{Handle, Inner, Mode};
 use crate::inbox::Inbox;
 use crate::keeper::Keeper;
 use crate::keys::Keys;
@@ -17,19 +17,19 @@ use crate::registrar::Registrar;
 use crate::single::{self, Single};
 use crate::spawner::Spawner;
 use crate::stats::Counters;
-use delayq_core::ShardCount;
+use delayq::ShardCount;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
-/// The way into a group.
+/// The way into a fleet.
 pub struct Cluster;
 
 // === impl Cluster ===
 
 impl Cluster {
-    /// Joins a group: connects, takes a lease, registers, and starts to follow the plan. What is owned arrives through
+    /// Joins a fleet: connects, takes a lease, registers, and starts to follow the plan. What is owned arrives through
     /// [`Ownership::next`].
     ///
     /// # Errors
@@ -50,11 +50,11 @@ impl Cluster {
         let (base, desired) = prepare(config)?;
         let standing = match base.enroll(&desired).await {
             Ok(session) => Standing::enrolled(session),
-            Err(fault @ Fault::Refused(_)) => {
-                return Err(fault.to_error(base.link.config(), Duration::ZERO));
+            Err(error @ EtcdError::Refused(_)) => {
+                return Err(error.to_error(base.link.config(), Duration::ZERO));
             }
-            Err(fault) => {
-                tracing::warn!(?fault, "not in the group yet: joins when etcd answers");
+            Err(error) => {
+                tracing::warn!(?error, "not in the fleet yet: joins when etcd answers");
                 Standing::default()
             }
         };
@@ -84,7 +84,7 @@ impl Cluster {
             failed,
             counters: Arc::new(Counters::default()),
             tasks: spawner.tasks,
-            group: Group::Single { name: name.into(), role },
+            mode: Mode::Single { name: name.into(), role },
         };
         (Handle { inner: Arc::new(inner) }, Ownership::new(shown, confirm))
     }
@@ -103,15 +103,15 @@ async fn enroll(base: &Base, desired: &Desired) -> Result<Session, ClusterError>
     let started = Instant::now();
     let mut backoff = Backoff::up_to(LONGEST_PAUSE);
     loop {
-        let fault = match base.enroll(desired).await {
+        let error = match base.enroll(desired).await {
             Ok(session) => return Ok(session),
-            Err(fault) => fault,
+            Err(error) => error,
         };
         let waited = started.elapsed();
-        if waited >= base.config.join_deadline || matches!(fault, Fault::Refused(_)) {
-            return Err(fault.to_error(base.link.config(), waited));
+        if waited >= base.config.join_deadline || matches!(error, EtcdError::Refused(_)) {
+            return Err(error.to_error(base.link.config(), waited));
         }
-        tracing::debug!(?fault, "cannot join yet");
+        tracing::debug!(?error, "cannot join yet");
         sleep(backoff.next()).await;
     }
 }
@@ -142,7 +142,7 @@ fn start(base: Base, desired: Desired, standing: Standing) -> (Handle, Ownership
         failed,
         counters: base.counters.clone(),
         tasks: spawner.tasks,
-        group: Group::Etcd { base, recheck },
+        mode: Mode::Etcd { base, recheck },
     };
     (Handle { inner: Arc::new(inner) }, Ownership::new(shown, confirm))
 }

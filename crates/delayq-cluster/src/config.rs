@@ -1,12 +1,15 @@
-//! What a member must be told: where etcd is, which group it joins, and what it is.
+//! What a member needs to know: where etcd is, which fleet it joins, and what it says of itself.
+
+mod etcd;
+
+pub use etcd::{Endpoint, EtcdConfig, TlsConfig};
 
 use crate::error::ClusterError;
-use crate::prefix::{KeyPrefix, is_key_part};
-use delayq_core::{Namespace, Password, ShardCount};
-use secrecy::SecretString;
+use crate::prefix::is_key_part;
+use delayq::{Namespace, ShardCount};
+use delayq_service::config::{DeploymentConfig, Faults};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// How long a leader waits for more changes before it writes a plan.
@@ -21,22 +24,17 @@ pub(crate) const LOAD_REPORT_EVERY: Duration = Duration::from_secs(30);
 /// Everything [`crate::Cluster::join`] needs.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
-    /// How to reach etcd.
-    pub etcd: EtcdAccess,
-    /// The first part of every key. Several deployments of delayq may share an etcd by it.
-    pub prefix: KeyPrefix,
+    /// How to reach etcd, and the lease to ask for.
+    pub etcd: EtcdConfig,
     /// The namespace, the same as in Redis.
     pub namespace: Namespace,
-    /// The group to join: each role divides the shards anew.
+    /// How many shards there are to divide.
+    pub shards: ShardCount,
+    /// The fleet to join: each role divides all shards among its members.
     pub role: Role,
     /// What this member says of itself.
     pub member: MemberConfig,
-    /// How many shards there are to divide.
-    pub shards: ShardCount,
-    /// The lease time to ask for: whole seconds of [`ClusterConfig::LEASE_TTLS`], default [`ClusterConfig::LEASE_TTL`]. What
-    /// etcd granted is what counts. A dead member's shards wait that long; a keep-alive goes out every third of it.
-    pub lease_ttl: Duration,
-    /// Whether a member that cannot reach etcd gives its shards up once its lease is no longer to be trusted. Off: it
+    /// Whether a member that cannot reach etcd gives up its shards once its lease can no longer be trusted. Off: it
     /// keeps them, which is safe because the pump is safe under two owners.
     pub strict: bool,
     /// How long the leader waits for quiet before it writes a plan.
@@ -49,50 +47,6 @@ pub struct ClusterConfig {
     pub load_report_every: Duration,
 }
 
-/// Where etcd is and how it knows us.
-#[derive(Clone, Debug)]
-pub struct EtcdAccess {
-    /// `http://host:port` or `https://host:port`, one per etcd member, all with TLS or none. A process talks to one at a
-    /// time and moves to the next when it does not answer.
-    pub endpoints: Vec<String>,
-    /// TLS, for `https` endpoints. None: the system's roots, no certificate of our own.
-    pub tls: Option<TlsConfig>,
-    /// User and password, where etcd has authentication switched on.
-    pub credentials: Option<Credentials>,
-    /// The deadline of one request, of [`EtcdAccess::REQUEST_DEADLINES`] and below the lease time; default
-    /// [`EtcdAccess::REQUEST_DEADLINE`].
-    pub request_deadline: Duration,
-}
-
-/// How to trust etcd's certificate, and which one to show.
-#[derive(Clone, Debug, Default)]
-pub struct TlsConfig {
-    /// The authority that signed etcd's certificate, as PEM. None: the system's roots.
-    pub authority_pem: Option<Vec<u8>>,
-    /// The name to expect in the certificate, where it is not the endpoint's host.
-    pub server_name: Option<String>,
-    /// Our own certificate, where etcd asks for one.
-    pub identity: Option<Identity>,
-}
-
-/// A certificate and its key.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    /// The certificate chain, as PEM.
-    pub certificate_pem: Vec<u8>,
-    /// The private key, as PEM.
-    pub key_pem: SecretString,
-}
-
-/// A user of etcd.
-#[derive(Clone, Debug)]
-pub struct Credentials {
-    /// The user's name.
-    pub user: String,
-    /// The password, read for each connection.
-    pub password: Password,
-}
-
 /// What a member says of itself in its registration.
 #[derive(Clone, Debug)]
 pub struct MemberConfig {
@@ -101,7 +55,7 @@ pub struct MemberConfig {
     pub name: String,
     /// The failure zone; shards are spread evenly over zones where the counts allow. May be empty.
     pub zone: String,
-    /// How much this member can carry, beside the others': 1 to 1000.
+    /// How much this member can carry compared with the others: 1 to 1000.
     pub weight: u16,
     /// The program's version.
     pub version: String,
@@ -109,7 +63,7 @@ pub struct MemberConfig {
     pub address: String,
 }
 
-/// The groups that divide the shards among themselves, each for its own work.
+/// The fleets that divide the shards, each for its own work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -124,22 +78,17 @@ pub enum Role {
 // === impl ClusterConfig ===
 
 impl ClusterConfig {
-    /// The default of `lease_ttl`.
-    pub const LEASE_TTL: Duration = Duration::from_secs(5);
-    /// What `lease_ttl` may be.
-    pub const LEASE_TTLS: RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(600);
-
-    /// A configuration with every default, for one etcd and a number of shards.
-    pub fn new(endpoints: Vec<String>, role: Role, name: impl Into<String>, shards: ShardCount) -> Self {
+    /// A member of this name with every default, in the fleet of its role.
+    pub fn new(
+        etcd: &EtcdConfig,
+        deployment: &DeploymentConfig,
+        role: Role,
+        name: impl Into<String>,
+    ) -> Self {
         Self {
-            etcd: EtcdAccess {
-                endpoints,
-                tls: None,
-                credentials: None,
-                request_deadline: EtcdAccess::REQUEST_DEADLINE,
-            },
-            prefix: KeyPrefix::default(),
-            namespace: Namespace::default(),
+            etcd: etcd.clone(),
+            namespace: deployment.namespace.clone(),
+            shards: deployment.shards,
             role,
             member: MemberConfig {
                 name: name.into(),
@@ -148,8 +97,6 @@ impl ClusterConfig {
                 version: env!("CARGO_PKG_VERSION").into(),
                 address: String::new(),
             },
-            shards,
-            lease_ttl: Self::LEASE_TTL,
             strict: false,
             plan_quiet: PLAN_QUIET,
             plan_at_most: PLAN_AT_MOST,
@@ -158,80 +105,23 @@ impl ClusterConfig {
         }
     }
 
-    /// Every fault in the configuration, in words an operator can act on; empty when there is none.
+    /// Everything that is wrong with the configuration, in words an operator can act on; empty if nothing is.
     pub fn faults(&self) -> Vec<String> {
-        let mut faults = self.etcd.faults();
-        let name = &self.member.name;
-        if !is_key_part(name) {
-            faults.push(format!("name {name:?}: 1 to 64 of A-Z a-z 0-9 . _ - are needed"));
+        let mut at = Faults::default();
+        at.section("etcd", &self.etcd);
+        if !is_key_part(&self.member.name) {
+            at.refuse("name", "expected 1 to 64 of A-Z a-z 0-9 . _ -");
         }
-        if !(1..=1000).contains(&self.member.weight) {
-            faults.push(format!("weight {}: must be 1 to 1000", self.member.weight));
-        }
-        let ttl = self.lease_ttl;
-        if !Self::LEASE_TTLS.contains(&ttl) || ttl.subsec_nanos() != 0 {
-            faults.push(format!("lease_ttl {ttl:?}: must be whole seconds from 2s to 10m"));
-        }
-        if self.etcd.request_deadline >= ttl {
-            faults.push(format!(
-                "request_deadline {:?}: must be below lease_ttl, or one lost answer costs the lease",
-                self.etcd.request_deadline
-            ));
-        }
+        at.range("weight", &self.member.weight, 1..=1000);
         if self.plan_at_most < self.plan_quiet {
-            faults.push(format!(
-                "plan_at_most {:?} is below plan_quiet {:?}",
-                self.plan_at_most, self.plan_quiet
-            ));
+            at.refuse("plan_at_most", "below plan_quiet");
         }
-        faults
+        at.into_sentences()
     }
 
     pub(crate) fn check(&self) -> Result<(), ClusterError> {
         let faults = self.faults();
         if faults.is_empty() { Ok(()) } else { Err(ClusterError::Config(faults.join("; "))) }
-    }
-}
-
-// === impl EtcdAccess ===
-
-impl EtcdAccess {
-    /// The default of `request_deadline`.
-    pub const REQUEST_DEADLINE: Duration = Duration::from_secs(1);
-    /// What `request_deadline` may be.
-    pub const REQUEST_DEADLINES: RangeInclusive<Duration> =
-        Duration::from_millis(100)..=Duration::from_secs(60);
-
-    /// Whether some of these endpoints are asked with TLS and others without: a password would go to both.
-    pub fn mixes_tls(endpoints: &[String]) -> bool {
-        let encrypted = |endpoint: &String| endpoint.starts_with("https://");
-        endpoints.iter().any(encrypted) && !endpoints.iter().all(encrypted)
-    }
-
-    fn faults(&self) -> Vec<String> {
-        let mut faults = Vec::new();
-        if self.endpoints.is_empty() {
-            faults.push("endpoints: at least one is needed".into());
-        }
-        for (n, endpoint) in self.endpoints.iter().enumerate() {
-            let known = endpoint.starts_with("http://") || endpoint.starts_with("https://");
-            // Not repeated: it may hold a password, which would be printed with every endpoint that does not answer.
-            if !known || endpoint.contains('@') {
-                faults.push(format!("endpoint {n}: must be http://host:port or https://host:port"));
-            }
-        }
-        if Self::mixes_tls(&self.endpoints) {
-            faults.push(
-                "endpoints: some begin with http://, others with https://; all must be the same".into(),
-            );
-        }
-        if self.tls.is_some() && self.endpoints.iter().any(|e| e.starts_with("http://")) {
-            faults.push("tls is configured, but an endpoint starts with http://".into());
-        }
-        if !Self::REQUEST_DEADLINES.contains(&self.request_deadline) {
-            faults.push(format!("request_deadline {:?}: must be 100ms to 1m", self.request_deadline));
-        }
-        faults
     }
 }
 
@@ -258,45 +148,16 @@ impl fmt::Display for Role {
 mod tests {
     use super::*;
 
-    fn config() -> ClusterConfig {
-        let shards = ShardCount::new(8).unwrap();
-        ClusterConfig::new(vec!["http://127.0.0.1:2379".into()], Role::Timer, "t1", shards)
-    }
-
     #[test]
-    fn the_defaults_have_no_fault() {
-        assert_eq!(config().faults(), Vec::<String>::new());
-    }
-
-    #[test]
-    fn all_faults_are_told_at_once() {
-        let mut bad = config();
-        bad.etcd.endpoints = vec!["127.0.0.1:2379".into()];
-        bad.member.name = String::new();
-        bad.member.weight = 0;
-        bad.lease_ttl = Duration::from_millis(2500);
-        bad.plan_at_most = Duration::ZERO;
-        assert_eq!(bad.faults().len(), 5, "{:?}", bad.faults());
-    }
-
-    #[test]
-    fn a_password_goes_to_no_endpoint_without_tls_beside_one_with_it() {
-        let mut mixed = config();
-        mixed.etcd.endpoints = vec!["https://a:2379".into(), "http://b:2379".into()];
-        assert_eq!(mixed.faults().len(), 1, "{:?}", mixed.faults());
-    }
-
-    #[test]
-    fn a_password_in_an_endpoint_is_refused_and_not_repeated() {
-        let mut secret = config();
-        secret.etcd.endpoints = vec!["http://u:hunter2@h:1".into(), "u:hunter2@h:1".into()];
-        assert_eq!(secret.faults().len(), 2);
-        assert!(!format!("{:?}", secret.faults()).contains("hunter2"));
-    }
-
-    #[test]
-    fn a_password_does_not_print() {
-        let credentials = Credentials { user: "timer".into(), password: "hunter2".into() };
-        assert!(!format!("{credentials:?}").contains("hunter2"));
+    fn all_faults_are_reported_at_once() {
+        let etcd = EtcdConfig::default();
+        let mut config = ClusterConfig::new(&etcd, &DeploymentConfig::default(), Role::Timer, "t1");
+        assert_eq!(config.faults(), Vec::<String>::new());
+        config.etcd.endpoints.clear();
+        config.etcd.lease_ttl = Duration::from_millis(2500).into();
+        config.member.name = String::new();
+        config.member.weight = 0;
+        config.plan_at_most = Duration::ZERO;
+        assert_eq!(config.faults().len(), 5, "{:?}", config.faults());
     }
 }

@@ -4,7 +4,7 @@
 //! plan it writes: a leader whose registration is gone writes nothing, whatever it believes.
 
 use crate::backoff::Backoff;
-use crate::etcd::{Change, Fault, WatchRange};
+use crate::etcd::{Change, EtcdError, WatchRange};
 use crate::leader::Leader;
 use crate::membership::{Base, LONGEST_PAUSE, Leaving, Session, Standing};
 use std::future::{Future, pending};
@@ -21,9 +21,9 @@ pub(crate) struct Campaigner {
 
 /// How a try to lead ended by itself.
 enum Round {
-    /// The member before is gone, or leadership was overtaken: look again.
-    LookAgain,
-    Fault(Fault),
+    /// The member before is gone, or leadership was overtaken: check again.
+    CheckAgain,
+    Failed(EtcdError),
 }
 
 /// What ended a try from outside.
@@ -56,9 +56,9 @@ impl Campaigner {
             match self.until_outside(round, session.as_deref()).await {
                 Err(Outside::Left) => return,
                 Err(Outside::Changed) => {}
-                Ok(Round::LookAgain) => backoff.reset(),
-                Ok(Round::Fault(fault)) => {
-                    tracing::debug!(?fault, "the campaign starts anew");
+                Ok(Round::CheckAgain) => backoff.reset(),
+                Ok(Round::Failed(error)) => {
+                    tracing::debug!(?error, "the campaign starts again");
                     // Not cut short by a new connection: two tasks that fail in turn would wake each other without end.
                     tokio::select! {
                         _ = self.leaving.changed() => return,
@@ -97,13 +97,13 @@ async fn run_round(base: &Base, session: &Session) -> Round {
     let result = match member_before(base, session.rank).await {
         Ok(Some((key, read_at))) => wait_for_end(base, &key, read_at).await,
         Ok(None) => Leader::new(base.clone(), session.clone()).lead().await,
-        Err(fault) => Err(fault),
+        Err(error) => Err(error),
     };
-    result.map_or_else(Round::Fault, |()| Round::LookAgain)
+    result.map_or_else(Round::Failed, |()| Round::CheckAgain)
 }
 
 /// The key of the member just before this rank, and the revision it was read at.
-async fn member_before(base: &Base, rank: i64) -> Result<Option<(Vec<u8>, i64)>, Fault> {
+async fn member_before(base: &Base, rank: i64) -> Result<Option<(Vec<u8>, i64)>, EtcdError> {
     let mut below = rank;
     loop {
         match base.link.created_before(&base.keys.members(), below).await? {
@@ -116,7 +116,7 @@ async fn member_before(base: &Base, rank: i64) -> Result<Option<(Vec<u8>, i64)>,
 }
 
 /// Waits until the key of the member before is gone, or no member's any more.
-async fn wait_for_end(base: &Base, key: &[u8], read_at: i64) -> Result<(), Fault> {
+async fn wait_for_end(base: &Base, key: &[u8], read_at: i64) -> Result<(), EtcdError> {
     let key = String::from_utf8_lossy(key).into_owned();
     let range = WatchRange { key, prefix: false, deletions_only: false };
     let mut watch = base.link.watch(&[range], read_at).await?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A fault that the caller is told.
+/// An error for the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterError {

@@ -7,5 +7,5 @@ mod watching;
 
 pub(crate) use keyspace::{ClaimAnswer, Entry, Fence, Range};
 pub(crate) use lease::{Grant, KeepAlive};
-pub(crate) use link::{Fault, Link};
+pub(crate) use link::{EtcdError, Link};
 pub(crate) use watching::{Change, Watch, WatchRange};

@@ -10,7 +10,7 @@ use crate::overview::{MemberInfo, Observer, Overview};
 use crate::ownership::OwnershipView;
 use crate::stats::{ClusterStats, Counters};
 use crate::trust::Trust;
-use delayq_core::{ShardCount, ShardId};
+use delayq::{ShardCount, protocol::ShardId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,11 +34,11 @@ pub(crate) struct Inner {
     pub(crate) failed: watch::Receiver<Option<&'static str>>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) tasks: TaskTracker,
-    pub(crate) group: Group,
+    pub(crate) mode: Mode,
 }
 
 /// With others, or alone.
-pub(crate) enum Group {
+pub(crate) enum Mode {
     Etcd { base: Base, recheck: mpsc::UnboundedSender<oneshot::Sender<()>> },
     Single { name: String, role: Role },
 }
@@ -81,7 +81,7 @@ impl Handle {
         self.inner.board.borrow().clone()
     }
 
-    /// Follows what is owned, for whoever only looks. The consumer of the shards uses [`Ownership`](crate::Ownership).
+    /// Follows what is owned, for those who only observe. The consumer of the shards uses [`Ownership`](crate::Ownership).
     pub fn subscribe(&self) -> watch::Receiver<Arc<OwnershipView>> {
         self.inner.board.clone()
     }
@@ -121,7 +121,7 @@ impl Handle {
 
     /// Gives every shard away: the registration says *draining*, the plan moves the shards off, and each is given back
     /// once the consumer confirmed it. Returns when nothing is held any more, or at the deadline. There is no way back
-    /// but to join anew. Safe to drop and to call twice.
+    /// but to join again. Cancel safe; safe to call twice.
     pub async fn drain(&self, deadline: Duration) -> DrainReport {
         let started = Instant::now();
         self.inner.desired.send_if_modified(|desired| !std::mem::replace(&mut desired.draining, true));
@@ -135,7 +135,7 @@ impl Handle {
         DrainReport { left_over, took: started.elapsed() }
     }
 
-    /// Leaves the group: whatever is still owned is told as lost, the lease is given back, the tasks end. Answers whether
+    /// Leaves the fleet: what is still owned is reported as lost, the lease is given back, the tasks end. Answers whether
     /// they ended before the deadline; if not, the lease runs out by itself. Call [`Handle::drain`] before.
     pub async fn leave(&self, deadline: Duration) -> bool {
         self.inner.leaving.send_replace(true);
@@ -153,13 +153,13 @@ impl Handle {
         }
     }
 
-    /// Looks in etcd which of these shards are claimed by this member now: for a pump that was refused as fenced. If one
-    /// is not, what is owned is read anew, and the loss arrives through [`Ownership::next`](crate::Ownership::next).
+    /// Reads from etcd which of these shards are claimed by this member now: for a pump that was refused as fenced. If one
+    /// is not, what is owned is read again, and the loss arrives through [`Ownership::next`](crate::Ownership::next).
     ///
     /// # Errors
     /// etcd unreachable or refusing; nothing is known then.
     pub async fn still_mine(&self, shards: &[ShardId]) -> Result<Vec<ShardId>, ClusterError> {
-        let Group::Etcd { base, recheck } = &self.inner.group else {
+        let Mode::Etcd { base, recheck } = &self.inner.mode else {
             return Ok(shards
                 .iter()
                 .copied()
@@ -179,23 +179,23 @@ impl Handle {
         }
         if mine.len() < shards.len() {
             let (answer, answered) = oneshot::channel();
-            // A follower that has ended has told every loss already.
+            // A follower that has ended has reported every loss already.
             let _ = recheck.send(answer);
-            let _ = timeout(base.config.etcd.request_deadline, answered).await;
+            let _ = timeout(*base.config.etcd.call_deadline, answered).await;
         }
         Ok(mine)
     }
 
-    /// The whole group as it stands in etcd; in single mode, this member alone.
+    /// The whole fleet as it stands in etcd; in single mode, this member alone.
     ///
     /// # Errors
     /// etcd unreachable or refusing, or a plan of a newer format.
     pub async fn overview(&self) -> Result<Overview, ClusterError> {
-        match &self.inner.group {
-            Group::Etcd { base, .. } => {
+        match &self.inner.mode {
+            Mode::Etcd { base, .. } => {
                 Observer::of(base.link.clone(), base.keys.clone(), base.config.role).overview().await
             }
-            Group::Single { name, role } => Ok(self.overview_of_one(name, *role)),
+            Mode::Single { name, role } => Ok(self.overview_of_one(name, *role)),
         }
     }
 

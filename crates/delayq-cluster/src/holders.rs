@@ -2,11 +2,11 @@
 //!
 //! A shard that the plan gives us usually still stands claimed by the member before. Trying at once would cost a request
 //! that is bound to be refused, just when the first shards are given back; so such a shard is awaited instead. A belief
-//! may be wrong: whoever awaits a shard by belief only asks after a while all the same.
+//! may be wrong: a member that awaits a shard by belief alone asks after a while all the same.
 
 use crate::keys::MemberId;
 use crate::plan::Plan;
-use delayq_core::ShardId;
+use delayq::protocol::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The beliefs, by what was read, what was seen to go, and what the plan before said.

@@ -1,7 +1,7 @@
 //! Keeping the lease alive, saying how far it is to be trusted, and beginning a new life when etcd says it is gone.
 
 use crate::backoff::Backoff;
-use crate::etcd::{Fault, KeepAlive};
+use crate::etcd::{EtcdError, KeepAlive};
 use crate::membership::{Base, Desired, LONGEST_PAUSE, Leaving, SHORT_PAUSE, Session, Standing, until};
 use crate::trust::{Signal, Trust, keep_alive_every};
 use std::future::{Future, pending};
@@ -20,7 +20,7 @@ pub(crate) struct Keeper {
     leaving: Leaving,
 }
 
-type Renewal = Pin<Box<dyn Future<Output = Result<Renewed, Fault>> + Send>>;
+type Renewal = Pin<Box<dyn Future<Output = Result<Renewed, EtcdError>> + Send>>;
 
 /// A keep-alive that was answered: its stream, when it was sent, and for how long it renewed the lease.
 struct Renewed {
@@ -30,12 +30,12 @@ struct Renewed {
 }
 
 /// What the keeper waited for.
-enum Heard {
-    Renewed(Result<Renewed, Fault>),
+enum Event {
+    Renewed(Result<Renewed, EtcdError>),
     RenewalDue,
     TrustEnds,
     Missed(i64),
-    /// Something that the next round looks at.
+    /// Something for the next round to check.
     Nothing,
     Drain,
     Leave,
@@ -62,7 +62,7 @@ impl Keeper {
         Self { base, desired, standing, missed, leaving }
     }
 
-    /// Keeps the member in the group until it leaves.
+    /// Keeps the member in the fleet until it leaves.
     pub(crate) async fn run(mut self) {
         loop {
             let session = self.standing.borrow().session.clone();
@@ -78,7 +78,7 @@ impl Keeper {
         }
     }
 
-    /// Keeps one lease alive until it is over.
+    /// Keeps one lease alive until it ends.
     async fn keep(&mut self, session: &Session) -> Option<Over> {
         let every = keep_alive_every(session.ttl);
         let mut due = session.sent + every;
@@ -86,25 +86,25 @@ impl Keeper {
         let mut stream: Option<Box<KeepAlive>> = None;
         let mut renewal: Option<Renewal> = None;
         let over = loop {
-            match self.hear(renewal.as_mut(), due).await {
-                Heard::RenewalDue => renewal = Some(self.renew(session, stream.take())),
-                Heard::Renewed(Ok(Renewed { open, sent, ttl })) => {
+            match self.next_event(renewal.as_mut(), due).await {
+                Event::RenewalDue => renewal = Some(self.renew(session, stream.take())),
+                Event::Renewed(Ok(Renewed { open, sent, ttl })) => {
                     (renewal, stream) = (None, Some(open));
                     due = sent + every;
                     backoff.reset();
                     self.signal(Signal::Answered { sent, ttl });
                 }
-                Heard::Renewed(Err(Fault::LeaseGone)) => break Over::Lost,
-                Heard::Renewed(Err(_)) => {
+                Event::Renewed(Err(EtcdError::LeaseGone)) => break Over::Lost,
+                Event::Renewed(Err(_)) => {
                     renewal = None;
                     due = Instant::now() + backoff.next();
                 }
-                Heard::TrustEnds => self.signal(Signal::Tick),
-                Heard::Missed(lease) if lease == session.lease => break Over::Lost,
-                Heard::Missed(_) | Heard::Nothing => {}
-                Heard::Drain => self.signal(Signal::Drain),
-                Heard::Leave => break Over::Left,
-                Heard::Abandoned => return Some(Over::Abandoned),
+                Event::TrustEnds => self.signal(Signal::Tick),
+                Event::Missed(lease) if lease == session.lease => break Over::Lost,
+                Event::Missed(_) | Event::Nothing => {}
+                Event::Drain => self.signal(Signal::Drain),
+                Event::Leave => break Over::Left,
+                Event::Abandoned => return Some(Over::Abandoned),
             }
         };
         self.end(session, &over).await;
@@ -125,16 +125,16 @@ impl Keeper {
             }
             Over::Left | Over::Abandoned => self.signal(Signal::Leave),
         }
-        if let Err(fault) = self.base.link.revoke(session.lease).await {
-            tracing::warn!(member = %session.member, ?fault, "the lease could not be given back; it runs out by itself");
+        if let Err(error) = self.base.link.revoke(session.lease).await {
+            tracing::warn!(member = %session.member, ?error, "the lease could not be given back; it runs out by itself");
         }
     }
 
-    async fn hear(&mut self, renewal: Option<&mut Renewal>, due: Instant) -> Heard {
+    async fn next_event(&mut self, renewal: Option<&mut Renewal>, due: Instant) -> Event {
         let trust = self.standing.borrow().trust;
         let draining = self.desired.borrow().draining && !matches!(trust, Trust::Draining { .. });
         if draining {
-            return Heard::Drain;
+            return Event::Drain;
         }
         let (renewing, renewed) = match renewal {
             Some(renewal) => (true, Some(renewal)),
@@ -142,12 +142,12 @@ impl Keeper {
         };
         tokio::select! {
             biased;
-            changed = self.leaving.changed() => if changed.is_ok() { Heard::Leave } else { Heard::Abandoned },
-            answer = or_never(renewed) => Heard::Renewed(answer),
-            Some(lease) = self.missed.recv() => Heard::Missed(lease),
-            () = until(trust.ends_at()) => Heard::TrustEnds,
-            () = sleep_until(due), if !renewing => Heard::RenewalDue,
-            Ok(()) = self.desired.changed() => Heard::Nothing,
+            changed = self.leaving.changed() => if changed.is_ok() { Event::Leave } else { Event::Abandoned },
+            answer = or_never(renewed) => Event::Renewed(answer),
+            Some(lease) = self.missed.recv() => Event::Missed(lease),
+            () = until(trust.ends_at()) => Event::TrustEnds,
+            () = sleep_until(due), if !renewing => Event::RenewalDue,
+            Ok(()) = self.desired.changed() => Event::Nothing,
         }
     }
 
@@ -158,17 +158,17 @@ impl Keeper {
             let sent = Instant::now();
             base.counters.keep_alives.add(1);
             let Some(mut open) = stream else {
-                // Opening keeps alive once; how long for is not told, but a lease is always renewed for what it was granted.
+                // Opening keeps alive once; how long for is not answered, but a lease is always renewed for what it was granted.
                 let open = Box::new(base.link.keep_alive(lease).await?);
                 return Ok(Renewed { open, sent, ttl: granted });
             };
             match open.renew().await {
                 Ok(ttl) => Ok(Renewed { open, sent, ttl }),
-                Err(fault) => {
-                    if fault != Fault::LeaseGone {
-                        base.link.turn_away(open.turn(), &fault).await;
+                Err(error) => {
+                    if error != EtcdError::LeaseGone {
+                        base.link.turn_away(open.turn(), &error).await;
                     }
-                    Err(fault)
+                    Err(error)
                 }
             }
         })
@@ -191,11 +191,11 @@ impl Keeper {
             };
             match enrolled {
                 Ok(session) => {
-                    tracing::info!(member = %session.member, "in the group with a new lease");
+                    tracing::info!(member = %session.member, "in the fleet with a new lease");
                     self.standing.send_replace(Standing::enrolled(session));
                     return None;
                 }
-                Err(fault) => tracing::debug!(?fault, "no lease yet"),
+                Err(error) => tracing::debug!(?error, "no lease yet"),
             }
             tokio::select! {
                 changed = self.leaving.changed() => return Some(left_or_abandoned(changed.is_ok())),
@@ -205,7 +205,7 @@ impl Keeper {
         }
     }
 
-    /// Moves the trust on and tells everybody.
+    /// Moves the trust on and notifies everybody.
     fn signal(&self, signal: Signal) {
         let now = Instant::now();
         let before = self.standing.borrow().trust;
@@ -225,7 +225,7 @@ impl Keeper {
         self.standing.send_if_modified(|standing| {
             let changed = standing.trust != trust;
             standing.trust = trust;
-            // In one step: nobody may see a lease that is over as one that still counts.
+            // In one step: nobody may see a lease that has ended as one that still counts.
             if matches!(trust, Trust::Lost { .. } | Trust::Left) {
                 standing.session = None;
             }

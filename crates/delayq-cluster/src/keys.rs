@@ -1,7 +1,7 @@
 //! The keys in etcd: how they are made, and how a key is read back.
 
 use crate::config::ClusterConfig;
-use delayq_core::ShardId;
+use delayq::protocol::ShardId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -10,7 +10,7 @@ use std::fmt;
 #[serde(transparent)]
 pub struct MemberId(String);
 
-/// The keys of one group: one role of one namespace.
+/// The keys of one fleet: one role of one namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     base: String,
@@ -45,7 +45,7 @@ impl fmt::Display for MemberId {
 
 impl Keys {
     pub(crate) fn of(config: &ClusterConfig) -> Self {
-        Self { base: format!("{}/{}/{}", config.prefix, config.namespace, config.role) }
+        Self { base: format!("{}/{}/{}", config.etcd.prefix, config.namespace, config.role) }
     }
 
     pub(crate) fn members(&self) -> String {
@@ -68,7 +68,7 @@ impl Keys {
         format!("{}/claims/{:04}", self.base, shard.get())
     }
 
-    /// The shard a claim key is for; none for a key that is not a claim of this group.
+    /// The shard a claim key is for; none for a key that is not a claim of this fleet.
     pub(crate) fn shard_of(&self, key: &[u8]) -> Option<ShardId> {
         let text = std::str::from_utf8(key).ok()?;
         let number = text.strip_prefix(&self.base)?.strip_prefix("/claims/")?;
@@ -86,13 +86,13 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Role;
-    use delayq_core::ShardCount;
+    use crate::config::{EtcdConfig, Role};
+    use delayq_service::config::DeploymentConfig;
 
     #[test]
     fn a_key_reads_back_as_what_it_was_made_from() {
         let config =
-            ClusterConfig::new(vec!["http://h:1".into()], Role::Timer, "t", ShardCount::new(8).unwrap());
+            ClusterConfig::new(&EtcdConfig::default(), &DeploymentConfig::default(), Role::Timer, "t");
         let keys = Keys::of(&config);
         let shard = ShardId::new(7);
         let member = MemberId::new("t", 0x1f);

@@ -1,6 +1,6 @@
 //! Leading: knows the members, computes the plan when they change, and writes it if it still leads.
 
-use crate::etcd::{Change, Entry, Fault, Fence, Range, WatchRange};
+use crate::etcd::{Change, Entry, EtcdError, Fence, Range, WatchRange};
 use crate::keys::MemberId;
 use crate::load::LoadMemory;
 use crate::membership::{Base, Session, until};
@@ -58,13 +58,13 @@ impl Leader {
     }
 
     /// Leads until overtaken (answers ok) or until etcd fails.
-    pub(crate) async fn lead(mut self) -> Result<(), Fault> {
+    pub(crate) async fn lead(mut self) -> Result<(), EtcdError> {
         let (members, plan) = (self.base.keys.members(), self.base.keys.plan());
         let ranges = [Range::Prefix(members.clone()), Range::Key(plan.clone())];
         let (read_at, read) = self.base.link.read(&ranges).await?;
         read.iter().flatten().for_each(|entry| self.take_entry(entry));
         if !self.members.contains_key(&self.session.member) {
-            return Err(Fault::LeaseGone);
+            return Err(EtcdError::LeaseGone);
         }
         tracing::info!(member = %self.session.member, members = self.members.len(), "leads");
         let watched =
@@ -95,7 +95,7 @@ impl Leader {
                     if let Some(member) = self.base.keys.member_of(key) {
                         self.members.remove(&member);
                     } else {
-                        // What it said is still known, and is written again.
+                        // What it registered is still known, and is written again.
                         (self.plan_revision, self.unwritten) = (0, true);
                     }
                     self.note_change(true);
@@ -180,13 +180,13 @@ impl Leader {
     }
 
     /// Writes the plan if another is due; answers whether this member still leads.
-    async fn publish(&mut self) -> Result<bool, Fault> {
+    async fn publish(&mut self) -> Result<bool, EtcdError> {
         let candidates: Vec<Candidate> = self
             .members
             .iter()
-            .map(|(id, said)| said.candidate(id.clone(), self.hindered.contains(id)))
+            .map(|(id, member)| member.candidate(id.clone(), self.hindered.contains(id)))
             .collect();
-        self.loads.hear(self.members.values().flat_map(|member| &member.loads), Instant::now());
+        self.loads.receive(self.members.values().flat_map(|member| &member.loads), Instant::now());
         let Some(shards) = self.members.values().map(|member| member.shards).max() else { return Ok(false) };
         let weights = self.loads.weights(shards);
         let next = planner::compute(&weights, &candidates, self.plan.as_ref(), &self.session.member);

@@ -1,6 +1,6 @@
 //! Who owns which shard: membership, leader and plan on etcd, or a single owner without it.
 //!
-//! A process joins its role's group with [`Cluster::join`], or with [`Cluster::start`] even while etcd is away, and gets two
+//! A process joins its role's fleet with [`Cluster::join`], or with [`Cluster::start`] even while etcd is away, and gets two
 //! things: a [`Handle`] to ask and to steer, and an [`Ownership`], the stream of what it gains and loses.
 //!
 //! ```no_run
@@ -31,10 +31,10 @@
 //!
 //! 1. A member drains: its registration says so (`registrar`), the leader sees it (`leader`), waits for a moment of quiet
 //!    (`quiet`), computes the plan (`planner`) and writes it.
-//! 2. Every member sees the plan (`claims`). The one before tells its consumer to stop, a few shards at a time; the heir
+//! 2. Every member sees the plan (`claims`). The one before has its consumer stop, a few shards at a time; the heir
 //!    knows that they are coming and awaits them (`holders`).
 //! 3. The consumer stops a shard and confirms; only then is the claim's key deleted (`claim_book`).
-//! 4. The heir sees the key go, creates its own, and tells its consumer to start.
+//! 4. The heir sees the key go, creates its own, and has its consumer start.
 //!
 //! If any of them dies in between, its lease ends, every key under it goes, and the next plan gives the shards away.
 //!
@@ -45,7 +45,7 @@
 //!   looking for expired leases, plus the leader's debounce.
 //! * A change of etcd's own leader, or its restart, renews every lease to its full time: a member that died just before
 //!   is noticed after up to twice the lease time.
-//! * etcd silent: the member is *degraded* once the trusted time is over. It keeps what it owns and claims nothing
+//! * etcd silent: the member is *degraded* once the trusted time has passed. It keeps what it owns and claims nothing
 //!   ([`ClusterConfig::strict`]: gives everything up instead).
 //! * Keys deleted or replaced by hand: a member whose registration is gone gives up its lease and registers again under a
 //!   new one, at once.
@@ -82,8 +82,8 @@ mod trust;
 mod wall_clock;
 
 pub use cluster::Cluster;
-pub use config::{ClusterConfig, Credentials, EtcdAccess, Identity, MemberConfig, Role, TlsConfig};
-pub use delayq_core::{ShardCount, ShardId};
+pub use config::{ClusterConfig, Endpoint, EtcdConfig, MemberConfig, Role, TlsConfig};
+pub use delayq::{ShardCount, protocol::ShardId};
 pub use error::{Advice, ClusterError};
 pub use handle::{DrainReport, Handle};
 pub use keys::MemberId;
@@ -92,7 +92,7 @@ pub use overview::{ClaimInfo, EndpointHealth, MemberInfo, Observer, Overview, Pl
 pub use ownership::{ClaimNumber, LossReason, Lost, Ownership, OwnershipChange, OwnershipView};
 pub use plan::{Plan, PlanError, PlannedMember};
 pub use planner::{Candidate, compute};
-pub use prefix::{KeyPrefix, KeyPrefixError, is_key_part};
+pub use prefix::{KeyPrefix, KeyPrefixError, name_of_process, validate_name};
 pub use single::SINGLE_MODE_LIMITS;
 pub use stats::ClusterStats;
 pub use trust::Trust;

@@ -1,6 +1,6 @@
-//! How a shard's load is told: in coarse classes that do not change with every breath, and not too often.
+//! How a shard's load is reported: in coarse classes that do not change with every breath, and not too often.
 
-use delayq_core::{ShardCount, ShardId};
+use delayq::{ShardCount, protocol::ShardId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use tokio::time::Instant;
 #[serde(transparent)]
 pub struct LoadClass(u8);
 
-/// What a leader knows of all loads. A shard that moved is told of by nobody until its new owner has measured it: for that
+/// What a leader knows of all loads. A shard that moved is reported by nobody until its new owner has measured it: for that
 /// long its load is remembered, or every heavy shard would look idle on arrival and set others moving.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadMemory {
     remember: Duration,
-    told: BTreeMap<ShardId, (LoadClass, Instant)>,
+    reported: BTreeMap<ShardId, (LoadClass, Instant)>,
 }
 
 /// Messages a second that weigh as much as being there at all.
@@ -27,7 +27,7 @@ const HEAVIEST: u8 = 10;
 // === impl LoadClass ===
 
 impl LoadClass {
-    /// The class of a shard that moves this many messages a second, given the class it was told as last. A class is left
+    /// The class of a shard that moves this many messages a second, given the class it was last reported as. A class is left
     /// only when its bounds are passed by a quarter, so that a load at a bound does not flap.
     pub fn of(per_second: u64, before: Self) -> Self {
         let exact = Self::exact(per_second);
@@ -60,27 +60,27 @@ impl LoadClass {
 
 impl LoadMemory {
     pub(crate) fn new(remember: Duration) -> Self {
-        Self { remember, told: BTreeMap::new() }
+        Self { remember, reported: BTreeMap::new() }
     }
 
-    /// Takes what the members tell now; where several tell of a shard, the heaviest counts.
-    pub(crate) fn hear<'a>(
+    /// Receives what the members report now; where several report a shard, the heaviest counts.
+    pub(crate) fn receive<'a>(
         &mut self,
-        told: impl IntoIterator<Item = (&'a ShardId, &'a LoadClass)>,
+        reports: impl IntoIterator<Item = (&'a ShardId, &'a LoadClass)>,
         now: Instant,
     ) {
-        let mut heard: BTreeMap<ShardId, LoadClass> = BTreeMap::new();
-        for (&shard, class) in told {
-            let heaviest = heard.entry(shard).or_default();
+        let mut now_reported: BTreeMap<ShardId, LoadClass> = BTreeMap::new();
+        for (&shard, class) in reports {
+            let heaviest = now_reported.entry(shard).or_default();
             *heaviest = class.clamped().max(*heaviest);
         }
-        self.told.retain(|_, (_, at)| now.duration_since(*at) < self.remember);
-        self.told.extend(heard.into_iter().map(|(shard, class)| (shard, (class, now))));
+        self.reported.retain(|_, (_, at)| now.duration_since(*at) < self.remember);
+        self.reported.extend(now_reported.into_iter().map(|(shard, class)| (shard, (class, now))));
     }
 
     /// The weight of every shard, by number.
     pub(crate) fn weights(&self, shards: ShardCount) -> Vec<u32> {
-        let class = |shard| self.told.get(&shard).map_or_else(LoadClass::default, |(class, _)| *class);
+        let class = |shard| self.reported.get(&shard).map_or_else(LoadClass::default, |(class, _)| *class);
         shards.shards().map(|shard| class(shard).weight()).collect()
     }
 }
@@ -125,11 +125,11 @@ mod tests {
         let shards = ShardCount::new(3).unwrap();
         let mut memory = LoadMemory::new(s(60));
         let (one, two) = (ShardId::new(1), ShardId::new(2));
-        memory.hear([(&one, &LoadClass(3)), (&two, &LoadClass(1)), (&one, &LoadClass(2))], now);
+        memory.receive([(&one, &LoadClass(3)), (&two, &LoadClass(1)), (&one, &LoadClass(2))], now);
         assert_eq!(memory.weights(shards), [1, 8, 2]);
-        memory.hear([(&two, &LoadClass(4))], now + s(59));
+        memory.receive([(&two, &LoadClass(4))], now + s(59));
         assert_eq!(memory.weights(shards), [1, 8, 16]);
-        memory.hear([(&two, &LoadClass(99))], now + s(61));
+        memory.receive([(&two, &LoadClass(99))], now + s(61));
         assert_eq!(memory.weights(shards), [1, 1, 1024]);
     }
 

@@ -1,14 +1,14 @@
 //! Being a member: one lease and one registration under it, and how the member stands with etcd.
 
 use crate::config::ClusterConfig;
-use crate::etcd::{Fault, Fence, Grant, Link};
+use crate::etcd::{EtcdError, Fence, Grant, Link};
 use crate::keys::{Keys, MemberId};
 use crate::load::LoadClass;
 use crate::registration::Registration;
 use crate::stats::Counters;
 use crate::trust::{Signal, Trust};
 use crate::wall_clock;
-use delayq_core::{ShardCount, ShardId};
+use delayq::{ShardCount, protocol::ShardId};
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use tokio::time::{Instant, sleep_until};
 pub(crate) struct Session {
     pub(crate) member: MemberId,
     pub(crate) lease: i64,
-    /// The registration's create revision: the lowest of the group leads.
+    /// The registration's create revision: the lowest of the fleet leads.
     pub(crate) rank: i64,
     pub(crate) ttl: Duration,
     pub(crate) sent: Instant,
     /// What the registration says.
-    pub(crate) said: Desired,
+    pub(crate) registered: Desired,
 }
 
 /// How the member stands, for every task to follow.
@@ -51,7 +51,7 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// The same for what a shard on the move waits for: its lease's next renewal, and the next reading of the plan.
 pub(crate) const SHORT_PAUSE: Duration = Duration::from_millis(500);
 
-/// How the member's tasks are told to end: a change means to leave in order, a dropped sender to just end.
+/// How the member's tasks learn that they must end: a change means to leave in order, a dropped sender to just end.
 pub(crate) type Leaving = watch::Receiver<bool>;
 
 /// What every task of a member knows.
@@ -67,8 +67,8 @@ pub(crate) struct Base {
 
 impl Base {
     /// Asks for a lease and registers under it.
-    pub(crate) async fn enroll(&self, desired: &Desired) -> Result<Session, Fault> {
-        let grant = self.link.grant(self.config.lease_ttl).await?;
+    pub(crate) async fn enroll(&self, desired: &Desired) -> Result<Session, EtcdError> {
+        let grant = self.link.grant(*self.config.etcd.lease_ttl).await?;
         let enrolled = self.register(grant, desired).await;
         if enrolled.is_err() {
             // A registration that may have arrived would be given shards; the lease's end bounds that, this shortens it.
@@ -77,13 +77,13 @@ impl Base {
         enrolled
     }
 
-    async fn register(&self, grant: Grant, desired: &Desired) -> Result<Session, Fault> {
+    async fn register(&self, grant: Grant, desired: &Desired) -> Result<Session, EtcdError> {
         let member = MemberId::new(&self.config.member.name, grant.lease);
         let key = self.keys.member(&member);
         let document = self.registration(desired).to_json();
         let new = [Fence::Created(key.clone(), 0)];
         let rank = self.link.write(&new, &key, document, grant.lease).await?;
-        let rank = rank.ok_or_else(|| Fault::Silent(format!("{key} is already registered")))?;
+        let rank = rank.ok_or_else(|| EtcdError::Silent(format!("{key} is already registered")))?;
         self.counters.leases_granted.add(1);
         Ok(Session {
             member,
@@ -91,7 +91,7 @@ impl Base {
             rank,
             ttl: grant.ttl,
             sent: grant.sent,
-            said: desired.clone(),
+            registered: desired.clone(),
         })
     }
 
@@ -118,7 +118,7 @@ impl Desired {
 // === impl Standing ===
 
 impl Standing {
-    /// How a member stands that has just enrolled, for the first time or anew.
+    /// How a member stands that has just enrolled, for the first time or again.
     pub(crate) fn enrolled(session: Session) -> Self {
         let granted = Signal::Granted { sent: session.sent, ttl: session.ttl };
         let trust = Trust::Joining.after(granted, session.sent);

@@ -1,22 +1,22 @@
-//! Looking at a group from outside or inside: its members, its plan, its claims, and whether they agree.
+//! A fleet, observed from outside or inside: its members, its plan, its claims, and whether they agree.
 
 use crate::config::{ClusterConfig, Role};
 use crate::error::ClusterError;
-use crate::etcd::{Entry, Fault, Link, Range};
+use crate::etcd::{Entry, EtcdError, Link, Range};
 use crate::keys::{Keys, MemberId};
 use crate::plan::Plan;
 use crate::registration::{Claim, Registration};
 use crate::stats::Counters;
-use delayq_core::ShardId;
+use delayq::protocol::ShardId;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A group at one revision of etcd.
+/// A fleet at one revision of etcd.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Overview {
-    /// The group.
+    /// The fleet.
     pub role: Role,
     /// etcd's revision that everything below was read at; 0 in single mode.
     pub revision: i64,
@@ -34,7 +34,7 @@ pub struct Overview {
     pub unreadable: Vec<String>,
 }
 
-/// A member of a group.
+/// A member of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MemberInfo {
     /// This life of the member.
@@ -99,10 +99,10 @@ pub struct EndpointHealth {
     /// Whether it knows a leader.
     pub has_leader: bool,
     /// Why it did not answer.
-    pub fault: Option<String>,
+    pub error: Option<String>,
 }
 
-/// Looks at a group without being in it.
+/// Observes a fleet without being in it.
 #[derive(Clone)]
 pub struct Observer {
     link: Link,
@@ -113,7 +113,7 @@ pub struct Observer {
 // === impl Observer ===
 
 impl Observer {
-    /// An observer of the group that this configuration would join. Connects with the first question.
+    /// An observer of the fleet that this configuration would join. Connects with the first question.
     ///
     /// # Errors
     /// A configuration that cannot be used.
@@ -127,7 +127,7 @@ impl Observer {
         Self { link, keys, role }
     }
 
-    /// The group as it stands: one request. Tries every endpoint once.
+    /// The fleet as it stands: one request. Tries every endpoint once.
     ///
     /// # Errors
     /// etcd unreachable (try again later) or refusing, or a plan that this program cannot read.
@@ -139,20 +139,20 @@ impl Observer {
         loop {
             match self.link.read(&ranges).await {
                 Ok((revision, read)) => return self.compose(revision, &read),
-                Err(Fault::Silent(_)) if tried < self.link.config().endpoints.len() => tried += 1,
-                Err(fault) => return Err(fault.to_error(self.link.config(), started.elapsed())),
+                Err(EtcdError::Silent(_)) if tried < self.link.config().endpoints.len() => tried += 1,
+                Err(error) => return Err(error.to_error(self.link.config(), started.elapsed())),
             }
         }
     }
 
     /// What each etcd endpoint says of itself, one after the other.
     pub async fn health(&self) -> Vec<EndpointHealth> {
-        let health = |(endpoint, status): (String, Result<(String, bool), Fault>)| match status {
+        let health = |(endpoint, status): (String, Result<(String, bool), EtcdError>)| match status {
             Ok((version, has_leader)) => {
-                EndpointHealth { endpoint, version: Some(version), has_leader, fault: None }
+                EndpointHealth { endpoint, version: Some(version), has_leader, error: None }
             }
-            Err(fault) => {
-                EndpointHealth { endpoint, version: None, has_leader: false, fault: Some(fault.to_string()) }
+            Err(error) => {
+                EndpointHealth { endpoint, version: None, has_leader: false, error: Some(error.to_string()) }
             }
         };
         self.link.statuses().await.into_iter().map(health).collect()

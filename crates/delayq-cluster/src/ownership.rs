@@ -1,7 +1,7 @@
 //! What a member owns, as its consumer sees it: a view that is replaced whole, and the changes between two views.
 
 use crate::trust::Trust;
-use delayq_core::ShardId;
+use delayq::protocol::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
@@ -78,9 +78,9 @@ pub struct Ownership {
     view: watch::Receiver<Arc<OwnershipView>>,
     confirm: mpsc::UnboundedSender<Vec<Lost>>,
     seen: BTreeMap<ShardId, ClaimNumber>,
-    /// The last claim of each shard that the consumer was ever told of.
+    /// The last claim of each shard that the consumer was ever notified of.
     begun: BTreeMap<ShardId, ClaimNumber>,
-    told: Option<(Trust, BTreeSet<ShardId>)>,
+    notified: Option<(Trust, BTreeSet<ShardId>)>,
     ended: bool,
 }
 
@@ -110,11 +110,12 @@ impl Ownership {
         view: watch::Receiver<Arc<OwnershipView>>,
         confirm: mpsc::UnboundedSender<Vec<Lost>>,
     ) -> Self {
-        Self { view, confirm, seen: BTreeMap::new(), begun: BTreeMap::new(), told: None, ended: false }
+        Self { view, confirm, seen: BTreeMap::new(), begun: BTreeMap::new(), notified: None, ended: false }
     }
 
-    /// Waits until what is owned, what is coming or the trust differs from what was told last; none once the member left
-    /// and every loss was told: whoever still works on a shard then stops. The first call tells the start. Safe to drop: nothing is lost, and changes in between are
+    /// Waits until what is owned, what is coming or the trust differs from the last change; none once the member left
+    /// and every loss was returned: a consumer that still works on a shard then stops. The first call returns the start.
+    /// Cancel safe: nothing is lost, and changes in between are
     /// merged, so a slow consumer costs no memory.
     pub async fn next(&mut self) -> Option<OwnershipChange> {
         loop {
@@ -142,13 +143,13 @@ impl Ownership {
         }
     }
 
-    /// What is owned now, whatever was told.
+    /// What is owned now, whatever was notified.
     pub fn view(&self) -> Arc<OwnershipView> {
         self.view.borrow().clone()
     }
 
-    /// Changes are merged: what was won and is to be handed over before anybody looked was never begun, and nobody else
-    /// would ever say that it is stopped.
+    /// Changes are merged: what was won and is to be handed over before the consumer saw it was never begun, and nobody else
+    /// would ever confirm that it is stopped.
     fn confirm_untold(&self, view: &OwnershipView) {
         let untold = |lost: &&Lost| {
             lost.reason.awaits_confirmation() && self.begun.get(&lost.shard) != Some(&lost.claim)
@@ -165,7 +166,7 @@ impl Ownership {
             .map(|(shard, _)| *shard)
             .collect();
         let quiet = self
-            .told
+            .notified
             .as_ref()
             .is_some_and(|(trust, coming)| trust.same_kind(&view.trust) && *coming == view.coming);
         if quiet && lost.is_empty() && gained.is_empty() {
@@ -173,7 +174,7 @@ impl Ownership {
         }
         self.seen.clone_from(&view.owned);
         self.begun.extend(&view.owned);
-        self.told = Some((view.trust, view.coming.clone()));
+        self.notified = Some((view.trust, view.coming.clone()));
         let coming = view.coming.iter().copied().collect();
         Some(OwnershipChange { gained, lost, coming, trust: view.trust })
     }
@@ -184,7 +185,7 @@ fn losses(seen: &BTreeMap<ShardId, ClaimNumber>, view: &OwnershipView) -> Vec<Lo
         .filter(|(shard, claim)| view.owned.get(shard) != Some(claim))
         .map(|(&shard, &claim)| match view.parted.get(&shard) {
             Some(parted) if parted.claim == claim => parted.clone(),
-            // Lost, won and perhaps lost again while the consumer looked away: the claim it knows is long gone.
+            // Lost, won and perhaps lost again between two calls: the claim it knows is long gone.
             _ => Lost { shard, reason: LossReason::ClaimGone, claim },
         })
         .collect()
@@ -212,7 +213,7 @@ mod tests {
         (sender, confirmed, Ownership::new(receiver, confirm))
     }
 
-    /// Looks at what there is, and finds nothing to tell.
+    /// Polls once, and expects no change.
     async fn tells_nothing(ownership: &mut Ownership) {
         tokio::select! {
             biased;

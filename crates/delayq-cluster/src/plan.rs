@@ -1,7 +1,7 @@
 //! The plan: one versioned document that says which member each shard is meant for.
 
 use crate::keys::MemberId;
-use delayq_core::ShardId;
+use delayq::protocol::ShardId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ const FORMAT: u16 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     format: u16,
-    /// Rises by one with every change; starts anew when etcd does.
+    /// Rises by one with every change; starts from scratch when etcd does.
     pub version: u64,
     /// The leader that wrote it.
     pub by: MemberId,

@@ -1,6 +1,6 @@
 //! Makes the plan: a pure function of the shards' loads, the members and the plan before.
 //!
-//! First every shard stays where it is, if its member may keep it. Shards without a place go, heaviest first, to whoever
+//! First every shard stays where it is, if its member may keep it. Shards without a place go, heaviest first, to whichever member
 //! carries the least for its weight. Then the most loaded member gives to the least loaded one for as long as that makes
 //! the larger of the two smaller. So no shard moves but from a member that has too much or is gone, and at the end a
 //! fullest member cannot give any shard to an emptiest without making that one as full as itself: with equal weights,
@@ -20,7 +20,7 @@ pub struct Candidate {
     pub name: String,
     /// Its failure zone: among equals, zones take turns.
     pub zone: String,
-    /// How much it can carry, beside the others. 0 counts as 1.
+    /// How much it can carry, relative to the others. 0 counts as 1.
     pub weight: u16,
     /// Whether it is on its way out: it gets nothing.
     pub draining: bool,
@@ -91,7 +91,7 @@ pub(crate) fn peak(weights: &[u32], candidates: &[Candidate], plan: &Plan) -> u6
 }
 
 /// The members that may own shards, in the order in which equals take turns: one of each zone, then the next of each.
-/// Where all are hindered, what hinders them is none of theirs: moving shards among them helps nobody.
+/// Where all are hindered, the cause lies outside of them: moving shards among them helps nobody.
 fn in_turn(candidates: &[Candidate]) -> Vec<&Candidate> {
     let someone_can = candidates.iter().any(|c| !c.draining && !c.hindered);
     let mut by_id: BTreeMap<&MemberId, &Candidate> = BTreeMap::new();

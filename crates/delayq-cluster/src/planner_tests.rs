@@ -33,7 +33,7 @@ fn loads(plan: &Plan, candidates: &[Candidate], weights: &[u32]) -> Vec<(usize, 
 
 fn moved(before: &Plan, after: &Plan) -> usize {
     (0..before.shard_count().min(after.shard_count()))
-        .map(|s| delayq_core::ShardId::new(s as u16))
+        .map(|s| delayq::protocol::ShardId::new(s as u16))
         .filter(|&s| before.owner_of(s).map(|m| &m.id) != after.owner_of(s).map(|m| &m.id))
         .count()
 }
@@ -267,7 +267,7 @@ fn a_heavy_shard_counts_for_many_light_ones() {
     let mut weights = vec![1_u32; 33];
     weights[7] = 32;
     let plan = compute(&weights, &members(2), None, &leader());
-    let heavy = plan.owner_of(delayq_core::ShardId::new(7)).unwrap();
+    let heavy = plan.owner_of(delayq::protocol::ShardId::new(7)).unwrap();
     assert_eq!(plan.shards_of(&heavy.id).len(), 1);
 }
 

@@ -60,19 +60,24 @@ impl Registrar {
     fn meet(&mut self, session: Option<Arc<Session>>) {
         let known = self.written.as_ref().map(|(known, _)| &known.member);
         if known != session.as_ref().map(|session| &session.member) {
-            self.written = session.map(|session| (session.clone(), session.said.clone()));
+            self.written = session.map(|session| (session.clone(), session.registered.clone()));
         }
     }
 
     fn due(&self, wanted: &Desired) -> Option<Instant> {
-        let (_, said) = self.written.as_ref()?;
+        let (_, registered) = self.written.as_ref()?;
         let now = Instant::now();
-        let same =
-            (said.draining, said.hindered, said.shards) == (wanted.draining, wanted.hindered, wanted.shards);
+        let same = (registered.draining, registered.hindered, registered.shards)
+            == (wanted.draining, wanted.hindered, wanted.shards);
         if !same {
             return Some(now);
         }
-        load::report_at(said.loads != wanted.loads, self.last_report, self.base.config.load_report_every, now)
+        load::report_at(
+            registered.loads != wanted.loads,
+            self.last_report,
+            self.base.config.load_report_every,
+            now,
+        )
     }
 
     async fn write(
@@ -81,13 +86,13 @@ impl Registrar {
         backoff: &mut Backoff,
         wanted: Desired,
     ) {
-        let Some((session, said)) = written else { return };
+        let Some((session, registered)) = written else { return };
         let key = base.keys.member(&session.member);
         let fence = [Fence::Created(key.clone(), session.rank)];
         let document = base.registration(&wanted).to_json();
         match base.link.write(&fence, &key, document, session.lease).await {
             Ok(Some(_)) => {
-                *said = wanted;
+                *registered = wanted;
                 backoff.reset();
             }
             // Gone, or no answer: the keeper of the lease finds out which; until then, again.

@@ -4,7 +4,7 @@ use crate::config::{ClusterConfig, Role};
 use crate::keys::MemberId;
 use crate::load::LoadClass;
 use crate::planner::Candidate;
-use delayq_core::{ShardCount, ShardId};
+use delayq::{ShardCount, protocol::ShardId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(crate) struct Registration {
     pub(crate) address: String,
     #[serde(default)]
     pub(crate) draining: bool,
-    /// Whether it cannot reach what it works on; earlier versions do not say, nor hear it.
+    /// Whether it cannot reach what it works on; earlier versions neither write nor read it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) hindered: bool,
     /// How many shards the member knows of; the plan covers the most any member knows.

@@ -4,16 +4,16 @@ use crate::claim_book::ClaimBook;
 use crate::membership::{Desired, Leaving, Standing};
 use crate::ownership::{LossReason, Lost, OwnershipView};
 use crate::trust::{Signal, Trust};
-use delayq_core::ShardId;
+use delayq::protocol::ShardId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-/// What single mode cannot promise; to be said at start.
+/// What single mode cannot promise; to be logged at start.
 pub const SINGLE_MODE_LIMITS: &str = "single mode: this process owns every shard and nobody takes over when it ends. \
     While it is stopped, nothing becomes ready; what fell due meanwhile goes out, late, when it is started again. \
-    A second process beside it is kept out by a lock in Redis only; with that lock lost both would pump, which costs \
+    A second process is kept out by a lock in Redis only; with that lock lost both would pump, which costs \
     work but delivers nothing twice. For hand-over and failover, configure etcd.";
 
 /// The task that stands in for a cluster.

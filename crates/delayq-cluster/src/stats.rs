@@ -34,7 +34,7 @@ pub struct ClusterStats {
     pub keep_alives: u64,
     /// Connections given up.
     pub reconnects: u64,
-    /// Times that everything was read anew because a watch ended.
+    /// Times that everything was read again because a watch ended.
     pub relists: u64,
     /// Watches that ended because the history they needed was compacted.
     pub compacted: u64,

@@ -24,7 +24,7 @@ pub enum Trust {
         /// When the trust ends, unless a keep-alive is answered before.
         until: Option<Instant>,
     },
-    /// etcd does not answer and the trusted time is over. What is owned is kept (unless `strict`), nothing is claimed.
+    /// etcd does not answer and the trusted time has passed. What is owned is kept (unless `strict`), nothing is claimed.
     Degraded {
         /// Since when.
         since: Instant,
@@ -93,7 +93,7 @@ impl Trust {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// When the state must be looked at again though nothing is heard.
+    /// When the state must be checked again though nothing arrives.
     pub(crate) const fn ends_at(&self) -> Option<Instant> {
         match self {
             Self::Trusted { until } => *until,

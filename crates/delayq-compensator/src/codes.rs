@@ -2,15 +2,15 @@
 
 use delayq_service::{Exit, codes::Code};
 
-/// There is no spool to replay.
+/// There is no spool.
 pub const NO_SPOOL: Code = Code {
     id: "DQ-K001",
-    title: "there is no spool to replay",
-    cause: "A compensator replays the spool of its host, and `[spool] dir` is empty.",
+    title: "there is no spool",
+    cause: "A compensator resubmits the spool of its host, and `[spool] dir` is empty.",
     tries: [
         "Set `[spool] dir` to the folder that the producers of this host spool to.",
         "Do not start a compensator on a host whose producers have no spool.",
-        "See what is in force: `delayq config show --effective`.",
+        "See what applies: `delayq config show --effective`.",
     ],
     exit: Exit::Config,
 };
@@ -29,7 +29,7 @@ pub const SPOOL: Code = Code {
     exit: Exit::Unavailable,
 };
 
-/// Redis is configured in a way that makes no client.
+/// The configuration of Redis is unusable.
 pub const REDIS: Code = Code {
     id: "DQ-K003",
     title: "no client for Redis",
@@ -37,7 +37,7 @@ pub const REDIS: Code = Code {
     tries: [
         "Check that the files of `[redis]` exist and can be read by this user.",
         "Run `delayq config check`.",
-        "See what is in force: `delayq config show --effective`.",
+        "See what applies: `delayq config show --effective`.",
     ],
     exit: Exit::Config,
 };

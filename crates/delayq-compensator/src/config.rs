@@ -1,43 +1,47 @@
-//! `[compensator]`: how the spool is replayed.
+//! `[compensator]`: how the spool is resubmitted.
 
 use delayq_service::config::{Faults, HumanDuration, Section};
 use serde::{Deserialize, Serialize};
 
-/// `[compensator]`: how the spool is replayed.
+/// `[compensator]`: how the spool is resubmitted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CompensatorConfig {
-    /// Most records that are replayed before they are noted as done: 1 to 500; default 500.
+    /// Maximum number of records in one step: 1 to 500; default 500.
     pub batch: u16,
-    /// How often an empty spool is looked at, which costs some microseconds. 10 ms to 1 m; default 200 ms. It bounds
-    /// how long a record waits while Redis is well.
-    pub look: HumanDuration,
-    /// Longest rest between two tries while Redis cannot be used; the first is a hundredth of it. 100 ms to 10 m;
-    /// default 5 s. It bounds how long records wait after Redis is back.
+    /// How often an empty spool is polled, which costs some microseconds. 10 ms to 1 m; default 200 ms. It bounds how long a
+    /// record waits while Redis is available.
+    pub poll_interval: HumanDuration,
+    /// Longest rest between two tries while Redis is unavailable; the first is a hundredth of it. 100 ms to 10 m; default
+    /// 5 s. It bounds how long records wait after Redis is back.
     pub longest_rest: HumanDuration,
 }
 
 // === impl CompensatorConfig ===
 
 impl CompensatorConfig {
-    /// The default, and the most, of `batch`.
+    /// The default and the maximum of `batch`.
     pub const BATCH: u16 = 500;
-    /// The default of `look`.
-    pub const LOOK: HumanDuration = HumanDuration::from_millis(200);
+    /// The default of `poll_interval`.
+    pub const POLL_INTERVAL: HumanDuration = HumanDuration::from_millis(200);
     /// The default of `longest_rest`.
     pub const LONGEST_REST: HumanDuration = HumanDuration::from_secs(5);
 }
 
 impl Default for CompensatorConfig {
     fn default() -> Self {
-        Self { batch: Self::BATCH, look: Self::LOOK, longest_rest: Self::LONGEST_REST }
+        Self { batch: Self::BATCH, poll_interval: Self::POLL_INTERVAL, longest_rest: Self::LONGEST_REST }
     }
 }
 
 impl Section for CompensatorConfig {
     fn validate(&self, at: &mut Faults) {
         at.range("batch", &self.batch, 1..=Self::BATCH);
-        at.range("look", &self.look, HumanDuration::from_millis(10)..=HumanDuration::from_secs(60));
+        at.range(
+            "poll_interval",
+            &self.poll_interval,
+            HumanDuration::from_millis(10)..=HumanDuration::from_secs(60),
+        );
         let rest = HumanDuration::from_millis(100)..=HumanDuration::from_secs(600);
         at.range("longest_rest", &self.longest_rest, rest);
     }

@@ -30,7 +30,7 @@ impl Service for CompensatorService {
         let Config { deployment, redis, spool, compensator, .. } = config;
         let folder = spool.folder().ok_or_else(|| Fault::new(&NO_SPOOL, "`[spool] dir` is empty"))?;
         let client = delayq_service::deployment::client(&deployment, &redis)?;
-        // Redis may be away: then there is something to do when it is back.
+        // Redis may be unavailable: resubmitting starts once it is back.
         let fitness = Fitness::if_there(&client, &process.readiness).await?;
         let deps = Deps {
             client,

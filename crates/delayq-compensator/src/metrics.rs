@@ -1,14 +1,14 @@
-//! What the compensator counts.
+//! The metrics of the compensator.
 
-use delayq_core::SpoolStats;
 use delayq_service::Metrics;
+use delayq_spool::SpoolStats;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use prometheus_client::registry::Unit;
 use std::sync::atomic::AtomicU64;
 
 #[derive(Clone, Debug)]
 pub(crate) struct CompensatorMetrics {
-    pub(crate) replayed: Counter,
+    pub(crate) resubmitted: Counter,
     pub(crate) rejected: Counter,
     pub(crate) held: Counter,
     spooled: Gauge,
@@ -25,15 +25,15 @@ impl CompensatorMetrics {
         let counter = |name: &str, help: &str| metrics.register(name, help, Counter::default());
         let gauge = |name: &str, help: &str| metrics.register(name, help, Gauge::default());
         Self {
-            replayed: counter("spool_replayed", "Records that this process carried out"),
+            resubmitted: counter("spool_resubmitted", "Records that this process carried out"),
             rejected: counter("spool_rejected", "Records that this process set aside"),
             held: counter(
                 "spool_held",
                 "Steps that ended because Redis could not be used, or the disk was full",
             ),
             spooled: gauge("spool_spooled", "Records ever appended to the spool"),
-            waiting: gauge("spool_waiting", "Records that wait to be replayed"),
-            aside: gauge("spool_rejected_kept", "Records that are kept aside"),
+            waiting: gauge("spool_waiting", "Records that wait to be resubmitted"),
+            aside: gauge("spool_rejected_kept", "Records that are set aside"),
             bytes: metrics.register_with_unit(
                 "spool_size",
                 "What the spool takes",

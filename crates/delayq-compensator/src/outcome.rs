@@ -1,15 +1,15 @@
-//! What becomes of a record, by what Redis answered: a pure decision.
+//! What becomes of a record, by Redis's answer: a pure decision.
 
-use delayq_core::{CancelOutcome, Error, Fate, PutOutcome, RescheduleOutcome};
+use delayq::{CancelOutcome, Error, Fate, PutOutcome, RescheduleOutcome};
 
 /// What becomes of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Settle {
-    /// It is carried out, now or before.
+    /// It was carried out, now or before.
     Done,
-    /// It can never be carried out: kept aside with this reason.
+    /// It can never be carried out: set aside with this reason.
     Reject(String),
-    /// It keeps its place and is tried again; whether it may have been carried out, and why it was not.
+    /// It stays and is retried; with its fate, and why.
     Hold(Fate, String),
 }
 
@@ -18,7 +18,7 @@ pub(crate) fn of_put(answer: Result<&PutOutcome, &Error>) -> Settle {
         Ok(PutOutcome::Stored(_) | PutOutcome::Ready(_) | PutOutcome::Exists(..)) => Settle::Done,
         Ok(PutOutcome::Conflict(..)) => Settle::Reject("another message has this id".to_owned()),
         Ok(PutOutcome::Newer) => Settle::Reject("a message of a later format has this id".to_owned()),
-        Ok(PutOutcome::Malformed) => Settle::Reject("bytes that are no message have this id".to_owned()),
+        Ok(PutOutcome::Malformed) => Settle::Reject("bytes that are not a message have this id".to_owned()),
         Ok(PutOutcome::Leased) => Settle::Reject("the one it was to replace is leased".to_owned()),
         Ok(PutOutcome::Stale) => Settle::Reject(
             "stale: its topic refuses repeats, and may have forgotten how the first try ended".to_owned(),
@@ -53,7 +53,7 @@ pub(crate) fn of_reschedule(answer: Result<&RescheduleOutcome, &Error>) -> Settl
     }
 }
 
-/// Only a fault of the message itself is its end; whatever else is wrong may be put right.
+/// Only an error of the message itself is final; anything else may be fixed.
 fn of_error(error: &Error) -> Settle {
     match error {
         Error::Message(_) | Error::Name(_) => Settle::Reject(error.to_string()),
@@ -64,7 +64,7 @@ fn of_error(error: &Error) -> Settle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use delayq_core::{MessageError, State, UnixMillis};
+    use delayq::{MessageError, State, UnixMillis};
 
     #[test]
     fn what_is_there_is_done_what_cannot_be_is_rejected_and_an_outage_holds() {

@@ -1,16 +1,16 @@
-//! Room that is kept on the spool's disk: every step of a replay writes to the spool, and a full disk must not keep in
-//! what waits there.
+//! Room that is reserved on the spool's disk: every step writes to the spool, and a full disk must not block what waits
+//! there.
 
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Enough for the log of the spool, which goes into its file first (producers keep it below 4 MiB and a commit), and
-/// for a step with a message of the largest size.
+/// Enough for the log of the spool, which is merged into its file first (producers keep it below 4 MiB and a commit), and
+/// for a step with the largest message.
 pub(crate) const ROOM_BYTES: u64 = 8 << 20;
 
-/// A file of that size in the spool's folder, there to be given up.
+/// A file of that size in the spool's folder, to be given up when needed.
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
     folder: PathBuf,
@@ -23,10 +23,10 @@ impl Room {
         Self { folder: spool.to_owned() }
     }
 
-    /// Takes the room, where it is not taken already. Blocks on the disk.
+    /// Reserves the room, if it is not reserved already. Blocks on the disk.
     ///
     /// # Errors
-    /// The disk has not twice as much: then the producers need it more.
+    /// The disk has less than twice as much: the producers need that more.
     pub(crate) fn take(&self) -> io::Result<()> {
         if fs::metadata(self.path()).is_ok_and(|room| room.len() == ROOM_BYTES) {
             return Ok(());
@@ -42,7 +42,7 @@ impl Room {
         Ok(())
     }
 
-    /// Gives it up; false where there is none.
+    /// Gives it up; false if there is none.
     pub(crate) fn give(&self) -> bool {
         fs::remove_file(self.path()).is_ok()
     }

@@ -1,20 +1,20 @@
 //! How a batch is cut into runs: records that may go to Redis together, because none of them waits for another.
 
-use delayq_core::SpoolRecord;
+use delayq::spool::SpoolRecord;
 use std::collections::HashSet;
 
 /// A record and its number in the spool.
 pub(crate) type Numbered = (u64, SpoolRecord);
 
 /// Cuts a batch where the verb changes, where an id comes a second time, and, but for puts, where the topic changes.
-/// So what was spooled of one id is replayed in its order.
+/// So the records of one id are resubmitted in order.
 pub(crate) fn runs(batch: Vec<Numbered>) -> Vec<Vec<Numbered>> {
     let mut runs: Vec<Vec<Numbered>> = Vec::new();
     let mut ids = HashSet::new();
     for (seq, record) in batch {
-        let id = (record.topic().clone(), record.target().id.clone());
+        let id = (record.topic.clone(), record.target.id.clone());
         let fits = runs.last().and_then(|run| run.last()).is_some_and(|(_, last)| {
-            let one_topic = record.verb() == "put" || last.topic() == record.topic();
+            let one_topic = record.verb() == "put" || last.topic == record.topic;
             last.verb() == record.verb() && one_topic && !ids.contains(&id)
         });
         if !fits {
@@ -30,7 +30,7 @@ pub(crate) fn runs(batch: Vec<Numbered>) -> Vec<Vec<Numbered>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use delayq_core::{Fate, Message, MessageId, Target, Topic, UnixMillis};
+    use delayq::{Fate, Message, MessageId, Target, Topic, UnixMillis};
 
     fn record(word: &str) -> SpoolRecord {
         let (verb, id) = word.split_at(1);

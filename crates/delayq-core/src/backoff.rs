@@ -1,20 +1,20 @@
-//! Back-off: how long a message rests before it is tried again.
+//! Back-off: how long to wait before a message is tried again.
 
 use std::time::Duration;
 
-/// How long a message rests before it is tried again.
+/// How long to wait before a message is tried again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backoff {
     /// Always the same delay.
     Fixed(Duration),
-    /// Doubles from `first` to `longest`; between half and the whole of it, by chance.
+    /// Doubles from `first` to `longest`, of which it waits between half and all, at random.
     Exponential {
         /// The delay after the first attempt.
         first: Duration,
         /// The longest delay.
         longest: Duration,
     },
-    /// One delay for each attempt, the last one from there on; 1 to 32 of them.
+    /// One delay per attempt, 1 to 32 of them; the last repeats.
     List(Vec<Duration>),
 }
 
@@ -23,7 +23,8 @@ pub enum Backoff {
 impl Backoff {
     const LONGEST_MS: u128 = u32::MAX as u128;
 
-    pub(crate) fn is_valid(&self) -> bool {
+    /// Whether every delay is 1 ms to 49 days, and a list has 1 to 32 of them.
+    pub fn is_valid(&self) -> bool {
         let fits = |delay: &Duration| (1..=Self::LONGEST_MS).contains(&delay.as_millis());
         match self {
             Self::Fixed(delay) => fits(delay),
@@ -33,7 +34,7 @@ impl Backoff {
     }
 
     /// Kind (1 fixed, 2 exponential, 3 list), then the delays, 4 bytes of ms each.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let (kind, delays) = match self {
             Self::Fixed(delay) => (1, vec![*delay]),
             Self::Exponential { first, longest } => (2, vec![*first, *longest]),
@@ -43,7 +44,8 @@ impl Backoff {
         std::iter::once(kind).chain(delays.into_iter().flat_map(ms)).collect()
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    /// Reads the stored form; `None` if it is invalid.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (&kind, rest) = bytes.split_first()?;
         let (chunks, []) = rest.as_chunks::<4>() else { return None };
         let delays: Vec<_> =

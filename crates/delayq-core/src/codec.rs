@@ -1,10 +1,10 @@
 //! Compression of payloads: none, zstd, or zstd with a dictionary trained on a topic's own payloads.
 //!
-//! Small bodies that resemble each other shrink several times with a dictionary, and hardly without one. The frame
-//! says which dictionary it needs; dictionaries are kept in Redis by their id and never change, so a reader fetches
-//! each one once. A payload that does not shrink is stored as it is.
+//! Small, similar payloads shrink several-fold with a dictionary, and hardly without one. The frame names the
+//! dictionary that it needs; dictionaries are stored in Redis by id and never change, so a reader fetches each one
+//! once. A payload that does not shrink is stored uncompressed.
 
-use crate::MAX_PAYLOAD_BYTES;
+use crate::message::MAX_PAYLOAD_BYTES;
 use std::{
     collections::HashMap,
     fmt,
@@ -16,13 +16,13 @@ use zstd::{
     dict::{DecoderDictionary, EncoderDictionary},
 };
 
-/// The fastest level: higher ones bring little on small payloads and cost several times as much.
+/// The fastest level: higher ones gain little on small payloads and cost several times as much.
 const LEVEL: i32 = 1;
 
-/// The size of a trained dictionary, in bytes: larger ones bring nothing on payloads of a few KiB.
+/// The size of a trained dictionary, in bytes: larger ones gain nothing on payloads of a few KiB.
 pub const DICTIONARY_BYTES: usize = 16 * 1024;
 
-/// The fewest samples that a dictionary is trained on.
+/// The minimum number of samples to train a dictionary.
 pub const FEWEST_SAMPLES: usize = 100;
 
 /// How a topic's payloads are compressed.
@@ -39,8 +39,9 @@ pub enum Codec {
 
 /// Why a payload cannot be compressed or restored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CodecError {
-    /// A codec that is none of this version's.
+    /// A codec that this version does not support.
     #[error("{0:?} is no codec: use none, zstd or zstd:<dictionary id>")]
     Unknown(String),
     /// The dictionary is not in Redis.
@@ -49,16 +50,28 @@ pub enum CodecError {
     /// Not a zstd frame, damaged, or larger than any payload may be.
     #[error("the payload cannot be restored: {0}")]
     Damaged(String),
-    /// A dictionary cannot be made of these samples.
+    /// These samples cannot train a dictionary.
     #[error("no dictionary can be trained: {0}")]
     Untrainable(String),
 }
 
-/// The dictionaries that were fetched.
-#[derive(Default)]
-pub(crate) struct Dictionaries(Mutex<HashMap<u32, Arc<Dictionary>>>);
+/// Why a payload could not be restored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unrestored {
+    /// It is damaged, or its dictionary is not in this deployment. It can never be restored: bury it.
+    #[error(transparent)]
+    Never(CodecError),
+    /// Its dictionary could not be fetched this time. Release the message without counting the attempt.
+    #[error("its dictionary cannot be fetched now: {0}")]
+    NotNow(String),
+}
 
-pub(crate) struct Dictionary {
+/// The dictionaries fetched so far.
+#[derive(Default)]
+pub struct Dictionaries(Mutex<HashMap<u32, Arc<Dictionary>>>);
+
+/// A dictionary, ready for use.
+pub struct Dictionary {
     encoder: EncoderDictionary<'static>,
     decoder: DecoderDictionary<'static>,
 }
@@ -91,14 +104,24 @@ impl fmt::Display for Codec {
     }
 }
 
+// === impl Unrestored ===
+
+impl From<CodecError> for Unrestored {
+    fn from(error: CodecError) -> Self {
+        Self::Never(error)
+    }
+}
+
 // === impl Dictionaries ===
 
 impl Dictionaries {
-    pub(crate) fn get(&self, id: u32) -> Option<Arc<Dictionary>> {
+    /// The dictionary of this id, if it was fetched.
+    pub fn get(&self, id: u32) -> Option<Arc<Dictionary>> {
         self.known().get(&id).cloned()
     }
 
-    pub(crate) fn keep(&self, id: u32, bytes: &[u8]) -> Arc<Dictionary> {
+    /// Keeps a dictionary under its id.
+    pub fn keep(&self, id: u32, bytes: &[u8]) -> Arc<Dictionary> {
         let dictionary = Arc::new(Dictionary {
             encoder: EncoderDictionary::copy(bytes, LEVEL),
             decoder: DecoderDictionary::copy(bytes),
@@ -112,11 +135,11 @@ impl Dictionaries {
     }
 }
 
-/// Trains a dictionary; its id is in it.
+/// Trains a dictionary, which contains its own id.
 ///
 /// # Errors
-/// Fewer than [`FEWEST_SAMPLES`], or samples that have nothing in common.
-pub(crate) fn train(samples: &[Vec<u8>]) -> Result<(u32, Vec<u8>), CodecError> {
+/// There are fewer than [`FEWEST_SAMPLES`] samples, or they have nothing in common.
+pub fn train(samples: &[Vec<u8>]) -> Result<(u32, Vec<u8>), CodecError> {
     if samples.len() < FEWEST_SAMPLES {
         return Err(CodecError::Untrainable(format!(
             "{} samples, {FEWEST_SAMPLES} are needed",
@@ -130,8 +153,8 @@ pub(crate) fn train(samples: &[Vec<u8>]) -> Result<(u32, Vec<u8>), CodecError> {
     Ok((id.get(), bytes))
 }
 
-/// The compressed payload; `None` where it would not be smaller.
-pub(crate) fn compress(payload: &[u8], dictionary: Option<&Dictionary>) -> Option<Vec<u8>> {
+/// The compressed payload; `None` if it would not be smaller.
+pub fn compress(payload: &[u8], dictionary: Option<&Dictionary>) -> Option<Vec<u8>> {
     let mut compressor = match dictionary {
         Some(dictionary) => Compressor::with_prepared_dictionary(&dictionary.encoder),
         None => Compressor::new(LEVEL),
@@ -140,13 +163,13 @@ pub(crate) fn compress(payload: &[u8], dictionary: Option<&Dictionary>) -> Optio
     compressor.compress(payload).ok().filter(|compressed| compressed.len() < payload.len())
 }
 
-/// The dictionary that a frame needs; `None`: none.
-pub(crate) fn dictionary_of(frame: &[u8]) -> Option<u32> {
+/// The dictionary that a frame needs, if any.
+pub fn dictionary_of(frame: &[u8]) -> Option<u32> {
     zstd::zstd_safe::get_dict_id_from_frame(frame).map(std::num::NonZeroU32::get)
 }
 
-/// The payload of a frame; never more than the largest payload of any deployment.
-pub(crate) fn restore(frame: &[u8], dictionary: Option<&Dictionary>) -> Result<Vec<u8>, CodecError> {
+/// The payload of a frame; never larger than the largest payload of any deployment.
+pub fn restore(frame: &[u8], dictionary: Option<&Dictionary>) -> Result<Vec<u8>, CodecError> {
     let damaged = |error: std::io::Error| CodecError::Damaged(error.to_string());
     let mut decompressor = match dictionary {
         Some(dictionary) => Decompressor::with_prepared_dictionary(&dictionary.decoder),

@@ -1,15 +1,15 @@
-//! The envelope: how a message is stored. `docs/protocol.md` has it byte by byte.
+//! The envelope: how a message is stored. `docs/protocol.md` describes it byte by byte.
 //!
 //! ```text
-//! 0   1  format (1)              16  8  at: when it came into its state, ms; a lease: its end
+//! 0   1  format (1)              16  8  at: when it entered its state, ms; a lease: its end
 //! 1   1  state                   24  4  delivery: how often it was leased
-//! 2   2  flags                   28  2  attempt: how often it was tried since its attempts were last counted anew
-//! 4   4  gen                     30  2  most attempts (0: no bound; at put: the topic's)
+//! 2   2  flags                   28  2  attempt: how often it was tried since its attempts were last reset
+//! 4   4  gen                     30  2  maximum attempts (0: unlimited; at put: the topic's)
 //! 8   8  due, ms                 32     optional fields in the order of their flags, then the payload
 //! ```
-//! All numbers are big-endian. The first 32 bytes are the same in every format to come.
+//! All numbers are big-endian. The first 32 bytes are the same in every future format.
 
-use crate::{Backoff, Group, UnixMillis};
+use crate::{backoff::Backoff, id::Group, time::UnixMillis};
 use std::fmt;
 
 /// The bytes of the fixed head.
@@ -27,59 +27,59 @@ const ZSTD: u16 = 32;
 const DOOMED: u16 = 64;
 const REASON: u16 = 128;
 
-/// Where a message is in its life; of the last four only a marker is left.
+/// The state of a message; of a finished one (the last four) only a marker is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum State {
-    /// In its bucket, waiting for its due time. Stored, it stands for every pending message: the pump reads no
-    /// envelope, so only the bucket tells what is delayed still.
+    /// In its bucket, waiting for its due time. When stored, this state means any pending message: the pump reads no
+    /// envelope, so only the bucket shows what is still delayed.
     Delayed = 1,
     /// In the ready queue; only in answers.
     Ready = 2,
-    /// Reserved, until it is settled or its lease runs out.
+    /// Reserved until it is settled or its lease runs out.
     Leased = 3,
-    /// Among the dead letters.
+    /// A dead letter.
     Dead = 4,
-    /// Over: delivered and acked.
+    /// Finished: delivered and acked.
     Delivered = 5,
-    /// Over: cancelled.
+    /// Finished: cancelled.
     Cancelled = 6,
-    /// Over: its expiry came first.
+    /// Finished: expired before it was delivered.
     Expired = 7,
-    /// Over: thrown away by an operator.
+    /// Finished: purged by an operator.
     Purged = 8,
 }
 
-/// A stored message, or the marker of one that is over.
+/// A stored message, or the marker of a finished one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// Where it is in its life.
+    /// Its state.
     pub state: State,
-    /// The number of its present life in its present place.
+    /// The number of its current life in its current place.
     pub generation: u32,
     /// When it is due, on Redis's clock.
     pub due: UnixMillis,
-    /// When it came into its state; for a leased one, when the lease ends.
+    /// When it entered its state; if leased, when the lease ends.
     pub at: UnixMillis,
     /// How often it was leased.
     pub delivery: u32,
     /// How often it was tried, of `max_attempts`.
     pub attempt: u16,
-    /// The most attempts; 0: no bound.
+    /// Maximum attempts; 0: unlimited.
     pub max_attempts: u16,
-    /// A cancel came while it was leased: it will not be tried again.
+    /// It was cancelled while leased and will not be tried again.
     pub doomed: bool,
-    /// What the payload and its labels hash to, by which a repeated put is told from another with the same id.
+    /// The content hash, which distinguishes a repeated put from another message with the same id.
     pub hash: Option<[u8; 8]>,
-    /// From when on it is not delivered any more.
+    /// When it expires.
     pub expires: Option<UnixMillis>,
-    /// Its own back-off, where it does not go by its topic's.
+    /// Its own back-off; `None`: its topic's.
     pub backoff: Option<Backoff>,
     /// Its group.
     pub group: Option<Group>,
     /// The producer's headers.
     pub headers: Vec<(String, String)>,
-    /// The stored payload; compressed where `zstd` says so.
+    /// The stored payload, compressed if `zstd` is set.
     pub payload: Vec<u8>,
     /// Whether the payload is a zstd frame.
     pub zstd: bool,
@@ -87,18 +87,19 @@ pub struct Envelope {
     pub reason: Option<String>,
 }
 
-/// Bytes that are no envelope of a format known here.
+/// Why bytes cannot be read as an envelope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum EnvelopeError {
     /// Written by a later version.
     #[error("format {0} is newer than this version knows ({FORMAT}); upgrade delayq here first")]
     Newer(u8),
-    /// Cut short, or of fields that make no sense.
+    /// Truncated, or with invalid fields.
     #[error("malformed envelope: {0}")]
     Malformed(&'static str),
 }
 
-/// Appends a field of a length-prefixed list; the callers keep within the prefix's range.
+/// Writes the stored form; callers keep lengths within the range of their prefix.
 struct Writer(Vec<u8>);
 
 struct Reader<'a>(&'a [u8]);
@@ -117,7 +118,7 @@ impl State {
         Self::Purged,
     ];
 
-    /// The state's word in answers of scripts.
+    /// The state's word in the answers of scripts.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Delayed => "delayed",
@@ -136,7 +137,8 @@ impl State {
         self as u8 > Self::Dead as u8
     }
 
-    pub(crate) fn from_word(word: &str) -> Option<Self> {
+    /// The state with this word.
+    pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.word() == word)
     }
 }
@@ -153,8 +155,7 @@ impl Envelope {
     /// The stored form.
     ///
     /// # Panics
-    /// When a header name has more than 255 bytes, or the headers more than 65,535: a [`crate::Message`] refuses
-    /// both before.
+    /// If a header name exceeds 255 bytes, or the headers 65,535: a [`crate::message::Message`] refuses both earlier.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer(Vec::with_capacity(HEAD_BYTES + 16 + self.payload.len()));
         out.0.extend([FORMAT, self.state as u8]);
@@ -192,7 +193,7 @@ impl Envelope {
     /// Reads the stored form.
     ///
     /// # Errors
-    /// Of a newer format, or malformed.
+    /// The envelope has a newer format, or is malformed.
     pub fn decode(bytes: &[u8]) -> Result<Self, EnvelopeError> {
         let mut input = Reader(bytes);
         let format = input.number::<1>()? as u8;
@@ -274,7 +275,7 @@ impl Writer {
         self.0.extend(bytes);
     }
 
-    /// 2 bytes of length, then for each header its name (1 byte of length) and its value (2 bytes of length).
+    /// 2 bytes of length, then each header's name (1 byte of length) and value (2 bytes of length).
     fn headers(&mut self, headers: &[(String, String)]) {
         let start = self.0.len();
         self.0.extend([0, 0]);
@@ -324,7 +325,7 @@ impl<'a> Reader<'a> {
         Ok(headers)
     }
 
-    /// The reason stands at the very end, its length behind it.
+    /// The reason is at the very end, followed by its length.
     fn reason(&mut self) -> Result<String, EnvelopeError> {
         let cut = EnvelopeError::Malformed("cut short");
         let (rest, length) = self.0.split_last_chunk::<2>().ok_or(cut.clone())?;

@@ -1,17 +1,17 @@
-//! Names: of messages, topics, groups and namespaces, and what makes one a valid name.
+//! The names of messages, topics, groups and namespaces, and their rules.
 
-use crate::ShardId;
+use crate::shard::ShardId;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 use uuid::Uuid;
 
 /// The id of a message within its topic.
 ///
-/// As text (in the CLI, in logs) a generated id is `~` and a UUID; an own id is itself, with one more `~` before
-/// it where it begins with one. So an own id that looks like a UUID stays an own id.
+/// As text (in the CLI, in logs) a generated id is `~` and a UUID; an own id is itself, after one more `~` if it begins
+/// with one. So an own id that looks like a UUID stays an own id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MessageId {
-    /// Made by the client: a UUIDv7 that carries its shard in the 12 bits behind the version.
+    /// Made by the client: a UUIDv7 that carries its shard in the 12 bits after the version.
     Generated(Uuid),
     /// The producer's own.
     Own(OwnId),
@@ -25,13 +25,13 @@ macro_rules! name {
         pub struct $type(String);
 
         impl $type {
-            /// The most bytes such a name has.
+            /// The maximum length of such a name, in bytes.
             pub const MAX_BYTES: usize = $most;
 
             /// Checks a name.
             ///
             /// # Errors
-            /// Names the first thing that is wrong with it.
+            /// The first rule that the name breaks.
             pub fn new(text: impl Into<String>) -> Result<Self, NameError> {
                 let text = text.into();
                 match check_length(&text, $most).or_else(|| $check(&text)) {
@@ -77,11 +77,11 @@ macro_rules! name {
 }
 
 name!(
-    /// An id of the producer's own: printable text of 1 to 128 bytes.
+    /// An id chosen by the producer: printable text of 1 to 128 bytes.
     OwnId, "id", 128, check_printable
 );
 name!(
-    /// A topic: 1 to 128 letters, digits and `. _ - /` of ASCII; `tenant/name` where tenants matter.
+    /// A topic: 1 to 128 ASCII letters, digits and `. _ - /`; `tenant/name` for tenants.
     Topic, "topic", 128, check_topic
 );
 name!(
@@ -89,11 +89,11 @@ name!(
     Group, "group", 128, check_printable
 );
 name!(
-    /// A namespace: what a deployment's keys begin with; 1 to 32 letters, digits, `_` and `-` of ASCII. Default `dq`.
+    /// A namespace, with which a deployment's keys begin: 1 to 32 ASCII letters, digits, `_` and `-`. Default `dq`.
     Namespace, "namespace", 32, check_namespace
 );
 
-/// A name that is none.
+/// An invalid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {text:?}: {fault}")]
 pub struct NameError {
@@ -151,22 +151,22 @@ impl Default for Namespace {
 // === impl MessageId ===
 
 impl MessageId {
-    /// An id of the producer's own.
+    /// An own id.
     ///
     /// # Errors
-    /// Empty, longer than 128 bytes, or with control characters.
+    /// The id is empty, longer than 128 bytes, or contains control characters.
     pub fn own(text: impl Into<String>) -> Result<Self, NameError> {
         OwnId::new(text).map(Self::Own)
     }
 
-    /// A new id in `shard`, with the given time (ms since the epoch; it orders ids, nothing else).
+    /// A new id in `shard` with the given time (ms since the epoch), which only orders ids.
     pub fn generate(shard: ShardId, unix_ms: u64) -> Self {
         let [high, low] = shard.get().to_be_bytes();
         let mut tail = [0_u8; 10];
         tail[0] = high & 0x0f;
         tail[1] = low;
         tail[2..].copy_from_slice(&fastrand::u64(..).to_be_bytes());
-        // Bits 42..48 of the time stay zero, so that the first byte tells a generated id from text.
+        // Bits 42..48 of the time stay zero, so that the first byte distinguishes a generated id from text.
         Self::Generated(
             uuid::Builder::from_unix_timestamp_millis(unix_ms & ((1 << 45) - 1), &tail).into_uuid(),
         )
@@ -191,7 +191,7 @@ impl MessageId {
         }
     }
 
-    /// Reads an id as keys and scripts carry it; `None` where it is neither form.
+    /// Reads an id as keys and scripts carry it; `None` if it has neither form.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         if bytes.len() == 16 && bytes[0] < 0x20 {
             return Uuid::from_slice(bytes).ok().map(Self::Generated);

@@ -1,17 +1,17 @@
 //! Keys and channels: everything of a shard begins with its hash tag, so that it lives in one slot.
 
-use crate::{Namespace, ShardId};
+use crate::{id::Namespace, shard::ShardId};
 
 /// The keys of one deployment.
 #[derive(Clone, Debug)]
 pub struct Keys(Namespace);
 
-/// What is said on a shard's channels.
+/// The notifications on a shard's channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// The shard's next due time has come nearer: that time, in ms.
     Wake,
-    /// A ready queue is not empty any more: its topic.
+    /// A ready queue is no longer empty: its topic.
     Ready,
 }
 
@@ -28,18 +28,18 @@ impl Keys {
         &self.0
     }
 
-    /// What every key of a shard begins with: `{dq:7}:`.
+    /// The prefix of every key of a shard: `{dq:7}:`.
     pub fn base(&self, shard: ShardId) -> String {
         format!("{{{}:{shard}}}:", self.0)
     }
 
-    /// The shard's registry, which every script is given: it is always there.
+    /// The shard's registry, the first key of every call: it always exists.
     pub fn meta(&self, shard: ShardId) -> String {
         self.base(shard) + "meta"
     }
 
-    /// The second key that every script is given: it is never there. A slot on the move refuses a call whose
-    /// keys are partly there, instead of splitting the shard in two.
+    /// The second key of every call: it never exists. While a slot is being moved, Redis refuses a call whose keys
+    /// exist only partly, instead of splitting the shard in two.
     pub fn never(&self, shard: ShardId) -> String {
         self.base(shard) + "never"
     }
@@ -49,7 +49,7 @@ impl Keys {
         self.base(shard) + channel.name()
     }
 
-    /// The shard and the kind of a channel; `None` where it is none of this namespace.
+    /// The shard and the kind of a channel; `None` outside this namespace.
     pub fn parse_channel(&self, name: &str) -> Option<(ShardId, Channel)> {
         let (shard, kind) = self.parse(name.as_bytes())?;
         let channel =
@@ -57,8 +57,8 @@ impl Keys {
         Some((shard, channel))
     }
 
-    /// The shard of a key or a channel, and what follows its base; `None` where it is none of this namespace.
-    pub(crate) fn parse<'k>(&self, key: &'k [u8]) -> Option<(ShardId, &'k [u8])> {
+    /// The shard of a key or a channel, and what follows its base; `None` outside this namespace.
+    pub fn parse<'k>(&self, key: &'k [u8]) -> Option<(ShardId, &'k [u8])> {
         let rest = key.strip_prefix(b"{")?.strip_prefix(self.0.as_str().as_bytes())?.strip_prefix(b":")?;
         let end = rest.windows(2).position(|pair| pair == b"}:")?;
         let shard = std::str::from_utf8(&rest[..end]).ok()?.parse().ok()?;

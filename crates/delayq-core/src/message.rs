@@ -1,8 +1,11 @@
 //! A message as its producer hands it over.
 
 use crate::{
-    Backoff, Group, MessageId, NameError, OwnId, ShardId, Topic, UnixMillis,
+    backoff::Backoff,
     envelope::{Envelope, State},
+    id::{Group, MessageId, NameError, OwnId, Topic},
+    shard::ShardId,
+    time::UnixMillis,
 };
 use sha2::{Digest, Sha256};
 use std::time::Duration;
@@ -10,28 +13,41 @@ use std::time::Duration;
 /// A message to be delivered at its due time.
 ///
 /// ```
-/// use delayq_core::{Message, Topic};
+/// use delayq_core::{id::Topic, message::Message};
 /// use std::time::Duration;
 ///
 /// let message = Message::new(Topic::new("orders")?, "{\"order\":17}")
 ///     .after(Duration::from_secs(30 * 60))
 ///     .id("order-17")?
 ///     .group("user-5")?;
-/// # Ok::<(), delayq_core::NameError>(())
+/// # Ok::<(), delayq_core::id::NameError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "a message does nothing until it is put"]
 pub struct Message {
-    pub(crate) topic: Topic,
-    pub(crate) id: Option<MessageId>,
-    pub(crate) payload: Vec<u8>,
-    pub(crate) due: Due,
-    pub(crate) group: Option<Group>,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) expires: Option<UnixMillis>,
-    pub(crate) max_attempts: u16,
-    pub(crate) backoff: Option<Backoff>,
-    pub(crate) replace: bool,
-    pub(crate) tried: Option<UnixMillis>,
+    /// The topic.
+    pub topic: Topic,
+    /// The id; without one, the put generates it.
+    pub id: Option<MessageId>,
+    /// The producer's bytes.
+    pub payload: Vec<u8>,
+    /// When it is due.
+    pub due: Due,
+    /// The group.
+    pub group: Option<Group>,
+    /// Names and values, delivered with the payload.
+    pub headers: Vec<(String, String)>,
+    /// When it expires, on Redis's clock.
+    pub expires: Option<UnixMillis>,
+    /// Maximum attempts before it becomes a dead letter; 0: the topic's.
+    pub max_attempts: u16,
+    /// Its own back-off; `None`: its topic's.
+    pub backoff: Option<Backoff>,
+    /// Whether it replaces a message with the same id.
+    pub replace: bool,
+    /// When a put of unknown fate was first tried, on this host's clock.
+    pub tried: Option<UnixMillis>,
 }
 
 /// When a message is due.
@@ -45,6 +61,7 @@ pub enum Due {
 
 /// A message that breaks a limit. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum MessageError {
     /// The payload is too large.
     #[error("the payload has {0} bytes; at most {1} are allowed")]
@@ -55,10 +72,10 @@ pub enum MessageError {
     /// A header's name is empty, too long, or not plain.
     #[error("the header name {0:?} is not 1 to 255 printable ASCII characters without spaces")]
     HeaderName(String),
-    /// A due time that cannot be.
+    /// An invalid due time.
     #[error("the due time {0} ms is not between 1 and {max} ms since the epoch", max = UnixMillis::MAX)]
     DueTime(u64),
-    /// An expiry that comes before the due time.
+    /// An expiry before the due time.
     #[error("it expires at {expires} ms, which is not after its due time {due} ms")]
     ExpiryBeforeDue {
         /// The expiry.
@@ -66,7 +83,7 @@ pub enum MessageError {
         /// The due time.
         due: UnixMillis,
     },
-    /// A generated id that carries another shard than its group's: it could not be found again.
+    /// A generated id that carries another shard than its group's: the message could not be found again.
     #[error(
         "the generated id is of shard {id}, its group of shard {group}; a message of a group takes its id from the put"
     )]
@@ -76,24 +93,24 @@ pub enum MessageError {
         /// The group's shard.
         group: ShardId,
     },
-    /// A back-off that is too long, or a list of none or more than 32.
+    /// A back-off that is too long, or a list of 0 or more than 32 delays.
     #[error("a back-off is 1 ms to 49 days; a list has 1 to 32 of them")]
     Backoff,
 }
 
-/// The most bytes of headers: names and values, and 3 bytes for each.
+/// Maximum bytes of headers: names and values, and 3 bytes for each.
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;
 
-/// The most bytes of a payload that any deployment can allow.
+/// Maximum bytes of a payload that any deployment can allow.
 pub const MAX_PAYLOAD_BYTES: usize = 1024 * 1024;
 
-/// The most bytes of a payload unless the deployment says otherwise.
+/// Maximum bytes of a payload unless the deployment configures another limit.
 pub const DEFAULT_PAYLOAD_BYTES: usize = 256 * 1024;
 
 // === impl Message ===
 
 impl Message {
-    /// A message that is due at once; say when it is to be with [`Message::at`] or [`Message::after`].
+    /// A message that is due at once; [`Message::at`] and [`Message::after`] set another due time.
     pub fn new(topic: Topic, payload: impl Into<Vec<u8>>) -> Self {
         Self {
             topic,
@@ -110,13 +127,13 @@ impl Message {
         }
     }
 
-    /// Due at this time, on Redis's clock. A time that is past makes it ready at once.
+    /// Due at this time, on Redis's clock. A past time makes it ready at once.
     pub fn at(mut self, due: UnixMillis) -> Self {
         self.due = Due::At(due);
         self
     }
 
-    /// Due then: [`Self::at`] or [`Self::after`], where the caller has either.
+    /// Due at a time or after a delay, as [`Self::at`] or [`Self::after`].
     pub fn due(mut self, due: Due) -> Self {
         self.due = due;
         self
@@ -128,24 +145,24 @@ impl Message {
         self
     }
 
-    /// Under an id of the producer's own: a repeated put is then recognised, and the message can be found by it.
+    /// With an own id, by which a repeated put is recognised and the message is found.
     ///
     /// # Errors
-    /// Empty, longer than 128 bytes, or with control characters.
+    /// The id is empty, longer than 128 bytes, or contains control characters.
     pub fn id(self, id: impl Into<String>) -> Result<Self, NameError> {
         Ok(self.with_id(OwnId::new(id)?.into()))
     }
 
-    /// Under this id, own or generated (a generated one says the shard).
+    /// With this id, own or generated (a generated id names the shard).
     pub fn with_id(mut self, id: MessageId) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// In a group, by which pending messages are listed, moved and cancelled together. It also says the shard.
+    /// In a group, by which pending messages are listed, moved and cancelled together. It also determines the shard.
     ///
     /// # Errors
-    /// Empty, longer than 128 bytes, or with control characters.
+    /// The id is empty, longer than 128 bytes, or contains control characters.
     pub fn group(self, group: impl Into<String>) -> Result<Self, NameError> {
         Ok(self.with_group(Group::new(group)?))
     }
@@ -156,40 +173,40 @@ impl Message {
         self
     }
 
-    /// With one more header, delivered beside the payload.
+    /// With one more header, delivered with the payload.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// Not to be delivered any more from this time on, on Redis's clock.
+    /// Expires at this time, on Redis's clock.
     pub fn expires(mut self, at: UnixMillis) -> Self {
         self.expires = Some(at);
         self
     }
 
-    /// Tried at most so often before it goes to the dead letters; 0: as its topic says.
+    /// Maximum attempts before it becomes a dead letter; 0: the topic's.
     pub fn max_attempts(mut self, attempts: u16) -> Self {
         self.max_attempts = attempts;
         self
     }
 
-    /// With a back-off of its own.
+    /// With its own back-off.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = Some(backoff);
         self
     }
 
-    /// Takes the place of a message with the same id that is pending, dead or over. Without it such a put answers
-    /// *exists* or *conflict*. A leased message is never replaced.
+    /// Replaces a message with the same id that is pending, dead or finished. Otherwise such a put answers *exists* or
+    /// *conflict*. A leased message is never replaced.
     pub fn replace(mut self) -> Self {
         self.replace = true;
         self
     }
 
-    /// A repeat of a put whose fate is unknown, first tried at this time of this host's clock. Where nothing is known of
-    /// it any more it is delivered, or answered *stale*, as its topic says ([`crate::Repeats`]). Where it is to replace,
-    /// it is answered *exists* if the same message was over since then.
+    /// A repeat of a put of unknown fate, first tried at this time on this host's clock. If the message is no longer
+    /// known, the topic decides whether it is delivered or answered *stale* ([`crate::policy::Repeats`]). A replacing
+    /// put answers *exists* if the same message has finished since then.
     pub fn first_tried(mut self, at: UnixMillis) -> Self {
         self.tried = Some(at);
         self
@@ -200,22 +217,21 @@ impl Message {
         &self.topic
     }
 
-    /// About how many bytes it takes in a call: payload and headers, and 512 for its names and all else, which they can
-    /// hardly exceed.
-    pub(crate) fn bytes(&self) -> usize {
+    /// Its approximate size in a call: payload and headers, and 512 for names and all else, which hardly exceed that.
+    pub fn bytes(&self) -> usize {
         let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len() + 3).sum();
         self.payload.len() + headers + 512
     }
 
-    /// The id, where it has one already.
+    /// The id, if it has one.
     pub fn message_id(&self) -> Option<&MessageId> {
         self.id.as_ref()
     }
 
-    /// Checks all that can be checked before Redis sees it.
-    pub(crate) fn check(&self, most_payload_bytes: usize) -> Result<(), MessageError> {
-        if self.payload.len() > most_payload_bytes {
-            return Err(MessageError::PayloadTooLarge(self.payload.len(), most_payload_bytes));
+    /// Checks all that can be checked without Redis.
+    pub fn check(&self, max_payload_bytes: usize) -> Result<(), MessageError> {
+        if self.payload.len() > max_payload_bytes {
+            return Err(MessageError::PayloadTooLarge(self.payload.len(), max_payload_bytes));
         }
         for (name, _) in &self.headers {
             if name.is_empty() || name.len() > 255 || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -240,8 +256,8 @@ impl Message {
         Ok(())
     }
 
-    /// The envelope to be put; `payload` is the payload as it is to be stored.
-    pub(crate) fn envelope(&self, payload: Vec<u8>, zstd: bool) -> Envelope {
+    /// The envelope to put; `payload` is the payload as stored.
+    pub fn envelope(&self, payload: Vec<u8>, zstd: bool) -> Envelope {
         let own = matches!(self.id, Some(MessageId::Own(_)));
         Envelope {
             state: State::Delayed,
@@ -263,8 +279,8 @@ impl Message {
         }
     }
 
-    /// The first 8 bytes of the SHA-256 of topic, group, headers and payload as the producer gave it, each with
-    /// its length (4 bytes, big-endian) before it. The due time is left out: a repeat may come with another.
+    /// The first 8 bytes of the SHA-256 of topic, group, headers and payload as the producer gave it, each preceded by
+    /// its length (4 bytes, big-endian). The due time is excluded: a repeat may carry another.
     fn hash(&self) -> [u8; 8] {
         let mut hasher = Sha256::new();
         let mut field = |bytes: &[u8]| {
@@ -289,7 +305,7 @@ impl Message {
 
 impl Due {
     /// As the scripts read it.
-    pub(crate) fn argument(self) -> String {
+    pub fn argument(self) -> String {
         match self {
             Self::At(due) => due.to_string(),
             Self::After(delay) => format!("+{}", delay.as_millis()),

@@ -1,39 +1,42 @@
-//! Policies: what the messages of a topic fall back to, and a topic's settings as `configure` takes them.
+//! Policies: the defaults of a topic's messages, and a topic's settings as `configure` takes them.
 
-use crate::{Backoff, Codec, Error};
+use crate::{
+    backoff::Backoff,
+    codec::{Codec, CodecError},
+};
 use std::{fmt, str::FromStr, time::Duration};
 
-/// What a topic's messages fall back to. `None` leaves the setting at its default.
+/// The defaults of a topic's messages. `None` leaves a setting at its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// The most attempts; 0: no bound. Default 16.
+    /// Maximum attempts; 0: unlimited. Default 16.
     pub max_attempts: Option<u16>,
     /// How long a lease lasts: 1 ms to a day. Default 30 s.
     pub lease: Option<Duration>,
-    /// How long to rest before another try. Default exponential, 1 s to 10 min.
+    /// How long to wait before another attempt. Default exponential, 1 s to 10 min.
     pub backoff: Option<Backoff>,
     /// How long after its due time a message expires; zero: never. Default never.
     pub expire_after: Option<Duration>,
     /// How long a cancelled id is remembered. Default 1 h.
     pub remember_cancelled: Option<Duration>,
-    /// How long a finished id of the producer's own is remembered. Default 60 s.
+    /// How long a finished own id is remembered. Default 60 s.
     pub remember_own: Option<Duration>,
     /// How long a finished generated id is remembered. Default not at all.
     pub remember_generated: Option<Duration>,
-    /// What becomes of a repeated put whose first try may have ended and been forgotten. Default delivered.
+    /// What happens to a repeated put whose first try may have been forgotten. Default delivered.
     pub repeats: Option<Repeats>,
     /// How payloads are compressed. Default not at all.
     pub codec: Option<Codec>,
 }
 
-/// What becomes of a put that is repeated because its answer was lost, and of which nothing is known: it never arrived,
-/// or how it ended is forgotten.
+/// What happens to a put that is repeated because its answer was lost, if its message is unknown: it never arrived, or
+/// it finished and was forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Repeats {
     /// It is stored, and delivered: perhaps a second time.
     #[default]
     Deliver,
-    /// Once the topic may have forgotten how the first try ended, it is answered *stale*: it may never be delivered.
+    /// Answered *stale* once the topic may have forgotten how the first try ended: it may never be delivered.
     Refuse,
 }
 
@@ -61,15 +64,15 @@ pub enum PolicySetting {
 }
 
 /// Settings of a topic as `configure` takes them: field and value; an empty value is the default.
-pub(crate) type TopicSettings = Vec<(&'static str, Vec<u8>)>;
+pub type TopicSettings = Vec<(&'static str, Vec<u8>)>;
 
-/// The fields that `configure` takes beside those of a policy.
+/// The fields that `configure` takes besides those of a policy.
 const FLOW: [&str; 2] = ["paused", "rate"];
 
 // === impl Policy ===
 
 impl Policy {
-    /// What holds: each setting, or its default where it is `None`.
+    /// The settings in effect, with defaults for each `None`.
     #[must_use]
     pub fn in_force(&self) -> Self {
         let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
@@ -87,8 +90,8 @@ impl Policy {
         }
     }
 
-    /// Takes one field of what `describe` answers.
-    pub(crate) fn read(&mut self, field: &str, value: &[u8]) -> Result<(), Error> {
+    /// Reads one field of the answer of `describe`.
+    pub fn read(&mut self, field: &str, value: &[u8]) -> Result<(), CodecError> {
         let text = String::from_utf8_lossy(value);
         let ms = || text.parse().ok().map(Duration::from_millis);
         match field {
@@ -107,13 +110,13 @@ impl Policy {
         Ok(())
     }
 
-    /// Every field, with an empty value where it is at its default.
-    pub(crate) fn settings(&self) -> TopicSettings {
+    /// Every field, with an empty value if it is at its default.
+    pub fn settings(&self) -> TopicSettings {
         PolicySetting::ALL.into_iter().map(|setting| (setting.field(), self.value(setting))).collect()
     }
 
     /// The fields that are set here, and those of `reset` with an empty value.
-    pub(crate) fn changes(&self, reset: &[PolicySetting]) -> TopicSettings {
+    pub fn changes(&self, reset: &[PolicySetting]) -> TopicSettings {
         let named = PolicySetting::ALL.into_iter().map(|setting| (setting, self.value(setting)));
         let named = named.filter(|(setting, value)| !value.is_empty() || reset.contains(setting));
         named.map(|(setting, value)| (setting.field(), value)).collect()
@@ -208,12 +211,12 @@ impl fmt::Display for Repeats {
 }
 
 /// The field of `configure` that has that name, if there is one.
-pub(crate) fn known_field(name: &str) -> Option<&'static str> {
+pub fn known_field(name: &str) -> Option<&'static str> {
     fields().find(|field| *field == name)
 }
 
 /// Every setting there is: those that are not among `settings` at their defaults.
-pub(crate) fn full_settings(settings: TopicSettings) -> TopicSettings {
+pub fn full_settings(settings: TopicSettings) -> TopicSettings {
     let mut full: TopicSettings = fields().map(|field| (field, Vec::new())).collect();
     for (field, value) in settings {
         full.iter_mut().filter(|(known, _)| *known == field).for_each(|(_, place)| place.clone_from(&value));

@@ -1,82 +1,129 @@
-//! Reading what a script answered.
+//! The answers of scripts, and how to read them.
 
-use crate::{Error, script::Verb};
-use redis::Value;
+use crate::{id::Topic, script::Verb};
 
-/// The items of one answer, read from the front.
-pub(crate) struct Reply {
-    verb: Verb,
-    items: std::vec::IntoIter<Value>,
+/// A value of Redis's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Nothing.
+    Nil,
+    /// A number.
+    Number(i64),
+    /// Bytes, or a status.
+    Bytes(Vec<u8>),
+    /// Several values.
+    Array(Vec<Value>),
+    /// A value that no script answers, formatted.
+    Other(String),
 }
 
-// === impl Reply ===
+/// An answer that no script gives: incompatible versions, or a bug.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an answer that makes no sense from script {script}: {answer}")]
+pub struct ReplyError {
+    /// The script.
+    pub script: &'static str,
+    /// The answer, shortened.
+    pub answer: String,
+}
 
-impl Reply {
-    pub(crate) fn new(verb: Verb, value: Value) -> Result<Self, Error> {
-        match value {
-            Value::Array(items) => Ok(Self { verb, items: items.into_iter() }),
-            other => Err(nonsense(verb, &other)),
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.items.len() == 0
-    }
-
-    pub(crate) fn bytes(&mut self) -> Result<Vec<u8>, Error> {
-        match self.items.next() {
-            Some(Value::BulkString(bytes)) => Ok(bytes),
-            Some(Value::SimpleString(text)) => Ok(text.into_bytes()),
-            Some(Value::Int(n)) => Ok(n.to_string().into_bytes()),
-            other => Err(nonsense(self.verb, &other.unwrap_or(Value::Nil))),
-        }
-    }
-
-    pub(crate) fn text(&mut self) -> Result<String, Error> {
-        let bytes = self.bytes()?;
-        String::from_utf8(bytes).map_err(|error| self.nonsense(&String::from_utf8_lossy(error.as_bytes())))
-    }
-
-    pub(crate) fn number(&mut self) -> Result<u64, Error> {
-        match self.items.next() {
-            Some(Value::Int(n)) => u64::try_from(n).map_err(|_| self.nonsense(&n.to_string())),
-            Some(Value::BulkString(text)) => {
-                let text = String::from_utf8_lossy(&text).into_owned();
-                text.parse().map_err(|_| self.nonsense(&text))
-            }
-            other => Err(nonsense(self.verb, &other.unwrap_or(Value::Nil))),
-        }
-    }
-
-    /// A counter. One that drifted below zero is told as zero: then the books do not balance, and an audit says by how much.
-    pub(crate) fn counter(&mut self) -> Result<u64, Error> {
-        let text = self.text()?;
-        let number: i64 = text.parse().map_err(|_| self.nonsense(&text))?;
-        Ok(u64::try_from(number).unwrap_or(0))
-    }
-
-    /// A number, or `None` for the empty text.
-    pub(crate) fn maybe_number(&mut self) -> Result<Option<u64>, Error> {
-        match self.items.next() {
-            Some(Value::Int(n)) => u64::try_from(n).map(Some).map_err(|_| self.nonsense(&n.to_string())),
-            Some(Value::BulkString(text)) if text.is_empty() => Ok(None),
-            Some(Value::BulkString(text)) => {
-                let text = String::from_utf8_lossy(&text).into_owned();
-                text.parse().map(Some).map_err(|_| self.nonsense(&text))
-            }
-            other => Err(nonsense(self.verb, &other.unwrap_or(Value::Nil))),
-        }
-    }
-
-    pub(crate) fn nonsense(&self, answer: &str) -> Error {
-        Error::Protocol { script: self.verb.name(), answer: answer.chars().take(80).collect() }
-    }
+/// The items of one answer, read from the front.
+#[derive(Debug)]
+pub struct Reply {
+    verb: Verb,
+    items: std::vec::IntoIter<Value>,
 }
 
 /// An answer of one word, with arguments behind it.
 pub(crate) struct Words<'a> {
     text: &'a str,
     words: std::str::Split<'a, char>,
+}
+
+// === impl ReplyError ===
+
+impl ReplyError {
+    /// The answer is invalid.
+    pub(crate) fn new(verb: Verb, answer: &str) -> Self {
+        Self { script: verb.name(), answer: answer.chars().take(80).collect() }
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// The answer of this script.
+    pub(crate) fn new(verb: Verb, value: Value) -> Result<Self, ReplyError> {
+        match value {
+            Value::Array(items) => Ok(Self { verb, items: items.into_iter() }),
+            other => Err(ReplyError::new(verb, &format!("{other:?}"))),
+        }
+    }
+
+    /// An answer that is one text.
+    pub(crate) fn text_of(verb: Verb, value: Value) -> Result<String, ReplyError> {
+        Self { verb, items: vec![value].into_iter() }.text()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.len() == 0
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<Vec<u8>, ReplyError> {
+        match self.items.next() {
+            Some(Value::Bytes(bytes)) => Ok(bytes),
+            Some(Value::Number(n)) => Ok(n.to_string().into_bytes()),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    pub(crate) fn text(&mut self) -> Result<String, ReplyError> {
+        let bytes = self.bytes()?;
+        String::from_utf8(bytes).map_err(|error| self.nonsense(&String::from_utf8_lossy(error.as_bytes())))
+    }
+
+    /// The name of a topic.
+    pub(crate) fn topic(&mut self) -> Result<Topic, ReplyError> {
+        let name = self.text()?;
+        Topic::new(name.as_str()).map_err(|_| self.nonsense(&name))
+    }
+
+    pub(crate) fn number(&mut self) -> Result<u64, ReplyError> {
+        self.maybe_number()?.ok_or_else(|| self.nonsense(""))
+    }
+
+    /// A number, or `None` for the empty text.
+    pub(crate) fn maybe_number(&mut self) -> Result<Option<u64>, ReplyError> {
+        match self.items.next() {
+            Some(Value::Number(n)) => u64::try_from(n).map(Some).map_err(|_| self.nonsense(&n.to_string())),
+            Some(Value::Bytes(text)) if text.is_empty() => Ok(None),
+            Some(Value::Bytes(text)) => {
+                let number = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
+                number.map(Some).ok_or_else(|| self.nonsense(&String::from_utf8_lossy(&text)))
+            }
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    /// A number that may be negative, such as a counter that drifted.
+    pub(crate) fn signed(&mut self) -> Result<i64, ReplyError> {
+        let text = self.text()?;
+        text.parse().map_err(|_| self.nonsense(&text))
+    }
+
+    /// A counter. One that drifted below zero is read as zero: the books then do not balance, and an audit reports by
+    /// how much.
+    pub(crate) fn counter(&mut self) -> Result<u64, ReplyError> {
+        Ok(u64::try_from(self.signed()?).unwrap_or(0))
+    }
+
+    pub(crate) fn nonsense(&self, answer: &str) -> ReplyError {
+        ReplyError::new(self.verb, answer)
+    }
+
+    fn unexpected(&self, item: Option<Value>) -> ReplyError {
+        self.nonsense(&format!("{:?}", item.unwrap_or(Value::Nil)))
+    }
 }
 
 // === impl Words ===
@@ -94,17 +141,8 @@ impl<'a> Words<'a> {
         self.words.next()?.parse().ok()
     }
 
-    /// All behind the first word.
+    /// Everything after the first word.
     pub(crate) fn rest(&self) -> &'a str {
         self.text.split_once(' ').map_or("", |(_, rest)| rest)
     }
-}
-
-pub(crate) fn nonsense(verb: Verb, value: &Value) -> Error {
-    Error::Protocol { script: verb.name(), answer: format!("{value:?}").chars().take(80).collect() }
-}
-
-/// An answer that is one text.
-pub(crate) fn text_of(verb: Verb, reply: Value) -> Result<String, Error> {
-    Reply::new(verb, Value::Array(vec![reply]))?.text()
 }

@@ -1,15 +1,15 @@
-//! The scripts: the files of `lua/`, put together with the functions they include.
+//! The scripts: the files of `lua/`, assembled with the functions that they include.
 //!
-//! A script is a file; a line `--# include a, b` stands for the files `lib/a.lua` and `lib/b.lua`. Tests swap
-//! single files before they are put together (another clock, a broken script).
+//! A script is a file; a line `--# include a, b` stands for the files `lib/a.lua` and `lib/b.lua`. Tests replace single
+//! files before the assembly (another clock, a broken script).
 
 use sha1::{Digest, Sha1};
 use std::{borrow::Cow, collections::HashMap};
 
 macro_rules! verbs {
     ($($verb:ident = $file:literal),+ $(,)?) => {
-        /// The scripts by name: one for each move of a message, and for each look at it.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        /// The scripts by name: one for each move of a message, and for each query.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[allow(missing_docs, reason = "the header of each Lua file says what it does")]
         pub enum Verb { $($verb),+ }
 
@@ -32,7 +32,7 @@ macro_rules! verbs {
 
 verbs! {
     Ack = "ack", Audit = "audit", AuditIndex = "audit_index", Bury = "bury", Cancel = "cancel", CancelGroup = "cancel_group", Claim = "claim",
-    Configure = "configure", Count = "count", Describe = "describe", Dictionary = "dictionary", Extend = "extend", Forget = "forget", Grow = "grow", Histogram = "histogram", Hold = "hold",
+    Configure = "configure", Count = "count", Describe = "describe", Dictionary = "dictionary", Extend = "extend", Forget = "forget", ForgetQuiet = "forget_quiet", Grow = "grow", Histogram = "histogram", Hold = "hold",
     Init = "init", Layout = "layout", List = "list", ListGroup = "list_group", Overview = "overview", Peek = "peek", Probe = "probe", Pump = "pump",
     Purge = "purge", Put = "put", Recount = "recount", Release = "release", Repair = "repair", Replay = "replay", Reschedule = "reschedule",
     Reserve = "reserve", ShiftGroup = "shift_group",
@@ -45,8 +45,9 @@ macro_rules! parts {
 }
 
 parts! {
-    "alarm", "arguments", "backoff", "bucket", "bucket_due", "cancel", "due", "each", "envelope", "expiry", "fault", "finish", "gen", "kill", "lease", "look", "now", "page", "place", "ready",
-    "receipt", "reschedule", "retry", "shard", "stale", "topic",
+    "alarm", "arguments", "backoff", "bucket", "bucket_due", "cancel", "defaults", "delay", "due", "each", "empty", "envelope", "expiry", "fault", "fields", "finish",
+    "format", "gen", "hour", "kill", "lease", "limits", "look", "nearest", "now", "page", "place", "policy", "push", "ready", "receipt", "registry", "reschedule", "retry", "shard", "stale",
+    "stats", "topic", "topics", "type", "wake",
 }
 
 /// One script, ready to be sent.
@@ -62,7 +63,7 @@ pub struct Script {
 #[derive(Debug)]
 pub struct Scripts(HashMap<Verb, Script>);
 
-/// What a test puts in the place of a file: given its name (`put`, `lib/now`) and its text.
+/// Replaces a file for a test, given its name (`put`, `lib/now`) and its text.
 pub type Swap<'a> = &'a dyn Fn(&str, &str) -> Option<String>;
 
 // === impl Scripts ===
@@ -73,7 +74,7 @@ impl Scripts {
         Self::swapped(&|_, _| None)
     }
 
-    /// The scripts with some files swapped, for tests that need another clock or a broken script.
+    /// The scripts with some files replaced, for tests that need another clock or a broken script.
     pub fn swapped(swap: Swap<'_>) -> Self {
         Self(Verb::ALL.iter().map(|&verb| (verb, assemble(verb, swap))).collect())
     }
@@ -147,10 +148,7 @@ mod tests {
     fn every_part_is_included_somewhere_once_at_the_most() {
         let scripts = Scripts::published();
         for (name, part) in PARTS {
-            let using = Verb::ALL
-                .iter()
-                .filter(|verb| Scripts::published().get(**verb).source.contains(part))
-                .count();
+            let using = Verb::ALL.iter().filter(|verb| scripts.get(**verb).source.contains(part)).count();
             assert!(using > 0, "lib/{name}.lua is in no script");
         }
         for verb in Verb::ALL {

@@ -8,7 +8,7 @@ use std::fmt;
 #[serde(transparent)]
 pub struct ShardId(u16);
 
-/// How many shards a deployment has: 1 to [`ShardCount::MAX`], default 16.
+/// How many shards a deployment has: 1 to [`ShardCount::MAX`], default [`ShardCount::DEFAULT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u16", into = "u16")]
 pub struct ShardCount(u16);
@@ -21,7 +21,7 @@ pub struct ShardCountError(pub u16);
 // === impl ShardId ===
 
 impl ShardId {
-    /// The shard with this number. Whether the deployment has such a shard is for [`ShardCount`] to say.
+    /// The shard with this number. [`ShardCount`] knows whether the deployment has it.
     pub const fn new(number: u16) -> Self {
         Self(number)
     }
@@ -41,13 +41,17 @@ impl fmt::Display for ShardId {
 // === impl ShardCount ===
 
 impl ShardCount {
-    /// The most shards a deployment can have: a generated id carries its shard in 12 bits.
+    /// Maximum shards of a deployment: a generated id carries its shard in 12 bits.
     pub const MAX: u16 = 4096;
+
+    /// The shards of a deployment that names no number: own ids scatter over all shards, and the fewer there are, the more
+    /// messages share a call. A deployment grows online.
+    pub const DEFAULT: Self = Self(4);
 
     /// A count of shards.
     ///
     /// # Errors
-    /// Zero, and more than [`ShardCount::MAX`].
+    /// The count is zero or exceeds [`ShardCount::MAX`].
     pub const fn new(count: u16) -> Result<Self, ShardCountError> {
         if count == 0 || count > Self::MAX { Err(ShardCountError(count)) } else { Ok(Self(count)) }
     }
@@ -67,7 +71,7 @@ impl ShardCount {
         shard.0 < self.0
     }
 
-    /// The shard of a name (a group, or an id of the producer's own): CRC-32 (IEEE) of its bytes modulo the count.
+    /// The shard of a name (a group, or an own id): CRC-32 (IEEE) of its bytes modulo the count.
     pub fn shard_of_name(self, name: &str) -> ShardId {
         let hash = crc32fast::hash(name.as_bytes());
         ShardId((hash % u32::from(self.0)) as u16)
@@ -76,7 +80,7 @@ impl ShardCount {
 
 impl Default for ShardCount {
     fn default() -> Self {
-        Self(16)
+        Self::DEFAULT
     }
 }
 

@@ -1,132 +1,162 @@
-//! The spool: a folder on local disk for writes that could not reach Redis.
+//! A producer's view of a spool: the writes that could not reach Redis, and where they wait to be resubmitted.
 //!
-//! ```text
-//! producers ──append──► one thread a process ──one commit for all that wait──► spool.db ──► compensator ─► Redis
-//!                                    answered once it is on disk                  └─► rejected, with the reason
-//! ```
-//!
-//! It is an SQLite database (write-ahead log, fsync at every commit), so several producer processes and one
-//! compensator share a folder, a killed process leaves no half record, and `sqlite3` can look at it. Each record
-//! has its own checksum ([`SpoolRecord`]). `users.lock` is shared by all who have the folder open, and
-//! `compensator.lock` is the lease of the one who replays. The books: spooled = replayed + rejected + discarded +
-//! waiting.
+//! **A delay stays a delay.** It is kept with the time of the first try, and what is left of it is counted when the write
+//! is resubmitted, by the same host's clock; Redis then adds that to its own. So it does not matter how far the two
+//! clocks are apart: a due time made absolute by a clock that is behind Redis's would be early by the difference. What
+//! remains is a step of this host's clock while the record waits: back, and the message is late; forward, and it is
+//! early by the step.
 
-mod error;
-mod file;
-mod reader;
-mod record;
-mod writer;
+use crate::{
+    fate::Fate,
+    id::Topic,
+    message::{Due, Message},
+    target::Target,
+    time::UnixMillis,
+    verbs::reschedule::Reschedule,
+};
+use std::{error::Error, fmt::Debug, pin::Pin};
 
-pub use error::SpoolError;
-pub use reader::{Rejected, SpoolReader, SpoolStats, Spooled, salvage_spool};
-pub use record::{RecordError, Replay, SpoolRecord};
+/// Where a producer's writes go if they cannot reach Redis. That of `delayq-spool` is a database on this host's disk.
+///
+/// # Contract
+/// - What is answered with `Ok` survives the process and is resubmitted later.
+/// - Records of one message are resubmitted in the order in which they were appended.
+/// - A dropped future has appended all of its records or none.
+pub trait Spool: Debug + Send + Sync {
+    /// Appends records, all or none; answers once they are durable.
+    fn append(&self, records: Vec<SpoolRecord>) -> Spooling<'_, ()>;
 
-use crate::{MessageId, Reschedule, Target, Topic, UnixMillis};
-use sha2::{Digest, Sha256};
-use std::{fmt, path::Path};
-use tokio::sync::{mpsc, oneshot};
-use writer::{Append, Row, Writer};
+    /// Appends a cancel or a reschedule only if a record of its message still waits here, and returns whether one does.
+    ///
+    /// For a change to which Redis answered *unknown*. On false ask Redis once more: the message may have been
+    /// resubmitted in between.
+    fn append_behind(&self, record: SpoolRecord) -> Spooling<'_, bool>;
+}
 
-/// Appends that may wait for the disk before callers are held back.
-const QUEUE: usize = 1024;
+/// The answer of a spool, once it is there. After an error the records may have been appended all the same.
+pub type Spooling<'a, T> = Pin<Box<dyn Future<Output = Result<T, Box<dyn Error + Send + Sync>>> + Send + 'a>>;
 
-/// The bounds of a spool.
+/// A write that could not reach Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpoolSettings {
-    /// The most bytes it may take, 1 MiB or more; then appends are refused. Default 1 GiB.
-    pub max_bytes: u64,
+pub struct SpoolRecord {
+    /// The message's topic.
+    pub topic: Topic,
+    /// The message.
+    pub target: Target,
+    /// When it was first tried, on this host's clock.
+    pub tried_at: UnixMillis,
+    /// Whether the first try may have been applied.
+    pub fate: Fate,
+    /// The operation.
+    pub action: SpoolAction,
 }
 
-/// A spool to append to. Cheap to clone; its thread ends with the last clone, once all it took is written.
-#[derive(Clone)]
-pub struct Spool(mpsc::Sender<Append>);
+/// The operation of a spooled write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpoolAction {
+    /// Put this message.
+    Put(Message),
+    /// Cancel the message.
+    Cancel,
+    /// Change its due time.
+    Reschedule(Reschedule),
+}
 
-// === impl SpoolSettings ===
+/// What is to be called again, with delays that count from now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resubmit {
+    /// `Producer::put`.
+    Put(Message),
+    /// `Producer::cancel`.
+    Cancel(Topic, Target),
+    /// `Producer::reschedule`.
+    Reschedule(Topic, Target, Reschedule),
+}
 
-impl Default for SpoolSettings {
-    fn default() -> Self {
-        Self { max_bytes: 1 << 30 }
+// === impl SpoolRecord ===
+
+impl SpoolRecord {
+    /// A put; `fate` and `tried` (this host's clock) are those of its first try.
+    ///
+    /// # Panics
+    /// The message has no id, by which a repeat would be recognised.
+    pub fn put(message: &Message, fate: Fate, tried: UnixMillis) -> Self {
+        let id = message.id.clone().expect("a message has its id before it is spooled");
+        Self {
+            topic: message.topic.clone(),
+            target: Target { id, group: message.group.clone() },
+            tried_at: tried,
+            fate,
+            action: SpoolAction::Put(message.clone()),
+        }
+    }
+
+    /// A cancel, to be applied after earlier records of its id.
+    pub fn cancel(topic: &Topic, target: &Target, tried: UnixMillis) -> Self {
+        Self {
+            topic: topic.clone(),
+            target: target.clone(),
+            tried_at: tried,
+            fate: Fate::NotApplied,
+            action: SpoolAction::Cancel,
+        }
+    }
+
+    /// A reschedule, to be applied after earlier records of its id.
+    pub fn reschedule(topic: &Topic, target: &Target, change: Reschedule, tried: UnixMillis) -> Self {
+        Self { action: SpoolAction::Reschedule(change), ..Self::cancel(topic, target, tried) }
+    }
+
+    /// The verb: `put`, `cancel` or `reschedule`.
+    pub fn verb(&self) -> &'static str {
+        match self.action {
+            SpoolAction::Put(_) => "put",
+            SpoolAction::Cancel => "cancel",
+            SpoolAction::Reschedule(_) => "reschedule",
+        }
+    }
+
+    /// What to call at `now` (this host's clock); `tried` is when it was first tried, with unknown fate, since it was
+    /// spooled.
+    pub fn resubmit(&self, now: UnixMillis, tried: Option<UnixMillis>) -> Resubmit {
+        let gone = now.since(self.tried_at);
+        let left = |due: Due| match due {
+            Due::At(due) => Due::At(due),
+            Due::After(delay) => Due::After(delay.saturating_sub(gone)),
+        };
+        match &self.action {
+            SpoolAction::Cancel => Resubmit::Cancel(self.topic.clone(), self.target.clone()),
+            SpoolAction::Reschedule(change) => {
+                let change = match *change {
+                    Reschedule::To(due) => Reschedule::To(left(due)),
+                    Reschedule::ToIfDue(due, expected) => Reschedule::ToIfDue(left(due), expected),
+                    by @ Reschedule::By(..) => by,
+                };
+                Resubmit::Reschedule(self.topic.clone(), self.target.clone(), change)
+            }
+            SpoolAction::Put(message) => {
+                let unknown = (self.fate == Fate::Unknown).then_some(self.tried_at);
+                let tried = [message.tried, unknown, tried].into_iter().flatten().min();
+                Resubmit::Put(Message { due: left(message.due), tried, ..message.clone() })
+            }
+        }
     }
 }
 
-// === impl Spool ===
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
 
-impl Spool {
-    /// Opens the spool of a folder, and makes both where they are not there. Blocks on the disk.
-    ///
-    /// # Errors
-    /// A folder that cannot be used, a file that is no spool, of a newer version, or damaged.
-    pub fn open(dir: &Path, settings: &SpoolSettings) -> Result<Self, SpoolError> {
-        let writer = Writer::open(dir, settings.max_bytes)?;
-        let (queue, appends) = mpsc::channel(QUEUE);
-        let thread = std::thread::Builder::new().name("delayq-spool".to_owned());
-        let started = thread.spawn(move || writer.run(appends));
-        started.map_err(|error| SpoolError::folder(dir, &error))?;
-        Ok(Self(queue))
+    #[test]
+    fn of_a_delay_what_is_left_is_resubmitted() {
+        let message =
+            Message::new(Topic::new("t").unwrap(), "x").id("a").unwrap().after(Duration::from_secs(30));
+        let record = SpoolRecord::put(&message, Fate::Unknown, UnixMillis::new(100_000));
+        for (now, left) in [(90_000, 30_000), (100_000, 30_000), (110_000, 20_000), (999_000, 0)] {
+            let Resubmit::Put(message) = record.resubmit(UnixMillis::new(now), None) else { panic!("a put") };
+            assert_eq!(message.due, Due::After(Duration::from_millis(left)), "at {now}");
+            assert_eq!(message.tried, Some(UnixMillis::new(100_000)));
+        }
     }
-
-    /// Appends records, all or none; answers once they are on disk. A dropped future has appended all or nothing.
-    ///
-    /// # Errors
-    /// Nothing was appended, except where [`SpoolError::fate`] is *unknown*.
-    pub async fn append(&self, records: Vec<SpoolRecord>) -> Result<(), SpoolError> {
-        self.send(&records, None).await.map(drop)
-    }
-
-    /// Appends a cancel if something of its message still waits in the spool, and says so. For a cancel to which
-    /// Redis answered *unknown*: if this says false, ask Redis once more, for the message may have been replayed in
-    /// between.
-    ///
-    /// # Errors
-    /// As [`Self::append`].
-    pub async fn cancel_waiting(
-        &self,
-        topic: &Topic,
-        target: &Target,
-        tried: UnixMillis,
-    ) -> Result<bool, SpoolError> {
-        self.send_after(SpoolRecord::cancel(topic, target, tried)).await
-    }
-
-    /// The same for a reschedule.
-    ///
-    /// # Errors
-    /// As [`Self::append`].
-    pub async fn reschedule_waiting(
-        &self,
-        topic: &Topic,
-        target: &Target,
-        change: Reschedule,
-        tried: UnixMillis,
-    ) -> Result<bool, SpoolError> {
-        self.send_after(SpoolRecord::reschedule(topic, target, change, tried)).await
-    }
-
-    async fn send_after(&self, record: SpoolRecord) -> Result<bool, SpoolError> {
-        let key = key_of(&record.topic, &record.target.id);
-        self.send(&[record], Some(key)).await
-    }
-
-    async fn send(&self, records: &[SpoolRecord], only_after: Option<i64>) -> Result<bool, SpoolError> {
-        records.iter().try_for_each(SpoolRecord::check)?;
-        let rows = records.iter().map(Row::from).collect();
-        let (answer, answered) = oneshot::channel();
-        let append = Append { rows, only_after, answer };
-        self.0.send(append).await.map_err(|_| SpoolError::Closed)?;
-        answered.await.map_err(|_| SpoolError::Closed)?
-    }
-}
-
-impl fmt::Debug for Spool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Spool")
-    }
-}
-
-/// What finds the records of a message: the first 8 bytes of the SHA-256 of topic, a zero byte, and id. Another
-/// message of the same number costs a needless look, nothing else.
-fn key_of(topic: &Topic, id: &MessageId) -> i64 {
-    let digest =
-        Sha256::new().chain_update(topic.as_str()).chain_update([0]).chain_update(id.as_bytes()).finalize();
-    digest.iter().take(8).fold(0, |key, &byte| key << 8 | i64::from(byte))
 }

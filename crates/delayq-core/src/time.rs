@@ -1,15 +1,33 @@
 //! Points in time as the protocol writes them: milliseconds since the epoch, on Redis's clock.
 
+#[cfg(feature = "jiff")]
+mod jiff;
+
 use serde::{Deserialize, Serialize};
-use std::{fmt, ops, time::Duration};
+use std::{
+    fmt, ops,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 /// Milliseconds since the Unix epoch.
 ///
-/// Which clock it was read from is said where it is made: due times and everything that a script answers
-/// are on the clock of the shard's Redis.
+/// Its source states the clock: due times and everything that a script answers are on the clock of the shard's Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UnixMillis(u64);
+
+/// A time in µs, as scripts answer it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnixMicros(pub u64);
+
+/// How far a due time is moved, in whole milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shift {
+    /// To a later time.
+    Later(Duration),
+    /// To an earlier time.
+    Earlier(Duration),
+}
 
 // === impl UnixMillis ===
 
@@ -27,7 +45,7 @@ impl UnixMillis {
         self.0
     }
 
-    /// How long after `earlier` this is; zero where it is not after it.
+    /// The time since `earlier`; zero if that is not earlier.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
@@ -35,6 +53,20 @@ impl UnixMillis {
     /// The hour since the epoch that this time falls into.
     pub const fn hour(self) -> u64 {
         self.0 / 3_600_000
+    }
+}
+
+impl From<SystemTime> for UnixMillis {
+    /// Rounded up to whole milliseconds, so that nothing is due before `time`; 0 before the epoch, which no due time may be.
+    fn from(time: SystemTime) -> Self {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(u64::try_from(since.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<UnixMillis> for SystemTime {
+    fn from(time: UnixMillis) -> Self {
+        UNIX_EPOCH + Duration::from_millis(time.0)
     }
 }
 
@@ -50,5 +82,60 @@ impl ops::Add<Duration> for UnixMillis {
 impl fmt::Display for UnixMillis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+// === impl UnixMicros ===
+
+impl UnixMicros {
+    /// The millisecond it falls into.
+    pub const fn millis(self) -> UnixMillis {
+        UnixMillis::new(self.0 / 1000)
+    }
+
+    /// The time since `due`; zero if that is not earlier.
+    pub const fn since(self, due: UnixMillis) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(due.get().saturating_mul(1000)))
+    }
+}
+
+// === impl Shift ===
+
+impl Shift {
+    /// A shift by this many milliseconds, earlier if negative.
+    pub const fn from_millis(ms: i64) -> Self {
+        let by = Duration::from_millis(ms.unsigned_abs());
+        if ms < 0 { Self::Earlier(by) } else { Self::Later(by) }
+    }
+
+    /// The milliseconds to add, negative for an earlier time; at most what an `i64` holds.
+    pub fn millis(self) -> i64 {
+        let ms = |by: Duration| u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
+        match self {
+            Self::Later(by) => 0_i64.saturating_add_unsigned(ms(by)),
+            Self::Earlier(by) => 0_i64.saturating_sub_unsigned(ms(by)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shift_keeps_its_milliseconds_and_saturates() {
+        for ms in [i64::MIN, -90_000, -1, 0, 1, i64::MAX] {
+            assert_eq!(Shift::from_millis(ms).millis(), ms);
+        }
+        assert_eq!(Shift::Earlier(Duration::MAX).millis(), i64::MIN);
+        assert_eq!(Shift::Later(Duration::from_micros(1999)).millis(), 1);
+    }
+
+    #[test]
+    fn a_time_of_the_system_is_never_early() {
+        let second = UNIX_EPOCH + Duration::from_secs(1);
+        assert_eq!(UnixMillis::from(second), UnixMillis::new(1000));
+        assert_eq!(UnixMillis::from(second + Duration::from_nanos(1)), UnixMillis::new(1001));
+        assert_eq!(UnixMillis::from(UNIX_EPOCH - Duration::from_secs(1)), UnixMillis::new(0));
     }
 }

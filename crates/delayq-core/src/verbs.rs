@@ -1,26 +1,26 @@
-//! One binding for each script: what it is given, and what its answers mean.
+//! The bindings of the scripts: for each, one function that makes the call and one that reads the answer. Pure.
 
-mod admin;
-mod audit;
-mod cancel;
-mod cursor;
-mod growth;
-mod look;
-mod pump;
-pub(crate) mod put;
-mod reserve;
-mod settle;
-
-pub(crate) use admin::Forgotten;
-pub use admin::{Claimed, HoldAnswer, Purged, Replayed};
-pub(crate) use audit::{Counted, Mending};
-pub use cancel::{CancelOutcome, Reschedule, RescheduleOutcome};
-pub(crate) use cancel::{ShiftStep, read_cancelled, read_rescheduled};
-pub(crate) use cursor::Cursor;
-pub use growth::ShardLayout;
-pub(crate) use look::Query;
-pub use look::{ListState, Listed, Numbers, Overview, Slot, TopicHere, TopicsPage};
-pub use pump::{PumpReport, PumpWord};
-pub use put::PutOutcome;
-pub use reserve::{Receipt, Reservation, ReserveReport, ReserveRequest};
-pub use settle::{Release, Settled};
+pub mod audit;
+pub mod cancel;
+pub mod claim;
+pub mod count;
+pub mod cursor;
+pub mod deployment;
+pub mod dictionary;
+pub mod forget;
+pub mod group;
+pub mod histogram;
+pub mod hold;
+pub mod list;
+pub mod overview;
+pub mod probe;
+pub mod pump;
+pub mod purge;
+pub mod put;
+pub mod recount;
+pub mod repair;
+pub mod replay;
+pub mod reschedule;
+pub mod reserve;
+pub mod settings;
+pub mod settle;

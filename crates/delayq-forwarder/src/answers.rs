@@ -1,10 +1,10 @@
-//! The answers to one call that come one by one, from elsewhere: each is there as soon as it is known, and one wake-up says
-//! when the last of them is.
+//! The answers to one call, which arrive one by one from other tasks: each is available at once, and one wake-up announces
+//! the last.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// So many answers, each at its place.
+/// A fixed number of answers, each at its index.
 #[derive(Debug)]
 pub struct Answers<T> {
     state: Mutex<State<T>>,
@@ -15,14 +15,14 @@ pub struct Answers<T> {
 struct State<T> {
     known: Vec<bool>,
     missing: usize,
-    /// Those that nobody has taken yet.
+    /// Those that were not fetched yet.
     fresh: Vec<(usize, T)>,
 }
 
 // === impl Answers ===
 
 impl<T> Answers<T> {
-    /// None is there yet.
+    /// Without any answer yet.
     #[must_use]
     pub fn new(count: usize) -> Arc<Self> {
         let state = State { known: vec![false; count], missing: count, fresh: Vec::with_capacity(count) };
@@ -33,46 +33,46 @@ impl<T> Answers<T> {
         Arc::new(answers)
     }
 
-    /// Puts an answer at its place; the first one there counts, and one of no place is passed over.
-    pub fn put(&self, place: usize, answer: T) {
+    /// Puts an answer at its index; the first one counts, and an index out of range is ignored.
+    pub fn put(&self, index: usize, answer: T) {
         let mut state = self.state();
-        if state.known.get(place) != Some(&false) {
+        if state.known.get(index) != Some(&false) {
             return;
         }
-        state.known[place] = true;
+        state.known[index] = true;
         state.missing -= 1;
-        state.fresh.push((place, answer));
+        state.fresh.push((index, answer));
         if state.missing == 0 {
             self.complete.notify_one();
         }
     }
 
-    /// Puts one answer at each place, in their order.
+    /// Puts one answer at each index, in order.
     pub fn put_all(&self, answers: impl IntoIterator<Item = T>) {
-        answers.into_iter().enumerate().for_each(|(place, answer)| self.put(place, answer));
+        answers.into_iter().enumerate().for_each(|(index, answer)| self.put(index, answer));
     }
 
-    /// Takes what has come since the last time, with its places.
+    /// Fetches the answers that arrived since the last call, with their indices.
     pub fn fresh(&self) -> Vec<(usize, T)> {
         std::mem::take(&mut self.state().fresh)
     }
 
-    /// Until every answer is there. For one waiter, once.
+    /// Waits until every answer has arrived. For one waiter, once.
     pub async fn complete(&self) {
         self.complete.notified().await;
     }
 
     fn state(&self) -> MutexGuard<'_, State<T>> {
-        // A place and the count of those that miss change together, and nothing between them can panic.
+        // Nothing panics between the changes that belong together.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T: Clone> Answers<T> {
-    /// Puts this answer at every place that has none.
+    /// Puts this answer at every index that has none.
     pub fn put_rest(&self, answer: &T) {
-        let places = self.state().known.len();
-        (0..places).for_each(|place| self.put(place, answer.clone()));
+        let count = self.state().known.len();
+        (0..count).for_each(|index| self.put(index, answer.clone()));
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
     use futures_util::FutureExt;
 
     #[test]
-    fn they_are_complete_when_the_last_is_there_and_the_first_at_a_place_counts() {
+    fn they_are_complete_with_the_last_and_the_first_at_an_index_counts() {
         let answers = Answers::new(2);
         assert!(answers.complete().now_or_never().is_none());
         answers.put(1, 'b');

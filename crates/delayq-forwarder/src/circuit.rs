@@ -1,14 +1,14 @@
 //! The circuit of one destination: whether it is worth asking, and who pays for the answer.
 //!
 //! ```text
-//!            enough failures in a row            the rest is over
+//!            enough failures in a row              the rest ends
 //!   Closed ─────────────────────────► Open ─────────────────────────► HalfOpen
 //!     ▲                                ▲  rest doubles, up to the longest  │ one probe
 //!     └────────────────────────────────┼─────── it was delivered ─────────┤
 //!                                      └─────── it was not ───────────────┘
 //! ```
-//! Rejections in a row, with nothing taken between them, open it too: a destination that is set up wrongly must not empty a
-//! queue into the dead letters. Then a rejected probe does not close it, and is not buried.
+//! Rejections in a row with no delivery between them open it too (the brake): a misconfigured destination must not empty a
+//! queue into the dead letters. Then a rejected probe neither closes it nor is buried.
 //!
 //! No clock and no I/O: the time is passed in.
 
@@ -18,14 +18,14 @@ use std::time::{Duration, Instant};
 /// The settings of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CircuitSettings {
-    /// Failures in a row that open it, where the blame is unclear. One that is the destination's opens it at once.
+    /// Failures in a row, of unclear blame, that open it. A failure of the destination opens it at once.
     pub(crate) failures: u32,
     /// The first rest.
     pub(crate) first_rest: Duration,
     /// The longest rest.
     pub(crate) longest_rest: Duration,
     /// Rejections in a row that open it; 0: any number is buried.
-    pub(crate) most_burials: u32,
+    pub(crate) max_burials: u32,
 }
 
 /// Whether a destination is worth asking.
@@ -49,24 +49,24 @@ const CLOSED: State = State::Closed { failures: 0, rejected: 0 };
 pub(crate) enum Pass {
     /// As much as there is room for.
     All,
-    /// One message, to see.
+    /// One message.
     Probe,
-    /// Nothing: a probe is out, or the rest lasts until then.
+    /// Nothing: a probe is under way, or the rest lasts until then.
     None(Option<Instant>),
 }
 
 /// What a batch showed of its destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Evidence {
-    /// It took some.
+    /// It confirmed some.
     pub(crate) took: bool,
     /// It failed as a whole.
     pub(crate) down: bool,
-    /// So many failed and the answer does not tell why.
+    /// How many failed without a clear blame.
     pub(crate) unclear: u32,
-    /// So many it rejected.
+    /// How many it rejected.
     pub(crate) rejected: u32,
-    /// When it wants to be asked again.
+    /// How long it asked to be left alone.
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -79,7 +79,7 @@ impl Circuit {
         Self { settings, state: CLOSED }
     }
 
-    /// Open from the start, for a destination that could not be looked at; the first probe is due now.
+    /// Open from the start, for a destination that could not be checked; the first probe is due now.
     #[must_use]
     pub(crate) const fn open(settings: CircuitSettings, now: Instant) -> Self {
         Self { settings, state: State::Open { until: now, rest: settings.first_rest, braked: false } }
@@ -96,14 +96,14 @@ impl Circuit {
         }
     }
 
-    /// A probe is on its way: nothing else until its answer.
+    /// A probe is under way: nothing else is sent until its answer.
     pub(crate) fn probing(&mut self) {
         if let State::Open { rest, braked, .. } = self.state {
             self.state = State::HalfOpen { rest, braked };
         }
     }
 
-    /// A probe came to nothing: no message was there to be sent.
+    /// A probe had no result: there was no message to send.
     pub(crate) fn unprobed(&mut self, now: Instant) {
         if let State::HalfOpen { rest, braked } = self.state {
             self.state = State::Open { until: now, rest, braked };
@@ -116,7 +116,7 @@ impl Circuit {
         self.state = match before {
             _ if evidence.took => CLOSED,
             _ if evidence.is_empty() => before,
-            // A batch that was on its way when the circuit opened says nothing new.
+            // A batch that was under way when the circuit opened says nothing new.
             State::Open { .. } => before,
             _ if !evidence.failed() => self.rejected(evidence, now),
             State::HalfOpen { rest, .. } => self.opened(self.longer(rest), evidence, now, false),
@@ -137,24 +137,24 @@ impl Circuit {
         let (before, rest) = match self.state {
             State::HalfOpen { rest, braked: true } => (u32::MAX, self.longer(rest)),
             State::Closed { rejected, .. } => (rejected, self.settings.first_rest),
-            // It answers, so it is there.
+            // It answers, so it is available.
             _ => (0, self.settings.first_rest),
         };
         let rejected = before.saturating_add(evidence.rejected);
-        if self.settings.most_burials > 0 && rejected >= self.settings.most_burials {
+        if self.settings.max_burials > 0 && rejected >= self.settings.max_burials {
             return self.opened(rest, evidence, now, true);
         }
         State::Closed { failures: 0, rejected }
     }
 
-    /// How many messages may be buried that it rejects, while it takes none.
+    /// How many rejected messages may still be buried while none is delivered.
     #[must_use]
     pub(crate) const fn burials_left(&self) -> u32 {
-        match (self.settings.most_burials, self.state) {
+        match (self.settings.max_burials, self.state) {
             (0, _) => u32::MAX,
-            (most, State::Closed { rejected, .. }) => most.saturating_sub(rejected),
+            (max, State::Closed { rejected, .. }) => max.saturating_sub(rejected),
             (_, State::Open { braked: true, .. } | State::HalfOpen { braked: true, .. }) => 0,
-            (most, _) => most,
+            (max, _) => max,
         }
     }
 
@@ -164,7 +164,7 @@ impl Circuit {
         matches!(self.state, State::Open { braked: true, .. } | State::HalfOpen { braked: true, .. })
     }
 
-    /// Whether it is worth remembering: it rests, or its probe is out.
+    /// Whether it is worth keeping: it rests, or its probe is under way.
     #[must_use]
     pub(crate) fn rests(&self, now: Instant) -> bool {
         matches!(self.pass(now), Pass::None(_))
@@ -176,7 +176,7 @@ impl Circuit {
         !matches!(self.state, State::Closed { .. })
     }
 
-    /// 0 closed, 1 half open, 2 open, as the metric says it.
+    /// The value of the metric: 0 closed, 1 half open, 2 open.
     #[must_use]
     pub(crate) const fn number(&self) -> i64 {
         match self.state {
@@ -216,7 +216,7 @@ impl Evidence {
         evidence
     }
 
-    /// What batches of several destinations show of their server: each that failed and took nothing counts once.
+    /// What batches of several destinations show of their server: each that failed and confirmed nothing counts once.
     pub(crate) fn of_server(each: impl IntoIterator<Item = Self>) -> Self {
         each.into_iter().fold(Self::default(), |all, one| Self {
             took: all.took || one.took,
@@ -227,22 +227,22 @@ impl Evidence {
         })
     }
 
-    /// Whether something failed that may pass later.
+    /// Whether something failed that may succeed later.
     const fn failed(&self) -> bool {
         self.down || self.unclear > 0
     }
 
-    /// Whether nothing came to an answer.
+    /// Whether it shows nothing.
     pub(crate) const fn is_empty(&self) -> bool {
         !self.took && !self.failed() && self.rejected == 0
     }
 
     /// Whether a message that failed pays with an attempt; `again`: it has failed before without paying.
     ///
-    /// The destination's fault never costs one. Where the answer does not tell, it costs one if others of the same
-    /// batch were taken, and a probe always pays. Where there was no answer it is the same, but the first time is free:
-    /// everything that was on its way has none when a destination goes down. So a message that breaks its destination is
-    /// dead one day, even if it is the only one.
+    /// A failure of the destination never costs one. An unclear one does if other messages of the batch were confirmed, and
+    /// a probe always pays. The same holds without an answer, except that the first time is free: when a destination goes
+    /// down, everything in flight has no answer. So a message that breaks its destination ends as a dead letter, even if it
+    /// is the only one.
     #[must_use]
     pub(crate) const fn burns(&self, blame: Blame, probe: bool, open: bool, again: bool) -> bool {
         match blame {
@@ -262,7 +262,7 @@ mod tests {
         failures: 3,
         first_rest: Duration::from_secs(1),
         longest_rest: Duration::from_secs(4),
-        most_burials: 10,
+        max_burials: 10,
     };
     const NONE: Evidence = Evidence { took: false, down: false, unclear: 0, rejected: 0, retry_after: None };
     const DOWN: Evidence = Evidence { down: true, ..NONE };
@@ -356,7 +356,7 @@ mod tests {
         circuit.probing();
         assert!(circuit.judge(TOOK, now));
         assert_eq!((circuit.is_braked(), circuit.burials_left()), (false, 10));
-        let mut unbraked = Circuit::new(CircuitSettings { most_burials: 0, ..SETTINGS });
+        let mut unbraked = Circuit::new(CircuitSettings { max_burials: 0, ..SETTINGS });
         assert!(!unbraked.judge(rejected(1_000_000), now));
         assert_eq!(unbraked.burials_left(), u32::MAX);
     }

@@ -2,16 +2,16 @@
 
 use delayq_service::{Exit, codes::Code};
 
-/// A destination must not be used as it is set up.
+/// A destination must not be used as it is configured.
 pub const DESTINATION_REFUSED: Code = Code {
     id: "DQ-F001",
     title: "a destination must not be used",
-    cause: "A setting of the destination would lose messages that it had confirmed, or it can never take any. The \
+    cause: "A setting of the destination would lose messages that it has confirmed, or it can never accept any. The \
             message names the sink and the setting.",
     tries: [
         "Change the setting that the message names, at the destination.",
         "Send the topic elsewhere: change the sink or `to` of its route.",
-        "Where the loss is meant, say so with the sink's own key for it; see docs/forwarder.md.",
+        "If the loss is intended, say so with the sink's own key for it; see docs/forwarder.md.",
     ],
     exit: Exit::Config,
 };
@@ -24,20 +24,20 @@ pub const DESTINATION_UNREACHABLE: Code = Code {
     tries: [
         "Check address, user and password of the sink that the message names.",
         "Create the destination, if it is missing.",
-        "Set `required = false` for the sink to start without it: its messages wait until it is there.",
+        "Set `required = false` for the sink to start without it: its messages wait until it is available.",
     ],
     exit: Exit::Unavailable,
 };
 
-/// A sink cannot be made.
+/// A sink cannot be created.
 pub const SINK_UNUSABLE: Code = Code {
     id: "DQ-F003",
-    title: "a sink cannot be made",
+    title: "a sink cannot be created",
     cause: "A value of its section cannot be used, or this program was built without the sink's client.",
     tries: [
         "Read the message: it names the sink and the value.",
         "Use the released binary, which has every sink, or build with --features all-sinks.",
-        "Look for faults with `delayq config check`.",
+        "Run `delayq config check`.",
     ],
     exit: Exit::Config,
 };
@@ -50,15 +50,15 @@ pub const REDIS_UNUSABLE: Code = Code {
     tries: [
         "Check [redis] and that the server runs.",
         "Create the deployment with `delayq init`.",
-        "If it was there before, this Redis has lost its data: do not start until it is known why.",
+        "If it existed before, this Redis has lost its data: find out why before you start.",
     ],
     exit: Exit::Unavailable,
 };
 
-/// The plan of shards cannot be had.
+/// The plan of shards is not available.
 pub const PLAN_UNREACHABLE: Code = Code {
     id: "DQ-F005",
-    title: "the plan of shards cannot be had",
+    title: "the plan of shards is not available",
     cause: "`[forwarder] sharing` is \"plan\", and etcd refuses this user, or TLS to it cannot be set up.",
     tries: [
         "Check user and password in [etcd].",

@@ -1,4 +1,4 @@
-//! The configuration of the process `delayq-forwarder`: its own three sections, and those that every process has.
+//! The configuration of the process `delayq-forwarder`: its own three sections, and those of every process.
 
 mod forwarder;
 mod route;
@@ -10,8 +10,9 @@ pub(crate) use route::partition;
 pub use settings::Settings;
 
 use crate::sinks::SinkConfig;
+use delayq_cluster::EtcdConfig;
 use delayq_service::{
-    config::{DeploymentConfig, EtcdConfig, Places, RedisConfig},
+    config::{DeploymentConfig, Locations, RedisConfig},
     sections,
 };
 use std::collections::BTreeMap;
@@ -46,7 +47,7 @@ impl Config {
             forwarder: self.forwarder.clone(),
             sinks: self.sinks.clone(),
             routes: self.routes.clone(),
-            places: Places::default(),
+            locations: Locations::default(),
         }
     }
 }

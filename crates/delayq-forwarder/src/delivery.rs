@@ -6,14 +6,14 @@
 use crate::{
     Blame, Outcome, Outcomes, Parcel,
     circuit::Pass,
+    context::{Context, Freed},
     encode::encode,
     lane::{Judgement, Lane},
     lane_state::TopicRoutes,
-    means::{Freed, Means},
     pace::Measure,
     settle::{Settler, Verdict},
 };
-use delayq_core::{Receipt, Reservation, UnixMicros, Unrestored};
+use delayq::protocol::{Receipt, Reservation, UnixMicros, Unrestored};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,11 +23,11 @@ use std::{
 };
 use tokio::time::{Interval, MissedTickBehavior, interval_at, timeout};
 
-/// A sink keeps its own time: so long for a parcel's turn, and so long for its answer. This many times of it, the forwarder
-/// stops waiting for one that does not; what it has answered by then counts.
+/// A sink keeps its own time: one `timeout` for a parcel's turn and one for its answer. After this many the forwarder stops
+/// waiting for a sink that does not; what it has answered by then counts.
 const GUARD: u32 = 3;
 /// How soon a message may come back whose destination does not rest.
-const LEAST_REST: Duration = Duration::from_millis(100);
+const MIN_REST: Duration = Duration::from_millis(100);
 /// How soon a message may come back whose dictionary could not be fetched.
 const UNRESTORED_REST: Duration = Duration::from_secs(1);
 /// How often what is confirmed is settled while the rest of its batch waits.
@@ -38,11 +38,11 @@ pub(crate) struct Batch {
     pub(crate) lane_number: usize,
     pub(crate) lane: Arc<Lane>,
     pub(crate) messages: Vec<Reservation>,
-    /// Of their payloads.
+    /// Bytes of their payloads.
     pub(crate) bytes: usize,
     pub(crate) routes: TopicRoutes,
     pub(crate) probe: bool,
-    /// Redis's clock when they were reserved, and the clock here.
+    /// When they were reserved, by Redis's clock and by this host's.
     pub(crate) reserved: (UnixMicros, Instant),
     /// How many messages the lane had delivered by then.
     pub(crate) delivered_before: u64,
@@ -50,23 +50,26 @@ pub(crate) struct Batch {
 
 /// What became of a batch.
 pub(crate) struct Report {
-    /// What is on its way no more, of what was not told before.
+    /// Room that is free again and was not reported before.
     pub(crate) freed: Freed,
-    /// What it came to; `None`: nothing was sent.
+    /// What its delivery measured; `None`: nothing was sent.
     pub(crate) measure: Option<Measure>,
 }
 
-/// The parcels to be delivered, and the places of their messages.
+/// The parcels to be delivered, and which messages they are.
 #[derive(Default)]
 struct Load {
     parcels: Vec<Parcel>,
-    places: Vec<usize>,
+    /// The message of each parcel, by its index in the batch.
+    indices: Vec<usize>,
+    /// Messages that the route cannot encode, by index, and why.
+    unencoded: Vec<(usize, Outcome)>,
     /// Destinations by message that a probe goes to.
     probed: BTreeSet<String>,
 }
 
-/// What is known of a load.
-struct Known {
+/// What has become of a load so far.
+struct Progress {
     started: Instant,
     outcomes: Vec<Option<Outcome>>,
     /// Parcels that have been settled, or are being.
@@ -77,25 +80,25 @@ struct Known {
 // === impl Batch ===
 
 impl Batch {
-    pub(crate) async fn run(mut self, means: Means) -> Report {
+    pub(crate) async fn run(mut self, context: Context) -> Report {
         let count = self.messages.len();
-        means.stats.in_flight(&self.lane.to.name, count as i64);
+        context.stats.in_flight(&self.lane.to.name, count as i64);
         let mut verdicts: Vec<Option<Verdict>> = vec![None; count];
         let load = self.load(&mut verdicts);
-        let mut known = Known::new(load.parcels.len(), self.delivered_before);
+        let mut progress = Progress::new(load.parcels.len(), self.delivered_before);
         if !load.parcels.is_empty() {
-            self.deliver(&means, &load, &mut known).await;
+            self.deliver(&context, &load, &mut progress).await;
         }
-        let early = known.settled.iter().filter(|settled| **settled).count();
-        let measure = known.measure();
-        self.judge(&load, known, &mut verdicts);
-        let settler = Settler::new(&means);
+        // Those were settled, counted and freed while the rest of the batch waited.
+        let early = progress.settled.iter().filter(|settled| **settled).count();
+        let measure = progress.measure();
+        self.judge(&load, progress, &mut verdicts);
+        let settler = Settler::new(&context);
         let settled = std::mem::take(&mut self.messages).into_iter().zip(verdicts);
         let settled = settled.filter_map(|(message, verdict)| Some((message.receipt, verdict?)));
         settler.settle(settled).await;
         let left = count - early;
-        means.stats.in_flight(&self.lane.to.name, -(left as i64));
-        // What was settled early has been counted.
+        context.stats.in_flight(&self.lane.to.name, -(left as i64));
         let delivered = measure.map_or(0, |measure| measure.delivered - early);
         Report {
             freed: Freed { lane_number: self.lane_number, count: left, bytes: self.bytes, delivered },
@@ -103,12 +106,12 @@ impl Batch {
         }
     }
 
-    /// Encodes, and leaves out what can never be delivered and what would go to a destination that rests.
+    /// Encodes, and leaves out what cannot be encoded and what would go to a destination that rests.
     fn load(&mut self, verdicts: &mut [Option<Verdict>]) -> Load {
         let now = Instant::now();
         let mut load = Load::default();
         load.parcels.reserve_exact(self.messages.len());
-        load.places.reserve_exact(self.messages.len());
+        load.indices.reserve_exact(self.messages.len());
         let mut messages = std::mem::take(&mut self.messages);
         for (i, (message, verdict)) in messages.iter_mut().zip(verdicts).enumerate() {
             if let Some(why) = message.unrestored.take() {
@@ -117,12 +120,12 @@ impl Batch {
             }
             let route = &self.routes[&message.topic];
             match encode(route, self.lane.to.encoding, self.lane.to.event_prefix, message) {
-                Err(reason) => *verdict = Some(Verdict::Bury(reason)),
+                Err(reason) => load.unencoded.push((i, Outcome::rejected(reason))),
                 Ok(parcel) => match self.refusal(&parcel.destination, now, &mut load.probed) {
                     Some(rest) => *verdict = Some(Verdict::rest(rest, "the destination rests")),
                     None => {
                         load.parcels.push(parcel);
-                        load.places.push(i);
+                        load.indices.push(i);
                     }
                 },
             }
@@ -148,9 +151,9 @@ impl Batch {
         }
     }
 
-    /// Delivers under leases that are extended meanwhile, and settles what is confirmed meanwhile. Every parcel has its
-    /// outcome then, unless the drain would not wait any longer.
-    async fn deliver(&self, means: &Means, load: &Load, known: &mut Known) {
+    /// Delivers, and meanwhile extends the leases and settles what is confirmed. Afterwards every parcel has its outcome,
+    /// unless a drain cut it short.
+    async fn deliver(&self, context: &Context, load: &Load, progress: &mut Progress) {
         let to = &self.lane.to;
         let outcomes = Outcomes::new(load.parcels.len());
         let work = async {
@@ -162,50 +165,50 @@ impl Batch {
             outcomes.put_rest(&Outcome::silent(format!("the sink did not answer within {guard:?}")));
         };
         let mut work = pin!(work);
-        let (mut extend, mut settle) = (every(means.lease / 3), every(SETTLE_EVERY));
+        let (mut extend, mut settle) = (every(context.lease / 3), every(SETTLE_EVERY));
         let mut settling = FuturesUnordered::new();
         loop {
             tokio::select! {
                 biased;
                 () = &mut work => break,
-                () = means.give_up.requested() => break,
-                _ = extend.tick() => self.extend(means, load, known).await,
+                () = context.give_up.requested() => break,
+                _ = extend.tick() => self.extend(context, load, progress).await,
                 _ = settle.tick() => {
-                    self.note(means, load, known, &outcomes);
-                    let receipts = self.confirmed(load, known);
+                    self.note(context, load, progress, &outcomes);
+                    let receipts = self.confirmed(load, progress);
                     if !receipts.is_empty() {
-                        settling.push(self.settle_early(means, receipts));
+                        settling.push(self.settle_early(context, receipts));
                     }
                 }
                 Some(()) = settling.next(), if !settling.is_empty() => {}
             }
         }
-        self.note(means, load, known, &outcomes);
+        self.note(context, load, progress, &outcomes);
         while settling.next().await.is_some() {}
-        means.stats.delivery(&to.name, known.started.elapsed());
-        means.stats.count(&to.name, known.outcomes.iter().flatten());
+        context.stats.delivery(&to.name, progress.started.elapsed());
+        context.stats.count(&to.name, progress.outcomes.iter().flatten());
     }
 
-    /// Notes the outcomes that have come.
-    fn note(&self, means: &Means, load: &Load, known: &mut Known, outcomes: &Outcomes) {
+    /// Notes the outcomes that have arrived.
+    fn note(&self, context: &Context, load: &Load, progress: &mut Progress, outcomes: &Outcomes) {
         let now = Instant::now();
         let (redis_clock, clock) = self.reserved;
         let confirmed =
             UnixMicros(redis_clock.0 + u64::try_from((now - clock).as_micros()).unwrap_or(u64::MAX));
         for (k, outcome) in outcomes.fresh() {
             if outcome == Outcome::Delivered {
-                means.stats.late(confirmed.since(load.parcels[k].about.due));
-                known.measure.delivered += 1;
-                known.measure.took = Some(now - known.started);
+                context.stats.late(confirmed.since(load.parcels[k].about.due));
+                progress.measure.delivered += 1;
+                progress.measure.took = Some(now - progress.started);
             }
-            known.outcomes[k] = Some(outcome);
+            progress.outcomes[k] = Some(outcome);
         }
     }
 
-    /// The receipts of what is confirmed and not settled: it is now.
-    fn confirmed(&self, load: &Load, known: &mut Known) -> Vec<Receipt> {
-        let Known { outcomes, settled, .. } = known;
-        let each = outcomes.iter().zip(settled).zip(&load.places);
+    /// The receipts of what is confirmed and not yet settled, which is marked as settled.
+    fn confirmed(&self, load: &Load, progress: &mut Progress) -> Vec<Receipt> {
+        let Progress { outcomes, settled, .. } = progress;
+        let each = outcomes.iter().zip(settled).zip(&load.indices);
         let open = each.filter(|((outcome, settled), _)| **outcome == Some(Outcome::Delivered) && !**settled);
         let take = |((_, settled), &i): ((_, &mut bool), &usize)| {
             *settled = true;
@@ -214,25 +217,25 @@ impl Batch {
         open.map(take).collect()
     }
 
-    async fn settle_early(&self, means: &Means, receipts: Vec<Receipt>) {
+    async fn settle_early(&self, context: &Context, receipts: Vec<Receipt>) {
         let count = receipts.len();
-        Settler::new(means).settle(receipts.into_iter().map(|receipt| (receipt, Verdict::Ack))).await;
-        means.stats.in_flight(&self.lane.to.name, -(count as i64));
-        // Their bodies are kept as long as the batch is.
-        means.free(Freed { lane_number: self.lane_number, count, bytes: 0, delivered: count });
+        Settler::new(context).settle(receipts.into_iter().map(|receipt| (receipt, Verdict::Ack))).await;
+        context.stats.in_flight(&self.lane.to.name, -(count as i64));
+        // Their bodies stay in memory until the batch ends.
+        context.free(Freed { lane_number: self.lane_number, count, bytes: 0, delivered: count });
     }
 
-    /// Gives the leases of what is not settled more time.
-    async fn extend(&self, means: &Means, load: &Load, known: &Known) {
-        let open = load.places.iter().zip(&known.settled).filter(|(_, settled)| !**settled);
+    /// Extends the leases of what is not settled.
+    async fn extend(&self, context: &Context, load: &Load, progress: &Progress) {
+        let open = load.indices.iter().zip(&progress.settled).filter(|(_, settled)| !**settled);
         let receipts: Vec<Receipt> = open.map(|(&i, _)| self.messages[i].receipt.clone()).collect();
-        let settled = means.client.extend(&receipts, Some(means.lease)).await;
-        means.stats.settled(settled.iter().flatten());
+        let settled = context.holder.extend(&receipts, Some(context.lease)).await;
+        context.stats.settled(settled.iter().flatten());
     }
 
-    /// Turns outcomes into verdicts, destination by destination. What has none is given back.
-    fn judge(&self, load: &Load, known: Known, verdicts: &mut [Option<Verdict>]) {
-        let Known { outcomes, settled, .. } = known;
+    /// Turns outcomes into verdicts, destination by destination. A message without an outcome is given back.
+    fn judge(&self, load: &Load, progress: Progress, verdicts: &mut [Option<Verdict>]) {
+        let Progress { outcomes, settled, .. } = progress;
         let mut destinations: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (k, parcel) in load.parcels.iter().enumerate().filter(|(k, _)| outcomes[*k].is_some()) {
             destinations.entry(&parcel.destination).or_default().push(k);
@@ -243,16 +246,20 @@ impl Batch {
                 (*destination, which.iter().filter_map(|&k| outcomes[k].as_ref()).collect())
             })
             .collect();
-        let judgements = self.lane.judge(&batch, self.probe, Instant::now());
+        let unencoded: Vec<&Outcome> = load.unencoded.iter().map(|(_, outcome)| outcome).collect();
+        let (judgements, mut of_unencoded) = self.lane.judge(&batch, &unencoded, self.probe, Instant::now());
         for ((destination, which), mut judgement) in destinations.into_iter().zip(judgements) {
             let probe = self.probe || load.probed.contains(destination);
             for k in which.into_iter().filter(|&k| !settled[k]) {
-                let outcome = outcomes[k].as_ref().expect("only those that have one were judged");
+                let outcome = outcomes[k].as_ref().expect("only parcels with an outcome are judged");
                 let again = load.parcels[k].about.delivery > u32::from(load.parcels[k].about.attempt);
-                verdicts[load.places[k]] = Some(verdict(outcome, &mut judgement, probe, again));
+                verdicts[load.indices[k]] = Some(verdict(outcome, &mut judgement, probe, again));
             }
         }
-        for (k, &i) in load.places.iter().enumerate() {
+        for (i, outcome) in &load.unencoded {
+            verdicts[*i] = Some(verdict(outcome, &mut of_unencoded, self.probe, false));
+        }
+        for (k, &i) in load.indices.iter().enumerate() {
             if outcomes[k].is_none() {
                 verdicts[i] = Some(Verdict::rest(Duration::ZERO, "given back while draining"));
             }
@@ -261,11 +268,12 @@ impl Batch {
     }
 
     fn log_buried(&self, load: &Load, verdicts: &[Option<Verdict>]) {
-        let mut buried =
-            load.parcels.iter().zip(&load.places).filter_map(|(parcel, &i)| match &verdicts[i] {
-                Some(Verdict::Bury(reason)) => Some((parcel, reason)),
-                _ => None,
-            });
+        let reason = |i: usize| match &verdicts[i] {
+            Some(Verdict::Bury(reason)) => Some(reason),
+            _ => None,
+        };
+        let each = load.parcels.iter().zip(&load.indices);
+        let mut buried = each.filter_map(|(parcel, &i)| Some((parcel, reason(i)?)));
         if let Some((parcel, reason)) = buried.next() {
             tracing::error!(
                 sink = self.lane.to.name,
@@ -274,13 +282,24 @@ impl Batch {
                 id = parcel.about.id,
                 more = buried.count(),
                 reason,
-                "buried: the destination will never take it"
+                "buried: the destination will never accept it"
+            );
+        }
+        let mut buried = load.unencoded.iter().filter_map(|&(i, _)| Some((&self.messages[i], reason(i)?)));
+        if let Some((message, reason)) = buried.next() {
+            tracing::error!(
+                sink = self.lane.to.name,
+                topic = %message.topic,
+                id = %message.id,
+                more = buried.count(),
+                reason,
+                "buried: its route cannot deliver it"
             );
         }
     }
 }
 
-/// What is to become of a message; `again`: it has failed before without paying.
+/// The verdict on a message; `again`: it has failed before without paying.
 fn verdict(outcome: &Outcome, judgement: &mut Judgement, probe: bool, again: bool) -> Verdict {
     let rest = judgement.rest;
     match outcome {
@@ -289,9 +308,9 @@ fn verdict(outcome: &Outcome, judgement: &mut Judgement, probe: bool, again: boo
             judgement.burials -= 1;
             Verdict::Bury(reason.clone())
         }
-        // The brake: only a probe pays, by its own back-off, so that another message is the next.
+        // The brake: only a probe pays, by its own back-off, so that the next probe is another message.
         Outcome::Rejected { reason } => Verdict::Release {
-            delay: (!probe).then(|| rest.unwrap_or_default().max(LEAST_REST)),
+            delay: (!probe).then(|| rest.unwrap_or_default().max(MIN_REST)),
             keep_attempt: !probe,
             reason: reason.clone(),
         },
@@ -299,16 +318,16 @@ fn verdict(outcome: &Outcome, judgement: &mut Judgement, probe: bool, again: boo
             let burns = judgement.evidence.burns(*blame, probe, rest.is_some(), again);
             let rest = match blame {
                 Blame::Nobody => Duration::ZERO,
-                _ => rest.unwrap_or_default().max(LEAST_REST),
+                _ => rest.unwrap_or_default().max(MIN_REST),
             };
-            // A probe's fault is not proven: it comes back by its own back-off like any other.
+            // A message that pays comes back by its own back-off.
             let delay = if burns { *retry_after } else { Some(rest) };
             Verdict::Release { delay, keep_attempt: !burns, reason: reason.clone() }
         }
     }
 }
 
-/// What is to become of a message whose payload is still compressed.
+/// The verdict on a message whose payload is still compressed.
 fn put_back(why: Unrestored) -> Verdict {
     match why {
         Unrestored::Never(error) => Verdict::Bury(error.to_string()),
@@ -316,16 +335,16 @@ fn put_back(why: Unrestored) -> Verdict {
     }
 }
 
-/// Ticks for the first time after this long.
+/// Ticks each period, for the first time after one.
 fn every(period: Duration) -> Interval {
     let mut every = interval_at(tokio::time::Instant::now() + period, period);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     every
 }
 
-// === impl Known ===
+// === impl Progress ===
 
-impl Known {
+impl Progress {
     fn new(count: usize, before: u64) -> Self {
         Self {
             started: Instant::now(),
@@ -335,7 +354,7 @@ impl Known {
         }
     }
 
-    /// What it came to; `None`: nothing was sent.
+    /// What the delivery measured; `None`: nothing was sent.
     fn measure(&self) -> Option<Measure> {
         let lost = self.outcomes.len() - self.measure.delivered;
         (!self.outcomes.is_empty()).then_some(Measure { lost, ..self.measure })

@@ -8,15 +8,16 @@ use crate::{
     template::Template,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
-use delayq_core::{Reservation, UnixMillis};
+use delayq::{UnixMillis, protocol::Reservation};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// The most bytes that the name of a destination may have.
-pub(crate) const MOST_BYTES: usize = 1024;
+/// Maximum bytes of a destination's name.
+pub(crate) const MAX_BYTES: usize = 1024;
 const STRUCTURED: &str = "application/cloudevents+json";
 
-/// Makes a parcel of a message and its route, and takes headers and payload out of the message; `event_prefix` is what
-/// headers of events begin with.
+/// Makes a parcel of a message and its route, and moves headers and payload out of the message; `event_prefix` is what
+/// the headers of events begin with.
 ///
 /// # Errors
 /// Why it can never be delivered by this route.
@@ -29,23 +30,24 @@ pub(crate) fn encode(
     let values = Of(message);
     let needed = |what: &str, template: &Template| {
         template.render(&values).map_err(|missing| {
-            format!("the route's {what} `{template}` needs {missing}, which the message has not")
+            format!("the route's {what} `{template}` needs {missing}, which the message does not have")
         })
     };
     let destination = needed("destination", &route.to)?;
-    if destination.len() > MOST_BYTES {
+    if destination.len() > MAX_BYTES {
         let bytes = destination.len();
-        return Err(format!("the destination has {bytes} bytes, more than {MOST_BYTES}"));
+        return Err(format!("the destination has {bytes} bytes, more than {MAX_BYTES}"));
     }
-    let key = match &route.key {
+    let key = match &route.config.key {
         Some(key) => key.render(&values).ok(),
         None => {
             Some(message.envelope.group.as_ref().map_or_else(|| message.id.to_string(), ToString::to_string))
         }
     };
-    let chosen = route.partition.as_ref().map(|template| needed("partition", template)).transpose()?;
+    let chosen = route.config.partition.as_ref().map(|template| needed("partition", template)).transpose()?;
     let partition = chosen.as_deref().map(partition).transpose()?;
     let added: Vec<(String, String)> = route
+        .config
         .headers
         .iter()
         .filter_map(|(name, template)| Some((name.clone(), template.render(&values).ok()?)))
@@ -79,8 +81,10 @@ fn attributes(parcel: &Parcel) -> Vec<(&'static str, String)> {
         ("id", about.id.clone()),
         ("source", format!("/delayq/{}", about.topic)),
         ("type", parcel.header("ce-type").map_or_else(|| about.topic.clone(), str::to_owned)),
-        ("time", rfc3339(about.due)),
     ];
+    if let Some(time) = rfc3339(about.due) {
+        attributes.push(("time", time));
+    }
     if let Some(group) = &about.group {
         attributes.push(("subject", group.clone()));
     }
@@ -122,20 +126,9 @@ fn structured(mut parcel: Parcel) -> Parcel {
     parcel
 }
 
-/// A time as RFC 3339 in UTC with milliseconds. The civil date is counted from 0000-03-01, so that the leap day is
-/// the last day of its year.
-pub(crate) fn rfc3339(at: UnixMillis) -> String {
-    let (secs, ms) = (at.get() / 1000, at.get() % 1000);
-    let (days, second) = (secs / 86_400 + 719_468, secs % 86_400);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = era * 400 + year_of_era + carry;
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+/// A time as RFC 3339 in UTC with milliseconds; `None` after the year 9999, which has no such form.
+fn rfc3339(at: UnixMillis) -> Option<String> {
+    Timestamp::try_from(at).ok().map(|at| format!("{at:.3}"))
 }
 
 #[cfg(test)]

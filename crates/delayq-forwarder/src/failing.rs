@@ -1,13 +1,13 @@
-//! The destinations by message that fail: a circuit each, for as long as it does.
+//! The failing destinations by message: a circuit for each while it fails.
 //!
-//! A producer that names destinations could name any number of them. So no more than a bound are remembered; beyond it the
-//! circuit of their server alone holds.
+//! A producer can name any number of destinations, so only a bounded number is kept; beyond it the circuit of their server
+//! alone applies.
 
 use crate::circuit::{Circuit, CircuitSettings};
 use std::{collections::HashMap, time::Instant};
 
-/// The most destinations that are remembered; a name has at most [`MOST_BYTES`](crate::encode::MOST_BYTES).
-const MOST: usize = 1024;
+/// Maximum number of destinations; a name has at most [`MAX_BYTES`](crate::encode::MAX_BYTES).
+const MAX: usize = 1024;
 
 /// Circuits by destination.
 #[derive(Debug, Default)]
@@ -24,13 +24,12 @@ impl Failing {
         self.0.get_mut(destination)
     }
 
-    /// It took a message.
+    /// It accepted a message.
     pub(crate) fn forget(&mut self, destination: &str) -> Option<Circuit> {
         self.0.remove(destination)
     }
 
-    /// The circuit of a destination, made where there is none; `None`: there is no place for another. Those that do not rest
-    /// make place.
+    /// The circuit of a destination, added if it has none; `None`: there are too many. Those that do not rest make room.
     pub(crate) fn entry(
         &mut self,
         destination: &str,
@@ -38,10 +37,10 @@ impl Failing {
         now: Instant,
     ) -> Option<&mut Circuit> {
         if !self.0.contains_key(destination) {
-            if self.0.len() >= MOST {
+            if self.0.len() >= MAX {
                 self.0.retain(|_, circuit| circuit.rests(now));
             }
-            if self.0.len() >= MOST {
+            if self.0.len() >= MAX {
                 return None;
             }
         }
@@ -59,7 +58,7 @@ mod tests {
         failures: 1,
         first_rest: Duration::from_secs(1),
         longest_rest: Duration::from_secs(1),
-        most_burials: 100,
+        max_burials: 100,
     };
 
     #[test]
@@ -69,7 +68,7 @@ mod tests {
         for n in 0..6000 {
             let circuit = failing.entry(&format!("{n}"), SETTINGS, now).unwrap();
             circuit.judge(Evidence::of(&[Outcome::rejected("no")]), now);
-            assert!(failing.0.len() <= MOST);
+            assert!(failing.0.len() <= MAX);
         }
         assert!(failing.get("resting").is_some());
     }
@@ -81,8 +80,8 @@ mod tests {
         let kept = (0..6000).filter(|n| {
             failing.entry(&format!("{n}"), SETTINGS, now).is_some_and(|circuit| circuit.judge(down, now))
         });
-        assert_eq!(kept.count(), MOST);
-        // Their rests are over.
+        assert_eq!(kept.count(), MAX);
+        // Their rests have ended.
         assert!(failing.entry("another", SETTINGS, now + 2 * SETTINGS.first_rest).is_some());
     }
 }

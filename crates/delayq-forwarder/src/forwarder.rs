@@ -1,16 +1,16 @@
 //! The forwarder: one loop that asks for all lanes, and a task for each ask and each batch under way.
 //!
 //! ```text
-//! ready channel, clock, what has ended ─► what may be there ─► asks (reserve) ─► batches ─► encode, deliver, settle
-//!                                               ▲                                                  │
-//!                                               └────────────── room is free again ◄───────────────┘
+//! ready channel, clock, ended tasks ─► hot shards ─► asks (reserve) ─► batches ─► encode, deliver, settle
+//!                                          ▲                                             │
+//!                                          └───────────── room is free again ◄───────────┘
 //! ```
-//! What is not reserved stays in Redis. The loop keeps, for each lane, which shards may have something for it
-//! (*hot*): told by the ready channel, or left over by a reserve that took as much as it was allowed.
+//! What is not reserved stays in Redis. For each lane the loop keeps which shards may have messages for it (*hot*): the ready
+//! channel named them, or a reserve brought as much as it was allowed to.
 
 mod asking;
 mod board;
-mod looks;
+mod polls;
 mod refused;
 mod run;
 mod unrouted;
@@ -18,14 +18,14 @@ mod unrouted;
 use crate::{
     codes::SINK_UNUSABLE,
     config::Settings,
-    destinations::{self, Seen},
+    destinations::{self, Checked, Target},
     lane::NamedSink,
     routes::Routes,
     sharing::Share,
     stats::Stats,
 };
+use delayq::Client;
 use delayq_cluster::ClusterConfig;
-use delayq_core::Client;
 use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown, config::RedisConfig};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,7 +45,7 @@ pub struct Deps {
     pub redis: RedisConfig,
     /// Where to register what is counted.
     pub metrics: Metrics,
-    /// Where to say whether it can work.
+    /// Where to report whether it can work.
     pub readiness: Readiness,
 }
 
@@ -55,16 +55,16 @@ pub struct Forwarder {
     settings: Settings,
     sinks: BTreeMap<String, Arc<NamedSink>>,
     routes: Routes,
-    /// Destinations that were looked at, by sink.
-    checked: BTreeSet<(String, Option<String>)>,
+    /// Destinations that were checked.
+    checked: BTreeSet<Target>,
     stats: Stats,
     condition: Condition,
-    /// Whether its destinations take messages, as far as that is not their own affair.
+    /// Whether no destination rests because it rejects message after message.
     destinations: Condition,
     share: Share,
 }
 
-/// Makes a forwarder: sinks, routes, and a look at every destination that is known. Starts nothing.
+/// Makes a forwarder: creates the sinks, resolves the routes and checks every known destination. Starts nothing.
 ///
 /// # Errors
 /// [`DESTINATION_REFUSED`](crate::codes::DESTINATION_REFUSED), [`SINK_UNUSABLE`], and
@@ -72,12 +72,12 @@ pub struct Forwarder {
 pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
     let sinks = destinations::make(&settings, &deps.redis)?;
     let routes = Routes::new(&settings).map_err(|message| Fault::new(&SINK_UNUSABLE, message))?;
-    let Seen { fit, warnings, waiting } = destinations::look(&settings, &sinks, &routes).await?;
-    for ((sink, destination), warning) in warnings {
+    let Checked { fit, warnings, waiting } = destinations::check(&settings, &sinks, &routes).await?;
+    for (Target { sink, destination }, warning) in warnings {
         tracing::warn!(sink, destination, "{warning}");
     }
-    for ((sink, destination), why) in waiting {
-        tracing::warn!(sink, destination, why, "not there yet: its messages wait");
+    for (Target { sink, destination }, why) in waiting {
+        tracing::warn!(sink, destination, why, "not available yet: its messages wait");
     }
     let stats = Stats::new(&deps.metrics);
     let condition = deps.readiness.condition("forwarder");
@@ -101,20 +101,19 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
 
 impl Forwarder {
     /// The sinks' names and kinds, for an announcement.
-    pub fn sinks(&self) -> impl Iterator<Item = (&str, &'static str)> {
-        self.sinks.iter().map(|(name, sink)| (name.as_str(), sink.sink.kind()))
+    pub fn sinks(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.sinks.iter().map(|(name, sink)| (name.as_str(), sink.kinds.as_str()))
     }
 
-    /// Takes only from the shards that the plan of this group gives it, instead of competing for all.
+    /// Reserves only from the shards that the plan of this fleet gives it, instead of competing for all.
     ///
     /// # Errors
     /// [`PLAN_UNREACHABLE`](crate::codes::PLAN_UNREACHABLE)
-    pub async fn share_by_plan(self, group: ClusterConfig) -> Result<Self, Fault> {
-        Ok(Self { share: Share::join(group, &self.client).await?, ..self })
+    pub async fn share_by_plan(self, fleet: ClusterConfig) -> Result<Self, Fault> {
+        Ok(Self { share: Share::join(fleet, &self.client).await?, ..self })
     }
 
-    /// Forwards until shutdown is asked for; then finishes what the sinks have begun, gives back the rest, and closes
-    /// the sinks.
+    /// Forwards until shutdown; then finishes what the sinks have begun, gives back the rest, and closes the sinks.
     ///
     /// # Errors
     /// The deployment does not exist in this Redis.
@@ -122,7 +121,7 @@ impl Forwarder {
         let sinks: Vec<Arc<NamedSink>> = self.sinks.values().cloned().collect();
         let mut run = run::Run::new(self);
         let ended = run.until(&shutdown).await;
-        // The others take over while this one finishes what it has.
+        // Other forwarders take over while this one finishes.
         let share = run.take_share();
         tokio::join!(run.drain(), share.leave());
         for to in sinks {

@@ -1,9 +1,9 @@
-//! Which topics of a lane may have something in one shard, and from when on.
+//! The topics of a lane that may have messages in one shard, and from when on.
 
 use std::{collections::BTreeMap, time::Instant};
 
-/// The most topics that one call asks for: `reserve` takes 500, and each costs Redis a look.
-const MOST_TOPICS: usize = 100;
+/// Maximum number of topics in one call: `reserve` accepts 500, and each costs Redis a lookup.
+const MAX_TOPICS: usize = 100;
 
 /// Topics by their numbers in the lane.
 #[derive(Debug, Default)]
@@ -28,11 +28,11 @@ impl HotTopics {
         self.first.is_some_and(|first| first <= now)
     }
 
-    /// Takes those that are due, as many as one call asks for, in order from this one on.
+    /// Removes those that are due, as many as one call asks for, in order from this one on.
     pub(crate) fn take(&mut self, from: usize, now: Instant) -> Vec<usize> {
         let in_turn = self.topics.range(from..).chain(self.topics.range(..from));
         let due = in_turn.filter(|(_, at)| **at <= now).map(|(topic, _)| *topic);
-        let taken: Vec<usize> = due.take(MOST_TOPICS).collect();
+        let taken: Vec<usize> = due.take(MAX_TOPICS).collect();
         for topic in &taken {
             self.topics.remove(topic);
         }

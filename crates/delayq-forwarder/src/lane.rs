@@ -1,8 +1,8 @@
-//! A lane: one destination of one sink, with its own room and its own circuit.
+//! A lane: the pipeline to one destination of one sink, with a room and a circuit of its own.
 //!
-//! Nothing of one lane waits for another: a lane that is full or open is not reserved for, and its messages stay in
-//! Redis. Where the destination depends on the message, all its destinations share the lane's room and the circuit of their
-//! server, and each that fails has a circuit of its own for as long as it does; `failing.rs` bounds how many.
+//! No lane waits for another: nothing is reserved for a lane that is full or open, and its messages stay in Redis. Where the
+//! destination depends on the message, all destinations share the lane's room and the circuit of their server, and each
+//! that fails has a circuit of its own while it does; `failing.rs` bounds how many.
 
 use crate::{
     Outcome, Sink,
@@ -11,7 +11,7 @@ use crate::{
     failing::Failing,
     routes::Route,
     sink::CheckError,
-    sinks::SinkConfig,
+    sinks::{Kind, SinkConfig},
     stats::Stats,
 };
 use std::{
@@ -27,6 +27,8 @@ pub(crate) struct NamedSink {
     pub(crate) name: String,
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) encoding: Encoding,
+    /// The words of its kinds.
+    pub(crate) kinds: String,
     pub(crate) event_prefix: &'static str,
     pub(crate) batch: usize,
     pub(crate) in_flight: usize,
@@ -39,7 +41,7 @@ pub(crate) struct Lane {
     pub(crate) to: Arc<NamedSink>,
     /// The destination, where it does not depend on the message.
     pub(crate) fixed: Option<String>,
-    /// Whether the destination has been looked at.
+    /// Whether the destination has been checked.
     checked: AtomicBool,
     circuits: Mutex<Circuits>,
     settings: CircuitSettings,
@@ -53,13 +55,13 @@ struct Circuits {
     failing: Failing,
 }
 
-/// What a batch showed of one destination, and what follows for its messages.
+/// What a batch showed of one destination, and what that means for its messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judgement {
     pub(crate) evidence: Evidence,
     /// How long it rests, where it does.
     pub(crate) rest: Option<Duration>,
-    /// How many of those that it rejected may be buried.
+    /// How many of the rejected messages may be buried.
     pub(crate) burials: u32,
 }
 
@@ -71,12 +73,20 @@ impl NamedSink {
             name: name.to_owned(),
             sink,
             encoding: config.encoding,
-            event_prefix: config.kind().map_or("ce-", crate::Kind::event_prefix),
+            kinds: config.kinds().into_iter().map(Kind::word).collect::<Vec<_>>().join(", "),
+            event_prefix: config.kind().map_or("ce-", Kind::event_prefix),
             batch: usize::from(config.batch),
             in_flight: config.in_flight as usize,
             in_flight_bytes: usize::try_from(config.in_flight_bytes.bytes()).unwrap_or(usize::MAX),
             timeout: *config.timeout,
         }
+    }
+
+    /// Checks the server and one of its destinations, within the timeout. Returns warnings.
+    pub(crate) async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
+        let checked = tokio::time::timeout(self.timeout, self.sink.check(destination)).await;
+        let silent = |_| Err(CheckError::Unreachable(format!("no answer within {:?}", self.timeout)));
+        checked.unwrap_or_else(silent)
     }
 }
 
@@ -89,18 +99,18 @@ impl Lane {
         Self { to, fixed, checked: AtomicBool::new(false), circuits: Mutex::new(circuits), settings, stats }
     }
 
-    /// The destination was looked at, and is fine.
+    /// The destination was checked, and can be used.
     pub(crate) fn mark_checked(&self) {
         self.checked.store(true, Ordering::Relaxed);
     }
 
-    /// The destination could not be looked at: nothing but probes until it can.
+    /// The destination could not be checked: only probes are sent until it can.
     pub(crate) fn open(&self, now: Instant) {
         self.circuits().whole = Circuit::open(self.settings, now);
         self.show();
     }
 
-    /// Looks at the destination, unless that was done.
+    /// Checks the destination, unless that was done.
     ///
     /// # Errors
     /// Why nothing may be delivered.
@@ -108,10 +118,7 @@ impl Lane {
         if self.checked.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let checked = tokio::time::timeout(self.to.timeout, self.to.sink.check(self.fixed.as_deref())).await;
-        let warnings = checked.unwrap_or_else(|_| {
-            Err(CheckError::Unreachable(format!("not looked at within {:?}", self.to.timeout)))
-        })?;
+        let warnings = self.to.check(self.fixed.as_deref()).await?;
         if !self.checked.swap(true, Ordering::Relaxed) {
             for warning in warnings {
                 tracing::warn!(sink = self.to.name, destination = self.fixed, "{warning}");
@@ -148,24 +155,32 @@ impl Lane {
         }
     }
 
-    /// The probe found no message, or none of them came to an answer.
+    /// The probe found no message, or got no answer that counts.
     pub(crate) fn unprobed(&self, now: Instant) {
         self.circuits().whole.unprobed(now);
         self.show();
     }
 
-    /// Judges the outcomes of a batch, destination by destination, in their order.
-    pub(crate) fn judge(&self, batch: &[(&str, Vec<&Outcome>)], probe: bool, now: Instant) -> Vec<Judgement> {
+    /// Judges the outcomes of a batch, destination by destination, in their order; and the messages that their route cannot
+    /// encode, which count like rejections of the lane as a whole.
+    pub(crate) fn judge(
+        &self,
+        batch: &[(&str, Vec<&Outcome>)],
+        unencoded: &[&Outcome],
+        probe: bool,
+        now: Instant,
+    ) -> (Vec<Judgement>, Judgement) {
         let each: Vec<Evidence> =
             batch.iter().map(|(_, outcomes)| Evidence::of(outcomes.iter().copied())).collect();
-        let whole = match self.fixed {
+        let mut whole = match self.fixed {
             Some(_) => each.first().copied().unwrap_or_default(),
             None => Evidence::of_server(each.iter().copied()),
         };
+        whole.rejected += Evidence::of(unencoded.iter().copied()).rejected;
         if probe && whole.is_empty() {
             self.unprobed(now);
         }
-        let all = batch.iter().flat_map(|(_, outcomes)| outcomes.iter().copied());
+        let all = batch.iter().flat_map(|(_, outcomes)| outcomes).chain(unencoded).copied();
         let whole = self.judge_whole(whole, all, now);
         let mut burials = whole.burials;
         let judge = |((destination, outcomes), evidence): (&(&str, Vec<&Outcome>), Evidence)| {
@@ -177,7 +192,8 @@ impl Lane {
             burials = burials.saturating_sub(may.min(evidence.rejected));
             Judgement { evidence, rest: own.rest.max(whole.rest), burials: may }
         };
-        batch.iter().zip(each).map(judge).collect()
+        let judgements = batch.iter().zip(each).map(judge).collect();
+        (judgements, Judgement { burials, ..whole })
     }
 
     fn judge_whole<'o>(
@@ -217,7 +233,7 @@ impl Lane {
             return Judgement { evidence, rest: None, burials: u32::MAX };
         }
         let Some(circuit) = circuits.failing.entry(destination, self.settings, now) else {
-            // Too many fail to remember each: the circuit of their server is what counts.
+            // Too many fail to keep a circuit for each: that of their server counts.
             let burials = Circuit::new(self.settings).burials_left();
             return Judgement { evidence, rest: None, burials };
         };
@@ -239,7 +255,7 @@ impl Lane {
     ) {
         let sink = &self.to.name;
         let Some(rest) = rest else {
-            tracing::info!(sink, destination, "the destination takes messages again");
+            tracing::info!(sink, destination, "the destination accepts messages again");
             return;
         };
         let reason = outcomes.find_map(|outcome| match outcome {
@@ -254,7 +270,7 @@ impl Lane {
                 destination,
                 rest_ms,
                 reason,
-                "the destination rejects message after message: it rests, and no more are buried until it takes one; \
+                "the destination rejects message after message: it rests, and no more are buried until one is delivered; \
                  mend it, then replay the dead letters"
             );
         } else {
@@ -263,7 +279,7 @@ impl Lane {
                 destination,
                 rest_ms,
                 reason,
-                "the destination does not take messages: they wait in Redis"
+                "the destination does not accept messages: they wait in Redis"
             );
         }
     }
@@ -276,18 +292,18 @@ impl Lane {
         self.stats.circuit(&self.to.name, self.label(), number, braked);
     }
 
-    /// What it is called in metrics: destinations that depend on messages would make one each.
+    /// Its name in metrics; `*` where destinations depend on messages, which would be one name each.
     pub(crate) fn label(&self) -> &str {
         self.fixed.as_deref().unwrap_or("*")
     }
 
     fn circuits(&self) -> MutexGuard<'_, Circuits> {
-        // A circuit is changed by one assignment: it cannot be left half done.
+        // A circuit changes by one assignment: a panic cannot leave it half changed.
         self.circuits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How long a circuit rests from now on; `None`: it does not.
+/// How long a circuit still rests; `None`: it does not.
 fn rest(circuit: &Circuit, now: Instant) -> Option<Duration> {
     match circuit.pass(now) {
         Pass::None(Some(until)) => Some(until.saturating_duration_since(now)),

@@ -1,35 +1,35 @@
-//! What the loop alone knows of a lane: which shards may have something for it, and how much room it has.
+//! What the loop alone knows of a lane: which shards may have messages for it, and how much room it has.
 
 use crate::{circuit::Pass, hot_topics::HotTopics, lane::Lane, pace::Pace, routes::Route};
-use delayq_core::{ShardId, Topic};
+use delayq::{Topic, protocol::ShardId};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Instant,
 };
 
-/// The most messages that one shard is asked for at once. Beyond it a call costs Redis no less a message, and others
-/// wait longer for it.
-const MOST_A_SHARD: usize = 128;
-/// A room that is small is spread over so many shards at least: most of them may have nothing. Over more it is not spread:
-/// a call costs Redis as much as two or three messages.
-const LEAST_SHARDS: usize = 4;
+/// Maximum number of messages that one shard is asked for at once. With more, a message costs Redis no less, and other
+/// callers wait longer.
+const MAX_A_SHARD: usize = 128;
+/// A small room is spread over this many shards, because most of them may have nothing; not over more, because a call costs
+/// Redis as much as two or three messages.
+const MIN_SHARDS: usize = 4;
 
 /// What one lane asks of some shards in one round trip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pipeline {
     pub(crate) parts: Vec<Part>,
-    /// The most bytes of payloads that each of them may bring.
-    pub(crate) most_bytes: u32,
+    /// Maximum bytes of payloads in each answer.
+    pub(crate) max_bytes: u32,
 }
 
 /// What one lane asks of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) shard: ShardId,
-    /// How many messages.
-    pub(crate) most: u16,
-    /// Of which topics, by their numbers in the lane.
+    /// Maximum number of messages.
+    pub(crate) max: u16,
+    /// The topics, by their numbers in the lane.
     pub(crate) topics: Vec<usize>,
 }
 
@@ -42,19 +42,19 @@ pub(crate) struct LaneState {
     /// Its topics, by number.
     pub(crate) topics: Vec<Topic>,
     pub(crate) routes: TopicRoutes,
-    /// Shards that may have something.
+    /// Shards that may have messages.
     hot: BTreeMap<ShardId, HotTopics>,
-    /// Shards that are being asked: they are not asked again before they have answered.
+    /// Shards that are being asked: they are asked again only after they have answered.
     pub(crate) asked: BTreeSet<ShardId>,
-    /// Messages under way, and those that have been asked for.
+    /// Messages in flight, including those that have been asked for.
     pub(crate) in_flight: usize,
-    /// Bytes of their payloads, of what has been asked for the most that may come.
+    /// Bytes of their payloads; for those that have been asked for, the maximum.
     pub(crate) bytes: usize,
     /// How fast its room is filled.
     pub(crate) pace: Pace,
-    /// Which shard was asked first the last time.
+    /// Which shard was first in the last turn.
     turn: usize,
-    /// The topic that comes first the next time.
+    /// The topic that is first in the next turn.
     topic_turn: usize,
 }
 
@@ -77,19 +77,19 @@ impl LaneState {
         }
     }
 
-    /// Takes a topic in, and gives its number.
+    /// Adds a topic, and returns its number.
     pub(crate) fn add(&mut self, topic: Topic, route: Route) -> usize {
         self.topics.push(topic.clone());
         Arc::make_mut(&mut self.routes).insert(topic, Arc::new(route));
         self.topics.len() - 1
     }
 
-    /// A shard is not for it any more.
+    /// A shard is no longer reserved from.
     pub(crate) fn cool(&mut self, shard: ShardId) {
         self.hot.remove(&shard);
     }
 
-    /// A shard may have something of these topics.
+    /// A shard may have messages of these topics.
     pub(crate) fn heat(&mut self, shard: ShardId, topics: impl IntoIterator<Item = usize>, from: Instant) {
         let mut topics = topics.into_iter().peekable();
         if topics.peek().is_some() {
@@ -97,17 +97,17 @@ impl LaneState {
         }
     }
 
-    /// A shard may have something of any topic.
+    /// A shard may have messages of any topic.
     pub(crate) fn heat_all(&mut self, shard: ShardId, from: Instant) {
         self.heat(shard, 0..self.topics.len(), from);
     }
 
-    /// When it is to be looked at next without a reason from outside.
+    /// When it has something to ask next, without a notification.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         let free = self.hot.iter().filter(|(shard, _)| !self.asked.contains(shard));
         let hot = free.filter_map(|(_, topics)| topics.first).min()?;
         match self.lane.pass(now) {
-            // A message that returns, or the answer of a probe, is the reason then.
+            // A message that returns, or the answer of a probe, is the next reason.
             Pass::None(None) => None,
             _ if self.room() == 0 => None,
             Pass::None(Some(until)) => Some(until.max(hot)),
@@ -115,7 +115,7 @@ impl LaneState {
         }
     }
 
-    /// How many more messages may be on their way. Where they would be too many bytes, none.
+    /// How many more messages may be in flight: none while there are too many bytes.
     fn room(&self) -> usize {
         if self.bytes < self.lane.to.in_flight_bytes {
             self.pace.room().saturating_sub(self.in_flight)
@@ -124,8 +124,8 @@ impl LaneState {
         }
     }
 
-    /// What to ask for now, so many bytes of a shard and of all of them at most. It takes the room for all of them.
-    pub(crate) fn shares(&mut self, now: Instant, most_bytes: u32, free_bytes: usize) -> Vec<Pipeline> {
+    /// What to ask for now, with at most so many bytes of each shard and of all. Occupies the room for it.
+    pub(crate) fn shares(&mut self, now: Instant, max_bytes: u32, free_bytes: usize) -> Vec<Pipeline> {
         let free = self.room().min(self.pace.allowed(now));
         let pass = self.lane.pass(now);
         let room = match pass {
@@ -143,12 +143,12 @@ impl LaneState {
         let parts = split(&shards, room, self.lane.to.batch);
         let free_bytes = free_bytes.min(self.lane.to.in_flight_bytes.saturating_sub(self.bytes));
         let asked: usize = parts.iter().map(Vec::len).sum();
-        let most_bytes = most_bytes_each(free_bytes, asked, most_bytes);
-        self.bytes += asked * most_bytes as usize;
+        let max_bytes = max_bytes_each(free_bytes, asked, max_bytes);
+        self.bytes += asked * max_bytes as usize;
         let first = self.topic_turn;
         let mut pipeline = |shards: Vec<(ShardId, u16)>| {
-            let parts = shards.into_iter().map(|(shard, most)| self.part(shard, most, first, now)).collect();
-            Pipeline { parts, most_bytes }
+            let parts = shards.into_iter().map(|(shard, max)| self.part(shard, max, first, now)).collect();
+            Pipeline { parts, max_bytes }
         };
         let pipelines = parts.into_iter().map(&mut pipeline).collect();
         if pass == Pass::Probe {
@@ -158,7 +158,7 @@ impl LaneState {
     }
 
     /// Asks a shard for so many messages of the topics that may have some, from this one on.
-    fn part(&mut self, shard: ShardId, most: u16, first: usize, now: Instant) -> Part {
+    fn part(&mut self, shard: ShardId, max: u16, first: usize, now: Instant) -> Part {
         let hot = self.hot.get_mut(&shard).expect("only hot shards are asked");
         let topics = hot.take(first, now);
         if hot.first.is_none() {
@@ -166,9 +166,9 @@ impl LaneState {
         }
         self.topic_turn = topics.first().map_or(0, |topic| topic + 1);
         self.asked.insert(shard);
-        self.in_flight += usize::from(most);
-        self.pace.asked(usize::from(most), now);
-        Part { shard, most, topics }
+        self.in_flight += usize::from(max);
+        self.pace.asked(usize::from(max), now);
+        Part { shard, max, topics }
     }
 
     /// The probe found no message.
@@ -180,17 +180,17 @@ impl LaneState {
 /// Spreads a room over shards, in pipelines that bring one batch each; where batches are small, several. Shards that
 /// are left over wait for more room.
 fn split(shards: &[ShardId], room: usize, batch: usize) -> Vec<Vec<(ShardId, u16)>> {
-    let share = (room / shards.len()).max(room.div_ceil(LEAST_SHARDS)).min(MOST_A_SHARD);
-    let most = u16::try_from(share).expect("a share is at most 128");
+    let share = (room / shards.len()).max(room.div_ceil(MIN_SHARDS)).min(MAX_A_SHARD);
+    let max = u16::try_from(share).expect("a share is at most 128");
     let asked = &shards[..shards.len().min(room / share)];
-    let pipeline = |some: &[ShardId]| some.iter().map(|shard| (*shard, most)).collect();
-    asked.chunks(batch.max(MOST_A_SHARD) / share).map(pipeline).collect()
+    let pipeline = |some: &[ShardId]| some.iter().map(|shard| (*shard, max)).collect();
+    asked.chunks(batch.max(MAX_A_SHARD) / share).map(pipeline).collect()
 }
 
-/// How many bytes each of the shards may bring that are asked: an equal part of what is free, and never none, which would
-/// mean any number.
-fn most_bytes_each(free: usize, asked: usize, most: u32) -> u32 {
-    u32::try_from(free / asked.max(1)).unwrap_or(u32::MAX).clamp(1, most.max(1))
+/// How many bytes each of the asked shards may bring: an equal part of what is free, but never zero, which would mean no
+/// limit.
+fn max_bytes_each(free: usize, asked: usize, max: u32) -> u32 {
+    u32::try_from(free / asked.max(1)).unwrap_or(u32::MAX).clamp(1, max.max(1))
 }
 
 #[cfg(test)]
@@ -199,13 +199,13 @@ mod tests {
 
     #[test]
     fn the_bytes_that_are_free_are_spread_over_the_shards_that_are_asked() {
-        for (free, asked, most, expected) in [
+        for (free, asked, max, expected) in [
             (64 << 20, 16, 1 << 20, 1 << 20),
             (1 << 20, 16, 1 << 20, 1 << 16),
             (3, 16, 1 << 20, 1),
             (9, 0, 5, 5),
         ] {
-            assert_eq!(most_bytes_each(free, asked, most), expected, "{free} bytes, {asked} shards");
+            assert_eq!(max_bytes_each(free, asked, max), expected, "{free} bytes, {asked} shards");
         }
     }
 
@@ -229,9 +229,9 @@ mod tests {
             let all: Vec<ShardId> = (0..shards).map(ShardId::new).collect();
             let pipelines = split(&all, room, batch);
             let amounts: Vec<Vec<u16>> =
-                pipelines.iter().map(|some| some.iter().map(|(_, most)| *most).collect()).collect();
+                pipelines.iter().map(|some| some.iter().map(|(_, max)| *max).collect()).collect();
             assert_eq!(amounts, expected, "{shards} shards, room for {room}, batches of {batch}");
-            let sum: usize = amounts.iter().flatten().map(|most| usize::from(*most)).sum();
+            let sum: usize = amounts.iter().flatten().map(|max| usize::from(*max)).sum();
             assert!(sum <= room);
         }
     }

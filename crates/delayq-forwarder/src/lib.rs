@@ -3,7 +3,7 @@
 //! ```text
 //! reserve ─► route ─► encode ─► deliver ─► settle
 //!    │                             │          ├─ delivered ─► ack
-//!    └ what is not delivered       │          ├─ rejected ──► bury, with the destination's words
+//!    └ what is not delivered       │          ├─ rejected ──► bury, with the destination's reason
 //!      stays in Redis              │          └─ unavailable ► release
 //!                                  └ leases are extended meanwhile
 //! ```
@@ -11,10 +11,9 @@
 
 mod answers;
 mod circuit;
-#[cfg(feature = "webhook")]
-mod clock;
 pub mod codes;
 mod config;
+mod context;
 mod delivery;
 mod destinations;
 mod encode;
@@ -24,7 +23,7 @@ mod forwarder;
 mod hot_topics;
 mod lane;
 mod lane_state;
-mod means;
+
 mod pace;
 mod parcel;
 mod pattern;

@@ -4,7 +4,7 @@ use delayq_forwarder::ForwarderService;
 use mimalloc::MiMalloc;
 use std::process::ExitCode;
 
-/// A message is some dozens of small allocations, most of them freed by another thread: that costs the system's allocator
+/// A message is dozens of small allocations, most of them freed by another thread, which costs the system's allocator
 /// several times as much.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;

@@ -1,49 +1,48 @@
-//! How much may be on its way in a lane, and how fast that room is filled again.
+//! How many messages of a lane may be in flight (its room), and how fast that room is filled again.
 //!
-//! The room begins small and doubles while deliveries are quick. Where they are not, it follows what the destination was
-//! measured to take: it grows to what is taken in a quarter of the time that a delivery has, and shrinks to what is taken in
-//! half of it. A destination that takes few messages a second would answer the last of many only when their time is over.
+//! The room starts small and doubles while deliveries are quick. Otherwise it follows the measured throughput: it grows to
+//! what the destination confirms in a quarter of a delivery's timeout, and shrinks to what it confirms in half of it. A
+//! slow destination that is sent more would confirm the last messages only after their timeout.
 //!
-//! It is filled over half of the time that a delivery takes. What was sent together to a slow destination is confirmed
-//! together, and its whole room comes free at once. To ask for as much again at once would keep Redis from everybody
-//! else for as long as that takes. Spread over half a round trip it costs the lane nothing: a room that empties evenly
-//! is filled twice as fast as it empties.
+//! The room is filled over half the time that a delivery takes. A slow destination confirms together what was sent
+//! together, so its whole room becomes free at once, and reserving as much at once would keep Redis from all others for
+//! that long. Spread over half a round trip it costs the lane nothing: the room is filled twice as fast as it empties.
 
 use std::time::{Duration, Instant};
 
-/// The room that a lane begins with, and has at most when a batch came to nothing.
+/// The room that a lane starts with, and its maximum after a batch of which nothing was confirmed.
 const FIRST_ROOM: usize = 128;
-/// The least room, unless the whole room is smaller: so many may be answered at once whose answers take long.
-const LEAST_ROOM: usize = 8;
-/// A delivery is quick that takes this part of the time it has.
+/// Minimum room, unless the whole room is smaller: slow answers may arrive in parallel.
+const MIN_ROOM: usize = 8;
+/// A delivery is quick if it takes at most this part of its timeout.
 const QUICK: u32 = 20;
-/// A room grows to what a destination takes in this part of that time, and shrinks to what it takes in the other.
+/// A room grows to what a destination confirms in this part of the timeout, and shrinks to what it confirms in the other.
 const GROWN: u32 = 4;
 const SHRUNK: u32 = 2;
-/// What may be asked for at once, however slow the destination is.
-const LEAST_AT_ONCE: usize = 128;
-/// What is not asked for in time may be made good, but no more than what belongs to this time.
+/// Messages that may be asked for at once, however slow the destination is.
+const MIN_AT_ONCE: usize = 128;
+/// How much time may be made up for when asks come late.
 const LENIENCY: Duration = Duration::from_millis(10);
-/// How much of a delivery that took longer counts: one in so many.
+/// The weight of a slower delivery in the average: one in so many.
 const SMOOTHING: u32 = 8;
 
 /// The pace of one lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// The most messages on their way, and how many may be now.
-    most: usize,
+    /// Maximum number of messages in flight, and how many may be now.
+    max: usize,
     room: usize,
-    /// The time that a delivery has.
+    /// The timeout of a delivery.
     timeout: Duration,
-    /// What a delivery takes; `None`: there was none yet.
+    /// How long a delivery takes; `None`: there was none yet.
     takes: Option<Duration>,
     /// When the next message may be asked for.
     from: Instant,
-    /// Messages that were delivered since its start.
+    /// Messages delivered since the start.
     delivered: u64,
 }
 
-/// What a batch came to.
+/// What a batch measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Measure {
     /// How many messages had been delivered since the lane's start when it was sent.
@@ -51,19 +50,19 @@ pub(crate) struct Measure {
     /// How many of its messages were delivered, and how many were not.
     pub(crate) delivered: usize,
     pub(crate) lost: usize,
-    /// How long it took until the last of them was confirmed; `None`: none was.
+    /// How long it took until the last confirm; `None`: there was none.
     pub(crate) took: Option<Duration>,
 }
 
 // === impl Pace ===
 
 impl Pace {
-    /// For so many messages on their way, each of which has so much time.
-    pub(crate) fn new(most: usize, timeout: Duration, now: Instant) -> Self {
-        Self { most, room: most.min(FIRST_ROOM), timeout, takes: None, from: now, delivered: 0 }
+    /// For at most `max` messages in flight, each with this timeout.
+    pub(crate) fn new(max: usize, timeout: Duration, now: Instant) -> Self {
+        Self { max, room: max.min(FIRST_ROOM), timeout, takes: None, from: now, delivered: 0 }
     }
 
-    /// So many messages more were delivered.
+    /// Counts delivered messages.
     pub(crate) const fn count(&mut self, delivered: usize) {
         self.delivered += delivered as u64;
     }
@@ -73,26 +72,25 @@ impl Pace {
         self.delivered
     }
 
-    /// A batch is through; what it delivered has been counted. What is quicker than before counts at once, what is slower
-    /// little by little.
+    /// A batch has ended, and what it delivered has been counted. A quicker delivery counts at once, a slower one gradually.
     pub(crate) fn measured(&mut self, measure: Measure) {
         let Some(took) = measure.took else {
             self.room = self.room.min(FIRST_ROOM);
             return;
         };
-        // Of this batch and of others: what the destination took meanwhile.
+        // What the destination confirmed meanwhile, of this batch and of others.
         let meanwhile = usize::try_from(self.delivered - measure.before).unwrap_or(usize::MAX);
         let takes_within =
             |time: Duration| (meanwhile as f64 * time.as_secs_f64() / took.as_secs_f64()) as usize;
-        let doubled = self.most.min(self.room.saturating_add(measure.delivered));
+        let doubled = self.max.min(self.room.saturating_add(measure.delivered));
         if took <= self.timeout / QUICK {
             self.room = doubled;
         } else if took <= self.timeout / SHRUNK {
             self.room = self.room.max(doubled.min(takes_within(self.timeout / GROWN)));
         } else if meanwhile.saturating_add(measure.lost) >= self.room / 2 {
-            // A lane that was not full does not say what its destination takes.
-            let least = self.most.min(LEAST_ROOM);
-            self.room = self.room.min(takes_within(self.timeout / SHRUNK).max(least));
+            // A lane that was not full does not show what its destination can do.
+            let min = self.max.min(MIN_ROOM);
+            self.room = self.room.min(takes_within(self.timeout / SHRUNK).max(min));
         }
         let before = self.takes.unwrap_or(took);
         self.takes = Some(before + took.saturating_sub(before) / SMOOTHING - before.saturating_sub(took));
@@ -116,16 +114,16 @@ impl Pace {
             return usize::MAX;
         }
         let made_good = behind.min(LENIENCY).as_nanos() as f64 / nanos;
-        LEAST_AT_ONCE.saturating_add(made_good as usize)
+        MIN_AT_ONCE.saturating_add(made_good as usize)
     }
 
-    /// So many were asked for.
+    /// Messages were asked for.
     pub(crate) fn asked(&mut self, count: usize, now: Instant) {
         let earliest = now.checked_sub(LENIENCY).unwrap_or(now);
         self.from = self.from.max(earliest) + self.time_of(count);
     }
 
-    /// So many of those that were asked for are not there.
+    /// Messages that were asked for do not exist.
     pub(crate) fn not_found(&mut self, count: usize) {
         self.from = self.from.checked_sub(self.time_of(count)).unwrap_or(self.from);
     }
@@ -168,7 +166,7 @@ mod tests {
                 asked += some;
                 now = now.max(pace.from());
             }
-            // It begins with what may be made good.
+            // It starts with what may be made up for.
             let needed = now - start;
             assert!(
                 needed <= expected && needed + 2 * LENIENCY >= expected,
@@ -177,7 +175,7 @@ mod tests {
         }
     }
 
-    /// A batch of so many, sent when nothing else was on its way.
+    /// A batch of so many, sent while nothing else was in flight.
     fn deliver(pace: &mut Pace, delivered: usize, took: Option<Duration>) {
         let before = pace.delivered();
         pace.count(delivered);

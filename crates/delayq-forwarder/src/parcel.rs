@@ -2,13 +2,16 @@
 
 use crate::template::{Values, Variable};
 use bytes::Bytes;
-use delayq_core::{Reservation, UnixMicros, UnixMillis};
+use delayq::{
+    UnixMillis,
+    protocol::{Reservation, UnixMicros},
+};
 use std::borrow::Cow;
 
 /// A message with its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parcel {
-    /// Where to, in the sink's own terms: a stream, a queue, a subject, a path of a URL.
+    /// The destination in the sink's own terms: a stream, a queue, a subject, a path of a URL.
     pub destination: String,
     /// What the destination orders or partitions by.
     pub key: Option<String>,
@@ -18,11 +21,11 @@ pub struct Parcel {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Bytes,
-    /// What delayq knows of it.
+    /// What delayq knows about it.
     pub about: About,
 }
 
-/// What delayq knows of a message.
+/// What delayq knows about a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
     /// Its id as text.
@@ -35,12 +38,12 @@ pub struct About {
     pub due: UnixMillis,
     /// When it became ready.
     pub ready: UnixMicros,
-    /// How often it was tried, this time included.
+    /// The number of this attempt, from 1.
     pub attempt: u16,
-    /// How often it was reserved, this time included.
+    /// The number of this delivery, from 1.
     pub delivery: u32,
-    /// What a destination recognises a repeated delivery by: topic and id, and for an id of the producer's own, which
-    /// may be used again, a hash of the content.
+    /// What a destination recognises a repeated delivery by: topic and id, and a hash of the content for an id of the
+    /// producer's own, which may be used again.
     pub identity: String,
 }
 

@@ -2,10 +2,11 @@
 //!
 //! `?` is one character and `*` any run of characters, neither of them a `/`; `**` is any run at all.
 
-use std::fmt;
+use delayq_service::config::Written;
+use std::{fmt, str::FromStr};
 
-/// A pattern of topics, or one topic.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A pattern of topics, or one topic. The default matches none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
     parts: Vec<Part>,
@@ -25,11 +26,37 @@ enum Part {
 // === impl Pattern ===
 
 impl Pattern {
-    /// Reads a pattern.
-    ///
-    /// # Errors
-    /// A sentence, where no topic could ever match it.
-    pub fn new(text: &str) -> Result<Self, String> {
+    /// Whether it is for this topic.
+    #[must_use]
+    pub fn matches(&self, topic: &str) -> bool {
+        let chars: Vec<Part> = topic.chars().map(Part::Char).collect();
+        covers(&self.parts, &chars)
+    }
+
+    /// Whether this matches every topic that `other` matches. May be false although it does, never the other way round.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        covers(&self.parts, &other.parts)
+    }
+
+    /// The topic, where it is not a pattern.
+    #[must_use]
+    pub fn exact(&self) -> Option<&str> {
+        self.parts.iter().all(|part| matches!(part, Part::Char(_))).then_some(self.text.as_str())
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    /// Fails where no topic could ever match.
+    fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("an empty pattern matches no topic; `**` matches every one".to_owned());
         }
@@ -50,40 +77,20 @@ impl Pattern {
             }
         }
         let least = parts.iter().filter(|part| matches!(part, Part::Char(_) | Part::One)).count();
-        if least > delayq_core::Topic::MAX_BYTES {
+        if least > delayq::Topic::MAX_BYTES {
             return Err(format!("no topic matches `{text}`: none has {least} characters"));
         }
         Ok(Self { text: text.to_owned(), parts })
     }
-
-    /// Whether it is for this topic.
-    #[must_use]
-    pub fn matches(&self, topic: &str) -> bool {
-        let chars: Vec<Part> = topic.chars().map(Part::Char).collect();
-        covers(&self.parts, &chars)
-    }
-
-    /// Whether every topic that `other` matches is matched by this one. May say no where it is so after all, never
-    /// the other way round.
-    #[must_use]
-    pub fn covers(&self, other: &Self) -> bool {
-        covers(&self.parts, &other.parts)
-    }
-
-    /// The topic, where it is not a pattern.
-    #[must_use]
-    pub fn exact(&self) -> Option<&str> {
-        self.parts.iter().all(|part| matches!(part, Part::Char(_))).then_some(self.text.as_str())
-    }
 }
 
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.text.fmt(f)
-    }
+impl Written for Pattern {
+    const EXPECTED: &'static str = "a topic or a pattern of topics, such as \"orders.*\"";
 }
 
-/// Row by row: whether the pattern so far takes the parts so far. No recursion, so no pattern is slow.
+delayq_service::written!(Pattern);
+
+/// Whether the pattern so far matches the parts so far, row by row: without recursion no pattern is slow.
 fn covers(pattern: &[Part], parts: &[Part]) -> bool {
     let mut taken = vec![false; parts.len() + 1];
     taken[0] = true;
@@ -115,7 +122,7 @@ mod tests {
     use super::*;
 
     fn pattern(text: &str) -> Pattern {
-        Pattern::new(text).unwrap()
+        text.parse().unwrap()
     }
 
     #[test]
@@ -159,7 +166,7 @@ mod tests {
     #[test]
     fn a_pattern_that_no_topic_can_match_is_refused() {
         for text in ["", "a b", "ärger", "a{b}", &"x".repeat(129)] {
-            assert!(Pattern::new(text).is_err(), "{text}");
+            assert!(text.parse::<Pattern>().is_err(), "{text}");
         }
     }
 }

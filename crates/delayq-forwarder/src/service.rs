@@ -4,8 +4,8 @@ use crate::{
     config::{Config, Settings, Sharing},
     forwarder::{Deps, Forwarder, build},
 };
-use delayq_cluster::Role;
-use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks, deployment::client, group};
+use delayq_cluster::{ClusterConfig, Role, name_of_process};
+use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks, deployment::client};
 
 /// `delayq-forwarder`.
 pub struct ForwarderService {
@@ -29,16 +29,16 @@ impl Service for ForwarderService {
             metrics: process.metrics.clone(),
             readiness: process.readiness.clone(),
         };
-        let settings = Settings { places: process.places.clone(), ..config.settings() };
+        let settings = Settings { locations: process.locations.clone(), ..config.settings() };
         let forwarder = build(settings, deps).await?;
         let planned = match config.forwarder.sharing {
             Sharing::Compete => forwarder,
             Sharing::Plan => {
                 let own = config.forwarder.name.clone();
-                let name = if own.is_empty() { group::name_of_process() } else { own };
-                let mut group = group::group(Role::Forwarder, &name, &config.deployment, &config.etcd)?;
-                group.member.address = config.admin.listen.to_string();
-                forwarder.share_by_plan(group).await?
+                let name = if own.is_empty() { name_of_process() } else { own };
+                let mut fleet = ClusterConfig::new(&config.etcd, &config.deployment, Role::Forwarder, name);
+                fleet.member.address = config.admin.listen.to_string();
+                forwarder.share_by_plan(fleet).await?
             }
         };
         Ok(Self { forwarder: planned, fitness })

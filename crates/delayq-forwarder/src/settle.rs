@@ -1,24 +1,27 @@
-//! Settling: what becomes of a message in Redis after its delivery.
+//! Settling: telling Redis what becomes of a message after its delivery.
 
-use crate::means::Means;
-use delayq_core::{Advice, Error, Receipt, Release, Settled};
+use crate::context::Context;
+use delayq::{
+    Advice, Error, Settled,
+    protocol::{Receipt, Release},
+};
 use std::time::Duration;
 
 /// What is to become of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is over.
+    /// It was delivered.
     Ack,
     /// It can never be delivered, for this reason.
     Bury(String),
-    /// It is tried again: after this delay, or by its own back-off.
+    /// It is retried after this delay, or by its own back-off.
     Release { delay: Option<Duration>, keep_attempt: bool, reason: String },
 }
 
-/// Carries out verdicts, and repeats what Redis did not answer: each is safe to repeat, because its receipt is used
-/// up by the first.
+/// Carries out verdicts, and repeats those that Redis did not answer: a repeat is safe, because the first one uses up the
+/// receipt.
 pub(crate) struct Settler<'a> {
-    means: &'a Means,
+    context: &'a Context,
 }
 
 #[derive(Default)]
@@ -34,7 +37,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 // === impl Verdict ===
 
 impl Verdict {
-    /// Again later, and not at the message's cost.
+    /// Retried later, without costing an attempt.
     pub(crate) fn rest(delay: Duration, reason: &str) -> Self {
         Self::Release { delay: Some(delay), keep_attempt: true, reason: reason.to_owned() }
     }
@@ -51,8 +54,8 @@ impl Due {
 // === impl Settler ===
 
 impl<'a> Settler<'a> {
-    pub(crate) const fn new(means: &'a Means) -> Self {
-        Self { means }
+    pub(crate) const fn new(context: &'a Context) -> Self {
+        Self { context }
     }
 
     pub(crate) async fn settle(&self, verdicts: impl Iterator<Item = (Receipt, Verdict)>) {
@@ -67,21 +70,21 @@ impl<'a> Settler<'a> {
             }
         }
         let mut pause = FIRST_PAUSE;
-        let Means { client, give_up, .. } = self.means;
+        let Context { holder, give_up, .. } = self.context;
         loop {
-            let answers = client.ack(&due.acks).await;
+            let answers = holder.ack(&due.acks).await;
             let acks = self.keep_failed(&mut due.acks, answers);
-            let answers = client.bury(&due.buried).await;
+            let answers = holder.bury(&due.buried).await;
             let buried = self.keep_failed(&mut due.buried, answers);
-            let answers = client.release(&due.releases).await;
+            let answers = holder.release(&due.releases).await;
             let releases = self.keep_failed(&mut due.releases, answers);
             if !(acks || buried || releases) {
                 return;
             }
-            // While draining there is one more try; then the leases run out, and the messages go out again.
+            // While draining there is one more try; then the leases expire, and the messages are delivered again.
             if give_up.is_requested() {
                 let left = due.count();
-                tracing::warn!(left, "Redis does not answer: these leases are left to run out");
+                tracing::warn!(left, "Redis does not answer: leaving these leases to expire");
                 return;
             }
             let _ = give_up.or(tokio::time::sleep(pause)).await;
@@ -89,9 +92,9 @@ impl<'a> Settler<'a> {
         }
     }
 
-    /// Keeps what is to be tried again. Returns whether there is any.
+    /// Keeps the items to retry. Returns whether there are any.
     fn keep_failed<T>(&self, items: &mut Vec<T>, answers: Vec<Result<Settled, Error>>) -> bool {
-        self.means.stats.settled(answers.iter().flatten());
+        self.context.stats.settled(answers.iter().flatten());
         if answers
             .iter()
             .all(|answer| matches!(answer, Ok(settled) if !matches!(settled, Settled::Failed(_))))
@@ -103,11 +106,11 @@ impl<'a> Settler<'a> {
         items.retain(|_| match answers.next() {
             Some(Err(error)) if error.advice() == Advice::Retry => true,
             Some(Err(error)) => {
-                tracing::error!(%error, "a message could not be settled: its lease runs out");
+                tracing::error!(%error, "a message could not be settled: its lease will expire");
                 false
             }
             Some(Ok(Settled::Failed(why))) => {
-                tracing::error!(why, "a message could not be settled: its lease runs out");
+                tracing::error!(why, "a message could not be settled: its lease will expire");
                 false
             }
             Some(Ok(_)) | None => false,

@@ -1,21 +1,24 @@
-//! Which shards this forwarder takes from: all of them, beside others who do so too, or those that the plan gives it.
+//! The shards that this forwarder reserves from: all of them in competition with others, or those that the plan gives it.
 //!
-//! Both are safe: what one has leased no other is given. The plan only spares the calls that find nothing. So a loss is
-//! confirmed at once, while messages of the shard are still under way, and a forwarder that etcd does not answer takes
-//! from every shard until it does: nobody could tell it that the owner of one has died.
+//! Both are safe, because a leased message is given to nobody else; the plan only saves calls that find nothing. So a lost
+//! shard is confirmed at once, while its messages are still under way. Without an answer from etcd a forwarder reserves from
+//! every shard, because it could not learn that an owner has died.
 
 use crate::codes::PLAN_UNREACHABLE;
+use delayq::{
+    Client,
+    protocol::{Growth, ShardId},
+};
 use delayq_cluster::{Cluster, ClusterConfig, Handle, Ownership, OwnershipChange, Trust};
-use delayq_core::{Client, Growth, ShardId};
 use delayq_service::{Fault, codes::TASK_ENDED};
 use std::{collections::BTreeSet, time::Duration};
 
-/// How long leaving the group may take; after it the lease runs out by itself.
+/// How long leaving the fleet may take; after that the lease expires by itself.
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
 /// This forwarder's share.
 pub(crate) enum Share {
-    /// Every shard, also those that a growth adds.
+    /// Every shard, including those that a growth adds.
     All(Growth),
     /// Those of the plan.
     Planned(Box<Planned>),
@@ -32,7 +35,7 @@ pub(crate) struct Planned {
 // === impl Share ===
 
 impl Share {
-    /// Takes from every shard.
+    /// Reserves from every shard.
     pub(crate) fn all(client: &Client) -> Self {
         Self::All(client.growth())
     }
@@ -41,17 +44,17 @@ impl Share {
     ///
     /// # Errors
     /// [`PLAN_UNREACHABLE`]
-    pub(crate) async fn join(group: ClusterConfig, client: &Client) -> Result<Self, Fault> {
+    pub(crate) async fn join(fleet: ClusterConfig, client: &Client) -> Result<Self, Fault> {
         let all = client.growth();
-        let group = ClusterConfig { shards: all.shards(), ..group };
-        let joined = Cluster::start(group).await;
+        let fleet = ClusterConfig { shards: all.shards(), ..fleet };
+        let joined = Cluster::start(fleet).await;
         let (handle, ownership) = joined
             .map_err(|error| Fault::new(&PLAN_UNREACHABLE, "cannot join the forwarders").because(error))?;
         let (owned, trust) = (BTreeSet::new(), handle.trust());
         Ok(Self::Planned(Box::new(Planned { all, handle, ownership, owned, trust })))
     }
 
-    /// The shards to take from now.
+    /// The shards to reserve from now.
     pub(crate) fn shards(&self) -> Vec<ShardId> {
         match self {
             Self::All(all) => all.shards().shards().collect(),
@@ -59,7 +62,7 @@ impl Share {
         }
     }
 
-    /// Waits until the shards are others, and gives them. Safe to drop.
+    /// Waits until the shards change, and returns them. Cancel safe.
     ///
     /// # Errors
     /// A part of the membership ended by itself, which is a bug.
@@ -70,13 +73,13 @@ impl Share {
         }
     }
 
-    /// Gives the shards to the others.
+    /// Gives the shards up.
     pub(crate) async fn leave(&self) {
         if let Self::Planned(planned) = self
             && !planned.handle.leave(LEAVE_WITHIN).await
         {
             tracing::warn!(
-                "etcd was not told that this forwarder leaves: its shards move when its lease has run out"
+                "cannot tell etcd that this forwarder leaves: its shards move when its lease expires"
             );
         }
     }
@@ -99,12 +102,12 @@ impl Planned {
         loop {
             let change = tokio::select! {
                 change = self.ownership.next() => match change {
-                    // Whoever has left is told nothing any more.
+                    // A member that has left gets no more changes.
                     None => return std::future::pending().await,
                     change => change,
                 },
                 shards = self.all.next() => {
-                    // The plan hands the new shards out, to this forwarder or to another one.
+                    // The plan assigns the new shards, to this forwarder or to another one.
                     self.handle.set_shards(shards);
                     None
                 }
@@ -118,7 +121,11 @@ impl Planned {
             }
             let now = self.shards();
             if now != before {
-                tracing::info!(shards = now.len(), trust = self.trust.name(), "taking from other shards");
+                tracing::info!(
+                    shards = now.len(),
+                    trust = self.trust.name(),
+                    "the shards of this forwarder have changed"
+                );
                 return Ok(now);
             }
         }

@@ -7,37 +7,36 @@ use std::{sync::Arc, time::Duration};
 /// A kind of destination, connected to one server.
 ///
 /// # Contract
-/// - `deliver` puts one outcome for each parcel at its place, as soon as it is known: the forwarder settles a parcel that
-///   was delivered while its neighbours still wait. [`Outcome::Delivered`] means that the destination has confirmed it as
-///   durably as it can confirm anything; no other answer may come from a confirm.
-/// - A sink never tries again: the forwarder does. It reconnects where its connection is broken.
-/// - A sink keeps its own time: a parcel whose turn to be sent has not come within the `timeout` of its section is unsent,
-///   and one that has no answer so long after it was sent is unavailable.
-/// - Parcels of one call may have different destinations; the fault of one is not the fault of its neighbours.
-/// - Calls may overlap. A call may be dropped where it waits; what it had put counts, what else it had sent is unknown, and
-///   the forwarder sends it again.
+/// - `deliver` puts one outcome for each parcel at its index as soon as it is known: the forwarder settles a delivered
+///   parcel while others of the call still wait. [`Outcome::Delivered`] means that the destination has confirmed it as
+///   durably as it can; a confirm may have no other outcome.
+/// - A sink never retries; the forwarder does. A sink reconnects after its connection broke.
+/// - A sink keeps its own time: a parcel that cannot be sent within the `timeout` of its section is unsent, and one without
+///   an answer within `timeout` after it was sent is unavailable.
+/// - Parcels of one call may have different destinations; the failure of one is not the failure of the others.
+/// - Calls may overlap. A call may be dropped at any await: outcomes that it had put count; the fate of other parcels is
+///   unknown, and the forwarder sends them again.
 /// - `check` changes nothing at the destination. It names every setting that loses messages.
-/// - After `close` everything confirmed is where it belongs, and nothing is sent any more.
+/// - After `close` everything confirmed is stored, and nothing more is sent.
 #[async_trait]
 pub trait Sink: Send + Sync {
-    /// The kind, as the configuration calls it.
-    fn kind(&self) -> &'static str;
-
-    /// Looks at the server, and at a destination where it is known before there is a message. Gives back warnings:
-    /// what can lose messages, but may be meant.
+    /// Checks the server, and a destination if it is known before there is a message. Returns warnings: what can lose
+    /// messages, but may be intended.
     ///
     /// # Errors
-    /// The destination must not be used, or cannot be looked at now.
+    /// The destination must not be used, or cannot be checked now.
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError>;
 
-    /// Delivers parcels, and puts what becomes of each at its place.
+    /// Delivers parcels, and puts the outcome of each at its index.
     async fn deliver(&self, parcels: &[Parcel], outcomes: &Arc<Outcomes>);
 
     /// Flushes and closes. Called once, after the last delivery.
     ///
     /// # Errors
-    /// What could not be flushed, in a sentence. All of it had been answered as not delivered.
-    async fn close(&self) -> Result<(), String>;
+    /// What could not be flushed, in a sentence. None of it was reported as delivered.
+    async fn close(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Why a destination cannot be used.
@@ -46,7 +45,7 @@ pub enum CheckError {
     /// It would lose messages, or can never work as it is configured.
     #[error("{0}")]
     Refused(String),
-    /// It cannot be reached, or is not there yet.
+    /// It cannot be reached, or does not exist yet.
     #[error("{0}")]
     Unreachable(String),
 }
@@ -67,24 +66,24 @@ pub enum Outcome {
         reason: String,
         /// When the destination wants to be asked again, where it said so.
         retry_after: Option<Duration>,
-        /// Whose fault it is, as far as the answer tells.
+        /// What to blame, as far as the answer tells.
         blame: Blame,
     },
 }
 
-/// What became of the parcels of one call, as far as it is known.
+/// The outcomes of one call that are known so far.
 pub type Outcomes = Answers<Outcome>;
 
-/// Whose fault a failed delivery is.
+/// What a failed delivery is to be blamed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// Nobody's: it was not sent.
+    /// Nothing: it was not sent.
     Nobody,
-    /// The destination's as a whole: it cannot be reached, or refuses everyone.
+    /// The destination as a whole: it cannot be reached, or refuses everyone.
     Destination,
-    /// The destination's, or that of a message which breaks it: it was sent, and the answer is a broken connection, or none.
+    /// The destination, or a message that breaks it: it was sent, and the connection broke or stayed silent.
     Silence,
-    /// This message's: others would have passed.
+    /// This message: others would have been accepted.
     Message,
     /// The answer does not tell.
     Unclear,
@@ -93,7 +92,7 @@ pub enum Blame {
 // === impl Outcome ===
 
 impl Outcome {
-    /// The destination as a whole cannot take it now.
+    /// The destination as a whole cannot accept it now.
     #[must_use]
     pub fn down(reason: impl Into<String>) -> Self {
         Self::Unavailable { reason: reason.into(), retry_after: None, blame: Blame::Destination }
@@ -111,7 +110,7 @@ impl Outcome {
         Self::Unavailable { reason: reason.into(), retry_after: None, blame: Blame::Nobody }
     }
 
-    /// It failed, and the answer does not tell whose fault it is.
+    /// It failed, and the answer does not tell why.
     #[must_use]
     pub fn failed(reason: impl Into<String>) -> Self {
         Self::Unavailable { reason: reason.into(), retry_after: None, blame: Blame::Unclear }

@@ -1,7 +1,7 @@
 //! What the forwarder counts.
 
 use crate::Outcome;
-use delayq_core::Settled;
+use delayq::Settled;
 use delayq_service::{Lateness, Metrics};
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -45,17 +45,17 @@ pub struct Stats {
     in_flight: Family<OfSink, Gauge>,
     circuit: Family<OfDestination, Gauge>,
     braked: Family<OfDestination, Gauge>,
-    /// Times that a destination was put to rest because it rejected message after message.
+    /// Times that the brake put a destination to rest.
     pub(crate) brakes: Counter,
     delivery: Family<OfSink, Histogram, fn() -> Histogram>,
     lateness: Lateness,
-    /// Topics that no route is for.
+    /// Topics without a route.
     pub unrouted_topics: Gauge,
     /// Ready messages of those topics.
     pub unrouted_messages: Gauge,
-    /// Shards that messages are taken from.
+    /// Shards that this forwarder reserves from.
     pub shards: Gauge,
-    /// Topics that a shard set aside because a key of theirs is of the wrong type, once a shard.
+    /// Topics that a shard sets aside because one of their keys has the wrong type, counted once a shard.
     pub refused_topics: Gauge,
     /// Calls of `reserve`.
     pub reserves: Counter,
@@ -73,7 +73,7 @@ impl Stats {
     /// Registers everything.
     ///
     /// # Panics
-    /// If there is a forwarder in this registry already.
+    /// If this registry has a forwarder already.
     #[must_use]
     pub fn new(metrics: &Metrics) -> Self {
         let family: Family<OfSink, Histogram, fn() -> Histogram> =
@@ -101,7 +101,7 @@ impl Stats {
             ),
             braked: metrics.register(
                 "forwarder_braked",
-                "1 while a destination rests because it rejected message after message.",
+                "1 while a destination rests because it rejects message after message.",
                 Family::default(),
             ),
             brakes: metrics.register(
@@ -119,22 +119,22 @@ impl Stats {
                 .lateness("forwarder_lateness", "Confirmed by the destination minus due, on Redis's clock."),
             unrouted_topics: metrics.register(
                 "forwarder_unrouted_topics",
-                "Topics that no route is for; their messages wait.",
+                "Topics without a route; their messages wait.",
                 Gauge::default(),
             ),
             unrouted_messages: metrics.register(
                 "forwarder_unrouted_messages",
-                "Ready messages of topics that no route is for.",
+                "Ready messages of topics without a route.",
                 Gauge::default(),
             ),
             shards: metrics.register(
                 "forwarder_shards",
-                "Shards that this forwarder takes messages from.",
+                "Shards that this forwarder reserves messages from.",
                 Gauge::default(),
             ),
             refused_topics: metrics.register(
                 "forwarder_refused_topics",
-                "Topics that a shard set aside because a key of theirs is of the wrong type, once a shard.",
+                "Topics that a shard sets aside because one of their keys has the wrong type, counted once a shard.",
                 Gauge::default(),
             ),
             reserves: metrics.register(
@@ -184,7 +184,7 @@ impl Stats {
     }
 }
 
-/// How often each word comes: there are few of them, and most of a batch are the same.
+/// How often each word occurs: there are few, and most of a batch are the same.
 fn tally(words: impl Iterator<Item = &'static str>) -> Vec<(&'static str, u64)> {
     let mut counts: Vec<(&'static str, u64)> = Vec::new();
     for word in words {
@@ -203,9 +203,9 @@ const fn settled_word(settled: &Settled) -> &'static str {
         Settled::Ready => "ready",
         Settled::Buried => "buried",
         Settled::Cancelled => "cancelled",
-        Settled::ExpiredMessage => "expired",
+        Settled::MessageExpired => "expired",
         Settled::Extended(_) | Settled::ExtendedDoomed(_) => "extended",
-        Settled::Expired => "lease_lost",
+        Settled::LeaseLost => "lease_lost",
         Settled::Failed(_) => "failed",
     }
 }

@@ -1,6 +1,7 @@
 //! Templates: text with values of the message in braces, such as `orders.{header.region}`.
 
-use std::fmt;
+use delayq_service::config::Written;
+use std::{fmt, str::FromStr};
 
 /// What a template can ask of a message.
 pub trait Values {
@@ -41,40 +42,6 @@ enum Part {
 // === impl Template ===
 
 impl Template {
-    /// Reads a template.
-    ///
-    /// # Errors
-    /// A sentence that says what is wrong and which variables there are.
-    pub fn new(text: &str) -> Result<Self, String> {
-        let mut parts = Vec::new();
-        let (mut plain, mut rest) = (String::new(), text);
-        while let Some(at) = rest.find(['{', '}']) {
-            plain.push_str(&rest[..at]);
-            let brace = &rest[at..=at];
-            rest = &rest[at + 1..];
-            if let Some(after) = rest.strip_prefix(brace) {
-                plain.push_str(brace);
-                rest = after;
-            } else if brace == "}" {
-                return Err(format!("`{text}` closes a brace that is not open; write }}}} for one"));
-            } else {
-                let Some((name, after)) = rest.split_once('}') else {
-                    return Err(format!("`{text}` does not close a brace; write {{{{ for one"));
-                };
-                if !plain.is_empty() {
-                    parts.push(Part::Text(std::mem::take(&mut plain)));
-                }
-                parts.push(Part::Variable(Variable::new(name)?));
-                rest = after;
-            }
-        }
-        plain.push_str(rest);
-        if !plain.is_empty() {
-            parts.push(Part::Text(plain));
-        }
-        Ok(Self { text: text.to_owned(), parts })
-    }
-
     /// The text, where it has no variable.
     #[must_use]
     pub fn fixed(&self) -> Option<&str> {
@@ -133,6 +100,47 @@ impl Template {
         self.parts.iter().map(part).collect()
     }
 }
+
+impl FromStr for Template {
+    type Err = String;
+
+    /// Fails with what is wrong, and which variables there are.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let (mut plain, mut rest) = (String::new(), text);
+        while let Some(at) = rest.find(['{', '}']) {
+            plain.push_str(&rest[..at]);
+            let brace = &rest[at..=at];
+            rest = &rest[at + 1..];
+            if let Some(after) = rest.strip_prefix(brace) {
+                plain.push_str(brace);
+                rest = after;
+            } else if brace == "}" {
+                return Err(format!("`{text}` closes a brace that is not open; write }}}} for one"));
+            } else {
+                let Some((name, after)) = rest.split_once('}') else {
+                    return Err(format!("`{text}` does not close a brace; write {{{{ for one"));
+                };
+                if !plain.is_empty() {
+                    parts.push(Part::Text(std::mem::take(&mut plain)));
+                }
+                parts.push(Part::Variable(Variable::new(name)?));
+                rest = after;
+            }
+        }
+        plain.push_str(rest);
+        if !plain.is_empty() {
+            parts.push(Part::Text(plain));
+        }
+        Ok(Self { text: text.to_owned(), parts })
+    }
+}
+
+impl Written for Template {
+    const EXPECTED: &'static str = "text in quotes, with values of the message such as \"{topic}\"";
+}
+
+delayq_service::written!(Template);
 
 impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -198,7 +206,7 @@ mod tests {
             ("x{group}", Err("{group}")),
             ("{header.none}", Err("{header.none}")),
         ] {
-            let rendered = Template::new(template).unwrap().render(&Message);
+            let rendered = template.parse::<Template>().unwrap().render(&Message);
             let rendered = rendered.map_err(|variable| variable.to_string());
             assert_eq!(rendered.as_deref().map_err(String::as_str), expected, "{template}");
         }
@@ -206,16 +214,16 @@ mod tests {
 
     #[test]
     fn a_topic_is_filled_in_before_there_is_a_message() {
-        let template = Template::new("a.{topic}.b").unwrap();
+        let template = "a.{topic}.b".parse::<Template>().unwrap();
         assert_eq!(template.fixed(), None);
         assert_eq!(template.of_topic("t").fixed(), Some("a.t.b"));
-        assert_eq!(Template::new("{topic}-{id}").unwrap().of_topic("t").outline(), "t-{id}");
+        assert_eq!("{topic}-{id}".parse::<Template>().unwrap().of_topic("t").outline(), "t-{id}");
     }
 
     #[test]
     fn a_template_that_means_nothing_is_refused() {
         for text in ["{", "}", "{id", "id}", "{Id}", "{header.}", "{}"] {
-            assert!(Template::new(text).is_err(), "{text}");
+            assert!(text.parse::<Template>().is_err(), "{text}");
         }
     }
 }

@@ -1,9 +1,8 @@
-//! The admin endpoint: `/metrics`, `/livez`, `/readyz`, `/version`, over connections that cannot be held open.
+//! The admin endpoint: `/metrics`, `/livez`, `/readyz`, `/version`, over connections that no client can hold open.
 
-mod connection;
-mod places;
 mod routes;
 mod server;
+mod slots;
 
 pub use routes::{AdminState, router};
-pub use server::{Admin, AdminServer};
+pub use server::{Admin, Limits};

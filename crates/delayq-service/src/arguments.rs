@@ -1,4 +1,4 @@
-//! What a service is told on its command line: where its configuration is, or a question about itself.
+//! The command line of a service: where its configuration is, or a question about itself.
 
 use std::ffi::OsString;
 
@@ -14,7 +14,7 @@ pub(crate) enum Asked {
     Healthcheck(Source),
     /// To print this, and no more.
     Print(String),
-    /// What is not understood, as a sentence.
+    /// What is invalid, as a sentence.
     Unknown(String),
 }
 
@@ -33,14 +33,16 @@ impl Asked {
             Some("--config") => arguments.next(),
             Some(option) if option.starts_with('-') => match option.strip_prefix("--config=") {
                 Some(file) => Some(file.into()),
-                None => return Self::unknown(program, &format!("{option} is no option")),
+                None => return Self::unknown(program, &format!("there is no option {option}")),
             },
             _ => Some(first),
         };
         match (file, arguments.next()) {
             (Some(file), None) => serve(Source::File(file.into())),
             (None, _) => Self::unknown(program, "--config needs a FILE"),
-            (Some(_), Some(more)) => Self::unknown(program, &format!("{} is one too many", more.display())),
+            (Some(_), Some(more)) => {
+                Self::unknown(program, &format!("there is no second FILE: {}", more.display()))
+            }
         }
     }
 
@@ -53,10 +55,10 @@ impl Asked {
 fn help(Program { name, .. }: Program) -> String {
     format!(
         "Usage: {name} [--healthcheck] [--config] [FILE]\n\n\
-         FILE is the configuration; without one the defaults hold. Variables override a key of it:\n\
-         DELAYQ__REDIS__URL=redis://127.0.0.1:6379. `delayq config check` names every fault of it.\n\n\
+         FILE is the configuration; without one the defaults apply. Environment variables override its keys:\n\
+         DELAYQ__REDIS__URL=redis://127.0.0.1:6379. `delayq config check` reports every fault.\n\n\
          Options:\n  \
-         --healthcheck  Ask the process that runs with this configuration whether it is ready: 0, or 69 and why not\n  \
+         --healthcheck  Exit with 0 if the process with this configuration is ready, else with 69 and the reason\n  \
          -h, --help     Print help\n  \
          -V, --version  Print version\n"
     )
@@ -82,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_answered_and_what_is_not_understood_is_named() {
+    fn questions_are_answered_and_invalid_arguments_are_named() {
         assert_eq!(asked(&["--version"]), Asked::Print("delayq-timer 1.2.3\n".to_owned()));
         assert!(matches!(asked(&["-h"]), Asked::Print(help) if help.starts_with("Usage: delayq-timer ")));
         for (arguments, word) in

@@ -1,6 +1,6 @@
 //! The stable codes of operator-facing errors: what each means and three things to try.
 //!
-//! A code never changes its meaning and is never given to another error. Codes of this crate begin with `C`
+//! A code never changes its meaning and is never reused. Codes of this crate begin with `C`
 //! (configuration) and `P` (process); a crate with errors of its own declares [`Code`]s in the same way under a
 //! letter of its own and publishes them as a table like [`TABLE`], from which the documentation is made.
 
@@ -17,7 +17,7 @@ pub struct Code {
     pub cause: &'static str,
     /// What to try, the likeliest first.
     pub tries: [&'static str; 3],
-    /// How a process ends that dies of it.
+    /// The exit code of a process that ends with it.
     pub exit: Exit,
 }
 
@@ -28,8 +28,8 @@ pub const CONFIG_FAULTY: Code = Code {
     cause: "A key is unknown, a value has the wrong type or is out of its range, or two settings contradict each \
             other. All faults are listed at once; nothing was started.",
     tries: [
-        "Mend each listed line; the message says what the key accepts.",
-        "Compare with config/delayq.toml, which holds every key with its default.",
+        "Fix each listed line; the message says what the key accepts.",
+        "Compare with config/delayq.toml, which has every key with its default.",
         "Look for DELAYQ__ variables in the environment: they override the file.",
     ],
     exit: Exit::Config,
@@ -39,24 +39,24 @@ pub const CONFIG_FAULTY: Code = Code {
 pub const CONFIG_UNREADABLE: Code = Code {
     id: "DQ-C002",
     title: "the configuration file cannot be read",
-    cause: "The file does not exist, is not readable for the user of this process, or is not UTF-8.",
+    cause: "The file does not exist, is not readable by the user of this process, or is not UTF-8.",
     tries: [
         "Check the path that was given; it is relative to the working directory of the process.",
         "Check owner and mode of the file and of the folders above it.",
-        "Start without a file to run on the defaults and the environment alone.",
+        "Start without a file to use the defaults and the environment alone.",
     ],
     exit: Exit::Config,
 };
 
-/// The log filter in `RUST_LOG` or in `[log]` is not understood.
+/// The log filter in `RUST_LOG` or in `[log]` is invalid.
 pub const LOG_FILTER: Code = Code {
     id: "DQ-C003",
-    title: "the log filter is not understood",
+    title: "the log filter is invalid",
     cause: "RUST_LOG overrides `[log] filter`; both hold directives such as `info` or `info,delayq_timer=debug`.",
     tries: [
         "Unset RUST_LOG to fall back to the configuration.",
         "Use one of error, warn, info, debug, trace.",
-        "Separate several directives by commas: `warn,delayq_core=debug`.",
+        "Separate several directives by commas: `warn,delayq=debug`.",
     ],
     exit: Exit::Config,
 };
@@ -65,26 +65,26 @@ pub const LOG_FILTER: Code = Code {
 pub const ADMIN_BIND: Code = Code {
     id: "DQ-P001",
     title: "the admin endpoint cannot listen",
-    cause: "The address of `[admin] listen` is taken by another process, does not belong to this host, or needs a \
+    cause: "The address of `[admin] listen` is used by another process, does not belong to this host, or needs a \
             privilege.",
     tries: [
         "Give each process on a host its own port: DELAYQ__ADMIN__LISTEN=127.0.0.1:9441.",
-        "See who has the port: ss -ltnp.",
+        "Find out who uses the port: ss -ltnp.",
         "Set `listen = \"\"` to run without the endpoint.",
     ],
     exit: Exit::Unavailable,
 };
 
-/// A task ended although nobody had asked the process to stop.
+/// A task ended without a shutdown.
 pub const TASK_ENDED: Code = Code {
     id: "DQ-P002",
-    title: "a task ended unasked",
-    cause: "Each task of a service runs until it is asked to stop. This one returned or panicked before; the process \
-            ends rather than run on with a part missing.",
+    title: "a task ended without a shutdown",
+    cause: "Each task of a service runs until shutdown. This one returned or panicked before, and the process ends \
+            rather than run without it.",
     tries: [
-        "Read the log lines before this one: a panic is logged with its place.",
-        "Start it again; what it held is given back when its leases run out.",
-        "Report it with the log: it is a bug.",
+        "Read the log lines before this one: a panic is logged with its location.",
+        "Start it again; what it held is given back when its leases expire.",
+        "Report it with the log: this is a bug.",
     ],
     exit: Exit::Bug,
 };
@@ -94,10 +94,10 @@ pub const DRAIN_DEADLINE: Code = Code {
     id: "DQ-P003",
     title: "the drain deadline passed",
     cause: "The process was asked to stop and the tasks named in the message did not finish in time. What they held \
-            is given back when its leases run out.",
+            is given back when its leases expire.",
     tries: [
         "Raise `[shutdown] drain_deadline`, and the supervisor's own kill timeout above it.",
-        "See which destination was slow at that time.",
+        "Find out which destination was slow at that time.",
         "If it is the same task each time, report it with the log.",
     ],
     exit: Exit::DrainDeadline,
@@ -107,7 +107,7 @@ pub const DRAIN_DEADLINE: Code = Code {
 pub const SYSTEM: Code = Code {
     id: "DQ-P004",
     title: "the operating system refused a basic service",
-    cause: "Threads, signal handlers or sockets could not be had; the message names the call.",
+    cause: "Threads, signal handlers or sockets are not available; the message names the call.",
     tries: [
         "Check the limits of the unit or container: tasks, memory, open files.",
         "Check that the host is not out of memory.",
@@ -120,18 +120,18 @@ pub const SYSTEM: Code = Code {
 pub const REDIS_UNFIT: Code = Code {
     id: "DQ-P005",
     title: "Redis cannot be used",
-    cause: "Every process looks at its Redis before it serves, and again about once a minute. It did not answer, refused \
-            the login, denies a command that is needed, is set up in a way in which it would lose messages, or holds \
-            another deployment; the message says which.",
+    cause: "Every process checks its Redis before it serves, and again about once a minute. It did not answer, refused \
+            the login, denies a required command, is configured in a way that would lose messages, or holds another \
+            deployment; the message says which.",
     tries: [
-        "Run `delayq doctor`: it names every setting that is not fit.",
+        "Run `delayq doctor`: it names every unsuitable setting.",
         "Compare the user's permissions with those that docs/operations.md lists.",
         "Check `[redis] url`, user and password with redis-cli from this host.",
     ],
     exit: Exit::Unavailable,
 };
 
-/// The process that was asked for its health is not ready, or does not answer.
+/// The checked process is not ready, or does not answer.
 pub const NOT_READY: Code = Code {
     id: "DQ-P006",
     title: "the process is not ready",

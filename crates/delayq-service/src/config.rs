@@ -1,7 +1,7 @@
-//! The configuration: one TOML file for every binary, the environment over it, and all its faults at once.
+//! The configuration: one TOML file for every binary, overridden by the environment, with all faults reported at once.
 //!
-//! A configuration is a struct of sections, a section a struct of values; a list or a table of sections is one too. Both
-//! follow one pattern, which the crates of the roles follow too:
+//! A configuration is a struct of sections, a section a struct of values, or a list or table of sections. The crates of the
+//! roles follow the same pattern:
 //!
 //! ```
 //! use delayq_service::config::{Environment, Faults, HumanDuration, RedisConfig, Section, Source, load};
@@ -41,7 +41,7 @@
 //!     }
 //! }
 //!
-//! // Sections of other roles, here [forwarder], are passed over by name; a misspelled one is refused.
+//! // Sections of other roles, here [forwarder], are ignored; a misspelled one is refused.
 //! let text = "[timer]\nresolution = '1ms'\n[forwarder]\nanything = true\n";
 //! let loaded = load::<Config>(&Source::text("delayq.toml", text), &Environment::empty()).unwrap();
 //! assert_eq!(*loaded.config.timer.resolution, std::time::Duration::from_millis(1));
@@ -51,7 +51,7 @@
 //! assert_eq!(faults.faults().len(), 2);
 //! ```
 //!
-//! serde's `flatten`, `untagged` and `tag` read a value twice and forget its line: write an external tag
+//! serde's `flatten`, `untagged` and `tag` read a value twice and lose its line: use an external tag
 //! (`[sinks.orders.kafka]`) or a plain struct instead.
 
 mod address;
@@ -62,7 +62,7 @@ mod environment;
 mod faults;
 mod fields;
 mod load;
-mod places;
+mod locations;
 mod redis_url;
 mod sample;
 mod secret;
@@ -76,28 +76,28 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
 pub use address::{HostPort, Listen};
-pub use document::Place;
+pub use document::Location;
 pub use duration::HumanDuration;
 pub use effective::effective;
 pub(crate) use environment::LogEnvironment;
 pub use environment::{Environment, PREFIX};
-pub use faults::{ConfigFault, ConfigFaults, Faults};
+pub use faults::{ConfigFault, ConfigFaults, Faults, read_pem};
 pub use load::{Loaded, SECTIONS, Source, load};
-pub use places::Places;
+pub use locations::Locations;
 pub use redis_url::RedisUrl;
 pub use sample::check_sample;
 pub use secret::{MASK, Secret};
 pub use sections::{
-    AdminConfig, DeploymentConfig, EtcdConfig, LogConfig, LogFormat, RedisConfig, ShutdownConfig,
-    SpoolConfig, TlsConfig,
+    AdminConfig, DeploymentConfig, LogConfig, LogFormat, RedisConfig, ShutdownConfig, SpoolConfig,
 };
 pub use size::ByteSize;
+pub use text::{Written, visit_written};
 
 /// A part of a configuration, or the whole.
 ///
 /// # Contract
-/// Deserialising accepts a value of the right type; [`validate`](Self::validate) judges what types cannot: ranges
-/// and contradictions. It reports every fault and never mends one. Serialising prints no secret.
+/// Deserialising accepts a value of the right type; [`validate`](Self::validate) checks what types cannot: ranges and
+/// contradictions. It reports every fault and never corrects one. Serialising prints no secret.
 pub trait Section: Serialize + DeserializeOwned {
     /// Reports what is wrong, in inner sections too.
     fn validate(&self, _at: &mut Faults) {}

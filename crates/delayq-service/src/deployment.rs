@@ -3,33 +3,34 @@
 use crate::codes::CONFIG_FAULTY;
 use crate::config::{DeploymentConfig, RedisConfig, Secret};
 use crate::fault::Fault;
-use delayq_core::{Client, LinkSettings, Settings};
+use delayq::{Client, LinkSettings, Settings};
+use std::path::PathBuf;
 
-/// The client of the configured deployment; it connects when it is first used.
+/// The client of the configured deployment; it connects on first use.
 ///
 /// # Errors
-/// The password or the certificate cannot be read any more.
+/// The password or the certificate can no longer be read.
 pub fn client(deployment: &DeploymentConfig, redis: &RedisConfig) -> Result<Client, Fault> {
-    let faulty = |message: String| Fault::new(&CONFIG_FAULTY, message);
+    let link = link(redis).map_err(|why| Fault::new(&CONFIG_FAULTY, format!("redis.{why}")))?;
+    let settings = Settings::new(link).namespace(deployment.namespace.clone()).shards(deployment.shards);
+    Ok(Client::new(settings))
+}
+
+/// How to connect to a configured Redis.
+///
+/// # Errors
+/// The password or the certificate can no longer be read: a message that begins with the key.
+pub fn link(redis: &RedisConfig) -> Result<LinkSettings, String> {
     let password = redis.password.as_ref().map(Secret::password).transpose();
-    let password = password.map_err(|why| faulty(format!("redis.password: {why}")))?;
-    let read = |path: &std::path::PathBuf| {
-        std::fs::read(path)
-            .map_err(|error| faulty(format!("redis.ca: cannot read {}", path.display())).because(error))
+    let read = |path: &PathBuf| {
+        std::fs::read(path).map_err(|error| format!("ca: cannot read {}: {error}", path.display()))
     };
-    let settings = Settings::new(redis.url.expose());
-    Ok(Client::new(Settings {
-        namespace: deployment.namespace.clone(),
-        shards: deployment.shards,
-        link: LinkSettings {
-            username: redis.username.clone(),
-            password,
-            ca_pem: redis.ca.as_ref().map(read).transpose()?,
-            connect_timeout: *redis.connect_timeout,
-            deadline: *redis.call_deadline,
-            keepalive: *redis.keepalive,
-            ..settings.link
-        },
-        ..settings
-    }))
+    let mut link = LinkSettings::new(redis.url.expose())
+        .connect_timeout(*redis.connect_timeout)
+        .deadline(*redis.call_deadline)
+        .keepalive(*redis.keepalive);
+    link.username.clone_from(&redis.username);
+    link.password = password.map_err(|why| format!("password: {why}"))?;
+    link.ca_pem = redis.ca.as_ref().map(read).transpose()?;
+    Ok(link)
 }

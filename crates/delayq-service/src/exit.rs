@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-/// How a process ended, as its parent sees it.
+/// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Exit {
     /// 0: what was asked for is done; for a service, it drained.
     Done,
-    /// 64: the command line cannot be understood, breaks a limit or contradicts itself.
+    /// 64: the command line is invalid, exceeds a limit or contradicts itself.
     Usage,
     /// 65: the request was understood, and refused because of what is stored.
     Refused,

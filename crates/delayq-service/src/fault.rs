@@ -8,8 +8,8 @@ use crate::exit::Exit;
 
 /// An operator-facing error.
 ///
-/// Crates turn their own errors into it where the operator meets them: at start, and where a task gives up. It
-/// prints as `DQ-P001: cannot listen on 127.0.0.1:9440: address in use`.
+/// Crates convert their own errors into it where an operator sees them: at start, and where a task gives up. It prints
+/// as `DQ-P001: cannot listen on 127.0.0.1:9440: address in use`.
 #[derive(Debug)]
 pub struct Fault {
     code: &'static Code,
@@ -20,7 +20,7 @@ pub struct Fault {
 // === impl Fault ===
 
 impl Fault {
-    /// A fault of a kind, with the sentence that says what happened here.
+    /// A fault with the sentence that says what happened.
     #[must_use]
     pub fn new(code: &'static Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), source: None }
@@ -39,7 +39,7 @@ impl Fault {
         self.code
     }
 
-    /// How a process ends that dies of it.
+    /// The exit code of a process that ends with it.
     #[must_use]
     pub fn exit(&self) -> Exit {
         self.code.exit

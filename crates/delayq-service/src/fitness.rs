@@ -1,27 +1,27 @@
-//! Whether the deployment's Redis is fit to keep messages: before anything is served, and again while it is.
+//! Whether the deployment's Redis is fit to keep messages: checked before anything is served, and regularly afterwards.
 
 use crate::codes::REDIS_UNFIT;
 use crate::fault::Fault;
 use crate::readiness::{Condition, Readiness};
 use crate::shutdown::Shutdown;
-use delayq_core::{Client, Error, ServerFacts};
+use delayq::{Admin, Client, Error, admin::ServerFacts};
 use std::time::Duration;
 
-/// How often Redis is looked at again, with up to as much again by chance: a fleet must not look in step.
+/// How often Redis is checked, plus up to as much again at random, so that a fleet does not check in step.
 const EVERY: Duration = Duration::from_secs(40);
 /// The same while it does not answer.
 const EVERY_WHILE_AWAY: Duration = Duration::from_secs(5);
 
-/// Keeps looking at a Redis, and says what it finds as the condition `redis`.
+/// Checks a Redis regularly, and reports the result as the condition `redis`.
 #[derive(Debug)]
 pub struct Fitness {
-    client: Client,
+    admin: Admin,
     condition: Condition,
     every: Duration,
-    /// Why it is unfit, as it was said last.
+    /// Why it is unfit, as logged last.
     unfit: Option<String>,
     away: bool,
-    /// Whether it was said that its append-only file is as it was loaded.
+    /// Whether the warning about its append-only file was logged.
     warned: bool,
 }
 
@@ -34,19 +34,19 @@ impl Fitness {
     /// [`REDIS_UNFIT`]: it cannot be reached, would lose messages, denies a command, or holds another deployment.
     pub async fn required(client: &Client, readiness: &Readiness) -> Result<Self, Fault> {
         let mut fitness = Self::new(client, readiness);
-        match client.check_server().await {
+        match fitness.admin.check_server().await {
             Err(error) => Err(fault(client, error)),
             fit => fitness.judge(fit).map(|()| fitness),
         }
     }
 
-    /// For a service that waits for a Redis that is away. It is judged when it answers.
+    /// For a service that waits for an unavailable Redis, which is judged once it answers.
     ///
     /// # Errors
     /// [`REDIS_UNFIT`]: it would lose messages, denies a command, or holds another deployment.
     pub async fn if_there(client: &Client, readiness: &Readiness) -> Result<Self, Fault> {
         let mut fitness = Self::new(client, readiness);
-        let found = client.check_server().await;
+        let found = fitness.admin.check_server().await;
         fitness.judge(found).map(|()| fitness)
     }
 
@@ -60,17 +60,24 @@ impl Fitness {
 
     fn new(client: &Client, readiness: &Readiness) -> Self {
         let condition = readiness.condition("redis");
-        Self { client: client.clone(), condition, every: EVERY, unfit: None, away: false, warned: false }
+        Self {
+            admin: Admin::new(client.clone()),
+            condition,
+            every: EVERY,
+            unfit: None,
+            away: false,
+            warned: false,
+        }
     }
 
-    /// Looks as often as this instead, from 1 ms on.
+    /// Checks this often instead, from 1 ms.
     #[must_use]
     pub fn every(self, every: Duration) -> Self {
         Self { every, ..self }
     }
 
-    /// Looks again and again until shutdown is asked for. A Redis that is unfit meanwhile makes this process unready and is
-    /// logged; what is under way goes on, because ending would only make everything late as well.
+    /// Checks until shutdown. An unfit Redis is logged and makes this process unready, but work continues: stopping would
+    /// only make everything late as well.
     ///
     /// # Errors
     /// None; the type is that of a task.
@@ -78,11 +85,11 @@ impl Fitness {
         loop {
             let rest = if self.away { self.every.min(EVERY_WHILE_AWAY) } else { self.every };
             let rest = rest + rest.mul_f64(fastrand::f64());
-            let look = async {
+            let check = async {
                 tokio::time::sleep(rest).await;
-                self.client.check_server().await
+                self.admin.check_server().await
             };
-            let Some(found) = shutdown.or(look).await else { return Ok(()) };
+            let Some(found) = shutdown.or(check).await else { return Ok(()) };
             if let Err(fault) = self.judge(found) {
                 let why = fault.to_string();
                 self.condition.unready(why.clone());
@@ -94,12 +101,14 @@ impl Fitness {
         }
     }
 
-    /// Whoever calls Redis says itself when it is away.
+    /// Callers of Redis report themselves when it does not answer.
     fn judge(&mut self, found: Result<ServerFacts, Error>) -> Result<(), Fault> {
         self.away = found.is_err();
         match found {
-            Err(error @ (Error::Unfit(_) | Error::Deployment(_))) => return Err(fault(&self.client, error)),
-            Err(error) => tracing::debug!(%error, "Redis cannot be looked at now"),
+            Err(error @ (Error::Unfit(_) | Error::Deployment(_))) => {
+                return Err(fault(self.admin.client(), error));
+            }
+            Err(error) => tracing::debug!(%error, "cannot check Redis now"),
             Ok(facts) => {
                 self.warn_of_its_log(&facts);
                 if self.unfit.take().is_some() {

@@ -1,5 +1,5 @@
-//! `--healthcheck`: asks the process that runs with the same configuration whether it is ready. For supervisors that
-//! run a command, such as a container's HEALTHCHECK, in images without an HTTP client.
+//! `--healthcheck`: asks the process with the same configuration whether it is ready. For supervisors that run a command,
+//! such as a container's HEALTHCHECK, in images without an HTTP client.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -18,15 +18,23 @@ const DEADLINE: Duration = Duration::from_secs(2);
 /// An endpoint that does not answer, or the conditions that are not met.
 pub(crate) fn healthcheck(listen: &Listen) -> Result<(), Fault> {
     let Listen::At(address) = listen else {
-        return Err(Fault::new(&NOT_READY, "[admin] listen is \"\": there is nothing to ask"));
+        return Err(Fault::new(&NOT_READY, "[admin] listen is \"\": there is no endpoint to ask"));
     };
-    let answer = ask(address)
+    let answer = unready(address)
         .map_err(|error| Fault::new(&NOT_READY, format!("{address} does not answer")).because(error))?;
+    answer.map_or(Ok(()), |why| Err(Fault::new(&NOT_READY, format!("{address} answers {why}"))))
+}
+
+/// Why the process whose admin endpoint this is is not ready; `None`: it is. Blocks for some seconds at most.
+///
+/// # Errors
+/// No process answers there.
+pub fn unready(address: &HostPort) -> std::io::Result<Option<String>> {
+    let answer = ask(address)?;
     if answer.starts_with("HTTP/1.1 200") {
-        return Ok(());
+        return Ok(None);
     }
-    let unready = answer.split_once("\r\n\r\n").map_or(answer.as_str(), |(_, body)| body);
-    Err(Fault::new(&NOT_READY, format!("{address} answers {unready}")))
+    Ok(Some(answer.split_once("\r\n\r\n").map_or(answer.as_str(), |(_, body)| body).trim_end().to_owned()))
 }
 
 fn ask(address: &HostPort) -> std::io::Result<String> {

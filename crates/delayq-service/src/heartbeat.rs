@@ -1,4 +1,4 @@
-//! Signs of life of threads and loops whose hanging nobody else would notice.
+//! Signs of life of threads and loops that could hang unnoticed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heartbeats(Arc<Mutex<Vec<Weak<Beats>>>>);
 
-/// One loop's sign of life; it is not missed any more once this is dropped.
+/// One loop's sign of life, expected until this is dropped.
 #[derive(Debug)]
 pub struct Heartbeat(Arc<Beats>);
 
@@ -17,7 +17,7 @@ struct Beats {
     name: &'static str,
     within: Duration,
     begun: Instant,
-    /// The last beat, in ms since it began.
+    /// The last beat, in ms since the start.
     last_ms: AtomicU64,
 }
 
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_beat_in_time_is_stuck_until_it_beats_or_ends() {
+    fn a_late_heartbeat_is_stuck_until_it_beats_or_ends() {
         let all = Heartbeats::default();
         let (calm, stuck) = (all.add("calm", Duration::from_secs(3600)), all.add("stuck", Duration::ZERO));
         assert!(all.stuck().iter().all(|&name| name == "stuck"));

@@ -1,17 +1,17 @@
 //! The life of a process: configuration, logs, metrics, admin endpoint, signals and drain.
 //!
-//! A binary is a [`Service`]: its `main` calls [`main`], which recites the steps of [`life`]. What the sections of a
-//! configuration look like is told in [`config`], what an operator reads of an error in [`codes`].
+//! A binary is a [`Service`]: its `main` calls [`main`], which runs through the steps of [`life`]. [`config`] explains the
+//! sections of a configuration, [`codes`] what an operator reads about an error.
 
 pub mod admin;
 mod arguments;
+mod clock;
 pub mod codes;
 pub mod config;
 pub mod deployment;
 mod exit;
 mod fault;
 mod fitness;
-pub mod group;
 mod healthcheck;
 mod heartbeat;
 pub mod life;
@@ -25,9 +25,11 @@ mod systemd;
 mod tasks;
 pub mod telemetry;
 
+pub use clock::host_now;
 pub use exit::Exit;
 pub use fault::Fault;
 pub use fitness::Fitness;
+pub use healthcheck::unready;
 pub use heartbeat::Heartbeat;
 pub use life::{Life, Process, Service, ServiceConfig, install_tls, live, main, main_of_arguments};
 pub use metrics::{Lateness, Metrics};

@@ -1,4 +1,4 @@
-//! The life of a process, recited: configuration, logs, build, announce, run, drain.
+//! The life of a process: configuration, logs, build, announce, run, drain.
 //!
 //! ```text
 //! main ─► catch signals ─► config ─► logs ─► admin endpoint ─► build ─► announce ─► run ─► drain ─► exit code
@@ -6,9 +6,9 @@
 //!                            └─ 78                     69, 78 ───┘     task ended ───┘    deadline: 75
 //! ```
 //!
-//! Signals are caught before anything else, so that whoever stops a process that is just starting sees it end with 0.
+//! Signals are caught before anything else, so that a process that is stopped while starting exits with 0.
 //!
-//! A service is a struct that `build` makes and `run` takes apart into tasks:
+//! A service is a struct that `build` creates and `run` splits into tasks:
 //!
 //! ```no_run
 //! use delayq_service::config::RedisConfig;
@@ -44,10 +44,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use crate::admin::{Admin, AdminState, router};
+use crate::admin::{Admin, AdminState, Limits, router};
 use crate::arguments::Asked;
 use crate::codes::{DRAIN_DEADLINE, SYSTEM};
-use crate::config::{AdminConfig, Environment, LogConfig, Places, Section, ShutdownConfig, Source, load};
+use crate::config::{AdminConfig, Environment, Locations, LogConfig, Section, ShutdownConfig, Source, load};
 use crate::exit::Exit;
 use crate::fault::Fault;
 use crate::healthcheck::healthcheck;
@@ -63,8 +63,8 @@ use crate::telemetry;
 /// A long-running program.
 ///
 /// # Contract
-/// `build` does all that can fail and starts no task. `run` cannot fail: it starts tasks that run until shutdown is
-/// asked for and then finish or give back what they hold.
+/// `build` does all that can fail and starts no task. `run` cannot fail: it starts tasks that run until shutdown and then
+/// finish or give back what they hold.
 pub trait Service: Sized {
     /// Its configuration.
     type Config: ServiceConfig;
@@ -72,7 +72,7 @@ pub trait Service: Sized {
     /// What it is called.
     const PROGRAM: Program;
 
-    /// Makes it, from a configuration without faults.
+    /// Creates it from a validated configuration.
     ///
     /// # Errors
     /// The fault that the process ends with.
@@ -92,19 +92,19 @@ pub trait ServiceConfig: Section {
     fn shutdown(&self) -> &ShutdownConfig;
 }
 
-/// What a process passes to the one who builds its service.
+/// What a process provides for building its service.
 #[derive(Clone, Debug)]
 pub struct Process {
     /// What it is called.
     pub program: Program,
-    /// Where to register what is counted.
+    /// Where to register metrics.
     pub metrics: Metrics,
-    /// Where to add conditions of being ready. The process has one of its own, `process`.
+    /// Where to add conditions of readiness. The process has one of its own, `process`.
     pub readiness: Readiness,
     /// When to stop.
     pub shutdown: Shutdown,
     /// Where the keys of its configuration are written.
-    pub places: Places,
+    pub locations: Locations,
 }
 
 /// The settings of a life.
@@ -127,7 +127,7 @@ impl Process {
             metrics: Metrics::new(),
             readiness: Readiness::new(),
             shutdown: Shutdown::new(),
-            places: Places::default(),
+            locations: Locations::default(),
         }
     }
 }
@@ -136,8 +136,8 @@ impl Process {
 #[must_use]
 pub fn main<S: Service>(source: &Source) -> ExitCode {
     install_tls();
-    // A panic outside the tasks is a bug as well, and has the same exit code as one inside.
-    let exit = catch_unwind(AssertUnwindSafe(|| recite::<S>(source))).unwrap_or(Ok(Exit::Bug));
+    // A panic outside the tasks has the same exit code as one inside.
+    let exit = catch_unwind(AssertUnwindSafe(|| run::<S>(source))).unwrap_or(Ok(Exit::Bug));
     let exit = exit.unwrap_or_else(|fault| {
         eprintln!("{}: {fault}", S::PROGRAM.name);
         fault.exit()
@@ -145,7 +145,7 @@ pub fn main<S: Service>(source: &Source) -> ExitCode {
     exit.into()
 }
 
-/// The whole `main` of a service whose arguments name its configuration, or ask for its help or version.
+/// The whole `main` of a service whose arguments name its configuration, or ask for help, version or health.
 #[must_use]
 pub fn main_of_arguments<S: Service>() -> ExitCode {
     match Asked::of(S::PROGRAM, std::env::args_os().skip(1)) {
@@ -168,17 +168,17 @@ pub fn main_of_arguments<S: Service>() -> ExitCode {
     }
 }
 
-/// Makes rustls use ring; the first line of every `main` and of every test that speaks TLS. Safe to call twice.
+/// Makes rustls use ring; the first line of every `main` and of every test with TLS. Idempotent.
 pub fn install_tls() {
-    // The error says that a provider is installed already.
+    // The error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Runs a service inside a runtime that exists already, from catching signals to the end of the drain.
+/// Runs a service inside an existing runtime, from catching signals to the end of the drain.
 ///
-/// For a program with more around it than [`main`] has, such as one that starts the servers it needs: it must have
-/// installed TLS and started logging. Faults are logged and become the exit code. `build` gives back what starts the
-/// tasks; a signal while it builds drops it where it waits.
+/// For a program that does more than [`main`], such as one that starts the servers it needs: it must have installed TLS and
+/// started logging. Faults are logged and become the exit code. `build` returns what starts the tasks; a signal during
+/// `build` drops it at its await.
 pub async fn live<B, R>(program: Program, life: &Life, build: B) -> Exit
 where
     B: AsyncFnOnce(&Process) -> Result<R, Fault>,
@@ -188,13 +188,13 @@ where
     lived.await.unwrap_or_else(|fault| logged(&fault))
 }
 
-/// Whether the process that runs with this configuration is ready.
+/// Whether the process with this configuration is ready.
 fn health<S: Service>(source: &Source) -> Result<(), Fault> {
     let config = load::<S::Config>(source, &Environment::of_process())?.config;
     healthcheck(&config.admin().listen)
 }
 
-fn recite<S: Service>(source: &Source) -> Result<Exit, Fault> {
+fn run<S: Service>(source: &Source) -> Result<Exit, Fault> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name(S::PROGRAM.name)
@@ -213,13 +213,13 @@ fn recite<S: Service>(source: &Source) -> Result<Exit, Fault> {
     );
 
     let life = Life { admin: config.admin().clone(), shutdown: config.shutdown().clone() };
-    let process = Process { places: loaded.places, ..Process::new(S::PROGRAM) };
+    let process = Process { locations: loaded.locations, ..Process::new(S::PROGRAM) };
     let exit = runtime.block_on(lived(signals, &process, &life, async |process| {
         let service = S::build(config, process).await?;
         Ok(|tasks: &Tasks| service.run(tasks))
     }));
     let exit = exit.unwrap_or_else(|fault| logged(&fault));
-    // What outlived the drain was named; waiting for it here would pass the deadline after all.
+    // Tasks that outlived the drain were named; waiting for them here would exceed the deadline after all.
     runtime.shutdown_background();
     Ok(exit)
 }
@@ -230,40 +230,40 @@ where
     R: FnOnce(&Tasks),
 {
     let (tasks, mut supervisor) = Tasks::new(process.shutdown.clone());
-    let beside = Beside::start(signals, process, &tasks, life).await?;
+    let background = Background::start(signals, process, &tasks, life).await?;
 
     let Some(built) = process.shutdown.or(build(process)).await else {
-        tracing::info!("asked to stop before everything was built");
+        tracing::info!("stopped before everything was built");
         return Ok(Exit::Done);
     };
     let run = built?;
 
     run(&tasks);
-    beside.announce();
+    background.announce();
 
     let ended = supervisor.watch().await;
     if let Err(fault) = &ended {
         log(fault);
     }
 
-    beside.condition.unready("draining");
+    background.condition.unready("draining");
     systemd::stopping();
     let exit = drain(supervisor, life).await;
     Ok(ended.map_or_else(|fault| fault.exit(), |()| exit))
 }
 
-/// What runs beside the tasks and outlives them: signals, admin endpoint, watchdog.
-struct Beside {
+/// What runs in the background and outlives the tasks: signals, admin endpoint, watchdog.
+struct Background {
     condition: Condition,
     helpers: tokio::task::JoinSet<()>,
 }
 
-// === impl Beside ===
+// === impl Background ===
 
-impl Beside {
+impl Background {
     async fn start(signals: Signals, process: &Process, tasks: &Tasks, life: &Life) -> Result<Self, Fault> {
         let condition = process.readiness.condition("process");
-        let admin = Admin::bind(&life.admin, &process.metrics).await?;
+        let admin = Admin::bind(&life.admin, Limits::default(), &process.metrics).await?;
         if let Some(address) = admin.address() {
             tracing::info!(%address, "admin endpoint listening");
         }
@@ -296,13 +296,13 @@ async fn drain(supervisor: Supervisor, life: &Life) -> Exit {
     faults.first().map_or(Exit::Done, Fault::exit)
 }
 
-/// The exit code of a fault that ended a life.
+/// Logs a fault that ends the process, and returns its exit code.
 fn logged(fault: &Fault) -> Exit {
     log(fault);
     fault.exit()
 }
 
-/// A fault is logged once, here, where it is decided that the process ends of it.
+/// A fault is logged once, here, where it ends the process.
 fn log(fault: &Fault) {
     let code = fault.code();
     tracing::error!(code = code.id, cause = code.cause, first_try = code.tries[0], "{fault}");

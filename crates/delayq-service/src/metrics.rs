@@ -1,9 +1,8 @@
 //! Metrics: a registry that is passed in, and the histogram of lateness.
 //!
-//! There are no globals: `build` gets a [`Metrics`], registers what it counts, and keeps the handles.
+//! There are no globals: `build` gets a [`Metrics`], registers its metrics, and keeps the handles.
 //!
-//! A log line and its metric come from one place, so that they cannot drift apart: one struct per event, whose
-//! `emit` writes both.
+//! A log line and its metric cannot drift apart: there is one struct per event, whose `emit` writes both.
 //!
 //! ```
 //! use delayq_service::metrics::Metrics;
@@ -33,7 +32,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
-/// What every metric's name begins with.
+/// The prefix of every metric's name.
 pub const PREFIX: &str = "delayq";
 
 /// Upper bounds of the buckets of [`Lateness`], in seconds: fine where the promise is, coarse up to an hour.
@@ -68,8 +67,7 @@ impl Metrics {
         })))
     }
 
-    /// Registers a metric as `delayq_<name>` and gives it back as the handle to count with. A counter's name gets
-    /// `_total` by itself.
+    /// Registers a metric as `delayq_<name>` and returns it as the handle. A counter's name gets `_total` by itself.
     ///
     /// # Panics
     /// If the name is taken: two metrics of one name are a bug.
@@ -112,7 +110,7 @@ impl Metrics {
     }
 
     fn registered(&self) -> MutexGuard<'_, Registered> {
-        // A metric that was refused by a panic is not half registered.
+        // A metric that a panic refused is not half registered.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -166,7 +164,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the metric puts is registered twice")]
-    fn a_name_cannot_be_taken_twice() {
+    fn a_name_cannot_be_registered_twice() {
         let metrics = Metrics::new();
         let _: Counter = metrics.register("puts", "One.", Counter::default());
         let _: Counter = metrics.register("puts", "Two.", Counter::default());

@@ -1,4 +1,4 @@
-//! What a process is called.
+//! The name and version of a process.
 
 use std::fmt;
 

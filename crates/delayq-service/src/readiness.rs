@@ -1,4 +1,4 @@
-//! Readiness and life: named conditions, each ready or unready for a reason, and the heartbeats of what must not hang.
+//! Readiness and liveness: named conditions, each ready or unready for a reason, and heartbeats of what must not hang.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ pub struct Readiness {
     heartbeats: Heartbeats,
 }
 
-/// The handle of whoever knows whether one condition holds; clones share it.
+/// The handle with which its owner reports whether one condition holds; clones share it.
 #[derive(Clone, Debug)]
 pub struct Condition {
     name: &'static str,
@@ -40,14 +40,14 @@ impl Readiness {
         Self::default()
     }
 
-    /// Adds a condition, unready because it is `starting`. A name that exists is the same condition.
+    /// Adds a condition, unready with the reason `starting`. An existing name returns the same condition.
     #[must_use]
     pub fn condition(&self, name: &'static str) -> Condition {
         self.lock().entry(name).or_insert_with(|| Some("starting".to_owned()));
         Condition { name, readiness: self.clone() }
     }
 
-    /// What does not hold, by name; empty is ready.
+    /// The conditions that do not hold, by name; ready if empty.
     #[must_use]
     pub fn unready(&self) -> Vec<Unready> {
         let conditions = self.lock();
@@ -56,21 +56,21 @@ impl Readiness {
         unready.map(|(condition, reason)| Unready { condition, reason }).collect()
     }
 
-    /// Adds a heartbeat: whoever holds it beats at least once in `within`, or `/livez` and the service manager's watchdog
-    /// take the process for stuck. It ends when it is dropped.
+    /// Adds a heartbeat: its owner beats at least once in `within`, or `/livez` and the service manager's watchdog consider
+    /// the process stuck. It ends when it is dropped.
     #[must_use]
     pub fn heartbeat(&self, name: &'static str, within: Duration) -> Heartbeat {
         self.heartbeats.add(name, within)
     }
 
-    /// What did not beat in time, by name; empty is alive.
+    /// The late heartbeats, by name; alive if empty.
     #[must_use]
     pub fn stuck(&self) -> Vec<&'static str> {
         self.heartbeats.stuck()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Option<String>>> {
-        // One assignment is the only change under the lock: it cannot be left half done.
+        // The only change under the lock is one assignment: a panic cannot leave it half done.
         self.conditions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -83,7 +83,7 @@ impl Condition {
         self.set(None);
     }
 
-    /// It does not hold, and why: a few words for whoever looks at the probe.
+    /// It does not hold, for a reason that the probe shows.
     pub fn unready(&self, reason: impl Into<String>) {
         self.set(Some(reason.into()));
     }

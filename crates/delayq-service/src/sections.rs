@@ -1,20 +1,20 @@
 //! Configurations as lists of their sections: the struct, its faults, and what the life of a process needs of it.
 
-/// Defines a configuration: a struct whose fields are the tables of the file by their names, each a type that is a
-/// [`Section`](crate::config::Section). A key that belongs to none is a fault. What the sections cannot know of each other is
-/// checked behind `and`. The crate that uses it depends on `serde`.
+/// Defines a configuration: a struct whose fields are the tables of the file by name, each a
+/// [`Section`](crate::config::Section). An unknown table is a fault. `and` checks the sections against each other. The crate
+/// that uses it depends on `serde`.
 ///
 /// ```
-/// use delayq_service::config::{EtcdConfig, SpoolConfig};
+/// use delayq_service::config::{RedisConfig, SpoolConfig};
 ///
 /// delayq_service::configuration! {
 ///     /// Two sections of the file.
 ///     struct Config {
-///         etcd: EtcdConfig,
+///         redis: RedisConfig,
 ///         spool: SpoolConfig,
 ///     } and |config, at| {
-///         if config.etcd.enabled && !config.spool.dir.as_os_str().is_empty() {
-///             at.contradiction(&["etcd.enabled", "spool.dir"], "expected one of the two");
+///         if config.redis.url.is_tls() && config.spool.folder().is_some() {
+///             at.contradiction(&["redis.url", "spool.dir"], "expected one of the two");
 ///         }
 ///     }
 /// }
@@ -45,8 +45,8 @@ macro_rules! configuration {
     };
 }
 
-/// Defines the configuration of a service: a [`configuration!`](crate::configuration) of its own sections and of those that
-/// every service has, `admin`, `log` and `shutdown`, which are as visible as the struct.
+/// Defines the configuration of a service: a [`configuration!`](crate::configuration) of its own sections and of `admin`,
+/// `log` and `shutdown`, which every service has and which are as visible as the struct.
 #[macro_export]
 macro_rules! sections {
     (

@@ -1,4 +1,4 @@
-//! Shutdown: a value that is passed in, asked for once, and seen by every clone.
+//! Shutdown: a value that is passed in, requested once, and seen by every clone.
 
 use tokio_util::sync::CancellationToken;
 
@@ -9,37 +9,35 @@ pub struct Shutdown(CancellationToken);
 // === impl Shutdown ===
 
 impl Shutdown {
-    /// Not asked for yet.
+    /// Not requested yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks everyone to stop; asking again changes nothing.
+    /// Asks every task to stop. Idempotent.
     pub fn request(&self) {
         self.0.cancel();
     }
 
-    /// Whether it was asked for.
+    /// Whether it was requested.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.0.is_cancelled()
     }
 
-    /// Returns once it is asked for, at once if it was. Safe to drop and to call again.
+    /// Waits until it is requested. Cancel safe.
     pub async fn requested(&self) {
         self.0.cancelled().await;
     }
 
-    /// A shutdown of a part: asked for with this one, or alone.
+    /// A shutdown of a part: requested with this one, or alone.
     #[must_use]
     pub fn part(&self) -> Self {
         Self(self.0.child_token())
     }
 
-    /// Runs a future until it ends or shutdown is asked for, whichever is first; `None` is the latter.
-    ///
-    /// The future is dropped where it waits: give it only what may be dropped there.
+    /// Runs a future until it ends, or until shutdown: then it is dropped at its await, and this is `None`.
     pub async fn or<F: Future>(&self, future: F) -> Option<F::Output> {
         self.0.run_until_cancelled(future).await
     }

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT: the first asks for shutdown, the second ends the process at once.
+//! SIGTERM and SIGINT: the first requests shutdown, the second ends the process at once.
 
 use std::process;
 
@@ -30,10 +30,10 @@ impl Signals {
         Ok(Self { terminate: caught(SignalKind::terminate())?, interrupt: caught(SignalKind::interrupt())? })
     }
 
-    /// Turns the first signal into a request and the second into the end, naming what was still running.
+    /// Requests shutdown at the first signal; at the second, names what still runs and exits.
     pub async fn obey(mut self, shutdown: Shutdown, tasks: Tasks) {
         let first = self.next().await;
-        tracing::info!(signal = first, "asked to stop; a second signal stops at once");
+        tracing::info!(signal = first, "stopping; a second signal stops at once");
         shutdown.request();
         let second = self.next().await;
         let left_running = tasks.running().join(", ");

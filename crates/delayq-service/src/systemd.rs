@@ -1,4 +1,4 @@
-//! The service manager, where there is one: told when the process is ready, stopping, and alive.
+//! Notifications to the service manager, if there is one: ready, stopping, alive.
 
 use std::time::Duration;
 
@@ -8,33 +8,32 @@ use crate::readiness::Readiness;
 
 /// Everything that can fail is done.
 pub(crate) fn ready() {
-    tell(&[NotifyState::Ready]);
+    notify(&[NotifyState::Ready]);
 }
 
 /// The drain begins.
 pub(crate) fn stopping() {
-    tell(&[NotifyState::Stopping]);
+    notify(&[NotifyState::Stopping]);
 }
 
-/// Tells the manager's watchdog of life twice in each of its intervals; for ever idle without one.
+/// Notifies the manager's watchdog twice in each of its intervals; without one it waits for ever.
 ///
-/// It runs beside the tasks on their runtime, so a runtime that is stuck falls silent, and so does a process in which
-/// anything else with a heartbeat is.
+/// It runs on the runtime of the tasks, so a stuck runtime falls silent, and so does a process with a late heartbeat.
 pub(crate) async fn keep_alive(readiness: Readiness) {
     let Some(interval) = sd_notify::watchdog_enabled() else { return std::future::pending().await };
     let mut beat = tokio::time::interval((interval / 2).max(Duration::from_millis(1)));
     loop {
         beat.tick().await;
         match readiness.stuck().first() {
-            None => tell(&[NotifyState::Watchdog]),
-            Some(stuck) => tracing::error!(stuck, "no sign of life: the service manager is not told of any"),
+            None => notify(&[NotifyState::Watchdog]),
+            Some(stuck) => tracing::error!(stuck, "a heartbeat is late: not notifying the service manager"),
         }
     }
 }
 
-fn tell(state: &[NotifyState<'_>]) {
+fn notify(state: &[NotifyState<'_>]) {
     // Without a manager this does nothing.
     if let Err(error) = sd_notify::notify(state) {
-        tracing::warn!(%error, "the service manager cannot be told");
+        tracing::warn!(%error, "cannot notify the service manager");
     }
 }

@@ -1,9 +1,9 @@
-//! The tasks of a process: each has a name, none may end unasked, and all drain under one deadline.
+//! The tasks of a process: each has a name, none may end before shutdown, and all drain under one deadline.
 //!
 //! ```text
-//! spawned ── runs until shutdown is asked for ──► returns Ok ─► drained
-//!    │                                      └───► returns Err, panics ─► drained, with a fault
-//!    └────── ends before: returns, fails, panics ─► the process ends, naming it
+//! spawned ── runs until shutdown ──► returns Ok ─► drained
+//!    │                         └───► returns Err, panics ─► drained, with a fault
+//!    └── ends before: returns, fails, panics ─► the process ends, naming it
 //! ```
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub struct Tasks {
     ended: mpsc::UnboundedSender<Ended>,
 }
 
-/// The one who looks after the tasks.
+/// Watches and drains the tasks.
 #[derive(Debug)]
 pub struct Supervisor {
     shutdown: Shutdown,
@@ -77,7 +77,7 @@ struct Watch {
 // === impl Tasks ===
 
 impl Tasks {
-    /// No tasks yet. The supervisor sees each end.
+    /// Without tasks yet. The supervisor sees each end.
     #[must_use]
     pub fn new(shutdown: Shutdown) -> (Self, Supervisor) {
         let (sender, receiver) = mpsc::unbounded_channel();
@@ -86,13 +86,13 @@ impl Tasks {
         (tasks, Supervisor { shutdown, running, ended: receiver })
     }
 
-    /// When its tasks are to stop.
+    /// The shutdown at which its tasks stop.
     #[must_use]
     pub fn shutdown(&self) -> &Shutdown {
         &self.shutdown
     }
 
-    /// Starts a task that runs until shutdown is asked for. Ending before that ends the process.
+    /// Starts a task that runs until shutdown. If it ends before, the process ends.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -100,15 +100,15 @@ impl Tasks {
     where
         F: Future<Output = Result<(), Fault>> + Send + 'static,
     {
-        // Counted before it runs, so that a drain that begins now waits for it.
+        // Counted before it runs, so that a drain that starts now waits for it.
         let mut watch = Watch { number: self.running.add(name.into()), how: None, tasks: self.clone() };
         tokio::spawn(async move {
-            // A method, so that the whole of it moves into the task and is dropped there.
+            // A method call, so that the whole `watch` moves into the task and is dropped there.
             watch.ended(future.await);
         });
     }
 
-    /// The names of the tasks that run now, in the order of their start.
+    /// The names of the running tasks, in the order of their start.
     #[must_use]
     pub fn running(&self) -> Vec<String> {
         self.running.names()
@@ -118,17 +118,17 @@ impl Tasks {
 // === impl Supervisor ===
 
 impl Supervisor {
-    /// Waits until shutdown is asked for.
+    /// Waits until shutdown. Cancel safe.
     ///
     /// # Errors
-    /// A task ended unasked: its own fault, or [`TASK_ENDED`] with its name. Safe to drop and to call again.
+    /// A task ended before: its own fault, or [`TASK_ENDED`] with its name.
     pub async fn watch(&mut self) -> Result<(), Fault> {
         tokio::select! {
-            // A task that ends because it was asked to may report before this loop sees the request.
+            // A task that ends at shutdown may report before this loop sees the request.
             biased;
             () = self.shutdown.requested() => Ok(()),
             ended = self.ended.recv() => match ended {
-                Some(ended) => Err(ended.unasked()),
+                Some(ended) => Err(ended.before_shutdown()),
                 None => Err(Fault::new(&TASK_ENDED, "every task is gone")),
             },
         }
@@ -180,7 +180,7 @@ impl Running {
 // === impl Ended ===
 
 impl Ended {
-    fn unasked(self) -> Fault {
+    fn before_shutdown(self) -> Fault {
         let name = self.name;
         match self.how {
             How::Returned => Fault::new(&TASK_ENDED, format!("the task `{name}` returned")),
@@ -194,7 +194,7 @@ impl Ended {
     fn while_draining(self) -> Option<Fault> {
         match self.how {
             How::Returned => None,
-            How::Failed(_) | How::Panicked => Some(self.unasked()),
+            How::Failed(_) | How::Panicked => Some(self.before_shutdown()),
         }
     }
 }
@@ -211,9 +211,9 @@ impl Drop for Watch {
     fn drop(&mut self) {
         let running = &self.tasks.running;
         let name = running.lock().by_number.get(&self.number).cloned().unwrap_or_default();
-        // Dropped without an end, the future was torn down by a panic, or by the runtime when nobody listens.
+        // Without an end, a panic dropped the future, or the runtime did when nobody listens.
         let how = self.how.take().unwrap_or(How::Panicked);
-        // The end is told before the name goes: whoever finds no names left finds every end told.
+        // The end is reported before the name goes: once no names are left, every end was reported.
         let _ = self.tasks.ended.send(Ended { name, how });
         running.lock().by_number.remove(&self.number);
         running.fewer.notify_waiters();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_end_unasked_is_reported_with_its_name() {
+    async fn an_end_before_shutdown_is_reported_with_its_name() {
         let (tasks, mut supervisor) = Tasks::new(Shutdown::new());
         tasks.spawn("heart", async { Ok(()) });
         let fault = supervisor.watch().await.unwrap_err();

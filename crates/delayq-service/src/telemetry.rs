@@ -10,27 +10,30 @@ use crate::codes::{LOG_FILTER, SYSTEM};
 use crate::config::{LogConfig, LogEnvironment, LogFormat};
 use crate::fault::Fault;
 
-/// What log lines look like, once terminal and environment have been looked at.
+/// The form of log lines, given terminal and environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum Style {
     Json,
     Human { colour: bool },
 }
 
-/// Starts logging for this process; panics are logged too, with their place.
+/// Starts logging for this process; panics are logged too, with their location.
 ///
 /// # Errors
-/// [`LOG_FILTER`] if `RUST_LOG` is not understood; [`SYSTEM`] if logging was started before.
+/// [`LOG_FILTER`] if `RUST_LOG` is invalid; [`SYSTEM`] if logging was started before.
 pub fn init(log: &LogConfig) -> Result<(), Fault> {
     let environment = LogEnvironment::of_process();
     let filter = filter(log, environment.filter.as_deref())?;
-    let look = look(log.format, std::io::stderr().is_terminal(), environment.no_colour);
-    start(look, filter)?;
+    let style = style(log.format, std::io::stderr().is_terminal(), environment.no_colour);
+    start(style, filter)?;
     std::panic::set_hook(Box::new(log_panic));
     Ok(())
 }
 
-/// Whether a filter is understood, and if not, why.
+/// Checks a filter.
+///
+/// # Errors
+/// Why it is invalid.
 pub(crate) fn check_filter(filter: &str) -> Result<(), String> {
     EnvFilter::try_new(filter).map(|_| ()).map_err(|error| error.to_string())
 }
@@ -44,37 +47,37 @@ fn filter(log: &LogConfig, overriding: Option<&str>) -> Result<EnvFilter, Fault>
         .map_err(|error| Fault::new(&LOG_FILTER, format!("{name} is `{text}`")).because(error))
 }
 
-fn look(format: LogFormat, terminal: bool, no_colour: bool) -> Look {
+fn style(format: LogFormat, terminal: bool, no_colour: bool) -> Style {
     match (format, terminal) {
-        (LogFormat::Json, _) | (LogFormat::Auto, false) => Look::Json,
-        (LogFormat::Human, _) | (LogFormat::Auto, true) => Look::Human { colour: terminal && !no_colour },
+        (LogFormat::Json, _) | (LogFormat::Auto, false) => Style::Json,
+        (LogFormat::Human, _) | (LogFormat::Auto, true) => Style::Human { colour: terminal && !no_colour },
     }
 }
 
-fn start(look: Look, filter: EnvFilter) -> Result<(), Fault> {
-    subscriber(look, filter, std::io::stderr)
+fn start(style: Style, filter: EnvFilter) -> Result<(), Fault> {
+    subscriber(style, filter, std::io::stderr)
         .try_init()
         .map_err(|error| Fault::new(&SYSTEM, "cannot start logging").because(error))
 }
 
-fn subscriber<W>(look: Look, filter: EnvFilter, writer: W) -> Box<dyn tracing::Subscriber + Send + Sync>
+fn subscriber<W>(style: Style, filter: EnvFilter, writer: W) -> Box<dyn tracing::Subscriber + Send + Sync>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
-    match look {
-        Look::Json => Box::new(
+    match style {
+        Style::Json => Box::new(
             builder.json().flatten_event(true).with_current_span(true).with_span_list(false).finish(),
         ),
-        Look::Human { colour } => Box::new(builder.with_ansi(colour).finish()),
+        Style::Human { colour } => Box::new(builder.with_ansi(colour).finish()),
     }
 }
 
 fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
-    let place = panic.location().map(ToString::to_string).unwrap_or_default();
-    let message = panic.payload_as_str().unwrap_or("a panic without a sentence");
+    let location = panic.location().map(ToString::to_string).unwrap_or_default();
+    let message = panic.payload_as_str().unwrap_or("a panic without a message");
     let thread = std::thread::current();
-    tracing::error!(place, thread = thread.name().unwrap_or("unnamed"), "panic: {message}");
+    tracing::error!(location, thread = thread.name().unwrap_or("unnamed"), "panic: {message}");
 }
 
 #[cfg(test)]
@@ -97,10 +100,10 @@ mod tests {
         }
     }
 
-    fn written(look: Look) -> String {
+    fn written(style: Style) -> String {
         let page = Page::default();
         let writer = page.clone();
-        let subscriber = subscriber(look, EnvFilter::new("info"), move || writer.clone());
+        let subscriber = subscriber(style, EnvFilter::new("info"), move || writer.clone());
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(shard = 7, "pumped");
             tracing::debug!("unseen");
@@ -111,19 +114,19 @@ mod tests {
     #[test]
     fn colour_needs_a_terminal_and_no_objection() {
         for (format, terminal, no_colour, expected) in [
-            (LogFormat::Auto, true, false, Look::Human { colour: true }),
-            (LogFormat::Auto, true, true, Look::Human { colour: false }),
-            (LogFormat::Auto, false, false, Look::Json),
-            (LogFormat::Human, false, false, Look::Human { colour: false }),
-            (LogFormat::Json, true, false, Look::Json),
+            (LogFormat::Auto, true, false, Style::Human { colour: true }),
+            (LogFormat::Auto, true, true, Style::Human { colour: false }),
+            (LogFormat::Auto, false, false, Style::Json),
+            (LogFormat::Human, false, false, Style::Human { colour: false }),
+            (LogFormat::Json, true, false, Style::Json),
         ] {
-            assert_eq!(look(format, terminal, no_colour), expected);
+            assert_eq!(style(format, terminal, no_colour), expected);
         }
     }
 
     #[test]
     fn a_json_line_is_one_object_with_the_fields_at_its_top() {
-        let line = written(Look::Json);
+        let line = written(Style::Json);
         let object: serde_json::Value = serde_json::from_str(line.trim_end()).unwrap();
         assert_eq!(
             (&object["shard"], &object["message"], &object["level"]),
@@ -133,9 +136,9 @@ mod tests {
 
     #[test]
     fn a_human_line_without_colour_has_no_escapes() {
-        let line = written(Look::Human { colour: false });
+        let line = written(Style::Human { colour: false });
         assert!(line.contains("pumped shard=7") && !line.contains('\u{1b}'), "{line}");
-        assert!(written(Look::Human { colour: true }).contains('\u{1b}'));
+        assert!(written(Style::Human { colour: true }).contains('\u{1b}'));
     }
 
     #[test]

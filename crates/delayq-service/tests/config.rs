@@ -1,10 +1,10 @@
-//! Loading a configuration: every fault at once, each with its key and place, and never a secret.
+//! Loading a configuration: every fault at once, each with its key and location, and never a secret.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use delayq_service::config::{
-    ConfigFaults, DeploymentConfig, Environment, EtcdConfig, Faults, HumanDuration, Listen, Place,
-    RedisConfig, Section, Source, SpoolConfig, check_sample, effective, load,
+    ConfigFaults, DeploymentConfig, Environment, Faults, HumanDuration, Listen, Location, RedisConfig,
+    Section, Source, SpoolConfig, check_sample, effective, load,
 };
 use delayq_service::{Exit, Fault};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,6 @@ delayq_service::sections! {
     struct Config {
         deployment: DeploymentConfig,
         redis: RedisConfig,
-        etcd: EtcdConfig,
         spool: SpoolConfig,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         routes: Vec<Route>,
@@ -57,8 +56,8 @@ fn faults(text: &str) -> ConfigFaults {
 
 /// The line and key of each fault.
 fn lines(faults: &ConfigFaults) -> Vec<(usize, &str)> {
-    let line = |place: &Place| if let Place::Line(line) = place { *line } else { 0 };
-    faults.faults().iter().map(|fault| (line(&fault.place), fault.key.as_str())).collect()
+    let line = |location: &Location| if let Location::Line(line) = location { *line } else { 0 };
+    faults.faults().iter().map(|fault| (line(&fault.location), fault.key.as_str())).collect()
 }
 
 #[test]
@@ -73,8 +72,8 @@ fn every_fault_is_reported_at_once_with_key_and_line() {
          keepalive = '1h'\n\
          ca = '/ca.pem'\n\
          [admin]\n\
-         max_connections = 0\n\
          listen = 'nowhere'\n\
+         max_connections = 64\n\
          [timmer]\n\
          x = 1\n\
          [log]\n\
@@ -93,8 +92,8 @@ fn every_fault_is_reported_at_once_with_key_and_line() {
         (6, "redis.call_deadline"),
         (7, "redis.keepalive"),
         (8, "redis.ca"),
-        (10, "admin.max_connections"),
-        (11, "admin.listen"),
+        (10, "admin.listen"),
+        (11, "admin.max_connections"),
         (12, "timmer"),
         (15, "log.format"),
         (16, "log.filter"),
@@ -129,29 +128,22 @@ fn broken_syntax_does_not_hide_the_other_faults() {
 
 #[test]
 fn contradictions_name_the_key_that_was_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let [key_file, ca_file] = ["key", "ca"].map(|name| format!("'{}'", pem(folder.path(), name)));
     for (text, key, line) in [
         ("[redis]\nurl = 'redis://:a@h:1'\npassword = 'b'", "redis.password", 3),
         ("[redis]\nusername = 'u'", "redis.username", 2),
-        ("[etcd]\nendpoints = []", "etcd.endpoints", 2),
-        ("[etcd]\npassword = 'p'", "etcd.password", 2),
-        ("[etcd]\ncall_deadline = '20s'", "etcd.call_deadline", 2),
-        ("[etcd.tls]\nkey = 'KEY'\n[etcd]\nendpoints = ['https://h:1']", "etcd.tls.key", 2),
-        ("[etcd]\n[etcd.tls]\nca = 'CA'", "etcd.tls", 2),
+        ("[redis]\nca = '/ca.pem'", "redis.ca", 2),
         ("[spool]\ndir = 'here'", "spool.dir", 2),
-        ("[etcd]\nendpoints = ['http://a:1', 'b:1']", "etcd.endpoints[1]", 2),
     ] {
-        let faults = faults(&text.replace("'KEY'", &key_file).replace("'CA'", &ca_file));
+        let faults = faults(text);
         assert_eq!(lines(&faults), [(line, key)], "{faults}");
     }
 }
 
 #[test]
 fn a_key_that_is_faulty_already_is_not_blamed_for_a_contradiction() {
-    // Without its endpoint the list would be empty, which is another fault.
-    let faults = faults("[etcd]\nendpoints = [5]\ncall_deadline = '10s'\nlease_ttl = 7");
-    assert_eq!(lines(&faults), [(2, "etcd.endpoints[0]"), (4, "etcd.lease_ttl")], "{faults}");
+    // Without its password the user would be a fault too.
+    let faults = faults("[redis]\nusername = 'u'\npassword = 7");
+    assert_eq!(lines(&faults), [(3, "redis.password")], "{faults}");
 }
 
 #[test]
@@ -188,15 +180,11 @@ fn the_environment_overrides_the_file_without_quotes() {
         ("DELAYQ__REDIS__CALL_DEADLINE", "250ms"),
         ("DELAYQ__REDIS__PASSWORD", "1234"),
         ("DELAYQ__ADMIN__LISTEN", ""),
-        ("DELAYQ__ETCD__ENDPOINTS", "['http://a:1', 'http://b:1']"),
+        ("DELAYQ__ROUTES", "[{ topic = 'a', sink = 'b' }]"),
     ];
-    let more = [
-        ("DELAYQ__ETCD__TLS__CA", "/ca.pem"),
-        ("DELAYQ__ETCD__ENABLED", "true"),
-        ("DELAYQ__TIMER__RESOLUTION", "of another role"),
-    ];
+    let more = [("DELAYQ__REDIS__CA", "/ca.pem"), ("DELAYQ__TIMER__RESOLUTION", "of another role")];
     let faults = loaded(file, &Environment::of(known.into_iter().chain(more))).unwrap_err();
-    assert_eq!(faults.faults()[0].place, Place::Variable("DELAYQ__ETCD__TLS__CA".into()), "{faults}");
+    assert_eq!(faults.faults()[0].location, Location::Variable("DELAYQ__REDIS__CA".into()), "{faults}");
     assert_eq!(faults.faults().len(), 1, "{faults}");
 
     let config = loaded(file, &Environment::of(known)).unwrap();
@@ -209,7 +197,7 @@ fn the_environment_overrides_the_file_without_quotes() {
         "1234"
     );
     assert_eq!(config.admin.listen, Listen::Off);
-    assert_eq!(config.etcd.endpoints, ["http://a:1", "http://b:1"]);
+    assert_eq!(config.routes[0].sink, "b");
 }
 
 #[test]
@@ -226,7 +214,7 @@ fn a_fault_of_the_environment_names_its_variable() {
         let environment = Environment::of([(name, text)]);
         let faults = loaded("[redis]\nurl = 'redis://h:1'", &environment).unwrap_err();
         let [fault] = faults.faults() else { panic!("{faults}") };
-        assert_eq!(fault.place, Place::Variable(name.into()));
+        assert_eq!(fault.location, Location::Variable(name.into()));
         assert!(fault.message.contains(message), "{faults}");
     }
 }
@@ -277,62 +265,28 @@ fn the_sample_file_equals_the_defaults() {
 fn a_sample_that_drifts_is_found_out() {
     let sample = include_str!("../../../config/delayq.toml");
     for (from, to, finding) in [
-        ("shards = 16", "shards = 17", "differs"),
-        ("shards = 16", "", "no `deployment.shards`"),
+        ("shards = 4", "shards = 5", "differs"),
+        ("shards = 4", "", "no `deployment.shards`"),
         ("#ca = ", "#caa = ", "unknown field `caa`"),
-        ("#cert = \"/etc/delayq/etcd.pem\"", "#cert = 5", "invalid type"),
+        ("#ca = \"/etc/delayq/redis-ca.pem\"", "#ca = 5", "invalid type"),
     ] {
         let refusal = check_sample::<Config>(&sample.replacen(from, to, 1)).unwrap_err();
         assert!(refusal.contains(finding), "{refusal}");
     }
 }
 
-/// A file of certificates, to be read and never used.
-fn pem(folder: &std::path::Path, name: &str) -> String {
-    let path = folder.join(name);
-    std::fs::write(&path, "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n").unwrap();
-    path.display().to_string()
-}
-
 #[test]
 fn what_the_start_would_refuse_is_a_fault_of_the_configuration() {
     for (text, key) in [
-        ("[etcd]\ncall_deadline = '50ms'", "etcd.call_deadline"),
-        ("[etcd]\nlease_ttl = '11m'", "etcd.lease_ttl"),
-        ("[etcd]\nprefix = '/two/parts'", "etcd.prefix"),
-        ("[etcd]\nprefix = 'delayq'", "etcd.prefix"),
-        ("[etcd]\nprefix = '/..'", "etcd.prefix"),
-        ("[etcd]\nendpoints = ['https://a:1', 'http://b:1']", "etcd.endpoints"),
         ("[deployment]\nnamespace = 'a.b'", "deployment.namespace"),
         ("[deployment]\nnamespace = ''", "deployment.namespace"),
         ("[deployment]\nshards = 0", "deployment.shards"),
         ("[redis]\nurl = 'redis://h:99999'", "redis.url"),
         ("[redis]\nurl = 'redis://h:1/database'", "redis.url"),
         ("[redis]\nurl = 'rediss://h:1'\nca = '/nonexistent.pem'", "redis.ca"),
-        ("[etcd]\nendpoints = ['https://h:1']\n[etcd.tls]\nca = '/dev/null'", "etcd.tls.ca"),
     ] {
         let faults = faults(text);
         assert_eq!(lines(&faults).iter().map(|(_, key)| *key).collect::<Vec<_>>(), [key], "{text}: {faults}");
-    }
-}
-
-#[test]
-fn what_the_configuration_accepts_of_etcd_the_cluster_accepts_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let ca = pem(folder.path(), "ca.pem");
-    let name = "x".repeat(64);
-    for text in [
-        String::new(),
-        "[etcd]\ncall_deadline = '100ms'\nlease_ttl = '2s'".into(),
-        "[etcd]\ncall_deadline = '1m'\nlease_ttl = '10m'".into(),
-        format!("[etcd]\nprefix = '/{name}'\n[deployment]\nnamespace = 'Upper_Case-9'\nshards = 4096"),
-        format!("[etcd]\nendpoints = ['https://a:1', 'https://b:1']\n[etcd.tls]\nca = '{ca}'"),
-        "[etcd]\nusername = 'u'\npassword = 'p'".into(),
-    ] {
-        let Config { deployment, etcd, .. } = loaded(&text, &Environment::empty()).unwrap();
-        let group =
-            delayq_service::group::group(delayq_cluster::Role::Timer, &name, &deployment, &etcd).unwrap();
-        assert_eq!(group.faults(), Vec::<String>::new(), "{text}");
     }
 }
 

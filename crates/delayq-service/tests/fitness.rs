@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use delayq_core::{Client, Settings};
+use delayq::{Client, Settings};
 use delayq_service::codes::REDIS_UNFIT;
 use delayq_service::{Fitness, Readiness, Shutdown};
 use delayq_tests::deadline::{LONG, wait_until};

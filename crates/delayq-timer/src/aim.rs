@@ -9,7 +9,7 @@
 //! early means an empty call; who goes by the shortest pays for it in lateness each time. Of `wake`, one that four calls
 //! in five keep.
 
-use delayq_core::{UnixMicros, UnixMillis};
+use delayq::{UnixMillis, protocol::UnixMicros};
 use std::time::{Duration, Instant};
 
 /// How many calls may arrive too early.
@@ -20,13 +20,13 @@ const IN_TIME: f64 = 0.8;
 const TOLERANCE_US: f64 = 2.0;
 /// The time in which what was measured last outweighs what was measured before, where little is measured.
 const FADES_IN: Duration = Duration::from_secs(2);
-/// A sample this far from the estimate tells of a busy moment; it is followed, but not believed whole.
+/// A sample this far from the estimate means a busy moment; it is followed, but not believed whole.
 const BELIEVED_US: f64 = 250.0;
 /// A difference no way explains: the clock itself was moved.
 const MOVED_US: f64 = 100_000.0;
 /// No alarm is set earlier than this for the time it takes to wake.
 const LONGEST_WAKE_US: f64 = 100.0;
-/// The farthest that an alarm is set; whatever is later is looked at again then.
+/// The farthest that an alarm is set; whatever is later is aimed at again then.
 const FAR: Duration = Duration::from_secs(3600);
 
 /// What is known of the way to one Redis and of its clock.
@@ -52,10 +52,19 @@ struct Quantile {
 /// When to wake and when to send for a due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shot {
-    /// When the alarm has to go off; now where that is over.
+    /// When the alarm has to go off; now where that has passed.
     pub(crate) wake: Instant,
     /// When the call has to go out.
     pub(crate) send: Instant,
+}
+
+// === impl Shot ===
+
+impl Shot {
+    /// Wakes and sends at the same moment.
+    pub(crate) const fn at(at: Instant) -> Self {
+        Self { wake: at, send: at }
+    }
 }
 
 // === impl Aim ===
@@ -181,7 +190,7 @@ mod tests {
         aim.woke(start, start + us(50));
         assert_eq!(aim.shot(DUE, start), Shot { wake: start + us(9_870), send: start + us(9_920) });
         let over = start + us(20_000);
-        assert_eq!(aim.shot(DUE, over), Shot { wake: over, send: over }, "what is over is due now");
+        assert_eq!(aim.shot(DUE, over), Shot { wake: over, send: over }, "what has passed is due now");
     }
 
     #[test]

@@ -36,10 +36,9 @@ impl Alarm {
         Ok(Self { timer, set: None })
     }
 
-    /// Returns at `at`, or later; for ever pending without one. A moment that is over lets the runtime do everything else
-    /// first. Safe to drop: the next wait sets the alarm anew.
-    pub(crate) async fn wait_until(&mut self, at: Option<Instant>) {
-        let Some(at) = at else { return std::future::pending().await };
+    /// Returns at `at`, or later. A moment that has passed lets the runtime do everything else
+    /// first. Safe to drop: the next wait sets the alarm again.
+    pub(crate) async fn wait_until(&mut self, at: Instant) {
         if at <= Instant::now() {
             return tokio::task::yield_now().await;
         }
@@ -90,11 +89,11 @@ mod tests {
         let mut alarm = Alarm::start().unwrap();
         let start = Instant::now();
         let later = start + Duration::from_secs(60);
-        let dropped = tokio::time::timeout(Duration::from_millis(5), alarm.wait_until(Some(later))).await;
+        let dropped = tokio::time::timeout(Duration::from_millis(5), alarm.wait_until(later)).await;
         assert!(dropped.is_err());
         for n in 1..=20 {
             let at = start + Duration::from_millis(10 + 3 * n);
-            alarm.wait_until(Some(at)).await;
+            alarm.wait_until(at).await;
             assert!(Instant::now() >= at);
         }
         assert!(start.elapsed() < Duration::from_secs(30));
@@ -103,7 +102,7 @@ mod tests {
     #[tokio::test]
     async fn a_moment_that_is_over_does_not_wait() {
         let mut alarm = Alarm::start().unwrap();
-        alarm.wait_until(Some(Instant::now())).await;
+        alarm.wait_until(Instant::now()).await;
     }
 
     #[tokio::test]
@@ -112,7 +111,7 @@ mod tests {
         let over = Instant::now();
         let waiting = async {
             loop {
-                alarm.wait_until(Some(over)).await;
+                alarm.wait_until(over).await;
             }
         };
         tokio::select! {
@@ -126,10 +125,10 @@ mod tests {
     async fn a_wait_that_was_dropped_after_it_rang_does_not_end_the_next_one_early() {
         let mut alarm = Alarm::start().unwrap();
         let at = Instant::now() + Duration::from_millis(2);
-        drop(tokio::time::timeout(Duration::ZERO, alarm.wait_until(Some(at))).await);
+        drop(tokio::time::timeout(Duration::ZERO, alarm.wait_until(at)).await);
         std::thread::sleep(Duration::from_millis(5));
         let next = Instant::now() + Duration::from_millis(20);
-        alarm.wait_until(Some(next)).await;
+        alarm.wait_until(next).await;
         assert!(Instant::now() >= next);
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 /// The system gives no thread or no runtime.
 ///
 /// # Panics
-/// When the future panics: that goes on here.
+/// When the future panics: the panic continues here.
 pub(crate) async fn run<T, F>(name: &str, work: impl FnOnce() -> F + Send + 'static) -> Result<T, Fault>
 where
     T: Send + 'static,

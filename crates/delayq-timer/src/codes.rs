@@ -6,7 +6,7 @@ use delayq_service::{Exit, codes::Code};
 pub const REDIS: Code = Code {
     id: "DQ-T001",
     title: "Redis cannot be used",
-    cause: "At its start a timer takes its shards and looks at the server. Redis did not answer, refused the login, or \
+    cause: "At its start a timer claims its shards and checks the server. Redis did not answer, refused the login, or \
             is set up in a way in which it would lose messages; the message says which.",
     tries: [
         "Check `[redis] url`, user and password with redis-cli from this host.",

@@ -1,5 +1,6 @@
 //! `[timer]`: how shards are owned and pumped.
 
+use delayq_cluster::validate_name;
 use delayq_service::config::{Faults, HumanDuration, Section};
 use serde::{Deserialize, Serialize};
 
@@ -12,17 +13,17 @@ pub struct TimerConfig {
     pub name: String,
     /// Its failure zone: the plan spreads shards over zones. `""`, the default: none.
     pub zone: String,
-    /// How many shards it takes, beside the others' weights: 1 to 1000; default 100.
+    /// How many shards it takes, relative to the others' weights: 1 to 1000; default 100.
     pub weight: u16,
-    /// Most ids that one call moves: 1 to 500; default 150. A full batch keeps Redis busy for about 0.2 ms, which any
+    /// Maximum ids that one call moves: 1 to 500; default 150. A full batch keeps Redis busy for about 0.2 ms, which any
     /// other client waits, once for each timer.
     pub batch: u16,
     /// Wake-ups closer than this are merged into one pipeline. 0 to 100 ms; default 300 µs. More of it costs lateness
     /// and saves calls: watch `delayq_lateness_seconds` and `delayq_timer_pump_calls`.
     pub resolution: HumanDuration,
-    /// How often every owned shard is looked at, whatever is due. 100 ms to 1 m; default 6 s. It bounds how late a
-    /// message is whose wake-up was lost.
-    pub look: HumanDuration,
+    /// How often every owned shard is polled, whatever is due. 100 ms to 1 m; default 6 s. It bounds how late a message is
+    /// whose wake-up was lost.
+    pub poll_interval: HumanDuration,
     /// Whether only the owner may pump: it stops, unready, when etcd does not answer for longer than the lease is
     /// trusted, and another timer's shard is never pumped, however long it is overdue. Default false: what is owned is
     /// pumped on, and what is overdue by ten seconds is anybody's; that delivers nothing twice even under two owners.
@@ -32,8 +33,11 @@ pub struct TimerConfig {
     pub max_clock_step: HumanDuration,
     /// How long a clock has to be steady before its shards go on. 100 ms to 1 h; default 10 s.
     pub clock_steady: HumanDuration,
+    /// How long a topic without settings must have been empty before its shards forget it: 0 to 365 d; default 24 h; 0: never.
+    /// At least as long as it ever remembered a finished id, whatever this says. A later put creates it again.
+    pub forget_topics_after: HumanDuration,
     /// Life of the lock of a single timer, which without etcd keeps a second one out: 1 s to 5 m, and at least twice
-    /// `look`; default 15 s. After a kill the next timer waits for its end.
+    /// `poll_interval`; default 15 s. After a kill the next timer waits for its end.
     pub lock: HumanDuration,
 }
 
@@ -44,16 +48,18 @@ impl TimerConfig {
     pub const WEIGHT: u16 = 100;
     /// The default of `batch`.
     pub const BATCH: u16 = 150;
-    /// The most of `batch`.
-    const MOST_BATCH: u16 = 500;
+    /// The maximum of `batch`.
+    const MAX_BATCH: u16 = 500;
     /// The default of `resolution`.
     pub const RESOLUTION: HumanDuration = HumanDuration::from_micros(300);
-    /// The default of `look`.
-    pub const LOOK: HumanDuration = HumanDuration::from_secs(6);
+    /// The default of `poll_interval`.
+    pub const POLL_INTERVAL: HumanDuration = HumanDuration::from_secs(6);
     /// The default of `max_clock_step`.
     pub const MAX_CLOCK_STEP: HumanDuration = HumanDuration::from_secs(1);
     /// The default of `clock_steady`.
     pub const CLOCK_STEADY: HumanDuration = HumanDuration::from_secs(10);
+    /// The default of `forget_topics_after`.
+    pub const FORGET_TOPICS_AFTER: HumanDuration = HumanDuration::from_secs(86_400);
     /// The default of `lock`.
     pub const LOCK: HumanDuration = HumanDuration::from_secs(15);
 
@@ -63,7 +69,7 @@ impl TimerConfig {
         if !self.name.is_empty() {
             return self.name.clone();
         }
-        delayq_service::group::name_of_process()
+        delayq_cluster::name_of_process()
     }
 }
 
@@ -75,10 +81,11 @@ impl Default for TimerConfig {
             weight: Self::WEIGHT,
             batch: Self::BATCH,
             resolution: Self::RESOLUTION,
-            look: Self::LOOK,
+            poll_interval: Self::POLL_INTERVAL,
             strict: false,
             max_clock_step: Self::MAX_CLOCK_STEP,
             clock_steady: Self::CLOCK_STEADY,
+            forget_topics_after: Self::FORGET_TOPICS_AFTER,
             lock: Self::LOCK,
         }
     }
@@ -86,19 +93,24 @@ impl Default for TimerConfig {
 
 impl Section for TimerConfig {
     fn validate(&self, at: &mut Faults) {
-        at.member_name("name", &self.name);
-        at.member_name("zone", &self.zone);
+        validate_name(at, "name", &self.name);
+        validate_name(at, "zone", &self.zone);
         let ms = HumanDuration::from_millis;
         let hour = HumanDuration::from_secs(3600);
         at.range("weight", &self.weight, 1..=1000);
-        at.range("batch", &self.batch, 1..=Self::MOST_BATCH);
+        at.range("batch", &self.batch, 1..=Self::MAX_BATCH);
         at.range("resolution", &self.resolution, ms(0)..=ms(100));
-        at.range("look", &self.look, ms(100)..=HumanDuration::from_secs(60));
+        at.range("poll_interval", &self.poll_interval, ms(100)..=HumanDuration::from_secs(60));
         at.range("max_clock_step", &self.max_clock_step, ms(10)..=hour);
         at.range("clock_steady", &self.clock_steady, ms(100)..=hour);
+        let year = HumanDuration::from_secs(365 * 86_400);
+        at.range("forget_topics_after", &self.forget_topics_after, ms(0)..=year);
         at.range("lock", &self.lock, HumanDuration::from_secs(1)..=HumanDuration::from_secs(300));
-        if *self.lock < 2 * *self.look {
-            at.contradiction(&["lock", "look"], "each look renews the lock; make it at least twice `look`");
+        if *self.lock < 2 * *self.poll_interval {
+            at.contradiction(
+                &["lock", "poll_interval"],
+                "each poll renews the lock; make it at least twice `poll_interval`",
+            );
         }
     }
 }

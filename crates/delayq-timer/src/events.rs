@@ -2,8 +2,8 @@
 
 use crate::codes::{CLOCK, UNINITIALISED};
 use crate::metrics::TimerMetrics;
+use delayq::{Error, Topic, protocol::ShardId};
 use delayq_cluster::{LossReason, SINGLE_MODE_LIMITS, Trust};
-use delayq_core::{Error, ShardId};
 use std::time::Duration;
 
 /// The timer begins.
@@ -86,6 +86,14 @@ pub(crate) struct Rescued {
 pub(crate) struct Blocked {
     pub(crate) shard: ShardId,
     pub(crate) blocked: u64,
+}
+
+/// A shard forgot a topic that nobody uses.
+pub(crate) struct TopicForgotten<'a> {
+    pub(crate) topic: &'a Topic,
+    pub(crate) shard: ShardId,
+    /// Whether it is the first shard of which this timer learns that it did.
+    pub(crate) is_news: bool,
 }
 
 /// Everything is handed over.
@@ -230,6 +238,18 @@ impl Blocked {
     pub(crate) fn emit(&self) {
         let (shard, blocked) = (self.shard, self.blocked);
         tracing::error!(%shard, blocked, "a key of the wrong type keeps messages from being moved");
+    }
+}
+
+impl TopicForgotten<'_> {
+    pub(crate) fn emit(&self, metrics: &TimerMetrics) {
+        metrics.topics_forgotten.inc();
+        let (topic, shard) = (self.topic, self.shard);
+        if self.is_news {
+            tracing::info!(%topic, %shard, "an empty topic was not used for long and is forgotten");
+        } else {
+            tracing::debug!(%topic, %shard, "another shard forgot it");
+        }
     }
 }
 

@@ -1,28 +1,28 @@
-//! Other timers' shards: when to look whether anybody pumps them. Pure, by Redis's clock.
+//! Other timers' shards: when to check whether anybody pumps them. Pure, by Redis's clock.
 //!
-//! A look costs a call, so most are spared: the last one said when the shard is due next, and before that time and ten
-//! seconds there is nothing to rescue. What is put nearer meanwhile is heard where few timers share the shards. Where
-//! many do, each looks more seldom and at a moment of its own, so that a shard is looked at as often as by few.
+//! A check costs a call, so most are spared: the last one answered when the shard is due next, and until ten seconds after
+//! that time there is nothing to rescue. A nearer message is notified where few timers share the shards. Where many do, each
+//! checks more seldom and at a moment of its own, so that a shard is checked as often as by few.
 //!
-//! While etcd is silent nobody knows who is left, and what is due ten seconds ago is looked for at each look: by all
-//! where they are few. Where they are many each takes its chance, so that all of them together look at a shard
-//! [`LOOKERS`] times in that time; that nobody does has a chance of one in 3,000.
+//! While etcd is silent nobody knows which timers are left, and each poll checks for what is ten seconds overdue: all timers
+//! do where they are few. Where they are many each does by chance, so that together they check a shard [`CHECKERS`] times a
+//! poll interval; the chance that none does is one in 3,000.
 
-use delayq_core::{ShardId, UnixMillis};
+use delayq::{UnixMillis, protocol::ShardId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long something must be overdue for being anybody's.
 const OVERDUE: Duration = Duration::from_secs(10);
-/// How often at most a shard is looked at, whatever it is due for.
+/// How often a shard is checked at most, whatever it is due for.
 const SOON: Duration = Duration::from_secs(5);
-/// How often at least, where what is put is heard; and where it is not.
-const HEARD: Duration = Duration::from_secs(60);
-const UNHEARD: Duration = Duration::from_secs(15);
-/// With so many other timers at most, each hears what is put into the others' shards.
+/// How often at least, where puts are notified, and where they are not.
+const FOLLOWED: Duration = Duration::from_secs(60);
+const UNFOLLOWED: Duration = Duration::from_secs(15);
+/// With so many other timers at most, each is notified of puts into the others' shards.
 const FEW: usize = 2;
-/// How many of the other timers look at a shard in the time of one look while etcd is silent.
-const LOOKERS: usize = 8;
+/// How many of the other timers check a shard in one poll interval while etcd is silent.
+const CHECKERS: usize = 8;
 /// What is overdue by less is on its way: its owner pumps it.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
@@ -35,9 +35,9 @@ pub(crate) struct Foreign {
 
 #[derive(Clone, Copy, Debug)]
 struct Watched {
-    look: UnixMillis,
+    check: UnixMillis,
     out: bool,
-    /// Since when something was overdue when it was looked at last.
+    /// Since when something was overdue at the last check.
     overdue: Option<UnixMillis>,
 }
 
@@ -48,7 +48,7 @@ impl Foreign {
     pub(crate) fn set(&mut self, shards: impl Iterator<Item = ShardId>, others: usize, now: UnixMillis) {
         self.others = others.max(1);
         let before = std::mem::take(&mut self.shards);
-        let fresh = || Watched { look: now + SOON + self.stretch(), out: false, overdue: None };
+        let fresh = || Watched { check: now + SOON + self.stretch(), out: false, overdue: None };
         self.shards = shards.map(|s| (s, before.get(&s).copied().unwrap_or_else(fresh))).collect();
     }
 
@@ -57,42 +57,42 @@ impl Foreign {
         self.others = others.max(1);
     }
 
-    /// Those whose wake-ups should be heard.
-    pub(crate) fn to_hear(&self) -> impl Iterator<Item = ShardId> {
+    /// Those whose wake-ups to follow.
+    pub(crate) fn to_listen(&self) -> impl Iterator<Item = ShardId> {
         let few = self.others <= FEW;
         self.shards.keys().copied().filter(move |_| few)
     }
 
     /// A wake-up: something is due at `due`.
-    pub(crate) fn hear(&mut self, shard: ShardId, due: UnixMillis) {
-        let look = due + OVERDUE + self.stretch();
+    pub(crate) fn wake(&mut self, shard: ShardId, due: UnixMillis) {
+        let check = due + OVERDUE + self.stretch();
         if let Some(watched) = self.shards.get_mut(&shard) {
-            watched.look = watched.look.min(look);
+            watched.check = watched.check.min(check);
         }
     }
 
-    /// What was said before is lost: every shard that is heard is looked at soon.
+    /// Wake-ups may be lost: every shard whose wake-ups are followed is checked soon.
     pub(crate) fn missed_some(&mut self, now: UnixMillis) {
         if self.others <= FEW {
-            self.shards.values_mut().for_each(|watched| watched.look = watched.look.min(now + SOON));
+            self.shards.values_mut().for_each(|watched| watched.check = watched.check.min(now + SOON));
         }
     }
 
-    /// The shards to look at now; with etcd `silent`, whatever their time. Each comes back by `answered`.
+    /// The shards to check now; with etcd `silent`, whatever their time. Each comes back by `answered`.
     pub(crate) fn take(&mut self, now: UnixMillis, silent: bool) -> Vec<ShardId> {
         let others = self.others;
-        let mine = || others <= LOOKERS || fastrand::usize(..others) < LOOKERS;
+        let mine = || others <= CHECKERS || fastrand::usize(..others) < CHECKERS;
         let mut taken = Vec::new();
         for (&shard, watched) in self.shards.iter_mut().filter(|(_, watched)| !watched.out) {
-            if watched.look <= now || silent && mine() {
-                (watched.look, watched.out) = (UnixMillis::MAX, true);
+            if watched.check <= now || silent && mine() {
+                (watched.check, watched.out) = (UnixMillis::MAX, true);
                 taken.push(shard);
             }
         }
         taken
     }
 
-    /// A look found this to be due next, and that something was due since `overdue` when it came.
+    /// A check found this to be due next, and something due since `overdue`.
     pub(crate) fn answered(
         &mut self,
         shard: ShardId,
@@ -101,26 +101,26 @@ impl Foreign {
         now: UnixMillis,
     ) {
         let others = u32::try_from(self.others).unwrap_or(u32::MAX);
-        let longest = now + if self.others <= FEW { HEARD } else { UNHEARD } * others;
+        let longest = now + if self.others <= FEW { FOLLOWED } else { UNFOLLOWED } * others;
         let soonest = now + SOON;
         let overdue = overdue.filter(|&due| due + ON_ITS_WAY <= now);
-        let look = match (overdue, next_due) {
+        let check = match (overdue, next_due) {
             (Some(_), _) => soonest,
             (None, Some(due)) => (due + OVERDUE).clamp(soonest, longest),
             (None, None) => longest,
         };
         let stretch = self.stretch();
         if let Some(watched) = self.shards.get_mut(&shard) {
-            // What was heard while the look was out may not be in its answer yet.
-            watched.look = watched.look.min(look + stretch);
+            // A wake-up during the check may not be in its answer yet.
+            watched.check = watched.check.min(check + stretch);
             (watched.out, watched.overdue) = (false, overdue);
         }
     }
 
-    /// A look was not answered.
+    /// A check was not answered.
     pub(crate) fn failed(&mut self, shard: ShardId, now: UnixMillis) {
         if let Some(watched) = self.shards.get_mut(&shard) {
-            (watched.look, watched.out) = (now + SOON, false);
+            (watched.check, watched.out) = (now + SOON, false);
         }
     }
 
@@ -129,7 +129,7 @@ impl Foreign {
         self.shards.values().filter_map(|watched| watched.overdue).min()
     }
 
-    /// A moment of its own: the others look at theirs.
+    /// A moment of its own: the others check at theirs.
     fn stretch(&self) -> Duration {
         let most = SOON * u32::try_from(self.others.saturating_sub(1)).unwrap_or(u32::MAX);
         Duration::from_millis(fastrand::u64(0..=u64::try_from(most.as_millis()).unwrap_or(u64::MAX)))
@@ -156,30 +156,30 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_is_looked_at_when_what_it_was_due_for_is_ten_seconds_over() {
-        for (next_due, look) in
+    fn a_shard_is_checked_when_what_it_was_due_for_is_ten_seconds_overdue() {
+        for (next_due, check) in
             [(None, 65), (Some(s(3_600)), 65), (Some(s(20)), 30), (Some(s(6)), 16), (Some(s(0)), 10)]
         {
             let mut foreign = two();
             foreign.answered(A, next_due, None, s(5));
-            assert_eq!(foreign.take(s(look - 1), false), [], "due {next_due:?}");
-            assert_eq!(foreign.take(s(look), false), [A], "due {next_due:?}");
+            assert_eq!(foreign.take(s(check - 1), false), [], "due {next_due:?}");
+            assert_eq!(foreign.take(s(check), false), [A], "due {next_due:?}");
         }
     }
 
     #[test]
-    fn a_nearer_due_time_that_is_heard_brings_the_look_forward_also_while_one_is_out() {
+    fn a_nearer_due_time_brings_the_check_forward_also_while_one_is_out() {
         let mut foreign = two();
         foreign.answered(A, None, None, s(5));
-        foreign.hear(A, s(8));
-        foreign.hear(B, s(9));
+        foreign.wake(A, s(8));
+        foreign.wake(B, s(9));
         foreign.answered(B, None, None, s(5));
         assert_eq!(foreign.take(s(18), false), [A]);
         assert_eq!(foreign.take(s(19), false), [B]);
     }
 
     #[test]
-    fn without_etcd_all_are_looked_at_each_time_but_none_twice_at_once() {
+    fn without_etcd_all_are_checked_each_time_but_none_twice_at_once() {
         let mut foreign = two();
         assert_eq!(foreign.take(s(6), true), [], "both are out");
         foreign.answered(A, None, None, s(6));
@@ -187,25 +187,25 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_timers_without_etcd_look_at_each_shard_a_few_times_together() {
+    fn a_hundred_timers_without_etcd_check_each_shard_a_few_times_together() {
         let mut foreign = Foreign::default();
         foreign.set((0..1_000).map(ShardId::new), 100, s(0));
-        let mut looks = 0;
+        let mut checks = 0;
         for _ in 0..100 {
             let taken = foreign.take(s(0), true);
-            looks += taken.len();
+            checks += taken.len();
             taken.into_iter().for_each(|shard| foreign.answered(shard, None, None, s(0)));
         }
-        assert!((7_000..9_000).contains(&looks), "{looks} looks of 100 timers at 1,000 shards");
+        assert!((7_000..9_000).contains(&checks), "{checks} checks of 100 timers at 1,000 shards");
     }
 
     #[test]
-    fn a_shard_that_nobody_pumps_is_known_to_be_overdue_until_a_look_finds_it_well() {
+    fn a_shard_that_nobody_pumps_counts_as_overdue_until_a_check_finds_it_well() {
         let mut foreign = two();
         foreign.answered(A, Some(s(4)), Some(s(4)), s(5));
         foreign.answered(B, Some(s(60)), Some(s(5)), s(5));
         assert_eq!(foreign.overdue(), Some(s(4)), "what is overdue by less than a second is on its way");
-        assert_eq!(foreign.take(s(10), false), [A], "it is looked at again soon");
+        assert_eq!(foreign.take(s(10), false), [A], "it is checked again soon");
         foreign.failed(A, s(10));
         assert_eq!(foreign.overdue(), Some(s(4)), "nothing new is known");
         assert_eq!(foreign.take(s(15), false), [A]);
@@ -214,20 +214,20 @@ mod tests {
     }
 
     #[test]
-    fn many_timers_look_at_moments_of_their_own_and_hear_only_their_own_shards() {
+    fn many_timers_check_at_moments_of_their_own_and_follow_only_their_own_shards() {
         let mut foreign = Foreign::default();
         foreign.set([A].into_iter(), 40, s(0));
-        assert_eq!(foreign.to_hear().count(), 0);
-        let looks: Vec<UnixMillis> = (0..200)
+        assert_eq!(foreign.to_listen().count(), 0);
+        let checks: Vec<UnixMillis> = (0..200)
             .map(|_| {
                 foreign.take(UnixMillis::MAX, false);
                 foreign.answered(A, Some(s(10)), None, s(0));
-                foreign.shards[&A].look
+                foreign.shards[&A].check
             })
             .collect();
-        assert!(looks.iter().all(|&look| look >= s(20) && look <= s(20 + 39 * 5)));
-        assert!(looks.iter().any(|&look| look < s(60)) && looks.iter().any(|&look| look > s(150)));
+        assert!(checks.iter().all(|&check| check >= s(20) && check <= s(20 + 39 * 5)));
+        assert!(checks.iter().any(|&check| check < s(60)) && checks.iter().any(|&check| check > s(150)));
         foreign.set([A, B].into_iter(), 2, s(0));
-        assert_eq!(foreign.to_hear().collect::<Vec<_>>(), [A, B]);
+        assert_eq!(foreign.to_listen().collect::<Vec<_>>(), [A, B]);
     }
 }

@@ -3,14 +3,14 @@
 //! ```text
 //!            a jump beyond the step                steady for long enough
 //! Steady ─────────────────────────────► Jumped ─────────────────────────────► Steady (on the new baseline)
-//!                                        ▲  │ another jump: the wait begins anew
+//!                                        ▲  │ another jump: the wait starts over
 //!                                        └──┘
 //! ```
 //!
 //! The baseline is the difference of the two clocks. It belongs to the address, not to the connection: a reconnect, a
 //! restart or another master behind the same address must fit it.
 
-use delayq_core::{UnixMicros, UnixMillis};
+use delayq::{UnixMillis, protocol::UnixMicros};
 use std::time::{Duration, Instant};
 
 /// What two sound clocks may drift apart: NTP slews by at most 500 ppm, on either side.
@@ -180,7 +180,7 @@ mod tests {
                 ],
             ),
             (
-                "a second jump begins the wait anew",
+                "a second jump starts the wait over",
                 &[
                     (0, 0, 1, Verdict::Fits),
                     (100, 10_000, 1, Verdict::Jumped(9_999_500)),

@@ -3,7 +3,7 @@
 //! ```text
 //!          silent for PATIENCE                       answers, and still has shards: nobody else could take them
 //! Able ───────────────────────► Hindered ───────────────────────────────────────────────────────────────────► Able
-//!   ▲ any answer: patience anew    │  answers for STEADY without a failure between
+//!   ▲ any answer: patience again   │  answers for STEADY without a failure between
 //!   └──────────────────────────────┘
 //! ```
 //!
@@ -101,7 +101,7 @@ mod tests {
         assert!(!way.turn(start + 2 * PATIENCE - Duration::from_millis(1), true));
         assert!(way.turn(start + 2 * PATIENCE, true) && way.is_hindered());
         assert!(!way.turn(start + 3 * PATIENCE, true), "once");
-        assert_eq!(way.next(), None, "it goes on by answers");
+        assert_eq!(way.next(), None, "it changes by answers");
     }
 
     #[test]

@@ -1,42 +1,47 @@
 //! The timer: owns shards and pumps what is due into the ready queues.
 //!
 //! ```text
-//!  membership ──gained──► claim (epoch from Redis) ──► schedule ──► alarm ──► pump, one pipeline a lane
+//!  membership ──gained──► claim (epoch from Redis) ──► schedule ──► alarm ──► pump, in pipelines    
 //!      ▲  │                                             ▲  ▲                       │
 //!      │  └─lost──► stop ──confirm                      │  └── next due, more ──────┤
 //!      │                                      wakes ────┘                          ├──► clock guard ──► hold
 //!      └────────────── is it still mine? ◄───────────────────────── fenced ────────┘
 //! ```
 //!
-//! Nothing is polled: the timer sleeps until the first due time of its shards, and is woken when a nearer one is put.
+//! The timer sleeps until the first due time of its shards, and is woken when a nearer one is put.
 //! [`build`] does all that can fail, [`Timer::run`] pumps until it is asked to stop.
 //!
 //! # Bounds
 //!
 //! * Never early: the pump script asks Redis's own clock.
-//! * A lost wake-up costs at most `look`, or less: whoever reconnects looks at every shard at once.
+//! * A lost wake-up costs at most `poll_interval`, or less: after a reconnect every shard is polled at once.
 //! * Two owners of one shard cost work, and deliver nothing twice.
 //! * A timer that Redis does not answer for 3 s lets the others have its shards, if Redis answers any of them.
 //! * A shard that nobody pumps is pumped by another timer when something in it is ten seconds overdue, at its next
-//!   `look`: after 16 s at most where few timers share the shards.
+//!   poll: after 16 s at most where few timers share the shards.
 
 mod aim;
 mod alarm;
 mod apart;
+mod clock_watch;
 pub mod codes;
 mod config;
 mod events;
+mod fleet;
 mod foreign;
+mod forgetting;
 mod guard;
 mod hindrance;
-mod holding;
 mod metrics;
 mod owning;
 mod pumping;
+mod redis_health;
 mod rota;
+mod safety_poll;
 mod schedule;
 pub mod stores;
 mod timer;
+mod wakes;
 
 pub use config::TimerConfig;
 pub use timer::{Deps, Membership, Timer, build};

@@ -1,7 +1,7 @@
 //! What the timer counts.
 
+use delayq::protocol::{PumpReport, ShardId};
 use delayq_cluster::ClusterStats;
-use delayq_core::{PumpReport, ShardId};
 use delayq_service::{Lateness, Metrics};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram};
@@ -22,10 +22,11 @@ pub(crate) struct TimerMetrics {
     pub(crate) buried: Counter,
     pub(crate) expired: Counter,
     pub(crate) forgotten: Counter,
+    pub(crate) topics_forgotten: Counter,
     pub(crate) blocked: Counter,
     pub(crate) calls: Counter,
     pub(crate) empty_calls: Counter,
-    pub(crate) looks: Counter,
+    pub(crate) polls: Counter,
     pub(crate) failed_calls: Counter,
     pub(crate) fenced: Counter,
     pub(crate) resyncs: Counter,
@@ -45,7 +46,7 @@ pub(crate) struct TimerMetrics {
     pub(crate) membership: Family<OfEvent, Counter>,
 }
 
-/// The label of what is told per shard.
+/// The label of what is reported per shard.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct OfShard {
     shard: u16,
@@ -97,6 +98,10 @@ impl TimerMetrics {
             buried: counter("timer_buried", "Messages whose attempts were used up"),
             expired: counter("timer_expired", "Messages that expired"),
             forgotten: counter("timer_forgotten", "Finished ids that were forgotten"),
+            topics_forgotten: counter(
+                "timer_topics_forgotten",
+                "Empty topics that were not used for long and were forgotten, once for each of their shards",
+            ),
             blocked: counter(
                 "timer_blocked",
                 "Times that a key of the wrong type kept something from being moved",
@@ -106,13 +111,13 @@ impl TimerMetrics {
                 "timer_pump_calls_empty",
                 "Of these, those that came for a due time and moved nothing",
             ),
-            looks: counter("timer_looks", "Of these, those that only looked, whatever was due"),
+            polls: counter("timer_polls", "Of these, those that only polled, whatever was due"),
             failed_calls: counter("timer_pump_calls_failed", "Pumps of one shard without a usable answer"),
             fenced: counter("timer_fenced", "Pumps refused because a newer owner has a higher epoch"),
             turns: counter("timer_turns", "Turns of the loop: one for each thing that happens to it"),
             resyncs: counter(
                 "timer_resyncs",
-                "Times that wake-ups may have been lost and every shard was looked at",
+                "Times that wake-ups may have been lost and every shard was polled",
             ),
             clock_jumps: counter("timer_clock_jumps", "Jumps of Redis's clock beyond max_clock_step"),
             rescued: counter(
@@ -125,7 +130,10 @@ impl TimerMetrics {
                 "The epoch under which a shard is pumped here",
                 Family::default(),
             ),
-            degraded: gauge("timer_degraded", "1 while etcd is not heard and what is owned is pumped on"),
+            degraded: gauge(
+                "timer_degraded",
+                "1 while etcd does not answer and what is owned is still pumped",
+            ),
             hindered: gauge(
                 "timer_hindered",
                 "1 while Redis does not answer this timer and others are given its shards",
@@ -168,7 +176,7 @@ impl TimerMetrics {
         let done = report.moved + report.returned + report.expired + report.forgotten + report.blocked;
         match (due, done) {
             (true, 0) => _ = self.empty_calls.inc(),
-            (false, _) => _ = self.looks.inc(),
+            (false, _) => _ = self.polls.inc(),
             _ => {}
         }
         due && done == 0

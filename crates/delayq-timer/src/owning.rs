@@ -6,13 +6,10 @@
 //! lost, from anywhere ─► parting ─ no call is out any more ─► confirmed
 //! ```
 
+use delayq::protocol::ShardId;
 use delayq_cluster::Lost;
-use delayq_core::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
-
-/// Shards in one pipeline of claims: some 10 µs of Redis's time each.
-pub(crate) const CLAIMS_A_CALL: usize = 64;
 
 /// The shards that were given to this timer, and those that were taken from it.
 #[derive(Debug, Default)]
@@ -24,6 +21,8 @@ pub(crate) struct Owning {
     /// How many of `shards` are pumped.
     mine: usize,
     parting: BTreeMap<ShardId, Lost>,
+    /// Whose lock keeps this timer from a shard.
+    locked_out: BTreeMap<ShardId, String>,
     /// How many calls are out for a shard.
     out: BTreeMap<ShardId, u32>,
 }
@@ -48,6 +47,7 @@ impl Owning {
     /// A shard is not to be pumped here any more.
     pub(crate) fn lose(&mut self, lost: Lost) {
         self.put(lost.shard, None);
+        self.locked_out.remove(&lost.shard);
         self.parting.insert(lost.shard, lost);
     }
 
@@ -87,7 +87,25 @@ impl Owning {
 
     /// A claim was granted.
     pub(crate) fn claimed(&mut self, shard: ShardId) {
+        self.locked_out.remove(&shard);
         self.set(shard, Phase::Mine);
+    }
+
+    /// Another timer's lock refuses the claim: try again, not before `from`.
+    pub(crate) fn locked_out(&mut self, shard: ShardId, owner: String, from: Instant) {
+        self.locked_out.insert(shard, owner);
+        self.retry(shard, from);
+    }
+
+    /// Redis does not have the shard: try again, not before `from`.
+    pub(crate) fn missing(&mut self, shard: ShardId, from: Instant) {
+        self.locked_out.remove(&shard);
+        self.retry(shard, from);
+    }
+
+    /// Whose lock keeps this timer from any shard.
+    pub(crate) fn locked_out_by(&self) -> Option<&str> {
+        self.locked_out.values().next().map(String::as_str)
     }
 
     /// A shard has to be claimed again, not before `from`.
@@ -187,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fenced_shard_is_asked_for_and_claimed_anew_if_it_is_still_given() {
+    fn a_fenced_shard_is_asked_for_and_claimed_again_if_it_is_still_given() {
         let now = Instant::now();
         let mut owning = Owning::default();
         owning.gain(A, now);

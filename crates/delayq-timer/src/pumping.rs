@@ -1,43 +1,48 @@
-//! The timer's loop: wait, send what is due, take what comes back.
+//! The timer's loop: wait, send what is due, receive what comes back.
+//!
+//! Each thing that is known stands in a type of its own: which shards are due ([`Schedule`]), when to send ([`Aim`]), whether
+//! the clock is trusted ([`ClockWatch`]), how Redis is ([`RedisHealth`]), whose the shards are ([`Owning`]), what the slow net
+//! asks ([`SafetyPoll`], [`Foreign`]). They return [`Call`]s; only [`Pumping::send`] sends.
 
 mod answers;
-mod calls;
-mod clock;
-mod health;
-mod look;
+pub(crate) mod calls;
 mod owners;
+mod polls;
 mod standing;
+
+pub(crate) use calls::SHARDS_A_CALL;
 
 use crate::aim::{Aim, Shot};
 use crate::alarm::Alarm;
+use crate::clock_watch::ClockWatch;
 use crate::codes::MEMBER;
 use crate::config::TimerConfig;
+use crate::fleet::Fleet;
 use crate::foreign::Foreign;
+use crate::forgetting::Forgetting;
 use crate::guard::Guard;
-use crate::hindrance::Hindrance;
-use crate::holding::Holding;
 use crate::metrics::TimerMetrics;
 use crate::owning::Owning;
-use crate::rota::{Owned as _, Rota};
-use crate::schedule::{Round, Schedule};
-use delayq_cluster::{ClusterError, ClusterStats, DrainReport, Handle, Ownership, OwnershipChange, Trust};
-use delayq_core::{
-    Claimed, Client, Error, Growth, Heard, HoldAnswer, Listener, PumpReport, ShardCount, ShardId, UnixMicros,
+use crate::redis_health::RedisHealth;
+use crate::rota::Owned as _;
+use crate::safety_poll::SafetyPoll;
+use crate::schedule::Schedule;
+use crate::wakes::Wakes;
+use calls::{Answer, Call, Calls};
+use delayq::{
+    Client, ShardCount,
+    protocol::{Growth, Notification, Owner},
 };
+use delayq_cluster::{Handle, Ownership, OwnershipChange};
 use delayq_service::{Condition, Fault, Heartbeat, Shutdown};
-use futures_util::{StreamExt, stream::FuturesUnordered};
-use health::Health;
-use standing::Standing;
-use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
-use std::pin::Pin;
+use standing::Reported;
 use std::time::{Duration, Instant};
 
 /// The longest that is waited out awake, after waking, for the moment to send.
 const AWAKE: Duration = Duration::from_micros(150);
 /// The longest between two turns: each is a sign of life.
 const BEAT: Duration = Duration::from_secs(1);
-/// How long an alarm rests that rang for nothing and is over again. Nothing sets one that is not served; this is what a
+/// How long an alarm rests that rang for nothing and is due again. Nothing sets one that is not served; this is what a
 /// mistake of that kind costs.
 const IN_VAIN: Duration = Duration::from_millis(5);
 
@@ -49,7 +54,7 @@ pub(crate) struct Parts {
     pub(crate) condition: Condition,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) owner: String,
-    /// How long the lock lasts; zero: a group settles who owns what.
+    /// How long the lock lasts; zero: the fleet settles who owns what.
     pub(crate) lock: Duration,
     pub(crate) handle: Handle,
     pub(crate) ownership: Ownership,
@@ -57,67 +62,36 @@ pub(crate) struct Parts {
 
 /// The loop's state.
 pub(crate) struct Pumping {
-    parts: Parts,
+    config: TimerConfig,
+    client: Client,
+    metrics: TimerMetrics,
+    heartbeat: Heartbeat,
+    reported: Reported,
+    single: bool,
+    calls: Calls,
     alarm: Alarm,
-    schedule: Schedule,
-    owning: Owning,
-    foreign: Foreign,
-    holding: Holding,
-    aim: Aim,
-    guard: Guard,
-    growth: Growth,
-    listener: Listener,
-    listening: BTreeSet<ShardId>,
-    work: FuturesUnordered<Work>,
-    health: Health,
-    hindrance: Hindrance,
-    /// Whose lock keeps this timer from a shard.
-    locked_out: BTreeMap<ShardId, String>,
-    /// What the readiness says.
-    standing: Standing,
-    rota: Rota,
-    next_look: Instant,
-    looked: Instant,
-    /// Whether Redis is being asked for its clock.
-    asking_redis: bool,
-    /// How many calls and questions went out so far.
-    sent: u64,
-    /// How many had gone out when the alarm rang, if it was what woke the loop.
+    /// How many calls had been sent when the alarm rang, if it was what woke the loop.
     rang_at: Option<u64>,
-    moved: BTreeMap<ShardId, u64>,
-    counted: ClusterStats,
-    trust: Option<Trust>,
+    schedule: Schedule,
+    aim: Aim,
+    clock: ClockWatch,
+    health: RedisHealth,
+    owning: Owning,
+    poll: SafetyPoll,
+    forgetting: Forgetting,
+    foreign: Foreign,
+    fleet: Fleet,
+    wakes: Wakes,
+    growth: Growth,
     stopping: Option<Instant>,
-    /// Whether the ownership's stream has ended.
-    parted: bool,
-}
-
-type Work = Pin<Box<dyn Future<Output = Done>>>;
-
-/// Something that was under way.
-enum Done {
-    Pumped { round: Round, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
-    Claimed { shards: Vec<ShardId>, trip: Trip, claims: Vec<Result<Claimed, Error>> },
-    Asked { shards: Vec<ShardId>, mine: Result<Vec<ShardId>, ClusterError> },
-    Told { shard: ShardId, on: bool, answer: Result<HoldAnswer, Error> },
-    Seen { trip: Trip, clock: Option<UnixMicros>, wrote: Result<(), Error> },
-    Foreign { shards: Vec<ShardId>, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
-    Drained(DrainReport),
-}
-
-/// When a call was sent and answered, by the local clock.
-#[derive(Clone, Copy)]
-struct Trip {
-    sent: Instant,
-    answered: Instant,
 }
 
 /// What woke the loop.
 enum Woken {
-    Done(Done),
-    Heard(Heard),
+    Answered(Answer),
+    Notified(Notification),
     Alarm,
-    Changed(Option<OwnershipChange>),
+    Changed(OwnershipChange),
     Grown(ShardCount),
     Shutdown,
     Failed(&'static str),
@@ -128,116 +102,116 @@ enum Woken {
 impl Pumping {
     /// To be called in the runtime in which it will run.
     pub(crate) fn new(parts: Parts, alarm: Alarm) -> Self {
-        let now = Instant::now();
-        let config = &parts.config;
+        let Parts { config, client, metrics, condition, heartbeat, owner, lock, handle, ownership } = parts;
+        let shards = Owner::new(client.clone());
+        let (now, single) = (Instant::now(), !lock.is_zero());
         Self {
+            reported: Reported::new(condition),
+            single,
+            calls: Calls::new(shards.clone(), handle.clone(), owner, lock, config.batch),
             alarm,
-            schedule: Schedule::new(config.batch, *config.resolution),
-            owning: Owning::default(),
-            foreign: Foreign::default(),
-            holding: Holding::default(),
-            aim: Aim::new(now),
-            guard: Guard::new(now, *config.max_clock_step, *config.clock_steady),
-            growth: parts.client.growth(),
-            listener: parts.client.listen_for_wakes(Vec::new()),
-            listening: BTreeSet::new(),
-            work: FuturesUnordered::new(),
-            health: Health::Starting,
-            hindrance: if parts.lock.is_zero() { Hindrance::none() } else { Hindrance::Alone },
-            locked_out: BTreeMap::new(),
-            standing: Standing::Starting,
-            rota: Rota::new(*config.look, now),
-            // At once: whoever is given no shard learns Redis's clock, and that it answers, by this look alone.
-            next_look: now,
-            looked: now,
-            asking_redis: false,
-            sent: 0,
             rang_at: None,
-            moved: BTreeMap::new(),
-            counted: ClusterStats::default(),
-            trust: None,
+            schedule: Schedule::new(config.batch, *config.resolution),
+            aim: Aim::new(now),
+            clock: ClockWatch::new(Guard::new(now, *config.max_clock_step, *config.clock_steady)),
+            health: RedisHealth::new(single),
+            owning: Owning::default(),
+            poll: SafetyPoll::new(*config.poll_interval, now),
+            forgetting: Forgetting::new(*config.forget_topics_after, now),
+            foreign: Foreign::default(),
+            fleet: Fleet::new(handle, ownership, config.strict),
+            wakes: Wakes::new(&shards),
+            growth: client.growth(),
             stopping: None,
-            parted: false,
-            parts,
+            config,
+            client,
+            metrics,
+            heartbeat,
         }
     }
 
     /// Pumps until shutdown is asked for and everything is handed over.
     pub(crate) async fn run(mut self, shutdown: Shutdown) -> Result<(), Fault> {
-        let handle = self.parts.handle.clone();
+        let handle = self.fleet.handle().clone();
         let failed = handle.failed();
         tokio::pin!(failed);
         handle.set_shards(self.growth.shards());
         loop {
-            self.parts.heartbeat.beat();
-            let alarm = self.send_what_is_due();
+            self.heartbeat.beat();
+            let shot = self.send_what_is_due();
             let woken = tokio::select! {
                 biased;
-                Some(done) = self.work.next(), if !self.work.is_empty() => Woken::Done(done),
-                change = self.parts.ownership.next(), if !self.parted => Woken::Changed(change),
-                heard = self.listener.next() => Woken::Heard(heard),
-                () = self.alarm.wait_until(Some(alarm.wake)) => Woken::Alarm,
+                answer = self.calls.next() => Woken::Answered(answer),
+                change = self.fleet.next() => Woken::Changed(change),
+                wake = self.wakes.next() => Woken::Notified(wake),
+                () = self.alarm.wait_until(shot.wake) => Woken::Alarm,
                 shards = self.growth.next() => Woken::Grown(shards),
                 name = &mut failed => Woken::Failed(name),
                 () = shutdown.requested(), if self.stopping.is_none() => Woken::Shutdown,
             };
-            self.parts.metrics.turns.inc();
+            self.metrics.turns.inc();
             match woken {
-                Woken::Done(Done::Drained(report)) => return self.farewell(report).await,
-                Woken::Done(done) => self.take(done),
-                Woken::Heard(heard) => self.hear(heard),
-                Woken::Alarm => self.rang(alarm),
+                Woken::Answered(Answer::Drained(report)) => return self.farewell(report).await,
+                Woken::Answered(answer) => self.receive(answer),
+                Woken::Notified(wake) => self.notified(wake),
+                Woken::Alarm => self.rang(shot),
                 Woken::Changed(change) => self.change(change),
                 Woken::Grown(shards) => self.grow(shards),
                 Woken::Failed(name) => return Err(Fault::new(&MEMBER, name)),
                 Woken::Shutdown => self.drain(),
             }
-            self.confirm();
-            self.tell_standing();
+            self.fleet.confirm(&self.owning.parted());
+            self.reported.report(self.stands());
         }
     }
 
     /// Sends whatever can be sent now. Returns when to try again.
     fn send_what_is_due(&mut self) -> Shot {
         let now = Instant::now();
-        self.claim(now);
-        self.ask(now);
-        self.tell_hindrance(now);
-        if now >= self.next_look {
-            self.look(now);
+        let wanted = self.owning.claims(now);
+        wanted.iter().for_each(|&shard| self.schedule.expect(shard));
+        self.send_all(Call::claims(&wanted));
+        let doubted = self.owning.questions(now);
+        self.send_all((!doubted.is_empty()).then_some(Call::Ask(doubted)));
+        if let Some(hindered) = self.health.turn(now, self.owning.is_given_any(), &self.metrics) {
+            self.fleet.handle().set_hindered(hindered);
+            self.poll.at_once(now);
         }
-        self.look_at_some(now);
-        if self.may_pump() {
-            let aim = &self.aim;
-            for round in self.schedule.rounds(now, |due| aim.finds(now, due)) {
-                self.pump(round);
-            }
+        if self.poll.is_due(now) {
+            self.poll(now);
+        }
+        self.poll_owned(now);
+        if self.fleet.may_pump() {
+            let latest = self.clock.latest(now);
+            let rounds = self.schedule.rounds(now, |due| self.aim.finds(now, due));
+            self.send_all(rounds.into_iter().map(|round| Call::Pump { round, latest }));
         }
         let shot = self.next_shot(now);
-        let in_vain = self.rang_at.take() == Some(self.sent) && shot.wake <= now;
-        if in_vain { at(now + IN_VAIN) } else { shot }
+        let in_vain = self.rang_at.take() == Some(self.calls.sent()) && shot.wake <= now;
+        if in_vain { Shot::at(now + IN_VAIN) } else { shot }
     }
 
     /// When to turn again, if nothing happens before. Whatever asks for a moment here is served by
     /// [`Self::send_what_is_due`] at that moment, in every state: it sends something, or asks for a later one.
     fn next_shot(&self, now: Instant) -> Shot {
-        let rota = self.rota.next(self.schedule.count());
-        let others = [self.owning.next(), self.hindrance.next(), Some(self.next_look), Some(rota)];
+        let shards = self.schedule.count();
+        let polls = [Some(self.poll.next(shards)), self.forgetting.next(shards)];
+        let others = [self.owning.next(), self.health.next(), Some(now + BEAT)].into_iter().chain(polls);
         let mut pumps = [None, None];
-        if self.may_pump() {
+        if self.fleet.may_pump() {
             let next = self.schedule.next(now);
             let due = next.due.map(|due| self.aim.shot(due, now));
-            let due = due.map(|shot| next.not_before.filter(|&from| from > shot.wake).map_or(shot, at));
-            pumps = [due, next.anyway.map(at)];
+            let due = due.map(|shot| next.not_before.filter(|&from| from > shot.wake).map_or(shot, Shot::at));
+            pumps = [due, next.anyway.map(Shot::at)];
         }
-        let shots = others.map(|time| time.map(at)).into_iter().chain(pumps).flatten();
-        shots.chain([at(now + BEAT)]).min_by_key(|shot| shot.wake).expect("a beat is always due")
+        let shots = others.map(|time| time.map(Shot::at)).chain(pumps).flatten();
+        shots.min_by_key(|shot| shot.wake).expect("a beat is always due")
     }
 
     /// Waits out, awake, what is left from waking to sending.
     fn rang(&mut self, Shot { wake, send }: Shot) {
         let now = Instant::now();
-        self.rang_at = Some(self.sent);
+        self.rang_at = Some(self.calls.sent());
         self.aim.woke(wake, now);
         if send.saturating_duration_since(now) < AWAKE {
             while Instant::now() < send {
@@ -246,34 +220,29 @@ impl Pumping {
         }
     }
 
-    /// Without `strict` whatever is owned is pumped, whether etcd answers or not: the script is safe under two owners.
-    fn may_pump(&self) -> bool {
-        let trust = self.parts.handle.trust();
-        !self.parts.config.strict || trust.is_trusted(tokio::time::Instant::now())
+    /// Sends calls; what comes back wakes the loop.
+    fn send_all(&mut self, calls: impl IntoIterator<Item = Call>) {
+        calls.into_iter().for_each(|call| self.send(call));
     }
 
-    /// Sends a call, or asks a question; what comes back wakes the loop.
-    fn send(&mut self, call: impl Future<Output = Done> + 'static) {
-        self.sent += 1;
-        self.work.push(Box::pin(call));
+    fn send(&mut self, call: Call) {
+        call.owned_shards().into_iter().for_each(|shard| self.owning.sent(shard));
+        self.calls.send(call);
+    }
+
+    /// Sets and ends the holds that the clock asks for.
+    fn send_holds(&mut self, now: Instant) {
+        let holds = self.clock.due(&self.schedule, now);
+        self.send_all(holds);
+    }
+
+    /// Whether this timer owns everything by a lock, and no fleet shares the shards.
+    const fn is_single(&self) -> bool {
+        self.single
     }
 
     fn count_shards(&self) {
         let shards = self.schedule.count();
-        self.parts.metrics.shards.set(i64::try_from(shards).unwrap_or(i64::MAX));
-    }
-}
-
-fn at(at: Instant) -> Shot {
-    Shot { wake: at, send: at }
-}
-
-// === impl Trip ===
-
-impl Trip {
-    async fn of<T>(call: impl Future<Output = T>) -> (Self, T) {
-        let sent = Instant::now();
-        let answer = call.await;
-        (Self { sent, answered: Instant::now() }, answer)
+        self.metrics.shards.set(i64::try_from(shards).unwrap_or(i64::MAX));
     }
 }

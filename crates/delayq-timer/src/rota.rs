@@ -1,10 +1,7 @@
-//! Which owned shards to look at next: all of them in each interval, a few at a time. Pure.
+//! Which owned shards are next: all of them in each interval, a few at a time. Pure.
 
-use delayq_core::ShardId;
+use delayq::protocol::ShardId;
 use std::time::{Duration, Instant};
-
-/// Shards looked at in one go: a tenth of a millisecond of Redis's time.
-const STEP: usize = 8;
 
 /// The shards that are owned.
 pub(crate) trait Owned {
@@ -18,26 +15,28 @@ pub(crate) trait Owned {
 #[derive(Clone, Debug)]
 pub(crate) struct Rota {
     every: Duration,
-    /// The last one that was looked at.
+    /// How many at a time.
+    step: usize,
+    /// The last one.
     last: Option<ShardId>,
-    /// Up to when the looks that were due are done.
+    /// Up to when all turns that were due were taken.
     done: Instant,
 }
 
 // === impl Rota ===
 
 impl Rota {
-    /// Looks at each shard once in `every`, from `now` on.
-    pub(crate) fn new(every: Duration, now: Instant) -> Self {
-        Self { every, last: None, done: now }
+    /// Each shard once in `every` from `now` on, `step` at a time.
+    pub(crate) fn new(every: Duration, step: usize, now: Instant) -> Self {
+        Self { every, step, last: None, done: now }
     }
 
-    /// When some of so many shards are to be looked at.
+    /// When the next of so many shards are due.
     pub(crate) fn next(&self, shards: usize) -> Instant {
         self.done + self.stretch(shards)
     }
 
-    /// The shards of those owned (by number, and how many they are) to look at now. What was slept through is not made up
+    /// The owned shards whose turn it is now. What was slept through is not made up
     /// for in one go: that would be the burst that this avoids.
     pub(crate) fn take(&mut self, owned: &impl Owned, now: Instant) -> Vec<ShardId> {
         let (shards, next) = (owned.count(), self.next(owned.count()));
@@ -45,14 +44,14 @@ impl Rota {
             return Vec::new();
         }
         self.done = if now < next + self.stretch(shards) { next } else { now };
-        let taken = owned.after(self.last, STEP.min(shards));
+        let taken = owned.after(self.last, self.step.min(shards));
         self.last = taken.last().copied();
         taken
     }
 
     /// How long one step is where all take the interval.
     fn stretch(&self, shards: usize) -> Duration {
-        if shards <= STEP { self.every } else { self.every.mul_f64(STEP as f64 / shards as f64) }
+        if shards <= self.step { self.every } else { self.every.mul_f64(self.step as f64 / shards as f64) }
     }
 }
 
@@ -61,6 +60,7 @@ mod tests {
     use super::*;
 
     const EVERY: Duration = Duration::from_secs(6);
+    const STEP: usize = 8;
 
     struct Shards(u16);
 
@@ -76,35 +76,35 @@ mod tests {
     }
 
     #[test]
-    fn each_shard_is_looked_at_once_in_each_interval_and_few_at_a_time() {
+    fn each_shard_has_one_turn_in_each_interval_and_few_at_a_time() {
         for shards in [1, 7, 8, 9, 16, 250, 1_024, 4_096] {
             let start = Instant::now();
-            let mut rota = Rota::new(EVERY, start);
-            let mut looked = vec![0; usize::from(shards)];
+            let mut rota = Rota::new(EVERY, STEP, start);
+            let mut turns = vec![0; usize::from(shards)];
             while rota.next(usize::from(shards)) <= start + 3 * EVERY {
                 let at = rota.next(usize::from(shards));
                 assert_eq!(rota.take(&Shards(shards), at - Duration::from_micros(1)), []);
                 let taken = rota.take(&Shards(shards), at + Duration::from_micros(50));
                 assert!((1..=STEP).contains(&taken.len()));
-                taken.iter().for_each(|shard| looked[usize::from(shard.get())] += 1);
+                taken.iter().for_each(|shard| turns[usize::from(shard.get())] += 1);
             }
-            assert!(looked.iter().all(|times| (2..=4).contains(times)), "{shards} shards: {looked:?}");
+            assert!(turns.iter().all(|times| (2..=4).contains(times)), "{shards} shards: {turns:?}");
         }
     }
 
     #[test]
     fn what_was_slept_through_is_no_burst() {
         let start = Instant::now();
-        let mut rota = Rota::new(EVERY, start);
+        let mut rota = Rota::new(EVERY, STEP, start);
         let late = start + 2 * EVERY;
         assert_eq!(rota.take(&Shards(1_024), late).len(), STEP);
         assert_eq!(rota.take(&Shards(1_024), late), []);
     }
 
     #[test]
-    fn nothing_owned_is_nothing_to_look_at() {
+    fn nothing_owned_takes_no_turn() {
         let start = Instant::now();
-        let mut rota = Rota::new(EVERY, start);
+        let mut rota = Rota::new(EVERY, STEP, start);
         assert_eq!(rota.take(&Shards(0), start + EVERY), []);
         assert_eq!(rota.next(0), start + 2 * EVERY);
     }

@@ -1,18 +1,18 @@
-//! Which shards to pump now, and when to look again: the timer's decisions, without a clock or a connection.
+//! Which shards to pump now, and when to poll again: the timer's decisions, without a clock or a connection.
 //!
-//! Calls go out in two lanes, so that one flood delays nobody else. What is due goes by the *light* lane: every due
+//! Calls go out in two pipelines, so that one flood delays nobody else. What is due goes by the *light* pipeline: every due
 //! shard in one pipeline, with few ids each. A shard that had more than that goes by the *heavy* lane, alone and with
 //! a full batch, in turns with the other heavy ones. Redis runs one pipeline's scripts without a pause between, so the
-//! lanes' sizes bound what any other client waits. Looks go by the light lane when nothing else does, or a few beside
-//! what is due: nothing due waits for a look.
+//! pipelines' sizes bound what any other client waits. Polls go by the light pipeline when nothing else does, or a few alongside
+//! what is due: nothing due waits for a poll.
 
 mod queues;
-mod words;
+mod round;
 
-pub(crate) use words::{Answer, Lane, Next, Round};
+pub(crate) use round::{Found, Next, Pipeline, Round};
 
 use crate::rota::Owned;
-use delayq_core::{ShardId, UnixMillis};
+use delayq::{UnixMillis, protocol::ShardId};
 use queues::{Place, Queues};
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 
 /// Shards in one light pipeline: some 15 µs of Redis's time each while nothing is due.
 const LIGHT_SHARDS: usize = 64;
-/// Ids in one light pipeline, over all its shards: some 0.1 ms of Redis's time, beside the calls themselves.
+/// Ids in one light pipeline, over all its shards: some 0.1 ms of Redis's time, besides the calls themselves.
 const LIGHT_IDS: u16 = 128;
 /// Light pipelines under way at once: one at work, one on its way, so that no due time waits for an answer about others.
 const LIGHT_PIPELINES: usize = 2;
-/// Looks in one light pipeline: alone, and beside shards that are due.
-const LOOKS_ALONE: usize = 32;
-const LOOKS_BESIDE: usize = 8;
-/// Heavy calls under way at once: Redis runs all that has arrived of one client before it hears another, so that a second
+/// Polls in one light pipeline: alone, and alongside shards that are due.
+const POLLS_ALONE: usize = 32;
+const POLLS_BESIDE: usize = 8;
+/// Heavy calls under way at once: Redis runs all that has arrived of one client before it serves another, so that a second
 /// one would double what everybody else waits. While this one is on its way, another timer's is at work.
 const HEAVY_CALLS: usize = 1;
 /// How long to rest before trying a shard again that failed; doubled each time.
@@ -41,7 +41,7 @@ const STUCK_RETRY: Duration = Duration::from_millis(5);
 pub(crate) struct Schedule {
     shards: BTreeMap<ShardId, Shard>,
     queues: Queues,
-    /// Shards that are being claimed, and the earliest wake heard meanwhile: the claim's answer may be older than it.
+    /// Shards that are being claimed, and the earliest wake woken meanwhile: the claim's answer may be older than it.
     expected: BTreeMap<ShardId, Option<UnixMillis>>,
     batch: u16,
     resolution: Duration,
@@ -56,19 +56,19 @@ struct Shard {
     epoch: u64,
     /// The earliest time something is due; lowered by wakes, replaced by answers.
     next_due: Option<UnixMillis>,
-    /// The earliest wake heard while a call was out: the call's answer may be older than it.
-    heard: Option<UnixMillis>,
-    lane: Option<Lane>,
-    /// Whether to look, whatever is due.
-    look: bool,
-    /// Whether the last call was sent for a due time, and not only to look.
+    /// The earliest wake woken while a call was out: the call's answer may be older than it.
+    woken: Option<UnixMillis>,
+    out: Option<Pipeline>,
+    /// Whether to poll, whatever is due.
+    poll: bool,
+    /// Whether the last call was sent for a due time, and not only to poll.
     sent_for_due: bool,
     more: bool,
     resting: Option<Instant>,
     failures: u32,
     /// Not pumped until it is let go.
     held: bool,
-    /// Not pumped until it is owned anew.
+    /// Not pumped until it is owned again.
     doubted: bool,
     turn: u64,
 }
@@ -91,24 +91,24 @@ impl Schedule {
         }
     }
 
-    /// A shard is being claimed: what is heard of it counts from now on.
+    /// A shard is being claimed: what is woken of it counts from now on.
     pub(crate) fn expect(&mut self, shard: ShardId) {
         if !self.shards.contains_key(&shard) {
             self.expected.entry(shard).or_default();
         }
     }
 
-    /// A shard is owned under this epoch, for the first time or anew.
+    /// A shard is owned under this epoch, for the first time or again.
     pub(crate) fn own(&mut self, id: ShardId, epoch: u64, next_due: Option<UnixMillis>) {
         let known = self.shards.get(&id);
-        let (lane, heard) = known.map_or((None, None), |known| (known.lane, known.heard));
-        let heard = earlier(heard, self.expected.remove(&id).flatten());
+        let (out, woken) = known.map_or((None, None), |known| (known.out, known.woken));
+        let woken = earlier(woken, self.expected.remove(&id).flatten());
         let owned = Shard {
             epoch,
-            next_due: earlier(next_due, heard),
-            heard,
-            lane,
-            look: false,
+            next_due: earlier(next_due, woken),
+            woken,
+            out,
+            poll: false,
             sent_for_due: false,
             more: false,
             resting: None,
@@ -127,53 +127,53 @@ impl Schedule {
         self.expected.remove(&id);
         let Some(shard) = self.shards.remove(&id) else { return false };
         self.queues.replace(id, &Place::of(&shard), &Place::default());
-        shard.lane.is_some()
+        shard.out.is_some()
     }
 
     /// Holds a shard until it is let go, or lets it go.
     pub(crate) fn hold(&mut self, id: ShardId, held: bool) {
         self.edit(id, |shard| {
-            shard.look |= shard.held && !held;
+            shard.poll |= shard.held && !held;
             shard.held = held;
         });
     }
 
-    /// Stops a shard until it is owned anew, or is known to be owned as it is.
+    /// Stops a shard until it is owned again, or is known to be owned as it is.
     pub(crate) fn doubt(&mut self, id: ShardId, doubted: bool) {
         self.edit(id, |shard| {
-            shard.look |= shard.doubted && !doubted;
+            shard.poll |= shard.doubted && !doubted;
             shard.doubted = doubted;
         });
     }
 
     /// A wake: something is due at `due`.
-    pub(crate) fn hear(&mut self, id: ShardId, due: UnixMillis) {
-        if let Some(heard) = self.expected.get_mut(&id) {
-            *heard = earlier(*heard, Some(due));
+    pub(crate) fn wake(&mut self, id: ShardId, due: UnixMillis) {
+        if let Some(woken) = self.expected.get_mut(&id) {
+            *woken = earlier(*woken, Some(due));
         }
         self.edit(id, |shard| {
             shard.next_due = earlier(shard.next_due, Some(due));
-            if shard.lane.is_some() {
-                shard.heard = earlier(shard.heard, Some(due));
+            if shard.out.is_some() {
+                shard.woken = earlier(shard.woken, Some(due));
             }
         });
     }
 
-    /// A look found this to be the next due time, while no wake was lost.
-    pub(crate) fn saw(&mut self, id: ShardId, next_due: Option<UnixMillis>) {
-        // What a look read may be older than a wake that was heard since: the earlier one costs an empty call at most.
+    /// A poll found this to be the next due time, while no wake was lost.
+    pub(crate) fn learn(&mut self, id: ShardId, next_due: Option<UnixMillis>) {
+        // What a poll read may be older than a wake that was woken since: the earlier one costs an empty call at most.
         self.edit(id, |shard| shard.next_due = earlier(shard.next_due, next_due));
     }
 
-    /// Looks at a shard, whatever is due.
-    pub(crate) fn look_at(&mut self, id: ShardId) {
-        self.edit(id, |shard| shard.look = true);
+    /// Polls at a shard, whatever is due.
+    pub(crate) fn poll(&mut self, id: ShardId) {
+        self.edit(id, |shard| shard.poll = true);
     }
 
-    /// Looks at every shard, whatever is due.
-    pub(crate) fn look_at_all(&mut self) {
+    /// Polls at every shard, whatever is due.
+    pub(crate) fn poll_all(&mut self) {
         let all: Vec<ShardId> = self.shards.keys().copied().collect();
-        all.into_iter().for_each(|id| self.look_at(id));
+        all.into_iter().for_each(|id| self.poll(id));
     }
 
     /// The pipelines to send now, given which due times a call sent now finds.
@@ -185,7 +185,7 @@ impl Schedule {
         while self.heavy_out < HEAVY_CALLS
             && let Some(shard) = self.queues.heavy()
         {
-            rounds.push(self.send(Lane::Heavy, &[(shard, true)], self.batch, now));
+            rounds.push(self.send(Pipeline::Heavy, &[(shard, true)], self.batch, now));
         }
         if self.light_out < LIGHT_PIPELINES && self.light_from().is_none_or(|from| now >= from) {
             let chosen = self.light(&finds);
@@ -193,37 +193,37 @@ impl Schedule {
                 let share = usize::from(LIGHT_IDS) / chosen.len();
                 let limit =
                     u16::try_from(share).unwrap_or(LIGHT_IDS).clamp(8, self.batch.max(8)).min(self.batch);
-                rounds.push(self.send(Lane::Light, &chosen, limit, now));
+                rounds.push(self.send(Pipeline::Light, &chosen, limit, now));
             }
         }
         rounds
     }
 
-    /// When to ask for rounds again, if nothing is heard or answered before.
+    /// When to ask for rounds again, if nothing is woken or answered before.
     pub(crate) fn next(&self, now: Instant) -> Next {
         let not_before = self.light_from();
         if self.light_out >= LIGHT_PIPELINES {
             return Next { due: None, not_before, anyway: None };
         }
-        // Looks alone wait for the answer that is out: it asks for rounds again.
-        let looks = self.light_out == 0 && self.queues.has_looks();
-        let look = looks.then(|| not_before.map_or(now, |from| from.max(now)));
-        let anyway = [look, self.queues.first_rest()].into_iter().flatten().min();
+        // Polls alone wait for the answer that is out: it asks for rounds again.
+        let polls = self.light_out == 0 && self.queues.has_polls();
+        let poll = polls.then(|| not_before.map_or(now, |from| from.max(now)));
+        let anyway = [poll, self.queues.first_rest()].into_iter().flatten().min();
         Next { due: self.queues.first_due(), not_before, anyway }
     }
 
     /// An answer came for a shard.
-    pub(crate) fn answered(&mut self, id: ShardId, answer: Answer, now: Instant) {
+    pub(crate) fn answered(&mut self, id: ShardId, answer: Found, now: Instant) {
         if answer.early {
             // What is left of its time is shorter than any merging is worth.
             self.light_sent = None;
         }
         self.edit(id, |shard| {
-            shard.lane = None;
+            shard.out = None;
             shard.failures = 0;
             shard.more = answer.more;
-            shard.next_due = earlier(answer.next_due, shard.heard.take());
-            // A due time that is over and still there would be asked for again and again.
+            shard.next_due = earlier(answer.next_due, shard.woken.take());
+            // A due time that has passed and is still there would be asked for again and again.
             let stuck = !answer.more && answer.next_due.is_some_and(|due| due <= answer.now);
             shard.resting = stuck.then(|| now + STUCK_RETRY);
         });
@@ -232,10 +232,10 @@ impl Schedule {
     /// A call for a shard failed: it rests.
     pub(crate) fn failed(&mut self, id: ShardId, now: Instant) {
         self.edit(id, |shard| {
-            shard.lane = None;
-            shard.heard = None;
+            shard.out = None;
+            shard.woken = None;
             shard.more = false;
-            shard.look = true;
+            shard.poll = true;
             let rest = FIRST_RETRY * 2_u32.saturating_pow(shard.failures.min(16));
             shard.resting = Some(now + rest.min(LONGEST_RETRY));
             shard.failures += 1;
@@ -243,14 +243,14 @@ impl Schedule {
     }
 
     /// A pipeline is through; each of its shards was answered, failed, or let go meanwhile.
-    pub(crate) fn returned(&mut self, lane: Lane) {
-        match lane {
-            Lane::Light => self.light_out = self.light_out.saturating_sub(1),
-            Lane::Heavy => self.heavy_out = self.heavy_out.saturating_sub(1),
+    pub(crate) fn returned(&mut self, pipeline: Pipeline) {
+        match pipeline {
+            Pipeline::Light => self.light_out = self.light_out.saturating_sub(1),
+            Pipeline::Heavy => self.heavy_out = self.heavy_out.saturating_sub(1),
         }
     }
 
-    /// Whether the last call for a shard was sent for a due time, and not only to look.
+    /// Whether the last call for a shard was sent for a due time, and not only to poll.
     pub(crate) fn was_due(&self, shard: ShardId) -> bool {
         self.shards.get(&shard).is_some_and(|shard| shard.sent_for_due)
     }
@@ -278,14 +278,14 @@ impl Schedule {
     fn light(&self, finds: impl Fn(UnixMillis) -> bool) -> Vec<(ShardId, bool)> {
         let due = self.queues.due().take_while(|(due, _)| finds(*due)).take(LIGHT_SHARDS);
         let mut chosen: Vec<(ShardId, bool)> = due.map(|(_, id)| (id, true)).collect();
-        let looks = match (chosen.is_empty(), self.light_out) {
-            (true, 0) => LOOKS_ALONE,
+        let polls = match (chosen.is_empty(), self.light_out) {
+            (true, 0) => POLLS_ALONE,
             (true, _) => 0,
-            (false, _) => LOOKS_BESIDE.min(LIGHT_SHARDS - chosen.len()),
+            (false, _) => POLLS_BESIDE.min(LIGHT_SHARDS - chosen.len()),
         };
-        // One that is due is looked at as well.
-        let only_looks = |id: &ShardId| self.shards[id].next_due.is_none_or(|due| !finds(due));
-        chosen.extend(self.queues.looks().filter(only_looks).take(looks).map(|id| (id, false)));
+        // One that is due is polled at as well.
+        let only_polls = |id: &ShardId| self.shards[id].next_due.is_none_or(|due| !finds(due));
+        chosen.extend(self.queues.polls().filter(only_polls).take(polls).map(|id| (id, false)));
         chosen
     }
 
@@ -297,17 +297,17 @@ impl Schedule {
         self.queues.replace(id, &before, &Place::of(shard));
     }
 
-    fn send(&mut self, lane: Lane, shards: &[(ShardId, bool)], limit: u16, now: Instant) -> Round {
-        match lane {
-            Lane::Light => (self.light_out, self.light_sent) = (self.light_out + 1, Some(now)),
-            Lane::Heavy => self.heavy_out += 1,
+    fn send(&mut self, pipeline: Pipeline, shards: &[(ShardId, bool)], limit: u16, now: Instant) -> Round {
+        match pipeline {
+            Pipeline::Light => (self.light_out, self.light_sent) = (self.light_out + 1, Some(now)),
+            Pipeline::Heavy => self.heavy_out += 1,
         }
         self.turn += 1;
-        let mut round = Round { lane, shards: Vec::with_capacity(shards.len()), limit };
+        let mut round = Round { pipeline, shards: Vec::with_capacity(shards.len()), limit };
         for &(id, due) in shards {
             let turn = self.turn;
             self.edit(id, |shard| {
-                (shard.lane, shard.look, shard.resting, shard.turn) = (Some(lane), false, None, turn);
+                (shard.out, shard.poll, shard.resting, shard.turn) = (Some(pipeline), false, None, turn);
                 shard.sent_for_due = due;
             });
             round.shards.push((id, self.epoch(id)));

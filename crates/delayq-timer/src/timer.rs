@@ -6,10 +6,12 @@ use crate::codes::{ETCD, LOCKED, REDIS, UNINITIALISED};
 use crate::config::TimerConfig;
 use crate::events::Started;
 use crate::metrics::TimerMetrics;
-use crate::owning::CLAIMS_A_CALL;
-use crate::pumping::{Parts, Pumping};
+use crate::pumping::{Parts, Pumping, SHARDS_A_CALL};
+use delayq::{
+    Admin, Client, Error,
+    protocol::{Claimed, Owner, ShardId},
+};
 use delayq_cluster::{Cluster, ClusterConfig, Handle, Ownership, Role};
-use delayq_core::{Claimed, Client, Error, ShardId};
 use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown, codes::SYSTEM};
 use std::time::{Duration, Instant};
 
@@ -39,7 +41,7 @@ pub enum Membership {
         /// crash (of a folder that is itself locked, say) takes over at once after it; any other waits for the lock's end.
         owner: String,
     },
-    /// etcd: this timer joins the group of timers.
+    /// etcd: this timer joins the fleet of timers.
     Etcd(Box<ClusterConfig>),
 }
 
@@ -58,18 +60,19 @@ enum Standing {
     Member { owner: String, handle: Handle, ownership: Ownership },
 }
 
-/// Makes a timer: looks at Redis, takes the lock or joins the group. Nothing is pumped before [`Timer::run`]; but a
-/// member of a group keeps its lease from here on, and gives it up when the timer is dropped.
+/// Makes a timer: checks Redis, takes the lock or joins the fleet. Nothing is pumped before [`Timer::run`]; but a
+/// member of the fleet keeps its lease from here on, and gives it up when the timer is dropped.
 ///
 /// # Errors
 /// Redis cannot be used, etcd refuses this timer, the deployment does not exist, another single timer is running. An etcd
-/// that does not answer is none: until it does the timer owns nothing, and pumps what is long overdue.
+/// that does not answer is no error: until it does the timer owns nothing, and pumps what is long overdue.
 pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
     let Deps { client, metrics, readiness, membership } = deps;
     let condition = readiness.condition("timer");
-    client.check_server().await.map_err(|error| unusable(&client, error))?;
-    // One shard tells whether there is a deployment; what each shard holds, its claim tells whoever is given it.
-    client.layout().await.map_err(|error| unusable(&client, error))?;
+    let admin = Admin::new(client.clone());
+    admin.check_server().await.map_err(|error| unusable(&client, error))?;
+    // One shard says whether there is a deployment; each of the others is seen when it is claimed.
+    admin.layout().await.map_err(|error| unusable(&client, error))?;
     let standing = match membership {
         Membership::Single { owner } => {
             take_lock(&client, &owner, *config.lock).await?;
@@ -153,8 +156,8 @@ async fn other_owner(
     owner: &str,
     lock: Duration,
 ) -> Result<Option<String>, Fault> {
-    for some in shards.chunks(CLAIMS_A_CALL) {
-        for claimed in client.claim(some, owner, lock).await {
+    for some in shards.chunks(SHARDS_A_CALL) {
+        for claimed in Owner::new(client.clone()).claim(some, owner, lock).await {
             match claimed.map_err(|error| unusable(client, error))? {
                 Claimed::Mine { .. } => {}
                 Claimed::Owned { owner } => return Ok(Some(owner)),

@@ -1,4 +1,4 @@
-//! What an operator does to an etcd by its own tools: keys, leases, users, compaction.
+//! What an operator does to an etcd with its own tools: keys, leases, users, compaction.
 
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -9,18 +9,18 @@ use crate::deadline::{SHORT, within};
 // === impl EtcdCluster ===
 
 impl EtcdCluster {
-    /// What every later call of [`Self::ctl`] begins with, such as `--user` or `--cacert` and what they need.
+    /// Sets the first arguments of every later [`Self::ctl`], such as `--user` or `--cacert` and their values.
     pub fn operate_with<I: IntoIterator<Item = S>, S: Into<String>>(&mut self, arguments: I) {
         self.operator = arguments.into_iter().map(Into::into).collect();
     }
 
-    /// Runs `etcdctl` on all endpoints; it gives up after five seconds.
+    /// Runs `etcdctl` on all endpoints, for at most five seconds.
     ///
     /// # Errors
-    /// What it printed when it failed.
+    /// Its output if it failed.
     ///
     /// # Panics
-    /// When it cannot be started, or does not end.
+    /// If it cannot be started, or does not end.
     pub async fn try_ctl(&self, words: &[&str]) -> Result<String, String> {
         self.run_ctl(&self.endpoints().join(","), "5s", words).await
     }
@@ -47,7 +47,7 @@ impl EtcdCluster {
         }
     }
 
-    /// Runs `etcdctl` on all endpoints, with patience, and returns what it printed.
+    /// Runs `etcdctl` on all endpoints, with retries, and returns its output.
     ///
     /// # Panics
     /// When it fails.
@@ -56,16 +56,16 @@ impl EtcdCluster {
         ran.unwrap_or_else(|why| panic!("etcdctl {words:?}: {why}"))
     }
 
-    /// The keys that begin so.
+    /// The keys with this prefix.
     ///
     /// # Panics
-    /// When etcd does not tell.
+    /// If etcd does not answer.
     pub async fn keys(&self, prefix: &str) -> Vec<String> {
         let listed = self.ctl(&["get", prefix, "--prefix", "--keys-only"]).await;
         listed.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Forgets the history up to now: a watch that is behind it ends.
+    /// Compacts the history up to now: a watch that is behind ends.
     ///
     /// # Panics
     /// When etcd refuses.
@@ -76,7 +76,7 @@ impl EtcdCluster {
         self.ctl(&["compact", &revision.to_string()]).await;
     }
 
-    /// Puts keys with empty values, at most 100 in one transaction; quicker than [`Self::ctl`].
+    /// Puts keys with empty values, at most 100 in one transaction; faster than [`Self::ctl`].
     ///
     /// # Panics
     /// When the first member refuses.
@@ -88,7 +88,7 @@ impl EtcdCluster {
         }
     }
 
-    /// Deletes the keys from one to before another; quicker than [`Self::ctl`].
+    /// Deletes the keys from one up to, but not including, another; faster than [`Self::ctl`].
     ///
     /// # Panics
     /// When the first member refuses.

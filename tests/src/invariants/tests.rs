@@ -1,4 +1,4 @@
-//! Every seeded fault turns the checker red, and a good run leaves it silent.
+//! The checker reports every seeded fault, and nothing in a good run.
 
 use super::*;
 

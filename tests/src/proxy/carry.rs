@@ -1,4 +1,4 @@
-//! One direction of one proxied connection: read, wait as the flow says, apply an armed fault, write.
+//! One direction of one proxied connection: read, wait as the flow demands, apply an armed fault, write.
 
 use std::time::Duration;
 
@@ -38,23 +38,23 @@ pub(super) struct Way<'a> {
 #[derive(Debug)]
 pub(super) struct Broken;
 
-/// Bytes (or, when empty, the end) and when they came.
+/// Bytes (the end, if empty) and when they arrived.
 struct Chunk {
     bytes: Vec<u8>,
     came: Instant,
 }
 
-/// What an armed fault makes of a piece.
+/// What an armed fault does to a piece.
 #[derive(Debug, PartialEq, Eq)]
 enum Strike {
     None,
-    /// Only so many bytes of it pass; then the connection is reset.
+    /// Only this many bytes of it pass; then the connection is reset.
     Cut(usize),
     /// It does not pass.
     Lose(AfterLoss),
 }
 
-/// Carries one direction to its end. What is read is queued, so that a delay does not slow the rate.
+/// Carries one direction to its end, with a queue so that a delay does not reduce the rate.
 pub(super) async fn carry(way: Way<'_>, mut from: ReadHalf<'_>, to: WriteHalf<'_>) -> Result<(), Broken> {
     let (queue, queued) = mpsc::channel(CHUNKS_HELD);
     let reading = async move {
@@ -91,7 +91,7 @@ async fn write_on(
                 Framing::Resp => match first_reply(&partial) {
                     Frame::Whole(length) => length,
                     Frame::Partial => break,
-                    // Not Redis's protocol after all, such as TLS: carried as it is.
+                    // Not Redis's protocol, such as TLS: carried unchanged.
                     Frame::Alien => {
                         framing = Framing::Bytes;
                         partial.len()
@@ -121,14 +121,14 @@ async fn write_on(
 // === impl Way ===
 
 impl Way<'_> {
-    /// Returns when bytes may be taken in.
+    /// Returns when bytes may be read.
     async fn wait_reading(&self) {
         let mut changes = self.state.subscribe();
         let read = |state: &State| state.flow(self.direction, self.number, self.ports) != Flow::Unread;
         let _ = changes.wait_for(read).await;
     }
 
-    /// Returns when a chunk that came then may go on.
+    /// Returns when a chunk that arrived then may pass.
     async fn wait_passing(&self, came: Instant) {
         let mut changes = self.state.subscribe();
         loop {
@@ -144,13 +144,13 @@ impl Way<'_> {
             if wait == Duration::MAX {
                 let _ = changes.changed().await;
             } else {
-                // A change during the delay decides anew.
+                // A change during the delay decides again.
                 let _ = tokio::time::timeout(wait, changes.changed()).await;
             }
         }
     }
 
-    /// Asks the armed faults about a piece of so many bytes, and counts it against them.
+    /// Asks the armed faults about a piece of this many bytes, and counts it against them.
     fn strike(&self, bytes: usize, framing: Framing) -> Strike {
         let mut strike = Strike::None;
         self.state.send_if_modified(|state| {

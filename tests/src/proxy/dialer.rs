@@ -1,14 +1,14 @@
-//! Who dialed a connection within the loopback address, as the system's own tables tell.
+//! Who dialed a loopback connection, according to the system's tables.
 
 use std::fs;
 
-/// The two ports of a connection within the loopback address. The dialer's alone does not tell it from another: the
-/// system gives the same port out again for another destination.
+/// The two ports of a loopback connection. The dialer's port alone is not unique: the system uses it again for another
+/// destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ports {
-    /// The one that was dialed from.
+    /// The dialer's port.
     pub(super) from: u16,
-    /// The one that was dialed.
+    /// The dialed port.
     pub(super) to: u16,
 }
 
@@ -21,7 +21,7 @@ pub(super) fn dialed_by(process: u32, ports: Ports) -> bool {
         .any(|target| target.as_os_str() == socket.as_str())
 }
 
-/// The inode of the dialer's socket, while the connection is there.
+/// The inode of the dialer's socket, while the connection exists.
 fn inode_of(ports: Ports) -> Option<u64> {
     const ESTABLISHED: &str = "01";
     let table = fs::read_to_string("/proc/net/tcp").ok()?;

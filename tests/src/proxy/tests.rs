@@ -9,7 +9,7 @@ use super::{AfterLoss, Direction, Flow, Proxy};
 use crate::deadline::{SHORT, within};
 use crate::redis_server::RedisServer;
 
-/// Long against a loopback round trip, short against a person's patience.
+/// Long compared with a loopback round trip, short compared with a person's patience.
 const SOON: Duration = Duration::from_millis(200);
 
 struct Scene {

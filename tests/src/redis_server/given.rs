@@ -1,7 +1,7 @@
-//! A database of a Redis that somebody else started: empty, and a test's own for as long as it has it.
+//! A database of a Redis that is already running: empty, and reserved for one test at a time.
 //!
-//! Which databases are taken stands in database 0. Scripts and channels are all databases' together: no test may mind
-//! a script that was loaded, or a wake-up too many.
+//! Database 0 records which databases are taken. All databases share scripts and channels, so tests must tolerate
+//! loaded scripts and superfluous wake-ups.
 
 use redis::aio::MultiplexedConnection;
 use redis::{Client, IntoConnectionInfo as _};
@@ -12,7 +12,7 @@ use crate::shared::seed;
 /// How long a database stays taken by a test that was killed.
 const TAKEN_MS: u64 = 30 * 60 * 1000;
 
-/// What no test may ask of a server that others use: it would break theirs, or count what they do.
+/// What no test may do to a shared server: it would break other tests, or count what they do.
 const OF_THE_SERVER: [&str; 10] =
     ["ACL", "CLIENT", "CONFIG", "DEBUG", "FLUSHALL", "INFO", "MONITOR", "REPLICAOF", "SCRIPT", "SHUTDOWN"];
 
@@ -28,7 +28,7 @@ pub(super) struct Database {
 // === impl Database ===
 
 impl Database {
-    /// Takes one that nobody has.
+    /// Takes a free one.
     pub(super) async fn take(url: &str) -> Self {
         let server = url.trim_end_matches('/').to_owned();
         let info =
@@ -61,7 +61,7 @@ impl Database {
         self.server.rsplit(['@', '/']).next().unwrap_or_default()
     }
 
-    /// Refuses what would be done to the whole server.
+    /// Refuses operations on the whole server.
     pub(super) fn check(&self, command: &str) {
         let whole = OF_THE_SERVER.contains(&command.to_uppercase().as_str());
         assert!(!whole, "{command} on a given Redis: start one of the test's own by RedisServer::private");
@@ -76,7 +76,7 @@ impl Drop for Database {
             let mut first = Client::open(self.server.as_str())?.get_connection()?;
             redis::cmd("UNLINK").arg(mark(self.number)).exec(&mut first)
         };
-        // Whoever takes it next empties it as well.
+        // The next user empties it as well.
         let _ = give_back();
     }
 }

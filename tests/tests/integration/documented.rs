@@ -1,4 +1,4 @@
-//! The page that says which test holds which promise: what it names must be there.
+//! The page that names the tests of each promise: every named test must exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,11 +28,25 @@ fn tests_below(folder: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
+/// The Rust snippet of a page.
+fn snippet(page: &Path) -> String {
+    let text = fs::read_to_string(page).unwrap();
+    let (_, from) =
+        text.split_once("```rust,no_run\n").unwrap_or_else(|| panic!("{} has no snippet", page.display()));
+    from.split("```").next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn the_snippet_of_the_readme_is_the_one_that_is_compiled() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    assert_eq!(snippet(&root.join("README.md")), snippet(&root.join("crates/delayq/README.md")));
+}
+
 #[test]
 fn every_test_that_this_page_names_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut there = BTreeSet::new();
-    for folder in ["crates", "tests/src", "tests/tests"] {
+    for folder in ["bench/tests", "crates", "tests/src", "tests/tests"] {
         tests_below(&root.join(folder), &mut there);
     }
     let pages = ["tests/README.md"].map(|page| fs::read_to_string(root.join(page)).unwrap());

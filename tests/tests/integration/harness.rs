@@ -1,4 +1,4 @@
-//! The harness against the real servers, before anything is built on it.
+//! The harness against the real servers, before other tests rely on it.
 
 mod certs;
 mod clock_shim;

@@ -1,10 +1,9 @@
-//! The tests of the whole: real programs, real servers, broken networks. One binary, so that servers can be shared.
+//! The tests of the harness and of what the repository says about itself. One binary, so that they can share servers.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
-mod cli;
 mod documented;
 mod harness;
-mod private;
 mod setup;
-mod storm;
+mod structure;
+mod words;

@@ -8,7 +8,7 @@ use delayq_tests::folder::Folder;
 
 const TOOLS: [&str; 9] = ["sh", "bash", "id", "tee", "chmod", "mkdir", "rm", "env", "grep"];
 
-/// A system on which one package is missing, and the file that keeps Debian from starting servers.
+/// A system without one package, and the file that keeps Debian from starting servers.
 struct System {
     folder: Folder,
     policy: PathBuf,
@@ -35,7 +35,7 @@ impl System {
         Self { folder, policy }
     }
 
-    /// Runs it; answers how it ended, and what Debian was told about starting servers meanwhile.
+    /// Runs it; returns how it ended, and the policy for starting servers meanwhile.
     fn set_up(&self) -> (ExitStatus, String) {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/setup.sh");
         let mut command = Command::new("/bin/bash");

@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use clap::Args;
-use delayq_core::{Admin, Audit as Audited, Numbers, Topic};
+use delayq::{
+    Admin, Topic,
+    admin::{Audit as Audited, Numbers},
+};
 use delayq_service::Fault;
 use indicatif::ProgressBar;
-use serde::Serialize;
+use serde_json::{Value, json};
 
+use crate::commands::topics::json_of;
 use crate::deployment::Context;
 use crate::failure::{UNBALANCED, of_core};
 
@@ -15,14 +19,14 @@ use crate::failure::{UNBALANCED, of_core};
 const TRIES: u32 = 5;
 const TRY_AFTER: Duration = Duration::from_millis(200);
 
-/// Check that the books balance, or that something leads to every message
+/// Check that the books balance, or that every message can be reached
 ///
 /// Every accepted message is accounted for: accepted = delivered + cancelled + expired + dead + purged + replaced +
 /// pending, in each topic.
 ///
 /// With --bodies every message, every entry of every index and every counter is checked instead: whether a due time, a
 /// ready queue, a lease, a dead letter or a marker leads to the message, and every entry to one. That walks over all keys
-/// of the Redis in small steps while the deployment is in use. `delayq repair` mends what it finds.
+/// of the Redis in small steps while the deployment is in use. `delayq repair` repairs what it finds.
 #[derive(Debug, Args)]
 pub struct Audit {
     /// The topics; without any, all
@@ -32,12 +36,10 @@ pub struct Audit {
     bodies: bool,
 }
 
-#[derive(Serialize)]
 struct Line {
     topic: Topic,
     balances: bool,
     pending: u64,
-    #[serde(flatten)]
     numbers: Numbers,
 }
 
@@ -60,7 +62,8 @@ impl Audit {
             let numbers = settled(&admin, &topic).await?;
             lines.push(Line { balances: numbers.balances(), pending: numbers.pending(), numbers, topic });
         }
-        context.output.print(&lines, || {
+        let values: Vec<Value> = lines.iter().map(Line::json).collect();
+        context.output.print(&values, || {
             let columns = [
                 "topic",
                 ">accepted",
@@ -92,6 +95,18 @@ impl Audit {
     }
 }
 
+// === impl Line ===
+
+impl Line {
+    fn json(&self) -> Value {
+        let mut value = json_of(&self.numbers);
+        value["topic"] = json!(self.topic);
+        value["balances"] = self.balances.into();
+        value["pending"] = self.pending.into();
+        value
+    }
+}
+
 async fn audit_bodies(context: &Context) -> Result<(), Fault> {
     let audit = audited(context).await?;
     context.output.print(&audit, || report(context, &audit))?;
@@ -117,7 +132,7 @@ pub(super) async fn audited(context: &Context) -> Result<Audited, Fault> {
 
 /// An audit as text.
 pub(super) fn report(context: &Context, audit: &Audited) -> String {
-    let Audited { looked_at, entries, findings, drifts, uncounted } = audit;
+    let Audited { looked_at, entries, findings, drifts, uncounted, .. } = audit;
     let mut text = String::new();
     if audit.is_clean() {
         text = format!("{looked_at} messages and {entries} entries, all in their places\n");

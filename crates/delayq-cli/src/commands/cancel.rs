@@ -1,15 +1,15 @@
 //! `delayq cancel`.
 
 use clap::Args;
-use delayq_core::{CancelOutcome, Group, MessageId, Target, Topic};
+use delayq::{CancelOutcome, Group, MessageId, Target, Topic};
 use delayq_service::Fault;
 use serde_json::{Value, json};
 
 use crate::deployment::Context;
 use crate::failure::{self, of_core, refused, usage};
-use crate::output::time;
+use crate::output::{add_time, time};
 
-/// Keep messages from being delivered
+/// Cancel messages
 #[derive(Debug, Args)]
 pub struct Cancel {
     /// Their topic
@@ -19,7 +19,7 @@ pub struct Cancel {
     #[arg(required_unless_present = "all")]
     ids: Vec<MessageId>,
     /// Their group: a message with an id of its own and a group is found only by both
-    #[arg(long)]
+    #[arg(long, short = 'g')]
     group: Option<Group>,
     /// Every pending message of the group, whatever its topic
     #[arg(long, requires = "group", conflicts_with_all = ["topic", "ids"])]
@@ -75,7 +75,7 @@ fn json_of(id: &MessageId, outcome: &CancelOutcome) -> Value {
     match outcome {
         CancelOutcome::Finished(state, at) => {
             value["state"] = state.word().into();
-            value["at_ms"] = at.get().into();
+            add_time(&mut value, "since", Some(*at));
         }
         CancelOutcome::Failed(why) => value["reason"] = why.as_str().into(),
         _ => {}
@@ -83,7 +83,7 @@ fn json_of(id: &MessageId, outcome: &CancelOutcome) -> Value {
     value
 }
 
-/// Whether the cancel is in force: done, or done by whoever comes next.
+/// Whether the cancel is in force: done, or certain to be.
 const fn is_taken(outcome: &CancelOutcome) -> bool {
     matches!(outcome, CancelOutcome::Cancelled | CancelOutcome::Leased | CancelOutcome::Spooled)
 }
@@ -107,8 +107,8 @@ fn sentence(outcome: &CancelOutcome) -> String {
             "leased just now: it may still be delivered once, and is not tried again".to_owned()
         }
         CancelOutcome::Dead => "it is among the dead letters".to_owned(),
-        CancelOutcome::Finished(state, at) => format!("over: {state} {}", time(*at)),
-        CancelOutcome::Unknown => "nothing is known of it; if it has a group, say --group".to_owned(),
+        CancelOutcome::Finished(state, at) => format!("finished: {state} {}", time(*at)),
+        CancelOutcome::Unknown => "nothing is known of it; if it has a group, add --group".to_owned(),
         CancelOutcome::Spooled => "spooled: the compensator does it when Redis can be reached".to_owned(),
         CancelOutcome::Failed(why) => format!("failed: {why}"),
     }

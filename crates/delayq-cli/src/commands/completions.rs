@@ -1,15 +1,25 @@
 //! `delayq completions`.
 
-use clap::{Args, Command};
+use clap::Args;
 use clap_complete::Shell;
+use clap_complete::env::Shells;
 use delayq_service::Fault;
 
+use crate::failure::usage;
 use crate::output::write;
 
-/// Print the completions of a shell
+/// The variable by which the shell's script asks for completions; its value names the shell.
+pub(crate) const VARIABLE: &str = "DELAYQ_COMPLETE";
+
+/// Print completions for a shell
 ///
-/// For example: delayq completions bash > /etc/bash_completion.d/delayq
+/// In ~/.bashrc:   source <(delayq completions bash)
+/// In ~/.zshrc:    source <(delayq completions zsh)
+/// For fish:       delayq completions fish > ~/.config/fish/completions/delayq.fish
+///
+/// They call delayq while a line is typed, and offer the topics of the deployment that the line names.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct Completions {
     /// The shell
     shell: Shell,
@@ -22,9 +32,22 @@ impl Completions {
     ///
     /// # Errors
     /// Standard output cannot be written.
-    pub fn run(self, mut whole: Command) -> Result<(), Fault> {
-        let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut whole, "delayq", &mut script);
-        write(&script)
+    pub fn run(self) -> Result<(), Fault> {
+        let shell = self.shell.to_string();
+        write(&script(&shell).ok_or_else(|| usage(format!("there are no completions for {shell}")))?)
     }
+}
+
+/// The script that has a shell ask; `None`: there is none for this shell.
+fn script(shell: &str) -> Option<Vec<u8>> {
+    let mut script = Vec::new();
+    let registration = Shells::builtins().completer(shell)?.write_registration(
+        VARIABLE,
+        "delayq",
+        "delayq",
+        "delayq",
+        &mut script,
+    );
+    registration.expect("a vector takes every byte");
+    Some(script)
 }

@@ -3,14 +3,14 @@
 use clap::{Args, Subcommand};
 use delayq_forwarder::examine;
 use delayq_service::Fault;
-use delayq_service::config::{Environment, Loaded, effective, load};
-use serde_json::json;
+use delayq_service::config::{ConfigFault, ConfigFaults, Environment, Loaded, Location, effective, load};
+use serde_json::{Value, json};
 
 use crate::deployment::Global;
 use crate::output::{Output, say};
 use crate::whole::WholeConfig;
 
-/// Check the configuration, or show what is in force
+/// Check the configuration, or show it
 #[derive(Debug, Args)]
 pub struct Config {
     #[command(subcommand)]
@@ -21,14 +21,14 @@ pub struct Config {
 enum Action {
     /// Name every fault of the file, the environment and the destinations, with line or variable
     Check {
-        /// Do not look at the destinations of the forwarder
+        /// Do not connect to the forwarder's destinations
         #[arg(long)]
         offline: bool,
     },
-    /// Show the configuration
+    /// Show what is in force: defaults, file, environment and options together; secrets as ***
     Show {
-        /// What is in force: defaults, file, environment and options together; secrets as ***
-        #[arg(long, required = true)]
+        /// What is in force, which is shown in any case
+        #[arg(long, hide = true)]
         effective: bool,
     },
 }
@@ -42,24 +42,27 @@ impl Config {
     /// Every fault of the configuration at once; or every destination that a forwarder would not start with, in the words
     /// in which it would refuse to.
     pub async fn run(self, global: &Global) -> Result<(), Fault> {
-        let Loaded { mut config, source, overridden, places } =
-            load::<WholeConfig>(&global.source(), &Environment::of_process())?;
+        let loaded = load::<WholeConfig>(&global.source(), &Environment::of_process());
+        if let (Err(faults), Action::Check { .. }, true) = (&loaded, &self.action, global.json()) {
+            Output::of_process(true).print(&faulty(faults), String::new)?;
+        }
+        let Loaded { mut config, source, overridden, locations } = loaded?;
         global.apply(&mut config.deployment, &mut config.redis);
         match self.action {
             Action::Check { offline } => {
                 let warnings = match offline {
                     true => Vec::new(),
-                    false => examine(&config.forwarding(places), &config.redis).await?,
+                    false => examine(&config.forwarding(locations), &config.redis).await?,
                 };
                 let value =
                     json!({ "source": source, "overridden": overridden, "faults": [], "warnings": warnings });
-                Output::of_process(global.json).print(&value, || {
+                Output::of_process(global.json()).print(&value, || {
                     let warned: String =
                         warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
                     format!("{warned}{source}: no faults")
                 })
             }
-            Action::Show { .. } if global.json => Output::of_process(true).print(&config, String::new),
+            Action::Show { .. } if global.json() => Output::of_process(true).print(&config, String::new),
             Action::Show { .. } => {
                 let overridden = match overridden.is_empty() {
                     true => String::new(),
@@ -69,4 +72,18 @@ impl Config {
             }
         }
     }
+}
+
+/// The answer of a check that found faults.
+fn faulty(faults: &ConfigFaults) -> Value {
+    let one = |fault: &ConfigFault| {
+        let mut value = json!({ "key": fault.key, "message": fault.message });
+        match &fault.location {
+            Location::Line(line) => value["line"] = (*line).into(),
+            Location::Variable(name) => value["variable"] = name.as_str().into(),
+            Location::Whole => {}
+        }
+        value
+    };
+    json!({ "faults": faults.faults().iter().map(one).collect::<Vec<_>>(), "warnings": [] })
 }

@@ -3,19 +3,19 @@
 mod follow;
 
 use clap::Args;
-use delayq_core::Topic;
+use delayq::Topic;
 use delayq_service::Fault;
 
 use crate::commands::topics;
 use crate::deployment::Context;
 use crate::failure::of_core;
 
-/// The numbers of one topic, or of all together
+/// Count messages by state
 #[derive(Debug, Args)]
 pub struct Count {
-    /// The topic; without one, all
+    /// The topic; without one, all together
     topic: Option<Topic>,
-    /// Until Ctrl-C, a line whenever the numbers move: by how many, and what there is now
+    /// Print a line whenever the numbers change, until Ctrl-C: the change, and what there is now
     #[arg(long, requires = "topic")]
     follow: bool,
 }
@@ -39,11 +39,11 @@ impl Count {
             }
             None => admin.topics().await.map_err(of_core)?,
         };
-        let mut total = delayq_core::Numbers::default();
+        let mut total = delayq::admin::Numbers::default();
         for topic in &topics {
             total.add(&admin.count(topic).await.map_err(of_core)?);
         }
-        context.output.print(&total, || {
+        context.output.print(&topics::json_of(&total), || {
             let mut rows = context.output.rows(&["state", ">messages"]);
             for (name, number) in topics::columns(&total) {
                 rows.row([name.to_owned(), number.to_string()]);

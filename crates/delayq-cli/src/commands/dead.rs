@@ -1,16 +1,20 @@
 //! `delayq dead`: dead letters.
 
 use clap::{Args, Subcommand};
-use delayq_core::{Group, ListState, Listed, MessageId, PurgeWhat, ReplayOptions, Target, Topic};
+use delayq::{
+    Group, MessageId, Target, Topic,
+    admin::{ListState, Listing, PurgeWhat, ReplayOptions, TimeRange},
+};
 use delayq_service::Fault;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::commands::list::range;
 use crate::commands::purge::kept;
+use crate::confirm::confirm;
 use crate::deployment::Context;
-use crate::failure::{of_core, refused, unknown, usage};
-use crate::listing::json_of;
-use crate::output::{Output, time};
+use crate::failure::{of_core, refused, unknown};
+use crate::listing::{ATTEMPT, DIED, GROUP, Page, REASON};
+use crate::output::{counted, time};
 use crate::when::{Span, When};
 
 /// List, replay and purge dead letters
@@ -29,20 +33,19 @@ enum Action {
         /// The oldest first
         #[arg(long)]
         oldest_first: bool,
-        /// At most so many
-        #[arg(long, default_value_t = 50)]
-        limit: u32,
+        #[command(flatten)]
+        page: Page,
     },
-    /// Give them another life: ids, or all that fit
+    /// Replay them: those with these ids, or all that match
     Replay(Replay),
-    /// Throw them away
+    /// Delete them
     Purge {
         /// The topic
         topic: Topic,
         /// Those that died up to this time; without it, all
         #[arg(long, value_name = "TIME")]
         until: Option<When>,
-        /// They are gone for good: say that you mean it
+        /// Do not ask: they cannot be restored
         #[arg(long)]
         yes: bool,
     },
@@ -52,21 +55,21 @@ enum Action {
 struct Replay {
     /// The topic
     topic: Topic,
-    /// Their ids; without any, all that fit
+    /// Their ids
     ids: Vec<MessageId>,
     /// The group of the ids
     #[arg(long, requires = "ids")]
     group: Option<Group>,
-    /// Every dead letter that fits
+    /// All dead letters of the topic, unless --reason or --limit names fewer
     #[arg(long, conflicts_with = "ids", required_unless_present = "ids")]
     all: bool,
-    /// Those whose reason has this text
+    /// With --all: only those whose reason has this text
     #[arg(long, conflicts_with = "ids", value_name = "TEXT")]
     reason: Option<String>,
-    /// At most so many, the oldest first
-    #[arg(long, conflicts_with = "ids", value_name = "COUNT")]
-    most: Option<u64>,
-    /// At most so many a second
+    /// With --all: at most this many, shard by shard, the oldest of each first
+    #[arg(long, short = 'n', alias = "most", conflicts_with = "ids", value_name = "COUNT")]
+    limit: Option<u64>,
+    /// With --all: at most this many a second
     #[arg(long, conflicts_with = "ids", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
     /// Ready after this delay
@@ -85,21 +88,20 @@ impl Dead {
         let admin = context.admin();
         context.known_topic(self.action.topic()).await?;
         match self.action {
-            Action::List { topic, oldest_first, limit } => {
+            Action::List { topic, oldest_first, page } => {
                 let state = ListState::Dead { newest_first: !oldest_first };
-                let all = delayq_core::TimeRange::ALL;
-                let dead = admin.list(&topic, state, all, limit as usize).await.map_err(of_core)?;
-                let values: Vec<Value> = dead.iter().map(|listed| json_of(listed, false)).collect();
-                context.output.print(&values, || table(context.output, &dead))
+                let listing = Listing::Topic { topic: &topic, state, range: TimeRange::ALL };
+                page.print(context, listing, &[GROUP, DIED, ATTEMPT, REASON]).await
             }
             Action::Replay(replay) => replay.run(context).await,
             Action::Purge { topic, until, yes } => {
-                if !yes {
-                    return Err(usage("purged dead letters are gone for good; say --yes"));
-                }
                 let range = range(context, None, until).await?;
+                let dead = admin.count(&topic).await.map_err(of_core)?.dead;
+                let which = until.map(|_| format!(" that died up to {}", time(range.to))).unwrap_or_default();
+                let what = format!("this deletes the dead letters of {topic}{which} for good: {dead} in all");
+                confirm(&what, yes)?;
                 let purged = admin.purge(&topic, PurgeWhat::Dead(range), |_| {}).await.map_err(of_core)?;
-                let sentence = || format!("purged {} dead letters{}", purged.purged, kept(purged));
+                let sentence = || format!("purged {}{}", counted(purged.purged, "dead letter"), kept(purged));
                 context.output.print(&json!({ "purged": purged.purged, "kept": purged.kept }), sentence)
             }
         }
@@ -122,13 +124,8 @@ impl Replay {
     async fn run(self, context: &Context) -> Result<(), Fault> {
         let admin = context.admin();
         let replayed = if self.ids.is_empty() {
-            let options = ReplayOptions {
-                reason: self.reason,
-                most: self.most,
-                delay: *self.delay,
-                rate: self.rate,
-                ..ReplayOptions::default()
-            };
+            let mut options = ReplayOptions::default().delay(*self.delay);
+            (options.reason, options.max_messages, options.rate) = (self.reason, self.limit, self.rate);
             admin.replay(&self.topic, &options).await
         } else {
             let target = |id: &MessageId| Target { id: id.clone(), group: self.group.clone() };
@@ -138,37 +135,22 @@ impl Replay {
         let replayed = replayed.map_err(of_core)?;
         let kept = replayed.kept();
         context.output.print(&json!({ "replayed": replayed.replayed, "kept": replayed.kept }), || {
-            let sentences = replayed.kept.iter().map(|(why, count)| format!("\n{count} stay dead: {why}"));
-            format!("{} dead letters live again{}", replayed.replayed, sentences.collect::<String>())
+            let sentences = replayed.kept.iter().map(|(why, count)| format!("\n{count} remaining: {why}"));
+            format!("replayed {}{}", counted(replayed.replayed, "dead letter"), sentences.collect::<String>())
         })?;
         let known = replayed.replayed + kept;
         if !self.ids.is_empty() && known < self.ids.len() as u64 {
-            return Err(unknown(format!("{} of the ids are no dead letters", self.ids.len() as u64 - known)));
+            return Err(unknown(format!(
+                "{} of the ids are not dead letters",
+                self.ids.len() as u64 - known
+            )));
         }
         if kept > 0 {
-            return Err(refused(format!("{kept} dead letters stay dead: purge them, or put them again")));
+            return Err(refused(format!(
+                "{} not replayed: purge them, or put them again",
+                counted(kept, "dead letter")
+            )));
         }
         Ok(())
     }
-}
-
-fn table(output: Output, dead: &[Listed]) -> String {
-    if dead.is_empty() {
-        return "no dead letters".to_owned();
-    }
-    let mut rows = output.rows(&["id", "died", ">attempts", "group", "reason"]);
-    for listed in dead {
-        let id = listed.id.to_string();
-        match &listed.envelope {
-            Ok(envelope) => rows.row([
-                id,
-                time(envelope.at),
-                envelope.attempt.to_string(),
-                envelope.group.as_ref().map(ToString::to_string).unwrap_or_default(),
-                envelope.reason.clone().unwrap_or_default(),
-            ]),
-            Err(error) => rows.row([id, String::new(), String::new(), String::new(), error.to_string()]),
-        }
-    }
-    rows.text()
 }

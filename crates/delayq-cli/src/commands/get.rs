@@ -1,9 +1,9 @@
-//! `delayq get`.
+//! `delayq get`: one message, with what is known of it.
 
 use std::borrow::Cow;
 
 use clap::Args;
-use delayq_core::{Group, MessageId, Target, Topic};
+use delayq::{Group, MessageId, State, Target, Topic};
 use delayq_service::Fault;
 
 use crate::deployment::Context;
@@ -12,7 +12,7 @@ use crate::listing::json_of;
 use crate::output::{payload, time_from};
 use crate::printable::printable;
 
-/// Look at one message
+/// Show one message
 #[derive(Debug, Args)]
 pub struct Get {
     /// Its topic
@@ -20,10 +20,10 @@ pub struct Get {
     /// Its id
     id: MessageId,
     /// Its group: a message with an id of its own and a group is found only by both
-    #[arg(long)]
+    #[arg(long, short = 'g')]
     group: Option<Group>,
-    /// Print the stored payload alone, byte for byte; on a terminal, with its control characters escaped
-    #[arg(long, conflicts_with = "json")]
+    /// Print only the stored payload, byte for byte; on a terminal, with control characters escaped
+    #[arg(long, conflicts_with_all = ["json", "output"])]
     payload: bool,
 }
 
@@ -55,8 +55,9 @@ impl Get {
             row("shard", listed.shard.to_string());
             row("state", envelope.state.to_string());
             row("due", time_from(envelope.due, now));
-            row("since", time_from(envelope.at, now));
-            row("attempt", format!("{}, handed out {} times", envelope.attempt, envelope.delivery));
+            let since = if envelope.state == State::Leased { "lease ends" } else { "since" };
+            row(since, time_from(envelope.at, now));
+            row("attempt", format!("{}, delivery {}", envelope.attempt, envelope.delivery));
             if let Some(group) = &envelope.group {
                 row("group", group.to_string());
             }

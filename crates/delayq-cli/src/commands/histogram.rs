@@ -1,19 +1,20 @@
 //! `delayq histogram`.
 
 use clap::Args;
-use delayq_core::Topic;
+use delayq::{Topic, admin::Slot};
 use delayq_service::Fault;
+use serde_json::{Value, json};
 
 use crate::commands::list::range;
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
-use crate::output::time;
+use crate::output::{add_time, time};
 use crate::when::{Span, When};
 
 /// The longest bar, in characters.
 const BAR: u64 = 40;
 
-/// How many pending messages of a topic become due when
+/// Show when a topic's pending messages become due
 #[derive(Debug, Args)]
 pub struct Histogram {
     /// The topic
@@ -21,7 +22,7 @@ pub struct Histogram {
     /// The width of an interval: 1m to 1h, a divisor of an hour
     #[arg(long, default_value = "1h", value_name = "DURATION")]
     width: Span,
-    /// Due from this time on
+    /// Due from this time
     #[arg(long, value_name = "TIME")]
     from: Option<When>,
     /// Due up to this time
@@ -35,7 +36,7 @@ impl Histogram {
     /// Prints it.
     ///
     /// # Errors
-    /// Redis cannot be used, or the width is none.
+    /// Redis cannot be used, or the width is invalid.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let width_s = self.width.as_secs();
         if !(60..=3600).contains(&width_s) || 3600 % width_s > 0 || self.width.subsec_nanos() > 0 {
@@ -47,7 +48,13 @@ impl Histogram {
         context.known_topic(&self.topic).await?;
         let range = range(context, self.from, self.until).await?;
         let slots = context.admin().histogram(&self.topic, range, *self.width).await.map_err(of_core)?;
-        context.output.print(&slots, || {
+        let value = |slot: &Slot| {
+            let mut value = json!({ "count": slot.count });
+            add_time(&mut value, "from", Some(slot.start));
+            value
+        };
+        let values: Vec<Value> = slots.iter().map(value).collect();
+        context.output.print(&values, || {
             if slots.is_empty() {
                 return "nothing is pending".to_owned();
             }

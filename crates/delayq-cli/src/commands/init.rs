@@ -9,7 +9,7 @@ use crate::failure::of_core;
 
 /// Create the deployment in Redis, or check that it is there
 ///
-/// One that is there has to have the same numbers. Safe to repeat.
+/// An existing one must have the same number of shards. Safe to repeat.
 #[derive(Debug, Args)]
 pub struct Init {}
 
@@ -22,8 +22,9 @@ impl Init {
     /// A Redis that is unfit or cannot be used, or a deployment with other numbers.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let client = &context.client;
-        client.check_server().await.map_err(of_core)?;
-        let created = client.init().await.map_err(of_core)?;
+        let admin = context.admin();
+        admin.check_server().await.map_err(of_core)?;
+        let created = admin.init().await.map_err(of_core)?;
         let (shards, namespace) = (client.shards(), &context.config.deployment.namespace);
         let value = json!({ "namespace": namespace, "shards": shards.get(), "created": created });
         context.output.print(&value, || match created {

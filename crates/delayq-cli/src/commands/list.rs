@@ -1,36 +1,41 @@
 //! `delayq list`.
 
 use clap::{Args, ValueEnum};
-use delayq_core::{Group, ListState, TimeRange, Topic, UnixMillis};
+use delayq::{
+    Group, Topic, UnixMillis,
+    admin::{ListState, Listing, TimeRange},
+};
 use delayq_service::Fault;
-use serde_json::Value;
 
 use crate::deployment::Context;
-use crate::failure::{of_core, usage};
-use crate::listing::{json_of, table};
+use crate::failure::usage;
+use crate::listing::{ATTEMPT, BYTES, Column, DIED, DUE, GROUP, LEASE_ENDS, Page, STATE};
 use crate::when::When;
 
 /// List messages of a topic in one state, or of a group
+///
+/// The messages of a topic that are delayed: delayq list orders
+/// Those of a group, of every topic or of one:  delayq list --group user-5, delayq list orders --group user-5
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct List {
     /// The topic
     #[arg(required_unless_present = "group")]
     topic: Option<Topic>,
-    /// The pending messages of this group, of all topics
-    #[arg(long, conflicts_with_all = ["topic", "state", "from", "until"])]
+    /// The pending messages of this group: of the topic, or of all
+    #[arg(long, short = 'g', conflicts_with_all = ["state", "from", "until"])]
     group: Option<Group>,
     /// Which of them
-    #[arg(long, value_enum, default_value_t = Which::Delayed)]
+    #[arg(long, short = 's', value_enum, default_value_t = Which::Delayed)]
     state: Which,
-    /// Due, leased until or dead from this time on
+    /// Due, leased until or dead from this time
     #[arg(long, value_name = "TIME")]
     from: Option<When>,
     /// Due, leased until or dead up to this time
     #[arg(long, value_name = "TIME")]
     until: Option<When>,
-    /// At most so many
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    limit: u32,
+    #[command(flatten)]
+    page: Page,
 }
 
 /// The states that can be listed.
@@ -54,18 +59,31 @@ impl List {
     /// # Errors
     /// Redis cannot be used.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
-        let admin = context.admin();
-        let messages = match (&self.topic, &self.group) {
-            (Some(topic), _) => {
-                context.known_topic(topic).await?;
+        if let Some(topic) = &self.topic {
+            context.known_topic(topic).await?;
+        }
+        let (listing, time) = match (&self.topic, &self.group) {
+            (topic, Some(group)) => (Listing::Group { group, topic: topic.as_ref() }, DUE),
+            (Some(topic), None) => {
                 let range = range(context, self.from, self.until).await?;
-                admin.list(topic, self.state.into(), range, self.limit as usize).await.map_err(of_core)?
+                (Listing::Topic { topic, state: self.state.into(), range }, self.state.time())
             }
-            (None, Some(group)) => admin.list_group(group, self.limit as usize).await.map_err(of_core)?.0,
             (None, None) => return Err(usage("a TOPIC or a --group is needed")),
         };
-        let values: Vec<Value> = messages.iter().map(|listed| json_of(listed, false)).collect();
-        context.output.print(&values, || table(context.output, &messages))
+        self.page.print(context, listing, &[GROUP, STATE, time, ATTEMPT, BYTES]).await
+    }
+}
+
+// === impl Which ===
+
+impl Which {
+    /// The time that such messages are listed by.
+    const fn time(self) -> Column {
+        match self {
+            Self::Delayed | Self::Ready => DUE,
+            Self::Leased => LEASE_ENDS,
+            Self::Dead => DIED,
+        }
     }
 }
 

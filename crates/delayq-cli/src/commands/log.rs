@@ -1,14 +1,14 @@
 //! `delayq log`.
 
 use clap::Args;
-use delayq_core::{Group, MessageId, Target, Topic};
+use delayq::{Group, MessageId, Target, Topic};
 use delayq_service::Fault;
 
 use crate::deployment::Context;
 use crate::failure::of_core;
 use crate::listing::{json_of, story};
 
-/// What happened to a message, while it is there or remembered
+/// Show what happened to a message, as long as it is remembered
 ///
 /// How long it is remembered is its topic's policy: delayq topic show TOPIC.
 #[derive(Debug, Args)]
@@ -18,7 +18,7 @@ pub struct Log {
     /// Its id
     id: MessageId,
     /// Its group: a message with an id of its own and a group is found only by both
-    #[arg(long)]
+    #[arg(long, short = 'g')]
     group: Option<Group>,
 }
 

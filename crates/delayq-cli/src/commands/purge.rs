@@ -1,19 +1,29 @@
 //! `delayq purge`.
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
-use delayq_core::{PurgeWhat, Purged, Topic};
+use delayq::{
+    Topic,
+    admin::{PurgeWhat, Purged, TimeRange},
+};
 use delayq_service::Fault;
 use indicatif::ProgressBar;
 use serde_json::json;
 
 use crate::commands::list::range;
+use crate::confirm::confirm;
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
+use crate::output::{counted, time};
 use crate::when::When;
 
-/// Throw pending messages of a topic away
+/// The widest interval that Redis counts in one step.
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Delete a topic's pending messages
 ///
-/// In bounded steps; interrupted, it is safe to repeat.
+/// Shows how many it is about to delete, and asks. Works in bounded steps; safe to repeat after an interruption.
 #[derive(Debug, Args)]
 pub struct Purge {
     /// The topic
@@ -21,18 +31,18 @@ pub struct Purge {
     /// Which of them; dead letters: see delayq dead purge
     #[arg(long, value_enum, default_value_t = Which::Delayed)]
     state: Which,
-    /// Due from this time on
+    /// Due from this time
     #[arg(long, value_name = "TIME")]
     from: Option<When>,
     /// Due up to this time
     #[arg(long, value_name = "TIME")]
     until: Option<When>,
-    /// They are gone for good: say that you mean it
+    /// Do not ask: they cannot be restored
     #[arg(long)]
     yes: bool,
 }
 
-/// What can be thrown away.
+/// What can be purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Which {
     /// Waiting for the due time
@@ -49,9 +59,6 @@ impl Purge {
     /// # Errors
     /// Redis cannot be used.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
-        if !self.yes {
-            return Err(usage("purged messages are gone for good; say --yes"));
-        }
         context.known_topic(&self.topic).await?;
         let what = match self.state {
             Which::Delayed => PurgeWhat::Delayed(range(context, self.from, self.until).await?),
@@ -60,6 +67,7 @@ impl Purge {
             }
             Which::Ready => PurgeWhat::Ready,
         };
+        confirm(&self.intent(context, what).await?, self.yes)?;
         let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         let purged = context.admin().purge(&self.topic, what, |so_far| bar.set_position(so_far)).await;
         bar.finish_and_clear();
@@ -68,9 +76,32 @@ impl Purge {
         let value = json!({ "topic": topic, "purged": purged.purged, "kept": purged.kept });
         context.output.print(&value, || format!("purged {} of {topic}{}", purged.purged, kept(purged)))
     }
+
+    /// What it is about to do, as a sentence.
+    async fn intent(&self, context: &Context, what: PurgeWhat) -> Result<String, Fault> {
+        let (admin, topic) = (context.admin(), &self.topic);
+        let (count, noun, due) = match what {
+            PurgeWhat::Delayed(range) => {
+                let slots = admin.histogram(topic, range, HOUR).await.map_err(of_core)?;
+                (slots.iter().map(|slot| slot.count).sum(), "delayed message", due_in(range))
+            }
+            _ => (admin.count(topic).await.map_err(of_core)?.ready, "ready message", String::new()),
+        };
+        Ok(format!("this deletes {} of {topic}{due} for good", counted(count, noun)))
+    }
 }
 
-/// What a purge had to leave, to be said behind what it threw away.
+/// The bounds of a range, if it has any.
+fn due_in(range: TimeRange) -> String {
+    let from = (range.from > TimeRange::ALL.from).then(|| format!(" from {}", time(range.from)));
+    let to = (range.to < TimeRange::ALL.to).then(|| format!(" up to {}", time(range.to)));
+    match (from, to) {
+        (None, None) => String::new(),
+        (from, to) => format!(", due{}{},", from.unwrap_or_default(), to.unwrap_or_default()),
+    }
+}
+
+/// What a purge had to leave, as the end of its sentence.
 pub fn kept(purged: Purged) -> String {
     match purged.kept {
         0 => String::new(),

@@ -4,14 +4,14 @@ use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
 
 use clap::Args;
-use delayq_core::{Due, Message, Put as Answer, PutError, PutOutcome, Topic, UnixMillis};
+use delayq::{Due, Message, MessageId, Put as Answer, PutError, PutOutcome, Topic, UnixMillis};
 use delayq_service::Fault;
 use serde_json::{Value, json};
 
 use crate::commands::put::many::Many;
 use crate::deployment::Context;
 use crate::failure::{self, of_core, refused, usage};
-use crate::output::time;
+use crate::output::{add_time, complain, time};
 use crate::when::{Span, When};
 
 mod many;
@@ -33,40 +33,40 @@ pub struct Put {
     /// The payload is in this file; - for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     payload_file: Option<PathBuf>,
-    /// When it is due: RFC 3339, +30m, 'tomorrow 09:00 Europe/Berlin', ms since the epoch; at once without
+    /// When it is due: RFC 3339, +30m, 'tomorrow 09:00 Europe/Berlin', ms since the epoch. Default now
     #[arg(long, value_name = "TIME", conflicts_with = "from", allow_hyphen_values = true)]
     at: Option<When>,
     /// How long until it is due, on Redis's clock: 90s, 2h30m
-    #[arg(long = "in", value_name = "DURATION", conflicts_with_all = ["at", "from"])]
+    #[arg(long = "in", value_name = "DURATION", conflicts_with_all = ["at", "from"], allow_hyphen_values = true)]
     after: Option<Span>,
     /// An id of your own: a repeated put is recognised by it
-    #[arg(long, conflicts_with = "from")]
+    #[arg(long, short = 'i', conflicts_with = "from")]
     id: Option<String>,
-    /// A key of your own, by which pending messages are listed, moved and cancelled together
-    #[arg(long, conflicts_with = "from")]
+    /// A key of your own to list, move and cancel pending messages by
+    #[arg(long, short = 'g', conflicts_with = "from")]
     group: Option<String>,
-    /// A header, delivered beside the payload; may be repeated
-    #[arg(long = "header", value_name = "NAME=VALUE", conflicts_with = "from", value_parser = header)]
+    /// A header, delivered with the payload; may be repeated
+    #[arg(long = "header", short = 'H', value_name = "NAME=VALUE", conflicts_with = "from", value_parser = header)]
     headers: Vec<(String, String)>,
-    /// Not to be delivered any more from then on
-    #[arg(long, value_name = "TIME", conflicts_with = "from")]
+    /// When it expires: it is not delivered after this time
+    #[arg(long, value_name = "TIME", conflicts_with = "from", allow_hyphen_values = true)]
     expires: Option<When>,
-    /// Tried so often before it is a dead letter; without, as the topic says
+    /// Attempts before it is a dead letter. Default: the topic's
     #[arg(long, value_name = "COUNT", conflicts_with = "from")]
     max_attempts: Option<u16>,
-    /// Take the place of a message with the same id
+    /// Replace a message with the same id
     #[arg(long, conflicts_with = "from")]
     replace: bool,
     /// Many messages, one JSON object a line; - for standard input
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Take a time before 2001 that is written in milliseconds as it is: most often, seconds were meant
+    /// Accept a time before 2001 that is written in milliseconds: most often, seconds were meant
     #[arg(long)]
     past_ok: bool,
     /// With --from: stop at the first line that is refused
     #[arg(long, requires = "from")]
     strict: bool,
-    /// With --from: how many puts may wait for their answers
+    /// With --from: how many puts may be in flight
     #[arg(long, requires = "from", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=16384))]
     in_flight: u16,
 }
@@ -89,9 +89,19 @@ impl Put {
             };
             return many.run(context).await;
         }
+        let topic = self.topic.clone();
         let message = self.message(context).await?;
+        if let (Some(topic), true) = (&topic, context.output.is_terminal())
+            && let Some(meant) = context.misspelt(topic).await
+        {
+            complain(&format!("{topic} is a new topic; there is also {meant}"));
+        }
         let answer = context.producer()?.put(message).await.map_err(of_put)?;
-        context.output.print(&json_of(&answer), || sentence(&answer))?;
+        let remembered = match &topic {
+            Some(topic) if !context.output.json => remembered(context, topic, &answer).await,
+            _ => None,
+        };
+        context.output.print(&json_of(&answer), || sentence(&answer) + &remembered.unwrap_or_default())?;
         match answer.outcome.is_accepted() {
             true => Ok(()),
             false => Err(refused(format!("{} was not stored", answer.reference.id))),
@@ -151,13 +161,26 @@ fn header(text: &str) -> Result<(String, String), String> {
 
 fn of_put(error: PutError) -> Fault {
     let fate = match (error.error.fate(), &error.reference) {
-        (delayq_core::Fate::Unknown, Some(reference)) => format!(
+        (delayq::Fate::Unknown, Some(reference)) => format!(
             "it is unknown whether the message was stored; put it again with --id '{}', which is safe",
             reference.id
         ),
         _ => return of_core(error.error),
     };
     Fault::new(&failure::UNREACHABLE, fate).because(of_core(error.error))
+}
+
+/// How long a repeated put of an own id is recognised, as the end of a sentence.
+async fn remembered(context: &Context, topic: &Topic, answer: &Answer) -> Option<String> {
+    let stored = matches!(answer.outcome, PutOutcome::Stored(_) | PutOutcome::Ready(_));
+    if !stored || !matches!(answer.reference.id, MessageId::Own(_)) {
+        return None;
+    }
+    let policy = context.admin().policy(topic).await.ok()?.in_force();
+    let remembered = Span::from(policy.remember_own?);
+    Some(format!(
+        "\nits id is recognised until {remembered} after it is finished: delayq topic set {topic} --remember-own"
+    ))
 }
 
 /// The word of an outcome, and the time that goes with it.
@@ -188,8 +211,11 @@ fn json_of(answer: &Answer) -> Value {
         _ => {}
     }
     if let Some(at) = at {
-        value["at"] = time(at).into();
-        value["at_ms"] = at.get().into();
+        let name = match answer.outcome {
+            PutOutcome::Stored(_) | PutOutcome::Ready(_) => "due",
+            _ => "since",
+        };
+        add_time(&mut value, name, Some(at));
     }
     value
 }
@@ -201,16 +227,13 @@ fn sentence(answer: &Answer) -> String {
         PutOutcome::Ready(due) => format!("stored {id}, due {}: it is ready", time(*due)),
         PutOutcome::Exists(state, at) => format!("{id} exists: {state}, {}", time(*at)),
         PutOutcome::Conflict(state, at) => {
-            format!(
-                "{id} is the id of another message: {state}, {}; take its place with --replace",
-                time(*at)
-            )
+            format!("{id} is the id of another message: {state}, {}; replace it with --replace", time(*at))
         }
         PutOutcome::Newer => {
             format!("{id} is the id of a message of a later format; upgrade delayq here first")
         }
-        PutOutcome::Malformed => format!("{id} is taken by bytes that are no message; see delayq audit"),
-        PutOutcome::Leased => format!("{id} is leased just now, and cannot be replaced"),
+        PutOutcome::Malformed => format!("{id} holds bytes that are not a message; see delayq audit"),
+        PutOutcome::Leased => format!("{id} is leased now, and cannot be replaced"),
         PutOutcome::Stale => format!("{id} may have been stored and finished before"),
         PutOutcome::Spooled => format!("spooled {id}: Redis cannot be reached, the compensator will put it"),
         PutOutcome::Refused(why) => format!("{id} was refused: {why}"),

@@ -1,7 +1,7 @@
 //! `delayq repair`: gives what got stuck a way out.
 
 use clap::Args;
-use delayq_core::Repaired;
+use delayq::admin::Repaired;
 use delayq_service::Fault;
 use indicatif::ProgressBar;
 
@@ -9,14 +9,14 @@ use super::audit::{audited, report};
 use crate::deployment::Context;
 use crate::failure::{UNBALANCED, of_core};
 
-/// Mend what `delayq audit --bodies` finds
+/// Repair what `delayq audit --bodies` finds
 ///
-/// Without --apply it says what it would do, and changes nothing. Everything is checked again and mended in one script,
-/// while the deployment is in use. No message is thrown away: one that might have been delivered already is delivered
-/// again. Interrupted, it is safe to repeat.
+/// Without --apply it prints what it would do, and changes nothing. Each fault is checked again and repaired by one script,
+/// while the deployment is in use. No message is deleted: one that may have been delivered already is delivered again.
+/// Safe to repeat after an interruption.
 #[derive(Debug, Args)]
 pub struct Repair {
-    /// Mend what is found, instead of saying what would be done
+    /// Repair what is found instead of printing what would be done
     #[arg(long)]
     apply: bool,
 }

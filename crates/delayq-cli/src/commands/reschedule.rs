@@ -1,8 +1,8 @@
 //! `delayq reschedule`.
 
 use clap::Args;
-use delayq_core::{
-    Due, Group, MessageId, Reschedule as Change, RescheduleOutcome, Target, Topic, UnixMillis,
+use delayq::{
+    Due, Group, MessageId, Reschedule as Change, RescheduleOutcome, Shift, Target, Topic, UnixMillis,
 };
 use delayq_service::Fault;
 use serde_json::{Value, json};
@@ -23,21 +23,21 @@ pub struct Reschedule {
     #[arg(required_unless_present = "all")]
     id: Option<MessageId>,
     /// Its group: a message with an id of its own and a group is found only by both
-    #[arg(long)]
+    #[arg(long, short = 'g')]
     group: Option<Group>,
     /// To this time
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     to: Option<When>,
-    /// So long from now
-    #[arg(long = "in", value_name = "DURATION")]
+    /// This long from now
+    #[arg(long = "in", value_name = "DURATION", allow_hyphen_values = true)]
     after: Option<Span>,
-    /// So much later, or with a minus earlier, than it is due: 10m, -90s
-    #[arg(long, value_name = "DIFFERENCE", allow_hyphen_values = true, value_parser = difference_ms)]
-    by: Option<i64>,
-    /// Take a time before 2001 that is written in milliseconds as it is: most often, seconds were meant
+    /// This much later than it is due, or with a minus earlier: 10m, -90s
+    #[arg(long, value_name = "DIFFERENCE", allow_hyphen_values = true, value_parser = difference)]
+    by: Option<Shift>,
+    /// Accept a time before 2001 that is written in milliseconds: most often, seconds were meant
     #[arg(long, requires = "to")]
     past_ok: bool,
-    /// Only if it is due then until now
+    /// Only if this is its due time now
     #[arg(long, value_name = "TIME")]
     expected: Option<When>,
     /// Every pending message of the group, with --by
@@ -72,7 +72,7 @@ impl Reschedule {
         let (Some(group), Some(by), Some(token)) = (&self.group, self.by, &self.token) else {
             return Err(usage("--all needs --group, --by and --token"));
         };
-        if by == 0 {
+        if by.millis() == 0 {
             return Err(usage("--by 0 moves nothing"));
         }
         let tally = context.producer()?.reschedule_group(group, by, token).await.map_err(of_core)?;
@@ -84,7 +84,7 @@ impl Reschedule {
         let value = json!({ "group": group.as_str(), "moved": tally.changed, "passed": tally.passed });
         context
             .output
-            .print(&value, || format!("moved {} of group {group}; {} stay", tally.changed, tally.passed))
+            .print(&value, || format!("moved {} of group {group}; {} unchanged", tally.changed, tally.passed))
     }
 
     async fn change(&self, context: &Context, topic: &Topic, target: &Target) -> Result<Change, Fault> {
@@ -116,29 +116,27 @@ async fn due_of(context: &Context, topic: &Topic, target: &Target) -> Result<Uni
 }
 
 /// Reads `10m` and `-90s`.
-fn difference_ms(text: &str) -> Result<i64, String> {
-    let (sign, length) = match text.strip_prefix('-') {
-        Some(length) => (-1, length),
-        None => (1, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let span: Span = length.parse()?;
-    i64::try_from(span.as_millis())
-        .map(|ms| sign * ms)
-        .map_err(|_| "that is longer than can be stored".to_owned())
+fn difference(text: &str) -> Result<Shift, String> {
+    let span = |text: &str| text.parse::<Span>().map(|span| *span);
+    match text.strip_prefix('-') {
+        Some(earlier) => span(earlier).map(Shift::Earlier),
+        None => span(text.strip_prefix('+').unwrap_or(text)).map(Shift::Later),
+    }
 }
 
 fn json_of(id: &MessageId, outcome: &RescheduleOutcome) -> Value {
     match outcome {
         RescheduleOutcome::Moved { old, due, ready } => json!({
-            "id": id, "outcome": "moved", "old": time(*old), "old_ms": old, "due": time(*due), "due_ms": due, "ready": ready,
+            "id": id, "outcome": "moved", "old_due_at": time(*old), "old_due_ms": old, "due_at": time(*due), "due_ms": due,
+            "ready_now": ready,
         }),
         RescheduleOutcome::Changed(due) => {
-            json!({ "id": id, "outcome": "changed", "due": time(*due), "due_ms": due })
+            json!({ "id": id, "outcome": "changed", "due_at": time(*due), "due_ms": due })
         }
         RescheduleOutcome::Leased => json!({ "id": id, "outcome": "leased" }),
         RescheduleOutcome::Dead => json!({ "id": id, "outcome": "dead" }),
         RescheduleOutcome::Finished(state, at) => {
-            json!({ "id": id, "outcome": "finished", "state": state.word(), "at_ms": at })
+            json!({ "id": id, "outcome": "finished", "state": state.word(), "since_at": time(*at), "since_ms": at })
         }
         RescheduleOutcome::Unknown => json!({ "id": id, "outcome": "unknown" }),
         RescheduleOutcome::Spooled => json!({ "id": id, "outcome": "spooled" }),
@@ -156,10 +154,10 @@ fn sentence(id: &MessageId, outcome: &RescheduleOutcome) -> String {
         RescheduleOutcome::Changed(due) => {
             format!("{id} is due {}, not when it was expected to be", time(*due))
         }
-        RescheduleOutcome::Leased => format!("{id} is leased just now"),
+        RescheduleOutcome::Leased => format!("{id} is leased now"),
         RescheduleOutcome::Dead => format!("{id} is among the dead letters; see delayq dead replay"),
-        RescheduleOutcome::Finished(state, at) => format!("{id} is over: {state} {}", time(*at)),
-        RescheduleOutcome::Unknown => format!("nothing is known of {id}; if it has a group, say --group"),
+        RescheduleOutcome::Finished(state, at) => format!("{id} is finished: {state} {}", time(*at)),
+        RescheduleOutcome::Unknown => format!("nothing is known of {id}; if it has a group, add --group"),
         RescheduleOutcome::Spooled => {
             format!("{id} is moved by the compensator when Redis can be reached: it is spooled")
         }
@@ -174,9 +172,10 @@ mod tests {
 
     #[test]
     fn a_difference_has_a_sign() {
-        assert_eq!(difference_ms("10m"), Ok(600_000));
-        assert_eq!(difference_ms("+1s"), Ok(1000));
-        assert_eq!(difference_ms("-90s"), Ok(-90_000));
-        assert!(difference_ms("--1s").is_err() && difference_ms("5").is_err());
+        let seconds = std::time::Duration::from_secs;
+        assert_eq!(difference("10m"), Ok(Shift::Later(seconds(600))));
+        assert_eq!(difference("+1s"), Ok(Shift::Later(seconds(1))));
+        assert_eq!(difference("-90s"), Ok(Shift::Earlier(seconds(90))));
+        assert!(difference("--1s").is_err() && difference("5").is_err());
     }
 }

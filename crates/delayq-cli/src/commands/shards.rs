@@ -1,17 +1,21 @@
 //! `delayq shards`.
 
 use clap::{Args, Subcommand};
-use delayq_core::{GrowthStep, Overview, ShardCount, ShardId, ShardLayout};
+use delayq::{
+    ShardCount,
+    admin::{GrowthStep, Overview, ShardLayout},
+    protocol::ShardId,
+};
 use delayq_service::Fault;
 use indicatif::ProgressBar;
-use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::confirm::confirm;
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
-use crate::output::time_from;
+use crate::output::{add_time, time_from};
 
-/// The shards: what each holds, owner, epoch, next due time; and how to get more
+/// Show the shards: contents, owner, epoch and when each is pumped next; or add some
 #[derive(Debug, Args)]
 pub struct Shards {
     /// What to do; without it, show them
@@ -21,25 +25,27 @@ pub struct Shards {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Get more shards, while everything goes on
+    /// Add shards online
     Grow(Grow),
 }
 
-/// Gets more shards, while everything goes on. They never become fewer again. Repeating it finishes a growth that
-/// was interrupted.
+/// Add shards online
+///
+/// The shard count can only grow, so it asks first. What is pending stays where it is. Repeated, it finishes an interrupted
+/// growth.
 #[derive(Debug, Args)]
 struct Grow {
-    /// How many there are to be, 2 to 4096
+    /// The new number of shards, 2 to 4096
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(2..=4096))]
     to: u16,
+    /// Do not ask: there is no way back
+    #[arg(long)]
+    yes: bool,
 }
 
-#[derive(Serialize)]
 struct Line {
     shard: ShardId,
-    #[serde(flatten)]
     knows: ShardLayout,
-    #[serde(flatten)]
     overview: Overview,
 }
 
@@ -59,23 +65,24 @@ impl Shards {
 }
 
 async fn show(context: &Context) -> Result<(), Fault> {
-    let overviews = context.admin().overview().await.map_err(of_core)?;
+    let admin = context.admin();
+    let overviews = admin.overview().await.map_err(of_core)?;
     let shards: Vec<ShardId> = overviews.iter().map(|(shard, _)| *shard).collect();
     let mut lines = Vec::with_capacity(shards.len());
-    for ((shard, overview), knows) in overviews.into_iter().zip(context.client.shard_layouts(&shards).await) {
-        let knows =
-            knows.map_err(of_core)?.ok_or(delayq_core::Error::Uninitialised(shard)).map_err(of_core)?;
+    for ((shard, overview), knows) in overviews.into_iter().zip(admin.shard_layouts(&shards).await) {
+        let knows = knows.map_err(of_core)?.ok_or(delayq::Error::Uninitialised(shard)).map_err(of_core)?;
         lines.push(Line { shard, knows, overview });
     }
-    let layout = context.client.layout().await.map_err(of_core)?;
-    context.output.print(&lines, || {
+    let layout = admin.layout().await.map_err(of_core)?;
+    let values: Vec<Value> = lines.iter().map(Line::json).collect();
+    context.output.print(&values, || {
         let columns = [
             "shard",
             ">layout",
             ">messages",
             "owner",
             ">epoch",
-            "next due",
+            "next pump",
             ">leases",
             ">remembered",
             ">topics",
@@ -110,11 +117,38 @@ async fn show(context: &Context) -> Result<(), Fault> {
     })
 }
 
+// === impl Line ===
+
+impl Line {
+    fn json(&self) -> Value {
+        let Self { shard, knows, overview } = self;
+        let mut value = json!({
+            "shard": shard, "messages": knows.messages, "owner": overview.owner, "epoch": overview.epoch,
+            "leases": overview.leases, "markers": overview.markers, "topics": overview.topics,
+            "held": overview.held,
+        });
+        value["layout"] = knows.layout.counts().iter().map(|count| count.get()).collect();
+        add_time(&mut value, "next_pump", overview.next_due);
+        value
+    }
+}
+
 // === impl Grow ===
 
 impl Grow {
     async fn run(self, context: &Context) -> Result<(), Fault> {
         let to = ShardCount::new(self.to).map_err(|error| usage(error.to_string()))?;
+        let now = context.admin().layout().await.map_err(of_core)?.shards();
+        if to > now {
+            let added = to.get() - now.get();
+            let namespace = &context.config.deployment.namespace;
+            confirm(
+                &format!(
+                    "this adds {added} shards to the {now} of {namespace}: there can never be fewer again"
+                ),
+                self.yes,
+            )?;
+        }
         let bar = if context.output.lively { ProgressBar::new(1) } else { ProgressBar::hidden() };
         let progress = |step| {
             let (GrowthStep::Added { done, of } | GrowthStep::Raised { done, of }) = step;

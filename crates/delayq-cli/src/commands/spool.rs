@@ -3,15 +3,16 @@
 use std::path::Path;
 
 use clap::{Args, Subcommand};
-use delayq_core::{SpoolError, SpoolReader, SpoolRecord, SpoolStats};
+use delayq::spool::SpoolRecord;
 use delayq_service::Fault;
+use delayq_spool::{SpoolError, SpoolReader, SpoolStats};
 use serde_json::{Value, json};
 
 use crate::deployment::Context;
 use crate::failure::{FILE, unknown, usage};
-use crate::output::{Output, time};
+use crate::output::{Output, add_time, time};
 
-/// The spool of this host: its books, what waits for Redis, what was rejected and why
+/// Show the spool of this host: books, waiting and rejected records
 #[derive(Debug, Args)]
 pub struct Spool {
     #[command(subcommand)]
@@ -20,27 +21,27 @@ pub struct Spool {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Its books
+    /// Show its books
     Show,
-    /// List what waits to be replayed, the oldest first
+    /// List records that wait for Redis, the oldest first
     Waiting {
-        /// At most so many
+        /// At most this many
         #[arg(long, default_value_t = 50)]
         limit: usize,
     },
-    /// List what can never be replayed as it is, with the reasons
+    /// List rejected records with the reasons
     Rejected {
-        /// At most so many
+        /// At most this many
         #[arg(long, default_value_t = 50)]
         limit: usize,
     },
-    /// Let rejected records wait again
+    /// Try rejected records again
     Retry {
         /// Their numbers
         #[arg(required = true)]
         numbers: Vec<u64>,
     },
-    /// Throw rejected records away
+    /// Delete rejected records
     Discard {
         /// Their numbers
         #[arg(required = true)]
@@ -91,10 +92,11 @@ impl Action {
 
 fn show(stats: &SpoolStats, output: Output) -> Result<(), Fault> {
     let SpoolStats { spooled, replayed, rejected, discarded, waiting, oldest, bytes } = stats;
-    let value = json!({
+    let mut value = json!({
         "spooled": spooled, "replayed": replayed, "rejected": rejected, "discarded": discarded, "waiting": waiting,
-        "oldest_ms": oldest, "bytes": bytes, "balances": stats.balances(),
+        "bytes": bytes, "balances": stats.balances(),
     });
+    add_time(&mut value, "oldest", *oldest);
     output.print(&value, || {
         let mut rows = output.rows(&["records", ">count"]);
         let all = [
@@ -115,16 +117,18 @@ fn show(stats: &SpoolStats, output: Output) -> Result<(), Fault> {
 
 fn list<'r>(
     output: Output,
-    records: impl Iterator<Item = (u64, delayq_core::UnixMillis, &'r Result<SpoolRecord, String>, &'r str)>,
+    records: impl Iterator<Item = (u64, delayq::UnixMillis, &'r Result<SpoolRecord, String>, &'r str)>,
 ) -> Result<(), Fault> {
     let mut rows = output.rows(&[">number", "spooled", "record", "why"]);
     let mut values: Vec<Value> = Vec::new();
     for (seq, spooled_at, record, why) in records {
         let record = match record {
-            Ok(record) => format!("{} {}", record.topic(), record.target().id),
+            Ok(record) => format!("{} {}", record.topic, record.target.id),
             Err(error) => format!("unreadable: {error}"),
         };
-        values.push(json!({ "number": seq, "spooled_ms": spooled_at, "record": record, "reason": why }));
+        let mut value = json!({ "number": seq, "record": record, "reason": why });
+        add_time(&mut value, "spooled", Some(spooled_at));
+        values.push(value);
         rows.row([seq.to_string(), time(spooled_at), record, why.to_owned()]);
     }
     let empty = values.is_empty();
@@ -149,7 +153,7 @@ fn each(
     match numbers.len() - done.len() {
         0 => Ok(()),
         missing => Err(unknown(format!(
-            "{missing} of the numbers are no rejected records; see delayq spool rejected"
+            "{missing} of the numbers are not rejected records; see delayq spool rejected"
         ))),
     }
 }

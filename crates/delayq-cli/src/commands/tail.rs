@@ -1,30 +1,44 @@
 //! `delayq tail`: follow deliveries in the file that a forwarder writes.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use delayq::UnixMillis;
 use delayq_service::Fault;
+use serde::Deserialize;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, SeekFrom};
 
 use crate::failure::file;
-use crate::output::say;
+use crate::output::{say, time};
 
-/// How often the file is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often the file is read.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Follow deliveries in the file that a forwarder writes, until Ctrl-C
+/// Follow deliveries in a forwarder's file, until Ctrl-C
 ///
-/// Prints every line that a file sink appends: a delivery with its id, its times and its payload. Where there is no such
-/// file, `delayq count TOPIC --follow` tells how many messages became ready, were delivered and so on.
+/// Prints every delivery that a file sink appends: when it was due and how late it became ready, its topic, id and attempt,
+/// and the payload. With -o json each comes as the sink wrote it. Where there is no such file, `delayq count TOPIC --follow`
+/// shows how many messages became ready, were delivered and so on.
 #[derive(Debug, Args)]
 pub struct Tail {
-    /// The file that a forwarder appends deliveries to, such as delivered.ndjson of delayq up
+    /// The file that a forwarder appends deliveries to, such as delivered.ndjson of delayq up --forward
     #[arg(long)]
     file: PathBuf,
-    /// Begin at its start, not at its end
+    /// Start at the beginning of the file, not at its end
     #[arg(long)]
     from_start: bool,
+}
+
+/// A line of a file sink.
+#[derive(Deserialize)]
+struct Delivered {
+    id: String,
+    topic: String,
+    due: UnixMillis,
+    late_ms: f64,
+    attempt: u16,
+    payload: Option<String>,
 }
 
 // === impl Tail ===
@@ -34,31 +48,46 @@ impl Tail {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub async fn run(self) -> Result<(), Fault> {
+    pub async fn run(self, json: bool) -> Result<(), Fault> {
         tokio::select! {
-            // Listened for before the first line is printed: whoever has seen one may end it.
+            // Listened for before the first line is printed, so that a reader of it may end this.
             biased;
             _ = tokio::signal::ctrl_c() => Ok(()),
-            followed = follow_file(&self.file, self.from_start) => followed,
+            followed = self.follow(json) => followed,
+        }
+    }
+
+    async fn follow(&self, json: bool) -> Result<(), Fault> {
+        let cannot = |error| file(&self.file, "read", error);
+        let mut from = tokio::fs::File::open(&self.file).await.map_err(cannot)?;
+        if !self.from_start {
+            from.seek(SeekFrom::End(0)).await.map_err(cannot)?;
+        }
+        let mut unfinished = Vec::new();
+        loop {
+            let read = from.read_buf(&mut unfinished).await.map_err(cannot)?;
+            while let Some(end) = unfinished.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = unfinished.drain(..=end).collect();
+                let line = String::from_utf8_lossy(&line);
+                match serde_json::from_str::<Delivered>(&line) {
+                    Ok(delivered) if !json => say(&delivered.text())?,
+                    _ => say(line.trim_end())?,
+                }
+            }
+            if read == 0 {
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
         }
     }
 }
 
-async fn follow_file(path: &Path, from_start: bool) -> Result<(), Fault> {
-    let cannot = |error| file(path, "read", error);
-    let mut from = tokio::fs::File::open(path).await.map_err(cannot)?;
-    if !from_start {
-        from.seek(SeekFrom::End(0)).await.map_err(cannot)?;
-    }
-    let mut unfinished = Vec::new();
-    loop {
-        let read = from.read_buf(&mut unfinished).await.map_err(cannot)?;
-        while let Some(end) = unfinished.iter().position(|&byte| byte == b'\n') {
-            let line: Vec<u8> = unfinished.drain(..=end).collect();
-            say(String::from_utf8_lossy(&line).trim_end())?;
-        }
-        if read == 0 {
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
+// === impl Delivered ===
+
+impl Delivered {
+    fn text(&self) -> String {
+        let Self { id, topic, due, late_ms, attempt, payload } = self;
+        let attempt = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
+        let payload = payload.as_deref().unwrap_or("(not text; -o json shows it)");
+        format!("{} +{late_ms:.1}ms  {topic} {id}{attempt}  {payload}", time(*due))
     }
 }

@@ -3,7 +3,10 @@
 mod policy;
 
 use clap::{Args, Subcommand};
-use delayq_core::{PolicySetting, Topic as Name, TopicDeletion, Trained};
+use delayq::{
+    Topic as Name,
+    admin::{PolicySetting, TopicDeletion, Trained},
+};
 use delayq_service::Fault;
 use serde_json::json;
 
@@ -11,9 +14,9 @@ use crate::commands::topic::policy::Set;
 use crate::commands::topics;
 use crate::deployment::Context;
 use crate::failure::{of_core, refused};
-use crate::output::time;
+use crate::output::time_from;
 
-/// Set a topic's policy, pause it, bound its rate
+/// Show or change a topic: policy, pause, rate, dictionary
 #[derive(Debug, Args)]
 pub struct Topic {
     #[command(subcommand)]
@@ -22,38 +25,38 @@ pub struct Topic {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Its numbers, how it flows, and its policy
+    /// Show its numbers, whether it flows, and its policy in force
     Show {
         /// The topic
         topic: Name,
     },
-    /// Change its policy: what is not named stays as it is
+    /// Change its policy; settings that are not named stay
     Set(Box<Set>),
-    /// Hand out nothing more: what becomes due waits in the ready queue
+    /// Stop delivering: due messages wait in the ready queue
     Pause {
         /// The topic
         topic: Name,
     },
-    /// Hand out again
+    /// Resume delivering
     Resume {
         /// The topic
         topic: Name,
     },
-    /// Delete it, where it holds no message, with its policy: its finished ids are not recognised any more, so that a
-    /// put of one is a new message
+    /// Delete it with its policy, if it holds no message. Its finished ids are no longer recognised: a put of one is a new
+    /// message
     Delete {
         /// The topic
         topic: Name,
     },
-    /// Train a compression dictionary on what is pending, and compress with it from now on
+    /// Train a compression dictionary on pending messages, and compress with it from now on
     TrainDictionary {
         /// The topic
         topic: Name,
-        /// At most so many pending payloads are looked at
+        /// Sample at most this many pending payloads
         #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
         samples: u32,
     },
-    /// Hand out at most so many messages a second, all shards together; "none" for no bound
+    /// Deliver at most this many messages a second, over all shards; "none" for no limit
     Rate {
         /// The topic
         topic: Name,
@@ -63,8 +66,8 @@ enum Action {
     },
 }
 
-const HOW_TO_EMPTY: &str = "Let them be delivered, or throw them away: delayq purge, delayq dead purge; where delayq \
-                            audit finds its books wrong: delayq repair.";
+const HOW_TO_EMPTY: &str = "Let them be delivered, or delete them: delayq purge, delayq dead purge; where delayq audit \
+                            finds its books wrong: delayq repair.";
 
 #[derive(Clone, Copy, Debug)]
 struct Rate(Option<f64>);
@@ -110,7 +113,7 @@ impl Topic {
     }
 }
 
-fn trained_text(Trained { id, samples, plain_bytes, compressed_bytes }: Trained) -> String {
+fn trained_text(Trained { id, samples, plain_bytes, compressed_bytes, .. }: Trained) -> String {
     let times = plain_bytes as f64 / compressed_bytes.max(1) as f64;
     format!(
         "compressed with dictionary {id}: {samples} payloads of {plain_bytes} bytes took {compressed_bytes} ({times:.1} times less)"
@@ -139,15 +142,19 @@ async fn show(context: &Context, topic: &Name) -> Result<(), Fault> {
     context.known_topic(topic).await?;
     let admin = context.admin();
     let numbers = admin.count(topic).await.map_err(of_core)?;
-    let policy = admin.client().policy(topic).await.map_err(of_core)?;
-    let mut shown = json!(numbers);
+    let policy = admin.policy(topic).await.map_err(of_core)?;
+    let now = context.now().await?;
+    let mut shown = topics::json_of(&numbers);
     shown["policy"] = policy::json_of(&policy);
     context.output.print(&shown, || {
         let mut rows = context.output.rows(&["field", "value"]);
         for (name, number) in topics::columns(&numbers) {
             rows.row([name.to_owned(), number.to_string()]);
         }
-        rows.row(["next due".to_owned(), numbers.next_due.map_or("none".to_owned(), time)]);
+        rows.row([
+            "next due".to_owned(),
+            numbers.next_due.map_or("none".to_owned(), |due| time_from(due, now)),
+        ]);
         rows.row(["flow".to_owned(), topics::flow(&numbers)]);
         for setting in PolicySetting::ALL {
             rows.row([setting.name().to_owned(), policy::in_force(&policy, setting)]);

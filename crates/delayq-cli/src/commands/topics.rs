@@ -1,23 +1,21 @@
 //! `delayq topics`.
 
 use clap::Args;
-use delayq_core::{Numbers, Topic};
+use delayq::{Topic, admin::Numbers};
 use delayq_service::Fault;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::deployment::Context;
 use crate::failure::of_core;
-use crate::output::time;
+use crate::output::{add_time, time_from};
 
-/// The topics with their numbers
+/// List topics with their numbers
 #[derive(Debug, Args)]
 pub struct Topics {}
 
 /// A topic and its numbers.
-#[derive(Serialize)]
 struct Line {
     topic: Topic,
-    #[serde(flatten)]
     numbers: Numbers,
 }
 
@@ -34,9 +32,16 @@ impl Topics {
         for topic in admin.topics().await.map_err(of_core)? {
             lines.push(Line { numbers: admin.count(&topic).await.map_err(of_core)?, topic });
         }
-        context.output.print(&lines, || {
+        let now = context.now().await?;
+        let value = |line: &Line| {
+            let mut value = json_of(&line.numbers);
+            value["topic"] = json!(line.topic);
+            value
+        };
+        let values: Vec<Value> = lines.iter().map(value).collect();
+        context.output.print(&values, || {
             if lines.is_empty() {
-                return "no topic yet; the first put makes one".to_owned();
+                return "no topic yet; the first put creates one".to_owned();
             }
             let columns = [
                 "topic",
@@ -51,7 +56,7 @@ impl Topics {
             ];
             let mut rows = context.output.rows(&columns);
             for Line { topic, numbers } in &lines {
-                let next = numbers.next_due.map(time).unwrap_or_default();
+                let next = numbers.next_due.map(|due| time_from(due, now)).unwrap_or_default();
                 let counts = [
                     numbers.delayed,
                     numbers.ready,
@@ -66,6 +71,14 @@ impl Topics {
             rows.text()
         })
     }
+}
+
+/// The numbers of a topic as JSON.
+pub fn json_of(numbers: &Numbers) -> Value {
+    let mut value = json!(numbers);
+    value.as_object_mut().expect("numbers are an object").remove("next_due");
+    add_time(&mut value, "next_due", numbers.next_due);
+    value
 }
 
 /// Every number with its name, in the order in which the books are read.

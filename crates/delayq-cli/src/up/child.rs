@@ -1,7 +1,7 @@
 //! A server as a child: it ends with this process, however that ends, and is found again if it did not.
 //!
-//! Beside each child stands a shell that waits for the end of a pipe which only this process holds. When this process
-//! ends without saying `done`, by a kill as well, the shell ends the child. Should even that fail, the next start finds
+//! Next to each child runs a shell that waits for the end of a pipe which only this process holds. When this process ends
+//! without saying `done`, by a kill as well, the shell ends the child. Should even that fail, the next start finds
 //! the child by its recorded process id and start time, and ends it.
 
 use std::io::Write as _;
@@ -19,7 +19,7 @@ use crate::failure::PROGRAM_MISSING;
 
 /// How long a server may take to end before it is killed. Redis writes out its append-only file meanwhile.
 const END_WITHIN: Duration = Duration::from_secs(10);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 const JANITOR: &str = r#"read -r word; [ "$word" = done ] || kill -s TERM "$1""#;
 
@@ -126,7 +126,7 @@ impl Record {
             if Instant::now() > deadline {
                 signal(self.pid, Signal::KILL);
             }
-            sleep(LOOK_EVERY).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 }

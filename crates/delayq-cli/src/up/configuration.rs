@@ -1,11 +1,13 @@
 //! The configuration that `delayq up` writes into its folder: for its own roles, and for every command.
 
-use delayq_core::{Namespace, ShardCount};
+use delayq::{Namespace, ShardCount};
 use delayq_service::Fault;
 use delayq_service::config::{DeploymentConfig, Environment, Source, load};
 
 use super::credentials::{Certificates, password_file};
 use super::folder::DataFolder;
+use super::forward::{Forward, quoted};
+use super::given::{Given, WRITTEN_BY_UP};
 use super::ports::Ports;
 
 /// The most bytes of a unix socket's path that every system takes.
@@ -20,6 +22,10 @@ pub(super) struct Parts<'p> {
     pub(super) shards: ShardCount,
     /// Where Redis listens; `None`: on its port, with a password.
     pub(super) socket: Option<String>,
+    /// What is forwarded, in addition to the routes of `given`.
+    pub(super) forwards: &'p [Forward],
+    /// What the user configured.
+    pub(super) given: Option<&'p Given>,
 }
 
 delayq_service::configuration! {
@@ -64,11 +70,15 @@ key = {key}"#,
 
     /// The file.
     pub(super) fn text(&self) -> String {
+        let own = self.own();
+        let text = self.given.map_or(own.clone(), |given| given.lay_over(&own));
+        format!("{WRITTEN_BY_UP} at each start: give your own settings by --config.\n\n{text}")
+    }
+
+    fn own(&self) -> String {
         let path = |name: &str| quoted(&self.folder.join(name).display().to_string());
         format!(
-            r#"# Written by `delayq up`; it is written anew at each start.
-
-[deployment]
+            r#"[deployment]
 namespace = {namespace}
 shards = {shards}
 
@@ -87,38 +97,23 @@ dir = {spool}
 # One name for every life, so that a start after a kill takes its own shards back at once.
 [timer]
 name = "up"
-look = "1s"
+poll_interval = "1s"
 lock = "2s"
 
 # After a kill, what was under way goes out again after this time.
 [forwarder]
 lease = "5s"
-look_every = "500ms"
-
-# Every message goes to both: to a file of this folder, and to a stream of the private Redis with the same name.
-[sinks.both.file]
-dir = {folder}
-
-[sinks.both.redis-stream]
-
-[[routes]]
-topic = "**"
-sink = "both"
-to = "delivered.ndjson"
-"#,
+poll_interval = "500ms"
+{routing}"#,
             namespace = quoted(self.namespace.as_str()),
             shards = self.shards,
             redis = self.redis(),
             etcd = self.etcd(),
             admin = self.ports.admin,
             spool = path("spool"),
-            folder = quoted(&self.folder.path().display().to_string()),
+            routing = Forward::sections(self.forwards, self.folder.path()),
         )
     }
-}
-
-fn quoted(text: &str) -> String {
-    serde_json::to_string(text).expect("a string has a JSON form, which TOML reads")
 }
 
 /// The path of Redis's socket, where it is short enough.
@@ -142,6 +137,7 @@ pub(super) fn earlier(folder: &DataFolder) -> Result<Option<DeploymentConfig>, F
 mod tests {
     use super::*;
     use crate::deployment::CliConfig;
+    use crate::whole::WholeConfig;
 
     #[test]
     fn what_is_written_is_what_the_next_start_reads() {
@@ -154,9 +150,12 @@ mod tests {
         for (etcd, socket) in [(false, Some("/s".to_owned())), (true, None)] {
             let url = if socket.is_some() { "unix:///s" } else { "redis://127.0.0.1:1" };
             let (namespace, shards) = ("try".parse().unwrap(), ShardCount::new(7).unwrap());
-            let parts = Parts { folder: &folder, ports, etcd, namespace: &namespace, shards, socket };
+            let forwards = ["a=file".parse().unwrap(), "b=stream:out".parse().unwrap()];
+            let (namespace, folder) = (&namespace, &folder);
+            let parts =
+                Parts { folder, ports, etcd, namespace, shards, socket, forwards: &forwards, given: None };
             folder.replace("delayq.toml", &parts.text()).unwrap();
-            let made = earlier(&folder).unwrap().unwrap();
+            let made = earlier(folder).unwrap().unwrap();
             assert_eq!((made.namespace, made.shards), (namespace.clone(), shards));
             let text = Source::text("delayq.toml", parts.text());
             let config = load::<CliConfig>(&text, &Environment::empty()).unwrap().config;
@@ -165,6 +164,8 @@ mod tests {
                 (url.to_owned(), !etcd)
             );
             assert_eq!((config.etcd.enabled, config.etcd.tls.key.is_some()), (etcd, etcd));
+            let routes = load::<WholeConfig>(&text, &Environment::empty()).unwrap().config.routes;
+            assert_eq!(routes.iter().map(|route| route.topic.to_string()).collect::<Vec<_>>(), ["a", "b"]);
         }
     }
 

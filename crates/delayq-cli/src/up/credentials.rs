@@ -33,7 +33,7 @@ pub(super) fn password_file(folder: &DataFolder) -> PathBuf {
     folder.join(PASSWORD)
 }
 
-/// Redis's password, made where there is none yet.
+/// Redis's password, made where it is missing.
 ///
 /// # Errors
 /// The folder cannot be read or written.

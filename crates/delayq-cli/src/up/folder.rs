@@ -5,14 +5,13 @@
 //! delayq.toml       the configuration for every command: delayq --config FOLDER/delayq.toml …
 //! ports.json        the ports, kept over restarts
 //! children.json     process id and start time of the servers, by which the next start finds them
-//! redis.sock        where Redis listens; redis.conf says what it may not be told on its command line
+//! redis.sock        where Redis listens; redis.conf has what may not stand on its command line
 //! redis.password    Redis's password, where the path of redis.sock would be too long and it listens on a port
 //! etcd*.pem         the certificate that etcd and its clients show each other
 //! redis/  etcd/     their data
 //! spool/            puts that could not reach Redis
-//! delivered.ndjson  what was delivered
+//! delivered.ndjson  what was forwarded into a file
 //! logs/             redis.log, etcd.log, delayq.log
-//! replay.json       how far a replayed log is
 //! ```
 
 use std::fs::{File, Permissions, TryLockError};
@@ -23,6 +22,7 @@ use delayq_service::Fault;
 use rustix::fs::Mode;
 use rustix::process::{geteuid, umask};
 
+use super::forward::DELIVERED;
 use crate::failure::{FILE, FOLDER_IN_USE, file};
 
 /// What a mode allows everybody but the owner.
@@ -79,9 +79,9 @@ impl DataFolder {
         self.join("delayq.toml")
     }
 
-    /// What was delivered.
+    /// What was forwarded into a file.
     pub fn delivered(&self) -> PathBuf {
-        self.join("delivered.ndjson")
+        self.join(DELIVERED)
     }
 
     /// A file's text; `None` where there is no such file.
@@ -97,7 +97,7 @@ impl DataFolder {
         }
     }
 
-    /// Writes a file as a whole: whoever reads it after this process was killed finds the old text or the new one.
+    /// Writes a file as a whole: a reader finds the old text or the new one, also after this process was killed.
     /// It is not made to outlast a power cut: nothing in it is worth a wait for the disk.
     ///
     /// # Errors
@@ -109,9 +109,9 @@ impl DataFolder {
     }
 }
 
-/// Whoever may write into the folder could put another configuration there, and whoever may read it has the messages.
+/// A user who may write into the folder could put another configuration there; one who may read it has the messages.
 fn close_to_others(path: &Path) -> Result<(), Fault> {
-    let found = std::fs::metadata(path).map_err(|error| file(path, "look at", error))?;
+    let found = std::fs::metadata(path).map_err(|error| file(path, "inspect", error))?;
     let refusal = |why: &str| Err(Fault::new(&FILE, format!("{} {why}", path.display())));
     if found.uid() != geteuid().as_raw() {
         return refusal("belongs to another user; choose a folder of your own with --data");

@@ -10,7 +10,7 @@ use delayq_timer::{Membership, Timer, TimerConfig, stores};
 use super::servers::Servers;
 
 configuration! {
-    /// The sections of timer and compensator, beside those that the command line has anyway.
+    /// The sections of timer and compensator, in addition to those that the command line has anyway.
     struct RoleSections {
         timer: TimerConfig,
         compensator: CompensatorConfig,
@@ -20,7 +20,8 @@ configuration! {
 /// The roles, built and not yet running.
 pub struct Roles {
     timer: Timer,
-    forwarder: Forwarder,
+    /// None where nothing is to be forwarded.
+    forwarder: Option<Forwarder>,
     /// None where there is no spool to replay.
     compensator: Option<Compensator>,
 }
@@ -36,18 +37,18 @@ impl Roles {
         let source = Source::text("delayq.toml", text);
         let RoleSections { timer, compensator } =
             load::<RoleSections>(&source, &Environment::empty())?.config;
-        let Loaded { config: forwarder, places, .. } =
+        let Loaded { config: forwarder, locations, .. } =
             load::<ForwarderConfig>(&source, &Environment::empty())?;
         let config = &servers.config;
         let membership = match config.etcd.enabled {
-            // The folder is locked: whoever bears this name is this process or one that has ended.
+            // The folder is locked: the owner of this name is this process or one that has ended.
             false => Membership::Single { owner: timer.effective_name() },
             true => stores::membership(
                 &timer,
                 &config.deployment,
                 &config.etcd,
                 forwarder.admin.listen.to_string(),
-            )?,
+            ),
         };
         let (metrics, readiness) = (process.metrics.clone(), process.readiness.clone());
         // A connection each, as they would have as processes: a slow call of one does not hold up another.
@@ -71,21 +72,28 @@ impl Roles {
                 Some(delayq_compensator::build(compensator, deps).await?)
             }
         };
-        let forwarder_deps = delayq_forwarder::Deps {
-            client: client(&servers.config.deployment, &servers.config.redis)?,
-            redis: config.redis.clone(),
-            metrics,
-            readiness,
+        let settings = ForwarderSettings { locations, ..forwarder.settings() };
+        let forwarder = match settings.routes.is_empty() {
+            true => None,
+            false => {
+                let deps = delayq_forwarder::Deps {
+                    client: client(&servers.config.deployment, &servers.config.redis)?,
+                    redis: config.redis.clone(),
+                    metrics,
+                    readiness,
+                };
+                Some(delayq_forwarder::build(settings, deps).await?)
+            }
         };
-        let settings = ForwarderSettings { places, ..forwarder.settings() };
-        let forwarder = delayq_forwarder::build(settings, forwarder_deps).await?;
         Ok(Self { timer, forwarder, compensator })
     }
 
     /// Starts them.
     pub fn run(self, tasks: &Tasks) {
         tasks.spawn("timer", self.timer.run(tasks.shutdown().clone()));
-        tasks.spawn("forwarder", self.forwarder.run(tasks.shutdown().clone()));
+        if let Some(forwarder) = self.forwarder {
+            tasks.spawn("forwarder", forwarder.run(tasks.shutdown().clone()));
+        }
         if let Some(compensator) = self.compensator {
             tasks.spawn("compensator", compensator.run(tasks.shutdown().clone()));
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use delayq_core::{Client, Namespace, ShardCount};
+use delayq::{Admin, Client, Namespace, ShardCount};
 use delayq_service::config::{Environment, Source, load};
 use delayq_service::deployment::client;
 use delayq_service::{Fault, Shutdown, Tasks};
@@ -15,6 +15,8 @@ use super::child::{Child, Record};
 use super::configuration::{Parts, earlier, socket};
 use super::credentials::{Certificates, password};
 use super::folder::DataFolder;
+use super::forward::Forward;
+use super::given::Given;
 use super::ports::Ports;
 use crate::commands::timers::observer;
 use crate::deployment::CliConfig;
@@ -22,7 +24,7 @@ use crate::failure::{UNREACHABLE, file, of_core};
 
 /// How long a server may take to answer: Redis reads its append-only file first.
 const READY_WITHIN: Duration = Duration::from_secs(120);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What to start.
 #[derive(Clone, Debug, Default)]
@@ -33,8 +35,10 @@ pub struct Options {
     pub namespace: Option<Namespace>,
     /// The number of shards; `None`: the folder's, or the default.
     pub shards: Option<ShardCount>,
-    /// Redis on a port, with a password, although it could have a socket.
-    pub on_port: bool,
+    /// What is forwarded into the folder, or into a stream.
+    pub forwards: Vec<Forward>,
+    /// The user's own configuration.
+    pub given: Option<Given>,
 }
 
 /// The servers, running.
@@ -63,14 +67,18 @@ impl Servers {
         end_strays(folder).await?;
         let ports = Ports::choose(folder)?;
         let earlier = earlier(folder)?.unwrap_or_default();
-        let socket = if options.on_port { None } else { socket(folder) };
+        let socket = socket(folder);
+        let given = options.given.as_ref();
+        let given_namespace = given.and_then(Given::namespace);
         let parts = Parts {
             folder,
             ports,
             etcd: !options.no_etcd,
-            namespace: options.namespace.as_ref().unwrap_or(&earlier.namespace),
-            shards: options.shards.unwrap_or(earlier.shards),
+            namespace: options.namespace.as_ref().or(given_namespace.as_ref()).unwrap_or(&earlier.namespace),
+            shards: options.shards.or(given.and_then(Given::shards)).unwrap_or(earlier.shards),
             socket: socket.clone(),
+            forwards: &options.forwards,
+            given,
         };
         let text = parts.text();
 
@@ -88,7 +96,7 @@ impl Servers {
         if let Some(etcd) = children.get(1) {
             etcd_ready(etcd, &config, folder).await?;
         }
-        let created = client.init().await.map_err(of_core)?;
+        let created = Admin::new(client.clone()).init().await.map_err(of_core)?;
         // Only what was found to fit is written: a refused start leaves the folder as it was.
         folder.replace("delayq.toml", &text)?;
         Ok(Self { children, config, client, created, on_socket: socket.is_some() })
@@ -178,9 +186,10 @@ fn logged(folder: &DataFolder, name: &str, mut command: Command) -> Result<Comma
 
 /// Asks Redis until it has loaded what it has.
 async fn redis_ready(child: &Child, client: &Client, folder: &DataFolder) -> Result<(), Fault> {
+    let admin = Admin::new(client.clone());
     let mut patience = Patience::new(child, folder.join("logs/redis.log"));
     loop {
-        match client.check_server().await {
+        match admin.check_server().await {
             Ok(_) => return Ok(()),
             Err(error) if error.is_outage() => patience.wait(&error.to_string()).await?,
             Err(error) => return Err(of_core(error)),
@@ -197,7 +206,7 @@ async fn etcd_ready(child: &Child, config: &CliConfig, folder: &DataFolder) -> R
         if health.iter().all(|health| health.has_leader) {
             return Ok(());
         }
-        let faults: Vec<String> = health.into_iter().filter_map(|health| health.fault).collect();
+        let faults: Vec<String> = health.into_iter().filter_map(|health| health.error).collect();
         patience.wait(&faults.join("; ")).await?;
     }
 }
@@ -219,7 +228,7 @@ impl<'c> Patience<'c> {
     /// Waits a moment.
     ///
     /// # Errors
-    /// The server has ended, or its time is over.
+    /// The server has ended, or took too long.
     async fn wait(&mut self, fault: &str) -> Result<(), Fault> {
         let (name, log) = (&self.child.record.name, self.log.display());
         if let Some(status) = self.child.ended() {
@@ -228,7 +237,7 @@ impl<'c> Patience<'c> {
         if Instant::now() > self.deadline {
             return Err(Fault::new(&UNREACHABLE, format!("{name} does not answer ({fault}); see {log}")));
         }
-        sleep(LOOK_EVERY).await;
+        sleep(POLL_INTERVAL).await;
         Ok(())
     }
 }

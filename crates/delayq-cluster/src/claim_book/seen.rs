@@ -1,7 +1,7 @@
 //! What etcd shows of the claims, against what the book believes of them.
 
 use super::{ClaimBook, ReadClaim, Seat, Slot};
-use delayq_core::ShardId;
+use delayq::protocol::ShardId;
 use std::collections::BTreeMap;
 
 // === impl ClaimBook ===

@@ -1,7 +1,7 @@
-//! What is heard while anything is waited for: the consumer, the member's standing, etcd; and what the consumer is shown.
+//! What arrives while anything is waited for: the consumer, the member's standing, etcd; and what the consumer is shown.
 
 use super::{Follower, Interrupt, YIELDS_AT_ONCE};
-use crate::etcd::{Change, Fault, Watch};
+use crate::etcd::{Change, EtcdError, Watch};
 use crate::inbox::News;
 use crate::membership::{Session, until};
 use crate::ownership::LossReason;
@@ -17,7 +17,7 @@ impl Follower {
         &mut self,
         session: &Session,
         watch: &mut Watch,
-    ) -> Result<Option<Result<Vec<Change>, Fault>>, Interrupt> {
+    ) -> Result<Option<Result<Vec<Change>, EtcdError>>, Interrupt> {
         tokio::select! {
             biased;
             news = self.inbox.next() => self.take_news(Some(session), news).map(|()| None),
@@ -37,7 +37,7 @@ impl Follower {
         }
     }
 
-    /// Waits for work to be done, and meanwhile hears the news; an interrupt leaves the work where it is.
+    /// Waits for work to be done, and meanwhile receives the news; an interrupt leaves the work where it is.
     pub(super) async fn attend<T>(
         &mut self,
         session: Option<&Session>,

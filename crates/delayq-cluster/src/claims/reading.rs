@@ -1,11 +1,11 @@
-//! What etcd holds, and what of it changes: read whole, then watched, and told to the book.
+//! What etcd holds, and what of it changes: read whole, then watched, and passed to the book.
 
 use super::{Follower, Interrupt, PATIENCE};
 use crate::claim_book::ReadClaim;
-use crate::etcd::{Change, Entry, Fault, Range, Watch, WatchRange};
+use crate::etcd::{Change, Entry, EtcdError, Range, Watch, WatchRange};
 use crate::membership::Session;
 use crate::plan::Plan;
-use delayq_core::ShardId;
+use delayq::protocol::ShardId;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
@@ -15,7 +15,7 @@ impl Follower {
     pub(super) async fn read_and_watch(
         &mut self,
         session: &Session,
-    ) -> Result<Result<Watch, Fault>, Interrupt> {
+    ) -> Result<Result<Watch, EtcdError>, Interrupt> {
         self.base.counters.relists.add(1);
         self.turns.borrow_and_update();
         let keys = &self.base.keys;
@@ -28,7 +28,7 @@ impl Follower {
         let link = self.base.link.clone();
         let (read_at, read) = match self.attend(Some(session), async { link.read(&ranges).await }).await? {
             Ok(read) => read,
-            Err(fault) => return Ok(Err(fault)),
+            Err(error) => return Ok(Err(error)),
         };
         self.take_reading(session, read_at, &read);
         let member = self.base.keys.member(&session.member);

@@ -1,6 +1,6 @@
 //! Reading keys at one revision, and the fenced transactions that write them.
 
-use super::link::{Fault, Link};
+use super::link::{EtcdError, Link};
 use etcd_client::{
     Compare, CompareOp, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
 };
@@ -71,7 +71,7 @@ impl Fence {
 
 impl Link {
     /// Reads several ranges at one revision.
-    pub(crate) async fn read(&self, ranges: &[Range]) -> Result<(i64, Vec<Vec<Entry>>), Fault> {
+    pub(crate) async fn read(&self, ranges: &[Range]) -> Result<(i64, Vec<Vec<Entry>>), EtcdError> {
         let gets: Vec<TxnOp> = ranges
             .iter()
             .map(|range| match range {
@@ -93,7 +93,7 @@ impl Link {
         key: &str,
         value: Vec<u8>,
         lease: i64,
-    ) -> Result<Option<i64>, Fault> {
+    ) -> Result<Option<i64>, EtcdError> {
         let compares: Vec<Compare> = fences.iter().map(Fence::compare).collect();
         let options = (lease != 0).then(|| PutOptions::new().with_lease(lease));
         let txn = Txn::new().when(compares).and_then([TxnOp::put(key, value, options)]);
@@ -107,7 +107,7 @@ impl Link {
         &self,
         prefix: &str,
         revision: i64,
-    ) -> Result<(Option<Entry>, i64), Fault> {
+    ) -> Result<(Option<Entry>, i64), EtcdError> {
         let options = GetOptions::new()
             .with_prefix()
             .with_max_create_revision(revision - 1)
@@ -127,7 +127,7 @@ impl Link {
         keys: &[String],
         value: &[u8],
         lease: i64,
-    ) -> Result<Option<Vec<ClaimAnswer>>, Fault> {
+    ) -> Result<Option<Vec<ClaimAnswer>>, EtcdError> {
         let create = |key: &String| {
             let put = TxnOp::put(key.as_str(), value, Some(PutOptions::new().with_lease(lease)));
             // What no member wrote would keep every member out for good.
@@ -145,7 +145,7 @@ impl Link {
     }
 
     /// Deletes each key that is under this lease, all in one request. At most 100.
-    pub(crate) async fn delete_each(&self, keys: &[String], lease: i64) -> Result<(), Fault> {
+    pub(crate) async fn delete_each(&self, keys: &[String], lease: i64) -> Result<(), EtcdError> {
         let delete = |key: &String| {
             let ours = Compare::lease(key.as_str(), CompareOp::Equal, lease);
             TxnOp::txn(Txn::new().when([ours]).and_then([TxnOp::delete(key.as_str(), None)]))
@@ -156,18 +156,18 @@ impl Link {
     }
 
     /// What each endpoint says of itself, asked one after the other, each within the request deadline.
-    pub(crate) async fn statuses(&self) -> Vec<(String, Result<(String, bool), Fault>)> {
+    pub(crate) async fn statuses(&self) -> Vec<(String, Result<(String, bool), EtcdError>)> {
         let mut statuses = Vec::new();
         for endpoint in &self.config().endpoints {
             let ask = async {
                 let mut client = self.connect(endpoint).await?;
-                let status = client.status().await.map_err(|e| Fault::of(&e))?;
+                let status = client.status().await.map_err(|e| EtcdError::of(&e))?;
                 Ok((status.version().to_owned(), status.leader() != 0))
             };
-            let deadline = self.config().request_deadline;
-            let silent = || Err(Fault::Silent(format!("no answer within {deadline:?}")));
+            let deadline = *self.config().call_deadline;
+            let silent = || Err(EtcdError::Silent(format!("no answer within {deadline:?}")));
             let status = tokio::time::timeout(deadline, ask).await.unwrap_or_else(|_| silent());
-            statuses.push((endpoint.clone(), status));
+            statuses.push((endpoint.to_string(), status));
         }
         statuses
     }

@@ -1,6 +1,6 @@
 //! Leases: asked for, kept alive on one stream, given back.
 
-use super::link::{Fault, Link};
+use super::link::{EtcdError, Link};
 use etcd_client::{Error, LeaseKeepAliveStream, LeaseKeeper};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -27,7 +27,7 @@ pub(crate) struct KeepAlive {
 
 impl Link {
     /// Asks for a lease.
-    pub(crate) async fn grant(&self, ttl: Duration) -> Result<Grant, Fault> {
+    pub(crate) async fn grant(&self, ttl: Duration) -> Result<Grant, EtcdError> {
         let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
         let sent = Instant::now();
         let answer = self.ask(|mut client| async move { client.lease_grant(seconds, None).await }).await?;
@@ -35,16 +35,16 @@ impl Link {
         Ok(Grant { lease: answer.id(), ttl: Duration::from_secs(granted), sent })
     }
 
-    /// Gives a lease back; every key under it goes with it. One that is gone already is no fault.
-    pub(crate) async fn revoke(&self, lease: i64) -> Result<(), Fault> {
+    /// Gives a lease back; every key under it goes with it. One that is gone already is no error.
+    pub(crate) async fn revoke(&self, lease: i64) -> Result<(), EtcdError> {
         match self.ask(|mut client| async move { client.lease_revoke(lease).await }).await {
-            Ok(_) | Err(Fault::LeaseGone) => Ok(()),
-            Err(fault) => Err(fault),
+            Ok(_) | Err(EtcdError::LeaseGone) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
     /// Opens the stream and keeps the lease alive once by it.
-    pub(crate) async fn keep_alive(&self, lease: i64) -> Result<KeepAlive, Fault> {
+    pub(crate) async fn keep_alive(&self, lease: i64) -> Result<KeepAlive, EtcdError> {
         let open = |mut client: etcd_client::Client| async move {
             match client.lease_keep_alive(lease).await {
                 Ok(stream) => Ok(Some(stream)),
@@ -57,8 +57,8 @@ impl Link {
             }
         };
         let turn = self.turn();
-        let (keeper, answers) = self.ask(open).await?.ok_or(Fault::LeaseGone)?;
-        Ok(KeepAlive { keeper, answers, deadline: self.config().request_deadline, turn })
+        let (keeper, answers) = self.ask(open).await?.ok_or(EtcdError::LeaseGone)?;
+        Ok(KeepAlive { keeper, answers, deadline: *self.config().call_deadline, turn })
     }
 }
 
@@ -71,19 +71,19 @@ impl KeepAlive {
     }
 
     /// Keeps the lease alive once more; answers for how long. A time of zero is how etcd says that the lease is gone.
-    pub(crate) async fn renew(&mut self) -> Result<Duration, Fault> {
+    pub(crate) async fn renew(&mut self) -> Result<Duration, EtcdError> {
         let exchange = async {
             self.keeper.keep_alive().await?;
             self.answers.message().await
         };
         let answer = match timeout(self.deadline, exchange).await {
             Ok(Ok(Some(answer))) => answer,
-            Ok(Ok(None)) => return Err(Fault::Silent("etcd closed the keep-alive stream".into())),
-            Ok(Err(error)) => return Err(Fault::of(&error)),
-            Err(_) => return Err(Fault::Silent(format!("no keep-alive within {:?}", self.deadline))),
+            Ok(Ok(None)) => return Err(EtcdError::Silent("etcd closed the keep-alive stream".into())),
+            Ok(Err(error)) => return Err(EtcdError::of(&error)),
+            Err(_) => return Err(EtcdError::Silent(format!("no keep-alive within {:?}", self.deadline))),
         };
         match u64::try_from(answer.ttl()) {
-            Ok(0) | Err(_) => Err(Fault::LeaseGone),
+            Ok(0) | Err(_) => Err(EtcdError::LeaseGone),
             Ok(seconds) => Ok(Duration::from_secs(seconds)),
         }
     }

@@ -1,11 +1,12 @@
 //! The connection: to one etcd member at a time, replaced by the next when it does not answer.
 
-use crate::config::EtcdAccess;
+use crate::config::{Endpoint, EtcdConfig, TlsConfig};
 use crate::error::ClusterError;
 use crate::stats::Counters;
-use etcd_client::{Certificate, Client, ConnectOptions, Error, TlsOptions};
-use secrecy::ExposeSecret;
+use delayq_service::config::ExposeSecret;
+use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptions};
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,14 +27,14 @@ const UNAUTHENTICATED: i32 = 16;
 
 /// Why a request has no answer that counts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum EtcdError {
     /// No answer, or none from a cluster with a leader. What was asked may have been done.
     #[error("{0}")]
     Silent(String),
     /// The lease does not exist.
     #[error("the lease was gone at once")]
     LeaseGone,
-    /// The revision asked for is no longer there: read anew.
+    /// The revision asked for is no longer there: read again.
     #[error("the history was compacted")]
     Compacted,
     /// The user may not do this, or is not known.
@@ -51,7 +52,7 @@ pub(crate) struct Link {
 }
 
 struct Shared {
-    config: EtcdAccess,
+    config: EtcdConfig,
     options: ConnectOptions,
     current: Mutex<Current>,
     /// Rises whenever a connection was given up.
@@ -68,9 +69,9 @@ struct Current {
     endpoint: usize,
 }
 
-// === impl Fault ===
+// === impl EtcdError ===
 
-impl Fault {
+impl EtcdError {
     pub(super) fn of(error: &Error) -> Self {
         let Error::GRpcStatus(status) = error else { return Self::Silent(error.to_string()) };
         match i32::from(status.code()) {
@@ -83,16 +84,14 @@ impl Fault {
         }
     }
 
-    /// The fault as a caller of the crate is told.
-    pub(crate) fn to_error(&self, config: &EtcdAccess, waited: Duration) -> ClusterError {
+    /// The error that the caller of the crate receives.
+    pub(crate) fn to_error(&self, config: &EtcdConfig, waited: Duration) -> ClusterError {
         match self {
             Self::Refused(cause) => ClusterError::Refused(cause.clone()),
             Self::Exhausted(cause) => ClusterError::Exhausted(cause.clone()),
-            cause => ClusterError::Unreachable {
-                endpoints: config.endpoints.join(", "),
-                waited,
-                cause: cause.to_string(),
-            },
+            cause => {
+                ClusterError::Unreachable { endpoints: config.addresses(), waited, cause: cause.to_string() }
+            }
         }
     }
 }
@@ -106,7 +105,7 @@ fn is_authentication(message: &str) -> bool {
 
 impl Link {
     /// A link that is not connected yet.
-    pub(crate) fn new(config: EtcdAccess, counters: Arc<Counters>) -> Result<Self, ClusterError> {
+    pub(crate) fn new(config: EtcdConfig, counters: Arc<Counters>) -> Result<Self, ClusterError> {
         // A second installation is refused, and the first one serves.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let options = options(&config)?;
@@ -126,23 +125,23 @@ impl Link {
         })
     }
 
-    pub(crate) fn config(&self) -> &EtcdAccess {
+    pub(crate) fn config(&self) -> &EtcdConfig {
         &self.shared.config
     }
 
-    /// Told whenever the connection was replaced: whoever follows a stream of the old one starts anew.
+    /// Fires when the connection is replaced: streams of the old one must be opened again.
     pub(crate) fn turns(&self) -> watch::Receiver<u64> {
         self.shared.turns.subscribe()
     }
 
     /// Gives the connection up and turns to the next endpoint, unless somebody already did since `turn`.
-    pub(crate) async fn turn_away(&self, turn: u64, cause: &Fault) {
+    pub(crate) async fn turn_away(&self, turn: u64, cause: &EtcdError) {
         let mut current = self.shared.current.lock().await;
         if *self.shared.turns.borrow() != turn {
             return;
         }
         let endpoints = &self.shared.config.endpoints;
-        let endpoint = &endpoints[current.endpoint];
+        let endpoint = endpoints[current.endpoint].as_str();
         if self.shared.failing.swap(true, Ordering::Relaxed) {
             tracing::debug!(endpoint, ?cause, "still no answer from etcd that counts");
         } else {
@@ -164,20 +163,20 @@ impl Link {
     }
 
     /// One request within its deadline. A connection without an answer is given up.
-    pub(super) async fn ask<T, F>(&self, request: impl FnOnce(Client) -> F) -> Result<T, Fault>
+    pub(super) async fn ask<T, F>(&self, request: impl FnOnce(Client) -> F) -> Result<T, EtcdError>
     where
         F: Future<Output = Result<T, Error>>,
     {
         let turn = self.turn();
-        let answer = async { request(self.client().await?).await.map_err(|e| Fault::of(&e)) };
-        let deadline = self.shared.config.request_deadline;
+        let answer = async { request(self.client().await?).await.map_err(|e| EtcdError::of(&e)) };
+        let deadline = *self.shared.config.call_deadline;
         self.shared.counters.requests.add(1);
         let answer = timeout(deadline, answer)
             .await
-            .unwrap_or_else(|_| Err(Fault::Silent(format!("no answer within {deadline:?}"))));
+            .unwrap_or_else(|_| Err(EtcdError::Silent(format!("no answer within {deadline:?}"))));
         match &answer {
-            Err(fault @ (Fault::Silent(_) | Fault::Refused(_))) => self.turn_away(turn, fault).await,
-            Err(Fault::Exhausted(cause)) if !self.shared.full.swap(true, Ordering::Relaxed) => {
+            Err(error @ (EtcdError::Silent(_) | EtcdError::Refused(_))) => self.turn_away(turn, error).await,
+            Err(EtcdError::Exhausted(cause)) if !self.shared.full.swap(true, Ordering::Relaxed) => {
                 tracing::warn!(
                     cause,
                     "etcd takes no writes; nothing can be claimed until somebody makes room"
@@ -198,7 +197,7 @@ impl Link {
         }
     }
 
-    async fn client(&self) -> Result<Client, Fault> {
+    async fn client(&self) -> Result<Client, EtcdError> {
         let mut current = self.shared.current.lock().await;
         if let Some(client) = &current.client {
             return Ok(client.clone());
@@ -210,46 +209,45 @@ impl Link {
     }
 
     /// A connection of its own to one endpoint, with the password as it is now; the caller keeps the deadline.
-    pub(super) async fn connect(&self, endpoint: &str) -> Result<Client, Fault> {
+    pub(super) async fn connect(&self, endpoint: &Endpoint) -> Result<Client, EtcdError> {
         let mut options = self.shared.options.clone();
-        if let Some(credentials) = &self.shared.config.credentials {
-            // Also where a file is being replaced: it is there again a moment later.
-            let password = credentials.password.read().map_err(Fault::Silent)?;
-            options = options.with_user(&credentials.user, password);
+        let EtcdConfig { username, password, .. } = &self.shared.config;
+        if let (Some(user), Some(password)) = (username, password) {
+            // Silent also while a file is being replaced: it is back a moment later.
+            let password = password.reveal().map_err(EtcdError::Silent)?;
+            options = options.with_user(user, password.expose_secret());
         }
-        Client::connect([endpoint], Some(options)).await.map_err(|e| Fault::of(&e))
+        Client::connect([endpoint.as_str()], Some(options)).await.map_err(|e| EtcdError::of(&e))
     }
 }
 
-fn options(config: &EtcdAccess) -> Result<ConnectOptions, ClusterError> {
+fn options(config: &EtcdConfig) -> Result<ConnectOptions, ClusterError> {
     let mut options = ConnectOptions::new()
         .with_require_leader(true)
         .with_auto_token_refresh(true)
-        .with_connect_timeout(config.request_deadline)
+        .with_connect_timeout(*config.call_deadline)
         .with_keep_alive(PROBE_EVERY, PROBE_DEADLINE)
         .with_keep_alive_while_idle(false);
-    if config.endpoints.iter().any(|endpoint| endpoint.starts_with("https://")) {
-        options = options.with_tls(tls(config)?);
+    if config.is_tls() {
+        options = options.with_tls(tls(&config.tls)?);
     }
     Ok(options)
 }
 
-fn tls(config: &EtcdAccess) -> Result<TlsOptions, ClusterError> {
-    let Some(tls) = &config.tls else { return Ok(TlsOptions::new().with_native_roots()) };
-    let mut options = TlsOptions::new();
-    options = match &tls.authority_pem {
-        Some(pem) if !pem.windows(11).any(|text| text == b"-----BEGIN ") => {
-            return Err(ClusterError::Tls("the authority's certificate is not PEM".into()));
-        }
-        Some(pem) => options.ca_certificate(Certificate::from_pem(pem)),
-        None => options.with_native_roots(),
+fn tls(config: &TlsConfig) -> Result<TlsOptions, ClusterError> {
+    let mut options = match &config.ca {
+        Some(file) => TlsOptions::new().ca_certificate(Certificate::from_pem(read_pem(file)?)),
+        None => TlsOptions::new().with_native_roots(),
     };
-    if let Some(name) = &tls.server_name {
+    if let Some(name) = &config.server_name {
         options = options.domain_name(name);
     }
-    if let Some(identity) = &tls.identity {
-        let key = identity.key_pem.expose_secret();
-        options = options.identity(etcd_client::Identity::from_pem(&identity.certificate_pem, key));
+    if let (Some(certificate), Some(key)) = (&config.cert, &config.key) {
+        options = options.identity(Identity::from_pem(read_pem(certificate)?, read_pem(key)?));
     }
     Ok(options)
+}
+
+fn read_pem(file: &Path) -> Result<Vec<u8>, ClusterError> {
+    delayq_service::config::read_pem(file).map_err(ClusterError::Tls)
 }

@@ -1,7 +1,7 @@
 //! Watching keys from a revision on, several ranges on one stream.
 
 use super::keyspace::Entry;
-use super::link::{Fault, Link};
+use super::link::{EtcdError, Link};
 use etcd_client::{EventType, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
 use tokio::time::timeout;
 
@@ -34,7 +34,7 @@ pub(crate) struct Watch {
 
 impl Link {
     /// Watches from the revision after `read_at`; returns once etcd has confirmed every range.
-    pub(crate) async fn watch(&self, ranges: &[WatchRange], read_at: i64) -> Result<Watch, Fault> {
+    pub(crate) async fn watch(&self, ranges: &[WatchRange], read_at: i64) -> Result<Watch, EtcdError> {
         let turn = self.turn();
         let first = ranges.first().cloned().expect("a watch has at least one range");
         let rest = ranges[1..].to_vec();
@@ -55,17 +55,17 @@ impl Link {
             }
             Ok(())
         };
-        let deadline = self.config().request_deadline;
+        let deadline = *self.config().call_deadline;
         let confirmed = timeout(deadline, confirmed)
             .await
-            .unwrap_or_else(|_| Err(Fault::Silent(format!("no watch within {deadline:?}"))));
+            .unwrap_or_else(|_| Err(EtcdError::Silent(format!("no watch within {deadline:?}"))));
         match confirmed {
             Ok(()) => Ok(watch),
-            Err(Fault::Compacted) => Err(Fault::Compacted),
-            Err(fault) => {
+            Err(EtcdError::Compacted) => Err(EtcdError::Compacted),
+            Err(error) => {
                 // A token that went stale shows here as a refusal; a new connection brings a new token.
-                self.turn_away(turn, &fault).await;
-                Err(fault)
+                self.turn_away(turn, &error).await;
+                Err(error)
             }
         }
     }
@@ -76,7 +76,7 @@ impl Link {
 impl Watch {
     /// The next changes, in order; empty for a message without any. Has no deadline: silence is what a quiet cluster
     /// sounds like, and a dead connection is found by its probes or by the keep-alive. Safe to drop.
-    pub(crate) async fn next(&mut self) -> Result<Vec<Change>, Fault> {
+    pub(crate) async fn next(&mut self) -> Result<Vec<Change>, EtcdError> {
         if !self.early.is_empty() {
             return Ok(std::mem::take(&mut self.early));
         }
@@ -85,7 +85,7 @@ impl Watch {
     }
 
     /// The next changes, if they have arrived already.
-    pub(crate) async fn ready(&mut self) -> Option<Result<Vec<Change>, Fault>> {
+    pub(crate) async fn ready(&mut self) -> Option<Result<Vec<Change>, EtcdError>> {
         tokio::select! {
             biased;
             changes = self.next() => Some(changes),
@@ -93,16 +93,18 @@ impl Watch {
         }
     }
 
-    async fn message(&mut self) -> Result<WatchResponse, Fault> {
+    async fn message(&mut self) -> Result<WatchResponse, EtcdError> {
         let message = match self.stream.message().await {
             Ok(Some(message)) => message,
-            Ok(None) => return Err(Fault::Silent("etcd closed the watch".into())),
-            Err(error) => return Err(Fault::of(&error)),
+            Ok(None) => return Err(EtcdError::Silent("etcd closed the watch".into())),
+            Err(error) => return Err(EtcdError::of(&error)),
         };
         match (message.canceled(), message.compact_revision()) {
             (false, _) => Ok(message),
-            (true, 0) => Err(Fault::Silent(format!("etcd cancelled the watch: {}", message.cancel_reason()))),
-            (true, _) => Err(Fault::Compacted),
+            (true, 0) => {
+                Err(EtcdError::Silent(format!("etcd cancelled the watch: {}", message.cancel_reason())))
+            }
+            (true, _) => Err(EtcdError::Compacted),
         }
     }
 }

@@ -21,7 +21,7 @@ fn endpoint_of(proxy: &Proxy) -> String {
     format!("http://{}", proxy.address())
 }
 
-/// A new member is taken in: the group does more than survive, it works.
+/// A new member is taken in: the fleet does more than survive, it works.
 async fn takes_in_a_fourth(etcd: &EtcdCluster, floor: &Floor, shards: u16) -> Member {
     let fourth = Member::join(config(&etcd.endpoints(), "d", shards), floor).await;
     floor.until("four share", |work| work.balanced(shards, &["a", "b", "c", "d"])).await;
@@ -142,7 +142,7 @@ async fn one_frozen_etcd_member_is_left_for_another_and_nobody_loses_a_shard() {
     for name in ["a", "b", "c"] {
         let mut config = config(&etcd.endpoints(), name, 24);
         // A keep-alive each two and a half seconds, a second for its answer: one lost answer leaves time for another.
-        config.lease_ttl = s(8);
+        config.etcd.lease_ttl = s(8).into();
         members.push(Member::join(config, &floor).await);
     }
     floor.until("all share", |work| work.balanced(24, &["a", "b", "c"])).await;
@@ -153,7 +153,7 @@ async fn one_frozen_etcd_member_is_left_for_another_and_nobody_loses_a_shard() {
         let (reconnects, degraded) = (sum(|stats| stats.reconnects), sum(|stats| stats.degraded));
         let answered: Vec<_> = members.iter().map(Member::trusted_until).collect();
         etcd.members()[node].freeze();
-        // Until a later keep-alive of everybody was answered: whoever talked to the frozen member has met its silence.
+        // Until a later keep-alive of everybody was answered: a member that talked to the frozen one has met its silence.
         for (member, before) in members.iter().zip(answered) {
             member.until_trusted_beyond(before).await;
         }
@@ -172,13 +172,13 @@ async fn one_frozen_etcd_member_is_left_for_another_and_nobody_loses_a_shard() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_etcd_emptied_and_rebuilt_is_joined_anew() {
+async fn an_etcd_emptied_and_rebuilt_is_joined_again() {
     let mut etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let members = three_members(&etcd, &floor, 24).await;
     let owned = |member: &Member| member.handle.view().owned.keys().copied().collect::<Vec<_>>();
     let before: Vec<_> = members.iter().map(owned).collect();
-    // Push the revisions well beyond what the rebuilt etcd will have: whoever waits for them waits for ever.
+    // Push the revisions well beyond what the rebuilt etcd will have: a member that waits for them waits for ever.
     let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
     for n in 0..500 {
         tool.put("elsewhere", n.to_string(), None).await.unwrap();
@@ -218,13 +218,13 @@ async fn a_member_cut_off_from_etcd_goes_on_until_it_hears_that_it_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_history_compacted_under_a_watch_is_read_anew() {
+async fn a_history_compacted_under_a_watch_is_read_again() {
     let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let proxy = Proxy::start(&etcd.members()[0].address());
     // A lease so long that no keep-alive falls into the pause, on a busy machine neither.
     let mut slow = config(&[endpoint_of(&proxy)], "slow", 16);
-    slow.lease_ttl = s(600);
+    slow.etcd.lease_ttl = s(600).into();
     let slow = Member::join(slow, &floor).await;
     floor.until("slow owns all", |work| work.balanced(16, &["slow"])).await;
     let before = slow.handle.stats();

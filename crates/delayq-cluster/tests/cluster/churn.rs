@@ -2,9 +2,8 @@
 //!
 //! The seed is printed; `DELAYQ_TEST_SEED` runs one again, `DELAYQ_TEST_STEPS` makes it longer.
 
-use crate::fleet::{Floor, Member, config, s};
-use crate::reader::ClaimReader;
-use delayq_tests::etcd_server::EtcdCluster;
+use crate::fleet::{Floor, Member, s};
+use crate::scope::Scope;
 use delayq_tests::timing::conclusive;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -26,17 +25,17 @@ async fn random_churn_never_makes_two_members_share_a_shard() {
     let seed = number("DELAYQ_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("DELAYQ_TEST_SEED={seed}");
     let mut dice = fastrand::Rng::with_seed(seed);
-    let etcd = EtcdCluster::start_one().await;
+    let scope = Scope::shared().await;
     let floor = Floor::new();
-    let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
+    let reader = scope.reader().await;
     let mut members: Vec<Member> = Vec::new();
     let mut leaving = JoinSet::new();
     for step in 0..number("DELAYQ_TEST_STEPS").unwrap_or(30) {
         match dice.u32(..10) {
             0..=4 => {
-                let mut config = config(&etcd.endpoints(), &format!("m{step}"), SHARDS);
+                let mut config = scope.config(&format!("m{step}"), SHARDS);
                 // Nobody loses it who is only kept waiting by the machine; those who die make the last wait that long.
-                config.lease_ttl = s(6);
+                config.etcd.lease_ttl = s(6).into();
                 members.push(Member::join(config, &floor).await);
             }
             action if members.len() > 1 => {
@@ -49,7 +48,7 @@ async fn random_churn_never_makes_two_members_share_a_shard() {
             }
             _ => {}
         }
-        // Some steps meet a group on the move, some one that has settled more or less.
+        // Some steps meet a fleet on the move, some one that has settled more or less.
         match (dice.u32(..4), members.last()) {
             (0, Some(member)) => {
                 floor.until("it works", |work| work.of(&member.name) > 0).await;
@@ -69,13 +68,13 @@ async fn random_churn_never_makes_two_members_share_a_shard() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_third_member_joins_a_pair_and_no_shard_stands_still_for_long() {
     conclusive(async || {
-        let etcd = EtcdCluster::start_one().await;
+        let scope = Scope::shared().await;
         let floor = Floor::new();
-        let _first = Member::join(config(&etcd.endpoints(), "a", 256), &floor).await;
-        let _second = Member::join(config(&etcd.endpoints(), "b", 256), &floor).await;
+        let _first = Member::join(scope.config("a", 256), &floor).await;
+        let _second = Member::join(scope.config("b", 256), &floor).await;
         floor.until("a and b share", |work| work.balanced(256, &["a", "b"])).await;
         floor.forget_gaps();
-        let _third = Member::join(config(&etcd.endpoints(), "c", 256), &floor).await;
+        let _third = Member::join(scope.config("c", 256), &floor).await;
         floor.until("three share", |work| work.balanced(256, &["a", "b", "c"])).await;
         let work = floor.work();
         println!(

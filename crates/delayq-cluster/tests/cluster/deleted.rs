@@ -1,4 +1,4 @@
-//! Keys deleted or replaced by hand while their member's lease lives: it enrols again, and the group works.
+//! Keys deleted or replaced by hand while their member's lease lives: it enrols again, and the fleet works.
 
 use crate::fleet::{Floor, Member, config};
 use delayq_cluster::Overview;
@@ -6,11 +6,11 @@ use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::etcd_server::EtcdCluster;
 use etcd_client::{Client, DeleteOptions};
 
-const GROUP: &str = "/delayq/dq/timer/";
+const FLEET: &str = "/delayq/dq/timer/";
 
 async fn delete(etcd: &EtcdCluster, prefix: &str) {
     let mut tool = Client::connect(etcd.endpoints(), None).await.unwrap();
-    tool.delete(format!("{GROUP}{prefix}"), Some(DeleteOptions::new().with_prefix())).await.unwrap();
+    tool.delete(format!("{FLEET}{prefix}"), Some(DeleteOptions::new().with_prefix())).await.unwrap();
 }
 
 /// Waits until each member has begun as many lives, and they share every shard as the plan says.
@@ -20,7 +20,7 @@ async fn until_enrolled(members: &[Member], floor: &Floor, lives: u64, shards: u
     }
     let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
     floor.until("all share", |work| work.balanced(shards, &names)).await;
-    wait_until("the group agrees with its plan", LONG, async || {
+    wait_until("the fleet agrees with its plan", LONG, async || {
         agree(&members[0].handle.overview().await.unwrap(), members.len())
     })
     .await;
@@ -32,7 +32,7 @@ fn agree(overview: &Overview, members: usize) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_whose_keys_are_deleted_while_its_leases_live_enrols_again() {
+async fn a_fleet_whose_keys_are_deleted_while_its_leases_live_enrols_again() {
     let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let mut members = Vec::new();
@@ -72,7 +72,7 @@ async fn a_registration_replaced_by_hand_does_not_keep_its_member_out() {
     let mut tool = Client::connect(etcd.endpoints(), None).await.unwrap();
     // The leader's after the other's: under no lease any more, they are nobody's.
     for member in [&second, &first] {
-        let key = format!("{GROUP}members/{}", member.handle.member().unwrap());
+        let key = format!("{FLEET}members/{}", member.handle.member().unwrap());
         let registered = tool.get(key.as_str(), None).await.unwrap().kvs()[0].value().to_vec();
         tool.put(key.as_str(), registered, None).await.unwrap();
         member.until_stats("a new life", |stats| stats.leases_granted == 2).await;
@@ -88,11 +88,11 @@ async fn a_claim_that_no_member_wrote_keeps_no_member_out() {
     let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let mut tool = Client::connect(etcd.endpoints(), None).await.unwrap();
-    tool.put(format!("{GROUP}claims/0003"), "by hand", None).await.unwrap();
+    tool.put(format!("{FLEET}claims/0003"), "by hand", None).await.unwrap();
     let member = Member::join(config(&etcd.endpoints(), "a", 8), &floor).await;
     floor.until("a owns all", |work| work.balanced(8, &["a"])).await;
     // Over one of a living member too: the next owner is not kept out when it leaves.
-    tool.put(format!("{GROUP}claims/0005"), "by hand", None).await.unwrap();
+    tool.put(format!("{FLEET}claims/0005"), "by hand", None).await.unwrap();
     member.leave().await;
     let _second = Member::join(config(&etcd.endpoints(), "b", 8), &floor).await;
     floor.until("b owns all", |work| work.balanced(8, &["b"])).await;

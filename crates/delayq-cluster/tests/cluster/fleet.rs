@@ -1,9 +1,10 @@
 //! Members that really consume what they own, and a floor that knows who works on what.
 
 use delayq_cluster::{
-    Cluster, ClusterConfig, ClusterStats, Handle, LossReason, Lost, Ownership, Role, ShardCount, ShardId,
-    Trust,
+    Cluster, ClusterConfig, ClusterStats, EtcdConfig, Handle, LossReason, Lost, Ownership, Role, ShardCount,
+    ShardId, Trust,
 };
+use delayq_service::config::{DeploymentConfig, HumanDuration};
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::stall::Stall;
 use delayq_tests::timing::Timing;
@@ -83,7 +84,7 @@ impl Floor {
         self.stall.judge(what, took, bound)
     }
 
-    /// Measures the longest gap anew.
+    /// Measures the longest gap from scratch.
     pub(crate) fn forget_gaps(&self) {
         self.work.send_modify(|work| work.longest_gap = Duration::ZERO);
     }
@@ -202,7 +203,7 @@ impl Member {
         assert!(came, "no keep-alive of {} was answered within {LONG:?}", self.name);
     }
 
-    /// Looks at the counters, which tell nobody when they change, until they are so.
+    /// Polls the counters, which notify nobody, until they are so.
     pub(crate) async fn until_stats(&self, what: &str, so: impl Fn(&ClusterStats) -> bool) {
         wait_until(what, LONG, || std::future::ready(so(&self.handle.stats()))).await;
     }
@@ -214,10 +215,10 @@ impl Member {
 
 /// A configuration with short times.
 pub(crate) fn config(endpoints: &[String], name: &str, shards: u16) -> ClusterConfig {
-    let count = ShardCount::new(shards).unwrap();
-    let mut config = ClusterConfig::new(endpoints.to_vec(), Role::Timer, name, count);
-    config.lease_ttl = Duration::from_secs(3);
-    config.etcd.request_deadline = Duration::from_secs(1);
+    let etcd = EtcdConfig { lease_ttl: HumanDuration::from_secs(3), ..EtcdConfig::at(endpoints).unwrap() };
+    let deployment =
+        DeploymentConfig { shards: ShardCount::new(shards).unwrap(), ..DeploymentConfig::default() };
+    let mut config = ClusterConfig::new(&etcd, &deployment, Role::Timer, name);
     config.load_report_every = Duration::from_millis(200);
     config.join_deadline = LONG;
     config

@@ -1,16 +1,16 @@
 //! More shards, uneven loads, zones, and a single owner without etcd.
 
-use crate::fleet::{Floor, Member, config, s};
+use crate::fleet::{Floor, Member, s};
+use crate::scope::Scope;
 use delayq_cluster::{Cluster, LossReason, Role, ShardCount, ShardId, Trust};
-use delayq_tests::etcd_server::EtcdCluster;
 use std::collections::BTreeMap;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn more_shards_are_owned_without_moving_the_old_ones() {
-    let etcd = EtcdCluster::start_one().await;
+    let scope = Scope::shared().await;
     let floor = Floor::new();
-    let first = Member::join(config(&etcd.endpoints(), "a", 64), &floor).await;
-    let second = Member::join(config(&etcd.endpoints(), "b", 64), &floor).await;
+    let first = Member::join(scope.config("a", 64), &floor).await;
+    let second = Member::join(scope.config("b", 64), &floor).await;
     floor.until("a and b share", |work| work.balanced(64, &["a", "b"])).await;
     let moved = floor.work().losses.len();
     // One member learns of the growth first; the plan follows it.
@@ -24,10 +24,10 @@ async fn more_shards_are_owned_without_moving_the_old_ones() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_heavy_shard_makes_its_member_give_others_away() {
-    let etcd = EtcdCluster::start_one().await;
+    let scope = Scope::shared().await;
     let floor = Floor::new();
-    let first = Member::join(config(&etcd.endpoints(), "a", 32), &floor).await;
-    let second = Member::join(config(&etcd.endpoints(), "b", 32), &floor).await;
+    let first = Member::join(scope.config("a", 32), &floor).await;
+    let second = Member::join(scope.config("b", 32), &floor).await;
     floor.until("a and b share", |work| work.balanced(32, &["a", "b"])).await;
     let heavy = *second.handle.view().owned.keys().next().unwrap();
     second.handle.report_load(&BTreeMap::from([(heavy, 750)]));
@@ -40,21 +40,21 @@ async fn a_heavy_shard_makes_its_member_give_others_away() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stronger_member_gets_more() {
-    let etcd = EtcdCluster::start_one().await;
+    let scope = Scope::shared().await;
     let floor = Floor::new();
-    let mut strong = config(&etcd.endpoints(), "strong", 40);
+    let mut strong = scope.config("strong", 40);
     strong.member.weight = 3;
     let _strong = Member::join(strong, &floor).await;
-    let _weak = Member::join(config(&etcd.endpoints(), "weak", 40), &floor).await;
+    let _weak = Member::join(scope.config("weak", 40), &floor).await;
     floor.until("30 to 10", |work| work.covers(40) && work.of("strong") == 30 && work.of("weak") == 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn roles_divide_the_shards_each_for_itself() {
-    let etcd = EtcdCluster::start_one().await;
+    let scope = Scope::shared().await;
     let (timers, forwarders) = (Floor::new(), Floor::new());
-    let _timer = Member::join(config(&etcd.endpoints(), "t", 16), &timers).await;
-    let mut forwarder = config(&etcd.endpoints(), "f", 16);
+    let _timer = Member::join(scope.config("t", 16), &timers).await;
+    let mut forwarder = scope.config("f", 16);
     forwarder.role = Role::Forwarder;
     let forwarder = Member::join(forwarder, &forwarders).await;
     timers.until("the timer owns all", |work| work.balanced(16, &["t"])).await;

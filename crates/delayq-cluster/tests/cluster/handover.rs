@@ -1,7 +1,7 @@
 //! Members come, go and die while etcd is well.
 
 use crate::fleet::{Floor, Member, config, reasons, s};
-use crate::reader::ClaimReader;
+use crate::scope::Scope;
 use delayq_cluster::{Cluster, ClusterError, LossReason, Observer, Plan, ShardId};
 use delayq_tests::deadline::{LONG, wait_for};
 use delayq_tests::etcd_server::EtcdCluster;
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_member_owns_everything_and_the_second_gets_half() {
-    let etcd = EtcdCluster::start_one().await;
+    let scope = Scope::shared().await;
     let floor = Floor::new();
-    let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
-    let first = Member::join(config(&etcd.endpoints(), "a", 33), &floor).await;
+    let reader = scope.reader().await;
+    let first = Member::join(scope.config("a", 33), &floor).await;
     floor.until("a owns all", |work| work.balanced(33, &["a"])).await;
-    let second = Member::join(config(&etcd.endpoints(), "b", 33), &floor).await;
+    let second = Member::join(scope.config("b", 33), &floor).await;
     floor.until("a and b share", |work| work.balanced(33, &["a", "b"])).await;
 
     let work = floor.work();
@@ -38,11 +38,11 @@ async fn the_first_member_owns_everything_and_the_second_gets_half() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_hands_256_shards_over_in_less_than_a_second() {
     conclusive(async || {
-        let etcd = EtcdCluster::start_one().await;
+        let scope = Scope::shared().await;
         let floor = Floor::new();
-        let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
-        let leader = Member::join(config(&etcd.endpoints(), "a", 512), &floor).await;
-        let heir = Member::join(config(&etcd.endpoints(), "b", 512), &floor).await;
+        let reader = scope.reader().await;
+        let leader = Member::join(scope.config("a", 512), &floor).await;
+        let heir = Member::join(scope.config("b", 512), &floor).await;
         floor.until("a and b share", |work| work.balanced(512, &["a", "b"])).await;
 
         // The leader itself drains: it must plan itself away first.
@@ -72,12 +72,12 @@ async fn a_drain_hands_256_shards_over_in_less_than_a_second() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_members_shards_are_owned_elsewhere_within_the_lease_and_two_seconds() {
     conclusive(async || {
-        let etcd = EtcdCluster::start_one().await;
+        let scope = Scope::shared().await;
         let floor = Floor::new();
-        let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
-        let leader = Member::join(config(&etcd.endpoints(), "a", 64), &floor).await;
-        let other = Member::join(config(&etcd.endpoints(), "b", 64), &floor).await;
-        let third = Member::join(config(&etcd.endpoints(), "c", 64), &floor).await;
+        let reader = scope.reader().await;
+        let leader = Member::join(scope.config("a", 64), &floor).await;
+        let other = Member::join(scope.config("b", 64), &floor).await;
+        let third = Member::join(scope.config("c", 64), &floor).await;
         floor.until("all share", |work| work.balanced(64, &["a", "b", "c"])).await;
 
         let granted = leader.handle.granted_ttl().unwrap();
@@ -96,14 +96,14 @@ async fn a_dead_members_shards_are_owned_elsewhere_within_the_lease_and_two_seco
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_given_back_before_it_is_confirmed() {
-    let etcd = EtcdCluster::start_one().await;
+    let scope = Scope::shared().await;
     let floor = Floor::new();
-    let (slow, mut ownership) = Cluster::join(config(&etcd.endpoints(), "slow", 16)).await.unwrap();
+    let (slow, mut ownership) = Cluster::join(scope.config("slow", 16)).await.unwrap();
     let mut gained = Vec::new();
     while gained.len() < 16 {
         gained.extend(ownership.next().await.unwrap().gained);
     }
-    let quick = Member::join(config(&etcd.endpoints(), "quick", 16), &floor).await;
+    let quick = Member::join(scope.config("quick", 16), &floor).await;
     let mut lost = Vec::new();
     while lost.len() < 8 {
         lost.extend(ownership.next().await.unwrap().lost);
@@ -121,13 +121,13 @@ async fn nothing_is_given_back_before_it_is_confirmed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn shards_that_cannot_be_stopped_do_not_keep_back_the_others() {
-    let etcd = EtcdCluster::start_one().await;
+    let scope = Scope::shared().await;
     let floor = Floor::new();
-    let (stuck, mut ownership) = Cluster::join(config(&etcd.endpoints(), "stuck", 256)).await.unwrap();
+    let (stuck, mut ownership) = Cluster::join(scope.config("stuck", 256)).await.unwrap();
     while ownership.view().owned.len() < 256 {
         ownership.next().await.unwrap();
     }
-    let heir = Member::join(config(&etcd.endpoints(), "heir", 256), &floor).await;
+    let heir = Member::join(scope.config("heir", 256), &floor).await;
     let mut lost = Vec::new();
     while lost.len() < 128 {
         let change = tokio::time::timeout(LONG, ownership.next()).await.unwrap().unwrap();
@@ -144,15 +144,15 @@ async fn shards_that_cannot_be_stopped_do_not_keep_back_the_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_members_start_at_once() {
-    let etcd = EtcdCluster::start_one().await;
+    let scope = Scope::shared().await;
     let floor = Floor::new();
-    let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
+    let reader = scope.reader().await;
     let joining: Vec<_> = (0..200)
         .map(|n| {
-            let mut config = config(&etcd.endpoints(), &format!("m{n}"), 256);
+            let mut config = scope.config(&format!("m{n}"), 256);
             // What is tested is the start, and not whether 200 keep-alives fit into this machine's spare time.
-            config.lease_ttl = s(60);
-            config.etcd.request_deadline = s(10);
+            config.etcd.lease_ttl = s(60).into();
+            config.etcd.call_deadline = s(10).into();
             let floor = floor.clone();
             tokio::spawn(async move { Member::join(config, &floor).await })
         })
@@ -176,10 +176,10 @@ async fn two_hundred_members_start_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_comes_back_under_its_name_gets_its_shards_back() {
-    let etcd = EtcdCluster::start_one().await;
+    let scope = Scope::shared().await;
     let floor = Floor::new();
     let patient = |name: &str| {
-        let mut config = config(&etcd.endpoints(), name, 40);
+        let mut config = scope.config(name, 40);
         // A leader that waits long enough for the member to be back before it plans without it.
         (config.plan_quiet, config.plan_at_most) = (s(1), s(3));
         config
@@ -191,7 +191,7 @@ async fn a_member_that_comes_back_under_its_name_gets_its_shards_back() {
     // Somebody else's tool revokes the lease: etcd says *gone*, everything stops, and a new life begins.
     let before = leaves.handle.member().unwrap();
     let lease = i64::from_str_radix(before.as_str().rsplit('-').next().unwrap(), 16).unwrap();
-    let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
+    let mut tool = scope.tool().await;
     tool.lease_revoke(lease).await.unwrap();
 
     let losses = |work: &crate::fleet::Work| work.losses.iter().filter(|(who, _)| who == "b").count();
@@ -208,12 +208,12 @@ async fn a_member_that_comes_back_under_its_name_gets_its_shards_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_deleted_by_hand_is_lost_and_won_again() {
-    let etcd = EtcdCluster::start_one().await;
+    let scope = Scope::shared().await;
     let floor = Floor::new();
-    let member = Member::join(config(&etcd.endpoints(), "a", 8), &floor).await;
+    let member = Member::join(scope.config("a", 8), &floor).await;
     floor.until("a owns all", |work| work.balanced(8, &["a"])).await;
-    let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
-    tool.delete("/delayq/dq/timer/claims/0003", None).await.unwrap();
+    let mut tool = scope.tool().await;
+    tool.delete(scope.key("claims/0003"), None).await.unwrap();
     floor.until("it was told", |work| work.losses.len() == 1).await;
     floor.until("a owns all again", |work| work.balanced(8, &["a"])).await;
     let work = floor.work();
@@ -225,24 +225,24 @@ async fn a_claim_deleted_by_hand_is_lost_and_won_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_deleted_by_hand_is_written_again_and_nothing_moves() {
-    let etcd = EtcdCluster::start_one().await;
+    let scope = Scope::shared().await;
     let floor = Floor::new();
-    let _first = Member::join(config(&etcd.endpoints(), "a", 16), &floor).await;
+    let _first = Member::join(scope.config("a", 16), &floor).await;
     // So that the plan has a past: made from nothing, it would be another.
     floor.until("a owns all", |work| work.balanced(16, &["a"])).await;
-    let _second = Member::join(config(&etcd.endpoints(), "b", 16), &floor).await;
+    let _second = Member::join(scope.config("b", 16), &floor).await;
     floor.until("a and b share", |work| work.balanced(16, &["a", "b"])).await;
     let moved = floor.work().losses.len();
-    let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
-    let mut watch = tool.watch("/delayq/dq/timer/plan", None).await.unwrap();
-    tool.delete("/delayq/dq/timer/plan", None).await.unwrap();
+    let mut tool = scope.tool().await;
+    let mut watch = tool.watch(scope.key("plan"), None).await.unwrap();
+    tool.delete(scope.key("plan"), None).await.unwrap();
     until_written(&mut watch).await;
     floor.until("a and b share", |work| work.balanced(16, &["a", "b"])).await;
     assert_eq!(floor.work().losses.len(), moved);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_group_asks_etcd_for_nothing_but_its_keep_alives() {
+async fn an_idle_fleet_asks_etcd_for_nothing_but_its_keep_alives() {
     let etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let mut members = Vec::new();
@@ -285,24 +285,24 @@ async fn an_etcd_that_is_not_there_is_said_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn foreign_keys_in_the_group_are_named_and_change_nothing() {
-    let etcd = EtcdCluster::start_one().await;
+async fn foreign_keys_in_the_fleet_are_named_and_change_nothing() {
+    let scope = Scope::shared().await;
     let floor = Floor::new();
-    let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
+    let mut tool = scope.tool().await;
     // Older than every member, and without a lease: who waited for it to go would never lead.
     for key in ["members/junk", "members/other", "claims/junk", "claims/0002x"] {
-        tool.put(format!("/delayq/dq/timer/{key}"), "not a document", None).await.unwrap();
+        tool.put(scope.key(key), "not a document", None).await.unwrap();
     }
-    let first = Member::join(config(&etcd.endpoints(), "a", 8), &floor).await;
-    let _second = Member::join(config(&etcd.endpoints(), "b", 8), &floor).await;
+    let first = Member::join(scope.config("a", 8), &floor).await;
+    let _second = Member::join(scope.config("b", 8), &floor).await;
     floor.until("a and b share", |work| work.balanced(8, &["a", "b"])).await;
     let overview = first.handle.overview().await.unwrap();
     assert_eq!(overview.unreadable.len(), 4, "{:?}", overview.unreadable);
     assert_eq!(overview.members.len(), 2);
     assert!(overview.members[0].leader);
     // A plan that nobody can read keeps everybody where they are until the leader has written another.
-    let mut watch = tool.watch("/delayq/dq/timer/plan", None).await.unwrap();
-    tool.put("/delayq/dq/timer/plan", r#"{"format":99}"#, None).await.unwrap();
+    let mut watch = tool.watch(scope.key("plan"), None).await.unwrap();
+    tool.put(scope.key("plan"), r#"{"format":99}"#, None).await.unwrap();
     until_written(&mut watch).await;
     floor.until("a and b share", |work| work.balanced(8, &["a", "b"])).await;
     assert_eq!(floor.work().overlaps, []);

@@ -1,4 +1,4 @@
-//! A group of members against a real etcd: one claim per shard at any time, and in the end every shard owned.
+//! A fleet of members against a real etcd: one claim per shard at any time, and in the end every shard owned.
 
 // A test that cannot go on ends by panicking, in its helpers too.
 #![allow(clippy::unwrap_used)]
@@ -13,4 +13,5 @@ mod handover;
 mod late;
 mod process;
 mod reader;
+mod scope;
 mod security;

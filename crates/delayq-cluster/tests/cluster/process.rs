@@ -55,7 +55,7 @@ fn say(handle: &Handle, owned: usize, reasons: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_frozen_for_three_leases_knows_it_when_it_wakes_and_joins_anew() {
+async fn a_process_frozen_for_three_leases_knows_it_when_it_wakes_and_joins_again() {
     conclusive(async || {
         let etcd = EtcdCluster::start_one().await;
         let floor = Floor::new();

@@ -4,8 +4,9 @@ use etcd_client::{Client, EventType, GetOptions, WatchOptions};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// Every change of the claims since the beginning.
+/// Every change of the claims.
 pub(crate) struct ClaimReader {
+    claims: String,
     seen: Arc<Mutex<Seen>>,
     client: Client,
     task: tokio::task::JoinHandle<()>,
@@ -21,14 +22,22 @@ struct Seen {
     revision: i64,
 }
 
-const CLAIMS: &str = "/delayq/dq/timer/claims/";
-
 impl ClaimReader {
+    /// Reads all claims that an etcd of the test's own ever had, in the default namespace.
     pub(crate) async fn start(endpoint: &str) -> Self {
-        let mut client = Client::connect([endpoint], None).await.unwrap();
+        let client = Client::connect([endpoint], None).await.unwrap();
+        let since_the_first = WatchOptions::new().with_start_revision(1);
+        Self::watch(client, "/delayq/dq/timer/claims/".to_owned(), since_the_first).await
+    }
+
+    /// Reads the claims under this prefix. Nothing may be there yet.
+    pub(crate) async fn of(client: Client, claims: String) -> Self {
+        Self::watch(client, claims, WatchOptions::new()).await
+    }
+
+    async fn watch(mut client: Client, claims: String, since: WatchOptions) -> Self {
         let seen = Arc::new(Mutex::new(Seen::default()));
-        let options = WatchOptions::new().with_prefix().with_start_revision(1);
-        let mut watch = client.watch(CLAIMS, Some(options)).await.unwrap();
+        let mut watch = client.watch(claims.as_str(), Some(since.with_prefix())).await.unwrap();
         let noted = seen.clone();
         let task = tokio::spawn(async move {
             while let Ok(Some(message)) = watch.message().await {
@@ -38,13 +47,13 @@ impl ClaimReader {
                 }
             }
         });
-        Self { seen, client, task }
+        Self { claims, seen, client, task }
     }
 
     /// Checks that no claim was ever written over another, and that every shard is claimed now, by as many members.
     pub(crate) async fn judge(mut self, shards: usize, members: usize) {
         let options = GetOptions::new().with_prefix();
-        let now = self.client.get(CLAIMS, Some(options)).await.unwrap();
+        let now = self.client.get(self.claims.as_str(), Some(options)).await.unwrap();
         let owners: BTreeMap<&[u8], usize> = now.kvs().iter().fold(BTreeMap::new(), |mut owners, kv| {
             *owners.entry(kv.value()).or_insert(0) += 1;
             owners

@@ -1,7 +1,8 @@
 //! TLS with a certificate of our own authority, users with passwords, and tokens that die with etcd.
 
 use crate::fleet::{Floor, Member, config};
-use delayq_cluster::{Advice, Cluster, ClusterError, Credentials, Identity, Observer, TlsConfig};
+use delayq_cluster::{Advice, Cluster, ClusterConfig, ClusterError, Observer, TlsConfig};
+use delayq_service::config::Secret;
 use delayq_tests::certs::{self, Authority};
 use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
 use etcd_client::{Certificate, Client, ConnectOptions, Permission, PermissionType, TlsOptions};
@@ -31,8 +32,9 @@ async fn secure(client: &mut Client) {
     client.auth_enable().await.unwrap();
 }
 
-fn timer(password: &str) -> Credentials {
-    Credentials { user: "timer".into(), password: password.into() }
+fn log_in(config: &mut ClusterConfig, password: Secret) {
+    config.etcd.username = Some("timer".into());
+    config.etcd.password = Some(password);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,30 +45,27 @@ async fn members_meet_over_tls_with_a_password() {
     let endpoint = etcd.members()[0].endpoint();
     let authority_pem = std::fs::read(authority.authority()).unwrap();
     let certs::Certificate { certificate, key } = authority.sign("member", &["member.test"]);
-    let (client_pem, client_key_pem) =
-        (std::fs::read(certificate).unwrap(), std::fs::read_to_string(key).unwrap());
-    let identity = etcd_client::Identity::from_pem(&client_pem, &client_key_pem);
+    let [client_pem, client_key_pem] = [&certificate, &key].map(|file| std::fs::read(file).unwrap());
+    let identity = etcd_client::Identity::from_pem(client_pem, client_key_pem);
     let tls = TlsOptions::new().ca_certificate(Certificate::from_pem(&authority_pem)).identity(identity);
     let options = ConnectOptions::new().with_tls(tls);
     secure(&mut Client::connect([&endpoint], Some(options)).await.unwrap()).await;
 
     let secured = |name: &str| {
         let mut config = config(std::slice::from_ref(&endpoint), name, 32);
-        config.etcd.tls = Some(TlsConfig {
-            authority_pem: Some(authority_pem.clone()),
+        config.etcd.tls = TlsConfig {
+            ca: Some(authority.authority()),
             server_name: None,
-            identity: Some(Identity {
-                certificate_pem: client_pem.clone(),
-                key_pem: client_key_pem.clone().into(),
-            }),
-        });
-        config.etcd.credentials = Some(timer("timer-password"));
+            cert: Some(certificate.clone()),
+            key: Some(key.clone()),
+        };
+        log_in(&mut config, Secret::plain("timer-password"));
         config
     };
     let floor = Floor::new();
     let first = Member::join(secured("a"), &floor).await;
     let mut named = secured("b");
-    named.etcd.tls.as_mut().unwrap().server_name = Some("etcd.test".into());
+    named.etcd.tls.server_name = Some("etcd.test".into());
     let second = Member::join(named, &floor).await;
     floor.until("a and b share", |work| work.balanced(32, &["a", "b"])).await;
     let health = Observer::new(&secured("doctor")).unwrap().health().await;
@@ -75,41 +74,41 @@ async fn members_meet_over_tls_with_a_password() {
     second.leave().await;
 
     let mut wrong = secured("c");
-    wrong.etcd.credentials = Some(timer("wrong"));
+    log_in(&mut wrong, Secret::plain("wrong"));
     let error = Cluster::join(wrong).await.err().unwrap();
     assert!(matches!(error, ClusterError::Refused(_)), "{error}");
     assert_eq!(error.advice(), Advice::GiveUp);
 
     let mut elsewhere = secured("c");
     elsewhere.namespace = "forbidden".parse().unwrap();
-    elsewhere.prefix = "/other".parse().unwrap();
+    elsewhere.etcd.prefix = "/other".parse().unwrap();
     let error = Cluster::join(elsewhere).await.err().unwrap();
     assert!(matches!(error, ClusterError::Refused(_)), "{error}");
 
     let mut wrong_name = secured("c");
-    wrong_name.etcd.tls.as_mut().unwrap().server_name = Some("another.test".into());
+    wrong_name.etcd.tls.server_name = Some("another.test".into());
     wrong_name.join_deadline = Duration::from_millis(200);
     let error = Cluster::join(wrong_name).await.err().unwrap();
     assert!(matches!(error, ClusterError::Unreachable { .. }), "{error}");
 
     let mut unknown = secured("c");
-    unknown.etcd.tls.as_mut().unwrap().identity = None;
+    (unknown.etcd.tls.cert, unknown.etcd.tls.key) = (None, None);
     unknown.join_deadline = Duration::from_millis(200);
     let error = Cluster::join(unknown).await.err().unwrap();
     assert!(matches!(error, ClusterError::Unreachable { .. }), "{error}");
 
     let mut untrusted = secured("c");
-    untrusted.etcd.tls.as_mut().unwrap().authority_pem = Some(b"not a certificate".to_vec());
-    assert!(matches!(Cluster::join(untrusted).await.err(), Some(ClusterError::Tls(_))));
+    untrusted.etcd.tls.ca = Some("/dev/null".into());
+    assert!(matches!(Cluster::join(untrusted).await.err(), Some(ClusterError::Config(_))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_died_with_etcd_is_asked_for_anew() {
+async fn a_token_that_died_with_etcd_is_asked_for_again() {
     let mut etcd = EtcdCluster::start_one().await;
     secure(&mut Client::connect(etcd.endpoints(), None).await.unwrap()).await;
     let secured = |name: &str| {
         let mut config = config(&etcd.endpoints(), name, 16);
-        config.etcd.credentials = Some(timer("timer-password"));
+        log_in(&mut config, Secret::plain("timer-password"));
         config
     };
     let (third, outside) = (secured("c"), Observer::new(&secured("outside")).unwrap());
@@ -121,7 +120,7 @@ async fn a_token_that_died_with_etcd_is_asked_for_anew() {
 
     etcd.member(0).kill().await;
     etcd.member(0).launch();
-    // Joining tries until etcd is back; it authenticates anew. The others need their old claims and a new token.
+    // Joining tries until etcd is back; it authenticates again. The others need their old claims and a new token.
     let _third = Member::join(third, &floor).await;
     floor.until("a, b and c share", |work| work.balanced(16, &["a", "b", "c"])).await;
     assert_eq!(outside.overview().await.unwrap().members.len(), 3);
@@ -138,8 +137,7 @@ async fn a_rotated_password_file_does_not_cost_a_member_its_lease() {
     std::fs::write(&file, "timer-password\n").unwrap();
     let secured = |name: &str| {
         let mut config = config(&etcd.endpoints(), name, 16);
-        let password = delayq_core::Password::file(&file);
-        config.etcd.credentials = Some(Credentials { user: "timer".into(), password });
+        log_in(&mut config, Secret::file(&file));
         config
     };
     let floor = Floor::new();

@@ -1,11 +1,10 @@
 //! A spool whose disk is full, to the last page.
 
 use crate::{lasting_redis, message, topic};
+use delayq::{Admin, Client, Fate, Settings, UnixMillis, spool::SpoolRecord};
 use delayq_compensator::{CompensatorConfig, Deps, build};
-use delayq_core::{
-    Admin, Client, Fate, Settings, Spool, SpoolError, SpoolReader, SpoolRecord, SpoolSettings, UnixMillis,
-};
 use delayq_service::{Fault, Metrics, Readiness, Shutdown};
+use delayq_spool::{SpoolError, SpoolReader, SpoolSettings, SpoolWriter};
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use delayq_tests::redis_server::RedisServer;
 use delayq_tests::small_disk::SmallDisk;
@@ -16,7 +15,7 @@ struct Host {
     disk: SmallDisk,
     _redis: RedisServer,
     client: Client,
-    spool: Spool,
+    spool: SpoolWriter,
     readiness: Readiness,
     shutdown: Shutdown,
     running: JoinHandle<Result<(), Fault>>,
@@ -36,9 +35,9 @@ impl Host {
         let disk = SmallDisk::mount(kib, test)?;
         let mut redis = lasting_redis().await;
         let client = Client::new(Settings::new(redis.url()));
-        client.init().await.unwrap();
+        Admin::new(client.clone()).init().await.unwrap();
         redis.kill().await;
-        let spool = Spool::open(disk.path(), &SpoolSettings::default()).unwrap();
+        let spool = SpoolWriter::open(disk.path(), &SpoolSettings::default()).unwrap();
         spool.append((0..RECORDS).map(record).collect()).await.unwrap();
         let (readiness, shutdown) = (Readiness::new(), Shutdown::new());
         let deps = Deps {
@@ -57,7 +56,7 @@ impl Host {
         Some(Self { disk, _redis: redis, client, spool, readiness, shutdown, running })
     }
 
-    async fn is_replayed(&self) {
+    async fn is_resubmitted(&self) {
         let admin = Admin::new(self.client.clone());
         wait_until("everything that waits to be put", LONG, || async {
             admin.count(&topic()).await.is_ok_and(|numbers| numbers.delayed >= RECORDS as u64)
@@ -79,7 +78,7 @@ impl Host {
 async fn what_waits_on_a_full_disk_gets_out_by_the_room_that_was_kept_for_it() {
     let test = "what_waits_on_a_full_disk_gets_out_by_the_room_that_was_kept_for_it";
     let Some(host) = Host::start(20 << 10, test).await else { return };
-    host.is_replayed().await;
+    host.is_resubmitted().await;
     // And once there is room again, some of it is kept, and the spool takes what comes.
     host.disk.clear();
     host.spool.append(vec![record(RECORDS + 1)]).await.unwrap();
@@ -97,7 +96,7 @@ async fn on_a_disk_without_any_room_what_waits_keeps_its_place_until_there_is_so
     })
     .await;
     host.disk.clear();
-    host.is_replayed().await;
+    host.is_resubmitted().await;
     wait_until("it to be ready again", LONG, || async { host.readiness.unready().is_empty() }).await;
     host.ends_empty().await;
 }

@@ -1,7 +1,8 @@
 //! The process `delayq-compensator`, killed in the middle of its work (SIGKILL).
 
 use super::{Host, message, topic};
-use delayq_core::{Admin, Fate, SpoolReader, SpoolRecord, UnixMillis};
+use delayq::{Admin, Fate, UnixMillis, spool::SpoolRecord};
+use delayq_spool::SpoolReader;
 use delayq_tests::{
     deadline::{LONG, wait_until},
     process::{Process, Signal},

@@ -4,19 +4,22 @@
 mod full_disk;
 mod killed;
 
-use delayq_compensator::{CompensatorConfig, Deps, Replayer, Report, build};
-use delayq_core::{
-    Admin, CancelOutcome, Client, Due, Fate, Message, MessageId, Policy, Producer, ProducerOptions,
-    PutOutcome, Repeats, Reschedule, ReserveRequest, Settings, Spool, SpoolReader, SpoolRecord,
-    SpoolSettings, SpoolStats, State, Target, Topic, UnixMillis,
+use delayq::{
+    Admin, CancelOutcome, Client, Due, Fate, Message, MessageId, Producer, ProducerOptions, PutOutcome,
+    Reschedule, Settings, State, Target, Topic, UnixMillis,
+    admin::{Policy, Repeats},
+    protocol::{Holder, ReserveRequest},
+    spool::SpoolRecord,
 };
+use delayq_compensator::{CompensatorConfig, Deps, Report, Resubmitter, build};
 use delayq_service::{Metrics, Readiness, Shutdown};
+use delayq_spool::{SpoolReader, SpoolSettings, SpoolStats, SpoolWriter};
 use delayq_tests::{
     deadline::{SHORT, wait_until, within},
     folder::Folder,
     redis_server::{RedisOptions, RedisServer},
 };
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 /// In the year 2100.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
@@ -25,7 +28,7 @@ struct Host {
     redis: RedisServer,
     client: Client,
     folder: Folder,
-    spool: Spool,
+    spool: SpoolWriter,
     producer: Producer,
 }
 
@@ -33,16 +36,16 @@ impl Host {
     async fn start() -> Self {
         let redis = lasting_redis().await;
         let client = Client::new(Settings::new(redis.url()));
-        client.init().await.unwrap();
+        Admin::new(client.clone()).init().await.unwrap();
         let folder = Folder::new("spool");
-        let spool = Spool::open(folder.path(), &SpoolSettings::default()).unwrap();
-        let options = ProducerOptions { spool: Some(spool.clone()), ..ProducerOptions::default() };
+        let spool = SpoolWriter::open(folder.path(), &SpoolSettings::default()).unwrap();
+        let options = ProducerOptions::default().spool(Arc::new(spool.clone()));
         let producer = Producer::start(client.clone(), options);
         Self { redis, client, folder, spool, producer }
     }
 
-    fn replayer(&self) -> Replayer {
-        Replayer::new(reader(self.folder.path()), self.client.clone(), 500)
+    fn resubmitter(&self) -> Resubmitter {
+        Resubmitter::new(reader(self.folder.path()), self.client.clone(), 500)
     }
 
     fn bare_producer(&self) -> Producer {
@@ -81,21 +84,21 @@ fn target(id: &str) -> Target {
 }
 
 /// Steps until nothing is left to do; the sum of what was done.
-async fn drain(replayer: &mut Replayer) -> Report {
+async fn drain(resubmitter: &mut Resubmitter) -> Report {
     let mut sum = Report::default();
     loop {
-        let report = replayer.run_once().await.unwrap();
+        let report = resubmitter.run_once().await.unwrap();
         assert_eq!(report.held, None);
         if report == Report::default() {
             return sum;
         }
-        sum.replayed += report.replayed;
+        sum.resubmitted += report.resubmitted;
         sum.rejected += report.rejected;
     }
 }
 
-fn replayed(count: u64) -> Report {
-    Report { replayed: count, ..Report::default() }
+fn resubmitted(count: u64) -> Report {
+    Report { resubmitted: count, ..Report::default() }
 }
 
 #[tokio::test]
@@ -109,8 +112,8 @@ async fn a_spooled_put_of_unknown_fate_is_delivered_however_late_and_aside_where
     let refused = Message::new(strict, "x").id("a").unwrap().at(FAR);
     let records = [&lenient, &refused].map(|message| SpoolRecord::put(message, Fate::Unknown, long_ago));
     host.spool.append(records.to_vec()).await.unwrap();
-    let report = drain(&mut host.replayer()).await;
-    assert_eq!((report.replayed, report.rejected), (1, 1));
+    let report = drain(&mut host.resubmitter()).await;
+    assert_eq!((report.resubmitted, report.rejected), (1, 1));
     assert_eq!(host.present(lenient).await, PutOutcome::Exists(State::Delayed, FAR));
     let aside = SpoolReader::open_beside(host.folder.path()).unwrap().rejected(0, 10).unwrap();
     assert!(aside[0].reason.starts_with("stale"), "{aside:?}");
@@ -123,18 +126,18 @@ async fn what_was_put_while_redis_was_away_is_there_once_after_it_is_back() {
     for n in 0..20 {
         assert_eq!(host.put(message(&format!("m{n}"))).await, PutOutcome::Spooled);
     }
-    let mut replayer = host.replayer();
-    let away = replayer.run_once().await.unwrap();
-    assert!(away.held.is_some() && away.replayed == 0, "{away:?}");
-    assert!(replayer.run_once().await.unwrap().held.is_some());
+    let mut resubmitter = host.resubmitter();
+    let away = resubmitter.run_once().await.unwrap();
+    assert!(away.held.is_some() && away.resubmitted == 0, "{away:?}");
+    assert!(resubmitter.run_once().await.unwrap().held.is_some());
 
     host.redis.resume().await;
-    assert_eq!(drain(&mut replayer).await, replayed(20));
+    assert_eq!(drain(&mut resubmitter).await, resubmitted(20));
     for n in 0..20 {
         let present = host.present(message(&format!("m{n}"))).await;
         assert_eq!(present, PutOutcome::Exists(State::Delayed, FAR));
     }
-    let stats = replayer.stats().await.unwrap();
+    let stats = resubmitter.stats().await.unwrap();
     let expected = SpoolStats { spooled: 20, replayed: 20, waiting: 0, rejected: 0, discarded: 0, ..stats };
     assert!(stats == expected && stats.balances(), "{stats:?}");
 }
@@ -144,12 +147,12 @@ async fn a_crash_between_replay_and_done_puts_nothing_twice() {
     let host = Host::start().await;
     let record = SpoolRecord::put(&message("a"), Fate::NotApplied, UnixMillis::new(1));
     host.spool.append(vec![record]).await.unwrap();
-    // What a replayer did before it died: the begin is noted, the put carried out, the end not noted.
+    // What a resubmitter did before it died: the begin is noted, the put carried out, the end not noted.
     let mut first = reader(host.folder.path());
     first.begin(&[1]).unwrap();
     assert_eq!(host.present(message("a")).await, PutOutcome::Stored(FAR));
     drop(first);
-    assert_eq!(drain(&mut host.replayer()).await, replayed(1));
+    assert_eq!(drain(&mut host.resubmitter()).await, resubmitted(1));
     assert_eq!(host.present(message("a")).await, PutOutcome::Exists(State::Delayed, FAR));
 }
 
@@ -160,8 +163,8 @@ async fn a_cancel_that_comes_while_the_put_is_spooled_holds() {
     host.spool.append(vec![SpoolRecord::put(&message("a"), Fate::NotApplied, now)]).await.unwrap();
     let answer = host.bare_producer().cancel(&topic(), &target("a")).await.unwrap();
     assert_eq!(answer, CancelOutcome::Unknown);
-    assert!(host.spool.cancel_waiting(&topic(), &target("a"), now).await.unwrap());
-    assert_eq!(drain(&mut host.replayer()).await, replayed(2));
+    assert!(host.spool.append_behind(SpoolRecord::cancel(&topic(), &target("a"), now)).await.unwrap());
+    assert_eq!(drain(&mut host.resubmitter()).await, resubmitted(2));
     let present = host.present(message("a")).await;
     assert!(matches!(present, PutOutcome::Exists(State::Cancelled, _)), "{present:?}");
 }
@@ -175,7 +178,7 @@ async fn a_reschedule_that_is_spooled_is_carried_out_after_its_put() {
         SpoolRecord::reschedule(&topic(), &target("a"), Reschedule::To(Due::At(later)), now),
     ];
     host.spool.append(records).await.unwrap();
-    assert_eq!(drain(&mut host.replayer()).await, replayed(2));
+    assert_eq!(drain(&mut host.resubmitter()).await, resubmitted(2));
     assert_eq!(host.present(message("a")).await, PutOutcome::Exists(State::Delayed, later));
 }
 
@@ -189,7 +192,7 @@ async fn a_due_time_that_is_past_makes_it_ready_and_a_conflict_is_kept_aside() {
     let tried = UnixMillis::new(1);
     let records = [&past, &message("taken"), &delayed].map(|m| SpoolRecord::put(m, Fate::NotApplied, tried));
     host.spool.append(records.to_vec()).await.unwrap();
-    assert_eq!(drain(&mut host.replayer()).await, Report { replayed: 2, rejected: 1, held: None });
+    assert_eq!(drain(&mut host.resubmitter()).await, Report { resubmitted: 2, rejected: 1, held: None });
     for ready in [past, delayed] {
         let present = host.present(ready).await;
         assert!(matches!(present, PutOutcome::Exists(State::Ready, _)), "{present:?}");
@@ -207,13 +210,18 @@ async fn a_replace_of_unknown_fate_is_not_delivered_again() {
     for message in [&repeated, &fresh] {
         host.present(message.clone().at(UnixMillis::new(1))).await;
     }
-    let ask = ReserveRequest { topics: vec![topic()], most: 10, most_bytes: 0, lease: None };
+    let ask = ReserveRequest { topics: vec![topic()], most: 10, max_bytes: 0, lease: None };
     let mut receipts = Vec::new();
     for shard in host.client.shards().shards() {
-        let found = host.client.reserve(shard, &ask).await.unwrap().messages;
+        let found = Holder::new(host.client.clone())
+            .reserve(&[(shard, ask.clone())])
+            .await
+            .remove(0)
+            .unwrap()
+            .messages;
         receipts.extend(found.into_iter().map(|found| found.receipt));
     }
-    assert_eq!(host.client.ack(&receipts).await.len(), 2);
+    assert_eq!(Holder::new(host.client.clone()).ack(&receipts).await.len(), 2);
     // Times at which no clock of the test can be: nothing was over after the second one.
     let (before, after) = (UnixMillis::new(1), FAR);
     let records = vec![
@@ -221,7 +229,7 @@ async fn a_replace_of_unknown_fate_is_not_delivered_again() {
         SpoolRecord::put(&fresh, Fate::Unknown, after),
     ];
     host.spool.append(records).await.unwrap();
-    assert_eq!(drain(&mut host.replayer()).await, replayed(2));
+    assert_eq!(drain(&mut host.resubmitter()).await, resubmitted(2));
     let present = host.present(message("repeated")).await;
     assert!(matches!(present, PutOutcome::Exists(State::Delivered, _)), "{present:?}");
     assert_eq!(host.present(message("fresh")).await, PutOutcome::Exists(State::Delayed, FAR));
@@ -245,8 +253,8 @@ async fn the_running_compensator_sees_what_is_spooled_and_stops_when_asked() {
     host.redis.kill().await;
     assert_eq!(host.put(message("a")).await, PutOutcome::Spooled);
     host.redis.resume().await;
-    wait_until("the record to be replayed", SHORT, || async {
-        metrics.encode().contains("delayq_spool_replayed_total 1")
+    wait_until("the record to be resubmitted", SHORT, || async {
+        metrics.encode().contains("delayq_spool_resubmitted_total 1")
     })
     .await;
     assert_eq!(host.present(message("a")).await, PutOutcome::Exists(State::Delayed, FAR));
@@ -262,18 +270,18 @@ async fn what_was_spooled_before_a_growth_is_put_once_and_a_spooled_cancel_finds
     for id in &ids[..20] {
         host.bare_producer().put(message(id)).await.unwrap();
     }
-    let mut replayer = host.replayer();
+    let mut resubmitter = host.resubmitter();
     let before = Client::new(Settings::new(host.redis.url()));
-    let grown = delayq_core::ShardCount::new(24).unwrap();
-    delayq_core::Admin::new(before).grow(grown, |_| {}).await.unwrap();
+    let grown = delayq::ShardCount::new(24).unwrap();
+    delayq::Admin::new(before).grow(grown, |_| {}).await.unwrap();
     // Of these times none is so long past that a repeat would be stale.
     let tried = UnixMillis::new(1_000_000_000_000_000);
     let put = |id: &String| SpoolRecord::put(&message(id), Fate::Unknown, tried);
     let cancel = |id: &String| SpoolRecord::cancel(&topic(), &target(id), tried);
     host.spool.append(ids.iter().map(put).chain(ids.iter().take(10).map(cancel)).collect()).await.unwrap();
-    let report = drain(&mut replayer).await;
-    assert_eq!((report.replayed, report.rejected), (50, 0));
+    let report = drain(&mut resubmitter).await;
+    assert_eq!((report.resubmitted, report.rejected), (50, 0));
     assert_eq!(host.client.shards(), grown);
-    let numbers = delayq_core::Admin::new(host.client.clone()).count(&topic()).await.unwrap();
+    let numbers = delayq::Admin::new(host.client.clone()).count(&topic()).await.unwrap();
     assert_eq!((numbers.accepted, numbers.cancelled, numbers.delayed), (40, 10, 30));
 }

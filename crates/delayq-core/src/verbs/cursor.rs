@@ -1,11 +1,15 @@
 //! Where a page or a step begins.
 
-use crate::{Error, UnixMillis, link::Call, reply::Reply};
+use crate::{
+    call::Call,
+    reply::{Reply, ReplyError},
+    time::UnixMillis,
+};
 
-/// Behind an entry, whether that is still there or not; at first at a time. Never a rank: whatever leaves in front of it
-/// would make it pass something over.
+/// After an entry, whether it still exists or not; at first at a time. Never a rank: an entry that leaves before it
+/// would make it skip another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cursor {
+pub struct Cursor {
     at: UnixMillis,
     entry: Vec<u8>,
 }
@@ -13,13 +17,28 @@ pub(crate) struct Cursor {
 // === impl Cursor ===
 
 impl Cursor {
-    /// At a time, behind no entry yet.
-    pub(crate) const fn from(at: UnixMillis) -> Self {
+    /// At a time, after no entry yet.
+    pub const fn from(at: UnixMillis) -> Self {
         Self { at, entry: Vec::new() }
     }
 
-    /// What an answer says of the next page; `None`: through.
-    pub(crate) fn read(reply: &mut Reply) -> Result<Option<Self>, Error> {
+    /// After this entry at its time.
+    pub const fn behind(at: UnixMillis, entry: Vec<u8>) -> Self {
+        Self { at, entry }
+    }
+
+    /// The time.
+    pub const fn at(&self) -> UnixMillis {
+        self.at
+    }
+
+    /// The entry; empty: none yet.
+    pub fn entry(&self) -> &[u8] {
+        &self.entry
+    }
+
+    /// The next page in an answer; `None`: there is none.
+    pub(crate) fn read(reply: &mut Reply) -> Result<Option<Self>, ReplyError> {
         let (at, entry) = (reply.maybe_number()?, reply.bytes()?);
         Ok(at.map(|at| Self { at: UnixMillis::new(at), entry }))
     }
@@ -28,14 +47,14 @@ impl Cursor {
 // === impl Call ===
 
 impl Call {
-    /// Time and entry of a cursor, where a script takes one behind the other.
+    /// Time and entry of a cursor, for scripts that take both in this order.
     pub(crate) fn cursor(self, cursor: &Cursor) -> Self {
-        self.arg(cursor.at.get()).cursor_entry(cursor)
+        self.cursor_time(cursor).cursor_entry(cursor)
     }
 
     /// The time of a cursor.
     pub(crate) fn cursor_time(self, cursor: &Cursor) -> Self {
-        self.arg(cursor.at.get())
+        self.number(cursor.at.get())
     }
 
     /// The entry of a cursor.

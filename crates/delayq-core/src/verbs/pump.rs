@@ -1,36 +1,35 @@
-//! `pump`: what the timer calls.
+//! `pump`: moving due messages to their ready queues.
 
 use crate::{
-    Client, Error, ShardId, UnixMillis,
-    client::UnixMicros,
-    link::Call,
-    reply::{Reply, Words},
+    call::Call,
+    reply::{Reply, ReplyError, Value, Words},
     script::Verb,
+    shard::ShardId,
+    time::{UnixMicros, UnixMillis},
 };
 
-/// What one pump did.
+/// The report of one pump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PumpReport {
     /// How it ended.
     pub word: PumpWord,
     /// Redis's clock.
     pub now: UnixMicros,
-    /// When the shard has to be looked at next; `None`: it holds nothing that has a time.
+    /// When the shard must be pumped next; `None`: nothing in it has a time.
     pub next_due: Option<UnixMillis>,
     /// Messages that became ready.
     pub moved: u64,
     /// Leases that ran out.
     pub returned: u64,
-    /// Of these, messages whose attempts were used up.
+    /// Those of these leases whose messages had used up their attempts.
     pub buried: u64,
     /// Messages that expired.
     pub expired: u64,
     /// Finished ids that were forgotten.
     pub forgotten: u64,
-    /// Things that a key of the wrong type keeps from being moved; they are tried again.
+    /// Entries that a key of the wrong type blocks; they are tried again.
     pub blocked: u64,
-    /// When the moved messages were due: a time, and how many. Where many times come together, a run of them is
-    /// told as its earliest.
+    /// When the moved messages were due: a time, and how many. Of many times, a run is reported as its earliest.
     pub runs: Vec<(UnixMillis, u64)>,
 }
 
@@ -39,11 +38,11 @@ pub struct PumpReport {
 pub enum PumpWord {
     /// All that was due is moved.
     Pumped,
-    /// More is due: go again at once.
+    /// More is due: pump again at once.
     More,
     /// The shard is held: its clock is not trusted.
     Held,
-    /// The clock reads more than the caller believes possible: nothing was moved.
+    /// The clock is further ahead than the caller accepts: nothing was moved.
     Ahead,
     /// A newer owner has this epoch: nothing was moved.
     Fenced(u64),
@@ -51,49 +50,26 @@ pub enum PumpWord {
     NotOverdue,
 }
 
-// === impl Client ===
-
-impl Client {
-    /// Moves what is due in one shard: at most `limit` (1 to 500) ids. `epoch` is the owner's; `None` for one who
-    /// is not, and only looks after what is long overdue.
-    ///
-    /// # Errors
-    /// Another `limit` is refused as `DQARG`. Safe to repeat whatever the error was.
-    pub async fn pump(&self, shard: ShardId, epoch: Option<u64>, limit: u16) -> Result<PumpReport, Error> {
-        let reply = self.send(self.pump_request(shard, epoch, limit, None)).await?;
-        read(reply)
+/// Moves due messages: at most `limit` (1 to 500) ids. `epoch` is the owner's; `None` for a timer that does not own the
+/// shard and only pumps what is long overdue. If Redis's clock is past `latest`, nothing is moved.
+pub fn request(shard: ShardId, epoch: Option<u64>, limit: u16, latest: Option<UnixMillis>) -> Call {
+    let call = Call::new(Verb::Pump, shard);
+    let mut call = match epoch {
+        Some(epoch) => call.number(epoch),
+        None => call.arg(""),
+    };
+    call.push_number(limit);
+    if let Some(latest) = latest {
+        call.push_number(latest.get());
     }
-
-    /// Pumps several shards in one round trip, unless Redis's clock reads more than `latest`: a clock that jumped
-    /// ahead then moves nothing, and says so by [`PumpWord::Ahead`]. Without `latest` any clock is believed.
-    pub async fn pump_until(
-        &self,
-        shards: &[(ShardId, Option<u64>)],
-        limit: u16,
-        latest: Option<UnixMillis>,
-    ) -> Vec<Result<PumpReport, Error>> {
-        let calls: Vec<_> =
-            shards.iter().map(|&(shard, epoch)| self.pump_request(shard, epoch, limit, latest)).collect();
-        self.send_all(calls).await.into_iter().map(|reply| reply.and_then(read)).collect()
-    }
-
-    fn pump_request(
-        &self,
-        shard: ShardId,
-        epoch: Option<u64>,
-        limit: u16,
-        latest: Option<UnixMillis>,
-    ) -> Call {
-        let epoch = epoch.map_or_else(String::new, |epoch| epoch.to_string());
-        let mut call = self.call(Verb::Pump, shard).arg(epoch).arg(limit);
-        if let Some(latest) = latest {
-            call.push(latest.get());
-        }
-        call
-    }
+    call
 }
 
-fn read(reply: redis::Value) -> Result<PumpReport, Error> {
+/// The report of the pump.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read(reply: Value) -> Result<PumpReport, ReplyError> {
     let mut reply = Reply::new(Verb::Pump, reply)?;
     let text = reply.text()?;
     let mut words = Words::new(&text);

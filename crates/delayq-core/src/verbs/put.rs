@@ -1,37 +1,38 @@
 //! `put`.
 
 use crate::{
-    Client, Error, Message, ShardId, Topic, UnixMillis,
-    client::UnixMicros,
-    envelope::State,
-    link::Call,
-    message::Due,
-    reply::{Reply, Words},
+    call::Call,
+    envelope::{Envelope, State},
+    id::Topic,
+    message::{Due, Message},
+    reply::{Reply, ReplyError, Value, Words},
     script::Verb,
+    shard::ShardId,
+    time::{UnixMicros, UnixMillis},
 };
 
-/// What became of a put.
+/// The outcome of a put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PutOutcome {
     /// It is stored, and due at this time.
     Stored(UnixMillis),
-    /// It is stored, and was due already: it is ready.
+    /// It is stored and, being due already, ready.
     Ready(UnixMillis),
-    /// The same message is there already, from an earlier try, or was and is over in this way: nothing was stored. The
-    /// time is its due time, or when it was over.
+    /// The same message already exists from an earlier try, or has finished with this outcome: nothing was stored. The
+    /// time is its due time, or when it finished.
     Exists(State, UnixMillis),
-    /// Another message has this id. The time is its due time, or when it was over. Nothing was changed.
+    /// Another message has this id. The time is its due time, or when it finished. Nothing was changed.
     Conflict(State, UnixMillis),
-    /// The id is taken by a message of a later format than the shard's scripts can read. Nothing was changed.
+    /// The id is taken by a message whose format is newer than the shard's scripts can read. Nothing was changed.
     Newer,
-    /// The id is taken by bytes that are no message. Nothing was changed.
+    /// The id is taken by bytes that are not a message. Nothing was changed.
     Malformed,
-    /// It was to replace one that is leased. Nothing was changed.
+    /// The message that it would replace is leased. Nothing was changed.
     Leased,
-    /// A repeat that came so late that its topic may have forgotten how the first try ended, and which therefore
-    /// refuses it ([`crate::Repeats::Refuse`]). Nothing was changed.
+    /// A repeat so late that its topic may have forgotten how the first try ended, and therefore refuses it
+    /// ([`crate::policy::Repeats::Refuse`]). Nothing was changed.
     Stale,
-    /// It is in the spool on this host's disk, and will be put when Redis can be reached.
+    /// It is in the spool on this host's disk, and will be put once Redis is reachable.
     Spooled,
     /// The script refused it, for this reason. Nothing was changed.
     Refused(String),
@@ -39,20 +40,21 @@ pub enum PutOutcome {
 
 /// A message as a call of `put` takes it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PutItem<'m> {
-    /// With its id.
-    pub(crate) message: &'m Message,
-    /// Whether the shard is an earlier place of it, which is only asked.
-    pub(crate) earlier: bool,
-    /// When its first try began, on Redis's clock, where that try's answer was lost.
-    pub(crate) first_try: Option<UnixMillis>,
+pub struct PutItem<'m> {
+    /// The message, with its id.
+    pub message: &'m Message,
+    /// Whether the shard is an earlier place, which is only asked.
+    pub earlier: bool,
+    /// When its first try began, on Redis's clock, if that try's answer was lost.
+    pub first_try: Option<UnixMillis>,
 }
 
 // === impl PutOutcome ===
 
 impl PutOutcome {
-    /// Whether delayq answers for the message, by this put or an earlier one: it is pending, leased, dead, delivered or
-    /// spooled. Not where it was cancelled, expired or purged before: then nothing was stored, and it is not delivered.
+    /// Whether delayq is responsible for the message, by this put or an earlier one: it is pending, leased, dead,
+    /// delivered or spooled. Not if it was cancelled, expired or purged before: then nothing was stored, and it is not
+    /// delivered.
     pub const fn is_accepted(&self) -> bool {
         match self {
             Self::Stored(_) | Self::Ready(_) | Self::Spooled => true,
@@ -62,27 +64,31 @@ impl PutOutcome {
     }
 }
 
-// === impl Client ===
-
-impl Client {
-    /// Puts messages of one topic into one shard: at most 500 messages and 4 MiB, all placed by the same layout.
-    pub(crate) fn put_request(&self, shard: ShardId, layout: u32, items: &[PutItem<'_>]) -> Call {
-        let topic: &Topic = items[0].message.topic();
-        let mut call = self.link().call(Verb::Put, shard, layout).arg(topic.as_str());
-        for item in items {
-            let message = item.message;
-            let id = message.id.as_ref().expect("a message has its id before it is put");
-            call.push(id.as_bytes());
-            call.push(message.due.argument());
-            call.push(options(item));
-            call.push(self.stored(message).encode());
-        }
-        call
+/// Puts messages of one topic into one shard: at most 500 messages and 4 MiB, all placed by the same layout. `stored`
+/// encodes a message as its topic stores it.
+pub fn request(
+    shard: ShardId,
+    topic: &Topic,
+    items: &[PutItem<'_>],
+    stored: impl Fn(&Message) -> Envelope,
+) -> Call {
+    let mut call = Call::new(Verb::Put, shard).arg(topic.as_str());
+    for item in items {
+        let message = item.message;
+        let id = message.id.as_ref().expect("a message has its id before it is put");
+        call.push(id.as_bytes());
+        call.push(message.due.argument());
+        call.push(options(item));
+        call.push(stored(message).encode());
     }
+    call
 }
 
-/// What became of each message; `None`: it is not in this earlier place.
-pub(crate) fn read(reply: redis::Value, items: &[PutItem<'_>]) -> Result<Vec<Option<PutOutcome>>, Error> {
+/// The outcome of each message; `None`: it is not in this earlier place.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read(reply: Value, items: &[PutItem<'_>]) -> Result<Vec<Option<PutOutcome>>, ReplyError> {
     let mut reply = Reply::new(Verb::Put, reply)?;
     let now = UnixMicros(reply.number()?).millis();
     items.iter().map(|item| outcome(item.message, now, &mut reply)).collect()
@@ -103,7 +109,7 @@ fn options(item: &PutItem<'_>) -> String {
     options
 }
 
-fn outcome(message: &Message, now: UnixMillis, reply: &mut Reply) -> Result<Option<PutOutcome>, Error> {
+fn outcome(message: &Message, now: UnixMillis, reply: &mut Reply) -> Result<Option<PutOutcome>, ReplyError> {
     let due = match message.due {
         Due::At(due) => due,
         Due::After(delay) => now + delay,

@@ -1,18 +1,19 @@
 //! `ack`, `extend`, `release`, `bury`: what the holder of a lease does.
 
+use super::reserve::Receipt;
 use crate::{
-    Client, Error, Receipt, ShardId, UnixMillis,
-    link::Call,
-    reply::{Reply, Words},
+    call::Call,
+    reply::{Reply, ReplyError, Value, Words},
     script::Verb,
+    shard::ShardId,
+    time::UnixMillis,
 };
-use redis::Value;
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 /// What became of a message that its holder settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// It is over: delivered.
+    /// It was delivered, and is finished.
     Delivered,
     /// It is tried again at this time.
     Delayed(UnixMillis),
@@ -20,16 +21,16 @@ pub enum Settled {
     Ready,
     /// It is among the dead letters.
     Buried,
-    /// It was cancelled while it was leased, and is over.
+    /// It was cancelled while it was leased, and is finished.
     Cancelled,
-    /// It expired while it was leased, and is over.
-    ExpiredMessage,
+    /// The message expired while it was leased, and is finished.
+    MessageExpired,
     /// The lease lasts until this time.
     Extended(UnixMillis),
     /// The lease lasts until this time, and a cancel came meanwhile: it will not be tried again.
     ExtendedDoomed(UnixMillis),
-    /// The lease had been taken back: nothing was changed, and somebody else may hold the message.
-    Expired,
+    /// The lease was lost: nothing was changed, and another worker may hold the message.
+    LeaseLost,
     /// The script could not do it, for this reason.
     Failed(String),
 }
@@ -47,105 +48,66 @@ pub struct Release {
     pub reason: String,
 }
 
-// === impl Client ===
+/// Ends messages that were delivered. As the others here: at most 500 of one shard.
+pub fn ack<'r>(shard: ShardId, receipts: impl IntoIterator<Item = &'r Receipt>) -> Call {
+    let mut call = Call::new(Verb::Ack, shard);
+    receipts.into_iter().for_each(|receipt| call.push(&receipt.bytes));
+    call
+}
 
-impl Client {
-    /// Ends messages that were delivered. One answer each, in order.
-    pub async fn ack(&self, receipts: &[Receipt]) -> Vec<Result<Settled, Error>> {
-        self.settle(Verb::Ack, receipts, |receipt| receipt, |call, receipt| call.push(&receipt.bytes)).await
+/// Gives leases more time, from now; `None`: their topic's lease.
+pub fn extend<'r>(
+    shard: ShardId,
+    receipts: impl IntoIterator<Item = &'r Receipt>,
+    lease: Option<Duration>,
+) -> Call {
+    let mut call = Call::new(Verb::Extend, shard);
+    for receipt in receipts {
+        call.push(&receipt.bytes);
+        push_duration(&mut call, lease);
     }
+    call
+}
 
-    /// Gives leases more time, from now: 1 ms to 24 h, another is [`Settled::Failed`]; `None`: their topic's lease.
-    pub async fn extend(&self, receipts: &[Receipt], lease: Option<Duration>) -> Vec<Result<Settled, Error>> {
-        let lease = lease.map_or_else(String::new, |lease| lease.as_millis().to_string());
-        self.settle(
-            Verb::Extend,
-            receipts,
-            |receipt| receipt,
-            |call, receipt| {
-                call.push(&receipt.bytes);
-                call.push(&lease);
-            },
-        )
-        .await
+/// Gives messages back that were not delivered.
+pub fn release<'r>(shard: ShardId, releases: impl IntoIterator<Item = &'r Release>) -> Call {
+    let mut call = Call::new(Verb::Release, shard);
+    for release in releases {
+        call.push(&release.receipt.bytes);
+        push_duration(&mut call, release.delay);
+        call.push(if release.keep_attempt { "keep" } else { "" });
+        call.push(&release.reason);
     }
+    call
+}
 
-    /// Gives messages back that were not delivered.
-    pub async fn release(&self, releases: &[Release]) -> Vec<Result<Settled, Error>> {
-        self.settle(
-            Verb::Release,
-            releases,
-            |release| &release.receipt,
-            |call, release| {
-                call.push(&release.receipt.bytes);
-                call.push(release.delay.map_or_else(String::new, |delay| delay.as_millis().to_string()));
-                call.push(if release.keep_attempt { "keep" } else { "" });
-                call.push(&release.reason);
-            },
-        )
-        .await
+/// Moves messages to the dead letters, each with its reason.
+pub fn bury<'r>(shard: ShardId, buried: impl IntoIterator<Item = (&'r Receipt, &'r str)>) -> Call {
+    let mut call = Call::new(Verb::Bury, shard);
+    for (receipt, reason) in buried {
+        call.push(&receipt.bytes);
+        call.push(reason);
     }
+    call
+}
 
-    /// Moves messages to the dead letters, each with its reason.
-    pub async fn bury(&self, buried: &[(Receipt, String)]) -> Vec<Result<Settled, Error>> {
-        self.settle(
-            Verb::Bury,
-            buried,
-            |(receipt, _)| receipt,
-            |call, (receipt, reason)| {
-                call.push(&receipt.bytes);
-                call.push(reason);
-            },
-        )
-        .await
-    }
+/// What became of each message; `verb` is the script that was called.
+///
+/// # Errors
+/// An answer that the script does not give.
+pub fn read(verb: Verb, reply: Value, count: usize) -> Result<Vec<Settled>, ReplyError> {
+    let mut reply = Reply::new(verb, reply)?;
+    (0..count).map(|_| settled(&mut reply)).collect()
+}
 
-    /// Sends one call a shard, all in one round trip, and brings the answers back into the order of the items.
-    async fn settle<T>(
-        &self,
-        verb: Verb,
-        items: &[T],
-        receipt: impl Fn(&T) -> &Receipt,
-        push: impl Fn(&mut Call, &T),
-    ) -> Vec<Result<Settled, Error>> {
-        let mut shards: BTreeMap<ShardId, Vec<usize>> = BTreeMap::new();
-        for (i, item) in items.iter().enumerate() {
-            shards.entry(receipt(item).shard).or_default().push(i);
-        }
-        let groups: Vec<(ShardId, &[usize])> = shards
-            .iter()
-            .flat_map(|(&shard, all)| all.chunks(crate::MAX_IDS_A_CALL).map(move |some| (shard, some)))
-            .collect();
-        let calls: Vec<Call> = groups
-            .iter()
-            .map(|(shard, some)| {
-                let mut call = self.call(verb, *shard);
-                some.iter().for_each(|&i| push(&mut call, &items[i]));
-                call
-            })
-            .collect();
-        let mut answers: Vec<Option<Result<Settled, Error>>> = items.iter().map(|_| None).collect();
-        for ((_, some), reply) in groups.iter().zip(self.send_all(calls).await) {
-            for (&i, answer) in some.iter().zip(read(verb, some.len(), reply)) {
-                answers[i] = Some(answer);
-            }
-        }
-        answers.into_iter().map(|answer| answer.expect("every item is in one call")).collect()
+fn push_duration(call: &mut Call, duration: Option<Duration>) {
+    match duration {
+        Some(duration) => call.push_number(duration.as_millis() as u64),
+        None => call.push(""),
     }
 }
 
-fn read(verb: Verb, count: usize, reply: Result<Value, Error>) -> Vec<Result<Settled, Error>> {
-    let answers = reply.and_then(|reply| {
-        let mut reply = Reply::new(verb, reply)?;
-        (0..count).map(|_| settled(&mut reply)).collect::<Result<Vec<_>, Error>>()
-    });
-    match answers {
-        Ok(answers) => answers.into_iter().map(Ok).collect(),
-        Err(error) => vec![Err(error); count],
-    }
-}
-
-fn settled(reply: &mut Reply) -> Result<Settled, Error> {
+fn settled(reply: &mut Reply) -> Result<Settled, ReplyError> {
     let text = reply.text()?;
     let mut words = Words::new(&text);
     let word = words.word();
@@ -157,8 +119,8 @@ fn settled(reply: &mut Reply) -> Result<Settled, Error> {
         ("buried", _) => Settled::Buried,
         ("cancelled", Some(lease_end)) => Settled::ExtendedDoomed(lease_end),
         ("cancelled", None) => Settled::Cancelled,
-        ("expired-message", _) => Settled::ExpiredMessage,
-        ("expired", _) => Settled::Expired,
+        ("expired-message", _) => Settled::MessageExpired,
+        ("expired", _) => Settled::LeaseLost,
         ("failed", _) => Settled::Failed(words.rest().to_owned()),
         (number, _) => match number.parse() {
             Ok(lease_end) => Settled::Extended(UnixMillis::new(lease_end)),

@@ -1,6 +1,7 @@
 //! `[forwarder]`: how messages are reserved.
 
 use crate::circuit::CircuitSettings;
+use delayq_cluster::validate_name;
 use delayq_service::config::{ByteSize, Faults, HumanDuration, Section};
 use serde::{Deserialize, Serialize};
 
@@ -8,32 +9,31 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ForwarderConfig {
-    /// What it is called where forwarders share by the plan, different for each: 1 to 64 of `A-Z a-z 0-9 . _ -`. `""`,
-    /// the default: the host's name and the process id.
+    /// Its name in the fleet when `sharing` is `plan`, unique: 1 to 64 of `A-Z a-z 0-9 . _ -`. Default `""`: the host's name
+    /// and the process id.
     pub name: String,
-    /// How several forwarders share the shards: `compete`, the default, all of them take from every shard; or `plan`, each
-    /// has its own by etcd. Both are safe. The plan spares the calls that find nothing, and needs `[etcd]`.
+    /// How several forwarders share the shards: `compete` (default), all reserve from every shard, or `plan`, each has its
+    /// own through etcd. Both are safe; the plan saves calls that find nothing, and needs `[etcd]`.
     pub sharing: Sharing,
-    /// How long a message is leased, and leased again while its destination works. 1 s to 1 h; default 30 s. A
-    /// killed forwarder's messages go out again after this time.
+    /// Lease of a message, extended while its destination works. 1 s to 1 h; default 30 s. A killed forwarder's messages are
+    /// delivered again after this time.
     pub lease: HumanDuration,
-    /// How often every shard is looked at without a reason, as the net below the notifications. 100 ms to 1 m;
-    /// default 2 s.
-    pub look_every: HumanDuration,
-    /// The most bytes of payloads in one answer of a shard. 64 KiB to 4 MiB; default 1 MiB.
-    pub most_bytes: ByteSize,
-    /// Failures in a row, of unclear fault, that open the circuit of a destination. 1 to 1000; default 5.
+    /// How often every shard is polled, in case a notification was lost. 100 ms to 1 m; default 2 s.
+    pub poll_interval: HumanDuration,
+    /// Maximum bytes of payloads in one answer of a shard. 64 KiB to 4 MiB; default 1 MiB.
+    pub max_bytes: ByteSize,
+    /// Failures in a row, of unclear blame, that open the circuit of a destination. 1 to 1000; default 5.
     pub circuit_failures: u32,
     /// How long a destination rests before the first probe. 10 ms to 1 m; default 500 ms. It doubles with each probe
     /// that fails.
     pub circuit_first_rest: HumanDuration,
-    /// Rejections in a row, none of the messages between them taken, after which a destination rests instead of having more
-    /// messages buried: it may be set up wrongly. 0 to 1,000,000, 0: any number is buried; default 100.
-    pub most_burials: u32,
-    /// The longest rest. At least the first, at most 10 m; default 15 s: a mended destination waits at most so long.
+    /// Rejections in a row, with no delivery between them, after which a destination rests instead of having more messages
+    /// buried: it may be misconfigured. 0 to 1,000,000; 0: no limit; default 100.
+    pub max_burials: u32,
+    /// The longest rest. At least the first, at most 10 m; default 15 s. A repaired destination waits at most this long.
     pub circuit_longest_rest: HumanDuration,
-    /// The most bytes of payloads on their way to all destinations together. 4 MiB to 64 GiB; default 256 MiB. Each shard that
-    /// is asked may exceed it by one message.
+    /// Maximum bytes of payloads in flight to all destinations together. 4 MiB to 64 GiB; default 256 MiB. Each shard that is
+    /// asked may exceed it by one message.
     pub in_flight_bytes: ByteSize,
 }
 
@@ -41,7 +41,7 @@ pub struct ForwarderConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sharing {
-    /// All take from every shard; what one has leased the others do not see.
+    /// All reserve from every shard; a leased message is given to nobody else.
     #[default]
     Compete,
     /// Each has shards of its own, by the plan in etcd.
@@ -57,7 +57,7 @@ impl ForwarderConfig {
             failures: self.circuit_failures,
             first_rest: *self.circuit_first_rest,
             longest_rest: *self.circuit_longest_rest,
-            most_burials: self.most_burials,
+            max_burials: self.max_burials,
         }
     }
 }
@@ -68,12 +68,12 @@ impl Default for ForwarderConfig {
             name: String::new(),
             sharing: Sharing::Compete,
             lease: HumanDuration::from_secs(30),
-            look_every: HumanDuration::from_secs(2),
-            most_bytes: ByteSize::from_mib(1),
+            poll_interval: HumanDuration::from_secs(2),
+            max_bytes: ByteSize::from_mib(1),
             circuit_failures: 5,
             circuit_first_rest: HumanDuration::from_millis(500),
             circuit_longest_rest: HumanDuration::from_secs(15),
-            most_burials: 100,
+            max_burials: 100,
             in_flight_bytes: ByteSize::from_mib(256),
         }
     }
@@ -82,11 +82,11 @@ impl Default for ForwarderConfig {
 impl Section for ForwarderConfig {
     fn validate(&self, at: &mut Faults) {
         let (ms, secs) = (HumanDuration::from_millis, HumanDuration::from_secs);
-        at.member_name("name", &self.name);
+        validate_name(at, "name", &self.name);
         at.range("lease", &self.lease, secs(1)..=secs(3600));
-        at.range("look_every", &self.look_every, ms(100)..=secs(60));
-        at.range("most_bytes", &self.most_bytes, ByteSize::from_kib(64)..=ByteSize::from_mib(4));
-        at.range("most_burials", &self.most_burials, 0..=1_000_000);
+        at.range("poll_interval", &self.poll_interval, ms(100)..=secs(60));
+        at.range("max_bytes", &self.max_bytes, ByteSize::from_kib(64)..=ByteSize::from_mib(4));
+        at.range("max_burials", &self.max_burials, 0..=1_000_000);
         at.range("in_flight_bytes", &self.in_flight_bytes, ByteSize::from_mib(4)..=ByteSize::from_gib(64));
         at.range("circuit_failures", &self.circuit_failures, 1..=1000);
         at.range("circuit_first_rest", &self.circuit_first_rest, ms(10)..=secs(60));

@@ -8,54 +8,50 @@ use serde::{
 };
 use std::{collections::BTreeMap, fmt};
 
-/// `[[routes]]`: which topics go where. The first that matches a topic is its route.
+/// `[[routes]]`: which topics go where. The first route that matches a topic applies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct RouteConfig {
     /// A topic, or a pattern: `?`, `*` within a `/`, `**` across.
-    pub topic: String,
+    pub topic: Pattern,
     /// The name of a sink.
     pub sink: String,
-    /// The destination as a template; unset: what the sink's kind says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub to: Option<String>,
-    /// What the destination partitions or orders by, as a template; unset: the group, or the id where there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-    /// The partition, for Kafka: a number from 0, or a template whose value is one; unset: the one that the key goes to.
-    /// A message whose value is no number is buried, one whose partition does not exist pays with its attempts.
-    #[serde(default, deserialize_with = "number_or_text", skip_serializing_if = "Option::is_none")]
-    pub partition: Option<String>,
-    /// Headers to add, as templates; one whose values are missing is left out.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, String>,
+    /// The destination as a template; unset: the default of the sink's kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<Template>,
+    /// What the destination partitions or orders by, as a template; unset: the group, else the id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<Template>,
+    /// The partition, for Kafka: a number from 0, or a template for one; unset: chosen by the key.
+    /// A message whose value is not a number is buried; one whose partition does not exist uses up its attempts.
+    #[serde(deserialize_with = "number_or_text", skip_serializing_if = "Option::is_none")]
+    pub partition: Option<Template>,
+    /// Headers to add, as templates; a header without its values is left out.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, Template>,
 }
 
 // === impl RouteConfig ===
 
 impl Section for RouteConfig {
     fn validate(&self, at: &mut Faults) {
-        if let Err(message) = Pattern::new(&self.topic) {
-            at.refuse("topic", message);
+        // Checked here and not by serde, which would leave out the faults of the rest of the route.
+        if self.topic == Pattern::default() {
+            at.refuse("topic", "a route needs a topic or a pattern of topics");
         }
-        for (key, template) in [("to", &self.to), ("key", &self.key), ("partition", &self.partition)] {
-            if let Some(Err(message)) = template.as_deref().map(Template::new) {
-                at.refuse(key, message);
-            }
+        if self.sink.is_empty() {
+            at.refuse("sink", "a route needs the name of a sink");
         }
-        let fixed = self.partition.as_deref().map(Template::new).and_then(Result::ok);
-        if let Some(Err(message)) = fixed.as_ref().and_then(Template::fixed).map(partition) {
+        let fixed = self.partition.as_ref().and_then(Template::fixed);
+        if let Some(Err(message)) = fixed.map(partition) {
             at.refuse("partition", message);
         }
-        for (name, template) in &self.headers {
+        for name in self.headers.keys() {
             let key = format!("headers.{name}");
             if name.is_empty() || name.len() > 255 || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
                 at.refuse(&key, "a header's name is 1 to 255 printable ASCII characters without spaces");
             } else if name.to_ascii_lowercase().starts_with("delayq-") {
                 at.refuse(&key, "headers that begin with delayq- are delayq's own");
-            }
-            if let Err(message) = Template::new(template) {
-                at.refuse(&key, message);
             }
         }
     }
@@ -67,28 +63,28 @@ impl Section for RouteConfig {
 /// A sentence.
 pub(crate) fn partition(text: &str) -> Result<i32, String> {
     let number = text.parse().ok().filter(|number: &i32| *number >= 0);
-    number.ok_or_else(|| format!("`{text}` is no partition; expected a number from 0"))
+    number.ok_or_else(|| format!("`{text}` is not a partition; expected a number from 0"))
 }
 
-/// A key that is a number as often as it is a template.
-fn number_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+/// A number is as common here as a template.
+fn number_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Template>, D::Error> {
     from.deserialize_any(NumberOrText).map(Some)
 }
 
 struct NumberOrText;
 
 impl Visitor<'_> for NumberOrText {
-    type Value = String;
+    type Value = Template;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("a number, or a template in quotes")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
-        Ok(text.to_owned())
+    fn visit_str<E: Error>(self, text: &str) -> Result<Template, E> {
+        text.parse().map_err(E::custom)
     }
 
-    fn visit_i64<E: Error>(self, number: i64) -> Result<String, E> {
-        Ok(number.to_string())
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Template, E> {
+        number.to_string().parse().map_err(E::custom)
     }
 }

@@ -1,14 +1,12 @@
-//! What a forwarder is made of, wherever it runs, and what its sections cannot know of each other.
+//! The sections of a forwarder, and the checks across them.
 
 use super::{ForwarderConfig, RouteConfig, Sharing};
-use crate::{
-    pattern::Pattern,
-    sinks::{Kind, SinkConfig},
-};
-use delayq_service::config::{EtcdConfig, Faults, Places};
+use crate::sinks::{Kind, SinkConfig};
+use delayq_cluster::EtcdConfig;
+use delayq_service::config::{Faults, Locations};
 use std::collections::BTreeMap;
 
-/// The sections that make a forwarder, wherever it runs.
+/// The sections of a forwarder, in a process of its own or in another program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// `[forwarder]`
@@ -17,22 +15,20 @@ pub struct Settings {
     pub sinks: BTreeMap<String, SinkConfig>,
     /// `[[routes]]`
     pub routes: Vec<RouteConfig>,
-    /// Where they are written.
-    pub places: Places,
+    /// Where their keys are written.
+    pub locations: Locations,
 }
 
 // === impl Settings ===
 
 impl Settings {
-    /// Whether any route is for a topic.
+    /// Whether a topic has a route.
     #[must_use]
     pub fn has_route(&self, topic: &str) -> bool {
-        let takes =
-            |route: &RouteConfig| Pattern::new(&route.topic).is_ok_and(|pattern| pattern.matches(topic));
-        self.routes.iter().any(takes)
+        self.routes.iter().any(|route| route.topic.matches(topic))
     }
 
-    /// Reports what the three sections cannot know of each other, and of `[etcd]`. For a configuration that holds them.
+    /// Checks the three sections against each other and against `[etcd]`, for a configuration that holds them.
     pub fn contradictions(&self, etcd: &EtcdConfig, at: &mut Faults) {
         if self.forwarder.sharing == Sharing::Plan && !etcd.enabled {
             at.contradiction(
@@ -45,9 +41,9 @@ impl Settings {
         }
     }
 
-    /// What a route cannot know of itself.
+    /// Checks a route against the sinks and against earlier routes.
     fn contradictions_of_route(&self, at: &mut Faults, i: usize, route: &RouteConfig) {
-        if !self.sinks.contains_key(&route.sink) {
+        if !route.sink.is_empty() && !self.sinks.contains_key(&route.sink) {
             let known: Vec<&str> = self.sinks.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
             let message = format!("there is no [sinks.{}]; known sinks: {known}", route.sink);
@@ -57,14 +53,13 @@ impl Settings {
         if route.partition.is_some()
             && self.sinks.get(&route.sink).is_some_and(|sink| !takes_partitions(sink))
         {
-            let message = format!("only Kafka has partitions, and the sink {} is no Kafka", route.sink);
+            let message = format!("only Kafka has partitions, and the sink {} is not Kafka", route.sink);
             at.refuse(&format!("routes[{i}].partition"), message);
         }
-        let Ok(pattern) = Pattern::new(&route.topic) else { return };
-        let covering = |earlier: &RouteConfig| Pattern::new(&earlier.topic).is_ok_and(|p| p.covers(&pattern));
+        let covering = |earlier: &RouteConfig| earlier.topic.covers(&route.topic);
         if let Some(first) = self.routes[..i].iter().position(covering) {
             let message = format!(
-                "this route never matches: route {} (`{}`) comes first and takes every topic of `{}`",
+                "this route never matches: route {} (`{}`) comes first and matches every topic of `{}`",
                 first + 1,
                 self.routes[first].topic,
                 route.topic

@@ -35,7 +35,7 @@ headers = { 'delayq-id' = 'x' }
     let text = faults(text);
     for line in [
         "5 faults in f.toml",
-        "f.toml:9: routes[1].topic: this route never matches: route 1 (`orders.*`) comes first and takes every topic of \
+        "f.toml:9: routes[1].topic: this route never matches: route 1 (`orders.*`) comes first and matches every topic of \
          `orders.paid`",
         "f.toml:10: routes[1].sink: there is no [sinks.outt]; known sinks: out",
         "f.toml:11: routes[1].to: there is no {nothing}",
@@ -70,7 +70,7 @@ max_len = 1000
         "f.toml:6: sinks.none.batch: 0 is out of range",
         "f.toml:5: sinks.none.kind: a sink needs a table with the name of its kind: file, stdout, redis-stream, redis-list",
         "f.toml:9: sinks.two.file.dir: expected the absolute path",
-        "f.toml:13: sinks.trim.redis-stream.max_len: MAXLEN throws away entries",
+        "f.toml:13: sinks.trim.redis-stream.max_len: MAXLEN discards entries",
     ] {
         assert!(text.contains(line), "{line}\nis not in\n{text}");
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use bytes::Bytes;
-use delayq_core::UnixMicros;
+use delayq::protocol::UnixMicros;
 
 fn parcel(body: &[u8], headers: &[(&str, &str)]) -> Parcel {
     Parcel {
@@ -33,8 +33,9 @@ fn times_are_rfc_3339() {
         (4_107_542_399_999, "2100-02-28T23:59:59.999Z"),
         (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
     ] {
-        assert_eq!(rfc3339(UnixMillis::new(ms)), text);
+        assert_eq!(rfc3339(UnixMillis::new(ms)).as_deref(), Some(text));
     }
+    assert_eq!(rfc3339(UnixMillis::MAX), None);
 }
 
 #[test]

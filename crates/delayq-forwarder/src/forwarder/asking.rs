@@ -3,10 +3,13 @@
 use super::board::Board;
 use crate::{
     circuit::Pass,
+    context::Context,
     lane_state::{LaneState, Part, Pipeline},
-    means::Means,
 };
-use delayq_core::{Advice, Error, Reservation, ReserveReport, ReserveRequest, ShardId};
+use delayq::{
+    Advice, Error,
+    protocol::{Reservation, ReserveReport, ReserveRequest, ShardId},
+};
 use std::time::Instant;
 
 /// What one lane asks of some shards, in one pipeline.
@@ -18,38 +21,38 @@ pub(super) struct Ask {
     topics: Vec<Vec<usize>>,
 }
 
-/// An ask with what the shards said.
+/// An ask with the answers of its shards.
 pub(super) struct Answer {
     pub(super) lane: usize,
     pub(super) probe: bool,
     pub(super) shards: Vec<ShardAnswer>,
-    /// The most messages it could have brought, and the most bytes of payloads.
+    /// Maximum number of messages it could have brought, and of bytes of payloads.
     pub(super) room: (usize, usize),
 }
 
-/// What one shard said.
+/// The answer of one shard.
 pub(super) struct ShardAnswer {
     pub(super) shard: ShardId,
     /// The topics that it was asked for, by their numbers in the lane.
     pub(super) topics: Vec<usize>,
     pub(super) found: Result<ReserveReport, Error>,
-    /// Whether it may have more than it was asked for.
+    /// Whether it may have more than was asked for.
     pub(super) more: bool,
 }
 
-/// The most bytes of payloads.
+/// Maximum bytes of payloads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// In one answer of a shard.
     pub(super) of_a_shard: u32,
-    /// On their way to all destinations.
+    /// In flight to all destinations.
     pub(super) of_all: usize,
 }
 
 // === impl Bounds ===
 
 impl Bounds {
-    /// How many more bytes may be on their way.
+    /// How many more bytes may be in flight.
     pub(super) fn free_bytes(self, board: &Board) -> usize {
         let taken: usize = board.lanes.iter().map(|lane| lane.bytes).sum();
         self.of_all.saturating_sub(taken)
@@ -59,9 +62,9 @@ impl Bounds {
 // === impl Ask ===
 
 impl Ask {
-    /// What to ask now: for each lane with room, the shards that may have something for it, and are not being asked. The
-    /// lanes take turns in who is first.
-    pub(super) fn all(board: &mut Board, means: &Means, bounds: Bounds, now: Instant) -> Vec<Self> {
+    /// What to ask now: for each lane with room, the shards that may have messages for it and are not being asked. Each
+    /// lane is first in turn.
+    pub(super) fn all(board: &mut Board, context: &Context, bounds: Bounds, now: Instant) -> Vec<Self> {
         let mut asks = Vec::new();
         let mut free_bytes = bounds.free_bytes(board);
         let count = board.lanes.len();
@@ -73,11 +76,11 @@ impl Ask {
             let state = &mut board.lanes[number];
             let before = state.bytes;
             let probe = state.lane.pass(now) == Pass::Probe;
-            for Pipeline { parts, most_bytes } in state.shares(now, bounds.of_a_shard, free_bytes) {
-                let request = |Part { shard, most, topics }| {
-                    let lease = Some(means.lease);
+            for Pipeline { parts, max_bytes } in state.shares(now, bounds.of_a_shard, free_bytes) {
+                let request = |Part { shard, max, topics }| {
+                    let lease = Some(context.lease);
                     let names = topics.iter().map(|topic: &usize| state.topics[*topic].clone()).collect();
-                    ((shard, ReserveRequest { topics: names, most, most_bytes, lease }), topics)
+                    ((shard, ReserveRequest { topics: names, most: max, max_bytes, lease }), topics)
                 };
                 let (requests, topics) = parts.into_iter().map(request).unzip();
                 asks.push(Self { lane: number, probe, requests, topics });
@@ -88,11 +91,11 @@ impl Ask {
     }
 
     /// Asks.
-    pub(super) async fn run(self, means: Means) -> Answer {
-        means.stats.reserves.inc_by(self.requests.len() as u64);
-        let reports = means.client.reserve_many(&self.requests).await;
+    pub(super) async fn run(self, context: Context) -> Answer {
+        context.stats.reserves.inc_by(self.requests.len() as u64);
+        let reports = context.holder.reserve(&self.requests).await;
         let room = self.requests.iter().fold((0, 0), |(messages, bytes), (_, request)| {
-            (messages + usize::from(request.most), bytes + request.most_bytes as usize)
+            (messages + usize::from(request.most), bytes + request.max_bytes as usize)
         });
         let asked = self.requests.iter().zip(self.topics);
         let shards = asked.zip(reports).map(|(((shard, request), topics), found)| {
@@ -106,14 +109,14 @@ impl Ask {
 // === impl LaneState ===
 
 impl LaneState {
-    /// Notes what a shard said: whether it may have more, and from when on.
+    /// Notes whether a shard may have more, and from when on.
     pub(super) fn answered(&mut self, answer: &ShardAnswer, now: Instant, after_error: Instant) {
         self.asked.remove(&answer.shard);
         let topics = answer.topics.iter().copied();
         match &answer.found {
-            // The next look finds what still waits.
+            // The next poll finds what still waits.
             Err(error) if error.advice() == Advice::GiveUp => {}
-            // Tried again, like every shard that may have something, but not at once.
+            // Asked again, like every shard that may have messages, but not at once.
             Err(_) => self.heat(answer.shard, topics, after_error),
             Ok(_) if answer.more => self.heat(answer.shard, topics, now),
             Ok(report) => {
@@ -127,11 +130,11 @@ impl LaneState {
 
 /// Whether a shard may have more for this lane than it was asked for.
 fn left_over(report: &ReserveReport, request: &ReserveRequest) -> bool {
-    // Where a bound on bytes ended it, the shard says so itself.
+    // A shard that stopped at the bound on bytes says so itself.
     report.messages.len() >= usize::from(request.most)
 }
 
-/// How many bytes of payloads there are.
+/// Bytes of payloads in total.
 pub(super) fn payload_bytes(messages: &[Reservation]) -> usize {
     messages.iter().map(|message| message.envelope.payload.len()).sum()
 }

@@ -1,42 +1,43 @@
-//! The board: every lane, and which topic goes into which.
+//! The board: every lane, and which topic belongs to which.
 
 use super::Forwarder;
 use crate::{
     circuit::CircuitSettings,
+    destinations::Target,
     lane::{Lane, NamedSink},
     lane_state::LaneState,
     routes::{Route, Routes},
     stats::Stats,
 };
-use delayq_core::{ShardId, Topic};
+use delayq::{Topic, protocol::ShardId};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Instant,
 };
 
-/// What the loop knows of lanes and topics.
+/// The lanes and topics of the loop.
 pub(super) struct Board {
     pub(super) lanes: Vec<LaneState>,
-    /// The lane that is looked at first.
+    /// The lane that is asked for first.
     pub(super) turn: usize,
-    /// The shards that every lane takes from, in order.
+    /// The shards that every lane reserves from, in order.
     shards: Vec<ShardId>,
     /// By sink and outline of the destination.
     numbers: HashMap<(String, String), usize>,
-    /// Every topic that was met; `None`: no route is for it.
-    topics: BTreeMap<Topic, Option<Place>>,
+    /// Every known topic; `None`: it has no route.
+    topics: BTreeMap<Topic, Option<LaneTopic>>,
     sinks: BTreeMap<String, Arc<NamedSink>>,
     routes: Routes,
-    /// Destinations that were looked at, by sink.
-    checked: BTreeSet<(String, Option<String>)>,
+    /// Destinations that were checked.
+    checked: BTreeSet<Target>,
     circuit: CircuitSettings,
     stats: Stats,
 }
 
-/// Where a topic is.
+/// A topic in its lane.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct LaneTopic {
     lane: usize,
     /// Its number in the lane.
     topic: usize,
@@ -45,7 +46,7 @@ struct Place {
 // === impl Board ===
 
 impl Board {
-    /// The lanes of the topics that the routes name outright; the others are made when they are met.
+    /// With the lanes of the topics that routes name outright; others are added when their topic is first seen.
     pub(super) fn new(forwarder: &Forwarder) -> Self {
         let mut board = Self {
             lanes: Vec::new(),
@@ -60,78 +61,75 @@ impl Board {
             stats: forwarder.stats.clone(),
         };
         for topic in board.routes.exact_topics().collect::<Vec<_>>() {
-            board.place_of(&topic);
+            board.find(&topic);
         }
         board
     }
 
-    /// The shards that every lane takes from.
+    /// The shards that every lane reserves from.
     pub(super) fn shards(&self) -> &[ShardId] {
         &self.shards
     }
 
-    /// Every lane takes from these shards from now on.
-    pub(super) fn take_from(&mut self, shards: Vec<ShardId>) {
+    /// Every lane reserves from these shards from now on.
+    pub(super) fn serve(&mut self, shards: Vec<ShardId>) {
         let before = std::mem::replace(&mut self.shards, shards);
-        for shard in before.into_iter().filter(|shard| !self.takes_from(*shard)).collect::<Vec<_>>() {
+        for shard in before.into_iter().filter(|shard| !self.serves(*shard)).collect::<Vec<_>>() {
             self.lanes.iter_mut().for_each(|lane| lane.cool(shard));
         }
     }
 
-    /// Whether the lanes take from this shard.
-    pub(super) fn takes_from(&self, shard: ShardId) -> bool {
+    /// Whether the lanes reserve from this shard.
+    pub(super) fn serves(&self, shard: ShardId) -> bool {
         self.shards.binary_search(&shard).is_ok()
     }
 
-    /// The topics that no route is for.
-    fn unrouted(&self) -> impl Iterator<Item = &Topic> {
-        self.topics.iter().filter_map(|(topic, place)| place.is_none().then_some(topic))
-    }
-
-    /// The shard may have something of every topic that was met.
+    /// The shard may have messages of every known topic.
     pub(super) fn heat(&mut self, shard: ShardId, now: Instant) {
-        if self.takes_from(shard) {
+        if self.serves(shard) {
             self.lanes.iter_mut().for_each(|lane| lane.heat_all(shard, now));
         }
     }
 
-    /// The shard may have something of this topic. Whether a route is for it.
+    /// The shard may have messages of this topic. Returns whether it has a route.
     pub(super) fn heat_topic(&mut self, shard: ShardId, topic: &Topic, now: Instant) -> bool {
-        let place = self.place_of(topic);
-        if let Some(Place { lane, topic }) = place.filter(|_| self.takes_from(shard)) {
+        let found = self.find(topic);
+        if let Some(LaneTopic { lane, topic }) = found.filter(|_| self.serves(shard)) {
             self.lanes[lane].heat(shard, [topic], now);
         }
-        place.is_some()
+        found.is_some()
     }
 
     /// Makes the topic known.
-    pub(super) fn meet(&mut self, topic: &Topic) {
-        self.place_of(topic);
+    pub(super) fn add(&mut self, topic: &Topic) {
+        self.find(topic);
     }
 
-    /// The place of a topic in its lane, which is made when the topic is met for the first time; `None`: no route is for it.
-    fn place_of(&mut self, topic: &Topic) -> Option<Place> {
+    /// A topic in its lane, which is added if the topic is new; `None`: it has no route.
+    fn find(&mut self, topic: &Topic) -> Option<LaneTopic> {
         if let Some(known) = self.topics.get(topic) {
             return *known;
         }
         let route = self.routes.of(topic);
         if route.is_none() {
-            tracing::warn!(%topic, "no route is for this topic: its messages wait");
+            tracing::warn!(%topic, "this topic has no route: its messages wait");
         }
-        let place = route.map(|route| self.place_for(topic, route));
-        self.topics.insert(topic.clone(), place);
-        self.stats.unrouted_topics.set(self.unrouted().count() as i64);
-        place
+        let found = route.map(|route| self.insert(topic, route));
+        self.topics.insert(topic.clone(), found);
+        let unrouted = self.topics.values().filter(|found| found.is_none()).count();
+        self.stats.unrouted_topics.set(unrouted as i64);
+        found
     }
 
-    fn place_for(&mut self, topic: &Topic, route: Route) -> Place {
-        let key = (route.sink.clone(), route.to.outline());
+    fn insert(&mut self, topic: &Topic, route: Route) -> LaneTopic {
+        let key = (route.config.sink.clone(), route.to.outline());
         let number = match self.numbers.get(&key) {
             Some(number) => *number,
             None => {
-                let sink = self.sinks[&route.sink].clone();
+                let sink = self.sinks[&route.config.sink].clone();
                 let lane = Lane::new(sink, &route, self.circuit, self.stats.clone());
-                if self.checked.contains(&(route.sink.clone(), lane.fixed.clone())) {
+                let target = Target { sink: route.config.sink.clone(), destination: lane.fixed.clone() };
+                if self.checked.contains(&target) {
                     lane.mark_checked();
                 } else {
                     lane.open(Instant::now());
@@ -141,6 +139,6 @@ impl Board {
                 self.lanes.len() - 1
             }
         };
-        Place { lane: number, topic: self.lanes[number].add(topic.clone(), route) }
+        LaneTopic { lane: number, topic: self.lanes[number].add(topic.clone(), route) }
     }
 }

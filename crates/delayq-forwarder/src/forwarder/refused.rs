@@ -1,10 +1,13 @@
-//! Topics that a shard sets aside, because a key of theirs is of the wrong type.
+//! Topics that a shard sets aside because one of their keys has the wrong type.
 
-use delayq_core::{Error, ReserveReport, ShardId, Topic};
+use delayq::{
+    Error, Topic,
+    protocol::{ReserveReport, ShardId},
+};
 use prometheus_client::metrics::gauge::Gauge;
 use std::collections::BTreeSet;
 
-/// Those that are set aside now.
+/// The topics that are set aside now.
 pub(super) struct Refused {
     known: BTreeSet<(ShardId, Topic)>,
     count: Gauge,
@@ -17,12 +20,12 @@ impl Refused {
         Self { known: BTreeSet::new(), count }
     }
 
-    /// Those of one shard.
+    /// The topics that one shard sets aside.
     pub(super) fn of(&self, shard: ShardId) -> impl Iterator<Item = &Topic> {
-        self.known.iter().filter(move |(place, _)| *place == shard).map(|(_, topic)| topic)
+        self.known.iter().filter(move |(of, _)| *of == shard).map(|(_, topic)| topic)
     }
 
-    /// Keeps which of the asked topics the shard set aside, and says so once.
+    /// Notes which of the asked topics the shard set aside, and logs each change once.
     pub(super) fn note<'a>(
         &mut self,
         shard: ShardId,
@@ -38,12 +41,12 @@ impl Refused {
             return;
         }
         for topic in asked {
-            let place = (shard, topic.clone());
+            let key = (shard, topic.clone());
             if all || refused.contains(topic) {
-                if self.known.insert(place) {
-                    tracing::error!(%shard, %topic, "a key of this topic is of the wrong type: its messages in this shard wait, other topics go on");
+                if self.known.insert(key) {
+                    tracing::error!(%shard, %topic, "a key of this topic has the wrong type: its messages in this shard wait, other topics continue");
                 }
-            } else if self.known.remove(&place) {
+            } else if self.known.remove(&key) {
                 tracing::info!(%shard, %topic, "the topic's keys are in order again");
             }
         }
@@ -51,7 +54,7 @@ impl Refused {
     }
 }
 
-/// Whether every topic that was asked for is set aside: the call fails then with the key of one, `…}:r:1` or `…}:t:1`.
+/// Whether every requested topic is set aside: the call then fails with the key of one, `…}:r:1` or `…}:t:1`.
 fn is_of_topics(error: &Error) -> bool {
     let Error::Redis { code, detail } = error else { return false };
     code == "DQTYPE" && (detail.contains("}:r:") || detail.contains("}:t:"))

@@ -1,25 +1,27 @@
-//! The loop: what is heard, what comes due and what has ended, until it is asked to stop.
+//! The loop: notifications, what comes due and tasks that ended, until shutdown.
 //!
-//! Nothing is awaited inside a turn. Asks, batches and looks are tasks: so a lane never waits for the answer
-//! that another one gets.
+//! Nothing is awaited inside a turn. Asks, batches and polls are tasks, so no lane waits for another one's answer.
 
 use super::{
     Forwarder,
     asking::{Answer, Ask, Bounds, ShardAnswer, payload_bytes},
     board::Board,
-    looks::{Looked, Looks, look},
+    polls::{Polled, Polls, poll},
     refused::Refused,
     unrouted::{self, Counted, Waiting},
 };
 use crate::{
     codes::REDIS_UNUSABLE,
     config::ForwarderConfig,
+    context::{Context, Freed},
     delivery::{Batch, Report},
-    means::{Freed, Means},
     settle::{Settler, Verdict},
     sharing::Share,
 };
-use delayq_core::{Advice, Error, Heard, ShardId, TopicHere};
+use delayq::{
+    Advice, Error,
+    protocol::{Holder, Notification, ShardId, TopicHere},
+};
 use delayq_service::{Condition, Fault, Shutdown};
 use std::{
     collections::BTreeSet,
@@ -34,12 +36,12 @@ use tokio::{
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 /// How long to rest after Redis did not answer.
 const REST_AFTER_ERROR: Duration = Duration::from_millis(250);
-/// How long the drain waits for sinks before it gives their messages back.
+/// How long a drain waits for sinks before it gives their messages back.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The loop's state: all of it belongs to one task.
 pub(super) struct Run {
-    means: Means,
+    context: Context,
     condition: Condition,
     /// Whether no destination is braked.
     destinations: Condition,
@@ -47,26 +49,26 @@ pub(super) struct Run {
     settings: ForwarderConfig,
     board: Board,
     under_way: JoinSet<Ended>,
-    looks: Looks,
+    polls: Polls,
     unrouted: Waiting,
-    /// When they are counted; `None` while they are.
+    /// When to count them; `None` while that is under way.
     next_count: Option<Instant>,
-    /// Redis did not answer: nothing before this.
+    /// Redis did not answer: nothing is sent before this.
     rest_until: Option<Instant>,
     /// Errors of single shards that were logged.
-    spoken_of: BTreeSet<String>,
-    /// Topics that a shard set aside, because a key of theirs is of the wrong type.
+    logged_errors: BTreeSet<String>,
+    /// Topics that a shard set aside because one of their keys has the wrong type.
     refused: Refused,
     share: Share,
     /// What batches free before they end.
     freed: UnboundedReceiver<Freed>,
 }
 
-/// A task that is over.
+/// The result of a task.
 enum Ended {
     Ask(Answer),
     Batch(Report),
-    Look(Looked),
+    Poll(Polled),
     Count(Counted),
 }
 
@@ -78,20 +80,20 @@ impl Run {
         let Forwarder { client, settings, stats, condition, destinations, share, .. } = forwarder;
         let now = Instant::now();
         let refused = Refused::new(stats.refused_topics.clone());
-        let (means, freed) = Means::new(client, *settings.forwarder.lease, stats);
+        let (context, freed) = Context::new(Holder::new(client), *settings.forwarder.lease, stats);
         Self {
-            means,
+            context,
             condition,
             destinations,
             braked: BTreeSet::new(),
-            looks: Looks::new(*settings.forwarder.look_every, now),
+            polls: Polls::new(*settings.forwarder.poll_interval, now),
             unrouted: Waiting::new(),
             next_count: Some(now),
             settings: settings.forwarder,
             board,
             under_way: JoinSet::new(),
             rest_until: None,
-            spoken_of: BTreeSet::new(),
+            logged_errors: BTreeSet::new(),
             refused,
             share,
             freed,
@@ -103,16 +105,16 @@ impl Run {
     /// # Errors
     /// The deployment does not exist in this Redis.
     pub(super) async fn until(&mut self, shutdown: &Shutdown) -> Result<(), Fault> {
-        self.means.stats.shards.set(self.board.shards().len() as i64);
-        // The plan may have nothing for it yet.
+        self.context.stats.shards.set(self.board.shards().len() as i64);
+        // The plan may give it no shard yet.
         while self.board.shards().is_empty() {
             self.condition.ready();
             tokio::select! {
                 () = shutdown.requested() => return Ok(()),
-                shards = self.share.changed() => self.take_from(shards?),
+                shards = self.share.changed() => self.serve(shards?),
             }
         }
-        let mut listener = self.means.client.listen_for_ready(self.board.shards().to_vec());
+        let mut listener = self.context.holder.listen(self.board.shards().to_vec());
         loop {
             let wake = self.next_wake();
             tokio::select! {
@@ -120,14 +122,14 @@ impl Run {
                 () = shutdown.requested() => return Ok(()),
                 Some(ended) = self.under_way.join_next(), if !self.under_way.is_empty() => self.ended(ended)?,
                 shards = self.share.changed() => {
-                    self.take_from(shards?);
-                    // Without a shard, whatever the old one hears is passed over.
+                    self.serve(shards?);
+                    // Without a shard, what the old listener receives is ignored.
                     if !self.board.shards().is_empty() {
-                        listener = self.means.client.listen_for_ready(self.board.shards().to_vec());
+                        listener = self.context.holder.listen(self.board.shards().to_vec());
                     }
                 }
                 Some(freed) = self.freed.recv() => self.free(freed),
-                heard = listener.next() => self.hear(heard),
+                notification = listener.next() => self.notified(notification),
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
             while let Some(ended) = self.under_way.try_join_next() {
@@ -137,77 +139,77 @@ impl Run {
                 self.free(freed);
             }
             while let Some(heard) = listener.try_next() {
-                self.hear(heard);
+                self.notified(heard);
             }
             self.turn();
         }
     }
 
-    /// Takes from these shards from now on.
-    fn take_from(&mut self, shards: Vec<ShardId>) {
-        self.means.stats.shards.set(shards.len() as i64);
-        self.looks.sweep(&shards);
-        self.board.take_from(shards);
+    /// Reserves from these shards from now on.
+    fn serve(&mut self, shards: Vec<ShardId>) {
+        self.context.stats.shards.set(shards.len() as i64);
+        self.polls.sweep(&shards);
+        self.board.serve(shards);
     }
 
-    /// One turn: looks that are due, and what can be asked for.
+    /// One turn: starts polls that are due, and asks for what there is room for.
     fn turn(&mut self) {
         let now = Instant::now();
         if self.rest_until.is_some_and(|until| now < until) {
             return;
         }
         self.rest_until = None;
-        let pages = self.looks.due(self.board.shards(), now);
+        let pages = self.polls.due(self.board.shards(), now);
         if !pages.is_empty() {
-            let client = self.means.client.clone();
-            self.under_way.spawn(async { Ended::Look(look(client, pages).await) });
+            let holder = self.context.holder.clone();
+            self.under_way.spawn(async { Ended::Poll(poll(holder, pages).await) });
         }
         if self.next_count.is_some_and(|at| now >= at) {
             self.next_count = None;
-            let (client, topics) = (self.means.client.clone(), self.unrouted.clone());
+            let (client, topics) = (self.context.holder.client().clone(), self.unrouted.clone());
             self.under_way.spawn(async { Ended::Count(unrouted::count(client, topics).await) });
         }
         let bounds = self.bounds();
-        for ask in Ask::all(&mut self.board, &self.means, bounds, now) {
-            let means = self.means.clone();
-            self.under_way.spawn(async { Ended::Ask(ask.run(means).await) });
+        for ask in Ask::all(&mut self.board, &self.context, bounds, now) {
+            let context = self.context.clone();
+            self.under_way.spawn(async { Ended::Ask(ask.run(context).await) });
         }
     }
 
     fn bounds(&self) -> Bounds {
-        let (of_a_shard, of_all) = (self.settings.most_bytes.bytes(), self.settings.in_flight_bytes.bytes());
+        let (of_a_shard, of_all) = (self.settings.max_bytes.bytes(), self.settings.in_flight_bytes.bytes());
         Bounds {
             of_a_shard: u32::try_from(of_a_shard).unwrap_or(u32::MAX),
             of_all: usize::try_from(of_all).unwrap_or(usize::MAX),
         }
     }
 
-    /// When to look without being told anything.
+    /// When the next turn is due without a notification.
     fn next_wake(&self) -> Instant {
         let now = Instant::now();
-        // Where too many bytes are on their way, what comes back is the reason to ask again.
+        // With too many bytes in flight, a batch that ends is the reason to ask again.
         let full = self.bounds().free_bytes(&self.board) == 0;
         let lanes = self.board.lanes.iter().filter(|_| !full).filter_map(|lane| lane.next(now));
-        let first = lanes.chain(self.next_count).chain(self.looks.next(now)).min();
-        let first = first.unwrap_or_else(|| now + *self.settings.look_every);
+        let first = lanes.chain(self.next_count).chain(self.polls.next(now)).min();
+        let first = first.unwrap_or_else(|| now + *self.settings.poll_interval);
         self.rest_until.map_or(first, |until| first.max(until))
     }
 
-    fn hear(&mut self, heard: Heard) {
+    fn notified(&mut self, heard: Notification) {
         let now = Instant::now();
         match heard {
-            Heard::Ready(shard, Some(topic)) => {
+            Notification::Ready(shard, Some(topic)) => {
                 self.board.heat_topic(shard, &topic, now);
             }
-            Heard::Ready(shard, None) => self.board.heat(shard, now),
-            Heard::Resync => self.looks.sweep(self.board.shards()),
-            Heard::Wake(..) => {}
+            Notification::Ready(shard, None) => self.board.heat(shard, now),
+            Notification::Resync => self.polls.sweep(self.board.shards()),
+            Notification::Wake(..) => {}
         }
     }
 
     fn ended(&mut self, ended: Result<Ended, JoinError>) -> Result<(), Fault> {
         match ended {
-            Ok(Ended::Ask(answer)) => self.take(answer),
+            Ok(Ended::Ask(answer)) => self.answered(answer),
             Ok(Ended::Batch(report)) => {
                 self.free(report.freed);
                 self.note_brake(report.freed.lane_number);
@@ -216,13 +218,13 @@ impl Run {
                 }
                 Ok(())
             }
-            Ok(Ended::Look(looked)) => self.looked(looked),
+            Ok(Ended::Poll(polled)) => self.polled(polled),
             Ok(Ended::Count(counted)) => self.counted(counted),
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         }
     }
 
-    /// Says whether a destination rests because it rejects message after message.
+    /// Reports, as a condition, which destinations rest because they reject message after message.
     fn note_brake(&mut self, lane_number: usize) {
         let braked = self.board.lanes[lane_number].lane.is_braked();
         let changed = if braked { self.braked.insert(lane_number) } else { self.braked.remove(&lane_number) };
@@ -242,7 +244,7 @@ impl Run {
         }
     }
 
-    /// Some of a lane is on its way no more.
+    /// Room of a lane is free again.
     fn free(&mut self, freed: Freed) {
         let state = &mut self.board.lanes[freed.lane_number];
         state.in_flight -= freed.count;
@@ -250,14 +252,14 @@ impl Run {
         state.pace.count(freed.delivered);
     }
 
-    /// Takes what was reserved, and starts its batches. What was reserved is under way even where a shard failed.
-    fn take(&mut self, answer: Answer) -> Result<(), Fault> {
+    /// Starts batches of what was reserved, also where some of the shards failed.
+    fn answered(&mut self, answer: Answer) -> Result<(), Fault> {
         let now = Instant::now();
         for found in &answer.shards {
-            let takes = self.board.takes_from(found.shard);
+            let is_served = self.board.serves(found.shard);
             let state = &mut self.board.lanes[answer.lane];
             state.answered(found, now, now + REST_AFTER_ERROR);
-            if !takes {
+            if !is_served {
                 state.cool(found.shard);
             }
         }
@@ -294,32 +296,32 @@ impl Run {
                 reserved: (redis_clock, now),
                 delivered_before: state.pace.delivered(),
             };
-            let means = self.means.clone();
-            self.under_way.spawn(async { Ended::Batch(batch.run(means).await) });
+            let context = self.context.clone();
+            self.under_way.spawn(async { Ended::Batch(batch.run(context).await) });
         }
         errors.iter().try_for_each(|error| self.failed(error))
     }
 
-    fn looked(&mut self, looked: Looked) -> Result<(), Fault> {
+    fn polled(&mut self, polled: Polled) -> Result<(), Fault> {
         let now = Instant::now();
-        self.looks.ended();
-        for (shard, page) in looked {
+        self.polls.ended();
+        for (shard, page) in polled {
             match page {
                 Err(error) => {
                     if error.advice() == Advice::GiveUp {
-                        // It does not say what it has: all that was met may be there.
-                        self.looks.answered(shard, None);
+                        // It cannot say what it has: any known topic may have messages there.
+                        self.polls.answered(shard, None);
                         self.board.heat(shard, now);
                     }
                     self.failed(&error)?;
                 }
                 Ok(page) => {
                     self.condition.ready();
-                    self.looks.answered(shard, page.next);
+                    self.polls.answered(shard, page.next);
                     for here in page.topics {
                         self.seen(shard, here, now);
                     }
-                    // Whether these are in order again only an ask can tell.
+                    // Only an ask can tell whether these are in order again.
                     for topic in self.refused.of(shard) {
                         self.board.heat_topic(shard, topic, now);
                     }
@@ -332,7 +334,7 @@ impl Run {
     /// A shard has this topic.
     fn seen(&mut self, shard: ShardId, TopicHere { topic, waiting }: TopicHere, now: Instant) {
         if !waiting {
-            self.board.meet(&topic);
+            self.board.add(&topic);
         } else if !self.board.heat_topic(shard, &topic, now) && self.unrouted.insert(topic) {
             self.next_count = self.next_count.map(|_| now);
         }
@@ -345,60 +347,60 @@ impl Run {
             Err(error) => return self.failed(&error),
         };
         let ready = counted.iter().map(|(_, ready)| *ready).sum::<u64>();
-        self.means.stats.unrouted_messages.set(i64::try_from(ready).unwrap_or(i64::MAX));
+        self.context.stats.unrouted_messages.set(i64::try_from(ready).unwrap_or(i64::MAX));
         for (topic, _) in counted.iter().filter(|(_, ready)| *ready == 0) {
             self.unrouted.remove(topic);
         }
         Ok(())
     }
 
-    /// A call failed. Where Redis did not answer, everything rests; where the deployment is not there, the forwarder ends;
-    /// what is wrong with one shard alone is left to that shard.
+    /// A call failed. Without an answer from Redis everything rests; without the deployment the forwarder ends; an error of
+    /// one shard concerns that shard alone.
     fn failed(&mut self, error: &Error) -> Result<(), Fault> {
-        self.means.stats.reserve_errors.inc();
+        self.context.stats.reserve_errors.inc();
         if matches!(error, Error::Uninitialised(_) | Error::Deployment(_) | Error::Unfit(_) | Error::Closed) {
             return Err(Fault::new(&REDIS_UNUSABLE, "messages cannot be reserved").because(error.clone()));
         }
         if error.advice() == Advice::GiveUp {
-            let spoken = self.spoken_of.insert(error.to_string());
-            if spoken {
-                tracing::error!(%error, "a shard cannot be reserved from: the others go on");
+            let is_new = self.logged_errors.insert(error.to_string());
+            if is_new {
+                tracing::error!(%error, "cannot reserve from a shard; the others continue");
             }
             return Ok(());
         }
         let now = Instant::now();
         if self.rest_until.is_none() {
-            tracing::warn!(%error, "Redis does not answer: trying again");
+            tracing::warn!(%error, "Redis does not answer; trying again");
             self.condition.unready(error.to_string());
-            self.looks.sweep(self.board.shards());
+            self.polls.sweep(self.board.shards());
         }
         self.rest_until = Some(now + REST_AFTER_ERROR);
         Ok(())
     }
 
-    /// This forwarder's share, to be left; nothing is asked for any more.
+    /// Takes out this forwarder's share, so that it can be left; nothing is asked for any more.
     pub(super) fn take_share(&mut self) -> Share {
-        std::mem::replace(&mut self.share, Share::all(&self.means.client))
+        std::mem::replace(&mut self.share, Share::all(self.context.holder.client()))
     }
 
-    /// Waits for what is under way; after the grace the messages that are not delivered are given back. What an ask
-    /// still brings is given back at once.
+    /// Waits for what is under way. After the grace, undelivered messages are given back; those that an ask still brings are
+    /// given back at once.
     pub(super) async fn drain(&mut self) {
         self.condition.unready("draining");
         if tokio::time::timeout(GRACE, self.finish()).await.is_ok() {
             return;
         }
-        tracing::warn!(batches = self.under_way.len(), "sinks are not through: giving their messages back");
-        self.means.give_up.request();
+        tracing::warn!(batches = self.under_way.len(), "sinks have not finished: giving their messages back");
+        self.context.give_up.request();
         self.finish().await;
     }
 
-    /// Until nothing is under way. Safe to drop: an answer is given back by a task of its own.
+    /// Returns when nothing is under way. Cancel safe: a task of its own gives an answer back.
     async fn finish(&mut self) {
         while let Some(ended) = self.under_way.join_next().await {
             match ended {
                 Ok(Ended::Ask(answer)) => self.give_back(answer),
-                Ok(Ended::Batch(_) | Ended::Look(_) | Ended::Count(_)) => {}
+                Ok(Ended::Batch(_) | Ended::Poll(_) | Ended::Count(_)) => {}
                 Err(panic) => std::panic::resume_unwind(panic.into_panic()),
             }
         }
@@ -411,9 +413,9 @@ impl Run {
         if messages.is_empty() {
             return;
         }
-        let means = self.means.clone();
+        let context = self.context.clone();
         self.under_way.spawn(async move {
-            let settler = Settler::new(&means);
+            let settler = Settler::new(&context);
             let (count, bytes) = (messages.len(), payload_bytes(&messages));
             let rest = Verdict::rest(Duration::ZERO, "given back while draining");
             settler.settle(messages.into_iter().map(|message| (message.receipt, rest.clone()))).await;

@@ -1,12 +1,12 @@
-//! How many messages wait of the topics that no route is for.
+//! Messages that wait because their topic has no route.
 
-use delayq_core::{Admin, Client, Error, Topic};
+use delayq::{Admin, Client, Error, Topic};
 use std::collections::BTreeSet;
 
-/// Topics that no route is for, and of which something waits.
+/// Topics without a route that have messages.
 pub(super) type Waiting = BTreeSet<Topic>;
 
-/// How many of each are ready.
+/// The ready messages of each.
 pub(super) type Counted = Result<Vec<(Topic, u64)>, Error>;
 
 /// Counts them.

@@ -4,7 +4,6 @@ mod beneath;
 mod check;
 mod config;
 mod deliver;
-pub(crate) mod encode;
 #[cfg(test)]
 mod tests;
 

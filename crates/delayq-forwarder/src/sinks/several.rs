@@ -1,7 +1,7 @@
 //! Several kinds in one sink: each parcel goes to all of them, and is delivered when all have confirmed it.
 //!
-//! Where one of them fails the parcel is tried again at every one: those that had it get it twice, with the same id
-//! and a higher delivery number.
+//! If one of them fails, the parcel is retried at every one: those that had it get it twice, with the same id and a higher
+//! delivery number.
 
 use crate::{
     Parcel,
@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::time::interval;
 
-/// How often what all of them have confirmed is collected while others still wait.
+/// How often outcomes are collected while others are missing.
 const COLLECT_EVERY: Duration = Duration::from_millis(50);
 
 /// The sink of a table with several kinds.
@@ -28,10 +28,6 @@ impl SeveralSink {
 
 #[async_trait]
 impl Sink for SeveralSink {
-    fn kind(&self) -> &'static str {
-        "several"
-    }
-
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
         let mut warnings = Vec::new();
         for sink in &self.0 {
@@ -52,11 +48,11 @@ impl Sink for SeveralSink {
                 _ = &mut calls => true,
                 _ = every.tick() => false,
             };
-            for (place, outcome) in of_each.iter().flat_map(|own| own.fresh()) {
-                all[place].push(outcome);
-                if all[place].len() == self.0.len() {
-                    let whole = std::mem::take(&mut all[place]).into_iter().reduce(worse);
-                    outcomes.put(place, whole.expect("there is one of each sink"));
+            for (index, outcome) in of_each.iter().flat_map(|own| own.fresh()) {
+                all[index].push(outcome);
+                if all[index].len() == self.0.len() {
+                    let whole = std::mem::take(&mut all[index]).into_iter().reduce(worse);
+                    outcomes.put(index, whole.expect("there is one of each sink"));
                 }
             }
             if ended {
@@ -72,7 +68,7 @@ impl Sink for SeveralSink {
     }
 }
 
-/// What is said of a parcel that two destinations answer for: a rejection is for ever, an absence may pass.
+/// The outcome of a parcel at two destinations: a rejection is permanent, unavailability is not.
 fn worse(one: Outcome, other: Outcome) -> Outcome {
     match (&one, &other) {
         (Outcome::Rejected { .. }, _) | (Outcome::Unavailable { .. }, Outcome::Delivered) => one,

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use delayq_core::Message;
+use delayq::Message;
 use delayq_forwarder::{KafkaConfig, RouteConfig, SinkConfig};
 use delayq_service::config::{HumanDuration, Secret};
 use delayq_tests::certs::Authority;
@@ -268,7 +268,7 @@ async fn a_route_says_the_partition_by_number_or_by_a_header() {
     let (stage, address, name) = (Stage::new().await, stand().await.server.address(), namespace());
     create(&address, &name, 1, &[]).await;
     let by = |pattern: &str, partition: &str| RouteConfig {
-        partition: Some(partition.to_owned()),
+        partition: Some(partition.parse().unwrap()),
         ..route(pattern, "s", &name)
     };
     let routes = vec![by("fixed", "2"), by("told", "{header.p}"), by("none", "7")];
@@ -295,8 +295,11 @@ async fn a_route_says_the_partition_by_number_or_by_a_header() {
     assert_eq!(in_partition("2"), (0..10).map(|n| n.to_string()).collect::<Vec<_>>());
     let dead: BTreeMap<String, String> =
         stage.dead("told").await.into_iter().chain(stage.dead("none").await).collect();
-    assert_eq!(dead["c"], "the route's partition `{header.p}` needs {header.p}, which the message has not");
-    assert_eq!(dead["d"], "`x` is no partition; expected a number from 0");
+    assert_eq!(
+        dead["c"],
+        "the route's partition `{header.p}` needs {header.p}, which the message does not have"
+    );
+    assert_eq!(dead["d"], "`x` is not a partition; expected a number from 0");
     assert!(dead["e"].contains("UnknownPartition"), "{}", dead["e"]);
 }
 
@@ -361,7 +364,7 @@ const PROBE: &str = "probe";
 async fn refused_for_replicas(address: &str, topic: &str) -> bool {
     let mut kcat = tokio::process::Command::new("sh");
     let script = format!(
-        "echo probe | kcat -b {address} -P -t {topic} -H delayq-id={PROBE} -H delayq-delivery=1 -X acks=all -X retries=0"
+        "echo probe | kcat -b {address} -P -t {topic} -H delayq-id={PROBE} -H delayq-delivery=1 -H delayq-ready=0 -X acks=all -X retries=0"
     );
     let output = kcat.args(["-c", &script]).output().await.unwrap();
     String::from_utf8_lossy(&output.stderr).contains("Not enough in-sync replicas")

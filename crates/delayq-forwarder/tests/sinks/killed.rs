@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use delayq_core::{Admin, Policy};
+use delayq::{Admin, admin::Policy};
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
 use delayq_tests::process::{Process, Signal};
@@ -17,7 +17,7 @@ const IN_FLIGHT: usize = 100;
 fn configuration(stage: &Stage, folder: &Path) -> String {
     format!(
         "[deployment]\nnamespace = \"{}\"\nshards = {}\n[redis]\nurl = \"{}\"\n[admin]\nlisten = \"\"\n\
-         [forwarder]\nlook_every = \"200ms\"\nlease = \"1s\"\n[sinks.out]\nin_flight = {IN_FLIGHT}\nbatch = 10\n\
+         [forwarder]\npoll_interval = \"200ms\"\nlease = \"1s\"\n[sinks.out]\nin_flight = {IN_FLIGHT}\nbatch = 10\n\
          [sinks.out.file]\ndir = \"{}\"\n[[routes]]\ntopic = \"t\"\nsink = \"out\"\nto = \"t\"\n",
         stage.namespace,
         stage.client.shards().get(),

@@ -9,10 +9,10 @@ mod file;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod killed;
-mod looking;
 #[cfg(feature = "nats")]
 mod nats;
 mod pipeline;
+mod polling;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
 mod redis_list;

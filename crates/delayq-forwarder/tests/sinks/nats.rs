@@ -169,11 +169,9 @@ async fn a_confirm_that_was_lost_leaves_one_copy_in_the_stream() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_id_that_is_used_again_is_not_dropped_as_a_duplicate() {
     let (stage, subject) = (Stage::new().await, Stream::start().await);
-    let policy = delayq_core::Policy { remember_own: Some(Duration::ZERO), ..delayq_core::Policy::default() };
-    delayq_core::Admin::new(stage.client.clone())
-        .set_policy(&crate::stage::topic("t"), &policy)
-        .await
-        .unwrap();
+    let policy =
+        delayq::admin::Policy { remember_own: Some(Duration::ZERO), ..delayq::admin::Policy::default() };
+    delayq::Admin::new(stage.client.clone()).set_policy(&crate::stage::topic("t"), &policy).await.unwrap();
     let running =
         stage.forward(stage.settings([("s", subject.sink())], vec![route("t", "s", "out.x")])).await.unwrap();
     for _ in 0..2 {
@@ -275,7 +273,7 @@ async fn a_producers_id_or_header_reaches_nothing_of_the_servers_own() {
         let running = stage.forward(stage.settings([("s", sink)], routes)).await.unwrap();
         for id in ["rolled.1", "rolled.2", "$JS.API.STREAM.DELETE.S", "$JS.API.STREAM.PURGE.R", "_INBOX.x.1"]
         {
-            let message = delayq_core::Message::new(crate::stage::topic(name), "{}").id(id).unwrap();
+            let message = delayq::Message::new(crate::stage::topic(name), "{}").id(id).unwrap();
             let message = message.header("Nats-Rollup", "all").header("nats-msg-id", "same");
             assert!(stage.producer.put(message).await.unwrap().outcome.is_accepted());
         }

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use delayq_core::{Admin, Message, Policy, Producer, ProducerOptions, ShardId};
+use delayq::{
+    Admin, Message, Producer, ProducerOptions,
+    admin::Policy,
+    protocol::{Keys, ShardId},
+};
 use delayq_forwarder::{FileConfig, RedisStreamConfig, SinkConfig};
 use delayq_service::config::{ByteSize, HumanDuration, RedisConfig};
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
@@ -166,7 +170,7 @@ async fn a_dictionary_that_cannot_be_fetched_for_a_moment_buries_nothing() {
     }
     admin.train_dictionary(&topic("t"), 200).await.unwrap();
     producer.put(Message::new(topic("t"), order(5000)).id("m").unwrap()).await.unwrap();
-    let key = other.keys().base(ShardId::new(0)) + "dictionaries";
+    let key = Keys::new(other.namespace().clone()).base(ShardId::new(0)) + "dictionaries";
     let _: String = server.command(&["RENAME", &key, "aside"]).await;
     let _: String = server.command(&["SET", &key, "no hash"]).await;
     stage.put("plain", 0, 10, 10).await;
@@ -193,7 +197,7 @@ async fn a_destination_that_is_too_long_is_buried() {
     let running = stage.forward(settings).await.unwrap();
     for (id, length) in [("fits", 200), ("part", 300), ("whole", 2000)] {
         let to = "x".repeat(length);
-        let message = delayq_core::Message::new(topic("t"), "x").id(id).unwrap().header("to", to);
+        let message = delayq::Message::new(topic("t"), "x").id(id).unwrap().header("to", to);
         assert!(stage.producer.put(message).await.unwrap().outcome.is_accepted());
     }
     stage.drained("t").await;
@@ -239,7 +243,7 @@ async fn a_missing_value_buries_the_message_with_its_reason() {
     stage.drained("t").await;
     running.stop().await;
     let reason = &stage.dead("t").await["0"];
-    assert!(reason.contains("needs {header.region}, which the message has not"), "{reason}");
+    assert!(reason.contains("needs {header.region}, which the message does not have"), "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -248,11 +252,11 @@ async fn a_key_of_the_wrong_type_in_one_shard_stops_no_other() {
     let (stage, folder) = (Stage::at(&server.url()).await, tempfile::tempdir().unwrap());
     let settings = stage.settings([("f", file(folder.path()))], vec![route("t", "f", "t")]);
     stage.put("t", 0, 400, 10).await;
-    let shard = delayq_core::ShardId::new(2);
-    let leases = stage.client.keys().meta(shard).replace(":meta", ":leases");
+    let shard = delayq::protocol::ShardId::new(2);
+    let leases = Keys::new(stage.client.namespace().clone()).meta(shard).replace(":meta", ":leases");
     let _: String = server.command(&["SET", &leases, "a string"]).await;
     let running = stage.forward(settings).await.unwrap();
-    let held = stage.client.overview(&[shard]).await;
+    let held = Admin::new(stage.client.clone()).overview_of(&[shard]).await;
     assert_eq!(held.len(), 1);
     wait_until("three of four shards", SHORT, || async { stage.numbers("t").await.delivered > 250 }).await;
     let _: i64 = server.command(&["DEL", &leases]).await;
@@ -267,7 +271,7 @@ async fn a_topic_of_a_wrong_type_stops_no_other_of_its_lane() {
     let (stage, folder) = (Stage::at(&server.url()).await, tempfile::tempdir().unwrap());
     let settings = stage.settings([("f", file(folder.path()))], vec![route("*", "f", "all")]);
     stage.put("bad", 0, 400, 10).await;
-    let meta = stage.client.keys().meta(delayq_core::ShardId::new(2));
+    let meta = Keys::new(stage.client.namespace().clone()).meta(delayq::protocol::ShardId::new(2));
     // The first topic of a shard has the number 1.
     let (queue, aside) = (meta.replace(":meta", ":r:1"), meta.replace(":meta", ":aside"));
     let _: String = server.command(&["RENAME", &queue, &aside]).await;
@@ -288,4 +292,24 @@ async fn a_topic_of_a_wrong_type_stops_no_other_of_its_lane() {
     .await;
     running.stop().await;
     stage.check("bad", lines(folder.path(), "all"), &Permit::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_route_that_can_encode_no_message_does_not_empty_the_queue_into_the_dead_letters() {
+    let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
+    let file = FileConfig { dir: folder.path().to_owned(), rotate_at: None };
+    let sink = SinkConfig { file: Some(file), ..SinkConfig::default() };
+    let mut settings = stage.settings([("s", sink)], vec![route("t", "s", "{header.missing}")]);
+    settings.forwarder.max_burials = 10;
+    stage.put("t", 0, 300, 10).await;
+    let running = stage.forward(settings).await.unwrap();
+    wait_until("a brake", LONG, || async { running.metric("delayq_forwarder_brakes_total") >= 1.0 }).await;
+    wait_until("nothing under way", LONG, || async {
+        running.metric("delayq_forwarder_in_flight{sink=\"s\"}") == 0.0
+    })
+    .await;
+    running.stop().await;
+    let dead = stage.dead("t").await;
+    assert_eq!(dead.len(), 10, "{dead:?}");
+    assert!(dead.values().all(|reason| reason.contains("needs {header.missing}")), "{dead:?}");
 }

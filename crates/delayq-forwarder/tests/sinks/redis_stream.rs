@@ -1,5 +1,6 @@
 //! The sink `redis-stream` against a Redis of its own.
 
+use delayq::protocol::Keys;
 use std::collections::BTreeMap;
 
 use delayq_forwarder::{RedisStreamConfig, SinkConfig};
@@ -144,8 +145,8 @@ async fn an_entry_carries_headers_and_mapped_fields() {
     let (stage, subject) = (Stage::new().await, Stream::start().await);
     let mut sink = subject.sink();
     sink.redis_stream.as_mut().unwrap().fields = BTreeMap::from([
-        ("who".to_owned(), "{topic}/{id}".to_owned()),
-        ("none".to_owned(), "{group}".to_owned()),
+        ("who".to_owned(), "{topic}/{id}".parse().unwrap()),
+        ("none".to_owned(), "{group}".parse().unwrap()),
     ]);
     let running =
         stage.forward(stage.settings([("s", sink)], vec![route("t", "s", "{topic}.out")])).await.unwrap();
@@ -215,7 +216,7 @@ async fn a_demoted_master_does_not_keep_its_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rotated_password_is_read_anew_from_its_file() {
+async fn a_rotated_password_is_read_again_from_its_file() {
     let options = RedisOptions::default().password(PASSWORD);
     let (stage, subject) = (Stage::new().await, Stream::start_with(options).await);
     let folder = tempfile::tempdir().unwrap();
@@ -269,10 +270,9 @@ async fn a_producer_cannot_name_a_key_of_the_deployment() {
         .forward(stage.settings([("s", subject.sink())], vec![route("t", "s", "{header.to}")]))
         .await
         .unwrap();
-    let key = stage.client.keys().base(delayq_core::ShardId::new(0)) + "r:9";
+    let key = Keys::new(stage.client.namespace().clone()).base(delayq::protocol::ShardId::new(0)) + "r:9";
     for (id, to) in [("bad", key.as_str()), ("good", "out")] {
-        let message =
-            delayq_core::Message::new(crate::stage::topic("t"), "x").id(id).unwrap().header("to", to);
+        let message = delayq::Message::new(crate::stage::topic("t"), "x").id(id).unwrap().header("to", to);
         assert!(stage.producer.put(message).await.unwrap().outcome.is_accepted());
     }
     stage.drained("t").await;

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use delayq_cluster::{ClusterConfig, Role};
-use delayq_core::{Admin, ShardCount};
+use delayq::{Admin, ShardCount};
+use delayq_cluster::{ClusterConfig, EtcdConfig, Role};
 use delayq_forwarder::{FileConfig, Settings, SinkConfig};
-use delayq_service::config::HumanDuration;
+use delayq_service::config::{DeploymentConfig, HumanDuration};
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::invariants::Permit;
@@ -21,10 +21,10 @@ pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
 /// A member of the forwarders of this stage.
 pub(crate) fn member(stage: &Stage, endpoints: &[String], name: &str) -> ClusterConfig {
-    let mut group = ClusterConfig::new(endpoints.to_vec(), Role::Forwarder, name, stage.client.shards());
-    group.namespace = stage.namespace.parse().unwrap();
-    group.lease_ttl = LEASE;
-    group
+    let etcd = EtcdConfig { lease_ttl: LEASE.into(), ..EtcdConfig::at(endpoints).unwrap() };
+    let namespace = stage.namespace.parse().unwrap();
+    let deployment = DeploymentConfig { namespace, shards: stage.client.shards() };
+    ClusterConfig::new(&etcd, &deployment, Role::Forwarder, name)
 }
 
 /// Settings of a forwarder that writes to a file of its own.

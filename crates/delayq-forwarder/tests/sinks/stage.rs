@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayq_cluster::ClusterConfig;
-use delayq_core::{
-    Admin, CancelOutcome, Claimed, Client, Due, ListState, Message, MessageId, Namespace, Numbers, Producer,
-    ProducerOptions, PutOutcome, Reschedule, RescheduleOutcome, Settings, ShardCount, Target, TimeRange,
-    Topic, UnixMillis,
+use delayq::{
+    Admin, CancelOutcome, Client, Due, Message, MessageId, Namespace, Producer, ProducerOptions, PutOutcome,
+    Reschedule, RescheduleOutcome, Settings, ShardCount, Target, Topic, UnixMillis,
+    admin::{ListState, Numbers, TimeRange},
+    protocol::{Claimed, Owner},
 };
+use delayq_cluster::ClusterConfig;
 use delayq_forwarder::{Deps, ForwarderConfig, RouteConfig, SinkConfig, build};
 use delayq_service::config::{HumanDuration, RedisConfig};
 use delayq_service::{Fault, Metrics, Readiness, Shutdown, install_tls};
@@ -43,9 +44,9 @@ pub(crate) fn topic(name: &str) -> Topic {
 
 pub(crate) fn route(topic: &str, sink: &str, to: &str) -> RouteConfig {
     RouteConfig {
-        topic: topic.to_owned(),
+        topic: topic.parse().unwrap(),
         sink: sink.to_owned(),
-        to: Some(to.to_owned()),
+        to: Some(to.parse().unwrap()),
         ..RouteConfig::default()
     }
 }
@@ -61,7 +62,7 @@ impl Stage {
     pub(crate) async fn at(url: &str) -> Self {
         let namespace = shared::namespace();
         let client = client(&namespace, url);
-        client.init().await.unwrap();
+        Admin::new(client.clone()).init().await.unwrap();
         let redis = RedisConfig { url: url.parse().unwrap(), ..RedisConfig::default() };
         let producer = Producer::start(client.clone(), ProducerOptions::default());
         let pump = tokio::spawn(pump(client.clone()));
@@ -173,7 +174,7 @@ impl Stage {
         routes: Vec<RouteConfig>,
     ) -> delayq_forwarder::Settings {
         let forwarder = ForwarderConfig {
-            look_every: HumanDuration::from_millis(500),
+            poll_interval: HumanDuration::from_millis(500),
             circuit_first_rest: HumanDuration::from_millis(100),
             circuit_longest_rest: HumanDuration::from_millis(500),
             ..ForwarderConfig::default()
@@ -243,17 +244,14 @@ impl Drop for Stage {
 }
 
 fn client(namespace: &str, url: &str) -> Client {
-    Client::new(Settings {
-        namespace: Namespace::new(namespace).unwrap(),
-        shards: ShardCount::new(4).unwrap(),
-        ..Settings::new(url)
-    })
+    let namespace = Namespace::new(namespace).unwrap();
+    Client::new(Settings::new(url).namespace(namespace).shards(ShardCount::new(4).unwrap()))
 }
 
 /// The timer's work, without its precision.
 async fn pump(client: Client) {
     let shards: Vec<_> = client.shards().shards().collect();
-    let claimed = client.claim(&shards, "test", Duration::from_secs(600)).await;
+    let claimed = Owner::new(client.clone()).claim(&shards, "test", Duration::from_secs(600)).await;
     let epochs = claimed.into_iter().map(|claimed| match claimed {
         Ok(Claimed::Mine { epoch, .. }) => Some(epoch),
         other => panic!("the shard is free to be claimed: {other:?}"),
@@ -263,7 +261,7 @@ async fn pump(client: Client) {
     loop {
         every.tick().await;
         // While Redis is gone there is nothing to pump.
-        drop(client.pump_until(&owned, 500, None).await);
+        drop(Owner::new(client.clone()).pump(&owned, 500, None).await);
     }
 }
 

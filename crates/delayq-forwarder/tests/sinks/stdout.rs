@@ -1,4 +1,4 @@
-//! The sink `stdout` as it is used: the process `delayq-forwarder`, and whoever reads its output.
+//! The sink `stdout` as it is used: the process `delayq-forwarder`, and the reader of its output.
 
 use std::process::Command;
 
@@ -14,7 +14,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_delayq-forwarder");
 fn configuration(stage: &Stage) -> String {
     format!(
         "[deployment]\nnamespace = \"{}\"\nshards = {}\n[redis]\nurl = \"{}\"\n[admin]\nlisten = \"\"\n\
-         [forwarder]\nlook_every = \"200ms\"\n[sinks.out.stdout]\n[[routes]]\ntopic = \"t\"\nsink = \"out\"\n",
+         [forwarder]\npoll_interval = \"200ms\"\n[sinks.out.stdout]\n[[routes]]\ntopic = \"t\"\nsink = \"out\"\n",
         stage.namespace,
         stage.client.shards().get(),
         stage.redis.url.expose(),
@@ -67,7 +67,7 @@ async fn a_reader_that_ends_leaves_the_rest_waiting_in_redis() {
     })
     .await;
     stage.put("t", 3, 500, 100).await;
-    process.wait_for_line("the destination does not take messages", LONG).await;
+    process.wait_for_line("the destination does not accept messages", LONG).await;
     let numbers = stage.numbers("t").await;
     assert!(numbers.pending() > 0 && numbers.dead == 0, "{numbers:?}");
     process.signal_all(Signal::TERM);

@@ -5,8 +5,10 @@ use std::cell::Cell;
 use std::pin::pin;
 use std::time::Duration;
 
-use delayq_cluster::ClusterConfig;
-use delayq_core::{Client, Scripts, Verb};
+use delayq::{
+    Client,
+    protocol::{Scripts, Verb},
+};
 use delayq_forwarder::{RedisStreamConfig, Settings, SinkConfig};
 use delayq_service::config::RedisConfig;
 use delayq_tests::etcd_server::EtcdCluster;
@@ -69,7 +71,8 @@ impl Scene {
     }
 
     async fn doomed_of(&self, settings: Settings, lease_ttl: Duration) -> Running {
-        let group = ClusterConfig { lease_ttl, ..member(&self.stage, &self.way, "doomed") };
+        let mut group = member(&self.stage, &self.way, "doomed");
+        group.etcd.lease_ttl = lease_ttl.into();
         self.stage.forward_by_plan_through(self.client.clone(), settings, group).await.unwrap()
     }
 

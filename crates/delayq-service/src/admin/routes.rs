@@ -11,7 +11,7 @@ use crate::metrics::Metrics;
 use crate::program::Program;
 use crate::readiness::Readiness;
 
-/// What the answers are made of.
+/// The sources of the answers.
 #[derive(Clone, Debug)]
 pub struct AdminState {
     /// The binary and its version.
@@ -38,7 +38,7 @@ async fn metrics(State(state): State<AdminState>) -> Response {
     ([(header::CONTENT_TYPE, OPEN_METRICS)], state.metrics.encode()).into_response()
 }
 
-/// That it answers says that the runtime turns; the heartbeats say so of every loop beside it.
+/// An answer shows that the runtime works; the heartbeats show it for every loop outside of it.
 async fn livez(State(state): State<AdminState>) -> Response {
     let stuck = state.readiness.stuck();
     if stuck.is_empty() {

@@ -1,43 +1,55 @@
-//! Accepting: a limit of connections, and a deadline for each part of each request.
+//! Accepting connections: so many at a time, and one deadline over each.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
-use axum::extract::Request;
-use axum::http::StatusCode;
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
 use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 
 use crate::codes::ADMIN_BIND;
 use crate::config::{AdminConfig, Listen};
 use crate::fault::Fault;
 use crate::metrics::Metrics;
 
-use super::connection::Idling;
-use super::places::Places;
+use super::slots::Slots;
 
-/// How long to wait after an accept that failed for want of files or memory, instead of spinning on it.
+/// How long to wait after an accept that failed for lack of files or memory, instead of spinning.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What clients may use of the endpoint.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at a time, from 1; default 64. A further one closes the oldest of the address that holds the most.
+    pub connections: usize,
+    /// How long a connection may last, from accept to close; default 10 s. It ends a slow head, an endless body and a reader
+    /// that stops alike.
+    pub deadline: Duration,
+}
 
 /// The endpoint as configured: bound and listening, or off.
 #[derive(Debug)]
 pub struct Admin(Option<AdminServer>);
 
-/// A bound endpoint that has not begun to answer.
 #[derive(Debug)]
-pub struct AdminServer {
+struct AdminServer {
     listener: TcpListener,
     address: SocketAddr,
-    config: AdminConfig,
-    places: Places,
+    deadline: Duration,
+    slots: Slots,
+}
+
+// === impl Limits ===
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connections: 64, deadline: Duration::from_secs(10) }
+    }
 }
 
 // === impl Admin ===
@@ -46,18 +58,18 @@ impl Admin {
     /// Binds the address, if there is one.
     ///
     /// # Errors
-    /// [`ADMIN_BIND`] if the address cannot be had.
-    pub async fn bind(config: &AdminConfig, metrics: &Metrics) -> Result<Self, Fault> {
+    /// [`ADMIN_BIND`] if the address cannot be bound.
+    pub async fn bind(config: &AdminConfig, limits: Limits, metrics: &Metrics) -> Result<Self, Fault> {
         let Listen::At(listen) = &config.listen else { return Ok(Self(None)) };
         let refusal = |error| Fault::new(&ADMIN_BIND, format!("cannot listen on {listen}")).because(error);
         let listener = TcpListener::bind((listen.host(), listen.port())).await.map_err(refusal)?;
         let address = listener.local_addr().map_err(refusal)?;
         let help = "Connections to the admin endpoint closed to make room for another.";
         let closed = metrics.register("admin_connections_closed", help, Counter::default());
-        let help = "Connections to the admin endpoint that are open.";
+        let help = "Open connections to the admin endpoint.";
         let connections = metrics.register("admin_connections", help, Gauge::default());
-        let places = Places::new(config.max_connections.get() as usize, connections, closed);
-        Ok(Self(Some(AdminServer { listener, address, config: config.clone(), places })))
+        let slots = Slots::new(limits.connections, connections, closed);
+        Ok(Self(Some(AdminServer { listener, address, deadline: limits.deadline, slots })))
     }
 
     /// Where it listens, with the port it was given; `None` if it is off.
@@ -79,7 +91,6 @@ impl Admin {
 
 impl AdminServer {
     async fn serve(self, router: Router) {
-        let router = bounded(router, &self.config);
         for number in 0.. {
             let (stream, from) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
@@ -89,35 +100,24 @@ impl AdminServer {
                     continue;
                 }
             };
-            self.places.take(number, from.ip(), answer(stream, router.clone(), self.config.clone()));
+            let (router, deadline) = (router.clone(), self.deadline);
+            let connection = async move {
+                if timeout(deadline, answer(stream, router)).await.is_err() {
+                    tracing::debug!(%from, "a connection to the admin endpoint took too long");
+                }
+            };
+            self.slots.occupy(number, from.ip(), connection);
         }
     }
 }
 
-/// Answers the requests of one connection until it closes or a limit closes it.
-async fn answer(stream: TcpStream, router: Router, config: AdminConfig) {
-    let stream = TokioIo::new(Idling::new(stream, *config.idle_timeout));
+/// Answers the one request of a connection. A scraper connects each time, which is cheaper than to supervise kept
+/// connections.
+async fn answer(stream: TcpStream, router: Router) {
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(*config.header_timeout)
-        .serve_connection(stream, TowerToHyperService::new(router));
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     if let Err(error) = connection.await {
         tracing::debug!(%error, "a connection to the admin endpoint ended early");
-    }
-}
-
-/// Every request has its whole body before a handler runs, within a deadline and a size.
-fn bounded(router: Router, config: &AdminConfig) -> Router {
-    let (deadline, max_bytes) = (*config.body_timeout, config.max_body.as_usize());
-    router
-        .layer(middleware::from_fn(move |request, next| with_whole_body(request, next, deadline, max_bytes)))
-}
-
-async fn with_whole_body(request: Request, next: Next, deadline: Duration, max_bytes: usize) -> Response {
-    let (head, body) = request.into_parts();
-    match tokio::time::timeout(deadline, to_bytes(body, max_bytes)).await {
-        Ok(Ok(bytes)) => next.run(Request::from_parts(head, Body::from(bytes))).await,
-        Ok(Err(_)) => StatusCode::PAYLOAD_TOO_LARGE.into_response(),
-        Err(_) => StatusCode::REQUEST_TIMEOUT.into_response(),
     }
 }

@@ -1,11 +1,9 @@
-//! A host with a port, and the address a process listens on, which may be none.
+//! A host with a port, and the optional address that a process listens on.
 
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use super::text::{Written, visit_written};
+use super::text::Written;
 
 /// A host name or IP address with a port: `redis.internal:6379`, `[::1]:9440`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -14,7 +12,7 @@ pub struct HostPort {
     port: u16,
 }
 
-/// Where to listen; an empty string is nowhere.
+/// Where to listen; an empty string means nowhere.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Listen {
     /// Written `""`: do not listen.
@@ -60,10 +58,10 @@ impl FromStr for HostPort {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refusal = || format!("`{text}` is no address; write {}", Self::EXPECTED);
+        let refusal = || format!("`{text}` is not an address; write {}", Self::EXPECTED);
         if text.contains('@') {
-            // What stands before the @ may be a secret: it is not repeated.
-            return Err(format!("an address holds no user and no password; write {}", Self::EXPECTED));
+            // The text before the @ may be a secret: it is not repeated.
+            return Err(format!("an address has no user and no password; write {}", Self::EXPECTED));
         }
         let (host, port) = text.rsplit_once(':').ok_or_else(refusal)?;
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
@@ -86,17 +84,7 @@ impl Written for HostPort {
     const EXPECTED: &'static str = "\"host:port\", with an IPv6 address in brackets: \"[::1]:9440\"";
 }
 
-impl Serialize for HostPort {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for HostPort {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        visit_written(deserializer)
-    }
-}
+crate::written!(HostPort);
 
 // === impl Listen ===
 
@@ -121,17 +109,7 @@ impl Written for Listen {
     const EXPECTED: &'static str = "\"host:port\", or \"\" for none";
 }
 
-impl Serialize for Listen {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Listen {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        visit_written(deserializer)
-    }
-}
+crate::written!(Listen);
 
 #[cfg(test)]
 mod tests {

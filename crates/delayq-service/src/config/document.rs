@@ -21,17 +21,17 @@ struct Node {
     value: Range<usize>,
 }
 
-/// The file with the environment laid over it.
+/// The file, overridden by the environment.
 pub(super) struct Document<'i> {
     tree: Spanned<DeTable<'i>>,
     nodes: Vec<Node>,
-    /// Paths of the list elements that are out: those behind them have moved up.
+    /// Paths of the list elements that were removed: those behind them have moved up.
     removed_items: Vec<String>,
     text: &'i str,
     environment: &'i Environment,
 }
 
-/// What a document could not be turned into, and where.
+/// What could not be read, and where.
 pub(super) struct Misfit {
     pub(super) span: Option<Range<usize>>,
     pub(super) message: String,
@@ -39,19 +39,19 @@ pub(super) struct Misfit {
 
 /// Where in the sources a span lies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum Location {
     /// A line of the file, from 1.
     Line(usize),
     /// A variable of the environment, by name.
     Variable(String),
-    /// Nowhere: the fault is of a default, or of the whole.
+    /// Nowhere: the fault concerns a default, or the whole.
     Whole,
 }
 
 // === impl Document ===
 
 impl<'i> Document<'i> {
-    /// Reads a text and lays the environment over it; what cannot be read is returned beside the rest.
+    /// Reads a text and overrides it by the environment; what cannot be read is returned with the rest.
     pub(super) fn parse(text: &'i str, environment: &'i Environment) -> (Self, Vec<Misfit>) {
         let (tree, errors) = DeTable::parse_recoverable(text);
         let mut misfits: Vec<Misfit> = errors.iter().map(Misfit::from).collect();
@@ -74,33 +74,33 @@ impl<'i> Document<'i> {
     }
 
     /// Where a span lies.
-    pub(super) fn place_of(&self, span: &Range<usize>) -> Place {
+    pub(super) fn location_of(&self, span: &Range<usize>) -> Location {
         match self.variable_at(span) {
-            Some(index) => Place::Variable(self.environment.variables()[index].name.clone()),
-            None => Place::Line(1 + self.text[..span.start.min(self.text.len())].matches('\n').count()),
+            Some(index) => Location::Variable(self.environment.variables()[index].name.clone()),
+            None => Location::Line(1 + self.text[..span.start.min(self.text.len())].matches('\n').count()),
         }
     }
 
-    /// Where a key stands, or the nearest table around it that is written down.
-    pub(super) fn place_of_path(&self, path: &str) -> Place {
+    /// Where a key is written, or else the nearest table around it.
+    pub(super) fn location_of_path(&self, path: &str) -> Location {
         let mut path = path;
         loop {
             if let Some(node) = self.nodes.iter().find(|node| node.path == path) {
-                return self.place_of(&node.key);
+                return self.location_of(&node.key);
             }
             match path.rfind(['.', '[']) {
                 Some(end) => path = &path[..end],
-                None => return Place::Whole,
+                None => return Location::Whole,
             }
         }
     }
 
-    /// Where every key stands, by its path.
-    pub(super) fn places(&self) -> BTreeMap<String, Place> {
-        self.nodes.iter().map(|node| (node.path.clone(), self.place_of(&node.key))).collect()
+    /// Where every key is written, by its path.
+    pub(super) fn locations(&self) -> BTreeMap<String, Location> {
+        self.nodes.iter().map(|node| (node.path.clone(), self.location_of(&node.key))).collect()
     }
 
-    /// Takes out the innermost key that a span lies in. False if there is none, or it is out already.
+    /// Removes the innermost key that a span lies in. False if there is none, or it was removed already.
     pub(super) fn remove(&mut self, span: &Range<usize>) -> bool {
         let Some(node) = self.node_at(span).cloned() else { return false };
         let removed = remove_from_table(self.tree.get_mut(), &node);
@@ -110,19 +110,19 @@ impl<'i> Document<'i> {
         removed
     }
 
-    /// A path in what was read, as it was in what was written: with the list elements that were taken out since.
+    /// A path in what was read as a path in what was written, which includes the removed list elements.
     pub(super) fn path_as_written(&self, path: &str) -> String {
         as_written(path, &self.removed_items)
     }
 
-    /// Takes out top-level tables by name.
+    /// Removes top-level tables by name.
     pub(super) fn remove_sections(&mut self, doomed: impl Fn(&str) -> bool) {
         keep_in_table(self.tree.get_mut(), |key, _| !doomed(key.get_ref()));
     }
 
     /// The variable whose value a span is, if that was read as a number, boolean or date: now a string instead.
     ///
-    /// This is how `DELAYQ__REDIS__PASSWORD=1234` becomes a password and `DELAYQ__DEPLOYMENT__SHARDS=16` a number.
+    /// So `DELAYQ__REDIS__PASSWORD=1234` is a password and `DELAYQ__DEPLOYMENT__SHARDS=16` a number.
     pub(super) fn reread_as_string(&mut self, span: &Range<usize>) -> Option<usize> {
         let index = self.variable_at(span)?;
         let variable = &self.environment.variables()[index];
@@ -145,7 +145,7 @@ impl<'i> Document<'i> {
             let length = |range: &Range<usize>| if within(range) { range.len() } else { usize::MAX };
             length(&node.key).min(length(&node.value))
         };
-        // Of equals the last, which is the innermost: the index lists a table before what is in it.
+        // Of equals the last, which is the innermost: the index lists a table before its contents.
         self.nodes.iter().filter(|node| within(&node.key) || within(&node.value)).rev().min_by_key(tightness)
     }
 

@@ -5,9 +5,7 @@ use std::ops::Deref;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use super::text::{Written, visit_written};
+use super::text::Written;
 
 /// A [`Duration`] that is written with its unit. `*value` is the plain duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,6 +63,9 @@ impl FromStr for HumanDuration {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.trim_start().starts_with('-') {
+            return Err(format!("a duration is not negative; write {}", Self::EXPECTED));
+        }
         humantime::parse_duration(text)
             .map(Self)
             .map_err(|error| format!("{error}; write {}", Self::EXPECTED))
@@ -75,17 +76,7 @@ impl Written for HumanDuration {
     const EXPECTED: &'static str = "a duration with its unit in quotes, such as \"250ms\" or \"2h30m\"";
 }
 
-impl Serialize for HumanDuration {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for HumanDuration {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        visit_written(deserializer)
-    }
-}
+crate::written!(HumanDuration);
 
 #[cfg(test)]
 mod tests {

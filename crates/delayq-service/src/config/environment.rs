@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 
-/// What the name of a variable begins with that overrides a setting.
+/// The prefix of variables that override a setting.
 pub const PREFIX: &str = "DELAYQ__";
 
 /// The variables `DELAYQ__SECTION__KEY=value` that override the file.
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Variable {
     }
 }
 
-/// One variable of this process by its full name, for what names one itself.
+/// One variable of this process by its full name.
 pub(super) fn variable(name: &str) -> Result<String, String> {
     match std::env::var(name) {
         Ok(text) if text.is_empty() => Err(format!("the environment variable {name} is empty")),
@@ -95,7 +95,7 @@ pub(super) fn variable(name: &str) -> Result<String, String> {
     }
 }
 
-/// What the environment says of log lines.
+/// The environment's settings for log lines.
 pub(crate) struct LogEnvironment {
     /// `RUST_LOG`, unless it is empty.
     pub(crate) filter: Option<String>,
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_its_own_prefix_is_taken_and_split_into_a_path() {
+    fn only_its_own_prefix_counts_and_is_split_into_a_path() {
         let environment =
             Environment::of([("DELAYQ__REDIS__CALL_DEADLINE", "1s"), ("DELAYQ_CONFIG", "x"), ("HOME", "/")]);
         assert_eq!(environment.names().collect::<Vec<_>>(), ["DELAYQ__REDIS__CALL_DEADLINE"]);

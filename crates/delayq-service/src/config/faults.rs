@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: collected while it is validated, and reported all at once.
+//! The faults of a configuration: collected during validation and reported all at once.
 
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
@@ -7,7 +7,7 @@ use crate::codes::{CONFIG_FAULTY, CONFIG_UNREADABLE, Code};
 use crate::fault::Fault;
 
 use super::Section;
-use super::document::Place;
+use super::document::Location;
 use super::secret::Secret;
 use std::path::Path;
 
@@ -33,8 +33,8 @@ pub(super) struct Found {
 pub struct ConfigFault {
     /// The path of the key, such as `redis.call_deadline`; empty if none is to blame.
     pub key: String,
-    /// Where it is written.
-    pub place: Place,
+    /// Where the key is written.
+    pub location: Location,
     /// What is wrong and what the key accepts. Never holds a secret.
     pub message: String,
 }
@@ -90,22 +90,25 @@ impl Faults {
         }
     }
 
-    /// Refuses a file of certificates or keys that cannot be read, or is none.
+    /// Refuses a file of certificates or keys that is missing, unreadable or not PEM.
     pub fn pem(&mut self, key: &str, file: Option<&Path>) {
-        let Some(file) = file else { return };
-        match std::fs::read(file) {
-            Ok(bytes) if bytes.windows(11).any(|text| text == b"-----BEGIN ") => {}
-            Ok(_) => self
-                .refuse(key, format!("{} is not PEM: nothing in it begins with -----BEGIN", file.display())),
-            Err(error) => self.refuse(key, format!("cannot read {}: {error}", file.display())),
+        if let Some(Err(message)) = file.map(read_pem) {
+            self.refuse(key, message);
         }
     }
 
-    /// Refuses what no process of a group can be called; `""` is a default elsewhere.
-    pub fn member_name(&mut self, key: &str, name: &str) {
-        if !name.is_empty() && !delayq_cluster::is_key_part(name) {
-            self.refuse(key, "expected at most 64 characters of A-Z, a-z, 0-9, ., _ and -, and not . or ..");
+    /// Refuses one of two settings without the other.
+    pub fn together(&mut self, (one, is_set): (&str, bool), (other, other_is_set): (&str, bool)) {
+        let keys = if is_set { [one, other] } else { [other, one] };
+        if is_set != other_is_set {
+            self.contradiction(&keys, format!("`{one}` and `{other}` belong together"));
         }
+    }
+
+    /// Everything that was found, as `KEY: MESSAGE`, for a configuration that was not read from a file.
+    #[must_use]
+    pub fn into_sentences(self) -> Vec<String> {
+        self.found.into_iter().map(|Found { keys, message }| format!("{}: {message}", keys[0])).collect()
     }
 
     /// What was found.
@@ -130,6 +133,18 @@ impl Faults {
     }
 }
 
+/// Reads a file of certificates or keys.
+///
+/// # Errors
+/// A sentence: the file cannot be read or is not PEM.
+pub fn read_pem(file: &Path) -> Result<Vec<u8>, String> {
+    let bytes = std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    if bytes.windows(11).any(|text| text == b"-----BEGIN ") {
+        return Ok(bytes);
+    }
+    Err(format!("{} is not PEM: nothing in it begins with -----BEGIN", file.display()))
+}
+
 // === impl ConfigFaults ===
 
 impl ConfigFaults {
@@ -137,7 +152,7 @@ impl ConfigFaults {
     pub(super) fn unreadable(source: String, error: &std::io::Error) -> Self {
         let fault = ConfigFault {
             key: String::new(),
-            place: Place::Whole,
+            location: Location::Whole,
             message: format!("cannot be read: {error}"),
         };
         Self { code: &CONFIG_UNREADABLE, source, faults: vec![fault] }
@@ -145,7 +160,7 @@ impl ConfigFaults {
 
     /// Faults of what was read, put in order.
     pub(super) fn faulty(source: String, mut faults: Vec<ConfigFault>) -> Self {
-        faults.sort_by(|one, other| one.place.cmp(&other.place));
+        faults.sort_by(|one, other| one.location.cmp(&other.location));
         Self { code: &CONFIG_FAULTY, source, faults }
     }
 
@@ -162,10 +177,10 @@ impl Display for ConfigFaults {
         let plural = if count == 1 { "" } else { "s" };
         write!(out, "{count} fault{plural} in {source}")?;
         for fault in &self.faults {
-            match &fault.place {
-                Place::Line(line) => write!(out, "\n  {source}:{line}: ")?,
-                Place::Variable(name) => write!(out, "\n  {name}: ")?,
-                Place::Whole => write!(out, "\n  {source}: ")?,
+            match &fault.location {
+                Location::Line(line) => write!(out, "\n  {source}:{line}: ")?,
+                Location::Variable(name) => write!(out, "\n  {name}: ")?,
+                Location::Whole => write!(out, "\n  {source}: ")?,
             }
             if !fault.key.is_empty() {
                 write!(out, "{}: ", fault.key)?;

@@ -1,14 +1,14 @@
-//! Which keys a struct knows, asked of the struct itself.
+//! The keys of a struct, as its own `Deserialize` names them.
 
 use serde::Deserialize;
 use serde::de::value::Error;
 use serde::de::{Deserializer, Error as _, Visitor};
 use serde::forward_to_deserialize_any;
 
-/// The names of the fields of a struct; empty for what is no struct.
+/// The names of the fields of a struct; empty for other types.
 pub(super) fn fields_of<'de, C: Deserialize<'de>>() -> &'static [&'static str] {
     let mut fields: &'static [&'static str] = &[];
-    // Always fails: it is only listened to.
+    // Always fails; only the names count.
     let _ = C::deserialize(Listener(&mut fields));
     fields
 }

@@ -1,16 +1,16 @@
-//! Loading: file, environment, types, validation; every fault of each is kept until the end.
+//! Loading: file, environment, types, validation; the faults of all steps are reported together.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::Section;
-use super::document::{Document, Misfit, Place};
+use super::document::{Document, Location, Misfit};
 use super::environment::Environment;
 use super::faults::{ConfigFault, ConfigFaults, Faults};
 use super::fields::fields_of;
-use super::places::Places;
+use super::locations::Locations;
 
-/// The sections that some binary of delayq knows. One that a binary does not use itself is passed over.
+/// The sections of all binaries. A binary ignores those that it does not use itself.
 pub const SECTIONS: &[&str] = &[
     "deployment",
     "redis",
@@ -50,10 +50,10 @@ pub struct Loaded<C> {
     pub config: C,
     /// Where it came from, for the log: a file name, or `the defaults`.
     pub source: String,
-    /// The variables of the environment that had a say, by name.
+    /// The environment variables that override it, by name.
     pub overridden: Vec<String>,
     /// Where each key is written.
-    pub places: Places,
+    pub locations: Locations,
 }
 
 // === impl Source ===
@@ -94,11 +94,11 @@ impl Source {
 pub fn load<C: Section>(source: &Source, environment: &Environment) -> Result<Loaded<C>, ConfigFaults> {
     let (source, text) = source.read()?;
     let (document, misfits) = Document::parse(&text, environment);
-    let mut loading = Loading { document, faults: Vec::new(), first_words: BTreeMap::new() };
+    let mut loading = Loading { document, faults: Vec::new(), first_messages: BTreeMap::new() };
     for misfit in misfits {
         loading.keep(misfit);
     }
-    loading.pass_over_foreign::<C>();
+    loading.ignore_foreign::<C>();
     let config = loading.read::<C>();
     if let Some(config) = &config {
         loading.validate(config);
@@ -106,8 +106,8 @@ pub fn load<C: Section>(source: &Source, environment: &Environment) -> Result<Lo
     match config {
         Some(config) if loading.faults.is_empty() => {
             let overridden = environment.names().map(str::to_owned).collect();
-            let places = Places::new(&source, loading.document.places());
-            Ok(Loaded { config, source, overridden, places })
+            let locations = Locations::new(&source, loading.document.locations());
+            Ok(Loaded { config, source, overridden, locations })
         }
         _ => Err(ConfigFaults::faulty(source, loading.faults)),
     }
@@ -116,19 +116,19 @@ pub fn load<C: Section>(source: &Source, environment: &Environment) -> Result<Lo
 struct Loading<'i> {
     document: Document<'i>,
     faults: Vec<ConfigFault>,
-    /// What was said of a variable before it was read as a string, which is the better sentence.
-    first_words: BTreeMap<usize, String>,
+    /// The first message about a variable, before it was read as a string: the better one.
+    first_messages: BTreeMap<usize, String>,
 }
 
 // === impl Loading ===
 
 impl Loading<'_> {
-    fn pass_over_foreign<C: Section>(&mut self) {
+    fn ignore_foreign<C: Section>(&mut self) {
         let own = fields_of::<C>();
         self.document.remove_sections(|name| SECTIONS.contains(&name) && !own.contains(&name));
     }
 
-    /// serde stops at the first fault: take that key out, keep the fault, and go on until there is none.
+    /// serde stops at the first fault: remove that key, keep the fault, and continue until there is none.
     fn read<C: Section>(&mut self) -> Option<C> {
         loop {
             let misfit = match self.document.read::<C>() {
@@ -140,7 +140,7 @@ impl Loading<'_> {
                 return None;
             };
             if let Some(variable) = self.document.reread_as_string(&span) {
-                self.first_words.insert(variable, misfit.message);
+                self.first_messages.insert(variable, misfit.message);
                 continue;
             }
             self.keep(misfit);
@@ -150,7 +150,7 @@ impl Loading<'_> {
         }
     }
 
-    /// Faults of keys that could not be read are left out: their values are defaults now, not what was written.
+    /// Leaves out faults of keys that could not be read: their values are defaults, not what was written.
     fn validate<C: Section>(&mut self, config: &C) {
         let unread: Vec<String> = self.faults.iter().map(|fault| fault.key.clone()).collect();
         let mut at = Faults::default();
@@ -159,21 +159,21 @@ impl Loading<'_> {
             let keys: Vec<String> = found.keys.iter().map(|key| self.document.path_as_written(key)).collect();
             if !keys.iter().any(|key| touches_one(key, &unread)) {
                 let key = keys.into_iter().next().unwrap_or_default();
-                let place = self.document.place_of_path(&key);
-                self.faults.push(ConfigFault { key, place, message: found.message });
+                let location = self.document.location_of_path(&key);
+                self.faults.push(ConfigFault { key, location, message: found.message });
             }
         }
     }
 
     fn keep(&mut self, misfit: Misfit) {
         let Misfit { span, mut message } = misfit;
-        let place = span.as_ref().map_or(Place::Whole, |span| self.document.place_of(span));
+        let location = span.as_ref().map_or(Location::Whole, |span| self.document.location_of(span));
         let key = span.as_ref().and_then(|span| self.document.path_at(span)).unwrap_or_default().to_owned();
         let variable = span.as_ref().and_then(|span| self.document.variable_at(span));
-        if let Some(first) = variable.and_then(|variable| self.first_words.remove(&variable)) {
+        if let Some(first) = variable.and_then(|variable| self.first_messages.remove(&variable)) {
             message = first;
         }
-        self.faults.push(ConfigFault { key, place, message });
+        self.faults.push(ConfigFault { key, location, message });
     }
 }
 

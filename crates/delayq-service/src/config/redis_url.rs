@@ -3,11 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use delayq_core::{LinkSettings, mask_query};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 use super::secret::MASK;
-use super::text::{Written, visit_written};
+use super::text::Written;
+use delayq::{LinkSettings, protocol::mask_query};
 
 /// `redis://[user[:password]@]host:port[/db]`, `rediss://…` for TLS, or `unix:///path` and `redis+unix:///path`, which
 /// may be followed by `?db=`, `&user=` and `&pass=`.
@@ -16,7 +14,7 @@ use super::text::{Written, visit_written};
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl(String);
 
-/// The schemes, and what the query of each may hold: a client would ignore anything else.
+/// The schemes and their query parameters; a client would ignore others.
 const SCHEMES: [(&str, &[&str]); 4] = [
     ("redis", &["protocol"]),
     ("rediss", &["protocol"]),
@@ -53,7 +51,7 @@ impl RedisUrl {
             .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
     }
 
-    /// Where the password stands before the host.
+    /// The range of the password before the host.
     fn password(&self) -> Option<std::ops::Range<usize>> {
         let (scheme, _) = self.0.split_once("://")?;
         let start = scheme.len() + 3;
@@ -93,10 +91,10 @@ impl FromStr for RedisUrl {
             return Err(refusal());
         };
         let url = Self(text.to_owned());
-        // Of a password before the host, a `?` is a part.
+        // A `?` may be part of a password before the host.
         if url.password().is_none() && url.query().any(|(key, _)| !keys.contains(&key)) {
             let keys = keys.join(", ");
-            return Err(format!("its query holds what no client reads; of {scheme}:// that is: {keys}"));
+            return Err(format!("its query has an unknown parameter; {scheme}:// has: {keys}"));
         }
         match url.password() {
             Some(secret) if &text[secret.clone()] == MASK => {
@@ -111,17 +109,7 @@ impl Written for RedisUrl {
     const EXPECTED: &'static str = "\"redis://host:port\", \"rediss://host:port\" (TLS) or \"unix:///path\"";
 }
 
-impl Serialize for RedisUrl {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for RedisUrl {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        visit_written(deserializer)
-    }
-}
+crate::written!(RedisUrl);
 
 #[cfg(test)]
 mod tests {
@@ -150,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_redis_is_refused_without_repeating_it() {
+    fn an_invalid_url_is_refused_without_repeating_it() {
         for text in [
             "",
             "localhost:6379",

@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 
 use super::{Environment, Section, Source, effective, load};
 
-/// Checks that a sample file equals the defaults of the sections a configuration has.
+/// Checks that a sample file equals the defaults of a configuration.
 ///
-/// In the sample, `key = value` is a default, `#key = value` (no space) a key that is unset by default with an
-/// example of its value, and `# text` prose. Three things must hold: the sample loads to exactly the defaults, it
-/// has every key that the defaults have, and with the `#key` lines read as well there is no unknown key or wrong
-/// type.
+/// In the sample, `key = value` is a default, `#key = value` (no space) an example of a key that is unset by default, and
+/// `# text` prose. Three things must hold: the sample loads to exactly the defaults; it has every key of the defaults; and
+/// with the `#key` lines it has no unknown key or wrong type.
 ///
 /// # Errors
 /// The first thing that does not hold, as a sentence for the failing test.

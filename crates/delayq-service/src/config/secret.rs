@@ -3,14 +3,14 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use delayq_core::Password;
+use delayq::Password;
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::environment;
-use super::text::bare;
+use super::text::refuse_bare_values;
 
 /// What stands for a secret wherever one would be printed.
 pub const MASK: &str = "***";
@@ -19,8 +19,8 @@ const EXPECTED: &str = "a string in quotes, { file = \"/path\" } or { env = \"NA
 
 /// A password or token, or where to read it.
 ///
-/// A file or variable is read by [`reveal`](Self::reveal) each time, so that a connection that is built anew takes
-/// up a rotated password. The reference is printed as written; a plain secret prints as `***`.
+/// [`reveal`](Self::reveal) reads a file or variable each time, so that a new connection uses a rotated password. A
+/// reference is printed as written; a plain secret prints as `***`.
 #[derive(Clone)]
 pub struct Secret(Kept);
 
@@ -40,7 +40,7 @@ impl Secret {
         Self(Kept::Plain(SecretString::from(secret.into())))
     }
 
-    /// A secret in a file; one line break at its end does not belong to it.
+    /// A secret in a file; one line break at its end is removed.
     #[must_use]
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self(Kept::File(path.into()))
@@ -67,7 +67,7 @@ impl Secret {
     /// The secret for a client that reads it again for each connection.
     ///
     /// # Errors
-    /// As [`reveal`](Self::reveal): what cannot be read at the start is a fault of the configuration.
+    /// As [`reveal`](Self::reveal): what cannot be read at start is a fault of the configuration.
     pub fn password(&self) -> Result<Password, String> {
         let now = self.reveal()?;
         Ok(match &self.0 {
@@ -146,30 +146,7 @@ impl<'de> Visitor<'de> for SecretVisitor {
         }
     }
 
-    // serde's own refusals would repeat the value.
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Secret, E> {
-        Err(bare("number", EXPECTED))
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Secret, E> {
-        Err(bare("number", EXPECTED))
-    }
-
-    fn visit_i128<E: Error>(self, _: i128) -> Result<Secret, E> {
-        Err(bare("number", EXPECTED))
-    }
-
-    fn visit_u128<E: Error>(self, _: u128) -> Result<Secret, E> {
-        Err(bare("number", EXPECTED))
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Secret, E> {
-        Err(bare("number", EXPECTED))
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Secret, E> {
-        Err(bare("boolean", EXPECTED))
-    }
+    refuse_bare_values!(EXPECTED);
 }
 
 #[cfg(test)]
@@ -186,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_secret_is_printed_by_nobody() {
+    fn a_plain_secret_is_never_printed() {
         let holder: Holder = toml::from_str("password = 'hunter2'").unwrap();
         assert_eq!(holder.password.reveal().unwrap().expose_secret(), "hunter2");
         assert_eq!(toml::to_string(&holder).unwrap(), "password = \"***\"\n");
@@ -194,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_anew_each_time_and_loses_one_line_break() {
+    fn a_file_is_read_each_time_and_loses_one_line_break() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("password");
         let secret = Secret::file(&path);

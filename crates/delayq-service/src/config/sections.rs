@@ -2,7 +2,6 @@
 
 mod admin;
 mod deployment;
-mod etcd;
 mod log;
 mod redis;
 mod shutdown;
@@ -10,7 +9,6 @@ mod spool;
 
 pub use admin::AdminConfig;
 pub use deployment::DeploymentConfig;
-pub use etcd::{EtcdConfig, TlsConfig};
 pub use log::{LogConfig, LogFormat};
 pub use redis::RedisConfig;
 pub use shutdown::ShutdownConfig;

@@ -3,9 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use super::text::{Written, visit_written};
+use super::text::Written;
 
 /// A number of bytes that is written with its unit: `B`, `KiB`, `MiB`, `GiB` or `TiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,7 +20,7 @@ impl ByteSize {
         Self(bytes)
     }
 
-    /// So many times 1024 bytes; no number that a constant would hold overflows.
+    /// So many times 1024 bytes.
     #[must_use]
     pub const fn from_kib(kib: u64) -> Self {
         Self(kib << 10)
@@ -65,7 +63,7 @@ impl FromStr for ByteSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refusal = || format!("`{text}` is no size; write {}", Self::EXPECTED);
+        let refusal = || format!("`{text}` is not a size; write {}", Self::EXPECTED);
         let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(refusal)?;
         let (number, unit) = (&text[..digits], text[digits..].trim_start());
         let number: u64 = number.parse().map_err(|_| refusal())?;
@@ -79,17 +77,7 @@ impl Written for ByteSize {
         "a size with its unit in quotes, such as \"64KiB\" (B, KiB, MiB, GiB, TiB)";
 }
 
-impl Serialize for ByteSize {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for ByteSize {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        visit_written(deserializer)
-    }
-}
+crate::written!(ByteSize);
 
 #[cfg(test)]
 mod tests {

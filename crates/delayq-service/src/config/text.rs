@@ -1,4 +1,4 @@
-//! Values that are written as one string: how they are read, and refused without repeating what was written.
+//! Values that are written as one string: reading them, and refusing them without repeating what was written.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,13 +11,48 @@ use serde::de::{Error, Visitor};
 ///
 /// # Contract
 /// The error of [`FromStr`] is a sentence for the operator and holds no secret.
-pub(crate) trait Written: FromStr<Err = String> {
+pub trait Written: FromStr<Err = String> {
     /// What belongs here, for "expected …".
     const EXPECTED: &'static str;
 }
 
-/// Reads a string through its grammar; anything that is no string is refused by name of its type alone.
-pub(crate) fn visit_written<'de, T: Written, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+/// Implements serde for a [`Written`] type: it reads a string through its grammar, and prints with `Display`.
+#[macro_export]
+macro_rules! written {
+    ($kind:ty) => {
+        impl ::serde::Serialize for $kind {
+            fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> ::serde::Deserialize<'de> for $kind {
+            fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::config::visit_written(deserializer)
+            }
+        }
+    };
+}
+
+/// The methods of a visitor that refuse numbers and booleans; serde's own would repeat the value.
+macro_rules! refuse_bare_values {
+    ($expected:expr) => {
+        refuse_bare_values!(@ $expected, visit_i64 i64 "number", visit_u64 u64 "number", visit_i128 i128 "number",
+            visit_u128 u128 "number", visit_f64 f64 "number", visit_bool bool "boolean");
+    };
+    (@ $expected:expr, $($visit:ident $kind:ident $name:literal),*) => {
+        $(fn $visit<E: Error>(self, _: $kind) -> Result<Self::Value, E> {
+            Err(E::custom(format_args!("a bare {}, expected {}", $name, $expected)))
+        })*
+    };
+}
+pub(crate) use refuse_bare_values;
+
+/// Reads a string through its grammar; anything else is refused by the name of its type, without its value.
+///
+/// # Errors
+/// The refusal of the grammar, or of the type.
+pub fn visit_written<'de, T: Written, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     deserializer.deserialize_any(StringOnly(PhantomData))
 }
 
@@ -34,32 +69,5 @@ impl<T: Written> Visitor<'_> for StringOnly<T> {
         text.parse().map_err(E::custom)
     }
 
-    fn visit_i64<E: Error>(self, _: i64) -> Result<T, E> {
-        Err(bare("number", T::EXPECTED))
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<T, E> {
-        Err(bare("number", T::EXPECTED))
-    }
-
-    fn visit_i128<E: Error>(self, _: i128) -> Result<T, E> {
-        Err(bare("number", T::EXPECTED))
-    }
-
-    fn visit_u128<E: Error>(self, _: u128) -> Result<T, E> {
-        Err(bare("number", T::EXPECTED))
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<T, E> {
-        Err(bare("number", T::EXPECTED))
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<T, E> {
-        Err(bare("boolean", T::EXPECTED))
-    }
-}
-
-/// The refusal of a value that is no string. serde's own would repeat the value, which may be a secret.
-pub(crate) fn bare<E: Error>(found: &str, expected: &str) -> E {
-    E::custom(format_args!("a bare {found}, expected {expected}"))
+    refuse_bare_values!(T::EXPECTED);
 }

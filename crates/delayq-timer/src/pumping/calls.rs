@@ -1,55 +1,198 @@
-//! What the loop sends: pumps, claims, and questions to etcd.
+//! The calls that the loop sends, and what comes back.
 
-use super::{Done, Pumping, Trip};
-use crate::owning::CLAIMS_A_CALL;
+use crate::forgetting::Page;
 use crate::schedule::Round;
-use delayq_core::ShardId;
+use delayq::{
+    Error, UnixMillis,
+    protocol::{Claimed, ForgottenTopics, HoldAnswer, Owner, PumpReport, ShardId, UnixMicros},
+};
+use delayq_cluster::{ClusterError, DrainReport, Handle};
+use futures_util::future::join_all;
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use std::future::Future;
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-/// How long a call may be on its way before Redis's clock reads more than is believed possible; then it is asked again.
-pub(super) const ON_THE_WAY: Duration = Duration::from_millis(100);
+/// Shards in one pipeline of claims or rescues: some 10 µs of Redis's time each.
+pub(crate) const SHARDS_A_CALL: usize = 64;
+/// No clock reads less: a pump that believes no later time moves nothing, and says what it would have.
+pub(crate) const NO_LATER: UnixMillis = UnixMillis::new(0);
+/// How long handing everything over may take; then the leases and the epochs do it.
+const HAND_OVER: Duration = Duration::from_secs(3);
 
-// === impl Pumping ===
+/// Something to send. A pump moves nothing if Redis's clock reads more than `latest`.
+pub(crate) enum Call {
+    Pump {
+        round: Round,
+        latest: Option<UnixMillis>,
+    },
+    /// Claims shards, or renews their locks.
+    Claim(Vec<ShardId>),
+    /// Asks etcd whose these shards are.
+    Ask(Vec<ShardId>),
+    /// Sets the shard's hold, or ends it.
+    Hold {
+        shard: ShardId,
+        epoch: u64,
+        on: bool,
+    },
+    /// Asks Redis for its clock, and whether it takes writes.
+    Probe,
+    /// Pumps other timers' shards without an epoch: that moves only what is overdue by 10 s.
+    Rescue {
+        shards: Vec<ShardId>,
+        latest: Option<UnixMillis>,
+    },
+    Forget(Page),
+    Drain,
+}
 
-impl Pumping {
-    pub(super) fn pump(&mut self, round: Round) {
-        round.shards.iter().for_each(|&(shard, _)| self.owning.sent(shard));
-        let client = self.parts.client.clone();
-        let latest = self.guard.latest(Instant::now(), ON_THE_WAY);
-        self.send(async move {
-            let (trip, reports) = Trip::of(client.pump_until(&round.shards, round.limit, latest)).await;
-            Done::Pumped { round, trip, reports }
+/// What came back.
+pub(crate) enum Answer {
+    Pumped { round: Round, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
+    Claimed { shards: Vec<ShardId>, trip: Trip, claims: Vec<Result<Claimed, Error>> },
+    Asked { shards: Vec<ShardId>, mine: Result<Vec<ShardId>, ClusterError> },
+    Held { shard: ShardId, on: bool, answer: Result<HoldAnswer, Error> },
+    Probed { trip: Trip, clock: Option<UnixMicros>, wrote: Result<(), Error> },
+    Rescued { shards: Vec<ShardId>, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
+    Forgot { shard: ShardId, answer: Result<ForgottenTopics, Error> },
+    Drained(DrainReport),
+}
+
+/// When a call was sent and answered, by the local clock.
+#[derive(Clone, Copy)]
+pub(crate) struct Trip {
+    pub(crate) sent: Instant,
+    pub(crate) answered: Instant,
+}
+
+/// The calls that are under way.
+pub(super) struct Calls {
+    shards: Owner,
+    handle: Handle,
+    owner: String,
+    /// How long the lock lasts; zero: the fleet settles who owns what.
+    lock: Duration,
+    /// Most ids that a rescue moves in a shard.
+    batch: u16,
+    under_way: FuturesUnordered<Pin<Box<dyn Future<Output = Answer>>>>,
+    /// How many were sent so far.
+    sent: u64,
+}
+
+// === impl Call ===
+
+impl Call {
+    /// Claims of these shards.
+    pub(crate) fn claims(shards: &[ShardId]) -> impl Iterator<Item = Self> {
+        shards.chunks(SHARDS_A_CALL).map(|some| Self::Claim(some.to_vec()))
+    }
+
+    /// Rescues in these shards.
+    pub(crate) fn rescues(shards: &[ShardId], latest: Option<UnixMillis>) -> impl Iterator<Item = Self> {
+        shards.chunks(SHARDS_A_CALL).map(move |some| Self::Rescue { shards: some.to_vec(), latest })
+    }
+
+    /// The owned shards that it is for: each is confirmed as stopped only once it came back.
+    pub(crate) fn owned_shards(&self) -> Vec<ShardId> {
+        match self {
+            Self::Pump { round, .. } => round.shards.iter().map(|&(shard, _)| shard).collect(),
+            Self::Claim(shards) => shards.clone(),
+            Self::Hold { shard, .. } => vec![*shard],
+            Self::Ask(_) | Self::Probe | Self::Rescue { .. } | Self::Forget(_) | Self::Drain => Vec::new(),
+        }
+    }
+}
+
+// === impl Calls ===
+
+impl Calls {
+    pub(super) fn new(shards: Owner, handle: Handle, owner: String, lock: Duration, batch: u16) -> Self {
+        Self { shards, handle, owner, lock, batch, under_way: FuturesUnordered::new(), sent: 0 }
+    }
+
+    pub(super) const fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// The next answer; pending where nothing is under way. Cancel safe.
+    pub(super) async fn next(&mut self) -> Answer {
+        match self.under_way.next().await {
+            Some(answer) => answer,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits for what is under way.
+    pub(super) async fn settle(&mut self) {
+        while self.under_way.next().await.is_some() {}
+    }
+
+    /// Gives every lock back: one of a millisecond has ended when the answer arrives.
+    pub(super) async fn give_locks_back(&self) {
+        let shards: Vec<ShardId> = self.shards.client().shards().shards().collect();
+        let give = |some| self.shards.claim(some, &self.owner, Duration::from_millis(1));
+        join_all(shards.chunks(SHARDS_A_CALL).map(give)).await;
+    }
+
+    pub(super) fn send(&mut self, call: Call) {
+        self.sent += 1;
+        let (redis, handle) = (self.shards.clone(), self.handle.clone());
+        let (batch, lock) = (self.batch, self.lock);
+        self.under_way.push(match call {
+            Call::Pump { round, latest } => Box::pin(async move {
+                let (trip, reports) = Trip::of(redis.pump(&round.shards, round.limit, latest)).await;
+                Answer::Pumped { round, trip, reports }
+            }),
+            Call::Claim(shards) => {
+                let owner = self.owner.clone();
+                Box::pin(async move {
+                    let (trip, claims) = Trip::of(redis.claim(&shards, &owner, lock)).await;
+                    Answer::Claimed { shards, trip, claims }
+                })
+            }
+            Call::Ask(shards) => Box::pin(async move {
+                let mine = handle.still_mine(&shards).await;
+                Answer::Asked { shards, mine }
+            }),
+            Call::Hold { shard, epoch, on } => {
+                Box::pin(
+                    async move { Answer::Held { shard, on, answer: redis.hold(shard, epoch, on).await } },
+                )
+            }
+            Call::Probe => Box::pin(probe(redis)),
+            Call::Rescue { shards, latest } => Box::pin(async move {
+                let calls: Vec<_> = shards.iter().map(|&shard| (shard, None)).collect();
+                let (trip, reports) = Trip::of(redis.pump(&calls, batch, latest)).await;
+                Answer::Rescued { shards, trip, reports }
+            }),
+            Call::Forget(Page { shard, from, quiet }) => Box::pin(async move {
+                Answer::Forgot { shard, answer: redis.forget_quiet(shard, from, quiet).await }
+            }),
+            Call::Drain => Box::pin(async move { Answer::Drained(handle.drain(HAND_OVER).await) }),
         });
     }
+}
 
-    pub(super) fn claim(&mut self, now: Instant) {
-        let shards = self.owning.claims(now);
-        shards.iter().for_each(|&shard| self.schedule.expect(shard));
-        self.send_claims(&shards);
-    }
-
-    /// Claims shards, or renews their locks.
-    pub(super) fn send_claims(&mut self, shards: &[ShardId]) {
-        for some in shards.chunks(CLAIMS_A_CALL) {
-            some.iter().for_each(|&shard| self.owning.sent(shard));
-            let (client, owner, lock) =
-                (self.parts.client.clone(), self.parts.owner.clone(), self.parts.lock);
-            let shards = some.to_vec();
-            self.send(async move {
-                let (trip, claims) = Trip::of(client.claim(&shards, &owner, lock)).await;
-                Done::Claimed { shards, trip, claims }
-            });
+/// Asks any shard, since none may be owned. A pump is refused where writes are; the clock is answered all the same.
+async fn probe(redis: Owner) -> Answer {
+    let any = [(ShardId::new(0), None)];
+    let (trip, mut reports) = Trip::of(redis.pump(&any, 1, Some(NO_LATER))).await;
+    match reports.remove(0) {
+        Ok(report) => Answer::Probed { trip, clock: Some(report.now), wrote: Ok(()) },
+        Err(error) => {
+            let (trip, clock) = Trip::of(redis.redis_time()).await;
+            Answer::Probed { trip, clock: clock.ok(), wrote: Err(error) }
         }
     }
+}
 
-    pub(super) fn ask(&mut self, now: Instant) {
-        let shards = self.owning.questions(now);
-        if !shards.is_empty() {
-            let handle = self.parts.handle.clone();
-            self.send(async move {
-                let mine = handle.still_mine(&shards).await;
-                Done::Asked { shards, mine }
-            });
-        }
+// === impl Trip ===
+
+impl Trip {
+    async fn of<T>(call: impl Future<Output = T>) -> (Self, T) {
+        let sent = Instant::now();
+        let answer = call.await;
+        (Self { sent, answered: Instant::now() }, answer)
     }
 }

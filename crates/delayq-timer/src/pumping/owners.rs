@@ -1,49 +1,50 @@
 //! Who owns what: shards that come and go, wake-ups of theirs, and a deployment that grows.
 
 use super::Pumping;
-use crate::events::{Parted, TrustChanged};
-use delayq_cluster::{Lost, OwnershipChange};
-use delayq_core::{Heard, ShardCount, ShardId, UnixMillis};
+use super::calls::Call;
+use crate::events::{Parted, Stopped};
+use delayq::{
+    ShardCount, UnixMillis,
+    protocol::{Notification, ShardId},
+};
+use delayq_cluster::{DrainReport, Lost, OwnershipChange};
+use delayq_service::Fault;
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
 
-/// Heard wakes that are taken in one go.
+/// Wakes that are received in one go.
 const WAKES_A_STEP: usize = 1024;
+/// How long the last calls, giving the locks back, and the farewell may take: each of the three.
+const FAREWELL: Duration = Duration::from_millis(500);
 
 // === impl Pumping ===
 
 impl Pumping {
-    pub(super) fn hear(&mut self, heard: Heard) {
-        let mut next = Some(heard);
+    pub(super) fn notified(&mut self, first: Notification) {
+        let mut next = Some(first);
         for _ in 0..WAKES_A_STEP {
-            match next.take().or_else(|| self.listener.try_next()) {
-                Some(Heard::Wake(shard, due)) => {
-                    self.schedule.hear(shard, due);
-                    self.foreign.hear(shard, due);
+            match next.take().or_else(|| self.wakes.try_next()) {
+                Some(Notification::Wake(shard, due)) => {
+                    self.schedule.wake(shard, due);
+                    self.foreign.wake(shard, due);
                 }
-                Some(Heard::Resync) => {
-                    self.parts.metrics.resyncs.inc();
-                    self.schedule.look_at_all();
+                Some(Notification::Resync) => {
+                    self.metrics.resyncs.inc();
+                    self.schedule.poll_all();
                     if let Some(redis) = self.redis_ms(Instant::now()) {
                         self.foreign.missed_some(redis);
                     }
                 }
-                Some(Heard::Ready(..)) => {}
+                Some(Notification::Ready(..)) => {}
                 None => return,
             }
         }
     }
 
-    pub(super) fn change(&mut self, change: Option<OwnershipChange>) {
-        let Some(change) = change else {
-            self.parted = true;
-            return;
-        };
+    pub(super) fn change(&mut self, change: OwnershipChange) {
         let now = Instant::now();
-        if self.trust.as_ref().is_none_or(|before| before.name() != change.trust.name()) {
-            TrustChanged { trust: change.trust, strict: self.parts.config.strict }.emit(&self.parts.metrics);
-            self.trust = Some(change.trust);
-        }
+        self.fleet.trust(change.trust, &self.metrics);
         for lost in change.lost {
             self.lose(lost);
         }
@@ -54,56 +55,55 @@ impl Pumping {
         self.count_shards();
     }
 
-    /// Listens to the shards that are given to this timer, and to others' where few share them. What was gained is
-    /// listened to anew: that is followed by a look, whatever was said before.
-    pub(super) fn listen(&mut self, gained: Vec<ShardId>, now: Instant) {
-        let all: Vec<ShardId> = self.parts.client.shards().shards().collect();
-        let (given, others): (Vec<_>, Vec<_>) = all.iter().partition(|&&shard| self.owning.is_given(shard));
-        if self.parts.lock.is_zero() {
+    /// Listens to the shards that are given to this timer, and to others' where few share them.
+    fn listen(&mut self, gained: Vec<ShardId>, now: Instant) {
+        let (given, others): (Vec<_>, Vec<_>) =
+            self.client.shards().shards().partition(|&shard| self.owning.is_given(shard));
+        if !self.is_single() {
             let redis = self.redis_ms(now).unwrap_or(UnixMillis::new(0));
-            let timers = self.other_timers(given.len(), all.len());
+            let timers = self.other_timers(given.len());
             self.foreign.set(others.into_iter(), timers, redis);
         }
-        let wanted: BTreeSet<ShardId> = given.into_iter().chain(self.foreign.to_hear()).collect();
-        let add: BTreeSet<ShardId> = wanted.difference(&self.listening).copied().chain(gained).collect();
-        let remove: Vec<ShardId> = self.listening.difference(&wanted).copied().collect();
-        if !remove.is_empty() {
-            self.listener.remove(remove);
-        }
-        if !add.is_empty() {
-            self.listener.add(add.into_iter().collect());
-        }
-        self.listening = wanted;
+        let wanted: BTreeSet<ShardId> = given.into_iter().chain(self.foreign.to_listen()).collect();
+        self.wakes.follow(wanted, gained);
     }
 
-    /// How many other timers there are, as the plan has it; without one, as many as its share of the shards tells.
-    pub(super) fn other_timers(&self, given: usize, shards: usize) -> usize {
-        match (self.parts.handle.view().members, given) {
-            (0, 0) => 1,
-            (0, given) => shards.div_ceil(given) - 1,
-            (members, 0) => members,
-            (members, _) => members - 1,
-        }
+    pub(super) fn other_timers(&self, given: usize) -> usize {
+        self.fleet.others(given, usize::from(self.client.shards().get()))
     }
 
     /// The deployment has more shards now: the plan gives the new ones out.
     pub(super) fn grow(&mut self, shards: ShardCount) {
-        self.parts.handle.set_shards(shards);
+        self.fleet.handle().set_shards(shards);
         self.listen(Vec::new(), Instant::now());
     }
 
-    pub(super) fn lose(&mut self, lost: Lost) {
+    fn lose(&mut self, lost: Lost) {
         let shard = lost.shard;
-        Parted { shard, reason: &lost.reason }.emit(&self.parts.metrics);
+        Parted { shard, reason: &lost.reason }.emit(&self.metrics);
         self.schedule.drop(shard);
-        self.holding.forget(shard);
-        self.locked_out.remove(&shard);
-        self.moved.remove(&shard);
+        self.clock.drop(shard);
+        self.poll.drop(shard);
+        self.forgetting.drop(shard);
         self.owning.lose(lost);
     }
 
-    pub(super) fn confirm(&mut self) {
-        let parted = self.owning.parted();
-        self.parts.ownership.confirm(&parted);
+    pub(super) fn drain(&mut self) {
+        self.stopping = Some(Instant::now());
+        // Who leaves gives everything away as it is.
+        self.health.leave();
+        self.send(Call::Drain);
+    }
+
+    /// Waits for the calls that are out, gives locks back, and leaves.
+    pub(super) async fn farewell(mut self, report: DrainReport) -> Result<(), Fault> {
+        let _ = timeout(FAREWELL, self.calls.settle()).await;
+        if self.is_single() {
+            let _ = timeout(FAREWELL, self.calls.give_locks_back()).await;
+        }
+        self.fleet.handle().leave(FAREWELL).await;
+        let took = self.stopping.map_or(report.took, |since| since.elapsed());
+        Stopped { took, left_over: report.left_over.len() }.emit();
+        Ok(())
     }
 }

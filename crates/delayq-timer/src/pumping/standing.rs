@@ -1,7 +1,9 @@
 //! Whether this timer can do its work, and why not: what its readiness says.
 
-use super::{Pumping, health::Health};
+use super::Pumping;
+use crate::redis_health::Ailment;
 use crate::rota::Owned as _;
+use delayq_service::Condition;
 
 /// How the timer stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,55 +24,61 @@ pub(super) enum Standing {
     Jumped,
     /// Shards that another timer held are held until their clock is proven.
     Held,
-    /// It has no shard, and no plan that means none for it: it is not in the group yet, or waits for what it is given.
+    /// It has no shard, and no plan that means none for it: it is not in the fleet yet, or waits for what it is given.
     Unplaced,
     /// `strict`, and the lease is not trusted.
     Untrusted,
 }
 
+/// The readiness, and what it says now.
+pub(super) struct Reported {
+    condition: Condition,
+    standing: Standing,
+}
+
 // === impl Pumping ===
 
 impl Pumping {
-    /// Tells the readiness, where it changed.
-    pub(super) fn tell_standing(&mut self) {
-        let standing = self.stands();
-        if standing != self.standing {
-            match standing.text() {
-                Some(why) => self.parts.condition.unready(why),
-                None => self.parts.condition.ready(),
-            }
-            self.standing = standing;
-        }
-    }
-
-    fn stands(&self) -> Standing {
+    pub(super) fn stands(&self) -> Standing {
         if self.stopping.is_some() {
             return Standing::HandingOver;
         }
-        if let Some(owner) = self.locked_out.values().next() {
-            return Standing::LockedOut(owner.clone());
+        if let Some(owner) = self.owning.locked_out_by() {
+            return Standing::LockedOut(owner.to_owned());
         }
-        match &self.health {
-            Health::Missing(why) => return Standing::Missing(why.clone()),
-            Health::Silent { .. } => return Standing::Silent,
-            Health::Starting => return Standing::Starting,
-            Health::Well => {}
-        }
-        if self.guard.is_jumped() {
-            Standing::Jumped
-        } else if self.holding.any() {
-            Standing::Held
-        } else if !self.may_pump() {
-            Standing::Untrusted
-        } else if self.is_unplaced() {
-            Standing::Unplaced
-        } else {
-            Standing::Ready
+        match self.health.ailment() {
+            Some(Ailment::Missing(why)) => Standing::Missing(why.to_owned()),
+            Some(Ailment::Silent) => Standing::Silent,
+            Some(Ailment::Starting) => Standing::Starting,
+            None if self.clock.is_jumped() => Standing::Jumped,
+            None if self.clock.holds_any() => Standing::Held,
+            None if !self.fleet.may_pump() => Standing::Untrusted,
+            None if self.is_unplaced() => Standing::Unplaced,
+            None => Standing::Ready,
         }
     }
 
     fn is_unplaced(&self) -> bool {
-        self.schedule.count() == 0 && self.parts.lock.is_zero() && !self.parts.handle.view().is_spare()
+        self.schedule.count() == 0 && !self.is_single() && !self.fleet.handle().view().is_spare()
+    }
+}
+
+// === impl Reported ===
+
+impl Reported {
+    pub(super) const fn new(condition: Condition) -> Self {
+        Self { condition, standing: Standing::Starting }
+    }
+
+    /// Changes the readiness where the standing changed.
+    pub(super) fn report(&mut self, standing: Standing) {
+        if standing != self.standing {
+            match standing.text() {
+                Some(why) => self.condition.unready(why),
+                None => self.condition.ready(),
+            }
+            self.standing = standing;
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The shards that wait, each in the order in which it is taken: so that no step walks over all of them.
 
 use super::Shard;
-use delayq_core::{ShardId, UnixMillis};
+use delayq::{UnixMillis, protocol::ShardId};
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ pub(super) struct Queues {
     /// Of the same due time, the longest unserved first.
     due: BTreeSet<((UnixMillis, u64), ShardId)>,
     /// By whose turn it is, the longest unserved first.
-    looks: BTreeSet<(u64, ShardId)>,
+    polls: BTreeSet<(u64, ShardId)>,
     heavy: BTreeSet<(u64, ShardId)>,
     resting: BTreeSet<(Instant, ShardId)>,
 }
@@ -20,7 +20,7 @@ pub(super) struct Queues {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     due: Option<(UnixMillis, u64)>,
-    look: Option<u64>,
+    poll: Option<u64>,
     heavy: Option<u64>,
     rest: Option<Instant>,
 }
@@ -29,7 +29,7 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn of(shard: &Shard) -> Self {
-        if shard.lane.is_some() || shard.held || shard.doubted {
+        if shard.out.is_some() || shard.held || shard.doubted {
             return Self::default();
         }
         match shard.resting {
@@ -37,7 +37,7 @@ impl Place {
             None if shard.more => Self { heavy: Some(shard.turn), ..Self::default() },
             None => {
                 let due = shard.next_due.map(|due| (due, shard.turn));
-                Self { due, look: shard.look.then_some(shard.turn), ..Self::default() }
+                Self { due, poll: shard.poll.then_some(shard.turn), ..Self::default() }
             }
         }
     }
@@ -49,7 +49,7 @@ impl Queues {
     /// A shard that waited there waits here now.
     pub(super) fn replace(&mut self, id: ShardId, before: &Place, now: &Place) {
         requeue(&mut self.due, id, before.due, now.due);
-        requeue(&mut self.looks, id, before.look, now.look);
+        requeue(&mut self.polls, id, before.poll, now.poll);
         requeue(&mut self.heavy, id, before.heavy, now.heavy);
         requeue(&mut self.resting, id, before.rest, now.rest);
     }
@@ -64,12 +64,12 @@ impl Queues {
     }
 
     /// By turns.
-    pub(super) fn looks(&self) -> impl Iterator<Item = ShardId> {
-        self.looks.iter().map(|&(_, id)| id)
+    pub(super) fn polls(&self) -> impl Iterator<Item = ShardId> {
+        self.polls.iter().map(|&(_, id)| id)
     }
 
-    pub(super) fn has_looks(&self) -> bool {
-        !self.looks.is_empty()
+    pub(super) fn has_polls(&self) -> bool {
+        !self.polls.is_empty()
     }
 
     /// The heavy shard whose turn it is.
@@ -77,7 +77,7 @@ impl Queues {
         self.heavy.first().map(|&(_, id)| id)
     }
 
-    /// A shard whose rest is over.
+    /// A shard that has rested.
     pub(super) fn rested(&self, now: Instant) -> Option<ShardId> {
         self.resting.first().filter(|(until, _)| *until <= now).map(|&(_, id)| id)
     }

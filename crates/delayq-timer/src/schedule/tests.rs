@@ -31,15 +31,15 @@ fn rounds(schedule: &mut Schedule, at: Instant, redis: u64) -> Vec<Round> {
 }
 
 fn light(shards: &[u16], limit: u16) -> Round {
-    Round { lane: Lane::Light, shards: shards.iter().map(|&n| of(n)).collect(), limit }
+    Round { pipeline: Pipeline::Light, shards: shards.iter().map(|&n| of(n)).collect(), limit }
 }
 
 fn heavy(n: u16) -> Round {
-    Round { lane: Lane::Heavy, shards: vec![of(n)], limit: 500 }
+    Round { pipeline: Pipeline::Heavy, shards: vec![of(n)], limit: 500 }
 }
 
-fn answer(next_due: Option<u64>, more: bool, now: u64) -> Answer {
-    Answer { next_due: next_due.map(ms), more, now: ms(now), early: false }
+fn answer(next_due: Option<u64>, more: bool, now: u64) -> Found {
+    Found { next_due: next_due.map(ms), more, now: ms(now), early: false }
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn more_shards_than_a_pipeline_takes_go_in_turns() {
     for (id, _) in &first.shards {
         schedule.answered(*id, answer(Some(1), false, 0), now);
     }
-    schedule.returned(Lane::Light);
+    schedule.returned(Pipeline::Light);
     let second = rounds(&mut schedule, now + Duration::from_millis(1), 1).remove(0);
     let unserved = (64..100).map(of).all(|s| second.shards.contains(&s));
     assert!(unserved, "those that waited come first: {second:?}");
@@ -88,7 +88,7 @@ fn more_shards_than_a_pipeline_takes_go_in_turns() {
 
 #[test]
 fn a_wake_that_comes_while_a_call_is_out_is_not_overwritten_by_its_answer() {
-    for (heard, answered, next) in [
+    for (woken, answered, next) in [
         (Some(150), Some(300), 150),
         (Some(400), Some(300), 300),
         (None, Some(300), 300),
@@ -97,20 +97,20 @@ fn a_wake_that_comes_while_a_call_is_out_is_not_overwritten_by_its_answer() {
         let now = Instant::now();
         let mut schedule = owning(&[Some(100)]);
         assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 128)]);
-        if let Some(heard) = heard {
-            schedule.hear(shard(0), ms(heard));
+        if let Some(woken) = woken {
+            schedule.wake(shard(0), ms(woken));
         }
         schedule.answered(shard(0), answer(answered, false, 100), now);
-        schedule.returned(Lane::Light);
-        assert_eq!(schedule.next(now).due, Some(ms(next)), "heard {heard:?}, answered {answered:?}");
+        schedule.returned(Pipeline::Light);
+        assert_eq!(schedule.next(now).due, Some(ms(next)), "woken {woken:?}, answered {answered:?}");
     }
 }
 
 #[test]
 fn a_nearer_wake_lowers_the_next_due_time_and_a_later_one_does_not_raise_it() {
     let mut schedule = owning(&[Some(100)]);
-    for (heard, next) in [(200, 100), (50, 50), (70, 50)] {
-        schedule.hear(shard(0), ms(heard));
+    for (woken, next) in [(200, 100), (50, 50), (70, 50)] {
+        schedule.wake(shard(0), ms(woken));
         assert_eq!(schedule.next(Instant::now()).due, Some(ms(next)));
     }
 }
@@ -121,11 +121,11 @@ fn wakes_closer_than_the_resolution_are_merged() {
     let mut schedule = owning(&[Some(100), Some(101)]);
     assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 128)]);
     schedule.answered(shard(0), answer(None, false, 100), now);
-    schedule.returned(Lane::Light);
+    schedule.returned(Pipeline::Light);
     let soon = now + Duration::from_micros(299);
     assert_eq!(rounds(&mut schedule, soon, 101), []);
     assert_eq!(schedule.next(soon).not_before, Some(now + Duration::from_micros(300)));
-    schedule.hear(shard(0), ms(101));
+    schedule.wake(shard(0), ms(101));
     assert_eq!(rounds(&mut schedule, now + Duration::from_micros(300), 101), [light(&[1, 0], 64)]);
 }
 
@@ -134,9 +134,9 @@ fn a_call_that_came_too_early_goes_again_at_once() {
     let now = Instant::now();
     let mut schedule = owning(&[Some(100)]);
     assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 128)]);
-    let early = Answer { early: true, ..answer(Some(100), false, 99) };
+    let early = Found { early: true, ..answer(Some(100), false, 99) };
     schedule.answered(shard(0), early, now + Duration::from_micros(50));
-    schedule.returned(Lane::Light);
+    schedule.returned(Pipeline::Light);
     assert_eq!(schedule.next(now).not_before, None);
     assert_eq!(rounds(&mut schedule, now + Duration::from_micros(50), 100), [light(&[0], 128)]);
 }
@@ -150,7 +150,7 @@ fn a_third_light_pipeline_waits_for_an_answer() {
     assert_eq!(rounds(&mut schedule, now + ms, 101), [light(&[1], 128)], "one is at work, one on its way");
     assert_eq!(rounds(&mut schedule, now + 2 * ms, 102), []);
     schedule.answered(shard(0), answer(None, false, 102), now + 2 * ms);
-    schedule.returned(Lane::Light);
+    schedule.returned(Pipeline::Light);
     assert_eq!(rounds(&mut schedule, now + 2 * ms, 102), [light(&[2], 128)]);
 }
 
@@ -162,18 +162,22 @@ fn a_full_batch_goes_again_at_once_alone_and_in_turns_beside_what_is_light() {
     for n in 0..3 {
         schedule.answered(shard(n), answer(Some(100), true, 100), now);
     }
-    schedule.returned(Lane::Light);
+    schedule.returned(Pipeline::Light);
     assert_eq!(rounds(&mut schedule, now, 100), [heavy(0)]);
     assert_eq!(rounds(&mut schedule, now, 100), [], "one at a time");
     schedule.answered(shard(0), answer(Some(100), true, 100), now);
-    schedule.returned(Lane::Heavy);
+    schedule.returned(Pipeline::Heavy);
     let later = now + Duration::from_millis(1);
-    assert_eq!(rounds(&mut schedule, later, 200), [heavy(1), light(&[3], 128)], "whoever waited longest");
+    assert_eq!(
+        rounds(&mut schedule, later, 200),
+        [heavy(1), light(&[3], 128)],
+        "the one that waited longest"
+    );
     schedule.answered(shard(1), answer(None, false, 200), later);
-    schedule.returned(Lane::Heavy);
+    schedule.returned(Pipeline::Heavy);
     assert_eq!(rounds(&mut schedule, later, 200), [heavy(2)]);
     schedule.answered(shard(2), answer(None, false, 200), later);
-    schedule.returned(Lane::Heavy);
+    schedule.returned(Pipeline::Heavy);
     assert_eq!(rounds(&mut schedule, later, 200), [heavy(0)]);
 }
 
@@ -186,15 +190,15 @@ fn a_shard_that_failed_rests_longer_each_time_and_holds_up_no_other() {
         assert_eq!(rounds(&mut schedule, at, 100).len(), 1);
         schedule.failed(shard(0), at);
         schedule.answered(shard(1), answer(Some(100), false, 99), at);
-        schedule.returned(Lane::Light);
+        schedule.returned(Pipeline::Light);
         assert_eq!(schedule.next(at).anyway, Some(at + Duration::from_millis(rest)));
-        assert_eq!(schedule.next(at).due, Some(ms(100)), "the other goes on");
+        assert_eq!(schedule.next(at).due, Some(ms(100)), "the other is not affected");
         at += Duration::from_millis(rest);
     }
     assert_eq!(rounds(&mut schedule, at, 100)[0].shards.len(), 2);
     schedule.answered(shard(0), answer(None, false, 100), at);
-    schedule.returned(Lane::Light);
-    schedule.look_at_all();
+    schedule.returned(Pipeline::Light);
+    schedule.poll_all();
     rounds(&mut schedule, at + Duration::from_millis(1), 0);
     schedule.failed(shard(0), at);
     assert_eq!(schedule.shards[&shard(0)].resting, Some(at + FIRST_RETRY), "an answer ends the series");
@@ -206,7 +210,7 @@ fn an_answer_that_left_what_is_due_is_not_repeated_at_once() {
     let mut schedule = owning(&[Some(100)]);
     rounds(&mut schedule, now, 100);
     schedule.answered(shard(0), answer(Some(100), false, 105), now);
-    schedule.returned(Lane::Light);
+    schedule.returned(Pipeline::Light);
     let soon = now + Duration::from_millis(1);
     assert_eq!(rounds(&mut schedule, soon, 105), []);
     assert_eq!(schedule.next(soon).anyway, Some(now + STUCK_RETRY));
@@ -217,7 +221,7 @@ fn an_answer_that_left_what_is_due_is_not_repeated_at_once() {
 fn a_look_goes_out_whatever_is_due_and_counts_as_one() {
     let now = Instant::now();
     let mut schedule = owning(&[Some(100), None]);
-    schedule.look_at_all();
+    schedule.poll_all();
     assert_eq!(schedule.next(now).anyway, Some(now));
     assert_eq!(rounds(&mut schedule, now, 100), [light(&[0, 1], 64)]);
     assert!(schedule.was_due(shard(0)) && !schedule.was_due(shard(1)));
@@ -242,34 +246,34 @@ fn a_stopped_or_dropped_shard_is_not_pumped() {
 fn what_is_due_waits_for_no_look() {
     let now = Instant::now();
     let mut schedule = owning(&[vec![None; 200], vec![Some(100); 3]].concat());
-    schedule.look_at_all();
-    let looks = rounds(&mut schedule, now, 99).remove(0);
-    assert_eq!(looks.shards.len(), LOOKS_ALONE, "nothing is due yet");
+    schedule.poll_all();
+    let polls = rounds(&mut schedule, now, 99).remove(0);
+    assert_eq!(polls.shards.len(), POLLS_ALONE, "nothing is due yet");
     let later = now + Duration::from_millis(1);
     assert_eq!(rounds(&mut schedule, later, 99), [], "what becomes due has the other pipeline");
-    assert_eq!(schedule.next(later).anyway, None, "the answer asks for more looks");
+    assert_eq!(schedule.next(later).anyway, None, "the answer asks for more polls");
     let due = rounds(&mut schedule, later, 100).remove(0);
     assert_eq!(due.shards[..3], [of(200), of(201), of(202)]);
-    assert_eq!(due.shards.len(), 3 + LOOKS_BESIDE, "and so it goes on with the looks under load");
+    assert_eq!(due.shards.len(), 3 + POLLS_BESIDE, "polls continue under load");
 }
 
 #[test]
 fn a_wake_that_overtakes_the_answer_to_its_claim_is_not_dropped() {
-    for (heard, claimed, next) in [(50, Some(100), 50), (150, Some(100), 100), (50, None, 50)] {
+    for (woken, claimed, next) in [(50, Some(100), 50), (150, Some(100), 100), (50, None, 50)] {
         let mut schedule = owning(&[]);
         schedule.expect(shard(0));
-        schedule.hear(shard(0), ms(heard));
+        schedule.wake(shard(0), ms(woken));
         schedule.own(shard(0), EPOCH, claimed.map(ms));
-        assert_eq!(schedule.next(Instant::now()).due, Some(ms(next)), "heard {heard}, claimed {claimed:?}");
+        assert_eq!(schedule.next(Instant::now()).due, Some(ms(next)), "woken {woken}, claimed {claimed:?}");
     }
     let mut schedule = owning(&[]);
-    schedule.hear(shard(0), ms(50));
+    schedule.wake(shard(0), ms(50));
     schedule.own(shard(0), EPOCH, None);
     assert_eq!(schedule.next(Instant::now()).due, None, "what is another's is not kept");
 }
 
 #[test]
-fn a_shard_owned_anew_has_the_new_epoch() {
+fn a_shard_owned_again_has_the_new_epoch() {
     let now = Instant::now();
     let mut schedule = owning(&[Some(100)]);
     schedule.doubt(shard(0), true);

@@ -7,8 +7,8 @@
 mod bounds;
 #[path = "../timer/drill.rs"]
 mod drill;
-#[path = "../timer/group.rs"]
-mod group;
+#[path = "../timer/fleet.rs"]
+mod fleet;
 #[path = "../timer/pulse.rs"]
 mod pulse;
 #[path = "../timer/stand.rs"]
@@ -19,27 +19,27 @@ mod witness;
 use bounds::CROWD;
 use delayq_tests::timing::conclusive;
 use drill::Drill;
+use fleet::{Fleet, Route};
 use futures_util::future::join_all;
-use group::{Group, Route};
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_timers_started_at_once_share_and_nothing_is_late() {
     conclusive(async || {
         const CROWD_SIZE: usize = 200;
-        let mut group = Group::with(256).await;
+        let mut fleet = Fleet::with(256).await;
         // What is tested is the start, and not whether 200 keep-alives fit into this machine's spare time.
-        group.times.lease = Duration::from_secs(10);
-        group.times.look = Duration::from_secs(5);
-        // One connection for all of them, on which 200 starts look at 256 shards each.
-        group.times.call = Duration::from_secs(30);
-        group.etcd_call = Duration::from_secs(5);
-        let client = group.client_at(&group.stand.server.address());
-        let drill = Drill::new(group).await;
+        fleet.times.lease = Duration::from_secs(10);
+        fleet.times.poll = Duration::from_secs(5);
+        // One connection for all of them, on which 200 starts check 256 shards each.
+        fleet.times.call = Duration::from_secs(30);
+        fleet.etcd_call = Duration::from_secs(5);
+        let client = fleet.client_at(&fleet.stand.server.address());
+        let drill = Drill::new(fleet).await;
         let (one, other) = drill.pair().await;
         let load = drill.load().await;
         let names: Vec<String> = (0..CROWD_SIZE).map(|n| format!("m{n}")).collect();
-        let route = || Route { client: client.clone(), ..drill.group.direct() };
+        let route = || Route { client: client.clone(), ..drill.fleet.direct() };
         let crowd = join_all(names.iter().map(|name| drill.timer_by(name, route()))).await;
         drill.settled(&crowd.iter().chain([&one, &other]).collect::<Vec<_>>()).await;
         drill.flows().await;

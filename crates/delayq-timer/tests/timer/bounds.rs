@@ -1,8 +1,8 @@
 //! How late a message may be after each fault: the table of docs/operations.md, which the tests of the faults assert.
 //!
 //! How they were chosen: what owns its shards throughout pumps on, so nothing but the machine makes its messages late,
-//! and a second is allowed. What has to be noticed by a lease, a lock or a look may take that long and the two seconds
-//! in which etcd looks for what ran out, a plan is made and claims are won. Planned moves have a bound of 50 ms.
+//! and a second is allowed. What has to be noticed by a lease, a lock or a poll may take that long and the two seconds
+//! in which etcd polls for what ran out, a plan is made and claims are won. Planned moves have a bound of 50 ms.
 //!
 //! What is late by more is judged by [`delayq_tests::timing`]: it fails, or the machine's own pauses ([`crate::pulse`])
 //! may explain it, and the run is repeated.
@@ -15,7 +15,7 @@ pub(crate) struct Bound {
     /// As the table names it.
     pub(crate) fault: &'static str,
     leases: u32,
-    looks: u32,
+    polls: u32,
     calls: u32,
     steady: u32,
     locks: u32,
@@ -27,8 +27,8 @@ pub(crate) struct Bound {
 pub(crate) struct Times {
     /// `[etcd] lease_ttl`
     pub(crate) lease: Duration,
-    /// `[timer] look`
-    pub(crate) look: Duration,
+    /// `[timer] poll_interval`
+    pub(crate) poll: Duration,
     /// `[redis] call_deadline`
     pub(crate) call: Duration,
     /// `[timer] clock_steady`
@@ -60,11 +60,11 @@ pub(crate) const KILLED_ALONE: Bound = Bound::of("a single timer, without etcd, 
 pub(crate) const FROZEN: Bound = Bound::of("a timer is frozen (SIGSTOP) and goes on later").leases(1).s(2);
 pub(crate) const STOPPED: Bound = Bound::of("a timer is stopped (SIGTERM)").ms(50);
 pub(crate) const JOINED: Bound = Bound::of("a timer is started").ms(50);
-pub(crate) const CROWD: Bound = Bound::of("two hundred timers are started at once").looks(1).s(11);
-pub(crate) const NOBODY: Bound = Bound::of("a shard loses its owner while etcd is gone").looks(1).s(11);
-pub(crate) const CLOCK: Bound = Bound::of("Redis's clock jumps").steady(1).looks(1).s(2);
+pub(crate) const CROWD: Bound = Bound::of("two hundred timers are started at once").polls(1).s(11);
+pub(crate) const NOBODY: Bound = Bound::of("a shard loses its owner while etcd is gone").polls(1).s(11);
+pub(crate) const CLOCK: Bound = Bound::of("Redis's clock jumps").steady(1).polls(1).s(2);
 pub(crate) const BLACK_HOLE: Bound = Bound::of("a connection to Redis is black-holed").calls(3).s(2);
-pub(crate) const WAKE_LOST: Bound = Bound::of("a wake-up is lost (its connection broke)").looks(1).s(1);
+pub(crate) const WAKE_LOST: Bound = Bound::of("a wake-up is lost (its connection broke)").polls(1).s(1);
 
 const ALL: [Bound; 22] = [
     ETCD_LEADER_LOST,
@@ -95,15 +95,15 @@ const ALL: [Bound; 22] = [
 
 impl Bound {
     const fn of(fault: &'static str) -> Self {
-        Self { fault, leases: 0, looks: 0, calls: 0, steady: 0, locks: 0, more: Duration::ZERO }
+        Self { fault, leases: 0, polls: 0, calls: 0, steady: 0, locks: 0, more: Duration::ZERO }
     }
 
     const fn leases(self, leases: u32) -> Self {
         Self { leases, ..self }
     }
 
-    const fn looks(self, looks: u32) -> Self {
-        Self { looks, ..self }
+    const fn polls(self, polls: u32) -> Self {
+        Self { polls, ..self }
     }
 
     const fn calls(self, calls: u32) -> Self {
@@ -128,16 +128,16 @@ impl Bound {
 
     /// How late a message may be where these are the settings.
     pub(crate) fn late(&self, times: Times) -> Duration {
-        let Times { lease, look, call, steady, lock } = times;
+        let Times { lease, poll, call, steady, lock } = times;
         let leased = lease * self.leases + lock * self.locks;
-        leased + look * self.looks + call * self.calls + steady * self.steady + self.more
+        leased + poll * self.polls + call * self.calls + steady * self.steady + self.more
     }
 
     /// As the table has it: `` `lease_ttl` + 2 s ``.
     fn text(&self) -> String {
         let terms = [
             (self.leases, "lease_ttl"),
-            (self.looks, "look"),
+            (self.polls, "poll_interval"),
             (self.calls, "call_deadline"),
             (self.steady, "clock_steady"),
             (self.locks, "lock"),

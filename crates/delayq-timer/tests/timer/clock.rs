@@ -1,6 +1,7 @@
 //! The clock guard: a step of Redis's clock holds the shards until it is steady.
 
-use crate::stand::{Running, Stand, looking};
+use crate::stand::{Running, Stand, polling};
+use delayq::Admin;
 use delayq_service::config::HumanDuration;
 use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::deadline::{SHORT, wait_until};
@@ -14,7 +15,7 @@ async fn stepped(steady_ms: u64) -> (Stand, ClockShim, Running) {
     let stand = Stand::on(server, 4).await;
     let config = TimerConfig {
         clock_steady: HumanDuration::from_millis(steady_ms),
-        ..looking(Duration::from_millis(200))
+        ..polling(Duration::from_millis(200))
     };
     let timer = stand.timer_with(config, "one").await;
     (stand, clock, timer)
@@ -23,7 +24,9 @@ async fn stepped(steady_ms: u64) -> (Stand, ClockShim, Running) {
 /// Whether every shard has the flag *hold*, or none has.
 async fn held(stand: &Stand, held: bool) {
     wait_until("the holds to be as they must", SHORT, || async {
-        let flags = stand.client.overview(&stand.client.shards().shards().collect::<Vec<_>>()).await;
+        let flags = Admin::new(stand.client.clone())
+            .overview_of(&stand.client.shards().shards().collect::<Vec<_>>())
+            .await;
         flags.into_iter().all(|seen| seen.unwrap().held == held)
     })
     .await;
@@ -89,7 +92,7 @@ async fn a_clock_step_while_writes_are_refused_stops_no_shard_for_good() {
     timer.is_ready().await;
     assert!(
         timer.metric("delayq_timer_rescued_total") < 0.5,
-        "the owner pumps, and not whoever sees it overdue"
+        "the owner pumps, and not a timer that sees it overdue"
     );
     timer.stop().await;
 }
@@ -116,7 +119,7 @@ async fn a_hold_that_a_dead_timer_left_is_ended_by_the_next() {
     held(&stand, true).await;
     timer.kill().await;
     let config =
-        TimerConfig { clock_steady: HumanDuration::from_millis(500), ..looking(Duration::from_millis(200)) };
+        TimerConfig { clock_steady: HumanDuration::from_millis(500), ..polling(Duration::from_millis(200)) };
     let count = stand.put([stand.now_ms().await + 10]).await;
     let next = stand.timer_with(config, "one").await;
     stand.all_ready(count).await;

@@ -2,7 +2,7 @@
 
 use crate::bounds::CLOCK;
 use crate::drill::Drill;
-use crate::group::Group;
+use crate::fleet::Fleet;
 use crate::stand::{Running, Stand};
 use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::deadline::{SHORT, wait_until};
@@ -18,10 +18,10 @@ const DAY_MS: i64 = 86_400_000;
 async fn stepped() -> (Drill, ClockShim) {
     let clock = ClockShim::new();
     let server = RedisServer::start_with(RedisOptions::default().clock(&clock)).await;
-    let mut group = Group::on(Stand::on(server, 8).await, EtcdCluster::start_one().await);
-    // So long that whoever looks meanwhile sees the hold.
-    group.times.steady = Duration::from_secs(5);
-    (Drill::new(group).await, clock)
+    let mut fleet = Fleet::on(Stand::on(server, 8).await, EtcdCluster::start_one().await);
+    // So long that a poll meanwhile sees the hold.
+    fleet.times.steady = Duration::from_secs(5);
+    (Drill::new(fleet).await, clock)
 }
 
 /// A load that came and is through; how many messages that were.
@@ -62,7 +62,7 @@ async fn step(ahead_ms: i64) {
         // By the new clock, what was put before the step is as late as the step was long, and what was put after it is
         // not: each is judged by the clock that it became ready by.
         let late =
-            CLOCK.late(drill.group.times) + Duration::from_millis(u64::try_from(ahead_ms.max(0)).unwrap());
+            CLOCK.late(drill.fleet.times) + Duration::from_millis(u64::try_from(ahead_ms.max(0)).unwrap());
         drill.judge_within(CLOCK.fault, late).await.timing
     })
     .await;
@@ -96,7 +96,7 @@ async fn a_clock_stepped_two_days_ahead_and_put_right_lets_nothing_out_before_it
         }
         held_and_let_go(&[&one, &other]).await;
         assert_eq!(drill.stand().ready().await, count, "messages of tomorrow went out by a wrong clock");
-        // Their time comes with nobody stepping anything: the timers start anew, as after a night.
+        // Their time comes with nobody stepping anything: the timers start over, as after a night.
         one.stop().await;
         other.stop().await;
         clock.set_offset_ms(6 * i64::try_from(HOUR_MS).unwrap());
@@ -104,7 +104,7 @@ async fn a_clock_stepped_two_days_ahead_and_put_right_lets_nothing_out_before_it
         let overdue = Duration::from_millis(5 * HOUR_MS) + since.elapsed();
         let next = drill.timer("next").await;
         next.owns(8).await;
-        drill.judge_within(CLOCK.fault, overdue + CLOCK.late(drill.group.times)).await.timing
+        drill.judge_within(CLOCK.fault, overdue + CLOCK.late(drill.fleet.times)).await.timing
     })
     .await;
 }

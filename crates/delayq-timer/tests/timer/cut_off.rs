@@ -2,7 +2,7 @@
 
 use crate::bounds::{BLACK_HOLE, CUT_FROM_BOTH, CUT_FROM_ETCD, CUT_FROM_REDIS};
 use crate::drill::Drill;
-use crate::group::{Group, Route};
+use crate::fleet::{Fleet, Route};
 use crate::stand::Running;
 use delayq_tests::deadline::LONG;
 use delayq_tests::proxy::{Flow, Proxy};
@@ -22,14 +22,14 @@ struct Scene {
 }
 
 async fn scene() -> Scene {
-    let drill = Drill::new(Group::with(SHARDS).await).await;
-    let to_etcd = Proxy::start(&drill.group.etcd.members()[0].address());
+    let drill = Drill::new(Fleet::with(SHARDS).await).await;
+    let to_etcd = Proxy::start(&drill.fleet.etcd.members()[0].address());
     let to_redis = Proxy::start_for_redis(&drill.stand().server.address());
     let etcd = vec![format!("http://{}", to_etcd.address())];
-    let client = drill.group.client_at(&to_redis.address());
+    let client = drill.fleet.client_at(&to_redis.address());
     let cut = drill.timer_by("cut", Route { etcd, client }).await;
     let well = drill.timer("well").await;
-    drill.group.share(&[&cut, &well]).await;
+    drill.fleet.share(&[&cut, &well]).await;
     Scene { drill, to_etcd, to_redis, cut, well }
 }
 
@@ -84,7 +84,7 @@ async fn a_timer_cut_off_from_redis_alone_lets_the_other_have_its_shards_until_i
 #[tokio::test(flavor = "multi_thread")]
 async fn timers_that_all_lost_redis_keep_their_shards_and_go_on_when_it_is_back() {
     conclusive(async || {
-        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let drill = Drill::new(Fleet::with(SHARDS).await).await;
         let (one, other) = drill.pair().await;
         let due = drill.stand().now_ms().await + 500;
         drill.put((0..500).map(|n| due + n)).await;

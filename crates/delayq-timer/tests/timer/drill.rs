@@ -1,11 +1,11 @@
 //! One fault under load: a deployment and its etcd, timers, a stream of messages, and at its end the judgement.
 
 use crate::bounds::Bound;
-use crate::group::{Group, Route};
+use crate::fleet::{Fleet, Route};
 use crate::pulse::Pulse;
 use crate::stand::{Running, Stand};
 use crate::witness::{Witness, deliveries};
-use delayq_core::{Client, Fate, Message, Producer, ShardId, Topic, UnixMillis};
+use delayq::{Admin, Client, Fate, Message, Producer, Topic, UnixMillis, protocol::ShardId};
 use delayq_service::Metrics;
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::history::{Answer, Event, History};
@@ -26,7 +26,7 @@ const LOAD_SPREAD_MS: u64 = 300;
 
 /// A fault and all that looks on at it.
 pub(crate) struct Drill {
-    pub(crate) group: Group,
+    pub(crate) fleet: Fleet,
     history: Arc<History>,
     witness: Witness,
     pulse: Pulse,
@@ -52,25 +52,25 @@ pub(crate) struct Verdict {
 // === impl Drill ===
 
 impl Drill {
-    pub(crate) async fn new(group: Group) -> Self {
-        let witness = Witness::start(&group.stand).await;
-        let pulse = Pulse::start(&group.stand.server);
+    pub(crate) async fn new(fleet: Fleet) -> Self {
+        let witness = Witness::start(&fleet.stand).await;
+        let pulse = Pulse::start(&fleet.stand.server);
         let (timers, numbers) = (Mutex::default(), Arc::default());
-        Self { group, history: Arc::default(), witness, pulse, stall: Stall::watch(), timers, numbers }
+        Self { fleet, history: Arc::default(), witness, pulse, stall: Stall::watch(), timers, numbers }
     }
 
     pub(crate) fn stand(&self) -> &Stand {
-        &self.group.stand
+        &self.fleet.stand
     }
 
     /// A timer that is a member.
     pub(crate) async fn timer(&self, name: &str) -> Running {
-        self.timer_by(name, self.group.direct()).await
+        self.timer_by(name, self.fleet.direct()).await
     }
 
     /// A timer that goes other ways to etcd and Redis.
     pub(crate) async fn timer_by(&self, name: &str, route: Route) -> Running {
-        let timer = self.group.timer_by(name, route).await;
+        let timer = self.fleet.timer_by(name, route).await;
         self.timers.lock().unwrap().push(timer.metrics.clone());
         timer
     }
@@ -78,7 +78,7 @@ impl Drill {
     /// Two timers that share the shards.
     pub(crate) async fn pair(&self) -> (Running, Running) {
         let (one, other) = (self.timer("one").await, self.timer("other").await);
-        self.group.share(&[&one, &other]).await;
+        self.fleet.share(&[&one, &other]).await;
         (one, other)
     }
 
@@ -132,7 +132,7 @@ impl Drill {
     /// (I4), nothing twice (I6), nothing later than the bound and the machine explain (I7), and one effective owner a
     /// shard (I8).
     pub(crate) async fn judge(&self, bound: &Bound) -> Verdict {
-        self.judge_within(bound.fault, bound.late(self.group.times)).await
+        self.judge_within(bound.fault, bound.late(self.fleet.times)).await
     }
 
     /// As [`Self::judge`], with a bound of the test's own.
@@ -246,7 +246,7 @@ async fn put(
 
 /// Redis's clock.
 async fn now_ms(client: &Client) -> u64 {
-    client.overview(&[ShardId::new(0)]).await.remove(0).unwrap().now.millis().get()
+    Admin::new(client.clone()).overview_of(&[ShardId::new(0)]).await.remove(0).unwrap().now.millis().get()
 }
 
 /// How late a message became ready; its id begins with its due time.

@@ -2,7 +2,7 @@
 
 use crate::bounds::{ETCD_GONE, ETCD_LEADER_LOST, ETCD_RESTARTED, KILLED_WITH_ETCD_LEADER, NOBODY};
 use crate::drill::Drill;
-use crate::group::Group;
+use crate::fleet::Fleet;
 use crate::spare::listeners;
 use crate::stand::{Running, Stand};
 use delayq_tests::deadline::{SHORT, wait_until};
@@ -12,7 +12,7 @@ use delayq_tests::timing::conclusive;
 const SHARDS: u16 = 16;
 
 async fn three() -> Drill {
-    Drill::new(Group::with_three(SHARDS).await).await
+    Drill::new(Fleet::with_three(SHARDS).await).await
 }
 
 /// Until each of them has been heard by etcd again.
@@ -35,9 +35,9 @@ async fn a_killed_etcd_leader_makes_nothing_late() {
         let mut drill = three().await;
         let (one, other) = drill.pair().await;
         let load = drill.load().await;
-        let leader = drill.group.etcd.leader().await;
-        drill.group.etcd.member(leader).kill().await;
-        assert_ne!(drill.group.etcd.leader().await, leader);
+        let leader = drill.fleet.etcd.leader().await;
+        drill.fleet.etcd.member(leader).kill().await;
+        assert_ne!(drill.fleet.etcd.leader().await, leader);
         trusted(&[&one, &other]).await;
         takes_in_a_third(&drill, &one, &other).await;
         load.stop().await;
@@ -50,10 +50,10 @@ async fn a_killed_etcd_leader_makes_nothing_late() {
 async fn an_etcd_leader_cut_off_from_its_peers_makes_nothing_late() {
     conclusive(async || {
         let etcd = EtcdCluster::start_with(EtcdOptions::default().members(3).partitionable()).await;
-        let drill = Drill::new(Group::on(Stand::new(SHARDS).await, etcd)).await;
+        let drill = Drill::new(Fleet::on(Stand::new(SHARDS).await, etcd)).await;
         let (one, other) = drill.pair().await;
         let load = drill.load().await;
-        let etcd = &drill.group.etcd;
+        let etcd = &drill.fleet.etcd;
         let leader = etcd.leader().await;
         // Its clients still reach it, and it cannot answer them: it is the others that must be found.
         etcd.isolate(leader);
@@ -76,8 +76,8 @@ async fn a_rolling_restart_of_etcd_makes_nothing_late() {
         let (one, other) = drill.pair().await;
         let load = drill.load().await;
         for member in 0..3 {
-            drill.group.etcd.member(member).stop().await;
-            drill.group.etcd.member(member).resume().await;
+            drill.fleet.etcd.member(member).stop().await;
+            drill.fleet.etcd.member(member).resume().await;
         }
         trusted(&[&one, &other]).await;
         takes_in_a_third(&drill, &one, &other).await;
@@ -94,16 +94,16 @@ async fn without_a_quorum_what_is_owned_is_pumped_on_time() {
         let (one, other) = drill.pair().await;
         let load = drill.load().await;
         for member in [1, 2] {
-            drill.group.etcd.member(member).kill().await;
+            drill.fleet.etcd.member(member).kill().await;
         }
         for timer in [&one, &other] {
             timer.reaches("delayq_timer_degraded", 1.0).await;
         }
         drill.flows().await;
         for member in [1, 2] {
-            drill.group.etcd.member(member).launch();
+            drill.fleet.etcd.member(member).launch();
         }
-        drill.group.etcd.wait_healthy().await;
+        drill.fleet.etcd.wait_healthy().await;
         trusted(&[&one, &other]).await;
         takes_in_a_third(&drill, &one, &other).await;
         load.stop().await;
@@ -118,12 +118,12 @@ async fn with_every_etcd_member_frozen_what_is_owned_is_pumped_on_time() {
         let drill = three().await;
         let (one, other) = drill.pair().await;
         let load = drill.load().await;
-        drill.group.etcd.freeze();
+        drill.fleet.etcd.freeze();
         for timer in [&one, &other] {
             timer.reaches("delayq_timer_degraded", 1.0).await;
         }
         drill.flows().await;
-        drill.group.etcd.thaw();
+        drill.fleet.etcd.thaw();
         trusted(&[&one, &other]).await;
         // The leases may have run out in etcd meanwhile, or be found renewed: both end with two that share.
         drill.settled(&[&one, &other]).await;
@@ -135,11 +135,11 @@ async fn with_every_etcd_member_frozen_what_is_owned_is_pumped_on_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shard_that_loses_its_owner_while_etcd_is_gone_is_pumped_by_whoever_sees_it() {
+async fn a_shard_that_loses_its_owner_while_etcd_is_gone_is_pumped_by_a_timer_that_sees_it() {
     conclusive(async || {
-        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let drill = Drill::new(Fleet::with(SHARDS).await).await;
         let (one, other) = drill.pair().await;
-        drill.group.etcd.freeze();
+        drill.fleet.etcd.freeze();
         one.reaches("delayq_timer_degraded", 1.0).await;
         let listening = listeners(drill.stand()).await;
         other.kill().await;
@@ -152,7 +152,7 @@ async fn a_shard_that_loses_its_owner_while_etcd_is_gone_is_pumped_by_whoever_se
         drill.put(vec![drill.stand().now_ms().await + 5_000; 200]).await;
         let timing = drill.judge(&NOBODY).await.timing;
         one.exceeds("delayq_timer_rescued_total", 0.0).await;
-        drill.group.etcd.thaw();
+        drill.fleet.etcd.thaw();
         timing
     })
     .await;
@@ -164,9 +164,9 @@ async fn a_timer_killed_while_etcd_changes_its_leader_is_replaced_after_two_leas
         let mut drill = three().await;
         let (one, other) = drill.pair().await;
         let load = drill.load().await;
-        let leader = drill.group.etcd.leader().await;
+        let leader = drill.fleet.etcd.leader().await;
         one.kill().await;
-        drill.group.etcd.member(leader).kill().await;
+        drill.fleet.etcd.member(leader).kill().await;
         other.owns(SHARDS).await;
         drill.flows().await;
         load.stop().await;

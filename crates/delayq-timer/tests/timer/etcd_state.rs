@@ -2,8 +2,8 @@
 
 use crate::bounds::{ETCD_COMPACTED, ETCD_REBUILT, LEASE_REVOKED, TOKEN_LOST};
 use crate::drill::Drill;
-use crate::group::{Group, Route};
-use delayq_cluster::Credentials;
+use crate::fleet::{Fleet, Route};
+use delayq_service::config::Secret;
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::proxy::{Flow, Proxy};
@@ -16,15 +16,15 @@ const ROOT: &str = "--user=root:root-password";
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_revoked_by_hand_is_noticed_and_the_shards_go_on() {
     conclusive(async || {
-        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let drill = Drill::new(Fleet::with(SHARDS).await).await;
         let (one, other) = drill.pair().await;
         let load = drill.load().await;
-        let members = drill.group.etcd.keys("/delayq/dq/timer/members/").await;
+        let members = drill.fleet.etcd.keys("/delayq/dq/timer/members/").await;
         let lease = members.first().unwrap().rsplit('-').next().unwrap();
-        drill.group.etcd.ctl(&["lease", "revoke", lease]).await;
-        // It joins anew, under another lease.
+        drill.fleet.etcd.ctl(&["lease", "revoke", lease]).await;
+        // It joins again, under another lease.
         wait_until("a new registration", SHORT, || async {
-            let now = drill.group.etcd.keys("/delayq/dq/timer/members/").await;
+            let now = drill.fleet.etcd.keys("/delayq/dq/timer/members/").await;
             now.len() == 2 && now != members
         })
         .await;
@@ -37,15 +37,15 @@ async fn a_lease_revoked_by_hand_is_noticed_and_the_shards_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn timers_whose_keys_are_deleted_while_their_leases_live_join_anew() {
+async fn timers_whose_keys_are_deleted_while_their_leases_live_join_again() {
     conclusive(async || {
-        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let drill = Drill::new(Fleet::with(SHARDS).await).await;
         let (one, other) = drill.pair().await;
         let load = drill.load().await;
-        let members = drill.group.etcd.keys("/delayq/dq/timer/members/").await;
-        drill.group.etcd.ctl(&["del", "--prefix", "/delayq/"]).await;
+        let members = drill.fleet.etcd.keys("/delayq/dq/timer/members/").await;
+        drill.fleet.etcd.ctl(&["del", "--prefix", "/delayq/"]).await;
         wait_until("two new registrations", SHORT, || async {
-            let now = drill.group.etcd.keys("/delayq/dq/timer/members/").await;
+            let now = drill.fleet.etcd.keys("/delayq/dq/timer/members/").await;
             now.len() == 2 && now.iter().all(|key| !members.contains(key))
         })
         .await;
@@ -58,17 +58,17 @@ async fn timers_whose_keys_are_deleted_while_their_leases_live_join_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_etcd_emptied_and_rebuilt_is_joined_anew_and_the_epochs_rise_on() {
+async fn an_etcd_emptied_and_rebuilt_is_joined_again_and_the_epochs_rise_on() {
     conclusive(async || {
-        let mut drill = Drill::new(Group::with(SHARDS).await).await;
+        let mut drill = Drill::new(Fleet::with(SHARDS).await).await;
         let (one, other) = drill.pair().await;
-        // Revisions far beyond those that the rebuilt one will have: whoever waits for them waits for ever.
-        drill.group.etcd.put_all(&(0..500).map(|n| format!("elsewhere/{n}")).collect::<Vec<_>>()).await;
+        // Revisions far beyond those that the rebuilt one will have: a member that waits for them waits for ever.
+        drill.fleet.etcd.put_all(&(0..500).map(|n| format!("elsewhere/{n}")).collect::<Vec<_>>()).await;
         let load = drill.load().await;
         let before = one.metric("delayq_timer_epoch") + other.metric("delayq_timer_epoch");
-        drill.group.etcd.rebuild().await;
-        wait_until("everybody to have joined anew", SHORT, || async {
-            drill.group.etcd.keys("/delayq/dq/timer/claims/").await.len() == usize::from(SHARDS)
+        drill.fleet.etcd.rebuild().await;
+        wait_until("everybody to have joined again", SHORT, || async {
+            drill.fleet.etcd.keys("/delayq/dq/timer/claims/").await.len() == usize::from(SHARDS)
         })
         .await;
         drill.settled(&[&one, &other]).await;
@@ -83,18 +83,18 @@ async fn an_etcd_emptied_and_rebuilt_is_joined_anew_and_the_epochs_rise_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_history_compacted_under_a_watch_makes_nothing_late() {
     conclusive(async || {
-        let mut group = Group::with(SHARDS).await;
+        let mut fleet = Fleet::with(SHARDS).await;
         // So long that no keep-alive falls into the pause: what ends is the watch, and not the trust.
-        group.times.lease = Duration::from_secs(30);
-        let drill = Drill::new(group).await;
-        let proxy = Proxy::start(&drill.group.etcd.members()[0].address());
-        let slow = Route { etcd: vec![format!("http://{}", proxy.address())], ..drill.group.direct() };
+        fleet.times.lease = Duration::from_secs(30);
+        let drill = Drill::new(fleet).await;
+        let proxy = Proxy::start(&drill.fleet.etcd.members()[0].address());
+        let slow = Route { etcd: vec![format!("http://{}", proxy.address())], ..drill.fleet.direct() };
         let (one, other) = (drill.timer_by("slow", slow).await, drill.timer("other").await);
         drill.settled(&[&one, &other]).await;
         let load = drill.load().await;
         proxy.set_both(Flow::Hold);
-        fill_a_watch_of_claims(&drill.group.etcd).await;
-        drill.group.etcd.compact().await;
+        fill_a_watch_of_claims(&drill.fleet.etcd).await;
+        drill.fleet.etcd.compact().await;
         proxy.mend().await;
         let third = drill.timer("third").await;
         drill.settled(&[&one, &other, &third]).await;
@@ -138,17 +138,16 @@ pub(crate) async fn secure(etcd: &mut EtcdCluster, operator: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_died_with_etcd_is_asked_for_anew_and_nothing_is_late() {
+async fn a_token_that_died_with_etcd_is_asked_for_again_and_nothing_is_late() {
     conclusive(async || {
-        let mut group = Group::with(SHARDS).await;
-        secure(&mut group.etcd, &[]).await;
-        let (user, password) = ("timer".to_owned(), "timer-password".to_owned().into());
-        group.credentials = Some(Credentials { user, password });
-        let mut drill = Drill::new(group).await;
+        let mut fleet = Fleet::with(SHARDS).await;
+        secure(&mut fleet.etcd, &[]).await;
+        fleet.credentials = Some(("timer".to_owned(), Secret::plain("timer-password")));
+        let mut drill = Drill::new(fleet).await;
         let (one, other) = drill.pair().await;
         let load = drill.load().await;
-        drill.group.etcd.member(0).kill().await;
-        drill.group.etcd.member(0).resume().await;
+        drill.fleet.etcd.member(0).kill().await;
+        drill.fleet.etcd.member(0).resume().await;
         // A third joins with a new token; that the others give it shards proves theirs.
         let third = drill.timer("third").await;
         drill.settled(&[&one, &other, &third]).await;

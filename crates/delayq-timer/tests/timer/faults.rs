@@ -1,9 +1,9 @@
 //! What each fault of Redis costs a single timer, and that nothing is lost or early meanwhile.
 
 use crate::bounds::WAKE_LOST;
-use crate::group::TIMES;
-use crate::stand::{Stand, client, looking, start};
-use delayq_core::ShardId;
+use crate::fleet::TIMES;
+use crate::stand::{Stand, client, polling, start};
+use delayq::{Admin, protocol::ShardId};
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use delayq_tests::stall::Stall;
@@ -23,7 +23,7 @@ async fn a_redis_killed_and_started_again_loses_nothing() {
     let start = stand.now_ms().await;
     let count = stand.put((0..2_000).map(|n| start + 500 + n)).await;
     wait_until("the middle of it", SHORT, || async { stand.ready().await > 200 }).await;
-    stand.server.kill_and_resume().await;
+    stand.deployment.server.kill_and_resume().await;
     stand.all_ready(count).await;
     timer.is_ready().await;
     timer.stop().await;
@@ -33,7 +33,7 @@ async fn a_redis_killed_and_started_again_loses_nothing() {
 async fn a_lost_wake_up_costs_at_most_a_look() {
     conclusive(async || {
         let (stand, stall) = (Stand::new(4).await, Stall::watch());
-        let timer = stand.timer_with(looking(TIMES.look), "one").await;
+        let timer = stand.timer_with(polling(TIMES.poll), "one").await;
         let resyncs = timer.metric("delayq_timer_resyncs_total");
         let _: u64 = stand.server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
         let count = stand.put([stand.now_ms().await + 20]).await;
@@ -80,13 +80,13 @@ async fn a_redis_that_evicts_is_refused_by_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_came_back_empty_is_not_served_and_not_filled() {
     let stand = Stand::new(4).await;
-    let timer = stand.timer_with(looking(Duration::from_millis(200)), "one").await;
+    let timer = stand.timer_with(polling(Duration::from_millis(200)), "one").await;
     let () = stand.server.command(&["FLUSHALL"]).await;
     timer.reaches("delayq_timer_shards", 0.0).await;
     assert!(timer.unready().await.contains("does not exist"));
     assert_eq!(stand.server.command::<u64>(&["DBSIZE"]).await, 0, "a timer creates no shards");
     // Once the data is there again, it goes on.
-    stand.client.init().await.unwrap();
+    Admin::new(stand.client.clone()).init().await.unwrap();
     timer.owns(4).await;
     timer.is_ready().await;
     timer.stop().await;

@@ -1,8 +1,8 @@
 //! The fleet's figures, measured: `cargo test --release -p delayq-timer --test timer -- --ignored --nocapture figures`.
 
-use crate::group::Group;
+use crate::fleet::Fleet;
 use crate::stand::{Became, Running, Stand};
-use delayq_core::ShardId;
+use delayq::{Admin, protocol::ShardId};
 use delayq_tests::deadline::{LONG, wait_until};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -40,10 +40,10 @@ fn calls(timers: &[&Running]) {
 #[ignore = "measures for half a minute"]
 async fn figures_of_steady_lateness_with_two_timers() {
     for rate in [1_000, 10_000] {
-        let group = Group::with(64).await;
-        let (one, other) = (group.timer("one").await, group.timer("other").await);
-        group.share(&[&one, &other]).await;
-        steady_run(&group.stand, rate, 5, &[&one, &other]).await;
+        let fleet = Fleet::with(64).await;
+        let (one, other) = (fleet.timer("one").await, fleet.timer("other").await);
+        fleet.share(&[&one, &other]).await;
+        steady_run(&fleet.stand, rate, 5, &[&one, &other]).await;
         one.stop().await;
         other.stop().await;
     }
@@ -96,21 +96,21 @@ async fn cpu_seconds(stand: &Stand) -> f64 {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "measures"]
 async fn figures_of_a_storm_with_two_timers() {
-    let group = Group::with(16).await;
-    let (one, other) = (group.timer("one").await, group.timer("other").await);
-    group.share(&[&one, &other]).await;
-    let due = group.stand.now_ms().await + 6_000;
-    let count = group.stand.put(vec![due; 50_000]).await;
-    let another = crate::stand::client(&group.stand.server.url(), 16);
+    let fleet = Fleet::with(16).await;
+    let (one, other) = (fleet.timer("one").await, fleet.timer("other").await);
+    fleet.share(&[&one, &other]).await;
+    let due = fleet.stand.now_ms().await + 6_000;
+    let count = fleet.stand.put(vec![due; 50_000]).await;
+    let another = Admin::new(crate::stand::client(&fleet.stand.server.url(), 16));
     let mut waits = Vec::new();
-    while group.stand.now_ms().await < due + 400 {
+    while fleet.stand.now_ms().await < due + 400 {
         for _ in 0..32 {
             let asked = Instant::now();
-            another.overview(&[ShardId::new(0)]).await.remove(0).unwrap();
+            another.overview_of(&[ShardId::new(0)]).await.remove(0).unwrap();
             waits.push(u64::try_from(asked.elapsed().as_micros()).unwrap());
         }
     }
-    percentiles("a storm of 50,000", &group.stand.all_ready(count).await);
+    percentiles("a storm of 50,000", &fleet.stand.all_ready(count).await);
     waits.sort_unstable();
     percentiles("another client's waits, before and during it", &waits);
     calls(&[&one, &other]);
@@ -121,20 +121,20 @@ async fn figures_of_a_storm_with_two_timers() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "measures"]
 async fn figures_of_handing_over_256_shards() {
-    let group = Group::with(256).await;
-    let (one, other) = (group.timer("one").await, group.timer("other").await);
-    group.share(&[&one, &other]).await;
-    let start = group.stand.now_ms().await;
-    let count = group.stand.put((0..5_000).map(|n| start + 1_000 + n)).await;
-    wait_until("the load to run", LONG, || async { group.stand.now_ms().await > start + 2_000 }).await;
-    let third = group.timer("third").await;
-    group.share(&[&one, &other, &third]).await;
-    println!("a third timer shares after {} ms", group.stand.now_ms().await - start - 2_000);
-    wait_until("the next part", LONG, || async { group.stand.now_ms().await > start + 4_000 }).await;
+    let fleet = Fleet::with(256).await;
+    let (one, other) = (fleet.timer("one").await, fleet.timer("other").await);
+    fleet.share(&[&one, &other]).await;
+    let start = fleet.stand.now_ms().await;
+    let count = fleet.stand.put((0..5_000).map(|n| start + 1_000 + n)).await;
+    wait_until("the load to run", LONG, || async { fleet.stand.now_ms().await > start + 2_000 }).await;
+    let third = fleet.timer("third").await;
+    fleet.share(&[&one, &other, &third]).await;
+    println!("a third timer shares after {} ms", fleet.stand.now_ms().await - start - 2_000);
+    wait_until("the next part", LONG, || async { fleet.stand.now_ms().await > start + 4_000 }).await;
     let asked = Instant::now();
     third.stop().await;
     println!("handed over in {:?}", asked.elapsed());
-    percentiles("lateness meanwhile", &group.stand.all_ready(count).await);
+    percentiles("lateness meanwhile", &fleet.stand.all_ready(count).await);
     one.stop().await;
     other.stop().await;
 }

@@ -1,28 +1,28 @@
 //! What a timer costs while there is nothing to do.
 
-use crate::stand::{Stand, looking};
+use crate::stand::{Stand, polling};
 use delayq_tests::deadline::{LONG, wait_until};
 use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_shard_costs_one_look_at_a_time() {
+async fn an_idle_shard_costs_one_poll_at_a_time() {
     const SHARDS: u16 = 16;
-    const LOOK: Duration = Duration::from_millis(500);
+    const POLL: Duration = Duration::from_millis(500);
     let stand = Stand::new(SHARDS).await;
     let far = stand.now_ms().await + 86_400_000;
     stand.put((0..1_000).map(|n| far + n)).await;
-    let timer = stand.timer_with(looking(LOOK), "one").await;
+    let timer = stand.timer_with(polling(POLL), "one").await;
     // The first stretches may still have something of the start in them, such as a subscription that came late.
-    wait_until("five looks with nothing but themselves", LONG, || async {
+    wait_until("five polls with nothing but themselves", LONG, || async {
         let (before, since) = (scripts_run(&stand).await, Instant::now());
-        let looks = timer.metric("delayq_timer_pump_calls_total");
+        let polls = timer.metric("delayq_timer_pump_calls_total");
         // The time itself is what is measured.
-        tokio::time::sleep(5 * LOOK).await;
+        tokio::time::sleep(5 * POLL).await;
         let a_shard = (scripts_run(&stand).await - before) as f64 / f64::from(SHARDS);
-        let due = since.elapsed().as_secs_f64() / LOOK.as_secs_f64();
-        let pumped = timer.metric("delayq_timer_pump_calls_total") - looks;
-        println!("{a_shard} calls a shard in the time of {due} looks, {pumped} of them pumps");
-        // Renewing the lock is the look.
+        let due = since.elapsed().as_secs_f64() / POLL.as_secs_f64();
+        let pumped = timer.metric("delayq_timer_pump_calls_total") - polls;
+        println!("{a_shard} calls a shard in the time of {due} polls, {pumped} of them pumps");
+        // Renewing the lock is the poll.
         a_shard <= due + 1.0 && pumped < 1.0
     })
     .await;

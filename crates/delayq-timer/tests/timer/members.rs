@@ -2,10 +2,10 @@
 
 use crate::bounds::{JOINED, KILLED, KILLED_TOGETHER, STOPPED};
 use crate::drill::Drill;
-use crate::group::{Group, Route};
-use crate::stand::settings;
+use crate::fleet::{Fleet, Route};
 use crate::witness::another_text;
-use delayq_core::Client;
+use delayq::Client;
+use delayq_tests::deployment::settings;
 use delayq_tests::timing::conclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_third_timer_that_joins_a_loaded_pair_makes_nothing_late() {
     conclusive(async || {
-        let drill = Drill::new(Group::with(256).await).await;
+        let drill = Drill::new(Fleet::with(256).await).await;
         let (one, other) = drill.pair().await;
         let load = drill.load().await;
         let third = drill.timer("third").await;
@@ -28,7 +28,7 @@ async fn a_third_timer_that_joins_a_loaded_pair_makes_nothing_late() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_that_stops_hands_256_shards_over_within_a_second_and_nothing_is_late() {
     conclusive(async || {
-        let drill = Drill::new(Group::with(512).await).await;
+        let drill = Drill::new(Fleet::with(512).await).await;
         let (one, other) = drill.pair().await;
         let load = drill.load().await;
         let asked = Instant::now();
@@ -47,7 +47,7 @@ async fn a_timer_that_stops_hands_256_shards_over_within_a_second_and_nothing_is
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_timers_shards_are_pumped_elsewhere_within_the_lease_and_two_seconds() {
     conclusive(async || {
-        let drill = Drill::new(Group::with(16).await).await;
+        let drill = Drill::new(Fleet::with(16).await).await;
         let (one, other) = drill.pair().await;
         let load = drill.load().await;
         one.kill().await;
@@ -62,14 +62,14 @@ async fn a_killed_timers_shards_are_pumped_elsewhere_within_the_lease_and_two_se
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rolling_upgrade_to_another_version_of_the_scripts_makes_nothing_late() {
     conclusive(async || {
-        let drill = Drill::new(Group::with(16).await).await;
+        let drill = Drill::new(Fleet::with(16).await).await;
         let (one, other) = drill.pair().await;
         let load = drill.load().await;
-        let settings = settings(&drill.stand().server.url(), 16);
+        let settings = settings(drill.stand().server.url(), 16);
         let client = Client::with_scripts(settings, Arc::new(another_text()));
         let mut upgraded = Vec::new();
         for (old, name) in [(one, "one-new"), (other, "other-new")] {
-            let route = Route { client: client.clone(), ..drill.group.direct() };
+            let route = Route { client: client.clone(), ..drill.fleet.direct() };
             upgraded.push(drill.timer_by(name, route).await);
             upgraded.last().unwrap().exceeds("delayq_timer_moved_total", 0.0).await;
             old.stop().await;
@@ -84,13 +84,13 @@ async fn a_rolling_upgrade_to_another_version_of_the_scripts_makes_nothing_late(
 /// Two of three are killed, the second so many ms after the first.
 async fn overlapping(first: usize, second: usize, apart_ms: u64) {
     conclusive(async || {
-        let drill = Drill::new(Group::with(48).await).await;
+        let drill = Drill::new(Fleet::with(48).await).await;
         let mut timers = Vec::new();
         for name in ["oldest", "middle", "youngest"] {
             timers.push(Some(drill.timer(name).await));
         }
         let all: Vec<_> = timers.iter().flatten().collect();
-        drill.group.share(&all).await;
+        drill.fleet.share(&all).await;
         let load = drill.load().await;
         timers[first].take().unwrap().kill().await;
         // The time itself is what is tested: within the lease of the first.

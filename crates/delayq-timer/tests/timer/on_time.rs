@@ -1,7 +1,7 @@
 //! On time and never early: across the hour's edge, after a long rest, in a storm, at random times.
 
 use crate::stand::{Stand, client};
-use delayq_core::ShardId;
+use delayq::{Admin, protocol::ShardId};
 use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
@@ -108,7 +108,7 @@ async fn a_storm_at_one_instant_is_ready_soon_and_delays_no_ping() {
         while stand.ready().await < count {
             for _ in 0..16 {
                 let asked = Instant::now();
-                other.overview(&[ShardId::new(0)]).await.remove(0).unwrap();
+                Admin::new(other.clone()).overview_of(&[ShardId::new(0)]).await.remove(0).unwrap();
                 waits.push(asked.elapsed());
             }
         }

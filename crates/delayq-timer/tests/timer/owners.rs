@@ -1,9 +1,12 @@
 //! Who may pump: one lock, two owners, newer epochs, and what is handed back.
 
 use crate::bounds::KILLED_ALONE;
-use crate::group::TIMES;
-use crate::stand::{Stand, looking, start};
-use delayq_core::{Claimed, ReserveRequest, ShardId, Topic};
+use crate::fleet::TIMES;
+use crate::stand::{Stand, polling, start};
+use delayq::{
+    Topic,
+    protocol::{Claimed, Holder, Owner, ReserveRequest, ShardId},
+};
 use delayq_service::config::HumanDuration;
 use delayq_tests::stall::Stall;
 use delayq_tests::timing::conclusive;
@@ -14,7 +17,7 @@ const ONLY: ShardId = ShardId::new(0);
 
 /// A lock short enough to wait for.
 fn short_lock() -> TimerConfig {
-    TimerConfig { lock: HumanDuration::from(TIMES.lock), ..looking(TIMES.look) }
+    TimerConfig { lock: HumanDuration::from(TIMES.lock), ..polling(TIMES.poll) }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,7 +67,8 @@ async fn a_fenced_timer_moves_nothing() {
     let timer = stand.timer().await;
     // Another owner comes without asking for the lock, and then holds it.
     for lock in [Duration::ZERO, Duration::from_secs(60)] {
-        let claimed = stand.client.claim(&[ONLY], "usurper", lock).await.remove(0).unwrap();
+        let claimed =
+            Owner::new(stand.client.clone()).claim(&[ONLY], "usurper", lock).await.remove(0).unwrap();
         assert!(matches!(claimed, Claimed::Mine { .. }), "{claimed:?}");
     }
     stand.put([stand.now_ms().await + 50]).await;
@@ -80,7 +84,7 @@ async fn a_timer_that_is_fenced_while_the_shard_is_its_own_takes_a_new_epoch() {
     let stand = Stand::new(1).await;
     let timer = stand.timer().await;
     let before = timer.metric("delayq_timer_epoch");
-    stand.client.claim(&[ONLY], "passer-by", Duration::ZERO).await.remove(0).unwrap();
+    Owner::new(stand.client.clone()).claim(&[ONLY], "passer-by", Duration::ZERO).await.remove(0).unwrap();
     let count = stand.put([stand.now_ms().await + 50]).await;
     stand.all_ready(count).await;
     timer.exceeds("delayq_timer_epoch", before).await;
@@ -97,14 +101,16 @@ async fn a_lease_that_ran_out_is_taken_back() {
     let request = ReserveRequest {
         topics: vec![Topic::new("notices").unwrap()],
         most: 10,
-        most_bytes: 0,
+        max_bytes: 0,
         lease: Some(Duration::from_millis(100)),
     };
-    let reserved = stand.client.reserve(ONLY, &request).await.unwrap();
+    let reserved =
+        Holder::new(stand.client.clone()).reserve(&[(ONLY, request.clone())]).await.remove(0).unwrap();
     assert_eq!(reserved.messages.len(), 1);
     timer.exceeds("delayq_timer_leases_returned_total", 0.0).await;
     timer.exceeds("delayq_timer_moved_total", 1.0).await;
-    let again = stand.client.reserve(ONLY, &request).await.unwrap();
+    let again =
+        Holder::new(stand.client.clone()).reserve(&[(ONLY, request.clone())]).await.remove(0).unwrap();
     assert_eq!(again.messages[0].id, reserved.messages[0].id);
     assert_eq!(again.messages[0].envelope.delivery, 2);
     timer.stop().await;

@@ -3,8 +3,9 @@
 use crate::bounds::{FROZEN, KILLED, STOPPED};
 use crate::drill::Drill;
 use crate::etcd_state::secure;
-use crate::group::Group;
+use crate::fleet::Fleet;
 use crate::stand::Stand;
+use delayq::Admin;
 use delayq_tests::binary::Binary;
 use delayq_tests::certs::Authority;
 use delayq_tests::clock_shim::ClockShim;
@@ -26,29 +27,31 @@ fn timer(redis: &str, shards: u16) -> Binary {
         .env("DELAYQ__TIMER__NAME", "alone")
 }
 
-/// A member as a process, with the times of its group.
-fn member(group: &Group, name: &str) -> Binary {
+/// A member as a process, with the times of its fleet.
+fn member(fleet: &Fleet, name: &str) -> Binary {
     let ms = |time: Duration| format!("{}ms", time.as_millis());
-    timer(&group.stand.server.url(), group.stand.shards)
+    timer(&fleet.stand.server.url(), fleet.stand.shards)
         .env("DELAYQ__TIMER__NAME", name)
         // As the timers of this process have it.
         .env("DELAYQ__TIMER__WEIGHT", "1")
-        .env("DELAYQ__TIMER__LOOK", ms(group.times.look))
+        .env("DELAYQ__TIMER__POLL_INTERVAL", ms(fleet.times.poll))
         .env("DELAYQ__ETCD__ENABLED", "true")
-        .env("DELAYQ__ETCD__ENDPOINTS", format!("[\"{}\"]", group.etcd.endpoints().join("\", \"")))
-        .env("DELAYQ__ETCD__LEASE_TTL", ms(group.times.lease))
+        .env("DELAYQ__ETCD__ENDPOINTS", format!("[\"{}\"]", fleet.etcd.endpoints().join("\", \"")))
+        .env("DELAYQ__ETCD__LEASE_TTL", ms(fleet.times.lease))
         .env("DELAYQ__ETCD__CALL_DEADLINE", "500ms")
 }
 
 /// How many shards Redis knows as this owner's.
 async fn owned_by(stand: &Stand, name: &str) -> usize {
-    let seen = stand.client.overview(&stand.client.shards().shards().collect::<Vec<_>>()).await;
+    let seen = Admin::new(stand.client.clone())
+        .overview_of(&stand.client.shards().shards().collect::<Vec<_>>())
+        .await;
     seen.into_iter().filter(|seen| seen.as_ref().unwrap().owner == name).count()
 }
 
 /// A process that shares the shards with a timer of this one.
 async fn beside(drill: &Drill) -> (Process, crate::stand::Running) {
-    let process = member(&drill.group, "process").start();
+    let process = member(&drill.fleet, "process").start();
     let here = drill.timer("here").await;
     wait_until("the two to share", SHORT, || async {
         let half = usize::from(drill.stand().shards / 2);
@@ -84,7 +87,7 @@ async fn a_redis_without_the_deployment_ends_it_with_a_code() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_killed_under_load_is_replaced_within_the_lease_and_two_seconds() {
     conclusive(async || {
-        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let drill = Drill::new(Fleet::with(SHARDS).await).await;
         let (mut process, here) = beside(&drill).await;
         let load = drill.load().await;
         process.end_by(Signal::KILL, SHORT).await;
@@ -99,7 +102,7 @@ async fn a_process_killed_under_load_is_replaced_within_the_lease_and_two_second
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_stopped_under_load_hands_over_within_two_seconds_and_nothing_is_late() {
     conclusive(async || {
-        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let drill = Drill::new(Fleet::with(SHARDS).await).await;
         let (mut process, here) = beside(&drill).await;
         let load = drill.load().await;
         let asked = Instant::now();
@@ -117,14 +120,14 @@ async fn a_process_stopped_under_load_hands_over_within_two_seconds_and_nothing_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_frozen_for_three_leases_moves_nothing_by_its_old_epoch_when_it_wakes() {
     conclusive(async || {
-        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let drill = Drill::new(Fleet::with(SHARDS).await).await;
         let (mut process, here) = beside(&drill).await;
         let load = drill.load().await;
         process.signal(Signal::STOP);
         let frozen = Instant::now();
         here.owns(SHARDS).await;
         // The time itself is what is tested.
-        tokio::time::sleep_until((frozen + 3 * drill.group.times.lease).into()).await;
+        tokio::time::sleep_until((frozen + 3 * drill.fleet.times.lease).into()).await;
         let mark = process.mark();
         process.signal(Signal::CONT);
         process.wait_for_line_from(mark, "the lease is gone", SHORT).await;
@@ -145,9 +148,9 @@ async fn processes_killed_at_random_and_started_again_lose_nothing() {
         let seed = fastrand::u64(..);
         println!("seed {seed}");
         let mut dice = fastrand::Rng::with_seed(seed);
-        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let drill = Drill::new(Fleet::with(SHARDS).await).await;
         let here = drill.timer("here").await;
-        let mut processes: Vec<Process> = ["a", "b"].map(|name| member(&drill.group, name).start()).into();
+        let mut processes: Vec<Process> = ["a", "b"].map(|name| member(&drill.fleet, name).start()).into();
         wait_until("all to own some", SHORT, || async { here.metric("delayq_timer_shards") < 7.0 }).await;
         let load = drill.load().await;
         for round in 0..3 {
@@ -155,7 +158,7 @@ async fn processes_killed_at_random_and_started_again_lose_nothing() {
             tokio::time::sleep(Duration::from_millis(dice.u64(..300))).await;
             let chosen = dice.usize(..processes.len());
             processes[chosen].end_by(Signal::KILL, SHORT).await;
-            processes[chosen] = member(&drill.group, &format!("again-{round}")).start();
+            processes[chosen] = member(&drill.fleet, &format!("again-{round}")).start();
         }
         drill.flows().await;
         load.stop().await;
@@ -168,13 +171,13 @@ async fn processes_killed_at_random_and_started_again_lose_nothing() {
 async fn a_process_whose_own_clock_is_two_days_off_makes_nothing_early_or_late() {
     for days in [2, -2] {
         conclusive(async || {
-            let drill = Drill::new(Group::with(SHARDS).await).await;
+            let drill = Drill::new(Fleet::with(SHARDS).await).await;
             let clock = ClockShim::new();
             clock.set_offset_ms(days * 86_400_000);
             let binary = clock
                 .environment()
                 .into_iter()
-                .fold(member(&drill.group, "off"), |binary, (name, value)| binary.env(name, value));
+                .fold(member(&drill.fleet, "off"), |binary, (name, value)| binary.env(name, value));
             let _process = binary.start();
             wait_until("it to own all", SHORT, || async {
                 owned_by(drill.stand(), "off").await == usize::from(SHARDS)
@@ -191,9 +194,9 @@ async fn a_process_whose_own_clock_is_two_days_off_makes_nothing_early_or_late()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_with_64_file_descriptors_serves_256_shards() {
     conclusive(async || {
-        let group = Group::with(256).await;
-        let drill = Drill::new(group).await;
-        let process = member(&drill.group, "cramped").start();
+        let fleet = Fleet::with(256).await;
+        let drill = Drill::new(fleet).await;
+        let process = member(&drill.fleet, "cramped").start();
         process.limit_files(64);
         wait_until("it to own all", SHORT, || async { owned_by(drill.stand(), "cramped").await == 256 })
             .await;
@@ -218,9 +221,9 @@ async fn processes_share_by_an_etcd_with_tls_and_passwords() {
         let shown = [format!("--cacert={ca}"), format!("--cert={cert}"), format!("--key={key}")];
         etcd.operate_with(shown.clone());
         secure(&mut etcd, &shown.each_ref().map(String::as_str)).await;
-        let drill = Drill::new(Group::on(Stand::new(SHARDS).await, etcd)).await;
+        let drill = Drill::new(Fleet::on(Stand::new(SHARDS).await, etcd)).await;
         let secured = |name: &str, password: &str| {
-            member(&drill.group, name)
+            member(&drill.fleet, name)
                 .env("DELAYQ__ETCD__TLS__CA", &ca)
                 .env("DELAYQ__ETCD__TLS__CERT", &cert)
                 .env("DELAYQ__ETCD__TLS__KEY", &key)

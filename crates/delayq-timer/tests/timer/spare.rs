@@ -2,7 +2,7 @@
 
 use crate::bounds::NOBODY;
 use crate::drill::Drill;
-use crate::group::Group;
+use crate::fleet::Fleet;
 use crate::stand::{Running, Stand};
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::timing::conclusive;
@@ -16,10 +16,10 @@ pub(crate) async fn listeners(stand: &Stand) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_more_timers_than_shards_all_are_ready_and_a_spare_takes_over() {
-    let group = Group::with(2).await;
+    let fleet = Fleet::with(2).await;
     let mut timers = Vec::new();
     for name in ["a", "b", "c", "d"] {
-        timers.push(group.timer(name).await);
+        timers.push(fleet.timer(name).await);
         // As a rollout waits for each.
         timers.last().unwrap().is_ready().await;
     }
@@ -33,9 +33,9 @@ async fn with_more_timers_than_shards_all_are_ready_and_a_spare_takes_over() {
     timers.sort_by(|one, other| owned(one).total_cmp(&owned(other)));
     timers.pop().unwrap().stop().await;
     timers.pop().unwrap().kill().await;
-    let due = group.stand.now_ms().await + 200;
-    let count = group.stand.put((0..50).map(|n| due + n)).await;
-    group.stand.all_ready(count).await;
+    let due = fleet.stand.now_ms().await + 200;
+    let count = fleet.stand.put((0..50).map(|n| due + n)).await;
+    fleet.stand.all_ready(count).await;
     wait_until("the spares to own a shard each", SHORT, || async {
         timers.iter().all(|timer| (owned(timer) - 1.0).abs() < 0.5)
     })
@@ -49,11 +49,11 @@ async fn with_more_timers_than_shards_all_are_ready_and_a_spare_takes_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_spare_that_never_owned_a_shard_rescues_those_of_two_owners_that_died_while_etcd_was_gone() {
     conclusive(async || {
-        let drill = Drill::new(Group::with(2).await).await;
+        let drill = Drill::new(Fleet::with(2).await).await;
         let (one, other) = drill.pair().await;
         let spare = drill.timer("spare").await;
         spare.is_ready().await;
-        drill.group.etcd.freeze();
+        drill.fleet.etcd.freeze();
         spare.reaches("delayq_timer_degraded", 1.0).await;
         let listening = listeners(drill.stand()).await;
         one.kill().await;
@@ -65,7 +65,7 @@ async fn a_spare_that_never_owned_a_shard_rescues_those_of_two_owners_that_died_
         drill.put(vec![drill.stand().now_ms().await + 3_000; 100]).await;
         let timing = drill.judge(&NOBODY).await.timing;
         spare.exceeds("delayq_timer_rescued_total", 0.0).await;
-        drill.group.etcd.thaw();
+        drill.fleet.etcd.thaw();
         timing
     })
     .await;
@@ -73,15 +73,15 @@ async fn a_spare_that_never_owned_a_shard_rescues_those_of_two_owners_that_died_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shard_that_nobody_pumps_is_seen_to_be_overdue_by_those_that_look() {
-    let mut group = Group::with(2).await;
-    group.strict = true;
-    let timer = group.timer("one").await;
+    let mut fleet = Fleet::with(2).await;
+    fleet.strict = true;
+    let timer = fleet.timer("one").await;
     timer.owns(2).await;
-    group.etcd.freeze();
+    fleet.etcd.freeze();
     timer.reaches("delayq_timer_shards", 0.0).await;
-    group.stand.put([group.stand.now_ms().await + 50]).await;
+    fleet.stand.put([fleet.stand.now_ms().await + 50]).await;
     timer.exceeds("delayq_timer_oldest_overdue_seconds", 1.0).await;
-    group.etcd.thaw();
+    fleet.etcd.thaw();
     timer.owns(2).await;
     timer.reaches("delayq_timer_oldest_overdue_seconds", 0.0).await;
     timer.stop().await;
@@ -89,27 +89,28 @@ async fn a_shard_that_nobody_pumps_is_seen_to_be_overdue_by_those_that_look() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn strict_pumps_nothing_while_etcd_is_away_and_is_not_ready() {
-    let mut group = Group::with(4).await;
-    group.strict = true;
-    let (one, other) = (group.timer("one").await, group.timer("other").await);
-    group.share(&[&one, &other]).await;
+    let mut fleet = Fleet::with(4).await;
+    fleet.strict = true;
+    let (one, other) = (fleet.timer("one").await, fleet.timer("other").await);
+    fleet.share(&[&one, &other]).await;
     one.is_ready().await;
-    group.etcd.freeze();
+    fleet.etcd.freeze();
     for timer in [&one, &other] {
         timer.reaches("delayq_timer_shards", 0.0).await;
         assert!(timer.unready().await.contains("strict"));
     }
-    // Far enough in the past to be anybody's, were it not for `strict`.
-    let overdue = group.stand.now_ms().await;
-    let count = group.stand.put((0..40).map(|n| overdue + 10 + n)).await;
-    let since = group.stand.now_ms().await;
-    wait_until("all of it to be overdue by more than ten seconds and two looks", SHORT, || async {
-        group.stand.now_ms().await > since + 11_000
+    // A put that is already due would go straight to its ready queue: these are due well after the put, however slow it is.
+    let due = fleet.stand.now_ms().await + 10_000;
+    let count = fleet.stand.put((0..40).map(|n| due + n)).await;
+    assert_eq!(fleet.stand.ready().await, 0, "the put came after its due time");
+    // Overdue for so long that any timer would rescue them, were it not for `strict`.
+    wait_until("all of it to be overdue by more than ten seconds and two polls", SHORT, || async {
+        fleet.stand.now_ms().await > due + 11_000
     })
     .await;
-    assert_eq!(group.stand.ready().await, 0, "nothing may be pumped");
-    group.etcd.thaw();
-    group.stand.all_ready(count).await;
+    assert_eq!(fleet.stand.ready().await, 0, "nothing may be pumped");
+    fleet.etcd.thaw();
+    fleet.stand.all_ready(count).await;
     for timer in [one, other] {
         timer.is_ready().await;
         assert!(timer.metric("delayq_timer_rescued_total") < 0.5);
@@ -119,10 +120,10 @@ async fn strict_pumps_nothing_while_etcd_is_away_and_is_not_ready() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_that_are_refused_for_all_make_no_timer_change_its_mind_back_and_forth() {
-    let group = Group::with(4).await;
-    let (one, other) = (group.timer("one").await, group.timer("other").await);
-    group.share(&[&one, &other]).await;
-    let () = group.stand.server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+    let fleet = Fleet::with(4).await;
+    let (one, other) = (fleet.timer("one").await, fleet.timer("other").await);
+    fleet.share(&[&one, &other]).await;
+    let () = fleet.stand.server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
     for timer in [&one, &other] {
         timer.reaches("delayq_timer_hindered", 1.0).await;
     }
@@ -134,13 +135,13 @@ async fn writes_that_are_refused_for_all_make_no_timer_change_its_mind_back_and_
     // Longer than the steadiness after which shards are taken again.
     tokio::time::sleep(Duration::from_secs(8)).await;
     assert!((changes() - before).abs() < 0.5, "{} changes", changes() - before);
-    let () = group.stand.server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
+    let () = fleet.stand.server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
     for timer in [&one, &other] {
         timer.reaches("delayq_timer_hindered", 0.0).await;
         timer.is_ready().await;
     }
-    let count = group.stand.put([group.stand.now_ms().await + 50]).await;
-    group.stand.all_ready(count).await;
+    let count = fleet.stand.put([fleet.stand.now_ms().await + 50]).await;
+    fleet.stand.all_ready(count).await;
     one.stop().await;
     other.stop().await;
 }
@@ -148,8 +149,8 @@ async fn writes_that_are_refused_for_all_make_no_timer_change_its_mind_back_and_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_that_starts_while_etcd_is_away_rescues_what_nobody_pumps_and_joins_later() {
     conclusive(async || {
-        let drill = Drill::new(Group::with(4).await).await;
-        drill.group.etcd.freeze();
+        let drill = Drill::new(Fleet::with(4).await).await;
+        drill.fleet.etcd.freeze();
         let late = drill.timer("late").await;
         wait_until("it to say that it has no shard", SHORT, || async {
             late.readiness.unready().iter().any(|unready| unready.reason.contains("no shard yet"))
@@ -157,7 +158,7 @@ async fn a_timer_that_starts_while_etcd_is_away_rescues_what_nobody_pumps_and_jo
         .await;
         drill.put(vec![drill.stand().now_ms().await + 1_000; 100]).await;
         late.exceeds("delayq_timer_rescued_total", 99.0).await;
-        drill.group.etcd.thaw();
+        drill.fleet.etcd.thaw();
         late.owns(4).await;
         late.is_ready().await;
         drill.load().await.stop().await;
@@ -168,14 +169,14 @@ async fn a_timer_that_starts_while_etcd_is_away_rescues_what_nobody_pumps_and_jo
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_is_not_ready_before_it_has_its_shards_or_is_known_to_be_spare() {
-    let group = Group::with(1).await;
-    let one = group.timer("one").await;
+    let fleet = Fleet::with(1).await;
+    let one = fleet.timer("one").await;
     one.is_ready().await;
     assert!(
         (one.metric("delayq_timer_shards") - 1.0).abs() < 0.5,
         "ready without the shard that it was to own"
     );
-    let spare = group.timer("spare").await;
+    let spare = fleet.timer("spare").await;
     spare.is_ready().await;
     assert!(spare.metric("delayq_timer_shards") < 0.5);
     spare.stop().await;

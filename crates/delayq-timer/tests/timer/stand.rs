@@ -1,21 +1,27 @@
 //! What the tests stand on: a deployment on a private Redis, a timer in this process, and what became ready when.
 
-use delayq_core::{
-    Client, Group, Message, Producer, ProducerOptions, Settings, ShardCount, ShardId, Topic, UnixMillis,
-};
+use delayq::{Client, Group, Message, ShardCount, Topic, UnixMillis, protocol::ShardId};
 use delayq_service::{Fault, Metrics, Readiness, Shutdown, config::HumanDuration};
 use delayq_tests::deadline::{SHORT, wait_for, wait_until, within};
+use delayq_tests::deployment::{Deployment, settings};
 use delayq_tests::redis_server::RedisServer;
 use delayq_timer::{Deps, Membership, TimerConfig, build};
+use std::ops::Deref;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// A deployment.
+/// A deployment, and what its timers make ready.
 pub(crate) struct Stand {
-    pub(crate) server: RedisServer,
-    pub(crate) client: Client,
-    pub(crate) producer: Producer,
+    pub(crate) deployment: Deployment,
     pub(crate) shards: u16,
+}
+
+impl Deref for Stand {
+    type Target = Deployment;
+
+    fn deref(&self) -> &Deployment {
+        &self.deployment
+    }
 }
 
 /// A running timer.
@@ -41,10 +47,7 @@ pub(crate) struct Became {
 impl Stand {
     /// A new deployment on this server.
     pub(crate) async fn on(server: RedisServer, shards: u16) -> Self {
-        let client = client(&server.url(), shards);
-        client.init().await.unwrap();
-        let producer = Producer::start(client.clone(), ProducerOptions::default());
-        Self { server, client, producer, shards }
+        Self { deployment: Deployment::on(server, shards).await, shards }
     }
 
     /// A new deployment on a new server.
@@ -66,14 +69,8 @@ impl Stand {
     }
 
     /// Redis's clock.
-    pub(crate) async fn now_us(&self) -> u64 {
-        let (s, us): (u64, u64) = self.server.command(&["TIME"]).await;
-        s * 1_000_000 + us
-    }
-
-    /// Redis's clock.
     pub(crate) async fn now_ms(&self) -> u64 {
-        self.now_us().await / 1000
+        self.deployment.now().await.get()
     }
 
     /// Puts a message for each due time; its id tells the due time and the number.
@@ -100,9 +97,7 @@ impl Stand {
 
     async fn put_all(&self, messages: Vec<Message>) -> usize {
         let count = messages.len();
-        for answer in self.producer.put_many(messages).await {
-            assert!(answer.unwrap().outcome.is_accepted());
-        }
+        self.deployment.put(messages).await;
         count
     }
 
@@ -214,13 +209,6 @@ pub(crate) fn client(url: &str, shards: u16) -> Client {
     Client::new(settings(url, shards))
 }
 
-/// The settings of a deployment at this address.
-pub(crate) fn settings(url: &str, shards: u16) -> Settings {
-    let mut settings = Settings::new(url);
-    settings.shards = ShardCount::new(shards).unwrap();
-    settings
-}
-
 /// Starts a timer.
 pub(crate) async fn start(
     config: TimerConfig,
@@ -235,8 +223,8 @@ pub(crate) async fn start(
 }
 
 /// A configuration that looks this often.
-pub(crate) fn looking(every: Duration) -> TimerConfig {
-    TimerConfig { look: HumanDuration::from(every), ..TimerConfig::default() }
+pub(crate) fn polling(every: Duration) -> TimerConfig {
+    TimerConfig { poll_interval: HumanDuration::from(every), ..TimerConfig::default() }
 }
 
 /// An entry of a ready queue: id, gen (4 bytes), ready time (7 bytes, µs).

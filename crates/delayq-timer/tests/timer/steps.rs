@@ -3,9 +3,9 @@
 
 use crate::bounds::KILLED;
 use crate::drill::Drill;
-use crate::group::{Group, Route};
+use crate::fleet::{Fleet, Route};
 use crate::stand::Running;
-use delayq_core::{Scripts, Verb};
+use delayq::protocol::{Scripts, Verb};
 use delayq_tests::timing::{Timing, conclusive};
 use delayq_tests::tripwire::{End, Step, Tripwire, begins_to_lead, gives_up_a_claim, has, revokes_its_lease};
 use std::pin::pin;
@@ -24,11 +24,11 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        let drill = Drill::new(Group::with(SHARDS).await).await;
+        let drill = Drill::new(Fleet::with(SHARDS).await).await;
         let mut wire = Tripwire::default();
-        let etcd = wire.way_to(drill.group.etcd.members()[0].address()).await;
+        let etcd = wire.way_to(drill.fleet.etcd.members()[0].address()).await;
         let redis = wire.way_to(drill.stand().server.address()).await;
-        let way = Route { etcd: vec![format!("http://{etcd}")], client: drill.group.client_at(&redis) };
+        let way = Route { etcd: vec![format!("http://{etcd}")], client: drill.fleet.client_at(&redis) };
         Self { drill, wire, way }
     }
 
@@ -93,7 +93,7 @@ async fn dies_stopping(step: Step) {
             let scene = Scene::new().await;
             let way = Route { etcd: scene.way.etcd.clone(), client: scene.way.client.clone() };
             let (doomed, well) = (scene.drill.timer_by("doomed", way).await, scene.drill.timer("well").await);
-            scene.drill.group.share(&[&doomed, &well]).await;
+            scene.drill.fleet.share(&[&doomed, &well]).await;
             let load = scene.drill.load().await;
             scene.wire.arm(step, end);
             doomed.ask_to_stop();

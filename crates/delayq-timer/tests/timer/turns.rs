@@ -1,8 +1,8 @@
 //! The loop turns for what happens and for nothing else, in whatever state it is.
 
-use crate::group::Group;
-use crate::stand::{Running, Stand, looking};
-use delayq_core::{Admin, ShardCount};
+use crate::fleet::Fleet;
+use crate::stand::{Running, Stand, polling};
+use delayq::{Admin, ShardCount, protocol::Owner};
 use delayq_service::config::HumanDuration;
 use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::deadline::{SHORT, wait_until};
@@ -18,7 +18,7 @@ const CALM: f64 = 400.0;
 
 /// Longer than any of these tests: only what is asked for happens.
 fn seldom() -> TimerConfig {
-    looking(Duration::from_secs(6))
+    polling(Duration::from_secs(6))
 }
 
 async fn turns_calmly(state: &str, timer: &Running) {
@@ -37,7 +37,7 @@ async fn an_idle_single_timer_survives_fourteen_seconds_without_redis() {
     turns_calmly("owning", &timer).await;
     stand.server.freeze();
     assert!(timer.unready().await.contains("Redis"));
-    // Beyond the patience with which a member of a group waits before it lets others have its shards.
+    // Beyond the patience with which a member of a fleet waits before it lets others have its shards.
     tokio::time::sleep(Duration::from_secs(4)).await;
     turns_calmly("Redis away", &timer).await;
     tokio::time::sleep(Duration::from_secs(6)).await;
@@ -55,7 +55,7 @@ async fn a_timer_that_cannot_write_or_is_held_does_not_spin() {
     let server = RedisServer::start_with(RedisOptions::default().clock(&clock)).await;
     let stand = Stand::on(server, 4).await;
     let steady =
-        TimerConfig { clock_steady: HumanDuration::from_secs(60), ..looking(Duration::from_secs(1)) };
+        TimerConfig { clock_steady: HumanDuration::from_secs(60), ..polling(Duration::from_secs(1)) };
     let timer = stand.timer_with(steady, "one").await;
     stand.put([stand.now_ms().await + 500]).await;
     let () = stand.server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
@@ -72,10 +72,10 @@ async fn a_timer_that_cannot_write_or_is_held_does_not_spin() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_single_timer_without_its_lock_or_its_shards_does_not_spin() {
     let stand = Stand::new(2).await;
-    let timer = stand.timer_with(looking(Duration::from_millis(500)), "one").await;
+    let timer = stand.timer_with(polling(Duration::from_millis(500)), "one").await;
     for lock in [Duration::ZERO, Duration::from_secs(60)] {
         let shards: Vec<_> = stand.client.shards().shards().collect();
-        stand.client.claim(&shards, "usurper", lock).await.remove(0).unwrap();
+        Owner::new(stand.client.clone()).claim(&shards, "usurper", lock).await.remove(0).unwrap();
     }
     stand.put([stand.now_ms().await + 10]).await;
     timer.reaches("delayq_timer_shards", 0.0).await;
@@ -90,37 +90,37 @@ async fn a_single_timer_without_its_lock_or_its_shards_does_not_spin() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_of_a_group_do_not_spin_whatever_is_away() {
-    let group = Group::with(4).await;
-    let (one, other) = (group.timer("one").await, group.timer("other").await);
-    group.share(&[&one, &other]).await;
+async fn members_of_a_fleet_do_not_spin_whatever_is_away() {
+    let fleet = Fleet::with(4).await;
+    let (one, other) = (fleet.timer("one").await, fleet.timer("other").await);
+    fleet.share(&[&one, &other]).await;
     turns_calmly("a member", &one).await;
-    group.stand.server.freeze();
+    fleet.stand.server.freeze();
     one.reaches("delayq_timer_hindered", 1.0).await;
     turns_calmly("hindered", &one).await;
-    group.stand.server.thaw();
+    fleet.stand.server.thaw();
     one.reaches("delayq_timer_hindered", 0.0).await;
-    group.etcd.freeze();
+    fleet.etcd.freeze();
     one.reaches("delayq_timer_degraded", 1.0).await;
     turns_calmly("degraded", &one).await;
-    group.stand.server.freeze();
+    fleet.stand.server.freeze();
     tokio::time::sleep(Duration::from_secs(4)).await;
     turns_calmly("hindered and degraded", &one).await;
     one.ask_to_stop();
     assert!(one.unready().await.len() > 1);
     turns_calmly("handing over, with Redis and etcd away", &one).await;
-    group.stand.server.thaw();
-    group.etcd.thaw();
+    fleet.stand.server.thaw();
+    fleet.etcd.thaw();
     one.stop().await;
     other.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_spare_timer_does_not_spin() {
-    let group = Group::with(1).await;
-    let one = group.timer("one").await;
+    let fleet = Fleet::with(1).await;
+    let one = fleet.timer("one").await;
     one.owns(1).await;
-    let spare = group.timer("spare").await;
+    let spare = fleet.timer("spare").await;
     turns_calmly("no shards", &spare).await;
     spare.stop().await;
     one.stop().await;

@@ -1,7 +1,7 @@
 //! The independent reader: what became ready and which pumps ran, from Redis alone and without any of delayq's code.
 
 use crate::stand::Stand;
-use delayq_core::{Scripts, Verb};
+use delayq::protocol::{Scripts, Verb};
 use delayq_tests::history::{Event, sha256_hex};
 use delayq_tests::redis_monitor::{RedisMonitor, Seen};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The private authority, seen through a real server's TLS by a client that looks.
+//! The private authority, through a real server's TLS, as seen by a client that verifies.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ async fn serving(certificate: &Certificate) -> EtcdCluster {
     EtcdCluster::start_with(EtcdOptions::default().tls(&certificate.certificate, &certificate.key)).await
 }
 
-/// Shakes hands with the server under that name; a client that trusts `authority` alone.
+/// Shakes hands with the server under that name, as a client that trusts only `authority`.
 fn shake_hands(etcd: &EtcdCluster, name: &'static str, authority: &Authority) -> Result<(), Error> {
     let mut trusted = RootCertStore::empty();
     trusted.add(CertificateDer::from_pem_file(authority.authority()).unwrap()).unwrap();
@@ -41,7 +41,7 @@ async fn a_servers_certificate_is_good_for_this_host_and_its_authority_only() {
         assert_eq!(shake_hands(&etcd, name, &authority), Ok(()), "{name}");
     }
     let refused = shake_hands(&etcd, "localhost", &Authority::new()).unwrap_err();
-    // Both authorities bear the same name: what does not fit is the signature.
+    // Both authorities have the same name: only the signature does not match.
     let reasons =
         [CertificateError::UnknownIssuer, CertificateError::BadSignature].map(Error::InvalidCertificate);
     assert!(reasons.contains(&refused), "{refused}");

@@ -26,7 +26,7 @@ async fn three_members_survive_the_loss_of_their_leader_and_not_of_two() {
     etcd.member(third).launch();
     etcd.member(first).launch();
     etcd.wait_healthy().await;
-    // Refused is not undone: what the last one wrote down may have become true with the others' help.
+    // Refused is not undone: what the last one wrote may have been committed with the others' help.
     assert!(["v", "w"].contains(&value_at(&etcd, first).await.as_str()));
 }
 
@@ -66,8 +66,8 @@ async fn a_leader_cut_off_from_its_peers_is_replaced_and_takes_part_again_when_r
     put_at(&etcd, second, "v").await;
     etcd.try_ctl_at(first, &["get", "k"]).await.unwrap_err();
     etcd.reunite().await;
-    // Healthy is who knows a leader and hears from it. Who that is then is etcd's business: the one that was alone
-    // comes back with a higher term, which means an election, and it may win that once it has what it missed.
+    // A member is healthy if it has a leader and hears from it. Any member may lead: the isolated one returns with a
+    // higher term, which means an election, and may win it once it has caught up.
     etcd.wait_healthy().await;
     assert_eq!(value_at(&etcd, first).await, "v");
 }
@@ -93,7 +93,7 @@ async fn put_at(etcd: &EtcdCluster, number: usize, value: &str) {
     .await;
 }
 
-/// The value of `k` as one member knows it, in agreement with the others.
+/// A linearizable read of `k` from one member.
 async fn value_at(etcd: &EtcdCluster, number: usize) -> String {
     let value = wait_for("etcd to tell a key", LONG, || async {
         etcd.try_ctl_at(number, &["get", "k", "--print-value-only"]).await.ok()

@@ -1,4 +1,4 @@
-//! What a killed test process leaves behind: nothing. And the start of a workspace program.
+//! A killed test process leaves nothing behind. And the start of a workspace program.
 
 use std::path::Path;
 

@@ -5,7 +5,7 @@ use std::process::Command;
 use delayq_tests::kafka_server::KafkaServer;
 use delayq_tests::shared::{kafka, namespace};
 
-/// What kcat, a client of its own, says about the topic.
+/// What kcat, an independent client, reports about the topic.
 fn metadata(server: &KafkaServer, topic: &str) -> String {
     let output = Command::new("kcat").args(["-b", &server.address(), "-L", "-t", topic]).output().unwrap();
     String::from_utf8(output.stdout).unwrap()

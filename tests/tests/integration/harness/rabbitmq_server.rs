@@ -7,7 +7,7 @@ use delayq_tests::rabbitmq_server::RabbitmqServer;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Says the protocol's name; a live server answers with a method frame (1) on channel 0: Connection.Start (10, 10).
+/// Sends the protocol header; a live server answers with a method frame (1) on channel 0: Connection.Start (10, 10).
 async fn greet(stream: &mut TcpStream) {
     stream.write_all(b"AMQP\x00\x00\x09\x01").await.unwrap();
     let mut frame = [0; 11];
@@ -35,7 +35,7 @@ async fn it_speaks_amqp_before_and_after_a_stop_and_a_kill() {
 async fn a_frozen_one_takes_connections_and_answers_once_thawed() {
     let server = RabbitmqServer::start().await;
     server.freeze();
-    // The kernel takes the connection.
+    // The kernel accepts the connection.
     let mut stream = connect(&server).await;
     let mut greeting = tokio::spawn(async move { greet(&mut stream).await });
     assert!(tokio::time::timeout(Duration::from_millis(300), &mut greeting).await.is_err());

@@ -41,7 +41,7 @@ async fn a_frozen_server_answers_once_it_is_thawed() {
         tokio::spawn(async move { redis::cmd("PING").query_async::<String>(&mut connection).await });
     assert!(tokio::time::timeout(Duration::from_millis(100), &mut ping).await.is_err());
     server.thaw();
-    // The client's own deadline may have passed or not; the server's answer is asked for anew.
+    // The client's own deadline may or may not have passed; ask the server again.
     let _ = ping.await;
     assert_eq!(within("a thawed server's answer", SHORT, server.command::<String>(&["PING"])).await, "PONG");
 }

@@ -1,4 +1,4 @@
-//! The servers that tests share, or that were given.
+//! The servers that tests share, or that the environment gives.
 
 use delayq_tests::shared::{etcd_endpoints, kafka, namespace, nats, rabbitmq, redis_url};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use delayq_core::{Numbers, Topic};
+use delayq::{Topic, admin::Numbers};
 use delayq_service::Fault;
 use serde_json::json;
 
@@ -10,8 +10,8 @@ use crate::deployment::Context;
 use crate::failure::of_core;
 use crate::output::Output;
 
-/// How often the counters are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often the counters are read.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Follows until Ctrl-C.
 ///
@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Redis cannot be used.
 pub(super) async fn follow(context: &Context, topic: &Topic) -> Result<(), Fault> {
     tokio::select! {
-        // Listened for before the first line is printed: whoever has seen one may end it.
+        // Listened for before the first line is printed, so that a reader of it may end this.
         biased;
         _ = tokio::signal::ctrl_c() => Ok(()),
         followed = follow_numbers(context, topic) => followed,
@@ -30,7 +30,7 @@ async fn follow_numbers(context: &Context, topic: &Topic) -> Result<(), Fault> {
     let admin = context.admin();
     let mut last = admin.count(topic).await.map_err(of_core)?;
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         let next = admin.count(topic).await.map_err(of_core)?;
         if moved(&last) != moved(&next) {
             line(context.output, topic, &last, &next)?;

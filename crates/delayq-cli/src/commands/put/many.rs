@@ -2,23 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 
-use delayq_core::{Producer, Put, PutError, Topic};
+use delayq::{Producer, Put, PutError, Topic};
 use delayq_service::Fault;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use serde_json::json;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, BufReader};
 
 use crate::deployment::Context;
-use crate::failure::{self, LINES_REFUSED, of_core};
+use crate::failure::{self, INTERRUPTED, LINES_REFUSED, of_core};
 use crate::output::complain;
 use crate::put_line;
 
 /// A line longer than this is no message: twice the largest payload in base64, and room for the rest.
 const LONGEST_LINE_BYTES: usize = 4 * 1024 * 1024;
+/// A terminal shows how many lines were read each time that it is so many more.
+const COUNTED_EVERY: u64 = 256;
 
 /// What to read and how.
 pub(super) struct Many {
@@ -35,7 +38,7 @@ struct Summary {
     lines: u64,
     outcomes: BTreeMap<&'static str, u64>,
     refused: u64,
-    /// The first line that may not have been put because Redis failed.
+    /// The first line that may not have been put, because Redis failed or the user stopped it.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_at_line: Option<u64>,
 }
@@ -43,6 +46,7 @@ struct Summary {
 struct Run<'c> {
     many: &'c Many,
     name: String,
+    json: bool,
     summary: Summary,
     bar: ProgressBar,
     /// Why it has to stop.
@@ -61,7 +65,8 @@ impl Many {
     pub(super) async fn run(&self, context: &Context) -> Result<(), Fault> {
         let (input, name, bytes) = self.open().await?;
         let bar = bar(context, bytes);
-        let mut run = Run { many: self, name, summary: Summary::default(), bar, stop: None };
+        let json = context.output.json;
+        let mut run = Run { many: self, name, json, summary: Summary::default(), bar, stop: None };
         run.all(input, &context.producer()?).await?;
         run.bar.finish_and_clear();
         let Run { summary, stop, .. } = run;
@@ -93,39 +98,52 @@ impl Run<'_> {
     async fn all(&mut self, mut input: Pin<Box<dyn AsyncBufRead>>, producer: &Producer) -> Result<(), Fault> {
         let mut under_way = FuturesUnordered::new();
         let mut line = Vec::new();
+        let mut interrupt = pin!(tokio::signal::ctrl_c());
         while self.stop.is_none() {
-            // Back-pressure: the next line is not even read while so many puts wait.
-            while under_way.len() >= self.many.in_flight {
-                if let Some(answer) = under_way.next().await {
-                    self.hear(answer);
-                }
-            }
-            line.clear();
-            let read = input.read_until(b'\n', &mut line).await;
-            let read = read.map_err(|error| failure::file(&self.many.from, "read", error))?;
-            if read == 0 {
-                break;
-            }
-            self.bar.inc(read as u64);
-            self.summary.lines += 1;
-            let number = self.summary.lines;
-            match self.parse(&line) {
-                Ok(None) => {}
-                Err(fault) => self.refuse(number, &fault),
-                Ok(Some(message)) => {
-                    let producer = producer.clone();
-                    under_way.push(async move { (number, producer.put(message).await) });
+            tokio::select! {
+                biased;
+                _ = &mut interrupt => self.interrupt(),
+                Some(answer) = under_way.next() => self.answered(answer),
+                // Cancel safe: the beginning of a line stays in `line`. Back-pressure: not even read while so many puts
+                // are in flight.
+                read = input.read_until(b'\n', &mut line), if under_way.len() < self.many.in_flight => {
+                    read.map_err(|error| failure::file(&self.many.from, "read", error))?;
+                    if line.is_empty() {
+                        break;
+                    }
+                    under_way.extend(self.begin(&line, producer));
+                    line.clear();
                 }
             }
         }
         while let Some(answer) = under_way.next().await {
-            self.hear(answer);
+            self.answered(answer);
         }
         Ok(())
     }
 
+    /// Begins the put of a line; `None`: there is nothing to put.
+    fn begin(&mut self, line: &[u8], producer: &Producer) -> Option<impl Future<Output = Answer> + use<>> {
+        self.bar.inc(line.len() as u64);
+        self.summary.lines += 1;
+        let number = self.summary.lines;
+        if number.is_multiple_of(COUNTED_EVERY) {
+            self.bar.set_message(format!("{number} lines"));
+        }
+        match self.parse(line) {
+            Ok(message) => {
+                let producer = producer.clone();
+                message.map(|message| async move { (number, producer.put(message).await) })
+            }
+            Err(fault) => {
+                self.refuse(number, &fault);
+                None
+            }
+        }
+    }
+
     /// `None`: an empty line.
-    fn parse(&self, line: &[u8]) -> Result<Option<delayq_core::Message>, String> {
+    fn parse(&self, line: &[u8]) -> Result<Option<delayq::Message>, String> {
         let line = line.trim_ascii();
         if line.len() > LONGEST_LINE_BYTES {
             return Err(format!("it has {} bytes; at most {LONGEST_LINE_BYTES} are allowed", line.len()));
@@ -137,7 +155,7 @@ impl Run<'_> {
         }
     }
 
-    fn hear(&mut self, (number, answer): Answer) {
+    fn answered(&mut self, (number, answer): Answer) {
         match answer {
             Ok(put) => {
                 *self.summary.outcomes.entry(super::word(&put.outcome).0).or_default() += 1;
@@ -160,10 +178,22 @@ impl Run<'_> {
         }
     }
 
+    /// Stops before the next line; what is in flight is still waited for.
+    fn interrupt(&mut self) {
+        let first = self.summary.lines + 1;
+        self.summary.stopped_at_line = Some(first);
+        let message = format!("interrupted: {} line {first} and what follows was not put", self.name);
+        self.stop = Some(Fault::new(&INTERRUPTED, message));
+    }
+
     fn refuse(&mut self, number: u64, why: &str) {
         self.summary.refused += 1;
         let name = &self.name;
-        self.bar.suspend(|| complain(&format!("{name}:{number}: {why}")));
+        let complaint = match self.json {
+            true => json!({ "line": number, "message": why }).to_string(),
+            false => format!("{name}:{number}: {why}"),
+        };
+        self.bar.suspend(|| complain(&complaint));
         if self.many.strict && self.stop.is_none() {
             let message = format!("stopped at {name} line {number}: {why}");
             self.stop = Some(Fault::new(&LINES_REFUSED, message));
@@ -185,7 +215,7 @@ impl Summary {
                 .sum(),
         );
         if bad > 0 {
-            words.push(format!("{bad} bad"));
+            words.push(format!("{bad} invalid"));
         }
         format!(
             "{} lines: {}",
@@ -199,10 +229,10 @@ fn bar(context: &Context, bytes: u64) -> ProgressBar {
     if !context.output.lively {
         return ProgressBar::hidden();
     }
-    let style = "{spinner} {bytes}/{total_bytes} {wide_bar} {eta}";
-    let bar = if bytes == 0 { ProgressBar::new_spinner() } else { ProgressBar::new(bytes) };
-    if bytes > 0 {
-        bar.set_style(ProgressStyle::with_template(style).expect("the template is a valid one"));
-    }
-    bar
+    // The length of a pipe is not known: its lines are counted.
+    let (bar, style) = match bytes {
+        0 => (ProgressBar::new_spinner(), "{spinner} {msg}, {bytes}"),
+        _ => (ProgressBar::new(bytes), "{spinner} {bytes}/{total_bytes} {wide_bar} {eta}"),
+    };
+    bar.with_style(ProgressStyle::with_template(style).expect("the template is a valid one"))
 }

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use clap::Args;
-use delayq_core::{Backoff, Codec, Policy, PolicySetting, Repeats, Topic};
+use delayq::{
+    Backoff, Topic,
+    admin::{Codec, Policy, PolicySetting, Repeats},
+};
 use delayq_service::Fault;
 use serde_json::{Value, json};
 
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
-use crate::output::duration;
 use crate::when::Span;
 
 /// The shortest lease that the command line sets: a worker extends its leases three times in each.
@@ -21,28 +23,28 @@ const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
 pub(super) struct Set {
     /// The topic
     topic: Topic,
-    /// The topic may be new: set it before its first message
+    /// Create the topic if it does not exist
     #[arg(long)]
     create: bool,
-    /// The most attempts; 0 for no bound. Default 16
+    /// The maximum number of attempts; 0 for no limit. Default 16
     #[arg(long, value_name = "COUNT")]
     max_attempts: Option<u16>,
     /// How long a lease lasts: 1s to 1day. Default 30s
     #[arg(long, value_name = "DURATION", value_parser = lease)]
     lease: Option<Span>,
-    /// How long to rest before another try: 10s (fixed), 1s..10m (exponential), 1s,5s,1m (a list). Default 1s..10m
+    /// Back-off before another attempt: 10s (fixed), 1s..10m (exponential), 1s,5s,1m (a list). Default 1s..10m
     #[arg(long, value_parser = backoff)]
     backoff: Option<Backoff>,
-    /// A message expires so long after its due time; 0s for never, which is the default
+    /// How long after its due time a message expires; 0s for never, which is the default
     #[arg(long, value_name = "DURATION")]
     expire_after: Option<Span>,
-    /// How long a cancelled id is remembered. Default 1h
+    /// How long a cancelled id is kept for deduplication. Default 1h
     #[arg(long, value_name = "DURATION")]
     remember_cancelled: Option<Span>,
-    /// How long an id of the producer's own is remembered when it is over. Default 1m
+    /// How long a finished id of the producer's own is kept for deduplication. Default 1m
     #[arg(long, value_name = "DURATION")]
     remember_own: Option<Span>,
-    /// How long a generated id is remembered when it is over. Default not at all
+    /// How long a finished generated id is kept for deduplication. Default not at all
     #[arg(long, value_name = "DURATION")]
     remember_generated: Option<Span>,
     /// What becomes of a repeated put whose first try may have ended and been forgotten: deliver (perhaps twice) or
@@ -52,7 +54,7 @@ pub(super) struct Set {
     /// How payloads are compressed: none, zstd, or zstd:ID of a dictionary. Default none
     #[arg(long)]
     codec: Option<Codec>,
-    /// Put this setting back to its default, or "all" of them; may be repeated
+    /// Reset this setting to its default, or "all" of them; may be repeated
     #[arg(long, value_name = "SETTING", value_parser = reset)]
     reset: Vec<Reset>,
 }
@@ -81,9 +83,9 @@ impl Set {
             context.known_topic(&self.topic).await?;
         }
         let (admin, topic) = (context.admin(), &self.topic);
-        let before = admin.client().policy(topic).await.map_err(of_core)?;
+        let before = admin.policy(topic).await.map_err(of_core)?;
         admin.change_policy(topic, &set, &reset).await.map_err(of_core)?;
-        let after = admin.client().policy(topic).await.map_err(of_core)?;
+        let after = admin.policy(topic).await.map_err(of_core)?;
         let value = json!({ "topic": topic, "policy": json_of(&after), "before": json_of(&before) });
         context.output.print(&value, || {
             let mut rows = context.output.rows(&["setting", "value", "before"]);
@@ -139,7 +141,7 @@ pub(super) fn json_of(policy: &Policy) -> Value {
 
 /// A setting as `set` takes it; `None`: at its default.
 fn text(policy: &Policy, setting: PolicySetting) -> Option<String> {
-    let span = |span: Option<Duration>| span.map(duration);
+    let span = |span: Option<Duration>| span.map(exactly);
     match setting {
         PolicySetting::MaxAttempts => policy.max_attempts.map(|most| most.to_string()),
         PolicySetting::Lease => span(policy.lease),
@@ -153,11 +155,16 @@ fn text(policy: &Policy, setting: PolicySetting) -> Option<String> {
     }
 }
 
+/// A duration as it can be set again.
+fn exactly(length: Duration) -> String {
+    Span::from(length).to_string()
+}
+
 fn backoff_text(backoff: &Backoff) -> String {
     match backoff {
-        Backoff::Fixed(delay) => duration(*delay),
-        Backoff::Exponential { first, longest } => format!("{}..{}", duration(*first), duration(*longest)),
-        Backoff::List(delays) => delays.iter().map(|&delay| duration(delay)).collect::<Vec<_>>().join(","),
+        Backoff::Fixed(delay) => exactly(*delay),
+        Backoff::Exponential { first, longest } => format!("{}..{}", exactly(*first), exactly(*longest)),
+        Backoff::List(delays) => delays.iter().map(|&delay| exactly(delay)).collect::<Vec<_>>().join(","),
     }
 }
 
@@ -225,6 +232,8 @@ mod tests {
         assert_eq!(text(&policy, PolicySetting::Backoff).as_deref().map(backoff), Some(Ok(list)));
         assert_eq!(in_force(&policy, PolicySetting::Lease), "1m 30s");
         assert_eq!(in_force(&policy, PolicySetting::Codec), "none (default)");
+        let day = Policy { remember_own: Some(Duration::from_secs(90_061)), ..Policy::default() };
+        assert_eq!(in_force(&day, PolicySetting::RememberOwn), "1day 1h 1m 1s");
         assert_eq!(json_of(&policy)["remember_own"], "1m");
         let exponential = backoff("1s..10m").unwrap();
         assert_eq!(backoff(&backoff_text(&exponential)), Ok(exponential));

@@ -1,5 +1,5 @@
-//! Files beneath the sink's folder, reached without following a symlink: whoever may write in one of its folders
-//! could lead the forwarder to any file that it may write.
+//! Files beneath the sink's folder, reached without following a symlink: a user who may write to one of its
+//! folders could otherwise lead the forwarder to any file that it may write.
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mkdirat, openat, renameat, statat};
 use rustix::io::Errno;
@@ -16,15 +16,15 @@ const FOLDER: u32 = 0o777;
 const FILE: u32 = 0o666;
 
 /// The folder of a file, and the file's name in it.
-pub(super) struct Place<'p> {
+pub(super) struct Beneath<'p> {
     folder: OwnedFd,
     name: &'p OsStr,
 }
 
-// === impl Place ===
+// === impl Beneath ===
 
-impl<'p> Place<'p> {
-    /// Finds the place of `within` in `dir`; folders on the way are made.
+impl<'p> Beneath<'p> {
+    /// Finds `within` in `dir`; missing folders on the way are created.
     pub(super) fn find(dir: &Path, within: &'p Path) -> io::Result<Self> {
         let is_folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // The folder itself was chosen by the operator, who may use symlinks.
@@ -45,7 +45,7 @@ impl<'p> Place<'p> {
         Ok(Self { folder, name })
     }
 
-    /// Opens the file, and makes it where it is missing.
+    /// Opens the file, and creates it if it is missing.
     pub(super) fn open(&self) -> io::Result<File> {
         // Without waiting for the other end of a pipe.
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -53,7 +53,7 @@ impl<'p> Place<'p> {
         let file = File::from(opened.map_err(|error| cannot(&self.folder, self.name, error))?);
         match file.metadata()?.is_file() {
             true => Ok(file),
-            false => Err(io::Error::other("it is no regular file")),
+            false => Err(io::Error::other("it is not a regular file")),
         }
     }
 
@@ -78,7 +78,7 @@ impl<'p> Place<'p> {
 fn cannot(folder: &OwnedFd, name: &OsStr, error: Errno) -> io::Error {
     let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
     match found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Symlink) {
-        true => io::Error::other(format!("{} is a symlink, and none is followed", name.display())),
+        true => io::Error::other(format!("{} is a symlink, which is not followed", name.display())),
         false => error.into(),
     }
 }

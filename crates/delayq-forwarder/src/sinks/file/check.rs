@@ -19,11 +19,11 @@ pub(super) fn folder(dir: &Path) -> Result<(), CheckError> {
 /// The path of a destination, where it stays within the folder.
 pub(super) fn path(dir: &Path, destination: &str) -> Result<PathBuf, String> {
     let within = Path::new(destination);
-    // A file system takes no longer names than these.
+    // File systems accept no longer names.
     let is_name = |part: Component<'_>| matches!(part, Component::Normal(name) if name.len() <= 255);
     let plain = within.components().all(is_name);
     if destination.is_empty() || destination.ends_with('/') || destination.contains('\0') || !plain {
-        return Err(format!("`{destination}` is no path of a file within {}", dir.display()));
+        return Err(format!("`{destination}` is not a path of a file within {}", dir.display()));
     }
     Ok(dir.join(within))
 }

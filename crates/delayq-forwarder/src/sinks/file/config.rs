@@ -8,10 +8,10 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FileConfig {
-    /// The folder, an absolute path. It must exist; folders in it are made.
+    /// The folder, an absolute path. It must exist; folders in it are created.
     pub dir: PathBuf,
-    /// The size at which a file is set aside as `NAME.1`, `NAME.2` and so on, and a new one begun: 1 MiB or more;
-    /// unset: never. Nothing is ever deleted.
+    /// The size at which a file is set aside as `NAME.1`, `NAME.2` and so on, and a new one started: 1 MiB or more; unset:
+    /// never. Nothing is ever deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotate_at: Option<ByteSize>,
 }

@@ -2,10 +2,10 @@
 //!
 //! What was never fsynced was never confirmed. So a write that failed halfway is cut off again, and so is a line
 //! without an end that a killed process left; whatever it held is delivered again. A file that ends otherwise was
-//! written by somebody else, and is left as it is.
+//! written by another program, and stays as it is.
 
-use super::{FileConfig, beneath::Place, check, encode};
-use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
+use super::{FileConfig, beneath::Beneath, check};
+use crate::{CheckError, Outcome, Outcomes, Parcel, Sink, sinks::record};
 use async_trait::async_trait;
 use std::{
     collections::BTreeMap,
@@ -16,8 +16,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The files that are open; more than these are closed again.
-const MOST_OPEN: usize = 64;
+/// Maximum number of open files; beyond it one is closed.
+const MAX_OPEN: usize = 64;
 
 /// NDJSON files in a folder.
 pub(crate) struct FileSink {
@@ -42,10 +42,6 @@ impl FileSink {
 
 #[async_trait]
 impl Sink for FileSink {
-    fn kind(&self) -> &'static str {
-        "file"
-    }
-
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
         check::folder(&self.config.dir)?;
         if let Some(destination) = destination {
@@ -57,11 +53,11 @@ impl Sink for FileSink {
     async fn deliver(&self, parcels: &[Parcel], outcomes: &Arc<Outcomes>) {
         let mut files: BTreeMap<&str, (Vec<usize>, Vec<u8>)> = BTreeMap::new();
         for (i, parcel) in parcels.iter().enumerate() {
-            let (places, lines) = files.entry(&parcel.destination).or_default();
-            places.push(i);
-            encode::append(parcel, lines);
+            let (indices, lines) = files.entry(&parcel.destination).or_default();
+            indices.push(i);
+            record::append_line(parcel, lines);
         }
-        for (destination, (places, lines)) in files {
+        for (destination, (indices, lines)) in files {
             let outcome = match check::path(&self.config.dir, destination) {
                 Err(reason) => Outcome::rejected(reason),
                 Ok(path) => {
@@ -74,7 +70,7 @@ impl Sink for FileSink {
                     }
                 }
             };
-            places.into_iter().for_each(|i| outcomes.put(i, outcome.clone()));
+            indices.into_iter().for_each(|i| outcomes.put(i, outcome.clone()));
         }
     }
 
@@ -85,11 +81,11 @@ impl Sink for FileSink {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // An appender that a panic left behind measures its file anew before it is used.
+    // An appender that a panic left behind measures its file again before it is used.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Appends lines to a file and fsyncs it. After an error the file is closed, and opened anew by the next.
+/// Appends lines to a file and fsyncs it. After an error the file is closed, and the next batch opens it again.
 fn append(
     config: &FileConfig,
     open: &Mutex<BTreeMap<PathBuf, Arc<Mutex<Appender>>>>,
@@ -101,7 +97,7 @@ fn append(
         match files.get(path) {
             Some(appender) => appender.clone(),
             None => {
-                if files.len() >= MOST_OPEN {
+                if files.len() >= MAX_OPEN {
                     files.pop_first();
                 }
                 let appender = Arc::new(Mutex::new(Appender::open(config, path)?));
@@ -121,19 +117,19 @@ fn append(
 
 impl Appender {
     fn open(config: &FileConfig, path: &Path) -> io::Result<Self> {
-        let place = place(config, path)?;
-        let file = place.open()?;
+        let beneath = beneath(config, path)?;
+        let file = beneath.open()?;
         file.try_lock()
             .map_err(|error| io::Error::other(format!("another process writes to it: {error}")))?;
         let length = whole_lines(&file)?;
         if length < file.metadata()?.len() {
-            if !encode::may_begin_with(&head(&file, length)?) {
+            if !record::may_begin_with(&head(&file, length)?) {
                 return Err(io::Error::other("it does not end with a line of deliveries; move it away"));
             }
             tracing::warn!(path = %path.display(), "cut off a line that was never confirmed");
             file.set_len(length)?;
         }
-        place.sync()?;
+        beneath.sync()?;
         Ok(Self { path: path.to_owned(), file, length })
     }
 
@@ -143,7 +139,7 @@ impl Appender {
         }
         let full = |size: u64| self.length > 0 && self.length + lines.len() as u64 > size;
         if config.rotate_at.is_some_and(|size| full(size.bytes())) {
-            place(config, &self.path)?.set_aside()?;
+            beneath(config, &self.path)?.set_aside()?;
             *self = Self::open(config, &self.path)?;
         }
         self.file.seek(SeekFrom::Start(self.length))?;
@@ -159,22 +155,22 @@ impl Appender {
         written
     }
 
-    /// Whether its path still leads to it: what is written to a file that was deleted, nobody can read.
+    /// Whether its path still leads to it: nobody can read what is written to a deleted file.
     fn is_in_place(&self) -> bool {
         let same = |here: &Metadata, there: &Metadata| (here.dev(), here.ino()) == (there.dev(), there.ino());
         matches!((self.file.metadata(), std::fs::metadata(&self.path)), (Ok(here), Ok(there)) if same(&here, &there))
     }
 }
 
-fn place<'p>(config: &FileConfig, path: &'p Path) -> io::Result<Place<'p>> {
-    Place::find(&config.dir, path.strip_prefix(&config.dir).map_err(io::Error::other)?)
+fn beneath<'p>(config: &FileConfig, path: &'p Path) -> io::Result<Beneath<'p>> {
+    Beneath::find(&config.dir, path.strip_prefix(&config.dir).map_err(io::Error::other)?)
 }
 
 /// What stands behind the last whole line, as far as it tells whose it is.
 fn head(mut file: &File, length: u64) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     file.seek(SeekFrom::Start(length))?;
-    file.take(encode::HEAD.len() as u64).read_to_end(&mut head)?;
+    file.take(record::HEAD.len() as u64).read_to_end(&mut head)?;
     Ok(head)
 }
 

@@ -3,7 +3,7 @@
 use super::{FileConfig, FileSink};
 use crate::{Outcome, Outcomes, Parcel, Sink, parcel::About};
 use bytes::Bytes;
-use delayq_core::{UnixMicros, UnixMillis};
+use delayq::{UnixMillis, protocol::UnixMicros};
 use delayq_service::config::ByteSize;
 use std::{fs, path::Path};
 
@@ -35,7 +35,7 @@ async fn delivered(sink: &FileSink, parcels: &[Parcel]) -> Vec<Outcome> {
     let outcomes = Outcomes::new(parcels.len());
     sink.deliver(parcels, &outcomes).await;
     let mut all = outcomes.fresh();
-    all.sort_by_key(|(place, _)| *place);
+    all.sort_by_key(|(index, _)| *index);
     all.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
@@ -117,7 +117,7 @@ async fn a_file_that_another_holds_is_unavailable_until_it_is_let_go() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_taken_away_is_begun_anew_and_loses_nothing() {
+async fn a_file_that_is_taken_away_is_begun_again_and_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (path, aside) = (folder.path().join("d/f"), folder.path().join("f.old"));
     let sink = sink(folder.path(), None);
@@ -181,5 +181,5 @@ async fn a_pipe_is_refused_and_not_waited_for() {
     let made = std::process::Command::new("mkfifo").arg(folder.path().join("f")).status().unwrap();
     assert!(made.success());
     let outcome = delivered(&sink(folder.path(), None), &[parcel("f", "1", b"")]).await.remove(0);
-    assert!(format!("{outcome:?}").contains("no regular file"), "{outcome:?}");
+    assert!(format!("{outcome:?}").contains("not a regular file"), "{outcome:?}");
 }

@@ -11,14 +11,14 @@ use rdkafka::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// What is known of a topic.
+/// The facts about a topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Facts {
     replicas: usize,
     settings: BTreeMap<String, String>,
 }
 
-/// Looks at the cluster, and at a topic. Asks for all topics, because asking for one may create it.
+/// Checks the cluster and a topic. Asks for all topics, because asking for one may create it.
 pub(super) async fn check(
     config: &ClientConfig,
     producer: &ThreadedProducer<Reports>,
@@ -41,11 +41,11 @@ pub(super) async fn check(
         Ok(settings) => settings,
         Err(denied) => return Ok(unseen(topic, replicas, &denied)),
     };
-    let most_bytes = config.get("message.max.bytes").and_then(|text| text.parse().ok()).unwrap_or(0);
-    Ok(judge(topic, &Facts { replicas, settings }, most_bytes))
+    let max_bytes = config.get("message.max.bytes").and_then(|text| text.parse().ok()).unwrap_or(0);
+    Ok(judge(topic, &Facts { replicas, settings }, max_bytes))
 }
 
-/// The settings of a topic, or how the brokers said that this user may not see them.
+/// The settings of a topic, or the brokers' refusal to show them to this user.
 async fn settings(
     config: &ClientConfig,
     topic: &str,
@@ -70,7 +70,7 @@ const fn is_denied(code: RDKafkaErrorCode) -> bool {
     matches!(code, RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::ClusterAuthorizationFailed)
 }
 
-/// The warnings of a topic whose settings cannot be seen.
+/// The warnings about a topic whose settings cannot be read.
 fn unseen(topic: &str, replicas: usize, denied: &RDKafkaErrorCode) -> Vec<String> {
     let mut warnings = judge(topic, &Facts { replicas, ..Facts::default() }, 0);
     warnings.push(format!(
@@ -81,7 +81,7 @@ fn unseen(topic: &str, replicas: usize, denied: &RDKafkaErrorCode) -> Vec<String
 }
 
 /// Judges the settings of a topic.
-fn judge(topic: &str, facts: &Facts, most_bytes: u64) -> Vec<String> {
+fn judge(topic: &str, facts: &Facts, max_bytes: u64) -> Vec<String> {
     let number = |name: &str| facts.settings.get(name).and_then(|text| text.parse::<i64>().ok());
     let mut warnings = Vec::new();
     if facts.replicas <= 1 {
@@ -105,7 +105,7 @@ fn judge(topic: &str, facts: &Facts, most_bytes: u64) -> Vec<String> {
         ));
     }
     if let Some(most) =
-        number("max.message.bytes").filter(|most| u64::try_from(*most).is_ok_and(|m| m < most_bytes))
+        number("max.message.bytes").filter(|most| u64::try_from(*most).is_ok_and(|m| m < max_bytes))
     {
         warnings
             .push(format!("the topic `{topic}` has max.message.bytes={most}: larger messages are buried"));

@@ -12,8 +12,8 @@ pub struct KafkaConfig {
     pub brokers: Vec<String>,
     /// How long a message waits for others to share its request: 0 s to 1 s; default 1 ms.
     pub linger: HumanDuration,
-    /// The most bytes of one message: 1 KiB to 1 GiB as the brokers allow; default 1,048,576.
-    pub most_bytes: u32,
+    /// Maximum bytes of one message: 1 KiB to 1 GiB as the brokers allow; default 1,048,576.
+    pub max_bytes: u32,
     /// Whether keys go to the partitions that the Java client would choose; default true.
     pub java_partitions: bool,
     /// Whether to speak TLS; default false.
@@ -37,7 +37,7 @@ impl Default for KafkaConfig {
         Self {
             brokers: vec!["127.0.0.1:9092".to_owned()],
             linger: HumanDuration::from_millis(1),
-            most_bytes: 1_048_576,
+            max_bytes: 1_048_576,
             java_partitions: true,
             tls: false,
             ca: None,
@@ -56,7 +56,7 @@ impl Section for KafkaConfig {
             at.refuse("brokers", "expected \"host:port\", and secrets in keys of their own");
         }
         at.range("linger", &self.linger, HumanDuration::from_millis(0)..=HumanDuration::from_secs(1));
-        at.range("most_bytes", &self.most_bytes, 1024..=1_000_000_000);
+        at.range("max_bytes", &self.max_bytes, 1024..=1_000_000_000);
         at.secret("password", self.password.as_ref());
         if self.ca.is_some() && !self.tls {
             at.contradiction(&["ca", "tls"], "`ca` is for TLS, but `tls` is false");

@@ -1,8 +1,8 @@
-//! Producing: delivered is an ack of all replicas in sync to an idempotent producer.
+//! Producing: a message is delivered when all replicas in sync have acked it to an idempotent producer.
 
 use super::{
     KafkaConfig, check, encode,
-    reports::{Place, Reports},
+    reports::{Pending, Reports},
     words::Words,
 };
 use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
@@ -21,13 +21,13 @@ use std::{
 /// A cluster.
 pub(crate) struct KafkaSink {
     config: KafkaConfig,
-    /// How long a record may wait for its ack: less than the time that a call has, so that none is sent after its
-    /// message was given back.
+    /// How long a record may wait for its ack: less than the timeout of a call, so that none is sent after its message was
+    /// given back.
     patience: Duration,
     open: Mutex<Option<Open>>,
 }
 
-/// A producer, and what it says.
+/// A producer and its reports.
 #[derive(Clone)]
 struct Open {
     producer: ThreadedProducer<Reports>,
@@ -39,12 +39,12 @@ struct Open {
 impl KafkaSink {
     pub(crate) fn new(config: KafkaConfig, deadline: Duration) -> Result<Self, String> {
         let sink = Self { config, patience: deadline.mul_f64(0.8), open: Mutex::new(None) };
-        // Nothing is connected by this: it shows that the settings are understood.
+        // This connects nothing, but shows whether the settings are understood.
         drop(sink.open()?);
         Ok(sink)
     }
 
-    /// The client's settings; the password is read anew.
+    /// The client's settings; the password is read again.
     fn settings(&self) -> Result<ClientConfig, String> {
         let config = &self.config;
         let mut settings = ClientConfig::new();
@@ -57,7 +57,7 @@ impl KafkaSink {
             .set("socket.timeout.ms", self.patience.as_millis().clamp(10, 60_000).to_string())
             .set("reconnect.backoff.max.ms", "1000")
             .set("linger.ms", config.linger.as_secs_f64().mul_add(1000.0, 0.0).to_string())
-            .set("message.max.bytes", config.most_bytes.to_string())
+            .set("message.max.bytes", config.max_bytes.to_string())
             .set("queue.buffering.max.messages", "200000")
             .set("security.protocol", self.protocol());
         if config.java_partitions {
@@ -97,11 +97,11 @@ impl KafkaSink {
         Ok(open)
     }
 
-    /// A producer that failed for ever (its sequence numbers do not fit any more), or whose password is refused, is
-    /// replaced by the next call.
+    /// The next call replaces a producer that failed permanently (its sequence numbers do not match any more) or whose
+    /// password was refused.
     fn forget_if_useless(&self, open: &Open) {
         if let Some((code, why)) = open.producer.client().fatal_error() {
-            tracing::warn!(?code, why, "the Kafka producer failed for ever: making a new one");
+            tracing::warn!(?code, why, "the Kafka producer failed permanently: creating a new one");
             *self.slot() = None;
         } else if open.words.refused_login() {
             *self.slot() = None;
@@ -109,17 +109,13 @@ impl KafkaSink {
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Open>> {
-        // It is written by one assignment.
+        // It changes by one assignment.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
 impl Sink for KafkaSink {
-    fn kind(&self) -> &'static str {
-        "kafka"
-    }
-
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
         let settings = self.settings().map_err(CheckError::Unreachable)?;
         let open = self.open().map_err(CheckError::Unreachable)?;
@@ -135,8 +131,8 @@ impl Sink for KafkaSink {
             Ok(open) => open,
             Err(why) => return outcomes.put_rest(&Outcome::down(why)),
         };
-        for (place, parcel) in parcels.iter().enumerate() {
-            send(&open, parcel, Place::new(outcomes, place, parcel.partition.is_some()));
+        for (index, parcel) in parcels.iter().enumerate() {
+            send(&open, parcel, Pending::new(outcomes, index, parcel.partition.is_some()));
         }
         outcomes.complete().await;
         self.forget_if_useless(&open);
@@ -151,11 +147,11 @@ impl Sink for KafkaSink {
 }
 
 /// Hands a record to the client. What it refuses at once is reported at once.
-fn send(open: &Open, parcel: &Parcel, place: Box<Place>) {
+fn send(open: &Open, parcel: &Parcel, pending: Box<Pending>) {
     if let Err(why) = encode::topic(&parcel.destination) {
-        return place.put(Outcome::rejected(why));
+        return pending.put(Outcome::rejected(why));
     }
-    let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(&parcel.destination, place)
+    let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(&parcel.destination, pending)
         .payload(&parcel.body[..])
         .headers(encode::headers(parcel))
         .timestamp(i64::try_from(parcel.about.ready.millis().get()).unwrap_or(i64::MAX));

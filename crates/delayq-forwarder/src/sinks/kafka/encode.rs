@@ -18,7 +18,7 @@ pub(super) fn headers(parcel: &Parcel) -> OwnedHeaders {
 pub(super) fn topic(text: &str) -> Result<(), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if !(1..=249).contains(&text.len()) || !text.chars().all(plain) || text == "." || text == ".." {
-        return Err(format!("`{text}` is no name of a topic"));
+        return Err(format!("`{text}` is not the name of a topic"));
     }
     if text.starts_with("__") {
         return Err(format!(

@@ -1,4 +1,4 @@
-//! Delivery reports: the client's thread puts what each means at its place, as it comes.
+//! Delivery reports: the client's thread puts the outcome of each at its index as it arrives.
 
 use super::words::Words;
 use crate::{Blame, Outcome, Outcomes};
@@ -13,16 +13,16 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// What a producer calls back.
+/// The callback of a producer.
 #[derive(Clone, Default)]
 pub(super) struct Reports {
     pub(super) words: Words,
 }
 
-/// The place of a record's outcome. Dropped without one, the producer ended before it was known.
-pub(super) struct Place {
+/// Where the outcome of a record belongs. If it is dropped without one, the producer ended before.
+pub(super) struct Pending {
     outcomes: Arc<Outcomes>,
-    place: usize,
+    index: usize,
     /// Whether its route says which partition.
     chosen: bool,
     reported: AtomicBool,
@@ -37,29 +37,29 @@ impl ClientContext for Reports {
 }
 
 impl ProducerContext for Reports {
-    type DeliveryOpaque = Box<Place>;
+    type DeliveryOpaque = Box<Pending>;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, place: Box<Place>) {
+    fn delivery(&self, result: &DeliveryResult<'_>, pending: Box<Pending>) {
         match result {
             Ok(_) => {
                 self.words.forget();
-                place.put(Outcome::Delivered);
+                pending.put(Outcome::Delivered);
             }
-            Err((error, _)) => place.failed(error, &self.words),
+            Err((error, _)) => pending.failed(error, &self.words),
         }
     }
 }
 
-// === impl Place ===
+// === impl Pending ===
 
-impl Place {
-    pub(super) fn new(outcomes: &Arc<Outcomes>, place: usize, chosen: bool) -> Box<Self> {
-        Box::new(Self { outcomes: Arc::clone(outcomes), place, chosen, reported: AtomicBool::new(false) })
+impl Pending {
+    pub(super) fn new(outcomes: &Arc<Outcomes>, index: usize, chosen: bool) -> Box<Self> {
+        Box::new(Self { outcomes: Arc::clone(outcomes), index, chosen, reported: AtomicBool::new(false) })
     }
 
     pub(super) fn put(&self, outcome: Outcome) {
         self.reported.store(true, Ordering::Relaxed);
-        self.outcomes.put(self.place, outcome);
+        self.outcomes.put(self.index, outcome);
     }
 
     /// What an error means for its record.
@@ -68,7 +68,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Pending {
     fn drop(&mut self) {
         if !self.reported.load(Ordering::Relaxed) {
             self.put(Outcome::down("the producer was closed"));
@@ -92,7 +92,7 @@ fn meaning(error: &KafkaError, chosen: bool, words: &Words) -> Outcome {
             | RDKafkaErrorCode::UnknownTopicOrPartition
             | RDKafkaErrorCode::TopicAuthorizationFailed,
         ) => Outcome::failed(reason),
-        // Partitions can be added, but those that the topic has take their messages meanwhile.
+        // Partitions can be added, but the existing ones accept messages meanwhile.
         Some(RDKafkaErrorCode::UnknownPartition) if chosen => {
             Outcome::Unavailable { reason, retry_after: None, blame: Blame::Message }
         }

@@ -1,5 +1,5 @@
-//! What the client says beside its answers: a message that got no ack only says that it waited too long, the reason stands
-//! in the client's own words.
+//! The client's own messages: a record without an ack only reports that it waited too long, and the client's message says
+//! why.
 
 use rdkafka::{
     ClientContext,
@@ -7,7 +7,7 @@ use rdkafka::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The last that a client said, shared with it.
+/// The last message of a client, shared with it.
 #[derive(Clone, Default)]
 pub(super) struct Words(Arc<Mutex<Option<Said>>>);
 
@@ -20,7 +20,7 @@ struct Said {
 // === impl Words ===
 
 impl Words {
-    /// A sentence with what the client said of it.
+    /// A sentence with the client's last message.
     pub(super) fn explain(&self, sentence: String) -> String {
         match self.said().as_ref() {
             None => sentence,
@@ -28,18 +28,18 @@ impl Words {
         }
     }
 
-    /// Whether the brokers refused the login: a client goes on with the password that it was made with.
+    /// Whether the brokers refused the login: a client keeps the password that it was created with.
     pub(super) fn refused_login(&self) -> bool {
         self.said().as_ref().is_some_and(|said| said.refused_login)
     }
 
-    /// What was said is over: an ack came after it.
+    /// An ack arrived: the message no longer applies.
     pub(super) fn forget(&self) {
         *self.said() = None;
     }
 
     fn said(&self) -> MutexGuard<'_, Option<Said>> {
-        // It is written by one assignment.
+        // It changes by one assignment.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -47,7 +47,7 @@ impl Words {
 impl ClientContext for Words {
     fn error(&self, error: KafkaError, reason: &str) {
         let code = error.rdkafka_error_code();
-        // That all brokers are down follows the words of each, which say why.
+        // "All brokers down" follows the message of each broker, which says why.
         if code == Some(RDKafkaErrorCode::AllBrokersDown) {
             return;
         }

@@ -1,6 +1,6 @@
-//! Acks of a connection: one subscription for all of them, read by one task, which puts each at its place in its call.
+//! The acks of a connection: one subscription and one task, which puts each ack at its index in its call.
 //!
-//! A publication's reply subject is `PREFIX.CALL.PLACE`, and never used again: an ack that comes late finds no call.
+//! A publication's reply subject is `PREFIX.CALL.INDEX` and never used again: a late ack finds no call.
 
 use crate::Answers;
 use async_nats::{Client, Message, StatusCode, Subject, SubscribeError, Subscriber, jetstream};
@@ -15,22 +15,22 @@ use std::{
 };
 use tokio::task::AbortHandle;
 
-/// What a stream said of a publication.
+/// The answer of a stream to a publication.
 #[derive(Debug, PartialEq)]
 pub(super) enum Ack {
-    /// It has it.
+    /// It stored it.
     Stored,
-    /// It had it: something with the same id.
+    /// It already has a message with the same id.
     Duplicate,
     /// There is no stream for this subject.
     NoStream,
     /// It refused it.
     Refused(String),
-    /// Something that is no ack.
+    /// Not an ack.
     Nonsense(String),
 }
 
-/// The acks of one connection. Dropped, they are not read any more.
+/// The acks of one connection, read until this is dropped.
 pub(super) struct Acks {
     prefix: String,
     next_call: AtomicU64,
@@ -38,7 +38,7 @@ pub(super) struct Acks {
     reading: AbortHandle,
 }
 
-/// Publications whose acks are waited for together. Dropped, its acks are passed over.
+/// Publications whose acks are awaited together. Once this is dropped, its acks are ignored.
 pub(super) struct Call<'a> {
     acks: &'a Acks,
     number: u64,
@@ -47,7 +47,7 @@ pub(super) struct Call<'a> {
 
 type Calls = Arc<Mutex<HashMap<u64, Arc<Answers<Ack>>>>>;
 
-/// The body of an ack, as far as it is looked at.
+/// The fields of an ack that matter.
 #[derive(Deserialize)]
 struct Body {
     seq: Option<u64>,
@@ -86,9 +86,9 @@ impl Drop for Acks {
 // === impl Call ===
 
 impl Call<'_> {
-    /// Where the ack of the publication at this place goes.
-    pub(super) fn reply(&self, place: usize) -> Subject {
-        format!("{}.{}.{place}", self.acks.prefix, self.number).into()
+    /// The subject for the ack of the publication at this index.
+    pub(super) fn reply(&self, index: usize) -> Subject {
+        format!("{}.{}.{index}", self.acks.prefix, self.number).into()
     }
 }
 
@@ -115,29 +115,29 @@ impl Ack {
     }
 }
 
-/// Reads acks; the place of one begins at this byte of its subject.
-async fn read(mut subscriber: Subscriber, place_at: usize, calls: Calls) {
-    // Acks come in the order of the publications: mostly one belongs to the same call as that before it.
+/// Reads acks; the index of one begins at this byte of its subject.
+async fn read(mut subscriber: Subscriber, index_at: usize, calls: Calls) {
+    // Acks arrive in the order of the publications: most belong to the same call as the one before.
     let mut last: Option<(u64, Arc<Answers<Ack>>)> = None;
     while let Some(message) = subscriber.next().await {
-        let Some((number, place)) = place(&message.subject, place_at) else { continue };
+        let Some((number, index)) = call_and_index(&message.subject, index_at) else { continue };
         if last.as_ref().is_none_or(|(known, _)| *known != number) {
             last = lock(&calls).get(&number).map(|answers| (number, Arc::clone(answers)));
         }
         if let Some((_, answers)) = &last {
-            answers.put(place, Ack::of(&message));
+            answers.put(index, Ack::of(&message));
         }
     }
 }
 
-/// The call and the place that a subject ends with.
-fn place(subject: &str, at: usize) -> Option<(u64, usize)> {
-    let (call, place) = subject.get(at..)?.split_once('.')?;
-    Some((call.parse().ok()?, place.parse().ok()?))
+/// The call and the index that a subject ends with.
+fn call_and_index(subject: &str, at: usize) -> Option<(u64, usize)> {
+    let (call, index) = subject.get(at..)?.split_once('.')?;
+    Some((call.parse().ok()?, index.parse().ok()?))
 }
 
 fn lock(calls: &Mutex<HashMap<u64, Arc<Answers<Ack>>>>) -> MutexGuard<'_, HashMap<u64, Arc<Answers<Ack>>>> {
-    // It is changed by one insert or remove.
+    // It changes by one insert or remove.
     calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -177,10 +177,10 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_subject_says_call_and_place() {
-        assert_eq!(place("_INBOX.x.17.5", 9), Some((17, 5)));
+    fn a_reply_subject_holds_call_and_index() {
+        assert_eq!(call_and_index("_INBOX.x.17.5", 9), Some((17, 5)));
         for subject in ["_INBOX.x", "_INBOX.x.", "_INBOX.x.1", "_INBOX.x.a.5", "_INBOX.x.1.5.6"] {
-            assert_eq!(place(subject, 9), None, "{subject}");
+            assert_eq!(call_and_index(subject, 9), None, "{subject}");
         }
     }
 }

@@ -7,7 +7,7 @@ use async_nats::jetstream::{
     stream::{Config, DiscardPolicy, RetentionPolicy, StorageType},
 };
 
-/// Looks at the stream of a subject.
+/// Checks the stream of a subject.
 pub(super) async fn check(
     context: &jetstream::Context,
     config: &NatsConfig,
@@ -21,7 +21,7 @@ pub(super) async fn check(
     judge(&stream.cached_info().config, config.dropping_loses_messages).map_err(CheckError::Refused)
 }
 
-/// The warning of a subject whose stream cannot be looked at.
+/// The warning about a subject whose stream cannot be checked.
 pub(super) fn unseen(destination: Option<&str>, words: &str) -> String {
     let subject = destination.unwrap_or("*");
     format!(
@@ -54,7 +54,7 @@ pub(super) fn judge(stream: &Config, drop_accepted: bool) -> Result<Vec<String>,
                 "{loses}; set discard=new, or dropping_loses_messages = true where that is meant"
             ));
         }
-        warnings.push(format!("{loses}, as asked for"));
+        warnings.push(format!("{loses}, as configured"));
     }
     if stream.storage == StorageType::Memory {
         warnings.push(format!("the stream `{name}` has storage=memory: a restart of the server loses it"));

@@ -10,12 +10,12 @@ use std::path::PathBuf;
 pub struct NatsConfig {
     /// `nats://host:port` or `tls://host:port`, of some servers of the cluster; default `nats://127.0.0.1:4222`.
     pub servers: Vec<String>,
-    /// `jetstream`, with acks, or `core`, which delivers at most once to whoever listens; default jetstream.
+    /// `jetstream`, with acks, or `core`, which delivers at most once to current subscribers; default jetstream.
     pub mode: NatsMode,
     /// User; unset: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
-    /// Password; unset: none. Read anew for each connection.
+    /// Password; unset: none. Read again for each connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
     /// Token, in place of user and password; unset: none.
@@ -27,18 +27,18 @@ pub struct NatsConfig {
     /// PEM file of the authority that signed the server's certificate; unset: those of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// That a stream which drops its oldest messages when it is full is meant; default false.
+    /// Accepts a stream that drops its oldest messages when it is full; default false.
     pub dropping_loses_messages: bool,
 }
 
-/// How sure a delivery is.
+/// The guarantee of a delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NatsMode {
     /// Stored in a stream, and acked.
     #[default]
     Jetstream,
-    /// Sent to those who listen, and forgotten.
+    /// Sent to current subscribers and forgotten.
     Core,
 }
 

@@ -1,4 +1,4 @@
-//! Publishing: delivered is an ack of the stream, and nothing else. In mode core it is a flushed connection.
+//! Publishing: a message is delivered when the stream acked it; in mode core, when the connection was flushed.
 
 use super::{
     NatsConfig, NatsMode,
@@ -27,17 +27,17 @@ use tokio::{
     time::{Sleep, interval, sleep, timeout},
 };
 
-/// How often the acks that are there are handed out while others are missing.
+/// How often acks are handed out while others are missing.
 const COLLECT_EVERY: Duration = Duration::from_millis(50);
 
-/// Acks that wait to be read, at most: as many as all destinations of a sink can have on their way.
-const MOST_ACKS: usize = 1 << 20;
-const CORE: &str = "mode = core delivers at most once: what nobody listens to, and what is on its way when a connection breaks, is lost";
+/// Maximum number of acks that wait to be read: as many as all destinations of a sink can have in flight.
+const MAX_ACKS: usize = 1 << 20;
+const CORE: &str = "mode = core delivers at most once: what has no subscriber, and what is in flight when a connection breaks, is lost";
 
 /// A server or cluster.
 pub(crate) struct NatsSink {
     config: NatsConfig,
-    /// A part of the time that a call has, so that a connection which is silent is thrown away by this sink.
+    /// Shorter than the timeout of a call, so that this sink replaces a silent connection itself.
     patience: Duration,
     open: Mutex<Option<Open>>,
 }
@@ -51,14 +51,14 @@ struct Open {
     refusals: Refusals,
 }
 
-/// Parcels that are published together, with the id that a stream drops repeats by or without it.
+/// Parcels that are published together, with or without the id by which a stream drops repeats.
 struct Load<'a> {
     parcels: &'a [Parcel],
-    places: Vec<usize>,
+    indices: Vec<usize>,
     with_id: bool,
 }
 
-/// The outcomes of a call, and how many are missing or not good.
+/// The outcomes of a call, and how many are missing or failed.
 struct Tracked<'a> {
     outcomes: &'a Outcomes,
     missing: AtomicUsize,
@@ -67,11 +67,11 @@ struct Tracked<'a> {
 // === impl Tracked ===
 
 impl Tracked<'_> {
-    fn put(&self, place: usize, outcome: Outcome) {
+    fn put(&self, index: usize, outcome: Outcome) {
         if !matches!(outcome, Outcome::Unavailable { .. }) {
             self.missing.fetch_sub(1, Ordering::Relaxed);
         }
-        self.outcomes.put(place, outcome);
+        self.outcomes.put(index, outcome);
     }
 
     fn put_rest(&self, outcome: &Outcome) {
@@ -100,7 +100,7 @@ impl NatsSink {
         Ok(open)
     }
 
-    /// The secrets are read anew for each connection.
+    /// The secrets are read again for each connection.
     async fn options(&self, refusals: Refusals) -> Result<ConnectOptions, String> {
         let mut options = ConnectOptions::new()
             .name("delayq-forwarder")
@@ -110,7 +110,7 @@ impl NatsSink {
                 std::future::ready(())
             })
             .ping_interval(Duration::from_secs(5))
-            .subscription_capacity(MOST_ACKS)
+            .subscription_capacity(MAX_ACKS)
             .request_timeout(Some(self.patience));
         if let (Some(username), Some(password)) = (&self.config.username, &self.config.password) {
             options =
@@ -137,37 +137,36 @@ impl NatsSink {
         *self.open.lock().await = None;
     }
 
-    /// Publishes all, then puts what each ack means as it comes. One timer for all of them: what has no ack when it is over
-    /// has none.
+    /// Publishes all, then puts the outcome of each ack as it arrives, until one deadline for all of them.
     async fn deliver_acked(&self, open: &Open, parcels: &[Parcel], call: &Tracked<'_>) {
         let mut over = pin!(sleep(self.patience.mul_f64(0.9)));
         let mut dropped = Vec::new();
         let all = (0..parcels.len()).collect();
-        publish(open, Load { parcels, places: all, with_id: true }, call, over.as_mut(), |place, ack| {
-            // Never sent before, and yet known: an earlier message had this id and content, and this one was dropped.
-            if ack == Ack::Duplicate && parcels[place].about.delivery <= 1 {
-                dropped.push(place);
+        publish(open, Load { parcels, indices: all, with_id: true }, call, over.as_mut(), |index, ack| {
+            // Never sent before and yet known: the stream dropped it for an earlier message with this id and content.
+            if ack == Ack::Duplicate && parcels[index].about.delivery <= 1 {
+                dropped.push(index);
             } else {
-                call.put(place, outcome(ack));
+                call.put(index, outcome(ack));
             }
         })
         .await;
         if !dropped.is_empty() {
-            let again = Load { parcels, places: dropped, with_id: false };
-            publish(open, again, call, over, |place, ack| call.put(place, outcome(ack))).await;
+            let again = Load { parcels, indices: dropped, with_id: false };
+            publish(open, again, call, over, |index, ack| call.put(index, outcome(ack))).await;
         }
     }
 
     async fn deliver_core(&self, client: &Client, parcels: &[Parcel], call: &Tracked<'_>) {
         let mut sent = Vec::with_capacity(parcels.len());
-        for (place, parcel) in parcels.iter().enumerate() {
+        for (index, parcel) in parcels.iter().enumerate() {
             match encode::subject(&parcel.destination).and_then(|()| encode::headers(parcel)) {
-                Err(reason) => call.put(place, Outcome::rejected(reason)),
+                Err(reason) => call.put(index, Outcome::rejected(reason)),
                 Ok(headers) => {
                     let (subject, body) = (parcel.destination.clone(), parcel.body.clone());
                     match client.publish_with_headers(subject, headers, body).await {
-                        Ok(()) => sent.push(place),
-                        Err(error) => call.put(place, Outcome::down(error.to_string())),
+                        Ok(()) => sent.push(index),
+                        Err(error) => call.put(index, Outcome::down(error.to_string())),
                     }
                 }
             }
@@ -176,7 +175,7 @@ impl NatsSink {
             Ok(()) => Outcome::Delivered,
             Err(error) => Outcome::down(error.to_string()),
         };
-        sent.into_iter().for_each(|place| call.put(place, flushed.clone()));
+        sent.into_iter().for_each(|index| call.put(index, flushed.clone()));
     }
 
     async fn deliver_all(&self, parcels: &[Parcel], call: &Tracked<'_>) {
@@ -190,30 +189,26 @@ impl NatsSink {
 
 #[async_trait]
 impl Sink for NatsSink {
-    fn kind(&self) -> &'static str {
-        "nats"
-    }
-
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
         if let Some(subject) = destination {
             encode::subject(subject).map_err(CheckError::Refused)?;
         }
-        let looked = timeout(self.patience, async {
+        let checked = timeout(self.patience, async {
             let open = self.open().await.map_err(CheckError::Unreachable)?;
             match self.config.mode {
                 NatsMode::Core => Ok(vec![CORE.to_owned()]),
                 NatsMode::Jetstream => tokio::select! {
                     biased;
-                    looked = check::check(&open.context, &self.config, destination) => looked,
+                    checked = check::check(&open.context, &self.config, destination) => checked,
                     words = open.refusals.of("$JS.API") => Ok(vec![check::unseen(destination, &words)]),
                 },
             }
         });
-        let looked = looked.await.unwrap_or_else(|_| Err(CheckError::Unreachable("no answer".to_owned())));
-        if matches!(looked, Err(CheckError::Unreachable(_))) {
+        let checked = checked.await.unwrap_or_else(|_| Err(CheckError::Unreachable("no answer".to_owned())));
+        if matches!(checked, Err(CheckError::Unreachable(_))) {
             self.forget().await;
         }
-        looked
+        checked
     }
 
     async fn deliver(&self, parcels: &[Parcel], outcomes: &Arc<Outcomes>) {
@@ -223,7 +218,7 @@ impl Sink for NatsSink {
             let refused = self.open.lock().await.as_ref().and_then(|open| open.refusals.last());
             let refused = refused.map_or_else(String::new, |words| format!(": {words}"));
             outcomes.put_rest(&Outcome::silent(format!("no ack within {:?}{refused}", self.patience)));
-            // A client that is connected again by itself is as good; one that is stuck is not.
+            // The client may have reconnected by itself; if it is stuck, it is replaced.
             self.forget().await;
         }
     }
@@ -236,7 +231,7 @@ impl Sink for NatsSink {
     }
 }
 
-/// Publishes, and hands out the acks until all are there or the time is over.
+/// Publishes, and hands out acks until all have arrived or the time is up.
 async fn publish(
     open: &Open,
     load: Load<'_>,
@@ -244,17 +239,17 @@ async fn publish(
     mut over: Pin<&mut Sleep>,
     mut acked: impl FnMut(usize, Ack),
 ) {
-    let acks = open.acks.call(load.places.len());
+    let acks = open.acks.call(load.indices.len());
     let sending = async {
         let mut known: Option<Subject> = None;
-        for (place, number) in load.places.iter().enumerate() {
+        for (index, number) in load.indices.iter().enumerate() {
             let parcel = &load.parcels[*number];
             if let Err(outcome) =
-                send(&open.client, &mut known, parcel, load.with_id, acks.reply(place)).await
+                send(&open.client, &mut known, parcel, load.with_id, acks.reply(index)).await
             {
                 call.put(*number, outcome);
-                // An ack that does not matter: nothing is to be waited for at this place.
-                acks.answers.put(place, Ack::NoStream);
+                // This index waits for no ack.
+                acks.answers.put(index, Ack::NoStream);
             }
         }
     };
@@ -269,7 +264,7 @@ async fn publish(
             () = over.as_mut() => true,
             _ = every.tick() => false,
         };
-        acks.answers.fresh().into_iter().for_each(|(place, ack)| acked(load.places[place], ack));
+        acks.answers.fresh().into_iter().for_each(|(index, ack)| acked(load.indices[index], ack));
         if ended {
             return;
         }
@@ -297,7 +292,7 @@ async fn send(
     sent.map_err(|error| refused(&error))
 }
 
-/// The output of `work`, unless the time is over and it is not there yet.
+/// The output of `work`, unless the time is up before.
 async fn before<T>(over: Pin<&mut Sleep>, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -310,7 +305,7 @@ fn outcome(ack: Ack) -> Outcome {
     match ack {
         Ack::Stored | Ack::Duplicate => Outcome::Delivered,
         Ack::NoStream => Outcome::failed("no stream found for given subject"),
-        // The stream's own bound on one message; its other refusals are of the stream as a whole.
+        // The stream's limit on one message; its other refusals concern the stream as a whole.
         Ack::Refused(why) if why.contains("message size exceeds maximum") => Outcome::rejected(why),
         Ack::Refused(why) | Ack::Nonsense(why) => Outcome::down(why),
     }

@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// Why NATS cannot carry one of them.
 pub(super) fn headers(parcel: &Parcel) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
-    // Its names and values are plain: nothing of them has to be looked at.
+    // Its names and values are plain ASCII and need no check.
     for (name, value) in parcel.about.headers() {
         headers.insert(HeaderName::from_static(name), value.into_owned());
     }
@@ -23,7 +23,7 @@ pub(super) fn headers(parcel: &Parcel) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// Whether a header is a command to the server: one of them purges a stream (`Nats-Rollup`). Only this sink sets any.
+/// Whether a header is a command to the server, such as `Nats-Rollup`, which purges a stream. Only this sink sets any.
 fn commands_the_server(name: &str) -> bool {
     name.as_bytes().get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"nats-"))
 }
@@ -38,7 +38,7 @@ pub(super) fn subject(text: &str) -> Result<(), String> {
         && text.split('.').all(|token| !token.is_empty() && token != "*" && token != ">")
         && !text.contains(|c: char| c.is_whitespace() || c.is_control());
     if !plain {
-        return Err(format!("`{text}` is no subject that can be published to"));
+        return Err(format!("`{text}` is not a subject that can be published to"));
     }
     let first = text.split('.').next().unwrap_or_default();
     if first.starts_with('$') || ["_INBOX", "_R_", "_GR_"].contains(&first) {

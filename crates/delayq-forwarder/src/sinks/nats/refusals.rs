@@ -1,9 +1,9 @@
-//! What a server refuses a user: it says so beside the answers, and leaves the request without any.
+//! What a server refuses a user: it reports that apart from the answers, and the request gets none.
 
 use async_nats::{Event, ServerError};
 use tokio::sync::watch;
 
-/// What was refused last on a connection.
+/// The last refusal on a connection.
 #[derive(Clone)]
 pub(super) struct Refusals(watch::Sender<Option<String>>);
 
@@ -14,7 +14,7 @@ impl Refusals {
         Self(watch::Sender::new(None))
     }
 
-    /// Notes what the connection tells.
+    /// Notes the events of the connection.
     pub(super) fn hear(&self, event: &Event) {
         if let Event::ServerError(ServerError::Other(words)) = event
             && words.to_lowercase().contains("permissions violation")
@@ -23,12 +23,12 @@ impl Refusals {
         }
     }
 
-    /// What was refused last.
+    /// The last refusal.
     pub(super) fn last(&self) -> Option<String> {
         self.0.borrow().clone()
     }
 
-    /// Until something is refused whose words hold this.
+    /// Waits until a refusal contains this text.
     pub(super) async fn of(&self, part: &str) -> String {
         let mut words = self.0.subscribe();
         let found = words.wait_for(|words| words.as_ref().is_some_and(|words| words.contains(part))).await;

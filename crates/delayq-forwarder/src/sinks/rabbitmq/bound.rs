@@ -1,17 +1,16 @@
-//! The broker's bound on one message: over it, it closes the channel instead of answering for the message.
+//! The broker's limit on one message: above it the broker closes the channel instead of answering for the message.
 
 use crate::{Outcome, Parcel};
 
-/// Rejects what is over the bound, where the broker has named it in some answer; the neighbours stay as they are, and are
-/// tried again.
+/// Rejects messages above the limit if an answer of the broker named it; the others keep their outcome and are retried.
 pub(super) fn reject_larger(parcels: &[Parcel], failed: &mut [(usize, Outcome)]) {
     let named = failed.iter().find_map(|(_, outcome)| match outcome {
-        Outcome::Unavailable { reason, .. } => most_bytes(reason),
+        Outcome::Unavailable { reason, .. } => max_bytes(reason),
         _ => None,
     });
     let Some(most) = named else { return };
-    for (place, outcome) in failed {
-        let bytes = parcels[*place].body.len();
+    for (index, outcome) in failed {
+        let bytes = parcels[*index].body.len();
         if bytes > most {
             *outcome = Outcome::rejected(format!(
                 "{bytes} bytes are larger than the broker's max_message_size {most}"
@@ -21,7 +20,7 @@ pub(super) fn reject_larger(parcels: &[Parcel], failed: &mut [(usize, Outcome)])
 }
 
 /// Reads `PRECONDITION_FAILED - message size 5000 is larger than configured max size 2000`, with or without the `is`.
-fn most_bytes(words: &str) -> Option<usize> {
+fn max_bytes(words: &str) -> Option<usize> {
     let (_, rest) = words.split_once("larger than configured max size ")?;
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     rest[..digits].parse().ok()
@@ -39,7 +38,7 @@ mod tests {
             ("PRECONDITION_FAILED - unknown delivery tag 7", None),
             ("larger than configured max size huge", None),
         ] {
-            assert_eq!(most_bytes(words), expected, "{words}");
+            assert_eq!(max_bytes(words), expected, "{words}");
         }
     }
 }

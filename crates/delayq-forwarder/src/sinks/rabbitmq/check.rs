@@ -1,10 +1,10 @@
 //! What a queue does with messages that it has confirmed.
 //!
-//! AMQP has no way to read a queue's arguments, but a declaration of one that exists is refused with the first argument
-//! that differs, and its value. So a queue that exists is declared with what is known of it until it agrees: nothing is
-//! changed, and every argument that can lose messages is known. Each declaration has one argument that no queue can have, so
-//! that none makes the queue where it was deleted meanwhile. It needs the right to configure, which a forwarder need not
-//! have: without it a warning says what could not be seen.
+//! AMQP cannot read a queue's arguments, but the declaration of an existing queue is refused with the first argument that
+//! differs, and its value. So the queue is declared with the arguments known so far until all agree: nothing changes, and
+//! every argument that can lose messages is known. Each declaration has one argument that no queue can have, so that it does
+//! not create a queue that was deleted meanwhile. This needs the right to configure, which a forwarder need not have:
+//! without it a warning says what could not be checked.
 
 use super::{RabbitmqConfig, connection::connect, encode};
 use crate::CheckError;
@@ -17,13 +17,13 @@ use lapin::{
 use std::collections::BTreeMap;
 
 /// More arguments than a queue can have.
-const MOST_ROUNDS: usize = 24;
-/// An argument that no queue can be made with.
+const MAX_ROUNDS: usize = 24;
+/// An argument that no queue can be created with.
 const IMPOSSIBLE: (&str, &str) = ("x-queue-leader-locator", "nowhere");
 
 type Arguments = BTreeMap<String, String>;
 
-/// Looks at the exchange, and at the queue where the destination is one.
+/// Checks the exchange, and the queue if the destination is one.
 pub(super) async fn check(
     config: &RabbitmqConfig,
     destination: Option<&str>,
@@ -32,12 +32,12 @@ pub(super) async fn check(
         encode::routing_key(&config.exchange, key).map_err(CheckError::Refused)?;
     }
     let connection = connect(config).await.map_err(CheckError::Unreachable)?;
-    let looked = look(&connection, config, destination).await;
-    let _ = connection.close(200, "looked".into()).await;
-    looked
+    let checked = check_over(&connection, config, destination).await;
+    let _ = connection.close(200, "checked".into()).await;
+    checked
 }
 
-async fn look(
+async fn check_over(
     connection: &Connection,
     config: &RabbitmqConfig,
     destination: Option<&str>,
@@ -50,7 +50,7 @@ async fn look(
         channel.exchange_declare(name, kind, options, FieldTable::default()).await.map_err(unreachable)?;
         let exchange = &config.exchange;
         return Ok(vec![format!(
-            "the queues behind the exchange `{exchange}` cannot be looked at: see to it that none has x-max-length with \
+            "the queues behind the exchange `{exchange}` cannot be checked: make sure that none has x-max-length with \
              drop-head"
         )]);
     }
@@ -74,16 +74,16 @@ async fn look(
     }
 }
 
-/// Learns the arguments of a queue that exists; `None`: this user may not.
+/// Finds the arguments of an existing queue; `None`: this user may not.
 async fn arguments(connection: &Connection, queue: &str) -> Result<Option<Arguments>, CheckError> {
     let (mut known, mut table) = (Arguments::new(), FieldTable::default());
     table.insert(IMPOSSIBLE.0.into(), AMQPValue::LongString(IMPOSSIBLE.1.into()));
     let mut options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let channel = connection.create_channel().await.map_err(unreachable)?;
         match channel.queue_declare(queue.into(), options, table.clone()).await {
             Ok(_) => {
-                let _ = channel.close(200, "looked".into()).await;
+                let _ = channel.close(200, "checked".into()).await;
                 return Ok(Some(known));
             }
             Err(error) if is_denied(&error) => return Ok(None),
@@ -91,7 +91,7 @@ async fn arguments(connection: &Connection, queue: &str) -> Result<Option<Argume
                 let text = error.to_string();
                 let Some(difference) = difference(&text) else { return Err(unreachable(error)) };
                 match difference.name.as_str() {
-                    // It is compared last: all others agree.
+                    // This one is compared last: all others agree.
                     name if name == IMPOSSIBLE.0 => return Ok(Some(known)),
                     "durable" => options.durable = false,
                     "auto_delete" => options.auto_delete = true,
@@ -105,7 +105,7 @@ async fn arguments(connection: &Connection, queue: &str) -> Result<Option<Argume
     Err(CheckError::Unreachable(format!("the arguments of the queue `{queue}` could not be read")))
 }
 
-/// An argument that a refusal told of.
+/// An argument that a refusal named.
 struct Difference {
     name: String,
     value: String,
@@ -154,7 +154,7 @@ fn judge(queue: &str, arguments: &Arguments, drop_accepted: bool) -> Result<Vec<
             "the queue `{queue}` has {bound}={value} with drop-head: full, it confirms a message and drops an older one"
         );
         if drop_accepted {
-            warnings.push(format!("{loses}, as asked for"));
+            warnings.push(format!("{loses}, as configured"));
         } else {
             return Err(format!(
                 "{loses}; set x-overflow=reject-publish, or dropping_loses_messages = true where that is meant"

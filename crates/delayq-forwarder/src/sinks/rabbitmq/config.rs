@@ -19,7 +19,7 @@ pub struct RabbitmqConfig {
     pub vhost: String,
     /// User; default `guest`.
     pub username: String,
-    /// Password; unset: `guest`. Read anew for each connection.
+    /// Password; unset: `guest`. Read again for each connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
     /// Exchange; default the broker's default one, written `""`.
@@ -27,7 +27,7 @@ pub struct RabbitmqConfig {
     /// Priority of each message, 0 to 255, where the queue has priorities; unset: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
-    /// That a queue which drops its oldest messages when it is full is meant; default false.
+    /// Accepts a queue that drops its oldest messages when it is full; default false.
     pub dropping_loses_messages: bool,
 }
 

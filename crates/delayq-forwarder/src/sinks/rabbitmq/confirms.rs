@@ -1,9 +1,9 @@
-//! The confirms of one call, each put at its place as it comes.
+//! The confirms of one call, each put at its index as it arrives.
 //!
-//! The client hands a returned message out with whichever confirm of the channel comes next, not with its own. So each call
-//! has a channel to itself, and finds out by topic and id which of its parcels came back. An ack alone says nothing yet: the
-//! return of its message may stand in a confirm that was given out before it and is read after it. It is held back until
-//! everything that was given out by then has been read.
+//! The client attaches a returned message to the next confirm of the channel, not to its own. So each call has a channel to
+//! itself, and finds by topic and id which of its parcels were returned. An ack alone proves nothing: the return of its
+//! message may be attached to an earlier confirm that is read later. So acks are held back until every confirm that was
+//! issued by then has been read.
 
 use super::bound;
 use crate::{Outcome, Outcomes, Parcel};
@@ -12,7 +12,7 @@ use lapin::{Confirmation, PublisherConfirm, message::BasicReturnMessage, types::
 use std::{collections::HashMap, time::Duration};
 use tokio::time::{Instant, interval, sleep_until};
 
-/// How long an ack is held back, at least; at most twice as long.
+/// The minimum time that an ack is held back; at most it is twice as long.
 const HOLD: Duration = Duration::from_millis(50);
 
 /// A parcel that was published: its confirm, or why it was not sent.
@@ -22,14 +22,14 @@ pub(super) type Published = Result<PublisherConfirm, Outcome>;
 pub(super) struct Confirms<'a> {
     parcels: &'a [Parcel],
     outcomes: &'a Outcomes,
-    /// What a parcel without a confirm comes to.
+    /// The outcome of a parcel without a confirm.
     silent: Outcome,
-    /// Places without a confirm.
+    /// Tags without a confirm.
     missing: Vec<bool>,
-    /// Acks that are held back, and those that were for the whole of the last time.
+    /// Acks that are held back, and those that have been since the last check.
     held: Vec<usize>,
     sure: Vec<usize>,
-    /// Messages that came back, by topic and id.
+    /// Returned messages, by topic and id.
     returned: HashMap<(String, String), Outcome>,
     failed: Vec<(usize, Outcome)>,
     /// Whether the channel can be used again.
@@ -53,13 +53,13 @@ impl<'a> Confirms<'a> {
         }
     }
 
-    /// Collects them until all are there or the time is over. Returns whether the channel can be used again.
+    /// Collects them until all have arrived or the time is up. Returns whether the channel can be used again.
     pub(super) async fn collect(mut self, published: Vec<Published>, deadline: Instant) -> bool {
         let mut waiting = FuturesUnordered::new();
-        for (place, published) in published.into_iter().enumerate() {
+        for (index, published) in published.into_iter().enumerate() {
             match published {
-                Ok(confirm) => waiting.push(async move { (place, confirm.await) }),
-                Err(outcome) => self.fail(place, outcome),
+                Ok(confirm) => waiting.push(async move { (index, confirm.await) }),
+                Err(outcome) => self.fail(index, outcome),
             }
         }
         let mut every = interval(HOLD);
@@ -68,8 +68,8 @@ impl<'a> Confirms<'a> {
                 biased;
                 next = waiting.next() => match next {
                     None => break,
-                    Some((place, Ok(confirmation))) => self.note(place, confirmation),
-                    Some((place, Err(error))) => self.fail(place, Outcome::silent(error.to_string())),
+                    Some((index, Ok(confirmation))) => self.note(index, confirmation),
+                    Some((index, Err(error))) => self.fail(index, Outcome::silent(error.to_string())),
                 },
                 _ = every.tick() => self.put_sure(),
                 () = sleep_until(deadline) => break,
@@ -78,22 +78,22 @@ impl<'a> Confirms<'a> {
         self.end()
     }
 
-    /// Notes a confirm, and the message that came back with it: of this call, but of any parcel.
-    fn note(&mut self, place: usize, confirmation: Confirmation) {
+    /// Notes a confirm and the message attached to it, which may be any parcel of this call.
+    fn note(&mut self, index: usize, confirmation: Confirmation) {
         let back = match confirmation {
             Confirmation::Ack(back) => {
-                self.missing[place] = false;
-                self.held.push(place);
+                self.missing[index] = false;
+                self.held.push(index);
                 back
             }
             Confirmation::Nack(back) => {
-                self.missing[place] = false;
+                self.missing[index] = false;
                 let why = "the broker refused it (nack): the queue is full or failing";
-                self.failed.push((place, Outcome::down(why)));
+                self.failed.push((index, Outcome::down(why)));
                 back
             }
             Confirmation::NotRequested => {
-                self.fail(place, Outcome::down("the channel lost its confirms"));
+                self.fail(index, Outcome::down("the channel lost its confirms"));
                 None
             }
         };
@@ -103,41 +103,41 @@ impl<'a> Confirms<'a> {
         }
     }
 
-    fn fail(&mut self, place: usize, outcome: Outcome) {
-        self.missing[place] = false;
+    fn fail(&mut self, index: usize, outcome: Outcome) {
+        self.missing[index] = false;
         self.whole &= !matches!(outcome, Outcome::Unavailable { .. });
-        self.failed.push((place, outcome));
+        self.failed.push((index, outcome));
     }
 
-    /// Puts the acks that no return can belong to any more.
+    /// Puts the acks whose messages can no longer be returned.
     fn put_sure(&mut self) {
-        for place in std::mem::replace(&mut self.sure, std::mem::take(&mut self.held)) {
-            let about = &self.parcels[place].about;
+        for index in std::mem::replace(&mut self.sure, std::mem::take(&mut self.held)) {
+            let about = &self.parcels[index].about;
             match self.returned.remove(&(about.topic.clone(), about.id.clone())) {
-                None => self.outcomes.put(place, Outcome::Delivered),
-                Some(unroutable) => self.outcomes.put(place, unroutable),
+                None => self.outcomes.put(index, Outcome::Delivered),
+                Some(unroutable) => self.outcomes.put(index, unroutable),
             }
         }
     }
 
-    /// Puts all that is left.
+    /// Puts the remaining outcomes.
     fn end(mut self) -> bool {
-        for place in 0..self.missing.len() {
-            if self.missing[place] {
-                self.fail(place, self.silent.clone());
+        for index in 0..self.missing.len() {
+            if self.missing[index] {
+                self.fail(index, self.silent.clone());
             }
         }
         self.put_sure();
         self.put_sure();
         bound::reject_larger(self.parcels, &mut self.failed);
-        for (place, outcome) in self.failed {
-            self.outcomes.put(place, outcome);
+        for (index, outcome) in self.failed {
+            self.outcomes.put(index, outcome);
         }
         self.whole
     }
 }
 
-/// Topic and id of a message that came back.
+/// Topic and id of a returned message.
 fn named(message: &BasicReturnMessage) -> (String, String) {
     let text = |name: &str| match message.delivery.properties.headers().as_ref()?.inner().get(name)? {
         AMQPValue::LongString(text) => Some(text.to_string()),

@@ -11,7 +11,7 @@ use secrecy::ExposeSecret;
 /// How long the broker may be silent before the connection counts as broken, in seconds.
 const HEARTBEAT_SECS: u16 = 10;
 
-/// Connects. The password and the certificates are read anew.
+/// Connects. The password and the certificates are read again.
 pub(super) async fn connect(config: &RabbitmqConfig) -> Result<Connection, String> {
     let password = match &config.password {
         None => "guest".to_owned(),

@@ -1,4 +1,4 @@
-//! Publishing: delivered is an ack without a returned message, and nothing else.
+//! Publishing: a message is delivered when it was acked and not returned.
 //!
 //! Each call has a channel to itself: `confirms.rs` says why.
 
@@ -24,7 +24,7 @@ use tokio::{
 /// A broker.
 pub(crate) struct RabbitmqSink {
     config: RabbitmqConfig,
-    /// A part of the time that a call has, so that a connection which is silent is thrown away by this sink.
+    /// Shorter than the timeout of a call, so that this sink replaces a silent connection itself.
     patience: Duration,
     open: Mutex<Open>,
 }
@@ -43,7 +43,7 @@ impl RabbitmqSink {
         Self { config, patience: deadline.mul_f64(0.8), open: Mutex::default() }
     }
 
-    /// A channel that nobody else uses.
+    /// A channel that no other call uses.
     async fn channel(&self) -> Result<Channel, String> {
         let mut open = self.open.lock().await;
         open.free.retain(|channel| channel.status().connected());
@@ -74,7 +74,7 @@ impl RabbitmqSink {
         published.map_err(|error| Outcome::down(error.to_string()))
     }
 
-    /// Sends all, then collects the confirms. Gives back the channel where every confirm came.
+    /// Sends all, then collects the confirms. Keeps the channel for reuse if every confirm arrived.
     async fn deliver_by(
         &self,
         parcels: &[Parcel],
@@ -93,7 +93,7 @@ impl RabbitmqSink {
                 return None;
             }
         };
-        // All at once: each waits until the client's own thread has written it, and together they go in few writes.
+        // All at once: each waits until the client's own thread has written it, and together they take few writes.
         let publishing = parcels.iter().map(async |parcel| {
             timeout_at(deadline, self.publish(&channel, parcel)).await.unwrap_or_else(|_| Err(silent.clone()))
         });
@@ -105,10 +105,6 @@ impl RabbitmqSink {
 
 #[async_trait]
 impl Sink for RabbitmqSink {
-    fn kind(&self) -> &'static str {
-        "rabbitmq"
-    }
-
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
         check::check(&self.config, destination).await
     }

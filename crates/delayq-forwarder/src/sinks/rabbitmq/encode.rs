@@ -7,7 +7,7 @@ use lapin::{
 };
 
 const PERSISTENT: u8 = 2;
-/// Headers by which the broker routes a message to more queues. A text in them closes the channel, so they are left out.
+/// Headers by which the broker routes a message to more queues. Text in them closes the channel, so they are left out.
 const ROUTING_HEADERS: [&str; 2] = ["CC", "BCC"];
 
 /// Checks that a text is a routing key that messages may be published with: over the default exchange it is a queue, and
@@ -31,7 +31,7 @@ pub(super) fn routing_key(exchange: &str, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The properties of a parcel: persistent, with every header, and those that AMQP has a place for there too.
+/// The properties of a parcel: persistent, with every header, and with AMQP's own properties for those that have one.
 pub(super) fn properties(parcel: &Parcel, priority: Option<u8>) -> BasicProperties {
     let mut headers = FieldTable::default();
     for (name, value) in parcel.all_headers().filter(|(name, _)| !ROUTING_HEADERS.contains(name)) {

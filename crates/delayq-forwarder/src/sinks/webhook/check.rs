@@ -1,4 +1,4 @@
-//! What can be known of an endpoint without posting to it.
+//! What can be checked of an endpoint without posting to it.
 
 use super::url::url;
 use crate::CheckError;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebhookConfig {
-    /// `https://host/path` or `http://…`. Its host is the only one that is spoken to, unless redirects are followed.
+    /// `https://host/path` or `http://…`. No other host is contacted unless redirects are followed.
     pub url: String,
     /// The key of the signature: each request has `delayq-signature: t=<unix seconds>,v1=<hex>`, the HMAC-SHA-256 of
     /// `<unix seconds>.<body>`; unset: no signature.
@@ -17,11 +17,11 @@ pub struct WebhookConfig {
     /// A token for `Authorization: Bearer`; unset: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bearer: Option<Secret>,
-    /// The most requests at a time to the host of `url`, by all sinks that post to it: 1 to 1024; default 64. Where they
-    /// say different numbers, the smallest holds.
+    /// Maximum number of concurrent requests to the host of `url`, over all sinks that post to it: 1 to 1024; default 64.
+    /// If they differ, the smallest applies.
     pub connections: u16,
     /// Whether redirects that keep the request (307 and 308) are followed; default false: they count as not delivered.
-    /// Never from https to http, and not to private addresses. Another host is sent neither `bearer` nor what `url` holds.
+    /// Never from https to http, and not to private addresses. Another host receives neither `bearer` nor what `url` holds.
     pub follow_redirects: bool,
     /// Whether redirects to private addresses are followed too: loopback, link-local, RFC 1918 and the like; default
     /// false. Needs `follow_redirects`.

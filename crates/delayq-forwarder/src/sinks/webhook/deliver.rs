@@ -1,4 +1,4 @@
-//! Posting: delivered is a status of 2xx, read to its end.
+//! Posting: a message is delivered when a 2xx answer was read to its end.
 
 use super::{
     WebhookConfig, check,
@@ -8,8 +8,9 @@ use super::{
     retry_after,
     url::url,
 };
-use crate::{Blame, CheckError, Outcome, Outcomes, Parcel, Sink, clock};
+use crate::{Blame, CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_trait::async_trait;
+use delayq_service::host_now;
 use futures_util::future::join_all;
 use reqwest::{
     Certificate, Client, Method, Request, Response, StatusCode, Url,
@@ -29,7 +30,7 @@ use tokio::{
 
 /// How much of an answer's body is quoted as a reason.
 const QUOTED_BYTES: usize = 200;
-const MOST_REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 
 /// An endpoint.
 pub(crate) struct WebhookSink {
@@ -38,7 +39,7 @@ pub(crate) struct WebhookSink {
     client: Client,
     /// How long the parcels of a call may wait for their turn.
     deadline: Duration,
-    /// One for each request at a time, over all calls of all sinks of this host.
+    /// One permit for each concurrent request, over all calls of all sinks of this host.
     free: Arc<Semaphore>,
 }
 
@@ -47,9 +48,9 @@ struct Call<'a> {
     login: Login,
     parcels: &'a [Parcel],
     outcomes: &'a Outcomes,
-    /// Until when parcels are begun with.
+    /// Parcels are started until then.
     until: Instant,
-    /// The first parcel that nobody has begun with.
+    /// The first parcel that was not started.
     next: AtomicUsize,
     /// The first failure of the endpoint as a whole.
     failure: OnceLock<Outcome>,
@@ -82,24 +83,24 @@ impl WebhookSink {
         Ok(Self { config, url, client, deadline, free })
     }
 
-    /// Posts parcels of a call, those that nobody else has begun with, each when its turn comes at the host. A parcel whose
-    /// turn does not come in time is not posted, and neither is one after the endpoint has failed another by then: so a dead
-    /// endpoint costs one time of waiting, not one for each parcel.
+    /// Posts the parcels of a call that were not started, each when its turn at the host comes. A parcel whose turn does not
+    /// come in time is not posted, nor is one after the endpoint has failed as a whole: so a dead endpoint costs one timeout
+    /// and not one for each parcel.
     async fn post_in_turn(&self, call: &Call<'_>) {
         while Instant::now() < call.until && call.failure.get().is_none() {
             let Ok(free) = timeout_at(call.until, self.free.acquire()).await else { return };
-            let place = call.next.fetch_add(1, Ordering::Relaxed);
-            let Some(parcel) = call.parcels.get(place) else { return };
+            let index = call.next.fetch_add(1, Ordering::Relaxed);
+            let Some(parcel) = call.parcels.get(index) else { return };
             let outcome = self.post(&call.login, parcel).await;
             drop(free);
             if let Outcome::Unavailable { blame: Blame::Destination | Blame::Silence, .. } = &outcome {
                 let _ = call.failure.set(outcome.clone());
             }
-            call.outcomes.put(place, outcome);
+            call.outcomes.put(index, outcome);
         }
     }
 
-    /// What becomes of the parcels that were not posted.
+    /// The outcome of the parcels that were not posted.
     fn not_posted(&self, failure: Option<&Outcome>) -> Outcome {
         match failure {
             Some(Outcome::Unavailable { reason, retry_after, blame: Blame::Destination }) => {
@@ -118,7 +119,7 @@ impl WebhookSink {
             (Ok(url), Ok(headers)) => (url, headers),
             (Err(reason), _) | (_, Err(reason)) => return Outcome::rejected(reason),
         };
-        login.sign(&mut headers, clock::unix_secs(), &parcel.body);
+        login.sign(&mut headers, unix_secs(), &parcel.body);
         let mut request = Request::new(Method::POST, url);
         *request.headers_mut() = headers;
         *request.body_mut() = Some(parcel.body.clone().into());
@@ -131,17 +132,13 @@ impl WebhookSink {
 
 #[async_trait]
 impl Sink for WebhookSink {
-    fn kind(&self) -> &'static str {
-        "webhook"
-    }
-
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
         let warnings = check::check(&self.url, destination, self.config.secret.is_some())?;
-        // A request that changes nothing: whatever its status, somebody is there. But a login that is refused is refused for
+        // A request that changes nothing: any status shows that the endpoint answers, but a refused login is refused for
         // every message.
         let login = Login::read(&self.config).map_err(CheckError::Unreachable)?;
         let mut request = Request::new(Method::HEAD, self.url.clone());
-        login.sign(request.headers_mut(), clock::unix_secs(), &[]);
+        login.sign(request.headers_mut(), unix_secs(), &[]);
         let answer =
             self.client.execute(request).await.map_err(|error| CheckError::Unreachable(whole(&error)))?;
         if matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED) {
@@ -162,10 +159,6 @@ impl Sink for WebhookSink {
         join_all((0..at_once).map(|_| self.post_in_turn(&call))).await;
         outcomes.put_rest(&self.not_posted(call.failure.get()));
     }
-
-    async fn close(&self) -> Result<(), String> {
-        Ok(())
-    }
 }
 
 /// Which redirects are followed.
@@ -185,11 +178,11 @@ fn refusal(attempt: &Attempt<'_>, private: bool) -> Option<String> {
     let (to, from) = (attempt.url(), attempt.previous().first()?);
     let within = to.origin() == from.origin();
     if !matches!(attempt.status().as_u16(), 307 | 308) {
-        // The others ask for a GET, which delivers nothing.
+        // Other redirects ask for a GET, which delivers nothing.
         return Some(format!("a redirect by {} does not keep the request", attempt.status()));
     }
-    if attempt.previous().len() > MOST_REDIRECTS {
-        return Some(format!("more than {MOST_REDIRECTS} redirects"));
+    if attempt.previous().len() > MAX_REDIRECTS {
+        return Some(format!("more than {MAX_REDIRECTS} redirects"));
     }
     if from.scheme() == "https" && to.scheme() != "https" {
         return Some(format!("a redirect from https to {}", to.scheme()));
@@ -200,7 +193,7 @@ fn refusal(attempt: &Attempt<'_>, private: bool) -> Option<String> {
             "a redirect to the private address {host}, and allow_private_redirects is false"
         ));
     }
-    // A name is judged when it is looked up. That of the sink's own host is not: so it keeps to its own port, or to TLS's.
+    // The resolver judges names, except that of the sink's own host, which therefore keeps to its own port or that of TLS.
     let own_name = host_of(to) == host_of(from) && !within;
     if own_name && !private && to.port_or_known_default() != Some(443) {
         return Some(format!("a redirect to another port of {}", host_of(to)));
@@ -212,14 +205,14 @@ fn unanswered(error: &reqwest::Error) -> Outcome {
     let reason = whole(error);
     match () {
         () if error.is_builder() => Outcome::rejected(reason),
-        // Somebody answered: by a redirect that is not followed.
+        // The endpoint answered, with a redirect that is not followed.
         () if error.is_redirect() || is_private(error) => Outcome::failed(reason),
         () if error.is_connect() => Outcome::down(reason),
         () => Outcome::silent(reason),
     }
 }
 
-/// Whether it came to nothing because a redirect led to a private address.
+/// Whether it failed because a redirect led to a private address.
 fn is_private(error: &reqwest::Error) -> bool {
     let mut cause = std::error::Error::source(error);
     while let Some(inner) = cause {
@@ -231,7 +224,7 @@ fn is_private(error: &reqwest::Error) -> bool {
     false
 }
 
-/// An error with what caused it: reqwest says only the outermost.
+/// An error with its causes: reqwest prints only the outermost.
 fn whole(error: &reqwest::Error) -> String {
     let (mut text, mut cause) = (error.to_string(), std::error::Error::source(error));
     while let Some(inner) = cause {
@@ -244,9 +237,9 @@ fn whole(error: &reqwest::Error) -> String {
 /// What an answer means.
 async fn outcome(mut response: Response) -> Outcome {
     let status = response.status();
-    let retry_after = retry_after::wait(response.headers(), clock::unix_secs());
+    let retry_after = retry_after::wait(response.headers(), unix_secs());
     let mut quoted = Vec::new();
-    // Read to its end, so that the connection can be used again; what is too long is cut off with its connection.
+    // Read to its end, so that the connection can be reused; a body that is too long is cut off with its connection.
     loop {
         match response.chunk().await {
             Ok(Some(chunk)) if quoted.len() < 64 * 1024 => quoted.extend_from_slice(&chunk),
@@ -267,15 +260,20 @@ async fn outcome(mut response: Response) -> Outcome {
     }
 }
 
-/// Whose fault a status is; `None`: it will never be another.
+/// What a status is to be blamed on; `None`: it will never change.
 fn blame(status: StatusCode) -> Option<Blame> {
     match status.as_u16() {
-        // It is busy, or refuses the login, which is the same for every message.
+        // It is busy, or refuses the login, which concerns every message.
         401 | 407 | 429 | 502 | 503 | 504 => Some(Blame::Destination),
-        // Of the endpoint or of this message: somebody can mend it.
+        // The endpoint or this message; an operator can fix it.
         300..=399 | 403 | 404 | 405 | 408 | 409 | 423 | 425 | 500..=599 => Some(Blame::Unclear),
         _ => None,
     }
+}
+
+/// This host's clock in seconds: receivers compare signatures with their own.
+fn unix_secs() -> u64 {
+    host_now().get() / 1000
 }
 
 #[cfg(test)]

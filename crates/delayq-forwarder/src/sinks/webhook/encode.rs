@@ -9,8 +9,8 @@ use secrecy::ExposeSecret;
 use sha2::Sha256;
 use std::fmt::Write;
 
-/// The headers that a producer cannot set: those that the connection itself decides about, those that log in or say who
-/// asks, and those by which some servers take the request for another one.
+/// The headers that a producer cannot set: those of the connection itself, those that log in or name the client, and those
+/// by which some servers treat the request as another one.
 const RESERVED: [&str; 26] = [
     "authorization",
     "connection",
@@ -40,7 +40,7 @@ const RESERVED: [&str; 26] = [
     "x-rewrite-url",
 ];
 
-/// What a call signs and logs in with: secrets are read once for each.
+/// What a call signs and logs in with; its secrets are read once.
 pub(super) struct Login {
     mac: Option<Hmac<Sha256>>,
     bearer: Option<HeaderValue>,
@@ -122,7 +122,7 @@ fn signature(mut mac: Hmac<Sha256>, unix_secs: u64, body: &[u8]) -> String {
     format!("t={unix_secs},v1={}", hex::encode(mac.finalize().into_bytes()))
 }
 
-/// Text as a header can carry it: everything but plain characters as `%XX`.
+/// Text that a header can carry: everything but plain characters becomes `%XX`.
 fn percent_encoded(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     let mut encoded = String::with_capacity(text.len() + 8);

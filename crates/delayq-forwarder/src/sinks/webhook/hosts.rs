@@ -1,4 +1,4 @@
-//! How many requests each host may have at a time, whichever sinks post to it.
+//! The number of concurrent requests to each host, over all sinks that post to it.
 
 use reqwest::Url;
 use std::{collections::BTreeMap, sync::Arc};
@@ -17,12 +17,12 @@ struct Host {
 // === impl Hosts ===
 
 impl Hosts {
-    /// The requests that may go to the host of a URL; where sinks of one host say different numbers, the smallest holds.
+    /// The permits for requests to the host of a URL; if the sinks of one host differ, the smallest number applies.
     pub(super) fn limit(&mut self, url: &Url, most: usize) -> Arc<Semaphore> {
         let name = format!("{}:{}", host_of(url), url.port_or_known_default().unwrap_or_default());
         let host = self.0.entry(name).or_insert_with(|| Host { free: Arc::new(Semaphore::new(most)), most });
         if most < host.most {
-            // Sinks are made before anything is sent: all permits are free.
+            // Sinks are created before anything is sent: all permits are free.
             host.free.forget_permits(host.most - most);
             host.most = most;
         }

@@ -1,7 +1,7 @@
-//! Which addresses are private: a redirect to one of them is not followed unless that was asked for.
+//! Private addresses: a redirect to one of them is not followed unless the configuration allows it.
 //!
-//! A redirect is an answer of somebody else. Followed blindly, it would make the forwarder post into networks that only it
-//! can reach.
+//! Another server writes the redirect. Followed blindly, it would make the forwarder post into networks that only it can
+//! reach.
 
 use super::hosts::host_of;
 use reqwest::{
@@ -10,13 +10,13 @@ use reqwest::{
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Looks names up, and keeps the private addresses of every host but one to itself.
+/// A resolver that hides the private addresses of every host but one.
 pub(super) struct PublicOnly {
-    /// The configured host: its addresses are whatever its operator wants.
+    /// The configured host, whose addresses its operator has chosen.
     pub(super) except: String,
 }
 
-/// A name that was not to be followed.
+/// A name that must not be followed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} has private addresses only, and allow_private_redirects is false")]
 pub(super) struct Private(String);
@@ -39,7 +39,7 @@ impl Resolve for PublicOnly {
     }
 }
 
-/// Whether a URL names a private address outright; one that names a host is judged when the host is looked up.
+/// Whether a URL names a private address outright; a host name is judged by the resolver.
 pub(super) fn names_private(url: &Url) -> bool {
     host_of(url).parse().is_ok_and(is_private)
 }
@@ -68,7 +68,7 @@ fn is_private_v4(v4: Ipv4Addr) -> bool {
         || v4.is_link_local()
         || v4.is_multicast()
         || a == 0
-        // Carriers' own (100.64/10), protocols' (192.0.0/24), laboratories' (198.18/15), and what nobody has (240/4).
+        // Carriers' own (100.64/10), protocols' (192.0.0/24), laboratories' (198.18/15), and unassigned ones (240/4).
         || (a == 100 && (64..128).contains(&b))
         || (a == 192 && b == 0 && c == 0)
         || (a == 198 && (18..20).contains(&b))

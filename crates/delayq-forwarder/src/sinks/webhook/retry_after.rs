@@ -1,11 +1,10 @@
-//! `Retry-After`: when an endpoint wants to be asked again, in seconds or as a date.
+//! `Retry-After`: how long an endpoint asks to be left alone, in seconds or until a date.
 
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long to wait by these headers. A date counts from the answer's own `Date`, so that a difference between its clock
-/// and `now_secs`, the one here, does not matter; where it has none, from the one here. A date that is past is no wait;
-/// what cannot be read counts as not said.
+/// How long to wait by these headers. A date counts from the answer's own `Date`, so that the two clocks may differ, else
+/// from `now_secs` of this host. A past date means no wait; an unreadable value is ignored.
 pub(super) fn wait(headers: &HeaderMap, now_secs: u64) -> Option<Duration> {
     let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
     let asked = text(RETRY_AFTER)?;

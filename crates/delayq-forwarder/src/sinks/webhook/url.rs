@@ -1,22 +1,22 @@
-//! The URL of a destination: the base with a path behind it, which cannot leave it.
+//! The URL of a destination: the base and a path that cannot leave it.
 //!
-//! A path may hold what a producer wrote, and every server on the way reads it in its own manner: one decodes it twice,
-//! another takes `;` for the end of a segment. So what any of them could take for a way out is refused, not mended.
+//! A path may hold a producer's text, and servers read paths differently: one decodes twice, another ends a segment at `;`.
+//! So anything that one of them could read as a way out is refused and not repaired.
 
 use reqwest::Url;
 
-/// How often an encoding is looked through, at most; deeper ones are refused.
-const MOST_LAYERS: usize = 4;
+/// Maximum number of encodings that are decoded; deeper ones are refused.
+const MAX_LAYERS: usize = 4;
 
 /// The URL of a destination.
 ///
 /// # Errors
-/// Why it is no path below the base.
+/// Why it is not a path below the base.
 pub(super) fn url(base: &Url, destination: &str) -> Result<Url, String> {
     if destination.is_empty() {
         return Ok(base.clone());
     }
-    let refusal = |why: &str| format!("`{destination}` is no path below {base}: {why}");
+    let refusal = |why: &str| format!("`{destination}` is not a path below {base}: {why}");
     if destination.contains(['?', '#', '\\']) || destination.contains(char::is_control) {
         return Err(refusal("it has one of ?, #, \\ and control characters"));
     }
@@ -37,10 +37,10 @@ fn is_below(base: &Url, url: &Url) -> bool {
     own.is_empty() || own.split('/').all(|own| segments.next() == Some(own))
 }
 
-/// Whether a segment is one segment in whatever way it is decoded, and no dot segment.
+/// Whether a segment stays one segment however it is decoded, and is not a dot segment.
 fn stays(segment: &str) -> bool {
     let mut text = segment.as_bytes().to_vec();
-    for _ in 0..MOST_LAYERS {
+    for _ in 0..MAX_LAYERS {
         let name = text.split(|&byte| byte == b';').next().unwrap_or_default();
         let hides = text.iter().any(|byte| b"/\\?#".contains(byte) || byte.is_ascii_control());
         if hides || name == b"." || name == b".." {
@@ -55,7 +55,7 @@ fn stays(segment: &str) -> bool {
     false
 }
 
-/// A text with each `%XX` as its byte; what only looks like one stays.
+/// A text with each `%XX` as its byte; an invalid one stays as it is.
 fn decoded(text: &[u8]) -> Vec<u8> {
     let digit = |at: usize| text.get(at).and_then(|byte| char::from(*byte).to_digit(16));
     let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);

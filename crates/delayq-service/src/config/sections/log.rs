@@ -13,7 +13,7 @@ pub struct LogConfig {
     /// without `NO_COLOR`.
     pub format: LogFormat,
     /// `error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,delayq_timer=debug`; default `info`.
-    /// `RUST_LOG` overrides it. `debug` writes lines for each call: watch the disk.
+    /// `RUST_LOG` overrides it. `debug` logs every call: watch the disk.
     pub filter: String,
 }
 
@@ -48,7 +48,7 @@ impl Section for LogConfig {
         if let Err(message) = check_filter(&self.filter) {
             at.refuse(
                 "filter",
-                format!("{message}; expected a level or directives such as \"info,delayq_core=debug\""),
+                format!("{message}; expected a level or directives such as \"info,delayq=debug\""),
             );
         }
     }

@@ -15,7 +15,7 @@ pub struct RedisConfig {
     /// ACL user; unset: the one in `url`, else Redis's default user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
-    /// Password; unset: the one in `url`, else none. A file is read anew for each connection.
+    /// Password; unset: the one in `url`, else none. A file is read again for each connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
     /// PEM file of the authority that signed the server's certificate; unset: those of the system. Needs `rediss://`.
@@ -23,11 +23,11 @@ pub struct RedisConfig {
     pub ca: Option<PathBuf>,
     /// Longest wait for a new connection, TLS and login included. 10 ms to 1 m; default 1 s.
     pub connect_timeout: HumanDuration,
-    /// Longest wait for the answer of one call; then its fate is *unknown* and the caller decides. 10 ms to 1 m;
-    /// default 2 s. Too short, and a busy Redis turns puts into spooled ones.
+    /// Longest wait for the answer of one call; after that its fate is *unknown* and the caller decides. 10 ms to 1 m;
+    /// default 2 s. If it is too short, a busy Redis makes producers spool.
     pub call_deadline: HumanDuration,
-    /// Silence after which the system probes a connection. 1 s to 10 m; default 5 s. A middlebox that forgets idle
-    /// connections sooner makes the first call after a pause slow.
+    /// Silence after which the system probes a connection. 1 s to 10 m; default 5 s. If a middlebox forgets idle connections
+    /// sooner, the first call after a pause is slow.
     pub keepalive: HumanDuration,
 }
 

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Faults, HumanDuration, Section};
 
-/// `[shutdown]`: one deadline over everything that is to be finished or given back.
+/// `[shutdown]`: one deadline for everything that must be finished or given back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ShutdownConfig {
-    /// Longest time from the signal to the end; then what still runs is named and left. 100 ms to 10 m; default 10 s.
-    /// Keep the supervisor's own kill timeout above it.
+    /// Longest time from the signal to the exit; tasks that still run then are named and abandoned. 100 ms to 10 m; default
+    /// 10 s. Keep the supervisor's own kill timeout above it.
     pub drain_deadline: HumanDuration,
 }
 

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{ByteSize, Faults, Section};
 
-/// `[spool]`: shared by the producers of a host and the compensator that replays what they wrote.
+/// `[spool]`: shared by the producers of a host and its compensator, which resubmits what they wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpoolConfig {
     /// Folder on a local disk, absolute; `""`: no spool. Default `""`. Not on a network file system.
     pub dir: PathBuf,
-    /// Most bytes it may take; then a put that cannot reach Redis is refused. 1MiB to 1TiB; default 1GiB.
+    /// Maximum size; above it a put that cannot reach Redis is refused. 1MiB to 1TiB; default 1GiB.
     pub max_bytes: ByteSize,
 }
 

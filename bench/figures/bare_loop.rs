@@ -1,0 +1,170 @@
+//! The limit of lateness: a bare loop with one sorted set, which knows all due times, sleeps precisely, moves what is due
+//! by the shortest script there is, and wakes a worker by pub/sub.
+
+use crate::{
+    bare::{Answer, Bare, Request, parse},
+    clock,
+    error::BenchError,
+    server::redis_cpu,
+};
+use std::{
+    io::{self, Read, Write},
+    net::TcpStream,
+    thread,
+    time::Duration,
+};
+
+/// How far ahead of the due time it sends: half a round trip and the waking up.
+const AIM: Duration = Duration::from_micros(80);
+const DUE: &str = "bare:due";
+const READY: &str = "bare:ready";
+const WAKE: &str = "bare:wake";
+
+/// Moves what is due, each with the time from which it is ready, and wakes the worker.
+const SCRIPT: &str = r"
+local t = redis.call('TIME')
+local us = t[1] * 1000000 + t[2]
+local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', (us - us % 1000) / 1000, 'LIMIT', 0, 500)
+if #due == 0 then return 0 end
+for i = 1, #due do due[i] = due[i] .. ' ' .. string.format('%.0f', us) end
+redis.call('RPUSH', KEYS[2], unpack(due))
+redis.call('ZREMRANGEBYRANK', KEYS[1], 0, #due - 1)
+redis.call('PUBLISH', KEYS[3], '')
+return #due
+";
+
+/// How long after their due times messages were ready, and in a waiting worker's hand: in µs, sorted.
+pub(crate) struct BareWaits {
+    pub(crate) ready: Vec<u64>,
+    pub(crate) worker: Vec<u64>,
+    /// What Redis needed meanwhile, in percent of a core.
+    pub(crate) redis_percent: f64,
+}
+
+/// A blocking connection.
+struct Wire {
+    stream: TcpStream,
+    input: Vec<u8>,
+}
+
+/// Puts a message for each of these due times (ms since the epoch), all in the future, and delivers them.
+pub(crate) async fn run(address: &str, mut dues_ms: Vec<u64>) -> Result<BareWaits, BenchError> {
+    let mut bare = Bare::connect(address).await?;
+    bare.call(&["FLUSHALL"]).await?;
+    dues_ms.sort_unstable();
+    for some in dues_ms.chunks(500).enumerate().map(|(batch, dues)| add(batch, dues)) {
+        bare.drive(&[some], 1).await?;
+    }
+    let Answer::Text(sha) = bare.call(&["SCRIPT", "LOAD", SCRIPT]).await? else {
+        return Err(BenchError::Wrong("SCRIPT LOAD answered no text".to_owned()));
+    };
+    let worker = {
+        let (address, count) = (address.to_owned(), dues_ms.len());
+        let (ready, started) = tokio::sync::oneshot::channel();
+        let worker = thread::spawn(move || work(&address, count, ready));
+        started.await.map_err(|_| BenchError::Wrong("the bare worker did not start".to_owned()))?;
+        worker
+    };
+    let first = Duration::from_millis(dues_ms.first().copied().unwrap_or(0));
+    tokio::time::sleep(first.saturating_sub(clock::since_epoch() + Duration::from_millis(50))).await;
+    let (cpu, since) = (redis_cpu(&mut bare).await?, clock::now());
+    dues_ms.dedup();
+    let pump = {
+        let address = address.to_owned();
+        thread::spawn(move || pump(&address, &sha, &dues_ms))
+    };
+    let ended = tokio::task::spawn_blocking(move || (pump.join(), worker.join())).await;
+    let (pumped, worked) = ended.map_err(|error| BenchError::Wrong(error.to_string()))?;
+    let panicked = |_| BenchError::Wrong("the bare loop panicked".to_owned());
+    pumped.map_err(panicked)??;
+    let waits: Vec<(u64, u64)> = worked.map_err(panicked)??;
+    let redis_percent = 100.0 * (redis_cpu(&mut bare).await? - cpu) / (clock::now() - since).as_secs_f64();
+    let (mut ready, mut worker): (Vec<u64>, Vec<u64>) = waits.into_iter().unzip();
+    ready.sort_unstable();
+    worker.sort_unstable();
+    Ok(BareWaits { ready, worker, redis_percent })
+}
+
+fn add(batch: usize, dues_ms: &[u64]) -> Request {
+    let mut words = vec![b"ZADD".to_vec(), DUE.into()];
+    for (n, due) in dues_ms.iter().enumerate() {
+        words.extend([due.to_string().into_bytes(), format!("{due} {batch} {n}").into_bytes()]);
+    }
+    Request::new(&words)
+}
+
+/// The loop: one call for each millisecond in which something is due, again where it came too early.
+fn pump(address: &str, sha: &[u8], dues_ms: &[u64]) -> io::Result<()> {
+    let mut wire = Wire::connect(address)?;
+    let keys: [&[u8]; 6] = [b"EVALSHA", sha, b"3", DUE.as_bytes(), READY.as_bytes(), WAKE.as_bytes()];
+    let call = Request::new(&keys);
+    for &due in dues_ms {
+        thread::sleep((Duration::from_millis(due) - AIM).saturating_sub(clock::since_epoch()));
+        while wire.call(&call)? == Answer::Number(0) && clock::since_epoch() <= Duration::from_millis(due + 1)
+        {
+        }
+    }
+    Ok(())
+}
+
+/// The worker: waits for a wake-up and takes all there is. Ready − due and in hand − due of each.
+fn work(address: &str, count: usize, ready: tokio::sync::oneshot::Sender<()>) -> io::Result<Vec<(u64, u64)>> {
+    let (mut ears, mut hands) = (Wire::connect(address)?, Wire::connect(address)?);
+    ears.call(&Request::new(&[b"SUBSCRIBE", WAKE.as_bytes()]))?;
+    let take = Request::new(&[b"LPOP", READY.as_bytes(), b"500"]);
+    let mut waits = Vec::with_capacity(count);
+    // The receiver has gone only where the measurement has ended.
+    let _ = ready.send(());
+    while waits.len() < count {
+        ears.answer()?;
+        // Nothing left is an empty list.
+        while let Answer::List(messages) = hands.call(&take)?
+            && !messages.is_empty()
+        {
+            let now = clock::micros(clock::since_epoch());
+            waits.extend(messages.iter().filter_map(|message| wait(message, now)));
+        }
+    }
+    Ok(waits)
+}
+
+/// Ready − due and now − due of a message: its due time, batch and number, and when it was ready.
+fn wait(message: &Answer, now_us: u64) -> Option<(u64, u64)> {
+    let Answer::Text(text) = message else { return None };
+    let text = std::str::from_utf8(text).ok()?;
+    let due_us = text.split(' ').next()?.parse::<u64>().ok()? * 1000;
+    let ready_us = text.rsplit(' ').next()?.parse::<u64>().ok()?;
+    Some((ready_us.checked_sub(due_us)?, now_us.saturating_sub(due_us)))
+}
+
+// === impl Wire ===
+
+impl Wire {
+    fn connect(address: &str) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(crate::bench::PATIENCE))?;
+        Ok(Self { stream, input: Vec::new() })
+    }
+
+    fn call(&mut self, request: &Request) -> io::Result<Answer> {
+        self.stream.write_all(request.bytes())?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> io::Result<Answer> {
+        let mut some = [0; 64 * 1024];
+        loop {
+            let mut at = 0;
+            if let Some(answer) = parse(&self.input, &mut at) {
+                self.input.drain(..at);
+                return answer.map_err(io::Error::other);
+            }
+            let read = self.stream.read(&mut some)?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.input.extend_from_slice(&some[..read]);
+        }
+    }
+}

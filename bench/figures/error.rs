@@ -1,0 +1,24 @@
+//! Why there is no figure.
+
+use delayq::{NameError, PutError};
+use std::io;
+
+/// Why there is no figure.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BenchError {
+    /// The bare client failed.
+    #[error("the bare client: {0}")]
+    Bare(#[from] io::Error),
+    /// delayq failed.
+    #[error("delayq: {0}")]
+    Delayq(#[from] delayq::Error),
+    /// A message was not put.
+    #[error("delayq: {0}")]
+    Put(#[from] PutError),
+    /// A name is invalid.
+    #[error("delayq: {0}")]
+    Name(#[from] NameError),
+    /// Something was not as it must be.
+    #[error("{0}")]
+    Wrong(String),
+}

@@ -1,0 +1,110 @@
+//! The result of a measurement: a figure, and its limit.
+
+use crate::shape::Shape;
+use serde::Serialize;
+
+/// One row: what was measured, and its limit in the same run.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Figure {
+    pub(crate) name: String,
+    #[serde(flatten)]
+    pub(crate) shape: Shape,
+    pub(crate) unit: &'static str,
+    pub(crate) measured: f64,
+    /// What a bare client reaches with the same scripts; `None` where there is nothing to compare with.
+    pub(crate) limit: Option<f64>,
+    pub(crate) target: Target,
+}
+
+/// What a figure has to reach.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Target {
+    /// At least this part of the limit.
+    OfLimit(f64),
+    AtMost(f64),
+    AtLeast(f64),
+    /// Nothing: it is printed for comparison.
+    None,
+}
+
+// === impl Figure ===
+
+impl Figure {
+    /// A figure without a limit and a target.
+    pub(crate) fn new(shape: Shape, name: impl Into<String>, unit: &'static str, measured: f64) -> Self {
+        Self { name: name.into(), shape, unit, measured, limit: None, target: Target::None }
+    }
+
+    /// Sets its limit.
+    pub(crate) fn limit(self, limit: f64) -> Self {
+        Self { limit: Some(limit), ..self }
+    }
+
+    /// Sets its target.
+    pub(crate) fn target(self, target: Target) -> Self {
+        Self { target, ..self }
+    }
+
+    /// The figure as a part of its limit.
+    pub(crate) fn ratio(&self) -> Option<f64> {
+        self.limit.map(|limit| self.measured / limit)
+    }
+
+    /// Whether it reaches its target; `None` where it has none.
+    pub(crate) fn reached(&self) -> Option<bool> {
+        match self.target {
+            Target::OfLimit(part) => self.ratio().map(|ratio| ratio >= part),
+            Target::AtMost(most) => Some(self.measured <= most),
+            Target::AtLeast(least) => Some(self.measured >= least),
+            Target::None => None,
+        }
+    }
+}
+
+/// The median of several runs of the same measurements, figure by figure, by ratio where there is one.
+///
+/// # Panics
+/// When there is no run, or the runs do not have the same figures.
+pub(crate) fn median(mut runs: Vec<Vec<Figure>>) -> Vec<Figure> {
+    let count = runs.first().expect("at least one run").len();
+    assert!(runs.iter().all(|run| run.len() == count), "runs of the same measurements");
+    let mut figures = Vec::new();
+    for _ in 0..count {
+        let mut same: Vec<Figure> = runs.iter_mut().map(|run| run.remove(0)).collect();
+        same.sort_by(|one, two| key(one).total_cmp(&key(two)));
+        figures.push(same.swap_remove(same.len() / 2));
+    }
+    figures
+}
+
+fn key(figure: &Figure) -> f64 {
+    figure.ratio().unwrap_or(figure.measured)
+}
+
+/// The value at a part of sorted values, in ms; 0 where there are none.
+pub(crate) fn percentile_ms(sorted_us: &[u64], part: f64) -> f64 {
+    let at = ((sorted_us.len() as f64 * part).ceil() as usize).clamp(1, sorted_us.len().max(1)) - 1;
+    sorted_us.get(at).map_or(0.0, |&us| us as f64 / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq::ShardCount;
+
+    #[test]
+    fn the_median_is_taken_figure_by_figure() {
+        let shape = Shape::own(ShardCount::default());
+        let figure = |measured| Figure::new(shape, "x", "/s", measured).limit(10.0);
+        let runs = vec![vec![figure(1.0)], vec![figure(9.0)], vec![figure(4.0)]];
+        assert_eq!(median(runs)[0].measured, 4.0);
+    }
+
+    #[test]
+    fn a_percentile_of_few_values_is_one_of_them() {
+        assert_eq!(percentile_ms(&[], 0.99), 0.0);
+        assert_eq!(percentile_ms(&[1000, 2000], 0.5), 1.0);
+        assert_eq!(percentile_ms(&[1000, 2000], 0.99), 2.0);
+    }
+}

@@ -1,0 +1,66 @@
+//! Idle: what a deployment costs while nothing is due for a long time.
+
+use crate::{
+    bare::Bare,
+    bench::Bench,
+    clock::own_cpu,
+    error::BenchError,
+    figures::{Figure, Target},
+    server::{redis_cpu, section},
+    shape::Shape,
+    timers::Timers,
+};
+use std::time::Duration;
+
+const MESSAGES: usize = 1_000_000;
+/// As long as the rarest look takes to come round.
+const WATCHED: Duration = Duration::from_secs(60);
+/// How long the timers may settle before they are watched.
+const SETTLE: Duration = Duration::from_secs(10);
+
+// === impl Bench ===
+
+impl Bench {
+    /// What clients send for each shard, and what the timers and Redis need of a core, with a million messages that are due
+    /// in a month. `timers` are two timers, in this process.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub(crate) async fn idle(&self, shape: Shape, timers: &Timers) -> Result<Vec<Figure>, BenchError> {
+        let mut prepared = self.prepared(shape).await?;
+        let due = prepared.redis_ms().await? + Duration::from_secs(30 * 24 * 3600);
+        prepared.fill(MESSAGES, due, 3_600_000).await?;
+        let watch = async {
+            prepared.owned_by(timers).await?;
+            tokio::time::sleep(SETTLE).await;
+            let before =
+                (requests(&mut prepared.bare).await?, redis_cpu(&mut prepared.bare).await?, own_cpu());
+            tokio::time::sleep(WATCHED).await;
+            let after =
+                (requests(&mut prepared.bare).await?, redis_cpu(&mut prepared.bare).await?, own_cpu());
+            Ok::<_, BenchError>((after.0 - before.0, after.1 - before.1, after.2 - before.2))
+        };
+        let (requests, redis, timers) = timers.during(self.client(shape.shards), watch).await?;
+        let seconds = WATCHED.as_secs_f64();
+        let figure = |name, unit, measured| Figure::new(shape, name, unit, measured);
+        let each = requests / seconds / f64::from(shape.shards.get());
+        Ok(vec![
+            figure("idle, requests for each shard", "/s", each).target(Target::AtMost(0.2)),
+            figure("idle, a core for each of two timers", "%", 100.0 * timers / seconds / 2.0)
+                .target(Target::AtMost(1.0)),
+            figure("idle, a core for Redis", "%", 100.0 * redis / seconds),
+        ])
+    }
+}
+
+/// What clients sent so far: the commands that no script calls.
+async fn requests(bare: &mut Bare) -> Result<f64, BenchError> {
+    const SENT: [&str; 4] =
+        ["cmdstat_evalsha:", "cmdstat_ping:", "cmdstat_ssubscribe:", "cmdstat_script|load:"];
+    let text = section(bare, "commandstats").await?;
+    let calls = |line: &str| {
+        let (_, calls) = line.split_once("calls=")?;
+        calls.split(',').next()?.parse::<f64>().ok()
+    };
+    Ok(text.lines().filter(|line| SENT.iter().any(|sent| line.starts_with(sent))).filter_map(calls).sum())
+}

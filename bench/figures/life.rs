@@ -1,0 +1,177 @@
+//! Whole lives: put → due → pumped → reserved → acked, sustained for a minute by one Redis, and where its time goes.
+
+use crate::{
+    bench::{Bench, Prepared},
+    clock,
+    error::BenchError,
+    figures::{Figure, Target},
+    lateness::apart,
+    messages::Messages,
+    script_times::ScriptTimes,
+    server::redis_cpu,
+    shape::Shape,
+    timers::Timers,
+};
+use delayq::{Client, Consumer, ConsumerOptions, Producer, ProducerOptions, Topic, UnixMillis};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::{Semaphore, oneshot},
+    task::JoinSet,
+};
+
+const WARM_UP: Duration = Duration::from_secs(5);
+const LASTS: Duration = Duration::from_secs(60);
+/// How far ahead messages are due, in ms.
+const AHEAD_MS: std::ops::Range<u64> = 500..1500;
+/// Messages that may be alive: producers wait for acks when there are more.
+const MOST_ALIVE: usize = 150_000;
+/// Messages that the consumer may hold.
+const CONCURRENCY: usize = 1024;
+
+/// How messages are put.
+#[derive(Clone, Copy, Debug)]
+enum Puts {
+    /// By 64 producers with one caller each: every put is a call of its own.
+    Alone,
+    /// By four callers, in batches of 500.
+    InBatches,
+}
+
+// === impl Puts ===
+
+impl Puts {
+    const fn callers(self) -> usize {
+        match self {
+            Self::Alone => 64,
+            Self::InBatches => 4,
+        }
+    }
+
+    const fn batch(self) -> usize {
+        match self {
+            Self::Alone => 1,
+            Self::InBatches => 500,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Alone => "life, each put a call",
+            Self::InBatches => "life, puts in batches of 500",
+        }
+    }
+
+    /// Whole lives a second.
+    const fn target(self) -> f64 {
+        match self {
+            Self::Alone => 25_000.0,
+            Self::InBatches => 60_000.0,
+        }
+    }
+}
+
+// === impl Bench ===
+
+impl Bench {
+    /// Whole lives a second, first with puts that are calls of their own, then with batches. `timers` are two timers.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub(crate) async fn lives(&self, shape: Shape, timers: &Timers) -> Result<Vec<Figure>, BenchError> {
+        let mut figures = self.life(shape, Puts::Alone, timers).await?;
+        figures.extend(self.life(shape, Puts::InBatches, timers).await?);
+        Ok(figures)
+    }
+
+    async fn life(&self, shape: Shape, puts: Puts, timers: &Timers) -> Result<Vec<Figure>, BenchError> {
+        let mut prepared = self.prepared(shape).await?;
+        let alive = Arc::new(Semaphore::new(MOST_ALIVE));
+        let window = async {
+            prepared.owned_by(timers).await?;
+            let mut producing = JoinSet::new();
+            for _ in 0..puts.callers() {
+                let (client, messages) = (prepared.client.clone(), Arc::clone(&prepared.messages));
+                producing.spawn(produce(client, messages, puts, Arc::clone(&alive)));
+            }
+            let (_stop, stopped) = oneshot::channel();
+            let (client, topic) = (self.client(shape.shards), prepared.messages.topic.clone());
+            let consuming = consume(client, topic, Arc::clone(&alive), stopped);
+            tokio::select! {
+                figures = watch(&mut prepared, shape, puts) => figures,
+                Some(ended) = producing.join_next() => Err(ended.map_or_else(
+                    |error| BenchError::Wrong(error.to_string()),
+                    |ended| ended.expect_err("producers put until they are stopped"),
+                )),
+                consumed = apart(consuming) => {
+                    consumed.and(Err(BenchError::Wrong("the consumer ended".to_owned())))
+                }
+            }
+        };
+        timers.during(self.client(shape.shards), window).await
+    }
+}
+
+/// Puts for as long as it is polled, while not too many are alive.
+async fn produce(
+    client: Client,
+    messages: Arc<Messages>,
+    puts: Puts,
+    alive: Arc<Semaphore>,
+) -> Result<(), BenchError> {
+    let producer = Producer::start(client, ProducerOptions::default());
+    loop {
+        let room = alive.acquire_many(puts.batch() as u32).await;
+        room.map_err(|error| BenchError::Wrong(error.to_string()))?.forget();
+        let now = UnixMillis::new(clock::since_epoch().as_millis() as u64);
+        let due = || now + Duration::from_millis(fastrand::u64(AHEAD_MS));
+        messages.put_many(&producer, puts.batch(), due).await?;
+    }
+}
+
+/// Takes and acks until it is stopped, as in a process of its own.
+async fn consume(
+    client: Client,
+    topic: Topic,
+    alive: Arc<Semaphore>,
+    mut stopped: oneshot::Receiver<()>,
+) -> Result<(), BenchError> {
+    let mut options = ConsumerOptions::new([topic]);
+    options.concurrency = CONCURRENCY;
+    let mut consumer = Consumer::start(client, options);
+    loop {
+        tokio::select! {
+            delivery = consumer.next() => match delivery {
+                Some(delivery) => delivery.ack_later(),
+                None => return Ok(()),
+            },
+            _ = &mut stopped => return Ok(()),
+        }
+        alive.add_permits(1);
+    }
+}
+
+/// What is delivered in a minute, and what Redis does meanwhile.
+async fn watch(prepared: &mut Prepared, shape: Shape, puts: Puts) -> Result<Vec<Figure>, BenchError> {
+    tokio::time::sleep(WARM_UP).await;
+    let mut times = ScriptTimes::begin(&mut prepared.bare).await?;
+    let (delivered, cpu) = (prepared.stat("delivered:1").await?, redis_cpu(&mut prepared.bare).await?);
+    let start = clock::now();
+    while clock::now() - start < LASTS {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        times.sample(&mut prepared.bare).await?;
+    }
+    let seconds = (clock::now() - start).as_secs_f64();
+    let delivered = (prepared.stat("delivered:1").await? - delivered) as f64 / seconds;
+    let cpu = redis_cpu(&mut prepared.bare).await? - cpu;
+    let figure =
+        |what: &str, unit, measured| Figure::new(shape, format!("{}: {what}", puts.name()), unit, measured);
+    let mut figures = vec![
+        figure("delivered", "/s", delivered).target(Target::AtLeast(puts.target())),
+        figure("a core for Redis", "%", 100.0 * cpu / seconds),
+        figure("delivered by a whole core of Redis", "/s", delivered * seconds / cpu),
+    ];
+    for (what, part) in times.shares(prepared, cpu).await? {
+        figures.push(figure(&format!("Redis's time, {what}"), "%", 100.0 * part));
+    }
+    Ok(figures)
+}

@@ -1,0 +1,132 @@
+//! The figures of delayq, each with a limit from the same run: the same script driven by a bare pipelined client
+//! with nothing around it. A figure is a ratio, because machines differ.
+
+mod bare;
+mod bare_loop;
+mod bench;
+mod clock;
+mod error;
+mod figures;
+mod idle;
+mod lateness;
+mod life;
+mod memory;
+mod messages;
+mod put;
+mod script_times;
+mod server;
+mod shape;
+mod shards;
+mod storm;
+mod suite;
+mod table;
+mod take;
+mod timers;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use delayq::ShardCount;
+use delayq_bench::program::{arguments, end};
+use delayq_cli::output::Output;
+use delayq_cluster::EtcdConfig;
+use delayq_service::codes::Code;
+use delayq_service::{Exit, Fault};
+use delayq_tests::etcd_server::EtcdCluster;
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
+
+use crate::bench::Bench;
+use crate::figures::Figure;
+use crate::suite::Part;
+use crate::timers::Timers;
+
+/// A measurement could not be taken.
+const MEASUREMENT: Code = Code {
+    id: "DQ-B001",
+    title: "a measurement could not be taken",
+    cause: "Redis could not be used, or a message was lost or early while it was measured: then there is no figure.",
+    tries: [
+        "Run it again when nothing else works on this machine.",
+        "Measure one part at a time: delayq-bench put.",
+        "Measure on a Redis whose log you can read: --on HOST:PORT. Everything in it is deleted.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// Measure this machine: every figure with its limit
+///
+/// Putting, reserving, storms, lateness and memory, each compared with the same scripts, driven by a bare client in the same run.
+/// It starts a redis-server and an etcd of its own, and prints the median of the runs.
+#[derive(Debug, Parser)]
+#[command(name = "delayq-bench", version, max_term_width = 100)]
+struct Arguments {
+    /// What to measure; without any, everything but `shards`
+    #[arg(value_enum)]
+    parts: Vec<Part>,
+    /// How many runs the median is taken of
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=99))]
+    runs: u8,
+    /// How many messages a measurement of throughput moves
+    #[arg(long, value_name = "COUNT", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
+    messages: u32,
+    /// How many shards the deployment has [default: a deployment's default]
+    #[arg(long, value_name = "COUNT", value_parser = shard_count)]
+    shards: Option<ShardCount>,
+    /// Measure on this Redis, with one timer, instead of a private one; EVERYTHING IN IT IS DELETED
+    #[arg(long, value_name = "HOST:PORT")]
+    on: Option<String>,
+    /// Print JSON instead of a table
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// Print the Markdown table of docs/performance.md
+    #[arg(long)]
+    markdown: bool,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = match arguments::<Arguments>() {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
+    let output = Output::of_process(arguments.json);
+    let measured = arguments.measured().await.and_then(|figures| {
+        output.print(&figures, || arguments.text(output, &figures))?;
+        Ok(Exit::Done)
+    });
+    end("delayq-bench", measured)
+}
+
+// === impl Arguments ===
+
+impl Arguments {
+    async fn measured(&self) -> Result<Vec<Figure>, Fault> {
+        if let Some(address) = &self.on {
+            return self.measure(address.clone(), None).await;
+        }
+        let redis = RedisServer::start_with(RedisOptions::default().append_only("everysec")).await;
+        let servers = EtcdCluster::start_one().await;
+        let etcd = EtcdConfig::at(servers.endpoints()).expect("a started etcd has valid endpoints");
+        self.measure(redis.address(), Some(etcd)).await
+    }
+
+    async fn measure(&self, address: String, etcd: Option<EtcdConfig>) -> Result<Vec<Figure>, Fault> {
+        let (own, messages) = (self.on.is_none(), self.messages as usize);
+        let bench = Bench { address, own, messages, shards: self.shards.unwrap_or_default() };
+        let parts = if self.parts.is_empty() { &Part::USUAL[..] } else { &self.parts };
+        let figures = bench.suite(parts, self.runs.into(), &Timers::new(etcd)).await;
+        figures.map_err(|error| Fault::new(&MEASUREMENT, error.to_string()))
+    }
+    fn text(&self, output: Output, figures: &[Figure]) -> String {
+        match self.parts.as_slice() {
+            [Part::Shards] => table::by_shards(figures),
+            _ if self.markdown => table::markdown(figures),
+            _ => table::table(output, figures),
+        }
+    }
+}
+
+fn shard_count(text: &str) -> Result<ShardCount, String> {
+    let count = text.parse().map_err(|_| format!("{text:?} is not a number of shards"))?;
+    ShardCount::new(count).map_err(|error| error.to_string())
+}

@@ -1,0 +1,65 @@
+//! The messages of a measurement: 200 bytes each, numbered, and named as its shape says.
+
+use crate::{error::BenchError, shape::Shape};
+use delayq::{Message, NameError, Producer, Put, PutError, Topic, UnixMillis};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Makes messages of one topic.
+#[derive(Debug)]
+pub(crate) struct Messages {
+    pub(crate) topic: Topic,
+    shape: Shape,
+    /// The number of the next one.
+    next: AtomicU64,
+}
+
+// === impl Messages ===
+
+impl Messages {
+    pub(crate) const fn new(topic: Topic, shape: Shape) -> Self {
+        Self { topic, shape, next: AtomicU64::new(0) }
+    }
+
+    /// The next message, due at this time.
+    pub(crate) fn next(&self, due: UnixMillis) -> Result<Message, NameError> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.shape.name(Message::new(self.topic.clone(), body()).at(due), number)
+    }
+
+    /// Puts the next message.
+    pub(crate) async fn put(&self, producer: &Producer, due: UnixMillis) -> Result<(), BenchError> {
+        accepted(producer.put(self.next(due)?).await)
+    }
+
+    /// Puts the next messages in one call.
+    pub(crate) async fn put_many(
+        &self,
+        producer: &Producer,
+        count: usize,
+        due: impl Fn() -> UnixMillis,
+    ) -> Result<(), BenchError> {
+        let messages = (0..count).map(|_| self.next(due())).collect::<Result<_, _>>()?;
+        producer.put_many(messages).await.into_iter().try_for_each(accepted)
+    }
+}
+
+fn accepted(put: Result<Put, PutError>) -> Result<(), BenchError> {
+    let outcome = put?.outcome;
+    if outcome.is_accepted() { Ok(()) } else { Err(BenchError::Wrong(format!("a put answered {outcome:?}"))) }
+}
+
+/// An order as JSON, 200 bytes.
+pub(crate) fn body() -> Vec<u8> {
+    let n = fastrand::u32(10_000_000..99_999_999);
+    let mut text = format!(
+        "{{\"order\":\"{n}\",\"customer\":\"{}\",\"amount\":\"{}.90\",\"currency\":\"EUR\",\"event\":\"payment-timeout\",\"items\":[{{\"sku\":\"A-{}\",\"count\":2}}],\"note\":\"",
+        n / 3,
+        n % 1000,
+        n % 7919,
+    );
+    while text.len() < 198 {
+        text.push(char::from(b'a' + (text.len() as u8 % 26)));
+    }
+    text.push_str("\"}");
+    text.into_bytes()
+}

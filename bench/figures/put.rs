@@ -1,0 +1,118 @@
+//! Putting: in batches, and one by one from many callers.
+
+use crate::{
+    bare::Request,
+    bench::{Bench, Prepared},
+    clock,
+    error::BenchError,
+    figures::{Figure, Target},
+    shape::Shape,
+};
+use delayq::{
+    Message, MessageId,
+    protocol::{MAX_IDS_A_CALL, ShardId, Verb},
+};
+use futures_util::future::try_join_all;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::task::JoinSet;
+
+/// Messages in a batch, and callers that put batches.
+const BATCH: usize = 100;
+const BATCHERS: usize = 8;
+/// Callers that put one message at a time.
+const SINGLES: usize = 64;
+/// Calls of the bare client under way.
+const WINDOW: usize = 4;
+
+/// How far away the messages are due: nothing becomes ready while it is measured.
+const FAR: Duration = Duration::from_secs(24 * 3600);
+
+// === impl Bench ===
+
+impl Bench {
+    /// Puts in batches and one by one, each compared with the same script in full calls of a bare client.
+    pub(crate) async fn puts(&self, shape: Shape) -> Result<Vec<Figure>, BenchError> {
+        let limit = self.bare_puts(shape).await?;
+        let batches = self.put_in_batches(shape).await?.limit(limit).target(Target::OfLimit(0.85));
+        Ok(vec![batches, self.put_one_by_one(shape).await?.limit(limit)])
+    }
+
+    /// Puts in batches of 100, eight callers at once.
+    pub(crate) async fn put_in_batches(&self, shape: Shape) -> Result<Figure, BenchError> {
+        let mut prepared = self.prepared(shape).await?;
+        let due = prepared.redis_ms().await? + FAR;
+        let calls = self.messages / BATCH / BATCHERS;
+        let start = clock::now();
+        let caller = || async {
+            for _ in 0..calls {
+                prepared.messages.put_many(&prepared.producer, BATCH, || due).await?;
+            }
+            Ok::<_, BenchError>(())
+        };
+        try_join_all((0..BATCHERS).map(|_| caller())).await?;
+        let measured = (calls * BATCH * BATCHERS) as f64 / (clock::now() - start).as_secs_f64();
+        Ok(Figure::new(shape, "put, batches of 100 by 8 callers", "/s", measured))
+    }
+
+    /// Puts one by one, 64 callers at once.
+    pub(crate) async fn put_one_by_one(&self, shape: Shape) -> Result<Figure, BenchError> {
+        let mut prepared = self.prepared(shape).await?;
+        let due = prepared.redis_ms().await? + FAR;
+        let each = self.messages / SINGLES;
+        let start = clock::now();
+        let mut callers = JoinSet::new();
+        for _ in 0..SINGLES {
+            let (producer, messages) = (prepared.producer.clone(), Arc::clone(&prepared.messages));
+            callers.spawn(async move {
+                for _ in 0..each {
+                    messages.put(&producer, due).await?;
+                }
+                Ok::<_, BenchError>(())
+            });
+        }
+        while let Some(caller) = callers.join_next().await {
+            caller.map_err(|error| BenchError::Wrong(error.to_string()))??;
+        }
+        let measured = (each * SINGLES) as f64 / (clock::now() - start).as_secs_f64();
+        Ok(Figure::new(shape, "put, one by one by 64 callers", "/s", measured))
+    }
+
+    /// The limit: the put script driven by a bare client, in calls as large as they may be, always four under way.
+    async fn bare_puts(&self, shape: Shape) -> Result<f64, BenchError> {
+        let mut prepared = self.prepared(shape).await?;
+        let due = prepared.redis_ms().await? + FAR;
+        let now_ms = prepared.redis_ms().await?.get();
+        let (mut requests, mut open) = (Vec::new(), BTreeMap::<ShardId, Vec<Message>>::new());
+        for n in 0..self.messages {
+            let mut message = prepared.messages.next(due)?;
+            if message.message_id().is_none() {
+                // As those of a producer: by time, and 500 after each other in one shard.
+                let call = n / MAX_IDS_A_CALL;
+                let shard = ShardId::new((call % usize::from(shape.shards.get())) as u16);
+                message = message.with_id(MessageId::generate(shard, now_ms + call as u64));
+            }
+            let shard = prepared.shard_of(&message);
+            let call = open.entry(shard).or_default();
+            call.push(message);
+            if call.len() == MAX_IDS_A_CALL {
+                requests.push(request(&prepared, shard, &std::mem::take(call)));
+            }
+        }
+        let rest = open.iter().filter(|(_, call)| !call.is_empty());
+        requests.extend(rest.map(|(&shard, call)| request(&prepared, shard, call)));
+        let took = prepared.bare.drive(&requests, WINDOW).await?;
+        Ok(self.messages as f64 / took.as_secs_f64())
+    }
+}
+
+/// One call of the put script.
+fn request(prepared: &Prepared, shard: ShardId, messages: &[Message]) -> Request {
+    let mut words = prepared.call(Verb::Put, shard);
+    words.push(prepared.messages.topic.as_str().into());
+    for message in messages {
+        let id = message.message_id().expect("a message has its id before it is put");
+        let envelope = message.envelope(message.payload.clone(), false).encode();
+        words.extend([id.as_bytes().to_vec(), message.due.argument().into_bytes(), Vec::new(), envelope]);
+    }
+    Request::new(&words)
+}

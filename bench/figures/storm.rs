@@ -1,0 +1,143 @@
+//! A storm: many messages due at one instant.
+
+use crate::{
+    bare::Request,
+    bench::{Bench, Prepared},
+    clock,
+    error::BenchError,
+    figures::{Figure, Target, percentile_ms},
+    shape::Shape,
+    timers::Timers,
+};
+use delayq::{
+    UnixMillis,
+    protocol::{ShardId, Verb},
+};
+use std::{
+    io::{self, Read, Write},
+    net::TcpStream,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+const MESSAGES: usize = 50_000;
+
+/// How far ahead the instant is: long enough to put all of them.
+const AHEAD: Duration = Duration::from_secs(6);
+
+// === impl Bench ===
+
+impl Bench {
+    /// 50,000 messages due at one instant: when all are ready, compared with a bare loop of the same pump script, and how
+    /// long a PING waits meanwhile. `timers` are two timers.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or not all of them became ready within a minute.
+    pub(crate) async fn storm(&self, shape: Shape, timers: &Timers) -> Result<Vec<Figure>, BenchError> {
+        let (mut prepared, due) = self.gather_storm(shape).await?;
+        prepared.wait_until(due).await?;
+        bare_pump(&mut prepared).await?;
+        let limit = last_ready(&prepared, due).await?;
+
+        let (mut prepared, due) = self.gather_storm(shape).await?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let watch = async {
+            prepared.owned_by(timers).await?;
+            prepared.wait_until(due).await?;
+            let pinging = {
+                let (address, stop) = (self.address.clone(), Arc::clone(&stop));
+                tokio::task::spawn_blocking(move || pings(&address, &stop))
+            };
+            all_ready(&mut prepared).await?;
+            stop.store(true, Ordering::Relaxed);
+            let pings = pinging.await.map_err(|error| BenchError::Wrong(error.to_string()))??;
+            Ok::<_, BenchError>((last_ready(&prepared, due).await?, pings))
+        };
+        let (measured, mut pings) = timers.during(self.client(shape.shards), watch).await?;
+        pings.sort_unstable();
+        let ms = |name, measured, most| Figure::new(shape, name, "ms", measured).target(Target::AtMost(most));
+        let all = |last: Duration| last.as_secs_f64() * 1000.0;
+        Ok(vec![
+            ms("storm of 50,000, all ready after", all(measured), 150.0).limit(all(limit)),
+            ms("storm, PING, p99", percentile_ms(&pings, 0.99), 1.0),
+            ms("storm, PING, longest", percentile_ms(&pings, 1.0), 5.0),
+        ])
+    }
+
+    async fn gather_storm(&self, shape: Shape) -> Result<(Prepared, UnixMillis), BenchError> {
+        let mut prepared = self.prepared(shape).await?;
+        let due = prepared.redis_ms().await? + AHEAD;
+        prepared.fill(MESSAGES, due, 1).await?;
+        if prepared.redis_ms().await? >= due {
+            return Err(BenchError::Wrong("this machine cannot put 50,000 messages in 6 s".to_owned()));
+        }
+        Ok((prepared, due))
+    }
+}
+
+/// The limit: the pump script on every shard in one pipeline, again and again, until nothing is due.
+async fn bare_pump(prepared: &mut Prepared) -> Result<(), BenchError> {
+    let shards: Vec<ShardId> = prepared.client.shards().shards().collect();
+    let call = |&shard| {
+        let mut words = prepared.call(Verb::Pump, shard);
+        words.extend([b"1".to_vec(), b"500".to_vec()]);
+        Request::new(&words)
+    };
+    let requests: Vec<Request> = shards.iter().map(call).collect();
+    for _ in 0..MESSAGES / 500 / requests.len() + 3 {
+        prepared.bare.drive(&requests, requests.len()).await?;
+    }
+    Ok(())
+}
+
+/// The round trips of PINGs, one after the other until `stop` is set, in µs: by a thread of its own, which waits for Redis
+/// alone.
+fn pings(address: &str, stop: &AtomicBool) -> io::Result<Vec<u64>> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    let mut waits = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let start = clock::now();
+        stream.write_all(b"PING\r\n")?;
+        stream.read_exact(&mut [0; b"+PONG\r\n".len()])?;
+        waits.push(clock::micros(clock::now() - start));
+    }
+    Ok(waits)
+}
+
+/// Waits until every message is in its ready queue.
+async fn all_ready(prepared: &mut Prepared) -> Result<(), BenchError> {
+    let start = clock::now();
+    loop {
+        let ready = prepared.stat("ready:1").await?;
+        if ready >= MESSAGES as u64 {
+            return Ok(());
+        }
+        if clock::now() - start > crate::bench::PATIENCE {
+            return Err(BenchError::Wrong(format!(
+                "only {ready} of {MESSAGES} became ready within a minute"
+            )));
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// How long after the instant the last message became ready, by its own stamp.
+async fn last_ready(prepared: &Prepared, due: UnixMillis) -> Result<Duration, BenchError> {
+    let (mut last, mut count) = (Duration::ZERO, 0);
+    for message in prepared.ready().await? {
+        if message.ready.0 < due.get() * 1000 {
+            return Err(BenchError::Wrong(format!("{} was ready early", message.id)));
+        }
+        last = last.max(message.ready.since(due));
+        count += 1;
+    }
+    if count == MESSAGES {
+        Ok(last)
+    } else {
+        Err(BenchError::Wrong(format!("{count} of {MESSAGES} were ready")))
+    }
+}

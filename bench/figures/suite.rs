@@ -1,0 +1,107 @@
+//! All measurements in their order, several times over.
+
+use crate::{
+    bench::Bench,
+    error::BenchError,
+    figures::{Figure, median},
+    lateness::LatenessTargets,
+    shape::Shape,
+    timers::Timers,
+};
+use delayq::ShardCount;
+
+/// More shards than a deployment has by default: what they cost.
+const MANY_SHARDS: ShardCount = match ShardCount::new(64) {
+    Ok(shards) => shards,
+    Err(_) => panic!("64 shards are not too many"),
+};
+
+/// Which measurements.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Part {
+    /// Putting in batches and one by one
+    Put,
+    /// Reserving and acking
+    Take,
+    /// Bytes of a pending message
+    Memory,
+    /// 50,000 messages due at one instant
+    Storm,
+    /// Due → ready and due → a waiting worker, at 1,000/s and 10,000/s
+    Lateness,
+    /// What an idle deployment costs
+    Idle,
+    /// Whole lives, from put to ack, sustained for a minute, and where Redis's time goes
+    Life,
+    /// Throughput, lateness and memory over 1, 2, 4, … 64 shards; only by name
+    Shards,
+}
+
+// === impl Part ===
+
+impl Part {
+    /// What is measured without a choice, in this order.
+    pub(crate) const USUAL: [Self; 7] =
+        [Self::Put, Self::Take, Self::Memory, Self::Storm, Self::Lateness, Self::Idle, Self::Life];
+}
+
+// === impl Bench ===
+
+impl Bench {
+    /// Takes `parts` `runs` times and answers with the median of each figure.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or a message was early or lost.
+    pub(crate) async fn suite(
+        &self,
+        parts: &[Part],
+        runs: usize,
+        timers: &Timers,
+    ) -> Result<Vec<Figure>, BenchError> {
+        let mut figures = Vec::new();
+        for &part in parts {
+            let mut taken = Vec::new();
+            for i in 0..runs.max(1) {
+                eprintln!("measuring {part:?}, run {} of {runs}", i + 1);
+                taken.push(self.part(part, timers).await?);
+            }
+            figures.extend(median(taken));
+        }
+        Ok(figures)
+    }
+
+    async fn part(&self, part: Part, timers: &Timers) -> Result<Vec<Figure>, BenchError> {
+        let own = Shape::own(self.shards);
+        let mut figures = Vec::new();
+        match part {
+            Part::Put => {
+                for shape in Shape::all(self.shards) {
+                    figures.extend(self.puts(shape).await?);
+                }
+            }
+            Part::Take => {
+                for shape in Shape::all(self.shards) {
+                    figures.extend(self.takes(shape).await?);
+                }
+            }
+            Part::Memory => {
+                for shape in Shape::all(self.shards) {
+                    figures.push(self.memory(shape).await?);
+                }
+            }
+            Part::Storm => figures = self.storm(own, timers).await?,
+            Part::Lateness => {
+                figures = self.lateness(own, 1_000, LatenessTargets::STEADY, timers).await?;
+                figures.extend(self.lateness(own, 10_000, LatenessTargets::BUSY, timers).await?);
+                let (many, targets) = (Shape::own(MANY_SHARDS), LatenessTargets::BUSY.times(1.5));
+                if many != own {
+                    figures.extend(self.lateness(many, 10_000, targets, timers).await?);
+                }
+            }
+            Part::Idle => figures = self.idle(own, timers).await?,
+            Part::Life => figures = self.lives(own, timers).await?,
+            Part::Shards => figures = self.over_shards(MANY_SHARDS, timers).await?,
+        }
+        Ok(figures)
+    }
+}

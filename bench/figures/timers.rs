@@ -1,0 +1,158 @@
+//! The timers of a measurement, in this process.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use delayq::Client;
+use delayq_cli::output::complain;
+use delayq_cluster::EtcdConfig;
+use delayq_service::config::DeploymentConfig;
+use delayq_service::{Fault, Metrics, Readiness, Shutdown};
+use delayq_timer::{Deps, Membership, TimerConfig, stores};
+
+use crate::error::BenchError;
+
+/// Two timers that share the shards by an etcd, or one that owns all of them. What is counted is counted over all runs.
+#[derive(Debug)]
+pub(crate) struct Timers {
+    etcd: Option<EtcdConfig>,
+    runs: AtomicU32,
+    numbers: Mutex<Numbers>,
+}
+
+#[derive(Debug, Default)]
+struct Numbers {
+    /// Those of the timers of the present run.
+    present: Vec<Metrics>,
+    /// What those of earlier runs sent.
+    past: PumpCalls,
+}
+
+/// Pumps of one shard that were answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PumpCalls {
+    /// All that came for a due time.
+    pub(crate) due: u64,
+    /// Of these, those that found nothing.
+    pub(crate) empty: u64,
+}
+
+/// Puts the numbers of a run by when it ends.
+struct Run<'t>(&'t Timers);
+
+// === impl Timers ===
+
+impl Timers {
+    /// Two timers with an etcd, one without.
+    pub(crate) fn new(etcd: Option<EtcdConfig>) -> Self {
+        Self { etcd, runs: AtomicU32::new(0), numbers: Mutex::default() }
+    }
+
+    /// Runs them on an empty deployment during a measurement, and ends them at once after it.
+    ///
+    /// # Errors
+    /// That of the measurement; or the timers ended before it.
+    pub(crate) async fn during<T>(
+        &self,
+        client: Client,
+        measurement: impl Future<Output = Result<T, BenchError>>,
+    ) -> Result<T, BenchError> {
+        tokio::select! {
+            measured = measurement => measured,
+            () = self.run(client) => Err(BenchError::Wrong("the timers stopped".to_owned())),
+        }
+    }
+
+    async fn run(&self, client: Client) {
+        let run = self.runs.fetch_add(1, Ordering::Relaxed);
+        let _present = Run(self);
+        let ended = match self.count() {
+            1 => self.one(run, 0, client).await,
+            _ => tokio::select! {
+                ended = self.one(run, 0, client.clone()) => ended,
+                ended = self.one(run, 1, client) => ended,
+            },
+        };
+        if let Err(fault) = ended {
+            complain(format!("a timer of the measurement: {}", fault.explained()).trim_end());
+        }
+    }
+
+    /// Whether the timers of the present run pump so many shards, about as many each.
+    pub(crate) fn share(&self, shards: u64) -> bool {
+        let numbers = self.numbers();
+        let each: Vec<u64> =
+            numbers.present.iter().map(|metrics| number(metrics, "delayq_timer_shards")).collect();
+        let least = shards / self.count() as u64;
+        each.len() == self.count() && each.iter().sum::<u64>() == shards && each.iter().all(|&n| n >= least)
+    }
+
+    /// What they sent so far.
+    pub(crate) fn calls(&self) -> PumpCalls {
+        self.numbers().calls()
+    }
+
+    fn count(&self) -> usize {
+        if self.etcd.is_some() { 2 } else { 1 }
+    }
+
+    async fn one(&self, run: u32, n: usize, client: Client) -> Result<(), Fault> {
+        let config = TimerConfig { name: format!("bench-{run}-{n}"), ..TimerConfig::default() };
+        let membership = match &self.etcd {
+            None => Membership::single(&config.name),
+            Some(etcd) => {
+                let deployment = DeploymentConfig { shards: client.shards(), ..DeploymentConfig::default() };
+                // The members of an earlier run have died, as far as etcd knows: not among these.
+                let prefix = format!("/bench-{run}").parse().expect("a number is part of a key");
+                let etcd = EtcdConfig { prefix, ..etcd.clone() };
+                stores::membership(&config, &deployment, &etcd, String::new())
+            }
+        };
+        let metrics = Metrics::new();
+        self.numbers().present.push(metrics.clone());
+        let deps = Deps { client, metrics, readiness: Readiness::default(), membership };
+        delayq_timer::build(config, deps).await?.run(Shutdown::default()).await
+    }
+
+    fn numbers(&self) -> MutexGuard<'_, Numbers> {
+        self.numbers.lock().expect("nothing panics while it holds the numbers")
+    }
+}
+
+// === impl Numbers ===
+
+impl Numbers {
+    fn calls(&self) -> PumpCalls {
+        let sum = |name: &str| self.present.iter().map(|metrics| number(metrics, name)).sum::<u64>();
+        PumpCalls {
+            due: self.past.due + sum("delayq_timer_pump_calls_total") - sum("delayq_timer_polls_total"),
+            empty: self.past.empty + sum("delayq_timer_pump_calls_empty_total"),
+        }
+    }
+}
+
+// === impl PumpCalls ===
+
+impl PumpCalls {
+    /// The part of those that found nothing since `before`, in percent.
+    pub(crate) fn empty_percent(self, before: Self) -> f64 {
+        100.0 * (self.empty - before.empty) as f64 / (self.due - before.due).max(1) as f64
+    }
+}
+
+// === impl Run ===
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        let mut numbers = self.0.numbers();
+        numbers.past = numbers.calls();
+        numbers.present.clear();
+    }
+}
+
+/// A number of a process, as its `/metrics` would show it.
+fn number(metrics: &Metrics, name: &str) -> u64 {
+    let text = metrics.encode();
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+    value.unwrap_or(0.0) as u64
+}

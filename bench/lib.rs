@@ -1,0 +1,4 @@
+//! What the benchmarks and rehearsals share.
+
+pub mod event_log;
+pub mod program;

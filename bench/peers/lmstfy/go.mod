@@ -1,0 +1,3 @@
+module delayq.test/peers/lmstfy
+
+go 1.26.0

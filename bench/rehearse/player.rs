@@ -1,0 +1,223 @@
+//! The player: does what the log says, when the compressed day comes to it.
+//!
+//! What is due to be done at a time goes together, and is counted once it is answered: after a kill the last few steps may
+//! be done again, which changes nothing.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use delayq::{
+    CancelOutcome, Client, Due, Error, Message, Producer, PutOutcome, Reschedule, RescheduleOutcome, Target,
+    Topic, UnixMillis,
+};
+use delayq_service::{Fault, Shutdown};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::journal::{Journal, Odd};
+use crate::script::{Act, Script, Step};
+use delayq_cli::deployment::redis_now;
+use delayq_cli::failure::of_core;
+
+/// Steps in one call.
+const MAX_STEPS: usize = 500;
+/// How long Redis may be away before the rehearsal gives up.
+const PATIENCE: Duration = Duration::from_secs(30);
+const REST: Duration = Duration::from_millis(200);
+
+/// The player of one script.
+pub(crate) struct Player<'p> {
+    /// What it plays.
+    pub(crate) script: &'p Script,
+    /// How far it is.
+    pub(crate) journal: Journal,
+    producer: Producer,
+    clock: Clock,
+    folder: Option<&'p Path>,
+}
+
+/// Redis's clock, carried on by this host's monotonic one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    redis: UnixMillis,
+    here: Instant,
+}
+
+// === impl Clock ===
+
+impl Clock {
+    /// Asks Redis.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub(crate) async fn of(client: &Client) -> Result<Self, Fault> {
+        let redis = redis_now(client).await?;
+        Ok(Self { redis, here: Instant::now() })
+    }
+
+    /// Redis's time now.
+    pub(crate) fn now(&self) -> UnixMillis {
+        self.redis + self.here.elapsed()
+    }
+
+    /// When Redis's clock will be there.
+    fn when(&self, at: UnixMillis) -> Instant {
+        self.here + at.since(self.redis)
+    }
+}
+
+// === impl Player ===
+
+impl<'p> Player<'p> {
+    /// A player; with a folder it keeps its journal there.
+    pub(crate) fn new(
+        script: &'p Script,
+        journal: Journal,
+        producer: Producer,
+        clock: Clock,
+        folder: Option<&'p Path>,
+    ) -> Self {
+        Self { script, journal, producer, clock, folder }
+    }
+
+    /// Redis's clock.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Does what is overdue, without waiting for anything.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or the journal cannot be written.
+    pub(crate) async fn catch_up(&mut self) -> Result<(), Fault> {
+        while self.ripe() > 0 {
+            self.batch().await?;
+        }
+        Ok(())
+    }
+
+    /// Plays to the end, or until shutdown. `progress` is called with the number of steps that are done.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or the journal cannot be written.
+    pub(crate) async fn play(
+        &mut self,
+        shutdown: &Shutdown,
+        mut progress: impl FnMut(usize),
+    ) -> Result<(), Fault> {
+        while let Some(next) = self.script.steps.get(self.journal.done) {
+            let at = self.clock.when(self.journal.day.real(next.play_ms));
+            if shutdown.or(sleep_until(at)).await.is_none() {
+                break;
+            }
+            self.batch().await?;
+            progress(self.journal.done);
+        }
+        Ok(())
+    }
+
+    /// How many of the next steps are due to be done.
+    fn ripe(&self) -> usize {
+        let now = self.clock.now();
+        let left = &self.script.steps[self.journal.done..];
+        left.iter().take(MAX_STEPS).take_while(|step| self.journal.day.real(step.play_ms) <= now).count()
+    }
+
+    /// Does the next steps; at least one. In a script no message is changed before it is put or after it is cancelled, so
+    /// those of a kind can go together: puts, then reschedules, then cancels.
+    async fn batch(&mut self) -> Result<(), Fault> {
+        let left = &self.script.steps[self.journal.done..];
+        let some = &left[..self.ripe().max(1).min(left.len())];
+        let mut kinds: BTreeMap<(u8, &Topic), Vec<&Step>> = BTreeMap::new();
+        for step in some {
+            kinds.entry((step.act.order(), &step.topic)).or_default().push(step);
+        }
+        let mut odd = Vec::new();
+        for ((_, topic), alike) in kinds {
+            let answers = self.patiently(topic, &alike).await?;
+            let now = self.clock.now();
+            odd.extend(alike.iter().zip(answers).filter_map(|(step, answer)| {
+                let late = step.until_ms.is_some_and(|due_ms| self.journal.day.real(due_ms) <= now);
+                Some(Odd { line: step.line, answer: answer?, late })
+            }));
+        }
+        self.journal.odd.extend(odd);
+        self.journal.done += some.len();
+        match self.folder {
+            Some(folder) => self.journal.save(folder),
+            None => Ok(()),
+        }
+    }
+
+    /// Each step's answer, where it is not what the log says. Redis may be away for a while: every step is safe to
+    /// repeat.
+    async fn patiently(&self, topic: &Topic, some: &[&Step]) -> Result<Vec<Option<String>>, Fault> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.send(topic, some).await {
+                Ok(answers) => return Ok(answers),
+                Err(error) if error.is_outage() && Instant::now() < deadline => sleep(REST).await,
+                Err(error) => return Err(of_core(error)),
+            }
+        }
+    }
+
+    async fn send(&self, topic: &Topic, some: &[&Step]) -> Result<Vec<Option<String>>, Error> {
+        match &some[0].act {
+            Act::Put { .. } => {
+                let messages: Vec<Message> = some.iter().map(|step| self.message(step)).collect();
+                let answers = self.producer.put_many(messages).await.into_iter();
+                answers
+                    .map(|answer| answer.map(|put| odd_put(&put.outcome)).map_err(|error| error.error))
+                    .collect()
+            }
+            Act::Reschedule { .. } => {
+                let changes: Vec<(Target, Reschedule)> = some.iter().map(|step| self.change(step)).collect();
+                let answers = self.producer.reschedule_many(topic, &changes).await.into_iter();
+                answers.map(|answer| answer.map(|outcome| odd_move(&outcome))).collect()
+            }
+            Act::Cancel => {
+                let targets: Vec<Target> = some.iter().map(|step| step.target.clone()).collect();
+                let answers = self.producer.cancel_many(topic, &targets).await.into_iter();
+                answers.map(|answer| answer.map(|outcome| odd_cancel(&outcome))).collect()
+            }
+        }
+    }
+
+    fn message(&self, step: &Step) -> Message {
+        match &step.act {
+            Act::Put { due_ms, payload } => step.message(self.journal.day.real(*due_ms), payload),
+            _ => unreachable!("only steps of one kind are sent together"),
+        }
+    }
+
+    fn change(&self, step: &Step) -> (Target, Reschedule) {
+        match step.act {
+            Act::Reschedule { due_ms } => {
+                (step.target.clone(), Reschedule::To(Due::At(self.journal.day.real(due_ms))))
+            }
+            _ => unreachable!("only steps of one kind are sent together"),
+        }
+    }
+}
+
+fn odd_put(outcome: &PutOutcome) -> Option<String> {
+    match outcome {
+        PutOutcome::Stored(_) | PutOutcome::Ready(_) | PutOutcome::Exists(..) => None,
+        other => Some(format!("put was answered {other:?}")),
+    }
+}
+
+fn odd_move(outcome: &RescheduleOutcome) -> Option<String> {
+    match outcome {
+        RescheduleOutcome::Moved { .. } => None,
+        other => Some(format!("reschedule was answered {other:?}")),
+    }
+}
+
+fn odd_cancel(outcome: &CancelOutcome) -> Option<String> {
+    match outcome {
+        CancelOutcome::Cancelled => None,
+        other => Some(format!("cancel was answered {other:?}")),
+    }
+}

@@ -1,0 +1,169 @@
+//! What each script costs inside Redis, and how that grows with what is pending: µs a message from `INFO commandstats`,
+//! compared with the bare commands that do the least of the same; and the bytes of a pending message.
+//!
+//! Then what a call of one message costs compared with its bare commands, and what own ids and groups add in calls of a
+//! hundred.
+//!
+//! One shard, whose topic keeps the defaults, except that it remembers finished ids for no longer than a measurement
+//! needs. Six new servers, delayq's and a bare one each, take turns; medians of all rounds.
+//!
+//! `script-cost [pending]`; `pending` is 1,000,000 unless given.
+
+mod bare;
+mod calls;
+mod ids;
+mod memory;
+mod scripts;
+mod server;
+
+use bare::Bare;
+use calls::Calls;
+use ids::Ids;
+use scripts::Shard;
+use std::collections::BTreeMap;
+
+const FEW: usize = 1_000;
+const ROUNDS: usize = 40;
+const WARM_ROUNDS: usize = 3;
+
+/// Step, its bare commands, and the most that it may cost as a multiple of these.
+const TARGETS: [(&str, &str, f64); 4] = [
+    ("put", "SET NX + ZADD", 1.6),
+    ("pump", "ZRANGEBYSCORE + RPUSH + ZREM", 1.5),
+    ("reserve", "LPOP + MGET + ZADD", 2.0),
+    ("ack", "ZREM + UNLINK", 2.6),
+];
+const ALL_FOUR: f64 = 1.75;
+const GROWTH: f64 = 1.6;
+/// The most that a call of one message may cost as a multiple of its bare commands.
+const SINGLE: f64 = 3.5;
+const STEPS: [&str; 4] = ["put", "pump", "reserve", "ack"];
+/// What own ids, and groups of their own, may add in calls of a hundred, as multiples of generated ids.
+const ADDED: [(&str, Ids, f64); 4] =
+    [("put", Ids::Own, 1.15), ("put", Ids::Grouped, 1.5), ("ack", Ids::Own, 2.0), ("ack", Ids::Grouped, 2.5)];
+const MARKER_US: f64 = 1.0;
+const PLAIN_BYTES: f64 = 480.0;
+const DICTIONARY_BYTES: f64 = 320.0;
+
+type Medians = BTreeMap<&'static str, f64>;
+
+#[tokio::main]
+async fn main() {
+    let many = std::env::args().nth(1).map_or(1_000_000, |n| n.parse().expect("a number of messages"));
+    let with_dictionary = memory::bytes_with_dictionary(many).await;
+    let (mut small, mut bare_small) = (Shard::filled(FEW).await, Bare::filled(FEW).await);
+    let (mut large, mut bare_large) = tokio::join!(Shard::filled(many), Bare::filled(many));
+    let mut calls = Calls::start(FEW).await;
+    let plain = large.server.bytes_of(many).await;
+    let bare = bare_large.server.bytes_of(many).await;
+    for round in 0..WARM_ROUNDS + ROUNDS {
+        if round == WARM_ROUNDS {
+            [&mut small.server, &mut large.server].into_iter().for_each(server::Server::forget);
+            [&mut bare_small.server, &mut bare_large.server].into_iter().for_each(server::Server::forget);
+            calls.forget();
+        }
+        small.round(round).await;
+        bare_small.round(round).await;
+        large.round(round).await;
+        bare_large.round(round).await;
+        calls.round().await;
+    }
+    let (few_costs, many_costs) = (small.server.medians(), large.server.medians());
+    let (few_bare, many_bare) = (bare_small.server.medians(), bare_large.server.medians());
+    beside_bare(many, &many_costs, &many_bare);
+    beside_bare(FEW, &few_costs, &few_bare);
+    growth(many, &few_costs, &many_costs);
+    println!("\nThe bare commands themselves:");
+    growth(many, &few_bare, &many_bare);
+    single_calls(&calls);
+    kinds_of_ids(&calls);
+    bytes(plain, with_dictionary, bare);
+}
+
+fn single_calls(calls: &Calls) {
+    println!("\n1 shard, {FEW} pending, one message a call, {} of them in a pipeline:\n", scripts::BATCH);
+    println!("| ids | groups | call | µs | bare | ratio | target |");
+    println!("| --- | --- | --- | --- | --- | --- | --- |");
+    for ids in ids::KINDS {
+        for step in STEPS {
+            let row = (ids, 1, step);
+            let (Some(cost), Some(least)) = (calls.costs.median(row), calls.least.median(row)) else {
+                continue;
+            };
+            let (columns, ratio) = (ids.columns(), cost / least);
+            let note = missed(ratio, SINGLE);
+            println!("| {columns} | {step} | {cost:.1} | {least:.1} | {ratio:.1} | ≤ {SINGLE}{note} |");
+        }
+    }
+}
+
+fn kinds_of_ids(calls: &Calls) {
+    println!("\n1 shard, {FEW} pending, {} messages a call:\n", scripts::BATCH);
+    println!("| ids | groups | call | µs a message | × generated ids | target |");
+    println!("| --- | --- | --- | --- | --- | --- |");
+    for ids in ids::KINDS {
+        for step in STEPS {
+            let cost = |ids| calls.costs.median((ids, scripts::BATCH, step));
+            let (Some(own), Some(generated)) = (cost(ids), cost(Ids::Generated)) else { continue };
+            let asked = ADDED.iter().find(|(of, kind, _)| (*of, *kind) == (step, ids));
+            let note = asked
+                .map_or(String::new(), |(.., most)| format!("≤ {most}{}", missed(own / generated, *most)));
+            println!("| {} | {step} | {own:.2} | {:.2} | {note} |", ids.columns(), own / generated);
+        }
+        if let Some(cost) = calls.costs.median((ids, scripts::BATCH, "end of a marker")) {
+            let note = missed(cost, MARKER_US);
+            println!("| {} | end of a marker | {cost:.2} | | ≤ {MARKER_US} µs{note} |", ids.columns());
+        }
+    }
+}
+
+fn beside_bare(pending: usize, costs: &Medians, bare: &Medians) {
+    println!(
+        "\n1 shard, generated ids without groups, {pending} pending, {} messages a call (pump {}):\n",
+        scripts::BATCH,
+        scripts::PUMP_BATCH
+    );
+    println!("| step | µs a message | bare commands | bare | ratio | target |");
+    println!("| --- | --- | --- | --- | --- | --- |");
+    let row = |step: &str, commands: &str, cost: f64, least: f64, target: f64| {
+        let ratio = cost / least;
+        println!(
+            "| {step} | {cost:.2} | {commands} | {least:.2} | {ratio:.2} | ≤ {target}{} |",
+            missed(ratio, target)
+        );
+    };
+    for (step, commands, target) in TARGETS {
+        row(step, commands, costs[step], bare[step], target);
+    }
+    let (put, at_once) = (costs["put"], bare["put, one ZADD"]);
+    println!("| put | {put:.2} | SET NX + one ZADD for all | {at_once:.2} | {:.2} | |", put / at_once);
+    let all = |costs: &Medians| TARGETS.iter().map(|(step, ..)| costs[step]).sum::<f64>();
+    row("all four", "", all(costs), all(bare), ALL_FOUR);
+}
+
+fn growth(many: usize, few_costs: &Medians, many_costs: &Medians) {
+    println!(
+        "\n1 shard, generated ids, groups only where a row says so:\n\n| script | µs, {FEW} pending | µs, {many} pending | ratio, target ≤ {GROWTH} |"
+    );
+    println!("| --- | --- | --- | --- |");
+    for (row, one) in few_costs {
+        let (two, ratio) = (many_costs[row], many_costs[row] / one);
+        println!("| {row} | {one:.2} | {two:.2} | {ratio:.2}{} |", missed(ratio, GROWTH));
+    }
+}
+
+fn bytes(plain: f64, with_dictionary: f64, bare: f64) {
+    println!(
+        "\n1 shard, generated ids without groups:\n\n| a pending order of {} bytes | bytes | asked for |",
+        server::PAYLOAD_BYTES
+    );
+    println!("| --- | --- | --- |");
+    println!("| plain | {plain:.0} | ≤ {PLAIN_BYTES}{} |", missed(plain, PLAIN_BYTES));
+    let note = missed(with_dictionary, DICTIONARY_BYTES);
+    println!("| with a trained dictionary | {with_dictionary:.0} | ≤ {DICTIONARY_BYTES}{note} |");
+    println!("| bare string and sorted set | {bare:.0} | |");
+}
+
+fn missed(figure: f64, target: f64) -> &'static str {
+    if figure > target { " (missed)" } else { "" }
+}

@@ -1,0 +1,31 @@
+//! etcd's members.
+
+use super::Check;
+use crate::commands::timers::observer;
+use crate::deployment::Context;
+
+pub(super) async fn checks(context: &Context) -> Vec<Check> {
+    if !context.config.etcd.enabled {
+        return vec![Check::good("etcd", "not used: a single timer owns every shard")];
+    }
+    let observer = match observer(&context.config) {
+        Ok(observer) => observer,
+        Err(fault) => return vec![Check::bad("etcd", fault.to_string(), "correct [etcd]")],
+    };
+    let healths = observer.health().await.into_iter().map(|health| match (health.version, health.error) {
+        (Some(version), _) if health.has_leader => {
+            Check::good("etcd", format!("{}, version {version}", health.endpoint))
+        }
+        (Some(version), _) => Check::bad(
+            "etcd",
+            format!("{}, version {version}, no leader", health.endpoint),
+            "bring a majority of the members up",
+        ),
+        (None, fault) => Check::bad(
+            "etcd",
+            format!("{}: {}", health.endpoint, fault.unwrap_or_default()),
+            "start it, correct [etcd] endpoints, or set enabled = false",
+        ),
+    });
+    healths.collect()
+}

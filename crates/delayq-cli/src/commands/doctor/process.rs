@@ -1,0 +1,19 @@
+//! The process that the configuration is for, where it runs on this host: what keeps it from being ready, such as a
+//! destination that rests.
+
+use delayq_service::config::Listen;
+use delayq_service::unready;
+
+use super::Check;
+use crate::deployment::Context;
+
+/// What its admin endpoint says; nothing where no process listens there: it may run on another host.
+pub(super) async fn check(context: &Context) -> Option<Check> {
+    let Listen::At(address) = context.config.admin.listen.clone() else { return None };
+    let shown = address.to_string();
+    let answer = tokio::task::spawn_blocking(move || unready(&address)).await.ok()?.ok()?;
+    Some(match answer {
+        None => Check::good("process", format!("{shown} is ready")),
+        Some(why) => Check::bad("process", format!("{shown} is not ready: {why}"), "see its log"),
+    })
+}

@@ -1,0 +1,110 @@
+//! The shards: do they exist, does a timer own each, and do the clocks agree?
+
+use std::time::Duration;
+
+use delayq::{UnixMillis, admin::Overview, protocol::ShardId};
+use jiff::Timestamp;
+
+use super::Check;
+use crate::commands::timers::observer;
+use crate::deployment::Context;
+use crate::output::duration;
+
+/// Clocks further apart than this make times on the command line misleading; deliveries go by Redis's alone.
+const CLOCKS_APART_MS: u64 = 1000;
+/// A shard that is overdue for so long has no timer that works.
+const OVERDUE: Duration = Duration::from_secs(2);
+const START: &str = "start a timer: delayq-timer --config FILE, or delayq up for everything on one machine";
+
+pub(super) async fn checks(context: &Context) -> Vec<Check> {
+    let namespace = &context.config.deployment.namespace;
+    let overviews = match context.admin().overview().await {
+        Ok(overviews) => overviews,
+        Err(error) => {
+            let others = context.other_namespaces().await;
+            let advice = others.unwrap_or_else(|| "delayq init, if it is to be new".to_owned());
+            return vec![Check::bad("deployment", error.to_string(), advice)];
+        }
+    };
+    let mut checks = vec![match context.admin().init().await {
+        Ok(_) => Check::good("deployment", format!("{namespace}, {} shards", overviews.len())),
+        Err(error) => Check::bad("deployment", error.to_string(), "correct [deployment] shards"),
+    }];
+    let held = overviews.iter().filter(|(_, overview)| overview.held).count();
+    if held > 0 {
+        let advice = "check Redis's clock and the timers' logs";
+        checks.push(Check::bad("clock guard", format!("{held} shards held"), advice));
+    }
+    checks.push(timers(context, &overviews).await);
+    checks.extend(overviews.first().map(|(_, first)| clocks(first)));
+    checks
+}
+
+/// Whether every shard has a timer that works.
+async fn timers(context: &Context, overviews: &[(ShardId, Overview)]) -> Check {
+    let unowned = overviews.iter().filter(|(_, overview)| overview.owner.is_empty()).count();
+    if unowned > 0 {
+        let found = format!(
+            "no timer has ever owned {unowned} of {} shards: nothing in them is delivered",
+            overviews.len()
+        );
+        return Check::bad("timers", found, START);
+    }
+    let overdue = overviews.iter().map(|(_, overview)| overdue(overview)).max().unwrap_or_default();
+    if overdue >= OVERDUE {
+        return Check::bad("timers", format!("a shard has been due for {}", duration(overdue)), START);
+    }
+    if !context.config.etcd.enabled {
+        let owner = &overviews[0].1.owner;
+        return match unheard(context, overviews).await {
+            Some(0) => Check::good("timers", format!("{owner} owns all shards, nothing is overdue")),
+            None => Check::good("timers", format!("nothing is overdue; the last owner is {owner}")),
+            Some(unheard) => {
+                let found = format!(
+                    "no timer listens to {unheard} of {} shards; the last owner is {owner}",
+                    overviews.len()
+                );
+                Check::bad("timers", found, START)
+            }
+        };
+    }
+    match members(context).await {
+        // etcd has a check of its own.
+        None => Check::good("timers", "nothing is overdue"),
+        Some((0, _)) => Check::bad("timers", "no timer is registered in etcd", START),
+        Some((members, 0)) => Check::good("timers", format!("{members} registered, nothing is overdue")),
+        Some((members, unclaimed)) => Check::bad(
+            "timers",
+            format!("{unclaimed} shards are unclaimed, {members} timers are registered"),
+            "see the timers' logs, and delayq timers",
+        ),
+    }
+}
+
+/// To how many shards no timer listens; `None` where Redis does not say, as each node of a cluster knows only its own.
+async fn unheard(context: &Context, overviews: &[(ShardId, Overview)]) -> Option<usize> {
+    let facts = context.admin().check_server().await.ok()?;
+    let shards: Vec<ShardId> = overviews.iter().map(|(shard, _)| *shard).collect();
+    let unheard = context.admin().shards_without_listener(&shards).await.ok()?;
+    (!facts.cluster).then_some(unheard.len())
+}
+
+/// How many timers etcd has, and how many shards none of them claims; `None` where etcd does not say.
+async fn members(context: &Context) -> Option<(usize, usize)> {
+    let overview = observer(&context.config).ok()?.overview().await.ok()?;
+    Some((overview.members.len(), overview.unclaimed.len()))
+}
+
+fn overdue(overview: &Overview) -> Duration {
+    overview.next_due.map_or(Duration::ZERO, |due| overview.now.millis().since(due))
+}
+
+fn clocks(first: &Overview) -> Check {
+    let here = UnixMillis::from(Timestamp::now());
+    let apart = here.get().abs_diff(first.now.millis().get());
+    let found = format!("{apart} ms between this machine's and Redis's");
+    match apart {
+        0..=CLOCKS_APART_MS => Check::good("clocks", found),
+        _ => Check::warning("clocks", found, "due times go by Redis's clock; correct NTP on one of the two"),
+    }
+}

@@ -1,0 +1,122 @@
+//! What `delayq work` does with a message: print it, or run a command.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use delayq::Delivery;
+use delayq_service::Fault;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::{Child, Command};
+
+use crate::failure::{PROGRAM_MISSING, file};
+use crate::output::{Output, time};
+
+/// Handles messages; cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Handler {
+    command: Arc<[OsString]>,
+    output: Output,
+}
+
+/// What became of a message.
+pub(super) enum Judgement {
+    /// It is done: ack it.
+    Done,
+    /// Not this time, for this reason: release it.
+    Failed(String),
+    /// It was cancelled meanwhile, or its lease is lost.
+    Lost,
+    /// No message can be handled.
+    Impossible(Fault),
+}
+
+// === impl Handler ===
+
+impl Handler {
+    /// Without a command, payloads are printed.
+    pub(super) fn new(command: Vec<OsString>, output: Output) -> Self {
+        Self { command: command.into(), output }
+    }
+
+    /// Handles one. Dropped, the command is ended.
+    pub(super) async fn handle(&self, delivery: &Delivery) -> Judgement {
+        let Some((program, arguments)) = self.command.split_first() else { return self.print(delivery) };
+        let mut command = Command::new(program);
+        command.args(arguments).envs(environment(delivery)).stdin(Stdio::piped()).kill_on_drop(true);
+        // A group of its own: Ctrl-C on the terminal ends `delayq work`, which waits for the command.
+        command.process_group(0);
+        let child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => return Judgement::Impossible(not_started(program, error)),
+        };
+        tokio::select! {
+            judgement = ended(child, &delivery.envelope.payload) => judgement,
+            () = delivery.lost() => Judgement::Lost,
+        }
+    }
+
+    fn print(&self, delivery: &Delivery) -> Judgement {
+        let text = || String::from_utf8_lossy(&delivery.envelope.payload).into_owned();
+        match self.output.line(&json_of(delivery), text) {
+            Ok(()) => Judgement::Done,
+            Err(fault) => Judgement::Impossible(fault),
+        }
+    }
+}
+
+/// Gives the command its input, and waits for its end.
+async fn ended(mut child: Child, payload: &[u8]) -> Judgement {
+    let stdin = child.stdin.take();
+    let feed = async {
+        if let Some(mut stdin) = stdin {
+            // A command that does not read its input is no failure: its exit code decides.
+            let _ = stdin.write_all(payload).await;
+        }
+    };
+    match tokio::join!(feed, child.wait()).1 {
+        Ok(status) if status.success() => Judgement::Done,
+        Ok(status) => Judgement::Failed(status.to_string()),
+        Err(error) => Judgement::Failed(error.to_string()),
+    }
+}
+
+fn environment(delivery: &Delivery) -> [(&'static str, String); 5] {
+    let envelope = &delivery.envelope;
+    [
+        ("DELAYQ_TOPIC", delivery.topic.to_string()),
+        ("DELAYQ_ID", delivery.id.to_string()),
+        ("DELAYQ_GROUP", envelope.group.as_ref().map(ToString::to_string).unwrap_or_default()),
+        ("DELAYQ_DUE", time(envelope.due)),
+        ("DELAYQ_ATTEMPT", envelope.attempt.to_string()),
+    ]
+}
+
+fn not_started(program: &OsString, error: std::io::Error) -> Fault {
+    let program = program.display();
+    match error.kind() {
+        ErrorKind::NotFound => Fault::new(&PROGRAM_MISSING, format!("there is no command {program}")),
+        _ => file(program.to_string().as_ref(), "run", error),
+    }
+}
+
+fn json_of(delivery: &Delivery) -> Value {
+    let envelope = &delivery.envelope;
+    let mut value = json!({
+        "id": delivery.id, "topic": delivery.topic, "group": envelope.group.as_ref().map(ToString::to_string),
+        "due_at": time(envelope.due), "due_ms": envelope.due.get(),
+        "attempt": envelope.attempt, "delivery": envelope.delivery,
+        "headers": envelope.headers.iter().map(|(name, value)| json!([name, value])).collect::<Vec<_>>(),
+    });
+    match std::str::from_utf8(&envelope.payload) {
+        Ok(text) => value["payload"] = text.into(),
+        Err(_) => {
+            value["payload_base64"] =
+                base64::engine::general_purpose::STANDARD.encode(&envelope.payload).into();
+        }
+    }
+    value
+}

@@ -1,0 +1,31 @@
+//! Asking before something that cannot be undone.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+
+use delayq_service::Fault;
+
+use crate::failure::{NOT_CONFIRMED, file};
+use crate::output::complain;
+
+/// Says what will be done and asks whether it is meant, unless `yes` has answered already.
+///
+/// # Errors
+/// The answer is not yes, or there is no terminal to ask on.
+pub fn confirm(what: &str, yes: bool) -> Result<(), Fault> {
+    if yes {
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        let message = format!("{what}; there is no terminal to ask on: confirm it with --yes");
+        return Err(Fault::new(&NOT_CONFIRMED, message));
+    }
+    complain(what);
+    eprint!("Is that meant? [y/N] ");
+    let mut answer = String::new();
+    let read = std::io::stderr().flush().and_then(|()| std::io::stdin().lock().read_line(&mut answer));
+    read.map_err(|error| file("the terminal".as_ref(), "read from", error))?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Fault::new(&NOT_CONFIRMED, format!("{what}; that was not confirmed"))),
+    }
+}

@@ -1,0 +1,64 @@
+//! The help of `delayq` itself: its commands grouped by task.
+
+use std::fmt::Write as _;
+
+use clap::Command;
+
+/// The tasks, and the commands for each, in the order in which a newcomer meets them.
+const TASKS: &[(&str, &[&str])] = &[
+    ("Start", &["up", "init"]),
+    ("Messages", &["put", "work", "get", "list", "reschedule", "cancel", "log"]),
+    ("Topics", &["topics", "topic", "count", "histogram", "dead", "purge", "tail"]),
+    ("Operation", &["doctor", "timers", "shards", "spool", "audit", "repair", "config"]),
+    ("Shell", &["completions", "man", "help"]),
+];
+
+const TEMPLATE: &str =
+    "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}";
+
+/// The command line with its help by tasks.
+pub fn by_task(whole: Command) -> Command {
+    let mut built = whole.clone();
+    built.build();
+    let about = |name: &str| {
+        let command = built.get_subcommands().find(|command| command.get_name() == name);
+        command.and_then(Command::get_about).map(ToString::to_string).unwrap_or_default()
+    };
+    let mut text = String::new();
+    for (task, names) in TASKS {
+        writeln!(text, "{task}:").expect("a string takes whatever is written");
+        for name in *names {
+            writeln!(text, "  {name:<12} {}", about(name)).expect("a string takes whatever is written");
+        }
+        text.push('\n');
+    }
+    let more = "`delayq help COMMAND` explains a command.";
+    whole.before_help(text.trim_end().to_owned()).help_template(TEMPLATE).after_help(more)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Cli;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn every_command_has_its_task() {
+        let mut built = Cli::command();
+        built.build();
+        let mut commands: Vec<&str> = built.get_subcommands().map(Command::get_name).collect();
+        let mut named: Vec<&str> = TASKS.iter().flat_map(|(_, names)| *names).copied().collect();
+        commands.sort_unstable();
+        named.sort_unstable();
+        assert_eq!(named, commands);
+    }
+
+    #[test]
+    fn the_help_has_every_task_and_the_global_options() {
+        let help = by_task(Cli::command()).render_help().to_string();
+        for expected in ["Messages:\n  put          Put a message", "--config <FILE>", "delayq help COMMAND"]
+        {
+            assert!(help.contains(expected), "{expected} is not in\n{help}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! `--forward TOPIC=DESTINATION`: what `delayq up` takes out of its ready queues, because its user asks for it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::str::FromStr;
+
+use delayq_forwarder::Pattern;
+
+/// The file that messages go to unless another is named.
+pub(super) const DELIVERED: &str = "delivered.ndjson";
+/// The stream that messages go to unless another is named.
+const STREAM: &str = "delivered";
+
+/// Topics, and where their messages go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    topic: String,
+    to: Destination,
+    name: String,
+}
+
+/// What `up` can deliver into without a server of anybody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Destination {
+    /// A file in the data folder.
+    File,
+    /// A stream of the private Redis.
+    Stream,
+}
+
+// === impl Forward ===
+
+impl Forward {
+    /// The sinks and routes of all of them, as a configuration has them; files are made in `folder`.
+    pub(super) fn sections(forwards: &[Self], folder: &Path) -> String {
+        let mut text = String::new();
+        for to in [Destination::File, Destination::Stream] {
+            if forwards.iter().any(|forward| forward.to == to) {
+                text.push_str(&to.sink(folder));
+            }
+        }
+        for Self { topic, to, name } in forwards {
+            let (topic, sink, name) = (quoted(topic), quoted(to.sink_name()), quoted(name));
+            write!(text, "\n[[routes]]\ntopic = {topic}\nsink = {sink}\nto = {name}\n")
+                .expect("a string takes whatever is written");
+        }
+        text
+    }
+}
+
+impl FromStr for Forward {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (topic, to) = text.rsplit_once('=').ok_or("write TOPIC=file or TOPIC=stream")?;
+        topic.parse::<Pattern>()?;
+        let (to, name) = to.split_once(':').map_or((to, None), |(to, name)| (to, Some(name)));
+        let (to, default) = match to {
+            "file" => (Destination::File, DELIVERED),
+            "stream" => (Destination::Stream, STREAM),
+            other => {
+                return Err(format!("`{other}` is not a destination: write file or stream, or use --config"));
+            }
+        };
+        match name {
+            Some("") => Err("a name is missing after the colon".to_owned()),
+            name => Ok(Self { topic: topic.to_owned(), to, name: name.unwrap_or(default).to_owned() }),
+        }
+    }
+}
+
+// === impl Destination ===
+
+impl Destination {
+    fn sink_name(self) -> &'static str {
+        match self {
+            Self::File => "up-file",
+            Self::Stream => "up-stream",
+        }
+    }
+
+    fn sink(self, folder: &Path) -> String {
+        let name = self.sink_name();
+        match self {
+            Self::File => {
+                format!("\n[sinks.{name}.file]\ndir = {}\n", quoted(&folder.display().to_string()))
+            }
+            Self::Stream => format!("\n[sinks.{name}.redis-stream]\n"),
+        }
+    }
+}
+
+/// A text as TOML reads it.
+pub(super) fn quoted(text: &str) -> String {
+    serde_json::to_string(text).expect("a string has a JSON form, which TOML reads")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forward_names_topics_and_a_destination() {
+        for (text, topic, to, name) in [
+            ("notices.*=file", "notices.*", Destination::File, DELIVERED),
+            ("**=stream:out", "**", Destination::Stream, "out"),
+        ] {
+            let expected = Forward { topic: topic.to_owned(), to, name: name.to_owned() };
+            assert_eq!(text.parse(), Ok(expected));
+        }
+        for (text, expected) in [
+            ("orders", "TOPIC=file"),
+            ("=file", "empty pattern"),
+            ("a b=file", "no topic matches"),
+            ("orders=kafka", "`kafka` is not a destination"),
+            ("orders=file:", "a name is missing"),
+        ] {
+            let fault = text.parse::<Forward>().unwrap_err();
+            assert!(fault.contains(expected), "{text}: {fault}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What cannot be undone is shown first and has to be confirmed.
+
+use delayq_tests::deadline::SHORT;
+
+use super::{delayq, deployment, done, run};
+
+#[tokio::test]
+async fn a_put_that_creates_a_topic_like_another_says_so_on_a_terminal() {
+    let redis = deployment().await;
+    done(&redis, &["put", "orders", "{}", "--in", "1h"]).await;
+    let (shown, code) = delayq(&redis).args(["put", "order", "{}", "--in", "1h"]).asked("", SHORT).await;
+    assert!(shown.contains("order is a new topic; there is also orders") && code == Some(0), "{shown}");
+    for topic in ["order", "orders", "reminders"] {
+        let (shown, _) = delayq(&redis).args(["put", topic, "{}", "--in", "1h"]).asked("", SHORT).await;
+        assert!(shown.contains("stored ") && !shown.contains("new topic"), "{topic}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_purged_or_grown_without_a_yes() {
+    let redis = deployment().await;
+    for id in ["a", "b"] {
+        done(&redis, &["put", "t", "{}", "--id", id, "--at", "2100-01-01T00:00:00Z"]).await;
+    }
+    for (args, what) in [
+        (&["purge", "t"][..], "this deletes 2 delayed messages of t for good"),
+        (
+            &["purge", "t", "--until", "2100-01-01T00:00:00Z"],
+            "2 delayed messages of t, due up to 2100-01-01T00:00:00.000Z,",
+        ),
+        (
+            &["purge", "t", "--from", "2100-01-01T00:00:00.001Z"],
+            "this deletes 0 delayed messages of t, due from",
+        ),
+        (&["purge", "t", "--state", "ready"], "this deletes 0 ready messages of t for good"),
+        (&["dead", "purge", "t"], "this deletes the dead letters of t for good: 0 in all"),
+        (
+            &["shards", "grow", "--to", "6"],
+            "this adds 2 shards to the 4 of dq: there can never be fewer again",
+        ),
+    ] {
+        let refused = run(&redis, args).await;
+        assert_eq!(refused.code, Some(64), "{args:?}: {refused:?}");
+        assert!(refused.stderr.starts_with("delayq: DQ-U016: "), "{args:?}: {}", refused.stderr);
+        assert!(
+            refused.stderr.contains(what) && refused.stderr.contains("--yes"),
+            "{args:?}: {}",
+            refused.stderr
+        );
+        let (asked, no) = delayq(&redis).args(args).asked("n\n", SHORT).await;
+        assert!(asked.contains(what) && asked.contains("Is that meant? [y/N]"), "{args:?}: {asked}");
+        assert_eq!(no, Some(64), "{args:?}: {asked}");
+    }
+    assert!(done(&redis, &["count", "t", "--json"]).await.contains("\"delayed\": 2,"));
+    let (asked, yes) = delayq(&redis).args(["purge", "t"]).asked("y\n", SHORT).await;
+    assert_eq!(yes, Some(0), "{asked}");
+    assert!(done(&redis, &["count", "t", "--json"]).await.contains("\"purged\": 2,"));
+    let (asked, yes) = delayq(&redis).args(["shards", "grow", "--to", "6"]).asked("yes\n", SHORT).await;
+    assert!(yes == Some(0) && asked.contains("there are 6 shards now"), "{asked}");
+}

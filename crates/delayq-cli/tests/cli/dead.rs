@@ -1,0 +1,32 @@
+//! Groups, purges and dead letters, as an operator handles them.
+
+use super::{deployment, done, run};
+
+const DUE: &str = "2100-01-01T00:00:00Z";
+
+#[tokio::test]
+async fn a_group_is_moved_once_a_token_and_cancelled_as_a_whole() {
+    let redis = deployment().await;
+    for n in 0..3 {
+        done(&redis, &["put", "t", "{}", "--id", &n.to_string(), "--group", "g", "--at", DUE]).await;
+    }
+    let shift = ["reschedule", "--group", "g", "--all", "--by", "1h", "--token", "snow"];
+    assert_eq!(done(&redis, &shift).await, "moved 3 of group g; 0 unchanged\n");
+    done(&redis, &shift).await;
+    assert!(done(&redis, &["get", "t", "0", "--group", "g"]).await.contains("2100-01-01T01:00:00.000Z"));
+    assert!(done(&redis, &["cancel", "--group", "g", "--all"]).await.starts_with("cancelled 3 of group g"));
+    assert_eq!(done(&redis, &["list", "--group", "g"]).await, "none\n");
+    assert_eq!(run(&redis, &["reschedule", "--group", "g", "--all", "--by", "1h"]).await.code, Some(64));
+}
+
+#[tokio::test]
+async fn a_purge_takes_what_is_in_its_range_alone() {
+    let redis = deployment().await;
+    for (id, at) in [("a", DUE), ("b", "2100-01-02T00:00:00Z")] {
+        done(&redis, &["put", "t", "{}", "--id", id, "--at", at]).await;
+    }
+    let purge = ["purge", "t", "--until", "2100-01-01T12:00:00Z", "--yes"];
+    assert_eq!(done(&redis, &purge).await, "purged 1 of t\n");
+    assert!(done(&redis, &["list", "t"]).await.contains("b "));
+    assert!(done(&redis, &["audit"]).await.contains("balance"));
+}

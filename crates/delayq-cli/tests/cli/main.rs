@@ -1,0 +1,63 @@
+//! The command line against a real Redis: what it refuses, what it prints, what it stores; and `delayq up`.
+
+#![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
+
+mod asking;
+mod audit;
+mod clock;
+mod completion;
+mod config;
+mod dead;
+mod deletion;
+mod destinations;
+mod down;
+mod generated;
+mod growth;
+mod ndjson;
+mod paging;
+mod pipes;
+mod policy;
+mod printed;
+mod private;
+mod refused;
+mod tail;
+mod terminal;
+mod up;
+
+use delayq_tests::binary::{Binary, Finished};
+use delayq_tests::deadline::SHORT;
+use delayq_tests::redis_server::RedisServer;
+
+/// `delayq` on this Redis.
+fn delayq(redis: &RedisServer) -> Binary {
+    Binary::new("delayq")
+        .args(["--redis", &redis.url(), "--shards", "4"])
+        .env("DELAYQ__ETCD__ENABLED", "false")
+}
+
+/// Runs `delayq` with these arguments to its end.
+async fn run(redis: &RedisServer, args: &[&str]) -> Finished {
+    delayq(redis).args(args).run(b"", SHORT).await
+}
+
+/// Runs it, and expects it to succeed.
+async fn done(redis: &RedisServer, args: &[&str]) -> String {
+    let finished = run(redis, args).await;
+    assert_eq!(finished.code, Some(0), "{args:?}: {finished:?}");
+    finished.stdout
+}
+
+/// A Redis with a deployment of four shards.
+async fn deployment() -> RedisServer {
+    deployed(RedisServer::start().await).await
+}
+
+async fn deployed(redis: RedisServer) -> RedisServer {
+    done(&redis, &["init"]).await;
+    redis
+}
+
+/// The number of keys, including topics.
+async fn keys(redis: &RedisServer) -> u64 {
+    redis.command(&["DBSIZE"]).await
+}

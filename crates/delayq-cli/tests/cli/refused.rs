@@ -1,0 +1,243 @@
+//! What is refused: ids, topics, groups, due times, sizes, each with its message, exit code 64, and nothing stored.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+use delayq_tests::deadline::SHORT;
+use delayq_tests::folder::Folder;
+
+use super::{delayq, deployment, done, keys, run};
+
+/// The default maximum size of a payload.
+const PAYLOAD_BYTES: usize = 256 * 1024;
+
+#[tokio::test]
+async fn a_refused_put_names_its_fault_and_stores_nothing() {
+    let redis = deployment().await;
+    let before = keys(&redis).await;
+    let long = "x".repeat(129);
+    let cases: &[(&[&str], &str)] = &[
+        (&["", "{}"], "topic \"\": it is empty"),
+        (&["a b", "{}"], "only ASCII letters, digits and '.', '_', '-', '/' are allowed, not ' '"),
+        (&["a:b", "{}"], "not ':'"),
+        (&["{a}", "{}"], "not '{'"),
+        (&["größe", "{}"], "not 'ö'"),
+        (&["t\r\n", "{}"], "not '\\r'"),
+        (&[&long, "{}"], "it has 129 bytes; at most 128 are allowed"),
+        (&["t", "{}", "--id", ""], "id \"\": it is empty"),
+        (&["t", "{}", "--id", &long], "it has 129 bytes; at most 128 are allowed"),
+        (&["t", "{}", "--id", "a\r\nb"], "the control character '\\r' is not allowed"),
+        (&["t", "{}", "--id", "~nonsense"], "a generated id is ~ and a UUID of version 7"),
+        (&["t", "{}", "--group", ""], "group \"\": it is empty"),
+        (&["t", "{}", "--group", "a\u{7}"], "the control character '\\u{7}' is not allowed"),
+        (&["t", "{}", "--at", "0"], "0 ms is not between 1 and 9007199254740991 ms since the epoch"),
+        (&["t", "{}", "--at", "-1"], "-1 ms is not between"),
+        (&["t", "{}", "--at", "9007199254740992"], "9007199254740992 ms is not between"),
+        (&["t", "{}", "--at", "NaN"], "\"NaN\" is not a time; write RFC 3339"),
+        (&["t", "{}", "--at", "someday"], "\"someday\" is not a time; write RFC 3339"),
+        (&["t", "{}", "--at", "1960-01-01T00:00:00Z"], "ms is not between"),
+        (&["t", "{}", "--in", "30"], "duration with its unit"),
+        (&["t", "{}", "--in", "1s", "--at", "+1s"], "cannot be used with"),
+        (&["t", "{}", "--at", "+1h", "--header", "no-value"], "write NAME=VALUE"),
+        (&["t", "{}", "--header", "a b=c"], "the header name \"a b\" is not"),
+        (
+            &["t", "{}", "--at", "2030-01-01T00:00:00Z", "--expires", "2029-01-01T00:00:00Z"],
+            "not after its due time",
+        ),
+        (&["t", "{}", "--max-attempts", "70000"], "70000 is not in 0..=65535"),
+        (&["t", "{}", "--nonsense"], "unexpected argument"),
+        (&[], "a TOPIC is needed"),
+    ];
+    for (args, expected) in cases {
+        let finished = run(&redis, &[&["put"], *args].concat()).await;
+        assert_eq!(finished.code, Some(64), "{args:?}: {finished:?}");
+        assert!(finished.stderr.contains(expected), "{args:?}: {}", finished.stderr);
+        assert_eq!(finished.stdout, "", "{args:?}");
+        assert_eq!(keys(&redis).await, before, "{args:?} stored something");
+    }
+}
+
+#[tokio::test]
+async fn a_time_in_seconds_is_not_delivered_at_once_as_one_of_1970() {
+    let redis = deployment().await;
+    let meant = "if seconds were meant, write 1800000000000 (2027-01-15T08:00:00.000Z)";
+    done(&redis, &["put", "t", "{}", "--id", "a", "--in", "1h"]).await;
+    for args in [
+        &["put", "t", "{}", "--at", "1800000000"][..],
+        &["put", "t", "{}", "--expires", "1800000000"],
+        &["reschedule", "t", "a", "--to", "1800000000"],
+        &["list", "t", "--from", "1800000000"],
+        &["purge", "t", "--until", "1800000000", "--yes"],
+    ] {
+        let finished = run(&redis, args).await;
+        assert_eq!(finished.code, Some(64), "{args:?}: {finished:?}");
+        assert!(finished.stderr.contains(meant), "{args:?}: {}", finished.stderr);
+    }
+    let line = b"{\"id\":\"b\",\"due\":1800000000}\n";
+    let lines = delayq(&redis).args(["put", "t", "--from", "-"]).run(line, SHORT).await;
+    assert!(lines.code == Some(65) && lines.stderr.contains(meant), "{lines:?}");
+    let meant = delayq(&redis).args(["put", "t", "--from", "-", "--past-ok"]).run(line, SHORT).await;
+    assert_eq!(meant.stdout, "1 lines: 1 ready\n", "{meant:?}");
+    let past = ["put", "t", "{}", "--id", "c", "--at", "1800000000", "--past-ok"];
+    assert!(done(&redis, &past).await.contains("due 1970-01-21T20:00:00.000Z: it is ready"));
+}
+
+#[tokio::test]
+async fn arguments_that_are_not_utf_8_are_refused() {
+    let redis = deployment().await;
+    let before = keys(&redis).await;
+    for args in [
+        [&b"t\xff"[..], b"{}", b"--id", b"a"],
+        [b"t", b"{}", b"--id", b"\xff"],
+        [b"t", b"\xff", b"--id", b"a"],
+    ] {
+        let finished = delayq(&redis).arg("put").args(args.map(OsStr::from_bytes)).run(b"", SHORT).await;
+        assert_eq!(finished.code, Some(64), "{args:?}: {finished:?}");
+        assert!(finished.stderr.contains("invalid UTF-8"), "{}", finished.stderr);
+    }
+    assert_eq!(keys(&redis).await, before);
+}
+
+#[tokio::test]
+async fn a_payload_may_be_exactly_as_long_as_the_limit() {
+    let (redis, folder) = (deployment().await, Folder::new("payload"));
+    let file = folder.join("payload");
+    let path = file.to_str().unwrap();
+    for (bytes, code) in [(0, 0), (PAYLOAD_BYTES, 0), (PAYLOAD_BYTES + 1, 64)] {
+        std::fs::write(&file, vec![b'x'; bytes]).unwrap();
+        let id = bytes.to_string();
+        let finished = run(&redis, &["put", "t", "--payload-file", path, "--id", &id, "--in", "1h"]).await;
+        assert_eq!(finished.code, Some(code), "{bytes}: {finished:?}");
+        if code > 0 {
+            assert!(finished.stderr.contains("the payload has 262145 bytes; at most 262144 are allowed"));
+        } else {
+            assert_eq!(done(&redis, &["get", "t", &id, "--payload"]).await.len(), bytes);
+        }
+    }
+    assert!(done(&redis, &["count", "t", "--json"]).await.contains("\"accepted\": 2,"));
+}
+
+#[tokio::test]
+async fn the_same_id_with_another_body_is_a_conflict() {
+    let redis = deployment().await;
+    let put = ["put", "t", "one", "--id", "a", "--in", "1h"];
+    let stored = done(&redis, &put).await;
+    assert!(stored.starts_with("stored a, due ") && stored.contains("recognised until 1m after"), "{stored}");
+    assert!(done(&redis, &put).await.starts_with("a exists: delayed, "));
+    let finished = run(&redis, &["put", "t", "two", "--id", "a", "--in", "1h"]).await;
+    assert_eq!(finished.code, Some(65));
+    assert!(finished.stdout.starts_with("a is the id of another message: delayed, "), "{finished:?}");
+    assert_eq!(done(&redis, &["get", "t", "a", "--payload"]).await, "one");
+    done(&redis, &["put", "t", "two", "--id", "a", "--in", "1h", "--replace"]).await;
+    assert_eq!(done(&redis, &["get", "t", "a", "--payload"]).await, "two");
+}
+
+#[tokio::test]
+async fn names_that_try_to_forge_keys_are_plain_names() {
+    let redis = deployment().await;
+    let ids = ["a/b", "{dq:1}:meta", "m:1:a", "~~tilde", "😀", "a:b:c", " "];
+    for id in ids {
+        done(&redis, &["put", "t", id, "--id", id, "--group", id, "--in", "1h"]).await;
+    }
+    for id in ids {
+        assert_eq!(done(&redis, &["get", "t", id, "--group", id, "--payload"]).await, id);
+        done(&redis, &["cancel", "t", id, "--group", id]).await;
+    }
+    assert!(done(&redis, &["audit"]).await.contains("balance"));
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_said_to_be_unknown() {
+    let redis = deployment().await;
+    done(&redis, &["put", "t", "{}", "--id", "a", "--group", "g", "--in", "1h"]).await;
+    let cases: &[(i32, &[&str], &str)] = &[
+        (66, &["get", "t", "b"], "there is no message b in t"),
+        (66, &["log", "t", "a"], "there is no message a in t"),
+        (66, &["cancel", "t", "a"], "there is no message a in t"),
+        (66, &["cancel", "t", "b", "c"], "2 of 2 do not exist"),
+        (66, &["reschedule", "t", "a", "--in", "1s"], "there is no message a in t"),
+        (66, &["reschedule", "t", "a", "--by", "1s"], "there is no message a in t"),
+        (66, &["dead", "replay", "t", "a"], "1 of the ids are not dead letters"),
+        (64, &["purge", "t"], "confirm it with --yes"),
+        (64, &["histogram", "t", "--width", "7m"], "a divisor of an hour"),
+        (64, &["spool", "show"], "there is no spool"),
+    ];
+    for (code, args, expected) in cases {
+        let finished = run(&redis, args).await;
+        assert_eq!(finished.code, Some(*code), "{args:?}: {finished:?}");
+        assert!(finished.stderr.contains(expected), "{args:?}: {}", finished.stderr);
+    }
+    assert!(done(&redis, &["count", "t", "--json"]).await.contains("\"delayed\": 1,"));
+}
+
+#[tokio::test]
+async fn a_misspelt_topic_is_neither_answered_with_none_nor_created() {
+    let redis = deployment().await;
+    done(&redis, &["put", "orders", "{}", "--id", "a", "--in", "1h"]).await;
+    let before = keys(&redis).await;
+    for args in [
+        &["list", "order"][..],
+        &["count", "order"],
+        &["histogram", "order"],
+        &["get", "order", "a"],
+        &["log", "order", "a"],
+        &["cancel", "order", "a"],
+        &["reschedule", "order", "a", "--in", "1s"],
+        &["purge", "order", "--yes"],
+        &["dead", "list", "order"],
+        &["dead", "replay", "order", "--all"],
+        &["topic", "show", "order"],
+        &["topic", "pause", "order"],
+        &["topic", "resume", "order"],
+        &["topic", "rate", "order", "5"],
+        &["topic", "set", "order", "--lease", "1m"],
+        &["topic", "train-dictionary", "order"],
+    ] {
+        let finished = run(&redis, args).await;
+        assert_eq!(finished.code, Some(66), "{args:?}: {finished:?}");
+        let hint = "there is no topic order; did you mean orders?";
+        assert!(finished.stderr.contains(hint), "{args:?}: {}", finished.stderr);
+    }
+    assert_eq!(keys(&redis).await, before);
+    let unlike = run(&redis, &["list", "zzz"]).await;
+    assert!(unlike.stderr.contains("there is no topic zzz; delayq topics lists all 1"), "{unlike:?}");
+}
+
+#[tokio::test]
+async fn what_a_newcomer_types_wrong_is_answered_in_words_that_fit() {
+    let redis = deployment().await;
+    done(&redis, &["put", "t", "{}", "--id", "a", "--in", "1h"]).await;
+    for (args, expected) in [
+        (&["put", "t", "x", "--in", "-5s"][..], "a duration is not negative"),
+        (&["put", "t", "x", "--in", "30"], "write a duration with its unit"),
+        (&["reschedule", "t", "a", "--in", "-5s"], "a duration is not negative"),
+        (&["put", "t", "x", "--expires", "-1"], "is not between 1 and"),
+    ] {
+        let finished = run(&redis, args).await;
+        assert_eq!(finished.code, Some(64), "{args:?}: {finished:?}");
+        assert!(finished.stderr.contains(expected), "{args:?}: {}", finished.stderr);
+    }
+    let short = delayq(&redis).env("DELAYQ_CONFIG", "/nonexistent").args(["get", "t"]).run(b"", SHORT).await;
+    assert!(
+        short.stderr.contains("Usage: delayq get ") && !short.stderr.contains("--config"),
+        "{}",
+        short.stderr
+    );
+    let line = delayq(&redis).args(["put", "t", "--from", "-"]).run(b"rubbish\n", SHORT).await;
+    assert!(line.stderr.contains("standard input:1: it is not JSON"), "{}", line.stderr);
+}
+
+#[tokio::test]
+async fn the_doctor_shows_faults_of_half_a_configuration_in_one_line() {
+    let (redis, folder) = (deployment().await, Folder::new("half"));
+    let file = folder.join("delayq.toml");
+    std::fs::write(&file, "[etcd]\nenabled = false\n[[routes]]\ntopic = \"orders\"\n").unwrap();
+    let finished = delayq(&redis).arg("--config").arg(&file).arg("doctor").run(b"", SHORT).await;
+    assert_eq!(finished.code, Some(69), "{finished:?}");
+    assert!(
+        finished.stdout.contains(":3: routes[0].sink: a route needs the name of a sink"),
+        "{}",
+        finished.stdout
+    );
+    assert!(!finished.stdout.contains("\\u000a"), "{}", finished.stdout);
+}

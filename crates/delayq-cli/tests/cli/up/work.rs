@@ -1,0 +1,73 @@
+//! `delayq work`: what it does with messages, and how it ends.
+
+use delayq_tests::deadline::{SHORT, wait_until};
+use delayq_tests::process::Signal;
+
+use super::Up;
+
+#[tokio::test]
+async fn up_takes_no_message_from_a_worker_unasked() {
+    let up = Up::start(&[]).await;
+    for n in 0..10 {
+        up.done(&["put", "orders", &format!("order {n}")]).await;
+    }
+    let worked = up.done(&["work", "orders", "--count", "10"]).await;
+    let mut worked: Vec<&str> = worked.lines().collect();
+    worked.sort_unstable();
+    assert_eq!(worked, (0..10).map(|n| format!("order {n}")).collect::<Vec<_>>());
+    assert!(up.done(&["count", "orders", "--json"]).await.contains("\"delivered\": 10"));
+    assert!(!up.data().join("delivered.ndjson").exists());
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn a_command_gets_the_payload_and_is_tried_again_when_it_fails() {
+    let up = Up::start(&[]).await;
+    up.done(&["put", "orders", "{\"order\":17}", "--id", "order-17", "--group", "user-5"]).await;
+    let script =
+        r#"echo "$DELAYQ_TOPIC $DELAYQ_ID $DELAYQ_GROUP $DELAYQ_ATTEMPT: $(cat)"; [ "$DELAYQ_ATTEMPT" = 2 ]"#;
+    let finished = up.delayq(&["work", "orders", "-n", "2", "--", "sh", "-c", script]).run(b"", SHORT).await;
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    let expected =
+        [1, 2].map(|attempt| format!("orders order-17 user-5 {attempt}: {{\"order\":17}}\n")).concat();
+    assert_eq!(finished.stdout, expected);
+    assert!(
+        finished.stderr.contains("orders order-17: exit status: 1; attempt 1 is released"),
+        "{finished:?}"
+    );
+    assert!(up.done(&["count", "orders", "--json"]).await.contains("\"delivered\": 1"));
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_started_leaves_its_message_ready() {
+    let up = Up::start(&[]).await;
+    up.done(&["put", "orders", "{}"]).await;
+    let finished = up.delayq(&["work", "orders", "--", "no-such-command"]).run(b"", SHORT).await;
+    assert_eq!(finished.code, Some(69), "{finished:?}");
+    assert!(finished.stderr.contains("there is no command no-such-command"), "{}", finished.stderr);
+    assert!(up.done(&["count", "orders", "--json"]).await.contains("\"ready\": 1"));
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn a_stopped_worker_finishes_the_command_in_progress_and_takes_no_other() {
+    let up = Up::start(&[]).await;
+    let go = up.folder.join("go");
+    let script = format!("echo begun; until [ -e '{}' ]; do sleep 0.05; done; echo finished", go.display());
+    let mut worker = up.delayq(&["work", "orders", "--", "sh", "-c", &script]).start();
+    worker.wait_for_line("there is no topic orders", SHORT).await;
+    up.done(&["put", "orders", "one"]).await;
+    worker.wait_for_line("begun", SHORT).await;
+    up.done(&["put", "orders", "two"]).await;
+    worker.signal(Signal::TERM);
+    std::fs::write(&go, "").unwrap();
+    assert!(worker.wait_end(SHORT).await.success(), "{}", worker.tail());
+    assert!(worker.tail().contains("finished"), "{}", worker.tail());
+    wait_until("one delivered and one ready", SHORT, async || {
+        let count = up.done(&["count", "orders", "--json"]).await;
+        count.contains("\"delivered\": 1") && count.contains("\"ready\": 1")
+    })
+    .await;
+    up.stop().await;
+}

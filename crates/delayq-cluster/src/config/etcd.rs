@@ -1,0 +1,277 @@
+//! `[etcd]`: the etcd through which the members of a fleet find each other.
+
+use crate::prefix::KeyPrefix;
+use delayq_service::config::{Faults, HumanDuration, Secret, Section, Written};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// `[etcd]`: membership and the plan of shards. Messages never touch it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EtcdConfig {
+    /// Whether there is an etcd; default true. Without one a single timer owns every shard.
+    pub enabled: bool,
+    /// Addresses of the members, `http://host:port` or `https://host:port`, all of one kind; default one on this host.
+    /// A process talks to one at a time and moves to the next when it does not answer.
+    pub endpoints: Vec<Endpoint>,
+    /// User, where etcd asks for one; needs `password`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// Password of `username`; read again for each login.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<Secret>,
+    /// Lease of this process, in whole seconds. 2 s to 10 m; default 5 s. It bounds how long the shards of a killed
+    /// timer stand still; etcd may grant more than was asked.
+    pub lease_ttl: HumanDuration,
+    /// Longest wait for one answer. 100 ms to 1 m and below `lease_ttl`; default 1 s.
+    pub call_deadline: HumanDuration,
+    /// First part of every key: `/` and 1 to 64 of `A-Z a-z 0-9 . _ -`; default `/delayq`. The namespace of the
+    /// deployment follows it.
+    pub prefix: KeyPrefix,
+    /// `[etcd.tls]`: certificates for `https` endpoints.
+    pub tls: TlsConfig,
+}
+
+/// `[etcd.tls]`: certificates, as PEM files that are read at start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TlsConfig {
+    /// The authority that signed the server's certificate; unset: those of the system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+    /// The name to expect in the server's certificate; unset: the endpoint's host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_name: Option<String>,
+    /// The certificate of this client; needs `key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert: Option<PathBuf>,
+    /// The private key of `cert`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+}
+
+/// The address of one etcd member, `http://host:port` or `https://host:port`. It holds no user and no password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint(String);
+
+// === impl EtcdConfig ===
+
+impl EtcdConfig {
+    /// The default of `lease_ttl`.
+    pub const LEASE_TTL: HumanDuration = HumanDuration::from_secs(5);
+    /// The default of `call_deadline`.
+    pub const CALL_DEADLINE: HumanDuration = HumanDuration::from_secs(1);
+
+    /// Every default, for an etcd with these endpoints.
+    ///
+    /// # Errors
+    /// One of them is not an endpoint; the message does not repeat it.
+    pub fn at<E: AsRef<str>>(endpoints: impl IntoIterator<Item = E>) -> Result<Self, String> {
+        let endpoints = endpoints.into_iter().map(|endpoint| endpoint.as_ref().parse());
+        Ok(Self { endpoints: endpoints.collect::<Result<_, _>>()?, ..Self::default() })
+    }
+
+    /// The endpoints, for a message.
+    #[must_use]
+    pub fn addresses(&self) -> String {
+        let endpoints: Vec<&str> = self.endpoints.iter().map(Endpoint::as_str).collect();
+        endpoints.join(", ")
+    }
+
+    /// Whether the endpoints are asked with TLS.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.endpoints.iter().any(Endpoint::is_tls)
+    }
+
+    fn validate_endpoints(&self, at: &mut Faults) {
+        if self.enabled && self.endpoints.is_empty() {
+            at.contradiction(&["endpoints", "enabled"], "no endpoint; name one or set `enabled = false`");
+        }
+        if self.is_tls() && !self.endpoints.iter().all(Endpoint::is_tls) {
+            at.refuse(
+                "endpoints",
+                "some begin with http://, others with https://; a password would go to both",
+            );
+        }
+    }
+
+    fn validate_tls(&self, at: &mut Faults) {
+        at.section("tls", &self.tls);
+        if self.is_tls() {
+            for (key, file) in [("ca", &self.tls.ca), ("cert", &self.tls.cert), ("key", &self.tls.key)] {
+                at.pem(&format!("tls.{key}"), file.as_deref());
+            }
+        } else if self.tls != TlsConfig::default() {
+            at.contradiction(
+                &["tls", "endpoints"],
+                "certificates are given, but no endpoint begins with https://",
+            );
+        }
+    }
+}
+
+impl Default for EtcdConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            endpoints: vec![Endpoint::default()],
+            username: None,
+            password: None,
+            lease_ttl: Self::LEASE_TTL,
+            call_deadline: Self::CALL_DEADLINE,
+            prefix: KeyPrefix::default(),
+            tls: TlsConfig::default(),
+        }
+    }
+}
+
+impl Section for EtcdConfig {
+    fn validate(&self, at: &mut Faults) {
+        self.validate_endpoints(at);
+        let (secs, millis) = (HumanDuration::from_secs, HumanDuration::from_millis);
+        at.range("lease_ttl", &self.lease_ttl, secs(2)..=secs(600));
+        at.range("call_deadline", &self.call_deadline, millis(100)..=secs(60));
+        if self.lease_ttl.subsec_nanos() != 0 {
+            at.refuse("lease_ttl", "expected whole seconds; etcd knows no others");
+        }
+        if self.call_deadline >= self.lease_ttl {
+            at.contradiction(
+                &["call_deadline", "lease_ttl"],
+                "one lost answer would cost the lease; stay below `lease_ttl`",
+            );
+        }
+        at.secret("password", self.password.as_ref());
+        at.together(("username", self.username.is_some()), ("password", self.password.is_some()));
+        self.validate_tls(at);
+    }
+}
+
+impl Section for TlsConfig {
+    fn validate(&self, at: &mut Faults) {
+        at.together(("cert", self.cert.is_some()), ("key", self.key.is_some()));
+    }
+}
+
+// === impl Endpoint ===
+
+impl Endpoint {
+    /// The address as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn is_tls(&self) -> bool {
+        self.0.starts_with("https://")
+    }
+}
+
+impl Default for Endpoint {
+    fn default() -> Self {
+        Self("http://127.0.0.1:2379".to_owned())
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+        let is_valid = host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '@', ' ', ',']));
+        // The text is not repeated: it may hold a password.
+        if is_valid { Ok(Self(text.to_owned())) } else { Err(format!("expected {}", Self::EXPECTED)) }
+    }
+}
+
+impl Written for Endpoint {
+    const EXPECTED: &'static str = "\"http://host:port\" or \"https://host:port\"";
+}
+
+delayq_service::written!(Endpoint);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ClusterConfig, Role};
+    use delayq_service::config::{DeploymentConfig, Environment, Source, load};
+
+    delayq_service::configuration! {
+        struct Config {
+            deployment: DeploymentConfig,
+            etcd: EtcdConfig,
+        }
+    }
+
+    fn loaded(text: &str) -> Result<Config, Vec<String>> {
+        let folder = tempfile::tempdir().unwrap();
+        let pem = folder.path().join("pem");
+        std::fs::write(&pem, "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n").unwrap();
+        let text = text.replace("PEM", &pem.display().to_string());
+        let loaded = load::<Config>(&Source::text("f.toml", text), &Environment::empty());
+        let keys = |faults: delayq_service::config::ConfigFaults| {
+            faults.faults().iter().map(|fault| fault.key.clone()).collect()
+        };
+        loaded.map(|loaded| loaded.config).map_err(keys)
+    }
+
+    #[test]
+    fn what_the_start_would_refuse_is_a_fault_of_the_configuration() {
+        for (text, key) in [
+            ("call_deadline = '50ms'", "etcd.call_deadline"),
+            ("call_deadline = '20s'", "etcd.call_deadline"),
+            ("lease_ttl = '11m'", "etcd.lease_ttl"),
+            ("prefix = '/two/parts'", "etcd.prefix"),
+            ("prefix = 'delayq'", "etcd.prefix"),
+            ("prefix = '/..'", "etcd.prefix"),
+            ("password = 'p'", "etcd.password"),
+            ("endpoints = []", "etcd.endpoints"),
+            ("endpoints = [5]", "etcd.endpoints[0]"),
+            ("endpoints = ['http://a:1', 'b:1']", "etcd.endpoints[1]"),
+            ("endpoints = ['https://a:1', 'http://b:1']", "etcd.endpoints"),
+            ("endpoints = ['https://h:1']\n[etcd.tls]\nca = '/dev/null'", "etcd.tls.ca"),
+            ("endpoints = ['https://h:1']\n[etcd.tls]\nkey = 'PEM'", "etcd.tls.key"),
+            ("[etcd.tls]\nca = 'PEM'", "etcd.tls"),
+        ] {
+            assert_eq!(loaded(&format!("[etcd]\n{text}")).unwrap_err(), [key], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_file_may_say_can_be_joined_with() {
+        let name = "x".repeat(64);
+        for text in [
+            String::new(),
+            "[etcd]\ncall_deadline = '100ms'\nlease_ttl = '2s'".into(),
+            "[etcd]\ncall_deadline = '1m'\nlease_ttl = '10m'".into(),
+            format!("[etcd]\nprefix = '/{name}'\n[deployment]\nnamespace = 'Upper_Case-9'\nshards = 4096"),
+            "[etcd]\nusername = 'u'\npassword = 'p'".into(),
+        ] {
+            let Config { deployment, etcd } = loaded(&text).unwrap();
+            let config = ClusterConfig::new(&etcd, &deployment, Role::Timer, &name);
+            assert_eq!(config.faults(), Vec::<String>::new(), "{text}");
+        }
+        assert!(loaded("[etcd]\nendpoints = ['https://a:1', 'https://b:1']\n[etcd.tls]\nca = 'PEM'").is_ok());
+    }
+
+    #[test]
+    fn a_password_in_an_endpoint_is_refused_and_not_repeated() {
+        for text in ["http://u:hunter2@h:1", "u:hunter2@h:1"] {
+            let refusal = text.parse::<Endpoint>().unwrap_err();
+            assert!(!refusal.contains("hunter2"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_password_does_not_print() {
+        let etcd = EtcdConfig { password: Some(Secret::plain("hunter2")), ..EtcdConfig::default() };
+        assert!(!format!("{etcd:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,39 @@
+//! A namespace of its own for each test, in the etcd that the tests share.
+
+use crate::fleet::config;
+use crate::reader::ClaimReader;
+use delayq::Namespace;
+use delayq_cluster::ClusterConfig;
+use delayq_tests::shared;
+
+/// A namespace of the etcd that the tests share.
+pub(crate) struct Scope {
+    endpoints: Vec<String>,
+    namespace: Namespace,
+}
+
+impl Scope {
+    pub(crate) async fn shared() -> Self {
+        let namespace = Namespace::new(shared::namespace()).unwrap();
+        Self { endpoints: shared::etcd_endpoints().await.to_vec(), namespace }
+    }
+
+    /// A configuration with short times.
+    pub(crate) fn config(&self, name: &str, shards: u16) -> ClusterConfig {
+        ClusterConfig { namespace: self.namespace.clone(), ..config(&self.endpoints, name, shards) }
+    }
+
+    /// A key of its timers.
+    pub(crate) fn key(&self, rest: &str) -> String {
+        format!("/delayq/{}/timer/{rest}", self.namespace)
+    }
+
+    /// Somebody else's tool.
+    pub(crate) async fn tool(&self) -> etcd_client::Client {
+        etcd_client::Client::connect(&self.endpoints, None).await.unwrap()
+    }
+
+    pub(crate) async fn reader(&self) -> ClaimReader {
+        ClaimReader::of(self.tool().await, self.key("claims/")).await
+    }
+}

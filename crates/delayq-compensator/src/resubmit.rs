@@ -1,0 +1,236 @@
+//! One step: a batch from the spool to Redis, and what became of each record.
+
+use crate::outcome::{Settle, of_cancel, of_put, of_reschedule};
+use crate::runs::{Numbered, runs};
+use delayq::{
+    Admin, Client, Error, Fate, Producer, ProducerOptions, UnixMillis, protocol::ShardId, spool::Resubmit,
+};
+use delayq_spool::{SpoolError, SpoolReader, SpoolStats, Spooled};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Resubmits a spool, one batch a step.
+#[derive(Debug)]
+pub struct Resubmitter {
+    reader: Arc<Mutex<SpoolReader>>,
+    producer: Producer,
+    batch: usize,
+    /// Maximum number of records in a step now: fewer after a step that filled the disk.
+    max: usize,
+    /// Redis was unavailable the last time: it is probed before anything is sent.
+    doubtful: bool,
+}
+
+/// What one step did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Records that were carried out.
+    pub resubmitted: u64,
+    /// Records that were set aside.
+    pub rejected: u64,
+    /// Why the others stay in the spool; `None`: none had to.
+    pub held: Option<String>,
+}
+
+/// What is to be recorded after the calls.
+#[derive(Default)]
+struct Tally {
+    done: Vec<u64>,
+    rejected: Vec<(u64, String)>,
+    untried: Vec<u64>,
+    held: Option<String>,
+}
+
+// === impl Resubmitter ===
+
+impl Resubmitter {
+    /// Resubmits to this deployment, at most `batch` records a step.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn new(reader: SpoolReader, client: Client, batch: usize) -> Self {
+        // Without a spool of its own: what cannot be put stays in this one.
+        let producer = Producer::start(client, ProducerOptions::default());
+        Self { reader: Arc::new(Mutex::new(reader)), producer, batch, max: batch, doubtful: false }
+    }
+
+    /// Resubmits one batch; a smaller one after a step that filled the disk. A dropped future may have resubmitted some of
+    /// it, which is recognised the next time.
+    ///
+    /// # Errors
+    /// The spool cannot be read or written; what was resubmitted is resubmitted again.
+    pub async fn run_once(&mut self) -> Result<Report, SpoolError> {
+        let result = self.resubmit_next().await;
+        self.max = match result {
+            Err(SpoolError::DiskFull { .. }) => self.max.div_ceil(2),
+            _ => (2 * self.max).min(self.batch),
+        };
+        result
+    }
+
+    async fn resubmit_next(&mut self) -> Result<Report, SpoolError> {
+        let max = self.max;
+        let batch = self.with(move |reader| reader.next_batch(max)).await?;
+        if batch.is_empty() {
+            return Ok(Report::default());
+        }
+        if self.doubtful
+            && let Err(error) = self.probe().await
+        {
+            return Ok(Report { held: Some(error.to_string()), ..Report::default() });
+        }
+        let tally = self.resubmit(batch).await?;
+        self.doubtful = tally.held.is_some();
+        self.settle(tally).await
+    }
+
+    /// Whether producers have appended since the last call; true at the first.
+    ///
+    /// # Errors
+    /// The spool cannot be read.
+    pub async fn has_changed(&self) -> Result<bool, SpoolError> {
+        self.with(SpoolReader::has_changed).await
+    }
+
+    /// The books of the spool.
+    ///
+    /// # Errors
+    /// The spool cannot be read.
+    pub async fn stats(&self) -> Result<SpoolStats, SpoolError> {
+        self.with(|reader| reader.stats()).await
+    }
+
+    /// Returns unused space to the disk.
+    ///
+    /// # Errors
+    /// The spool keeps its size.
+    pub async fn shrink(&self) -> Result<(), SpoolError> {
+        self.with(|reader| reader.shrink()).await
+    }
+
+    async fn probe(&self) -> Result<(), Error> {
+        let answers = Admin::new(self.producer.client().clone()).overview_of(&[ShardId::new(0)]).await;
+        answers.into_iter().try_for_each(|answer| answer.map(drop))
+    }
+
+    async fn resubmit(&self, batch: Vec<Spooled>) -> Result<Tally, SpoolError> {
+        let mut tally = Tally::default();
+        let mut sound: Vec<Numbered> = Vec::new();
+        let (mut tried, mut fresh) = (HashMap::new(), Vec::new());
+        for Spooled { seq, tried: before, record, .. } in batch {
+            match record {
+                Err(why) => tally.rejected.push((seq, why)),
+                Ok(record) => {
+                    if let Some(at) = before {
+                        tried.insert(seq, at);
+                    } else if record.verb() == "put" {
+                        fresh.push(seq);
+                    }
+                    sound.push((seq, record));
+                }
+            }
+        }
+        if !fresh.is_empty() {
+            let fresh = fresh.clone();
+            self.with(move |reader| reader.begin(&fresh)).await?;
+        }
+        let mut runs = runs(sound).into_iter();
+        for run in runs.by_ref() {
+            self.resubmit_run(&run, &tried, &mut tally).await;
+            if tally.held.is_some() {
+                break;
+            }
+        }
+        tally.untried.extend(runs.flatten().map(|(seq, _)| seq));
+        tally.untried.retain(|seq| fresh.contains(seq));
+        Ok(tally)
+    }
+
+    async fn resubmit_run(&self, run: &[Numbered], tried: &HashMap<u64, UnixMillis>, tally: &mut Tally) {
+        let now = delayq_service::host_now();
+        let (mut puts, mut cancels, mut moves, mut topic) = (Vec::new(), Vec::new(), Vec::new(), None);
+        for (seq, record) in run {
+            match record.resubmit(now, tried.get(seq).copied()) {
+                Resubmit::Put(message) => puts.push(message),
+                Resubmit::Cancel(of, target) => {
+                    topic = Some(of);
+                    cancels.push(target);
+                }
+                Resubmit::Reschedule(of, target, change) => {
+                    topic = Some(of);
+                    moves.push((target, change));
+                }
+            }
+        }
+        let settled: Vec<Settle> = match topic {
+            None => {
+                let answers = self.producer.put_many(puts).await;
+                let outcome = |answer: &Result<delayq::Put, delayq::PutError>| match answer {
+                    Ok(put) => of_put(Ok(&put.outcome)),
+                    Err(error) => of_put(Err(&error.error)),
+                };
+                answers.iter().map(outcome).collect()
+            }
+            Some(topic) if moves.is_empty() => {
+                let answers = self.producer.cancel_many(&topic, &cancels).await;
+                answers.iter().map(|answer| of_cancel(answer.as_ref())).collect()
+            }
+            Some(topic) => {
+                let answers = self.producer.reschedule_many(&topic, &moves).await;
+                answers.iter().map(|answer| of_reschedule(answer.as_ref())).collect()
+            }
+        };
+        for ((seq, _), settle) in run.iter().zip(settled) {
+            tally.note(*seq, settle);
+        }
+    }
+
+    async fn settle(&self, tally: Tally) -> Result<Report, SpoolError> {
+        let Tally { done, rejected, untried, held } = tally;
+        let report = Report { resubmitted: done.len() as u64, rejected: rejected.len() as u64, held };
+        self.with(move |reader| {
+            if !done.is_empty() {
+                reader.done(&done)?;
+            }
+            if !untried.is_empty() {
+                reader.untried(&untried)?;
+            }
+            rejected.into_iter().try_for_each(|(seq, reason)| {
+                tracing::error!(seq, reason, "a spooled record is rejected and set aside");
+                reader.reject(seq, &reason)
+            })
+        })
+        .await?;
+        Ok(report)
+    }
+
+    /// Works with the reader on a thread that may block.
+    async fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut SpoolReader) -> Result<T, SpoolError> + Send + 'static,
+    ) -> Result<T, SpoolError> {
+        let reader = Arc::clone(&self.reader);
+        let worked = tokio::task::spawn_blocking(move || {
+            // The database has rolled back what a panic left half done.
+            work(&mut reader.lock().unwrap_or_else(PoisonError::into_inner))
+        });
+        worked.await.map_err(|_| SpoolError::Closed)?
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    fn note(&mut self, seq: u64, settle: Settle) {
+        match settle {
+            Settle::Done => self.done.push(seq),
+            Settle::Reject(reason) => self.rejected.push((seq, reason)),
+            Settle::Hold(fate, why) => {
+                if fate == Fate::NotApplied {
+                    self.untried.push(seq);
+                }
+                self.held.get_or_insert(why);
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! `claim`: becoming the owner of a shard.
+
+use crate::{
+    call::Call,
+    reply::{Reply, ReplyError, Value},
+    script::Verb,
+    shard::ShardId,
+    time::{UnixMicros, UnixMillis},
+};
+use std::time::Duration;
+
+/// The outcome of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claimed {
+    /// The shard is the caller's, under this epoch.
+    Mine {
+        /// The epoch, to be sent with every pump.
+        epoch: u64,
+        /// Redis's clock.
+        now: UnixMicros,
+        /// When the shard must be pumped first; `None`: nothing in it has a time.
+        next_due: Option<UnixMillis>,
+    },
+    /// Another owner's lock lasts.
+    Owned {
+        /// Its name.
+        owner: String,
+    },
+}
+
+/// Makes `owner` the owner under a new epoch; with a `lock`, not while another owner's lock lasts.
+pub fn request(shard: ShardId, owner: &str, lock: Duration) -> Call {
+    Call::new(Verb::Claim, shard).arg(owner).number(lock.as_millis() as u64)
+}
+
+/// The outcome of the claim.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read(reply: Value) -> Result<Claimed, ReplyError> {
+    let mut reply = Reply::new(Verb::Claim, reply)?;
+    let word = reply.text()?;
+    let (epoch, now, owner) = (reply.number()?, UnixMicros(reply.number()?), reply.text()?);
+    let next_due = reply.maybe_number()?.map(UnixMillis::new);
+    match word.as_str() {
+        "claimed" | "renewed" => Ok(Claimed::Mine { epoch, now, next_due }),
+        "owned" => Ok(Claimed::Owned { owner }),
+        _ => Err(reply.nonsense(&word)),
+    }
+}

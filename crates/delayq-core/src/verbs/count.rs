@@ -1,0 +1,127 @@
+//! `count`: messages of a topic by state.
+
+use crate::{
+    call::Call,
+    id::Topic,
+    reply::{Reply, ReplyError, Value},
+    script::Verb,
+    shard::ShardId,
+    time::UnixMillis,
+};
+use serde::Serialize;
+
+/// The counts of one topic, in one shard or summed over all. Accepted is the sum of delivered, cancelled, expired,
+/// purged, replaced, delayed, ready, leased and dead: otherwise messages were lost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Numbers {
+    /// Waiting for their due time.
+    pub delayed: u64,
+    /// In the ready queue.
+    pub ready: u64,
+    /// Reserved.
+    pub leased: u64,
+    /// A dead letter.
+    pub dead: u64,
+    /// Ever accepted.
+    pub accepted: u64,
+    /// Ever delivered and acked.
+    pub delivered: u64,
+    /// Ever cancelled.
+    pub cancelled: u64,
+    /// Ever expired.
+    pub expired: u64,
+    /// Ever purged by an operator.
+    pub purged: u64,
+    /// Ever replaced by another put.
+    pub replaced: u64,
+    /// Ever moved to the dead letters, counting repeats.
+    pub buried: u64,
+    /// The earliest due time of delayed messages, or earlier (that message may have been cancelled).
+    pub next_due: Option<UnixMillis>,
+    /// In how many shards the topic is paused.
+    pub paused: u16,
+    /// Its rate in messages per second over all shards; `None`: unlimited.
+    pub rate: Option<f64>,
+}
+
+// === impl Numbers ===
+
+impl Numbers {
+    /// Pending and leased messages: delayed, ready and leased.
+    pub const fn pending(&self) -> u64 {
+        self.delayed + self.ready + self.leased
+    }
+
+    /// Whether the books balance.
+    pub const fn balances(&self) -> bool {
+        self.accepted
+            == self.delivered
+                + self.cancelled
+                + self.expired
+                + self.purged
+                + self.replaced
+                + self.dead
+                + self.pending()
+    }
+
+    /// Adds the counts of another shard.
+    pub fn add(&mut self, other: &Self) {
+        self.delayed += other.delayed;
+        self.ready += other.ready;
+        self.leased += other.leased;
+        self.dead += other.dead;
+        self.accepted += other.accepted;
+        self.delivered += other.delivered;
+        self.cancelled += other.cancelled;
+        self.expired += other.expired;
+        self.purged += other.purged;
+        self.replaced += other.replaced;
+        self.buried += other.buried;
+        self.paused += other.paused;
+        self.next_due = [self.next_due, other.next_due].into_iter().flatten().min();
+        self.rate = match (self.rate, other.rate) {
+            (Some(one), Some(two)) => Some(one + two),
+            (one, two) => one.or(two),
+        };
+    }
+
+    fn read_totals(&mut self, reply: &mut Reply) -> Result<(), ReplyError> {
+        for number in [
+            &mut self.ready,
+            &mut self.leased,
+            &mut self.dead,
+            &mut self.accepted,
+            &mut self.delivered,
+            &mut self.cancelled,
+            &mut self.expired,
+            &mut self.purged,
+            &mut self.replaced,
+            &mut self.buried,
+        ] {
+            *number = reply.counter()?;
+        }
+        self.paused = u16::from(reply.maybe_number()?.is_some());
+        self.rate = reply.text()?.parse().ok();
+        Ok(())
+    }
+}
+
+/// Counts a topic in one shard, from this step on; the first is 0.
+pub fn request(shard: ShardId, topic: &Topic, step: u64) -> Call {
+    Call::new(Verb::Count, shard).arg(topic.as_str()).number(step)
+}
+
+/// Adds what one step counted; returns the next step, or `None` after the last.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read(reply: Value, numbers: &mut Numbers) -> Result<Option<u64>, ReplyError> {
+    let mut reply = Reply::new(Verb::Count, reply)?;
+    let next = reply.maybe_number()?;
+    numbers.delayed += reply.number()?;
+    numbers.next_due = numbers.next_due.or(reply.maybe_number()?.map(UnixMillis::new));
+    if !reply.is_empty() {
+        numbers.read_totals(&mut reply)?;
+    }
+    Ok(next)
+}

@@ -1,0 +1,86 @@
+//! `cancel_group`, `shift_group`: changing all pending messages of a group, step by step.
+
+use super::cursor::Cursor;
+use crate::{
+    call::Call,
+    id::Group,
+    reply::{Reply, ReplyError, Value},
+    script::Verb,
+    shard::ShardId,
+    time::Shift,
+};
+
+/// One step of cancelling a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CancelStep {
+    /// Where the next step begins; `None`: finished.
+    pub next: Option<Cursor>,
+    /// Messages that will not be delivered.
+    pub cancelled: u64,
+    /// Leased messages, which will not be tried again.
+    pub leased: u64,
+    /// Messages that could not be cancelled.
+    pub failed: u64,
+}
+
+/// One step of shifting a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShiftStep {
+    /// More steps remain.
+    More {
+        /// Messages that were moved.
+        moved: u64,
+        /// Messages that were not moved, because they are leased or the new time would not fit.
+        passed: u64,
+    },
+    /// Finished.
+    Done {
+        /// Messages that were moved.
+        moved: u64,
+        /// Messages that were not moved, because they are leased or the new time would not fit.
+        passed: u64,
+    },
+    /// Another shift of this group is in progress.
+    Busy,
+}
+
+/// One step of cancelling a group: at most `limit` messages.
+pub fn cancel(shard: ShardId, group: &Group, from: &Cursor, limit: u16) -> Call {
+    Call::new(Verb::CancelGroup, shard).arg(group.as_str()).cursor(from).number(limit)
+}
+
+/// What the step did.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read_cancel(reply: Value) -> Result<CancelStep, ReplyError> {
+    let mut reply = Reply::new(Verb::CancelGroup, reply)?;
+    Ok(CancelStep {
+        next: Cursor::read(&mut reply)?,
+        cancelled: reply.number()?,
+        leased: reply.number()?,
+        failed: reply.number()?,
+    })
+}
+
+/// One step of shifting a group: at most `limit` messages, each only once under the same token.
+pub fn shift(shard: ShardId, group: &Group, (token, by): (&str, Shift), limit: u16) -> Call {
+    let call = Call::new(Verb::ShiftGroup, shard).arg(group.as_str()).arg(token);
+    call.arg(by.millis().to_string()).number(limit)
+}
+
+/// What the step did.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read_shift(reply: Value) -> Result<ShiftStep, ReplyError> {
+    let mut reply = Reply::new(Verb::ShiftGroup, reply)?;
+    let word = reply.text()?;
+    let (moved, passed) = (reply.number()?, reply.number()?);
+    match word.as_str() {
+        "more" => Ok(ShiftStep::More { moved, passed }),
+        "done" => Ok(ShiftStep::Done { moved, passed }),
+        "busy" => Ok(ShiftStep::Busy),
+        _ => Err(reply.nonsense(&word)),
+    }
+}

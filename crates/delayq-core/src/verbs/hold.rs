@@ -1,0 +1,36 @@
+//! `hold`: keeping due messages in their buckets while a shard's clock is not trusted.
+
+use crate::{
+    call::Call,
+    reply::{Reply, ReplyError, Value, Words},
+    script::Verb,
+    shard::ShardId,
+};
+
+/// The outcome of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldAnswer {
+    /// It was applied.
+    Done,
+    /// A newer owner has this epoch.
+    Fenced(u64),
+}
+
+/// Holds a shard, or lets it continue.
+pub fn request(shard: ShardId, epoch: u64, on: bool) -> Call {
+    Call::new(Verb::Hold, shard).number(epoch).arg(if on { "on" } else { "off" })
+}
+
+/// The outcome of the hold.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read(reply: Value) -> Result<HoldAnswer, ReplyError> {
+    let text = Reply::text_of(Verb::Hold, reply)?;
+    let mut words = Words::new(&text);
+    match (words.word(), words.number()) {
+        ("held" | "free", _) => Ok(HoldAnswer::Done),
+        ("fenced", Some(epoch)) => Ok(HoldAnswer::Fenced(epoch)),
+        _ => Err(ReplyError::new(Verb::Hold, &text)),
+    }
+}

@@ -1,0 +1,154 @@
+//! `peek`, `list`, `list_group`: reading messages without changing them.
+
+use super::cursor::Cursor;
+use crate::{
+    call::Call,
+    envelope::{Envelope, EnvelopeError},
+    id::{Group, MessageId, Topic},
+    reply::{Reply, ReplyError, Value},
+    script::Verb,
+    shard::ShardId,
+    time::UnixMillis,
+};
+
+/// Which messages a listing shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListState {
+    /// By due time.
+    Delayed,
+    /// In the order of the ready queue.
+    Ready,
+    /// By the end of the lease.
+    Leased,
+    /// By the time of death.
+    Dead {
+        /// The newest first.
+        newest_first: bool,
+    },
+}
+
+/// Which messages of a topic a listing shows.
+#[derive(Clone, Copy)]
+pub struct Query<'a> {
+    /// The topic.
+    pub topic: &'a Topic,
+    /// In this state.
+    pub state: ListState,
+    /// Up to this time; down to it if the newest come first.
+    pub to: UnixMillis,
+}
+
+/// A listed message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The shard it lives in.
+    pub shard: ShardId,
+    /// Its topic.
+    pub topic: Topic,
+    /// Its id.
+    pub id: MessageId,
+    /// Its envelope, or why that cannot be read.
+    pub envelope: Result<Envelope, EnvelopeError>,
+}
+
+/// One page of a listing of one shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListPage {
+    /// The messages; an empty page need not be the last.
+    pub messages: Vec<Listed>,
+    /// Where the next page begins; `None`: this is the last.
+    pub next: Option<Cursor>,
+}
+
+// === impl ListState ===
+
+impl ListState {
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Delayed => ("delayed", "asc"),
+            Self::Ready => ("ready", "asc"),
+            Self::Leased => ("leased", "asc"),
+            Self::Dead { newest_first: false } => ("dead", "asc"),
+            Self::Dead { newest_first: true } => ("dead", "desc"),
+        }
+    }
+}
+
+/// Reads messages of one topic in one shard: at most 500.
+pub fn peek(shard: ShardId, topic: &Topic, ids: &[&MessageId]) -> Call {
+    let mut call = Call::new(Verb::Peek, shard).arg(topic.as_str());
+    ids.iter().for_each(|id| call.push(id.as_bytes()));
+    call
+}
+
+/// The message of each id; `None`: unknown.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read_peek(
+    reply: Value,
+    shard: ShardId,
+    topic: &Topic,
+    ids: &[&MessageId],
+) -> Result<Vec<Option<Listed>>, ReplyError> {
+    let mut reply = Reply::new(Verb::Peek, reply)?;
+    reply.number()?;
+    let listed = |id: &&MessageId| {
+        let bytes = reply.bytes()?;
+        let envelope = || Envelope::decode(&bytes);
+        let listed = || Listed { shard, topic: topic.clone(), id: (*id).clone(), envelope: envelope() };
+        Ok((!bytes.is_empty()).then(listed))
+    };
+    ids.iter().map(listed).collect()
+}
+
+/// One page of the messages of a topic in one shard.
+pub fn topic(shard: ShardId, query: Query<'_>, from: &Cursor, limit: u16) -> Call {
+    let Query { topic, state, to } = query;
+    let (word, order) = state.words();
+    let call = Call::new(Verb::List, shard).arg(topic.as_str()).arg(word).cursor_time(from);
+    call.number(to.get()).arg(order).cursor_entry(from).number(limit)
+}
+
+/// The page.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read_topic(reply: Value, shard: ShardId, topic: &Topic) -> Result<ListPage, ReplyError> {
+    let mut reply = Reply::new(Verb::List, reply)?;
+    reply.number()?;
+    let next = Cursor::read(&mut reply)?;
+    let mut messages = Vec::new();
+    while !reply.is_empty() {
+        messages.push(listed(shard, topic.clone(), &mut reply)?);
+    }
+    Ok(ListPage { messages, next })
+}
+
+/// One page of the pending messages of a group in one shard.
+pub fn group(shard: ShardId, group: &Group, from: &Cursor, limit: u16) -> Call {
+    Call::new(Verb::ListGroup, shard).arg(group.as_str()).cursor(from).number(limit)
+}
+
+/// The page, and how many the group has in the shard.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read_group(reply: Value, shard: ShardId) -> Result<(ListPage, u64), ReplyError> {
+    let mut reply = Reply::new(Verb::ListGroup, reply)?;
+    reply.number()?;
+    let total = reply.number()?;
+    let next = Cursor::read(&mut reply)?;
+    let mut messages = Vec::new();
+    while !reply.is_empty() {
+        let topic = reply.topic()?;
+        messages.push(listed(shard, topic, &mut reply)?);
+    }
+    Ok((ListPage { messages, next }, total))
+}
+
+fn listed(shard: ShardId, topic: Topic, reply: &mut Reply) -> Result<Listed, ReplyError> {
+    let id = reply.bytes()?;
+    let id = MessageId::from_bytes(&id).ok_or_else(|| reply.nonsense(&String::from_utf8_lossy(&id)))?;
+    Ok(Listed { shard, topic, id, envelope: Envelope::decode(&reply.bytes()?) })
+}

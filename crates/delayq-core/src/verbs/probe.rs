@@ -1,0 +1,26 @@
+//! `probe`: which commands of the scripts this user may not call.
+
+use crate::{
+    call::Call,
+    reply::{Reply, ReplyError, Value},
+    script::Verb,
+    shard::ShardId,
+};
+
+/// Tries every command.
+pub fn request() -> Call {
+    Call::new(Verb::Probe, ShardId::new(0))
+}
+
+/// The commands that are denied.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read(reply: Value) -> Result<Vec<String>, ReplyError> {
+    let mut reply = Reply::new(Verb::Probe, reply)?;
+    let mut denied = Vec::new();
+    while !reply.is_empty() {
+        denied.push(reply.text()?);
+    }
+    Ok(denied)
+}

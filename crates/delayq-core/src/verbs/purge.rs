@@ -1,0 +1,53 @@
+//! `purge`: deleting a topic's messages.
+
+use super::cursor::Cursor;
+use crate::{
+    call::Call,
+    id::Topic,
+    limits::MAX_IDS_A_CALL,
+    reply::{Reply, ReplyError, Value},
+    script::Verb,
+    shard::ShardId,
+    time::UnixMillis,
+};
+
+/// The outcome of a purge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// How many were deleted.
+    pub purged: u64,
+    /// How many could not be deleted: they have a newer format, or a key on their way has the wrong type.
+    pub kept: u64,
+}
+
+// === impl Purged ===
+
+impl Purged {
+    /// Adds those of another step.
+    pub const fn add(&mut self, other: Self) {
+        self.purged += other.purged;
+        self.kept += other.kept;
+    }
+}
+
+/// One step through the messages of a topic in this state, up to this time.
+pub fn request(shard: ShardId, topic: &Topic, (state, to): (&str, UnixMillis), from: &Cursor) -> Call {
+    let call = Call::new(Verb::Purge, shard).arg(topic.as_str()).arg(state).cursor_time(from);
+    call.number(to.get()).cursor_entry(from).number(MAX_IDS_A_CALL as u64)
+}
+
+/// What the step did, and where the next begins; `None`: this was the last.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read(reply: Value) -> Result<(Purged, Option<Cursor>), ReplyError> {
+    let mut reply = Reply::new(Verb::Purge, reply)?;
+    let more = match reply.text()?.as_str() {
+        "more" => true,
+        "done" => false,
+        other => return Err(reply.nonsense(other)),
+    };
+    let purged = Purged { purged: reply.number()?, kept: reply.number()? };
+    let next = Cursor::read(&mut reply)?;
+    Ok((purged, next.filter(|_| more)))
+}

@@ -1,0 +1,51 @@
+//! `recount`: counting a topic's messages in a shard, and correcting its counters.
+
+use crate::{
+    call::Call,
+    reply::{Reply, ReplyError, Value},
+    script::Verb,
+    shard::ShardId,
+};
+
+/// What a count found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Ready, leased, accepted: the counter, and the true number.
+    All([(i64, i64); 3]),
+    /// There are too many leases or buckets to count in one step.
+    Crowded,
+    /// It changed between two steps.
+    Changed,
+}
+
+/// Where a count of several steps stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recount {
+    mark: String,
+    passed: u64,
+    ready: u64,
+}
+
+/// One step; with `mend`, the last one corrects the counters.
+pub fn request(shard: ShardId, topic: &str, mend: bool, at: &Recount) -> Call {
+    let call = Call::new(Verb::Recount, shard).arg(topic).arg(if mend { "mend" } else { "look" });
+    call.arg(&at.mark).number(at.passed).number(at.ready)
+}
+
+/// The result; `None`: the next step begins at the new `at`.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read(reply: Value, at: &mut Recount) -> Result<Option<Counted>, ReplyError> {
+    let mut reply = Reply::new(Verb::Recount, reply)?;
+    let word = reply.text()?;
+    *at = Recount { mark: reply.text()?, passed: reply.number()?, ready: reply.number()? };
+    let mut pair = || Ok::<_, ReplyError>((reply.signed()?, reply.signed()?));
+    match word.as_str() {
+        "more" => Ok(None),
+        "changed" => Ok(Some(Counted::Changed)),
+        "crowded" => Ok(Some(Counted::Crowded)),
+        "counted" => Ok(Some(Counted::All([pair()?, pair()?, pair()?]))),
+        other => Err(ReplyError::new(Verb::Recount, other)),
+    }
+}

@@ -1,0 +1,68 @@
+//! `replay`: making dead letters ready again.
+
+use crate::{
+    call::Call,
+    id::{MessageId, Topic},
+    reply::{Reply, ReplyError, Value, Words},
+    script::Verb,
+    shard::ShardId,
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// The outcome of a replay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// How many were replayed.
+    pub replayed: u64,
+    /// How many stay dead, by reason: mostly those whose own expiry is not after the new due time.
+    pub kept: BTreeMap<String, u64>,
+}
+
+// === impl Replayed ===
+
+impl Replayed {
+    /// How many stay dead.
+    pub fn kept(&self) -> u64 {
+        self.kept.values().sum()
+    }
+
+    /// Adds those of another call.
+    pub fn add(&mut self, other: Self) {
+        self.replayed += other.replayed;
+        for (why, count) in other.kept {
+            *self.kept.entry(why).or_default() += count;
+        }
+    }
+}
+
+/// Replays dead letters of one topic in one shard, to be ready after `delay`: at most 500.
+pub fn request<'i>(
+    shard: ShardId,
+    topic: &Topic,
+    delay: Duration,
+    ids: impl IntoIterator<Item = &'i MessageId>,
+) -> Call {
+    let mut call = Call::new(Verb::Replay, shard).arg(topic.as_str()).number(delay.as_millis() as u64);
+    ids.into_iter().for_each(|id| call.push(id.as_bytes()));
+    call
+}
+
+/// How many were replayed, and why the others were not.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read(reply: Value) -> Result<Replayed, ReplyError> {
+    let mut reply = Reply::new(Verb::Replay, reply)?;
+    let mut replayed = Replayed::default();
+    while !reply.is_empty() {
+        let text = reply.text()?;
+        let mut words = Words::new(&text);
+        match words.word() {
+            "ready" | "delayed" => replayed.replayed += 1,
+            "refused" | "failed" => *replayed.kept.entry(words.rest().to_owned()).or_default() += 1,
+            "not" | "unknown" => {}
+            _ => return Err(reply.nonsense(&text)),
+        }
+    }
+    Ok(replayed)
+}

@@ -1,0 +1,121 @@
+//! `reschedule`: changing the due time of pending messages.
+
+use super::cancel::finished;
+use crate::{
+    call::Call,
+    envelope::State,
+    id::{MessageId, Topic},
+    message::Due,
+    reply::{Reply, ReplyError, Value, Words},
+    script::Verb,
+    shard::ShardId,
+    time::{Shift, UnixMillis},
+};
+
+/// A change of a due time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reschedule {
+    /// To this time, or this long from now.
+    To(Due),
+    /// To this time, or this long from now, if its current due time is this one (ms on Redis's clock).
+    ToIfDue(Due, UnixMillis),
+    /// By this much from its expected due time; it is not moved if it is due at another time. So a repeat moves nothing
+    /// twice.
+    By(Shift, UnixMillis),
+}
+
+/// The outcome of a reschedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RescheduleOutcome {
+    /// It was moved.
+    Moved {
+        /// When it was due before.
+        old: UnixMillis,
+        /// When it is due now.
+        due: UnixMillis,
+        /// Whether it is ready already.
+        ready: bool,
+    },
+    /// It is due at this time, not at the expected one. Nothing was changed.
+    Changed(UnixMillis),
+    /// A consumer holds it.
+    Leased,
+    /// It is a dead letter.
+    Dead,
+    /// It had already finished, with this outcome and at this time.
+    Finished(State, UnixMillis),
+    /// It is unknown: never put, or forgotten.
+    Unknown,
+    /// Redis could not be reached, or the put itself waits in the spool: the change is in the spool behind it.
+    Spooled,
+    /// Invalid: no due time, or one that is not before its expiry. Nothing was changed.
+    Refused(String),
+    /// The script failed, for this reason: a stored key or message is faulty.
+    Failed(String),
+}
+
+// === impl Reschedule ===
+
+impl Reschedule {
+    /// The due time and the expected one, as `reschedule` takes them.
+    fn arguments(self) -> (String, String) {
+        match self {
+            Self::To(due) => (due.argument(), String::new()),
+            Self::ToIfDue(due, expected) => (due.argument(), expected.to_string()),
+            Self::By(by, expected) => (format!("by {:+}", by.millis()), expected.to_string()),
+        }
+    }
+}
+
+/// Reschedules messages of one topic in one shard: at most 500.
+pub fn request<'i>(
+    shard: ShardId,
+    topic: &Topic,
+    changes: impl IntoIterator<Item = (&'i MessageId, Reschedule)>,
+) -> Call {
+    let mut call = Call::new(Verb::Reschedule, shard).arg(topic.as_str());
+    for (id, change) in changes {
+        let (due, expected) = change.arguments();
+        call.push(id.as_bytes());
+        call.push(due);
+        call.push(expected);
+    }
+    call
+}
+
+/// The outcome for each of `count` messages.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read(reply: Value, count: usize) -> Result<Vec<RescheduleOutcome>, ReplyError> {
+    let mut reply = Reply::new(Verb::Reschedule, reply)?;
+    (0..count).map(|_| outcome(&mut reply)).collect()
+}
+
+fn outcome(reply: &mut Reply) -> Result<RescheduleOutcome, ReplyError> {
+    let text = reply.text()?;
+    let mut words = Words::new(&text);
+    Ok(match words.word() {
+        word @ ("delayed" | "ready") => {
+            let (Some(old), Some(due)) = (words.number(), words.number()) else {
+                return Err(reply.nonsense(&text));
+            };
+            RescheduleOutcome::Moved {
+                old: UnixMillis::new(old),
+                due: UnixMillis::new(due),
+                ready: word == "ready",
+            }
+        }
+        "changed" => RescheduleOutcome::Changed(UnixMillis::new(words.number().unwrap_or(0))),
+        "leased" => RescheduleOutcome::Leased,
+        "dead" => RescheduleOutcome::Dead,
+        "unknown" => RescheduleOutcome::Unknown,
+        "refused" => RescheduleOutcome::Refused(words.rest().to_owned()),
+        "failed" => RescheduleOutcome::Failed(words.rest().to_owned()),
+        "finished" => {
+            let (state, at) = finished(&mut words).ok_or_else(|| reply.nonsense(&text))?;
+            RescheduleOutcome::Finished(state, at)
+        }
+        _ => return Err(reply.nonsense(&text)),
+    })
+}

@@ -1,0 +1,39 @@
+//! `configure`, `describe`: the settings of a topic in one shard.
+
+use crate::{
+    call::Call,
+    id::Topic,
+    policy::{TopicSettings, known_field},
+    reply::{Reply, ReplyError, Value},
+    script::Verb,
+    shard::ShardId,
+};
+
+/// Sets these fields; an empty value restores the default.
+pub fn configure(shard: ShardId, topic: &Topic, settings: &TopicSettings) -> Call {
+    let mut call = Call::new(Verb::Configure, shard).arg(topic.as_str());
+    for (field, value) in settings {
+        call.push(field);
+        call.push(value);
+    }
+    call
+}
+
+/// Asks for the settings that are not at their defaults.
+pub fn describe(shard: ShardId, topic: &Topic) -> Call {
+    Call::new(Verb::Describe, shard).arg(topic.as_str())
+}
+
+/// The settings that are not at their defaults, without those of a later version.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read(reply: Value) -> Result<TopicSettings, ReplyError> {
+    let mut reply = Reply::new(Verb::Describe, reply)?;
+    let mut settings = Vec::new();
+    while !reply.is_empty() {
+        let (field, value) = (reply.text()?, reply.bytes()?);
+        settings.extend(known_field(&field).map(|known| (known, value)));
+    }
+    Ok(settings)
+}

@@ -1,0 +1,45 @@
+//! What all batches share, from reserve to settling.
+
+use crate::stats::Stats;
+use delayq::protocol::Holder;
+use delayq_service::Shutdown;
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// What all batches share.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) holder: Holder,
+    pub(crate) lease: Duration,
+    pub(crate) stats: Stats,
+    /// Requested when messages that are not delivered yet are to be given back.
+    pub(crate) give_up: Shutdown,
+    freed: UnboundedSender<Freed>,
+}
+
+/// Room of a lane that is free again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Freed {
+    pub(crate) lane_number: usize,
+    pub(crate) count: usize,
+    /// Bytes of payloads.
+    pub(crate) bytes: usize,
+    /// How many of the messages were delivered.
+    pub(crate) delivered: usize,
+}
+
+// === impl Context ===
+
+impl Context {
+    /// The second value receives what batches free before they end.
+    pub(crate) fn new(holder: Holder, lease: Duration, stats: Stats) -> (Self, UnboundedReceiver<Freed>) {
+        let (freed, receiver) = unbounded_channel();
+        (Self { holder, lease, stats, give_up: Shutdown::new(), freed }, receiver)
+    }
+
+    /// Reports what a batch frees before it ends.
+    pub(crate) fn free(&self, freed: Freed) {
+        // Nobody counts while draining.
+        let _ = self.freed.send(freed);
+    }
+}

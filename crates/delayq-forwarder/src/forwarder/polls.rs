@@ -1,0 +1,145 @@
+//! Polls: asking the shards which topics have messages, so that none waits because its notification was lost.
+//!
+//! A poll asks each shard for one page of its topics: it costs by shards, not by topics. A shard whose notifications may
+//! have been missed is swept: asked for page after page without a rest.
+
+use delayq::{
+    Error,
+    protocol::{Holder, ShardId, TopicsPage},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+/// Shards in one round trip: Redis answers as many pages in a few milliseconds.
+const MAX_SHARDS: usize = 8;
+
+/// Which pages are asked for, and when.
+pub(super) struct Polls {
+    every: Duration,
+    /// When every shard is polled next.
+    next: Instant,
+    under_way: bool,
+    /// Shards whose answer says where to continue; a shard that is swept from the start meanwhile is not among them.
+    asked: BTreeSet<ShardId>,
+    /// Where a shard's next page begins, where it is not the first.
+    pages: BTreeMap<ShardId, u64>,
+    swept: BTreeSet<ShardId>,
+}
+
+/// The answer of each shard.
+pub(super) type Polled = Vec<(ShardId, Result<TopicsPage, Error>)>;
+
+// === impl Polls ===
+
+impl Polls {
+    pub(super) fn new(every: Duration, now: Instant) -> Self {
+        Self {
+            every,
+            next: now,
+            under_way: false,
+            asked: BTreeSet::new(),
+            pages: BTreeMap::new(),
+            swept: BTreeSet::new(),
+        }
+    }
+
+    /// Asks these shards for all of their topics at once.
+    pub(super) fn sweep(&mut self, shards: &[ShardId]) {
+        for shard in shards {
+            self.asked.remove(shard);
+            self.pages.remove(shard);
+            self.swept.insert(*shard);
+        }
+    }
+
+    /// When to poll; `None`: a poll is under way.
+    pub(super) fn next(&self, now: Instant) -> Option<Instant> {
+        match (self.under_way, self.swept.is_empty()) {
+            (true, _) => None,
+            (false, true) => Some(self.next),
+            (false, false) => Some(now.min(self.next)),
+        }
+    }
+
+    /// The pages to ask these shards for now.
+    pub(super) fn due(&mut self, shards: &[ShardId], now: Instant) -> Vec<(ShardId, Option<u64>)> {
+        if self.next(now).is_none_or(|at| now < at) {
+            return Vec::new();
+        }
+        let all = now >= self.next;
+        if all {
+            self.next = now + self.every;
+        }
+        self.swept.retain(|shard| shards.binary_search(shard).is_ok());
+        let asked = shards.iter().filter(|shard| all || self.swept.contains(shard));
+        let pages: Vec<_> = asked.map(|shard| (*shard, self.pages.get(shard).copied())).collect();
+        self.asked = pages.iter().map(|(shard, _)| *shard).collect();
+        self.under_way = !pages.is_empty();
+        pages
+    }
+
+    /// A poll has ended.
+    pub(super) fn ended(&mut self) {
+        self.under_way = false;
+    }
+
+    /// A shard has answered: where its next page begins; `None`: this was the last, or the shard cannot say.
+    pub(super) fn answered(&mut self, shard: ShardId, next: Option<u64>) {
+        if !self.asked.remove(&shard) {
+            return;
+        }
+        if let Some(first) = next {
+            self.pages.insert(shard, first);
+        } else {
+            self.pages.remove(&shard);
+            self.swept.remove(&shard);
+        }
+    }
+}
+
+/// Asks for these pages.
+pub(super) async fn poll(holder: Holder, pages: Vec<(ShardId, Option<u64>)>) -> Polled {
+    let mut polled = Vec::with_capacity(pages.len());
+    for some in pages.chunks(MAX_SHARDS) {
+        let answers = holder.topics(some).await;
+        polled.extend(some.iter().map(|(shard, _)| *shard).zip(answers));
+    }
+    polled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shard_is_polled_a_page_at_a_time_and_swept_without_a_rest() {
+        let (now, every) = (Instant::now(), Duration::from_secs(2));
+        let mut polls = Polls::new(every, now);
+        let [a, b] = [0, 1].map(ShardId::new);
+        assert_eq!(polls.due(&[a, b], now), [(a, None), (b, None)]);
+        assert_eq!((polls.next(now), polls.due(&[a, b], now)), (None, Vec::new()));
+        polls.answered(a, Some(501));
+        polls.answered(b, None);
+        polls.ended();
+        assert_eq!((polls.next(now), polls.due(&[a, b], now)), (Some(now + every), Vec::new()));
+        let later = now + every;
+        assert_eq!(polls.due(&[a, b], later), [(a, Some(501)), (b, None)]);
+        // What was missed while they were asked is not in their answers.
+        polls.sweep(&[a]);
+        polls.answered(a, None);
+        polls.answered(b, None);
+        polls.ended();
+        assert_eq!(polls.due(&[a, b], later), [(a, None)]);
+        polls.answered(a, Some(501));
+        polls.ended();
+        assert_eq!(polls.due(&[a, b], later), [(a, Some(501))]);
+        polls.answered(a, None);
+        polls.ended();
+        assert_eq!((polls.next(later), polls.due(&[a, b], later)), (Some(later + every), Vec::new()));
+        // Shards that belong to another forwarder now are not asked.
+        polls.sweep(&[a, b]);
+        assert_eq!(polls.due(&[b], later), [(b, None)]);
+    }
+}

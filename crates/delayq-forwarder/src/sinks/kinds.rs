@@ -1,0 +1,233 @@
+//! The kinds of sinks: one table that says all there is to say of each.
+//!
+//! The configuration of every kind is always there, so that every build checks it alike; the client of a heavy one only
+//! with its cargo feature.
+
+#[cfg(feature = "kafka")]
+use super::kafka::KafkaSink;
+#[cfg(feature = "nats")]
+use super::nats::NatsSink;
+#[cfg(feature = "rabbitmq")]
+use super::rabbitmq::RabbitmqSink;
+#[cfg(feature = "webhook")]
+use super::webhook::{Hosts, WebhookSink};
+use super::{
+    FileConfig, KafkaConfig, NatsConfig, RabbitmqConfig, RedisListConfig, RedisStreamConfig, StdoutConfig,
+    WebhookConfig,
+    file::FileSink,
+    redis::{list::RedisListSink, stream::RedisStreamSink},
+    several::SeveralSink,
+    stdout::StdoutSink,
+};
+use crate::{encoding::Encoding, sink::Sink};
+use delayq_service::config::{ByteSize, Faults, HumanDuration, RedisConfig, Section};
+use serde::{Deserialize, Serialize};
+use std::{fmt, sync::Arc, time::Duration};
+
+/// Makes of the table of kinds the words of the configuration, the tables of a sink, and what makes a sink of each.
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])* $kind:ident, $word:literal, $table:ident: $config:ty, to: $to:literal,
+        event_prefix: $event_prefix:literal,
+        sink: $(#[feature = $feature:literal])? |$made_of:pat_param, $maker:pat_param| $sink:expr;)*) => {
+        /// The kinds of sinks.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Kind {
+            $($(#[doc = $doc])* $kind,)*
+        }
+
+        impl Kind {
+            /// Every kind.
+            pub const ALL: [Self; [$($word),*].len()] = [$(Self::$kind),*];
+
+            /// Its word in the configuration.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$kind => $word,)* }
+            }
+
+            /// The destination of a route that names none.
+            #[must_use]
+            pub const fn default_to(self) -> &'static str {
+                match self { $(Self::$kind => $to,)* }
+            }
+
+            /// What the headers of CloudEvents begin with, as the binding of the kind's protocol says.
+            #[must_use]
+            pub const fn event_prefix(self) -> &'static str {
+                match self { $(Self::$kind => $event_prefix,)* }
+            }
+        }
+
+        /// `[sinks.NAME]`: one server that messages are delivered to: a table with the name of its kind.
+        /// With tables of several kinds every message goes to all of them, and is delivered when all have confirmed it.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct SinkConfig {
+            /// Maximum number of messages in flight to one destination: those that a killed forwarder repeats. So many only
+            /// while it confirms them within a quarter of `timeout`. 1 to 65,536; default 8192.
+            pub in_flight: u32,
+            /// Maximum bytes of payloads in flight to one destination. 1 MiB to 4 GiB; default 64 MiB. Each shard that is
+            /// asked may exceed it by one message.
+            pub in_flight_bytes: ByteSize,
+            /// Maximum number of messages in one call of the sink. 1 to 500; default 256.
+            pub batch: u16,
+            /// How long a message may wait for its confirm before it counts as not delivered, and before that for its turn
+            /// at a destination that handles few at a time. 100 ms to 10 m; default 10 s.
+            pub timeout: HumanDuration,
+            /// What a delivery looks like: `plain`, `cloudevents-binary` or `cloudevents-structured`; default plain.
+            pub encoding: Encoding,
+            /// Whether the forwarder refuses to start while the server cannot be reached; default true. With false its
+            /// messages wait, and it is checked until it is there.
+            pub required: bool,
+            $(
+                $(#[doc = $doc])*
+                #[serde(rename = $word, skip_serializing_if = "Option::is_none")]
+                pub $table: Option<$config>,
+            )*
+        }
+
+        impl Default for SinkConfig {
+            fn default() -> Self {
+                Self {
+                    in_flight: 8192,
+                    in_flight_bytes: ByteSize::from_mib(64),
+                    batch: 256,
+                    timeout: HumanDuration::from_secs(10),
+                    encoding: Encoding::Plain,
+                    required: true,
+                    $($table: None,)*
+                }
+            }
+        }
+
+        impl SinkConfig {
+            /// The kinds it has tables of.
+            pub(crate) fn kinds(&self) -> Vec<Kind> {
+                [$(self.$table.as_ref().map(|_| Kind::$kind)),*].into_iter().flatten().collect()
+            }
+
+            fn validate_tables(&self, at: &mut Faults) {
+                $(if let Some(table) = &self.$table {
+                    at.section($word, table);
+                })*
+            }
+        }
+
+        impl Maker<'_> {
+            fn make_one(&mut self, kind: Kind, config: &SinkConfig) -> Result<Arc<dyn Sink>, String> {
+                match kind {
+                    $(
+                        $(#[cfg(feature = $feature)])?
+                        Kind::$kind => {
+                            let table = config.$table.clone().ok_or_else(|| format!("it has no table [{kind}]"))?;
+                            let ($made_of, $maker) = (table, self);
+                            Ok(Arc::new($sink))
+                        }
+                        $(
+                            #[cfg(not(feature = $feature))]
+                            Kind::$kind => Err(format!(
+                                "this program was built without the sink {kind}: build with --features {}", $feature
+                            )),
+                        )?
+                    )*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// NDJSON files.
+    File, "file", file: FileConfig, to: "deliveries.ndjson", event_prefix: "ce-",
+        sink: |config, _| FileSink::new(config);
+    /// NDJSON on standard output.
+    Stdout, "stdout", stdout: StdoutConfig, to: "-", event_prefix: "ce-",
+        sink: |_, _| StdoutSink;
+    /// Redis Streams.
+    RedisStream, "redis-stream", redis_stream: RedisStreamConfig, to: "{topic}", event_prefix: "ce-",
+        sink: |config, maker| RedisStreamSink::new(config, maker.redis, maker.timeout)?;
+    /// Redis lists.
+    RedisList, "redis-list", redis_list: RedisListConfig, to: "{topic}", event_prefix: "ce-",
+        sink: |config, maker| RedisListSink::new(config, maker.redis, maker.timeout)?;
+    /// HTTP endpoints.
+    Webhook, "webhook", webhook: WebhookConfig, to: "", event_prefix: "ce-",
+        sink: #[feature = "webhook"] |config, maker| WebhookSink::new(config, maker.timeout, &mut maker.hosts)?;
+    /// RabbitMQ and other brokers of AMQP 0-9-1.
+    Rabbitmq, "rabbitmq", rabbitmq: RabbitmqConfig, to: "{topic}", event_prefix: "cloudEvents:",
+        sink: #[feature = "rabbitmq"] |config, maker| RabbitmqSink::new(config, maker.timeout);
+    /// NATS.
+    Nats, "nats", nats: NatsConfig, to: "{topic}", event_prefix: "ce-",
+        sink: #[feature = "nats"] |config, maker| NatsSink::new(config, maker.timeout);
+    /// Kafka.
+    Kafka, "kafka", kafka: KafkaConfig, to: "{topic}", event_prefix: "ce_",
+        sink: #[feature = "kafka"] |config, maker| KafkaSink::new(config, maker.timeout)?;
+}
+
+/// Makes the sinks of one forwarder.
+pub(crate) struct Maker<'r> {
+    redis: &'r RedisConfig,
+    timeout: Duration,
+    #[cfg(feature = "webhook")]
+    hosts: Hosts,
+}
+
+// === impl Kind ===
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+// === impl SinkConfig ===
+
+impl SinkConfig {
+    /// Its kind, the first of several; `None`: it has none, and is not valid.
+    #[must_use]
+    pub fn kind(&self) -> Option<Kind> {
+        self.kinds().first().copied()
+    }
+}
+
+impl Section for SinkConfig {
+    fn validate(&self, at: &mut Faults) {
+        if self.kinds().is_empty() {
+            let known = Kind::ALL.map(Kind::word).join(", ");
+            at.refuse("kind", format!("a sink needs a table with the name of its kind: {known}"));
+        }
+        at.range("in_flight", &self.in_flight, 1..=65_536);
+        at.range("in_flight_bytes", &self.in_flight_bytes, ByteSize::from_mib(1)..=ByteSize::from_gib(4));
+        at.range("batch", &self.batch, 1..=500);
+        at.range("timeout", &self.timeout, HumanDuration::from_millis(100)..=HumanDuration::from_secs(600));
+        self.validate_tables(at);
+    }
+}
+
+// === impl Maker ===
+
+impl<'r> Maker<'r> {
+    /// For sinks that deliver into `redis` unless they name another.
+    pub(crate) fn new(redis: &'r RedisConfig) -> Self {
+        Self {
+            redis,
+            timeout: Duration::ZERO,
+            #[cfg(feature = "webhook")]
+            hosts: Hosts::default(),
+        }
+    }
+
+    /// Makes a sink; one of several kinds delivers to all of them. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// Why it cannot be made as it is configured, in a sentence.
+    pub(crate) fn make(&mut self, config: &SinkConfig) -> Result<Arc<dyn Sink>, String> {
+        self.timeout = *config.timeout;
+        let kinds = config.kinds();
+        let sinks = kinds.iter().map(|kind| self.make_one(*kind, config)).collect::<Result<Vec<_>, _>>()?;
+        match <[_; 1]>::try_from(sinks) {
+            Ok([sink]) => Ok(sink),
+            Err(sinks) if sinks.is_empty() => Err("it has no kind".to_owned()),
+            Err(sinks) => Ok(Arc::new(SeveralSink::new(sinks))),
+        }
+    }
+}

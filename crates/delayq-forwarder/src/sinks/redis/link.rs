@@ -1,0 +1,133 @@
+//! Delivering to a Redis over a link like that of the deployment.
+
+use crate::{Blame, Outcome, Outcomes, Parcel};
+use delayq::{Error, protocol::Link};
+use delayq_service::{config::RedisConfig, deployment};
+use redis::{Cmd, Pipeline, Value};
+use std::time::Duration;
+
+/// A link to a Redis that messages are delivered to.
+pub(super) struct RedisLink(Link);
+
+// === impl RedisLink ===
+
+impl RedisLink {
+    /// It speaks RESP2, which every Redis and every proxy knows.
+    ///
+    /// # Errors
+    /// The password or the certificate cannot be read.
+    pub(super) fn new(config: &RedisConfig, deadline: Duration) -> Result<Self, String> {
+        Ok(Self(Link::new(deployment::link(config)?.deadline(deadline).resp2(true))))
+    }
+
+    /// The address, without its password.
+    pub(super) fn address(&self) -> &str {
+        self.0.address()
+    }
+
+    /// Runs one command.
+    pub(super) async fn run(&self, command: &Cmd) -> Result<Value, Error> {
+        self.0.run(command).await
+    }
+
+    /// Runs one command for each parcel whose key may be delivered to.
+    pub(super) async fn deliver(
+        &self,
+        parcels: &[Parcel],
+        outcomes: &Outcomes,
+        command: impl Fn(&Parcel) -> Cmd,
+        answered: impl Fn(&Parcel, Value) -> Outcome,
+    ) {
+        let (mut sent, mut pipeline) = (Vec::new(), Pipeline::with_capacity(parcels.len()));
+        for (index, parcel) in parcels.iter().enumerate() {
+            match check_key(&parcel.destination) {
+                Err(why) => outcomes.put(index, Outcome::rejected(why)),
+                Ok(()) => {
+                    sent.push(index);
+                    pipeline.add_command(command(parcel));
+                }
+            }
+        }
+        if sent.is_empty() {
+            return;
+        }
+        match self.0.pipeline(&pipeline).await {
+            Err(error) => outcomes.put_rest(&failed(&error, self.address())),
+            Ok(answers) => {
+                for (answer, index) in answers.into_iter().zip(sent) {
+                    let outcome = match answer {
+                        Ok(value) => answered(&parcels[index], value),
+                        Err(error) => failed(&error, self.address()),
+                    };
+                    outcomes.put(index, outcome);
+                }
+            }
+        }
+    }
+}
+
+/// Checks that messages may be delivered to a key: those of a deployment, which begin with `{NAMESPACE:SHARD}:`, are refused.
+///
+/// # Errors
+/// Why it is not.
+pub(super) fn check_key(text: &str) -> Result<(), String> {
+    let tag = text.strip_prefix('{').and_then(|rest| rest.split_once("}:"));
+    let shard = tag.and_then(|(tag, _)| tag.rsplit_once(':')).map(|(_, shard)| shard);
+    let of_a_deployment =
+        shard.is_some_and(|shard| !shard.is_empty() && shard.bytes().all(|byte| byte.is_ascii_digit()));
+    match of_a_deployment {
+        true => Err(format!("the key `{text}` is one of a delayq deployment: nothing is delivered to it")),
+        false if text.is_empty() => Err("a key needs a name".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// What an error means for one parcel. The codes are those that Redis gives before it writes.
+fn failed(error: &Error, address: &str) -> Outcome {
+    let reason = reason(error, address);
+    match code(error) {
+        // The key has another type, or this user may not write to it: other keys may be fine.
+        Some("WRONGTYPE" | "NOPERM") => {
+            Outcome::Unavailable { reason, retry_after: None, blame: Blame::Message }
+        }
+        Some("ERR") => Outcome::Rejected { reason },
+        _ => Outcome::down(reason),
+    }
+}
+
+/// The code of an answer of Redis.
+pub(super) fn code(error: &Error) -> Option<&str> {
+    match error {
+        Error::Redis { code, .. } => Some(code),
+        _ => None,
+    }
+}
+
+/// An error with the address of its Redis.
+pub(super) fn reason(error: &Error, address: &str) -> String {
+    match error {
+        Error::Redis { code, detail } => format!("Redis {address}: {code}: {detail}"),
+        error => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_a_deployment_is_refused() {
+        for (text, expected) in [
+            ("out", true),
+            ("{out}:x", true),
+            ("{a:b}:x", true),
+            ("x{dq:7}:meta", true),
+            ("{dq:}:meta", true),
+            ("", false),
+            ("{dq:7}:meta", false),
+            ("{dq:0}:r:1", false),
+        ] {
+            assert_eq!(check_key(text).is_ok(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! `[sinks.NAME.redis-list]`.
+
+use delayq_service::config::{Faults, RedisConfig, Section};
+use serde::{Deserialize, Serialize};
+
+/// `[sinks.NAME.redis-list]`: lists. The destination is the list's key.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RedisListConfig {
+    /// Another Redis, with the keys of `[redis]`; unset: the one that keeps the messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis: Option<RedisConfig>,
+    /// The end to push to: `right` for consumers that LPOP, `left` for those that RPOP; default right.
+    pub end: End,
+    /// An element: `payload`, the bytes alone, or `record`, the JSON document that the sink `file` writes; default payload.
+    pub element: Element,
+}
+
+/// An end of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// RPUSH
+    #[default]
+    Right,
+    /// LPUSH
+    Left,
+}
+
+/// What an element of the list is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Element {
+    /// The payload alone. Without headers a consumer cannot recognise a repeated delivery by its id.
+    #[default]
+    Payload,
+    /// A JSON document with headers and payload.
+    Record,
+}
+
+impl Section for RedisListConfig {
+    fn validate(&self, at: &mut Faults) {
+        if let Some(redis) = &self.redis {
+            at.section("redis", redis);
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! One record of a spool: a put, a cancel or a reschedule that could not reach Redis, and its bytes.
+//!
+//! ```text
+//! 0  1  format (1)
+//! 1  4  CRC-32 (IEEE) of all that follows
+//! 5  1  kind: 1 put, 2 cancel, 3 reschedule
+//! 6  1  flags: 1 fate unknown, 2 replace, 4 the caller's own time of its first try
+//! 7  8  when it was tried, ms on this host's clock
+//! 15    [8 the caller's time of its first try], topic, id, group (each 1 byte of length), then by kind:
+//!       put: due, envelope · reschedule: 1 to, 2 to if due, 3 by; due or difference; expected, ms
+//! ```
+//! All numbers are big-endian; a due time is 1 byte (0 at, 1 after) and 8 bytes of ms.
+
+use delayq_core::{
+    envelope::Envelope,
+    fate::Fate,
+    id::{Group, MessageId, Topic},
+    message::{Due, MAX_PAYLOAD_BYTES, Message, MessageError},
+    spool::{SpoolAction, SpoolRecord},
+    target::Target,
+    time::{Shift, UnixMillis},
+    verbs::reschedule::Reschedule,
+};
+use std::time::Duration;
+
+/// The format that this version writes, and the newest it reads.
+const FORMAT: u8 = 1;
+
+const UNKNOWN: u8 = 1;
+const REPLACE: u8 = 2;
+const FIRST_TRIED: u8 = 4;
+
+/// Why bytes cannot be read as a record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// Written by a later version.
+    #[error("record format {0} is newer than this version knows")]
+    Newer(u8),
+    /// The checksum does not match.
+    #[error("the record is damaged")]
+    Damaged,
+    /// The checksum matches, but the content is invalid.
+    #[error("the record is malformed: {0}")]
+    Malformed(&'static str),
+}
+
+struct Reader<'a>(&'a [u8]);
+
+/// Checks for values that the stored form cannot hold.
+pub(crate) fn check(record: &SpoolRecord) -> Result<(), MessageError> {
+    match &record.action {
+        SpoolAction::Put(message) => message.check(MAX_PAYLOAD_BYTES),
+        _ => Ok(()),
+    }
+}
+
+/// The stored form.
+pub(crate) fn encode(record: &SpoolRecord) -> Vec<u8> {
+    let mut out = vec![FORMAT, 0, 0, 0, 0];
+    let (kind, replace, first) = match &record.action {
+        SpoolAction::Put(message) => (1, message.replace, message.tried),
+        SpoolAction::Cancel => (2, false, None),
+        SpoolAction::Reschedule(_) => (3, false, None),
+    };
+    let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+    let flags = flag(record.fate == Fate::Unknown, UNKNOWN) | flag(replace, REPLACE);
+    out.extend([kind, flags | flag(first.is_some(), FIRST_TRIED)]);
+    out.extend(record.tried_at.get().to_be_bytes());
+    out.extend(first.into_iter().flat_map(|first| first.get().to_be_bytes()));
+    let group = record.target.group.as_ref().map_or("", Group::as_str);
+    for name in [record.topic.as_str().as_bytes(), record.target.id.as_bytes(), group.as_bytes()] {
+        out.push(u8::try_from(name.len()).expect("names have at most 128 bytes"));
+        out.extend(name);
+    }
+    match &record.action {
+        SpoolAction::Cancel => {}
+        SpoolAction::Put(message) => {
+            push_due(&mut out, message.due);
+            out.extend(message.envelope(message.payload.clone(), false).encode());
+        }
+        SpoolAction::Reschedule(change) => push_change(&mut out, *change),
+    }
+    let crc = crc32fast::hash(&out[5..]);
+    out[1..5].copy_from_slice(&crc.to_be_bytes());
+    out
+}
+
+/// Reads the stored form.
+pub(crate) fn decode(bytes: &[u8]) -> Result<SpoolRecord, RecordError> {
+    let mut input = Reader(bytes);
+    match input.byte()? {
+        FORMAT => {}
+        0 => return Err(RecordError::Damaged),
+        format => return Err(RecordError::Newer(format)),
+    }
+    if input.number::<4>()? != u64::from(crc32fast::hash(input.0)) {
+        return Err(RecordError::Damaged);
+    }
+    let (kind, flags) = (input.byte()?, input.byte()?);
+    let tried_at = UnixMillis::new(input.number::<8>()?);
+    let first = if flags & FIRST_TRIED > 0 { Some(UnixMillis::new(input.number::<8>()?)) } else { None };
+    let topic = Topic::new(input.text()?).map_err(|_| RecordError::Malformed("topic"))?;
+    let id = MessageId::from_bytes(input.short()?).ok_or(RecordError::Malformed("id"))?;
+    let group = Some(input.text()?).filter(|group| !group.is_empty()).map(Group::new).transpose();
+    let group = group.map_err(|_| RecordError::Malformed("group"))?;
+    let target = Target { id, group };
+    let action = match kind {
+        1 => SpoolAction::Put(input.message(&topic, &target, flags & REPLACE > 0, first)?),
+        2 => SpoolAction::Cancel,
+        3 => SpoolAction::Reschedule(input.change()?),
+        _ => return Err(RecordError::Malformed("kind")),
+    };
+    let fate = if flags & UNKNOWN > 0 { Fate::Unknown } else { Fate::NotApplied };
+    Ok(SpoolRecord { topic, target, tried_at, fate, action })
+}
+
+fn push_due(out: &mut Vec<u8>, due: Due) {
+    let (tag, ms) = match due {
+        Due::At(due) => (0, due.get()),
+        Due::After(delay) => (1, u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
+    };
+    out.push(tag);
+    out.extend(ms.to_be_bytes());
+}
+
+fn push_change(out: &mut Vec<u8>, change: Reschedule) {
+    match change {
+        Reschedule::To(due) => {
+            out.push(1);
+            push_due(out, due);
+        }
+        Reschedule::ToIfDue(due, expected) => {
+            out.push(2);
+            push_due(out, due);
+            out.extend(expected.get().to_be_bytes());
+        }
+        Reschedule::By(by, expected) => {
+            out.push(3);
+            out.extend(by.millis().to_be_bytes());
+            out.extend(expected.get().to_be_bytes());
+        }
+    }
+}
+
+// === impl Reader ===
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8], RecordError> {
+        let (head, rest) = self.0.split_at_checked(n).ok_or(RecordError::Damaged)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn byte(&mut self) -> Result<u8, RecordError> {
+        Ok(self.take(1)?[0])
+    }
+
+    fn number<const N: usize>(&mut self) -> Result<u64, RecordError> {
+        Ok(self.take(N)?.iter().fold(0, |n, &byte| n << 8 | u64::from(byte)))
+    }
+
+    fn short(&mut self) -> Result<&'a [u8], RecordError> {
+        let length = self.byte()?;
+        self.take(length.into())
+    }
+
+    fn text(&mut self) -> Result<&'a str, RecordError> {
+        std::str::from_utf8(self.short()?).map_err(|_| RecordError::Malformed("text"))
+    }
+
+    fn due(&mut self) -> Result<Due, RecordError> {
+        match (self.byte()?, self.number::<8>()?) {
+            (0, ms) => Ok(Due::At(UnixMillis::new(ms))),
+            (1, ms) => Ok(Due::After(Duration::from_millis(ms))),
+            _ => Err(RecordError::Malformed("due time")),
+        }
+    }
+
+    fn change(&mut self) -> Result<Reschedule, RecordError> {
+        match self.byte()? {
+            1 => Ok(Reschedule::To(self.due()?)),
+            2 => Ok(Reschedule::ToIfDue(self.due()?, UnixMillis::new(self.number::<8>()?))),
+            3 => {
+                let by = Shift::from_millis(self.number::<8>()?.cast_signed());
+                Ok(Reschedule::By(by, UnixMillis::new(self.number::<8>()?)))
+            }
+            _ => Err(RecordError::Malformed("reschedule")),
+        }
+    }
+
+    fn message(
+        &mut self,
+        topic: &Topic,
+        target: &Target,
+        replace: bool,
+        tried: Option<UnixMillis>,
+    ) -> Result<Message, RecordError> {
+        let due = self.due()?;
+        let envelope = Envelope::decode(self.0).map_err(|_| RecordError::Malformed("envelope"))?;
+        let Envelope { payload, headers, expires, max_attempts, backoff, .. } = envelope;
+        let (id, group) = (Some(target.id.clone()), target.group.clone());
+        let mut message = Message::new(topic.clone(), payload).due(due);
+        (message.id, message.group, message.headers) = (id, group, headers);
+        (message.expires, message.max_attempts, message.backoff) = (expires, max_attempts, backoff);
+        (message.replace, message.tried) = (replace, tried);
+        Ok(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq_core::{backoff::Backoff, shard::ShardId};
+    use proptest::prelude::*;
+
+    fn due() -> impl Strategy<Value = Due> {
+        prop_oneof![
+            (1..=UnixMillis::MAX.get()).prop_map(|ms| Due::At(UnixMillis::new(ms))),
+            any::<u32>().prop_map(|ms| Due::After(Duration::from_millis(ms.into()))),
+        ]
+    }
+
+    fn id() -> impl Strategy<Value = MessageId> {
+        prop_oneof![
+            "[ -~é]{1,60}".prop_map(|text| MessageId::own(text).unwrap()),
+            (0_u16..4096, any::<u64>()).prop_map(|(shard, ms)| MessageId::generate(ShardId::new(shard), ms)),
+        ]
+    }
+
+    fn backoff() -> impl Strategy<Value = Backoff> {
+        let delay = || (1..=u32::MAX).prop_map(|ms| Duration::from_millis(ms.into()));
+        prop_oneof![
+            delay().prop_map(Backoff::Fixed),
+            (delay(), delay()).prop_map(|(one, other)| Backoff::Exponential {
+                first: one.min(other),
+                longest: one.max(other)
+            }),
+            proptest::collection::vec(delay(), 1..=32).prop_map(Backoff::List),
+        ]
+    }
+
+    prop_compose! {
+        fn message()(
+            id in id(), due in due(), payload in proptest::collection::vec(any::<u8>(), 0..300),
+            group in proptest::option::of("[ -~ü]{1,60}"),
+            headers in proptest::collection::vec(("[!-~]{1,20}", "[ -~é]{0,40}"), 0..5),
+            expires in proptest::option::of(1_u64..1 << 53), max_attempts in any::<u16>(),
+            backoff in proptest::option::of(backoff()), replace in any::<bool>(),
+            tried in proptest::option::of(any::<u64>()),
+        ) -> Message {
+            let mut message = Message::new(Topic::new("tenant/orders").unwrap(), payload).with_id(id).due(due);
+            message.group = group.map(|group| Group::new(group).unwrap());
+            message.headers = headers;
+            message.expires = expires.map(UnixMillis::new);
+            (message.max_attempts, message.backoff, message.replace) = (max_attempts, backoff, replace);
+            message.tried = tried.map(UnixMillis::new);
+            message
+        }
+    }
+
+    fn record() -> impl Strategy<Value = SpoolRecord> {
+        let change = prop_oneof![
+            due().prop_map(Reschedule::To),
+            (due(), any::<u64>()).prop_map(|(due, ms)| Reschedule::ToIfDue(due, UnixMillis::new(ms))),
+            (any::<i64>(), any::<u64>())
+                .prop_map(|(by, ms)| Reschedule::By(Shift::from_millis(by), UnixMillis::new(ms))),
+        ];
+        (message(), change, 0..3, any::<bool>(), any::<u64>()).prop_map(
+            |(message, change, kind, unknown, at)| {
+                let at = UnixMillis::new(at);
+                let put =
+                    SpoolRecord::put(&message, if unknown { Fate::Unknown } else { Fate::NotApplied }, at);
+                match kind {
+                    0 => put,
+                    1 => SpoolRecord::cancel(&put.topic, &put.target, at),
+                    _ => SpoolRecord::reschedule(&put.topic, &put.target, change, at),
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(record in record()) {
+            prop_assert_eq!(decode(&encode(&record)), Ok(record));
+        }
+
+        #[test]
+        fn a_flipped_bit_is_seen(record in record(), at in any::<prop::sample::Index>(), bit in 0..8_u8) {
+            let mut bytes = encode(&record);
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+            prop_assert!(decode(&bytes).is_err());
+        }
+
+        #[test]
+        fn a_cut_record_is_seen(record in record(), at in any::<prop::sample::Index>()) {
+            let bytes = encode(&record);
+            prop_assert!(decode(&bytes[..at.index(bytes.len())]).is_err());
+        }
+    }
+}

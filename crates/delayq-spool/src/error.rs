@@ -1,0 +1,124 @@
+//! Why a spool could not write or read a record, and whether a record was written.
+
+use delayq_core::{fate::Fate, message::MessageError};
+use std::path::{Path, PathBuf};
+
+/// What is wrong with a spool.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpoolError {
+    /// The folder cannot be used.
+    #[error("the spool's folder {} cannot be used: {why}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The system's error.
+        why: String,
+    },
+    /// The file is of another kind. It is left as it is.
+    #[error("{} is not a spool: {why}", path.display())]
+    NotASpool {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead, if known.
+        why: String,
+    },
+    /// The file was written by a later version. It is left as it is.
+    #[error("{} has spool format {found}, newer than this version knows ({known}): upgrade delayq here", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// The newest format known here.
+        known: i64,
+    },
+    /// The file is damaged. [`crate::salvage_spool`] recovers what can be read.
+    #[error("{} is damaged: {why}; stop its users and salvage it", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        why: String,
+    },
+    /// Another compensator has the folder.
+    #[error("the spool in {} is held by another compensator ({by})", path.display())]
+    Held {
+        /// The folder.
+        path: PathBuf,
+        /// Its name, as it recorded it.
+        by: String,
+    },
+    /// The folder is in use, but the operation needs exclusive access.
+    #[error("the spool in {} is in use: stop its producers and its compensator first", path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The spool's own limit is reached.
+    #[error("the spool is full: {bytes} of at most {max_bytes} bytes are taken")]
+    Full {
+        /// Its size.
+        bytes: u64,
+        /// Its maximum size.
+        max_bytes: u64,
+    },
+    /// The disk is full.
+    #[error("the disk of {} is full", path.display())]
+    DiskFull {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Other processes kept the file locked for too long.
+    #[error("{} is locked by another process", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The message breaks a limit.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// The disk failed, perhaps after the record was written.
+    #[error("{} failed: {why}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        why: String,
+    },
+    /// The spool's thread is gone.
+    #[error("the spool is closed")]
+    Closed,
+}
+
+// === impl SpoolError ===
+
+impl SpoolError {
+    /// Whether the records may be in the spool in spite of the error.
+    pub fn fate(&self) -> Fate {
+        match self {
+            Self::Io { .. } | Self::Closed => Fate::Unknown,
+            _ => Fate::NotApplied,
+        }
+    }
+
+    pub(crate) fn folder(path: &Path, error: &std::io::Error) -> Self {
+        Self::Folder { path: path.to_owned(), why: error.to_string() }
+    }
+
+    pub(crate) fn of(file: &Path, error: &rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode;
+        let path = file.to_owned();
+        let why = error.to_string();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => Self::NotASpool { path, why },
+            Some(ErrorCode::DatabaseCorrupt) => Self::Damaged { path, why },
+            Some(ErrorCode::DiskFull) => Self::DiskFull { path },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy { path },
+            Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => {
+                Self::Folder { path, why }
+            }
+            _ => Self::Io { path, why },
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The files of a spool: how the database is opened, its schema, and its size.
+
+use crate::error::SpoolError;
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError},
+    io::{ErrorKind, Read, Seek, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// The database, in the spool's folder.
+pub(crate) const NAME: &str = "spool.db";
+
+/// `dqsp`: distinguishes a spool from any other SQLite database.
+const APPLICATION_ID: i64 = 0x6471_7370;
+
+/// The schema that this version writes, and the newest it reads.
+const FORMAT: i64 = 1;
+
+/// The mode bits for users that are neither the owner nor in the group.
+const STRANGERS: u32 = 0o007;
+
+/// How long one process waits for another's transaction, which takes milliseconds.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// `key` finds the records of an id. `books` counts the rows that were deleted.
+const SCHEMA: &str = "
+    CREATE TABLE waiting (seq INTEGER PRIMARY KEY AUTOINCREMENT, key INTEGER NOT NULL,
+        spooled_ms INTEGER NOT NULL, tried_ms INTEGER, body BLOB NOT NULL);
+    CREATE INDEX waiting_key ON waiting (key);
+    CREATE TABLE rejected (seq INTEGER PRIMARY KEY, key INTEGER NOT NULL, spooled_ms INTEGER NOT NULL,
+        rejected_ms INTEGER NOT NULL, reason TEXT NOT NULL, body BLOB NOT NULL);
+    CREATE TABLE books (one INTEGER PRIMARY KEY CHECK (one = 1), spooled INTEGER NOT NULL,
+        replayed INTEGER NOT NULL, rejected INTEGER NOT NULL, discarded INTEGER NOT NULL);
+    INSERT INTO books VALUES (1, 0, 0, 0, 0);
+    PRAGMA application_id = 1685156720;
+    PRAGMA user_version = 1;
+";
+
+/// Opens the database of a folder, and creates both if they are missing.
+pub(crate) fn open(dir: &Path) -> Result<Connection, SpoolError> {
+    make_folder(dir)?;
+    let path = dir.join(NAME);
+    let of = |error: rusqlite::Error| SpoolError::of(&path, &error);
+    let mut connection = Connection::open(&path).map_err(of)?;
+    connection.busy_timeout(BUSY).map_err(of)?;
+    // Checked before anything is set: a file of another kind is left unchanged.
+    let is_new = !is_spool(&connection, &path)?;
+    // SQLite gives its log the database's current mode.
+    shut(&path, if is_new { 0o077 } else { STRANGERS })?;
+    if is_new {
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(of)?;
+    }
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(of)?;
+    connection.pragma_update(None, "synchronous", "FULL").map_err(of)?;
+    if is_new {
+        let create = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(of)?;
+        // Two processes may have found the folder empty: the second then uses the tables of the first.
+        if !is_spool(&create, &path)? {
+            create.execute_batch(SCHEMA).map_err(of)?;
+        }
+        create.commit().map_err(of)?;
+        sync_folder(dir)?;
+    }
+    Ok(connection)
+}
+
+/// Whether the tables are there; false for an empty database.
+fn is_spool(connection: &Connection, path: &Path) -> Result<bool, SpoolError> {
+    let number = |pragma: &str| {
+        let read = connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0));
+        read.map_err(|error| SpoolError::of(path, &error))
+    };
+    let (application, format, schema) =
+        (number("application_id")?, number("user_version")?, number("schema_version")?);
+    match (application, format) {
+        (0, 0) if schema == 0 => Ok(false),
+        (APPLICATION_ID, FORMAT) => Ok(true),
+        (APPLICATION_ID, found) => Err(SpoolError::Newer { path: path.to_owned(), found, known: FORMAT }),
+        _ => Err(SpoolError::NotASpool {
+            path: path.to_owned(),
+            why: format!("it is another program's database (application id {application})"),
+        }),
+    }
+}
+
+/// A file's name survives a power cut only once its folder is synced, and the folder's name once its parent is.
+fn sync_folder(dir: &Path) -> Result<(), SpoolError> {
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+    for folder in [Some(dir), parent].into_iter().flatten() {
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| SpoolError::folder(folder, &error))?;
+    }
+    Ok(())
+}
+
+/// The spool's size: the pages in use, and the log.
+pub(crate) fn used_bytes(connection: &Connection, path: &Path) -> Result<u64, SpoolError> {
+    let number = |pragma: &str| {
+        let read = connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, u64>(0));
+        read.map_err(|error| SpoolError::of(path, &error))
+    };
+    let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
+    let log = fs::metadata(log_of(path)).map_or(0, |log| log.len());
+    Ok(pages * number("page_size")? + log)
+}
+
+/// Moves the log into the database and empties it, unless other readers or writers still need it.
+pub(crate) fn empty_log(connection: &Connection, path: &Path) -> Result<(), SpoolError> {
+    let done = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).optional();
+    done.map(drop).map_err(|error| SpoolError::of(path, &error))
+}
+
+pub(crate) fn log_of(path: &Path) -> PathBuf {
+    path.with_file_name(format!("{NAME}-wal"))
+}
+
+/// Locks the folder in shared mode, as all its users do; a salvage needs it exclusively.
+pub(crate) fn share(dir: &Path) -> Result<File, SpoolError> {
+    let file = lock_file(dir, "users.lock")?;
+    match file.try_lock_shared() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(SpoolError::InUse { path: dir.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(SpoolError::folder(dir, &error)),
+    }
+}
+
+/// Locks the folder exclusively.
+pub(crate) fn have_alone(dir: &Path) -> Result<File, SpoolError> {
+    let file = lock_file(dir, "users.lock")?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(SpoolError::InUse { path: dir.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(SpoolError::folder(dir, &error)),
+    }
+}
+
+/// The lease of the one compensator. It ends with its process, however that ends.
+pub(crate) fn lease(dir: &Path, holder: &str) -> Result<File, SpoolError> {
+    let mut file = lock_file(dir, "compensator.lock")?;
+    let of = |error: std::io::Error| SpoolError::folder(dir, &error);
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut by = String::new();
+            file.read_to_string(&mut by).map_err(of)?;
+            return Err(SpoolError::Held { path: dir.to_owned(), by: by.trim().to_owned() });
+        }
+        Err(TryLockError::Error(error)) => return Err(of(error)),
+    }
+    file.set_len(0).and_then(|()| file.rewind()).map_err(of)?;
+    // A full disk has no room for the name; the lock itself holds, and waiting records must still get out.
+    let _ = writeln!(file, "{holder}");
+    Ok(file)
+}
+
+fn lock_file(dir: &Path, name: &str) -> Result<File, SpoolError> {
+    make_folder(dir)?;
+    let path = dir.join(name);
+    let mut options = OpenOptions::new();
+    let opened = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let file = opened.map_err(|error| SpoolError::folder(dir, &error))?;
+    shut(&path, STRANGERS)?;
+    Ok(file)
+}
+
+/// A folder created here is private to its user. An existing one keeps the mode that the operator chose.
+fn make_folder(dir: &Path) -> Result<(), SpoolError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|error| SpoolError::folder(dir, &error))
+}
+
+/// Removes access to a file, by its path: closing a second handle would release SQLite's locks.
+fn shut(path: &Path, access: u32) -> Result<(), SpoolError> {
+    let mode = fs::metadata(path).map_err(|error| SpoolError::folder(path, &error))?.permissions().mode();
+    match fs::set_permissions(path, Permissions::from_mode(mode & !access)) {
+        // Users share a folder by its group: only the owner's process can do this.
+        Err(error) if error.kind() != ErrorKind::PermissionDenied => Err(SpoolError::folder(path, &error)),
+        _ => Ok(()),
+    }
+}

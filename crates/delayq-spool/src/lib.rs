@@ -1,0 +1,29 @@
+//! The spool: a folder on local disk for writes that could not reach Redis.
+//!
+//! ```text
+//! producers ──append──► one thread a process ──one commit for all that wait──► spool.db ──► compensator ─► Redis
+//!                                    answered once it is on disk                  └─► rejected, with the reason
+//! ```
+//!
+//! It is an SQLite database (write-ahead log, fsync at every commit), so several producer processes and one compensator
+//! can share a folder, a killed process leaves no partial record, and `sqlite3` can inspect it. Each record has its own
+//! checksum. All processes that have the folder open share `users.lock`; `compensator.lock` is the lease of the one
+//! that resubmits. The books: spooled = replayed + rejected + discarded + waiting.
+
+mod clock;
+mod committer;
+mod encoding;
+mod error;
+mod file;
+mod reader;
+mod writer;
+
+pub use encoding::RecordError;
+pub use error::SpoolError;
+pub use reader::{Rejected, SpoolReader, SpoolStats, Spooled, salvage_spool};
+pub use writer::{SpoolSettings, SpoolWriter};
+
+/// Compiles the README's snippet.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -1,0 +1,411 @@
+//! The compensator's side of a spool: the waiting records, in order, and their outcomes.
+
+use crate::{clock, encoding, error::SpoolError, file};
+use delayq_core::{spool::SpoolRecord, time::UnixMillis};
+use rusqlite::{
+    Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params,
+    types::{Value, ValueRef},
+};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+/// The size at which a batch is full.
+const BATCH_BYTES: usize = 16 << 20;
+
+/// The spool for its compensator. Calls block on the disk.
+#[derive(Debug)]
+pub struct SpoolReader {
+    connection: Connection,
+    dir: PathBuf,
+    path: PathBuf,
+    seen: i64,
+    /// Held while it reads.
+    _shared: File,
+    _lease: Option<File>,
+}
+
+/// A waiting record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spooled {
+    /// Its number in the spool; they rise in the order of appending.
+    pub seq: u64,
+    /// When it was spooled, on this host's clock.
+    pub spooled_at: UnixMillis,
+    /// When it was first tried with unknown fate.
+    pub tried: Option<UnixMillis>,
+    /// The record, or why its bytes are invalid: reject it.
+    pub record: Result<SpoolRecord, String>,
+}
+
+/// A rejected record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// Its number in the spool.
+    pub seq: u64,
+    /// When it was spooled, on this host's clock.
+    pub spooled_at: UnixMillis,
+    /// When it was rejected, on this host's clock.
+    pub rejected_at: UnixMillis,
+    /// Why.
+    pub reason: String,
+    /// The record, or why its bytes are invalid.
+    pub record: Result<SpoolRecord, String>,
+}
+
+/// The books of a spool, and its size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpoolStats {
+    /// Records ever appended.
+    pub spooled: u64,
+    /// Records that were resubmitted.
+    pub replayed: u64,
+    /// Rejected records.
+    pub rejected: u64,
+    /// Records that an operator discarded.
+    pub discarded: u64,
+    /// Waiting records.
+    pub waiting: u64,
+    /// When the oldest waiting record was spooled, on this host's clock.
+    pub oldest: Option<UnixMillis>,
+    /// Its size on disk, without free pages.
+    pub bytes: u64,
+}
+
+// === impl SpoolStats ===
+
+impl SpoolStats {
+    /// Whether the books balance: spooled = replayed + rejected + discarded + waiting.
+    pub const fn balances(&self) -> bool {
+        self.spooled == self.replayed + self.rejected + self.discarded + self.waiting
+    }
+
+    /// The age of the oldest waiting record; zero if none waits.
+    pub fn oldest_age(&self) -> std::time::Duration {
+        self.oldest.map_or_else(Default::default, |at| clock::now().since(at))
+    }
+}
+
+// === impl SpoolReader ===
+
+impl SpoolReader {
+    /// Takes the lease on a folder and checks the whole file; `holder` names its owner to a second compensator.
+    ///
+    /// # Errors
+    /// [`SpoolError::Held`] if another compensator has it; else the problem with the file.
+    pub fn open(dir: &Path, holder: &str) -> Result<Self, SpoolError> {
+        let lease = file::lease(dir, holder)?;
+        Self::checked(dir, Some(lease))
+    }
+
+    /// Opens a spool without its lease: for its books, and to list, retry and discard rejected records, but not to
+    /// resubmit any.
+    ///
+    /// # Errors
+    /// The problem with the file.
+    pub fn open_beside(dir: &Path) -> Result<Self, SpoolError> {
+        Self::checked(dir, None)
+    }
+
+    fn checked(dir: &Path, lease: Option<File>) -> Result<Self, SpoolError> {
+        let shared = file::share(dir)?;
+        let connection = file::open(dir)?;
+        let path = dir.join(file::NAME);
+        let checked = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+        match checked.map_err(|error| SpoolError::of(&path, &error))?.as_str() {
+            "ok" => {}
+            why => return Err(SpoolError::Damaged { path, why: why.to_owned() }),
+        }
+        Ok(Self { connection, dir: dir.to_owned(), path, seen: 0, _shared: shared, _lease: lease })
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether other processes have appended since the last call; true the first time. Costs a few microseconds.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn has_changed(&mut self) -> Result<bool, SpoolError> {
+        let version = self.connection.query_row("PRAGMA data_version", [], |row| row.get(0));
+        let version = version.map_err(self.of())?;
+        Ok(std::mem::replace(&mut self.seen, version) != version)
+    }
+
+    /// The first `most` waiting records, in the order in which they were appended: at least one, and fewer if they
+    /// exceed 16 MiB together. They stay until [`Self::done`] or [`Self::reject`].
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn next_batch(&self, most: usize) -> Result<Vec<Spooled>, SpoolError> {
+        let read = || {
+            let sql = "SELECT seq, spooled_ms, tried_ms, body FROM waiting ORDER BY seq LIMIT ?";
+            let mut select = self.connection.prepare_cached(sql)?;
+            let (mut rows, mut batch, mut bytes) = (select.query([most])?, Vec::new(), 0);
+            while bytes < BATCH_BYTES
+                && let Some(row) = rows.next()?
+            {
+                bytes += row.get_ref(3)?.as_bytes().map_or(0, <[u8]>::len);
+                batch.push(spooled(row)?);
+            }
+            Ok(batch)
+        };
+        read().map_err(self.of())
+    }
+
+    /// Records that these are about to be resubmitted, so that a repeat after a crash carries the time of its first
+    /// try. Call it before Redis; earlier times stay.
+    ///
+    /// # Errors
+    /// Nothing is recorded.
+    pub fn begin(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
+        let now = clock::now().get();
+        self.change(|change| {
+            let mut note = change
+                .prepare_cached("UPDATE waiting SET tried_ms = ? WHERE seq = ? AND tried_ms IS NULL")?;
+            seqs.iter().try_for_each(|seq| note.execute(params![now, seq]).map(drop))
+        })
+    }
+
+    /// Undoes [`Self::begin`] for records that are known not to have reached Redis.
+    ///
+    /// # Errors
+    /// Nothing is undone; a repeat may then be answered *stale*, if its topic refuses repeats.
+    pub fn untried(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
+        self.change(|change| {
+            let mut note = change.prepare_cached("UPDATE waiting SET tried_ms = NULL WHERE seq = ?")?;
+            seqs.iter().try_for_each(|seq| note.execute([seq]).map(drop))
+        })
+    }
+
+    /// Removes resubmitted records. Safe to repeat.
+    ///
+    /// # Errors
+    /// Nothing is removed; they are resubmitted again.
+    pub fn done(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
+        self.change(|change| {
+            let mut remove = change.prepare_cached("DELETE FROM waiting WHERE seq = ?")?;
+            let mut removed = 0;
+            for seq in seqs {
+                removed += remove.execute([seq])?;
+            }
+            change.execute("UPDATE books SET replayed = replayed + ?", [removed]).map(drop)
+        })
+    }
+
+    /// Sets one record aside. Safe to repeat.
+    ///
+    /// # Errors
+    /// It still waits.
+    pub fn reject(&mut self, seq: u64, reason: &str) -> Result<(), SpoolError> {
+        let now = clock::now().get();
+        self.change(|change| {
+            let copied = change.execute(
+                "INSERT INTO rejected SELECT seq, key, spooled_ms, ?, ?, body FROM waiting WHERE seq = ?",
+                params![now, reason, seq],
+            )?;
+            change.execute("DELETE FROM waiting WHERE seq = ?", [seq])?;
+            change.execute("UPDATE books SET rejected = rejected + ?", [copied]).map(drop)
+        })
+    }
+
+    /// The first `most` rejected records, from `after` on (0: from the first).
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn rejected(&self, after: u64, most: usize) -> Result<Vec<Rejected>, SpoolError> {
+        let read = || {
+            let sql = "SELECT seq, spooled_ms, rejected_ms, reason, body FROM rejected WHERE seq > ?
+                       ORDER BY seq LIMIT ?";
+            self.connection
+                .prepare_cached(sql)?
+                .query_map(params![after, most], rejected)?
+                .collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(self.of())
+    }
+
+    /// Lets a rejected record wait again, with the fate that it was spooled with. Returns whether it existed.
+    ///
+    /// # Errors
+    /// It stays rejected.
+    pub fn retry(&mut self, seq: u64) -> Result<bool, SpoolError> {
+        self.take_rejected(seq, |change| {
+            change.execute(
+                "INSERT INTO waiting (seq, key, spooled_ms, body)
+                 SELECT seq, key, spooled_ms, body FROM rejected WHERE seq = ?",
+                [seq],
+            )
+        })
+    }
+
+    /// Discards a rejected record. Returns whether it existed.
+    ///
+    /// # Errors
+    /// It stays rejected.
+    pub fn discard(&mut self, seq: u64) -> Result<bool, SpoolError> {
+        self.take_rejected(seq, |change| {
+            change.execute(
+                "UPDATE books SET discarded = discarded + (SELECT count(*) FROM rejected WHERE seq = ?)",
+                [seq],
+            )
+        })
+    }
+
+    /// The books. Reads every row's number: for checks and for scrapes.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn stats(&self) -> Result<SpoolStats, SpoolError> {
+        let sql = "SELECT spooled, replayed, rejected, discarded, (SELECT count(key) FROM waiting),
+                   (SELECT spooled_ms FROM waiting ORDER BY seq LIMIT 1) FROM books";
+        let read = self.connection.query_row(sql, [], |row| {
+            let count = |column| row.get_ref(column).map(number);
+            Ok(SpoolStats {
+                spooled: count(0)?,
+                replayed: count(1)?,
+                rejected: count(2)?,
+                discarded: count(3)?,
+                waiting: count(4)?,
+                // A record without a time does not count for the oldest.
+                oldest: Some(count(5)?).filter(|&ms| ms > 0).map(UnixMillis::new),
+                bytes: 0,
+            })
+        });
+        let stats = read.map_err(self.of())?;
+        Ok(SpoolStats { bytes: file::used_bytes(&self.connection, &self.path)?, ..stats })
+    }
+
+    /// Returns free pages to the disk, and empties the log.
+    ///
+    /// # Errors
+    /// Nothing is returned.
+    pub fn shrink(&self) -> Result<(), SpoolError> {
+        self.connection.execute_batch("PRAGMA incremental_vacuum").map_err(self.of())?;
+        file::empty_log(&self.connection, &self.path)
+    }
+
+    fn take_rejected(
+        &mut self,
+        seq: u64,
+        first: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<usize>,
+    ) -> Result<bool, SpoolError> {
+        self.change(|change| {
+            first(change)?;
+            let taken = change.execute("DELETE FROM rejected WHERE seq = ?", [seq])?;
+            change.execute("UPDATE books SET rejected = rejected - ?", [taken])?;
+            Ok(taken > 0)
+        })
+    }
+
+    fn change<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, SpoolError> {
+        let Self { connection, path, .. } = self;
+        let change = || {
+            let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let result = work(&change)?;
+            change.commit()?;
+            Ok(result)
+        };
+        change().map_err(|error| SpoolError::of(path, &error))
+    }
+
+    fn of(&self) -> impl Fn(rusqlite::Error) -> SpoolError + '_ {
+        |error| SpoolError::of(&self.path, &error)
+    }
+}
+
+fn spooled(row: &Row<'_>) -> rusqlite::Result<Spooled> {
+    Ok(Spooled {
+        seq: row.get(0)?,
+        spooled_at: UnixMillis::new(number(row.get_ref(1)?)),
+        tried: match row.get_ref(2)? {
+            ValueRef::Null => None,
+            tried => Some(UnixMillis::new(number(tried))),
+        },
+        record: record(row.get_ref(3)?),
+    })
+}
+
+fn rejected(row: &Row<'_>) -> rusqlite::Result<Rejected> {
+    Ok(Rejected {
+        seq: row.get(0)?,
+        spooled_at: UnixMillis::new(number(row.get_ref(1)?)),
+        rejected_at: UnixMillis::new(number(row.get_ref(2)?)),
+        reason: row.get_ref(3)?.as_str().unwrap_or("").to_owned(),
+        record: record(row.get_ref(4)?),
+    })
+}
+
+fn record(body: ValueRef<'_>) -> Result<SpoolRecord, String> {
+    let bytes = body.as_blob().map_err(|_| format!("its body is not bytes, but {}", body.data_type()))?;
+    encoding::decode(bytes).map_err(|error| error.to_string())
+}
+
+/// A column that should be a number: SQLite does not enforce column types, so another program may have written
+/// anything, which reads as 0.
+fn number(value: ValueRef<'_>) -> u64 {
+    value.as_i64().ok().and_then(|number| number.try_into().ok()).unwrap_or(0)
+}
+
+/// Recovers what can be read of a damaged spool: the file is kept as `spool.db.damaged-<ms>`, and a new one gets its
+/// readable records, in order. Returns how many were recovered, and how many numbers between them have no record any
+/// more.
+///
+/// # Errors
+/// [`SpoolError::InUse`] while a producer or compensator has the folder open; else what prevents a new file.
+pub fn salvage_spool(dir: &Path) -> Result<(u64, u64), SpoolError> {
+    let _alone = file::have_alone(dir)?;
+    let path = dir.join(file::NAME);
+    let aside = dir.join(format!("{}.damaged-{}", file::NAME, clock::now().get()));
+    let rows = readable_rows(&path)?;
+    let of_io = |error: std::io::Error| SpoolError::folder(dir, &error);
+    std::fs::rename(&path, &aside).map_err(of_io)?;
+    for log in ["-wal", "-shm"] {
+        let from = path.with_file_name(format!("{}{log}", file::NAME));
+        if from.exists() {
+            std::fs::rename(&from, format!("{}{log}", aside.display())).map_err(of_io)?;
+        }
+    }
+    let mut connection = file::open(dir)?;
+    let of = |error: rusqlite::Error| SpoolError::of(&path, &error);
+    let change = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(of)?;
+    for (seq, key, spooled_ms, tried_ms, body) in &rows {
+        let sql = "INSERT INTO waiting (seq, key, spooled_ms, tried_ms, body) VALUES (?, ?, ?, ?, ?)";
+        change.execute(sql, params![seq, key, spooled_ms, tried_ms, body]).map_err(of)?;
+    }
+    let saved = rows.len() as u64;
+    change.execute("UPDATE books SET spooled = spooled + ?", [saved]).map_err(of)?;
+    change.commit().map_err(of)?;
+    let span = rows.last().map_or(0, |last| last.0) + 1 - rows.first().map_or(1, |first| first.0);
+    Ok((saved, span.saturating_sub(saved)))
+}
+
+/// The number, and the other columns unchanged.
+type RawRow = (u64, Value, Value, Value, Value);
+
+/// Reads the numbers one by one: a broken page hides only its own rows.
+fn readable_rows(path: &Path) -> Result<Vec<RawRow>, SpoolError> {
+    let connection = Connection::open(path).map_err(|error| SpoolError::of(path, &error))?;
+    let end = |order: &str| {
+        let sql = format!("SELECT seq FROM waiting ORDER BY seq {order} LIMIT 1");
+        connection.query_row(&sql, [], |row| row.get::<_, u64>(0)).optional()
+    };
+    let issued = || {
+        let sql = "SELECT seq FROM sqlite_sequence WHERE name = 'waiting'";
+        connection.query_row(sql, [], |row| row.get::<_, u64>(0)).optional()
+    };
+    let of = |error: rusqlite::Error| SpoolError::of(path, &error);
+    let last = end("DESC").or_else(|_| issued()).map_err(of)?.unwrap_or(0);
+    // A broken first page hides the first number: start at the very beginning.
+    let first = end("ASC").unwrap_or(Some(1)).unwrap_or(1);
+    let sql = "SELECT seq, key, spooled_ms, tried_ms, body FROM waiting NOT INDEXED WHERE seq = ?";
+    let mut row = connection.prepare(sql).map_err(of)?;
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
+    Ok((first..=last).filter_map(|seq| row.query_row([seq], read).ok()).collect())
+}

@@ -1,0 +1,79 @@
+//! The fleet of timers, as this one sees it: what it is given, whether etcd answers, how many there are.
+
+use crate::events::TrustChanged;
+use crate::metrics::TimerMetrics;
+use delayq_cluster::{ClusterStats, Handle, Lost, Ownership, OwnershipChange, Trust};
+
+/// This timer's place in the fleet.
+pub(crate) struct Fleet {
+    handle: Handle,
+    ownership: Ownership,
+    /// Whether this timer stops when etcd does not answer.
+    strict: bool,
+    trust: Option<Trust>,
+    counted: ClusterStats,
+}
+
+// === impl Fleet ===
+
+impl Fleet {
+    pub(crate) fn new(handle: Handle, ownership: Ownership, strict: bool) -> Self {
+        Self { handle, ownership, strict, trust: None, counted: ClusterStats::default() }
+    }
+
+    pub(crate) const fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// What was gained and lost; never again once it has left. Cancel safe.
+    pub(crate) async fn next(&mut self) -> OwnershipChange {
+        match self.ownership.next().await {
+            Some(change) => change,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// What is lost is stopped.
+    pub(crate) fn confirm(&mut self, stopped: &[Lost]) {
+        self.ownership.confirm(stopped);
+    }
+
+    pub(crate) fn trust(&mut self, trust: Trust, metrics: &TimerMetrics) {
+        if self.trust.as_ref().is_none_or(|before| before.name() != trust.name()) {
+            TrustChanged { trust, strict: self.strict }.emit(metrics);
+            self.trust = Some(trust);
+        }
+    }
+
+    /// Whether etcd does not say who is left.
+    pub(crate) const fn is_silent(&self) -> bool {
+        !matches!(self.trust, Some(Trust::Trusted { .. }))
+    }
+
+    /// Without `strict` whatever is owned is pumped, whether etcd answers or not: the script is safe under two owners.
+    pub(crate) fn may_pump(&self) -> bool {
+        !self.strict || self.handle.trust().is_trusted(tokio::time::Instant::now())
+    }
+
+    /// Whether other timers' shards may be pumped when they are long overdue.
+    pub(crate) const fn may_rescue(&self) -> bool {
+        !self.strict
+    }
+
+    /// How many other timers there are, as the plan has it; without one, as this timer's share of the shards suggests.
+    pub(crate) fn others(&self, given: usize, shards: usize) -> usize {
+        match (self.handle.view().members, given) {
+            (0, 0) => 1,
+            (0, given) => shards.div_ceil(given) - 1,
+            (members, 0) => members,
+            (members, _) => members - 1,
+        }
+    }
+
+    /// Counts what the membership did with etcd.
+    pub(crate) fn count(&mut self, metrics: &TimerMetrics) {
+        let stats = self.handle.stats();
+        metrics.etcd(&self.counted, &stats);
+        self.counted = stats;
+    }
+}

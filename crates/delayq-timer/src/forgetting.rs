@@ -1,0 +1,141 @@
+//! Topics that nobody uses: which shard to ask next to forget some, and which of them were reported. Pure.
+
+use crate::rota::{Owned, Rota};
+use delayq::{Topic, protocol::ShardId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// How often each shard is asked for a page.
+const EVERY: Duration = Duration::from_secs(60);
+/// Shards asked at once: a page costs Redis up to some milliseconds, which two in a row would double for all others.
+const AT_ONCE: usize = 1;
+/// Names that are kept so that a topic is logged once, though each of its shards forgets it.
+const NAMES: usize = 10_000;
+
+/// The pages of topics that shards are asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Forgetting {
+    /// How long a topic must have been quiet; zero: none is ever forgotten.
+    after: Duration,
+    rota: Rota,
+    /// Where a shard's next page begins, where that is not the first.
+    pages: BTreeMap<ShardId, u64>,
+    /// Whether a shard is being asked.
+    asking: bool,
+    reported: BTreeSet<Topic>,
+}
+
+/// What to ask a shard for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Page {
+    pub(crate) shard: ShardId,
+    pub(crate) from: u64,
+    pub(crate) quiet: Duration,
+}
+
+// === impl Forgetting ===
+
+impl Forgetting {
+    pub(crate) fn new(after: Duration, now: Instant) -> Self {
+        let rota = Rota::new(EVERY, AT_ONCE, now);
+        Self { after, rota, pages: BTreeMap::new(), asking: false, reported: BTreeSet::new() }
+    }
+
+    /// When to ask next, of so many shards.
+    pub(crate) fn next(&self, shards: usize) -> Option<Instant> {
+        (!self.after.is_zero()).then(|| self.rota.next(shards))
+    }
+
+    /// What to ask now, if it is time to. It comes back by `answered`.
+    pub(crate) fn take(&mut self, owned: &impl Owned, now: Instant) -> Option<Page> {
+        if self.after.is_zero() {
+            return None;
+        }
+        let shard = self.rota.take(owned, now).pop()?;
+        if std::mem::replace(&mut self.asking, true) {
+            return None;
+        }
+        Some(Page { shard, from: self.pages.get(&shard).copied().unwrap_or(0), quiet: self.after })
+    }
+
+    /// A shard answered where its next page begins, 0 for the first; `None`: it did not answer.
+    pub(crate) fn answered(&mut self, shard: ShardId, next: Option<u64>) {
+        self.asking = false;
+        match next {
+            Some(0) => _ = self.pages.remove(&shard),
+            Some(next) => _ = self.pages.insert(shard, next),
+            None => {}
+        }
+    }
+
+    /// Whether a forgotten topic has not been reported yet.
+    pub(crate) fn is_news(&mut self, topic: &Topic) -> bool {
+        if self.reported.len() == NAMES {
+            self.reported.clear();
+        }
+        self.reported.insert(topic.clone())
+    }
+
+    /// A shard is not owned any more.
+    pub(crate) fn drop(&mut self, shard: ShardId) {
+        self.pages.remove(&shard);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Shards(u16);
+
+    impl Owned for Shards {
+        fn count(&self) -> usize {
+            usize::from(self.0)
+        }
+
+        fn after(&self, last: Option<ShardId>, most: usize) -> Vec<ShardId> {
+            let first = last.map_or(0, |last| last.get() + 1);
+            (0..most as u16).map(|n| ShardId::new((first + n) % self.0)).collect()
+        }
+    }
+
+    #[test]
+    fn each_shard_is_asked_for_a_page_a_minute_and_goes_on_where_it_stopped() {
+        let start = Instant::now();
+        let after = Duration::from_secs(3600);
+        let mut forgetting = Forgetting::new(after, start);
+        let mut asked = Vec::new();
+        while forgetting.next(3).unwrap() <= start + 2 * EVERY {
+            let page = forgetting.take(&Shards(3), forgetting.next(3).unwrap()).unwrap();
+            asked.push((page.shard.get(), page.from));
+            forgetting.answered(page.shard, [Some(7), Some(0), None][usize::from(page.shard.get())]);
+        }
+        assert_eq!(asked, [(0, 0), (1, 0), (2, 0), (0, 7), (1, 0), (2, 0)]);
+    }
+
+    #[test]
+    fn one_page_is_under_way_at_most() {
+        let start = Instant::now();
+        let mut forgetting = Forgetting::new(Duration::from_secs(1), start);
+        assert!(forgetting.take(&Shards(3), start + EVERY).is_some());
+        assert_eq!(forgetting.take(&Shards(3), start + 2 * EVERY), None);
+        assert!(forgetting.next(3).unwrap() > start + 2 * EVERY, "it asks for a later moment all the same");
+        forgetting.answered(ShardId::new(0), None);
+        assert!(forgetting.take(&Shards(3), start + 3 * EVERY).is_some());
+    }
+
+    #[test]
+    fn zero_never_forgets() {
+        let start = Instant::now();
+        let mut forgetting = Forgetting::new(Duration::ZERO, start);
+        assert_eq!((forgetting.next(3), forgetting.take(&Shards(3), start + 9 * EVERY)), (None, None));
+    }
+
+    #[test]
+    fn a_topic_is_reported_once_though_many_shards_forget_it() {
+        let mut forgetting = Forgetting::new(Duration::from_secs(1), Instant::now());
+        let topics = ["a", "b"].map(|name| Topic::new(name).unwrap());
+        let news = [&topics[0], &topics[1], &topics[0]].map(|topic| forgetting.is_news(topic));
+        assert_eq!(news, [true, true, false]);
+    }
+}

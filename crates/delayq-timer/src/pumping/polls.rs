@@ -1,0 +1,144 @@
+//! The slow net: every owned shard is polled from time to time, and so are others that nobody pumps.
+
+use super::Pumping;
+use super::calls::{Call, NO_LATER, Trip};
+use crate::events::{Rescued, TopicForgotten};
+use crate::rota::Owned as _;
+use delayq::{
+    Error, UnixMillis,
+    protocol::{ForgottenTopics, PumpReport, PumpWord, ShardId, UnixMicros},
+};
+use std::time::Instant;
+
+// === impl Pumping ===
+
+impl Pumping {
+    /// Polls everything but the owned shards, and reports.
+    pub(super) fn poll(&mut self, now: Instant) {
+        self.send_holds(now);
+        let wrong = self.clock.is_jumped() || self.health.is_poor();
+        if (wrong || self.schedule.count() == 0) && self.health.ask() {
+            self.send(Call::Probe);
+        }
+        self.poll_foreign(now);
+        self.fleet.count(&self.metrics);
+        self.fleet.handle().report_load(&self.poll.load(now));
+        self.count_due(now);
+        self.poll.sent(wrong, now);
+    }
+
+    /// Polls the owned shards whose turn it is, which renews their locks, and asks one to forget topics.
+    pub(super) fn poll_owned(&mut self, now: Instant) {
+        let shards = self.poll.owned(&self.schedule, now);
+        if self.is_single() {
+            // A claim by the owner renews its lock and answers the next due time: a poll in one.
+            self.send_all(Call::claims(&shards));
+        } else {
+            shards.into_iter().for_each(|shard| self.schedule.poll(shard));
+        }
+        match self.forgetting.take(&self.schedule, now) {
+            // By a clock that is not trusted nobody knows how long a topic was quiet.
+            Some(page) if self.clock.is_jumped() => self.forgetting.answered(page.shard, None),
+            Some(page) => self.send(Call::Forget(page)),
+            None => {}
+        }
+    }
+
+    pub(super) fn probed(&mut self, trip: Trip, clock: Option<UnixMicros>, wrote: Result<(), Error>) {
+        self.health.asked();
+        if let Some(clock) = clock {
+            self.aim.ran_otherwise(trip.sent, clock);
+            self.compare(trip, clock);
+        }
+        match wrote {
+            Ok(()) => self.well(trip.answered),
+            Err(error) => self.lost(ShardId::new(0), &error, trip.answered),
+        }
+    }
+
+    fn poll_foreign(&mut self, now: Instant) {
+        if self.is_single() || self.stopping.is_some() {
+            return;
+        }
+        let Some(redis) = self.redis_ms(now) else { return };
+        self.foreign.others(self.other_timers(self.schedule.count()));
+        let shards = self.foreign.take(redis, self.fleet.is_silent());
+        self.rescue(&shards, now);
+    }
+
+    /// Nobody pumps another's shards with `strict`, and by a clock that is not trusted nothing is moved: then it only learns
+    /// what is due.
+    fn rescue(&mut self, shards: &[ShardId], now: Instant) {
+        let only_learn = !self.fleet.may_rescue() || self.clock.is_jumped();
+        let latest = if only_learn { Some(NO_LATER) } else { self.clock.latest(now) };
+        self.send_all(Call::rescues(shards, latest));
+    }
+
+    pub(super) fn rescued(
+        &mut self,
+        shards: &[ShardId],
+        trip: Trip,
+        reports: Vec<Result<PumpReport, Error>>,
+    ) {
+        let mut more = Vec::new();
+        for (&shard, report) in shards.iter().zip(reports) {
+            match report {
+                Ok(report) => more.extend(self.rescued_one(shard, &report, trip)),
+                Err(error) => {
+                    let now = self.redis_ms(trip.answered).unwrap_or(NO_LATER);
+                    self.foreign.failed(shard, now);
+                    self.unanswered(&error, trip.answered);
+                }
+            }
+        }
+        if self.stopping.is_none() {
+            self.rescue(&more, trip.answered);
+        }
+    }
+
+    /// Receives what was found in another's shard; the shard again where there may be more to rescue.
+    fn rescued_one(&mut self, shard: ShardId, report: &PumpReport, trip: Trip) -> Option<ShardId> {
+        self.compare(trip, report.now);
+        self.well(trip.answered);
+        let now = report.now.millis();
+        let overdue = report.runs.first().map(|&(due, _)| due).or(report.next_due).filter(|&due| due <= now);
+        self.foreign.answered(shard, report.next_due, overdue, now);
+        if report.moved + report.returned + report.expired == 0 {
+            return None;
+        }
+        self.metrics.count(report, true);
+        Rescued { shard, moved: report.moved }.emit(&self.metrics);
+        (report.word == PumpWord::More || report.next_due.is_some_and(|due| due <= now)).then_some(shard)
+    }
+
+    pub(super) fn forgot(&mut self, shard: ShardId, answer: Result<ForgottenTopics, Error>) {
+        self.forgetting.answered(shard, answer.as_ref().ok().map(|forgotten| forgotten.next));
+        match answer {
+            Ok(forgotten) => {
+                for topic in &forgotten.topics {
+                    let is_news = self.forgetting.is_news(topic);
+                    TopicForgotten { topic, shard, is_news }.emit(&self.metrics);
+                }
+            }
+            Err(error) => self.unanswered(&error, Instant::now()),
+        }
+    }
+
+    pub(super) fn redis_ms(&self, now: Instant) -> Option<UnixMillis> {
+        let us = u64::try_from(self.aim.reach_us(now)?).unwrap_or(0);
+        Some(UnixMillis::new(us / 1000))
+    }
+
+    /// How long the oldest is overdue: of the shards that are pumped here, and of others that nobody pumps.
+    fn count_due(&self, now: Instant) {
+        let mine = self.schedule.earliest();
+        let overdue = [mine, self.foreign.overdue()].into_iter().flatten().min();
+        let seconds = |due: Option<UnixMillis>| due.map(|due| due.get() as f64 / 1000.0);
+        let late = match (self.aim.reach_us(now), seconds(overdue)) {
+            (Some(redis), Some(due)) => (redis as f64 / 1e6 - due).max(0.0),
+            _ => 0.0,
+        };
+        self.metrics.next_due.set(seconds(mine).unwrap_or(0.0));
+        self.metrics.oldest_overdue.set(late);
+    }
+}

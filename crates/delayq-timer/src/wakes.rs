@@ -1,0 +1,42 @@
+//! The subscription to shards' wake-ups.
+
+use delayq::protocol::{Listener, Notification, Owner, ShardId};
+use std::collections::BTreeSet;
+
+/// The listener, and the shards it listens to.
+pub(crate) struct Wakes {
+    listener: Listener,
+    shards: BTreeSet<ShardId>,
+}
+
+// === impl Wakes ===
+
+impl Wakes {
+    /// To be called in the runtime in which it will run.
+    pub(crate) fn new(shards: &Owner) -> Self {
+        Self { listener: shards.listen(Vec::new()), shards: BTreeSet::new() }
+    }
+
+    /// Cancel safe.
+    pub(crate) async fn next(&mut self) -> Notification {
+        self.listener.next().await
+    }
+
+    pub(crate) fn try_next(&mut self) -> Option<Notification> {
+        self.listener.try_next()
+    }
+
+    /// Listens to `wanted` and to nothing else; to what was `gained` from scratch, so that a resync follows whatever was
+    /// notified before.
+    pub(crate) fn follow(&mut self, wanted: BTreeSet<ShardId>, gained: Vec<ShardId>) {
+        let add: BTreeSet<ShardId> = wanted.difference(&self.shards).copied().chain(gained).collect();
+        let remove: Vec<ShardId> = self.shards.difference(&wanted).copied().collect();
+        if !remove.is_empty() {
+            self.listener.remove(remove);
+        }
+        if !add.is_empty() {
+            self.listener.add(add.into_iter().collect());
+        }
+        self.shards = wanted;
+    }
+}

@@ -1,0 +1,108 @@
+//! Several timers that share a deployment by a real etcd.
+
+use crate::bounds::Times;
+use crate::stand::{Running, Stand, polling, start};
+use delayq::Client;
+use delayq_cluster::{ClusterConfig, EtcdConfig, Role};
+use delayq_service::config::{DeploymentConfig, HumanDuration, Secret};
+use delayq_tests::deadline::{LONG, SHORT, wait_until};
+use delayq_tests::deployment::settings;
+use delayq_tests::etcd_server::EtcdCluster;
+use delayq_timer::{Membership, TimerConfig};
+use std::time::Duration;
+
+/// Short ones, so that what has to run out does so soon. etcd grants no lease below 2 s.
+pub(crate) const TIMES: Times = Times {
+    lease: Duration::from_secs(2),
+    poll: Duration::from_millis(250),
+    call: Duration::from_millis(500),
+    steady: Duration::from_millis(1_500),
+    lock: Duration::from_secs(1),
+};
+
+/// A deployment with an etcd of its own.
+pub(crate) struct Fleet {
+    pub(crate) stand: Stand,
+    pub(crate) etcd: EtcdCluster,
+    pub(crate) times: Times,
+    /// How long a call of etcd may take.
+    pub(crate) etcd_call: Duration,
+    /// User and password.
+    pub(crate) credentials: Option<(String, Secret)>,
+    pub(crate) strict: bool,
+}
+
+/// How a timer reaches etcd and Redis.
+pub(crate) struct Route {
+    pub(crate) etcd: Vec<String>,
+    pub(crate) client: Client,
+}
+
+// === impl Fleet ===
+
+impl Fleet {
+    /// With so many shards and an etcd of one member.
+    pub(crate) async fn with(shards: u16) -> Self {
+        Self::on(Stand::new(shards).await, EtcdCluster::start_one().await)
+    }
+
+    /// With so many shards and an etcd of three members.
+    pub(crate) async fn with_three(shards: u16) -> Self {
+        Self::on(Stand::new(shards).await, EtcdCluster::start_three().await)
+    }
+
+    pub(crate) fn on(stand: Stand, etcd: EtcdCluster) -> Self {
+        let etcd_call = Duration::from_millis(500);
+        Self { stand, etcd, times: TIMES, etcd_call, credentials: None, strict: false }
+    }
+
+    /// The way without anything in between.
+    pub(crate) fn direct(&self) -> Route {
+        Route { etcd: self.etcd.endpoints(), client: self.stand.client.clone() }
+    }
+
+    /// A client with a connection of its own to this address of the Redis, such as a proxy's.
+    pub(crate) fn client_at(&self, address: &str) -> Client {
+        let mut settings = settings(self.stand.server.url_through(address), self.stand.shards);
+        let call = self.times.call;
+        settings.link = settings.link.deadline(call).connect_timeout(call);
+        Client::new(settings)
+    }
+
+    /// A timer that is a member.
+    pub(crate) async fn timer(&self, name: &str) -> Running {
+        self.timer_by(name, self.direct()).await
+    }
+
+    /// A timer that goes these ways.
+    pub(crate) async fn timer_by(&self, name: &str, Route { etcd, client }: Route) -> Running {
+        let (username, password) = self.credentials.clone().unzip();
+        let etcd = EtcdConfig {
+            lease_ttl: self.times.lease.into(),
+            call_deadline: self.etcd_call.into(),
+            username,
+            password,
+            ..EtcdConfig::at(etcd).unwrap()
+        };
+        let deployment = DeploymentConfig { shards: client.shards(), ..DeploymentConfig::default() };
+        let mut cluster = ClusterConfig::new(&etcd, &deployment, Role::Timer, name);
+        cluster.join_deadline = LONG;
+        cluster.strict = self.strict;
+        let steady = HumanDuration::from(self.times.steady);
+        let strict = self.strict;
+        let config = TimerConfig { clock_steady: steady, strict, ..polling(self.times.poll) };
+        start(config, client, Membership::Etcd(Box::new(cluster))).await.unwrap()
+    }
+
+    /// Waits until each owns its part of the shards.
+    pub(crate) async fn share(&self, timers: &[&Running]) {
+        let each = self.stand.shards / timers.len() as u16;
+        wait_until("the shards to be shared", SHORT, || async {
+            let owned: Vec<u16> =
+                timers.iter().map(|timer| timer.metric("delayq_timer_shards") as u16).collect();
+            owned.iter().sum::<u16>() == self.stand.shards
+                && owned.iter().all(|&n| n == each || n == each + 1)
+        })
+        .await;
+    }
+}

@@ -1,0 +1,252 @@
+//! The admin: inspecting a deployment, and operating it.
+
+mod audit;
+mod deleting;
+mod deployment;
+mod finding;
+mod growing;
+mod listeners;
+mod listing;
+mod namespaces;
+mod policies;
+mod queues;
+mod repair;
+mod replaying;
+mod stuck;
+mod training;
+
+pub use audit::{Audit, Uncounted};
+pub use deleting::TopicDeletion;
+pub use growing::{GrowthReport, GrowthStep};
+pub use listing::{ListCursor, ListedPage, Listing};
+pub use repair::Repaired;
+pub use replaying::ReplayOptions;
+pub use stuck::{Drift, Finding, FindingKind};
+pub use training::Trained;
+
+pub use crate::server::ServerFacts;
+pub use delayq_core::codec::Codec;
+pub use delayq_core::policy::{Policy, PolicySetting, Repeats};
+pub use delayq_core::verbs::count::Numbers;
+pub use delayq_core::verbs::deployment::ShardLayout;
+pub use delayq_core::verbs::histogram::Slot;
+pub use delayq_core::verbs::list::{ListState, Listed};
+pub use delayq_core::verbs::overview::Overview;
+pub use delayq_core::verbs::purge::Purged;
+pub use delayq_core::verbs::replay::Replayed;
+
+use crate::{calls::Calls, client::Client, error::Error};
+use delayq_core::{
+    id::Topic,
+    shard::ShardId,
+    time::UnixMillis,
+    verbs::{count, cursor::Cursor, histogram, overview, purge},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// An operator's view of a deployment.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    client: Client,
+}
+
+/// A range of times, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeRange {
+    /// The first.
+    pub from: UnixMillis,
+    /// The last.
+    pub to: UnixMillis,
+}
+
+/// What a purge removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PurgeWhat {
+    /// What is delayed and due in this range.
+    Delayed(TimeRange),
+    /// What is ready.
+    Ready,
+    /// What died in this range.
+    Dead(TimeRange),
+}
+
+// === impl TimeRange ===
+
+impl TimeRange {
+    /// All times.
+    pub const ALL: Self = Self { from: UnixMillis::new(0), to: UnixMillis::MAX };
+}
+
+// === impl Admin ===
+
+impl Admin {
+    /// The admin of a deployment.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// The deployment.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The numbers of a topic, summed over all shards. Each shard is counted at its own instant.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn count(&self, topic: &Topic) -> Result<Numbers, Error> {
+        let mut total = Numbers::default();
+        let mut shards = self.every_shard().await?;
+        while let Some(shard) = shards.next() {
+            total.add(&self.count_in(shard, topic).await?);
+        }
+        Ok(total)
+    }
+
+    /// What every shard says of itself.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn overview(&self) -> Result<Vec<(ShardId, Overview)>, Error> {
+        let (mut all, mut shards) = (Vec::new(), self.every_shard().await?);
+        loop {
+            let some: Vec<ShardId> = std::iter::from_fn(|| shards.next()).collect();
+            if some.is_empty() {
+                return Ok(all);
+            }
+            let overviews = self.overview_of(&some).await;
+            for (shard, overview) in some.into_iter().zip(overviews) {
+                all.push((shard, overview?));
+            }
+        }
+    }
+
+    /// What these shards say of themselves, in one round trip, at a cost that does not grow with what they hold.
+    pub async fn overview_of(&self, shards: &[ShardId]) -> Vec<Result<Overview, Error>> {
+        let calls = shards.iter().map(|&shard| overview::request(shard)).collect();
+        self.client.calls.ask_all(calls, overview::read).await
+    }
+
+    async fn count_in(&self, shard: ShardId, topic: &Topic) -> Result<Numbers, Error> {
+        let (mut numbers, mut step) = (Numbers::default(), Some(0));
+        while let Some(at) = step {
+            let read = |reply| count::read(reply, &mut numbers);
+            step = self.client.calls.ask(count::request(shard, topic, at), read).await?;
+        }
+        Ok(numbers)
+    }
+
+    /// Every shard, those that a growth adds meanwhile included.
+    async fn every_shard(&self) -> Result<EveryShard<'_>, Error> {
+        self.client.calls.layout().await?;
+        Ok(EveryShard { calls: &self.client.calls, next: 0 })
+    }
+
+    /// Every topic that anything was ever put into, by name.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn topics(&self) -> Result<Vec<Topic>, Error> {
+        let (mut topics, mut shards) = (BTreeSet::new(), self.every_shard().await?);
+        while let Some(shard) = shards.next() {
+            topics.extend(self.topics_in(shard).await?);
+        }
+        Ok(topics.into_iter().collect())
+    }
+
+    async fn topics_in(&self, shard: ShardId) -> Result<BTreeSet<Topic>, Error> {
+        let (mut topics, mut from) = (BTreeSet::new(), None);
+        loop {
+            let call = overview::topics(shard, from);
+            let page = self.client.calls.ask(call, overview::read_topics).await?;
+            topics.extend(page.topics.into_iter().map(|here| here.topic));
+            from = page.next;
+            if from.is_none() {
+                return Ok(topics);
+            }
+        }
+    }
+
+    /// How many messages of a topic become due when, in intervals of `width` (a minute to an hour, a divisor of an
+    /// hour), without the empty ones.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or the width is invalid.
+    pub async fn histogram(
+        &self,
+        topic: &Topic,
+        range: TimeRange,
+        width: Duration,
+    ) -> Result<Vec<Slot>, Error> {
+        let mut slots: BTreeMap<UnixMillis, u64> = BTreeMap::new();
+        // The script counts up to a time, and not at it.
+        let end = UnixMillis::new(range.to.get() + 1);
+        let mut shards = self.every_shard().await?;
+        while let Some(shard) = shards.next() {
+            let mut from = Some(range.from);
+            while let Some(at) = from {
+                let (some, next) = self
+                    .client
+                    .calls
+                    .ask(histogram::request(shard, topic, (at, end), width), histogram::read)
+                    .await?;
+                some.into_iter().for_each(|slot| *slots.entry(slot.start).or_default() += slot.count);
+                from = next;
+            }
+        }
+        Ok(slots.into_iter().map(|(start, count)| Slot { start, count }).collect())
+    }
+
+    /// Removes messages of a topic, in bounded steps. `progress` is called after each with the number removed so far.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some are removed then. A repeat continues.
+    pub async fn purge(
+        &self,
+        topic: &Topic,
+        what: PurgeWhat,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Purged, Error> {
+        let (state, range) = match what {
+            PurgeWhat::Delayed(range) => ("delayed", range),
+            PurgeWhat::Ready => ("ready", TimeRange::ALL),
+            PurgeWhat::Dead(range) => ("dead", range),
+        };
+        let mut purged = Purged::default();
+        let mut shards = self.every_shard().await?;
+        while let Some(shard) = shards.next() {
+            let mut cursor = Some(Cursor::from(range.from));
+            while let Some(at) = cursor {
+                let (some, next) = self
+                    .client
+                    .calls
+                    .ask(purge::request(shard, topic, (state, range.to), &at), purge::read)
+                    .await?;
+                purged.add(some);
+                progress(purged.purged);
+                cursor = next;
+            }
+        }
+        Ok(purged)
+    }
+}
+
+/// Hands out one shard after the other, as many as are known at each step.
+struct EveryShard<'a> {
+    calls: &'a Calls,
+    next: u16,
+}
+
+// === impl EveryShard ===
+
+impl EveryShard<'_> {
+    fn next(&mut self) -> Option<ShardId> {
+        let shard = ShardId::new(self.next);
+        let there = self.calls.shards().contains(shard);
+        self.next += u16::from(there);
+        there.then_some(shard)
+    }
+}

@@ -1,0 +1,254 @@
+//! Growing a deployment while it is in use: from which layout to which, and the steps on the way.
+//!
+//! ```text
+//! look at all ─► add the lowest new shard ─► add the others ─► topics' settings ─► raise the old shards ─► settings again
+//!               (of two growths, one gets it)                                     (from then on known)
+//! ```
+//! The new shards are there before any old one speaks of them. Every step may be repeated, so a growth that was
+//! interrupted anywhere is finished by starting it again.
+
+use super::Admin;
+use crate::error::Error;
+use delayq_core::{
+    call::Call,
+    id::Topic,
+    layout::Layout,
+    policy::{TopicSettings, full_settings},
+    shard::{ShardCount, ShardId},
+    verbs::{
+        deployment::{Grown, ShardLayout},
+        settings::{self, configure, describe},
+    },
+};
+use std::collections::BTreeMap;
+
+/// Shards in one pipeline.
+const SHARDS_A_CALL: usize = 64;
+
+/// How far a growth has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrowthStep {
+    /// So many of the new shards are there.
+    Added {
+        /// How many are.
+        done: u16,
+        /// Of how many.
+        of: u16,
+    },
+    /// So many of the old shards have followed.
+    Raised {
+        /// How many have.
+        done: u16,
+        /// Of how many.
+        of: u16,
+    },
+}
+
+/// What a growth did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GrowthReport {
+    /// The layout that the deployment has now.
+    pub layout: Layout,
+    /// Shards that were added by this call, and not by an earlier one that was interrupted.
+    pub added: u16,
+    /// Shards that were raised by this call.
+    pub raised: u16,
+}
+
+/// What there is before a growth.
+struct Found<'a> {
+    known: &'a Layout,
+    /// The layout of the first shard that a growth would add, where it is there already.
+    begun: Option<&'a Layout>,
+    /// Whether an old shard has not followed to what is known.
+    behind: bool,
+}
+
+// === impl Admin ===
+
+impl Admin {
+    /// Gives the deployment more shards while it is in use. Producers, consumers, timers and forwarders follow by
+    /// themselves; what is pending stays where it is. `progress` hears of each step. A growth that was interrupted is
+    /// finished by calling this again.
+    ///
+    /// # Errors
+    /// [`Error::Growth`] where there would be fewer shards, or another growth is not through; [`Error::Uninitialised`]
+    /// where a shard is missing. After an error of the connection the growth may have begun: repeat it.
+    pub async fn grow(
+        &self,
+        to: ShardCount,
+        mut progress: impl FnMut(GrowthStep),
+    ) -> Result<GrowthReport, Error> {
+        let (known, layouts) = self.look_at_layouts().await?;
+        let next = ShardId::new(known.shards().get());
+        let begun =
+            self.client.calls.shard_layouts(&[next]).await.pop().expect("one answer for one shard")?;
+        let behind = layouts.iter().any(|found| found.layout != known);
+        let begun = begun.as_ref().map(|found| &found.layout);
+        let target = target(&Found { known: &known, begun, behind }, to).map_err(Error::Growth)?;
+        let mut report = GrowthReport { layout: target.clone(), added: 0, raised: 0 };
+        let Some((_, earlier)) = target.counts().split_last() else { return Ok(report) };
+        let Some(before) = earlier.last() else { return Ok(report) };
+
+        let added: Vec<ShardId> = target.shards().shards().skip(before.get().into()).collect();
+        let of = target.shards().get() - before.get();
+        // Alone: who makes it may go on. Another growth that begins at the same moment finds it made.
+        report.added =
+            self.raise_all(&added[..1], &target, |done| progress(GrowthStep::Added { done, of })).await?;
+        report.added += self
+            .raise_all(&added[1..], &target, |done| progress(GrowthStep::Added { done: done + 1, of }))
+            .await?;
+        self.settle_topics(&target, &added).await?;
+
+        let old: Vec<ShardId> = before.shards().collect();
+        let of = before.get();
+        report.raised =
+            self.raise_all(&old, &target, |done| progress(GrowthStep::Raised { done, of })).await?;
+        self.client.calls.shared_layout().learn(&target);
+        self.settle_topics(&target, &added).await?;
+        match self.look_at_layouts().await? {
+            (known, found) if found.iter().all(|found| found.layout == known) => Ok(report),
+            _ => Err(Error::Growth("not every shard has followed: repeat it".to_owned())),
+        }
+    }
+
+    /// What every shard knows of the deployment; and what it is now, as far as this client and the first shard know.
+    async fn look_at_layouts(&self) -> Result<(Layout, Vec<ShardLayout>), Error> {
+        self.client.calls.layout().await?;
+        let mut found: Vec<ShardLayout> = Vec::new();
+        loop {
+            let known = self.client.calls.known().layout;
+            let left: Vec<ShardId> = known.shards().shards().skip(found.len()).take(SHARDS_A_CALL).collect();
+            if left.is_empty() {
+                return Ok((known, found));
+            }
+            for (&shard, layout) in left.iter().zip(self.client.calls.shard_layouts(&left).await) {
+                let layout = layout?.ok_or(Error::Uninitialised(shard))?;
+                // Somebody else's growth may have been met.
+                self.client.calls.shared_layout().learn(&layout.layout);
+                found.push(layout);
+            }
+        }
+    }
+
+    /// Raises or adds shards: how many were not there, or not so, before.
+    async fn raise_all(
+        &self,
+        shards: &[ShardId],
+        target: &Layout,
+        mut progress: impl FnMut(u16),
+    ) -> Result<u16, Error> {
+        let (mut changed, mut done) = (0, 0);
+        for some in shards.chunks(SHARDS_A_CALL) {
+            for answer in self.client.calls.raise(some, target).await {
+                changed += u16::from(matches!(answer?, Grown::Created | Grown::Raised));
+                done += 1;
+            }
+            progress(done);
+        }
+        Ok(changed)
+    }
+
+    /// Gives the new shards the settings of every topic, as the first shard has them; again, where somebody changes
+    /// them meanwhile.
+    async fn settle_topics(&self, target: &Layout, added: &[ShardId]) -> Result<(), Error> {
+        let mut given: BTreeMap<Topic, TopicSettings> = BTreeMap::new();
+        loop {
+            let mut changed = false;
+            for (topic, settings) in self.settings_for(target).await? {
+                if given.get(&topic) == Some(&settings) {
+                    continue;
+                }
+                for some in added.chunks(SHARDS_A_CALL) {
+                    let configure =
+                        |&shard: &ShardId| configure(shard, &topic, &settings).under(target.number());
+                    let calls: Vec<Call> = some.iter().map(configure).collect();
+                    let answers = self.client.calls.scripts().send_all(&calls).await;
+                    answers.into_iter().try_for_each(|reply| reply.map(drop))?;
+                }
+                given.insert(topic, settings);
+                changed = true;
+            }
+            if !changed {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The settings that each topic has in the first shard; its rate as it is once the shard has followed.
+    async fn settings_for(&self, target: &Layout) -> Result<Vec<(Topic, TopicSettings)>, Error> {
+        let first = ShardId::new(0);
+        let layouts = self.client.calls.shard_layouts(&[first]).await;
+        let layout = layouts.into_iter().next().expect("one answer for one shard")?;
+        let has = layout.ok_or(Error::Uninitialised(first))?.layout.shards();
+        let part = f64::from(has.get()) / f64::from(target.shards().get());
+        let mut all = Vec::new();
+        for topic in self.topics_in(first).await? {
+            let mut settings =
+                full_settings(self.client.calls.ask(describe(first, &topic), settings::read).await?);
+            for (_, rate) in settings.iter_mut().filter(|(field, _)| *field == "rate") {
+                let a_second = std::str::from_utf8(rate).ok().and_then(|text| text.parse::<f64>().ok());
+                *rate = a_second.map_or_else(Vec::new, |rate| format!("{:.9}", rate * part).into_bytes());
+            }
+            all.push((topic, settings));
+        }
+        Ok(all)
+    }
+}
+
+/// The layout to grow to, or why not.
+fn target(found: &Found<'_>, to: ShardCount) -> Result<Layout, String> {
+    let Found { known, begun, behind } = found;
+    let now = known.shards();
+    if let Some(begun) = begun {
+        return match begun {
+            begun if !begun.continues(known) => {
+                Err(format!("shard {now} is there already, and of shard counts {begun}, not of {known}"))
+            }
+            begun if begun.shards() != to => Err(unfinished(begun.shards())),
+            begun => Ok((*begun).clone()),
+        };
+    }
+    if to == now {
+        return Ok((*known).clone());
+    }
+    if *behind {
+        return Err(unfinished(now));
+    }
+    known.grown_to(to).ok_or_else(|| format!("there are {now} shards already, and they do not become fewer"))
+}
+
+fn unfinished(to: ShardCount) -> String {
+    format!("a growth to {to} shards has begun and is not through: finish it first, by growing to {to}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_growth_begins_or_is_finished_or_is_refused_with_the_reason() {
+        let layout = |text: &str| text.parse::<Layout>().unwrap();
+        for (known, begun, behind, to, expected) in [
+            ("64", None, false, 128, Ok("64,128")),
+            ("64", None, false, 64, Ok("64")),
+            ("64,128", None, true, 128, Ok("64,128")),
+            ("64", Some("64,128"), false, 128, Ok("64,128")),
+            ("64,128", Some("64,128,256"), false, 256, Ok("64,128,256")),
+            ("64", None, false, 32, Err("fewer")),
+            ("64,128", None, true, 256, Err("finish it first, by growing to 128")),
+            ("64", Some("64,128"), false, 96, Err("finish it first, by growing to 128")),
+            ("64", Some("64,128"), false, 64, Err("finish it first, by growing to 128")),
+            ("64", Some("96,128"), false, 128, Err("not of 64")),
+        ] {
+            let (known, begun) = (layout(known), begun.map(layout));
+            let found = Found { known: &known, begun: begun.as_ref(), behind };
+            match (target(&found, ShardCount::new(to).unwrap()), expected) {
+                (Ok(target), Ok(expected)) => assert_eq!(target, layout(expected)),
+                (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}"),
+                (got, expected) => panic!("{known} to {to}: {got:?}, not {expected:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Listings by page, over all shards: a page begins behind the last message of the one before, whether that message is
+//! still there or not.
+//!
+//! Messages come in the order of their time, then of their shard, then of its index; ready ones shard by shard, in the
+//! order of their queues.
+
+use super::{Admin, TimeRange};
+use crate::error::Error;
+use delayq_core::{
+    envelope::Envelope,
+    id::{Group, Topic},
+    limits::MAX_IDS_A_CALL,
+    shard::ShardId,
+    time::UnixMillis,
+    verbs::{
+        cursor::Cursor,
+        list::{self, ListPage, ListState, Listed, Query},
+    },
+};
+use redis::from_redis_value;
+use std::{cmp::Ordering, fmt, str::FromStr};
+
+/// Which messages are listed.
+#[derive(Clone, Copy, Debug)]
+pub enum Listing<'l> {
+    /// Those of a topic in one state.
+    Topic {
+        /// The topic.
+        topic: &'l Topic,
+        /// The state.
+        state: ListState,
+        /// Due, leased until or dead in this range; without meaning for ready ones.
+        range: TimeRange,
+    },
+    /// The pending ones of a group, by due time.
+    Group {
+        /// The group.
+        group: &'l Group,
+        /// Of this topic alone; `None`: of all.
+        topic: Option<&'l Topic>,
+    },
+}
+
+/// Where a page begins: behind a message of the same listing. As text it has no spaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListCursor {
+    at: UnixMillis,
+    shard: ShardId,
+    topic: Topic,
+    /// Of a ready message its entry in the queue; of another its id, followed by its gen unless a group is listed.
+    entry: Vec<u8>,
+}
+
+/// A page of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedPage {
+    /// The messages.
+    pub messages: Vec<Listed>,
+    /// Where the next page begins; `None`: this is the last.
+    pub next: Option<ListCursor>,
+}
+
+/// A message, and the time by which it is listed: one that cannot be read stands at the time of the one before it.
+struct Timed {
+    at: UnixMillis,
+    listed: Listed,
+}
+
+// === impl Listing ===
+
+impl Listing<'_> {
+    fn descends(&self) -> bool {
+        matches!(self, Self::Topic { state: ListState::Dead { newest_first: true }, .. })
+    }
+
+    /// Where it begins, and where it ends.
+    fn ends(&self) -> (UnixMillis, UnixMillis) {
+        match self {
+            Self::Topic { range: TimeRange { from, to }, .. } if self.descends() => (*to, *from),
+            Self::Topic { range: TimeRange { from, to }, .. } => (*from, *to),
+            Self::Group { .. } => (TimeRange::ALL.from, TimeRange::ALL.to),
+        }
+    }
+
+    /// The time by which it lists a message.
+    fn time_of(&self, envelope: &Envelope) -> UnixMillis {
+        match self {
+            Self::Topic { state: ListState::Leased | ListState::Dead { .. }, .. } => envelope.at,
+            _ => envelope.due,
+        }
+    }
+
+    /// Whether the entries of its index begin with the number of their topic.
+    fn is_numbered(&self) -> bool {
+        matches!(self, Self::Group { .. } | Self::Topic { state: ListState::Leased, .. })
+    }
+
+    fn cursor_behind(&self, Timed { at, listed }: &Timed) -> ListCursor {
+        let mut entry = listed.id.as_bytes().to_vec();
+        if matches!(self, Self::Topic { .. }) {
+            // What cannot be read has no gen: behind all of that id.
+            let gen_of = |envelope: &Envelope| envelope.generation;
+            entry.extend(listed.envelope.as_ref().map_or(u32::MAX, gen_of).to_be_bytes());
+        }
+        ListCursor { at: *at, shard: listed.shard, topic: listed.topic.clone(), entry }
+    }
+
+    /// The first `max` of what the shards have, by time and shard.
+    fn page(&self, mut all: Vec<Timed>, max: usize) -> ListedPage {
+        all.sort_by(|one, other| {
+            let by_time = one.at.cmp(&other.at);
+            let by_time = if self.descends() { by_time.reverse() } else { by_time };
+            by_time.then(one.listed.shard.cmp(&other.listed.shard))
+        });
+        let more = all.len() > max;
+        all.truncate(max);
+        let next = all.last().filter(|_| more).map(|last| self.cursor_behind(last));
+        ListedPage { messages: all.into_iter().map(|timed| timed.listed).collect(), next }
+    }
+}
+
+// === impl ListCursor ===
+
+impl fmt::Display for ListCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}:", self.at, self.shard, self.topic)?;
+        self.entry.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for ListCursor {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = || {
+            let mut parts = text.splitn(4, ':');
+            let at = UnixMillis::new(parts.next()?.parse().ok()?);
+            let shard = ShardId::new(parts.next()?.parse().ok()?);
+            let topic = parts.next()?.parse().ok()?;
+            let hex = parts.next()?.as_bytes();
+            let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+            let entry = hex.chunks(2).map(byte).collect::<Option<Vec<u8>>>()?;
+            (at <= UnixMillis::MAX && hex.len().is_multiple_of(2)).then_some(Self { at, shard, topic, entry })
+        };
+        parse().ok_or_else(|| "not the end of a page, as a listing prints it".to_owned())
+    }
+}
+
+// === impl Admin ===
+
+impl Admin {
+    /// A page of a listing: at most `max` messages, those behind `after`. A message that enters the listing before that
+    /// point is not shown by later pages; every message that stays is.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn page(
+        &self,
+        listing: Listing<'_>,
+        after: Option<&ListCursor>,
+        max: usize,
+    ) -> Result<ListedPage, Error> {
+        let mut page = match listing {
+            Listing::Topic { topic, state: ListState::Ready, .. } => {
+                self.page_of_queues(topic, after, max).await?
+            }
+            _ => listing.page(self.timed(listing, after, max.saturating_add(1)).await?, max),
+        };
+        let envelopes = page.messages.iter_mut().filter_map(|listed| listed.envelope.as_mut().ok());
+        self.client.payloads.restore_all(envelopes).await;
+        Ok(page)
+    }
+
+    /// The first `max` messages of each shard.
+    async fn timed(
+        &self,
+        listing: Listing<'_>,
+        after: Option<&ListCursor>,
+        max: usize,
+    ) -> Result<Vec<Timed>, Error> {
+        let (mut all, mut through) = (Vec::new(), Vec::new());
+        let mut every = self.every_shard().await?;
+        let mut next_shard = || match listing {
+            Listing::Topic { .. } => every.next(),
+            Listing::Group { group, .. } => {
+                let shard = self.client.calls.shared_layout().next_shard_of(group, &through)?;
+                through.push(shard);
+                Some(shard)
+            }
+        };
+        while let Some(shard) = next_shard() {
+            let mut next = self.start(shard, listing, after).await?;
+            let mut left = max;
+            while let Some(cursor) = next.filter(|_| left > 0) {
+                let mut at = cursor.at();
+                let page = self.shard_page(shard, listing, &cursor, left.min(MAX_IDS_A_CALL) as u16).await?;
+                left = left.saturating_sub(page.messages.len());
+                all.extend(page.messages.into_iter().map(|listed| {
+                    at = listed.envelope.as_ref().map_or(at, |envelope| listing.time_of(envelope));
+                    Timed { at, listed }
+                }));
+                next = page.next;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Where a shard's part of a page begins; `None`: nothing of it is left.
+    async fn start(
+        &self,
+        shard: ShardId,
+        listing: Listing<'_>,
+        after: Option<&ListCursor>,
+    ) -> Result<Option<Cursor>, Error> {
+        let Some(after) = after else { return Ok(Some(Cursor::from(listing.ends().0))) };
+        let at = after.at.get();
+        let past = if listing.descends() { at.checked_sub(1) } else { at.checked_add(1) };
+        Ok(match shard.cmp(&after.shard) {
+            Ordering::Greater => Some(Cursor::from(after.at)),
+            Ordering::Equal if listing.is_numbered() => self.numbered(shard, after).await?,
+            Ordering::Equal => Some(Cursor::behind(after.at, after.entry.clone())),
+            Ordering::Less => past.map(UnixMillis::new).filter(|&at| at <= UnixMillis::MAX).map(Cursor::from),
+        })
+    }
+
+    /// The cursor in an index whose entries begin with the number that the topic has in the shard.
+    async fn numbered(&self, shard: ShardId, after: &ListCursor) -> Result<Option<Cursor>, Error> {
+        let mut hget = redis::cmd("HGET");
+        hget.arg(self.client.calls.keys().meta(shard)).arg(format!("topic:{}", after.topic));
+        let number: Option<String> = from_redis_value(self.client.calls.link().run(&hget).await?)
+            .map_err(|error| Error::Unfit(format!("HGET answers what no Redis answers: {error}")))?;
+        Ok(Some(match number {
+            Some(number) => Cursor::behind(after.at, [number.as_bytes(), b":", &after.entry].concat()),
+            // The topic was deleted, with all that stood there.
+            None => Cursor::from(after.at),
+        }))
+    }
+
+    async fn shard_page(
+        &self,
+        shard: ShardId,
+        listing: Listing<'_>,
+        from: &Cursor,
+        limit: u16,
+    ) -> Result<ListPage, Error> {
+        match listing {
+            Listing::Topic { topic, state, .. } => {
+                let query = Query { topic, state, to: listing.ends().1 };
+                self.list_page(shard, query, from, limit).await
+            }
+            Listing::Group { group, topic } => {
+                let read = |reply| list::read_group(reply, shard);
+                let (mut page, _) =
+                    self.client.calls.ask(list::group(shard, group, from, limit), read).await?;
+                page.messages.retain(|listed| topic.is_none_or(|topic| listed.topic == *topic));
+                Ok(page)
+            }
+        }
+    }
+
+    /// A page of the ready queues of a topic, one shard after the other.
+    async fn page_of_queues(
+        &self,
+        topic: &Topic,
+        after: Option<&ListCursor>,
+        max: usize,
+    ) -> Result<ListedPage, Error> {
+        let query = Query { topic, state: ListState::Ready, to: UnixMillis::MAX };
+        let (mut messages, mut end) = (Vec::new(), None);
+        let mut shards = self.every_shard().await?;
+        while let Some(shard) = shards.next() {
+            let mut next = match after.map(|after| (after, shard.cmp(&after.shard))) {
+                Some((_, Ordering::Less)) => None,
+                Some((after, Ordering::Equal)) => Some(Cursor::behind(after.at, after.entry.clone())),
+                _ => Some(Cursor::from(UnixMillis::new(0))),
+            };
+            while let Some(cursor) = next {
+                let limit = max.saturating_sub(messages.len()).clamp(1, MAX_IDS_A_CALL) as u16;
+                let page = self.list_page(shard, query, &cursor, limit).await?;
+                if end.is_some() && !page.messages.is_empty() {
+                    return Ok(ListedPage { messages, next: end });
+                }
+                messages.extend(page.messages);
+                if messages.len() == max && end.is_none() {
+                    end = page.next.as_ref().map(|next| ListCursor {
+                        at: next.at(),
+                        shard,
+                        topic: topic.clone(),
+                        entry: next.entry().to_vec(),
+                    });
+                }
+                next = page.next;
+            }
+        }
+        Ok(ListedPage { messages, next: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_back_and_what_is_none_is_refused() {
+        let cursor = ListCursor {
+            at: UnixMillis::new(1_800_000_000_000),
+            shard: ShardId::new(3),
+            topic: Topic::new("a/b").unwrap(),
+            entry: vec![0, b':', 0xff],
+        };
+        assert_eq!(cursor.to_string(), "1800000000000:3:a/b:003aff");
+        assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        for bad in
+            ["", "1", "1:2:t", "1:2:t:0", "1:2:t:0g", "1:2:a b:00", "9007199254740992:0:t:00", "1:x:t:00"]
+        {
+            assert!(bad.parse::<ListCursor>().is_err(), "{bad}");
+        }
+    }
+}

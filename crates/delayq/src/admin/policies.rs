@@ -1,0 +1,94 @@
+//! The policy of a topic, its rate, and whether it is paused.
+
+use super::Admin;
+use crate::{error::Error, payloads};
+use delayq_core::{
+    id::Topic,
+    policy::{Policy, PolicySetting, TopicSettings},
+    shard::{ShardCount, ShardId},
+    verbs::settings,
+};
+
+// === impl Admin ===
+
+impl Admin {
+    /// The policy of a topic, as its first shard has it; the paused flag and the rate are among its numbers.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn policy(&self, topic: &Topic) -> Result<Policy, Error> {
+        payloads::policy(&self.client.calls, topic).await
+    }
+
+    /// Sets the policy of a topic. A setting that is `None` returns to its default.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some shards may have it then. Safe to repeat.
+    pub async fn set_policy(&self, topic: &Topic, policy: &Policy) -> Result<(), Error> {
+        self.configure(topic, |_| policy.settings()).await
+    }
+
+    /// Changes a topic's policy: what `set` has is set, what `reset` names returns to its default, and the rest
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some shards may have it then. Safe to repeat.
+    pub async fn change_policy(
+        &self,
+        topic: &Topic,
+        set: &Policy,
+        reset: &[PolicySetting],
+    ) -> Result<(), Error> {
+        match set.changes(reset) {
+            none if none.is_empty() => Ok(()),
+            changes => self.configure(topic, |_| changes.clone()).await,
+        }
+    }
+
+    /// Stops a topic from being reserved: what becomes due becomes ready, and waits there.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some shards may be paused then. Safe to repeat.
+    pub async fn pause(&self, topic: &Topic) -> Result<(), Error> {
+        self.configure(topic, |_| vec![("paused", b"1".to_vec())]).await
+    }
+
+    /// Lets a paused topic continue.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some shards may continue then. Safe to repeat.
+    pub async fn resume(&self, topic: &Topic) -> Result<(), Error> {
+        self.configure(topic, |_| vec![("paused", Vec::new())]).await
+    }
+
+    /// Limits how many messages of a topic are reserved per second, over all shards: each gets its part. `None`: no limit.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some shards may have it then. Safe to repeat.
+    pub async fn set_rate(&self, topic: &Topic, a_second: Option<f64>) -> Result<(), Error> {
+        let part = |rate: f64, shards: ShardCount| format!("{}", rate / f64::from(shards.get())).into_bytes();
+        self.configure(topic, |shards| {
+            vec![("rate", a_second.map_or_else(Vec::new, |rate| part(rate, shards)))]
+        })
+        .await
+    }
+
+    /// Sets settings of a topic in every shard; from scratch if a growth is met meanwhile.
+    async fn configure(
+        &self,
+        topic: &Topic,
+        settings: impl Fn(ShardCount) -> TopicSettings,
+    ) -> Result<(), Error> {
+        self.client.calls.layout().await?;
+        loop {
+            let count = self.client.calls.shards();
+            let shards: Vec<ShardId> = count.shards().collect();
+            let settings = settings(count);
+            let calls = shards.iter().map(|&shard| settings::configure(shard, topic, &settings)).collect();
+            self.client.calls.send_all(calls).await.into_iter().try_for_each(|reply| reply.map(drop))?;
+            if self.client.calls.shards() == count {
+                return Ok(());
+            }
+        }
+    }
+}

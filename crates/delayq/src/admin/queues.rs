@@ -1,0 +1,113 @@
+//! Looking for ready messages in their queues: those that are in none are lost to everybody who reserves.
+
+use super::Admin;
+use crate::{admin::stuck::Finding, error::Error};
+use delayq_core::{shard::ShardId, verbs::audit};
+use redis::from_redis_value;
+use std::collections::{BTreeMap, HashSet};
+
+/// Ready messages that are remembered until their queues are looked through.
+const MOST: usize = 100_000;
+/// Entries of a queue that are read in one step.
+const A_STEP: isize = 2000;
+/// Messages that are looked at again in one call.
+const BODIES_A_CALL: usize = 100;
+/// How often a queue is looked through before what is not found counts as lost: a reserve puts what it cannot take to
+/// the queue's end, where a look has been already.
+const LOOKS: usize = 3;
+
+/// Messages that were pending and in no bucket, by shard and topic number: id and gen.
+#[derive(Default)]
+pub(super) struct Candidates {
+    queues: BTreeMap<(ShardId, Vec<u8>), HashSet<Vec<u8>>>,
+    count: usize,
+}
+
+// === impl Candidates ===
+
+impl Candidates {
+    /// `receipt` is `<topic number>:<id>` and its gen.
+    pub(super) fn add(&mut self, shard: ShardId, receipt: &[u8]) {
+        let Some(colon) = receipt.iter().position(|&byte| byte == b':') else { return };
+        let queue = self.queues.entry((shard, receipt[..colon].to_vec())).or_default();
+        self.count += usize::from(queue.insert(receipt[colon + 1..].to_vec()));
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.count >= MOST
+    }
+}
+
+// === impl Admin ===
+
+impl Admin {
+    /// Those of the candidates that are in no queue: ready at a first look and a last one under the same gen, and not
+    /// found in between.
+    pub(super) async fn lost(&self, candidates: Candidates) -> Result<Vec<Finding>, Error> {
+        let mut lost = Vec::new();
+        for ((shard, number), mut members) in candidates.queues {
+            for _ in 0..LOOKS {
+                self.look_through(shard, &number, &mut members).await?;
+                members = self.still_ready(shard, &number, members).await?;
+                if members.is_empty() {
+                    break;
+                }
+            }
+            let receipt = |member: Vec<u8>| [&number[..], b":", &member].concat();
+            lost.extend(members.into_iter().map(|member| Finding::of_lost(shard, receipt(member))));
+        }
+        Ok(lost)
+    }
+
+    /// Takes away what the queue has. From its end to its head: what comes in or is taken meanwhile moves nothing past
+    /// the look.
+    async fn look_through(
+        &self,
+        shard: ShardId,
+        number: &[u8],
+        members: &mut HashSet<Vec<u8>>,
+    ) -> Result<(), Error> {
+        let key = [self.client.calls.keys().base(shard).as_bytes(), b"r:", number].concat();
+        let mut end = -1;
+        while !members.is_empty() {
+            let mut lrange = redis::cmd("LRANGE");
+            lrange.arg(&key).arg(end - A_STEP + 1).arg(end);
+            // A queue of the wrong type has none of them.
+            let reply = match self.client.calls.link().run(&lrange).await {
+                Err(error) if error.is_outage() => return Err(error),
+                Err(_) => return Ok(()),
+                Ok(reply) => reply,
+            };
+            let entries: Vec<Vec<u8>> = from_redis_value(reply)
+                .map_err(|error| Error::Unfit(format!("LRANGE answers what no Redis answers: {error}")))?;
+            for entry in entries.iter().filter(|entry| entry.len() > 7) {
+                members.remove(&entry[..entry.len() - 7]);
+            }
+            if entries.len() < A_STEP.unsigned_abs() {
+                return Ok(());
+            }
+            end -= A_STEP;
+        }
+        Ok(())
+    }
+
+    /// Those that are ready under the same gen now.
+    async fn still_ready(
+        &self,
+        shard: ShardId,
+        number: &[u8],
+        members: HashSet<Vec<u8>>,
+    ) -> Result<HashSet<Vec<u8>>, Error> {
+        let all: Vec<&Vec<u8>> = members.iter().collect();
+        let mut ready = HashSet::new();
+        for some in all.chunks(BODIES_A_CALL) {
+            let key = |member: &&Vec<u8>| [b"m:", number, b":", &member[..member.len() - 4]].concat();
+            let keys: Vec<Vec<u8>> = some.iter().map(key).collect();
+            let told = self.client.calls.ask(audit::messages(shard, &keys), audit::read_messages).await?;
+            let receipts = told.into_iter().filter(|(word, _)| word == "ready").map(|(_, name)| name);
+            ready.extend(receipts.filter_map(|name| name.get(number.len() + 1..).map(<[u8]>::to_vec)));
+        }
+        ready.retain(|member| members.contains(member));
+        Ok(ready)
+    }
+}

@@ -1,0 +1,95 @@
+//! Mending what an audit found, while the deployment is in use.
+
+use super::{Admin, Audit};
+use crate::{
+    admin::stuck::{Finding, FindingKind},
+    error::Error,
+};
+use delayq_core::{
+    limits::MAX_IDS_A_CALL,
+    shard::ShardId,
+    verbs::repair::{self, Mending},
+};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Audits and repairs in turn: what is mended may show what was behind it, such as an entry that is stale now.
+const ROUNDS: u32 = 4;
+
+/// What a repair did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Repaired {
+    /// How many were mended, by kind.
+    pub mended: BTreeMap<FindingKind, u64>,
+    /// How many counters were set right.
+    pub recounted: u64,
+    /// Why some could not be mended.
+    pub failed: BTreeSet<String>,
+    /// What is wrong still.
+    pub left: Audit,
+}
+
+// === impl Admin ===
+
+impl Admin {
+    /// Mends what `audit` found, and audits again until nothing is found that can be mended. Each finding is looked at
+    /// once more and mended in one script; what is sound by then is left alone. Safe to stop and to repeat. `progress`
+    /// hears how many messages and entries were looked at.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some may be mended then.
+    pub async fn repair(&self, audit: Audit, mut progress: impl FnMut(u64)) -> Result<Repaired, Error> {
+        let mut repaired = Repaired { left: audit, ..Repaired::default() };
+        for _ in 0..ROUNDS {
+            if repaired.left.is_clean() {
+                break;
+            }
+            repaired.failed.clear();
+            self.mend(&mut repaired).await?;
+            repaired.left = self.audit(&mut progress).await?;
+        }
+        Ok(repaired)
+    }
+
+    async fn mend(&self, repaired: &mut Repaired) -> Result<(), Error> {
+        let mut shards: BTreeMap<ShardId, Vec<Finding>> = BTreeMap::new();
+        let found = std::mem::take(&mut repaired.left.findings);
+        for finding in found.into_iter().filter(|finding| finding.kind != FindingKind::WrongType) {
+            shards.entry(finding.shard).or_default().push(finding);
+        }
+        for (shard, findings) in shards {
+            for some in findings.chunks(MAX_IDS_A_CALL) {
+                self.mend_some(shard, some, repaired).await?;
+            }
+        }
+        for drift in std::mem::take(&mut repaired.left.drifts) {
+            self.counted(drift.shard, &drift.topic, true).await?;
+            repaired.recounted += 1;
+        }
+        Ok(())
+    }
+
+    async fn mend_some(
+        &self,
+        shard: ShardId,
+        some: &[Finding],
+        repaired: &mut Repaired,
+    ) -> Result<(), Error> {
+        let parts =
+            some.iter().map(|found| [found.kind.word().as_bytes(), &found.raw_index, &found.raw_name]);
+        let read = |reply| repair::read(reply, some.len());
+        let answers = self.client.calls.ask(repair::request(shard, parts), read).await?;
+        for (finding, answer) in some.iter().zip(answers) {
+            match answer {
+                Mending::Mended => *repaired.mended.entry(finding.kind).or_default() += 1,
+                Mending::Sound => {}
+                Mending::Failed(why) => {
+                    let Finding { kind, index, topic, id, .. } = finding;
+                    repaired.failed.insert(format!("{kind} {shard} {index} {topic} {id}: {why}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}

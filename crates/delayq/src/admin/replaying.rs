@@ -1,0 +1,166 @@
+//! Replaying dead letters: by id, or all that fit.
+
+use super::{Admin, TimeRange};
+use crate::{
+    error::Error,
+    scatter::{Batch, batches, scatter_batches},
+};
+use delayq_core::{
+    envelope::State,
+    id::{MessageId, OwnId, Topic},
+    limits::MAX_IDS_A_CALL,
+    shard::ShardId,
+    target::Target,
+    verbs::{
+        cursor::Cursor,
+        list::{ListState, Listed, Query},
+        replay::{self, Replayed},
+    },
+};
+use std::time::Duration;
+
+/// Which dead letters to replay, and how fast.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ReplayOptions {
+    /// Those that died in this range.
+    pub died: TimeRange,
+    /// Those whose reason has this text; `None`: all.
+    pub reason: Option<String>,
+    /// Maximum number to replay; `None`: all.
+    pub max_messages: Option<u64>,
+    /// Ready after this delay.
+    pub delay: Duration,
+    /// Maximum number per second, which then become due one after the other; `None`: no limit.
+    pub rate: Option<u32>,
+}
+
+// === impl ReplayOptions ===
+
+impl Default for ReplayOptions {
+    fn default() -> Self {
+        Self { died: TimeRange::ALL, reason: None, max_messages: None, delay: Duration::ZERO, rate: None }
+    }
+}
+
+impl ReplayOptions {
+    /// Sets [`Self::died`].
+    #[must_use]
+    pub fn died(self, died: TimeRange) -> Self {
+        Self { died, ..self }
+    }
+
+    /// Sets [`Self::reason`].
+    #[must_use]
+    pub fn reason(self, reason: impl Into<String>) -> Self {
+        Self { reason: Some(reason.into()), ..self }
+    }
+
+    /// Sets [`Self::max_messages`].
+    #[must_use]
+    pub fn max_messages(self, max_messages: u64) -> Self {
+        Self { max_messages: Some(max_messages), ..self }
+    }
+
+    /// Sets [`Self::delay`].
+    #[must_use]
+    pub fn delay(self, delay: Duration) -> Self {
+        Self { delay, ..self }
+    }
+
+    /// Sets [`Self::rate`].
+    #[must_use]
+    pub fn rate(self, rate: u32) -> Self {
+        Self { rate: Some(rate), ..self }
+    }
+
+    /// How many go in one call.
+    fn step(&self) -> usize {
+        self.rate.map_or(MAX_IDS_A_CALL, |rate| (rate as usize / 10).clamp(1, MAX_IDS_A_CALL))
+    }
+
+    /// The delay of those that follow so many.
+    fn delay_after(&self, replayed: u64) -> Duration {
+        let wait = |rate: u32| Duration::from_millis(replayed * 1000 / u64::from(rate.max(1)));
+        self.delay + self.rate.map_or(Duration::ZERO, wait)
+    }
+
+    fn fits(&self, listed: &Listed) -> bool {
+        let Some(text) = &self.reason else { return true };
+        let Ok(envelope) = &listed.envelope else { return false };
+        envelope.state == State::Dead && envelope.reason.as_ref().is_some_and(|reason| reason.contains(text))
+    }
+}
+
+// === impl Admin ===
+
+impl Admin {
+    /// Gives single dead letters another life. One whose own expiry is not after its new due time stays dead.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some may be back then. Safe to repeat.
+    pub async fn replay_ids(
+        &self,
+        topic: &Topic,
+        targets: &[Target],
+        delay: Duration,
+    ) -> Result<Replayed, Error> {
+        self.client.calls.layout().await?;
+        let calls = &self.client.calls;
+        let places = targets.iter().enumerate().flat_map(|(i, target)| {
+            let shards = calls.shared_layout().shards_of(target);
+            shards.into_iter().map(move |shard| (i, shard, OwnId::MAX_BYTES))
+        });
+        let request = |batch: &Batch<ShardId>| {
+            replay::request(batch.key, topic, delay, batch.items.iter().map(|&i| &targets[i].id))
+        };
+        let read = |_: &Batch<ShardId>, reply| replay::read(reply);
+        let mut replayed = Replayed::default();
+        for answer in scatter_batches(calls, &batches(places), request, read).await {
+            replayed.add(answer?);
+        }
+        Ok(replayed)
+    }
+
+    /// Gives dead letters another life, the oldest first. One whose own expiry is not after its new due time stays dead.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some may be back then. Safe to repeat.
+    pub async fn replay(&self, topic: &Topic, options: &ReplayOptions) -> Result<Replayed, Error> {
+        let mut replayed = Replayed::default();
+        let mut shards = self.every_shard().await?;
+        while let Some(shard) = shards.next() {
+            self.replay_shard(shard, topic, options, &mut replayed).await?;
+        }
+        Ok(replayed)
+    }
+
+    async fn replay_shard(
+        &self,
+        shard: ShardId,
+        topic: &Topic,
+        options: &ReplayOptions,
+        replayed: &mut Replayed,
+    ) -> Result<(), Error> {
+        let max = options.max_messages.unwrap_or(u64::MAX);
+        let query = Query { topic, state: ListState::Dead { newest_first: false }, to: options.died.to };
+        let mut next = Some(Cursor::from(options.died.from));
+        while let Some(cursor) = next.filter(|_| replayed.replayed < max) {
+            let page = self.list_page(shard, query, &cursor, MAX_IDS_A_CALL as u16).await?;
+            let fitting = page.messages.into_iter().filter(|listed| options.fits(listed));
+            let ids: Vec<MessageId> = fitting.map(|listed| listed.id).collect();
+            let mut ids = ids.as_slice();
+            while !ids.is_empty() && replayed.replayed < max {
+                let left = usize::try_from(max - replayed.replayed).unwrap_or(usize::MAX);
+                let (some, rest) = ids.split_at(options.step().min(left).min(ids.len()));
+                let delay = options.delay_after(replayed.replayed);
+                replayed.add(
+                    self.client.calls.ask(replay::request(shard, topic, delay, some), replay::read).await?,
+                );
+                ids = rest;
+            }
+            next = page.next;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! What an audit finds.
+
+use delayq_core::{id::MessageId, shard::ShardId};
+use serde::Serialize;
+use std::fmt;
+
+/// What is wrong with a message, with an entry of an index, or with an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FindingKind {
+    /// A pending message in neither its bucket nor its ready queue.
+    NoPlace,
+    /// A leased message without a lease: nobody can settle it, and nothing takes it back.
+    NoLease,
+    /// A dead letter that is not among its topic's dead letters.
+    NoDeadEntry,
+    /// A marker that nothing ever forgets.
+    NoMarkerEntry,
+    /// A message that is missing from its group.
+    NoGroupEntry,
+    /// A message whose expiry nothing looks after.
+    NoExpiryEntry,
+    /// A message that cannot be read.
+    Malformed,
+    /// An entry of an index whose message is gone, or elsewhere.
+    StaleEntry,
+    /// A bucket or an index that no alarm rings for.
+    NoAlarm,
+    /// A group's shift that never ends, so that no other one can begin.
+    NoShiftEnd,
+    /// A key of the wrong type. It is not mended: somebody wrote it, and what it held is not known.
+    WrongType,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Finding {
+    /// What is wrong.
+    pub kind: FindingKind,
+    /// Where.
+    pub shard: ShardId,
+    /// The index without its base; `m` where it is a message.
+    pub index: String,
+    /// The name of the message's topic, or `#` and its number where the name is not known; empty where it is an index.
+    pub topic: String,
+    /// The message's id; empty where it is an index.
+    pub id: String,
+    /// The index as `repair` takes it.
+    #[serde(skip)]
+    pub(crate) raw_index: Vec<u8>,
+    /// The message's or the entry's name as `repair` takes it.
+    #[serde(skip)]
+    pub(crate) raw_name: Vec<u8>,
+}
+
+/// A counter that is not what there is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Drift {
+    /// Where.
+    pub shard: ShardId,
+    /// Of which topic.
+    pub topic: String,
+    /// `ready`, `leased` or `accepted`.
+    pub counter: &'static str,
+    /// What it says.
+    pub says: i64,
+    /// What there is.
+    pub is: i64,
+}
+
+// === impl FindingKind ===
+
+impl FindingKind {
+    const ALL: [Self; 11] = [
+        Self::NoPlace,
+        Self::NoLease,
+        Self::NoDeadEntry,
+        Self::NoMarkerEntry,
+        Self::NoGroupEntry,
+        Self::NoExpiryEntry,
+        Self::Malformed,
+        Self::StaleEntry,
+        Self::NoAlarm,
+        Self::NoShiftEnd,
+        Self::WrongType,
+    ];
+
+    /// Its name, as scripts and JSON have it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::NoPlace => "no_place",
+            Self::NoLease => "no_lease",
+            Self::NoDeadEntry => "no_dead_entry",
+            Self::NoMarkerEntry => "no_marker_entry",
+            Self::NoGroupEntry => "no_group_entry",
+            Self::NoExpiryEntry => "no_expiry_entry",
+            Self::Malformed => "malformed",
+            Self::StaleEntry => "stale_entry",
+            Self::NoAlarm => "no_alarm",
+            Self::NoShiftEnd => "no_shift_end",
+            Self::WrongType => "wrong_type",
+        }
+    }
+
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+
+    /// What `repair` does about it.
+    pub const fn remedy(self) -> &'static str {
+        match self {
+            Self::NoPlace => "put it where its due time asks for it",
+            Self::NoLease => "give it a lease that runs out",
+            Self::NoDeadEntry => "list it among the dead letters",
+            Self::NoMarkerEntry => "forget it in time",
+            Self::NoGroupEntry => "list it in its group",
+            Self::NoExpiryEntry => "let it expire in time",
+            Self::Malformed => "move it to the dead letters",
+            Self::StaleEntry => "remove the entry",
+            Self::NoAlarm => "set the alarm",
+            Self::NoShiftEnd => "let the shift be forgotten within an hour",
+            Self::WrongType => "nothing: DEL or restore the key by hand",
+        }
+    }
+}
+
+impl fmt::Display for FindingKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+// === impl Finding ===
+
+impl Finding {
+    /// A message's: `name` is `<topic number>:<id>`.
+    pub(crate) fn of_message(kind: FindingKind, shard: ShardId, name: Vec<u8>) -> Self {
+        let (topic, id) = described(&name);
+        Self { kind, shard, index: "m".to_owned(), topic, id, raw_index: b"m".to_vec(), raw_name: name }
+    }
+
+    /// A message's that is in no place: `receipt` is `<topic number>:<id>` and its gen.
+    pub(crate) fn of_lost(shard: ShardId, receipt: Vec<u8>) -> Self {
+        let named = Self::of_message(FindingKind::NoPlace, shard, receipt[..receipt.len() - 4].to_vec());
+        Self { raw_name: receipt, ..named }
+    }
+
+    /// An index's, or that of an entry of it.
+    pub(crate) fn of_index(kind: FindingKind, shard: ShardId, index: Vec<u8>, entry: Vec<u8>) -> Self {
+        let text = String::from_utf8_lossy(&index).into_owned();
+        let (topic, id) = entry_described(&text, &entry);
+        Self { kind, shard, index: text, topic, id, raw_index: index, raw_name: entry }
+    }
+
+    /// The number of its topic, where it has one.
+    pub(super) fn number(&self) -> Option<String> {
+        self.topic.strip_prefix('#').map(str::to_owned)
+    }
+}
+
+/// The topic's number behind a `#`, and the id as text, of `<topic number>:<id>`.
+fn described(name: &[u8]) -> (String, String) {
+    let colon = name.iter().position(|&byte| byte == b':');
+    let (number, id) = colon.map_or((&b""[..], name), |at| (&name[..at], &name[at + 1..]));
+    let number = String::from_utf8_lossy(number);
+    let number = if number.is_empty() { String::new() } else { format!("#{number}") };
+    (number, id_text(id))
+}
+
+fn entry_described(index: &str, entry: &[u8]) -> (String, String) {
+    let without_gen = &entry[..entry.len().saturating_sub(4)];
+    match index.split(':').next().unwrap_or_default() {
+        "b" | "d" => {
+            let number = index.split(':').nth(1).unwrap_or_default();
+            (format!("#{number}"), id_text(without_gen))
+        }
+        "leases" => described(without_gen),
+        _ => described(entry),
+    }
+}
+
+fn id_text(id: &[u8]) -> String {
+    MessageId::from_bytes(id).map_or_else(|| String::from_utf8_lossy(id).into_owned(), |id| id.to_string())
+}

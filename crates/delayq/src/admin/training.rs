@@ -1,0 +1,58 @@
+//! Training dictionaries on what is pending.
+
+use super::{Admin, TimeRange};
+use crate::error::Error;
+use delayq_core::{
+    codec::{self, Codec},
+    id::Topic,
+    policy::Policy,
+    verbs::{dictionary, list::ListState},
+};
+
+/// A dictionary that was trained, and what it brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Trained {
+    /// Its id.
+    pub id: u32,
+    /// How many payloads it was trained on.
+    pub samples: usize,
+    /// Their bytes as they are.
+    pub plain_bytes: usize,
+    /// Their bytes compressed with it.
+    pub compressed_bytes: usize,
+}
+
+// === impl Admin ===
+
+impl Admin {
+    /// Trains a dictionary on at most `most` pending payloads of a topic, keeps it, and compresses the topic's
+    /// payloads with it from now on. Earlier dictionaries stay, for what was compressed with them.
+    ///
+    /// # Errors
+    /// Too few samples, or samples that have nothing in common; Redis cannot be used.
+    pub async fn train_dictionary(&self, topic: &Topic, most: usize) -> Result<Trained, Error> {
+        let mut samples = Vec::new();
+        for state in [ListState::Delayed, ListState::Ready] {
+            let left = most - samples.len();
+            let listed = self.list(topic, state, TimeRange::ALL, left).await?;
+            samples.extend(
+                listed.into_iter().filter_map(|listed| listed.envelope.ok()).map(|found| found.payload),
+            );
+        }
+        let (id, bytes) = codec::train(&samples)?;
+        self.client.calls.ask(dictionary::request(id, &bytes), dictionary::read).await?;
+        let dictionary = self.client.payloads.keep(id, &bytes);
+        let compressed = Policy { codec: Some(Codec::ZstdDictionary(id)), ..Policy::default() };
+        self.change_policy(topic, &compressed, &[]).await?;
+        self.client.payloads.refresh_codec(topic).await?;
+        let length =
+            |sample: &Vec<u8>| codec::compress(sample, Some(&dictionary)).map_or(sample.len(), |c| c.len());
+        Ok(Trained {
+            id,
+            samples: samples.len(),
+            plain_bytes: samples.iter().map(Vec::len).sum(),
+            compressed_bytes: samples.iter().map(length).sum(),
+        })
+    }
+}

@@ -1,0 +1,268 @@
+//! Sending calls under the layout that is in force: a shard's refusal of another one is followed, and the call repeated.
+//!
+//! ```text
+//! refused, and the shard's layout is ─┬─ newer than known ─► known from now on ─► repeat
+//!                                     ├─ older than known ─► raise the shard   ─► repeat
+//!                                     └─ of no relation   ─► an error
+//! ```
+//! Nothing was done by a call that was refused, so repeating it is safe for every script. Only a put is not repeated
+//! here after a newer layout: its messages may belong elsewhere now, which is for the caller to see to.
+
+use crate::{error::Error, growth::SharedLayout, link::Link, script_link::ScriptLink};
+use delayq_core::{
+    call::Call,
+    keys::Keys,
+    layout::{CallerLayout, Layout, LayoutRelation},
+    reply::{ReplyError, Value},
+    script::Verb,
+    shard::{ShardCount, ShardId},
+    verbs::deployment::{self, Asked, Grown, ShardLayout},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// How often calls are repeated under other layouts: more growths than that during one call are none.
+const MOST_ROUNDS: usize = 4;
+
+/// The way to the shards of a deployment. Cheap to clone: all clones share one connection.
+#[derive(Clone)]
+pub(crate) struct Calls {
+    scripts: Arc<ScriptLink>,
+    layout: SharedLayout,
+}
+
+/// What to do about a call that was refused for its layout.
+enum Step {
+    Repeat,
+    Raise,
+    Leave,
+    Fail(Error),
+}
+
+// === impl Calls ===
+
+impl Calls {
+    pub(crate) fn new(scripts: ScriptLink, shards: ShardCount) -> Self {
+        Self { scripts: Arc::new(scripts), layout: SharedLayout::configured(shards) }
+    }
+
+    /// The same shards on a connection of its own.
+    pub(crate) fn apart(&self) -> Self {
+        Self { scripts: Arc::new(self.scripts.another()), layout: self.layout.clone() }
+    }
+
+    pub(crate) fn link(&self) -> &Link {
+        self.scripts.link()
+    }
+
+    /// Sends calls as they are, whatever layout is in force.
+    pub(crate) fn scripts(&self) -> &ScriptLink {
+        &self.scripts
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        self.scripts.keys()
+    }
+
+    pub(crate) fn shared_layout(&self) -> &SharedLayout {
+        &self.layout
+    }
+
+    pub(crate) fn known(&self) -> CallerLayout {
+        self.layout.known()
+    }
+
+    pub(crate) fn shards(&self) -> ShardCount {
+        self.layout.shards()
+    }
+
+    /// What the shards know of their deployment, in one round trip; `None`: the shard does not exist.
+    pub(crate) async fn shard_layouts(&self, shards: &[ShardId]) -> Vec<Result<Option<ShardLayout>, Error>> {
+        let word = self.known().word();
+        let calls: Vec<Call> = shards.iter().map(|&shard| deployment::ask(shard).under(word)).collect();
+        let replies = self.scripts.send_all(&calls).await;
+        shards.iter().zip(replies).map(|(&shard, reply)| shard_layout(shard, reply?)).collect()
+    }
+
+    /// The layout of the deployment, which the first shard is asked for if none has been yet.
+    ///
+    /// # Errors
+    /// [`Error::Uninitialised`] without a deployment, [`Error::Deployment`] if it never had the configured number of
+    /// shards; a Redis that cannot be used.
+    pub(crate) async fn layout(&self) -> Result<Layout, Error> {
+        if !self.known().asked {
+            let first = ShardId::new(0);
+            let mut found = self.shard_layouts(&[first]).await;
+            let found = found.pop().expect("one answer for one shard")?;
+            let found = found.ok_or(Error::Uninitialised(first))?.layout;
+            if self.layout.learn(&found) == LayoutRelation::NeverSo {
+                return Err(never_so(&self.known(), &found));
+            }
+        }
+        Ok(self.known().layout)
+    }
+
+    /// Sends one call, and reads its answer.
+    pub(crate) async fn ask<A>(
+        &self,
+        call: Call,
+        read: impl FnOnce(Value) -> Result<A, ReplyError>,
+    ) -> Result<A, Error> {
+        let answer = self.send_all(vec![call]).await.pop().expect("as many answers as calls");
+        Ok(read(answer?)?)
+    }
+
+    /// Sends calls in one pipeline, and reads each answer.
+    pub(crate) async fn ask_all<A>(
+        &self,
+        calls: Vec<Call>,
+        read: impl Fn(Value) -> Result<A, ReplyError>,
+    ) -> Vec<Result<A, Error>> {
+        self.send_all(calls).await.into_iter().map(|reply| Ok(read(reply?)?)).collect()
+    }
+
+    /// Sends calls in one pipeline: one answer each. Those that are refused for their layout are sent again.
+    pub(crate) async fn send_all(&self, mut calls: Vec<Call>) -> Vec<Result<Value, Error>> {
+        let word = self.known().word();
+        for call in &mut calls {
+            call.layout.get_or_insert(word);
+        }
+        let mut answers = self.scripts.send_all(&calls).await;
+        for _ in 0..MOST_ROUNDS {
+            let again = self.follow(&calls, &mut answers).await;
+            if again.is_empty() {
+                break;
+            }
+            let word = self.known().word();
+            let repeated: Vec<Call> = again.iter().map(|&i| calls[i].clone().under(word)).collect();
+            for (i, answer) in again.into_iter().zip(self.scripts.send_all(&repeated).await) {
+                answers[i] = answer;
+            }
+        }
+        answers
+    }
+
+    /// Takes in why calls were refused: which to send again.
+    async fn follow(&self, calls: &[Call], answers: &mut [Result<Value, Error>]) -> Vec<usize> {
+        let (mut again, mut behind) = (Vec::new(), BTreeMap::<ShardId, Vec<usize>>::new());
+        for (i, call) in calls.iter().enumerate() {
+            let step = match &answers[i] {
+                Err(Error::Layout { found, counts, .. }) => self.step(call, found, counts).await,
+                Err(Error::Uninitialised(_)) => self.step_without_shard().await,
+                _ => continue,
+            };
+            match step {
+                Step::Repeat => again.push(i),
+                Step::Raise => behind.entry(call.shard).or_default().push(i),
+                Step::Leave => {}
+                Step::Fail(error) => answers[i] = Err(error),
+            }
+        }
+        if !behind.is_empty() {
+            let shards: Vec<ShardId> = behind.keys().copied().collect();
+            let raised = self.raise(&shards, &self.known().layout).await;
+            for (raised, calls) in raised.into_iter().zip(behind.into_values()) {
+                match raised {
+                    Ok(_) => again.extend(calls),
+                    Err(error) => calls.iter().for_each(|&i| answers[i] = Err(error.clone())),
+                }
+            }
+            again.sort_unstable();
+        }
+        again
+    }
+
+    async fn step(&self, call: &Call, found: &str, counts: &str) -> Step {
+        let Ok(counts) = counts.parse::<Layout>() else { return Step::Leave };
+        if found != counts.number().to_string() {
+            return Step::Leave;
+        }
+        let mut learned = self.layout.learn(&counts);
+        if learned == LayoutRelation::NeverSo {
+            learned = self.ask_the_last(&counts).await;
+        }
+        // What was put by an older layout may belong elsewhere by the newer one.
+        let stands = call.verb != Verb::Put || call.layout == Some(self.known().word());
+        match learned {
+            LayoutRelation::Older if stands => Step::Raise,
+            LayoutRelation::Same | LayoutRelation::Newer if stands => Step::Repeat,
+            LayoutRelation::Same | LayoutRelation::Newer | LayoutRelation::Older | LayoutRelation::Other => {
+                Step::Leave
+            }
+            LayoutRelation::NeverSo => Step::Fail(never_so(&self.known(), &counts)),
+        }
+    }
+
+    /// A shard is missing: lost, or only configured, where the deployment never had so many. The first one knows.
+    async fn step_without_shard(&self) -> Step {
+        let Some(Ok(Some(found))) = self.shard_layouts(&[ShardId::new(0)]).await.pop() else {
+            return Step::Leave;
+        };
+        let found = found.layout;
+        if self.layout.learn(&found) == LayoutRelation::NeverSo
+            && self.ask_the_last(&found).await == LayoutRelation::NeverSo
+        {
+            return Step::Fail(never_so(&self.known(), &found));
+        }
+        Step::Leave
+    }
+
+    /// A configured number of shards that this shard does not know may be that of a growth which has not come to it:
+    /// the last shard, which the growth made first, knows.
+    async fn ask_the_last(&self, found: &Layout) -> LayoutRelation {
+        let configured = self.known().layout.shards();
+        let last = ShardId::new(configured.get() - 1);
+        match self.shard_layouts(&[last]).await.pop() {
+            Some(Ok(Some(said))) if said.layout.continues(found) => self.layout.learn(&said.layout),
+            _ => LayoutRelation::NeverSo,
+        }
+    }
+
+    /// Raises shards to a layout, or makes those that it adds: what each of them answered.
+    pub(crate) async fn raise(&self, shards: &[ShardId], layout: &Layout) -> Vec<Result<Grown, Error>> {
+        let calls: Vec<Call> = shards.iter().map(|&shard| deployment::grow(shard, layout)).collect();
+        let replies = self.scripts.send_all(&calls).await;
+        shards.iter().zip(replies).map(|(&shard, reply)| self.raised(shard, layout, reply?)).collect()
+    }
+
+    fn raised(&self, shard: ShardId, layout: &Layout, reply: Value) -> Result<Grown, Error> {
+        let grown = deployment::read_grown(reply)?;
+        match &grown {
+            Grown::Raised => tracing::info!(%shard, %layout, "a shard follows the growth of its deployment"),
+            Grown::Ahead(Some(newer)) => {
+                self.layout.learn(newer);
+            }
+            Grown::Differs(found) => {
+                return Err(Error::Deployment(format!(
+                    "shard {shard} is of another growth: it has layout, number and shard counts {found}, not {} {shard} {layout}",
+                    layout.number(),
+                )));
+            }
+            Grown::Created | Grown::Exists | Grown::Ahead(None) => {}
+        }
+        Ok(grown)
+    }
+}
+
+/// The error of a client whose configuration has a number of shards that the deployment never had.
+fn never_so(known: &CallerLayout, found: &Layout) -> Error {
+    let counts: Vec<String> = found.counts().iter().map(ToString::to_string).collect();
+    Error::Deployment(format!(
+        "this process is configured for {} shards; the deployment has {}",
+        known.layout.shards(),
+        match counts.split_last() {
+            Some((newest, earlier)) if !earlier.is_empty() =>
+                format!("{newest}, and had {}", earlier.join(", then ")),
+            _ => counts.concat(),
+        }
+    ))
+}
+
+fn shard_layout(shard: ShardId, reply: Value) -> Result<Option<ShardLayout>, Error> {
+    match deployment::read_asked(reply, shard)? {
+        Asked::Missing => Ok(None),
+        Asked::Here(found) => Ok(Some(found)),
+        Asked::Foreign { layout, number, counts } => Err(Error::Deployment(format!(
+            "shard {shard} has layout {layout} as number {number} with shard counts {counts}"
+        ))),
+    }
+}

@@ -1,0 +1,139 @@
+//! The client: a deployment, and the connection to the Redis that keeps it.
+
+use crate::{
+    calls::Calls,
+    error::Error,
+    growth::Growth,
+    link::{Link, LinkSettings},
+    payloads::Payloads,
+    script_link::ScriptLink,
+    server,
+};
+use delayq_core::{
+    id::Namespace, keys::Keys, message::DEFAULT_PAYLOAD_BYTES, script::Scripts, shard::ShardCount,
+};
+use std::{fmt, sync::Arc};
+
+/// Which deployment, and where it is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The Redis that keeps it.
+    pub link: LinkSettings,
+    /// What its keys begin with. Default `dq`.
+    pub namespace: Namespace,
+    /// How many shards it has, or had before it grew: once asked, Redis knows better. Default
+    /// [`ShardCount::DEFAULT`].
+    pub shards: ShardCount,
+    /// Maximum bytes of a payload, at most 1 MiB. Default 256 KiB.
+    pub max_payload_bytes: usize,
+}
+
+/// A deployment, as a `Producer`, a `Consumer` and an `Admin` use it. Cheap to clone: all clones share one connection.
+#[derive(Clone)]
+pub struct Client {
+    pub(crate) calls: Calls,
+    pub(crate) payloads: Payloads,
+    pub(crate) max_payload_bytes: usize,
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// The defaults for a Redis: its address, or all that is to be known about the connection.
+    pub fn new(link: impl Into<LinkSettings>) -> Self {
+        Self {
+            link: link.into(),
+            namespace: Namespace::default(),
+            shards: ShardCount::default(),
+            max_payload_bytes: DEFAULT_PAYLOAD_BYTES,
+        }
+    }
+
+    /// Sets [`Self::namespace`].
+    #[must_use]
+    pub fn namespace(self, namespace: Namespace) -> Self {
+        Self { namespace, ..self }
+    }
+
+    /// Sets [`Self::shards`].
+    #[must_use]
+    pub fn shards(self, shards: ShardCount) -> Self {
+        Self { shards, ..self }
+    }
+
+    /// Sets [`Self::max_payload_bytes`].
+    #[must_use]
+    pub fn max_payload_bytes(self, max_payload_bytes: usize) -> Self {
+        Self { max_payload_bytes, ..self }
+    }
+}
+
+// === impl Client ===
+
+impl Client {
+    /// A client that connects on first use.
+    pub fn new(settings: Settings) -> Self {
+        Self::with_scripts(settings, Arc::new(Scripts::published()))
+    }
+
+    /// Connects, and refuses a Redis that would lose messages, denies a command, or keeps another deployment. A
+    /// deployment that was not created yet is no error.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`] names the setting and what to do; [`Error::Deployment`] if the deployment never had this number
+    /// of shards; others if Redis cannot be reached.
+    pub async fn connect(settings: Settings) -> Result<Self, Error> {
+        let client = Self::new(settings);
+        server::check(&client.calls).await?;
+        Ok(client)
+    }
+
+    /// A client with other scripts than the published ones, for tests.
+    pub fn with_scripts(settings: Settings, scripts: Arc<Scripts>) -> Self {
+        let Settings { link, namespace, shards, max_payload_bytes } = settings;
+        let scripts = ScriptLink::new(Link::new(link), Keys::new(namespace), scripts);
+        Self::over(Calls::new(scripts, shards), max_payload_bytes)
+    }
+
+    /// The same deployment on its own connection: for calls that must not wait behind the answers to others.
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        Self::over(self.calls.apart(), self.max_payload_bytes)
+    }
+
+    fn over(calls: Calls, max_payload_bytes: usize) -> Self {
+        Self { payloads: Payloads::new(calls.clone()), calls, max_payload_bytes }
+    }
+
+    /// The Redis's address, without secrets.
+    pub fn address(&self) -> String {
+        self.calls.link().address().to_owned()
+    }
+
+    /// What the deployment's keys begin with.
+    pub fn namespace(&self) -> &Namespace {
+        self.calls.keys().namespace()
+    }
+
+    /// How many shards the deployment has, as far as is known: as configured until Redis was asked; after a growth, the
+    /// new number once any call has met it. [`Admin::layout`](crate::admin::Admin::layout) asks.
+    pub fn shards(&self) -> ShardCount {
+        self.calls.shards()
+    }
+
+    /// Follows the number of shards: for a process that serves all of them for a long time.
+    pub fn growth(&self) -> Growth {
+        self.calls.shared_layout().growth()
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("link", self.calls.link().settings())
+            .field("namespace", self.namespace())
+            .field("shards", &self.shards())
+            .finish()
+    }
+}

@@ -1,0 +1,100 @@
+//! The consumer: a stream of reserved messages, whose leases are kept alive until they are settled.
+//!
+//! It reserves only what it may hand out ([`ConsumerOptions::concurrency`]), waits for notifications of ready queues
+//! (with a poll every second as the safety net), and releases unstarted messages when it is stopped.
+
+mod apart;
+mod asking;
+mod delivery;
+mod fetcher;
+mod later;
+mod leases;
+mod looking;
+mod settlement;
+mod settling;
+
+pub use delivery::Delivery;
+pub use fetcher::ConsumerOptions;
+
+use crate::{client::Client, holder::Holder, options::in_range};
+use delivery::Held;
+use fetcher::Fetcher;
+use futures_util::{Stream, StreamExt, stream::FuturesUnordered};
+use leases::Leases;
+use settling::Settler;
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+use tokio::sync::mpsc;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// A stream of messages. When dropped, it stops handing out messages, and what it reserved returns when the leases run
+/// out; [`Consumer::stop`] releases it at once.
+#[derive(Debug)]
+#[must_use = "a consumer that is dropped hands nothing out"]
+pub struct Consumer {
+    deliveries: mpsc::UnboundedReceiver<Delivery>,
+    stopping: CancellationToken,
+    tasks: TaskTracker,
+}
+
+// === impl Consumer ===
+
+impl Consumer {
+    /// Starts the tasks that reserve, keep leases alive and settle. They cover all shards, including those that a
+    /// growth adds later.
+    ///
+    /// On a multi-threaded runtime, reserving has its own thread. A single-threaded one (`#[tokio::main(flavor =
+    /// "current_thread")]`) shares its thread: a message arrives about 0.03 ms sooner, since no thread has to be woken,
+    /// provided that the work never blocks the thread.
+    pub fn start(client: Client, options: ConsumerOptions) -> Self {
+        let (handed, deliveries) = mpsc::unbounded_channel();
+        let stopping = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        let concurrency = in_range("concurrency", options.concurrency, 1..=10_000);
+        let leases = Arc::new(Leases::new(concurrency, stopping.clone()));
+        let holder = Holder::new(client.clone());
+        let settler = Settler::start(holder.clone(), &leases, &tasks);
+        tasks.spawn(Arc::clone(&leases).keep_alive(holder, options.lease));
+        let fetcher = Fetcher { client, options, leases, settler, handed };
+        apart::spawn(&tasks, fetcher.run(stopping.clone()));
+        tasks.close();
+        Self { deliveries, stopping, tasks }
+    }
+
+    /// The next message; `None` once it is stopped. Cancel safe.
+    pub async fn next(&mut self) -> Option<Delivery> {
+        self.deliveries.recv().await
+    }
+
+    /// Stops reserving, releases what was not handed out, and waits until the rest is settled; if Redis cannot be
+    /// reached, until the leases have run out.
+    pub async fn stop(mut self) {
+        self.stopping.cancel();
+        self.deliveries.close();
+        let mut unstarted = FuturesUnordered::new();
+        while let Some(mut delivery) = self.deliveries.recv().await {
+            unstarted.extend(delivery.held.take().map(Held::give_back));
+        }
+        while unstarted.next().await.is_some() {}
+        let tasks = self.tasks.clone();
+        drop(self);
+        tasks.wait().await;
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.stopping.cancel();
+    }
+}
+
+impl Stream for Consumer {
+    type Item = Delivery;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        self.deliveries.poll_recv(cx)
+    }
+}

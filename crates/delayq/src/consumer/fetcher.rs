@@ -1,0 +1,301 @@
+//! Reserving: as much as may be handed out, from the shards that may have messages.
+
+use super::{
+    asking::Asking,
+    delivery::{Delivery, Held},
+    leases::{Leases, Origin},
+    looking::Looking,
+    settlement::Settle,
+    settling::Settler,
+};
+use crate::{
+    client::Client,
+    error::Error,
+    growth::Growth,
+    holder::Holder,
+    listen::{Listener, Notification},
+};
+use delayq_core::{
+    codec::Unrestored,
+    fate::Advice,
+    id::Topic,
+    shard::{ShardCount, ShardId},
+    verbs::reserve::{Receipt, Reservation, ReserveReport, ReserveRequest},
+    verbs::settle::Release,
+};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+/// How a consumer works.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ConsumerOptions {
+    /// The topics in order of preference, which each reserve from a shard follows strictly. There is no order between
+    /// shards, and what is already reserved is handed out before newer messages; a `concurrency` of 1 limits that to
+    /// one message.
+    pub topics: Vec<Topic>,
+    /// Maximum messages handed out and not settled, 1 to 10,000. Default 64.
+    pub concurrency: usize,
+    /// How long a lease lasts unless it is extended; `None`: the topic's. It is extended after each third of it, until
+    /// the message is settled. 1 ms to 24 h; at least 1 s is sensible.
+    pub lease: Option<Duration>,
+}
+
+/// Minimum bytes to ask a shard for at once, however many shards are asked.
+const LEAST_BYTES: usize = 64 * 1024;
+/// How long to wait after Redis could not be used.
+const REST: Duration = Duration::from_millis(200);
+/// Concurrent round trips: a notification during one does not wait for its answer.
+const ROUNDS: usize = 4;
+/// The part of all places that must be free for a round while another one is in flight.
+const PART_OF_ALL: usize = 8;
+
+pub(super) struct Fetcher {
+    pub(super) client: Client,
+    pub(super) options: ConsumerOptions,
+    pub(super) leases: Arc<Leases>,
+    pub(super) settler: Settler,
+    pub(super) handed: mpsc::UnboundedSender<Delivery>,
+}
+
+/// What a fetcher watches: the shards, their notifications, and which of them to ask.
+struct Watch {
+    growth: Growth,
+    shards: Vec<ShardId>,
+    listener: Listener,
+    asking: Asking,
+    looking: Looking,
+    /// How many messages the rounds in flight may bring.
+    out: usize,
+    /// A permanent refusal was reported, and is not reported again each time.
+    is_refused: bool,
+}
+
+/// One round trip: which shards were asked, for how many each, and what they answered.
+struct Round {
+    sent: Instant,
+    asked: Vec<(ShardId, usize)>,
+    reports: Vec<Result<ReserveReport, Error>>,
+}
+
+// === impl ConsumerOptions ===
+
+impl ConsumerOptions {
+    /// The defaults for these topics.
+    pub fn new(topics: impl Into<Vec<Topic>>) -> Self {
+        Self { topics: topics.into(), concurrency: 64, lease: None }
+    }
+
+    /// Sets [`Self::concurrency`].
+    #[must_use]
+    pub fn concurrency(self, concurrency: usize) -> Self {
+        Self { concurrency, ..self }
+    }
+
+    /// Sets [`Self::lease`].
+    #[must_use]
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { lease: Some(lease), ..self }
+    }
+}
+
+// === impl Fetcher ===
+
+impl Fetcher {
+    /// Reserves until `stopping`, or until the consumer is gone.
+    pub(super) async fn run(self, stopping: CancellationToken) {
+        let growth = self.client.growth();
+        let shards: Vec<ShardId> = growth.shards().shards().collect();
+        // On its own connection: a reserve does not wait behind the answers to settlements.
+        let holder = Holder::new(self.client.apart());
+        let listener = holder.listen(shards.clone());
+        let (asking, looking) = (Asking::default(), Looking::new(now()));
+        let mut watch = Watch { growth, shards, listener, asking, looking, out: 0, is_refused: false };
+        let mut rounds = FuturesUnordered::new();
+        while !stopping.is_cancelled() && !self.handed.is_closed() {
+            watch.look_around(&self.options.topics);
+            while rounds.len() < ROUNDS && self.may_ask(&watch, rounds.len()) {
+                // Half of what is free, so that the next notification finds something left.
+                let free = self.free(&watch).div_ceil(2);
+                let asked = watch.asking.take(now(), free);
+                if asked.is_empty() {
+                    break;
+                }
+                asked.iter().for_each(|&(shard, _)| watch.looking.asked(shard, now()));
+                watch.out += asked.iter().map(|(_, most)| most).sum::<usize>();
+                rounds.push(self.fetch(&holder, asked));
+            }
+            if let Some(round) = self.wait(&mut watch, &mut rounds, &stopping).await
+                && !self.take(round, &mut watch)
+            {
+                tokio::select! {
+                    () = sleep(REST) => {}
+                    () = stopping.cancelled() => {}
+                }
+            }
+        }
+        // What they reserved is released at once, instead of when its lease runs out.
+        while let Some(round) = rounds.next().await {
+            self.take(round, &mut watch);
+        }
+    }
+
+    /// Waits for anything that may justify another round: mostly the end of one.
+    async fn wait(
+        &self,
+        watch: &mut Watch,
+        rounds: &mut FuturesUnordered<impl Future<Output = Round>>,
+        stopping: &CancellationToken,
+    ) -> Option<Round> {
+        let may_ask = rounds.len() < ROUNDS && self.may_ask(watch, rounds.len());
+        let look = watch.looking.next();
+        let next = watch.asking.next(now()).filter(|_| may_ask).map_or(look, |at| at.min(look));
+        tokio::select! {
+            Some(round) = rounds.next(), if !rounds.is_empty() => return Some(round),
+            notification = watch.listener.next() => watch.note(notification, &self.options.topics),
+            shards = watch.growth.next() => watch.grow(shards),
+            () = sleep_until(next), if may_ask => {}
+            () = self.leases.freed(), if !may_ask && rounds.is_empty() => {}
+            () = stopping.cancelled() => {}
+            () = self.handed.closed() => {}
+        }
+        None
+    }
+
+    /// How many messages another round may bring.
+    fn free(&self, watch: &Watch) -> usize {
+        self.leases.free().saturating_sub(watch.out)
+    }
+
+    /// Whether another round is worth its calls: always if there is none in flight, and otherwise if it may bring several
+    /// messages; places that become free meanwhile are gathered for the next one.
+    fn may_ask(&self, watch: &Watch, rounds: usize) -> bool {
+        let least = if rounds == 0 { 1 } else { self.leases.most().div_ceil(PART_OF_ALL) };
+        self.free(watch) >= least
+    }
+
+    async fn fetch(&self, holder: &Holder, asked: Vec<(ShardId, usize)>) -> Round {
+        // All answers together must arrive within the deadline of a call.
+        let max_bytes = (delayq_core::limits::MAX_BYTES_A_CALL / asked.len().max(1)).max(LEAST_BYTES);
+        let request = |most: usize| ReserveRequest {
+            topics: self.options.topics.clone(),
+            most: u16::try_from(most).unwrap_or(u16::MAX),
+            max_bytes: max_bytes as u32,
+            lease: self.options.lease,
+        };
+        let sent = now();
+        let requests: Vec<_> = asked.iter().map(|&(shard, most)| (shard, request(most))).collect();
+        let reports = holder.reserve(&requests).await;
+        Round { sent, asked, reports }
+    }
+
+    /// Hands out what a round brought; false if Redis could not be used.
+    fn take(&self, round: Round, watch: &mut Watch) -> bool {
+        let mut usable = true;
+        for ((shard, most), report) in round.asked.into_iter().zip(round.reports) {
+            watch.out -= most;
+            match report {
+                Ok(report) => {
+                    watch.is_refused = false;
+                    match self.hand_out(round.sent, most, report) {
+                        Some(Duration::ZERO) => watch.asking.ask_for_more(shard),
+                        Some(wait) => watch.asking.ask_later(shard, now(), wait),
+                        None => {}
+                    }
+                }
+                Err(error) => {
+                    if error.advice() == Advice::GiveUp && !std::mem::replace(&mut watch.is_refused, true) {
+                        tracing::warn!(%shard, %error, "nothing can be reserved until this is put right");
+                    } else {
+                        tracing::debug!(%shard, %error, "nothing could be reserved");
+                    }
+                    usable = false;
+                    watch.asking.ask(shard);
+                }
+            }
+        }
+        usable
+    }
+
+    /// Hands out what one shard answered. Returns when to ask it again: at once if there may be more.
+    fn hand_out(&self, sent: Instant, most: usize, report: ReserveReport) -> Option<Duration> {
+        let wait = if report.messages.len() >= most { Some(Duration::ZERO) } else { report.wait };
+        let origin = Origin { sent, now: report.now.millis() };
+        for Reservation { receipt, topic, id, ready, lease_end, envelope, unrestored, .. } in report.messages
+        {
+            if let Some(why) = unrestored {
+                tracing::warn!(%topic, %id, %why, "a compressed payload is not restored");
+                self.settler.settle_later(put_back(receipt, why));
+                continue;
+            }
+            let lost = self.leases.begin(receipt.clone(), origin, lease_end);
+            let (leases, settler) = (Arc::clone(&self.leases), self.settler.clone());
+            let held = Some(Held { receipt, lost, leases, settler });
+            if let Err(mpsc::error::SendError(unstarted)) =
+                self.handed.send(Delivery { topic, id, ready, envelope, held })
+            {
+                unstarted.give_back_later();
+            }
+        }
+        wait
+    }
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// Takes in notifications, and polls shards when it is time.
+    fn look_around(&mut self, topics: &[Topic]) {
+        if let Some(shards) = self.growth.try_next() {
+            self.grow(shards);
+        }
+        self.looking.take(self.shards.len(), now()).into_iter().for_each(|shard| self.asking.ask(shard));
+        while let Some(notification) = self.listener.try_next() {
+            self.note(notification, topics);
+        }
+    }
+
+    fn note(&mut self, notification: Notification, topics: &[Topic]) {
+        match notification {
+            Notification::Ready(shard, topic)
+                if topic.as_ref().is_none_or(|topic| topics.contains(topic)) =>
+            {
+                self.asking.ask(shard);
+            }
+            Notification::Resync => self.ask_all(),
+            Notification::Ready(..) | Notification::Wake(..) => {}
+        }
+    }
+
+    /// Also watches the shards that a growth has added.
+    fn grow(&mut self, shards: ShardCount) {
+        let added: Vec<ShardId> = shards.shards().skip(self.shards.len()).collect();
+        added.iter().for_each(|&shard| self.asking.ask(shard));
+        self.shards.extend(&added);
+        self.listener.add(added);
+    }
+
+    fn ask_all(&mut self) {
+        self.shards.iter().for_each(|&shard| self.asking.ask(shard));
+    }
+}
+
+/// How to settle a message whose payload cannot be read: bury it only if it never can be.
+fn put_back(receipt: Receipt, why: Unrestored) -> Settle {
+    match why {
+        Unrestored::Never(error) => Settle::Bury(receipt, error.to_string()),
+        Unrestored::NotNow(reason) => {
+            Settle::Release(Release { receipt, delay: Some(REST), keep_attempt: true, reason })
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
+fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,212 @@
+//! Acks without a waiting caller: gathered by shard until each call of the script has several.
+//!
+//! A call costs Redis as much for one receipt as for a dozen. So acks wait for others of their shard; and few shards go
+//! together, so that other calls to Redis do not wait for all of them. They go after the next message was processed,
+//! rather than at any time: what was due at that moment is finished then, and Redis has least to do.
+//!
+//! Acks that could not reach Redis go to the queue of other settlements, which repeats them.
+
+use super::{
+    leases::Leases,
+    settlement::{Open, Settle},
+};
+use crate::holder::Holder;
+use delayq_core::{shard::ShardId, verbs::reserve::Receipt};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::{sync::mpsc, time::Instant, time::sleep_until};
+use tokio_util::task::TaskTracker;
+
+/// How long a receipt waits for others of its shard.
+const GATHER: Duration = Duration::from_millis(40);
+/// How long it waits for a next message; if the consumer dies before, the message returns.
+const LINGER: Duration = Duration::from_millis(50);
+/// Shards in one call: about 0.15 ms of Redis's time.
+const SHARDS_A_CALL: usize = 4;
+
+/// The way to the task that acks.
+#[derive(Clone, Debug)]
+pub(super) struct Later(mpsc::UnboundedSender<Given>);
+
+/// The task.
+#[derive(Debug)]
+struct Acking {
+    holder: Holder,
+    leases: Arc<Leases>,
+    again: mpsc::Sender<[Open; 1]>,
+    waiting: Waiting,
+    given: mpsc::UnboundedReceiver<Given>,
+}
+
+/// A receipt, and when it arrived.
+type Given = (Instant, Receipt);
+
+/// Receipts by shard, and since when the first of each has waited. Pure.
+#[derive(Debug, Default)]
+struct Waiting(BTreeMap<ShardId, (Instant, Vec<Receipt>)>);
+
+// === impl Later ===
+
+impl Later {
+    /// Starts the task, which ends when all senders are gone and all acks are sent.
+    pub(super) fn start(
+        holder: Holder,
+        leases: Arc<Leases>,
+        again: mpsc::Sender<[Open; 1]>,
+        tasks: &TaskTracker,
+    ) -> Self {
+        let (give, given) = mpsc::unbounded_channel();
+        tasks.spawn(Acking { holder, leases, again, waiting: Waiting::default(), given }.run());
+        Self(give)
+    }
+
+    /// Acks later.
+    pub(super) fn ack(&self, receipt: Receipt) {
+        // The task outlives all senders.
+        let _ = self.0.send((now(), receipt));
+    }
+}
+
+// === impl Acking ===
+
+impl Acking {
+    async fn run(mut self) {
+        while self.gather().await {
+            self.ack(now()).await;
+        }
+        // If some acks cannot reach Redis, the rest do not wait for it either.
+        while !self.waiting.0.is_empty() && self.ack(now() + LINGER).await {}
+        for (_, receipts) in std::mem::take(&mut self.waiting.0).into_values() {
+            for receipt in receipts {
+                self.tell_again(Open::unattended(Settle::Ack(receipt))).await;
+            }
+        }
+    }
+
+    /// Takes in receipts until some are due; false once all senders are gone.
+    async fn gather(&mut self) -> bool {
+        if let Some(oldest) = self.waiting.oldest() {
+            // Does not listen, so that senders need not wake this task meanwhile.
+            sleep_until(oldest + GATHER).await;
+            while let Ok(given) = self.given.try_recv() {
+                self.waiting.add(given);
+            }
+        }
+        let last = self.waiting.oldest().map(|oldest| oldest + LINGER);
+        tokio::select! {
+            given = self.given.recv() => given.map(|given| self.waiting.add(given)).is_some(),
+            () = sleep_until(last.unwrap_or_else(now)), if last.is_some() => true,
+        }
+    }
+
+    /// Acks what has waited long enough by then; false if Redis could not be reached.
+    async fn ack(&mut self, then: Instant) -> bool {
+        let receipts = self.waiting.take(then);
+        let (answers, mut told) = (self.holder.ack(&receipts).await, true);
+        for (receipt, answer) in receipts.into_iter().zip(answers) {
+            match answer {
+                Ok(_) => self.leases.end(&receipt),
+                Err(error) => {
+                    told = false;
+                    self.tell_again(Open::unattended(Settle::Ack(receipt)).after(&error)).await;
+                }
+            }
+        }
+        told
+    }
+
+    async fn tell_again(&self, open: Open) {
+        // The task that reads the queue ends after this one.
+        let _ = self.again.send([open]).await;
+    }
+}
+
+// === impl Waiting ===
+
+impl Waiting {
+    fn add(&mut self, (since, receipt): Given) {
+        let (_, receipts) = self.0.entry(receipt.shard).or_insert_with(|| (since, Vec::new()));
+        receipts.push(receipt);
+    }
+
+    /// Since when the first receipt has waited.
+    fn oldest(&self) -> Option<Instant> {
+        self.0.values().map(|(since, _)| *since).min()
+    }
+
+    /// What goes together in one call: from the shards that have waited longest, and long enough, at most what a call
+    /// takes of each.
+    fn take(&mut self, now: Instant) -> Vec<Receipt> {
+        let mut shards: Vec<(Instant, ShardId)> = self
+            .0
+            .iter()
+            .filter(|(_, (since, _))| *since + GATHER <= now)
+            .map(|(&shard, (since, _))| (*since, shard))
+            .collect();
+        shards.sort_unstable();
+        let mut taken = Vec::new();
+        for (since, shard) in shards.into_iter().take(SHARDS_A_CALL) {
+            let (_, mut receipts) = self.0.remove(&shard).unwrap_or_else(|| (since, Vec::new()));
+            let rest = receipts.split_off(receipts.len().min(delayq_core::limits::MAX_IDS_A_CALL));
+            taken.append(&mut receipts);
+            if !rest.is_empty() {
+                self.0.insert(shard, (since, rest));
+            }
+        }
+        taken
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receipt(shard: u16, n: u8) -> Receipt {
+        Receipt::new(ShardId::new(shard), vec![n])
+    }
+
+    fn shards(receipts: &[Receipt]) -> Vec<u16> {
+        receipts.iter().map(|receipt| receipt.shard.get()).collect()
+    }
+
+    #[test]
+    fn receipts_wait_for_others_of_their_shard_and_few_shards_go_together() {
+        let start = now();
+        let mut waiting = Waiting::default();
+        assert_eq!(waiting.oldest(), None);
+        for shard in 0..6 {
+            waiting.add((start + u32::from(shard) * Duration::from_millis(1), receipt(shard, 0)));
+        }
+        waiting.add((start + GATHER, receipt(0, 1)));
+        assert_eq!(waiting.oldest(), Some(start));
+        assert_eq!(shards(&waiting.take(start + LINGER)), [0, 0, 1, 2, 3]);
+        assert_eq!(waiting.oldest(), Some(start + Duration::from_millis(4)));
+        assert_eq!(shards(&waiting.take(start + LINGER)), [4, 5]);
+    }
+
+    #[test]
+    fn who_has_just_come_waits_on_when_others_go() {
+        let start = now();
+        let mut waiting = Waiting::default();
+        waiting.add((start, receipt(1, 0)));
+        waiting.add((start + Duration::from_millis(1), receipt(2, 0)));
+        assert_eq!(shards(&waiting.take(start + GATHER)), [1]);
+        assert_eq!(shards(&waiting.take(start + GATHER)), []);
+        assert_eq!(waiting.oldest(), Some(start + Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn no_more_go_than_a_call_takes_and_the_rest_has_waited_as_long() {
+        let start = now();
+        let mut waiting = Waiting::default();
+        (0..=delayq_core::limits::MAX_IDS_A_CALL).for_each(|_| waiting.add((start, receipt(7, 0))));
+        assert_eq!(waiting.take(start + GATHER).len(), delayq_core::limits::MAX_IDS_A_CALL);
+        assert_eq!(waiting.oldest(), Some(start));
+        assert_eq!(waiting.take(start + GATHER).len(), 1);
+        assert_eq!(waiting.oldest(), None);
+    }
+}

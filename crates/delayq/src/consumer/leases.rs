@@ -1,0 +1,305 @@
+//! The leases of a consumer: how many there may be, and keeping each of them alive until its message is settled.
+//!
+//! A lease is extended after a third of the length that Redis answered, whether the consumer or the topic set it. Ends
+//! count from when a call was sent, so none is believed to last longer than it does.
+
+use crate::{error::Error, holder::Holder, scatter::MAX_IDS_A_PIPELINE};
+use delayq_core::{time::UnixMillis, verbs::reserve::Receipt, verbs::settle::Settled};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+/// Maximum messages whose settlements wait for Redis while more are reserved: what goes in one pipeline.
+const MAX_UNCONFIRMED: usize = MAX_IDS_A_PIPELINE;
+
+/// Minimum time between two tries to extend a lease.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The leases handed out and not settled.
+#[derive(Debug)]
+pub(super) struct Leases {
+    most: usize,
+    held: Mutex<Held>,
+    freed: Notify,
+    /// A new lease must be extended before the next planned extension; or the last one ended.
+    changed: Notify,
+    stopping: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    leases: HashMap<Receipt, Lease>,
+    /// How many of them are in work, or could not be settled at the first try.
+    busy: usize,
+    /// When the next extension is planned.
+    next: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Lease {
+    length: Duration,
+    ends: Instant,
+    /// When it is to be extended; `None`: it is lost.
+    due: Option<Instant>,
+    lost: CancellationToken,
+    is_busy: bool,
+    origin: Origin,
+}
+
+/// When a call was sent, and Redis's clock in its answer: converts Redis's times to this host's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    /// When the call was sent.
+    pub(super) sent: Instant,
+    /// What Redis's clock read.
+    pub(super) now: UnixMillis,
+}
+
+// === impl Lease ===
+
+impl Lease {
+    fn new(origin: Origin, end: UnixMillis) -> Self {
+        let length = end.since(origin.now).max(Duration::from_millis(1));
+        let lost = CancellationToken::new();
+        let mut lease = Self { length, ends: origin.sent, due: None, lost, is_busy: true, origin };
+        lease.lasts_from(origin.sent);
+        lease
+    }
+
+    fn lasts_from(&mut self, sent: Instant) {
+        self.ends = sent + self.length;
+        self.due = Some(sent + self.length / 3);
+    }
+
+    /// Takes in the answer to an extension that was sent at `sent`.
+    fn note(&mut self, sent: Instant, answer: Result<Settled, Error>) {
+        match answer {
+            Ok(Settled::Extended(end)) => self.extended(sent, end),
+            Ok(Settled::ExtendedDoomed(end)) => {
+                self.extended(sent, end);
+                self.lost.cancel();
+            }
+            Ok(Settled::LeaseLost) => {
+                self.due = None;
+                self.lost.cancel();
+            }
+            failed => {
+                tracing::warn!(answer = ?failed, "a lease was not extended; it is tried again before it ends");
+                self.due = Some(now() + (self.length / 12).max(PAUSE));
+            }
+        }
+    }
+
+    /// A lease that looks longer than before is not: Redis's clock was set.
+    fn extended(&mut self, sent: Instant, end: UnixMillis) {
+        let told = (self.origin.sent + end.since(self.origin.now)).saturating_duration_since(sent);
+        if !told.is_zero() {
+            self.length = told.min(self.length);
+        }
+        self.lasts_from(sent);
+    }
+}
+
+// === impl Leases ===
+
+impl Leases {
+    pub(super) fn new(most: usize, stopping: CancellationToken) -> Self {
+        Self { most, held: Mutex::default(), freed: Notify::new(), changed: Notify::new(), stopping }
+    }
+
+    /// How many there may be.
+    pub(super) const fn most(&self) -> usize {
+        self.most
+    }
+
+    /// How many more may be reserved. Settlements that Redis has not confirmed take no place unless there are so many that
+    /// keeping their leases alive would cost more than settling them.
+    pub(super) fn free(&self) -> usize {
+        let held = self.held();
+        let unconfirmed = held.leases.len() - held.busy;
+        self.most.saturating_sub(held.busy).min(MAX_UNCONFIRMED.saturating_sub(unconfirmed))
+    }
+
+    /// Resolves when a place has become free since the last time. Cancel safe.
+    pub(super) async fn freed(&self) {
+        self.freed.notified().await;
+    }
+
+    /// Begins to keep a lease; the token is cancelled when it is lost.
+    pub(super) fn begin(&self, receipt: Receipt, origin: Origin, end: UnixMillis) -> CancellationToken {
+        let lease = Lease::new(origin, end);
+        let (lost, due) = (lease.lost.clone(), lease.due);
+        let mut held = self.held();
+        if held.next.is_none() || due < held.next {
+            held.next = due;
+            self.changed.notify_one();
+        }
+        held.busy += 1;
+        held.leases.insert(receipt, lease);
+        lost
+    }
+
+    /// The work has finished: its place is free, and the lease is kept until Redis is notified.
+    pub(super) fn worked(&self, receipt: &Receipt) {
+        self.set_busy(receipt, false);
+    }
+
+    /// Redis could not be reached: the waiting settlement takes the place of new work.
+    pub(super) fn unsettled(&self, receipt: &Receipt) {
+        self.set_busy(receipt, true);
+    }
+
+    /// Stops keeping a lease.
+    pub(super) fn end(&self, receipt: &Receipt) {
+        let mut held = self.held();
+        if let Some(lease) = held.leases.remove(receipt) {
+            held.busy -= usize::from(lease.is_busy);
+            self.freed.notify_one();
+        }
+        if held.leases.is_empty() && self.stopping.is_cancelled() {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Whether a lease is known to last.
+    pub(super) fn lasts(&self, receipt: &Receipt) -> bool {
+        self.held().leases.get(receipt).is_some_and(|lease| now() < lease.ends)
+    }
+
+    /// Extends each lease after each third of its length, until the consumer is stopped and none is left.
+    pub(super) async fn keep_alive(self: Arc<Self>, holder: Holder, lease: Option<Duration>) {
+        loop {
+            let (next, stopped) = (self.plan(), self.stopping.is_cancelled());
+            if stopped && self.held().leases.is_empty() {
+                return;
+            }
+            tokio::select! {
+                () = sleep_until(next.unwrap_or_else(now)), if next.is_some() => {}
+                () = self.changed.notified() => continue,
+                () = self.stopping.cancelled(), if !stopped => continue,
+            }
+            let (receipts, sent) = (self.due(now()), now());
+            let answers = holder.extend(&receipts, lease).await;
+            for (receipt, answer) in receipts.iter().zip(answers) {
+                if let Some(lease) = self.held().leases.get_mut(receipt) {
+                    lease.note(sent, answer);
+                }
+            }
+        }
+    }
+
+    /// When the next extension is due.
+    fn plan(&self) -> Option<Instant> {
+        let mut held = self.held();
+        held.next = held.leases.values().filter_map(|lease| lease.due).min();
+        held.next
+    }
+
+    /// The leases to extend now, with those that are due soon.
+    fn due(&self, now: Instant) -> Vec<Receipt> {
+        let soon = |lease: &Lease| lease.due.is_some_and(|due| due <= now + lease.length / 6);
+        let held = self.held();
+        held.leases.iter().filter(|(_, lease)| soon(lease)).map(|(receipt, _)| receipt.clone()).collect()
+    }
+
+    fn set_busy(&self, receipt: &Receipt, busy: bool) {
+        let mut held = self.held();
+        let Some(lease) = held.leases.get_mut(receipt) else { return };
+        let was = std::mem::replace(&mut lease.is_busy, busy);
+        held.busy = held.busy + usize::from(busy) - usize::from(was);
+        if was && !busy {
+            self.freed.notify_one();
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().expect("nothing panics while it holds the leases")
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq_core::shard::ShardId;
+
+    const START_MS: u64 = 1_763_697_600_000;
+
+    fn lease(length_ms: u64) -> (Lease, Instant) {
+        let origin = Origin { sent: now(), now: UnixMillis::new(START_MS) };
+        (Lease::new(origin, UnixMillis::new(START_MS + length_ms)), origin.sent)
+    }
+
+    #[test]
+    fn a_lease_is_extended_at_a_third_of_the_length_that_redis_told() {
+        let (mut lease, start) = lease(300);
+        assert_eq!(lease.due, Some(start + Duration::from_millis(100)));
+        for (sent_ms, end_ms, length_ms) in [
+            (100, 400, 300),
+            // Its topic's lease became shorter, or longer.
+            (200, 290, 90),
+            (230, 1_230, 90),
+            // Redis's clock was set back, and ahead.
+            (260, 100, 90),
+            (290, 90_000, 90),
+        ] {
+            let sent = start + Duration::from_millis(sent_ms);
+            lease.note(sent, Ok(Settled::Extended(UnixMillis::new(START_MS + end_ms))));
+            let length = Duration::from_millis(length_ms);
+            assert_eq!((lease.ends, lease.due), (sent + length, Some(sent + length / 3)), "at {sent_ms} ms");
+        }
+    }
+
+    #[test]
+    fn an_extension_that_failed_is_tried_again_soon_and_one_of_a_lost_lease_is_not() {
+        let (mut lease, start) = lease(30_000);
+        let before = now();
+        lease.note(start, Err(Error::Closed));
+        assert!(lease.due.is_some_and(|due| due > before && due < lease.ends), "{lease:?}");
+        lease.note(start, Ok(Settled::LeaseLost));
+        assert!(lease.due.is_none() && lease.lost.is_cancelled());
+    }
+
+    #[test]
+    fn what_is_being_settled_has_no_place_unless_it_has_to_be_tried_again() {
+        let leases = Leases::new(2, CancellationToken::new());
+        let receipt = Receipt::new(ShardId::new(0), vec![1]);
+        let origin = Origin { sent: now(), now: UnixMillis::new(START_MS) };
+        leases.begin(receipt.clone(), origin, UnixMillis::new(START_MS + 30_000));
+        assert_eq!(leases.free(), 1);
+        leases.worked(&receipt);
+        assert!(leases.free() == 2 && leases.lasts(&receipt));
+        leases.unsettled(&receipt);
+        leases.unsettled(&receipt);
+        assert_eq!(leases.free(), 1);
+        leases.end(&receipt);
+        leases.end(&receipt);
+        assert!(leases.free() == 2 && !leases.lasts(&receipt));
+    }
+
+    #[test]
+    fn nothing_more_is_reserved_while_too_many_settlements_are_not_confirmed() {
+        let leases = Leases::new(2, CancellationToken::new());
+        let origin = Origin { sent: now(), now: UnixMillis::new(START_MS) };
+        let receipt = |n: usize| Receipt::new(ShardId::new(0), n.to_be_bytes().to_vec());
+        for n in 0..MAX_UNCONFIRMED {
+            assert!(leases.free() > 0, "{n} wait");
+            leases.begin(receipt(n), origin, UnixMillis::new(START_MS + 30_000));
+            leases.worked(&receipt(n));
+        }
+        assert_eq!(leases.free(), 0);
+        leases.end(&receipt(0));
+        assert_eq!(leases.free(), 1);
+    }
+}

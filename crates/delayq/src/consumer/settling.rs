@@ -1,0 +1,224 @@
+//! Settling what was reserved, many holders' settlements in one call; what Redis could not be told is told again for as
+//! long as its lease lasts.
+
+use super::{
+    later::Later,
+    leases::Leases,
+    settlement::{Open, Settle},
+};
+use crate::{
+    calls::Calls,
+    error::Error,
+    gather::{Gathered, Gathering},
+    holder::Holder,
+    scatter::{Batch, MAX_IDS_A_PIPELINE, batches, in_order, scatter},
+};
+use delayq_core::{
+    fate::Advice,
+    script::Verb,
+    shard::ShardId,
+    verbs::{
+        reserve::Receipt,
+        settle::{self, Settled},
+    },
+};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::sleep,
+};
+use tokio_util::task::TaskTracker;
+
+/// Settlements that may wait to be gathered before holders are held back.
+const QUEUE: usize = 4096;
+
+/// Pipelines of settlements under way at once.
+const IN_FLIGHT: usize = 2;
+
+/// How long to rest before Redis is told again.
+const REST: Duration = Duration::from_millis(200);
+
+/// The way to the tasks that settle.
+#[derive(Clone, Debug)]
+pub(super) struct Settler {
+    queue: mpsc::Sender<[Open; 1]>,
+    later: Later,
+    leases: Arc<Leases>,
+}
+
+/// What the tasks work with.
+#[derive(Clone)]
+struct Settling {
+    calls: Calls,
+    leases: Arc<Leases>,
+    tasks: TaskTracker,
+}
+
+/// What a try comes to.
+#[derive(Debug)]
+enum Verdict {
+    Answer(Result<Settled, Error>),
+    Again(Error),
+}
+
+// === impl Settler ===
+
+impl Settler {
+    pub(super) fn start(holder: Holder, leases: &Arc<Leases>, tasks: &TaskTracker) -> Self {
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let (max_items, max_bytes) = (MAX_IDS_A_PIPELINE, delayq_core::limits::MAX_BYTES_A_CALL);
+        let gathering = Gathering { max_items, max_bytes, in_flight: IN_FLIGHT, linger: Duration::ZERO };
+        let calls = holder.client().calls.clone();
+        let later = Later::start(holder, Arc::clone(leases), queue.clone(), tasks);
+        let settling = Settling { calls, leases: Arc::clone(leases), tasks: tasks.clone() };
+        tasks.spawn(async move { gathering.run(waiting, |gathered| settling.begin(gathered)).await });
+        Self { queue, later, leases: Arc::clone(leases) }
+    }
+
+    pub(super) async fn settle(&self, settle: Settle) -> Result<Settled, Error> {
+        let (answer, answered) = oneshot::channel();
+        let open = Open { answer: Some(answer), ..Open::unattended(settle) };
+        self.queue.send([open]).await.map_err(|_| Error::Closed)?;
+        answered.await.map_err(|_| Error::Closed)?
+    }
+
+    /// Acks without waiting, and not at once.
+    pub(super) fn ack_later(&self, receipt: Receipt) {
+        self.later.ack(receipt);
+    }
+
+    /// Settles without waiting; where the queue is full, the lease has to run out.
+    pub(super) fn settle_later(&self, settle: Settle) {
+        if let Err(mpsc::error::TrySendError::Full([open]) | mpsc::error::TrySendError::Closed([open])) =
+            self.queue.try_send([Open::unattended(settle)])
+        {
+            self.leases.end(open.settle.receipt());
+        }
+    }
+}
+
+// === impl Settling ===
+
+impl Settling {
+    /// Settles what was gathered. What has to be told again rests first, apart, so that nothing waits for it.
+    async fn begin(&self, open: Vec<Open>) -> Vec<Open> {
+        let left = self.try_once(open).await;
+        if !left.is_empty() {
+            self.tasks.spawn(self.clone().go_on(left));
+        }
+        Vec::new()
+    }
+
+    async fn go_on(self, mut left: Vec<Open>) {
+        while !left.is_empty() {
+            sleep(REST).await;
+            left = self.try_once(left).await;
+        }
+    }
+
+    /// Tells Redis once, and those who wait what it answered; what is left has to be told again.
+    async fn try_once(&self, open: Vec<Open>) -> Vec<Open> {
+        let answers = settle_all(&self.calls, &open).await;
+        let mut left = Vec::new();
+        for (open, answer) in open.into_iter().zip(answers) {
+            let receipt = open.settle.receipt();
+            match verdict(&open.settle, open.is_lost, self.leases.lasts(receipt), answer) {
+                Verdict::Answer(answer) => {
+                    self.leases.end(receipt);
+                    open.tell(answer);
+                }
+                Verdict::Again(error) => {
+                    self.leases.unsettled(receipt);
+                    left.push(open.after(&error));
+                }
+            }
+        }
+        left
+    }
+}
+
+/// What a try comes to: `is_lost`, whether the answer to an earlier one is missing; `lasts`, whether the lease does.
+fn verdict(settle: &Settle, is_lost: bool, lasts: bool, answer: Result<Settled, Error>) -> Verdict {
+    Verdict::Answer(match answer {
+        Err(error) if lasts && error.advice() == Advice::Retry => return Verdict::Again(error),
+        Err(error) if is_lost => Err(error.into_unknown()),
+        // A lease that has not run out can only have been ended by the try whose answer is missing.
+        Ok(Settled::LeaseLost) if is_lost => match settle {
+            Settle::Ack(_) if lasts => Ok(Settled::Delivered),
+            Settle::Bury(..) if lasts => Ok(Settled::Buried),
+            _ => Err(Error::NoAnswer {
+                address: String::new(),
+                why: "the first answer was lost, and the lease is over now".to_owned(),
+            }),
+        },
+        answer => answer,
+    })
+}
+
+/// Settles each in its way, all in one round trip: one answer each, in order.
+async fn settle_all(calls: &Calls, open: &[Open]) -> Vec<Result<Settled, Error>> {
+    let keyed = |(i, open): (usize, &Open)| {
+        let shard = open.settle.receipt().shard;
+        (i, (open.settle.verb(), shard), open.bytes())
+    };
+    let batches = batches(open.iter().enumerate().map(keyed));
+    let request = |Batch { key: (verb, shard), items }: &Batch<(Verb, ShardId)>| {
+        let some = || items.iter().map(|&i| &open[i].settle);
+        match verb {
+            Verb::Release => settle::release(*shard, some().filter_map(Settle::as_release)),
+            Verb::Bury => settle::bury(*shard, some().filter_map(Settle::as_bury)),
+            _ => settle::ack(*shard, some().map(Settle::receipt)),
+        }
+    };
+    let read = |batch: &Batch<(Verb, ShardId)>, reply| settle::read(batch.key.0, reply, batch.items.len());
+    in_order(scatter(calls, &batches, request, read).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq_core::shard::ShardId;
+    use delayq_core::verbs::settle::Release;
+
+    fn lost() -> Error {
+        Error::NoAnswer { address: String::new(), why: String::new() }
+    }
+
+    fn refused(code: &str) -> Error {
+        Error::Redis { code: code.to_owned(), detail: String::new() }
+    }
+
+    /// `again`, or what the holder is answered.
+    fn said(settle: &Settle, is_lost: bool, lasts: bool, answer: Result<Settled, Error>) -> String {
+        match verdict(settle, is_lost, lasts, answer) {
+            Verdict::Again(_) => "again".to_owned(),
+            Verdict::Answer(Ok(settled)) => format!("{settled:?}"),
+            Verdict::Answer(Err(error)) => format!("{:?}", error.fate()),
+        }
+    }
+
+    #[test]
+    fn a_settlement_is_told_again_while_its_lease_lasts_and_its_holder_is_told_the_truth() {
+        let receipt = Receipt::new(ShardId::new(0), Vec::new());
+        let (ack, bury) = (Settle::Ack(receipt.clone()), Settle::Bury(receipt.clone(), String::new()));
+        let delay = None;
+        let release = Settle::Release(Release { receipt, delay, keep_attempt: false, reason: String::new() });
+        for (settle, is_lost, lasts, answer, wanted) in [
+            (&ack, false, true, Ok(Settled::Delivered), "Delivered"),
+            (&ack, false, true, Err(lost()), "again"),
+            (&ack, true, true, Err(refused("LOADING")), "again"),
+            (&ack, false, true, Err(refused("NOPERM")), "NotApplied"),
+            (&ack, false, false, Err(lost()), "Unknown"),
+            (&ack, false, false, Err(refused("LOADING")), "NotApplied"),
+            (&ack, true, false, Err(refused("LOADING")), "Unknown"),
+            (&ack, false, true, Ok(Settled::LeaseLost), "LeaseLost"),
+            (&ack, true, true, Ok(Settled::LeaseLost), "Delivered"),
+            (&bury, true, true, Ok(Settled::LeaseLost), "Buried"),
+            (&release, true, true, Ok(Settled::LeaseLost), "Unknown"),
+            (&ack, true, false, Ok(Settled::LeaseLost), "Unknown"),
+        ] {
+            let case = format!("{settle:?} {is_lost} {lasts} {answer:?}");
+            assert_eq!(said(settle, is_lost, lasts, answer), wanted, "{case}");
+        }
+    }
+}

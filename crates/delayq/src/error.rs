@@ -1,0 +1,154 @@
+//! What can go wrong between a caller and Redis, and what is known of the call then.
+
+use delayq_core::{
+    codec::CodecError,
+    fate::{Advice, Fate, is_passing, is_refusal},
+    id::NameError,
+    message::MessageError,
+    reply::ReplyError,
+    shard::ShardId,
+};
+use redis::{ErrorKind, RedisError};
+
+/// Why a call has no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The message breaks a limit.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// A name is none.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// No connection could be made.
+    #[error("cannot reach Redis at {address}: {why}")]
+    Unreachable {
+        /// Where it should be.
+        address: String,
+        /// What the attempt said.
+        why: String,
+    },
+    /// The connection broke, or the deadline passed, after the call was sent.
+    #[error("no answer from Redis {address}: {why}")]
+    NoAnswer {
+        /// Where it should come from.
+        address: String,
+        /// What happened instead.
+        why: String,
+    },
+    /// Redis answered with an error.
+    #[error("Redis answered {code}: {detail}")]
+    Redis {
+        /// The error's first word.
+        code: String,
+        /// The rest of it.
+        detail: String,
+    },
+    /// A shard does not exist: the deployment was never created, or this Redis came back empty.
+    #[error(
+        "shard {0} does not exist in this Redis: create the deployment with `delayq init`, or, if it was there before, this Redis has lost its data"
+    )]
+    Uninitialised(ShardId),
+    /// A shard has another layout than this process knows, and one that it cannot follow: a growth that this
+    /// process knows of is followed without an error.
+    #[error("shard {shard} has layout {found} with shard counts {counts}, this process knows layout {known}")]
+    Layout {
+        /// The shard that said so.
+        shard: ShardId,
+        /// Its layout.
+        found: String,
+        /// The shard counts of the deployment as it knows them, parted by commas, the newest last.
+        counts: String,
+        /// The layout of the call; 0: Redis had not been asked.
+        known: u32,
+    },
+    /// The deployment was created otherwise than this process is configured.
+    #[error("the deployment differs: {0}")]
+    Deployment(String),
+    /// The deployment cannot grow so.
+    #[error("the deployment does not grow: {0}")]
+    Growth(String),
+    /// Redis is not fit to keep messages.
+    #[error("this Redis must not be used: {0}")]
+    Unfit(String),
+    /// An answer that no script gives: versions that do not belong together, or a bug.
+    #[error("an answer that makes no sense from script {script}: {answer}")]
+    Protocol {
+        /// The script.
+        script: &'static str,
+        /// The answer, shortened.
+        answer: String,
+    },
+    /// A payload cannot be compressed or restored.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// The client was closed.
+    #[error("the client is closed")]
+    Closed,
+}
+
+// === impl Error ===
+
+impl Error {
+    /// Whether the call was carried out.
+    pub fn fate(&self) -> Fate {
+        match self {
+            Self::NoAnswer { .. } | Self::Protocol { .. } => Fate::Unknown,
+            Self::Redis { code, .. } if !is_refusal(code) => Fate::Unknown,
+            _ => Fate::NotApplied,
+        }
+    }
+
+    /// What to do about it.
+    pub fn advice(&self) -> Advice {
+        match self {
+            Self::Unreachable { .. } | Self::NoAnswer { .. } | Self::Layout { .. } => Advice::Retry,
+            Self::Redis { code, .. } if is_passing(code) => Advice::Retry,
+            _ => Advice::GiveUp,
+        }
+    }
+
+    /// Whether Redis itself could not be used: what a spool is for.
+    pub fn is_outage(&self) -> bool {
+        self.advice() == Advice::Retry && !matches!(self, Self::Layout { .. })
+    }
+
+    /// The error of a repeat, where the first try may have been carried out.
+    pub(crate) fn into_unknown(self) -> Self {
+        match self.fate() {
+            Fate::Unknown => self,
+            Fate::NotApplied => Self::NoAnswer { address: String::new(), why: self.to_string() },
+        }
+    }
+
+    pub(crate) fn of_connecting(address: &str, error: &RedisError) -> Self {
+        match (error.kind(), error.code()) {
+            (ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed, Some(code)) => {
+                Self::Redis { code: code.to_owned(), detail: error.detail().unwrap_or_default().to_owned() }
+            }
+            _ => Self::Unreachable { address: address.to_owned(), why: error.to_string() },
+        }
+    }
+
+    pub(crate) fn of_call(address: &str, call: Option<(ShardId, u32)>, error: &RedisError) -> Self {
+        let Some(code) = error.code() else {
+            return Self::NoAnswer { address: address.to_owned(), why: error.to_string() };
+        };
+        let detail = error.detail().unwrap_or_default();
+        match (code, call) {
+            ("DQUNINITIALISED", Some((shard, _))) => Self::Uninitialised(shard),
+            ("DQLAYOUT", Some((shard, known))) => {
+                let mut words = detail.split(' ').map(str::to_owned);
+                let (found, counts) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+                Self::Layout { shard, found, counts, known }
+            }
+            _ => Self::Redis { code: code.to_owned(), detail: detail.to_owned() },
+        }
+    }
+}
+
+impl From<ReplyError> for Error {
+    fn from(ReplyError { script, answer }: ReplyError) -> Self {
+        Self::Protocol { script, answer }
+    }
+}

@@ -1,0 +1,353 @@
+//! Gathering: what waits for the same shard goes together, while calls to that shard are under way.
+//!
+//! ```text
+//! items ─by key─► queues ─┬─ a key without a call under way ─► the next pipeline ─► answered, or back to its queue
+//!                         └─ another one ─► waits for the end of that call
+//! ```
+//! So a lone item goes at once, and many callers reach what batches reach, however many shards their items belong to.
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::Hash,
+    time::Duration,
+};
+use tokio::sync::mpsc;
+
+/// How much goes into one pipeline, and how many pipelines are under way at once.
+pub(crate) struct Gathering {
+    pub(crate) max_items: usize,
+    /// Bytes, which only a single item may exceed.
+    pub(crate) max_bytes: usize,
+    pub(crate) in_flight: usize,
+    pub(crate) linger: Duration,
+}
+
+/// What is gathered.
+pub(crate) trait Gathered {
+    /// Items of one key share a call.
+    type Key: Copy + Eq + Hash;
+
+    fn key(&self) -> Self::Key;
+
+    /// About how many bytes it takes in a call.
+    fn bytes(&self) -> usize;
+}
+
+/// What waits, by key.
+struct Queues<T: Gathered> {
+    queues: HashMap<T::Key, Queue<T>>,
+    /// The keys for which something waits, the longest waiting first.
+    order: VecDeque<T::Key>,
+}
+
+struct Queue<T> {
+    waiting: VecDeque<T>,
+    /// How many pipelines under way have items of this key.
+    under_way: usize,
+}
+
+/// What goes into one pipeline.
+struct Batch<T: Gathered> {
+    items: Vec<T>,
+    bytes: usize,
+    keys: Vec<T::Key>,
+}
+
+// === impl Gathering ===
+
+impl Gathering {
+    /// Hands what comes in, an item or several at a time, to `send`, which returns the items that have to be sent again;
+    /// until no caller can add to the queue any more, and everything is answered.
+    pub(crate) async fn run<T, I, F>(self, mut queue: mpsc::Receiver<I>, send: impl Fn(Vec<T>) -> F)
+    where
+        T: Gathered,
+        I: IntoIterator<Item = T>,
+        F: Future<Output = Vec<T>>,
+    {
+        let send = |batch: Batch<T>| {
+            let sent = send(batch.items);
+            async { (batch.keys, sent.await) }
+        };
+        let (mut under_way, mut queues, mut open) = (FuturesUnordered::new(), Queues::default(), true);
+        loop {
+            if queues.may_go(under_way.len(), self.in_flight) {
+                self.wait_for_more().await;
+                queues.fill(&mut queue);
+                under_way.push(send(queues.take(&self)));
+            }
+            let more = queues.may_go(under_way.len(), self.in_flight);
+            tokio::select! {
+                biased;
+                Some((keys, again)) = under_way.next(), if !under_way.is_empty() => queues.ended(&keys, again),
+                () = std::future::ready(()), if more => {}
+                items = queue.recv(), if open => match items {
+                    Some(items) => queues.extend(items),
+                    None => open = false,
+                },
+                else => return,
+            }
+            queues.fill(&mut queue);
+        }
+    }
+
+    /// Lets those come that go along: for as long as is set, or else those that can run already. A caller who was
+    /// answered just now often has the next item at once.
+    async fn wait_for_more(&self) {
+        if self.linger.is_zero() {
+            tokio::task::yield_now().await;
+        } else {
+            tokio::time::sleep(self.linger).await;
+        }
+    }
+}
+
+// === impl Queues ===
+
+impl<T: Gathered> Default for Queues<T> {
+    fn default() -> Self {
+        Self { queues: HashMap::new(), order: VecDeque::new() }
+    }
+}
+
+impl<T: Gathered> Queues<T> {
+    fn push(&mut self, item: T) {
+        let key = item.key();
+        let queue =
+            self.queues.entry(key).or_insert_with(|| Queue { waiting: VecDeque::new(), under_way: 0 });
+        if queue.waiting.is_empty() {
+            self.order.push_back(key);
+        }
+        queue.waiting.push_back(item);
+    }
+
+    fn extend(&mut self, items: impl IntoIterator<Item = T>) {
+        items.into_iter().for_each(|item| self.push(item));
+    }
+
+    /// Takes in what has come.
+    fn fill(&mut self, queue: &mut mpsc::Receiver<impl IntoIterator<Item = T>>) {
+        while let Ok(items) = queue.try_recv() {
+            self.extend(items);
+        }
+    }
+
+    /// Whether another pipeline may go now, with so many of `in_flight` under way: something waits for a key that may have
+    /// a call.
+    fn may_go(&self, under_way: usize, in_flight: usize) -> bool {
+        let each = self.each(in_flight);
+        under_way < in_flight && self.order.iter().any(|key| self.queues[key].under_way < each)
+    }
+
+    /// How many calls of one key may be under way: one where there are many keys; of few keys as many as keep every
+    /// pipeline in use.
+    fn each(&self, in_flight: usize) -> usize {
+        (in_flight / self.queues.len().max(1)).max(1)
+    }
+
+    /// What goes into the next pipeline: all that waits for keys that may have a call, as far as the limits go.
+    fn take(&mut self, limits: &Gathering) -> Batch<T> {
+        let each = self.each(limits.in_flight);
+        let mut batch = Batch { items: Vec::new(), bytes: 0, keys: Vec::new() };
+        // Once round, which leaves the order as it is.
+        for _ in 0..self.order.len() {
+            let Some(key) = self.order.pop_front() else { break };
+            let queue = self.queues.get_mut(&key).expect("what waits has a queue");
+            if queue.under_way < each && batch.fill(limits, &mut queue.waiting) {
+                queue.under_way += 1;
+                batch.keys.push(key);
+            }
+            if !queue.waiting.is_empty() {
+                self.order.push_back(key);
+            }
+        }
+        batch
+    }
+
+    /// A pipeline with calls of these keys was answered, all but some items.
+    fn ended(&mut self, keys: &[T::Key], again: Vec<T>) {
+        for key in keys {
+            let queue = self.queues.get_mut(key).expect("what is under way has a queue");
+            queue.under_way -= 1;
+            if queue.under_way == 0 && queue.waiting.is_empty() {
+                self.queues.remove(key);
+            }
+        }
+        self.extend(again);
+    }
+}
+
+// === impl Batch ===
+
+impl<T: Gathered> Batch<T> {
+    /// Takes items as far as the limits go; whether there was room for any.
+    fn fill(&mut self, limits: &Gathering, waiting: &mut VecDeque<T>) -> bool {
+        let before = self.items.len();
+        while let Some(item) = waiting.front() {
+            let bytes = self.bytes + item.bytes();
+            if self.items.len() == limits.max_items || !self.items.is_empty() && bytes > limits.max_bytes {
+                break;
+            }
+            self.bytes = bytes;
+            self.items.extend(waiting.pop_front());
+        }
+        self.items.len() > before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    };
+    use tokio::sync::Semaphore;
+
+    /// An item: its key, its number, its bytes.
+    type Item = (char, u32, usize);
+
+    impl Gathered for Item {
+        type Key = char;
+
+        fn key(&self) -> char {
+            self.0
+        }
+
+        fn bytes(&self) -> usize {
+            self.2
+        }
+    }
+
+    fn gathering(in_flight: usize) -> Gathering {
+        Gathering { max_items: 3, max_bytes: 10, in_flight, linger: Duration::ZERO }
+    }
+
+    /// The pipelines in which items go, one after the other.
+    async fn pipelines(items: &[Item]) -> Vec<Vec<Item>> {
+        let (queue, waiting) = mpsc::channel(items.len());
+        items.iter().for_each(|&item| queue.try_send([item]).expect("there is room for all"));
+        drop(queue);
+        let sent = Mutex::new(Vec::new());
+        let send = async |batch: Vec<Item>| {
+            tokio::task::yield_now().await;
+            sent.lock().expect("nothing panics while it holds this").push(batch);
+            Vec::new()
+        };
+        gathering(1).run(waiting, send).await;
+        sent.into_inner().expect("nothing panics while it holds this")
+    }
+
+    fn sizes(pipelines: &[Vec<Item>]) -> Vec<Vec<usize>> {
+        pipelines.iter().map(|batch| batch.iter().map(|item| item.2).collect()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_pipeline_takes_no_more_than_its_count_and_its_bytes_and_an_item_that_is_larger_goes_alone() {
+        let of = |sizes: &[usize]| -> Vec<Item> { sizes.iter().map(|&size| ('a', 0, size)).collect() };
+        assert_eq!(sizes(&pipelines(&of(&[1, 1, 1, 1])).await), [vec![1, 1, 1], vec![1]]);
+        assert_eq!(sizes(&pipelines(&of(&[6, 4, 1, 10])).await), [vec![6, 4], vec![1], vec![10]]);
+        assert_eq!(sizes(&pipelines(&of(&[50, 1, 50, 50])).await), [vec![50], vec![1], vec![50], vec![50]]);
+    }
+
+    #[tokio::test]
+    async fn a_pipeline_has_the_items_of_several_keys_those_of_one_key_together_and_in_order() {
+        let pipelines = pipelines(&[('a', 1, 1), ('b', 2, 1), ('a', 3, 1), ('b', 4, 1)]).await;
+        assert_eq!(pipelines, [vec![('a', 1, 1), ('a', 3, 1), ('b', 2, 1)], vec![('b', 4, 1)]]);
+    }
+
+    /// Gathers items whose pipelines end when the test lets them.
+    struct Stage {
+        sent: Mutex<Vec<Vec<Item>>>,
+        count: AtomicUsize,
+        may_end: HashMap<char, Semaphore>,
+    }
+
+    impl Stage {
+        fn new() -> Self {
+            let may_end = "abcdef".chars().map(|key| (key, Semaphore::new(0))).collect();
+            Self { sent: Mutex::default(), count: AtomicUsize::new(0), may_end }
+        }
+
+        async fn send(&self, batch: Vec<Item>) -> Vec<Item> {
+            let key = batch[0].0;
+            self.sent.lock().expect("nothing panics while it holds this").push(batch);
+            self.count.fetch_add(1, Ordering::Relaxed);
+            self.may_end[&key].acquire().await.expect("it is never closed").forget();
+            Vec::new()
+        }
+
+        async fn sent(&self, count: usize) -> Vec<Item> {
+            while self.count.load(Ordering::Relaxed) < count {
+                tokio::task::yield_now().await;
+            }
+            self.sent.lock().expect("nothing panics while it holds this")[count - 1].clone()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lone_item_goes_at_once_though_pipelines_of_other_keys_are_not_answered() {
+        let (stage, (queue, waiting)) = (Stage::new(), mpsc::channel(8));
+        let test = async {
+            for (n, key) in ['a', 'b', 'c'].into_iter().enumerate() {
+                queue.send([(key, 0, 1)]).await.expect("the gathering runs");
+                assert_eq!(stage.sent(n + 1).await, [(key, 0, 1)]);
+            }
+        };
+        tokio::select! {
+            () = test => {}
+            () = gathering(4).run(waiting, |batch| stage.send(batch)) => panic!("it ended"),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_comes_for_a_key_while_its_call_is_under_way_goes_together_and_others_do_not_wait_for_it() {
+        let (stage, (queue, waiting)) = (Stage::new(), mpsc::channel(8));
+        let test = async {
+            let put = async |item| queue.send([item]).await.expect("the gathering runs");
+            for (n, key) in ['a', 'b', 'c'].into_iter().enumerate() {
+                put((key, 0, 1)).await;
+                stage.sent(n + 1).await;
+            }
+            put(('a', 1, 1)).await;
+            put(('a', 2, 1)).await;
+            put(('d', 3, 1)).await;
+            assert_eq!(stage.sent(4).await, [('d', 3, 1)]);
+            stage.may_end[&'a'].add_permits(1);
+            assert_eq!(stage.sent(5).await, [('a', 1, 1), ('a', 2, 1)]);
+        };
+        tokio::select! {
+            () = test => {}
+            () = gathering(4).run(waiting, |batch| stage.send(batch)) => panic!("it ended"),
+        }
+    }
+
+    #[tokio::test]
+    async fn calls_of_a_single_key_use_every_pipeline() {
+        let (stage, (queue, waiting)) = (Stage::new(), mpsc::channel(8));
+        let test = async {
+            for n in 0..4 {
+                queue.send([('a', n, 1)]).await.expect("the gathering runs");
+                stage.sent(n as usize + 1).await;
+            }
+        };
+        tokio::select! {
+            () = test => {}
+            () = gathering(4).run(waiting, |batch| stage.send(batch)) => panic!("it ended"),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_has_to_be_sent_again_is_sent_before_the_end() {
+        let (queue, waiting) = mpsc::channel(8);
+        queue.try_send([('a', 2, 1)]).expect("there is room");
+        drop(queue);
+        let sent = Mutex::new(Vec::new());
+        let send = async |batch: Vec<Item>| {
+            sent.lock().expect("nothing panics while it holds this").extend(batch.iter().map(|item| item.1));
+            batch.into_iter().filter(|item| item.1 > 0).map(|item| ('b', item.1 - 1, 1)).collect()
+        };
+        gathering(1).run(waiting, send).await;
+        assert_eq!(sent.into_inner().expect("nothing panics while it holds this"), [2, 1, 0]);
+    }
+}

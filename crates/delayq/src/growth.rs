@@ -1,0 +1,123 @@
+//! The layout that a client works by, shared by all its clones, and who waits for it to change.
+
+use delayq_core::{
+    id::Group,
+    layout::{CallerLayout, Layout, LayoutRelation},
+    shard::{ShardCount, ShardId},
+    target::Target,
+};
+use tokio::sync::watch;
+
+/// The layout that a client works by, shared by all its clones.
+#[derive(Clone)]
+pub(crate) struct SharedLayout(watch::Sender<CallerLayout>);
+
+/// Follows the number of shards. Made by [`Client::growth`](crate::client::Client::growth).
+#[derive(Clone, Debug)]
+pub struct Growth {
+    shards: ShardCount,
+    known: watch::Receiver<CallerLayout>,
+}
+
+// === impl SharedLayout ===
+
+impl SharedLayout {
+    /// What the configuration says.
+    pub(crate) fn configured(shards: ShardCount) -> Self {
+        Self(watch::Sender::new(CallerLayout { layout: Layout::new(shards), asked: false }))
+    }
+
+    pub(crate) fn known(&self) -> CallerLayout {
+        self.0.borrow().clone()
+    }
+
+    pub(crate) fn shards(&self) -> ShardCount {
+        self.0.borrow().layout.shards()
+    }
+
+    /// The shards where a message may be, its present one first, then the latest of the earlier ones.
+    pub(crate) fn shards_of(&self, target: &Target) -> Vec<ShardId> {
+        self.known().layout.placement_of(&target.id, target.group.as_ref()).newest_first().collect()
+    }
+
+    /// A shard that may have messages of a group and is not among those already asked; `None`: all were. To be called
+    /// after each of them, because any call may meet a growth.
+    pub(crate) fn next_shard_of(&self, group: &Group, asked: &[ShardId]) -> Option<ShardId> {
+        let placement = self.known().layout.placement(group.as_str());
+        placement.newest_first().find(|shard| !asked.contains(shard))
+    }
+
+    pub(crate) fn growth(&self) -> Growth {
+        let known = self.0.subscribe();
+        let shards = known.borrow().layout.shards();
+        Growth { shards, known }
+    }
+
+    /// Takes in the layout that a shard answered.
+    pub(crate) fn learn(&self, found: &Layout) -> LayoutRelation {
+        let mut relation = LayoutRelation::Same;
+        self.0.send_if_modified(|known| {
+            relation = known.relation(found);
+            let newer = relation == LayoutRelation::Newer;
+            if newer {
+                let before = known.layout.shards();
+                if before != found.shards() {
+                    tracing::info!(shards = %found.shards(), %before, "the deployment has grown");
+                }
+                *known = CallerLayout { layout: found.clone(), asked: true };
+            }
+            newer
+        });
+        relation
+    }
+}
+
+// === impl Growth ===
+
+impl Growth {
+    /// The number of shards as last returned.
+    pub fn shards(&self) -> ShardCount {
+        self.shards
+    }
+
+    /// Waits until the number of shards changes. Cancel safe.
+    pub async fn next(&mut self) -> ShardCount {
+        loop {
+            if let Some(shards) = self.try_next() {
+                return shards;
+            }
+            if self.known.changed().await.is_err() {
+                // The client is gone, so nothing more can be learned.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// The number of shards, if it has changed.
+    pub fn try_next(&mut self) -> Option<ShardCount> {
+        let now = self.known.borrow().layout.shards();
+        (now != std::mem::replace(&mut self.shards, now)).then_some(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(text: &str) -> Layout {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_client_that_has_not_asked_sends_a_layout_that_no_shard_has() {
+        let shared = SharedLayout::configured(ShardCount::new(64).unwrap());
+        let mut growth = shared.growth();
+        assert_eq!(shared.known().word(), 0);
+        shared.learn(&layout("64"));
+        assert_eq!((shared.known().word(), growth.try_next()), (1, None));
+        shared.learn(&layout("64,128"));
+        assert_eq!(shared.known().word(), 2);
+        assert_eq!(growth.try_next(), ShardCount::new(128).ok());
+        assert_eq!(growth.try_next(), None);
+    }
+}

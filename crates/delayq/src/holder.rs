@@ -1,0 +1,171 @@
+//! What a holder asks of shards: which topics have ready messages, to reserve some, to extend and settle their leases.
+
+use crate::{
+    client::Client,
+    error::Error,
+    listen::Listener,
+    scatter::{Batch, batches, in_order, scatter},
+};
+use delayq_core::{
+    call::Call,
+    keys::Channel,
+    script::Verb,
+    shard::ShardId,
+    verbs::{
+        overview::{self, TopicsPage},
+        reserve::{self, Receipt, Reservation, ReserveReport, ReserveRequest},
+        settle::{self, Release, Settled},
+    },
+};
+use std::time::Duration;
+
+/// The deployment as a holder of leases sees it: a forwarder or a consumer. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    client: Client,
+}
+
+// === impl Holder ===
+
+impl Holder {
+    /// A holder over this client's connection.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Listens for ready queues that stop being empty, on its own connection.
+    pub fn listen(&self, shards: Vec<ShardId>) -> Listener {
+        let calls = &self.client.calls;
+        Listener::start(calls.link(), calls.keys().clone(), Channel::Ready, shards)
+    }
+
+    /// A page of the topics of each of these shards, in one round trip; each from where the page before it ended, or
+    /// `None` for the first.
+    pub async fn topics(&self, pages: &[(ShardId, Option<u64>)]) -> Vec<Result<TopicsPage, Error>> {
+        let calls = pages.iter().map(|&(shard, from)| overview::topics(shard, from)).collect();
+        self.client.calls.ask_all(calls, overview::read_topics).await
+    }
+
+    /// Reserves ready messages, from all these shards in one round trip.
+    ///
+    /// A number outside its range is refused as `DQARG`, and nothing is leased. After an error with fate *unknown*,
+    /// messages may be leased that nobody holds: they return when their lease runs out.
+    pub async fn reserve(&self, requests: &[(ShardId, ReserveRequest)]) -> Vec<Result<ReserveReport, Error>> {
+        let calls = requests.iter().map(|(shard, request)| reserve::request(*shard, request)).collect();
+        let replies = self.client.calls.send_all(calls).await;
+        let (mut unreadable, mut reports) = (Vec::new(), Vec::with_capacity(requests.len()));
+        for ((shard, request), reply) in requests.iter().zip(replies) {
+            let read = reply.and_then(|reply| Ok(reserve::read(*shard, request, reply)?));
+            reports.push(read.map(|(report, some)| {
+                unreadable.extend(some);
+                report
+            }));
+        }
+        self.bury_unreadable(&unreadable).await;
+        let mut messages: Vec<&mut Reservation> =
+            reports.iter_mut().flatten().flat_map(|report| &mut report.messages).collect();
+        let envelopes = messages.iter_mut().map(|message| &mut message.envelope);
+        let answers = self.client.payloads.restore_all(envelopes).await;
+        messages.into_iter().zip(answers).for_each(|(message, answer)| message.unrestored = answer);
+        reports
+    }
+
+    /// Moves leased messages that cannot be decoded to the dead letters, so that they stop no others.
+    async fn bury_unreadable(&self, unreadable: &[(Receipt, String)]) {
+        if unreadable.is_empty() {
+            return;
+        }
+        for ((receipt, why), settled) in unreadable.iter().zip(self.bury(unreadable).await) {
+            tracing::warn!(?receipt, why, ?settled, "a message cannot be decoded: buried");
+        }
+    }
+
+    /// Finishes messages that were delivered: one answer each, in order.
+    pub async fn ack(&self, receipts: &[Receipt]) -> Vec<Result<Settled, Error>> {
+        let of = |batch: &Batch<ShardId>| settle::ack(batch.key, batch.items.iter().map(|&i| &receipts[i]));
+        self.settle(Verb::Ack, receipts, of).await
+    }
+
+    /// Extends leases, from now: by 1 ms to 24 h, otherwise the answer is [`Settled::Failed`]; `None`: by their topic's
+    /// lease.
+    pub async fn extend(&self, receipts: &[Receipt], lease: Option<Duration>) -> Vec<Result<Settled, Error>> {
+        let of = |batch: &Batch<ShardId>| {
+            settle::extend(batch.key, batch.items.iter().map(|&i| &receipts[i]), lease)
+        };
+        self.settle(Verb::Extend, receipts, of).await
+    }
+
+    /// Releases messages that were not delivered.
+    pub async fn release(&self, releases: &[Release]) -> Vec<Result<Settled, Error>> {
+        let of =
+            |batch: &Batch<ShardId>| settle::release(batch.key, batch.items.iter().map(|&i| &releases[i]));
+        self.settle(Verb::Release, releases, of).await
+    }
+
+    /// Moves messages to the dead letters, each with its reason.
+    pub async fn bury(&self, buried: &[(Receipt, String)]) -> Vec<Result<Settled, Error>> {
+        let of = |batch: &Batch<ShardId>| {
+            let dead = batch.items.iter().map(|&i| (&buried[i].0, buried[i].1.as_str()));
+            settle::bury(batch.key, dead)
+        };
+        self.settle(Verb::Bury, buried, of).await
+    }
+
+    async fn settle<T: Settleable>(
+        &self,
+        verb: Verb,
+        items: &[T],
+        request: impl Fn(&Batch<ShardId>) -> Call,
+    ) -> Vec<Result<Settled, Error>> {
+        let weighed = |(i, item): (usize, &T)| (i, item.receipt().shard, item.bytes());
+        let batches = batches(items.iter().enumerate().map(weighed));
+        let read = |batch: &Batch<ShardId>, reply| settle::read(verb, reply, batch.items.len());
+        in_order(scatter(&self.client.calls, &batches, request, read).await)
+    }
+}
+
+/// Something that is settled by a receipt.
+trait Settleable {
+    fn receipt(&self) -> &Receipt;
+
+    /// About how many bytes it takes in a call.
+    fn bytes(&self) -> usize;
+}
+
+/// A receipt, a delay and a word: a little more than they can take.
+const RECEIPT_BYTES: usize = 256;
+
+impl Settleable for Receipt {
+    fn receipt(&self) -> &Receipt {
+        self
+    }
+
+    fn bytes(&self) -> usize {
+        RECEIPT_BYTES
+    }
+}
+
+impl Settleable for Release {
+    fn receipt(&self) -> &Receipt {
+        &self.receipt
+    }
+
+    fn bytes(&self) -> usize {
+        RECEIPT_BYTES + self.reason.len()
+    }
+}
+
+impl Settleable for (Receipt, String) {
+    fn receipt(&self) -> &Receipt {
+        &self.0
+    }
+
+    fn bytes(&self) -> usize {
+        RECEIPT_BYTES + self.1.len()
+    }
+}

@@ -1,0 +1,46 @@
+#![doc = include_str!("../README.md")]
+
+pub mod admin;
+mod calls;
+mod client;
+mod clock;
+mod consumer;
+mod error;
+mod gather;
+mod growth;
+mod holder;
+mod link;
+mod listen;
+mod options;
+mod owner;
+mod password;
+mod payloads;
+mod placing;
+mod producer;
+pub mod protocol;
+mod scatter;
+mod script_link;
+mod server;
+pub mod spool;
+mod spread;
+mod turns;
+
+pub use admin::Admin;
+pub use client::{Client, Settings};
+pub use consumer::{Consumer, ConsumerOptions, Delivery};
+pub use delayq_core::backoff::Backoff;
+pub use delayq_core::envelope::State;
+pub use delayq_core::fate::{Advice, Fate};
+pub use delayq_core::id::{Group, MessageId, NameError, Namespace, Topic};
+pub use delayq_core::message::{Due, Message, MessageError};
+pub use delayq_core::shard::ShardCount;
+pub use delayq_core::target::{Reference, Target};
+pub use delayq_core::time::{Shift, UnixMillis};
+pub use delayq_core::verbs::cancel::CancelOutcome;
+pub use delayq_core::verbs::put::PutOutcome;
+pub use delayq_core::verbs::reschedule::{Reschedule, RescheduleOutcome};
+pub use delayq_core::verbs::settle::Settled;
+pub use error::Error;
+pub use link::LinkSettings;
+pub use password::Password;
+pub use producer::{GroupTally, Producer, ProducerOptions, Put, PutError};

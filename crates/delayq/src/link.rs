@@ -1,0 +1,262 @@
+//! One connection to one Redis: every call has a deadline, and a connection that no longer answers is replaced.
+//!
+//! A connection manager that only reconnects when the peer hangs up stays dead on a connection that is black-holed.
+//! So a link counts: three deadlines in a row without an answer between them, or any error of the connection
+//! itself, and the next call uses a new one.
+//!
+//! A Redis that answers that it is no longer the master is well, and yet of no use: behind an address that moves, a new
+//! connection leads to the present master. So such an answer ends the connection too, and listeners reconnect.
+
+mod address;
+mod settings;
+
+pub use address::mask_query;
+pub use settings::LinkSettings;
+
+use crate::error::Error;
+use redis::{
+    AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, Value, aio::MultiplexedConnection,
+};
+use std::{
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
+
+/// Deadlines in a row after which a connection is replaced.
+const SILENT_CALLS: u32 = 3;
+
+/// How long a call continues past its deadline, so that its thread reads what has arrived: it may have been kept busy, or
+/// stopped, until then.
+const LAST_LOOK: Duration = Duration::from_millis(20);
+
+/// Minimum life of a connection, whatever Redis answers on it: one that stays a replica is not connected to again for
+/// each call.
+const SHORTEST_LIFE: Duration = Duration::from_millis(200);
+
+/// Answers of a Redis that has been succeeded by another one, or whose password has changed: a new connection may reach
+/// the right one.
+const ELSEWHERE: [&str; 3] = ["MASTERDOWN", "NOAUTH", "READONLY"];
+
+/// A connection to one Redis, made on first use and shared by all who call it.
+pub struct Link {
+    settings: LinkSettings,
+    address: String,
+    current: Mutex<Option<Line>>,
+    connecting: tokio::sync::Mutex<()>,
+    silent: AtomicU32,
+    /// How often a connection was given up because its Redis no longer takes writes; shared by all links of a client.
+    moves: watch::Sender<u32>,
+}
+
+/// A connection, and when it was made.
+#[derive(Clone)]
+pub(crate) struct Line {
+    connection: MultiplexedConnection,
+    since: Instant,
+}
+
+// === impl Link ===
+
+impl Link {
+    /// A link that connects on first use.
+    pub fn new(settings: LinkSettings) -> Self {
+        let address = settings.address();
+        Self {
+            settings,
+            address,
+            current: Mutex::new(None),
+            connecting: tokio::sync::Mutex::new(()),
+            silent: AtomicU32::new(0),
+            moves: watch::Sender::new(0),
+        }
+    }
+
+    /// Another connection to the same Redis.
+    pub(crate) fn another(&self) -> Self {
+        Self { moves: self.moves.clone(), ..Self::new(self.settings.clone()) }
+    }
+
+    /// Changes when a connection was given up because its Redis no longer takes writes.
+    pub(crate) fn moves(&self) -> watch::Receiver<u32> {
+        self.moves.subscribe()
+    }
+
+    pub(crate) fn settings(&self) -> &LinkSettings {
+        &self.settings
+    }
+
+    /// The Redis's address, without secrets.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Runs one command.
+    ///
+    /// # Errors
+    /// Redis cannot be reached, does not answer within the deadline, or answers with an error.
+    pub async fn run(&self, command: &Cmd) -> Result<Value, Error> {
+        let mut pipeline = Pipeline::with_capacity(1);
+        pipeline.add_command(command.clone());
+        self.pipeline(&pipeline).await?.pop().expect("one answer for one command")
+    }
+
+    /// Runs commands in one pipeline: one answer each, in order.
+    ///
+    /// # Errors
+    /// Redis cannot be reached, or does not answer within the deadline. With fate *unknown*, the commands may have been
+    /// carried out.
+    pub async fn pipeline(&self, pipeline: &Pipeline) -> Result<Vec<Result<Value, Error>>, Error> {
+        let answers = self.by_deadline(|line| async move { self.exchange(&line, pipeline).await }).await?;
+        let read =
+            |answer: RedisResult<Value>| answer.map_err(|error| Error::of_call(&self.address, None, &error));
+        Ok(answers.into_iter().map(read).collect())
+    }
+
+    /// Gives round trips a connection, and their deadline.
+    pub(crate) async fn by_deadline<T, F>(&self, trips: impl FnOnce(Line) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let sent = AtomicBool::new(false);
+        let run = async {
+            let line = self.line().await?;
+            sent.store(true, Ordering::Relaxed);
+            trips(line).await
+        };
+        if let Some(answer) = by_deadline(self.settings.deadline, run).await {
+            return answer;
+        }
+        self.note_silence();
+        let why = format!("deadline of {:?} passed", self.settings.deadline);
+        let address = self.address.clone();
+        Err(match sent.load(Ordering::Relaxed) {
+            false => Error::Unreachable { address, why },
+            true => Error::NoAnswer { address, why },
+        })
+    }
+
+    /// One round trip.
+    pub(crate) async fn exchange(
+        &self,
+        line: &Line,
+        pipeline: &Pipeline,
+    ) -> Result<Vec<RedisResult<Value>>, Error> {
+        let count = pipeline.cmd_iter().count();
+        let answers = line.connection.clone().send_packed_commands(pipeline, 0, count).await;
+        self.note_answer(line, answers.as_ref().err());
+        let answers = answers.map_err(|error| Error::of_call(&self.address, None, &error))?;
+        let answers = answers.into_iter().map(Value::extract_error);
+        Ok(answers.map(|answer| answer.inspect_err(|error| self.note_answer(line, Some(error)))).collect())
+    }
+
+    /// The present connection, or a new one. Callers that arrive while it is made wait for it.
+    async fn line(&self) -> Result<Line, Error> {
+        if let Some(line) = self.current() {
+            return Ok(line);
+        }
+        let _one_at_a_time = self.connecting.lock().await;
+        if let Some(line) = self.current() {
+            return Ok(line);
+        }
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.settings.connect_timeout))
+            .set_response_timeout(None);
+        let connection = self
+            .settings
+            .client()?
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .map_err(|error| Error::of_connecting(&self.address, &error))?;
+        self.silent.store(0, Ordering::Relaxed);
+        let line = Line { connection, since: now() };
+        *self.slot() = Some(line.clone());
+        Ok(line)
+    }
+
+    fn current(&self) -> Option<Line> {
+        self.slot().clone()
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<Line>> {
+        self.current.lock().expect("nothing panics while it holds the connection")
+    }
+
+    fn note_answer(&self, line: &Line, error: Option<&RedisError>) {
+        let Some(error) = error else { return self.silent.store(0, Ordering::Relaxed) };
+        match error.code() {
+            None => {
+                self.give_up(line);
+            }
+            Some(code) if ELSEWHERE.contains(&code) && line.since.elapsed() >= SHORTEST_LIFE => {
+                if self.give_up(line) {
+                    tracing::warn!(address = %self.address, code, "this Redis takes no writes: reconnecting");
+                    self.moves.send_modify(|moves| *moves = moves.wrapping_add(1));
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Stops using a connection; false if another one has taken its place already.
+    fn give_up(&self, line: &Line) -> bool {
+        let mut current = self.slot();
+        let is_current = current.as_ref().is_some_and(|current| current.since == line.since);
+        if is_current {
+            *current = None;
+        }
+        is_current
+    }
+
+    fn note_silence(&self) {
+        if self.silent.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT_CALLS {
+            tracing::warn!(address = %self.address, calls = SILENT_CALLS, "Redis does not answer: reconnecting");
+            *self.slot() = None;
+        }
+    }
+}
+
+/// The answer of a call by its deadline, even if nobody has read it by then.
+async fn by_deadline<T>(deadline: Duration, call: impl Future<Output = T>) -> Option<T> {
+    let mut call = std::pin::pin!(call);
+    match timeout(deadline, &mut call).await {
+        Ok(answer) => Some(answer),
+        Err(_) => timeout(LAST_LOOK, call).await.ok(),
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::{sync::oneshot, task::yield_now};
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_could_read_before_the_deadline_counts() {
+        let deadline = Duration::from_millis(20);
+        let (answer, answered) = oneshot::channel();
+        let call = tokio::spawn(by_deadline(deadline, answered));
+        yield_now().await;
+        // The thread is kept busy, and then the deadline's end is noticed first.
+        std::thread::sleep(2 * deadline);
+        yield_now().await;
+        yield_now().await;
+        answer.send("pumped").expect("the call still waits");
+        assert_eq!(call.await.expect("it does not panic"), Some(Ok("pumped")));
+    }
+
+    #[tokio::test]
+    async fn a_call_that_nothing_answers_ends() {
+        assert_eq!(by_deadline(Duration::from_millis(1), std::future::pending::<()>()).await, None);
+    }
+}

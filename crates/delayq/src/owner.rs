@@ -1,0 +1,99 @@
+//! What the owner of shards asks of them: to be theirs, to pump what is due, to forget unused topics.
+
+use crate::{client::Client, error::Error, listen::Listener, server};
+use delayq_core::{
+    keys::Channel,
+    shard::ShardId,
+    time::{UnixMicros, UnixMillis},
+    verbs::{
+        claim::{self, Claimed},
+        forget::{self, ForgottenTopics},
+        hold::{self, HoldAnswer},
+        pump::{self, PumpReport},
+    },
+};
+use std::time::Duration;
+
+/// The deployment as an owner of shards sees it: a timer. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    client: Client,
+}
+
+// === impl Owner ===
+
+impl Owner {
+    /// An owner over this client's connection.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Listens for due times that come nearer, on its own connection.
+    pub fn listen(&self, shards: Vec<ShardId>) -> Listener {
+        let calls = &self.client.calls;
+        Listener::start(calls.link(), calls.keys().clone(), Channel::Wake, shards)
+    }
+
+    /// Makes `owner` the owner of shards, each under a new epoch, in one round trip. With a `lock`, a claim is refused
+    /// while another owner's lock lasts, and renews the caller's own.
+    pub async fn claim(
+        &self,
+        shards: &[ShardId],
+        owner: &str,
+        lock: Duration,
+    ) -> Vec<Result<Claimed, Error>> {
+        let calls = shards.iter().map(|&shard| claim::request(shard, owner, lock)).collect();
+        self.client.calls.ask_all(calls, claim::read).await
+    }
+
+    /// Stops a shard from making anything ready, or lets it continue.
+    ///
+    /// # Errors
+    /// Redis cannot be used. Safe to repeat.
+    pub async fn hold(&self, shard: ShardId, epoch: u64, on: bool) -> Result<HoldAnswer, Error> {
+        self.client.calls.ask(hold::request(shard, epoch, on), hold::read).await
+    }
+
+    /// Moves what is due to the ready queues, in all these shards in one round trip: at most `limit` (1 to 500) ids in
+    /// each. Safe to repeat after any error.
+    ///
+    /// Each shard comes with its owner's epoch; `None`: only what is long overdue is moved. Nothing is moved if Redis's
+    /// clock reads more than `latest`, because it may have jumped ahead; the report then has
+    /// [`PumpWord::Ahead`](pump::PumpWord::Ahead).
+    pub async fn pump(
+        &self,
+        shards: &[(ShardId, Option<u64>)],
+        limit: u16,
+        latest: Option<UnixMillis>,
+    ) -> Vec<Result<PumpReport, Error>> {
+        let request = |&(shard, epoch): &(ShardId, Option<u64>)| pump::request(shard, epoch, limit, latest);
+        self.client.calls.ask_all(shards.iter().map(request).collect(), pump::read).await
+    }
+
+    /// Forgets the unused topics in one page of a shard's: those that are empty, have no settings of their own, and had no
+    /// put for `quiet` (at least a millisecond). The first page begins at 0.
+    ///
+    /// # Errors
+    /// Redis cannot be used; some of the topics may be forgotten. Safe to repeat.
+    pub async fn forget_quiet(
+        &self,
+        shard: ShardId,
+        from: u64,
+        quiet: Duration,
+    ) -> Result<ForgottenTopics, Error> {
+        self.client.calls.ask(forget::quiet(shard, from, quiet), forget::read_quiet).await
+    }
+
+    /// Redis's clock. A replica answers it too, and a Redis that refuses writes.
+    ///
+    /// # Errors
+    /// Redis cannot be reached, or does not allow TIME.
+    pub async fn redis_time(&self) -> Result<UnixMicros, Error> {
+        server::redis_time(&self.client.calls).await
+    }
+}

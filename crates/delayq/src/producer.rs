@@ -1,0 +1,243 @@
+//! The producer: puts, cancels and reschedules, many callers over one connection.
+//!
+//! What waits at the same time goes together: while a call to a shard is under way, what comes for that shard is gathered
+//! for the next. So a single caller waits for nobody, and many callers reach what batches reach.
+
+mod changing;
+mod repeating;
+mod room;
+mod sending;
+mod spooling;
+
+use crate::{
+    client::Client,
+    clock,
+    error::Error,
+    gather::Gathering,
+    options::in_range,
+    placing::{Placed, Placing},
+    scatter::MAX_IDS_A_PIPELINE,
+};
+use delayq_core::{
+    fate::Fate,
+    id::Topic,
+    limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL},
+    message::Message,
+    shard::ShardId,
+    spool::Spool,
+    target::Reference,
+    verbs::put::PutOutcome,
+};
+use room::Room;
+use sending::{Sender, Waiting};
+use std::{fmt, sync::Arc, time::Duration};
+use tokio::sync::mpsc;
+
+/// Calls that may wait to be gathered before callers are held back.
+const QUEUE: usize = 4096;
+
+/// How a producer works.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ProducerOptions {
+    /// How long a put waits for others to go with it. Default 0: only as long as the line is busy.
+    pub linger: Duration,
+    /// How many pipelines are under way at once, 1 to 64; default 4: one at work, the others on their ways. With
+    /// `pipeline_bytes` it says what has to cross the network within the deadline of a call: 4 MiB by default, 0.4 s at
+    /// 100 Mbit/s.
+    pub in_flight: usize,
+    /// The most bytes of messages in one pipeline (payloads and headers, and 512 for each), 64 KiB to 4 MiB; default 1 MiB.
+    /// A single message may exceed it.
+    pub pipeline_bytes: usize,
+    /// The most bytes of messages that wait or are under way before callers are held back, 1 MiB to 1 GiB; default 64 MiB.
+    pub queue_bytes: usize,
+    /// Where puts go that cannot reach Redis; `None`: they fail.
+    pub spool: Option<Arc<dyn Spool>>,
+}
+
+/// A producer. Cheap to clone: all clones share one queue; it ends with the last of them.
+#[derive(Clone)]
+#[must_use = "puts go through it, and it ends with its last clone"]
+pub struct Producer {
+    client: Client,
+    placing: Placing,
+    queue: mpsc::Sender<Vec<Waiting>>,
+    room: Room,
+    spool: Option<Arc<dyn Spool>>,
+}
+
+/// What became of a put, and what finds the message again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Put {
+    /// What finds the message again.
+    pub reference: Reference,
+    /// What became of it.
+    pub outcome: PutOutcome,
+}
+
+/// A put without an answer. Repeated with the id of `reference` it is safe: what was carried out is recognised.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}", match error.fate() { Fate::NotApplied => "the message was not put", Fate::Unknown => "it is unknown whether the message was put" })]
+pub struct PutError {
+    /// The id under which it was tried, and its shard.
+    pub reference: Option<Reference>,
+    /// Why there is no answer, and whether it was carried out.
+    #[source]
+    pub error: Error,
+}
+
+/// What cancelling or shifting a group did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "a shift that is busy is to be repeated"]
+pub struct GroupTally {
+    /// Messages that were cancelled or moved.
+    pub changed: u64,
+    /// Messages that somebody holds, or that could not be moved.
+    pub passed: u64,
+    /// Whether another shift of the same group is under way: repeat it under the same token later. Where the group
+    /// has several places since a growth, some of them may be through.
+    pub busy: bool,
+}
+
+// === impl ProducerOptions ===
+
+impl ProducerOptions {
+    /// Sets [`Self::linger`].
+    #[must_use]
+    pub fn linger(self, linger: Duration) -> Self {
+        Self { linger, ..self }
+    }
+
+    /// Sets [`Self::in_flight`].
+    #[must_use]
+    pub fn in_flight(self, in_flight: usize) -> Self {
+        Self { in_flight, ..self }
+    }
+
+    /// Sets [`Self::pipeline_bytes`].
+    #[must_use]
+    pub fn pipeline_bytes(self, pipeline_bytes: usize) -> Self {
+        Self { pipeline_bytes, ..self }
+    }
+
+    /// Sets [`Self::queue_bytes`].
+    #[must_use]
+    pub fn queue_bytes(self, queue_bytes: usize) -> Self {
+        Self { queue_bytes, ..self }
+    }
+
+    /// Sets [`Self::spool`].
+    #[must_use]
+    pub fn spool(self, spool: Arc<dyn Spool>) -> Self {
+        Self { spool: Some(spool), ..self }
+    }
+}
+
+impl Default for ProducerOptions {
+    fn default() -> Self {
+        Self {
+            linger: Duration::ZERO,
+            in_flight: 4,
+            pipeline_bytes: 1 << 20,
+            queue_bytes: 64 << 20,
+            spool: None,
+        }
+    }
+}
+
+// === impl Producer ===
+
+impl Producer {
+    /// Starts a producer, and the task that gathers its puts. Of an option outside its range the nearest value in it is
+    /// taken, and a warning logged.
+    pub fn start(client: Client, options: ProducerOptions) -> Self {
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let gathering = Gathering {
+            max_items: MAX_IDS_A_PIPELINE,
+            max_bytes: in_range("pipeline_bytes", options.pipeline_bytes, 64 << 10..=MAX_BYTES_A_CALL),
+            in_flight: in_range("in_flight", options.in_flight, 1..=64),
+            linger: options.linger,
+        };
+        let placing = Placing::new(&client);
+        let sender = Sender(placing.clone());
+        tokio::spawn(async move { gathering.run(waiting, |gathered| sender.send(gathered)).await });
+        Self {
+            client,
+            placing,
+            queue,
+            room: Room::new(in_range("queue_bytes", options.queue_bytes, 1 << 20..=1 << 30) as u32),
+            spool: options.spool,
+        }
+    }
+
+    /// Reads the policy of a topic ahead of its first put. Without it the first puts are stored uncompressed.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn warm(&self, topic: &Topic) -> Result<(), Error> {
+        self.client.payloads.refresh_codec(topic).await
+    }
+
+    /// The deployment.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Puts one message, together with those of other callers that wait. A dropped future may have been carried out.
+    ///
+    /// # Errors
+    /// A message that breaks a limit; a Redis that cannot be used, where there is no spool. With fate *unknown* it
+    /// may have been carried out: repeat it with the same id.
+    pub async fn put(&self, message: Message) -> Result<Put, PutError> {
+        let put = self.place(message, self.placing.present_shard())?;
+        self.put_retrying(vec![put]).await.pop().expect("one answer for one message")
+    }
+
+    /// Puts many messages, together with those of other callers that wait: those of one shard go in one call, and the
+    /// calls of all shards in one pipeline, as far as the limits allow. One answer each, in order; one message's fault
+    /// does not stop the others.
+    #[must_use = "each has its own answer"]
+    pub async fn put_many(&self, messages: Vec<Message>) -> Vec<Result<Put, PutError>> {
+        let mut answers: Vec<Option<Result<Put, PutError>>> = messages.iter().map(|_| None).collect();
+        let (mut items, mut puts) = (Vec::with_capacity(messages.len()), Vec::with_capacity(messages.len()));
+        // Sending goes on to the next shard; what fills more than one call goes to several.
+        let mut fallback = self.placing.present_shard();
+        for (i, message) in messages.into_iter().enumerate() {
+            if i > 0 && i % MAX_IDS_A_CALL == 0 {
+                fallback = self.placing.next_shard();
+            }
+            match self.place(message, fallback) {
+                Err(error) => answers[i] = Some(Err(error)),
+                Ok(put) => {
+                    items.push(i);
+                    puts.push(put);
+                }
+            }
+        }
+        for (i, answer) in items.into_iter().zip(self.put_retrying(puts).await) {
+            answers[i] = Some(answer);
+        }
+        answers.into_iter().map(|answer| answer.expect("every message is refused or put")).collect()
+    }
+
+    /// Checks a message, and finds its places and its id.
+    fn place(&self, mut message: Message, fallback: ShardId) -> Result<Placed, PutError> {
+        let place = message
+            .check(self.client.max_payload_bytes)
+            .and_then(|()| self.placing.place(&mut message, fallback, clock::now()));
+        let place = place.map_err(|error| PutError { reference: None, error: error.into() })?;
+        Ok(Placed { message: Arc::new(message), place, lost: None, first_try: None })
+    }
+}
+
+impl fmt::Debug for Producer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Producer").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+fn reference(shard: ShardId, message: &Message) -> Reference {
+    Reference { shard, id: message.id.clone().expect("a message has its id once it is placed") }
+}

@@ -1,0 +1,171 @@
+//! Changing what is pending: cancel and reschedule, one, many or a whole group.
+
+use super::{GroupTally, Producer};
+use crate::{
+    clock,
+    error::Error,
+    scatter::{Batch, batches, scatter},
+};
+use delayq_core::{
+    call::Call,
+    id::{Group, Topic},
+    limits::MAX_IDS_A_CALL,
+    reply::{ReplyError, Value},
+    shard::ShardId,
+    target::Target,
+    time::{Shift, UnixMillis},
+    verbs::{
+        cancel::{self, CancelOutcome},
+        cursor::Cursor,
+        group::{self as group_steps, ShiftStep},
+        reschedule::{self, Reschedule, RescheduleOutcome},
+    },
+};
+
+/// About how many bytes one target takes in a call: an id of at most 128, and two times.
+const TARGET_BYTES: usize = 256;
+
+// === impl Producer ===
+
+impl Producer {
+    /// Cancels a message, so that it is not delivered.
+    ///
+    /// # Errors
+    /// Redis cannot be used, and there is no spool. Safe to repeat after any error.
+    pub async fn cancel(&self, topic: &Topic, target: &Target) -> Result<CancelOutcome, Error> {
+        let mut outcomes = self.cancel_many(topic, std::slice::from_ref(target)).await;
+        outcomes.pop().expect("one outcome for one target")
+    }
+
+    /// Cancels many messages of one topic: one answer each, in order.
+    #[must_use = "each has its own answer"]
+    pub async fn cancel_many(&self, topic: &Topic, targets: &[Target]) -> Vec<Result<CancelOutcome, Error>> {
+        let tried = clock::now();
+        let request =
+            |shard, some: &[usize]| cancel::request(shard, topic, some.iter().map(|&i| &targets[i].id));
+        let answers =
+            self.where_known(targets, request, cancel::read, |found| *found == CancelOutcome::Unknown).await;
+        self.spool_cancels(topic, targets, answers, tried).await
+    }
+
+    /// Cancels every pending message of a group, in bounded steps.
+    ///
+    /// # Errors
+    /// Some may be cancelled then; safe to repeat.
+    pub async fn cancel_group(&self, group: &Group) -> Result<GroupTally, Error> {
+        let (mut tally, mut through) = (GroupTally::default(), Vec::new());
+        while let Some(shard) = self.client.calls.shared_layout().next_shard_of(group, &through) {
+            let mut cursor = Some(Cursor::from(UnixMillis::new(0)));
+            while let Some(at) = cursor {
+                let call = group_steps::cancel(shard, group, &at, MAX_IDS_A_CALL as u16);
+                let step = self.client.calls.ask(call, group_steps::read_cancel).await?;
+                tally.changed += step.cancelled;
+                tally.passed += step.leased + step.failed;
+                cursor = step.next;
+            }
+            through.push(shard);
+        }
+        Ok(tally)
+    }
+
+    /// Changes the due time of a pending message; its id stays.
+    ///
+    /// # Errors
+    /// After *unknown* the change may have been made: repeating it is safe if it is to an absolute time, or names
+    /// the expected one.
+    pub async fn reschedule(
+        &self,
+        topic: &Topic,
+        target: &Target,
+        change: Reschedule,
+    ) -> Result<RescheduleOutcome, Error> {
+        let mut outcomes = self.reschedule_many(topic, &[(target.clone(), change)]).await;
+        outcomes.pop().expect("one outcome for one target")
+    }
+
+    /// Changes the due times of many messages of one topic: one answer each, in order.
+    #[must_use = "each has its own answer"]
+    pub async fn reschedule_many(
+        &self,
+        topic: &Topic,
+        changes: &[(Target, Reschedule)],
+    ) -> Vec<Result<RescheduleOutcome, Error>> {
+        let targets: Vec<Target> = changes.iter().map(|(target, _)| target.clone()).collect();
+        let tried = clock::now();
+        let request = |shard, some: &[usize]| {
+            reschedule::request(shard, topic, some.iter().map(|&i| (&changes[i].0.id, changes[i].1)))
+        };
+        let unknown = |found: &RescheduleOutcome| *found == RescheduleOutcome::Unknown;
+        let answers = self.where_known(&targets, request, reschedule::read, unknown).await;
+        self.spool_reschedules(topic, changes, answers, tried).await
+    }
+
+    /// Shifts the due times of a whole group by at least a millisecond, in bounded steps, each message once. Under the
+    /// same `token` a repeat continues, and moves nothing twice.
+    ///
+    /// # Errors
+    /// Some may be shifted then: repeat it with the same token.
+    pub async fn reschedule_group(&self, group: &Group, by: Shift, token: &str) -> Result<GroupTally, Error> {
+        let (mut tally, mut through) = (GroupTally::default(), Vec::new());
+        while let Some(shard) = self.client.calls.shared_layout().next_shard_of(group, &through) {
+            loop {
+                let call = group_steps::shift(shard, group, (token, by), MAX_IDS_A_CALL as u16);
+                let step = self.client.calls.ask(call, group_steps::read_shift).await?;
+                let (moved, passed, done) = match step {
+                    ShiftStep::More { moved, passed } => (moved, passed, false),
+                    ShiftStep::Done { moved, passed } => (moved, passed, true),
+                    ShiftStep::Busy => return Ok(GroupTally { busy: true, ..tally }),
+                };
+                tally.changed += moved;
+                tally.passed += passed;
+                if done {
+                    break;
+                }
+            }
+            through.push(shard);
+        }
+        Ok(tally)
+    }
+
+    /// Asks for each target in the shards where it may be, its present one first, until it is known in one: one answer
+    /// each, in order.
+    async fn where_known<T>(
+        &self,
+        targets: &[Target],
+        request: impl Fn(ShardId, &[usize]) -> Call,
+        read: impl Fn(Value, usize) -> Result<Vec<T>, ReplyError>,
+        unknown: impl Fn(&T) -> bool,
+    ) -> Vec<Result<T, Error>> {
+        let mut answers: Vec<Option<Result<T, Error>>> = targets.iter().map(|_| None).collect();
+        let mut asked: Vec<Vec<ShardId>> = targets.iter().map(|_| Vec::new()).collect();
+        loop {
+            let mut next = Vec::new();
+            for (i, target) in targets.iter().enumerate() {
+                let is_open = match &answers[i] {
+                    None => true,
+                    Some(Ok(found)) => unknown(found),
+                    Some(Err(_)) => false,
+                };
+                if !is_open {
+                    continue;
+                }
+                // By the layout that is known now: a call of the last round may have met a growth.
+                let shards = self.client.calls.shared_layout().shards_of(target);
+                if let Some(shard) = shards.into_iter().find(|shard| !asked[i].contains(shard)) {
+                    asked[i].push(shard);
+                    next.push((i, shard, TARGET_BYTES));
+                }
+            }
+            if next.is_empty() {
+                break;
+            }
+            let batches = batches(next.into_iter());
+            let request = |batch: &Batch<ShardId>| request(batch.key, &batch.items);
+            let read = |batch: &Batch<ShardId>, reply| read(reply, batch.items.len());
+            for (i, answer) in scatter(&self.client.calls, &batches, request, read).await {
+                answers[i] = Some(answer);
+            }
+        }
+        answers.into_iter().map(|answer| answer.expect("every target is asked for somewhere")).collect()
+    }
+}

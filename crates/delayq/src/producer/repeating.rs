@@ -1,0 +1,125 @@
+//! Repeating puts whose answers were lost: once at once, then by the spool.
+//!
+//! A repeat says when its first try began, on Redis's clock: by that its topic tells what it may have forgotten, and a
+//! put that replaces does not replace what it had put itself.
+
+use super::{Producer, Put, PutError, reference, sending::Waiting};
+use crate::{
+    clock,
+    error::Error,
+    placing::{Placed, PutAnswer},
+    server,
+};
+use delayq_core::{fate::Fate, message::Message, time::UnixMillis};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::oneshot;
+
+// === impl Producer ===
+
+impl Producer {
+    /// Puts messages, and those that an outage kept from being answered a second time: a repeat with the same id is
+    /// recognised. What then is left goes to the spool. One answer each, in order.
+    pub(super) async fn put_retrying(&self, mut puts: Vec<Placed>) -> Vec<Result<Put, PutError>> {
+        let (tried, began) = (clock::now(), clock::instant());
+        let mut answers = self.put_once(&mut puts).await;
+        let unanswered: Vec<usize> = (0..puts.len()).filter(|&i| is_outage(&answers[i])).collect();
+        if !unanswered.is_empty() {
+            let repeat = |&i: &usize| {
+                let lost = is_unknown(&answers[i]).then_some(began);
+                Placed { lost, ..puts[i].clone() }
+            };
+            let mut again: Vec<Placed> = unanswered.iter().map(repeat).collect();
+            let repeated = self.put_once(&mut again).await;
+            for (&i, second) in unanswered.iter().zip(repeated) {
+                answers[i] = second.map_err(|error| after(&answers[i], error));
+            }
+            self.spool_unanswered(&puts, &mut answers, tried).await;
+        }
+        let answer = |(put, answer): (&Placed, PutAnswer)| match answer {
+            Ok((shard, outcome)) => Ok(Put { reference: reference(shard, &put.message), outcome }),
+            Err(error) => Err(PutError { reference: Some(reference(put.place.home(), &put.message)), error }),
+        };
+        puts.iter().zip(answers).map(answer).collect()
+    }
+
+    /// Hands messages to the gathering, and waits for their answers.
+    async fn put_once(&self, puts: &mut [Placed]) -> Vec<PutAnswer> {
+        if let Err(error) = self.date_repeats(puts).await {
+            return vec![Err(error); puts.len()];
+        }
+        let room = Arc::new(self.room.take(puts.iter().map(|put| put.message.bytes()).sum()).await);
+        let hand = |put: &Placed| {
+            let (answer, answered) = oneshot::channel();
+            (Waiting { put: put.clone(), answer, _room: Arc::clone(&room) }, answered)
+        };
+        let (waiting, answered): (Vec<_>, Vec<_>) = puts.iter().map(hand).unzip();
+        if self.queue.send(waiting).await.is_err() {
+            return vec![Err(Error::Closed); puts.len()];
+        }
+        let mut answers = Vec::with_capacity(puts.len());
+        for answer in answered {
+            answers.push(answer.await.unwrap_or_else(|_| Err(ended())));
+        }
+        answers
+    }
+
+    /// Says of repeats when their first try began, on Redis's clock: from its time now, less how long ago it was by this
+    /// host's clock.
+    ///
+    /// # Errors
+    /// Redis did not say its time: undated, a repeat would be taken for a new message.
+    async fn date_repeats(&self, puts: &mut [Placed]) -> Result<(), Error> {
+        let (host_now, asked) = (clock::now(), clock::instant());
+        let since = |put: &Placed| match put.message.tried {
+            Some(tried) => Some(host_now.since(tried)),
+            None => put.lost.map(|began| asked.duration_since(began)),
+        };
+        let undated = puts.iter_mut().filter(|put| put.first_try.is_none());
+        let repeats: Vec<(&mut Placed, Duration)> =
+            undated.filter_map(|put| since(put).map(|since| (put, since))).collect();
+        if repeats.is_empty() {
+            return Ok(());
+        }
+        // A little late rather than early: what was over before the first try has to be replaced.
+        let now_ms = server::redis_time(&self.client.calls).await?.0.div_ceil(1000);
+        for (put, since) in repeats {
+            put.first_try = Some(UnixMillis::new(now_ms.saturating_sub(since.as_millis() as u64)));
+        }
+        Ok(())
+    }
+
+    /// Hands what an outage kept from Redis to the spool, if there is one.
+    async fn spool_unanswered(&self, puts: &[Placed], answers: &mut [PutAnswer], tried: UnixMillis) {
+        let left: Vec<usize> = (0..puts.len()).filter(|&i| is_outage(&answers[i])).collect();
+        // Those that one call failed with share their error, and go to the spool together.
+        for fate in [Fate::NotApplied, Fate::Unknown] {
+            let of_fate = |&i: &usize| answers[i].as_ref().is_err_and(|error| error.fate() == fate);
+            let some: Vec<usize> = left.iter().copied().filter(of_fate).collect();
+            let Some(Err(error)) = some.first().map(|&i| answers[i].clone()) else { continue };
+            let messages: Vec<&Message> = some.iter().map(|&i| &*puts[i].message).collect();
+            for (&i, spooled) in some.iter().zip(self.spool_or(error, &messages, tried).await) {
+                if let Ok(outcome) = spooled {
+                    answers[i] = Ok((puts[i].place.home(), outcome));
+                }
+            }
+        }
+    }
+}
+
+fn is_outage(answer: &PutAnswer) -> bool {
+    answer.as_ref().is_err_and(Error::is_outage)
+}
+
+fn is_unknown(answer: &PutAnswer) -> bool {
+    answer.as_ref().is_err_and(|error| error.fate() == Fate::Unknown)
+}
+
+/// The error of a second try: what the first one left unknown stays so.
+fn after(first: &PutAnswer, second: Error) -> Error {
+    if is_unknown(first) { second.into_unknown() } else { second }
+}
+
+/// The error of a put that was handed to a gathering which ended with its runtime.
+fn ended() -> Error {
+    Error::NoAnswer { address: String::new(), why: "the producer's runtime ended".to_owned() }
+}

@@ -1,0 +1,60 @@
+//! Sending what was gathered, in one pipeline.
+
+use super::room::Taken;
+use crate::{
+    gather::Gathered,
+    placing::{Placed, Placing, PutAnswer},
+};
+use delayq_core::shard::ShardId;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// A put that waits to be sent.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) put: Placed,
+    pub(super) answer: oneshot::Sender<PutAnswer>,
+    pub(super) _room: Arc<Taken>,
+}
+
+/// What sends the puts that were gathered.
+pub(super) struct Sender(pub(super) Placing);
+
+// === impl Waiting ===
+
+impl Gathered for Waiting {
+    type Key = ShardId;
+
+    fn key(&self) -> ShardId {
+        self.put.place.at()
+    }
+
+    fn bytes(&self) -> usize {
+        self.put.message.bytes()
+    }
+}
+
+// === impl Sender ===
+
+impl Sender {
+    /// Sends what was gathered: one call for each shard and topic, in one pipeline. Returns the puts that have to go on,
+    /// to their next place or by a newer layout; the others do not wait for them.
+    pub(super) async fn send(&self, gathered: Vec<Waiting>) -> Vec<Waiting> {
+        let present = self.0.present_shard();
+        if gathered.iter().any(|waiting| waiting.put.place.home() == present) {
+            self.0.next_shard();
+        }
+        let (mut puts, callers): (Vec<Placed>, Vec<_>) =
+            gathered.into_iter().map(|Waiting { put, answer, _room }| (put, (answer, _room))).unzip();
+        let answers = self.0.put_placed(&mut puts).await;
+        let mut again = Vec::new();
+        for ((put, (caller, _room)), answer) in puts.into_iter().zip(callers).zip(answers) {
+            match answer {
+                // The caller may be gone: the put is carried out all the same.
+                Some(answer) => drop(caller.send(answer)),
+                None => again.push(Waiting { put, answer: caller, _room }),
+            }
+        }
+        again
+    }
+}

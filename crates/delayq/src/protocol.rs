@@ -1,0 +1,25 @@
+//! The protocol, for services and tools: keys, scripts, envelopes and limits, and the deployment as the owners of shards
+//! and the holders of leases see it. Applications need none of it.
+
+pub use crate::growth::Growth;
+pub use crate::holder::Holder;
+pub use crate::link::{Link, mask_query};
+pub use crate::listen::{Listener, Notification};
+pub use crate::owner::Owner;
+pub use delayq_core::codec::{CodecError, DICTIONARY_BYTES, FEWEST_SAMPLES, Unrestored};
+pub use delayq_core::envelope::{Envelope, EnvelopeError, FORMAT, HEAD_BYTES};
+pub use delayq_core::id::OwnId;
+pub use delayq_core::keys::{Channel, Keys};
+pub use delayq_core::layout::{Layout, LayoutError};
+pub use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
+pub use delayq_core::message::{DEFAULT_PAYLOAD_BYTES, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES};
+pub use delayq_core::script::{Script, Scripts, Swap, Verb};
+pub use delayq_core::shard::{ShardCountError, ShardId};
+pub use delayq_core::time::UnixMicros;
+pub use delayq_core::verbs::claim::Claimed;
+pub use delayq_core::verbs::forget::ForgottenTopics;
+pub use delayq_core::verbs::hold::HoldAnswer;
+pub use delayq_core::verbs::overview::{TopicHere, TopicsPage};
+pub use delayq_core::verbs::pump::{PumpReport, PumpWord};
+pub use delayq_core::verbs::reserve::{Receipt, Reservation, ReserveReport, ReserveRequest};
+pub use delayq_core::verbs::settle::Release;

@@ -1,0 +1,16 @@
+//! What Redis answered, as the protocol reads it.
+
+use delayq_core::reply::Value;
+
+/// The same value without the client's own types.
+pub(super) fn of_redis(value: redis::Value) -> Value {
+    match value {
+        redis::Value::Nil => Value::Nil,
+        redis::Value::Int(number) => Value::Number(number),
+        redis::Value::BulkString(bytes) => Value::Bytes(bytes),
+        redis::Value::SimpleString(text) => Value::Bytes(text.into_bytes()),
+        redis::Value::Okay => Value::Bytes(b"OK".to_vec()),
+        redis::Value::Array(items) => Value::Array(items.into_iter().map(of_redis).collect()),
+        other => Value::Other(format!("{other:?}")),
+    }
+}

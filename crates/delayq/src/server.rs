@@ -1,0 +1,173 @@
+//! Whether a Redis is fit to keep messages: checked before serving, and regularly afterwards.
+
+use crate::{calls::Calls, error::Error, listen::try_listening};
+use delayq_core::{time::UnixMicros, verbs::probe};
+use redis::from_redis_value;
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// The oldest Redis that has what the scripts need (flags of scripts, sharded pub/sub).
+const OLDEST: (u64, u64) = (7, 0);
+
+/// What a Redis says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ServerFacts {
+    /// Its version; of a Valkey, the Redis version it stands for.
+    pub version: String,
+    /// `master`, or `slave`.
+    pub role: String,
+    /// What it does when its memory is full; must be `noeviction`.
+    pub maxmemory_policy: String,
+    /// Its memory limit in bytes; 0: none.
+    pub maxmemory_bytes: u64,
+    /// The memory it uses, in bytes.
+    pub used_memory_bytes: u64,
+    /// Whether it writes an append-only file.
+    pub aof: bool,
+    /// Whether that file is still the one that it loaded when it started. If a crash had torn its end, the beginning of a
+    /// transaction may stand there open: the next start runs it, or drops what was written behind it. BGREWRITEAOF
+    /// removes it. Redis does not tell whether the file was torn.
+    pub aof_as_loaded: bool,
+    /// Whether it is part of a Redis Cluster.
+    pub cluster: bool,
+    /// How many replicas follow it.
+    pub replicas: u64,
+}
+
+/// Checks that the server would lose no message and denies no command in use, and that a deployment that is there is
+/// the configured one. Costs about a millisecond and a short connection.
+///
+/// # Errors
+/// [`Error::Unfit`] names the setting and what to do; [`Error::Deployment`] if the deployment never had the configured
+/// number of shards; others if the server cannot be reached.
+pub(crate) async fn check(calls: &Calls) -> Result<ServerFacts, Error> {
+    let facts = facts(calls).await.map_err(denied_by_name)?;
+    facts.check()?;
+    check_permissions(calls).await.map_err(denied_by_name)?;
+    match calls.layout().await {
+        Ok(_) | Err(Error::Uninitialised(_)) => Ok(facts),
+        Err(error) => Err(error),
+    }
+}
+
+/// Redis's clock. A replica answers it too, and a server that refuses writes.
+///
+/// # Errors
+/// It cannot be reached, or does not allow TIME.
+pub(crate) async fn redis_time(calls: &Calls) -> Result<UnixMicros, Error> {
+    let reply = calls.link().run(&redis::cmd("TIME")).await?;
+    let (seconds, micros): (u64, u64) = from_redis_value(reply)
+        .map_err(|error| Error::Unfit(format!("TIME answers what no Redis answers: {error}")))?;
+    Ok(UnixMicros(seconds * 1_000_000 + micros))
+}
+
+async fn facts(calls: &Calls) -> Result<ServerFacts, Error> {
+    let reply = calls.link().run(&redis::cmd("INFO")).await?;
+    let text: String = from_redis_value(reply)
+        .map_err(|error| Error::Unfit(format!("INFO answers what no Redis answers: {error}")))?;
+    Ok(ServerFacts::parse(&text))
+}
+
+/// Every command in use must be allowed. One that is denied to a script would stop it halfway; without SCRIPT LOAD a
+/// restarted Redis could never be served, and without SSUBSCRIBE every wake-up would be lost.
+async fn check_permissions(calls: &Calls) -> Result<(), Error> {
+    calls.link().run(redis::cmd("SCRIPT").arg("LOAD").arg("return 1")).await?;
+    try_listening(calls.link().settings(), calls.keys()).await?;
+    let denied = calls.ask(probe::request(), probe::read).await?;
+    if denied.is_empty() {
+        return Ok(());
+    }
+    let denied = denied.join(", ");
+    Err(Error::Unfit(format!(
+        "this user may not call {denied}: allow it in the ACL (docs/operations.md lists all)"
+    )))
+}
+
+/// A denial does not pass by itself; its text names the command.
+fn denied_by_name(error: Error) -> Error {
+    match error {
+        Error::Redis { code, detail } if code == "NOPERM" => {
+            Error::Unfit(format!("{detail}: allow it in the ACL (docs/operations.md lists all)"))
+        }
+        error => error,
+    }
+}
+
+// === impl ServerFacts ===
+
+impl ServerFacts {
+    fn parse(info: &str) -> Self {
+        let fields: HashMap<&str, &str> =
+            info.lines().filter_map(|line| line.trim().split_once(':')).collect();
+        let text = |name: &str| fields.get(name).copied().unwrap_or_default().to_owned();
+        let number = |name: &str| fields.get(name).and_then(|text| text.parse().ok()).unwrap_or(0);
+        Self {
+            version: text("redis_version"),
+            role: text("role"),
+            maxmemory_policy: text("maxmemory_policy"),
+            maxmemory_bytes: number("maxmemory"),
+            used_memory_bytes: number("used_memory"),
+            aof: number("aof_enabled") == 1,
+            // Of a file that was not loaded but begun, the base is none.
+            aof_as_loaded: number("aof_enabled") == 1
+                && number("aof_base_size") > 0
+                && number("aof_rewrites") == 0,
+            cluster: number("cluster_enabled") == 1,
+            replicas: number("connected_slaves"),
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let unfit = |why: String| Err(Error::Unfit(why));
+        let mut parts = self.version.split('.').map_while(|part| part.parse::<u64>().ok());
+        let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+        if version < OLDEST {
+            return unfit(format!(
+                "it is version {}; delayq needs Redis 7.0 or Valkey 7.2 at least",
+                self.version
+            ));
+        }
+        if self.role != "master" {
+            return unfit("it is a replica; connect to its master".to_owned());
+        }
+        if self.maxmemory_policy != "noeviction" {
+            return unfit(format!(
+                "its maxmemory-policy is {}, so it deletes messages when its memory is full; set it to noeviction",
+                self.maxmemory_policy
+            ));
+        }
+        if self.cluster {
+            return unfit(
+                "it is part of a Redis Cluster, which this version does not serve; use a single master"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(info: &str) -> ServerFacts {
+        ServerFacts::parse(info)
+    }
+
+    #[test]
+    fn a_server_that_would_lose_messages_is_refused_by_name() {
+        let good =
+            "redis_version:7.0.15\r\nrole:master\r\nmaxmemory_policy:noeviction\r\ncluster_enabled:0\r\n";
+        assert!(facts(good).check().is_ok());
+        for (from, to, named) in [
+            ("7.0.15", "6.2.7", "version 6.2.7"),
+            ("master", "slave", "replica"),
+            ("noeviction", "allkeys-lru", "allkeys-lru"),
+            ("enabled:0", "enabled:1", "Cluster"),
+        ] {
+            let error = facts(&good.replace(from, to)).check().unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What a producer's callers have at the same time goes together, against a real Redis.
+
+#![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
+
+use delayq::{
+    Message, PutOutcome, Topic, UnixMillis,
+    protocol::{Scripts, Verb},
+};
+use delayq_tests::deployment::Deployment;
+use futures_util::future::join_all;
+use tokio::task::JoinSet;
+
+const SHARDS: u16 = 8;
+
+/// An entry of SLOWLOG: its number, when, µs, the command, the client's address and name.
+type Logged = (u64, u64, u64, Vec<Vec<u8>>, String, String);
+
+struct Scene {
+    deployment: Deployment,
+    topic: Topic,
+}
+
+// === impl Scene ===
+
+impl Scene {
+    /// One whose Redis knows the put script.
+    async fn new() -> Self {
+        let scene = Self { deployment: Deployment::new(SHARDS).await, topic: Topic::new("orders").unwrap() };
+        scene.deployment.producer.warm(&scene.topic).await.unwrap();
+        scene.deployment.put([scene.order("warm", "")]).await;
+        scene
+    }
+
+    fn order(&self, id: &str, payload: &str) -> Message {
+        Message::new(self.topic.clone(), payload).at(UnixMillis::new(u64::MAX >> 20)).id(id).unwrap()
+    }
+
+    fn orders(&self, numbers: std::ops::Range<usize>) -> Vec<Message> {
+        numbers.map(|n| self.order(&format!("order-{n}"), "{}")).collect()
+    }
+
+    /// From now on, Redis records every command.
+    async fn record(&self) {
+        self.deployment.server.command::<()>(&["CONFIG", "SET", "slowlog-max-len", "10000"]).await;
+        self.deployment.server.command::<()>(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]).await;
+    }
+
+    /// How often the put script was called since.
+    async fn puts(&self) -> usize {
+        let log: Vec<Logged> = self.deployment.server.command(&["SLOWLOG", "GET", "10000"]).await;
+        let put = Scripts::published().get(Verb::Put).sha.clone().into_bytes();
+        log.iter().filter(|(_, _, _, words, ..)| words.get(1) == Some(&put)).count()
+    }
+}
+
+// On one thread, all callers put before the first pipeline is made.
+#[tokio::test]
+async fn puts_of_many_callers_share_one_call_a_shard() {
+    let scene = Scene::new().await;
+    scene.record().await;
+    let mut callers = JoinSet::new();
+    for order in scene.orders(0..200) {
+        let producer = scene.deployment.producer.clone();
+        callers.spawn(async move { producer.put(order).await });
+    }
+    for put in callers.join_all().await {
+        assert!(matches!(put.unwrap().outcome, PutOutcome::Stored(_)));
+    }
+    assert_eq!(scene.puts().await, usize::from(SHARDS));
+}
+
+#[tokio::test]
+async fn batches_of_several_callers_share_one_call_a_shard() {
+    let scene = Scene::new().await;
+    scene.record().await;
+    let batches = (0..4).map(|n| scene.orders(100 * n..100 * n + 100));
+    for puts in join_all(batches.map(|batch| scene.deployment.producer.put_many(batch))).await {
+        assert_eq!(puts.iter().filter(|put| put.is_ok()).count(), 100);
+    }
+    assert_eq!(scene.puts().await, usize::from(SHARDS));
+}
+
+#[tokio::test]
+async fn a_refused_message_leaves_the_others_of_its_batch_answered_in_order() {
+    let scene = Scene::new().await;
+    scene.deployment.producer.put(scene.order("order-1", "first")).await.unwrap();
+    let too_large = "x".repeat((1 << 20) + 1);
+    let mut batch = scene.orders(0..100);
+    batch[50] = scene.order("too-large", &too_large);
+    let answers = scene.deployment.producer.put_many(batch).await;
+    for (n, answer) in answers.into_iter().enumerate() {
+        match n {
+            1 => assert!(matches!(answer.unwrap().outcome, PutOutcome::Conflict(..))),
+            50 => assert!(answer.is_err()),
+            n => {
+                let put = answer.unwrap();
+                assert!(matches!(put.outcome, PutOutcome::Stored(_)), "{put:?}");
+                assert_eq!(put.reference.id.as_bytes(), format!("order-{n}").as_bytes());
+            }
+        }
+    }
+}

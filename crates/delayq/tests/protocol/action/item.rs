@@ -1,0 +1,75 @@
+//! The items of calls: a message of a put, a receipt with its arguments.
+
+use super::is_generated;
+use delayq::{Backoff, Group, State, UnixMillis, protocol::Envelope};
+
+/// A message of a put.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) id: Vec<u8>,
+    /// As the script reads it: a time, or `+` and a delay.
+    pub(crate) due: String,
+    pub(crate) replace: bool,
+    pub(crate) tried: Option<u64>,
+    pub(crate) expires: Option<u64>,
+    pub(crate) group: Option<String>,
+    pub(crate) backoff: Option<Backoff>,
+    pub(crate) max: u16,
+    /// Distinguishes contents.
+    pub(crate) content: u8,
+}
+
+/// A receipt with its arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct GiveBack {
+    pub(crate) receipt: Vec<u8>,
+    pub(crate) delay: Option<u64>,
+    pub(crate) keep: bool,
+}
+
+// === impl Item ===
+
+impl Item {
+    /// A message with only its content.
+    pub(crate) fn new(id: &[u8], due: impl std::fmt::Display) -> Self {
+        Self {
+            id: id.to_vec(),
+            due: due.to_string(),
+            replace: false,
+            tried: None,
+            expires: None,
+            group: None,
+            backoff: None,
+            max: 0,
+            content: 0,
+        }
+    }
+
+    /// The envelope as a client would send it.
+    pub(crate) fn envelope(&self) -> Envelope {
+        Envelope {
+            state: State::Delayed,
+            generation: 0,
+            due: UnixMillis::new(0),
+            at: UnixMillis::new(0),
+            delivery: 0,
+            attempt: 0,
+            max_attempts: self.max,
+            doomed: false,
+            hash: (!is_generated(&self.id)).then_some([self.content; 8]),
+            expires: self.expires.map(UnixMillis::new),
+            backoff: self.backoff.clone(),
+            group: self.group.as_ref().map(|group| Group::new(group.clone()).unwrap()),
+            headers: if self.content == 2 { vec![("a".into(), "b".into())] } else { Vec::new() },
+            payload: vec![b'x'; usize::from(self.content)],
+            zstd: false,
+            reason: None,
+        }
+    }
+
+    pub(crate) fn args(&self) -> [Vec<u8>; 4] {
+        let tried = self.tried.map_or_else(String::new, |ms| format!(" tried={ms}"));
+        let options = format!("{}{tried}", if self.replace { "replace" } else { "" });
+        [self.id.clone(), self.due.clone().into(), options.into(), self.envelope().encode()]
+    }
+}

@@ -1,0 +1,304 @@
+//! Whether a shard equals the model: every key, every entry.
+
+use crate::{
+    model::{Model, Msg, Outcome, Place, index_name},
+    snapshot::{Name, Snapshot, lossy, parse_name},
+};
+use delayq::{State, UnixMillis};
+use std::collections::BTreeMap;
+
+/// What only observation reveals about a shard: gens, and its timer's notifications.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch {
+    highest: u32,
+    gens: BTreeMap<Name, u32>,
+    /// How long each ready queue was, and how much was published.
+    queues: BTreeMap<u32, usize>,
+    said: usize,
+    /// When the timer will call next, given its notifications.
+    pub(crate) timer: Option<u64>,
+}
+
+macro_rules! ensure {
+    ($is:expr, $($text:tt)+) => { if !$is { return Err(format!($($text)+)); } };
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// Treats the shard as announced: a test wrote into it behind the scripts' backs.
+    pub(crate) fn pass_over(&mut self, shard: &Snapshot) {
+        self.queues = shard.ready.iter().map(|(no, queue)| (*no, queue.len())).collect();
+        let head = shard.index("alarms").values().min().copied();
+        self.timer = head.into_iter().chain(self.timer).min();
+    }
+}
+
+/// Compares all of it.
+pub(crate) fn compare(model: &Model, shard: &Snapshot, watch: &mut Watch) -> Outcome {
+    ensure!(shard.strangers.is_empty(), "keys that should not be: {:?}", shard.strangers);
+    let names: Vec<_> = shard.bodies.keys().collect();
+    ensure!(
+        names == model.messages.keys().collect::<Vec<_>>(),
+        "bodies {names:?}, not {:?}",
+        model.messages.keys()
+    );
+    for (name, msg) in &model.messages {
+        message(name, msg, model, shard, watch).map_err(|why| format!("{} {name:?}: {why}", msg.word()))?;
+    }
+    totals(model, shard)?;
+    groups(model, shard)?;
+    registry(model, shard)?;
+    alarms(model, shard)?;
+    told(shard, watch)
+}
+
+fn message(name: &Name, msg: &Msg, model: &Model, shard: &Snapshot, watch: &mut Watch) -> Outcome {
+    let stored = shard.envelope(name).expect("the bodies are the same");
+    let generation = stored.generation;
+    let mut wanted = msg.stored.clone();
+    wanted.generation = generation;
+    wanted.state = match msg.place {
+        Place::Delayed | Place::Ready => State::Delayed,
+        Place::Leased { .. } => State::Leased,
+        Place::Dead => State::Dead,
+        Place::Over { .. } => stored.state,
+    };
+    ensure!(stored == wanted, "stored {stored:?}, not {wanted:?}");
+    let last = watch.gens.insert(name.clone(), generation);
+    if last != Some(generation) {
+        ensure!(
+            generation > watch.highest || last.is_none_or(|last| generation > last),
+            "gen {generation} again"
+        );
+        watch.highest = watch.highest.max(generation);
+    }
+    let member = [&name.1[..], &generation.to_be_bytes()].concat();
+    let in_bucket: Vec<_> =
+        shard.buckets.iter().filter(|(no, _, m, _)| *no == name.0 && *m == member).collect();
+    let queue = shard.ready.get(&name.0).map_or(&[][..], Vec::as_slice);
+    let in_queue: Vec<_> =
+        queue.iter().filter(|entry| entry.starts_with(&member) && entry.len() == member.len() + 7).collect();
+    let indexed = wanted.group.is_some() || wanted.expires.is_some();
+    match &msg.place {
+        Place::Delayed => {
+            let due = msg.due();
+            ensure!(
+                in_bucket.iter().all(
+                    |(_, hour, _, score)| *hour == due / 3_600_000 && is_indexed(Some(score), due, model)
+                ),
+                "{in_bucket:?}"
+            );
+            ensure!(
+                in_bucket.len() == 1 && in_queue.is_empty(),
+                "{} buckets, {} queues",
+                in_bucket.len(),
+                in_queue.len()
+            );
+        }
+        Place::Ready => {
+            ensure!(
+                in_bucket.is_empty() && in_queue.len() == 1,
+                "{} buckets, {} queues",
+                in_bucket.len(),
+                in_queue.len()
+            );
+            let stamp = in_queue[0][member.len()..].iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
+            ensure!(
+                (msg.due() * 1000..=model.latest_us).contains(&stamp),
+                "ready at {stamp}: early, or to come"
+            );
+        }
+        Place::Leased { receipt, until } => {
+            let lease = shard.index("leases").get(receipt);
+            ensure!(is_indexed(lease, *until, model), "lease of {receipt:?} until {until}, not {lease:?}");
+            ensure!(
+                *receipt == [index_name(name), generation.to_be_bytes().to_vec()].concat(),
+                "gen {generation}"
+            );
+        }
+        Place::Dead => {
+            let at = msg.stored.at.get();
+            ensure!(shard.dead.contains(&(name.0, member, at)), "not among {:?}", shard.dead);
+        }
+        Place::Over { word, forget } => {
+            ensure!(stored.state.word() == *word && in_bucket.is_empty(), "it is {}", stored.state);
+            let marker = shard.index("markers").get(&index_name(name));
+            ensure!(is_indexed(marker, *forget, model), "remembered to {marker:?}, not {forget}");
+        }
+    }
+    let over = matches!(msg.place, Place::Over { .. });
+    ensure!(
+        over || (generation % 2 == 1) == indexed,
+        "gen {generation} of a message that is indexed: {indexed}"
+    );
+    Ok(())
+}
+
+/// Whether an index has its entry: at its time, or later if a broken key stopped the pump.
+fn is_indexed(entry: Option<&u64>, time: u64, model: &Model) -> bool {
+    entry.is_some_and(|&entry| entry == time || (entry > time && entry <= model.blocked_until))
+}
+
+/// As many entries as messages: if each message is where it should be, none is superfluous.
+fn totals(model: &Model, shard: &Snapshot) -> Outcome {
+    let count = |is: &dyn Fn(&Msg) -> bool| model.messages.values().filter(|msg| is(msg)).count();
+    let over = count(&|msg| matches!(msg.place, Place::Over { .. })) + model.shifts.len();
+    let leased = count(&|msg| matches!(msg.place, Place::Leased { .. }));
+    let pairs = [
+        ("buckets", shard.buckets.len(), count(&|msg| msg.place == Place::Delayed)),
+        ("leases", shard.index("leases").len(), leased),
+        ("dead", shard.dead.len(), count(&|msg| msg.place == Place::Dead)),
+        ("markers", shard.index("markers").len(), over),
+    ];
+    for (what, is, should) in pairs {
+        ensure!(is == should, "{is} entries in {what}, not {should}");
+    }
+    for no in 1..=model.topics.len() as u32 {
+        for counter in ["accepted", "delivered", "cancelled", "expired", "purged", "replaced", "buried"] {
+            let should = model.books.get(&(counter, no)).copied().unwrap_or(0);
+            let is = shard.number("stats", &format!("{counter}:{no}"));
+            ensure!(is == should, "{counter}:{no} is {is}, not {should}");
+        }
+        for counter in ["ready", "leased"] {
+            let here = |(name, msg): &(&Name, &Msg)| name.0 == no && msg.word() == counter;
+            let should = model.messages.iter().filter(here).count() as i64;
+            let is = shard.number("stats", &format!("{counter}:{no}"));
+            // Stale entries of a bucket were counted when they were pumped.
+            let drifts = counter == "ready" && model.poisoned && is > should;
+            ensure!(is == should || drifts, "{counter}:{no} is {is}, not {should}");
+        }
+    }
+    Ok(())
+}
+
+fn groups(model: &Model, shard: &Snapshot) -> Outcome {
+    let mut wanted = Vec::new();
+    let mut expiries = shard.index("expiries").clone();
+    for (name, msg) in &model.messages {
+        if let Some(group) = msg.stored.group.as_ref().filter(|group| msg.in_group(group.as_str())) {
+            wanted.push((group.to_string(), index_name(name), msg.due()));
+        }
+        let listed = expiries.remove(&index_name(name));
+        let leased = matches!(msg.place, Place::Leased { .. });
+        match msg.expires().filter(|_| msg.is_pending() || leased) {
+            // A leased message expires when it is released.
+            Some(expires) if leased && expires <= model.latest_us / 1000 => {}
+            // Never.
+            Some(expires) if msg.relative && expires == UnixMillis::MAX.get() => {
+                ensure!(listed.is_none(), "{name:?} expires {listed:?}, and never should");
+            }
+            Some(expires) => ensure!(
+                is_indexed(listed.as_ref(), expires, model),
+                "{name:?} expires {listed:?}, not {expires}"
+            ),
+            None => ensure!(listed.is_none(), "{name:?} expires {listed:?}, and never should"),
+        }
+    }
+    ensure!(expiries.is_empty(), "expiries of nothing: {expiries:?}");
+    wanted.sort();
+    let mut listed = shard.groups.clone();
+    listed.sort();
+    ensure!(listed == wanted, "groups {listed:?}, not {wanted:?}");
+    Ok(())
+}
+
+fn registry(model: &Model, shard: &Snapshot) -> Outcome {
+    let meta = shard.hashes.get("meta").ok_or("no meta")?;
+    let field = |name: &str| meta.get(name).map(|value| lossy(value)).unwrap_or_default();
+    ensure!(field("epoch") == model.epoch.to_string(), "epoch {}, not {}", field("epoch"), model.epoch);
+    ensure!((field("hold") == "1") == model.held, "hold {:?}", field("hold"));
+    let (owner, until) = model.owner.clone().unwrap_or_default();
+    ensure!(field("owner") == owner, "owner {}, not {owner}", field("owner"));
+    ensure!(field("owner_until").parse().unwrap_or(0) == until, "owned until {}", field("owner_until"));
+    let named = meta.keys().filter(|name| name.starts_with("topic:")).count();
+    ensure!(named == model.living().len(), "{named} topics have a name");
+    ensure!(field("topics") == model.topics.len().to_string(), "{} topics", field("topics"));
+    for (at, topic) in model.topics.iter().enumerate() {
+        let no = at as u32 + 1;
+        if topic.is_empty() {
+            ensure!(!shard.hashes.contains_key(&format!("t:{no}")), "topic {no} was forgotten, and is there");
+            continue;
+        }
+        ensure!(field(&format!("topic:{topic}")) == no.to_string(), "{topic} is not number {no}");
+        let mut policy = shard.hashes.get(&format!("t:{no}")).cloned().unwrap_or_default();
+        ensure!(policy.remove("name").as_deref() == Some(topic.as_bytes()), "t:{no} is not {topic}");
+        let rate = policy.remove("tat").map(|empty| lossy(&empty));
+        let wanted = model.rates.get(&no).map(ToString::to_string);
+        ensure!(rate == wanted, "the rate's bucket is empty at {rate:?}, not {wanted:?}");
+        for (note, wanted) in model.notes(no) {
+            let is = policy.remove(&note);
+            ensure!(is.as_ref() == Some(&wanted), "{note} of {topic} is {is:?}, not {wanted:?}");
+        }
+        let policy: BTreeMap<_, _> = policy.into_iter().map(|(field, value)| ((no, field), value)).collect();
+        let wanted: BTreeMap<_, _> = model
+            .settings
+            .iter()
+            .filter(|((n, _), _)| *n == no)
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect();
+        ensure!(policy == wanted, "policy {policy:?}, not {wanted:?}");
+    }
+    let dictionaries = shard.hashes.get("dictionaries").cloned().unwrap_or_default();
+    ensure!(dictionaries == model.dictionaries, "dictionaries {dictionaries:?}");
+    let shifts: Vec<_> = shard.hashes.keys().filter_map(|name| name.strip_prefix("shift:")).collect();
+    ensure!(
+        shifts == model.shifts.keys().collect::<Vec<_>>(),
+        "shifts {shifts:?}, not {:?}",
+        model.shifts.keys()
+    );
+    Ok(())
+}
+
+/// An alarm may be early, never late, and belongs to something known.
+fn alarms(model: &Model, shard: &Snapshot) -> Outcome {
+    let alarms = shard.index("alarms");
+    let mut heads: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    for (no, hour, _, due) in &shard.buckets {
+        let head = heads.entry(format!("b:{no}:{hour}").into_bytes()).or_insert(*due);
+        *head = (*head).min(*due);
+    }
+    for index in ["leases", "expiries", "markers"] {
+        if let Some(&first) = shard.index(index).values().min() {
+            heads.insert(index.as_bytes().to_vec(), first);
+        }
+    }
+    for (what, head) in heads {
+        let alarm = alarms.get(&what);
+        let latest = head.max(model.blocked_until);
+        ensure!(
+            alarm.is_some_and(|alarm| *alarm <= latest),
+            "alarm {alarm:?} for {} of {head}",
+            lossy(&what)
+        );
+    }
+    for member in alarms.keys() {
+        let text = lossy(member);
+        let known = ["leases", "expiries", "markers"].contains(&text.as_str())
+            || text.strip_prefix("b:").and_then(|rest| parse_name(rest.as_bytes())).is_some();
+        ensure!(known, "an alarm for {text}");
+    }
+    Ok(())
+}
+
+/// The timer was notified of every nearer due time, and waiting consumers of every queue that was empty.
+fn told(shard: &Snapshot, watch: &mut Watch) -> Outcome {
+    let news = &shard.said[watch.said.min(shard.said.len())..];
+    watch.said = shard.said.len();
+    for line in news {
+        if let Some((_, due)) = line.split_once("}:wake=") {
+            let due = due.parse().map_err(|_| format!("a wake for {due}"))?;
+            watch.timer = Some(watch.timer.map_or(due, |timer| timer.min(due)));
+        }
+    }
+    let head = shard.index("alarms").values().min().copied();
+    let knows = head.is_none_or(|head| watch.timer.is_some_and(|timer| timer <= head));
+    ensure!(knows, "the timer sleeps until {:?}, the next alarm is {head:?}", watch.timer);
+    for (no, queue) in &shard.ready {
+        let was_empty = watch.queues.get(no).is_none_or(|&length| length == 0);
+        let heard = news.iter().any(|line| line.contains("}:ready="));
+        ensure!(!was_empty || heard, "nobody was told that queue {no} has {} entries", queue.len());
+    }
+    watch.queues = shard.ready.iter().map(|(no, queue)| (*no, queue.len())).collect();
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Expiries and changed due times: the topic's expiry moves along, the producer's stays.
+
+use crate::{
+    action::{Action, Item},
+    bare_shard::{BareShard, scripts_with},
+    snapshot::{Name, lossy},
+};
+use delayq::{UnixMillis, protocol::Verb};
+use delayq_tests::redis_server::RedisServer;
+
+const NOW: u64 = 1_763_697_600_000;
+const AFTER: u64 = 1000;
+
+/// A topic whose messages expire a second after their due time; `follows` uses that, `stays` has its own expiry.
+async fn shard(server: &RedisServer) -> BareShard {
+    let mut shard = BareShard::create(server, "x", scripts_with(&[])).await;
+    shard.clock_us = Some(NOW * 1000);
+    shard.call(Verb::Configure, &["t", "expire_after_ms", &AFTER.to_string()]).await.unwrap();
+    let mut follows = Item::new(b"follows", NOW + 100);
+    follows.group = Some("g".into());
+    let mut stays = Item { expires: Some(NOW + 5000), ..Item::new(b"stays", NOW + 100) };
+    stays.group = Some("g".into());
+    let put = Action::Put { topic: "t".into(), items: vec![follows, stays] };
+    shard.call(Verb::Put, &put.args()).await.unwrap();
+    shard
+}
+
+async fn expiry(shard: &mut BareShard, id: &str) -> Option<UnixMillis> {
+    let name: Name = (1, id.into());
+    let snapshot = shard.snapshot().await;
+    let stored = snapshot.envelope(&name).unwrap().expires;
+    let listed = snapshot.index("expiries").get(format!("1:{id}").as_bytes()).copied();
+    assert_eq!(stored.filter(|at| *at < UnixMillis::MAX).map(UnixMillis::get), listed, "{id}");
+    stored
+}
+
+async fn reschedule(shard: &mut BareShard, id: &str, due: u64) -> String {
+    let change = ["t", id, &due.to_string(), ""];
+    lossy(&shard.call(Verb::Reschedule, &change).await.unwrap()[0])
+}
+
+#[tokio::test]
+async fn an_expiry_that_goes_by_the_topic_moves_with_the_due_time() {
+    let server = RedisServer::start().await;
+    let mut shard = shard(&server).await;
+    for due in [NOW + 100_000, NOW + 50, NOW] {
+        let word = reschedule(&mut shard, "follows", due).await;
+        assert!(word.starts_with(if due > NOW { "delayed" } else { "ready" }), "{word}");
+        assert_eq!(expiry(&mut shard, "follows").await, Some(UnixMillis::new(due + AFTER)));
+    }
+    // It is delivered before its new expiry, and expires at it.
+    reschedule(&mut shard, "follows", NOW + 100_000).await;
+    shard.clock_us = Some((NOW + 100_000 + AFTER) * 1000);
+    let report = shard.call(Verb::Pump, &["0", "500"]).await.unwrap();
+    let report = [report, shard.call(Verb::Pump, &["0", "500"]).await.unwrap()].concat();
+    assert_eq!(shard.snapshot().await.number("stats", "expired:1"), 2, "{report:?}");
+}
+
+#[tokio::test]
+async fn an_expiry_of_the_producers_own_stays_and_nothing_moves_past_it() {
+    let server = RedisServer::start().await;
+    let mut shard = shard(&server).await;
+    let own = Some(UnixMillis::new(NOW + 5000));
+    assert_eq!(
+        reschedule(&mut shard, "stays", NOW + 4999).await,
+        format!("delayed {} {}", NOW + 100, NOW + 4999)
+    );
+    assert_eq!(expiry(&mut shard, "stays").await, own);
+    let refused = reschedule(&mut shard, "stays", NOW + 5000).await;
+    assert_eq!(refused, "refused expiry not after the due time");
+    assert_eq!(expiry(&mut shard, "stays").await, own);
+}
+
+#[tokio::test]
+async fn a_group_that_is_shifted_takes_the_expiries_along_that_go_by_the_topic() {
+    let server = RedisServer::start().await;
+    let mut shard = shard(&server).await;
+    let answer = shard.call(Verb::ShiftGroup, &["g", "token", "60000", "500"]).await.unwrap();
+    // `stays` cannot go past its own expiry.
+    assert_eq!(answer.iter().map(|item| lossy(item)).collect::<Vec<_>>(), ["done", "1", "1"]);
+    assert_eq!(expiry(&mut shard, "follows").await, Some(UnixMillis::new(NOW + 60_100 + AFTER)));
+    assert_eq!(expiry(&mut shard, "stays").await, Some(UnixMillis::new(NOW + 5000)));
+}
+
+/// Leases both messages once they are due, and buries them.
+async fn bury_both(shard: &mut BareShard) {
+    shard.clock_us = Some((NOW + 200) * 1000);
+    shard.call(Verb::Pump, &["0", "500"]).await.unwrap();
+    let answer = shard.call(Verb::Reserve, &["10", "0", "1000", "t"]).await.unwrap();
+    for at in [10, 13] {
+        let word = shard.call(Verb::Bury, &[&answer[at][..], b"broken"]).await.unwrap();
+        assert_eq!(word, [b"buried"]);
+    }
+}
+
+async fn replay(shard: &mut BareShard, id: &str, delay: &str) -> String {
+    lossy(&shard.call(Verb::Replay, &["t", delay, id]).await.unwrap()[0])
+}
+
+#[tokio::test]
+async fn a_replayed_dead_letter_does_not_expire_at_once() {
+    let server = RedisServer::start().await;
+    let mut shard = shard(&server).await;
+    bury_both(&mut shard).await;
+    // Past both expiries.
+    let later = NOW + 60_000;
+    shard.clock_us = Some(later * 1000);
+    assert_eq!(replay(&mut shard, "follows", "0").await, format!("ready {later}"));
+    assert_eq!(expiry(&mut shard, "follows").await, Some(UnixMillis::new(later + AFTER)));
+    shard.call(Verb::Pump, &["0", "500"]).await.unwrap();
+    let answer = shard.call(Verb::Reserve, &["10", "0", "1000", "t"]).await.unwrap();
+    assert_eq!((lossy(&answer[3]), lossy(&answer[8])), ("0".into(), "1".into()), "expired, reserved");
+}
+
+#[tokio::test]
+async fn a_dead_letter_past_an_expiry_of_its_own_is_refused_and_stays_dead() {
+    let server = RedisServer::start().await;
+    let mut shard = shard(&server).await;
+    bury_both(&mut shard).await;
+    let refused = "refused expiry not after the due time";
+    for (now, delay) in [(NOW + 4000, "1000"), (NOW + 5000, "0"), (NOW + 60_000, "0")] {
+        shard.clock_us = Some(now * 1000);
+        let before = format!("{:?}", shard.snapshot().await.dead);
+        assert_eq!(replay(&mut shard, "stays", delay).await, refused);
+        assert_eq!(format!("{:?}", shard.snapshot().await.dead), before);
+    }
+    shard.clock_us = Some((NOW + 4000) * 1000);
+    assert_eq!(replay(&mut shard, "stays", "999").await, format!("delayed {}", NOW + 4999));
+    assert_eq!(expiry(&mut shard, "stays").await, Some(UnixMillis::new(NOW + 5000)));
+}
+
+#[tokio::test]
+async fn a_message_whose_topic_lets_none_expire_any_more_expires_no_more_once_it_is_moved() {
+    let server = RedisServer::start().await;
+    let mut shard = shard(&server).await;
+    bury_both(&mut shard).await;
+    shard.call(Verb::Configure, &["t", "expire_after_ms", ""]).await.unwrap();
+    replay(&mut shard, "follows", "100").await;
+    assert_eq!(expiry(&mut shard, "follows").await, Some(UnixMillis::MAX));
+    reschedule(&mut shard, "follows", NOW + 50_000).await;
+    assert_eq!(expiry(&mut shard, "follows").await, Some(UnixMillis::MAX));
+}

@@ -1,0 +1,277 @@
+//! The answers of all scripts that move nothing.
+
+use super::{
+    Call, Model, Msg, Outcome, Place, same, same_bytes,
+    tending::{next_due, pairs},
+};
+use crate::{
+    action::{Action, List, Mark},
+    snapshot::{Name, POISON, lossy, parse_name},
+};
+use std::collections::BTreeMap;
+
+const HOUR_MS: u64 = 3_600_000;
+
+const BOOKS: [&str; 7] = ["accepted", "delivered", "cancelled", "expired", "purged", "replaced", "buried"];
+
+/// A page of an index: the message of each entry that is shown, and where the next page begins: its time, empty where
+/// there is none, and the last entry.
+#[derive(Default)]
+struct Page {
+    shown: Vec<Name>,
+    next: String,
+    last: Vec<u8>,
+}
+
+// === impl Model ===
+
+impl Model {
+    pub(super) fn look(&self, action: &Action, call: &Call<'_>) -> Outcome {
+        match action {
+            Action::Count { topic } => self.count(topic, call),
+            Action::Peek { topic, ids } => {
+                let no = self.no(topic).unwrap_or(0);
+                let shown = ids.iter().map(|id| self.shown(&(no, id.clone()), call).unwrap_or_default());
+                same("now", call.number(0)?, self.now_us)?;
+                same_bytes("peek", &call.answer[1..], &shown.collect::<Vec<_>>())
+            }
+            Action::List(list) => self.list(list, call),
+            Action::ListGroup { group, behind, limit } => self.list_group(group, behind, *limit, call),
+            Action::Histogram { topic, from, to, width } => self.histogram(topic, (*from, *to, *width), call),
+            Action::Audit { bodies } => self.audit(bodies, call),
+            Action::AuditIndex { .. } => self.audit_index(call),
+            Action::Repair { .. } => {
+                let is_sound = call.words.iter().all(|word| word == "sound");
+                same("what is sound and left alone", is_sound, true)
+            }
+            Action::Recount { .. } => self.recount(call),
+            Action::Overview => self.overview(call),
+            Action::Describe { topic } => self.describe(topic, call),
+            moving => unreachable!("{moving:?} has a rule of its own"),
+        }
+    }
+
+    /// A message as listed: as stored, and READY if it is ready.
+    fn shown(&self, name: &Name, call: &Call<'_>) -> Option<Vec<u8>> {
+        let msg = self.messages.get(name)?;
+        let mut bytes = call.before.bodies[name].clone();
+        if msg.place == Place::Ready {
+            bytes[1] = delayq::State::Ready as u8;
+        }
+        Some(bytes)
+    }
+
+    fn count(&self, topic: &str, call: &Call<'_>) -> Outcome {
+        let Some(no) = self.no(topic) else {
+            return same("count", call.words.as_slice(), &["".to_owned(), "0".into(), "".into()]);
+        };
+        let all = |word: &str| {
+            self.messages.iter().filter(|(name, msg)| name.0 == no && msg.word() == word).count() as u64
+        };
+        let mut wanted = vec![all("delayed"), all("ready"), all("leased"), all("dead")];
+        wanted.extend(BOOKS.map(|counter| self.books.get(&(counter, no)).copied().unwrap_or(0) as u64));
+        let over: u64 = wanted[5..10].iter().sum();
+        let pending: u64 = ["delayed", "ready", "leased", "dead"].map(all).iter().sum();
+        same("books", wanted[4], over + pending)?;
+        let told =
+            std::iter::once(1).chain(3..13).map(|at| call.number(at)).collect::<Result<Vec<_>, _>>()?;
+        same("count", told, wanted)?;
+        let setting = |field| self.setting(no, field).map(lossy).unwrap_or_default();
+        same("paused, rate", &call.words[13..], &[setting("paused"), setting("rate")])?;
+        let due =
+            |(name, msg): (&Name, &Msg)| (name.0 == no && msg.place == Place::Delayed).then(|| msg.due());
+        let first = self.messages.iter().filter_map(due).min();
+        match (first, call.words[2].parse::<u64>().ok()) {
+            (Some(first), Some(told)) if told <= first => Ok(()),
+            (None, _) => Ok(()),
+            (first, told) => Err(format!("first due {told:?}, not {first:?}")),
+        }
+    }
+
+    fn list(&self, list: &List, call: &Call<'_>) -> Outcome {
+        let mut wanted = vec![self.now_us.to_string().into_bytes()];
+        let queue = self.no(&list.topic).and_then(|no| call.before.ready.get(&no));
+        let in_order =
+            queue.is_none_or(|queue| queue.is_sorted_by_key(|entry| entry[entry.len() - 7..].to_vec()));
+        if list.state == "ready" && !list.last.is_empty() && !in_order {
+            // After a clock step back, or a broken key, a page may show an entry again.
+            return Ok(());
+        }
+        let page = self.no(&list.topic).map(|no| match list.state {
+            "delayed" => self.page_of_delayed(no, list, call),
+            "ready" => self.page_of_ready(no, list, call),
+            "leased" => self.page_of_leased(no, list, call),
+            _ => {
+                let mut all = self.in_order(no, "dead", bounds(list), call.before);
+                if list.newest_first {
+                    all.reverse();
+                }
+                page(list, &all)
+            }
+        });
+        let page = page.unwrap_or_default();
+        wanted.extend([page.next.into_bytes(), page.last]);
+        for name in page.shown {
+            wanted.extend([name.1.clone(), self.shown(&name, call).unwrap_or_default()]);
+        }
+        same_bytes("list", call.answer, &wanted)
+    }
+
+    /// A page never crosses an hour.
+    fn page_of_delayed(&self, no: u32, list: &List, call: &Call<'_>) -> Page {
+        let mut all = self.in_order(no, "delayed", bounds(list), call.before);
+        let Some(hour) = all.first().map(|(due, ..)| due / HOUR_MS) else { return Page::default() };
+        all.retain(|(due, ..)| due / HOUR_MS == hour);
+        let mut page = page(list, &all);
+        let next_hour = (hour + 1) * HOUR_MS;
+        if page.next.is_empty() && next_hour <= list.to {
+            page.next = next_hour.to_string();
+        }
+        page
+    }
+
+    /// Stale entries are skipped, but count.
+    fn page_of_ready(&self, no: u32, list: &List, call: &Call<'_>) -> Page {
+        let queue = call.before.ready.get(&no).map_or(&[][..], Vec::as_slice);
+        let since = |entry: &[u8]| entry[entry.len() - 7..].to_vec();
+        let behind_last = queue.iter().position(|entry| *entry == list.last).map(|at| at + 1);
+        let first = behind_last.unwrap_or_else(|| {
+            let is_later = |entry: &&Vec<u8>| list.last.is_empty() || since(entry) >= since(&list.last);
+            queue.iter().position(|entry| is_later(&entry)).unwrap_or(queue.len())
+        });
+        let entries: Vec<_> = queue[first..].iter().take(list.limit as usize).collect();
+        let shown = entries.iter().filter_map(|entry| self.ready_message(no, entry, call.before)).collect();
+        let last = entries.last().filter(|_| entries.len() as u64 == list.limit);
+        let Some(last) = last else { return Page { shown, ..Page::default() } };
+        Page { shown, next: list.from.to_string(), last: last.to_vec() }
+    }
+
+    /// The leases of all topics are scanned.
+    fn page_of_leased(&self, no: u32, list: &List, call: &Call<'_>) -> Page {
+        let leases = call.before.index("leases").iter();
+        let mut all: Vec<(u64, Vec<u8>, Name)> = leases
+            .filter(|(_, until)| (list.from..=list.to).contains(until))
+            .filter_map(|(receipt, until)| {
+                Some((*until, receipt.clone(), parse_name(&receipt[..receipt.len() - 4])?))
+            })
+            .collect();
+        all.sort();
+        let mut page = page(list, &all);
+        page.shown.retain(|name| name.0 == no);
+        page
+    }
+
+    fn list_group(&self, group: &str, behind: &Mark, limit: u64, call: &Call<'_>) -> Outcome {
+        let (page, next) = self.page_of_group(group, behind, limit);
+        let count = self.group(group).len();
+        let mut wanted = vec![self.now_us.to_string().into_bytes(), count.to_string().into_bytes()];
+        wanted.extend(next);
+        for name in &page {
+            let topic = self.topics[name.0 as usize - 1].clone().into_bytes();
+            wanted.extend([topic, name.1.clone(), self.shown(name, call).unwrap_or_default()]);
+        }
+        same_bytes("list_group", call.answer, &wanted)
+    }
+
+    fn histogram(&self, topic: &str, (from, to, width): (u64, u64, u64), call: &Call<'_>) -> Outcome {
+        let mut hours: BTreeMap<u64, BTreeMap<u64, u64>> = BTreeMap::new();
+        for (name, msg) in &self.messages {
+            let is_here = Some(name.0) == self.no(topic) && msg.place == Place::Delayed;
+            if is_here && (from..to).contains(&msg.due()) {
+                let intervals = hours.entry(msg.due() / HOUR_MS).or_default();
+                *intervals.entry(msg.due() - msg.due() % width).or_default() += 1;
+            }
+        }
+        let next = hours.keys().nth(23).map(|hour| (hour + 1) * HOUR_MS).filter(|next| *next < to);
+        let mut wanted = vec![next.map(|next| next.to_string()).unwrap_or_default()];
+        for (start, count) in hours.into_values().take(24).flatten() {
+            wanted.extend([start.to_string(), count.to_string()]);
+        }
+        same("histogram", call.words.as_slice(), wanted.as_slice())
+    }
+
+    fn audit(&self, bodies: &[Vec<u8>], call: &Call<'_>) -> Outcome {
+        let mut tally = [0_u64; 5];
+        for key in bodies {
+            let name = parse_name(&key[2..]).expect("a body's key has a topic number");
+            let Some(msg) = self.messages.get(&name) else { continue };
+            let states = ["delayed", "ready", "leased", "dead"];
+            tally[states.iter().position(|word| *word == msg.word()).unwrap_or(4)] += 1;
+        }
+        same("audit", &call.words[..5], tally.map(|n| n.to_string()).as_slice())?;
+        let found: Vec<&str> = call.words[5..].iter().step_by(2).map(String::as_str).collect();
+        same("findings", found, vec!["ready"; tally[1] as usize])
+    }
+
+    /// Only stale entries are found.
+    fn audit_index(&self, call: &Call<'_>) -> Outcome {
+        let is_poison = |pair: &[String]| pair[0] == "stale_entry" && pair[1].contains(POISON);
+        let found: Vec<_> = call.words.chunks(2).filter(|pair| !is_poison(pair)).collect();
+        same("findings", found, Vec::<&[String]>::new())
+    }
+
+    /// Each counter is true. Stale entries of a bucket were counted when they were pumped.
+    fn recount(&self, call: &Call<'_>) -> Outcome {
+        same("count", call.words[0].as_str(), "counted")?;
+        let (says, is): (Vec<_>, Vec<_>) = call.words[4..].chunks(2).map(|pair| (&pair[0], &pair[1])).unzip();
+        if self.poisoned { Ok(()) } else { same("counters", says, is) }
+    }
+
+    fn overview(&self, call: &Call<'_>) -> Outcome {
+        let count = |is: fn(&Msg) -> bool| self.messages.values().filter(|msg| is(msg)).count();
+        let (leases, markers) = (count(Msg::is_leased), count(Msg::is_over) + self.shifts.len());
+        let mut wanted = vec![
+            self.now_us.to_string(),
+            next_due(call),
+            self.epoch.to_string(),
+            self.owner.clone().unwrap_or_default().0,
+            if self.held { "1".into() } else { String::new() },
+            leases.to_string(),
+            markers.to_string(),
+        ];
+        wanted.extend([self.topics.len().to_string(), String::new()]);
+        same("overview", &call.words[..9], wanted.as_slice())?;
+        let mut topics: Vec<_> =
+            call.words[9..].chunks(2).map(|topic| (topic[0].clone(), topic[1].as_str())).collect();
+        topics.sort();
+        let here = (1..).zip(&self.topics).filter(|(_, name)| !name.is_empty());
+        let waits = |no: u32| if call.before.ready.contains_key(&no) { "1" } else { "" };
+        let mut wanted: Vec<_> = here.map(|(no, name)| (name.clone(), waits(no))).collect();
+        wanted.sort();
+        same("topics", topics, wanted)
+    }
+
+    /// Every setting; the name too, and what scripts note.
+    pub(super) fn describe(&self, topic: &str, call: &Call<'_>) -> Outcome {
+        let mut wanted = BTreeMap::new();
+        if let Some(no) = self.no(topic) {
+            let settings = self.settings.iter().filter(|((own, _), _)| *own == no);
+            wanted = settings.map(|((_, field), value)| (field.clone(), value.clone())).collect();
+            wanted.insert("name".to_owned(), topic.as_bytes().to_vec());
+            if let Some(empty) = self.rates.get(&no) {
+                wanted.insert("tat".to_owned(), empty.to_string().into_bytes());
+            }
+            wanted.extend(self.notes(no));
+        }
+        same("policy", pairs(call.answer), wanted)
+    }
+}
+
+/// The times that a list is asked for, the earlier one first.
+fn bounds(list: &List) -> (u64, u64) {
+    if list.newest_first && list.state == "dead" { (list.to, list.from) } else { (list.from, list.to) }
+}
+
+/// A page of the ordered entries in range: `limit` of them after the last entry.
+fn page(list: &List, all: &[(u64, Vec<u8>, Name)]) -> Page {
+    let downwards = list.newest_first && list.state == "dead";
+    let is_behind = |(time, member, _): &&(u64, Vec<u8>, Name)| {
+        let order = (*time, member).cmp(&(list.from, &list.last));
+        list.last.is_empty() || if downwards { order.is_lt() } else { order.is_gt() }
+    };
+    let entries: Vec<_> = all.iter().filter(is_behind).take(list.limit as usize).collect();
+    let shown = entries.iter().map(|(.., name)| name.clone()).collect();
+    let last = entries.last().filter(|_| entries.len() as u64 == list.limit);
+    let Some((time, member, _)) = last else { return Page { shown, ..Page::default() } };
+    Page { shown, next: time.to_string(), last: member.clone() }
+}

@@ -1,0 +1,116 @@
+//! Puts, and how a message gets its place and its end.
+
+use super::{Call, Model, Msg, Outcome, Place, ms, same};
+use crate::{
+    action::{Item, is_generated},
+    snapshot::Name,
+};
+use delayq::protocol::Envelope;
+
+// === impl Model ===
+
+impl Model {
+    pub(super) fn put_all(&mut self, topic: &str, items: &[Item], call: &Call<'_>) -> Outcome {
+        // A topic gets its number with its first stored message.
+        let no = self.no(topic).unwrap_or(self.topics.len() as u32 + 1);
+        same("now", &call.words[0], &self.now_us.to_string())?;
+        let wanted: Vec<String> = items.iter().map(|item| self.put(no, item)).collect();
+        if wanted.iter().any(|word| word == "stored" || word == "ready") {
+            self.open(topic);
+        }
+        same("put", &call.words[1..], &wanted)
+    }
+
+    fn put(&mut self, no: u32, item: &Item) -> String {
+        let (due, name) = (self.due_of(&item.due), (no, item.id.clone()));
+        let mut stored = item.envelope();
+        let after = self.policy(no, "expire_after_ms");
+        let relative = after > 0 && stored.expires.is_none() && due + after < 1 << 53;
+        if relative {
+            stored.expires = Some(ms(due + after));
+        }
+        if stored.expires.is_some_and(|expires| expires <= ms(due)) {
+            return "refused expiry not after the due time".into();
+        }
+        match self.messages.get(&name) {
+            None if self.is_stale(no, item) => return "stale".into(),
+            None => {}
+            Some(old) if item.replace && old.is_leased() => return "leased".into(),
+            Some(old) if item.replace && was_put_by(item, &stored, old) => {
+                return format!("exists {} {}", old.word(), old.stored.at);
+            }
+            Some(old) if item.replace && old.is_over() => {}
+            Some(_) if item.replace => self.book("replaced", no),
+            Some(old) => {
+                let alike = is_alike(&stored, old);
+                let time = if old.is_pending() || old.is_leased() { old.stored.due } else { old.stored.at };
+                return format!("{} {} {time}", if alike { "exists" } else { "conflict" }, old.word());
+            }
+        }
+        self.book("accepted", no);
+        (stored.due, stored.at) = (ms(due), ms(self.now()));
+        if stored.max_attempts == 0 {
+            stored.max_attempts = self.policy(no, "max_attempts") as u16;
+        }
+        let place = self.place_for(due);
+        let word = if place == Place::Ready { "ready" } else { "stored" };
+        self.messages.insert(name, Msg { place, stored, relative });
+        word.into()
+    }
+
+    /// Whether its topic refuses it, as the repeat of a put whose end may already be forgotten.
+    fn is_stale(&self, no: u32, item: &Item) -> bool {
+        let other = if is_generated(&item.id) { "remember_generated_ms" } else { "remember_own_ms" };
+        let remember = self.policy(no, "remember_cancelled_ms").min(self.policy(no, other));
+        let refuses = self.setting(no, "repeats") == Some(b"refuse".as_slice());
+        item.tried.is_some_and(|tried| refuses && tried + remember <= self.now())
+    }
+
+    pub(super) fn due_of(&self, text: &str) -> u64 {
+        text.strip_prefix('+')
+            .map_or_else(|| text.parse().unwrap(), |ms| self.now() + ms.parse::<u64>().unwrap())
+    }
+
+    pub(super) fn place_for(&self, due: u64) -> Place {
+        if due <= self.now() && !self.held { Place::Ready } else { Place::Delayed }
+    }
+
+    pub(super) fn put_to(&mut self, name: &Name, due: u64) {
+        let (place, now) = (self.place_for(due), self.now());
+        let msg = self.messages.get_mut(name).unwrap();
+        (msg.place, msg.stored.due, msg.stored.at) = (place, ms(due), ms(now));
+    }
+
+    /// Its end: nothing is left of it, or a marker.
+    pub(super) fn finish(&mut self, name: &Name, outcome: &'static str) {
+        self.book(outcome, name.0);
+        let remember = match outcome {
+            "cancelled" => self.policy(name.0, "remember_cancelled_ms"),
+            _ if is_generated(&name.1) => self.policy(name.0, "remember_generated_ms"),
+            _ => self.policy(name.0, "remember_own_ms"),
+        };
+        let now = self.now();
+        if remember == 0 {
+            self.messages.remove(name);
+            return;
+        }
+        let msg = self.messages.get_mut(name).unwrap();
+        msg.place = Place::Over { word: outcome, forget: now + remember };
+        let old = &msg.stored;
+        let mut marker = Item::new(b"x", 0).envelope();
+        (marker.hash, marker.due, marker.at) = (old.hash, old.due, ms(now));
+        (marker.delivery, marker.attempt, marker.max_attempts) =
+            (old.delivery, old.attempt, old.max_attempts);
+        msg.stored = marker;
+    }
+}
+
+fn is_alike(stored: &Envelope, old: &Msg) -> bool {
+    stored.hash.is_none() || stored.hash == old.stored.hash
+}
+
+/// Whether the finished or dead message was put by the first try of this repeat.
+fn was_put_by(item: &Item, stored: &Envelope, old: &Msg) -> bool {
+    let ended = !old.is_pending() && !old.is_leased();
+    ended && is_alike(stored, old) && item.tried.is_some_and(|tried| old.stored.at > ms(tried))
+}

@@ -1,0 +1,351 @@
+//! Deliberately broken scripts: the model test must detect each.
+
+use crate::{
+    bare_shard::scripts_with,
+    random_run::{Seeds, Weather, run_seeds},
+};
+use delayq_tests::redis_server::RedisServer;
+
+/// Far more than any mutant survives; the real scripts pass many more.
+const SEEDS: Seeds = Seeds { weather: Weather::Fair, first: 0, count: 2000 };
+
+/// What is broken, in which file, which text, and its replacement.
+const MUTANTS: [(&str, &str, &str, &str); 83] = [
+    ("ack ignores the receipt", "ack", "if proof[k] then", "if true then"),
+    ("ack keeps the lease", "ack", "call('ZREM', leases, unpack(ended))", "do end"),
+    ("ack ignores the gen of an own id", "ack", "and sub(env, 5, 8) == sub(receipt, -4)", ""),
+    ("ack leaves the body of an own id", "ack", "call('MSET', unpack(marked))", "do end"),
+    ("ack leaves no marker", "ack", "redis.pcall('ZADD', base .. 'markers', unpack(forget))", "nil"),
+    ("ack leaves the group index", "ack", "redis.pcall('ZREM', grouped[i], grouped[i + 1])", "nil"),
+    ("ack leaves the expiry", "ack", "call('ZREM', base .. 'expiries', unpack(expiring))", "do end"),
+    (
+        "pump drops the last of a batch",
+        "pump",
+        "members[j] = members[j] .. stamp end",
+        "members[j] = members[j] .. stamp end\n      if many > 1 then members[many] = nil end",
+    ),
+    (
+        "pump is a millisecond early",
+        "pump",
+        "tonumber(behind) <= now then",
+        "tonumber(behind) <= now + 1 then",
+    ),
+    ("pump of many is a millisecond early", "lib/bucket_due", "if due > now or", "if due > now + 1 or"),
+    (
+        "pump pushes twice",
+        "pump",
+        "call('ZREMRANGEBYRANK', bucket",
+        "make_ready(no, members)\n        call('ZREMRANGEBYRANK', bucket",
+    ),
+    (
+        "pump forgets to set the alarm again",
+        "pump",
+        "call('ZADD', index_of_alarms, behind, member)",
+        "call('ZREM', index_of_alarms, member)",
+    ),
+    ("pump keeps a marker", "pump", "if gone[1] then", "if false then"),
+    ("pump serves an owner of old", "pump", "elseif mine < epoch then", "elseif false then"),
+    (
+        "reschedule leaves the group index",
+        "lib/place",
+        "redis.call('ZADD', base .. 'g:' .. group, m.due",
+        "redis.call('ZADD', base .. 'g:' .. group, 'NX', m.due",
+    ),
+    ("reschedule leaves the old bucket", "lib/reschedule", "if not stays then unplace(old) end\n", ""),
+    (
+        "reschedule ignores the expected time",
+        "reschedule",
+        "if expected and old ~= expected and old ~= due",
+        "if false",
+    ),
+    ("cancel leaves the body", "lib/finish", "redis.call('UNLINK', key)", "do end"),
+    ("cancel leaves the bucket", "lib/cancel", "    unplace(m)\n", "    count('ready', m.no, 0)\n"),
+    (
+        "cancel delivers what is leased again",
+        "lib/cancel",
+        "m.flags = bit.bor(m.flags, DOOMED)",
+        "m.flags = m.flags",
+    ),
+    ("reserve forgets the alarm", "reserve", "alarm('leases', until_ms)", "do end"),
+    (
+        "reserve forgets the alarm of plain messages",
+        "reserve",
+        "redis.pcall('ZADD', base .. 'alarms', 'LT', 'CH', until_text, 'leases')",
+        "0",
+    ),
+    (
+        "reserve gives a plain message twice",
+        "reserve",
+        "or sub(env, 5, 8) ~= sub(entry, -11, -8) then break end",
+        "then break end",
+    ),
+    (
+        "a plain reserve that stops at its bytes tells no wait",
+        "reserve",
+        "if wanted > 0 and bytes >= max_bytes then answer[2] = 0 end",
+        "",
+    ),
+    ("reserve does not count the attempt", "reserve", "\\0\\0\\0\\1\\0\\1", "\\0\\0\\0\\1\\0\\0"),
+    (
+        "reserve gives what has expired",
+        "reserve",
+        "if struct.unpack('>I8', env, at) <= now then return 'expired' end",
+        "",
+    ),
+    ("release keeps the lease", "lib/receipt", "redis.call('ZREM', base .. 'leases', receipt)", "do end"),
+    ("put forgets the counter", "put", "count('accepted', no, accepted)", "do end"),
+    (
+        "put forgets the counter of plain messages",
+        "put",
+        "redis.pcall('HINCRBY', base .. 'stats', 'accepted:' .. no, accepted == 1 and '1' or accepted)",
+        "0",
+    ),
+    ("put forgets the expiry", "put", "    call('ZADD', base .. 'expiries', expires, no .. ':' .. id)\n", ""),
+    (
+        "put refuses every late repeat",
+        "put",
+        "then return false end\n  local remember",
+        "then end\n  local remember",
+    ),
+    ("put refuses no late repeat", "put", "return tried + math.min", "return false and tried + math.min"),
+    ("put takes the same id twice", "put", "if answer then return answer end", ""),
+    ("put takes the same id twice in a call", "put", "if met and met[key] or", "if"),
+    ("put takes a plain id twice", "put", "not free and call('EXISTS', key) == 1", "false"),
+    (
+        "finish leaves no marker",
+        "lib/finish",
+        "redis.call('ZADD', base .. 'markers', now + remember, name)",
+        "do end",
+    ),
+    ("a nearer due time wakes nobody", "lib/wake", "if nearest then", "if false then"),
+    (
+        "a page skips one at its edge",
+        "lib/page",
+        "return middle, middle + 1 end",
+        "return middle, middle + 2 end",
+    ),
+    ("list goes on at the hour that it has shown", "list", "':(%d+)$') + 1)", "':(%d+)$') + 0)"),
+    (
+        "a page passes over what came behind the last one",
+        "lib/page",
+        "low = middle + 1 else high = middle end",
+        "low = middle + 1 else low = middle + 1 end",
+    ),
+    (
+        "list shows a ready message as delayed",
+        "lib/look",
+        "m.state == PENDING and not is_delayed(m) and READY or m.state",
+        "m.state",
+    ),
+    (
+        "list_group says that it is through when it is not",
+        "list_group",
+        "local through = #page < 2 * limit",
+        "local through = #page <= 2 * limit",
+    ),
+    (
+        "histogram is off by an hour",
+        "histogram",
+        "local hour, had = at * HOUR_MS",
+        "local hour, had = (at + 1) * HOUR_MS",
+    ),
+    (
+        "histogram counts the end of its range",
+        "histogram",
+        "math.min(start + width, to) - 1",
+        "math.min(start + width, to)",
+    ),
+    (
+        "count leaves a state out of the books",
+        "count",
+        "'leased', 'dead', 'accepted'",
+        "'leased', 'buried', 'accepted'",
+    ),
+    ("audit takes a marker for a message", "audit", "math.min(m.state, 5)", "math.min(m.state, 4)"),
+    (
+        "overview counts markers for leases",
+        "overview",
+        "redis.call('ZCARD', base .. 'leases')",
+        "redis.call('ZCARD', base .. 'markers')",
+    ),
+    (
+        "purge leaves the group index",
+        "purge",
+        "  finish(m, 'purged')",
+        "  m.flags = bit.band(m.flags, bit.bnot(GROUP))\n  finish(m, 'purged')",
+    ),
+    (
+        "purge begins its next step behind what is left",
+        "purge",
+        "'more', page[#page], page[#page - 1]",
+        "'more', string.format('%.0f', page[#page] + 1), ''",
+    ),
+    (
+        "purge takes what is due behind its range",
+        "purge",
+        "if tonumber(page[i + 1]) > to then return false end",
+        "",
+    ),
+    (
+        "a rate lets one more through",
+        "reserve",
+        "math.max(allowed, 0), interval, tat",
+        "math.max(allowed, 0) + 1, interval, tat",
+    ),
+    (
+        "a rate says a moment too early when it may",
+        "reserve",
+        "come_back(math.ceil((tat + interval - burst - now_us) / 1000))",
+        "come_back(math.floor((tat + interval - burst - now_us) / 1000))",
+    ),
+    (
+        "a rate forgets what it let through",
+        "reserve",
+        "'tat', string.format('%.0f', tat + taken * interval)",
+        "'tat', string.format('%.0f', tat)",
+    ),
+    ("pause is ignored", "reserve", "if paused then return 0 end", ""),
+    (
+        "reserve takes more bytes than asked for",
+        "reserve",
+        "if bytes >= max_bytes then break end",
+        "if bytes > max_bytes + 40 then break end",
+    ),
+    (
+        "a topic's back-off is not asked for",
+        "lib/retry",
+        "return of_topic and is_backoff(of_topic) and of_topic or",
+        "return",
+    ),
+    (
+        "configure sets nothing of what was set already",
+        "configure",
+        "redis.call('HSET', key, ARGV[i]",
+        "redis.call('HSETNX', key, ARGV[i]",
+    ),
+    (
+        "shift_group forgets how far it came",
+        "shift_group",
+        "if at then redis.call('HSET'",
+        "if false then redis.call('HSET'",
+    ),
+    (
+        "cancel_group says that it is through when it is not",
+        "cancel_group",
+        "local through = #page < 2 * limit",
+        "local through = #page <= 2 * limit",
+    ),
+    (
+        "replay keeps the attempts",
+        "replay",
+        "bit.bnot(REASON + DOOMED)), 0",
+        "bit.bnot(REASON + DOOMED)), m.attempt",
+    ),
+    ("replay forgets the expiry", "replay", "if expires then set_expiry(m, expires) end", ""),
+    (
+        "replay brings back what expires at once",
+        "replay",
+        "if expires and expires <= due then",
+        "if false then",
+    ),
+    ("a topic's expiry stays where it was", "lib/expiry", "math.min(due + after, LAST_MS)", "expires"),
+    ("count leaves an hour out", "lib/look", "hour = found + 1", "hour = found + 2"),
+    ("a limit is not held to its range", "lib/arguments", "n >= least and n <= most and n or nil", "n"),
+    ("a rate's bucket holds more than its burst", "reserve", "if tat > full then", "if false then"),
+    (
+        "a reserve that stops at its bytes tells no wait",
+        "reserve",
+        "if wanted > 0 and bytes >= max_bytes then come_back(0) end",
+        "",
+    ),
+    (
+        "a reserve goes on to the next topic behind its bytes",
+        "reserve",
+        "wanted > 0 and bytes < max_bytes do",
+        "wanted > 0 do",
+    ),
+    ("a lease that ends too late stays", "pump", "indexes = { 'leases', 1 }", "indexes = {}"),
+    (
+        "the longest lease of plain messages is not noted",
+        "reserve",
+        "if lease > LEASE_MS and lease >",
+        "if false and lease >",
+    ),
+    (
+        "the longest lease is not noted",
+        "lib/lease",
+        "if ms > LEASE_MS and ms > longest_lease() then",
+        "if false then",
+    ),
+    (
+        "a later hour is pumped before the rest of an earlier one",
+        "pump",
+        "if limit == 0 or no and unfinished[no] then",
+        "if limit == 0 then",
+    ),
+    ("a back-off of any kind is taken", "lib/backoff", "if not right then return false end", ""),
+    (
+        "what is trimmed is not looked at",
+        "lib/stale",
+        "while entries[gone + 1] and is_stale_ready(no, entries[gone + 1]) do",
+        "while entries[gone + 1] do",
+    ),
+    (
+        "a put that is refused opens its topic",
+        "put",
+        "no, is_new = topic_number(topic)",
+        "no, is_new = topic_number(topic)\nif is_new then topic_open(topic, no) end\nis_new = false",
+    ),
+    (
+        "what is rescheduled to later keeps its entry",
+        "lib/reschedule",
+        "due <= math.max(m.due, m.at) and due <= now",
+        "due <= now",
+    ),
+    (
+        "a lock of a clock ahead lasts",
+        "claim",
+        "until_ms > now and until_ms <= now + math.max(lock, 300000)",
+        "until_ms > now",
+    ),
+    ("claim gives the same epoch twice", "claim", "redis.call('HINCRBY', KEYS[1], 'epoch', 1)", "epoch + 1"),
+    (
+        "forget_quiet waits for nothing",
+        "forget_quiet",
+        "return now - since > math.max(quiet_ms, remembered)",
+        "return true",
+    ),
+    ("forget_quiet forgets settings", "forget_quiet", "if not NOTES[found[i]] then return nil end", ""),
+    (
+        "forget gives a number out again",
+        "lib/empty",
+        "redis.call('UNLINK', base .. 't:' .. no)",
+        "redis.call('HINCRBY', KEYS[1], 'topics', -1)",
+    ),
+    ("hold is ignored by who puts", "put", "direct = due <= now and not held", "direct = due <= now"),
+    (
+        "hold is ignored by who puts plain messages",
+        "put",
+        "if due <= now and not held then",
+        "if due <= now then",
+    ),
+];
+
+/// `DELAYQ_MUTANTS=put,lib/page` selects those of some files.
+#[allow(clippy::disallowed_methods, reason = "which mutants are tried is for the caller of the tests to say")]
+fn is_asked_for(file: &str) -> bool {
+    std::env::var("DELAYQ_MUTANTS").map_or(true, |files| files.split(',').any(|one| one == file))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_broken_script_turns_the_model_test_red() {
+    let server = RedisServer::start().await;
+    let mut unseen = Vec::new();
+    for (what, file, from, to) in MUTANTS.into_iter().filter(|(_, file, ..)| is_asked_for(file)) {
+        let scripts = scripts_with(&[(file, from, to)]);
+        if run_seeds(&server, &scripts, SEEDS).await.is_ok() {
+            unseen.push(what);
+        }
+    }
+    assert!(unseen.is_empty(), "not noticed: {unseen:?}");
+}

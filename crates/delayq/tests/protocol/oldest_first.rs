@@ -1,0 +1,87 @@
+//! Ready queues: the oldest first, and nothing in them forever.
+
+use crate::{
+    action::{Action, Reserve},
+    bare_shard::NOW,
+    lab::{Lab, item},
+    snapshot::lossy,
+};
+
+const HOUR_MS: u64 = 3_600_000;
+
+#[tokio::test]
+async fn under_a_limit_the_oldest_is_ready_first_across_the_edge_of_an_hour() {
+    let mut lab = Lab::new().await;
+    // NOW is the edge of an hour.
+    let dues = [NOW + HOUR_MS - 3, NOW + HOUR_MS - 2, NOW + HOUR_MS - 1, NOW + HOUR_MS, NOW + HOUR_MS + 1];
+    for (n, due) in dues.into_iter().enumerate().rev() {
+        lab.put("a", &[item(&n.to_string(), due)]).await;
+    }
+    lab.put("b", &[item("other", NOW + HOUR_MS)]).await;
+    lab.at(HOUR_MS + 10);
+    let limited = |limit| Action::Pump { epoch: Some(0), limit };
+    // A topic's later hour waits for its earlier one; other topics do not.
+    assert_eq!(lab.words(limited(3)).await[3], "3");
+    assert_eq!(lab.reserve("b").await.len(), 1);
+    // No call is spent on hours that wait.
+    assert_eq!(lab.words(limited(2)).await[3], "2");
+    while lab.words(limited(2)).await[0] == "more" {}
+    let order: Vec<_> =
+        lab.reserve("a").await.iter().map(|receipt| lossy(&receipt[2..receipt.len() - 4])).collect();
+    assert_eq!(order, ["0", "1", "2", "3", "4"]);
+}
+
+/// How many entries the ready queue of the first topic has.
+async fn entries(lab: &mut Lab) -> usize {
+    lab.shard.snapshot().await.ready.get(&1).map_or(0, Vec::len)
+}
+
+#[tokio::test]
+async fn messages_that_expire_in_a_paused_topic_leave_no_entries_behind() {
+    let mut lab = Lab::new().await;
+    lab.words(Action::configure("a", "paused", "1")).await;
+    let mut items: Vec<_> = (0..300).map(|n| item(&n.to_string(), NOW)).collect();
+    items.iter_mut().zip(1..).for_each(|(item, n)| item.expires = Some(NOW + n));
+    lab.put("a", &items).await;
+    assert_eq!(entries(&mut lab).await, 300);
+    for ms in [100, 200, 300] {
+        lab.at(ms);
+        lab.pump().await;
+    }
+    assert_eq!(entries(&mut lab).await, 0);
+}
+
+#[tokio::test]
+async fn a_thousand_reschedules_into_the_past_leave_one_entry() {
+    let mut lab = Lab::new().await;
+    lab.put("a", &[item("x", NOW)]).await;
+    for n in 1..=1000 {
+        let changes = vec![(b"x".to_vec(), (NOW - n).to_string(), None)];
+        lab.words(Action::Reschedule { topic: "a".into(), changes }).await;
+    }
+    assert_eq!(entries(&mut lab).await, 1);
+    // A message that stays in front only prevents the trimming of stale entries behind it.
+    for n in 1..=100 {
+        lab.at(n);
+        for due in [NOW + n, NOW + 10_000] {
+            let changes = vec![(b"x".to_vec(), due.to_string(), None)];
+            lab.words(Action::Reschedule { topic: "a".into(), changes }).await;
+        }
+    }
+    assert_eq!(entries(&mut lab).await, 0);
+}
+
+#[tokio::test]
+async fn what_is_cancelled_or_replaced_while_it_is_ready_leaves_no_entry_at_the_head() {
+    let mut lab = Lab::new().await;
+    for _ in 0..100 {
+        let mut again = item("x", NOW);
+        again.replace = true;
+        lab.put("a", &[again]).await;
+    }
+    assert_eq!(entries(&mut lab).await, 1);
+    lab.words(Action::Cancel { topic: "a".into(), ids: vec![b"x".to_vec()] }).await;
+    assert_eq!(entries(&mut lab).await, 0);
+    let reserve = Action::Reserve(Reserve::from("a", 100, None));
+    assert_eq!(lab.words(reserve).await[8], "0");
+}

@@ -1,0 +1,263 @@
+//! Keys of the wrong type, invalid entries, unreadable bodies: what they stop, and what not.
+
+use crate::{
+    action::{Action, GiveBack, Purge},
+    bare_shard::{Answer, NOW},
+    lab::{Lab, grouped, item},
+    snapshot::{Snapshot, lossy},
+};
+use delayq::protocol::Verb;
+
+/// Everything but the gen counter, which a refused call may have advanced, and the keys moved aside.
+fn state(snapshot: &Snapshot) -> String {
+    let mut snapshot = snapshot.clone();
+    snapshot.strangers.clear();
+    snapshot.said.clear();
+    snapshot.hashes.get_mut("meta").map(|meta| meta.remove("gen"));
+    // An index at rest may be tried again later, that is all that a refused call may write.
+    snapshot.indexes.remove("alarms");
+    format!("{snapshot:?}")
+}
+
+/// A shard with a message in every state, of topic `a`.
+async fn full(lab: &mut Lab) -> (Vec<u8>, Vec<u8>) {
+    let items = [grouped("leased", NOW), grouped("dead", NOW), grouped("over", NOW)];
+    lab.put("a", &items).await;
+    let receipts = lab.reserve("a").await;
+    lab.words(Action::Bury { receipts: vec![receipts[1].clone()] }).await;
+    lab.words(Action::Ack { receipts: vec![receipts[2].clone()] }).await;
+    lab.put(
+        "a",
+        &[grouped("ready", NOW), grouped("soon", NOW + 500), grouped("late", NOW + 7_200_000 / 100)],
+    )
+    .await;
+    lab.put("b", &[item("other", NOW + 500)]).await;
+    (receipts[0].clone(), receipts[1].clone())
+}
+
+#[tokio::test]
+async fn a_key_of_the_wrong_type_is_named_moves_nothing_and_loses_nothing() {
+    let hour = NOW / 3_600_000;
+    let keys = [
+        "meta".to_owned(),
+        "stats".into(),
+        "alarms".into(),
+        "leases".into(),
+        "markers".into(),
+        "expiries".into(),
+        "r:1".into(),
+        "d:1".into(),
+        "t:1".into(),
+        "g:g".into(),
+        format!("b:1:{hour}"),
+    ];
+    for key in keys {
+        let mut lab = Lab::new().await;
+        let (receipt, _) = full(&mut lab).await;
+        lab.at(400);
+        lab.shard.break_key(&key).await;
+        let refuse = |answer: Answer| match answer {
+            Err(why) => Some(why),
+            Ok(words) => words.iter().map(|word| lossy(word)).find(|word| word.contains("DQTYPE")),
+        };
+        let mut refused = 0;
+        let topic = || "a".to_owned();
+        let actions = [
+            Action::Put { topic: topic(), items: vec![grouped("new", NOW + 800)] },
+            Action::Put { topic: topic(), items: vec![grouped("new", NOW)] },
+            Action::Cancel { topic: topic(), ids: vec![b"soon".to_vec()] },
+            Action::Cancel { topic: topic(), ids: vec![b"ready".to_vec()] },
+            Action::Reschedule {
+                topic: topic(),
+                changes: vec![(b"soon".to_vec(), (NOW + 900).to_string(), None)],
+            },
+            Action::Reschedule { topic: topic(), changes: vec![(b"late".to_vec(), NOW.to_string(), None)] },
+            Action::Release { all: vec![GiveBack { receipt: receipt.clone(), delay: Some(0), keep: false }] },
+            Action::Release {
+                all: vec![GiveBack { receipt: receipt.clone(), delay: Some(100), keep: false }],
+            },
+            Action::Bury { receipts: vec![receipt.clone()] },
+            Action::Ack { receipts: vec![receipt.clone()] },
+            Action::Replay { topic: topic(), delay: 0, ids: vec![b"dead".to_vec()] },
+            Action::Replay { topic: topic(), delay: 300, ids: vec![b"dead".to_vec()] },
+        ];
+        for action in actions {
+            let (_, was) = lab.shard.step(Verb::Probe, &[] as &[&[u8]]).await;
+            let answer = lab.run(action.clone()).await;
+            let after = lab.shard.snapshot().await;
+            match refuse(answer) {
+                None => {
+                    // It did not need the key. The next call must not meet its effects: start over.
+                    lab.shard.mend_key(&key).await;
+                    lab.shard.remove().await;
+                    lab = Lab { server: lab.server, shard: lab.shard };
+                    lab.at(0);
+                    lab.shard.create_again().await;
+                    let _ = full(&mut lab).await;
+                    lab.at(400);
+                    lab.shard.break_key(&key).await;
+                }
+                Some(why) => {
+                    refused += 1;
+                    let name = lab.shard.key(&key);
+                    assert!(why.contains(&format!("DQTYPE {name} is")), "{key}, {action:?}: {why}");
+                    assert_eq!(state(&after), state(&was), "{key}, {action:?}: {why}");
+                }
+            }
+        }
+        assert!(refused > 0, "nothing needed {key}");
+        // The other topic continues unless the key is its own, and all continue once the key is back.
+        lab.at(600);
+        let own_key = ["meta", "stats", "alarms"].contains(&key.as_str());
+        if !own_key {
+            lab.pump().await;
+            let expected = usize::from(key != "leases");
+            if expected == 1 {
+                assert_eq!(lab.reserve("b").await.len(), 1, "{key}: topic b does not go on");
+            }
+        }
+        lab.shard.mend_key(&key).await;
+        lab.at(200_000);
+        for _ in 0..5 {
+            lab.pump().await;
+        }
+        let numbers = lab.words(Action::Count { topic: "a".into() }).await;
+        let n: Vec<u64> = numbers[3..13].iter().map(|word| word.parse().unwrap()).collect();
+        let delayed: u64 = numbers[1].parse().unwrap();
+        assert_eq!(n[3], n[4..9].iter().sum::<u64>() + n[0] + n[1] + n[2] + delayed, "{key}: {numbers:?}");
+    }
+}
+
+#[tokio::test]
+async fn entries_that_make_no_sense_stop_nothing() {
+    let mut lab = Lab::new().await;
+    lab.put("a", &[item("one", NOW + 500), item("two", NOW)]).await;
+    let hour = NOW / 3_600_000;
+    let bucket = format!("~b:1:{hour}");
+    let due = (NOW + 400).to_string();
+    lab.shard
+        .command(&[b"ZADD", bucket.as_bytes(), due.as_bytes(), b"x", due.as_bytes(), b"gone\0\0\0\x02"])
+        .await;
+    lab.shard.command(&[b"LPUSH", b"~r:1", b"", b"zz", b"gone\0\0\0\x02\0\0\0\0\0\0\0"]).await;
+    for index in ["~leases", "~expiries", "~markers"] {
+        let words: [&[u8]; 8] = [b"ZADD", index.as_bytes(), b"1", b"nonsense", b"1", b"9:x", b"1", b""];
+        lab.shard.command(&words).await;
+        let name = &index[1..];
+        lab.shard.command(&[b"ZADD", b"~alarms", b"1", name.as_bytes()]).await;
+    }
+    lab.at(1000);
+    let report = lab.pump().await;
+    assert_eq!(&report[3..9], ["3", "0", "0", "0", "0", "0"], "{report:?}");
+    let receipts = lab.reserve("a").await;
+    let ids: Vec<String> = receipts.iter().map(|receipt| lossy(&receipt[2..receipt.len() - 4])).collect();
+    assert_eq!(ids, ["two", "one"]);
+    lab.words(Action::Ack { receipts }).await;
+    let left = lab.shard.snapshot().await;
+    assert!(
+        left.ready.is_empty()
+            && left.buckets.is_empty()
+            && left.indexes.keys().eq(["alarms", "markers"].iter()),
+        "{left:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_id_without_a_body_is_dropped_and_those_behind_it_are_delivered() {
+    let mut lab = Lab::new().await;
+    lab.put("a", &[item("one", NOW), item("two", NOW), item("three", NOW + 10)]).await;
+    lab.shard.command(&[b"DEL", b"~m:1:one"]).await;
+    lab.at(10);
+    lab.pump().await;
+    assert_eq!(lab.reserve("a").await.len(), 2);
+}
+
+/// Overwrites the format byte of a stored message.
+async fn set_format(lab: &mut Lab, id: &str, format: u8) {
+    let key = format!("~m:1:{id}");
+    lab.shard.command(&[b"SETRANGE", key.as_bytes(), b"0", &[format]]).await;
+}
+
+#[tokio::test]
+async fn a_message_of_a_later_format_stays_where_it_is_and_is_refused_by_name() {
+    let mut lab = Lab::new().await;
+    lab.put("a", &[grouped("held", NOW)]).await;
+    let held = lab.reserve("a").await;
+    lab.put("a", &[grouped("new", NOW), grouped("old", NOW)]).await;
+    set_format(&mut lab, "new", 2).await;
+    set_format(&mut lab, "held", 2).await;
+    let old = lab.reserve("a").await;
+    assert_eq!(old.len(), 1);
+    for id in ["new", "held"] {
+        let ids = vec![id.as_bytes().to_vec()];
+        assert_eq!(lab.words(Action::Cancel { topic: "a".into(), ids }).await, ["failed newer"]);
+    }
+    let refused = ["failed newer envelope"];
+    assert_eq!(lab.words(Action::Ack { receipts: held.clone() }).await, refused);
+    assert_eq!(lab.words(Action::Bury { receipts: held.clone() }).await, refused);
+    let release = GiveBack { receipt: held[0].clone(), delay: None, keep: false };
+    assert_eq!(lab.words(Action::Release { all: vec![release] }).await, refused);
+    assert_eq!(lab.words(Action::Extend { receipts: held.clone(), lease: Some(1) }).await, refused);
+    let (topic, last) = ("a".into(), Vec::new());
+    let purge = Action::Purge(Purge { topic, state: "ready", from: 0, to: 0, last, limit: 500 });
+    assert_eq!(lab.words(purge).await[..2], ["done", "0"]);
+    // It loses neither its lease nor its expiry.
+    lab.at(200_000);
+    for _ in 0..3 {
+        lab.pump().await;
+    }
+    set_format(&mut lab, "new", 1).await;
+    set_format(&mut lab, "held", 1).await;
+    lab.at(300_000);
+    lab.pump().await;
+    lab.pump().await;
+    let numbers = lab.words(Action::Count { topic: "a".into() }).await;
+    assert_eq!(&numbers[3..9], ["0", "0", "0", "3", "0", "0"], "{numbers:?}");
+    assert_eq!(numbers[9], "3", "all three expired: {numbers:?}");
+}
+
+#[tokio::test]
+async fn a_malformed_envelope_is_dead_with_its_reason_and_what_it_held() {
+    let mut lab = Lab::new().await;
+    lab.put("a", &[item("short", NOW), item("nought", NOW), item("leased", NOW)]).await;
+    lab.shard.command(&[b"SET", b"~m:1:short", b"tiny"]).await;
+    set_format(&mut lab, "nought", 0).await;
+    let receipts = lab.reserve("a").await;
+    assert_eq!(receipts.len(), 1);
+    set_format(&mut lab, "leased", 0).await;
+    lab.at(2000);
+    lab.pump().await;
+    let shard = lab.shard.snapshot().await;
+    assert_eq!(shard.dead.len(), 3, "{:?}", shard.dead);
+    for (_, id) in shard.bodies.keys().cloned().collect::<Vec<_>>() {
+        let stored = shard.envelope(&(1, id.clone())).unwrap();
+        assert_eq!(stored.reason.as_deref(), Some("malformed envelope"));
+        assert_eq!(id == b"short", stored.payload == b"tiny");
+    }
+    let numbers = lab.words(Action::Count { topic: "a".into() }).await;
+    assert_eq!(&numbers[3..7], ["0", "0", "3", "3"], "{numbers:?}");
+}
+
+#[tokio::test]
+async fn a_put_whose_fields_cannot_be_read_back_is_refused_and_stores_nothing() {
+    let mut lab = Lab::new().await;
+    let head = |flags: u16| [&[1, 1][..], &flags.to_be_bytes(), &[0; 28]].concat();
+    let cases: [(&str, Vec<u8>); 9] = [
+        ("refused format", vec![1; 31]),
+        ("refused format", [&[2][..], &[0; 31]].concat()),
+        ("refused", head(1)),
+        ("refused", head(1 + 16)),
+        ("refused", [head(4), vec![9, 1, 0]].concat()),
+        ("refused", [head(4), vec![5, 9, 0, 0, 0, 1]].concat()),
+        ("refused", [head(8), vec![200, b'g']].concat()),
+        ("refused flags", head(64)),
+        ("refused flags", head(128)),
+    ];
+    for (why, envelope) in cases {
+        let due = NOW.to_string();
+        let args: [&[u8]; 5] = [b"a", b"id", due.as_bytes(), b"", &envelope];
+        let words = lab.shard.call(Verb::Put, &args).await.unwrap();
+        assert!(lossy(&words[1]).starts_with(why), "{envelope:?}: {}", lossy(&words[1]));
+    }
+    let shard = lab.shard.snapshot().await;
+    assert!(shard.leftovers().is_empty() && shard.number("stats", "accepted:1") == 0, "{shard:?}");
+}

@@ -1,0 +1,116 @@
+//! Topics and their policies: what is refused, and that invalid stored values stop nothing.
+
+use crate::{
+    action::{Action, GiveBack},
+    bare_shard::NOW,
+    lab::{Lab, item},
+    snapshot::lossy,
+};
+use delayq::{Backoff, protocol::Verb};
+use std::time::Duration;
+
+/// Invalid back-offs: of an unknown kind, of a wrong length, without a delay, shrinking.
+const BROKEN: [&[u8]; 12] = [
+    b"",
+    &[0, 0, 0, 0, 1],
+    &[4, 0, 0, 0, 1],
+    &[1],
+    &[1, 0, 0, 0, 1, 0, 0, 0, 2],
+    &[1, 0, 0, 0, 0],
+    &[2, 0, 0, 0, 1],
+    &[2, 0, 0, 0, 9, 0, 0, 0, 1],
+    &[2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3],
+    &[3],
+    &[3, 0, 0, 0, 1, 0],
+    &[3, 0, 0, 0, 1, 0, 0, 0, 0],
+];
+
+#[tokio::test]
+async fn a_back_off_of_a_wrong_length_or_kind_is_refused_by_configure_and_by_put() {
+    let mut lab = Lab::new().await;
+    let mut long = vec![3];
+    long.extend([0, 0, 0, 1].repeat(33));
+    for spec in BROKEN.into_iter().chain([long.as_slice()]) {
+        if !spec.is_empty() {
+            let why =
+                lab.shard.call(Verb::Configure, &[b"a".as_slice(), b"backoff", spec]).await.unwrap_err();
+            assert!(why.starts_with("DQARG backoff"), "{spec:?}: {why}");
+        }
+        let head = [&[1, 1][..], &4_u16.to_be_bytes(), &[0; 28], &[spec.len() as u8], spec].concat();
+        let put = [b"a".as_slice(), b"x", b"+0", b"", &head];
+        let word = lossy(&lab.shard.call(Verb::Put, &put).await.unwrap()[1]);
+        assert!(word.starts_with("refused") && word.contains("back-off"), "{spec:?}: {word}");
+    }
+    assert_eq!(lab.shard.snapshot().await.number("meta", "topics"), 0);
+}
+
+#[tokio::test]
+async fn a_stored_back_off_that_is_invalid_falls_back_to_the_default_and_leaves_nothing_leased() {
+    let mut lab = Lab::new().await;
+    for spec in BROKEN {
+        lab.put("a", &[item("x", "+0"), item("y", "+0")]).await;
+        let hset: [&[u8]; 4] = [b"HSET", b"~t:1", b"backoff", spec];
+        lab.shard.command(&hset).await;
+        let receipts = lab.reserve("a").await;
+        let all = vec![GiveBack { receipt: receipts[0].clone(), delay: None, keep: false }];
+        let word = lab.words(Action::Release { all }).await.remove(0);
+        let due: u64 = word.strip_prefix("delayed ").expect(&word).parse().unwrap();
+        let now = lab.shard.clock_us.unwrap() / 1000;
+        assert!((now + 500..=now + 1000).contains(&due), "{spec:?}: {due} at {now}");
+        // The lease of the other runs out.
+        lab.at(now - NOW + 1000);
+        let report = lab.pump().await;
+        assert_eq!((report[4].as_str(), report[8].as_str()), ("1", "0"), "{spec:?}: {report:?}");
+        lab.at(now - NOW + 10_000);
+        lab.pump().await;
+        let receipts = lab.reserve("a").await;
+        assert_eq!(lab.words(Action::Ack { receipts }).await, ["delivered", "delivered"]);
+        lab.at(now - NOW + 200_000);
+        lab.pump().await;
+    }
+}
+
+#[tokio::test]
+async fn a_message_s_own_back_off_that_is_invalid_falls_back_to_that_of_its_topic() {
+    let mut lab = Lab::new().await;
+    lab.words(Action::configure("a", "backoff", [1, 0, 0, 0, 77])).await;
+    let mut own = item("x", NOW);
+    own.backoff = Some(Backoff::Fixed(Duration::from_millis(1)));
+    lab.put("a", &[own]).await;
+    let receipt = lab.reserve("a").await.remove(0);
+    // Its kind, after head, hash and length.
+    lab.shard.command(&[b"SETRANGE", b"~m:1:x", b"41", &[9]]).await;
+    let all = vec![GiveBack { receipt, delay: None, keep: false }];
+    assert_eq!(lab.words(Action::Release { all }).await, [format!("delayed {}", NOW + 77)]);
+}
+
+#[tokio::test]
+async fn a_refused_configure_or_put_creates_no_topic() {
+    let mut lab = Lab::new().await;
+    for (field, value) in
+        [("rate", "0"), ("rate", "1e3"), ("lease_ms", "0"), ("codec", "gzip"), ("paused", "2"), ("x", "1")]
+    {
+        let why = lab.run(Action::configure("a", field, value)).await.unwrap_err();
+        assert!(why.starts_with("DQARG"), "{why}");
+    }
+    assert_eq!(lab.put("a", &[item("x", "tomorrow")]).await, ["refused due time"]);
+    let shard = lab.shard.snapshot().await;
+    assert_eq!((shard.number("meta", "topics"), shard.hashes.contains_key("t:1")), (0, false), "{shard:?}");
+    let mut expired = item("x", NOW);
+    expired.expires = Some(NOW);
+    assert_eq!(
+        lab.put("a", &[expired, item("y", NOW)]).await,
+        ["refused expiry not after the due time", "ready"]
+    );
+    assert_eq!(lab.shard.snapshot().await.number("meta", "topics"), 1);
+}
+
+#[tokio::test]
+async fn a_put_to_an_earlier_place_creates_no_topic_where_there_is_nothing() {
+    let mut lab = Lab::new().await;
+    let envelope = item("x", NOW).envelope().encode();
+    let due = NOW.to_string();
+    let put = [b"a".as_slice(), b"x", due.as_bytes(), b"earlier", &envelope];
+    assert_eq!(lossy(&lab.shard.call(Verb::Put, &put).await.unwrap()[1]), "moved");
+    assert_eq!(lab.shard.snapshot().await.number("meta", "topics"), 0);
+}

@@ -1,0 +1,372 @@
+//! What a run does next: random, and near what already exists.
+
+use super::{HOUR_MS, Run, Weather, receipt_of};
+use crate::{
+    action::{Action, GiveBack, Item, Mark, Purge, Reserve},
+    model::{Msg, Place},
+};
+use delayq::Backoff;
+use fastrand::Rng;
+use std::time::Duration;
+
+const TOPICS: [&str; 3] = ["a", "tenant/b", "1:2"];
+const GROUPS: [&str; 2] = ["user-1", "2:{}"];
+pub(super) const LAST_MS: u64 = (1 << 53) - 1;
+
+// === impl Run ===
+
+impl Run {
+    /// Time advances: not at all, a little, or far. Now and then the clock steps back: a little, or far.
+    pub(super) fn tick(&mut self) {
+        let now_us = self.model.now_us;
+        if self.rng.u8(..30) == 0 {
+            let back = [1000, 3_000_000, 3 * HOUR_MS * 1000][self.rng.usize(..3)];
+            self.model.now_us -= self.rng.u64(..back);
+            // A waiting caller uses another clock.
+            self.waiting = None;
+            return;
+        }
+        let rng = &mut self.rng;
+        let us = match rng.u8(..15) {
+            0..4 => 0,
+            4..7 => rng.u64(..3000),
+            7..9 => rng.u64(..3_000_000),
+            9 => rng.u64(..70_000_000),
+            10 => rng.u64(..2 * HOUR_MS * 1000),
+            // To the end of the last reserve's wait, or just before.
+            11 => match self.waiting.clone() {
+                Some((wait, reserve)) => {
+                    self.likely = Some(Action::Reserve(reserve));
+                    (wait * 1000).saturating_sub(rng.u64(..2))
+                }
+                None => 0,
+            },
+            // To a dead letter's expiry, or just before.
+            12 => match self.model.messages.iter().find(|(_, msg)| msg.place == Place::Dead) {
+                Some((name, msg))
+                    if msg.expires().is_some_and(|expires| expires < now_us / 1000 + HOUR_MS) =>
+                {
+                    let topic = self.model.topics[name.0 as usize - 1].clone();
+                    self.likely = Some(Action::Replay { topic, delay: 0, ids: vec![name.1.clone()] });
+                    let expires = msg.expires().map_or(0, |expires| expires * 1000);
+                    expires.saturating_sub(now_us + rng.u64(..2))
+                }
+                _ => 0,
+            },
+            // Nowhere: a topic that was seen quiet is asked again too early.
+            13 if !self.model.quiet.is_empty() && rng.bool() => {
+                self.likely = Some(Action::ForgetQuiet { quiet: 1 });
+                0
+            }
+            // To when a topic has been quiet for long enough, or just before.
+            13 if rng.bool() => match self.model.quiet.values().next() {
+                Some((_, since)) if since + HOUR_MS >= now_us / 1000 => {
+                    self.likely = Some(Action::ForgetQuiet { quiet: 1 });
+                    ((since + HOUR_MS) * 1000).saturating_sub(now_us) + self.rng.u64(..2000)
+                }
+                _ => 0,
+            },
+            // To the very millisecond at which something is due, or just before.
+            _ => match self.before.index("alarms").values().min().copied() {
+                Some(head) if head * 1000 > now_us && head < now_us / 1000 + 100 * HOUR_MS => {
+                    self.likely = Some(Action::Pump { epoch: Some(self.model.epoch), limit: 500 });
+                    head * 1000 - now_us - rng.u64(..2)
+                }
+                _ => 0,
+            },
+        };
+        self.model.now_us += us;
+    }
+
+    /// A call. Pages with poison are left to the tests that know where it is.
+    pub(super) fn choose(&mut self) -> Action {
+        if let Some(likely) = self.likely.take()
+            && self.rng.bool()
+        {
+            return likely;
+        }
+        if let Some(receipt) = self.superseded_receipt().filter(|_| self.rng.u8(..4) == 0) {
+            return Action::Ack { receipts: vec![receipt] };
+        }
+        loop {
+            let action = if self.rng.u8(..8) == 0 { self.look() } else { self.act() };
+            let is_page = action.is_look() || matches!(action, Action::Purge(_));
+            let forgets = matches!(action, Action::Forget { .. } | Action::ForgetQuiet { .. });
+            if !(self.model.poisoned && is_page || self.weather == Weather::Poisoned && forgets) {
+                return action;
+            }
+        }
+    }
+
+    fn act(&mut self) -> Action {
+        match self.rng.u8(..100) {
+            0..22 => self.put(),
+            22..24 => self.forget(),
+            24..31 => Action::Cancel { topic: self.topic(), ids: self.ids() },
+            31..34 => {
+                let group = self.group();
+                let limit = [100, 2, 1][self.rng.usize(..3)];
+                Action::CancelGroup { behind: self.mark(&group), group, limit }
+            }
+            34..42 => self.reschedule(),
+            42..45 => self.shift(),
+            45..59 => self.pump_action(),
+            59..71 => self.reserve(),
+            71..76 => Action::Ack { receipts: self.some_receipts() },
+            76..78 => {
+                let lease = [None, Some(1), Some(5000), Some(200_000)][self.rng.usize(..4)];
+                Action::Extend { receipts: self.some_receipts(), lease }
+            }
+            78..83 => self.release(),
+            83..86 => Action::Bury { receipts: self.some_receipts() },
+            86..89 => self.replay(),
+            89..93 => self.purge_action(),
+            93..97 => self.configure(),
+            97..98 => {
+                let lock = [0, 10_000][self.rng.usize(..2)];
+                Action::Claim { owner: ["one", "two"][self.rng.usize(..2)].into(), lock }
+            }
+            98..99 => {
+                let epoch = self.model.epoch.saturating_sub(self.rng.u64(..2));
+                Action::Hold { epoch, on: self.rng.u8(..3) == 0 }
+            }
+            _ => {
+                let bytes = [&b""[..], b"one", b"two"][self.rng.usize(..3)].to_vec();
+                Action::Dictionary { number: self.rng.u64(1..3), bytes }
+            }
+        }
+    }
+
+    pub(super) fn topic(&mut self) -> String {
+        TOPICS[self.rng.usize(..20).min(3) % 3].into()
+    }
+
+    pub(super) fn group(&mut self) -> String {
+        GROUPS[self.rng.usize(..GROUPS.len())].into()
+    }
+
+    /// Where a step or a page of a group begins: at the start, after one of its messages, or after one that has gone.
+    pub(super) fn mark(&mut self, group: &str) -> Mark {
+        let all = self.model.group(group);
+        match (self.rng.u8(..4), all.first()) {
+            (0, Some(_)) => all[self.rng.usize(..all.len())].0.clone(),
+            (1, Some(((due, name), _))) => (*due, name[..name.len() - 1].to_vec()),
+            _ => Mark::default(),
+        }
+    }
+
+    fn id(&mut self) -> Vec<u8> {
+        match self.rng.u8(..8) {
+            0 => b"1:2".to_vec(),
+            1 => "ü{}".as_bytes().to_vec(),
+            n @ 2..5 => vec![b'a' + n],
+            n => [&[1, 2, 3][..], &[n; 13][..]].concat(),
+        }
+    }
+
+    pub(super) fn ids(&mut self) -> Vec<Vec<u8>> {
+        (0..self.rng.usize(1..4)).map(|_| self.id()).collect()
+    }
+
+    pub(super) fn due(&mut self) -> u64 {
+        let now = self.model.now();
+        match self.rng.u8(..12) {
+            0 => now,
+            1 => now - self.rng.u64(..HOUR_MS),
+            2..5 => now + self.rng.u64(..3000),
+            6 => now - now % HOUR_MS + HOUR_MS - self.rng.u64(..2),
+            7 => LAST_MS,
+            // At the same millisecond as others.
+            5 | 8 | 9 => now - now % 10_000 + 20_000,
+            _ => now + self.rng.u64(..2 * HOUR_MS),
+        }
+    }
+
+    fn due_text(&mut self) -> String {
+        match self.rng.u8(..4) {
+            0 => format!("+{}", self.rng.u64(..5000)),
+            _ => self.due().to_string(),
+        }
+    }
+
+    fn put(&mut self) -> Action {
+        let mut items: Vec<Item> = (0..self.rng.usize(1..5)).map(|_| self.item()).collect();
+        if self.rng.u8(..4) == 0 {
+            let due = self.model.now() + self.rng.u64(..3000);
+            items.iter_mut().for_each(|item| item.due = (due + self.rng.u64(..3)).to_string());
+        }
+        Action::Put { topic: self.topic(), items }
+    }
+
+    fn item(&mut self) -> Item {
+        let now = self.model.now();
+        let mut item = Item::new(&self.id(), self.due_text());
+        let rng = &mut self.rng;
+        item.replace = rng.u8(..5) == 0;
+        item.tried = (rng.u8(..6) == 0).then(|| now - rng.u64(..2 * HOUR_MS));
+        let longest = [10_000, 2 * HOUR_MS][rng.usize(..2)];
+        item.expires = (rng.u8(..4) == 0).then(|| now + rng.u64(..longest));
+        item.backoff = (rng.u8(..3) == 0).then(|| backoff(rng));
+        item.max = if rng.u8(..3) == 0 { rng.u16(1..3) } else { 0 };
+        item.content = rng.u8(..3);
+        item.group = rng.bool().then(|| self.group());
+        item
+    }
+
+    fn reschedule(&mut self) -> Action {
+        let topic = self.topic();
+        let no = self.model.no(&topic).unwrap_or(0);
+        let changes = self.ids().into_iter().map(|id| self.change(no, id)).collect();
+        Action::Reschedule { topic, changes }
+    }
+
+    fn change(&mut self, no: u32, id: Vec<u8>) -> (Vec<u8>, String, Option<u64>) {
+        let is = self.model.messages.get(&(no, id.clone())).map_or(self.model.now(), Msg::due);
+        let expected = is + u64::from(self.rng.u8(..4) == 0);
+        match self.rng.u8(..4) {
+            0 if is < 1 << 50 => (id, format!("by {:+}", self.rng.i64(-5000..5000)), Some(expected)),
+            1 => (id, self.due_text(), Some(expected)),
+            _ => (id, self.due_text(), None),
+        }
+    }
+
+    /// A shift in progress continues; sometimes another tries to interrupt it.
+    fn shift(&mut self) -> Action {
+        let (group, limit) = (self.group(), self.rng.u64(1..4));
+        let other = self.rng.usize(..4);
+        let under_way = self.model.shifts.get(&group).filter(|shift| !shift.over && self.rng.u8(..4) > 0);
+        // Each token has its difference, so that a late one carries the same.
+        let token = under_way.map_or_else(|| other.to_string(), |shift| shift.token.clone());
+        let by =
+            [1000, -1000, 70_000, -(HOUR_MS as i64)][token.parse::<usize>().expect("tokens are numbers")];
+        Action::ShiftGroup { group, token, by, limit }
+    }
+
+    fn pump_action(&mut self) -> Action {
+        let epoch = match self.rng.u8(..10) {
+            0 => None,
+            1 => Some(self.model.epoch.saturating_sub(1)),
+            2 => Some(self.model.epoch + 1),
+            _ => Some(self.model.epoch),
+        };
+        Action::Pump { epoch, limit: [1, 2, 5, 500, 500, 500][self.rng.usize(..6)] }
+    }
+
+    fn reserve(&mut self) -> Action {
+        let mut topics = vec![self.topic()];
+        if self.rng.u8(..3) == 0 {
+            topics = TOPICS.map(str::to_owned).to_vec();
+            self.rng.shuffle(&mut topics);
+        }
+        let lease = [None, Some(1), Some(1000), Some(60_000)][self.rng.usize(..4)];
+        let (most, max_bytes) =
+            ([1, 2, 3, 100][self.rng.usize(..4)], [0, 0, 0, 1, 50, 100][self.rng.usize(..6)]);
+        Action::Reserve(Reserve { topics, most, max_bytes, lease })
+    }
+
+    /// The receipt of an earlier delivery of a message that is leased again.
+    fn superseded_receipt(&self) -> Option<Vec<u8>> {
+        let names: Vec<&[u8]> =
+            self.model.messages.values().filter_map(receipt_of).map(|new| name_of(new)).collect();
+        let is_superseded =
+            |old: &&Vec<u8>| names.contains(&name_of(old)) && self.model.leased_by(old).is_none();
+        self.receipts.iter().find(is_superseded).cloned()
+    }
+
+    /// Valid receipts, old receipts, and sometimes one twice.
+    fn some_receipts(&mut self) -> Vec<Vec<u8>> {
+        let held: Vec<Vec<u8>> =
+            self.receipts.iter().filter(|receipt| self.model.leased_by(receipt).is_some()).cloned().collect();
+        let from = if self.rng.u8(..4) == 0 || held.is_empty() { &self.receipts } else { &held };
+        if from.is_empty() {
+            return vec![b"1:a\0\0\0\0".to_vec()];
+        }
+        (0..self.rng.usize(1..4)).map(|_| from[self.rng.usize(..from.len())].clone()).collect()
+    }
+
+    fn release(&mut self) -> Action {
+        let receipts = self.some_receipts();
+        let one = |receipt| {
+            let delay = [None, None, Some(0), Some(700), Some(HOUR_MS)][self.rng.usize(..5)];
+            GiveBack { receipt, delay, keep: self.rng.u8(..3) == 0 }
+        };
+        Action::Release { all: receipts.into_iter().map(one).collect() }
+    }
+
+    /// Dead letters mostly, and sometimes any ids.
+    fn replay(&mut self) -> Action {
+        let topic = self.topic();
+        let no = self.model.no(&topic).unwrap_or(0);
+        let delay = [0, 0, 500, HOUR_MS][self.rng.usize(..4)];
+        let dead = self.model.messages.iter().filter(|(name, msg)| name.0 == no && msg.place == Place::Dead);
+        let mut ids: Vec<_> = dead.map(|(name, _)| name.1.clone()).take(self.rng.usize(1..4)).collect();
+        if ids.is_empty() || self.rng.u8(..4) == 0 {
+            ids = self.ids();
+        }
+        Action::Replay { topic, delay, ids }
+    }
+
+    /// The step after the last one, or a first one: an interrupted caller simply begins again.
+    fn purge_action(&mut self) -> Action {
+        if let Some(next) = self.cursors.purge.clone().filter(|_| self.rng.bool()) {
+            return Action::Purge(next);
+        }
+        let state = ["delayed", "ready", "dead"][self.rng.usize(..3)];
+        let (from, to) = self.range();
+        let (topic, limit) = (self.topic(), self.rng.u64(1..4));
+        Action::Purge(Purge { topic, state, from, to, last: Vec::new(), limit })
+    }
+
+    /// Forgets one topic, or all that are quiet.
+    fn forget(&mut self) -> Action {
+        match self.rng.u8(..3) {
+            0 => Action::Forget { topic: self.topic() },
+            _ => Action::ForgetQuiet { quiet: [1, HOUR_MS][self.rng.usize(..2)] },
+        }
+    }
+
+    fn configure(&mut self) -> Action {
+        let settings = (0..self.rng.usize(1..3)).map(|_| self.setting()).collect();
+        Action::Configure { topic: self.topic(), settings }
+    }
+
+    fn setting(&mut self) -> (&'static str, Vec<u8>) {
+        let rng = &mut self.rng;
+        let (field, value) = match rng.u8(..13) {
+            0 => ("paused", ["1", ""][rng.usize(..2)]),
+            1 => ("rate", ["5", "0.5", "33.3", "250", ""][rng.usize(..5)]),
+            2 => ("max_attempts", ["0", "1", "3", ""][rng.usize(..4)]),
+            3 => ("lease_ms", ["10", ""][rng.usize(..2)]),
+            4 => ("expire_after_ms", ["2000", "7200000", "0"][rng.usize(..3)]),
+            5 => ("remember_cancelled_ms", ["0", "1000", "7200000"][rng.usize(..3)]),
+            6 => ("remember_own_ms", ["0", "5000"][rng.usize(..2)]),
+            7 => ("remember_generated_ms", ["0", "5000"][rng.usize(..2)]),
+            // Fixed, 1 s; exponential, 2 ms to 5 ms; list of 1 ms and 515 ms.
+            8 | 11 => {
+                let written =
+                    ["\u{1}\0\0\u{3}h", "\u{2}\0\0\0\u{2}\0\0\0\u{5}", "\u{3}\0\0\0\u{1}\0\0\u{2}\u{3}"];
+                ("backoff", written[rng.usize(..3)])
+            }
+            9 => ("codec", ["none", "zstd", ""][rng.usize(..3)]),
+            10 => ("repeats", ["refuse", "deliver", ""][rng.usize(..3)]),
+            _ => ("paused", ""),
+        };
+        (field, value.as_bytes().to_vec())
+    }
+}
+
+/// A back-off of any kind.
+fn backoff(rng: &mut Rng) -> Backoff {
+    let mut delay = |most| Duration::from_millis(rng.u64(1..most));
+    let (first, more) = (delay(3000), delay(3000));
+    match rng.u8(..3) {
+        0 => Backoff::Fixed(first),
+        1 => Backoff::Exponential { first, longest: first + more },
+        _ => Backoff::List(vec![first, more, first]),
+    }
+}
+
+/// A receipt without its gen.
+fn name_of(receipt: &[u8]) -> &[u8] {
+    &receipt[..receipt.len() - 4]
+}

@@ -1,0 +1,181 @@
+//! Every key of a shard, parsed.
+
+use delayq::protocol::Envelope;
+use std::collections::BTreeMap;
+
+/// The mark of every stale entry that a test puts into a shard.
+pub(crate) const POISON: &str = "POISON";
+
+/// A message's topic number and raw id.
+pub(crate) type Name = (u32, Vec<u8>);
+
+/// A whole shard at one instant.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    /// The names of all keys, but the test's clock.
+    pub(crate) keys: Vec<String>,
+    /// Stored bytes of every message and marker.
+    pub(crate) bodies: BTreeMap<Name, Vec<u8>>,
+    /// Entries of buckets: topic number, hour, id‖gen, due.
+    pub(crate) buckets: Vec<(u32, u64, Vec<u8>, u64)>,
+    /// Entries of ready queues by topic number, in their order.
+    pub(crate) ready: BTreeMap<u32, Vec<Vec<u8>>>,
+    /// Dead letters: topic number, id‖gen, time of death.
+    pub(crate) dead: Vec<(u32, Vec<u8>, u64)>,
+    /// Groups: group, `no:id`, due.
+    pub(crate) groups: Vec<(String, Vec<u8>, u64)>,
+    /// The indexes `leases`, `expiries`, `markers`, `alarms`.
+    pub(crate) indexes: BTreeMap<String, BTreeMap<Vec<u8>, u64>>,
+    /// The hashes `meta`, `stats`, `t:<no>`, `shift:<group>`.
+    pub(crate) hashes: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
+    /// What was published.
+    pub(crate) said: Vec<String>,
+    /// The keys of stale entries, one for each: these are in no list but the ready queues.
+    pub(crate) poison: Vec<String>,
+    /// Keys that do not belong to a shard.
+    pub(crate) strangers: Vec<String>,
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    /// Takes a dump apart.
+    pub(crate) fn read(mut dump: &[u8]) -> Self {
+        let mut snapshot = Self::default();
+        while !dump.is_empty() {
+            let (name, kind) = (part(&mut dump), part(&mut dump));
+            let count = number(&mut dump);
+            let held = (0..count).map(|_| part(&mut dump).to_vec()).collect();
+            snapshot.take(name, kind, held);
+        }
+        snapshot.keys.sort();
+        snapshot
+    }
+
+    fn take(&mut self, name: &[u8], kind: &[u8], held: Vec<Vec<u8>>) {
+        let (text, kind) = (lossy(name), lossy(kind));
+        let (head, tail) = text.split_once(':').unwrap_or((&text, ""));
+        if text != "clock" {
+            self.keys.push(text.clone());
+        }
+        match (head, kind.as_str()) {
+            ("clock", _) => {}
+            ("said", "list") => self.said = held.iter().map(|line| lossy(line)).collect(),
+            ("m", "string") => {
+                let name = parse_name(&name[2..]).expect("a body's key has a topic number");
+                self.bodies.insert(name, held.into_iter().next().unwrap_or_default());
+            }
+            ("b", "zset") => {
+                let (no, hour) = tail.split_once(':').expect("a bucket has a topic number and an hour");
+                let (no, hour) = (no.parse().unwrap(), hour.parse().unwrap());
+                let entries = self.healthy(&text, held);
+                self.buckets.extend(entries.into_iter().map(|(member, due)| (no, hour, member, due)));
+            }
+            ("r", "list") => {
+                self.ready.insert(tail.parse().unwrap(), held);
+            }
+            ("d", "zset") => {
+                let no = tail.parse().unwrap();
+                let entries = self.healthy(&text, held);
+                self.dead.extend(entries.into_iter().map(|(member, at)| (no, member, at)));
+            }
+            ("g", "zset") => {
+                let entries = self.healthy(&text, held);
+                self.groups.extend(entries.into_iter().map(|(member, due)| (tail.to_owned(), member, due)));
+            }
+            ("leases" | "expiries" | "markers" | "alarms", "zset") => {
+                let entries = self.healthy(&text, held);
+                self.indexes.insert(text, entries.into_iter().collect());
+            }
+            ("meta" | "stats" | "dictionaries" | "t" | "shift", "hash") => {
+                let pairs = held.chunks(2).map(|pair| (lossy(&pair[0]), pair[1].clone())).collect();
+                self.hashes.insert(text, pairs);
+            }
+            _ => self.strangers.push(format!("{text} ({kind})")),
+        }
+    }
+
+    /// The members of a sorted set and their scores, without the poison among them.
+    fn healthy(&mut self, key: &str, held: Vec<Vec<u8>>) -> Vec<(Vec<u8>, u64)> {
+        let (poison, healthy): (Vec<_>, Vec<_>) = scored(held).partition(|(member, _)| is_poison(member));
+        self.poison.extend(poison.iter().map(|_| key.to_owned()));
+        healthy
+    }
+
+    /// One of the four indexes; empty if the key does not exist.
+    pub(crate) fn index(&self, name: &str) -> &BTreeMap<Vec<u8>, u64> {
+        static NOTHING: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+        self.indexes.get(name).unwrap_or(&NOTHING)
+    }
+
+    /// A field of a hash, as a number; 0 if it does not exist.
+    pub(crate) fn number(&self, hash: &str, field: &str) -> i64 {
+        let value = self.hashes.get(hash).and_then(|fields| fields.get(field));
+        value.map_or(0, |value| lossy(value).parse().unwrap())
+    }
+
+    /// A message as it is stored.
+    pub(crate) fn envelope(&self, name: &Name) -> Option<Envelope> {
+        self.bodies.get(name).map(|bytes| Envelope::decode(bytes).unwrap_or_else(|e| panic!("{name:?}: {e}")))
+    }
+
+    /// Whether a bucket has this id‖gen.
+    pub(crate) fn in_bucket(&self, no: u32, member: &[u8]) -> bool {
+        self.buckets.iter().any(|(n, _, m, _)| *n == no && m == member)
+    }
+
+    /// What is left of a drained shard and should not be: everything but the registry.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        let mut left = self.strangers.clone();
+        left.extend(self.bodies.keys().map(|(no, id)| format!("m:{no}:{}", lossy(id))));
+        left.extend(self.buckets.iter().map(|(no, hour, ..)| format!("b:{no}:{hour}")));
+        left.extend(self.ready.keys().map(|no| format!("r:{no}")));
+        left.extend(self.dead.iter().map(|(no, ..)| format!("d:{no}")));
+        left.extend(self.groups.iter().map(|(group, ..)| format!("g:{group}")));
+        left.extend(
+            self.indexes.iter().filter(|(_, entries)| !entries.is_empty()).map(|(name, _)| name.clone()),
+        );
+        // Of an index that time works through, nothing is left either; a group's index is not read without its group.
+        left.extend(
+            self.poison.iter().filter(|key| !key.starts_with("g:") && !key.starts_with("d:")).cloned(),
+        );
+        left.extend(self.hashes.keys().filter(|name| name.starts_with("shift:")).cloned());
+        left
+    }
+}
+
+/// `no:id` as indexes and keys write it.
+pub(crate) fn parse_name(text: &[u8]) -> Option<Name> {
+    let colon = text.iter().position(|&byte| byte == b':')?;
+    Some((lossy(&text[..colon]).parse().ok()?, text[colon + 1..].to_vec()))
+}
+
+fn is_poison(member: &[u8]) -> bool {
+    member.windows(POISON.len()).any(|window| window == POISON.as_bytes())
+}
+
+pub(crate) fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn scored(held: Vec<Vec<u8>>) -> impl Iterator<Item = (Vec<u8>, u64)> {
+    let mut items = held.into_iter();
+    std::iter::from_fn(move || {
+        let member = items.next()?;
+        let score = lossy(&items.next()?);
+        Some((member, score.parse::<f64>().unwrap_or_else(|_| panic!("score {score}")) as u64))
+    })
+}
+
+fn number(dump: &mut &[u8]) -> usize {
+    let (head, tail) = dump.split_first_chunk::<4>().expect("a number has four bytes");
+    *dump = tail;
+    u32::from_be_bytes(*head) as usize
+}
+
+fn part<'a>(dump: &mut &'a [u8]) -> &'a [u8] {
+    let length = number(dump);
+    let (head, tail) = dump.split_at(length);
+    *dump = tail;
+    head
+}

@@ -1,0 +1,394 @@
+//! Every way in which a message can get stuck, planted in a shard under load: an audit names it, a repair frees it, and
+//! no message in motion looks stuck.
+
+use crate::{bare_shard::BareShard, snapshot::lossy};
+use delayq::{
+    Admin, Client, Message, MessageId, Producer, Settled, Topic, UnixMillis,
+    admin::{Audit, FindingKind, Policy},
+    protocol::{Holder, Owner, ReserveRequest, Scripts, ShardId},
+};
+use delayq_tests::{
+    clock_shim::ClockShim,
+    deadline::{LONG, wait_until},
+    deployment::Deployment,
+    redis_server::{RedisOptions, RedisServer},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::task::JoinHandle;
+
+const SHARD: ShardId = ShardId::new(0);
+const FAR: Duration = Duration::from_secs(3600);
+const LEASE: Duration = Duration::from_secs(60);
+/// Rounds of the load that a test awaits, so that audits fall between them.
+const ROUNDS: u64 = 20;
+/// An expiry that no test reaches.
+const NEVER: UnixMillis = UnixMillis::new(4_102_444_800_000);
+
+struct Scene {
+    _server: RedisServer,
+    clock: ClockShim,
+    client: Client,
+    producer: Producer,
+    admin: Admin,
+    bare: BareShard,
+    stuck: Topic,
+}
+
+/// Puts, pumps, reserves, acks, releases and cancels in a topic of its own until it is stopped.
+struct Load {
+    stop: Arc<AtomicBool>,
+    rounds: Arc<AtomicU64>,
+    task: JoinHandle<()>,
+}
+
+// === impl Load ===
+
+impl Load {
+    fn start(scene: &Scene) -> Self {
+        let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (client, producer) = (scene.client.clone(), scene.producer.clone());
+        let task = {
+            let (stop, rounds) = (Arc::clone(&stop), Arc::clone(&rounds));
+            tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    one_round(&client, &producer, rounds.fetch_add(1, Ordering::Relaxed)).await;
+                }
+            })
+        };
+        Self { stop, rounds, task }
+    }
+
+    async fn turns(&self) {
+        let until = self.rounds.load(Ordering::Relaxed) + ROUNDS;
+        wait_until("the load to turn", LONG, || async { self.rounds.load(Ordering::Relaxed) >= until }).await;
+    }
+
+    async fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.task.await.unwrap();
+    }
+}
+
+async fn one_round(client: &Client, producer: &Producer, round: u64) {
+    let topic = Topic::new("load").unwrap();
+    let message = |n: u64| {
+        let own = Message::new(topic.clone(), "x").with_id(own(&format!("load-{round}-{n}")));
+        let own = if n.is_multiple_of(2) { own.group("crowd").unwrap() } else { own };
+        if n.is_multiple_of(3) { own.after(Duration::from_millis(5)) } else { own }
+    };
+    for put in producer.put_many((0..20).map(message).collect()).await {
+        assert!(put.unwrap().outcome.is_accepted());
+    }
+    producer.cancel(&topic, &own(&format!("load-{round}-1")).into()).await.unwrap();
+    Owner::new(client.clone()).pump(&[(SHARD, Some(1))], 500, None).await.remove(0).unwrap();
+    let request = ReserveRequest { topics: vec![topic], most: 25, max_bytes: 0, lease: None };
+    let found =
+        Holder::new(client.clone()).reserve(&[(SHARD, request.clone())]).await.remove(0).unwrap().messages;
+    let receipts: Vec<_> = found.into_iter().map(|found| found.receipt).collect();
+    let (given_back, acked) = receipts.split_at(receipts.len() / 4);
+    let release = |receipt: &delayq::protocol::Receipt| delayq::protocol::Release {
+        receipt: receipt.clone(),
+        delay: Some(Duration::ZERO),
+        keep_attempt: true,
+        reason: String::new(),
+    };
+    let holder = Holder::new(client.clone());
+    holder.release(&given_back.iter().map(release).collect::<Vec<_>>()).await;
+    for settled in holder.ack(acked).await {
+        assert_eq!(settled.unwrap(), Settled::Delivered);
+    }
+}
+
+fn own(id: &str) -> MessageId {
+    MessageId::own(id).unwrap()
+}
+
+// === impl Scene ===
+
+impl Scene {
+    async fn new() -> Self {
+        let clock = ClockShim::new();
+        let server = RedisServer::start_with(RedisOptions::default().clock(&clock)).await;
+        let Deployment { server, client, producer, admin } = Deployment::on(server, 1).await;
+        let stuck = Topic::new("stuck").unwrap();
+        // So that nothing finishes before it is planted.
+        admin.set_policy(&stuck, &Policy { lease: Some(LEASE), ..Policy::default() }).await.unwrap();
+        let bare = BareShard::uncreated(&server, "dq", Arc::new(Scripts::published())).await;
+        Self { _server: server, clock, client, producer, admin, bare, stuck }
+    }
+
+    async fn put(&self, message: Message) {
+        assert!(self.producer.put(message).await.unwrap().outcome.is_accepted());
+    }
+
+    fn message(&self, id: &str) -> Message {
+        Message::new(self.stuck.clone(), id.to_owned()).with_id(own(id))
+    }
+
+    async fn reserve(&self) -> Vec<delayq::protocol::Reservation> {
+        let request =
+            ReserveRequest { topics: vec![self.stuck.clone()], most: 500, max_bytes: 0, lease: None };
+        Holder::new(self.client.clone())
+            .reserve(&[(SHARD, request.clone())])
+            .await
+            .remove(0)
+            .unwrap()
+            .messages
+    }
+
+    /// The entries of an index in which `id` is.
+    async fn entries(&mut self, key: &str, id: &str) -> Vec<Vec<u8>> {
+        let range: &[u8] = if key.starts_with("r:") { b"LRANGE" } else { b"ZRANGE" };
+        let name = format!("~{key}");
+        let all = self.bare.command(&[range, name.as_bytes(), b"0", b"-1"]).await;
+        let all: Vec<Vec<u8>> = redis::from_redis_value(all).unwrap();
+        all.into_iter().filter(|entry| lossy(entry).contains(id)).collect()
+    }
+
+    async fn take_out(&mut self, key: &str, id: &str) {
+        let entries = self.entries(key, id).await;
+        assert!(!entries.is_empty(), "{id} is not in {key}");
+        let name = format!("~{key}");
+        for entry in entries {
+            let words: Vec<&[u8]> = match key.starts_with("r:") {
+                true => vec![b"LREM", name.as_bytes(), b"0", &entry],
+                false => vec![b"ZREM", name.as_bytes(), &entry],
+            };
+            self.bare.command(&words).await;
+        }
+    }
+
+    /// The key of the bucket in which `id` is.
+    async fn bucket_of(&mut self, id: &str) -> String {
+        let shard = self.bare.snapshot().await;
+        let found = shard.buckets.iter().find(|(_, _, entry, _)| lossy(entry).contains(id)).unwrap();
+        format!("b:{}:{}", found.0, found.1)
+    }
+
+    async fn delete(&mut self, key: &str) {
+        self.bare.command(&[b"DEL", format!("~{key}").as_bytes()]).await;
+    }
+
+    /// One message, entry, index and counter of each kind of fault. Topic `stuck` is number 1.
+    async fn plant(&mut self) -> BTreeSet<(FindingKind, String)> {
+        self.plant_messages().await;
+        self.plant_entries().await;
+        self.bare.command(&[b"HSET", b"~shift:endless", b"token", b"t"]).await;
+        let [far, farther] = [self.bucket_of("rings").await, self.bucket_of("body-gone").await];
+        self.bare.command(&[b"ZREM", b"~alarms", far.as_bytes()]).await;
+        use FindingKind::{
+            Malformed, NoAlarm, NoDeadEntry, NoExpiryEntry, NoGroupEntry, NoLease, NoMarkerEntry, NoPlace,
+            NoShiftEnd, StaleEntry,
+        };
+        let messages = [
+            (NoPlace, "lost-ready"),
+            (NoPlace, "lost-delayed"),
+            (NoLease, "unleased"),
+            (NoDeadEntry, "undead"),
+            (NoMarkerEntry, "remembered"),
+            (NoGroupEntry, "alone"),
+            (NoExpiryEntry, "undying"),
+            (Malformed, "tiny"),
+        ];
+        let messages = messages.map(|(kind, id)| (kind, format!("m {id}")));
+        let entries = [farther, "g:gone".into(), "expiries".into(), "leases".into(), "d:1".into()];
+        let entries = entries.into_iter().map(|index| (StaleEntry, format!("{index} body-gone")));
+        let markers = [(StaleEntry, "markers nothing".to_owned())];
+        let indexes = [(NoAlarm, format!("{far} ")), (NoShiftEnd, "shift:endless ".to_owned())];
+        messages.into_iter().chain(entries).chain(markers).chain(indexes).collect()
+    }
+
+    async fn plant_messages(&mut self) {
+        for id in ["unleased", "undead"] {
+            self.put(self.message(id)).await;
+        }
+        for found in self.reserve().await {
+            if found.id == own("undead") {
+                Holder::new(self.client.clone())
+                    .bury(&[(found.receipt, "of no use".to_owned())])
+                    .await
+                    .remove(0)
+                    .unwrap();
+            }
+        }
+        self.take_out("leases", "unleased").await;
+        self.take_out("d:1", "undead").await;
+        self.put(self.message("lost-ready")).await;
+        for id in ["lost-delayed", "remembered"] {
+            self.put(self.message(id).after(FAR)).await;
+        }
+        self.put(self.message("rings").after(2 * FAR)).await;
+        self.put(self.message("alone").after(FAR).group("crew").unwrap()).await;
+        self.put(self.message("undying").after(FAR).expires(NEVER)).await;
+        self.producer.cancel(&self.stuck, &own("remembered").into()).await.unwrap();
+        self.take_out("markers", "remembered").await;
+        self.take_out("r:1", "lost-ready").await;
+        let bucket = self.bucket_of("lost-delayed").await;
+        self.take_out(&bucket, "lost-delayed").await;
+        self.take_out("g:crew", "alone").await;
+        self.take_out("expiries", "undying").await;
+    }
+
+    async fn plant_entries(&mut self) {
+        let gone = self.message("body-gone-1").after(4 * FAR).group("gone").unwrap().expires(NEVER);
+        self.put(gone).await;
+        self.put(self.message("body-gone-2")).await;
+        self.put(self.message("body-gone-3")).await;
+        for found in self.reserve().await {
+            if found.id == own("body-gone-3") {
+                Holder::new(self.client.clone())
+                    .bury(&[(found.receipt, "of no use".to_owned())])
+                    .await
+                    .remove(0)
+                    .unwrap();
+            }
+        }
+        for n in 1..4 {
+            self.delete(&format!("m:1:body-gone-{n}")).await;
+        }
+        self.bare.command(&[b"ZADD", b"~markers", b"9999999999999", b"1:nothing"]).await;
+        self.put(self.message("tiny")).await;
+        self.bare.command(&[b"SET", b"~m:1:tiny", b"tiny"]).await;
+    }
+
+    /// What an audit found, without consequential findings.
+    async fn found(&self) -> (Audit, BTreeSet<(FindingKind, String)>) {
+        let audit = self.admin.audit(|_| {}).await.unwrap();
+        let found = audit.findings.iter().map(|found| {
+            let id = found.id.trim_end_matches(|c: char| c == '-' || c.is_ascii_digit());
+            (found.kind, format!("{} {id}", found.index))
+        });
+        let found = found.collect();
+        (audit, found)
+    }
+
+    /// Lets the rest run its course in normal operation; returns the delivered ids.
+    async fn drain(&mut self) -> BTreeSet<String> {
+        let mut delivered = BTreeSet::new();
+        let topics = vec![self.stuck.clone(), Topic::new("load").unwrap()];
+        for step in 1..8_i64 {
+            self.clock.set_offset_ms(step * 3_600_000);
+            wait_until("what is due to be pumped", LONG, || async {
+                let report = Owner::new(self.client.clone())
+                    .pump(&[(SHARD, Some(1))], 500, None)
+                    .await
+                    .remove(0)
+                    .unwrap();
+                report.next_due.is_none_or(|due| due > report.now.millis())
+            })
+            .await;
+            loop {
+                let request = ReserveRequest { topics: topics.clone(), most: 500, max_bytes: 0, lease: None };
+                let found = Holder::new(self.client.clone())
+                    .reserve(&[(SHARD, request.clone())])
+                    .await
+                    .remove(0)
+                    .unwrap()
+                    .messages;
+                if found.is_empty() {
+                    break;
+                }
+                delivered.extend(found.iter().map(|found| found.id.to_string()));
+                let receipts: Vec<_> = found.into_iter().map(|found| found.receipt).collect();
+                for settled in Holder::new(self.client.clone()).ack(&receipts).await {
+                    assert_eq!(settled.unwrap(), Settled::Delivered);
+                }
+            }
+        }
+        delivered
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_got_stuck_is_named_by_an_audit_and_mended_by_a_repair_while_all_goes_on() {
+    let mut scene = Scene::new().await;
+    let load = Load::start(&scene);
+    load.turns().await;
+    let planted = scene.plant().await;
+    let (audit, found) = scene.found().await;
+    assert_eq!(found, planted);
+
+    let repaired = scene.admin.repair(audit, |_| {}).await.unwrap();
+    assert!(repaired.left.is_clean() && repaired.failed.is_empty(), "{repaired:#?}");
+    let kinds: BTreeSet<_> = planted.iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(repaired.mended.keys().copied().collect::<BTreeSet<_>>(), kinds, "{repaired:#?}");
+    load.turns().await;
+    let (audit, _) = scene.found().await;
+    assert!(audit.is_clean(), "{audit:#?}");
+    load.stop().await;
+
+    let delivered = scene.drain().await;
+    for id in ["lost-ready", "lost-delayed", "unleased", "rings", "alone"] {
+        assert!(delivered.contains(id), "{id} is not among {delivered:?}");
+    }
+    let numbers = scene.admin.count(&scene.stuck).await.unwrap();
+    assert_eq!((numbers.pending(), numbers.dead, numbers.balances()), (0, 2, true), "{numbers:?}");
+    assert!(scene.found().await.0.is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counters_that_drift_are_set_right_while_all_goes_on() {
+    let mut scene = Scene::new().await;
+    let load = Load::start(&scene);
+    scene.put(scene.message("ready")).await;
+    load.turns().await;
+    let topics = scene.bare.snapshot().await.number("meta", "topic:load");
+    for (counter, by) in [("ready:1", "5"), ("leased:1", "-3"), ("accepted:1", "2")] {
+        scene.bare.command(&[b"HINCRBY", b"~stats", counter.as_bytes(), by.as_bytes()]).await;
+    }
+    let ready = format!("ready:{topics}");
+    scene.bare.command(&[b"HINCRBY", b"~stats", ready.as_bytes(), b"7"]).await;
+    let audit = scene.admin.audit(|_| {}).await.unwrap();
+    let drifts: BTreeMap<_, _> = audit
+        .drifts
+        .iter()
+        .map(|drift| ((drift.topic.as_str(), drift.counter), drift.says - drift.is))
+        .collect();
+    let wanted = BTreeMap::from([
+        (("load", "ready"), 7),
+        (("stuck", "accepted"), 2),
+        (("stuck", "leased"), -3),
+        (("stuck", "ready"), 5),
+    ]);
+    assert_eq!(drifts, wanted, "{audit:#?}");
+    let repaired = scene.admin.repair(audit, |_| {}).await.unwrap();
+    assert!(repaired.left.is_clean(), "{repaired:#?}");
+    load.stop().await;
+    scene.drain().await;
+    for topic in ["stuck", "load"] {
+        let numbers = scene.admin.count(&Topic::new(topic).unwrap()).await.unwrap();
+        assert_eq!((numbers.pending(), numbers.balances()), (0, true), "{topic}: {numbers:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_is_under_way_looks_stuck() {
+    let scene = Scene::new().await;
+    let load = Load::start(&scene);
+    for _ in 0..10 {
+        load.turns().await;
+        let (audit, _) = scene.found().await;
+        assert!(audit.is_clean() && audit.uncounted.is_empty(), "{audit:#?}");
+    }
+    load.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_of_the_wrong_type_is_named_and_left_to_the_operator() {
+    let mut scene = Scene::new().await;
+    scene.put(scene.message("a").after(FAR)).await;
+    scene.bare.command(&[b"SET", b"~d:1", b"x"]).await;
+    scene.bare.command(&[b"RPUSH", b"~m:1:b", b"x"]).await;
+    let (audit, found) = scene.found().await;
+    let wrong = [("d:1 "), ("m b")].map(|name| (FindingKind::WrongType, name.to_owned()));
+    assert_eq!(found, BTreeSet::from(wrong));
+    let repaired = scene.admin.repair(audit, |_| {}).await.unwrap();
+    assert!(repaired.mended.is_empty() && !repaired.left.is_clean(), "{repaired:#?}");
+}

@@ -1,0 +1,402 @@
+//! After an error, or a cut between any two commands, every message can still finish.
+//!
+//! Each script runs on a shard that has messages in every state, with its k-th command failing, for every k: alone,
+//! like a key of the wrong type or a denied command, or with all after it, like a cut. Then normal operation drains the
+//! shard: no message is left in a state that nothing ends, and none is lost.
+
+use crate::{
+    action::{Action, GiveBack, Item, Purge, Reserve},
+    bare_shard::{BareShard, NOW},
+    snapshot::{Name, Snapshot, lossy},
+};
+use delayq::protocol::{Scripts, Verb};
+use delayq_tests::redis_server::RedisServer;
+use std::{collections::BTreeSet, sync::Arc};
+
+const HOUR_MS: u64 = 3_600_000;
+const FAR_MS: u64 = 1000 * 24 * HOUR_MS;
+
+/// The test's clock.
+const CLOCK: &str = "\
+local now_us = tonumber(redis.call('GET', string.sub(KEYS[1], 1, -5) .. 'clock'))
+local now = (now_us - now_us % 1000) / 1000
+";
+
+/// Precedes a script: its n-th command fails, n being in the key `cut`; if that ends in `+`, all later ones fail too.
+const FAILING: &str = "\
+local redis = (function()
+  local real, n, READS = redis, 0, {}
+  for read in string.gmatch('TIME TYPE EXISTS MGET HGET HMGET HGETALL HSCAN LRANGE ZCARD ZCOUNT ZSCORE ZMSCORE ZRANGE ' ..
+    'ZRANGEBYSCORE ZREVRANGEBYSCORE LLEN', '%S+') do READS[read] = true end
+  local cut = real.call('GET', string.sub(KEYS[1], 1, -5) .. 'cut')
+  local at = cut and tonumber(string.match(cut, '%d+'))
+  local all = cut and string.sub(cut, -1) == '+'
+  local function fails(command)
+    -- A cut between two commands that only read is as one in front of the next write.
+    if all and READS[command] then return false end
+    n = n + 1
+    local failing = at and (n == at or n > at and all)
+    if failing then real.call('SET', string.sub(KEYS[1], 1, -5) .. 'cut', 'met') end
+    return failing
+  end
+  local function call(...)
+    if fails(...) then error({ err = 'ERR cut' }) end
+    return real.call(...)
+  end
+  local function pcall(...)
+    if fails(...) then return { err = 'ERR cut' } end
+    return real.pcall(...)
+  end
+  return setmetatable({ call = call, pcall = pcall }, { __index = real })
+end)()
+";
+
+fn failing_scripts() -> Arc<Scripts> {
+    Arc::new(Scripts::swapped(&|name, text| match name {
+        "lib/now" => Some(CLOCK.to_owned()),
+        _ if name.starts_with("lib/") || name == "probe" => None,
+        _ => text.split_once('\n').map(|(shebang, rest)| format!("{shebang}\n{FAILING}{rest}")),
+    }))
+}
+
+/// How a command fails.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    Alone,
+    WithAllBehind,
+}
+
+struct Lab {
+    shard: BareShard,
+    /// Receipts of what is leased, by id.
+    receipts: Vec<(String, Vec<u8>)>,
+}
+
+// === impl Lab ===
+
+impl Lab {
+    fn at(&mut self, ms: u64) {
+        self.shard.clock_us = Some((NOW + ms) * 1000);
+    }
+
+    async fn run(&mut self, action: &Action) -> Result<Vec<String>, String> {
+        let answer = self.shard.call(action.verb(), &action.args()).await?;
+        Ok(answer.iter().map(|item| lossy(item)).collect())
+    }
+
+    async fn put(&mut self, items: &[Item]) {
+        self.run(&Action::Put { topic: "a".into(), items: items.to_vec() }).await.unwrap();
+    }
+
+    /// Receipts of all that is ready, by id.
+    async fn reserve(&mut self) -> Vec<(String, Vec<u8>)> {
+        let mut all = Vec::new();
+        for topic in ["a", "b"] {
+            all.extend(self.reserve_from(topic).await);
+        }
+        all
+    }
+
+    async fn reserve_from(&mut self, topic: &str) -> Vec<(String, Vec<u8>)> {
+        let reserve = Action::Reserve(Reserve::from(topic, 100, Some(5000)));
+        let answer = self.shard.call(reserve.verb(), &reserve.args()).await.unwrap();
+        let of_one = |one: &[Vec<u8>]| {
+            let receipt = one[1].clone();
+            (lossy(&receipt[2..receipt.len() - 4]), receipt)
+        };
+        answer.get(9..).unwrap_or_default().chunks(3).map(of_one).collect()
+    }
+
+    fn receipt(&self, id: &str) -> Vec<u8> {
+        self.receipts.iter().find(|(own, _)| own == id).unwrap().1.clone()
+    }
+
+    /// Two messages in every state, in a group and with an expiry; finished ones are remembered during the whole test.
+    /// Leases end at 5,000; `soon` messages are due at 500.
+    async fn seed(&mut self) {
+        self.at(0);
+        self.shard.create_again().await;
+        let settings =
+            ["remember_own_ms", "remember_cancelled_ms"].map(|name| (name, FAR_MS.to_string().into()));
+        self.run(&Action::Configure { topic: "a".into(), settings: settings.to_vec() }).await.unwrap();
+        self.run(&Action::configure("empty", "lease_ms", "3000")).await.unwrap();
+        for lease in ["3000", ""] {
+            self.run(&Action::configure("quiet", "lease_ms", lease)).await.unwrap();
+        }
+        self.run(&Action::ForgetQuiet { quiet: 1 }).await.unwrap();
+        let mut items: Vec<Item> =
+            ["leased", "doomed", "dead", "over"].iter().flat_map(|id| two(id, NOW)).collect();
+        items.extend(two("last", NOW).map(|item| Item { max: 1, ..item }));
+        self.put(&items).await;
+        self.receipts = self.reserve().await;
+        let receipts =
+            |lab: &Self, id: &str| vec![lab.receipt(&format!("{id}1")), lab.receipt(&format!("{id}2"))];
+        let dead = receipts(self, "dead");
+        self.run(&Action::Bury { receipts: dead }).await.unwrap();
+        let over = receipts(self, "over");
+        self.run(&Action::Ack { receipts: over }).await.unwrap();
+        self.run(&Action::Cancel { topic: "a".into(), ids: ids("doomed") }).await.unwrap();
+        let mut items: Vec<Item> = [("ready", 0), ("soon", 500), ("late", 3 * HOUR_MS)]
+            .iter()
+            .flat_map(|(id, due)| two(id, NOW + due))
+            .collect();
+        items.extend(two("fleeting", NOW).map(|item| Item { expires: Some(NOW + 400), ..item }));
+        items.push(Item::new(b"plain", NOW));
+        items.push(Item::new(&[1; 16], NOW));
+        self.put(&items).await;
+    }
+
+    /// Runs normal operation to its end.
+    async fn drain(&mut self) {
+        for hour in [1, 4, 5, 6] {
+            self.at(hour * HOUR_MS);
+            for _ in 0..30 {
+                let pump = Action::Pump { epoch: Some(9), limit: 500 };
+                let report = self.run(&pump).await.unwrap();
+                if report[0] == "pumped" {
+                    break;
+                }
+            }
+            let receipts: Vec<_> = self.reserve().await.into_iter().map(|(_, receipt)| receipt).collect();
+            if !receipts.is_empty() {
+                self.run(&Action::Ack { receipts }).await.unwrap();
+            }
+        }
+    }
+
+    /// What an audit would find, and a repair would fix.
+    async fn repair(&mut self) {
+        for _ in 0..3 {
+            let shard = self.shard.snapshot().await;
+            let mut findings = self.stuck_messages(&shard).await;
+            findings.extend(self.stuck_entries(&shard).await);
+            if !findings.is_empty() {
+                self.shard.call(Verb::Repair, &findings.concat()).await.unwrap();
+            }
+        }
+        let recount = ["a", "mend", "", "0", "0"];
+        self.shard.call(Verb::Recount, &recount).await.unwrap();
+    }
+
+    async fn stuck_messages(&mut self, shard: &Snapshot) -> Vec<[Vec<u8>; 3]> {
+        let key = |(no, id): &Name| [format!("m:{no}:").as_bytes(), id].concat();
+        let keys: Vec<_> = shard.bodies.keys().map(key).collect();
+        if keys.is_empty() {
+            return Vec::new();
+        }
+        let told = self.shard.call(Verb::Audit, &keys).await.unwrap();
+        let queued: BTreeSet<_> =
+            shard.ready.values().flatten().map(|entry| entry[..entry.len() - 7].to_vec()).collect();
+        let finding = |pair: &[Vec<u8>]| match pair[0].as_slice() {
+            b"ready" if queued.contains(&pair[1][2..]) => None,
+            b"ready" => Some([b"no_place".to_vec(), b"m".to_vec(), pair[1].clone()]),
+            kind => Some([kind.to_vec(), b"m".to_vec(), pair[1].clone()]),
+        };
+        told[5..].chunks(2).filter_map(finding).collect()
+    }
+
+    async fn stuck_entries(&mut self, shard: &Snapshot) -> Vec<[Vec<u8>; 3]> {
+        let mut found = Vec::new();
+        for (index, entries) in indexes(shard) {
+            let words: Vec<_> = std::iter::once(index.clone().into_bytes()).chain(entries).collect();
+            let told = self.shard.call(Verb::AuditIndex, &words).await.unwrap();
+            let finding = |pair: &[Vec<u8>]| [pair[0].clone(), index.clone().into_bytes(), pair[1].clone()];
+            found.extend(told.chunks(2).map(finding));
+        }
+        found
+    }
+}
+
+fn indexes(shard: &Snapshot) -> Vec<(String, Vec<Vec<u8>>)> {
+    let named = shard.indexes.iter().map(|(name, all)| (name.clone(), all.keys().cloned().collect()));
+    let buckets =
+        shard.buckets.iter().map(|(no, hour, one, _)| (format!("b:{no}:{hour}"), vec![one.clone()]));
+    let dead = shard.dead.iter().map(|(no, one, _)| (format!("d:{no}"), vec![one.clone()]));
+    let groups = shard.groups.iter().map(|(group, one, _)| (format!("g:{group}"), vec![one.clone()]));
+    named.chain(buckets).chain(dead).chain(groups).collect()
+}
+
+fn two(id: &str, due: u64) -> [Item; 2] {
+    ["1", "2"].map(|n| Item {
+        group: Some("g".into()),
+        expires: Some(NOW + FAR_MS),
+        ..Item::new(format!("{id}{n}").as_bytes(), due)
+    })
+}
+
+fn ids(id: &str) -> Vec<Vec<u8>> {
+    ["1", "2"].map(|n| format!("{id}{n}").into_bytes()).to_vec()
+}
+
+/// A call that is cut: at which time, and with which receipts.
+struct Case {
+    name: &'static str,
+    at: u64,
+    action: Box<dyn Fn(&Lab) -> Action>,
+}
+
+fn case(name: &'static str, action: impl Fn(&Lab) -> Action + 'static) -> Case {
+    Case { name, at: 400, action: Box::new(action) }
+}
+
+fn changes(id: &str, due: u64) -> Action {
+    let change = |id| (id, (NOW + due).to_string(), None);
+    Action::Reschedule { topic: "a".into(), changes: ids(id).into_iter().map(change).collect() }
+}
+
+fn purge(state: &'static str) -> Action {
+    Action::Purge(Purge { topic: "a".into(), state, from: 0, to: NOW + FAR_MS, last: Vec::new(), limit: 100 })
+}
+
+fn release(lab: &Lab, id: &str, delay: Option<u64>) -> Action {
+    let receipts = ["1", "2"].map(|n| lab.receipt(&format!("{id}{n}")));
+    Action::Release { all: receipts.map(|receipt| GiveBack { receipt, delay, keep: false }).to_vec() }
+}
+
+fn cases() -> Vec<Case> {
+    let receipts = |lab: &Lab, id: &str| vec![lab.receipt(&format!("{id}1")), lab.receipt(&format!("{id}2"))];
+    let put = |items: Vec<Item>| Action::Put { topic: "a".into(), items };
+    let replacing = |id: &'static str| {
+        move |_: &Lab| {
+            let items = two(id, NOW + 800).map(|item| Item { replace: true, content: 1, ..item });
+            Action::Put { topic: "a".into(), items: items.to_vec() }
+        }
+    };
+    let mut cases = vec![
+        case("put delayed", move |_| put(two("new", NOW + 800).to_vec())),
+        case("put ready", move |_| put(two("new", NOW).to_vec())),
+        case("put plain", move |_| put(vec![Item::new(b"new1", NOW + 800), Item::new(b"new2", NOW)])),
+        case("put of a new topic", |_| Action::Put {
+            topic: "b".into(),
+            items: vec![Item::new(b"b", NOW + 800)],
+        }),
+        case("put ready of a new topic", |_| Action::Put {
+            topic: "b".into(),
+            items: vec![Item::new(b"b", NOW)],
+        }),
+        case("forget of what is empty", |_| Action::Forget { topic: "empty".into() }),
+        Case { name: "forget_quiet", at: 2 * FAR_MS, action: Box::new(|_| Action::ForgetQuiet { quiet: 1 }) },
+        case("forget_quiet of nothing yet", |_| Action::ForgetQuiet { quiet: 1 }),
+        case("forget of what is not", |_| Action::Forget { topic: "a".into() }),
+        case("cancel_group", |_| Action::CancelGroup {
+            group: "g".into(),
+            behind: (0, Vec::new()),
+            limit: 100,
+        }),
+        case("shift_group later", |_| shift(1000)),
+        case("shift_group earlier", |_| shift(-1000)),
+        case("reserve", |_| Action::Reserve(Reserve::from("a", 100, Some(1000)))),
+        case("ack", move |lab| Action::Ack { receipts: receipts(lab, "leased") }),
+        case("bury", move |lab| Action::Bury { receipts: receipts(lab, "leased") }),
+        case("extend", move |lab| Action::Extend { receipts: receipts(lab, "leased"), lease: Some(9000) }),
+        case("release to ready", |lab| release(lab, "leased", Some(0))),
+        case("release to delayed", |lab| release(lab, "leased", Some(700))),
+        case("release by back-off", |lab| release(lab, "leased", None)),
+        case("release of the last attempt", |lab| release(lab, "last", None)),
+        case("release of what is cancelled", |lab| release(lab, "doomed", None)),
+        case("replay", |_| Action::Replay { topic: "a".into(), delay: 0, ids: ids("dead") }),
+        case("replay later", |_| Action::Replay { topic: "a".into(), delay: 900, ids: ids("dead") }),
+        case("reschedule later", |_| changes("soon", 900)),
+        case("reschedule of what is ready", |_| changes("ready", 900)),
+        case("reschedule to now", |_| changes("late", 0)),
+        case("purge delayed", |_| purge("delayed")),
+        case("purge ready", |_| purge("ready")),
+        case("purge dead", |_| purge("dead")),
+        case("claim", |_| Action::Claim { owner: "me".into(), lock: 0 }),
+        case("configure", |_| Action::configure("a", "lease_ms", "3000")),
+        case("configure of a new topic", |_| Action::configure("c", "lease_ms", "3000")),
+        case("hold", |_| Action::Hold { epoch: 0, on: false }),
+    ];
+    cases.extend(
+        [("soon", "put over delayed"), ("ready", "put over ready"), ("dead", "put over dead")]
+            .map(|(id, name)| case(name, replacing(id))),
+    );
+    cases.push(case("put over a marker", replacing("over")));
+    cases.extend(
+        [("soon", "cancel delayed"), ("ready", "cancel ready"), ("leased", "cancel leased")]
+            .map(|(id, name)| case(name, move |_| Action::Cancel { topic: "a".into(), ids: ids(id) })),
+    );
+    let pump = |_: &Lab| Action::Pump { epoch: Some(0), limit: 500 };
+    cases.push(Case { name: "pump what is due", at: 600, action: Box::new(pump) });
+    cases.push(Case { name: "pump what ran out", at: 6000, action: Box::new(pump) });
+    cases.push(Case { name: "pump what is forgotten", at: 2 * FAR_MS, action: Box::new(pump) });
+    cases
+}
+
+fn shift(by: i64) -> Action {
+    Action::ShiftGroup { group: "g".into(), token: "t".into(), by, limit: 100 }
+}
+
+/// What nothing will ever end: pending, leased, or in a place that no index lists.
+fn stuck(shard: &Snapshot) -> Vec<String> {
+    let is_stuck = |(name, body): (&Name, &Vec<u8>)| {
+        let member = [&name.1[..], &body[4.min(body.len())..8.min(body.len())]].concat();
+        let index_name = [format!("{}:", name.0).as_bytes(), &name.1].concat();
+        match body.get(1) {
+            Some(4) => !shard.dead.iter().any(|(no, entry, _)| *no == name.0 && *entry == member),
+            Some(5..=8) => !shard.index("markers").contains_key(&index_name),
+            _ => true,
+        }
+    };
+    let word = |(name, body): (&Name, &Vec<u8>)| format!("{} {:?}", lossy(&name.1), body.get(1));
+    let mut all: Vec<_> = shard.bodies.iter().filter(|one| is_stuck(*one)).map(word).collect();
+    all.extend(shard.index("leases").keys().map(|receipt| format!("lease of {}", lossy(receipt))));
+    all
+}
+
+/// Whether the call was cut, and what normal operation left stuck or lost.
+async fn cut(lab: &mut Lab, case: &Case, k: usize, fault: Fault) -> (bool, Vec<String>) {
+    lab.shard.remove().await;
+    lab.seed().await;
+    let before = lab.shard.snapshot().await;
+    let plus = if fault == Fault::WithAllBehind { "+" } else { "" };
+    lab.at(case.at);
+    lab.shard.command(&[b"SET", b"~cut", format!("{k}{plus}").as_bytes()]).await;
+    let action = (case.action)(lab);
+    let _ = lab.run(&action).await;
+    let met = lab.shard.command(&[b"GETDEL", b"~cut"]).await;
+    let is_cut = redis::from_redis_value::<String>(met).unwrap() == "met";
+    // Whatever a cut left of a topic, it is forgotten with no message in it.
+    for topic in ["b", "c", "empty", "quiet"] {
+        lab.run(&Action::Forget { topic: topic.into() }).await.unwrap();
+    }
+    lab.drain().await;
+    let after = lab.shard.snapshot().await;
+    // What was forgotten on time, or with its topic, has also finished.
+    let ended = |name: &&Name| case.at > FAR_MS || name.1 == [1; 16];
+    let lost =
+        before.bodies.keys().filter(|name| !after.bodies.contains_key(*name)).filter(|name| !ended(name));
+    let mut left = stuck(&after);
+    left.extend(lost.map(|name| format!("{} is lost", lossy(&name.1))));
+    (is_cut, left)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_an_error_or_a_cut_between_any_two_commands_every_message_still_has_a_way_out() {
+    let server = RedisServer::start().await;
+    let mut lab =
+        Lab { shard: BareShard::uncreated(&server, "w", failing_scripts()).await, receipts: Vec::new() };
+    let (mut needs_repair, mut cuts) = (BTreeSet::new(), 0);
+    for case in cases() {
+        for fault in [Fault::Alone, Fault::WithAllBehind] {
+            for k in 1.. {
+                let (is_cut, left) = cut(&mut lab, &case, k, fault).await;
+                if !is_cut {
+                    assert!(k > 1 && left.is_empty(), "{} uncut: {left:?}", case.name);
+                    break;
+                }
+                cuts += 1;
+                if !left.is_empty() {
+                    println!("{} {fault:?} {k}: {left:?}", case.name);
+                    needs_repair.insert(case.name);
+                    lab.repair().await;
+                    lab.drain().await;
+                    let left = stuck(&*lab.shard.snapshot().await);
+                    assert!(left.is_empty(), "{} {fault:?} {k}, repaired: {left:?}", case.name);
+                }
+            }
+        }
+    }
+    println!("{cuts} cuts");
+    assert_eq!(needs_repair, BTreeSet::new(), "plain operation does not suffice, a repair does");
+}

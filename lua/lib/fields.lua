@@ -1,0 +1,9 @@
+-- The optional fields: hash, expiry in ms, back-off, group, and where the rest begins.
+local function fields(env, flags)
+  local at, hash, expires, backoff, group = 33, nil, nil, nil, nil
+  if bit.band(flags, HASH) > 0 then hash, at = string.sub(env, at, at + 7), at + 8 end
+  if bit.band(flags, EXPIRES) > 0 then expires, at = struct.unpack('>I8', env, at) end
+  if bit.band(flags, BACKOFF) > 0 then backoff, at = struct.unpack('Bc0', env, at) end
+  if bit.band(flags, GROUP) > 0 then group, at = struct.unpack('Bc0', env, at) end
+  return hash, expires, backoff, group, at
+end

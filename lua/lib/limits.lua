@@ -1,0 +1,3 @@
+-- The last ms that a time may have, which a sorted set's score keeps exactly; the longest span; the most ids of a call; the
+-- lease where nobody says how long, and the longest: a day.
+local LAST_MS, LONGEST_SPAN_MS, MOST_IDS, LEASE_MS, LONGEST_LEASE_MS = 9007199254740991, 4503599627370496, 500, 30000, 86400000

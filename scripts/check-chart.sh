@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Renders the Helm chart with its own values and with every option on, into FOLDER; holds it to `helm lint --strict`, to
+# what its values have to refuse, and its README to its values.
+# Usage: check-chart.sh FOLDER
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=${1:?FOLDER}
+chart=deploy/kubernetes/delayq
+mkdir -p "$folder"
+
+# Alerts and dashboard are links to what is outside the chart, and helm says so each time.
+quiet() { grep -v 'walk.go:.*found symbolic link' || true; }
+render() { helm template delayq $chart --namespace delayq --kube-version 1.34.0 "$@" 2> >(quiet >&2); }
+
+for values in values ci/everything; do
+    helm lint --strict --quiet --kube-version 1.34.0 --values $chart/$values.yaml $chart 2>&1 | quiet
+    render --values $chart/$values.yaml > "$folder/$(basename $values).yaml"
+done
+
+refuses() {
+    if render --set "$1" > /dev/null 2>&1; then echo "the chart accepts $1"; exit 1; fi
+}
+refuses image.tga=1                              # no such value
+refuses redis.url=redis://:password@redis:6379   # a secret in plain text
+refuses drainSeconds=5                           # a forwarder alone waits as long
+refuses timer.replicas=two
+refuses etcd.enabled=false                       # with two timers
+
+# The pods' templates change with the configuration, and only then.
+hash_of() { render "$@" | sed -n 's/.*checksum\/config: //p' | sort -u; }
+[ "$(hash_of)" != "$(hash_of --set config='[timer]')" ] || { echo "a changed config does not restart the pods"; exit 1; }
+[ "$(hash_of)" = "$(hash_of --set timer.replicas=3)" ] || { echo "the number of timers restarts the pods"; exit 1; }
+
+# Every value has its line in the README: its full name, or `….rest` where timer and forwarder share it.
+target/deploy-tools/venv/bin/python - $chart << 'PYTHON'
+import re, sys, yaml
+from pathlib import Path
+
+chart = Path(sys.argv[1])
+named = set(re.findall(r"`([\w.…]+)`", (chart / "README.md").read_text()))
+
+def leaves(values, path=()):
+    whole = not isinstance(values, dict) or not values or path[-1:] in (("resources",), ("labels",), ("jobResources",))
+    if whole:
+        yield path
+    else:
+        for key, value in values.items():
+            yield from leaves(value, (*path, key))
+
+def is_named(path):
+    twins = {"forwarder": "timer", "compensator": "timer"}
+    forms = {".".join(path), ".".join((twins.get(path[0], path[0]), *path[1:])), ".".join(("…", "", *path[1:])).replace("..", ".")}
+    return bool(forms & named)
+
+missing = [".".join(path) for path in leaves(yaml.safe_load((chart / "values.yaml").read_text())) if not is_named(path)]
+if missing:
+    sys.exit("README.md of the chart does not name: " + ", ".join(missing))
+PYTHON

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Tries what is in deploy/ on real software; each stage runs alone. Needs root for docker; touches nothing outside its
+# temporary folder and target/.
+#
+#   docker  the image is built, `compose up` with the host's network, and a message goes through it; the health check,
+#           the alerts in Prometheus, a Redis that is away, a stop within the grace period
+#
+# Usage: check-deploy.sh [STAGE]; without one, all. What a missing tool keeps from being tried is a failure.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+work=$(mktemp -d /var/tmp/delayq-deploy.XXXXXX)
+export PATH=$PWD/target/deploy-tools/bin:$PATH
+passed=0 started=() cleanups=()
+
+finish() {
+    local status=$?
+    for cleanup in "${cleanups[@]}"; do $cleanup; done
+    [ ${#started[@]} -eq 0 ] || kill "${started[@]}" 2> /dev/null || true
+    wait 2> /dev/null || true
+    umount "$work/docker/exec/netns/default" 2> /dev/null || true
+    [ $status -eq 0 ] || tail -n 20 "$work"/*.log 2> /dev/null || true
+    rm -rf --one-file-system "$work"
+}
+trap finish EXIT
+
+claim() { passed=$((passed + 1)); echo "ok:      $1"; }
+fail() { echo "FAILED:  $1"; exit 1; }
+need() { command -v "$1" > /dev/null || fail "$1 is missing: $2"; }
+# holds WHAT COMMAND...: the command succeeds; what it says is shown when it does not.
+holds() {
+    local what=$1 output
+    shift
+    output=$("$@" 2>&1) || { echo "$output"; fail "$what"; }
+    claim "$what"
+}
+# soon WHAT COMMAND...: it succeeds within a minute.
+soon() {
+    local what=$1 deadline=$((SECONDS + 60))
+    shift
+    until "$@" > /dev/null 2>&1; do
+        [ $SECONDS -lt $deadline ] || fail "$what"
+        sleep 0.2
+    done
+    claim "$what"
+}
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+start() { # LOG COMMAND...
+    local log=$work/$1.log
+    shift
+    "$@" > "$log" 2>&1 &
+    started+=($!)
+}
+
+[ $# -gt 0 ] || set -- docker
+for stage in "$@"; do
+    [ -e "scripts/check-deploy/$stage.sh" ] || { echo "usage: $0 [docker] ..." >&2; exit 64; }
+    echo "=== $stage"
+    # shellcheck source=/dev/null
+    . "scripts/check-deploy/$stage.sh"
+done
+echo "deploy: $passed passed, 0 failed"

@@ -1,0 +1,72 @@
+//! A deployment of delayq on a real Redis, with what nearly every test needs of it.
+
+use delayq::{
+    Admin, Client, LinkSettings, Message, Producer, ProducerOptions, Settings, ShardCount, UnixMillis,
+};
+
+use crate::redis_server::RedisServer;
+
+/// A created deployment, with a producer and an admin over one connection.
+#[derive(Debug)]
+pub struct Deployment {
+    /// Its Redis.
+    pub server: RedisServer,
+    /// A client of it.
+    pub client: Client,
+    /// A producer over that client.
+    pub producer: Producer,
+    /// An admin over that client.
+    pub admin: Admin,
+}
+
+// === impl Deployment ===
+
+impl Deployment {
+    /// On a Redis of its own, with so many shards.
+    ///
+    /// # Panics
+    /// If Redis does not start or the deployment cannot be created.
+    pub async fn new(shards: u16) -> Self {
+        Self::on(RedisServer::start().await, shards).await
+    }
+
+    /// On this Redis, with so many shards.
+    ///
+    /// # Panics
+    /// If the deployment cannot be created.
+    pub async fn on(server: RedisServer, shards: u16) -> Self {
+        let client = Client::new(settings(server.url(), shards));
+        let admin = Admin::new(client.clone());
+        admin.init().await.expect("the deployment is created");
+        let producer = Producer::start(client.clone(), ProducerOptions::default());
+        Self { server, client, producer, admin }
+    }
+
+    /// Redis's clock.
+    ///
+    /// # Panics
+    /// If Redis does not answer.
+    pub async fn now(&self) -> UnixMillis {
+        UnixMillis::new(self.server.now_ms().await)
+    }
+
+    /// Puts messages, each of which is accepted.
+    ///
+    /// # Panics
+    /// If one is not.
+    pub async fn put(&self, messages: impl IntoIterator<Item = Message>) {
+        for put in self.producer.put_many(messages.into_iter().collect()).await {
+            let put = put.expect("it is put");
+            assert!(put.outcome.is_accepted(), "{put:?}");
+        }
+    }
+}
+
+/// The settings of a deployment with so many shards.
+///
+/// # Panics
+/// If there are no deployments with so many.
+#[must_use]
+pub fn settings(link: impl Into<LinkSettings>, shards: u16) -> Settings {
+    Settings::new(link).shards(ShardCount::new(shards).expect("a number of shards"))
+}

@@ -1,0 +1,220 @@
+//! The modules of each crate: a module imports from the module that defines, and no two depend on each other; and what
+//! an application sees of `delayq`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The crates to check.
+const CRATES: [&str; 3] = ["delayq-core", "delayq", "delayq-spool"];
+
+/// A module's path inside its crate; empty: the crate's root.
+type Module = Vec<String>;
+
+/// The modules of one crate, and the text of each without its tests.
+struct Modules(BTreeMap<Module, String>);
+
+// === impl Modules ===
+
+impl Modules {
+    fn of(name: &str) -> Self {
+        let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates").join(name).join("src");
+        let mut files = Vec::new();
+        rust_files(&src, &mut files);
+        let module = |file: PathBuf| {
+            let path = file.strip_prefix(&src).unwrap().with_extension("");
+            let path: Module = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+            let text = fs::read_to_string(&file).unwrap();
+            let tested = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().to_owned();
+            (if path == ["lib"] { Vec::new() } else { path }, tested)
+        };
+        Self(files.into_iter().map(module).collect())
+    }
+
+    /// The module that a path inside the crate leads to: its longest prefix that is a module.
+    fn holder(&self, path: &[String]) -> Module {
+        let lengths = (0..=path.len()).rev();
+        let mut beginnings = lengths.map(|length| path[..length].to_vec());
+        beginnings.find(|beginning| self.0.contains_key(beginning)).unwrap_or_default()
+    }
+
+    /// The modules that each module depends on: what it imports, and what it names by full path. A re-export is no
+    /// dependency.
+    fn needs(&self) -> BTreeMap<Module, BTreeSet<Module>> {
+        let needed = |(module, text): (&Module, &String)| {
+            let paths = paths(module, text).into_iter().map(|path| self.holder(&path));
+            (module.clone(), paths.filter(|needed| needed != module).collect())
+        };
+        self.0.iter().filter(|(module, _)| !module.is_empty()).map(needed).collect()
+    }
+}
+
+fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// The paths inside the crate that a module's text names.
+fn paths(module: &Module, text: &str) -> Vec<Module> {
+    let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code = code.join("\n");
+    let mut found = Vec::new();
+    for (start, inside) in starts(module, &code) {
+        let rest = &code[start..];
+        let end = rest.find([';', '(', ')', '>']).unwrap_or(rest.len());
+        expand(&inside, &rest[..end], &mut found);
+    }
+    found
+}
+
+/// Where a path begins after `crate::`, `super::`, or, in an import, after the name of a child; and what it stands for.
+fn starts(module: &Module, code: &str) -> Vec<(usize, Module)> {
+    let mut starts = Vec::new();
+    let parent = module[..module.len() - 1].to_vec();
+    for (word, stands_for) in [("crate::", Vec::new()), ("super::", parent)] {
+        for (at, _) in code.match_indices(word) {
+            let before = code[..at].chars().next_back();
+            let is_reexport = code[..at].ends_with("pub use ");
+            if !is_reexport && before.is_none_or(|c| !c.is_alphanumeric() && c != '_') {
+                starts.push((at + word.len(), stands_for.clone()));
+            }
+        }
+    }
+    for (at, _) in code.match_indices("\nuse ") {
+        let rest = &code[at + 5..];
+        let first: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        let declares = format!("mod {first};");
+        if code.lines().any(|line| line.ends_with(&declares)) {
+            starts.push((at + 5, module.clone()));
+        }
+    }
+    starts
+}
+
+/// Splits an import: `a::{b, c::D}` is `a::b` and `a::c::D`.
+fn expand(inside: &[String], text: &str, found: &mut Vec<Module>) {
+    let text = text.trim();
+    let Some(open) = text.find('{') else {
+        let words = text.split("::").map(|word| word.split_whitespace().next().unwrap_or_default());
+        let names = words.take_while(|word| word.chars().all(|c| c.is_alphanumeric() || c == '_'));
+        found.push(inside.iter().cloned().chain(names.map(str::to_owned)).collect());
+        return;
+    };
+    let close = text.rfind('}').unwrap_or(text.len());
+    let prefix = text[..open].split("::").filter(|word| !word.is_empty()).map(str::to_owned);
+    let inside: Vec<String> = inside.iter().cloned().chain(prefix).collect();
+    let (mut depth, mut start) = (0, open + 1);
+    for (at, c) in text[..close].char_indices().skip_while(|(at, _)| *at <= open) {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                expand(&inside, &text[start..at], found);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if !text[start..close].trim().is_empty() {
+        expand(&inside, &text[start..close], found);
+    }
+}
+
+/// A dependency cycle among modules, if there is one.
+fn circle(needs: &BTreeMap<Module, BTreeSet<Module>>) -> Option<Vec<String>> {
+    let mut left = needs.clone();
+    loop {
+        let free: Vec<Module> = left
+            .iter()
+            .filter(|(_, needed)| needed.iter().all(|needed| !left.contains_key(needed)))
+            .map(|(module, _)| module.clone())
+            .collect();
+        if free.is_empty() {
+            break;
+        }
+        free.iter().for_each(|module| drop(left.remove(module)));
+    }
+    let mut way = vec![left.keys().next()?.clone()];
+    loop {
+        let last = way.last().expect("it begins with one");
+        let next = left[last].iter().find(|needed| left.contains_key(*needed)).expect("none left is free");
+        if let Some(begin) = way.iter().position(|module| module == next) {
+            return Some(way[begin..].iter().map(|module| module.join("::")).collect());
+        }
+        way.push(next.clone());
+    }
+}
+
+#[test]
+fn nothing_is_imported_through_the_face_of_its_crate() {
+    for name in CRATES {
+        let needs = Modules::of(name).needs();
+        let through: Vec<String> = needs
+            .iter()
+            .filter(|(_, needed)| needed.contains(&Vec::new()))
+            .map(|(module, _)| module.join("::"))
+            .collect();
+        assert!(through.is_empty(), "{name}: import from the module that defines it in {through:?}");
+    }
+}
+
+#[test]
+fn no_modules_need_each_other() {
+    for name in CRATES {
+        let needs = Modules::of(name).needs();
+        assert!(needs.values().any(|needed| !needed.is_empty()), "{name}: no import was found at all");
+        if let Some(circle) = circle(&needs) {
+            panic!("{name}: {} → {}", circle.join(" → "), circle[0]);
+        }
+    }
+}
+
+/// The public names at the root of a crate: those that it re-exports, and its public modules.
+fn face(root: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (at, _) in root.match_indices("pub use ") {
+        let mut paths = Vec::new();
+        let rest = &root[at + "pub use ".len()..];
+        expand(&[], &rest[..rest.find(';').unwrap_or(rest.len())], &mut paths);
+        names.extend(paths.into_iter().filter_map(|path| path.last().cloned()));
+    }
+    let modules = root.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+    names.extend(modules.map(str::to_owned));
+    names
+}
+
+#[test]
+fn an_application_finds_at_most_forty_names_at_the_root() {
+    let root = &Modules::of("delayq").0[&Vec::new()];
+    let names = face(root);
+    assert!(!root.contains("::*"), "name what is exported");
+    assert!(names.contains("Producer") && names.contains("protocol"), "{names:?}");
+    assert!(names.len() <= 40, "{}: what services need belongs below protocol: {names:?}", names.len());
+}
+
+#[test]
+fn a_circle_and_an_import_through_the_face_are_found() {
+    let text = |text: &str| text.to_owned();
+    let module = |name: &str| name.split("::").map(str::to_owned).collect::<Module>();
+    let modules = Modules(BTreeMap::from([
+        (Vec::new(), text("mod a;\nmod b;\npub use a::A;\n")),
+        (module("a"), text("use crate::{\n    b::{self, B},\n};\npub struct A;\n")),
+        (module("b"), text("mod c;\npub use c::C;\n\nuse crate::A;\npub struct B;\n")),
+        (module("b::c"), text("fn c() -> crate::a::A { todo!() }\npub struct C;\n")),
+    ]));
+    let needs = modules.needs();
+    assert_eq!(needs[&module("b")], BTreeSet::from([Vec::new()]), "through the face");
+    assert_eq!(needs[&module("a")], BTreeSet::from([module("b")]));
+    assert_eq!(circle(&needs), None);
+    let mut around = modules;
+    around.0.insert(module("b"), text("mod c;\n\nuse c::C;\npub struct B;\n"));
+    assert_eq!(circle(&around.needs()), Some(vec![text("a"), text("b"), text("b::c")]));
+}
