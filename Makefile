@@ -52,8 +52,9 @@ test-clients: ## the tests of the clients in other languages alone; one without 
 
 check: fmt lint doc lua deny ## all that looks at the code without running it
 
-fmt: ## is every file formatted?
+fmt: ## is every file formatted, its imports too? (mended by cargo fmt and scripts/imports.py)
 	cargo fmt --all --check
+	@scripts/imports.py --check
 
 lint: ## clippy, warnings are errors
 	cargo clippy $(WHOLE) --all-targets -- -D warnings

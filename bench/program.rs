@@ -1,10 +1,9 @@
 //! How a tool of this folder begins and ends: with the exit codes of `delayq`.
 
-use std::process::ExitCode;
-
 use clap::Parser;
 use delayq_cli::output::complain;
 use delayq_service::{Exit, Fault};
+use std::process::ExitCode;
 
 /// The arguments of a tool.
 ///

@@ -2,11 +2,10 @@
 //!
 //! It knows just enough of the protocol to send commands (RESP2) and to see where a reply ends.
 
-use std::{io, time::Duration};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 /// A connection with nothing around it.
 pub(crate) struct Bare {

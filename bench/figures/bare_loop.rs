@@ -1,18 +1,14 @@
 //! The limit of lateness: a bare loop with one sorted set, which knows all due times, sleeps precisely, moves what is due
 //! by the shortest script there is, and wakes a worker by pub/sub.
 
-use crate::{
-    bare::{Answer, Bare, Request, parse},
-    clock,
-    error::BenchError,
-    server::redis_cpu,
-};
-use std::{
-    io::{self, Read, Write},
-    net::TcpStream,
-    thread,
-    time::Duration,
-};
+use crate::bare::{Answer, Bare, Request, parse};
+use crate::clock;
+use crate::error::BenchError;
+use crate::server::redis_cpu;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
 
 /// How far ahead of the due time it sends: half a round trip and the waking up.
 const AIM: Duration = Duration::from_micros(80);

@@ -1,17 +1,14 @@
 //! What every measurement needs: a deployment of its own on an empty Redis, and the scripts' names there.
 
-use crate::{
-    bare::{Answer, Bare},
-    error::BenchError,
-    messages::Messages,
-    shape::Shape,
-    timers::Timers,
-};
-use delayq::{
-    Admin, Client, Message, Producer, ProducerOptions, Settings, ShardCount, Topic, UnixMillis,
-    protocol::{Holder, Keys, Layout, Reservation, ReserveRequest, Scripts, ShardId, Verb},
-};
-use std::{sync::Arc, time::Duration};
+use crate::bare::{Answer, Bare};
+use crate::error::BenchError;
+use crate::messages::Messages;
+use crate::shape::Shape;
+use crate::timers::Timers;
+use delayq::protocol::{Holder, Keys, Layout, Reservation, ReserveRequest, Scripts, ShardId, Verb};
+use delayq::{Admin, Client, Message, Producer, ProducerOptions, Settings, ShardCount, Topic, UnixMillis};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// How long a measurement waits for what must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

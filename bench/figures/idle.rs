@@ -1,15 +1,13 @@
 //! Idle: what a deployment costs while nothing is due for a long time.
 
-use crate::{
-    bare::Bare,
-    bench::Bench,
-    clock::own_cpu,
-    error::BenchError,
-    figures::{Figure, Target},
-    server::{redis_cpu, section},
-    shape::Shape,
-    timers::Timers,
-};
+use crate::bare::Bare;
+use crate::bench::Bench;
+use crate::clock::own_cpu;
+use crate::error::BenchError;
+use crate::figures::{Figure, Target};
+use crate::server::{redis_cpu, section};
+use crate::shape::Shape;
+use crate::timers::Timers;
 use std::time::Duration;
 
 const MESSAGES: usize = 1_000_000;

@@ -3,19 +3,17 @@
 //! All messages are put before the first is due, so that no producer competes. Ready is each message's own ready time, on
 //! Redis's clock; in a worker's hand by this host's clock, which must be Redis's: measure on one machine.
 
-use crate::{
-    bare_loop,
-    bench::{Bench, Prepared},
-    clock,
-    error::BenchError,
-    figures::{Figure, Target, percentile_ms},
-    server::redis_cpu,
-    shape::Shape,
-    timers::Timers,
-};
+use crate::bench::{Bench, Prepared};
+use crate::error::BenchError;
+use crate::figures::{Figure, Target, percentile_ms};
+use crate::server::redis_cpu;
+use crate::shape::Shape;
+use crate::timers::Timers;
+use crate::{bare_loop, clock};
 use delayq::{Client, Consumer, ConsumerOptions, Topic, UnixMillis};
 use std::time::Duration;
-use tokio::{sync::oneshot, time::timeout};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 const SECONDS: u64 = 10;
 /// How long the messages of the slowest case take to put, a second of messages each: the first is due after that.

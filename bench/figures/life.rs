@@ -1,23 +1,20 @@
 //! Whole lives: put → due → pumped → reserved → acked, sustained for a minute by one Redis, and where its time goes.
 
-use crate::{
-    bench::{Bench, Prepared},
-    clock,
-    error::BenchError,
-    figures::{Figure, Target},
-    lateness::apart,
-    messages::Messages,
-    script_times::ScriptTimes,
-    server::redis_cpu,
-    shape::Shape,
-    timers::Timers,
-};
+use crate::bench::{Bench, Prepared};
+use crate::clock;
+use crate::error::BenchError;
+use crate::figures::{Figure, Target};
+use crate::lateness::apart;
+use crate::messages::Messages;
+use crate::script_times::ScriptTimes;
+use crate::server::redis_cpu;
+use crate::shape::Shape;
+use crate::timers::Timers;
 use delayq::{Client, Consumer, ConsumerOptions, Producer, ProducerOptions, Topic, UnixMillis};
-use std::{sync::Arc, time::Duration};
-use tokio::{
-    sync::{Semaphore, oneshot},
-    task::JoinSet,
-};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinSet;
 
 const WARM_UP: Duration = Duration::from_secs(5);
 const LASTS: Duration = Duration::from_secs(60);

@@ -23,8 +23,10 @@ mod table;
 mod take;
 mod timers;
 
-use std::process::ExitCode;
-
+use crate::bench::Bench;
+use crate::figures::Figure;
+use crate::suite::Part;
+use crate::timers::Timers;
 use clap::Parser;
 use delayq::ShardCount;
 use delayq_bench::program::{arguments, end};
@@ -34,11 +36,7 @@ use delayq_service::codes::Code;
 use delayq_service::{Exit, Fault};
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
-
-use crate::bench::Bench;
-use crate::figures::Figure;
-use crate::suite::Part;
-use crate::timers::Timers;
+use std::process::ExitCode;
 
 /// A measurement could not be taken.
 const MEASUREMENT: Code = Code {

@@ -1,14 +1,12 @@
 //! Memory: bytes of a pending message, compared with a bare string and a sorted set.
 
-use crate::{
-    bare::Bare,
-    bench::Bench,
-    error::BenchError,
-    figures::{Figure, Target},
-    messages::body,
-    server::section,
-    shape::Shape,
-};
+use crate::bare::Bare;
+use crate::bench::Bench;
+use crate::error::BenchError;
+use crate::figures::{Figure, Target};
+use crate::messages::body;
+use crate::server::section;
+use crate::shape::Shape;
 
 const MESSAGES: usize = 100_000;
 

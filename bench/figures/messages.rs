@@ -1,6 +1,7 @@
 //! The messages of a measurement: 200 bytes each, numbered, and named as its shape says.
 
-use crate::{error::BenchError, shape::Shape};
+use crate::error::BenchError;
+use crate::shape::Shape;
 use delayq::{Message, NameError, Producer, Put, PutError, Topic, UnixMillis};
 use std::sync::atomic::{AtomicU64, Ordering};
 

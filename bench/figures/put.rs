@@ -1,19 +1,17 @@
 //! Putting: in batches, and one by one from many callers.
 
-use crate::{
-    bare::Request,
-    bench::{Bench, Prepared},
-    clock,
-    error::BenchError,
-    figures::{Figure, Target},
-    shape::Shape,
-};
-use delayq::{
-    Message, MessageId,
-    protocol::{MAX_IDS_A_CALL, ShardId, Verb},
-};
+use crate::bare::Request;
+use crate::bench::{Bench, Prepared};
+use crate::clock;
+use crate::error::BenchError;
+use crate::figures::{Figure, Target};
+use crate::shape::Shape;
+use delayq::protocol::{MAX_IDS_A_CALL, ShardId, Verb};
+use delayq::{Message, MessageId};
 use futures_util::future::try_join_all;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::JoinSet;
 
 /// Messages in a batch, and callers that put batches.

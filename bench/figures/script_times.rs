@@ -3,14 +3,13 @@
 //! `INFO commandstats` counts all scripts as one command. So each script's share is that of samples: every command of a few
 //! milliseconds, by the slow log.
 
-use crate::{
-    bare::{Answer, Bare},
-    bench::Prepared,
-    error::BenchError,
-    server::section,
-};
+use crate::bare::{Answer, Bare};
+use crate::bench::Prepared;
+use crate::error::BenchError;
+use crate::server::section;
 use delayq::protocol::Verb;
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
+use std::time::Duration;
 
 /// The scripts that are told apart; the others are rare.
 const SCRIPTS: [Verb; 4] = [Verb::Put, Verb::Pump, Verb::Reserve, Verb::Ack];

@@ -1,9 +1,7 @@
 //! What a Redis says of itself.
 
-use crate::{
-    bare::{Answer, Bare},
-    error::BenchError,
-};
+use crate::bare::{Answer, Bare};
+use crate::error::BenchError;
 
 /// One section of INFO.
 pub(crate) async fn section(bare: &mut Bare, name: &str) -> Result<String, BenchError> {

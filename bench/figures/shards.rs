@@ -1,8 +1,11 @@
 //! What the number of shards does to one Redis: throughput, lateness and memory over 1, 2, 4, … shards.
 
-use crate::{
-    bench::Bench, error::BenchError, figures::Figure, lateness::LatenessTargets, shape::Shape, timers::Timers,
-};
+use crate::bench::Bench;
+use crate::error::BenchError;
+use crate::figures::Figure;
+use crate::lateness::LatenessTargets;
+use crate::shape::Shape;
+use crate::timers::Timers;
 use delayq::ShardCount;
 
 /// Messages a second of which the lateness is measured.

@@ -1,27 +1,19 @@
 //! A storm: many messages due at one instant.
 
-use crate::{
-    bare::Request,
-    bench::{Bench, Prepared},
-    clock,
-    error::BenchError,
-    figures::{Figure, Target, percentile_ms},
-    shape::Shape,
-    timers::Timers,
-};
-use delayq::{
-    UnixMillis,
-    protocol::{ShardId, Verb},
-};
-use std::{
-    io::{self, Read, Write},
-    net::TcpStream,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use crate::bare::Request;
+use crate::bench::{Bench, Prepared};
+use crate::clock;
+use crate::error::BenchError;
+use crate::figures::{Figure, Target, percentile_ms};
+use crate::shape::Shape;
+use crate::timers::Timers;
+use delayq::UnixMillis;
+use delayq::protocol::{ShardId, Verb};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const MESSAGES: usize = 50_000;
 

@@ -1,13 +1,11 @@
 //! All measurements in their order, several times over.
 
-use crate::{
-    bench::Bench,
-    error::BenchError,
-    figures::{Figure, median},
-    lateness::LatenessTargets,
-    shape::Shape,
-    timers::Timers,
-};
+use crate::bench::Bench;
+use crate::error::BenchError;
+use crate::figures::{Figure, median};
+use crate::lateness::LatenessTargets;
+use crate::shape::Shape;
+use crate::timers::Timers;
 use delayq::ShardCount;
 
 /// More shards than a deployment has by default: what they cost.

@@ -1,23 +1,18 @@
 //! Taking: reserve and ack, in batches and one message at a time.
 
-use crate::{
-    bare::{Answer, Bare, Request},
-    bench::{Bench, Prepared},
-    clock,
-    error::BenchError,
-    figures::{Figure, Target},
-    shape::Shape,
-};
-use delayq::{
-    Consumer, ConsumerOptions, UnixMillis,
-    protocol::{Holder, ReserveRequest, ShardId, Verb},
-};
+use crate::bare::{Answer, Bare, Request};
+use crate::bench::{Bench, Prepared};
+use crate::clock;
+use crate::error::BenchError;
+use crate::figures::{Figure, Target};
+use crate::shape::Shape;
+use delayq::protocol::{Holder, ReserveRequest, ShardId, Verb};
+use delayq::{Consumer, ConsumerOptions, UnixMillis};
 use futures_util::future::try_join_all;
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
-use tokio::{sync::Mutex, task::JoinSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 
 const BATCH: u16 = 100;
 const FULL_BATCH: u16 = 500;

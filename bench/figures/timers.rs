@@ -1,16 +1,14 @@
 //! The timers of a measurement, in this process.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
-
+use crate::error::BenchError;
 use delayq::Client;
 use delayq_cli::output::complain;
 use delayq_cluster::EtcdConfig;
 use delayq_service::config::DeploymentConfig;
 use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use delayq_timer::{Deps, Membership, TimerConfig, stores};
-
-use crate::error::BenchError;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 /// Two timers that share the shards by an etcd, or one that owns all of them. What is counted is counted over all runs.
 #[derive(Debug)]

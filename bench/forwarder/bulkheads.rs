@@ -3,15 +3,13 @@
 //! Each destination is a sink of its own, with a stream in one Redis; the dead and the slow one reach it through
 //! proxies. Both runs are made three times, in turn; the medians count.
 
-use std::time::Duration;
-
-use delayq_tests::proxy::{Flow, Proxy};
-use delayq_tests::redis_server::{RedisOptions, RedisServer};
-use tokio::sync::mpsc;
-
 use crate::deployment::Deployment;
 use crate::due;
 use crate::receivers::{connect, read_streams};
+use delayq_tests::proxy::{Flow, Proxy};
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use std::time::Duration;
+use tokio::sync::mpsc;
 
 const FINE: usize = 8;
 const RATE: usize = 100;

@@ -1,8 +1,5 @@
 //! A deployment of a benchmark: its shards in a Redis, and what is put there, pumped and forwarded.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
 use delayq::{
     Admin, Client, Message, Namespace, Producer, ProducerOptions, Settings, ShardCount, Topic, UnixMillis,
 };
@@ -13,6 +10,8 @@ use delayq_tests::deadline::SHORT;
 use delayq_tests::process::Process;
 use delayq_tests::redis_server::RedisServer;
 use delayq_tests::shared::namespace;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// The size of every body, unless a benchmark says otherwise.
 pub(crate) const BODY_BYTES: usize = 200;

@@ -1,12 +1,11 @@
 //! Due time → an independent consumer of the destination has the message, with a timer, a forwarder and the consumer in
 //! processes of their own.
 
-use delayq_tests::redis_server::{RedisOptions, RedisServer};
-use tokio::sync::mpsc;
-
 use crate::deployment::Deployment;
 use crate::due;
 use crate::receivers::{self, Receiver};
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use tokio::sync::mpsc;
 
 const SECONDS: usize = 10;
 const SHARDS: u16 = 16;

@@ -23,11 +23,10 @@ mod memory;
 mod receivers;
 mod sinks;
 
-use std::process::ExitCode;
-
 use delayq_forwarder::ForwarderService;
 use delayq_service::config::Source;
 use delayq_service::install_tls;
+use std::process::ExitCode;
 
 const USAGE: u8 = 64;
 

@@ -3,12 +3,10 @@
 //! The destination is a stream behind a proxy that delays: with 8,192 messages on their way and a tenth of a second
 //! there and back, it takes about 80,000 a second at most.
 
-use std::time::Duration;
-
+use crate::deployment::{BODY_BYTES, Deployment};
 use delayq_tests::proxy::{Flow, Proxy};
 use delayq_tests::redis_server::RedisServer;
-
-use crate::deployment::{BODY_BYTES, Deployment};
+use std::time::Duration;
 
 const SHARDS: u16 = 16;
 const TOPIC: &str = "t";

@@ -1,15 +1,13 @@
 //! Independent consumers: each reads one destination from its start and says how late every message was.
 
-use std::any::Any;
-use std::pin::Pin;
-
+use crate::due::late_us;
 use delayq_tests::redis_server::RedisServer;
 use redis::aio::MultiplexedConnection;
 use redis::streams::{StreamReadOptions, StreamReadReply};
 use redis::{AsyncCommands, from_redis_value};
+use std::any::Any;
+use std::pin::Pin;
 use tokio::sync::mpsc::UnboundedSender;
-
-use crate::due::late_us;
 
 /// Lateness of each message, in microseconds.
 pub(crate) type Seen = UnboundedSender<u64>;
@@ -70,11 +68,11 @@ pub(crate) async fn read_streams(
 pub(crate) mod nats {
     //! A pull consumer of a stream.
 
-    use async_nats::jetstream::{self, consumer, stream::Config};
+    use super::{Receiver, late_us};
+    use async_nats::jetstream::stream::Config;
+    use async_nats::jetstream::{self, consumer};
     use delayq_tests::nats_server::NatsServer;
     use futures_util::StreamExt;
-
-    use super::{Receiver, late_us};
 
     pub(crate) async fn start() -> Receiver {
         let server = NatsServer::start(&[]).await;
@@ -104,13 +102,12 @@ pub(crate) mod nats {
 pub(crate) mod rabbitmq {
     //! A consumer of a durable queue.
 
+    use super::{Receiver, late_us};
     use delayq_tests::rabbitmq_server::RabbitmqServer;
     use futures_util::StreamExt;
     use lapin::options::{BasicConsumeOptions, QueueDeclareOptions};
     use lapin::types::FieldTable;
     use lapin::{Connection, ConnectionProperties};
-
-    use super::{Receiver, late_us};
 
     pub(crate) async fn start() -> Receiver {
         let server = RabbitmqServer::start().await;
@@ -140,11 +137,10 @@ pub(crate) mod rabbitmq {
 pub(crate) mod kafka {
     //! A consumer of every partition of a topic.
 
+    use super::{Receiver, late_us};
     use delayq_tests::kafka_server::KafkaServer;
     use rdkafka::consumer::{Consumer, StreamConsumer};
     use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
-
-    use super::{Receiver, late_us};
 
     pub(crate) async fn start() -> Receiver {
         let server = KafkaServer::start().await;

@@ -17,20 +17,16 @@ mod redis_stream;
 mod target;
 mod webhook;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use delayq::{
-    Client,
-    protocol::{Holder, ReserveRequest, ShardId},
-};
-use delayq_service::Shutdown;
-use delayq_tests::redis_server::RedisServer;
-
 use crate::cpu;
 use crate::deployment::{BODY_BYTES, Deployment, metric, route, topic};
 use course::{Course, Figure};
+use delayq::Client;
+use delayq::protocol::{Holder, ReserveRequest, ShardId};
+use delayq_service::Shutdown;
+use delayq_tests::redis_server::RedisServer;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use target::{Target, next_run, set_room};
 
 const SHARDS: u16 = 16;

@@ -1,9 +1,8 @@
 //! The compressed day: where a time of the log falls on Redis's clock. Pure.
 
-use std::time::Duration;
-
 use delayq::UnixMillis;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// A stretch of log time, and when and how fast it is played.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

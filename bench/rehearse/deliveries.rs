@@ -1,16 +1,14 @@
 //! The deliveries of a rehearsal, read from the file that the forwarder appends to: by the file alone, not by delayq's own
 //! counters.
 
+use delayq_cli::failure::file;
+use delayq_service::Fault;
+use hdrhistogram::Histogram;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-
-use delayq_service::Fault;
-use hdrhistogram::Histogram;
-use serde::Deserialize;
-
-use delayq_cli::failure::file;
 
 /// Lateness is kept in µs, up to an hour.
 const MOST_LATE_US: u64 = 3_600_000_000;

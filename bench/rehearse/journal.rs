@@ -1,14 +1,12 @@
 //! How far a rehearsal is, kept in the data folder: what a killed one needs to resume.
 
-use std::io::ErrorKind;
-use std::path::Path;
-
-use delayq_service::Fault;
-use serde::{Deserialize, Serialize};
-
 use crate::day::Day;
 use crate::script::Script;
 use delayq_cli::failure::{file, usage};
+use delayq_service::Fault;
+use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
+use std::path::Path;
 
 const NAME: &str = "rehearsal.json";
 

@@ -18,10 +18,12 @@ mod up;
 mod verdict;
 mod view;
 
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::Duration;
-
+use crate::day::Day;
+use crate::journal::Journal;
+use crate::player::Clock;
+use crate::run::{Played, Run};
+use crate::script::Script;
+use crate::up::Up;
 use clap::Parser;
 use delayq_bench::program::{arguments, end};
 use delayq_cli::deployment::Global;
@@ -29,13 +31,9 @@ use delayq_cli::failure::{file, usage};
 use delayq_cli::output::{Output, say};
 use delayq_cli::when::Span;
 use delayq_service::{Exit, Fault, Shutdown};
-
-use crate::day::Day;
-use crate::journal::Journal;
-use crate::player::Clock;
-use crate::run::{Played, Run};
-use crate::script::Script;
-use crate::up::Up;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
 
 /// Play an event log, faster than it happened, and check what is delivered
 ///

@@ -3,21 +3,19 @@
 //! What is due to be done at a time goes together, and is counted once it is answered: after a kill the last few steps may
 //! be done again, which changes nothing.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::Duration;
-
+use crate::journal::{Journal, Odd};
+use crate::script::{Act, Script, Step};
 use delayq::{
     CancelOutcome, Client, Due, Error, Message, Producer, PutOutcome, Reschedule, RescheduleOutcome, Target,
     Topic, UnixMillis,
 };
-use delayq_service::{Fault, Shutdown};
-use tokio::time::{Instant, sleep, sleep_until};
-
-use crate::journal::{Journal, Odd};
-use crate::script::{Act, Script, Step};
 use delayq_cli::deployment::redis_now;
 use delayq_cli::failure::of_core;
+use delayq_service::{Fault, Shutdown};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// Steps in one call.
 const MAX_STEPS: usize = 500;

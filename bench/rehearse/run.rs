@@ -1,14 +1,5 @@
 //! One run of a rehearsal: begun or resumed, played while it is watched, judged at its end.
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-
-use delayq::{Admin, Client, Producer, ProducerOptions, admin::Numbers};
-use delayq_service::codes::Code;
-use delayq_service::{Exit, Fault, Shutdown};
-use tokio::time::{Instant, sleep};
-
 use crate::day::Day;
 use crate::deliveries::Deliveries;
 use crate::journal::Journal;
@@ -16,9 +7,17 @@ use crate::player::{Clock, Player};
 use crate::script::{Act, Script};
 use crate::verdict::{Conclusion, Verdict, judge};
 use crate::view::{Shown, View};
+use delayq::admin::Numbers;
+use delayq::{Admin, Client, Producer, ProducerOptions};
 use delayq_cli::deployment::redis_now;
 use delayq_cli::failure::of_core;
 use delayq_cli::output::{Output, complain, say};
+use delayq_service::codes::Code;
+use delayq_service::{Exit, Fault, Shutdown};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
 
 /// How long after the last due time, or the start of a life, deliveries may still come in.
 const GRACE: Duration = Duration::from_secs(30);

@@ -1,12 +1,10 @@
 //! The event log as what to do when, and what has to come of it. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
 use delayq::{Group, Message, MessageId, Target, Topic};
-
 use delayq_bench::event_log::Event;
 use delayq_cli::put_line::payload_bytes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// The least real time between a change and the due time that it changes.
 pub(crate) const LEAD: Duration = Duration::from_secs(2);

@@ -1,12 +1,5 @@
 //! `delayq up` as a child: started, waited for, watched and stopped, as a user would by hand.
 
-use std::fs::{DirBuilder, File, TryLockError};
-use std::io::{Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
-
 use delayq::Client;
 use delayq_cli::deployment::CliConfig;
 use delayq_cli::failure::{PROGRAM_MISSING, UNREACHABLE, file};
@@ -14,6 +7,12 @@ use delayq_service::config::{Environment, Source, load};
 use delayq_service::deployment::client;
 use delayq_service::{Fault, codes};
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{DirBuilder, File, TryLockError};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{sleep, timeout};

@@ -1,13 +1,11 @@
 //! Whether a rehearsed log was delivered exactly as it says. Pure.
 
-use std::collections::BTreeSet;
-
-use serde::Serialize;
-
 use crate::deliveries::Deliveries;
 use crate::journal::{Journal, Odd};
 use crate::script::{Act, Expected, Script};
 use delayq_cli::output::Output;
+use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// A message: its topic and its id.
 type Key = (String, String);

@@ -1,14 +1,14 @@
 //! The live view of a rehearsal: a bar of the day on a terminal, plain lines elsewhere, nothing where JSON is asked for.
 
-use delayq::{UnixMillis, admin::Numbers};
-use delayq_service::Fault;
-use indicatif::{ProgressBar, ProgressStyle};
-
 use crate::day::Day;
 use crate::deliveries::Deliveries;
 use crate::journal::Journal;
+use delayq::UnixMillis;
+use delayq::admin::Numbers;
 use delayq_cli::output::{Output, duration, say};
 use delayq_cli::printable::printable;
+use delayq_service::Fault;
+use indicatif::{ProgressBar, ProgressStyle};
 
 /// The bar's length; the fraction of the day is scaled to it.
 const BAR: u64 = 10_000;

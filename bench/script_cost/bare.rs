@@ -2,11 +2,9 @@
 //!
 //! The same ids, bodies and due times as delayq's, in sorted sets of the same size; a put is told its bucket.
 
-use crate::{
-    ids::Ids,
-    scripts::{BATCH, PUMP_BATCH, fill},
-    server::{HOUR_MS, Server, envelope},
-};
+use crate::ids::Ids;
+use crate::scripts::{BATCH, PUMP_BATCH, fill};
+use crate::server::{HOUR_MS, Server, envelope};
 use redis::{Cmd, Value};
 
 /// As the commands stand: two for each message.

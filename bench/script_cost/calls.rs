@@ -1,12 +1,10 @@
 //! Calls of one message and of a hundred, with each kind of id, inside one shard: what a call costs, and what an own id
 //! and a group add to a message.
 
-use crate::{
-    bare::Bare,
-    ids::{Ids, KINDS},
-    scripts::{BATCH, PUMP_BATCH, Shard, of_topic, receipts, text, words},
-    server::Server,
-};
+use crate::bare::Bare;
+use crate::ids::{Ids, KINDS};
+use crate::scripts::{BATCH, PUMP_BATCH, Shard, of_topic, receipts, text, words};
+use crate::server::Server;
 use delayq::protocol::Verb;
 use redis::{Cmd, Value};
 use std::collections::BTreeMap;

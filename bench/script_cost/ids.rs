@@ -1,7 +1,8 @@
 //! What names a message, and its envelope.
 
 use crate::server::{Server, envelope};
-use delayq::{Group, protocol::Envelope};
+use delayq::Group;
+use delayq::protocol::Envelope;
 
 /// What names a message: the client, its producer, or its producer who also gives each a group of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,10 +1,8 @@
 //! Every script of delayq, on a shard with so many messages pending.
 
 use crate::server::{HOUR_MS, HOURS, Server, envelope};
-use delayq::{
-    Group,
-    protocol::{Scripts, Verb},
-};
+use delayq::Group;
+use delayq::protocol::{Scripts, Verb};
 use redis::{Cmd, Value};
 
 pub(crate) const BATCH: usize = 100;

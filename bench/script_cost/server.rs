@@ -1,8 +1,10 @@
 //! A Redis of its own, spoken to directly, that says what each call cost inside it.
 
-use delayq::{State, UnixMillis, protocol::Envelope};
+use delayq::protocol::Envelope;
+use delayq::{State, UnixMillis};
 use delayq_tests::redis_server::RedisServer;
-use redis::{Cmd, Value, aio::MultiplexedConnection};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value};
 use std::collections::BTreeMap;
 
 /// The bytes of the JSON order that every message carries.

@@ -3,14 +3,13 @@
 //! `storm-day [CSV]`; without a file it takes the snow-storm day of `examples/flights/`. `examples/flights/README.md` says
 //! what happens when.
 
-use std::collections::HashMap;
-use std::error::Error;
-use std::io::Write as _;
-
 use delayq_bench::event_log::{Cancelled, Event, Moved, Put};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::value::to_raw_value;
+use std::collections::HashMap;
+use std::error::Error;
+use std::io::Write as _;
 
 const STORM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/flights/departures-2013-02-08.csv");
 const TOPIC: &str = "boarding";

@@ -2,14 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
-use std::path::{Path, PathBuf};
-
 use delayq_tests::binary::{Binary, Finished};
 use delayq_tests::deadline::{LONG, SHORT, wait_for, wait_until};
 use delayq_tests::folder::Folder;
 use delayq_tests::process::{Process, Signal};
 use delayq_tests::timing::{Timing, conclusive};
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 
 const FLIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/flights/departures-2013-02-08.csv");
 

@@ -2,6 +2,9 @@
 //!
 //! They come from the folder that the running test was built into; `make test` builds them there first.
 
+use crate::deadline::within;
+use crate::process::Process;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -9,11 +12,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-
-use crate::deadline::within;
-use crate::process::Process;
 
 /// A program of the workspace and how it is started.
 #[derive(Debug)]

@@ -1,11 +1,9 @@
 //! A private certificate authority and the server certificates that it signs, as PEM files in a temporary folder.
 
+use crate::folder::Folder;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
-
-use crate::folder::Folder;
 
 /// The only name in [`Authority::wrong_name`]'s certificate, in a domain that nobody can own.
 pub const WRONG_NAME: &str = "elsewhere.invalid";

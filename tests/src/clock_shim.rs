@@ -4,13 +4,12 @@
 //! clock alone, like a real step of the wall clock. The offset is in a file that every such process maps, so that a
 //! step reaches all of them at once while they run.
 
+use crate::folder::Folder;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
-
-use crate::folder::Folder;
 
 const SOURCE: &str = include_str!("clock_shim.c");
 

@@ -1,10 +1,9 @@
 //! A deployment of delayq on a real Redis, with what nearly every test needs of it.
 
+use crate::redis_server::RedisServer;
 use delayq::{
     Admin, Client, LinkSettings, Message, Producer, ProducerOptions, Settings, ShardCount, UnixMillis,
 };
-
-use crate::redis_server::RedisServer;
 
 /// A created deployment, with a producer and an admin over one connection.
 #[derive(Debug)]

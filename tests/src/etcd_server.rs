@@ -1,16 +1,14 @@
 //! A private etcd of one or three members that tests can break.
 
-use std::collections::BTreeMap;
-use std::process::{Command, ExitStatus};
-
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-
 use crate::deadline::{SHORT, wait_for, wait_until};
 use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
 use crate::proxy::{Flow, Proxy};
+use std::collections::BTreeMap;
+use std::process::{Command, ExitStatus};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 mod operator;
 

@@ -1,9 +1,8 @@
 //! The history of a run: the requests to delayq and their answers, and what an independent consumer received.
 
-use std::sync::{Mutex, PoisonError};
-
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use std::sync::{Mutex, PoisonError};
 
 /// What a caller knows after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,10 +17,9 @@
 //! | I10 | drained means empty | [`leftovers`] |
 //! | I11 | failures are typed | [`check_output`] |
 
+use crate::history::{Answer, Event, History};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-
-use crate::history::{Answer, Event, History};
 
 /// What the faults of a run permit; the default is a run without faults and without a lateness bound.
 #[derive(Debug, Clone, Default)]

@@ -1,10 +1,9 @@
 //! Further listeners of a test's Kafka broker: behind a proxy, with TLS, with a login.
 
-use std::fmt::Write as _;
-use std::path::Path;
-
 use crate::certs::Certificate;
 use crate::ports::free_port;
+use std::fmt::Write as _;
+use std::path::Path;
 
 /// A further port that a broker listens on besides its plain one.
 ///

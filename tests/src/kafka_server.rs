@@ -1,14 +1,13 @@
 //! A private Kafka: one KRaft node or a cluster of them, run from its jars.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use crate::deadline::{LONG, wait_until, within};
 use crate::folder::Folder;
 use crate::kafka_listener::{self, Listener};
 use crate::kafka_topics::{self, NewTopic};
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const POM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kafka/pom.xml");
 

@@ -5,7 +5,6 @@
 //! a text is its length (2 bytes, −1 for none) and its bytes, a list its length (4 bytes) and its elements.
 
 use std::io;
-
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 

@@ -1,13 +1,11 @@
 //! A private nats-server with JetStream.
 
-use std::process::Command;
-
-use tokio::net::TcpStream;
-
 use crate::deadline::{SHORT, wait_until};
 use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
+use std::process::Command;
+use tokio::net::TcpStream;
 
 /// A running (or stopped) server. Dropping it kills it and removes its folder.
 #[derive(Debug)]

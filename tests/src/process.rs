@@ -1,5 +1,7 @@
 //! A child process of a test: its lines, its signals, its end.
 
+use crate::folder::{forget_group, mark_group};
+use rustix::process::{Pid, Resource, Rlimit, kill_process, kill_process_group, prlimit};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -7,11 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
-
-use rustix::process::{Pid, Resource, Rlimit, kill_process, kill_process_group, prlimit};
 use tokio::sync::watch;
-
-use crate::folder::{forget_group, mark_group};
 
 pub use rustix::process::Signal;
 

@@ -3,17 +3,15 @@
 //! Each direction has a [`Flow`], switched at run time. Held bytes continue when the flow passes again, as TCP delivers
 //! them after a network outage. The proxy runs on its own thread, so a blocking test does not stop it.
 
+use crate::ports::free_port;
+use carry::{Framing, Way, carry};
+use dialer::{Ports, dialed_by};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-
-use crate::ports::free_port;
-use carry::{Framing, Way, carry};
-use dialer::{Ports, dialed_by};
 
 mod carry;
 mod dialer;

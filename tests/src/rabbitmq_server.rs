@@ -1,15 +1,13 @@
 //! A private RabbitMQ.
 
-use std::process::Command;
-use std::time::Duration;
-
-use tokio::net::TcpStream;
-
 use crate::certs::Certificate;
 use crate::deadline::{LONG, wait_until, within};
 use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
+use std::process::Command;
+use std::time::Duration;
+use tokio::net::TcpStream;
 
 /// The limit for its start, which takes seconds of the machine's cores: alongside eleven busy loops on two cores it
 /// takes a minute.

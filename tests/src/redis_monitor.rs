@@ -1,13 +1,11 @@
 //! A monitor of a Redis: every command that it runs, including those inside scripts, in order.
 
+use crate::deadline::{SHORT, wait_until, within};
+use crate::redis_server::RedisServer;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
-
-use crate::deadline::{SHORT, wait_until, within};
-use crate::redis_server::RedisServer;
 
 /// One command, as `MONITOR` reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,12 +1,6 @@
 //! A test's redis-server, on a unix socket and a TCP port, in a temporary folder, which the test can break; or a
 //! database of a given one, for tests that break nothing.
 
-use std::path::PathBuf;
-use std::process::{Command, ExitStatus};
-
-use redis::AsyncConnectionConfig;
-use redis::aio::MultiplexedConnection;
-
 use self::given::Database;
 use crate::clock_shim::ClockShim;
 use crate::deadline::{SHORT, wait_for};
@@ -14,6 +8,10 @@ use crate::environment::given_redis_url;
 use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
+use redis::AsyncConnectionConfig;
+use redis::aio::MultiplexedConnection;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
 
 mod given;
 

@@ -3,16 +3,14 @@
 //! A shared server holds the data of other tests: keep to your own [`namespace`], and break nothing. A test that stops,
 //! freezes or fills a server starts its own.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use tokio::sync::OnceCell;
-
 use crate::environment::{given_etcd_endpoints, given_redis_url};
 use crate::etcd_server::EtcdCluster;
 use crate::kafka_server::KafkaServer;
 use crate::nats_server::NatsServer;
 use crate::rabbitmq_server::RabbitmqServer;
 use crate::redis_server::RedisServer;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tokio::sync::OnceCell;
 
 static REDIS: OnceCell<(String, Option<RedisServer>)> = OnceCell::const_new();
 static ETCD: OnceCell<(Vec<String>, Option<EtcdCluster>)> = OnceCell::const_new();

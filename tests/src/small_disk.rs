@@ -1,11 +1,10 @@
 //! A small disk (a tmpfs), if the system lets this process mount one.
 
+use crate::folder::Folder;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-use crate::folder::Folder;
 
 /// A mounted disk. Dropping it unmounts it.
 #[derive(Debug)]

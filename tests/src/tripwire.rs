@@ -3,14 +3,13 @@
 //! A process acts only through its requests. So holding a request before it leaves, or the answer to one, kills the
 //! process between two steps, and always between the same ones.
 
+use crate::deadline::{LONG, within};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-
-use crate::deadline::{LONG, within};
 
 /// `/etcdserverpb.Lease/LeaseRevoke` in an HTTP/2 header, in the encoding of RFC 7541. The message itself is only a
 /// lease's id, like a keep-alive's.

@@ -1,10 +1,9 @@
 //! The course of one measurement: what has been confirmed, and from when on it counts.
 
+use crate::cpu;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-
-use crate::cpu;
 
 /// Messages a second, and what one cost the machine in microseconds of a core.
 #[derive(Clone, Copy)]

@@ -1,12 +1,10 @@
 //! NDJSON files: the bare client writes lines of the same length, and fsyncs as often.
 
-use std::io::Write;
-
-use delayq_forwarder::{FileConfig, SinkConfig};
-
 use super::course::Course;
 use super::target::{Target, batch, id};
 use crate::deployment::body;
+use delayq_forwarder::{FileConfig, SinkConfig};
+use std::io::Write;
 
 pub(crate) fn target() -> Target {
     let folder = tempfile::tempdir().unwrap();

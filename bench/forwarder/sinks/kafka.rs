@@ -1,16 +1,14 @@
 //! Kafka: the bare client is an idempotent producer that waits for each record's ack of all replicas.
 
-use std::sync::Arc;
-
+use super::course::Course;
+use super::target::{Target, headers, id, in_flight, one_by_one};
+use crate::deployment::body;
 use delayq_forwarder::{KafkaConfig, SinkConfig};
 use delayq_tests::kafka_server::KafkaServer;
 use rdkafka::ClientConfig;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord};
-
-use super::course::Course;
-use super::target::{Target, headers, id, in_flight, one_by_one};
-use crate::deployment::body;
+use std::sync::Arc;
 
 pub(crate) async fn target() -> Target {
     let server = KafkaServer::start().await;

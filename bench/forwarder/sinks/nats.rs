@@ -1,16 +1,15 @@
 //! NATS JetStream: the bare client publishes with a message id and waits for each one's ack.
 
-use std::sync::Arc;
-
-use async_nats::jetstream::{
-    self, Context, context::ContextBuilder, message::PublishMessage, stream::Config,
-};
-use delayq_forwarder::{NatsConfig, SinkConfig};
-use delayq_tests::nats_server::NatsServer;
-
 use super::course::Course;
 use super::target::{Target, headers, id, in_flight, one_by_one};
 use crate::deployment::body;
+use async_nats::jetstream::context::ContextBuilder;
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::Config;
+use async_nats::jetstream::{self, Context};
+use delayq_forwarder::{NatsConfig, SinkConfig};
+use delayq_tests::nats_server::NatsServer;
+use std::sync::Arc;
 
 pub(crate) async fn target() -> Target {
     let server = NatsServer::start(&[]).await;

@@ -1,16 +1,14 @@
 //! RabbitMQ: the bare client publishes persistent, mandatory messages on one channel and waits for each one's confirm.
 
-use std::sync::Arc;
-
+use super::course::Course;
+use super::target::{Target, headers, id, in_flight, one_by_one};
+use crate::deployment::body;
 use delayq_forwarder::{RabbitmqConfig, SinkConfig};
 use delayq_tests::rabbitmq_server::RabbitmqServer;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
-
-use super::course::Course;
-use super::target::{Target, headers, id, in_flight, one_by_one};
-use crate::deployment::body;
+use std::sync::Arc;
 
 pub(crate) async fn target() -> Target {
     let server = RabbitmqServer::start().await;

@@ -1,16 +1,14 @@
 //! Redis Streams: the bare client pipelines XADDs over one connection.
 
-use std::sync::Arc;
-
+use super::course::Course;
+use super::target::{Target, batch, headers, in_flight};
+use crate::deployment::body;
 use delayq_forwarder::{RedisStreamConfig, SinkConfig};
 use delayq_service::config::RedisConfig;
 use delayq_tests::redis_server::RedisServer;
 use futures_util::{StreamExt, stream};
 use redis::aio::MultiplexedConnection;
-
-use super::course::Course;
-use super::target::{Target, batch, headers, in_flight};
-use crate::deployment::body;
+use std::sync::Arc;
 
 pub(crate) async fn target() -> Target {
     let server = RedisServer::private().await;

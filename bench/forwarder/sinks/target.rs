@@ -1,14 +1,12 @@
 //! A destination with two ways into it: a sink of the forwarder, and a bare client.
 
+use super::course::Course;
+use delayq_forwarder::SinkConfig;
+use futures_util::{StreamExt, stream};
 use std::any::Any;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
-
-use delayq_forwarder::SinkConfig;
-use futures_util::{StreamExt, stream};
-
-use super::course::Course;
 
 static RUN: AtomicU16 = AtomicU16::new(0);
 static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);

@@ -1,14 +1,12 @@
 //! Webhooks: the bare client posts over as many connections, and reads each answer.
 
-use std::sync::Arc;
-
-use delayq_forwarder::{SinkConfig, WebhookConfig};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-
 use super::course::Course;
 use super::target::{Target, headers, id, one_by_one};
 use crate::deployment::{BODY_BYTES, body};
+use delayq_forwarder::{SinkConfig, WebhookConfig};
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 pub(crate) async fn target() -> Target {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

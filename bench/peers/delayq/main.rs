@@ -1,11 +1,6 @@
 //! The rows of `bench/peers/compare.py` for delayq, by its public client alone:
 //! `peer REDIS_PORT ROW COUNT IDS [SHARDS]`, with the ids `own`, `grouped` or `generated`.
 
-use std::error::Error;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
 use delayq::{
     Admin, Client, Consumer, ConsumerOptions, Message, Producer, ProducerOptions, Settings, ShardCount,
     Topic, UnixMillis,
@@ -14,6 +9,10 @@ use delayq_service::{Metrics, Readiness, Shutdown};
 use delayq_timer::{Deps, Membership, TimerConfig};
 use futures_util::future::try_join_all;
 use serde_json::{Value, json};
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 

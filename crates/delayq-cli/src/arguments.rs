@@ -1,12 +1,11 @@
 //! The commands and their arguments, as clap reads them; what it refuses ends with the exit code of usage.
 
-use clap::{Parser, Subcommand};
-
 use crate::commands::{
     audit, cancel, completions, config, count, dead, doctor, get, histogram, init, list, log, man, purge,
     put, repair, reschedule, shards, spool, tail, timers, topic, topics, up, work,
 };
 use crate::deployment::Global;
+use clap::{Parser, Subcommand};
 
 /// Schedule, cancel, inspect and operate delayed messages
 #[derive(Debug, Parser)]

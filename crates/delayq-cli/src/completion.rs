@@ -1,16 +1,14 @@
 //! Completions while a command line is being typed: the shell runs this program and reads what fits.
 
-use std::ffi::OsString;
-use std::time::Duration;
-
+use crate::arguments::Cli;
+use crate::commands::completions::VARIABLE;
+use crate::deployment::Global;
 use clap::{Command, CommandFactory as _, FromArgMatches as _};
 use clap_complete::{ArgValueCandidates, CompleteEnv, CompletionCandidate};
 use delayq::{Admin, Topic};
 use delayq_service::deployment::client;
-
-use crate::arguments::Cli;
-use crate::commands::completions::VARIABLE;
-use crate::deployment::Global;
+use std::ffi::OsString;
+use std::time::Duration;
 
 /// How long the shell waits for the names of topics.
 const DEADLINE: Duration = Duration::from_millis(500);

@@ -1,11 +1,9 @@
 //! Asking before something that cannot be undone.
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
-
-use delayq_service::Fault;
-
 use crate::failure::{NOT_CONFIRMED, file};
 use crate::output::complain;
+use delayq_service::Fault;
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 /// Says what will be done and asks whether it is meant, unless `yes` has answered already.
 ///

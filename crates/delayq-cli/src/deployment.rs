@@ -1,15 +1,11 @@
 //! Which deployment a command is about: the configuration file, the environment, and the options over both.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
-
+use crate::failure::{FILE, UNREACHABLE, of_core, unknown};
+use crate::output::Output;
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use delayq::{
-    Admin, Client, MessageId, Namespace, Producer, ProducerOptions, ShardCount, Topic, UnixMillis,
-    spool::Spool,
-};
+use delayq::spool::Spool;
+use delayq::{Admin, Client, MessageId, Namespace, Producer, ProducerOptions, ShardCount, Topic, UnixMillis};
 use delayq_cluster::EtcdConfig;
 use delayq_service::config::{
     AdminConfig, DeploymentConfig, Environment, Loaded, LogConfig, RedisConfig, RedisUrl, Source,
@@ -18,9 +14,9 @@ use delayq_service::config::{
 use delayq_service::deployment::client;
 use delayq_service::{Fault, configuration};
 use delayq_spool::{SpoolSettings, SpoolWriter};
-
-use crate::failure::{FILE, UNREACHABLE, of_core, unknown};
-use crate::output::Output;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 const EVERYWHERE: &str = "Global options";
 

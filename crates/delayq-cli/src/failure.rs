@@ -1,10 +1,9 @@
 //! The errors of the command line: each with a stable code, what to try, and the exit code it ends with.
 
-use std::fmt::Display;
-
 use delayq::Error;
 use delayq_service::codes::Code;
 use delayq_service::{Exit, Fault};
+use std::fmt::Display;
 
 /// What was asked for contradicts itself.
 pub const USAGE: Code = Code {

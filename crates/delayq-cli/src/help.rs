@@ -1,8 +1,7 @@
 //! The help of `delayq` itself: its commands grouped by task.
 
-use std::fmt::Write as _;
-
 use clap::Command;
+use std::fmt::Write as _;
 
 /// The tasks, and the commands for each, in the order in which a newcomer meets them.
 const TASKS: &[(&str, &[&str])] = &[

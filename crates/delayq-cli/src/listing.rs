@@ -1,18 +1,15 @@
 //! Stored messages as they are printed: a page of them as a table, one as a JSON object.
 
-use base64::Engine as _;
-use clap::Args;
-use delayq::{
-    State, UnixMillis,
-    admin::{ListCursor, Listed, ListedPage, Listing},
-    protocol::Envelope,
-};
-use delayq_service::Fault;
-use serde_json::{Value, json};
-
 use crate::deployment::Context;
 use crate::failure::of_core;
 use crate::output::{add_time, complain, time_from};
+use base64::Engine as _;
+use clap::Args;
+use delayq::admin::{ListCursor, Listed, ListedPage, Listing};
+use delayq::protocol::Envelope;
+use delayq::{State, UnixMillis};
+use delayq_service::Fault;
+use serde_json::{Value, json};
 
 /// Which page of a listing.
 #[derive(Clone, Debug, Args)]

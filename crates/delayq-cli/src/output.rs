@@ -1,9 +1,7 @@
 //! What is printed: tables for people, JSON for programs, colour only on a terminal. All of it is [`printable`].
 
-use std::hash::{BuildHasher as _, RandomState};
-use std::io::{IsTerminal, Write};
-use std::sync::LazyLock;
-
+use crate::failure;
+use crate::printable::{printable, printable_lines};
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
 use delayq::UnixMillis;
 use delayq_service::Fault;
@@ -11,9 +9,9 @@ use jiff::Timestamp;
 use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::failure;
-use crate::printable::{printable, printable_lines};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{IsTerminal, Write};
+use std::sync::LazyLock;
 
 /// Stands for the escape character in the colours of a table until it is printed. Nobody who wrote what the table shows
 /// could guess it.

@@ -1,19 +1,16 @@
 //! The program itself: read the arguments, run the command, print what went wrong.
 
-use std::ffi::OsString;
-use std::process::ExitCode;
-
-use clap::{CommandFactory as _, FromArgMatches as _};
-use delayq_service::{Exit, Fault};
-use serde_json::{Value, json};
-
 use crate::arguments::{Cli, Command};
-use crate::completion;
 use crate::deployment::Global;
 use crate::failure::{DEPLOYMENT, usage};
 use crate::help::by_task;
-use crate::output;
 use crate::printable::printable_lines;
+use crate::{completion, output};
+use clap::{CommandFactory as _, FromArgMatches as _};
+use delayq_service::{Exit, Fault};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::process::ExitCode;
 
 /// The whole `main`.
 pub fn main() -> ExitCode {

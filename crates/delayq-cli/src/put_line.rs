@@ -7,14 +7,12 @@
 //! due at once. `payload` is a string, taken as its text, or any other JSON, taken as it is written; bytes come as
 //! `payload_base64`.
 
-use std::collections::BTreeMap;
-
+use crate::when::When;
 use base64::Engine as _;
 use delayq::{Due, Message, Topic};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use crate::when::When;
+use std::collections::BTreeMap;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -8,15 +8,13 @@
 //!                                             time. ZONE: UTC, Europe/Berlin …; none: that of this machine
 //! ```
 
-use std::time::Duration;
-
+use crate::output::time;
 use delayq::{Due, UnixMillis};
 use delayq_service::config::HumanDuration;
 use jiff::civil::{Date, Time, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _, Zoned};
-
-use crate::output::time;
+use std::time::Duration;
 
 const ACCEPTED: &str = "write RFC 3339 (2026-12-24T18:00:00+01:00), +30m, now, milliseconds since the epoch, or \
                         [today|tomorrow|monday|2026-12-24] 09:00 [Europe/Berlin]";

@@ -1,7 +1,5 @@
 //! The whole configuration file, every role's sections included: what `delayq config` checks and shows.
 
-use std::collections::BTreeMap;
-
 use delayq_cluster::EtcdConfig;
 use delayq_compensator::CompensatorConfig;
 use delayq_forwarder::{ForwarderConfig, RouteConfig, Settings, SinkConfig};
@@ -9,6 +7,7 @@ use delayq_service::config::{
     AdminConfig, DeploymentConfig, Locations, LogConfig, RedisConfig, ShutdownConfig, SpoolConfig,
 };
 use delayq_timer::TimerConfig;
+use std::collections::BTreeMap;
 
 delayq_service::configuration! {
     /// Every section that any binary of delayq knows.

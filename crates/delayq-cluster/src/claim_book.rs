@@ -318,5 +318,4 @@ impl Slot {
 }
 
 #[cfg(test)]
-#[path = "claim_book_tests.rs"]
 mod tests;

@@ -1,6 +1,7 @@
 //! How a shard's load is reported: in coarse classes that do not change with every breath, and not too often.
 
-use delayq::{ShardCount, protocol::ShardId};
+use delayq::ShardCount;
+use delayq::protocol::ShardId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;

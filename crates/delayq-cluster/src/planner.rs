@@ -239,5 +239,4 @@ impl Table {
 }
 
 #[cfg(test)]
-#[path = "planner_tests.rs"]
 mod tests;

@@ -4,7 +4,8 @@ use crate::config::{ClusterConfig, Role};
 use crate::keys::MemberId;
 use crate::load::LoadClass;
 use crate::planner::Candidate;
-use delayq::{ShardCount, protocol::ShardId};
+use delayq::ShardCount;
+use delayq::protocol::ShardId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

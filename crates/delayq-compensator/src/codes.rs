@@ -1,6 +1,7 @@
 //! The stable codes of the compensator's errors.
 
-use delayq_service::{Exit, codes::Code};
+use delayq_service::Exit;
+use delayq_service::codes::Code;
 
 /// There is no spool.
 pub const NO_SPOOL: Code = Code {

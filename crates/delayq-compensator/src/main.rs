@@ -1,6 +1,7 @@
 //! The compensator's process: configuration, logs, build, announce, run, drain.
 
-use delayq_compensator::{Compensator, CompensatorConfig, Deps, build, codes::NO_SPOOL};
+use delayq_compensator::codes::NO_SPOOL;
+use delayq_compensator::{Compensator, CompensatorConfig, Deps, build};
 use delayq_service::config::{DeploymentConfig, RedisConfig, SpoolConfig};
 use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
 

@@ -2,7 +2,8 @@
 
 use delayq_service::Metrics;
 use delayq_spool::SpoolStats;
-use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Unit;
 use std::sync::atomic::AtomicU64;
 

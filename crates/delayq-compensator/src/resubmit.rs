@@ -2,9 +2,9 @@
 
 use crate::outcome::{Settle, of_cancel, of_put, of_reschedule};
 use crate::runs::{Numbered, runs};
-use delayq::{
-    Admin, Client, Error, Fate, Producer, ProducerOptions, UnixMillis, protocol::ShardId, spool::Resubmit,
-};
+use delayq::protocol::ShardId;
+use delayq::spool::Resubmit;
+use delayq::{Admin, Client, Error, Fate, Producer, ProducerOptions, UnixMillis};
 use delayq_spool::{SpoolError, SpoolReader, SpoolStats, Spooled};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
-use delayq_tests::{
-    deadline::{LONG, within},
-    folder::Folder,
-    ports::free_port,
-    redis_server::{RedisOptions, RedisServer},
-};
+use delayq_tests::deadline::{LONG, within};
+use delayq_tests::folder::Folder;
+use delayq_tests::ports::free_port;
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};

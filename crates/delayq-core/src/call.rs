@@ -1,6 +1,7 @@
 //! One call of a script, as data: any connection can send it.
 
-use crate::{script::Verb, shard::ShardId};
+use crate::script::Verb;
+use crate::shard::ShardId;
 use std::io::Write;
 
 /// One call of a script: which one, on which shard, and its arguments.

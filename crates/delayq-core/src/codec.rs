@@ -5,16 +5,12 @@
 //! once. A payload that does not shrink is stored uncompressed.
 
 use crate::message::MAX_PAYLOAD_BYTES;
-use std::{
-    collections::HashMap,
-    fmt,
-    str::FromStr,
-    sync::{Arc, Mutex, MutexGuard},
-};
-use zstd::{
-    bulk::{Compressor, Decompressor},
-    dict::{DecoderDictionary, EncoderDictionary},
-};
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use zstd::bulk::{Compressor, Decompressor};
+use zstd::dict::{DecoderDictionary, EncoderDictionary};
 
 /// The fastest level: higher ones gain little on small payloads and cost several times as much.
 const LEVEL: i32 = 1;

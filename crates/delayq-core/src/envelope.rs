@@ -9,7 +9,9 @@
 //! ```
 //! All numbers are big-endian. The first 32 bytes are the same in every future format.
 
-use crate::{backoff::Backoff, id::Group, time::UnixMillis};
+use crate::backoff::Backoff;
+use crate::id::Group;
+use crate::time::UnixMillis;
 use std::fmt;
 
 /// The bytes of the fixed head.

@@ -2,7 +2,8 @@
 
 use crate::shard::ShardId;
 use serde::{Deserialize, Serialize};
-use std::{fmt, str::FromStr};
+use std::fmt;
+use std::str::FromStr;
 use uuid::Uuid;
 
 /// The id of a message within its topic.

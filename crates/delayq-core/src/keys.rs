@@ -1,6 +1,7 @@
 //! Keys and channels: everything of a shard begins with its hash tag, so that it lives in one slot.
 
-use crate::{id::Namespace, shard::ShardId};
+use crate::id::Namespace;
+use crate::shard::ShardId;
 
 /// The keys of one deployment.
 #[derive(Clone, Debug)]

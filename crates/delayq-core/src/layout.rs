@@ -4,11 +4,11 @@
 //! caller knows, and a shard refuses any other, naming its own: so an old layout ends where a shard has left it. A
 //! client that does not know the layout yet sends [`NOT_ASKED`], which every shard refuses.
 
-use crate::{
-    id::{Group, MessageId},
-    shard::{ShardCount, ShardId},
-};
-use std::{fmt, str::FromStr, sync::Arc};
+use crate::id::{Group, MessageId};
+use crate::shard::{ShardCount, ShardId};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
 
 /// A layout that no shard has: that of a client that only knows its configuration.
 pub const NOT_ASKED: u32 = 0;

@@ -1,12 +1,10 @@
 //! A message as its producer hands it over.
 
-use crate::{
-    backoff::Backoff,
-    envelope::{Envelope, State},
-    id::{Group, MessageId, NameError, OwnId, Topic},
-    shard::ShardId,
-    time::UnixMillis,
-};
+use crate::backoff::Backoff;
+use crate::envelope::{Envelope, State};
+use crate::id::{Group, MessageId, NameError, OwnId, Topic};
+use crate::shard::ShardId;
+use crate::time::UnixMillis;
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 

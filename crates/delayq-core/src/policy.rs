@@ -1,10 +1,10 @@
 //! Policies: the defaults of a topic's messages, and a topic's settings as `configure` takes them.
 
-use crate::{
-    backoff::Backoff,
-    codec::{Codec, CodecError},
-};
-use std::{fmt, str::FromStr, time::Duration};
+use crate::backoff::Backoff;
+use crate::codec::{Codec, CodecError};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
 
 /// The defaults of a topic's messages. `None` leaves a setting at its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The answers of scripts, and how to read them.
 
-use crate::{id::Topic, script::Verb};
+use crate::id::Topic;
+use crate::script::Verb;
 
 /// A value of Redis's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,8 @@
 //! files before the assembly (another clock, a broken script).
 
 use sha1::{Digest, Sha1};
-use std::{borrow::Cow, collections::HashMap};
+use std::borrow::Cow;
+use std::collections::HashMap;
 
 macro_rules! verbs {
     ($($verb:ident = $file:literal),+ $(,)?) => {

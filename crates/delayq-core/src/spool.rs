@@ -6,15 +6,15 @@
 //! remains is a step of this host's clock while the record waits: back, and the message is late; forward, and it is
 //! early by the step.
 
-use crate::{
-    fate::Fate,
-    id::Topic,
-    message::{Due, Message},
-    target::Target,
-    time::UnixMillis,
-    verbs::reschedule::Reschedule,
-};
-use std::{error::Error, fmt::Debug, pin::Pin};
+use crate::fate::Fate;
+use crate::id::Topic;
+use crate::message::{Due, Message};
+use crate::target::Target;
+use crate::time::UnixMillis;
+use crate::verbs::reschedule::Reschedule;
+use std::error::Error;
+use std::fmt::Debug;
+use std::pin::Pin;
 
 /// Where a producer's writes go if they cannot reach Redis. That of `delayq-spool` is a database on this host's disk.
 ///

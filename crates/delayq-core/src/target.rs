@@ -1,9 +1,7 @@
 //! What identifies a message in later calls.
 
-use crate::{
-    id::{Group, MessageId},
-    shard::ShardId,
-};
+use crate::id::{Group, MessageId};
+use crate::shard::ShardId;
 
 /// Where a message was put: identifies it in later calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -4,10 +4,8 @@
 mod jiff;
 
 use serde::{Deserialize, Serialize};
-use std::{
-    fmt, ops,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fmt, ops};
 
 /// Milliseconds since the Unix epoch.
 ///

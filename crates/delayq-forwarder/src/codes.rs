@@ -1,6 +1,7 @@
 //! The operator-facing errors of the forwarder.
 
-use delayq_service::{Exit, codes::Code};
+use delayq_service::Exit;
+use delayq_service::codes::Code;
 
 /// A destination must not be used as it is configured.
 pub const DESTINATION_REFUSED: Code = Code {

@@ -11,10 +11,8 @@ pub use settings::Settings;
 
 use crate::sinks::SinkConfig;
 use delayq_cluster::EtcdConfig;
-use delayq_service::{
-    config::{DeploymentConfig, Locations, RedisConfig},
-    sections,
-};
+use delayq_service::config::{DeploymentConfig, Locations, RedisConfig};
+use delayq_service::sections;
 use std::collections::BTreeMap;
 
 sections! {

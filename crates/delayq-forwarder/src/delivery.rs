@@ -3,24 +3,21 @@
 //! What is confirmed is settled while the rest of the batch waits: one partition without a leader must not hold up the
 //! messages of the others, nor forget them when it takes too long.
 
-use crate::{
-    Blame, Outcome, Outcomes, Parcel,
-    circuit::Pass,
-    context::{Context, Freed},
-    encode::encode,
-    lane::{Judgement, Lane},
-    lane_state::TopicRoutes,
-    pace::Measure,
-    settle::{Settler, Verdict},
-};
+use crate::circuit::Pass;
+use crate::context::{Context, Freed};
+use crate::encode::encode;
+use crate::lane::{Judgement, Lane};
+use crate::lane_state::TopicRoutes;
+use crate::pace::Measure;
+use crate::settle::{Settler, Verdict};
+use crate::{Blame, Outcome, Outcomes, Parcel};
 use delayq::protocol::{Receipt, Reservation, UnixMicros, Unrestored};
-use futures_util::{StreamExt, stream::FuturesUnordered};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    pin::pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::time::{Interval, MissedTickBehavior, interval_at, timeout};
 
 /// A sink keeps its own time: one `timeout` for a parcel's turn and one for its answer. After this many the forwarder stops

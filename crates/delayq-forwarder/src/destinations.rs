@@ -2,21 +2,19 @@
 //!
 //! `delayq config check` and the start of a forwarder both go through here, so both report the same.
 
-use crate::{
-    Template,
-    codes::{DESTINATION_REFUSED, DESTINATION_UNREACHABLE, SINK_UNUSABLE},
-    config::Settings,
-    lane::NamedSink,
-    routes::Routes,
-    sink::CheckError,
-    sinks::Maker,
-};
-use delayq_service::{Fault, codes::Code, config::RedisConfig};
+use crate::Template;
+use crate::codes::{DESTINATION_REFUSED, DESTINATION_UNREACHABLE, SINK_UNUSABLE};
+use crate::config::Settings;
+use crate::lane::NamedSink;
+use crate::routes::Routes;
+use crate::sink::CheckError;
+use crate::sinks::Maker;
+use delayq_service::Fault;
+use delayq_service::codes::Code;
+use delayq_service::config::RedisConfig;
 use futures_util::future::join_all;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The sinks by name.
 pub(crate) type Sinks = BTreeMap<String, Arc<NamedSink>>;

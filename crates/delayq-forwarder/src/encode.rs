@@ -1,14 +1,14 @@
 //! Encoding: a reservation becomes a parcel. Pure.
 
-use crate::{
-    config::partition,
-    encoding::Encoding,
-    parcel::{About, Of, Parcel},
-    routes::Route,
-    template::Template,
-};
-use base64::{Engine, engine::general_purpose::STANDARD};
-use delayq::{UnixMillis, protocol::Reservation};
+use crate::config::partition;
+use crate::encoding::Encoding;
+use crate::parcel::{About, Of, Parcel};
+use crate::routes::Route;
+use crate::template::Template;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use delayq::UnixMillis;
+use delayq::protocol::Reservation;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

@@ -4,7 +4,8 @@
 //! alone applies.
 
 use crate::circuit::{Circuit, CircuitSettings};
-use std::{collections::HashMap, time::Instant};
+use std::collections::HashMap;
+use std::time::Instant;
 
 /// Maximum number of destinations; a name has at most [`MAX_BYTES`](crate::encode::MAX_BYTES).
 const MAX: usize = 1024;
@@ -51,7 +52,8 @@ impl Failing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Outcome, circuit::Evidence};
+    use crate::Outcome;
+    use crate::circuit::Evidence;
     use std::time::Duration;
 
     const SETTINGS: CircuitSettings = CircuitSettings {

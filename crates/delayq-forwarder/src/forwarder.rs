@@ -15,23 +15,20 @@ mod refused;
 mod run;
 mod unrouted;
 
-use crate::{
-    codes::SINK_UNUSABLE,
-    config::Settings,
-    destinations::{self, Checked, Target},
-    lane::NamedSink,
-    routes::Routes,
-    sharing::Share,
-    stats::Stats,
-};
+use crate::codes::SINK_UNUSABLE;
+use crate::config::Settings;
+use crate::destinations::{self, Checked, Target};
+use crate::lane::NamedSink;
+use crate::routes::Routes;
+use crate::sharing::Share;
+use crate::stats::Stats;
 use delayq::Client;
 use delayq_cluster::ClusterConfig;
-use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown, config::RedisConfig};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use delayq_service::config::RedisConfig;
+use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// How long the closing of one sink may take.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);

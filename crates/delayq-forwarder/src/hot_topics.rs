@@ -1,6 +1,7 @@
 //! The topics of a lane that may have messages in one shard, and from when on.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// Maximum number of topics in one call: `reserve` accepts 500, and each costs Redis a lookup.
 const MAX_TOPICS: usize = 100;

@@ -4,23 +4,17 @@
 //! destination depends on the message, all destinations share the lane's room and the circuit of their server, and each
 //! that fails has a circuit of its own while it does; `failing.rs` bounds how many.
 
-use crate::{
-    Outcome, Sink,
-    circuit::{Circuit, CircuitSettings, Evidence, Pass},
-    encoding::Encoding,
-    failing::Failing,
-    routes::Route,
-    sink::CheckError,
-    sinks::{Kind, SinkConfig},
-    stats::Stats,
-};
-use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use crate::circuit::{Circuit, CircuitSettings, Evidence, Pass};
+use crate::encoding::Encoding;
+use crate::failing::Failing;
+use crate::routes::Route;
+use crate::sink::CheckError;
+use crate::sinks::{Kind, SinkConfig};
+use crate::stats::Stats;
+use crate::{Outcome, Sink};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A sink with its settings.
 pub(crate) struct NamedSink {

@@ -1,12 +1,15 @@
 //! What the loop alone knows of a lane: which shards may have messages for it, and how much room it has.
 
-use crate::{circuit::Pass, hot_topics::HotTopics, lane::Lane, pace::Pace, routes::Route};
-use delayq::{Topic, protocol::ShardId};
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-    time::Instant,
-};
+use crate::circuit::Pass;
+use crate::hot_topics::HotTopics;
+use crate::lane::Lane;
+use crate::pace::Pace;
+use crate::routes::Route;
+use delayq::Topic;
+use delayq::protocol::ShardId;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
 
 /// Maximum number of messages that one shard is asked for at once. With more, a message costs Redis no less, and other
 /// callers wait longer.

@@ -2,10 +2,8 @@
 
 use crate::template::{Values, Variable};
 use bytes::Bytes;
-use delayq::{
-    UnixMillis,
-    protocol::{Reservation, UnixMicros},
-};
+use delayq::UnixMillis;
+use delayq::protocol::{Reservation, UnixMicros};
 use std::borrow::Cow;
 
 /// A message with its address.

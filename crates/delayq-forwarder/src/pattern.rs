@@ -3,7 +3,8 @@
 //! `?` is one character and `*` any run of characters, neither of them a `/`; `**` is any run at all.
 
 use delayq_service::config::Written;
-use std::{fmt, str::FromStr};
+use std::fmt;
+use std::str::FromStr;
 
 /// A pattern of topics, or one topic. The default matches none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

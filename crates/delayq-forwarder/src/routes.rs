@@ -1,10 +1,8 @@
 //! Routes: the first whose pattern matches a topic says where its messages go.
 
-use crate::{
-    config::{RouteConfig, Settings},
-    sinks::SinkConfig,
-    template::Template,
-};
+use crate::config::{RouteConfig, Settings};
+use crate::sinks::SinkConfig;
+use crate::template::Template;
 use delayq::Topic;
 use std::sync::Arc;
 

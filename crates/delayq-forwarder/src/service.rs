@@ -1,11 +1,10 @@
 //! The forwarder as a process of its own.
 
-use crate::{
-    config::{Config, Settings, Sharing},
-    forwarder::{Deps, Forwarder, build},
-};
+use crate::config::{Config, Settings, Sharing};
+use crate::forwarder::{Deps, Forwarder, build};
 use delayq_cluster::{ClusterConfig, Role, name_of_process};
-use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks, deployment::client};
+use delayq_service::deployment::client;
+use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
 
 /// `delayq-forwarder`.
 pub struct ForwarderService {

@@ -1,10 +1,8 @@
 //! Settling: telling Redis what becomes of a message after its delivery.
 
 use crate::context::Context;
-use delayq::{
-    Advice, Error, Settled,
-    protocol::{Receipt, Release},
-};
+use delayq::protocol::{Receipt, Release};
+use delayq::{Advice, Error, Settled};
 use std::time::Duration;
 
 /// What is to become of a message.

@@ -5,13 +5,13 @@
 //! every shard, because it could not learn that an owner has died.
 
 use crate::codes::PLAN_UNREACHABLE;
-use delayq::{
-    Client,
-    protocol::{Growth, ShardId},
-};
+use delayq::Client;
+use delayq::protocol::{Growth, ShardId};
 use delayq_cluster::{Cluster, ClusterConfig, Handle, Ownership, OwnershipChange, Trust};
-use delayq_service::{Fault, codes::TASK_ENDED};
-use std::{collections::BTreeSet, time::Duration};
+use delayq_service::Fault;
+use delayq_service::codes::TASK_ENDED;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// How long leaving the fleet may take; after that the lease expires by itself.
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);

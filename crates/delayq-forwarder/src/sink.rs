@@ -2,7 +2,8 @@
 
 use crate::{Answers, Parcel};
 use async_trait::async_trait;
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// A kind of destination, connected to one server.
 ///

@@ -3,11 +3,12 @@
 use crate::Outcome;
 use delayq::Settled;
 use delayq_service::{Lateness, Metrics};
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
-    registry::Unit,
-};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Unit;
 use std::time::Duration;
 
 /// Bounds of the buckets of one call of a sink, in seconds.

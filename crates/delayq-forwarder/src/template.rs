@@ -1,7 +1,8 @@
 //! Templates: text with values of the message in braces, such as `orders.{header.region}`.
 
 use delayq_service::config::Written;
-use std::{fmt, str::FromStr};
+use std::fmt;
+use std::str::FromStr;
 
 /// What a template can ask of a message.
 pub trait Values {

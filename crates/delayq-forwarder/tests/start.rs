@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
-use delayq_tests::{
-    ports::free_port,
-    redis_server::{RedisOptions, RedisServer},
-};
+use delayq_tests::ports::free_port;
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use std::process::{Command, Output};
 
 fn start(redis: &str) -> Output {

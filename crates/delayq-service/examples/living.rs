@@ -3,12 +3,11 @@
 //! `living [FILE]` takes a file with the shared sections and `[living]`. It shows the shape of every service, and the
 //! tests of this crate run it to see real signals and exit codes.
 
-use std::process::ExitCode;
-
 use delayq_service::codes::ADMIN_BIND;
 use delayq_service::config::Section;
 use delayq_service::{Fault, Process, Program, Service, Tasks};
 use serde::{Deserialize, Serialize};
+use std::process::ExitCode;
 
 delayq_service::sections! {
     struct Config {

@@ -1,9 +1,8 @@
 //! The command line of a service: where its configuration is, or a question about itself.
 
-use std::ffi::OsString;
-
 use crate::config::Source;
 use crate::program::Program;
+use std::ffi::OsString;
 
 /// What the arguments ask for.
 #[derive(Debug, PartialEq, Eq)]

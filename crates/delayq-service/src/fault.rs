@@ -1,10 +1,9 @@
 //! The error that ends a process: a stable code, a sentence, and the cause below it.
 
-use std::error::Error;
-use std::fmt;
-
 use crate::codes::Code;
 use crate::exit::Exit;
+use std::error::Error;
+use std::fmt;
 
 /// An operator-facing error.
 ///

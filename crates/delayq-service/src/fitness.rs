@@ -4,7 +4,8 @@ use crate::codes::REDIS_UNFIT;
 use crate::fault::Fault;
 use crate::readiness::{Condition, Readiness};
 use crate::shutdown::Shutdown;
-use delayq::{Admin, Client, Error, admin::ServerFacts};
+use delayq::admin::ServerFacts;
+use delayq::{Admin, Client, Error};
 use std::time::Duration;
 
 /// How often Redis is checked, plus up to as much again at random, so that a fleet does not check in step.

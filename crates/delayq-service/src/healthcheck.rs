@@ -1,13 +1,12 @@
 //! `--healthcheck`: asks the process with the same configuration whether it is ready. For supervisors that run a command,
 //! such as a container's HEALTHCHECK, in images without an HTTP client.
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
-use std::time::Duration;
-
 use crate::codes::NOT_READY;
 use crate::config::{HostPort, Listen};
 use crate::fault::Fault;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
 
 /// The longest wait for the connection, and for each part of the answer.
 const DEADLINE: Duration = Duration::from_secs(2);

@@ -41,9 +41,6 @@
 //! }
 //! ```
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::ExitCode;
-
 use crate::admin::{Admin, AdminState, Limits, router};
 use crate::arguments::Asked;
 use crate::codes::{DRAIN_DEADLINE, SYSTEM};
@@ -56,9 +53,10 @@ use crate::program::Program;
 use crate::readiness::{Condition, Readiness};
 use crate::shutdown::Shutdown;
 use crate::signals::Signals;
-use crate::systemd;
 use crate::tasks::{Drained, Supervisor, Tasks};
-use crate::telemetry;
+use crate::{systemd, telemetry};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
 
 /// A long-running program.
 ///

@@ -24,13 +24,12 @@
 //! assert!(metrics.encode().contains("delayq_timer_owner_refused_total 1"));
 //! ```
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry, Unit};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The prefix of every metric's name.
 pub const PREFIX: &str = "delayq";
@@ -138,9 +137,8 @@ impl Lateness {
 
 #[cfg(test)]
 mod tests {
-    use prometheus_client::metrics::counter::Counter;
-
     use super::*;
+    use prometheus_client::metrics::counter::Counter;
 
     #[test]
     fn lateness_is_counted_in_the_bucket_of_its_seconds() {

@@ -1,12 +1,10 @@
 //! Readiness and liveness: named conditions, each ready or unready for a reason, and heartbeats of what must not hang.
 
+use crate::heartbeat::{Heartbeat, Heartbeats};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-use serde::Serialize;
-
-use crate::heartbeat::{Heartbeat, Heartbeats};
 
 /// The conditions under which this process can do its work, and its heartbeats; clones share them.
 #[derive(Clone, Debug, Default)]

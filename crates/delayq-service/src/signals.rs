@@ -1,14 +1,12 @@
 //! SIGTERM and SIGINT: the first requests shutdown, the second ends the process at once.
 
-use std::process;
-
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
 use crate::codes::SYSTEM;
 use crate::exit::Exit;
 use crate::fault::Fault;
 use crate::shutdown::Shutdown;
 use crate::tasks::Tasks;
+use std::process;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The two signals, caught from the moment this exists.
 #[derive(Debug)]

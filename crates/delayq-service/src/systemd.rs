@@ -1,10 +1,8 @@
 //! Notifications to the service manager, if there is one: ready, stopping, alive.
 
-use std::time::Duration;
-
-use sd_notify::NotifyState;
-
 use crate::readiness::Readiness;
+use sd_notify::NotifyState;
+use std::time::Duration;
 
 /// Everything that can fail is done.
 pub(crate) fn ready() {

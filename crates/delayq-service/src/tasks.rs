@@ -6,15 +6,13 @@
 //!    └── ends before: returns, fails, panics ─► the process ends, naming it
 //! ```
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
-use tokio::sync::{Notify, mpsc};
-
 use crate::codes::TASK_ENDED;
 use crate::fault::Fault;
 use crate::shutdown::Shutdown;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
 
 /// Starts tasks and knows which are running; clones share them.
 #[derive(Clone, Debug)]

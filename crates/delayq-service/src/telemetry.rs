@@ -1,14 +1,12 @@
 //! Log lines: human or JSON, filtered, on standard error.
 
-use std::io::IsTerminal;
-
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::util::SubscriberInitExt;
-
 use crate::codes::{LOG_FILTER, SYSTEM};
 use crate::config::{LogConfig, LogEnvironment, LogFormat};
 use crate::fault::Fault;
+use std::io::IsTerminal;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// The form of log lines, given terminal and environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,10 +80,9 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use std::io::Write;
     use std::sync::{Arc, Mutex};
-
-    use super::*;
 
     #[derive(Clone, Default)]
     struct Page(Arc<Mutex<Vec<u8>>>);

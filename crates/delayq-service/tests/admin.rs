@@ -2,13 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::net::SocketAddr;
-use std::time::Duration;
-
 use delayq_service::admin::{Admin, AdminState, Limits, router};
 use delayq_service::config::{AdminConfig, HostPort, Listen};
 use delayq_service::{Exit, Metrics, Process, Program, Readiness};
 use prometheus_client::metrics::counter::Counter;
+use std::net::SocketAddr;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};

@@ -1,9 +1,8 @@
 //! The tables an operator relies on: error codes and exit codes.
 
-use std::collections::BTreeSet;
-
 use delayq_service::codes::{CONFIG_FAULTY, TABLE};
 use delayq_service::{Exit, Fault};
+use std::collections::BTreeSet;
 
 #[test]
 fn codes_are_unique_well_formed_and_explained() {

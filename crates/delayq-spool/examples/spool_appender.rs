@@ -1,9 +1,15 @@
 //! Appends to the spool of the given folder, eight at a time, and says each number once it is acknowledged: what
 //! the spool's tests kill.
 
-use delayq_core::{fate::Fate, id::Topic, message::Message, spool::SpoolRecord, time::UnixMillis};
+use delayq_core::fate::Fate;
+use delayq_core::id::Topic;
+use delayq_core::message::Message;
+use delayq_core::spool::SpoolRecord;
+use delayq_core::time::UnixMillis;
 use delayq_spool::{SpoolSettings, SpoolWriter};
-use std::{error::Error, io::Write, path::Path};
+use std::error::Error;
+use std::io::Write;
+use std::path::Path;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

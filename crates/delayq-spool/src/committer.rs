@@ -1,16 +1,13 @@
 //! The one thread of a process that writes to its spool: records that wait at the same time share a commit.
 
-use crate::{clock, encoding, error::SpoolError, file};
-use delayq_core::{
-    id::{MessageId, Topic},
-    spool::SpoolRecord,
-};
+use crate::error::SpoolError;
+use crate::{clock, encoding, file};
+use delayq_core::id::{MessageId, Topic};
+use delayq_core::spool::SpoolRecord;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use sha2::{Digest, Sha256};
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-};
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use tokio::sync::{mpsc, oneshot};
 
 /// Maximum bytes of one commit, so that no caller waits long for others.

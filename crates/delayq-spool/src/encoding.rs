@@ -11,16 +11,14 @@
 //! ```
 //! All numbers are big-endian; a due time is 1 byte (0 at, 1 after) and 8 bytes of ms.
 
-use delayq_core::{
-    envelope::Envelope,
-    fate::Fate,
-    id::{Group, MessageId, Topic},
-    message::{Due, MAX_PAYLOAD_BYTES, Message, MessageError},
-    spool::{SpoolAction, SpoolRecord},
-    target::Target,
-    time::{Shift, UnixMillis},
-    verbs::reschedule::Reschedule,
-};
+use delayq_core::envelope::Envelope;
+use delayq_core::fate::Fate;
+use delayq_core::id::{Group, MessageId, Topic};
+use delayq_core::message::{Due, MAX_PAYLOAD_BYTES, Message, MessageError};
+use delayq_core::spool::{SpoolAction, SpoolRecord};
+use delayq_core::target::Target;
+use delayq_core::time::{Shift, UnixMillis};
+use delayq_core::verbs::reschedule::Reschedule;
 use std::time::Duration;
 
 /// The format that this version writes, and the newest it reads.
@@ -210,7 +208,8 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use delayq_core::{backoff::Backoff, shard::ShardId};
+    use delayq_core::backoff::Backoff;
+    use delayq_core::shard::ShardId;
     use proptest::prelude::*;
 
     fn due() -> impl Strategy<Value = Due> {

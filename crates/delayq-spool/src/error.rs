@@ -1,6 +1,7 @@
 //! Why a spool could not write or read a record, and whether a record was written.
 
-use delayq_core::{fate::Fate, message::MessageError};
+use delayq_core::fate::Fate;
+use delayq_core::message::MessageError;
 use std::path::{Path, PathBuf};
 
 /// What is wrong with a spool.

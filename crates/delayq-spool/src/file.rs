@@ -2,13 +2,11 @@
 
 use crate::error::SpoolError;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
-use std::{
-    fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError},
-    io::{ErrorKind, Read, Seek, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io::{ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The database, in the spool's folder.
 pub(crate) const NAME: &str = "spool.db";

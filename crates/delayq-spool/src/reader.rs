@@ -1,15 +1,13 @@
 //! The compensator's side of a spool: the waiting records, in order, and their outcomes.
 
-use crate::{clock, encoding, error::SpoolError, file};
-use delayq_core::{spool::SpoolRecord, time::UnixMillis};
-use rusqlite::{
-    Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params,
-    types::{Value, ValueRef},
-};
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-};
+use crate::error::SpoolError;
+use crate::{clock, encoding, file};
+use delayq_core::spool::SpoolRecord;
+use delayq_core::time::UnixMillis;
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 /// The size at which a batch is full.
 const BATCH_BYTES: usize = 16 << 20;

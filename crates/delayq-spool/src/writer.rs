@@ -1,12 +1,11 @@
 //! The producer's side of a spool.
 
-use crate::{
-    committer::{Append, Committer, Row, key_of},
-    encoding,
-    error::SpoolError,
-};
+use crate::committer::{Append, Committer, Row, key_of};
+use crate::encoding;
+use crate::error::SpoolError;
 use delayq_core::spool::{Spool, SpoolRecord, Spooling};
-use std::{fmt, path::Path};
+use std::fmt;
+use std::path::Path;
 use tokio::sync::{mpsc, oneshot};
 
 /// How many appends may wait for the disk before callers must wait.

@@ -1,28 +1,22 @@
 //! The spool on a real disk: what is acknowledged stays, what is damaged is named, who may use it.
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
-use delayq_core::{
-    fate::Fate,
-    id::{MessageId, Topic},
-    message::Message,
-    spool::{Resubmit, SpoolRecord},
-    target::Target,
-    time::UnixMillis,
-};
+use delayq_core::fate::Fate;
+use delayq_core::id::{MessageId, Topic};
+use delayq_core::message::Message;
+use delayq_core::spool::{Resubmit, SpoolRecord};
+use delayq_core::target::Target;
+use delayq_core::time::UnixMillis;
 use delayq_spool::{SpoolError, SpoolReader, SpoolSettings, SpoolStats, SpoolWriter, salvage_spool};
-use delayq_tests::{
-    deadline::SHORT,
-    folder::Folder,
-    process::{Process, Signal, Stream},
-    small_disk::SmallDisk,
-};
-use std::{
-    fs::{self, OpenOptions, Permissions},
-    io::{Seek, SeekFrom, Write},
-    os::unix::fs::{FileExt, PermissionsExt},
-    path::Path,
-    process::Command,
-};
+use delayq_tests::deadline::SHORT;
+use delayq_tests::folder::Folder;
+use delayq_tests::process::{Process, Signal, Stream};
+use delayq_tests::small_disk::SmallDisk;
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
 
 fn topic() -> Topic {
     Topic::new("orders").unwrap()

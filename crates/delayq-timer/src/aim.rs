@@ -9,7 +9,8 @@
 //! early means an empty call; who goes by the shortest pays for it in lateness each time. Of `wake`, one that four calls
 //! in five keep.
 
-use delayq::{UnixMillis, protocol::UnixMicros};
+use delayq::UnixMillis;
+use delayq::protocol::UnixMicros;
 use std::time::{Duration, Instant};
 
 /// How many calls may arrive too early.

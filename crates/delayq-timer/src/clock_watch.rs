@@ -3,10 +3,8 @@
 use crate::guard::{Comparison, Guard, Verdict};
 use crate::pumping::calls::{Call, Trip};
 use crate::schedule::Schedule;
-use delayq::{
-    UnixMillis,
-    protocol::{ShardId, UnixMicros},
-};
+use delayq::UnixMillis;
+use delayq::protocol::{ShardId, UnixMicros};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,7 @@
 //! The stable codes of the timer's errors.
 
-use delayq_service::{Exit, codes::Code};
+use delayq_service::Exit;
+use delayq_service::codes::Code;
 
 /// Redis cannot be used at the start.
 pub const REDIS: Code = Code {

@@ -2,7 +2,8 @@
 
 use crate::codes::{CLOCK, UNINITIALISED};
 use crate::metrics::TimerMetrics;
-use delayq::{Error, Topic, protocol::ShardId};
+use delayq::protocol::ShardId;
+use delayq::{Error, Topic};
 use delayq_cluster::{LossReason, SINGLE_MODE_LIMITS, Trust};
 use std::time::Duration;
 

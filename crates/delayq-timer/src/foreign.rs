@@ -8,7 +8,8 @@
 //! do where they are few. Where they are many each does by chance, so that together they check a shard [`CHECKERS`] times a
 //! poll interval; the chance that none does is one in 3,000.
 
-use delayq::{UnixMillis, protocol::ShardId};
+use delayq::UnixMillis;
+use delayq::protocol::ShardId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! Topics that nobody uses: which shard to ask next to forget some, and which of them were reported. Pure.
 
 use crate::rota::{Owned, Rota};
-use delayq::{Topic, protocol::ShardId};
+use delayq::Topic;
+use delayq::protocol::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 

@@ -10,7 +10,8 @@
 //! The baseline is the difference of the two clocks. It belongs to the address, not to the connection: a reconnect, a
 //! restart or another master behind the same address must fit it.
 
-use delayq::{UnixMillis, protocol::UnixMicros};
+use delayq::UnixMillis;
+use delayq::protocol::UnixMicros;
 use std::time::{Duration, Instant};
 
 /// What two sound clocks may drift apart: NTP slews by at most 500 ppm, on either side.

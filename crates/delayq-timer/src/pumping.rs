@@ -29,10 +29,8 @@ use crate::safety_poll::SafetyPoll;
 use crate::schedule::Schedule;
 use crate::wakes::Wakes;
 use calls::{Answer, Call, Calls};
-use delayq::{
-    Client, ShardCount,
-    protocol::{Growth, Notification, Owner},
-};
+use delayq::protocol::{Growth, Notification, Owner};
+use delayq::{Client, ShardCount};
 use delayq_cluster::{Handle, Ownership, OwnershipChange};
 use delayq_service::{Condition, Fault, Heartbeat, Shutdown};
 use standing::Reported;

@@ -3,7 +3,8 @@
 use crate::events::{HindranceChanged, RedisBack, RedisLost, ShardMissing};
 use crate::hindrance::Hindrance;
 use crate::metrics::TimerMetrics;
-use delayq::{Error, protocol::ShardId};
+use delayq::Error;
+use delayq::protocol::ShardId;
 use std::time::Instant;
 
 /// What the last answers said.

@@ -12,7 +12,8 @@ mod round;
 pub(crate) use round::{Found, Next, Pipeline, Round};
 
 use crate::rota::Owned;
-use delayq::{UnixMillis, protocol::ShardId};
+use delayq::UnixMillis;
+use delayq::protocol::ShardId;
 use queues::{Place, Queues};
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};

@@ -7,12 +7,11 @@ use crate::config::TimerConfig;
 use crate::events::Started;
 use crate::metrics::TimerMetrics;
 use crate::pumping::{Parts, Pumping, SHARDS_A_CALL};
-use delayq::{
-    Admin, Client, Error,
-    protocol::{Claimed, Owner, ShardId},
-};
+use delayq::protocol::{Claimed, Owner, ShardId};
+use delayq::{Admin, Client, Error};
 use delayq_cluster::{Cluster, ClusterConfig, Handle, Ownership, Role};
-use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown, codes::SYSTEM};
+use delayq_service::codes::SYSTEM;
+use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown};
 use std::time::{Duration, Instant};
 
 /// How long a start rests before it asks for a lock again.

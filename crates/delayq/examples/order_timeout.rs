@@ -7,17 +7,16 @@
 //! curl -X POST 127.0.0.1:8080/orders/17/pay
 //! ```
 
-use axum::{
-    Router,
-    extract::{Path, State},
-    http::StatusCode,
-    routing::post,
-};
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::post;
 use delayq::{
     CancelOutcome, Client, Consumer, ConsumerOptions, Message, MessageId, Producer, ProducerOptions,
     Settings, Topic,
 };
-use std::{error::Error, time::Duration};
+use std::error::Error;
+use std::time::Duration;
 
 /// What the handlers share.
 #[derive(Clone)]

@@ -7,7 +7,8 @@ use delayq::{
     Client, Due, Group, GroupTally, Message, MessageId, Producer, ProducerOptions, Put, Reschedule,
     RescheduleOutcome, Settings, Shift, Target, Topic, UnixMillis,
 };
-use std::{error::Error, time::Duration};
+use std::error::Error;
+use std::time::Duration;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 

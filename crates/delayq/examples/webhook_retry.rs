@@ -3,11 +3,12 @@
 //!
 //! `REDIS_URL=redis://127.0.0.1:6379 cargo run -p delayq --example webhook_retry`, beside `delayq up`.
 
+use delayq::admin::{ListState, TimeRange};
 use delayq::{
     Admin, Backoff, Client, Consumer, ConsumerOptions, Message, Producer, ProducerOptions, Settings, Topic,
-    admin::{ListState, TimeRange},
 };
-use std::{error::Error, time::Duration};
+use std::error::Error;
+use std::time::Duration;
 
 /// How a call went.
 pub(crate) enum Answer {

@@ -35,17 +35,16 @@ pub use delayq_core::verbs::overview::Overview;
 pub use delayq_core::verbs::purge::Purged;
 pub use delayq_core::verbs::replay::Replayed;
 
-use crate::{calls::Calls, client::Client, error::Error};
-use delayq_core::{
-    id::Topic,
-    shard::ShardId,
-    time::UnixMillis,
-    verbs::{count, cursor::Cursor, histogram, overview, purge},
-};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use crate::calls::Calls;
+use crate::client::Client;
+use crate::error::Error;
+use delayq_core::id::Topic;
+use delayq_core::shard::ShardId;
+use delayq_core::time::UnixMillis;
+use delayq_core::verbs::cursor::Cursor;
+use delayq_core::verbs::{count, histogram, overview, purge};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// An operator's view of a deployment.
 #[derive(Clone, Debug)]

@@ -8,17 +8,19 @@
 //! Nothing was done by a call that was refused, so repeating it is safe for every script. Only a put is not repeated
 //! here after a newer layout: its messages may belong elsewhere now, which is for the caller to see to.
 
-use crate::{error::Error, growth::SharedLayout, link::Link, script_link::ScriptLink};
-use delayq_core::{
-    call::Call,
-    keys::Keys,
-    layout::{CallerLayout, Layout, LayoutRelation},
-    reply::{ReplyError, Value},
-    script::Verb,
-    shard::{ShardCount, ShardId},
-    verbs::deployment::{self, Asked, Grown, ShardLayout},
-};
-use std::{collections::BTreeMap, sync::Arc};
+use crate::error::Error;
+use crate::growth::SharedLayout;
+use crate::link::Link;
+use crate::script_link::ScriptLink;
+use delayq_core::call::Call;
+use delayq_core::keys::Keys;
+use delayq_core::layout::{CallerLayout, Layout, LayoutRelation};
+use delayq_core::reply::{ReplyError, Value};
+use delayq_core::script::Verb;
+use delayq_core::shard::{ShardCount, ShardId};
+use delayq_core::verbs::deployment::{self, Asked, Grown, ShardLayout};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// How often calls are repeated under other layouts: more growths than that during one call are none.
 const MOST_ROUNDS: usize = 4;

@@ -1,18 +1,19 @@
 //! The client: a deployment, and the connection to the Redis that keeps it.
 
-use crate::{
-    calls::Calls,
-    error::Error,
-    growth::Growth,
-    link::{Link, LinkSettings},
-    payloads::Payloads,
-    script_link::ScriptLink,
-    server,
-};
-use delayq_core::{
-    id::Namespace, keys::Keys, message::DEFAULT_PAYLOAD_BYTES, script::Scripts, shard::ShardCount,
-};
-use std::{fmt, sync::Arc};
+use crate::calls::Calls;
+use crate::error::Error;
+use crate::growth::Growth;
+use crate::link::{Link, LinkSettings};
+use crate::payloads::Payloads;
+use crate::script_link::ScriptLink;
+use crate::server;
+use delayq_core::id::Namespace;
+use delayq_core::keys::Keys;
+use delayq_core::message::DEFAULT_PAYLOAD_BYTES;
+use delayq_core::script::Scripts;
+use delayq_core::shard::ShardCount;
+use std::fmt;
+use std::sync::Arc;
 
 /// Which deployment, and where it is.
 #[derive(Clone, Debug)]

@@ -16,19 +16,21 @@ mod settling;
 pub use delivery::Delivery;
 pub use fetcher::ConsumerOptions;
 
-use crate::{client::Client, holder::Holder, options::in_range};
+use crate::client::Client;
+use crate::holder::Holder;
+use crate::options::in_range;
 use delivery::Held;
 use fetcher::Fetcher;
-use futures_util::{Stream, StreamExt, stream::FuturesUnordered};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{Stream, StreamExt};
 use leases::Leases;
 use settling::Settler;
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use tokio::sync::mpsc;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// A stream of messages. When dropped, it stops handing out messages, and what it reserved returns when the leases run
 /// out; [`Consumer::stop`] releases it at once.

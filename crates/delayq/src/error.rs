@@ -1,13 +1,11 @@
 //! What can go wrong between a caller and Redis, and what is known of the call then.
 
-use delayq_core::{
-    codec::CodecError,
-    fate::{Advice, Fate, is_passing, is_refusal},
-    id::NameError,
-    message::MessageError,
-    reply::ReplyError,
-    shard::ShardId,
-};
+use delayq_core::codec::CodecError;
+use delayq_core::fate::{Advice, Fate, is_passing, is_refusal};
+use delayq_core::id::NameError;
+use delayq_core::message::MessageError;
+use delayq_core::reply::ReplyError;
+use delayq_core::shard::ShardId;
 use redis::{ErrorKind, RedisError};
 
 /// Why a call has no answer.

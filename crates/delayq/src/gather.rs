@@ -6,12 +6,11 @@
 //! ```
 //! So a lone item goes at once, and many callers reach what batches reach, however many shards their items belong to.
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
-use std::{
-    collections::{HashMap, VecDeque},
-    hash::Hash,
-    time::Duration,
-};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// How much goes into one pipeline, and how many pipelines are under way at once.
@@ -198,10 +197,8 @@ impl<T: Gathered> Batch<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    };
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::sync::Semaphore;
 
     /// An item: its key, its number, its bytes.

@@ -1,11 +1,9 @@
 //! The layout that a client works by, shared by all its clones, and who waits for it to change.
 
-use delayq_core::{
-    id::Group,
-    layout::{CallerLayout, Layout, LayoutRelation},
-    shard::{ShardCount, ShardId},
-    target::Target,
-};
+use delayq_core::id::Group;
+use delayq_core::layout::{CallerLayout, Layout, LayoutRelation};
+use delayq_core::shard::{ShardCount, ShardId};
+use delayq_core::target::Target;
 use tokio::sync::watch;
 
 /// The layout that a client works by, shared by all its clones.

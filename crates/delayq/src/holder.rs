@@ -1,22 +1,16 @@
 //! What a holder asks of shards: which topics have ready messages, to reserve some, to extend and settle their leases.
 
-use crate::{
-    client::Client,
-    error::Error,
-    listen::Listener,
-    scatter::{Batch, batches, in_order, scatter},
-};
-use delayq_core::{
-    call::Call,
-    keys::Channel,
-    script::Verb,
-    shard::ShardId,
-    verbs::{
-        overview::{self, TopicsPage},
-        reserve::{self, Receipt, Reservation, ReserveReport, ReserveRequest},
-        settle::{self, Release, Settled},
-    },
-};
+use crate::client::Client;
+use crate::error::Error;
+use crate::listen::Listener;
+use crate::scatter::{Batch, batches, in_order, scatter};
+use delayq_core::call::Call;
+use delayq_core::keys::Channel;
+use delayq_core::script::Verb;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::overview::{self, TopicsPage};
+use delayq_core::verbs::reserve::{self, Receipt, Reservation, ReserveReport, ReserveRequest};
+use delayq_core::verbs::settle::{self, Release, Settled};
 use std::time::Duration;
 
 /// The deployment as a holder of leases sees it: a forwarder or a consumer. Cheap to clone.

@@ -14,20 +14,13 @@ pub use address::mask_query;
 pub use settings::LinkSettings;
 
 use crate::error::Error;
-use redis::{
-    AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, Value, aio::MultiplexedConnection,
-};
-use std::{
-    sync::{
-        Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
-    time::Duration,
-};
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout},
-};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, Value};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
 
 /// Deadlines in a row after which a connection is replaced.
 const SILENT_CALLS: u32 = 3;
@@ -239,7 +232,8 @@ fn now() -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::{sync::oneshot, task::yield_now};
+    use tokio::sync::oneshot;
+    use tokio::task::yield_now;
 
     #[tokio::test]
     async fn an_answer_that_nobody_could_read_before_the_deadline_counts() {

@@ -6,27 +6,18 @@
 //! A Redis that was replaced may keep the connection and stay silent. A writer notices that first, and makes the
 //! listener reconnect.
 
-use crate::{
-    error::Error,
-    link::{Link, LinkSettings},
-};
-use delayq_core::{
-    fate::Advice,
-    id::Topic,
-    keys::{Channel, Keys},
-    shard::ShardId,
-    time::UnixMillis,
-};
-use redis::{
-    AsyncConnectionConfig, PushInfo, PushKind, Value,
-    aio::{AsyncPushSender, MultiplexedConnection},
-    from_redis_value,
-};
+use crate::error::Error;
+use crate::link::{Link, LinkSettings};
+use delayq_core::fate::Advice;
+use delayq_core::id::Topic;
+use delayq_core::keys::{Channel, Keys};
+use delayq_core::shard::ShardId;
+use delayq_core::time::UnixMillis;
+use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value, from_redis_value};
 use std::time::Duration;
-use tokio::{
-    sync::{mpsc, watch},
-    time::{sleep, timeout},
-};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 /// How often an idle connection is asked whether it is still there.

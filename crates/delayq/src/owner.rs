@@ -1,17 +1,16 @@
 //! What the owner of shards asks of them: to be theirs, to pump what is due, to forget unused topics.
 
-use crate::{client::Client, error::Error, listen::Listener, server};
-use delayq_core::{
-    keys::Channel,
-    shard::ShardId,
-    time::{UnixMicros, UnixMillis},
-    verbs::{
-        claim::{self, Claimed},
-        forget::{self, ForgottenTopics},
-        hold::{self, HoldAnswer},
-        pump::{self, PumpReport},
-    },
-};
+use crate::client::Client;
+use crate::error::Error;
+use crate::listen::Listener;
+use crate::server;
+use delayq_core::keys::Channel;
+use delayq_core::shard::ShardId;
+use delayq_core::time::{UnixMicros, UnixMillis};
+use delayq_core::verbs::claim::{self, Claimed};
+use delayq_core::verbs::forget::{self, ForgottenTopics};
+use delayq_core::verbs::hold::{self, HoldAnswer};
+use delayq_core::verbs::pump::{self, PumpReport};
 use std::time::Duration;
 
 /// The deployment as an owner of shards sees it: a timer. Cheap to clone.

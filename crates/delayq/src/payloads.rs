@@ -1,20 +1,18 @@
 //! Payloads on their way in and out: compressed as their topic's policy says, restored when they are read.
 
-use crate::{calls::Calls, error::Error};
-use delayq_core::{
-    codec::{self, Codec, CodecError, Dictionaries, Dictionary, Unrestored},
-    envelope::Envelope,
-    id::Topic,
-    message::Message,
-    policy::Policy,
-    shard::ShardId,
-    verbs::{dictionary, settings},
-};
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
-};
+use crate::calls::Calls;
+use crate::error::Error;
+use delayq_core::codec::{self, Codec, CodecError, Dictionaries, Dictionary, Unrestored};
+use delayq_core::envelope::Envelope;
+use delayq_core::id::Topic;
+use delayq_core::message::Message;
+use delayq_core::policy::Policy;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::{dictionary, settings};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long a topic's codec is believed before it is read again.

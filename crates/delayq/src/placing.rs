@@ -6,22 +6,18 @@
 //! the shard was asked under the new layout, so it has been raised to it, and refuses a caller who still believes that the
 //! id belongs there. All who know the new layout put it to its new place alone, where SET NX lets one of them win.
 
-use crate::{
-    calls::Calls,
-    client::Client,
-    error::Error,
-    payloads::Payloads,
-    scatter::{Batch, batches, in_order, scatter},
-    spread::Spread,
-};
-use delayq_core::{
-    id::{MessageId, Topic},
-    layout::{CallerLayout, Placement},
-    message::{Message, MessageError},
-    shard::{ShardCount, ShardId},
-    time::UnixMillis,
-    verbs::put::{self, PutItem, PutOutcome},
-};
+use crate::calls::Calls;
+use crate::client::Client;
+use crate::error::Error;
+use crate::payloads::Payloads;
+use crate::scatter::{Batch, batches, in_order, scatter};
+use crate::spread::Spread;
+use delayq_core::id::{MessageId, Topic};
+use delayq_core::layout::{CallerLayout, Placement};
+use delayq_core::message::{Message, MessageError};
+use delayq_core::shard::{ShardCount, ShardId};
+use delayq_core::time::UnixMillis;
+use delayq_core::verbs::put::{self, PutItem, PutOutcome};
 use std::sync::Arc;
 use tokio::time::Instant;
 

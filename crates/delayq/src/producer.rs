@@ -9,28 +9,26 @@ mod room;
 mod sending;
 mod spooling;
 
-use crate::{
-    client::Client,
-    clock,
-    error::Error,
-    gather::Gathering,
-    options::in_range,
-    placing::{Placed, Placing},
-    scatter::MAX_IDS_A_PIPELINE,
-};
-use delayq_core::{
-    fate::Fate,
-    id::Topic,
-    limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL},
-    message::Message,
-    shard::ShardId,
-    spool::Spool,
-    target::Reference,
-    verbs::put::PutOutcome,
-};
+use crate::client::Client;
+use crate::clock;
+use crate::error::Error;
+use crate::gather::Gathering;
+use crate::options::in_range;
+use crate::placing::{Placed, Placing};
+use crate::scatter::MAX_IDS_A_PIPELINE;
+use delayq_core::fate::Fate;
+use delayq_core::id::Topic;
+use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
+use delayq_core::message::Message;
+use delayq_core::shard::ShardId;
+use delayq_core::spool::Spool;
+use delayq_core::target::Reference;
+use delayq_core::verbs::put::PutOutcome;
 use room::Room;
 use sending::{Sender, Waiting};
-use std::{fmt, sync::Arc, time::Duration};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Calls that may wait to be gathered before callers are held back.

@@ -6,12 +6,11 @@
 //!                                                          one after the other
 //! ```
 
-use crate::{calls::Calls, error::Error};
-use delayq_core::{
-    call::Call,
-    limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL},
-    reply::{ReplyError, Value},
-};
+use crate::calls::Calls;
+use crate::error::Error;
+use delayq_core::call::Call;
+use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
+use delayq_core::reply::{ReplyError, Value};
 use std::collections::BTreeMap;
 
 /// Maximum bytes of calls in one pipeline, which a single call may exceed: what has to cross the network within the

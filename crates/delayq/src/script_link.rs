@@ -2,19 +2,16 @@
 
 mod value;
 
-use crate::{
-    error::Error,
-    link::{Line, Link},
-};
-use delayq_core::{
-    call::Call,
-    keys::Keys,
-    layout::NOT_ASKED,
-    reply,
-    script::{Scripts, Verb},
-};
+use crate::error::Error;
+use crate::link::{Line, Link};
+use delayq_core::call::Call;
+use delayq_core::keys::Keys;
+use delayq_core::layout::NOT_ASKED;
+use delayq_core::reply;
+use delayq_core::script::{Scripts, Verb};
 use redis::{Cmd, ErrorKind, Pipeline, RedisResult, ServerErrorKind, Value};
-use std::{collections::HashSet, sync::Arc};
+use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Maximum times that scripts are loaded for one call, if Redis forgets them again at once.
 const LOADS: usize = 10;

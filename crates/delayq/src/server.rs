@@ -1,7 +1,10 @@
 //! Whether a Redis is fit to keep messages: checked before serving, and regularly afterwards.
 
-use crate::{calls::Calls, error::Error, listen::try_listening};
-use delayq_core::{time::UnixMicros, verbs::probe};
+use crate::calls::Calls;
+use crate::error::Error;
+use crate::listen::try_listening;
+use delayq_core::time::UnixMicros;
+use delayq_core::verbs::probe;
 use redis::from_redis_value;
 use serde::Serialize;
 use std::collections::HashMap;

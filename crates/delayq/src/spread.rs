@@ -2,13 +2,9 @@
 
 use crate::turns::turns;
 use delayq_core::shard::{ShardCount, ShardId};
-use std::{
-    sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// How often shards are asked how much they hold, while messages are put.

@@ -3,9 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
+use delayq::admin::Numbers;
 use delayq::{
     Admin, Client, Consumer, ConsumerOptions, Error, Fate, Message, Producer, ProducerOptions, PutError,
-    PutOutcome, Settled, State, Topic, admin::Numbers,
+    PutOutcome, Settled, State, Topic,
 };
 use delayq_tests::deadline::{LONG, wait_for, wait_until, within};
 use delayq_tests::deployment::settings;

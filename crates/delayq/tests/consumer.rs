@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
-use delayq::{
-    Client, Consumer, ConsumerOptions, Delivery, Message, Settings, Settled, Topic,
-    protocol::{Owner, ShardId},
-};
+use delayq::protocol::{Owner, ShardId};
+use delayq::{Client, Consumer, ConsumerOptions, Delivery, Message, Settings, Settled, Topic};
 use delayq_tests::deadline::wait_until;
 use delayq_tests::deployment::{Deployment, settings};
-use std::{collections::HashSet, ops::Deref, time::Duration};
+use std::collections::HashSet;
+use std::ops::Deref;
+use std::time::Duration;
 use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_secs(90);

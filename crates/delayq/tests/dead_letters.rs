@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
-use delayq::{
-    Consumer, ConsumerOptions, Message, Topic,
-    admin::{ListState, Listed, ReplayOptions, TimeRange},
-};
+use delayq::admin::{ListState, Listed, ReplayOptions, TimeRange};
+use delayq::{Consumer, ConsumerOptions, Message, Topic};
 use delayq_tests::deadline::{LONG, within};
 use delayq_tests::deployment::Deployment;
 use std::time::Duration;

@@ -9,11 +9,10 @@ mod reminder;
 #[path = "../examples/webhook_retry.rs"]
 mod webhook_retry;
 
-use axum::{body::Body, http::Request};
-use delayq::{
-    Consumer, ConsumerOptions, Group, PutOutcome, RescheduleOutcome, Topic, UnixMillis,
-    protocol::{Owner, ShardId},
-};
+use axum::body::Body;
+use axum::http::Request;
+use delayq::protocol::{Owner, ShardId};
+use delayq::{Consumer, ConsumerOptions, Group, PutOutcome, RescheduleOutcome, Topic, UnixMillis};
 use delayq_tests::deployment::Deployment;
 use std::time::Duration;
 use tokio::sync::mpsc;

@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
-use delayq::{
-    Message, PutOutcome, Topic, UnixMillis,
-    protocol::{Scripts, Verb},
-};
+use delayq::protocol::{Scripts, Verb};
+use delayq::{Message, PutOutcome, Topic, UnixMillis};
 use delayq_tests::deployment::Deployment;
 use futures_util::future::join_all;
 use tokio::task::JoinSet;

@@ -3,17 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
-use delayq::{
-    Admin, Client, Consumer, ConsumerOptions, Delivery, Message, Settled, Topic,
-    admin::Policy,
-    protocol::{Owner, Scripts, ShardId},
-};
-use delayq_tests::{
-    deadline::{LONG, wait_until, within},
-    deployment::{Deployment, settings},
-    proxy::{AfterLoss, Flow, Proxy},
-};
-use std::{sync::Arc, time::Duration};
+use delayq::admin::Policy;
+use delayq::protocol::{Owner, Scripts, ShardId};
+use delayq::{Admin, Client, Consumer, ConsumerOptions, Delivery, Message, Settled, Topic};
+use delayq_tests::deadline::{LONG, wait_until, within};
+use delayq_tests::deployment::{Deployment, settings};
+use delayq_tests::proxy::{AfterLoss, Flow, Proxy};
+use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
 
 const SHARD: ShardId = ShardId::new(0);

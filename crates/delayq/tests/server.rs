@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
+use delayq::protocol::{Holder, Notification, ShardId};
 use delayq::{
     Admin, Client, Consumer, ConsumerOptions, Error, Fate, Message, Password, Producer, ProducerOptions,
     Settings, Settled, ShardCount, Topic,
-    protocol::{Holder, Notification, ShardId},
 };
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::proxy::Proxy;

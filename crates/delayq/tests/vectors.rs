@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
+use delayq::protocol::{Envelope, EnvelopeError, HEAD_BYTES, Keys, Scripts, Verb};
 use delayq::{
     Admin, Backoff, Client, Group, Message, MessageId, Namespace, Producer, ProducerOptions, Settings,
     ShardCount, State, Topic, UnixMillis,
-    protocol::{Envelope, EnvelopeError, HEAD_BYTES, Keys, Scripts, Verb},
 };
 use delayq_tests::redis_server::RedisServer;
 use serde_json::Value;

@@ -1,10 +1,9 @@
 //! What an operator does to an etcd with its own tools: keys, leases, users, compaction.
 
-use serde_json::{Value, json};
-use tokio::process::Command;
-
 use super::{EtcdCluster, ask};
 use crate::deadline::{SHORT, within};
+use serde_json::{Value, json};
+use tokio::process::Command;
 
 // === impl EtcdCluster ===
 

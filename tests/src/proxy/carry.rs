@@ -1,15 +1,13 @@
 //! One direction of one proxied connection: read, wait as the flow demands, apply an armed fault, write.
 
+use super::dialer::Ports;
+use super::{AfterLoss, Direction, Flow, State};
+use crate::resp::{Frame, first_reply};
 use std::time::Duration;
-
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
-
-use super::dialer::Ports;
-use super::{AfterLoss, Direction, Flow, State};
-use crate::resp::{Frame, first_reply};
 
 /// How many chunks a held direction takes in before it stops reading; the client's own buffers come after that.
 const CHUNKS_HELD: usize = 1024;

@@ -1,13 +1,11 @@
 //! The proxy in front of a real Redis.
 
-use std::time::Duration;
-
-use redis::aio::MultiplexedConnection;
-use tokio::time::Instant;
-
 use super::{AfterLoss, Direction, Flow, Proxy};
 use crate::deadline::{SHORT, within};
 use crate::redis_server::RedisServer;
+use redis::aio::MultiplexedConnection;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Long compared with a loopback round trip, short compared with a person's patience.
 const SOON: Duration = Duration::from_millis(200);

@@ -3,11 +3,10 @@
 //! Database 0 records which databases are taken. All databases share scripts and channels, so tests must tolerate
 //! loaded scripts and superfluous wake-ups.
 
-use redis::aio::MultiplexedConnection;
-use redis::{Client, IntoConnectionInfo as _};
-
 use crate::deadline::{LONG, wait_for};
 use crate::shared::seed;
+use redis::aio::MultiplexedConnection;
+use redis::{Client, IntoConnectionInfo as _};
 
 /// How long a database stays taken by a test that was killed.
 const TAKEN_MS: u64 = 30 * 60 * 1000;

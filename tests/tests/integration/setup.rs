@@ -1,10 +1,9 @@
 //! `scripts/setup.sh`, with an apt-get that installs nothing.
 
+use delayq_tests::folder::Folder;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-
-use delayq_tests::folder::Folder;
 
 const TOOLS: [&str; 9] = ["sh", "bash", "id", "tee", "chmod", "mkdir", "rm", "env", "grep"];
 

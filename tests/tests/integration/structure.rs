@@ -1,11 +1,9 @@
-//! The modules of each crate: a module imports from the module that defines, and no two depend on each other; and what
-//! an application sees of `delayq`.
+//! The modules of each crate: a module imports from the module that defines, and no two depend on each other; where its
+//! unit tests stand; and what an application sees of `delayq`.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// The crates to check.
 const CRATES: [&str; 3] = ["delayq-core", "delayq", "delayq-spool"];
@@ -217,4 +215,48 @@ fn a_circle_and_an_import_through_the_face_are_found() {
     let mut around = modules;
     around.0.insert(module("b"), text("mod c;\n\nuse c::C;\npub struct B;\n"));
     assert_eq!(circle(&around.needs()), Some(vec![text("a"), text("b"), text("b::c")]));
+}
+
+/// Unit tests longer than this stand in a file of their own.
+const MOST_LINES_OF_TESTS: usize = 200;
+
+/// What is wrong with where a file keeps its unit tests.
+fn fault_of_tests(text: &str) -> Option<&'static str> {
+    let lines: Vec<&str> = text.lines().collect();
+    let at =
+        lines.iter().position(|line| line.trim_start().starts_with("#[cfg(") && line.contains("(test"))?;
+    match &lines[at + 1..] {
+        ["mod tests;"] => None,
+        ["mod tests {", inside @ .., "}"] if !inside.contains(&"}") => {
+            (inside.len() > MOST_LINES_OF_TESTS).then_some("they belong into NAME/tests.rs: there are many")
+        }
+        _ => Some("`#[cfg(test)] mod tests` is the end of a file, and the only thing for tests in it"),
+    }
+}
+
+#[test]
+fn unit_tests_are_the_end_of_a_file_or_a_file_of_their_own() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut files = Vec::new();
+    ["crates", "bench", "tests/src"].iter().for_each(|folder| rust_files(&root.join(folder), &mut files));
+    let wrong = files.iter().filter_map(|file| {
+        let name = file.file_name().unwrap().to_string_lossy();
+        let misnamed = name.ends_with("_tests.rs").then_some("unit tests stand in NAME/tests.rs");
+        Some((file.display(), misnamed.or_else(|| fault_of_tests(&fs::read_to_string(file).unwrap()))?))
+    });
+    let wrong: Vec<String> = wrong.map(|(file, fault)| format!("{file}: {fault}")).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn misplaced_unit_tests_are_found() {
+    let inline = |lines: usize| {
+        format!("fn f() {{}}\n\n#[cfg(test)]\nmod tests {{\n{}}}\n", "    // test\n".repeat(lines))
+    };
+    assert_eq!(fault_of_tests("fn f() {}\n"), None);
+    assert_eq!(fault_of_tests("fn f() {}\n\n#[cfg(test)]\nmod tests;\n"), None);
+    assert_eq!(fault_of_tests(&inline(MOST_LINES_OF_TESTS)), None);
+    assert!(fault_of_tests(&inline(MOST_LINES_OF_TESTS + 1)).is_some());
+    assert!(fault_of_tests(&format!("{}\nfn g() {{}}\n", inline(1))).is_some());
+    assert!(fault_of_tests("#[cfg(test)]\nfn only_for_tests() {}\n").is_some());
 }

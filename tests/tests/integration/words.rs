@@ -1,6 +1,7 @@
 //! One word per thing: the words that lost are nowhere (docs/glossary.md has those that won).
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 /// A word that lost, and the one that is used.
 const LOST: [(&str, &str); 13] = [

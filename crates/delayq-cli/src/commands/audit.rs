@@ -1,19 +1,15 @@
 //! `delayq audit`: whether the books balance, and whether every message is in its place.
 
-use std::time::Duration;
-
-use clap::Args;
-use delayq::{
-    Admin, Topic,
-    admin::{Audit as Audited, Numbers},
-};
-use delayq_service::Fault;
-use indicatif::ProgressBar;
-use serde_json::{Value, json};
-
 use crate::commands::topics::json_of;
 use crate::deployment::Context;
 use crate::failure::{UNBALANCED, of_core};
+use clap::Args;
+use delayq::admin::{Audit as Audited, Numbers};
+use delayq::{Admin, Topic};
+use delayq_service::Fault;
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+use std::time::Duration;
 
 /// How often numbers that do not balance are read again: shards are read one after the other, while messages move.
 const TRIES: u32 = 5;

@@ -1,13 +1,12 @@
 //! `delayq cancel`.
 
+use crate::deployment::Context;
+use crate::failure::{self, of_core, refused, usage};
+use crate::output::{add_time, time};
 use clap::Args;
 use delayq::{CancelOutcome, Group, MessageId, Target, Topic};
 use delayq_service::Fault;
 use serde_json::{Value, json};
-
-use crate::deployment::Context;
-use crate::failure::{self, of_core, refused, usage};
-use crate::output::{add_time, time};
 
 /// Cancel messages
 #[derive(Debug, Args)]

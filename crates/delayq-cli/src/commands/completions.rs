@@ -1,12 +1,11 @@
 //! `delayq completions`.
 
+use crate::failure::usage;
+use crate::output::write;
 use clap::Args;
 use clap_complete::Shell;
 use clap_complete::env::Shells;
 use delayq_service::Fault;
-
-use crate::failure::usage;
-use crate::output::write;
 
 /// The variable by which the shell's script asks for completions; its value names the shell.
 pub(crate) const VARIABLE: &str = "DELAYQ_COMPLETE";

@@ -1,14 +1,13 @@
 //! `delayq config`.
 
+use crate::deployment::Global;
+use crate::output::{Output, say};
+use crate::whole::WholeConfig;
 use clap::{Args, Subcommand};
 use delayq_forwarder::examine;
 use delayq_service::Fault;
 use delayq_service::config::{ConfigFault, ConfigFaults, Environment, Loaded, Location, effective, load};
 use serde_json::{Value, json};
-
-use crate::deployment::Global;
-use crate::output::{Output, say};
-use crate::whole::WholeConfig;
 
 /// Check the configuration, or show it
 #[derive(Debug, Args)]

@@ -2,13 +2,12 @@
 
 mod follow;
 
-use clap::Args;
-use delayq::Topic;
-use delayq_service::Fault;
-
 use crate::commands::topics;
 use crate::deployment::Context;
 use crate::failure::of_core;
+use clap::Args;
+use delayq::Topic;
+use delayq_service::Fault;
 
 /// Count messages by state
 #[derive(Debug, Args)]

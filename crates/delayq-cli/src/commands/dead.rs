@@ -1,13 +1,5 @@
 //! `delayq dead`: dead letters.
 
-use clap::{Args, Subcommand};
-use delayq::{
-    Group, MessageId, Target, Topic,
-    admin::{ListState, Listing, PurgeWhat, ReplayOptions, TimeRange},
-};
-use delayq_service::Fault;
-use serde_json::json;
-
 use crate::commands::list::range;
 use crate::commands::purge::kept;
 use crate::confirm::confirm;
@@ -16,6 +8,11 @@ use crate::failure::{of_core, refused, unknown};
 use crate::listing::{ATTEMPT, DIED, GROUP, Page, REASON};
 use crate::output::{counted, time};
 use crate::when::{Span, When};
+use clap::{Args, Subcommand};
+use delayq::admin::{ListState, Listing, PurgeWhat, ReplayOptions, TimeRange};
+use delayq::{Group, MessageId, Target, Topic};
+use delayq_service::Fault;
+use serde_json::json;
 
 /// List, replay and purge dead letters
 #[derive(Debug, Args)]

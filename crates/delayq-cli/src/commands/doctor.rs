@@ -1,12 +1,11 @@
 //! `delayq doctor`: can everything be reached, does everything run, and is it set as it must be?
 
-use clap::Args;
-use delayq_service::Fault;
-use serde::Serialize;
-
 use crate::deployment::Global;
 use crate::failure::UNFIT;
 use crate::output::Judgement;
+use clap::Args;
+use delayq_service::Fault;
+use serde::Serialize;
 
 mod etcd;
 mod process;

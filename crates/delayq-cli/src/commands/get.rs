@@ -1,16 +1,14 @@
 //! `delayq get`: one message, with what is known of it.
 
-use std::borrow::Cow;
-
-use clap::Args;
-use delayq::{Group, MessageId, State, Target, Topic};
-use delayq_service::Fault;
-
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
 use crate::listing::json_of;
 use crate::output::{payload, time_from};
 use crate::printable::printable;
+use clap::Args;
+use delayq::{Group, MessageId, State, Target, Topic};
+use delayq_service::Fault;
+use std::borrow::Cow;
 
 /// Show one message
 #[derive(Debug, Args)]

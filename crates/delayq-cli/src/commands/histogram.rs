@@ -1,15 +1,15 @@
 //! `delayq histogram`.
 
-use clap::Args;
-use delayq::{Topic, admin::Slot};
-use delayq_service::Fault;
-use serde_json::{Value, json};
-
 use crate::commands::list::range;
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
 use crate::output::{add_time, time};
 use crate::when::{Span, When};
+use clap::Args;
+use delayq::Topic;
+use delayq::admin::Slot;
+use delayq_service::Fault;
+use serde_json::{Value, json};
 
 /// The longest bar, in characters.
 const BAR: u64 = 40;

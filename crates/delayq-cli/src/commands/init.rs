@@ -1,11 +1,10 @@
 //! `delayq init`.
 
+use crate::deployment::Context;
+use crate::failure::of_core;
 use clap::Args;
 use delayq_service::Fault;
 use serde_json::json;
-
-use crate::deployment::Context;
-use crate::failure::of_core;
 
 /// Create the deployment in Redis, or check that it is there
 ///

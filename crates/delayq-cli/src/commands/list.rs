@@ -1,16 +1,13 @@
 //! `delayq list`.
 
-use clap::{Args, ValueEnum};
-use delayq::{
-    Group, Topic, UnixMillis,
-    admin::{ListState, Listing, TimeRange},
-};
-use delayq_service::Fault;
-
 use crate::deployment::Context;
 use crate::failure::usage;
 use crate::listing::{ATTEMPT, BYTES, Column, DIED, DUE, GROUP, LEASE_ENDS, Page, STATE};
 use crate::when::When;
+use clap::{Args, ValueEnum};
+use delayq::admin::{ListState, Listing, TimeRange};
+use delayq::{Group, Topic, UnixMillis};
+use delayq_service::Fault;
 
 /// List messages of a topic in one state, or of a group
 ///

@@ -1,12 +1,11 @@
 //! `delayq log`.
 
-use clap::Args;
-use delayq::{Group, MessageId, Target, Topic};
-use delayq_service::Fault;
-
 use crate::deployment::Context;
 use crate::failure::of_core;
 use crate::listing::{json_of, story};
+use clap::Args;
+use delayq::{Group, MessageId, Target, Topic};
+use delayq_service::Fault;
 
 /// Show what happened to a message, as long as it is remembered
 ///

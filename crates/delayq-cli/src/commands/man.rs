@@ -1,13 +1,11 @@
 //! `delayq man`.
 
-use std::path::PathBuf;
-
+use crate::failure::file;
+use crate::output::write;
 use clap::{Args, Command};
 use clap_mangen::Man as Page;
 use delayq_service::Fault;
-
-use crate::failure::file;
-use crate::output::write;
+use std::path::PathBuf;
 
 /// Write the manual pages
 ///

@@ -1,22 +1,18 @@
 //! `delayq purge`.
 
-use std::time::Duration;
-
-use clap::{Args, ValueEnum};
-use delayq::{
-    Topic,
-    admin::{PurgeWhat, Purged, TimeRange},
-};
-use delayq_service::Fault;
-use indicatif::ProgressBar;
-use serde_json::json;
-
 use crate::commands::list::range;
 use crate::confirm::confirm;
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
 use crate::output::{counted, time};
 use crate::when::When;
+use clap::{Args, ValueEnum};
+use delayq::Topic;
+use delayq::admin::{PurgeWhat, Purged, TimeRange};
+use delayq_service::Fault;
+use indicatif::ProgressBar;
+use serde_json::json;
+use std::time::Duration;
 
 /// The widest interval that Redis counts in one step.
 const HOUR: Duration = Duration::from_secs(3600);

@@ -1,18 +1,16 @@
 //! `delayq put`: one message from arguments, or many from NDJSON.
 
-use std::io::{IsTerminal as _, Read as _};
-use std::path::PathBuf;
-
-use clap::Args;
-use delayq::{Due, Message, MessageId, Put as Answer, PutError, PutOutcome, Topic, UnixMillis};
-use delayq_service::Fault;
-use serde_json::{Value, json};
-
 use crate::commands::put::many::Many;
 use crate::deployment::Context;
 use crate::failure::{self, of_core, refused, usage};
 use crate::output::{add_time, complain, time};
 use crate::when::{Span, When};
+use clap::Args;
+use delayq::{Due, Message, MessageId, Put as Answer, PutError, PutOutcome, Topic, UnixMillis};
+use delayq_service::Fault;
+use serde_json::{Value, json};
+use std::io::{IsTerminal as _, Read as _};
+use std::path::PathBuf;
 
 mod many;
 

@@ -1,13 +1,12 @@
 //! `delayq repair`: gives what got stuck a way out.
 
+use super::audit::{audited, report};
+use crate::deployment::Context;
+use crate::failure::{UNBALANCED, of_core};
 use clap::Args;
 use delayq::admin::Repaired;
 use delayq_service::Fault;
 use indicatif::ProgressBar;
-
-use super::audit::{audited, report};
-use crate::deployment::Context;
-use crate::failure::{UNBALANCED, of_core};
 
 /// Repair what `delayq audit --bodies` finds
 ///

@@ -1,16 +1,15 @@
 //! `delayq reschedule`.
 
+use crate::deployment::Context;
+use crate::failure::{of_core, refused, usage};
+use crate::output::time;
+use crate::when::{Span, When};
 use clap::Args;
 use delayq::{
     Due, Group, MessageId, Reschedule as Change, RescheduleOutcome, Shift, Target, Topic, UnixMillis,
 };
 use delayq_service::Fault;
 use serde_json::{Value, json};
-
-use crate::deployment::Context;
-use crate::failure::{of_core, refused, usage};
-use crate::output::time;
-use crate::when::{Span, When};
 
 /// Change the due time of a message, or of a whole group
 #[derive(Debug, Args)]

@@ -1,19 +1,16 @@
 //! `delayq shards`.
 
-use clap::{Args, Subcommand};
-use delayq::{
-    ShardCount,
-    admin::{GrowthStep, Overview, ShardLayout},
-    protocol::ShardId,
-};
-use delayq_service::Fault;
-use indicatif::ProgressBar;
-use serde_json::{Value, json};
-
 use crate::confirm::confirm;
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
 use crate::output::{add_time, time_from};
+use clap::{Args, Subcommand};
+use delayq::ShardCount;
+use delayq::admin::{GrowthStep, Overview, ShardLayout};
+use delayq::protocol::ShardId;
+use delayq_service::Fault;
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
 
 /// Show the shards: contents, owner, epoch and when each is pumped next; or add some
 #[derive(Debug, Args)]

@@ -1,16 +1,14 @@
 //! `delayq spool`: what waits on this host's disk, and what was set aside.
 
-use std::path::Path;
-
+use crate::deployment::Context;
+use crate::failure::{FILE, unknown, usage};
+use crate::output::{Output, add_time, time};
 use clap::{Args, Subcommand};
 use delayq::spool::SpoolRecord;
 use delayq_service::Fault;
 use delayq_spool::{SpoolError, SpoolReader, SpoolStats};
 use serde_json::{Value, json};
-
-use crate::deployment::Context;
-use crate::failure::{FILE, unknown, usage};
-use crate::output::{Output, add_time, time};
+use std::path::Path;
 
 /// Show the spool of this host: books, waiting and rejected records
 #[derive(Debug, Args)]

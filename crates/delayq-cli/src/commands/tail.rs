@@ -1,16 +1,14 @@
 //! `delayq tail`: follow deliveries in the file that a forwarder writes.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
+use crate::failure::file;
+use crate::output::{say, time};
 use clap::Args;
 use delayq::UnixMillis;
 use delayq_service::Fault;
 use serde::Deserialize;
+use std::path::PathBuf;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, SeekFrom};
-
-use crate::failure::file;
-use crate::output::{say, time};
 
 /// How often the file is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);

@@ -1,16 +1,15 @@
 //! `delayq timers`.
 
-use std::collections::BTreeMap;
-
-use clap::Args;
-use delayq::{UnixMillis, protocol::ShardId};
-use delayq_cluster::{ClusterConfig, Observer, Overview as Fleet, Role};
-use delayq_service::{Fault, codes};
-use serde_json::{Value, json};
-
 use crate::deployment::{CliConfig, Context, of_cluster};
 use crate::failure::of_core;
 use crate::output::{add_time, time, time_from};
+use clap::Args;
+use delayq::UnixMillis;
+use delayq::protocol::ShardId;
+use delayq_cluster::{ClusterConfig, Observer, Overview as Fleet, Role};
+use delayq_service::{Fault, codes};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Show the timers and the shards they own
 ///

@@ -2,19 +2,16 @@
 
 mod policy;
 
-use clap::{Args, Subcommand};
-use delayq::{
-    Topic as Name,
-    admin::{PolicySetting, TopicDeletion, Trained},
-};
-use delayq_service::Fault;
-use serde_json::json;
-
 use crate::commands::topic::policy::Set;
 use crate::commands::topics;
 use crate::deployment::Context;
 use crate::failure::{of_core, refused};
 use crate::output::time_from;
+use clap::{Args, Subcommand};
+use delayq::Topic as Name;
+use delayq::admin::{PolicySetting, TopicDeletion, Trained};
+use delayq_service::Fault;
+use serde_json::json;
 
 /// Show or change a topic: policy, pause, rate, dictionary
 #[derive(Debug, Args)]

@@ -1,13 +1,13 @@
 //! `delayq topics`.
 
-use clap::Args;
-use delayq::{Topic, admin::Numbers};
-use delayq_service::Fault;
-use serde_json::{Value, json};
-
 use crate::deployment::Context;
 use crate::failure::of_core;
 use crate::output::{add_time, time_from};
+use clap::Args;
+use delayq::Topic;
+use delayq::admin::Numbers;
+use delayq_service::Fault;
+use serde_json::{Value, json};
 
 /// List topics with their numbers
 #[derive(Debug, Args)]

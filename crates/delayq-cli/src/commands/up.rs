@@ -1,17 +1,15 @@
 //! `delayq up`: everything on this machine, until Ctrl-C.
 
-use std::path::PathBuf;
-
+use crate::deployment::Global;
+use crate::failure::usage;
+use crate::output::{Output, say};
+use crate::up::{DataFolder, Forward, Given, Options, Roles, Servers};
 use clap::Args;
 use delayq_forwarder::RouteConfig;
 use delayq_service::config::{AdminConfig, Environment, LogConfig, ShutdownConfig, Source, load};
 use delayq_service::{Exit, Fault, Life, Program, Tasks, live, telemetry};
 use serde_json::json;
-
-use crate::deployment::Global;
-use crate::failure::usage;
-use crate::output::{Output, say};
-use crate::up::{DataFolder, Forward, Given, Options, Roles, Servers};
+use std::path::PathBuf;
 
 /// What the process is called in its log.
 const PROGRAM: Program = Program { name: "delayq-up", version: env!("CARGO_PKG_VERSION") };

@@ -1,18 +1,16 @@
 //! `delayq work`: a worker on the command line.
 
-use std::ffi::OsString;
-
-use clap::Args;
-use delayq::{Consumer, ConsumerOptions, Delivery, Settled, Topic};
-use delayq_service::Fault;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
-
 use crate::commands::work::handler::{Handler, Judgement};
 use crate::deployment::Context;
 use crate::failure::{BUG, file, of_core};
 use crate::output::complain;
 use crate::when::Span;
+use clap::Args;
+use delayq::{Consumer, ConsumerOptions, Delivery, Settled, Topic};
+use delayq_service::Fault;
+use std::ffi::OsString;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
 mod handler;
 

@@ -4,18 +4,16 @@
 //! without saying `done`, by a kill as well, the shell ends the child. Should even that fail, the next start finds
 //! the child by its recorded process id and start time, and ends it.
 
+use crate::failure::PROGRAM_MISSING;
+use delayq_service::{Fault, codes};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
-
-use delayq_service::{Fault, codes};
-use rustix::process::{Pid, Signal, kill_process};
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::failure::PROGRAM_MISSING;
 
 /// How long a server may take to end before it is killed. Redis writes out its append-only file meanwhile.
 const END_WITHIN: Duration = Duration::from_secs(10);

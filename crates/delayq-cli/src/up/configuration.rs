@@ -1,14 +1,13 @@
 //! The configuration that `delayq up` writes into its folder: for its own roles, and for every command.
 
-use delayq::{Namespace, ShardCount};
-use delayq_service::Fault;
-use delayq_service::config::{DeploymentConfig, Environment, Source, load};
-
 use super::credentials::{Certificates, password_file};
 use super::folder::DataFolder;
 use super::forward::{Forward, quoted};
 use super::given::{Given, WRITTEN_BY_UP};
 use super::ports::Ports;
+use delayq::{Namespace, ShardCount};
+use delayq_service::Fault;
+use delayq_service::config::{DeploymentConfig, Environment, Source, load};
 
 /// The most bytes of a unix socket's path that every system takes.
 const SOCKET_PATH_BYTES: usize = 100;

@@ -3,19 +3,17 @@
 //! Redis listens on a socket in the folder, or asks for a password. etcd takes only who shows a certificate that is in
 //! the folder, and has no port for peers.
 
-use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Read as _;
-use std::path::PathBuf;
-
+use super::folder::DataFolder;
+use crate::failure::file;
 use delayq_service::{Fault, codes};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
-
-use super::folder::DataFolder;
-use crate::failure::file;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::PathBuf;
 
 const PASSWORD: &str = "redis.password";
 const PASSWORD_BYTES: usize = 32;
@@ -98,9 +96,8 @@ fn pems() -> Result<[String; 3], rcgen::Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn a_password_is_made_once_and_differs_from_folder_to_folder() {

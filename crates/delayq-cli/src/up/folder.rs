@@ -14,16 +14,14 @@
 //! logs/             redis.log, etcd.log, delayq.log
 //! ```
 
-use std::fs::{File, Permissions, TryLockError};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
-
+use super::forward::DELIVERED;
+use crate::failure::{FILE, FOLDER_IN_USE, file};
 use delayq_service::Fault;
 use rustix::fs::Mode;
 use rustix::process::{geteuid, umask};
-
-use super::forward::DELIVERED;
-use crate::failure::{FILE, FOLDER_IN_USE, file};
+use std::fs::{File, Permissions, TryLockError};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 
 /// What a mode allows everybody but the owner.
 const OTHERS: u32 = 0o077;

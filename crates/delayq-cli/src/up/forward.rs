@@ -1,10 +1,9 @@
 //! `--forward TOPIC=DESTINATION`: what `delayq up` takes out of its ready queues, because its user asks for it.
 
+use delayq_forwarder::Pattern;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::str::FromStr;
-
-use delayq_forwarder::Pattern;
 
 /// The file that messages go to unless another is named.
 pub(super) const DELIVERED: &str = "delivered.ndjson";

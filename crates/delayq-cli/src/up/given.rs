@@ -1,14 +1,12 @@
 //! The configuration that a user gives to `delayq up`: everything in it holds but the servers, which are its own.
 
-use std::path::Path;
-
+use crate::failure::file;
+use crate::whole::WholeConfig;
 use delayq::{Namespace, ShardCount};
 use delayq_service::Fault;
 use delayq_service::config::{Environment, LogConfig, Source, load};
+use std::path::Path;
 use toml::{Table, Value};
-
-use crate::failure::file;
-use crate::whole::WholeConfig;
 
 /// How every configuration that `up` writes begins.
 pub(super) const WRITTEN_BY_UP: &str = "# Written by `delayq up`";

@@ -1,11 +1,9 @@
 //! The ports of the private servers.
 
-use std::net::{Ipv4Addr, TcpListener};
-
+use super::folder::DataFolder;
 use delayq_service::{Fault, codes};
 use serde::{Deserialize, Serialize};
-
-use super::folder::DataFolder;
+use std::net::{Ipv4Addr, TcpListener};
 
 /// The ports, kept over restarts where they are still free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,13 +1,12 @@
 //! The roles of a deployment in one process: timer, forwarder and compensator, each from its own library.
 
+use super::servers::Servers;
 use delayq_compensator::{Compensator, CompensatorConfig};
 use delayq_forwarder::{Config as ForwarderConfig, Forwarder, Settings as ForwarderSettings};
 use delayq_service::config::{Environment, Loaded, Source, load};
 use delayq_service::deployment::client;
 use delayq_service::{Fault, Process, Tasks, configuration};
 use delayq_timer::{Membership, Timer, TimerConfig, stores};
-
-use super::servers::Servers;
 
 configuration! {
     /// The sections of timer and compensator, in addition to those that the command line has anyway.

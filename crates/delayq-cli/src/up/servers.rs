@@ -1,16 +1,5 @@
 //! The private redis-server and etcd: started, waited for, watched, ended.
 
-use std::fs::File;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
-use delayq::{Admin, Client, Namespace, ShardCount};
-use delayq_service::config::{Environment, Source, load};
-use delayq_service::deployment::client;
-use delayq_service::{Fault, Shutdown, Tasks};
-use tokio::time::{Instant, sleep};
-
 use super::child::{Child, Record};
 use super::configuration::{Parts, earlier, socket};
 use super::credentials::{Certificates, password};
@@ -21,6 +10,15 @@ use super::ports::Ports;
 use crate::commands::timers::observer;
 use crate::deployment::CliConfig;
 use crate::failure::{UNREACHABLE, file, of_core};
+use delayq::{Admin, Client, Namespace, ShardCount};
+use delayq_service::config::{Environment, Source, load};
+use delayq_service::deployment::client;
+use delayq_service::{Fault, Shutdown, Tasks};
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
 
 /// How long a server may take to answer: Redis reads its append-only file first.
 const READY_WITHIN: Duration = Duration::from_secs(120);

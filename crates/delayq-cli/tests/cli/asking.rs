@@ -1,8 +1,7 @@
 //! What cannot be undone is shown first and has to be confirmed.
 
-use delayq_tests::deadline::SHORT;
-
 use super::{delayq, deployment, done, run};
+use delayq_tests::deadline::SHORT;
 
 #[tokio::test]
 async fn a_put_that_creates_a_topic_like_another_says_so_on_a_terminal() {

@@ -1,9 +1,8 @@
 //! Whether an entry leads to every message, and how stuck messages are repaired.
 
+use super::{deployment, done, run};
 use delayq_tests::redis_server::RedisServer;
 use serde_json::{Value, json};
-
-use super::{deployment, done, run};
 
 const DUE: &str = "2100-01-01T00:00:00Z";
 

@@ -1,10 +1,9 @@
 //! Whose clock counts: Redis's, not that of the producer's host.
 
+use super::{delayq, deployment, done};
 use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::deadline::SHORT;
 use serde_json::Value;
-
-use super::{delayq, deployment, done};
 
 const HOUR_MS: u64 = 3_600_000;
 

@@ -1,13 +1,11 @@
 //! Completions: the shell's script runs delayq, which asks the deployment that the line names.
 
-use std::time::{Duration, Instant};
-
+use super::{deployment, done};
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::SHORT;
 use delayq_tests::ports::free_port;
+use std::time::{Duration, Instant};
 use tokio::process::Command;
-
-use super::{deployment, done};
 
 /// What a shell offers for the last word of a line, by the protocol of its script.
 async fn offered(shell: &str, line: &[&str]) -> Vec<String> {

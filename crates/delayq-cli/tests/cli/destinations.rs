@@ -1,13 +1,12 @@
 //! The forwarder's sections: `delayq config check` and the forwarder's start report the same, with file and line, and
 //! exit alike; `delayq doctor` reports what waits for a route.
 
+use super::{delayq, deployment, done};
 use delayq_tests::binary::{Binary, Finished};
 use delayq_tests::deadline::SHORT;
 use delayq_tests::folder::Folder;
 use delayq_tests::ports::free_port;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
-
-use super::{delayq, deployment, done};
 
 /// The first seven lines of every configuration here.
 const HEAD: &str = "\

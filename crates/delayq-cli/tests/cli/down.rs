@@ -1,13 +1,12 @@
 //! Servers that are missing or unfit: exit codes 69 and 78, and what to do.
 
+use super::printed::assert_is_documented;
+use super::{delayq, deployed, deployment, run};
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::folder::Folder;
 use delayq_tests::ports::free_port;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
-
-use super::printed::assert_is_documented;
-use super::{delayq, deployed, deployment, run};
 
 #[tokio::test]
 async fn without_redis_every_command_says_where_it_should_be() {

@@ -1,12 +1,10 @@
 //! Many puts from NDJSON: bad lines are named and do not stop the rest, unless asked to.
 
-use std::io::Write as _;
-
+use super::{delayq, deployment, done};
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::folder::Folder;
 use delayq_tests::process::Signal;
-
-use super::{delayq, deployment, done};
+use std::io::Write as _;
 
 const LINES: &str = r#"{"id":"a","due":"+1h","payload":{"n":1}}
 {"id":"b","due":"+1h",

@@ -1,11 +1,10 @@
 //! Listings by page: every message once, whatever ties at the ends of pages, and whatever leaves in between.
 
+use super::{delayq, deployment, done, run};
 use delayq::{Client, Consumer, ConsumerOptions, Settings, ShardCount, Topic};
 use delayq_tests::deadline::{SHORT, within};
 use delayq_tests::redis_server::RedisServer;
 use serde_json::Value;
-
-use super::{delayq, deployment, done, run};
 
 const DUE: &str = "2100-01-01T00:00:00Z";
 

@@ -1,10 +1,9 @@
 //! Standard input and output as pipes: payloads from a pipe, and readers that close early.
 
+use super::{delayq, deployment, done};
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::SHORT;
 use delayq_tests::redis_server::RedisServer;
-
-use super::{delayq, deployment, done};
 
 async fn piped(redis: &RedisServer, args: &[&str], payload: &[u8]) {
     let finished = delayq(redis).arg("put").args(args).run(payload, SHORT).await;

@@ -1,8 +1,7 @@
 //! A topic's policy: a change leaves the rest unchanged, and the answer shows all of it.
 
-use serde_json::Value;
-
 use super::{deployment, done, run};
+use serde_json::Value;
 
 /// A table without its spacing.
 fn words(table: &str) -> String {

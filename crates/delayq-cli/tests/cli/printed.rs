@@ -1,8 +1,7 @@
 //! What is printed: tables without colour if there is no terminal, and JSON.
 
-use serde_json::{Value, json};
-
 use super::{deployment, done, run};
+use serde_json::{Value, json};
 
 const DUE: &str = "2100-01-01T00:00:00Z";
 const LATER: &str = "2100-01-01T00:00:01Z";

@@ -1,14 +1,13 @@
 //! What another user of the machine can do to the servers and files of `delayq up`: nothing.
 
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, SHORT};
 use delayq_tests::folder::Folder;
 use delayq_tests::process::{Process, Signal};
 use serde_json::Value;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const NOBODY: &str = "65534";
 

@@ -1,12 +1,10 @@
 //! What is refused: ids, topics, groups, due times, sizes, each with its message, exit code 64, and nothing stored.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
-
+use super::{delayq, deployment, done, keys, run};
 use delayq_tests::deadline::SHORT;
 use delayq_tests::folder::Folder;
-
-use super::{delayq, deployment, done, keys, run};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 
 /// The default maximum size of a payload.
 const PAYLOAD_BYTES: usize = 256 * 1024;

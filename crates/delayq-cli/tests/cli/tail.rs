@@ -1,14 +1,12 @@
 //! Following deliveries: every line appears once, and nothing is consumed.
 
-use std::fs::File;
-use std::io::Write as _;
-
+use super::{delayq, deployment, done, run};
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::SHORT;
 use delayq_tests::folder::Folder;
 use delayq_tests::process::{Signal, Stream};
-
-use super::{delayq, deployment, done, run};
+use std::fs::File;
+use std::io::Write as _;
 
 #[tokio::test]
 async fn a_file_is_followed_by_whole_lines() {

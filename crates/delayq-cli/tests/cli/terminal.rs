@@ -1,10 +1,9 @@
 //! Text of producers and workers reaches the operator's terminal without control characters.
 
+use super::{delayq, deployment, done, run};
 use delayq::{Client, Consumer, ConsumerOptions, Settings, ShardCount, Topic};
 use delayq_tests::deadline::{SHORT, within};
 use delayq_tests::redis_server::RedisServer;
-
-use super::{delayq, deployment, done, run};
 
 /// Clears the screen, sets the title, and reverses the following text; the last is a one-byte sequence introducer.
 const EVIL: &str = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{202e}\u{2066}\u{9b}31m";

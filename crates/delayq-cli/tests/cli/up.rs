@@ -5,12 +5,11 @@ mod forwarding;
 mod kept;
 mod work;
 
-use std::path::{Path, PathBuf};
-
 use delayq_tests::binary::{Binary, Finished};
 use delayq_tests::deadline::{LONG, SHORT};
 use delayq_tests::folder::Folder;
 use delayq_tests::process::{Process, Signal};
+use std::path::{Path, PathBuf};
 
 /// A `delayq up` without etcd, in its own folder.
 struct Up {

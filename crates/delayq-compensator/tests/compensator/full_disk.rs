@@ -1,7 +1,8 @@
 //! A spool whose disk is full, to the last page.
 
 use crate::{lasting_redis, message, topic};
-use delayq::{Admin, Client, Fate, Settings, UnixMillis, spool::SpoolRecord};
+use delayq::spool::SpoolRecord;
+use delayq::{Admin, Client, Fate, Settings, UnixMillis};
 use delayq_compensator::{CompensatorConfig, Deps, build};
 use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use delayq_spool::{SpoolError, SpoolReader, SpoolSettings, SpoolWriter};

@@ -1,12 +1,11 @@
 //! The process `delayq-compensator`, killed in the middle of its work (SIGKILL).
 
 use super::{Host, message, topic};
-use delayq::{Admin, Fate, UnixMillis, spool::SpoolRecord};
+use delayq::spool::SpoolRecord;
+use delayq::{Admin, Fate, UnixMillis};
 use delayq_spool::SpoolReader;
-use delayq_tests::{
-    deadline::{LONG, wait_until},
-    process::{Process, Signal},
-};
+use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::process::{Process, Signal};
 use std::process::Command;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_delayq-compensator");

@@ -4,22 +4,22 @@
 mod full_disk;
 mod killed;
 
+use delayq::admin::{Policy, Repeats};
+use delayq::protocol::{Holder, ReserveRequest};
+use delayq::spool::SpoolRecord;
 use delayq::{
     Admin, CancelOutcome, Client, Due, Fate, Message, MessageId, Producer, ProducerOptions, PutOutcome,
     Reschedule, Settings, State, Target, Topic, UnixMillis,
-    admin::{Policy, Repeats},
-    protocol::{Holder, ReserveRequest},
-    spool::SpoolRecord,
 };
 use delayq_compensator::{CompensatorConfig, Deps, Report, Resubmitter, build};
 use delayq_service::{Metrics, Readiness, Shutdown};
 use delayq_spool::{SpoolReader, SpoolSettings, SpoolStats, SpoolWriter};
-use delayq_tests::{
-    deadline::{SHORT, wait_until, within},
-    folder::Folder,
-    redis_server::{RedisOptions, RedisServer},
-};
-use std::{path::Path, sync::Arc, time::Duration};
+use delayq_tests::deadline::{SHORT, wait_until, within};
+use delayq_tests::folder::Folder;
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// In the year 2100.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);

@@ -1,11 +1,9 @@
 //! `audit`, `audit_index`: finding messages that no entry leads to, and entries that lead to no message.
 
-use crate::{
-    call::Call,
-    reply::{Reply, ReplyError, Value},
-    script::Verb,
-    shard::ShardId,
-};
+use crate::call::Call;
+use crate::reply::{Reply, ReplyError, Value};
+use crate::script::Verb;
+use crate::shard::ShardId;
 
 /// A finding as a script names it: its kind, and the message's or the entry's name.
 pub type Named = (String, Vec<u8>);

@@ -1,14 +1,12 @@
 //! `cancel`.
 
-use crate::{
-    call::Call,
-    envelope::State,
-    id::{MessageId, Topic},
-    reply::{Reply, ReplyError, Value, Words},
-    script::Verb,
-    shard::ShardId,
-    time::UnixMillis,
-};
+use crate::call::Call;
+use crate::envelope::State;
+use crate::id::{MessageId, Topic};
+use crate::reply::{Reply, ReplyError, Value, Words};
+use crate::script::Verb;
+use crate::shard::ShardId;
+use crate::time::UnixMillis;
 
 /// The outcome of a cancel.
 #[derive(Clone, Debug, PartialEq, Eq)]

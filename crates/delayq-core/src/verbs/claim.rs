@@ -1,12 +1,10 @@
 //! `claim`: becoming the owner of a shard.
 
-use crate::{
-    call::Call,
-    reply::{Reply, ReplyError, Value},
-    script::Verb,
-    shard::ShardId,
-    time::{UnixMicros, UnixMillis},
-};
+use crate::call::Call;
+use crate::reply::{Reply, ReplyError, Value};
+use crate::script::Verb;
+use crate::shard::ShardId;
+use crate::time::{UnixMicros, UnixMillis};
 use std::time::Duration;
 
 /// The outcome of a claim.

@@ -1,13 +1,11 @@
 //! `count`: messages of a topic by state.
 
-use crate::{
-    call::Call,
-    id::Topic,
-    reply::{Reply, ReplyError, Value},
-    script::Verb,
-    shard::ShardId,
-    time::UnixMillis,
-};
+use crate::call::Call;
+use crate::id::Topic;
+use crate::reply::{Reply, ReplyError, Value};
+use crate::script::Verb;
+use crate::shard::ShardId;
+use crate::time::UnixMillis;
 use serde::Serialize;
 
 /// The counts of one topic, in one shard or summed over all. Accepted is the sum of delivered, cancelled, expired,

@@ -1,10 +1,8 @@
 //! Where a page or a step begins.
 
-use crate::{
-    call::Call,
-    reply::{Reply, ReplyError},
-    time::UnixMillis,
-};
+use crate::call::Call;
+use crate::reply::{Reply, ReplyError};
+use crate::time::UnixMillis;
 
 /// After an entry, whether it still exists or not; at first at a time. Never a rank: an entry that leaves before it
 /// would make it skip another.

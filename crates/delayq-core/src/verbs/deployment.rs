@@ -1,12 +1,10 @@
 //! `layout`, `init`, `grow`: what shards know of their deployment, and how they are created and raised.
 
-use crate::{
-    call::Call,
-    layout::Layout,
-    reply::{Reply, ReplyError, Value, Words},
-    script::Verb,
-    shard::ShardId,
-};
+use crate::call::Call;
+use crate::layout::Layout;
+use crate::reply::{Reply, ReplyError, Value, Words};
+use crate::script::Verb;
+use crate::shard::ShardId;
 use serde::Serialize;
 
 /// What a shard knows of its deployment.

@@ -1,11 +1,9 @@
 //! `dictionary`: the dictionaries for compressing payloads.
 
-use crate::{
-    call::Call,
-    reply::{Reply, ReplyError, Value},
-    script::Verb,
-    shard::ShardId,
-};
+use crate::call::Call;
+use crate::reply::{Reply, ReplyError, Value};
+use crate::script::Verb;
+use crate::shard::ShardId;
 
 /// Stores a dictionary in the deployment's first shard, or reads one (`bytes` empty).
 pub fn request(id: u32, bytes: &[u8]) -> Call {

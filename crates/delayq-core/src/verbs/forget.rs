@@ -1,12 +1,10 @@
 //! `forget`, `forget_quiet`: deleting topics that hold nothing from one shard.
 
-use crate::{
-    call::Call,
-    id::Topic,
-    reply::{Reply, ReplyError, Value, Words},
-    script::Verb,
-    shard::ShardId,
-};
+use crate::call::Call;
+use crate::id::Topic;
+use crate::reply::{Reply, ReplyError, Value, Words};
+use crate::script::Verb;
+use crate::shard::ShardId;
 use std::time::Duration;
 
 /// The outcome of deleting a topic in one shard.

@@ -1,14 +1,12 @@
 //! `cancel_group`, `shift_group`: changing all pending messages of a group, step by step.
 
 use super::cursor::Cursor;
-use crate::{
-    call::Call,
-    id::Group,
-    reply::{Reply, ReplyError, Value},
-    script::Verb,
-    shard::ShardId,
-    time::Shift,
-};
+use crate::call::Call;
+use crate::id::Group;
+use crate::reply::{Reply, ReplyError, Value};
+use crate::script::Verb;
+use crate::shard::ShardId;
+use crate::time::Shift;
 
 /// One step of cancelling a group.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,13 +1,11 @@
 //! `histogram`: how many messages of a topic become due, by intervals.
 
-use crate::{
-    call::Call,
-    id::Topic,
-    reply::{Reply, ReplyError, Value},
-    script::Verb,
-    shard::ShardId,
-    time::UnixMillis,
-};
+use crate::call::Call;
+use crate::id::Topic;
+use crate::reply::{Reply, ReplyError, Value};
+use crate::script::Verb;
+use crate::shard::ShardId;
+use crate::time::UnixMillis;
 use serde::Serialize;
 use std::time::Duration;
 

@@ -1,11 +1,9 @@
 //! `hold`: keeping due messages in their buckets while a shard's clock is not trusted.
 
-use crate::{
-    call::Call,
-    reply::{Reply, ReplyError, Value, Words},
-    script::Verb,
-    shard::ShardId,
-};
+use crate::call::Call;
+use crate::reply::{Reply, ReplyError, Value, Words};
+use crate::script::Verb;
+use crate::shard::ShardId;
 
 /// The outcome of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

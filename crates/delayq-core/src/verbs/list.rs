@@ -1,15 +1,13 @@
 //! `peek`, `list`, `list_group`: reading messages without changing them.
 
 use super::cursor::Cursor;
-use crate::{
-    call::Call,
-    envelope::{Envelope, EnvelopeError},
-    id::{Group, MessageId, Topic},
-    reply::{Reply, ReplyError, Value},
-    script::Verb,
-    shard::ShardId,
-    time::UnixMillis,
-};
+use crate::call::Call;
+use crate::envelope::{Envelope, EnvelopeError};
+use crate::id::{Group, MessageId, Topic};
+use crate::reply::{Reply, ReplyError, Value};
+use crate::script::Verb;
+use crate::shard::ShardId;
+use crate::time::UnixMillis;
 
 /// Which messages a listing shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

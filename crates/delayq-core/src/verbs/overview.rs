@@ -1,13 +1,11 @@
 //! `overview`: the state of a shard, and its topics.
 
-use crate::{
-    call::Call,
-    id::Topic,
-    reply::{Reply, ReplyError, Value},
-    script::Verb,
-    shard::ShardId,
-    time::{UnixMicros, UnixMillis},
-};
+use crate::call::Call;
+use crate::id::Topic;
+use crate::reply::{Reply, ReplyError, Value};
+use crate::script::Verb;
+use crate::shard::ShardId;
+use crate::time::{UnixMicros, UnixMillis};
 use serde::Serialize;
 
 /// The state of a shard.

@@ -1,11 +1,9 @@
 //! `probe`: which commands of the scripts this user may not call.
 
-use crate::{
-    call::Call,
-    reply::{Reply, ReplyError, Value},
-    script::Verb,
-    shard::ShardId,
-};
+use crate::call::Call;
+use crate::reply::{Reply, ReplyError, Value};
+use crate::script::Verb;
+use crate::shard::ShardId;
 
 /// Tries every command.
 pub fn request() -> Call {

@@ -1,12 +1,10 @@
 //! `pump`: moving due messages to their ready queues.
 
-use crate::{
-    call::Call,
-    reply::{Reply, ReplyError, Value, Words},
-    script::Verb,
-    shard::ShardId,
-    time::{UnixMicros, UnixMillis},
-};
+use crate::call::Call;
+use crate::reply::{Reply, ReplyError, Value, Words};
+use crate::script::Verb;
+use crate::shard::ShardId;
+use crate::time::{UnixMicros, UnixMillis};
 
 /// The report of one pump.
 #[derive(Clone, Debug, PartialEq, Eq)]

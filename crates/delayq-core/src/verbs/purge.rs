@@ -1,15 +1,13 @@
 //! `purge`: deleting a topic's messages.
 
 use super::cursor::Cursor;
-use crate::{
-    call::Call,
-    id::Topic,
-    limits::MAX_IDS_A_CALL,
-    reply::{Reply, ReplyError, Value},
-    script::Verb,
-    shard::ShardId,
-    time::UnixMillis,
-};
+use crate::call::Call;
+use crate::id::Topic;
+use crate::limits::MAX_IDS_A_CALL;
+use crate::reply::{Reply, ReplyError, Value};
+use crate::script::Verb;
+use crate::shard::ShardId;
+use crate::time::UnixMillis;
 
 /// The outcome of a purge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

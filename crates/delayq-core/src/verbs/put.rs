@@ -1,15 +1,13 @@
 //! `put`.
 
-use crate::{
-    call::Call,
-    envelope::{Envelope, State},
-    id::Topic,
-    message::{Due, Message},
-    reply::{Reply, ReplyError, Value, Words},
-    script::Verb,
-    shard::ShardId,
-    time::{UnixMicros, UnixMillis},
-};
+use crate::call::Call;
+use crate::envelope::{Envelope, State};
+use crate::id::Topic;
+use crate::message::{Due, Message};
+use crate::reply::{Reply, ReplyError, Value, Words};
+use crate::script::Verb;
+use crate::shard::ShardId;
+use crate::time::{UnixMicros, UnixMillis};
 
 /// The outcome of a put.
 #[derive(Clone, Debug, PartialEq, Eq)]

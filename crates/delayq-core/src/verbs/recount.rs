@@ -1,11 +1,9 @@
 //! `recount`: counting a topic's messages in a shard, and correcting its counters.
 
-use crate::{
-    call::Call,
-    reply::{Reply, ReplyError, Value},
-    script::Verb,
-    shard::ShardId,
-};
+use crate::call::Call;
+use crate::reply::{Reply, ReplyError, Value};
+use crate::script::Verb;
+use crate::shard::ShardId;
 
 /// What a count found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

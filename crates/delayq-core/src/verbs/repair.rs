@@ -1,11 +1,9 @@
 //! `repair`: repairing an audit's findings.
 
-use crate::{
-    call::Call,
-    reply::{Reply, ReplyError, Value},
-    script::Verb,
-    shard::ShardId,
-};
+use crate::call::Call;
+use crate::reply::{Reply, ReplyError, Value};
+use crate::script::Verb;
+use crate::shard::ShardId;
 
 /// The outcome of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]

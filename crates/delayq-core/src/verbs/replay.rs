@@ -1,13 +1,12 @@
 //! `replay`: making dead letters ready again.
 
-use crate::{
-    call::Call,
-    id::{MessageId, Topic},
-    reply::{Reply, ReplyError, Value, Words},
-    script::Verb,
-    shard::ShardId,
-};
-use std::{collections::BTreeMap, time::Duration};
+use crate::call::Call;
+use crate::id::{MessageId, Topic};
+use crate::reply::{Reply, ReplyError, Value, Words};
+use crate::script::Verb;
+use crate::shard::ShardId;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The outcome of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,16 +1,14 @@
 //! `reschedule`: changing the due time of pending messages.
 
 use super::cancel::finished;
-use crate::{
-    call::Call,
-    envelope::State,
-    id::{MessageId, Topic},
-    message::Due,
-    reply::{Reply, ReplyError, Value, Words},
-    script::Verb,
-    shard::ShardId,
-    time::{Shift, UnixMillis},
-};
+use crate::call::Call;
+use crate::envelope::State;
+use crate::id::{MessageId, Topic};
+use crate::message::Due;
+use crate::reply::{Reply, ReplyError, Value, Words};
+use crate::script::Verb;
+use crate::shard::ShardId;
+use crate::time::{Shift, UnixMillis};
 
 /// A change of a due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

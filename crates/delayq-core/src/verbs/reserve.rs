@@ -1,16 +1,15 @@
 //! `reserve`: leasing ready messages.
 
-use crate::{
-    call::Call,
-    codec::Unrestored,
-    envelope::Envelope,
-    id::{MessageId, Topic},
-    reply::{Reply, ReplyError, Value},
-    script::Verb,
-    shard::ShardId,
-    time::{UnixMicros, UnixMillis},
-};
-use std::{fmt, time::Duration};
+use crate::call::Call;
+use crate::codec::Unrestored;
+use crate::envelope::Envelope;
+use crate::id::{MessageId, Topic};
+use crate::reply::{Reply, ReplyError, Value};
+use crate::script::Verb;
+use crate::shard::ShardId;
+use crate::time::{UnixMicros, UnixMillis};
+use std::fmt;
+use std::time::Duration;
 
 /// A reserve from one shard.
 #[derive(Clone, Debug)]

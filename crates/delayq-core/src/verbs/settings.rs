@@ -1,13 +1,11 @@
 //! `configure`, `describe`: the settings of a topic in one shard.
 
-use crate::{
-    call::Call,
-    id::Topic,
-    policy::{TopicSettings, known_field},
-    reply::{Reply, ReplyError, Value},
-    script::Verb,
-    shard::ShardId,
-};
+use crate::call::Call;
+use crate::id::Topic;
+use crate::policy::{TopicSettings, known_field};
+use crate::reply::{Reply, ReplyError, Value};
+use crate::script::Verb;
+use crate::shard::ShardId;
 
 /// Sets these fields; an empty value restores the default.
 pub fn configure(shard: ShardId, topic: &Topic, settings: &TopicSettings) -> Call {

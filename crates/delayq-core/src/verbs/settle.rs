@@ -1,13 +1,11 @@
 //! `ack`, `extend`, `release`, `bury`: what the holder of a lease does.
 
 use super::reserve::Receipt;
-use crate::{
-    call::Call,
-    reply::{Reply, ReplyError, Value, Words},
-    script::Verb,
-    shard::ShardId,
-    time::UnixMillis,
-};
+use crate::call::Call;
+use crate::reply::{Reply, ReplyError, Value, Words};
+use crate::script::Verb;
+use crate::shard::ShardId;
+use crate::time::UnixMillis;
 use std::time::Duration;
 
 /// What became of a message that its holder settled.

@@ -1,12 +1,12 @@
 //! `[[routes]]`: which topics go where.
 
-use crate::{pattern::Pattern, template::Template};
+use crate::pattern::Pattern;
+use crate::template::Template;
 use delayq_service::config::{Faults, Section};
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{Error, Visitor},
-};
-use std::{collections::BTreeMap, fmt};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
 
 /// `[[routes]]`: which topics go where. The first route that matches a topic applies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

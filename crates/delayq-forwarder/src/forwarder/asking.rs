@@ -1,15 +1,11 @@
 //! Asking shards for messages: one call of `reserve` for several shards of one lane.
 
 use super::board::Board;
-use crate::{
-    circuit::Pass,
-    context::Context,
-    lane_state::{LaneState, Part, Pipeline},
-};
-use delayq::{
-    Advice, Error,
-    protocol::{Reservation, ReserveReport, ReserveRequest, ShardId},
-};
+use crate::circuit::Pass;
+use crate::context::Context;
+use crate::lane_state::{LaneState, Part, Pipeline};
+use delayq::protocol::{Reservation, ReserveReport, ReserveRequest, ShardId};
+use delayq::{Advice, Error};
 use std::time::Instant;
 
 /// What one lane asks of some shards, in one pipeline.

@@ -1,20 +1,17 @@
 //! The board: every lane, and which topic belongs to which.
 
 use super::Forwarder;
-use crate::{
-    circuit::CircuitSettings,
-    destinations::Target,
-    lane::{Lane, NamedSink},
-    lane_state::LaneState,
-    routes::{Route, Routes},
-    stats::Stats,
-};
-use delayq::{Topic, protocol::ShardId};
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-    time::Instant,
-};
+use crate::circuit::CircuitSettings;
+use crate::destinations::Target;
+use crate::lane::{Lane, NamedSink};
+use crate::lane_state::LaneState;
+use crate::routes::{Route, Routes};
+use crate::stats::Stats;
+use delayq::Topic;
+use delayq::protocol::ShardId;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
 
 /// The lanes and topics of the loop.
 pub(super) struct Board {

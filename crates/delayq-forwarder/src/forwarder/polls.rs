@@ -3,14 +3,10 @@
 //! A poll asks each shard for one page of its topics: it costs by shards, not by topics. A shard whose notifications may
 //! have been missed is swept: asked for page after page without a rest.
 
-use delayq::{
-    Error,
-    protocol::{Holder, ShardId, TopicsPage},
-};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::{Duration, Instant},
-};
+use delayq::Error;
+use delayq::protocol::{Holder, ShardId, TopicsPage};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 /// Shards in one round trip: Redis answers as many pages in a few milliseconds.
 const MAX_SHARDS: usize = 8;

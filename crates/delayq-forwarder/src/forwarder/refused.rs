@@ -1,9 +1,7 @@
 //! Topics that a shard sets aside because one of their keys has the wrong type.
 
-use delayq::{
-    Error, Topic,
-    protocol::{ReserveReport, ShardId},
-};
+use delayq::protocol::{ReserveReport, ShardId};
+use delayq::{Error, Topic};
 use prometheus_client::metrics::gauge::Gauge;
 use std::collections::BTreeSet;
 

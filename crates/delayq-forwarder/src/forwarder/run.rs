@@ -2,35 +2,25 @@
 //!
 //! Nothing is awaited inside a turn. Asks, batches and polls are tasks, so no lane waits for another one's answer.
 
-use super::{
-    Forwarder,
-    asking::{Answer, Ask, Bounds, ShardAnswer, payload_bytes},
-    board::Board,
-    polls::{Polled, Polls, poll},
-    refused::Refused,
-    unrouted::{self, Counted, Waiting},
-};
-use crate::{
-    codes::REDIS_UNUSABLE,
-    config::ForwarderConfig,
-    context::{Context, Freed},
-    delivery::{Batch, Report},
-    settle::{Settler, Verdict},
-    sharing::Share,
-};
-use delayq::{
-    Advice, Error,
-    protocol::{Holder, Notification, ShardId, TopicHere},
-};
+use super::Forwarder;
+use super::asking::{Answer, Ask, Bounds, ShardAnswer, payload_bytes};
+use super::board::Board;
+use super::polls::{Polled, Polls, poll};
+use super::refused::Refused;
+use super::unrouted::{self, Counted, Waiting};
+use crate::codes::REDIS_UNUSABLE;
+use crate::config::ForwarderConfig;
+use crate::context::{Context, Freed};
+use crate::delivery::{Batch, Report};
+use crate::settle::{Settler, Verdict};
+use crate::sharing::Share;
+use delayq::protocol::{Holder, Notification, ShardId, TopicHere};
+use delayq::{Advice, Error};
 use delayq_service::{Condition, Fault, Shutdown};
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
-use tokio::{
-    sync::mpsc::UnboundedReceiver,
-    task::{JoinError, JoinSet},
-};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::{JoinError, JoinSet};
 
 /// How often messages without a route are counted.
 const COUNT_EVERY: Duration = Duration::from_secs(10);

@@ -4,8 +4,9 @@ mod beneath;
 mod check;
 mod config;
 mod deliver;
-#[cfg(test)]
-mod tests;
 
 pub use config::FileConfig;
 pub(crate) use deliver::FileSink;
+
+#[cfg(test)]
+mod tests;

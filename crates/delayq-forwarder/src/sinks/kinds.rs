@@ -3,26 +3,30 @@
 //! The configuration of every kind is always there, so that every build checks it alike; the client of a heavy one only
 //! with its cargo feature.
 
+use super::file::FileSink;
 #[cfg(feature = "kafka")]
 use super::kafka::KafkaSink;
 #[cfg(feature = "nats")]
 use super::nats::NatsSink;
 #[cfg(feature = "rabbitmq")]
 use super::rabbitmq::RabbitmqSink;
+use super::redis::list::RedisListSink;
+use super::redis::stream::RedisStreamSink;
+use super::several::SeveralSink;
+use super::stdout::StdoutSink;
 #[cfg(feature = "webhook")]
 use super::webhook::{Hosts, WebhookSink};
 use super::{
     FileConfig, KafkaConfig, NatsConfig, RabbitmqConfig, RedisListConfig, RedisStreamConfig, StdoutConfig,
     WebhookConfig,
-    file::FileSink,
-    redis::{list::RedisListSink, stream::RedisStreamSink},
-    several::SeveralSink,
-    stdout::StdoutSink,
 };
-use crate::{encoding::Encoding, sink::Sink};
+use crate::encoding::Encoding;
+use crate::sink::Sink;
 use delayq_service::config::{ByteSize, Faults, HumanDuration, RedisConfig, Section};
 use serde::{Deserialize, Serialize};
-use std::{fmt, sync::Arc, time::Duration};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Makes of the table of kinds the words of the configuration, the tables of a sink, and what makes a sink of each.
 macro_rules! kinds {

@@ -1,7 +1,8 @@
 //! A delivery as one JSON document: what the sinks `file`, `stdout` and `redis-list` write.
 
 use crate::Parcel;
-use base64::{Engine, engine::general_purpose::STANDARD};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -3,13 +3,13 @@
 //! If one of them fails, the parcel is retried at every one: those that had it get it twice, with the same id and a higher
 //! delivery number.
 
-use crate::{
-    Parcel,
-    sink::{CheckError, Outcome, Outcomes, Sink},
-};
+use crate::Parcel;
+use crate::sink::{CheckError, Outcome, Outcomes, Sink};
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::interval;
 
 /// How often outcomes are collected while others are missing.

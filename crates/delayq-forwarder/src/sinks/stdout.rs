@@ -5,10 +5,8 @@ use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_trait::async_trait;
 use delayq_service::config::Section;
 use serde::{Deserialize, Serialize};
-use std::{
-    io::{self, Write},
-    sync::Arc,
-};
+use std::io::{self, Write};
+use std::sync::Arc;
 
 /// `[sinks.NAME.stdout]`: it has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -43,16 +43,14 @@
 //!     itself withholds the confirm until they have it, which is a lost confirm or a slow one.
 //! 16. It writes the lines that a file holds.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
-
+use crate::stage::{Running, Seen, Stage, route};
 use delayq_forwarder::{ForwarderConfig, Settings, SinkConfig};
 use delayq_service::config::{HumanDuration, Secret};
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
 use delayq_tests::proxy::{Direction, Flow, Proxy};
-
-use crate::stage::{Running, Seen, Stage, route};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// A sink's real server, with a consumer that knows nothing of delayq.
 ///

@@ -1,12 +1,10 @@
 //! The sink `file` in a folder that can go away. What is written to a single file is tested beside it, in `src/sinks/file`.
 
-use std::path::PathBuf;
-
-use delayq_forwarder::{FileConfig, SinkConfig};
-use tempfile::TempDir;
-
 use crate::conformance::{Mortal, Subject, conforms};
 use crate::stage::{Seen, record};
+use delayq_forwarder::{FileConfig, SinkConfig};
+use std::path::PathBuf;
+use tempfile::TempDir;
 
 struct Folder {
     outer: TempDir,

@@ -1,11 +1,11 @@
 //! The sink `kafka` against a broker that the tests of this process share, each behind a proxy of its own; and against a
 //! cluster of three.
 
-use std::collections::BTreeMap;
-use std::process::Command;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
-
+use crate::conformance::{
+    Deletable, Guarded, Mortal, Networked, Subject, conforms,
+    tls_takes_the_private_authority_and_no_other_name,
+};
+use crate::stage::{Seen, Stage, route, topic};
 use delayq::Message;
 use delayq_forwarder::{KafkaConfig, RouteConfig, SinkConfig};
 use delayq_service::config::{HumanDuration, Secret};
@@ -19,13 +19,11 @@ use delayq_tests::shared::namespace;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::OnceCell;
-
-use crate::conformance::{
-    Deletable, Guarded, Mortal, Networked, Subject, conforms,
-    tls_takes_the_private_authority_and_no_other_name,
-};
-use crate::stage::{Seen, Stage, route, topic};
 
 /// Proxies that are made with the broker: at least one for each test that starts a subject.
 const PROXIES: usize = 13;

@@ -1,14 +1,13 @@
 //! The process `delayq-forwarder`, killed in the middle of its work (SIGKILL).
 
-use std::path::Path;
-use std::process::Command;
-
-use delayq::{Admin, admin::Policy};
+use crate::stage::{Stage, record, topic};
+use delayq::Admin;
+use delayq::admin::Policy;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
 use delayq_tests::process::{Process, Signal};
-
-use crate::stage::{Stage, record, topic};
+use std::path::Path;
+use std::process::Command;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_delayq-forwarder");
 const IN_FLIGHT: usize = 100;

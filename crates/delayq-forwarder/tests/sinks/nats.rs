@@ -1,8 +1,12 @@
 //! The sink `nats` against a server of its own.
 
-use std::time::Duration;
-
-use async_nats::jetstream::{self, stream::Config, stream::DiscardPolicy};
+use crate::conformance::{
+    Deletable, Guarded, Mortal, Networked, Subject, conforms, text,
+    tls_takes_the_private_authority_and_no_other_name,
+};
+use crate::stage::{Seen, Stage, route};
+use async_nats::jetstream;
+use async_nats::jetstream::stream::{Config, DiscardPolicy};
 use delayq_forwarder::{NatsConfig, NatsMode, SinkConfig};
 use delayq_service::config::Secret;
 use delayq_tests::certs::Authority;
@@ -11,12 +15,7 @@ use delayq_tests::invariants::Permit;
 use delayq_tests::nats_server::NatsServer;
 use delayq_tests::proxy::Proxy;
 use futures_util::StreamExt;
-
-use crate::conformance::{
-    Deletable, Guarded, Mortal, Networked, Subject, conforms, text,
-    tls_takes_the_private_authority_and_no_other_name,
-};
-use crate::stage::{Seen, Stage, route};
+use std::time::Duration;
 
 struct Stream {
     server: NatsServer,

@@ -1,12 +1,9 @@
 //! The pipeline around the sinks: routes, bulkheads, drain and kill.
 
-use std::time::Duration;
-
-use delayq::{
-    Admin, Message, Producer, ProducerOptions,
-    admin::Policy,
-    protocol::{Keys, ShardId},
-};
+use crate::stage::{Seen, Stage, record, route, topic};
+use delayq::admin::Policy;
+use delayq::protocol::{Keys, ShardId};
+use delayq::{Admin, Message, Producer, ProducerOptions};
 use delayq_forwarder::{FileConfig, RedisStreamConfig, SinkConfig};
 use delayq_service::config::{ByteSize, HumanDuration, RedisConfig};
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
@@ -15,8 +12,7 @@ use delayq_tests::proxy::{Flow, Proxy};
 use delayq_tests::redis_server::RedisServer;
 use delayq_tests::stall::Stall;
 use delayq_tests::timing::{Timing, conclusive};
-
-use crate::stage::{Seen, Stage, record, route, topic};
+use std::time::Duration;
 
 fn file(dir: &std::path::Path) -> SinkConfig {
     SinkConfig { file: Some(FileConfig { dir: dir.to_owned(), rotate_at: None }), ..SinkConfig::default() }

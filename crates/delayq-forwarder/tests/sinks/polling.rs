@@ -1,15 +1,14 @@
 //! What a poll costs with many topics, and that it misses none.
 
-use std::path::Path;
-
-use delayq::{Admin, admin::Policy};
+use crate::stage::{Stage, record, route, topic};
+use delayq::Admin;
+use delayq::admin::Policy;
 use delayq_forwarder::{FileConfig, SinkConfig};
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
 use delayq_tests::redis_monitor::{RedisMonitor, Seen};
 use delayq_tests::redis_server::RedisServer;
-
-use crate::stage::{Stage, record, route, topic};
+use std::path::Path;
 
 const SHARDS: usize = 4;
 

@@ -1,7 +1,10 @@
 //! The sink `rabbitmq` against a broker that the tests of this process share.
 
-use std::sync::Mutex;
-
+use crate::conformance::{
+    Deletable, Guarded, Mortal, Networked, Subject, conforms,
+    tls_takes_the_private_authority_and_no_other_name,
+};
+use crate::stage::{Seen, Stage, route};
 use delayq_forwarder::{RabbitmqConfig, SinkConfig};
 use delayq_service::config::Secret;
 use delayq_tests::certs::Authority;
@@ -13,13 +16,8 @@ use delayq_tests::shared::namespace;
 use lapin::options::{BasicGetOptions, QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, Connection, ConnectionProperties};
+use std::sync::Mutex;
 use tokio::sync::OnceCell;
-
-use crate::conformance::{
-    Deletable, Guarded, Mortal, Networked, Subject, conforms,
-    tls_takes_the_private_authority_and_no_other_name,
-};
-use crate::stage::{Seen, Stage, route};
 
 static SERVER: OnceCell<(RabbitmqServer, Authority)> = OnceCell::const_new();
 /// The only name of the shared server's certificate: called by its address it is somebody else.

@@ -1,5 +1,10 @@
 //! The sink `redis-list` against a Redis of its own.
 
+use crate::conformance::{
+    Guarded, Mortal, Networked, Subject, conforms, tls_takes_the_private_authority_and_no_other_name,
+};
+use crate::redis_stream::{PASSWORD, at, encrypted};
+use crate::stage::{Seen, Stage, record, route};
 use delayq_forwarder::{Element, RedisListConfig, SinkConfig};
 use delayq_service::config::{RedisConfig, Secret};
 use delayq_tests::certs::Authority;
@@ -7,12 +12,6 @@ use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::invariants::Permit;
 use delayq_tests::proxy::Proxy;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
-
-use crate::conformance::{
-    Guarded, Mortal, Networked, Subject, conforms, tls_takes_the_private_authority_and_no_other_name,
-};
-use crate::redis_stream::{PASSWORD, at, encrypted};
-use crate::stage::{Seen, Stage, record, route};
 
 struct List {
     server: RedisServer,

@@ -1,8 +1,10 @@
 //! The sink `redis-stream` against a Redis of its own.
 
+use crate::conformance::{
+    Guarded, Mortal, Networked, Subject, conforms, text, tls_takes_the_private_authority_and_no_other_name,
+};
+use crate::stage::{Seen, Stage, route};
 use delayq::protocol::Keys;
-use std::collections::BTreeMap;
-
 use delayq_forwarder::{RedisStreamConfig, SinkConfig};
 use delayq_service::config::{RedisConfig, Secret};
 use delayq_tests::certs::{Authority, Certificate};
@@ -11,11 +13,7 @@ use delayq_tests::invariants::Permit;
 use delayq_tests::ports::free_port;
 use delayq_tests::proxy::Proxy;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
-
-use crate::conformance::{
-    Guarded, Mortal, Networked, Subject, conforms, text, tls_takes_the_private_authority_and_no_other_name,
-};
-use crate::stage::{Seen, Stage, route};
+use std::collections::BTreeMap;
 
 struct Stream {
     server: RedisServer,

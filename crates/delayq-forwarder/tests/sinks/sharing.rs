@@ -1,8 +1,6 @@
 //! Several forwarders on one deployment: by competing, and by the plan of a real etcd.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
-
+use crate::stage::{Running, Seen, Stage, record, route};
 use delayq::{Admin, ShardCount};
 use delayq_cluster::{ClusterConfig, EtcdConfig, Role};
 use delayq_forwarder::{FileConfig, Settings, SinkConfig};
@@ -13,8 +11,8 @@ use delayq_tests::invariants::Permit;
 use delayq_tests::shared::etcd_endpoints;
 use delayq_tests::stall::Stall;
 use delayq_tests::timing::conclusive;
-
-use crate::stage::{Running, Seen, Stage, record, route};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// The least lease time there is: a killed forwarder's shards wait for it.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);

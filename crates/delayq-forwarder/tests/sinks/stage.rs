@@ -1,14 +1,10 @@
 //! A deployment of its own for one test: shards in the shared Redis, a pump, and a forwarder that can be stopped.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
-
+use delayq::admin::{ListState, Numbers, TimeRange};
+use delayq::protocol::{Claimed, Owner};
 use delayq::{
     Admin, CancelOutcome, Client, Due, Message, MessageId, Namespace, Producer, ProducerOptions, PutOutcome,
     Reschedule, RescheduleOutcome, Settings, ShardCount, Target, Topic, UnixMillis,
-    admin::{ListState, Numbers, TimeRange},
-    protocol::{Claimed, Owner},
 };
 use delayq_cluster::ClusterConfig;
 use delayq_forwarder::{Deps, ForwarderConfig, RouteConfig, SinkConfig, build};
@@ -18,6 +14,9 @@ use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::history::{Answer, Event, History, sha256_hex};
 use delayq_tests::invariants::{Permit, check};
 use delayq_tests::shared;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Shards, a pump over them, and what was put.
 pub(crate) struct Stage {
@@ -331,7 +330,8 @@ pub(crate) fn body(n: usize, size: usize) -> Vec<u8> {
 
 /// A delivery from its JSON record, as the sinks of lines write it.
 pub(crate) fn record(destination: &str, line: &str) -> Seen {
-    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
     let record: serde_json::Value = serde_json::from_str(line).unwrap();
     let body = match record["payload"].as_str() {
         Some(text) => text.as_bytes().to_vec(),

@@ -1,12 +1,10 @@
 //! The sink `stdout` as it is used: the process `delayq-forwarder`, and the reader of its output.
 
-use std::process::Command;
-
+use crate::stage::{Seen, Stage, record};
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
 use delayq_tests::process::{Process, Signal, Stream};
-
-use crate::stage::{Seen, Stage, record};
+use std::process::Command;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_delayq-forwarder");
 

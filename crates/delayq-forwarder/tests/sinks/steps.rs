@@ -1,14 +1,10 @@
 //! A forwarder that shares by plan and dies at each step of its life, before the request of that step or right after it:
 //! another one takes over its shards, and delivers what it had.
 
-use std::cell::Cell;
-use std::pin::pin;
-use std::time::Duration;
-
-use delayq::{
-    Client,
-    protocol::{Scripts, Verb},
-};
+use crate::sharing::{LEASE, member, seen, settings, takes_from};
+use crate::stage::{Running, Stage, route};
+use delayq::Client;
+use delayq::protocol::{Scripts, Verb};
 use delayq_forwarder::{RedisStreamConfig, Settings, SinkConfig};
 use delayq_service::config::RedisConfig;
 use delayq_tests::etcd_server::EtcdCluster;
@@ -16,9 +12,9 @@ use delayq_tests::invariants::Permit;
 use delayq_tests::proxy::{Flow, Proxy};
 use delayq_tests::redis_server::RedisServer;
 use delayq_tests::tripwire::{End, Step, Tripwire, begins_to_lead, gives_up_a_claim, has, revokes_its_lease};
-
-use crate::sharing::{LEASE, member, seen, settings, takes_from};
-use crate::stage::{Running, Stage, route};
+use std::cell::Cell;
+use std::pin::pin;
+use std::time::Duration;
 
 const BOTH: [End; 2] = [End::Before, End::After];
 /// The lease time of one that has to keep its shards until another joins: over a stall of the machine that ends a shorter

@@ -1,15 +1,14 @@
 //! What each path of the admin endpoint answers.
 
+use crate::metrics::Metrics;
+use crate::program::Program;
+use crate::readiness::Readiness;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::json;
-
-use crate::metrics::Metrics;
-use crate::program::Program;
-use crate::readiness::Readiness;
 
 /// The sources of the answers.
 #[derive(Clone, Debug)]

@@ -1,23 +1,20 @@
 //! Accepting connections: so many at a time, and one deadline over each.
 
-use std::net::SocketAddr;
-use std::time::Duration;
-
+use super::slots::Slots;
+use crate::codes::ADMIN_BIND;
+use crate::config::{AdminConfig, Listen};
+use crate::fault::Fault;
+use crate::metrics::Metrics;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
+use std::net::SocketAddr;
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
-
-use crate::codes::ADMIN_BIND;
-use crate::config::{AdminConfig, Listen};
-use crate::fault::Fault;
-use crate::metrics::Metrics;
-
-use super::slots::Slots;
 
 /// How long to wait after an accept that failed for lack of files or memory, instead of spinning.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -1,9 +1,8 @@
 //! A host with a port, and the optional address that a process listens on.
 
+use super::text::Written;
 use std::fmt;
 use std::str::FromStr;
-
-use super::text::Written;
 
 /// A host name or IP address with a port: `redis.internal:6379`, `[::1]:9440`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -3,15 +3,13 @@
 //! A position in the file is its byte offset. Positions behind the end of the file are the variables of the
 //! environment, two for each, so that a fault of serde leads back to either by its span alone.
 
+use super::environment::Environment;
+use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
-
-use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
-
-use super::environment::Environment;
 
 /// A key somewhere in the document.
 #[derive(Clone, Debug)]

@@ -1,11 +1,10 @@
 //! A duration as people write it: `"250ms"`, `"2h30m"`.
 
+use super::text::Written;
 use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 use std::time::Duration;
-
-use super::text::Written;
 
 /// A [`Duration`] that is written with its unit. `*value` is the plain duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,14 +1,12 @@
 //! The faults of a configuration: collected during validation and reported all at once.
 
-use std::fmt::{self, Display};
-use std::ops::RangeInclusive;
-
-use crate::codes::{CONFIG_FAULTY, CONFIG_UNREADABLE, Code};
-use crate::fault::Fault;
-
 use super::Section;
 use super::document::Location;
 use super::secret::Secret;
+use crate::codes::{CONFIG_FAULTY, CONFIG_UNREADABLE, Code};
+use crate::fault::Fault;
+use std::fmt::{self, Display};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// The faults that [`Section::validate`] finds, each under the key it belongs to.

@@ -1,9 +1,8 @@
 //! The keys of a struct, as its own `Deserialize` names them.
 
-use serde::Deserialize;
 use serde::de::value::Error;
 use serde::de::{Deserializer, Error as _, Visitor};
-use serde::forward_to_deserialize_any;
+use serde::{Deserialize, forward_to_deserialize_any};
 
 /// The names of the fields of a struct; empty for other types.
 pub(super) fn fields_of<'de, C: Deserialize<'de>>() -> &'static [&'static str] {

@@ -1,14 +1,13 @@
 //! Loading: file, environment, types, validation; the faults of all steps are reported together.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
 use super::Section;
 use super::document::{Document, Location, Misfit};
 use super::environment::Environment;
 use super::faults::{ConfigFault, ConfigFaults, Faults};
 use super::fields::fields_of;
 use super::locations::Locations;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// The sections of all binaries. A binary ignores those that it does not use itself.
 pub const SECTIONS: &[&str] = &[

@@ -1,8 +1,7 @@
 //! Where each key of a configuration is written, for faults that are found later.
 
-use std::collections::BTreeMap;
-
 use super::document::Location;
+use std::collections::BTreeMap;
 
 /// The locations of the keys of one configuration.
 ///

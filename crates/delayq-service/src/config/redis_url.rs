@@ -1,11 +1,11 @@
 //! The address of a Redis as a URL, printed without its password.
 
-use std::fmt;
-use std::str::FromStr;
-
 use super::secret::MASK;
 use super::text::Written;
-use delayq::{LinkSettings, protocol::mask_query};
+use delayq::LinkSettings;
+use delayq::protocol::mask_query;
+use std::fmt;
+use std::str::FromStr;
 
 /// `redis://[user[:password]@]host:port[/db]`, `rediss://…` for TLS, or `unix:///path` and `redis+unix:///path`, which
 /// may be followed by `?db=`, `&user=` and `&pass=`.

@@ -1,8 +1,7 @@
 //! The check of a commented sample file: it holds every key, with its default.
 
-use std::collections::BTreeSet;
-
 use super::{Environment, Section, Source, effective, load};
+use std::collections::BTreeSet;
 
 /// Checks that a sample file equals the defaults of a configuration.
 ///

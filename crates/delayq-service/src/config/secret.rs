@@ -1,16 +1,14 @@
 //! A secret: written plainly, or as the file or environment variable that holds it, and never printed.
 
-use std::fmt;
-use std::path::PathBuf;
-
+use super::environment;
+use super::text::refuse_bare_values;
 use delayq::Password;
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use super::environment;
-use super::text::refuse_bare_values;
+use std::fmt;
+use std::path::PathBuf;
 
 /// What stands for a secret wherever one would be printed.
 pub const MASK: &str = "***";

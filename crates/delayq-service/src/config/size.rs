@@ -1,9 +1,8 @@
 //! A number of bytes as people write it: `"64KiB"`.
 
+use super::text::Written;
 use std::fmt;
 use std::str::FromStr;
-
-use super::text::Written;
 
 /// A number of bytes that is written with its unit: `B`, `KiB`, `MiB`, `GiB` or `TiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

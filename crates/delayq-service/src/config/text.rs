@@ -1,11 +1,10 @@
 //! Values that are written as one string: reading them, and refusing them without repeating what was written.
 
+use serde::Deserializer;
+use serde::de::{Error, Visitor};
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
-
-use serde::Deserializer;
-use serde::de::{Error, Visitor};
 
 /// A value with a grammar of its own.
 ///

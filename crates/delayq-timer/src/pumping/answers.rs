@@ -7,10 +7,8 @@ use crate::guard::Verdict;
 use crate::redis_health::is_missing;
 use crate::rota::Owned as _;
 use crate::schedule::{Found, Round};
-use delayq::{
-    Error,
-    protocol::{Claimed, HoldAnswer, PumpReport, PumpWord, ShardId, UnixMicros},
-};
+use delayq::Error;
+use delayq::protocol::{Claimed, HoldAnswer, PumpReport, PumpWord, ShardId, UnixMicros};
 use delayq_cluster::ClusterError;
 use std::time::{Duration, Instant};
 

@@ -2,13 +2,12 @@
 
 use crate::forgetting::Page;
 use crate::schedule::Round;
-use delayq::{
-    Error, UnixMillis,
-    protocol::{Claimed, ForgottenTopics, HoldAnswer, Owner, PumpReport, ShardId, UnixMicros},
-};
+use delayq::protocol::{Claimed, ForgottenTopics, HoldAnswer, Owner, PumpReport, ShardId, UnixMicros};
+use delayq::{Error, UnixMillis};
 use delayq_cluster::{ClusterError, DrainReport, Handle};
+use futures_util::StreamExt;
 use futures_util::future::join_all;
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::stream::FuturesUnordered;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, Instant};

@@ -3,10 +3,8 @@
 use super::Pumping;
 use super::calls::Call;
 use crate::events::{Parted, Stopped};
-use delayq::{
-    ShardCount, UnixMillis,
-    protocol::{Notification, ShardId},
-};
+use delayq::protocol::{Notification, ShardId};
+use delayq::{ShardCount, UnixMillis};
 use delayq_cluster::{DrainReport, Lost, OwnershipChange};
 use delayq_service::Fault;
 use std::collections::BTreeSet;

@@ -4,10 +4,8 @@ use super::Pumping;
 use super::calls::{Call, NO_LATER, Trip};
 use crate::events::{Rescued, TopicForgotten};
 use crate::rota::Owned as _;
-use delayq::{
-    Error, UnixMillis,
-    protocol::{ForgottenTopics, PumpReport, PumpWord, ShardId, UnixMicros},
-};
+use delayq::protocol::{ForgottenTopics, PumpReport, PumpWord, ShardId, UnixMicros};
+use delayq::{Error, UnixMillis};
 use std::time::Instant;
 
 // === impl Pumping ===

@@ -1,7 +1,8 @@
 //! The shards that wait, each in the order in which it is taken: so that no step walks over all of them.
 
 use super::Shard;
-use delayq::{UnixMillis, protocol::ShardId};
+use delayq::UnixMillis;
+use delayq::protocol::ShardId;
 use std::collections::BTreeSet;
 use std::time::Instant;
 

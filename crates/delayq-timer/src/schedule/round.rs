@@ -1,6 +1,7 @@
 //! What a schedule sends, and what it learns of it.
 
-use delayq::{UnixMillis, protocol::ShardId};
+use delayq::UnixMillis;
+use delayq::protocol::ShardId;
 use std::time::Instant;
 
 /// The pipeline of a call.

@@ -3,7 +3,8 @@
 use crate::bounds::WAKE_LOST;
 use crate::fleet::TIMES;
 use crate::stand::{Stand, client, polling, start};
-use delayq::{Admin, protocol::ShardId};
+use delayq::Admin;
+use delayq::protocol::ShardId;
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use delayq_tests::stall::Stall;

@@ -2,7 +2,8 @@
 
 use crate::fleet::Fleet;
 use crate::stand::{Became, Running, Stand};
-use delayq::{Admin, protocol::ShardId};
+use delayq::Admin;
+use delayq::protocol::ShardId;
 use delayq_tests::deadline::{LONG, wait_until};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -8,10 +8,8 @@ use delayq::{
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::history::{Answer, Event, History, sha256_hex};
 use delayq_tests::redis_server::RedisServer;
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 

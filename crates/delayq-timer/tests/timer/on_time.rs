@@ -1,7 +1,8 @@
 //! On time and never early: across the hour's edge, after a long rest, in a storm, at random times.
 
 use crate::stand::{Stand, client};
-use delayq::{Admin, protocol::ShardId};
+use delayq::Admin;
+use delayq::protocol::ShardId;
 use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};

@@ -3,10 +3,8 @@
 use crate::bounds::KILLED_ALONE;
 use crate::fleet::TIMES;
 use crate::stand::{Stand, polling, start};
-use delayq::{
-    Topic,
-    protocol::{Claimed, Holder, Owner, ReserveRequest, ShardId},
-};
+use delayq::Topic;
+use delayq::protocol::{Claimed, Holder, Owner, ReserveRequest, ShardId};
 use delayq_service::config::HumanDuration;
 use delayq_tests::stall::Stall;
 use delayq_tests::timing::conclusive;

@@ -1,7 +1,9 @@
 //! What the tests stand on: a deployment on a private Redis, a timer in this process, and what became ready when.
 
-use delayq::{Client, Group, Message, ShardCount, Topic, UnixMillis, protocol::ShardId};
-use delayq_service::{Fault, Metrics, Readiness, Shutdown, config::HumanDuration};
+use delayq::protocol::ShardId;
+use delayq::{Client, Group, Message, ShardCount, Topic, UnixMillis};
+use delayq_service::config::HumanDuration;
+use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use delayq_tests::deadline::{SHORT, wait_for, wait_until, within};
 use delayq_tests::deployment::{Deployment, settings};
 use delayq_tests::redis_server::RedisServer;

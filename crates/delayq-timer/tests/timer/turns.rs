@@ -2,7 +2,8 @@
 
 use crate::fleet::Fleet;
 use crate::stand::{Running, Stand, polling};
-use delayq::{Admin, ShardCount, protocol::Owner};
+use delayq::protocol::Owner;
+use delayq::{Admin, ShardCount};
 use delayq_service::config::HumanDuration;
 use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::deadline::{SHORT, wait_until};

@@ -1,17 +1,12 @@
 //! Auditing a deployment while it is in use: whether something leads to every message, and every entry to one.
 
-use super::{Admin, queues::Candidates};
-use crate::{
-    admin::stuck::{Drift, Finding, FindingKind},
-    error::Error,
-};
-use delayq_core::{
-    shard::ShardId,
-    verbs::{
-        audit,
-        recount::{self, Counted, Recount},
-    },
-};
+use super::Admin;
+use super::queues::Candidates;
+use crate::admin::stuck::{Drift, Finding, FindingKind};
+use crate::error::Error;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::audit;
+use delayq_core::verbs::recount::{self, Counted, Recount};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use redis::from_redis_value;
 use serde::Serialize;

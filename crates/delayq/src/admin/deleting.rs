@@ -2,11 +2,9 @@
 
 use super::Admin;
 use crate::error::Error;
-use delayq_core::{
-    id::Topic,
-    shard::ShardId,
-    verbs::forget::{self, Forgotten},
-};
+use delayq_core::id::Topic;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::forget::{self, Forgotten};
 
 /// What became of a topic that was to be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]

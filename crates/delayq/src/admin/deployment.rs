@@ -1,16 +1,12 @@
 //! The deployment as a whole: whether its Redis is fit, its layout, and creating its shards.
 
 use super::Admin;
-use crate::{
-    error::Error,
-    server::{self, ServerFacts},
-};
-use delayq_core::{
-    call::Call,
-    layout::Layout,
-    shard::ShardId,
-    verbs::deployment::{self, Init, ShardLayout},
-};
+use crate::error::Error;
+use crate::server::{self, ServerFacts};
+use delayq_core::call::Call;
+use delayq_core::layout::Layout;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::deployment::{self, Init, ShardLayout};
 
 // === impl Admin ===
 

@@ -2,17 +2,13 @@
 
 use super::{Admin, Listing, TimeRange};
 use crate::error::Error;
-use delayq_core::{
-    id::{Group, Topic},
-    limits::MAX_IDS_A_CALL,
-    shard::ShardId,
-    target::Target,
-    time::UnixMillis,
-    verbs::{
-        cursor::Cursor,
-        list::{self, ListPage, ListState, Listed, Query},
-    },
-};
+use delayq_core::id::{Group, Topic};
+use delayq_core::limits::MAX_IDS_A_CALL;
+use delayq_core::shard::ShardId;
+use delayq_core::target::Target;
+use delayq_core::time::UnixMillis;
+use delayq_core::verbs::cursor::Cursor;
+use delayq_core::verbs::list::{self, ListPage, ListState, Listed, Query};
 
 // === impl Admin ===
 

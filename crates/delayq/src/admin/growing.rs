@@ -9,17 +9,13 @@
 
 use super::Admin;
 use crate::error::Error;
-use delayq_core::{
-    call::Call,
-    id::Topic,
-    layout::Layout,
-    policy::{TopicSettings, full_settings},
-    shard::{ShardCount, ShardId},
-    verbs::{
-        deployment::{Grown, ShardLayout},
-        settings::{self, configure, describe},
-    },
-};
+use delayq_core::call::Call;
+use delayq_core::id::Topic;
+use delayq_core::layout::Layout;
+use delayq_core::policy::{TopicSettings, full_settings};
+use delayq_core::shard::{ShardCount, ShardId};
+use delayq_core::verbs::deployment::{Grown, ShardLayout};
+use delayq_core::verbs::settings::{self, configure, describe};
 use std::collections::BTreeMap;
 
 /// Shards in one pipeline.

@@ -2,7 +2,8 @@
 
 use super::Admin;
 use crate::error::Error;
-use delayq_core::{keys::Channel, shard::ShardId};
+use delayq_core::keys::Channel;
+use delayq_core::shard::ShardId;
 use redis::from_redis_value;
 
 // === impl Admin ===

@@ -6,19 +6,17 @@
 
 use super::{Admin, TimeRange};
 use crate::error::Error;
-use delayq_core::{
-    envelope::Envelope,
-    id::{Group, Topic},
-    limits::MAX_IDS_A_CALL,
-    shard::ShardId,
-    time::UnixMillis,
-    verbs::{
-        cursor::Cursor,
-        list::{self, ListPage, ListState, Listed, Query},
-    },
-};
+use delayq_core::envelope::Envelope;
+use delayq_core::id::{Group, Topic};
+use delayq_core::limits::MAX_IDS_A_CALL;
+use delayq_core::shard::ShardId;
+use delayq_core::time::UnixMillis;
+use delayq_core::verbs::cursor::Cursor;
+use delayq_core::verbs::list::{self, ListPage, ListState, Listed, Query};
 use redis::from_redis_value;
-use std::{cmp::Ordering, fmt, str::FromStr};
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
 
 /// Which messages are listed.
 #[derive(Clone, Copy, Debug)]

@@ -1,13 +1,12 @@
 //! The policy of a topic, its rate, and whether it is paused.
 
 use super::Admin;
-use crate::{error::Error, payloads};
-use delayq_core::{
-    id::Topic,
-    policy::{Policy, PolicySetting, TopicSettings},
-    shard::{ShardCount, ShardId},
-    verbs::settings,
-};
+use crate::error::Error;
+use crate::payloads;
+use delayq_core::id::Topic;
+use delayq_core::policy::{Policy, PolicySetting, TopicSettings};
+use delayq_core::shard::{ShardCount, ShardId};
+use delayq_core::verbs::settings;
 
 // === impl Admin ===
 

@@ -1,8 +1,10 @@
 //! Looking for ready messages in their queues: those that are in none are lost to everybody who reserves.
 
 use super::Admin;
-use crate::{admin::stuck::Finding, error::Error};
-use delayq_core::{shard::ShardId, verbs::audit};
+use crate::admin::stuck::Finding;
+use crate::error::Error;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::audit;
 use redis::from_redis_value;
 use std::collections::{BTreeMap, HashSet};
 

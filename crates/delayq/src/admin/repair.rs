@@ -1,15 +1,11 @@
 //! Mending what an audit found, while the deployment is in use.
 
 use super::{Admin, Audit};
-use crate::{
-    admin::stuck::{Finding, FindingKind},
-    error::Error,
-};
-use delayq_core::{
-    limits::MAX_IDS_A_CALL,
-    shard::ShardId,
-    verbs::repair::{self, Mending},
-};
+use crate::admin::stuck::{Finding, FindingKind};
+use crate::error::Error;
+use delayq_core::limits::MAX_IDS_A_CALL;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::repair::{self, Mending};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 

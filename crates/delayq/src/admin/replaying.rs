@@ -1,22 +1,16 @@
 //! Replaying dead letters: by id, or all that fit.
 
 use super::{Admin, TimeRange};
-use crate::{
-    error::Error,
-    scatter::{Batch, batches, scatter_batches},
-};
-use delayq_core::{
-    envelope::State,
-    id::{MessageId, OwnId, Topic},
-    limits::MAX_IDS_A_CALL,
-    shard::ShardId,
-    target::Target,
-    verbs::{
-        cursor::Cursor,
-        list::{ListState, Listed, Query},
-        replay::{self, Replayed},
-    },
-};
+use crate::error::Error;
+use crate::scatter::{Batch, batches, scatter_batches};
+use delayq_core::envelope::State;
+use delayq_core::id::{MessageId, OwnId, Topic};
+use delayq_core::limits::MAX_IDS_A_CALL;
+use delayq_core::shard::ShardId;
+use delayq_core::target::Target;
+use delayq_core::verbs::cursor::Cursor;
+use delayq_core::verbs::list::{ListState, Listed, Query};
+use delayq_core::verbs::replay::{self, Replayed};
 use std::time::Duration;
 
 /// Which dead letters to replay, and how fast.

@@ -1,6 +1,7 @@
 //! What an audit finds.
 
-use delayq_core::{id::MessageId, shard::ShardId};
+use delayq_core::id::MessageId;
+use delayq_core::shard::ShardId;
 use serde::Serialize;
 use std::fmt;
 

@@ -2,12 +2,11 @@
 
 use super::{Admin, TimeRange};
 use crate::error::Error;
-use delayq_core::{
-    codec::{self, Codec},
-    id::Topic,
-    policy::Policy,
-    verbs::{dictionary, list::ListState},
-};
+use delayq_core::codec::{self, Codec};
+use delayq_core::id::Topic;
+use delayq_core::policy::Policy;
+use delayq_core::verbs::dictionary;
+use delayq_core::verbs::list::ListState;
 
 /// A dictionary that was trained, and what it brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

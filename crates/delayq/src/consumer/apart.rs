@@ -1,9 +1,7 @@
 //! One thread for all tasks that wait for messages, so that no notification crosses cores.
 
-use tokio::{
-    runtime::{Handle, RuntimeFlavor},
-    sync::oneshot,
-};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
 /// Runs a future to completion on one thread, counted among `tasks`: on the caller's if its runtime has no other, so

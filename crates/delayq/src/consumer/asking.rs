@@ -3,7 +3,8 @@
 //! A shard whose last answer was full has more, and is asked for several messages at once: one call for sixteen costs
 //! Redis a fraction of sixteen calls.
 
-use delayq_core::{limits::MAX_IDS_A_CALL, shard::ShardId};
+use delayq_core::limits::MAX_IDS_A_CALL;
+use delayq_core::shard::ShardId;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;

@@ -1,17 +1,16 @@
 //! One message held by a consumer.
 
-use super::{leases::Leases, settlement::Settle, settling::Settler};
+use super::leases::Leases;
+use super::settlement::Settle;
+use super::settling::Settler;
 use crate::error::Error;
-use delayq_core::{
-    envelope::Envelope,
-    id::{Group, MessageId, Topic},
-    time::{UnixMicros, UnixMillis},
-    verbs::{
-        reserve::Receipt,
-        settle::{Release, Settled},
-    },
-};
-use std::{sync::Arc, time::Duration};
+use delayq_core::envelope::Envelope;
+use delayq_core::id::{Group, MessageId, Topic};
+use delayq_core::time::{UnixMicros, UnixMillis};
+use delayq_core::verbs::reserve::Receipt;
+use delayq_core::verbs::settle::{Release, Settled};
+use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// A message that the holder must settle. If dropped unsettled, it is released with its back-off.

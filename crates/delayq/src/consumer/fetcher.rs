@@ -1,34 +1,28 @@
 //! Reserving: as much as may be handed out, from the shards that may have messages.
 
-use super::{
-    asking::Asking,
-    delivery::{Delivery, Held},
-    leases::{Leases, Origin},
-    looking::Looking,
-    settlement::Settle,
-    settling::Settler,
-};
-use crate::{
-    client::Client,
-    error::Error,
-    growth::Growth,
-    holder::Holder,
-    listen::{Listener, Notification},
-};
-use delayq_core::{
-    codec::Unrestored,
-    fate::Advice,
-    id::Topic,
-    shard::{ShardCount, ShardId},
-    verbs::reserve::{Receipt, Reservation, ReserveReport, ReserveRequest},
-    verbs::settle::Release,
-};
-use futures_util::{StreamExt, stream::FuturesUnordered};
-use std::{sync::Arc, time::Duration};
-use tokio::{
-    sync::mpsc,
-    time::{Instant, sleep, sleep_until},
-};
+use super::asking::Asking;
+use super::delivery::{Delivery, Held};
+use super::leases::{Leases, Origin};
+use super::looking::Looking;
+use super::settlement::Settle;
+use super::settling::Settler;
+use crate::client::Client;
+use crate::error::Error;
+use crate::growth::Growth;
+use crate::holder::Holder;
+use crate::listen::{Listener, Notification};
+use delayq_core::codec::Unrestored;
+use delayq_core::fate::Advice;
+use delayq_core::id::Topic;
+use delayq_core::shard::{ShardCount, ShardId};
+use delayq_core::verbs::reserve::{Receipt, Reservation, ReserveReport, ReserveRequest};
+use delayq_core::verbs::settle::Release;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 /// How a consumer works.

@@ -6,14 +6,16 @@
 //!
 //! Acks that could not reach Redis go to the queue of other settlements, which repeats them.
 
-use super::{
-    leases::Leases,
-    settlement::{Open, Settle},
-};
+use super::leases::Leases;
+use super::settlement::{Open, Settle};
 use crate::holder::Holder;
-use delayq_core::{shard::ShardId, verbs::reserve::Receipt};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::{sync::mpsc, time::Instant, time::sleep_until};
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::reserve::Receipt;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
 /// How long a receipt waits for others of its shard.

@@ -3,17 +3,17 @@
 //! A lease is extended after a third of the length that Redis answered, whether the consumer or the topic set it. Ends
 //! count from when a call was sent, so none is believed to last longer than it does.
 
-use crate::{error::Error, holder::Holder, scatter::MAX_IDS_A_PIPELINE};
-use delayq_core::{time::UnixMillis, verbs::reserve::Receipt, verbs::settle::Settled};
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
-};
-use tokio::{
-    sync::Notify,
-    time::{Instant, sleep_until},
-};
+use crate::error::Error;
+use crate::holder::Holder;
+use crate::scatter::MAX_IDS_A_PIPELINE;
+use delayq_core::time::UnixMillis;
+use delayq_core::verbs::reserve::Receipt;
+use delayq_core::verbs::settle::Settled;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 /// Maximum messages whose settlements wait for Redis while more are reserved: what goes in one pipeline.

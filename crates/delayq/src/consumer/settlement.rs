@@ -1,13 +1,12 @@
 //! One settlement on its way to Redis.
 
-use crate::{error::Error, gather::Gathered};
-use delayq_core::{
-    fate::Fate,
-    script::Verb,
-    shard::ShardId,
-    verbs::reserve::Receipt,
-    verbs::settle::{Release, Settled},
-};
+use crate::error::Error;
+use crate::gather::Gathered;
+use delayq_core::fate::Fate;
+use delayq_core::script::Verb;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::reserve::Receipt;
+use delayq_core::verbs::settle::{Release, Settled};
 use tokio::sync::oneshot;
 
 /// How a message is settled.

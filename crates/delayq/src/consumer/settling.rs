@@ -1,32 +1,23 @@
 //! Settling what was reserved, many holders' settlements in one call; what Redis could not be told is told again for as
 //! long as its lease lasts.
 
-use super::{
-    later::Later,
-    leases::Leases,
-    settlement::{Open, Settle},
-};
-use crate::{
-    calls::Calls,
-    error::Error,
-    gather::{Gathered, Gathering},
-    holder::Holder,
-    scatter::{Batch, MAX_IDS_A_PIPELINE, batches, in_order, scatter},
-};
-use delayq_core::{
-    fate::Advice,
-    script::Verb,
-    shard::ShardId,
-    verbs::{
-        reserve::Receipt,
-        settle::{self, Settled},
-    },
-};
-use std::{sync::Arc, time::Duration};
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::sleep,
-};
+use super::later::Later;
+use super::leases::Leases;
+use super::settlement::{Open, Settle};
+use crate::calls::Calls;
+use crate::error::Error;
+use crate::gather::{Gathered, Gathering};
+use crate::holder::Holder;
+use crate::scatter::{Batch, MAX_IDS_A_PIPELINE, batches, in_order, scatter};
+use delayq_core::fate::Advice;
+use delayq_core::script::Verb;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::reserve::Receipt;
+use delayq_core::verbs::settle::{self, Settled};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
 /// Settlements that may wait to be gathered before holders are held back.

@@ -1,12 +1,13 @@
 //! Where a Redis is, who asks it, and how long to wait for it.
 
 use super::address;
-use crate::{error::Error, password::Password};
-use redis::{
-    Client, IntoConnectionInfo, ProtocolVersion,
-    io::tcp::{TcpSettings, socket2::TcpKeepalive},
-};
-use std::{fmt, time::Duration};
+use crate::error::Error;
+use crate::password::Password;
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
+use redis::{Client, IntoConnectionInfo, ProtocolVersion};
+use std::fmt;
+use std::time::Duration;
 
 /// Where a Redis is, and how long to wait for it.
 #[derive(Clone)]

@@ -1,26 +1,20 @@
 //! Changing what is pending: cancel and reschedule, one, many or a whole group.
 
 use super::{GroupTally, Producer};
-use crate::{
-    clock,
-    error::Error,
-    scatter::{Batch, batches, scatter},
-};
-use delayq_core::{
-    call::Call,
-    id::{Group, Topic},
-    limits::MAX_IDS_A_CALL,
-    reply::{ReplyError, Value},
-    shard::ShardId,
-    target::Target,
-    time::{Shift, UnixMillis},
-    verbs::{
-        cancel::{self, CancelOutcome},
-        cursor::Cursor,
-        group::{self as group_steps, ShiftStep},
-        reschedule::{self, Reschedule, RescheduleOutcome},
-    },
-};
+use crate::clock;
+use crate::error::Error;
+use crate::scatter::{Batch, batches, scatter};
+use delayq_core::call::Call;
+use delayq_core::id::{Group, Topic};
+use delayq_core::limits::MAX_IDS_A_CALL;
+use delayq_core::reply::{ReplyError, Value};
+use delayq_core::shard::ShardId;
+use delayq_core::target::Target;
+use delayq_core::time::{Shift, UnixMillis};
+use delayq_core::verbs::cancel::{self, CancelOutcome};
+use delayq_core::verbs::cursor::Cursor;
+use delayq_core::verbs::group::{self as group_steps, ShiftStep};
+use delayq_core::verbs::reschedule::{self, Reschedule, RescheduleOutcome};
 
 /// About how many bytes one target takes in a call: an id of at most 128, and two times.
 const TARGET_BYTES: usize = 256;

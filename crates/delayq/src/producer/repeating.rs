@@ -3,15 +3,16 @@
 //! A repeat says when its first try began, on Redis's clock: by that its topic tells what it may have forgotten, and a
 //! put that replaces does not replace what it had put itself.
 
-use super::{Producer, Put, PutError, reference, sending::Waiting};
-use crate::{
-    clock,
-    error::Error,
-    placing::{Placed, PutAnswer},
-    server,
-};
-use delayq_core::{fate::Fate, message::Message, time::UnixMillis};
-use std::{sync::Arc, time::Duration};
+use super::sending::Waiting;
+use super::{Producer, Put, PutError, reference};
+use crate::error::Error;
+use crate::placing::{Placed, PutAnswer};
+use crate::{clock, server};
+use delayq_core::fate::Fate;
+use delayq_core::message::Message;
+use delayq_core::time::UnixMillis;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 // === impl Producer ===

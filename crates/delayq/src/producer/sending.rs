@@ -1,10 +1,8 @@
 //! Sending what was gathered, in one pipeline.
 
 use super::room::Taken;
-use crate::{
-    gather::Gathered,
-    placing::{Placed, Placing, PutAnswer},
-};
+use crate::gather::Gathered;
+use crate::placing::{Placed, Placing, PutAnswer};
 use delayq_core::shard::ShardId;
 use std::sync::Arc;
 use tokio::sync::oneshot;

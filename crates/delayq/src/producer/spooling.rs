@@ -2,17 +2,14 @@
 
 use super::Producer;
 use crate::error::Error;
-use delayq_core::{
-    id::Topic,
-    message::Message,
-    spool::{Spool, SpoolRecord},
-    target::Target,
-    time::UnixMillis,
-    verbs::cancel::CancelOutcome,
-    verbs::put::PutOutcome,
-    verbs::reschedule::Reschedule,
-    verbs::reschedule::RescheduleOutcome,
-};
+use delayq_core::id::Topic;
+use delayq_core::message::Message;
+use delayq_core::spool::{Spool, SpoolRecord};
+use delayq_core::target::Target;
+use delayq_core::time::UnixMillis;
+use delayq_core::verbs::cancel::CancelOutcome;
+use delayq_core::verbs::put::PutOutcome;
+use delayq_core::verbs::reschedule::{Reschedule, RescheduleOutcome};
 
 // === impl Producer ===
 

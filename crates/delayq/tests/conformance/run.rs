@@ -1,7 +1,8 @@
 //! One running scenario: its steps in order, and what is expected of each.
 
 use crate::said::{list, numbered, text};
-use delayq::{Client, Namespace, Producer, ProducerOptions, Settings, ShardCount, protocol::Receipt};
+use delayq::protocol::Receipt;
+use delayq::{Client, Namespace, Producer, ProducerOptions, Settings, ShardCount};
 use delayq_tests::redis_server::RedisServer;
 use serde_json::{Value, json};
 use std::collections::HashMap;

@@ -1,10 +1,8 @@
 //! What a step says: messages, changes, requests.
 
 use crate::run::Run;
-use delayq::{
-    Backoff, Due, Group, Message, MessageId, Reschedule, Shift, Target, Topic, UnixMillis,
-    protocol::ReserveRequest,
-};
+use delayq::protocol::ReserveRequest;
+use delayq::{Backoff, Due, Group, Message, MessageId, Reschedule, Shift, Target, Topic, UnixMillis};
 use serde_json::Value;
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! What the client answers, as the suite writes it.
 
 use crate::run::{Ended, Run};
+use delayq::protocol::Reservation;
 use delayq::{
     CancelOutcome, Error, Group, Put, PutError, PutOutcome, RescheduleOutcome, Settled, UnixMillis,
-    protocol::Reservation,
 };
 use serde_json::{Value, json};
 

@@ -1,14 +1,12 @@
 //! What each step does with the client.
 
-use crate::{
-    run::{Ended, Run},
-    said::{list, numbered, request, text, unhex},
-    shown::{code, ended, one_put, shown_cancel, shown_item, shown_put, shown_reschedule, shown_settled},
+use crate::run::{Ended, Run};
+use crate::said::{list, numbered, request, text, unhex};
+use crate::shown::{
+    code, ended, one_put, shown_cancel, shown_item, shown_put, shown_reschedule, shown_settled,
 };
-use delayq::{
-    Client, Error, Settled,
-    protocol::{Holder, Keys, Receipt, Release, Reservation, ReserveRequest, Scripts, ShardId, Verb},
-};
+use delayq::protocol::{Holder, Keys, Receipt, Release, Reservation, ReserveRequest, Scripts, ShardId, Verb};
+use delayq::{Client, Error, Settled};
 use delayq_tests::deadline::{LONG, wait_until};
 use serde_json::{Value, json};
 use std::time::Duration;

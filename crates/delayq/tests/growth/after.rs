@@ -5,7 +5,8 @@ use delayq::{
     CancelOutcome, Due, Group, MessageId, Producer, PutOutcome, Reschedule, RescheduleOutcome, Shift, State,
     Target,
 };
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 const MANY: u32 = 300;
 

@@ -1,10 +1,8 @@
 //! Growths that are interrupted, concurrent, or impossible.
 
 use crate::grown::{Grown, Party, count};
-use delayq::{
-    Admin, Client, Error, PutOutcome, State,
-    admin::{GrowthStep, Policy},
-};
+use delayq::admin::{GrowthStep, Policy};
+use delayq::{Admin, Client, Error, PutOutcome, State};
 use delayq_tests::deployment::settings;
 use delayq_tests::proxy::{AfterLoss, Proxy};
 use std::time::Duration;

@@ -1,12 +1,11 @@
 //! How clients that know too little, or too much, correct themselves.
 
 use crate::grown::{FAR, Grown, Party, count};
-use delayq::{
-    Admin, Consumer, ConsumerOptions, Error, Message, PutOutcome,
-    protocol::{Holder, Notification, Owner, ShardId},
-};
+use delayq::protocol::{Holder, Notification, Owner, ShardId};
+use delayq::{Admin, Consumer, ConsumerOptions, Error, Message, PutOutcome};
 use delayq_tests::deadline::{SHORT, within};
-use std::{collections::HashSet, time::Duration};
+use std::collections::HashSet;
+use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_from_before_a_growth_is_refused_once_and_follows() {

@@ -1,9 +1,8 @@
 //! What the tests share: a deployment on a private Redis, and clients that know less or more of it.
 
-use delayq::{
-    Admin, Client, Message, Producer, ProducerOptions, PutOutcome, ShardCount, Target, Topic,
-    admin::GrowthReport, protocol::ShardId,
-};
+use delayq::admin::GrowthReport;
+use delayq::protocol::ShardId;
+use delayq::{Admin, Client, Message, Producer, ProducerOptions, PutOutcome, ShardCount, Target, Topic};
 use delayq_tests::deployment::settings;
 use delayq_tests::redis_server::RedisServer;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! Where messages with generated ids go.
 
 use crate::grown::{FAR, Grown};
-use delayq::{Admin, Message, protocol::ShardId};
+use delayq::protocol::ShardId;
+use delayq::{Admin, Message};
 use delayq_tests::deadline::{SHORT, wait_until};
 
 async fn holds(grown: &Grown, shards: u16) -> Vec<u64> {

@@ -1,14 +1,10 @@
 //! Invalid arguments are refused by name, and change nothing.
 
-use crate::{
-    action::{Action, GiveBack, Item},
-    bare_shard::{BareShard, scripts_with},
-    snapshot::lossy,
-};
-use delayq::{
-    Message, PutOutcome, Settled, Topic,
-    protocol::{Holder, Verb},
-};
+use crate::action::{Action, GiveBack, Item};
+use crate::bare_shard::{BareShard, scripts_with};
+use crate::snapshot::lossy;
+use delayq::protocol::{Holder, Verb};
+use delayq::{Message, PutOutcome, Settled, Topic};
 use delayq_tests::deployment::Deployment;
 use delayq_tests::redis_server::RedisServer;
 use std::time::Duration;

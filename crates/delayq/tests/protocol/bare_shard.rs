@@ -2,12 +2,11 @@
 //! key.
 
 use crate::snapshot::Snapshot;
-use delayq::{
-    Namespace,
-    protocol::{Keys, Scripts, ShardId, Verb},
-};
+use delayq::Namespace;
+use delayq::protocol::{Keys, Scripts, ShardId, Verb};
 use delayq_tests::redis_server::RedisServer;
-use redis::{Value, aio::MultiplexedConnection};
+use redis::Value;
+use redis::aio::MultiplexedConnection;
 use std::sync::Arc;
 
 /// A time by which tests set the clock, in ms: a full hour, in the past.

@@ -1,14 +1,16 @@
 //! What the Rust bindings send, as Redis receives it, compared with KEYS and ARGV in the scripts' headers.
 
 use crate::headers::part_of;
+use delayq::admin::{ListState, Policy, PurgeWhat, ReplayOptions, TimeRange, TopicDeletion};
+use delayq::protocol::{Holder, Owner, Release, ReserveRequest, Scripts, ShardId, Verb};
 use delayq::{
     Admin, Client, Due, Group, Message, MessageId, Producer, ProducerOptions, Reschedule, Settings,
     ShardCount, Shift, Target, Topic, UnixMillis,
-    admin::{ListState, Policy, PurgeWhat, ReplayOptions, TimeRange, TopicDeletion},
-    protocol::{Holder, Owner, Release, ReserveRequest, Scripts, ShardId, Verb},
 };
-use delayq_tests::{redis_monitor::RedisMonitor, redis_server::RedisServer};
-use std::{collections::BTreeMap, time::Duration};
+use delayq_tests::redis_monitor::RedisMonitor;
+use delayq_tests::redis_server::RedisServer;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 const SHARD: ShardId = ShardId::new(0);
 

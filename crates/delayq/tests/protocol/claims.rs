@@ -35,15 +35,11 @@ mod of_gens;
 mod of_messages;
 mod of_scripts;
 
-use crate::{
-    action::{Action, Item, Reserve},
-    bare_shard::{BareShard, NOW, scripts_with},
-    snapshot::lossy,
-};
-use delayq::{
-    Topic,
-    protocol::{Envelope, ReserveRequest, ShardId, Verb},
-};
+use crate::action::{Action, Item, Reserve};
+use crate::bare_shard::{BareShard, NOW, scripts_with};
+use crate::snapshot::lossy;
+use delayq::Topic;
+use delayq::protocol::{Envelope, ReserveRequest, ShardId, Verb};
 use delayq_tests::redis_server::RedisServer;
 
 const SHARD: ShardId = ShardId::new(0);

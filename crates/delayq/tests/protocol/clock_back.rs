@@ -1,10 +1,8 @@
 //! A clock that ran ahead and was corrected: what was computed by it is limited to what is plausible now.
 
-use crate::{
-    action::{Action, Reserve},
-    bare_shard::NOW,
-    lab::{Lab, item},
-};
+use crate::action::{Action, Reserve};
+use crate::bare_shard::NOW;
+use crate::lab::{Lab, item};
 use delayq::protocol::Verb;
 
 const DAY_MS: u64 = 86_400_000;

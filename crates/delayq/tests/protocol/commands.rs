@@ -1,19 +1,13 @@
 //! Which commands each script runs, as Redis reports them while random runs cover every path.
 
-use crate::{
-    action::{Action, Item},
-    bare_shard::{BareShard, NOW, scripts_with},
-    random_run::{Seeds, Weather, run_seeds},
-};
+use crate::action::{Action, Item};
+use crate::bare_shard::{BareShard, NOW, scripts_with};
+use crate::random_run::{Seeds, Weather, run_seeds};
 use delayq::protocol::{Scripts, Verb};
-use delayq_tests::{
-    redis_monitor::{RedisMonitor, Seen},
-    redis_server::RedisServer,
-};
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use delayq_tests::redis_monitor::{RedisMonitor, Seen};
+use delayq_tests::redis_server::RedisServer;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// Enough for every command of every script.
 const SEEDS: Seeds = Seeds { weather: Weather::Fair, first: 0, count: 150 };

@@ -1,9 +1,7 @@
 //! Whether a shard equals the model: every key, every entry.
 
-use crate::{
-    model::{Model, Msg, Outcome, Place, index_name},
-    snapshot::{Name, Snapshot, lossy, parse_name},
-};
+use crate::model::{Model, Msg, Outcome, Place, index_name};
+use crate::snapshot::{Name, Snapshot, lossy, parse_name};
 use delayq::{State, UnixMillis};
 use std::collections::BTreeMap;
 

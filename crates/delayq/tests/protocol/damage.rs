@@ -1,13 +1,12 @@
 //! Stored envelopes that are truncated at every byte: no call that meets one fails, no other message is stopped, and it
 //! can still end itself.
 
-use crate::{
-    action::{Action, Item, List, Purge},
-    bare_shard::{BareShard, NOW, scripts_with},
-    lab::Lab,
-    snapshot::lossy,
-};
-use delayq::{Backoff, protocol::Verb};
+use crate::action::{Action, Item, List, Purge};
+use crate::bare_shard::{BareShard, NOW, scripts_with};
+use crate::lab::Lab;
+use crate::snapshot::lossy;
+use delayq::Backoff;
+use delayq::protocol::Verb;
 use std::time::Duration;
 
 const IDS: [&str; 3] = ["before", "cut", "behind"];

@@ -1,10 +1,8 @@
 //! A deployment that is drained and has forgotten finished messages: nothing of any message is left.
 
-use delayq::{
-    Admin, CancelOutcome, Client, Group, Message, Producer, Settled, Target, Topic,
-    admin::{Policy, PurgeWhat, TimeRange},
-    protocol::{Holder, Owner, Reservation, ReserveRequest},
-};
+use delayq::admin::{Policy, PurgeWhat, TimeRange};
+use delayq::protocol::{Holder, Owner, Reservation, ReserveRequest};
+use delayq::{Admin, CancelOutcome, Client, Group, Message, Producer, Settled, Target, Topic};
 use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::deployment::Deployment;

@@ -1,14 +1,12 @@
 //! The limits of valid input, and what lies beyond them.
 
-use crate::{
-    action::{Action, Item, Reserve},
-    bare_shard::{BareShard, scripts_with},
-    snapshot::lossy,
-};
+use crate::action::{Action, Item, Reserve};
+use crate::bare_shard::{BareShard, scripts_with};
+use crate::snapshot::lossy;
+use delayq::protocol::{OwnId, ShardId, Verb};
 use delayq::{
     Admin, Error, Group, Message, MessageError, MessageId, PutError, PutOutcome, State, Target, Topic,
     UnixMillis,
-    protocol::{OwnId, ShardId, Verb},
 };
 use delayq_tests::deployment::Deployment;
 use delayq_tests::redis_server::RedisServer;

@@ -1,11 +1,10 @@
 //! Expiries and changed due times: the topic's expiry moves along, the producer's stays.
 
-use crate::{
-    action::{Action, Item},
-    bare_shard::{BareShard, scripts_with},
-    snapshot::{Name, lossy},
-};
-use delayq::{UnixMillis, protocol::Verb};
+use crate::action::{Action, Item};
+use crate::bare_shard::{BareShard, scripts_with};
+use crate::snapshot::{Name, lossy};
+use delayq::UnixMillis;
+use delayq::protocol::Verb;
 use delayq_tests::redis_server::RedisServer;
 
 const NOW: u64 = 1_763_697_600_000;

@@ -1,10 +1,8 @@
 //! A topic is forgotten only if it holds nothing, and leaves nothing behind.
 
-use crate::{
-    action::{Action, Item, Reserve},
-    bare_shard::{BareShard, NOW, scripts_with},
-    snapshot::lossy,
-};
+use crate::action::{Action, Item, Reserve};
+use crate::bare_shard::{BareShard, NOW, scripts_with};
+use crate::snapshot::lossy;
 use delayq::protocol::Verb;
 use delayq_tests::redis_server::RedisServer;
 use std::collections::BTreeSet;

@@ -1,10 +1,8 @@
 //! A shard on its own server, driven by actions, with a clock that the test sets.
 
-use crate::{
-    action::{Action, Item, Reserve},
-    bare_shard::{Answer, BareShard, NOW, scripts_with},
-    snapshot::lossy,
-};
+use crate::action::{Action, Item, Reserve};
+use crate::bare_shard::{Answer, BareShard, NOW, scripts_with};
+use crate::snapshot::lossy;
 use delayq_tests::redis_server::RedisServer;
 
 /// One shard, its clock, and what is done to it.

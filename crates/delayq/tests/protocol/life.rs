@@ -1,10 +1,8 @@
 //! The life of one message, step by step.
 
-use delayq::{
-    Message, PutOutcome, Settled, State, Target, Topic,
-    admin::Numbers,
-    protocol::{Holder, Owner, ReserveRequest, ShardId},
-};
+use delayq::admin::Numbers;
+use delayq::protocol::{Holder, Owner, ReserveRequest, ShardId};
+use delayq::{Message, PutOutcome, Settled, State, Target, Topic};
 use delayq_tests::deployment::Deployment;
 use std::time::Duration;
 

@@ -13,11 +13,10 @@ mod reserving;
 mod settling;
 mod tending;
 
-use crate::{
-    action::Action,
-    snapshot::{Name, Snapshot, lossy},
-};
-use delayq::{UnixMillis, protocol::Envelope};
+use crate::action::Action;
+use crate::snapshot::{Name, Snapshot, lossy};
+use delayq::UnixMillis;
+use delayq::protocol::Envelope;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a message is.

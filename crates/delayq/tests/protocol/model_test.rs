@@ -1,9 +1,7 @@
 //! The whole shard compared with the model, over random runs.
 
-use crate::{
-    bare_shard::scripts_with,
-    random_run::{Failure, Seeds, Weather, run_seeds},
-};
+use crate::bare_shard::scripts_with;
+use crate::random_run::{Failure, Seeds, Weather, run_seeds};
 use delayq_tests::redis_server::RedisServer;
 
 /// Runs that failed once, one per line: the weather and the seed.

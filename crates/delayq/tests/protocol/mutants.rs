@@ -1,9 +1,7 @@
 //! Deliberately broken scripts: the model test must detect each.
 
-use crate::{
-    bare_shard::scripts_with,
-    random_run::{Seeds, Weather, run_seeds},
-};
+use crate::bare_shard::scripts_with;
+use crate::random_run::{Seeds, Weather, run_seeds};
 use delayq_tests::redis_server::RedisServer;
 
 /// Far more than any mutant survives; the real scripts pass many more.

@@ -1,11 +1,9 @@
 //! Ready queues: the oldest first, and nothing in them forever.
 
-use crate::{
-    action::{Action, Reserve},
-    bare_shard::NOW,
-    lab::{Lab, item},
-    snapshot::lossy,
-};
+use crate::action::{Action, Reserve};
+use crate::bare_shard::NOW;
+use crate::lab::{Lab, item};
+use crate::snapshot::lossy;
 
 const HOUR_MS: u64 = 3_600_000;
 

@@ -1,10 +1,8 @@
 //! Steps and pages: whatever leaves between two of them, none skips anything.
 
-use crate::{
-    action::{Action, Item},
-    bare_shard::{BareShard, scripts_with},
-    snapshot::lossy,
-};
+use crate::action::{Action, Item};
+use crate::bare_shard::{BareShard, scripts_with};
+use crate::snapshot::lossy;
 use delayq::protocol::Verb;
 use delayq_tests::redis_server::RedisServer;
 use std::collections::BTreeSet;

@@ -1,11 +1,9 @@
 //! Keys of the wrong type, invalid entries, unreadable bodies: what they stop, and what not.
 
-use crate::{
-    action::{Action, GiveBack, Purge},
-    bare_shard::{Answer, NOW},
-    lab::{Lab, grouped, item},
-    snapshot::{Snapshot, lossy},
-};
+use crate::action::{Action, GiveBack, Purge};
+use crate::bare_shard::{Answer, NOW};
+use crate::lab::{Lab, grouped, item};
+use crate::snapshot::{Snapshot, lossy};
 use delayq::protocol::Verb;
 
 /// Everything but the gen counter, which a refused call may have advanced, and the keys moved aside.

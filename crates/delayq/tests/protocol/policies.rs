@@ -1,12 +1,11 @@
 //! Topics and their policies: what is refused, and that invalid stored values stop nothing.
 
-use crate::{
-    action::{Action, GiveBack},
-    bare_shard::NOW,
-    lab::{Lab, item},
-    snapshot::lossy,
-};
-use delayq::{Backoff, protocol::Verb};
+use crate::action::{Action, GiveBack};
+use crate::bare_shard::NOW;
+use crate::lab::{Lab, item};
+use crate::snapshot::lossy;
+use delayq::Backoff;
+use delayq::protocol::Verb;
 use std::time::Duration;
 
 /// Invalid back-offs: of an unknown kind, of a wrong length, without a delay, shrinking.

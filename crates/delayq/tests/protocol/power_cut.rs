@@ -1,16 +1,16 @@
 //! A power cut: wherever Redis's append-only file ends, it holds whole moves up to there.
 
-use crate::{bare_shard::BareShard, snapshot::lossy};
-use delayq::{
-    Admin, Client, Message, MessageId, Producer, Settled, Target, Topic,
-    protocol::{Holder, Owner, ReserveRequest, Scripts, ShardId, Verb},
-};
-use delayq_tests::{
-    deadline::{LONG, wait_until},
-    deployment::Deployment,
-    redis_server::{RedisOptions, RedisServer},
-};
-use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+use crate::bare_shard::BareShard;
+use crate::snapshot::lossy;
+use delayq::protocol::{Holder, Owner, ReserveRequest, Scripts, ShardId, Verb};
+use delayq::{Admin, Client, Message, MessageId, Producer, Settled, Target, Topic};
+use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::deployment::Deployment;
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 const SHARD: ShardId = ShardId::new(0);
 const MESSAGES: usize = 120;

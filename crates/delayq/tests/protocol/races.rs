@@ -1,19 +1,15 @@
 //! Many at once on one real Redis.
 
+use delayq::protocol::{Holder, Owner, Receipt, Release, ReserveRequest, ShardId};
 use delayq::{
     Admin, CancelOutcome, Client, Message, MessageId, Put, PutError, PutOutcome, Settled, Target, Topic,
     UnixMillis,
-    protocol::{Holder, Owner, Receipt, Release, ReserveRequest, ShardId},
 };
 use delayq_tests::deployment::Deployment;
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const SHARD: ShardId = ShardId::new(0);
 

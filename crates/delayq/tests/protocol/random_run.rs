@@ -6,24 +6,18 @@ mod faults;
 mod looks;
 mod refused;
 
-use crate::{
-    action::{Action, List, Purge, Repeat, Reserve},
-    bare_shard::{Answer, BareShard},
-    compare::{Watch, compare},
-    model::{Call, Model, Msg, Place},
-    snapshot::{Snapshot, lossy},
-};
+use crate::action::{Action, List, Purge, Repeat, Reserve};
+use crate::bare_shard::{Answer, BareShard};
+use crate::compare::{Watch, compare};
+use crate::model::{Call, Model, Msg, Place};
+use crate::snapshot::{Snapshot, lossy};
 use delayq::protocol::Scripts;
 use delayq_tests::redis_server::RedisServer;
 use fastrand::Rng;
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::task::JoinSet;
 
 const STEPS: usize = 28;

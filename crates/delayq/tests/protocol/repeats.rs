@@ -1,22 +1,18 @@
 //! Puts whose answers are lost, and which are repeated.
 
-use crate::{
-    action::{Action, Item},
-    bare_shard::{BareShard, scripts_with},
-    snapshot::lossy,
-};
+use crate::action::{Action, Item};
+use crate::bare_shard::{BareShard, scripts_with};
+use crate::snapshot::lossy;
+use delayq::admin::{Policy, Repeats};
+use delayq::protocol::{Holder, ReserveRequest, ShardId, Verb};
 use delayq::{
     Admin, Client, Message, MessageId, Producer, ProducerOptions, PutOutcome, Settings, Settled, ShardCount,
     State, Topic, UnixMillis,
-    admin::{Policy, Repeats},
-    protocol::{Holder, ReserveRequest, ShardId, Verb},
 };
-use delayq_tests::{
-    deadline::{LONG, wait_until},
-    deployment::Deployment,
-    proxy::{AfterLoss, Proxy},
-    redis_server::RedisServer,
-};
+use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::deployment::Deployment;
+use delayq_tests::proxy::{AfterLoss, Proxy};
+use delayq_tests::redis_server::RedisServer;
 use std::time::Duration;
 
 const NOW: u64 = 1_763_697_600_000;

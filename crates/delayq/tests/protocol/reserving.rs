@@ -1,11 +1,9 @@
 //! What a reserve may meet in a queue, and that none of it stops other messages.
 
-use crate::{
-    action::{Action, Item, Reserve},
-    bare_shard::{BareShard, NOW, scripts_with},
-    lab::{Lab, grouped, item},
-    snapshot::{Snapshot, lossy},
-};
+use crate::action::{Action, Item, Reserve};
+use crate::bare_shard::{BareShard, NOW, scripts_with};
+use crate::lab::{Lab, grouped, item};
+use crate::snapshot::{Snapshot, lossy};
 use delayq::protocol::Verb;
 use delayq_tests::redis_server::RedisServer;
 

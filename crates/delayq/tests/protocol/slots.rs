@@ -1,15 +1,12 @@
 //! A shard's slot being moved between two real nodes: every script is refused whole, and nothing is written.
 
-use crate::{
-    action::{Action, Item, Reserve},
-    bare_shard::{BareShard, NOW},
-};
+use crate::action::{Action, Item, Reserve};
+use crate::bare_shard::{BareShard, NOW};
 use delayq::protocol::{Scripts, Verb};
-use delayq_tests::{
-    deadline::{SHORT, wait_for},
-    redis_server::{RedisOptions, RedisServer},
-};
-use redis::{Value, aio::MultiplexedConnection};
+use delayq_tests::deadline::{SHORT, wait_for};
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use redis::Value;
+use redis::aio::MultiplexedConnection;
 use std::sync::Arc;
 
 const SHARD: &str = "{s:0}";

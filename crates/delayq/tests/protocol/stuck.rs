@@ -1,26 +1,19 @@
 //! Every way in which a message can get stuck, planted in a shard under load: an audit names it, a repair frees it, and
 //! no message in motion looks stuck.
 
-use crate::{bare_shard::BareShard, snapshot::lossy};
-use delayq::{
-    Admin, Client, Message, MessageId, Producer, Settled, Topic, UnixMillis,
-    admin::{Audit, FindingKind, Policy},
-    protocol::{Holder, Owner, ReserveRequest, Scripts, ShardId},
-};
-use delayq_tests::{
-    clock_shim::ClockShim,
-    deadline::{LONG, wait_until},
-    deployment::Deployment,
-    redis_server::{RedisOptions, RedisServer},
-};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use crate::bare_shard::BareShard;
+use crate::snapshot::lossy;
+use delayq::admin::{Audit, FindingKind, Policy};
+use delayq::protocol::{Holder, Owner, ReserveRequest, Scripts, ShardId};
+use delayq::{Admin, Client, Message, MessageId, Producer, Settled, Topic, UnixMillis};
+use delayq_tests::clock_shim::ClockShim;
+use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::deployment::Deployment;
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::task::JoinHandle;
 
 const SHARD: ShardId = ShardId::new(0);

@@ -1,22 +1,20 @@
 //! A torn append-only file and two restarts. Redis 7.0 leaves the beginning of a torn transaction in the file, where it
 //! waits for the next EXEC: the second restart runs half a script before what was written in between.
 
-use crate::{
-    bare_shard::BareShard,
-    power_cut::{log, moves, topic, work},
-    snapshot::Name,
-};
-use delayq::{
-    Admin, Client, Message, MessageId, Producer,
-    admin::Policy,
-    protocol::{Owner, Scripts, ShardId},
-};
-use delayq_tests::{
-    deadline::{LONG, wait_until},
-    deployment::Deployment,
-    redis_server::{RedisOptions, RedisServer},
-};
-use std::{collections::BTreeSet, fs, path::PathBuf, sync::Arc, time::Duration};
+use crate::bare_shard::BareShard;
+use crate::power_cut::{log, moves, topic, work};
+use crate::snapshot::Name;
+use delayq::admin::Policy;
+use delayq::protocol::{Owner, Scripts, ShardId};
+use delayq::{Admin, Client, Message, MessageId, Producer};
+use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::deployment::Deployment;
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 const SHARD: ShardId = ShardId::new(0);
 const MESSAGES: usize = 24;

@@ -4,14 +4,13 @@
 //! like a key of the wrong type or a denied command, or with all after it, like a cut. Then normal operation drains the
 //! shard: no message is left in a state that nothing ends, and none is lost.
 
-use crate::{
-    action::{Action, GiveBack, Item, Purge, Reserve},
-    bare_shard::{BareShard, NOW},
-    snapshot::{Name, Snapshot, lossy},
-};
+use crate::action::{Action, GiveBack, Item, Purge, Reserve};
+use crate::bare_shard::{BareShard, NOW};
+use crate::snapshot::{Name, Snapshot, lossy};
 use delayq::protocol::{Scripts, Verb};
 use delayq_tests::redis_server::RedisServer;
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 const HOUR_MS: u64 = 3_600_000;
 const FAR_MS: u64 = 1000 * 24 * HOUR_MS;

@@ -1,14 +1,13 @@
 //! The private authority, through a real server's TLS, as seen by a client that verifies.
 
-use std::net::TcpStream;
-use std::sync::Arc;
-
 use delayq_tests::certs::{Authority, Certificate};
 use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, ClientConnection, Error, RootCertStore};
+use std::net::TcpStream;
+use std::sync::Arc;
 
 async fn serving(certificate: &Certificate) -> EtcdCluster {
     EtcdCluster::start_with(EtcdOptions::default().tls(&certificate.certificate, &certificate.key)).await

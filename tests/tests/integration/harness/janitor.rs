@@ -1,10 +1,9 @@
 //! A killed test process leaves nothing behind. And the start of a workspace program.
 
-use std::path::Path;
-
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::process::Signal;
+use std::path::Path;
 
 #[tokio::test]
 async fn a_killed_test_process_leaves_no_server_and_no_folder() {

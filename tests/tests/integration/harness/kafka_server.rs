@@ -1,9 +1,8 @@
 //! The private Kafka broker.
 
-use std::process::Command;
-
 use delayq_tests::kafka_server::KafkaServer;
 use delayq_tests::shared::{kafka, namespace};
+use std::process::Command;
 
 /// What kcat, an independent client, reports about the topic.
 fn metadata(server: &KafkaServer, topic: &str) -> String {

@@ -1,9 +1,8 @@
 //! The private RabbitMQ.
 
-use std::time::Duration;
-
 use delayq_tests::deadline::{LONG, within};
 use delayq_tests::rabbitmq_server::RabbitmqServer;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 

@@ -1,9 +1,8 @@
 //! The private redis-server: stops, kills, freezes, limits.
 
-use std::time::Duration;
-
 use delayq_tests::deadline::{SHORT, within};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use std::time::Duration;
 
 #[tokio::test]
 async fn data_in_the_append_only_file_outlives_a_kill() {

@@ -1,14 +1,13 @@
 //! `delayq count --follow`: a line whenever the numbers of a topic have moved.
 
-use std::time::Duration;
-
-use delayq::{Topic, admin::Numbers};
-use delayq_service::Fault;
-use serde_json::json;
-
 use crate::deployment::Context;
 use crate::failure::of_core;
 use crate::output::Output;
+use delayq::Topic;
+use delayq::admin::Numbers;
+use delayq_service::Fault;
+use serde_json::json;
+use std::time::Duration;
 
 /// How often the counters are read.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);

@@ -1,11 +1,10 @@
 //! The process that the configuration is for, where it runs on this host: what keeps it from being ready, such as a
 //! destination that rests.
 
-use delayq_service::config::Listen;
-use delayq_service::unready;
-
 use super::Check;
 use crate::deployment::Context;
+use delayq_service::config::Listen;
+use delayq_service::unready;
 
 /// What its admin endpoint says; nothing where no process listens there: it may run on another host.
 pub(super) async fn check(context: &Context) -> Option<Check> {

@@ -1,17 +1,16 @@
 //! The topics: does every one with messages have a route or a reader?
 
-use std::time::Duration;
-
-use delayq::{Error, Topic, admin::Numbers};
-use delayq_forwarder::Settings;
-use delayq_service::Fault;
-use delayq_service::config::{Environment, load};
-use tokio::time::sleep;
-
 use super::Check;
 use crate::deployment::{Context, Global};
 use crate::output::counted;
 use crate::whole::WholeConfig;
+use delayq::admin::Numbers;
+use delayq::{Error, Topic};
+use delayq_forwarder::Settings;
+use delayq_service::Fault;
+use delayq_service::config::{Environment, load};
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// How long ready messages are watched: a forwarder or worker reserves within it.
 const WATCHED: Duration = Duration::from_secs(1);

@@ -1,9 +1,9 @@
 //! Redis itself: its version, and the settings that delayq depends on.
 
-use delayq::{Error, admin::ServerFacts};
-
 use super::Check;
 use crate::deployment::Context;
+use delayq::Error;
+use delayq::admin::ServerFacts;
 
 pub(super) async fn checks(context: &Context) -> Vec<Check> {
     let address = context.client.address();

@@ -1,14 +1,14 @@
 //! The shards: do they exist, does a timer own each, and do the clocks agree?
 
-use std::time::Duration;
-
-use delayq::{UnixMillis, admin::Overview, protocol::ShardId};
-use jiff::Timestamp;
-
 use super::Check;
 use crate::commands::timers::observer;
 use crate::deployment::Context;
 use crate::output::duration;
+use delayq::UnixMillis;
+use delayq::admin::Overview;
+use delayq::protocol::ShardId;
+use jiff::Timestamp;
+use std::time::Duration;
 
 /// Clocks further apart than this make times on the command line misleading; deliveries go by Redis's alone.
 const CLOCKS_APART_MS: u64 = 1000;

@@ -1,11 +1,9 @@
 //! The spool of this host: can it be written, and does a compensator read it?
 
-use std::path::Path;
-
-use delayq_spool::{SpoolError, SpoolReader};
-
 use super::Check;
 use crate::deployment::Context;
+use delayq_spool::{SpoolError, SpoolReader};
+use std::path::Path;
 
 /// The file by which the one compensator of a spool is known.
 const LEASE: &str = "compensator.lock";

@@ -1,9 +1,9 @@
 //! Many messages from NDJSON: bounded in flight, bad lines named, a summary at the end.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::pin::{Pin, pin};
-
+use crate::deployment::Context;
+use crate::failure::{self, INTERRUPTED, LINES_REFUSED, of_core};
+use crate::output::complain;
+use crate::put_line;
 use delayq::{Producer, Put, PutError, Topic};
 use delayq_service::Fault;
 use futures_util::StreamExt as _;
@@ -11,12 +11,10 @@ use futures_util::stream::FuturesUnordered;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::pin::{Pin, pin};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, BufReader};
-
-use crate::deployment::Context;
-use crate::failure::{self, INTERRUPTED, LINES_REFUSED, of_core};
-use crate::output::complain;
-use crate::put_line;
 
 /// A line longer than this is no message: twice the largest payload in base64, and room for the rest.
 const LONGEST_LINE_BYTES: usize = 4 * 1024 * 1024;

@@ -1,18 +1,14 @@
 //! A topic's policy: changing some of its settings, and showing all of them.
 
-use std::time::Duration;
-
-use clap::Args;
-use delayq::{
-    Backoff, Topic,
-    admin::{Codec, Policy, PolicySetting, Repeats},
-};
-use delayq_service::Fault;
-use serde_json::{Value, json};
-
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
 use crate::when::Span;
+use clap::Args;
+use delayq::admin::{Codec, Policy, PolicySetting, Repeats};
+use delayq::{Backoff, Topic};
+use delayq_service::Fault;
+use serde_json::{Value, json};
+use std::time::Duration;
 
 /// The shortest lease that the command line sets: a worker extends its leases three times in each.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);

@@ -1,19 +1,17 @@
 //! What `delayq work` does with a message: print it, or run a command.
 
-use std::ffi::OsString;
-use std::io::ErrorKind;
-use std::process::Stdio;
-use std::sync::Arc;
-
+use crate::failure::{PROGRAM_MISSING, file};
+use crate::output::{Output, time};
 use base64::Engine as _;
 use delayq::Delivery;
 use delayq_service::Fault;
 use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::process::Stdio;
+use std::sync::Arc;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
-
-use crate::failure::{PROGRAM_MISSING, file};
-use crate::output::{Output, time};
 
 /// Handles messages; cheap to clone.
 #[derive(Clone, Debug)]

@@ -1,5 +1,6 @@
 //! What `delayq doctor` reports about a deployment with something down.
 
+use super::{Up, delayq};
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::folder::Folder;
@@ -7,8 +8,6 @@ use delayq_tests::ports::free_port;
 use delayq_tests::process::Signal;
 use delayq_tests::redis_server::RedisServer;
 use serde_json::Value;
-
-use super::{Up, delayq};
 
 /// The verdict, finding and advice of each check with this name.
 async fn found(doctor: Binary, what: &str) -> Vec<[String; 3]> {

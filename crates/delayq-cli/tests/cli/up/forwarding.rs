@@ -1,11 +1,10 @@
 //! What `delayq up` forwards, by an option or a configuration.
 
+use super::{Up, delayq, lines};
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::folder::Folder;
 use delayq_tests::process::Signal;
-
-use super::{Up, delayq, lines};
 
 #[tokio::test]
 async fn up_forwards_what_it_is_asked_to_and_says_so() {

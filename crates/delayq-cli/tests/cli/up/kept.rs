@@ -1,16 +1,14 @@
 //! `delayq up` keeps everything over a stop and over a kill.
 
-use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
-
+use super::lines;
+use crate::printed::assert_is_documented;
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::folder::Folder;
 use delayq_tests::process::Signal;
-
-use super::lines;
-use crate::printed::assert_is_documented;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 /// The processes that belong to a data folder, by their command lines.
 fn left_running(data: &Path) -> usize {

@@ -1,9 +1,8 @@
 //! `delayq work`: what it does with messages, and how it ends.
 
+use super::Up;
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::process::Signal;
-
-use super::Up;
 
 #[tokio::test]
 async fn up_takes_no_message_from_a_worker_unasked() {

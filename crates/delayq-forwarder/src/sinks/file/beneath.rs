@@ -3,13 +3,11 @@
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mkdirat, openat, renameat, statat};
 use rustix::io::Errno;
-use std::{
-    ffi::{OsStr, OsString},
-    fs::File,
-    io,
-    os::fd::OwnedFd,
-    path::{Component, Path},
-};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path};
 
 /// Like any program's: what the umask leaves.
 const FOLDER: u32 = 0o777;

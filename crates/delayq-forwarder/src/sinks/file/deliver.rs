@@ -4,17 +4,17 @@
 //! without an end that a killed process left; whatever it held is delivered again. A file that ends otherwise was
 //! written by another program, and stays as it is.
 
-use super::{FileConfig, beneath::Beneath, check};
-use crate::{CheckError, Outcome, Outcomes, Parcel, Sink, sinks::record};
+use super::beneath::Beneath;
+use super::{FileConfig, check};
+use crate::sinks::record;
+use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_trait::async_trait;
-use std::{
-    collections::BTreeMap,
-    fs::{File, Metadata},
-    io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of open files; beyond it one is closed.
 const MAX_OPEN: usize = 64;

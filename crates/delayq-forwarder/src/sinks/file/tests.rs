@@ -1,11 +1,14 @@
 //! The file sink against a real folder.
 
 use super::{FileConfig, FileSink};
-use crate::{Outcome, Outcomes, Parcel, Sink, parcel::About};
+use crate::parcel::About;
+use crate::{Outcome, Outcomes, Parcel, Sink};
 use bytes::Bytes;
-use delayq::{UnixMillis, protocol::UnixMicros};
+use delayq::UnixMillis;
+use delayq::protocol::UnixMicros;
 use delayq_service::config::ByteSize;
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 pub(crate) fn parcel(destination: &str, id: &str, body: &[u8]) -> Parcel {
     Parcel {

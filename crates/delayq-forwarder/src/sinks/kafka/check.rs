@@ -1,15 +1,16 @@
 //! What a topic does with records that it has acked.
 
-use super::{encode, reports::Reports, words::Words};
+use super::encode;
+use super::reports::Reports;
+use super::words::Words;
 use crate::CheckError;
-use rdkafka::{
-    ClientConfig,
-    admin::{AdminClient, AdminOptions, ResourceSpecifier},
-    client::DefaultClientContext,
-    error::RDKafkaErrorCode,
-    producer::{Producer, ThreadedProducer},
-};
-use std::{collections::BTreeMap, time::Duration};
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::producer::{Producer, ThreadedProducer};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The facts about a topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,22 +1,16 @@
 //! Producing: a message is delivered when all replicas in sync have acked it to an idempotent producer.
 
-use super::{
-    KafkaConfig, check, encode,
-    reports::{Pending, Reports},
-    words::Words,
-};
+use super::reports::{Pending, Reports};
+use super::words::Words;
+use super::{KafkaConfig, check, encode};
 use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_trait::async_trait;
-use rdkafka::{
-    ClientConfig,
-    config::FromClientConfigAndContext,
-    producer::{BaseRecord, Producer, ThreadedProducer},
-};
+use rdkafka::ClientConfig;
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
 use secrecy::ExposeSecret;
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A cluster.
 pub(crate) struct KafkaSink {

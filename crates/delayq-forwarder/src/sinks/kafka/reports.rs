@@ -2,16 +2,12 @@
 
 use super::words::Words;
 use crate::{Blame, Outcome, Outcomes};
-use rdkafka::{
-    ClientContext,
-    error::{KafkaError, RDKafkaErrorCode},
-    message::DeliveryResult,
-    producer::ProducerContext,
-};
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use rdkafka::ClientContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::DeliveryResult;
+use rdkafka::producer::ProducerContext;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The callback of a producer.
 #[derive(Clone, Default)]

@@ -1,10 +1,8 @@
 //! The client's own messages: a record without an ack only reports that it waited too long, and the client's message says
 //! why.
 
-use rdkafka::{
-    ClientContext,
-    error::{KafkaError, RDKafkaErrorCode},
-};
+use rdkafka::ClientContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The last message of a client, shared with it.

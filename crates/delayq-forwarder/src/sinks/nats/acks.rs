@@ -6,13 +6,9 @@ use crate::Answers;
 use async_nats::{Client, Message, StatusCode, Subject, SubscribeError, Subscriber, jetstream};
 use futures_util::StreamExt;
 use serde::Deserialize;
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::AbortHandle;
 
 /// The answer of a stream to a publication.

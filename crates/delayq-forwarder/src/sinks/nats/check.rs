@@ -2,10 +2,8 @@
 
 use super::NatsConfig;
 use crate::CheckError;
-use async_nats::jetstream::{
-    self,
-    stream::{Config, DiscardPolicy, RetentionPolicy, StorageType},
-};
+use async_nats::jetstream;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
 
 /// Checks the stream of a subject.
 pub(super) async fn check(

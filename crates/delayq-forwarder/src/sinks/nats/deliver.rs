@@ -1,31 +1,19 @@
 //! Publishing: a message is delivered when the stream acked it; in mode core, when the connection was flushed.
 
-use super::{
-    NatsConfig, NatsMode,
-    acks::{Ack, Acks},
-    check, encode,
-    refusals::Refusals,
-};
+use super::acks::{Ack, Acks};
+use super::refusals::Refusals;
+use super::{NatsConfig, NatsMode, check, encode};
 use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
-use async_nats::{
-    Client, ConnectOptions, Subject,
-    client::{PublishError, PublishErrorKind},
-    header, jetstream,
-};
+use async_nats::client::{PublishError, PublishErrorKind};
+use async_nats::{Client, ConnectOptions, Subject, header, jetstream};
 use async_trait::async_trait;
 use secrecy::ExposeSecret;
-use std::{
-    pin::{Pin, pin},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
-use tokio::{
-    sync::Mutex,
-    time::{Sleep, interval, sleep, timeout},
-};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::{Sleep, interval, sleep, timeout};
 
 /// How often acks are handed out while others are missing.
 const COLLECT_EVERY: Duration = Duration::from_millis(50);

@@ -6,14 +6,13 @@
 //! not create a queue that was deleted meanwhile. This needs the right to configure, which a forwarder need not have:
 //! without it a warning says what could not be checked.
 
-use super::{RabbitmqConfig, connection::connect, encode};
+use super::connection::connect;
+use super::{RabbitmqConfig, encode};
 use crate::CheckError;
-use lapin::{
-    Connection, ErrorKind,
-    options::{ExchangeDeclareOptions, QueueDeclareOptions},
-    protocol::{AMQPErrorKind, AMQPSoftError},
-    types::{AMQPValue, FieldTable},
-};
+use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
+use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{Connection, ErrorKind};
 use std::collections::BTreeMap;
 
 /// More arguments than a queue can have.

@@ -7,9 +7,13 @@
 
 use super::bound;
 use crate::{Outcome, Outcomes, Parcel};
-use futures_util::{StreamExt, stream::FuturesUnordered};
-use lapin::{Confirmation, PublisherConfirm, message::BasicReturnMessage, types::AMQPValue};
-use std::{collections::HashMap, time::Duration};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use lapin::message::BasicReturnMessage;
+use lapin::types::AMQPValue;
+use lapin::{Confirmation, PublisherConfirm};
+use std::collections::HashMap;
+use std::time::Duration;
 use tokio::time::{Instant, interval, sleep_until};
 
 /// The minimum time that an ack is held back; at most it is twice as long.

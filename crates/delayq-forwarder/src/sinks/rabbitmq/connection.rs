@@ -1,11 +1,9 @@
 //! A connection to the broker.
 
 use super::RabbitmqConfig;
-use lapin::{
-    Connection, ConnectionProperties,
-    tcp::OwnedTLSConfig,
-    uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo},
-};
+use lapin::tcp::OwnedTLSConfig;
+use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
+use lapin::{Connection, ConnectionProperties};
 use secrecy::ExposeSecret;
 
 /// How long the broker may be silent before the connection counts as broken, in seconds.

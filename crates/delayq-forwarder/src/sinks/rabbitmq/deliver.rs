@@ -2,24 +2,18 @@
 //!
 //! Each call has a channel to itself: `confirms.rs` says why.
 
-use super::{
-    RabbitmqConfig, check,
-    confirms::{Confirms, Published},
-    connection::connect,
-    encode,
-};
+use super::confirms::{Confirms, Published};
+use super::connection::connect;
+use super::{RabbitmqConfig, check, encode};
 use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use lapin::{
-    Channel, Connection,
-    options::{BasicPublishOptions, ConfirmSelectOptions},
-};
-use std::{sync::Arc, time::Duration};
-use tokio::{
-    sync::Mutex,
-    time::{Instant, timeout_at},
-};
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::{Channel, Connection};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
 
 /// A broker.
 pub(crate) struct RabbitmqSink {

@@ -1,10 +1,8 @@
 //! One parcel as the properties of one message.
 
 use crate::Parcel;
-use lapin::{
-    BasicProperties,
-    types::{AMQPValue, FieldTable},
-};
+use lapin::BasicProperties;
+use lapin::types::{AMQPValue, FieldTable};
 
 const PERSISTENT: u8 = 2;
 /// Headers by which the broker routes a message to more queues. Text in them closes the channel, so they are left out.

@@ -1,8 +1,10 @@
 //! Delivering to a Redis over a link like that of the deployment.
 
 use crate::{Blame, Outcome, Outcomes, Parcel};
-use delayq::{Error, protocol::Link};
-use delayq_service::{config::RedisConfig, deployment};
+use delayq::Error;
+use delayq::protocol::Link;
+use delayq_service::config::RedisConfig;
+use delayq_service::deployment;
 use redis::{Cmd, Pipeline, Value};
 use std::time::Duration;
 

@@ -1,32 +1,21 @@
 //! Posting: a message is delivered when a 2xx answer was read to its end.
 
-use super::{
-    WebhookConfig, check,
-    encode::{self, Login},
-    hosts::{Hosts, host_of},
-    private::{Private, PublicOnly, names_private},
-    retry_after,
-    url::url,
-};
+use super::encode::{self, Login};
+use super::hosts::{Hosts, host_of};
+use super::private::{Private, PublicOnly, names_private};
+use super::url::url;
+use super::{WebhookConfig, check, retry_after};
 use crate::{Blame, CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_trait::async_trait;
 use delayq_service::host_now;
 use futures_util::future::join_all;
-use reqwest::{
-    Certificate, Client, Method, Request, Response, StatusCode, Url,
-    redirect::{Attempt, Policy},
-};
-use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, timeout_at},
-};
+use reqwest::redirect::{Attempt, Policy};
+use reqwest::{Certificate, Client, Method, Request, Response, StatusCode, Url};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
 
 /// How much of an answer's body is quoted as a reason.
 const QUOTED_BYTES: usize = 200;

@@ -1,7 +1,8 @@
 //! The number of concurrent requests to each host, over all sinks that post to it.
 
 use reqwest::Url;
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 /// The hosts of all webhooks of one forwarder.

@@ -4,10 +4,8 @@
 //! reach.
 
 use super::hosts::host_of;
-use reqwest::{
-    Url,
-    dns::{Addrs, Name, Resolve, Resolving},
-};
+use reqwest::Url;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A resolver that hides the private addresses of every host but one.

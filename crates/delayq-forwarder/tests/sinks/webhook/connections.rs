@@ -1,18 +1,16 @@
 //! Where a request may go: redirects, the limit of a host, and TLS.
 
-use std::sync::atomic::Ordering;
-
+use super::endpoint::{Endpoint, Script, encrypted, sink};
+use crate::conformance::{Subject, tls_takes_the_private_authority_and_no_other_name};
+use crate::stage::{Stage, route, topic};
 use delayq::Message;
 use delayq_forwarder::WebhookConfig;
 use delayq_service::config::HumanDuration;
 use delayq_tests::certs::Authority;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
+use std::sync::atomic::Ordering;
 use tokio::sync::Semaphore;
-
-use super::endpoint::{Endpoint, Script, encrypted, sink};
-use crate::conformance::{Subject, tls_takes_the_private_authority_and_no_other_name};
-use crate::stage::{Stage, route, topic};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redirect_is_followed_to_a_private_address_only_where_that_is_allowed() {

@@ -1,10 +1,7 @@
 //! An HTTP server that notes what it was sent and answers by a script.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
+use crate::conformance::{Guarded, Mortal, Networked, Subject};
+use crate::stage::Seen;
 use delayq_forwarder::{SinkConfig, WebhookConfig};
 use delayq_service::config::Secret;
 use delayq_tests::certs::Certificate;
@@ -12,13 +9,14 @@ use delayq_tests::proxy::Proxy;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
-
-use crate::conformance::{Guarded, Mortal, Networked, Subject};
-use crate::stage::Seen;
 
 #[derive(Clone, Debug)]
 pub(super) struct Request {

@@ -1,15 +1,14 @@
 //! Endpoints that are slow, refuse, break or ask for a rest.
 
-use std::time::{Duration, Instant};
-
-use delayq::{Admin, Message, admin::Policy};
-use delayq_service::config::HumanDuration;
-use delayq_tests::deadline::{LONG, wait_until};
-use delayq_tests::invariants::Permit;
-
 use super::endpoint::{Endpoint, HANG, RESET, Script};
 use crate::conformance::{Mortal, Subject};
 use crate::stage::{Stage, route, topic};
+use delayq::admin::Policy;
+use delayq::{Admin, Message};
+use delayq_service::config::HumanDuration;
+use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::invariants::Permit;
+use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_endpoint_gets_no_message_twice() {

@@ -1,11 +1,10 @@
 //! What a request holds, and what a producer cannot make of it.
 
-use delayq::Message;
-use hmac::{Hmac, KeyInit, Mac};
-
 use super::endpoint::Endpoint;
 use crate::conformance::Subject;
 use crate::stage::{Stage, route, topic};
+use delayq::Message;
+use hmac::{Hmac, KeyInit, Mac};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_is_signed_and_carries_its_idempotency_key() {

@@ -1,8 +1,7 @@
 //! `[admin]`: the endpoint for metrics and probes.
 
-use serde::{Deserialize, Serialize};
-
 use crate::config::{HostPort, Listen, Section};
+use serde::{Deserialize, Serialize};
 
 /// `[admin]`: `/metrics`, `/livez`, `/readyz` and `/version`, without login or TLS: keep it on a private address.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

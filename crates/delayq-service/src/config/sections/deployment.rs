@@ -1,9 +1,8 @@
 //! `[deployment]`: which delayq this is.
 
+use crate::config::Section;
 use delayq::{Namespace, ShardCount};
 use serde::{Deserialize, Serialize};
-
-use crate::config::Section;
 
 /// `[deployment]`: what every process of one deployment must agree on. Redis records it and refuses another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,9 +1,8 @@
 //! `[log]`: what is logged and in which form.
 
-use serde::{Deserialize, Serialize};
-
 use crate::config::{Faults, Section};
 use crate::telemetry::check_filter;
+use serde::{Deserialize, Serialize};
 
 /// `[log]`: log lines go to standard error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,10 +1,8 @@
 //! `[redis]`: the Redis that keeps the messages.
 
-use std::path::PathBuf;
-
-use serde::{Deserialize, Serialize};
-
 use crate::config::{Faults, HumanDuration, RedisUrl, Secret, Section};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// `[redis]`: where messages are kept, and how long a call may take.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,8 +1,7 @@
 //! `[shutdown]`: how long a process may take to stop.
 
-use serde::{Deserialize, Serialize};
-
 use crate::config::{Faults, HumanDuration, Section};
+use serde::{Deserialize, Serialize};
 
 /// `[shutdown]`: one deadline for everything that must be finished or given back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,10 +1,8 @@
 //! `[spool]`: the folder on local disk for writes that could not reach Redis.
 
-use std::path::{Path, PathBuf};
-
-use serde::{Deserialize, Serialize};
-
 use crate::config::{ByteSize, Faults, Section};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
 
 /// `[spool]`: shared by the producers of a host and its compensator, which resubmits what they wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,8 @@
 //! The items of calls: a message of a put, a receipt with its arguments.
 
 use super::is_generated;
-use delayq::{Backoff, Group, State, UnixMillis, protocol::Envelope};
+use delayq::protocol::Envelope;
+use delayq::{Backoff, Group, State, UnixMillis};
 
 /// A message of a put.
 #[derive(Clone, Debug)]

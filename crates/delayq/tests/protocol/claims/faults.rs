@@ -2,16 +2,12 @@
 
 use super::{NOW, SHARD, bare, request, run};
 use crate::action::{Action, Item, Reserve};
-use delayq::{
-    Error, Fate, Message, Settled, Target, Topic,
-    protocol::{Holder, Owner, Verb},
-};
+use delayq::protocol::{Holder, Owner, Verb};
+use delayq::{Error, Fate, Message, Settled, Target, Topic};
 use delayq_tests::deployment::Deployment;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_oom_a_put_is_refused_whole_and_all_that_drains_goes_on() {

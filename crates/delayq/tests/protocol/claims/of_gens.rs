@@ -1,10 +1,8 @@
 //! Gens and receipts: what distinguishes one life of an id from every other.
 
 use super::{bare, put, reserve, run, stored};
-use crate::{
-    action::{Action, GiveBack, Item},
-    bare_shard::NOW,
-};
+use crate::action::{Action, GiveBack, Item};
+use crate::bare_shard::NOW;
 use delayq_tests::redis_server::RedisServer;
 
 #[tokio::test]

@@ -1,11 +1,10 @@
 //! The life of a message: leases, what is remembered, moves, pause and rate, expiry.
 
 use super::{SHARD, bare, put, request, reserve, run, stored};
-use crate::{
-    action::{Action, GiveBack, Item, Reserve},
-    bare_shard::NOW,
-};
-use delayq::{Message, PutOutcome, State, Topic, UnixMillis, protocol::Holder};
+use crate::action::{Action, GiveBack, Item, Reserve};
+use crate::bare_shard::NOW;
+use delayq::protocol::Holder;
+use delayq::{Message, PutOutcome, State, Topic, UnixMillis};
 use delayq_tests::deployment::Deployment;
 use delayq_tests::redis_server::RedisServer;
 

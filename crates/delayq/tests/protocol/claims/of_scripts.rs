@@ -1,14 +1,13 @@
 //! What holds for every script, and for the calls of owners and operators.
 
 use super::{bare, put, reserve, run};
-use crate::{
-    action::{Action, Item, Purge},
-    bare_shard::{BareShard, NOW},
-    snapshot::lossy,
-};
+use crate::action::{Action, Item, Purge};
+use crate::bare_shard::{BareShard, NOW};
+use crate::snapshot::lossy;
 use delayq::protocol::{Scripts, Verb};
 use delayq_tests::redis_server::RedisServer;
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 const NONE: [&[u8]; 0] = [];
 

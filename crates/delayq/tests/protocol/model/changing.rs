@@ -1,7 +1,8 @@
 //! Cancelling and rescheduling: one by one, or a whole group in steps.
 
 use super::{Call, Model, Outcome, Place, Shift, index_name, same, same_bytes};
-use crate::{action::Mark, snapshot::Name};
+use crate::action::Mark;
+use crate::snapshot::Name;
 use delayq::UnixMillis;
 use std::collections::BTreeSet;
 

@@ -1,13 +1,9 @@
 //! The answers of all scripts that move nothing.
 
-use super::{
-    Call, Model, Msg, Outcome, Place, same, same_bytes,
-    tending::{next_due, pairs},
-};
-use crate::{
-    action::{Action, List, Mark},
-    snapshot::{Name, POISON, lossy, parse_name},
-};
+use super::tending::{next_due, pairs};
+use super::{Call, Model, Msg, Outcome, Place, same, same_bytes};
+use crate::action::{Action, List, Mark};
+use crate::snapshot::{Name, POISON, lossy, parse_name};
 use std::collections::BTreeMap;
 
 const HOUR_MS: u64 = 3_600_000;

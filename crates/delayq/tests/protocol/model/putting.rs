@@ -1,10 +1,8 @@
 //! Puts, and how a message gets its place and its end.
 
 use super::{Call, Model, Msg, Outcome, Place, ms, same};
-use crate::{
-    action::{Item, is_generated},
-    snapshot::Name,
-};
+use crate::action::{Item, is_generated};
+use crate::snapshot::Name;
 use delayq::protocol::Envelope;
 
 // === impl Model ===

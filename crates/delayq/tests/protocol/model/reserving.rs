@@ -1,10 +1,8 @@
 //! Reserving: which ready messages are leased, how many a pause and a rate allow, and when the next may follow.
 
 use super::{Call, Model, Outcome, Place, index_name, ms, same};
-use crate::{
-    action::Reserve,
-    snapshot::{Name, lossy},
-};
+use crate::action::Reserve;
+use crate::snapshot::{Name, lossy};
 
 /// What a topic allows now.
 struct Allowance {

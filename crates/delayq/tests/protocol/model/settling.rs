@@ -1,10 +1,8 @@
 //! What ends a lease: ack, release, bury, expiry; and the replay of dead letters.
 
 use super::{Call, Model, Msg, Outcome, Place, ms, same};
-use crate::{
-    action::{GiveBack, REASON},
-    snapshot::Name,
-};
+use crate::action::{GiveBack, REASON};
+use crate::snapshot::Name;
 use delayq::Backoff;
 use std::time::Duration;
 

@@ -1,10 +1,8 @@
 //! What operators and owners do: purge, configure, claim, hold, dictionaries.
 
 use super::{Call, Model, Msg, Outcome, Place, same, same_bytes};
-use crate::{
-    action::Purge,
-    snapshot::{Name, lossy},
-};
+use crate::action::Purge;
+use crate::snapshot::{Name, lossy};
 
 // === impl Model ===
 

@@ -1,10 +1,8 @@
 //! What a run does next: random, and near what already exists.
 
 use super::{HOUR_MS, Run, Weather, receipt_of};
-use crate::{
-    action::{Action, GiveBack, Item, Mark, Purge, Reserve},
-    model::{Msg, Place},
-};
+use crate::action::{Action, GiveBack, Item, Mark, Purge, Reserve};
+use crate::model::{Msg, Place};
 use delayq::Backoff;
 use fastrand::Rng;
 use std::time::Duration;

@@ -1,11 +1,9 @@
 //! The end of a run: everything is delivered, and then only the registry is left.
 
 use super::{HOUR_MS, Run, receipt_of};
-use crate::{
-    action::{Action, Purge, Reserve},
-    model::{Msg, Place},
-    snapshot::Name,
-};
+use crate::action::{Action, Purge, Reserve};
+use crate::model::{Msg, Place};
+use crate::snapshot::Name;
 
 // === impl Run ===
 

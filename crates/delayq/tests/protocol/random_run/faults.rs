@@ -1,13 +1,12 @@
 //! The faults of a run: lost answers, keys of the wrong type, stale entries.
 
-use super::{HOUR_MS, Run, is_refused, receipt_of, refused::BROKEN_BACKOFFS};
-use crate::{
-    action::{Action, Repeat},
-    bare_shard::Answer,
-    compare::compare,
-    model::Call,
-    snapshot::{POISON, lossy},
-};
+use super::refused::BROKEN_BACKOFFS;
+use super::{HOUR_MS, Run, is_refused, receipt_of};
+use crate::action::{Action, Repeat};
+use crate::bare_shard::Answer;
+use crate::compare::compare;
+use crate::model::Call;
+use crate::snapshot::{POISON, lossy};
 
 // === impl Run ===
 

@@ -1,6 +1,7 @@
 //! What a run queries next.
 
-use super::{HOUR_MS, Run, choice::LAST_MS};
+use super::choice::LAST_MS;
+use super::{HOUR_MS, Run};
 use crate::action::{Action, List};
 
 // === impl Run ===

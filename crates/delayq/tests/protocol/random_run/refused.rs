@@ -1,10 +1,8 @@
 //! Invalid calls: refused by name, and nothing is changed.
 
 use super::Run;
-use crate::{
-    action::{Action, List, Purge, Reserve},
-    compare::compare,
-};
+use crate::action::{Action, List, Purge, Reserve};
+use crate::compare::compare;
 
 /// Invalid back-offs: of an unknown kind, of a wrong length, without a delay, shrinking.
 pub(super) const BROKEN_BACKOFFS: [&[u8]; 6] = [

@@ -1,17 +1,15 @@
 //! One push a parcel, one pipeline a batch.
 
 use super::{Element, End, RedisListConfig};
-use crate::{
-    CheckError, Outcome, Outcomes, Parcel, Sink,
-    sinks::{
-        record,
-        redis::{check, link::RedisLink},
-    },
-};
+use crate::sinks::record;
+use crate::sinks::redis::check;
+use crate::sinks::redis::link::RedisLink;
+use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_trait::async_trait;
 use delayq_service::config::RedisConfig;
 use redis::Cmd;
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Lists of one Redis.
 pub(crate) struct RedisListSink {

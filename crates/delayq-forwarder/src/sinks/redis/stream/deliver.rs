@@ -1,14 +1,15 @@
 //! One pipeline a batch: one answer a parcel.
 
-use super::{RedisStreamConfig, encode::command};
-use crate::{
-    CheckError, Outcome, Outcomes, Parcel, Sink,
-    sinks::redis::{check, link::RedisLink},
-};
+use super::RedisStreamConfig;
+use super::encode::command;
+use crate::sinks::redis::check;
+use crate::sinks::redis::link::RedisLink;
+use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_trait::async_trait;
 use delayq_service::config::RedisConfig;
 use redis::Value;
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Streams of one Redis.
 pub(crate) struct RedisStreamSink {

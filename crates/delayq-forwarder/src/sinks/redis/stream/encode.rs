@@ -1,10 +1,8 @@
 //! One parcel as one XADD.
 
 use super::RedisStreamConfig;
-use crate::{
-    Parcel,
-    template::{Values, Variable},
-};
+use crate::Parcel;
+use crate::template::{Values, Variable};
 use redis::Cmd;
 
 struct Of<'a>(&'a Parcel);
