@@ -2,25 +2,21 @@
 //!
 //! There are no globals: `build` gets a [`Metrics`], registers its metrics, and keeps the handles.
 //!
-//! A log line and its metric cannot drift apart: there is one struct per event, whose `emit` writes both.
+//! A log line and its metric cannot drift apart: there is one function per event, which writes both.
 //!
 //! ```
 //! use delayq_service::metrics::Metrics;
 //! use prometheus_client::metrics::counter::Counter;
 //!
 //! /// An owner with a lower epoch was refused.
-//! struct OwnerRefused { shard: u16, epoch: u64 }
-//!
-//! impl OwnerRefused {
-//!     fn emit(self, refused: &Counter) {
-//!         refused.inc();
-//!         tracing::warn!(shard = self.shard, epoch = self.epoch, "another timer owns this shard");
-//!     }
+//! fn owner_refused(refused: &Counter, shard: u16, epoch: u64) {
+//!     refused.inc();
+//!     tracing::warn!(shard, epoch, "another timer owns this shard");
 //! }
 //!
 //! let metrics = Metrics::new();
 //! let refused: Counter = metrics.register("timer_owner_refused", "Pumps refused for their epoch.", Counter::default());
-//! OwnerRefused { shard: 7, epoch: 3 }.emit(&refused);
+//! owner_refused(&refused, 7, 3);
 //! assert!(metrics.encode().contains("delayq_timer_owner_refused_total 1"));
 //! ```
 

@@ -1,6 +1,6 @@
 //! The fleet of timers, as this one sees it: what it is given, whether etcd answers, how many there are.
 
-use crate::events::TrustChanged;
+use crate::events;
 use crate::metrics::TimerMetrics;
 use delayq_cluster::{ClusterStats, Handle, Lost, Ownership, OwnershipChange, Trust};
 
@@ -40,7 +40,7 @@ impl Fleet {
 
     pub(crate) fn trust(&mut self, trust: Trust, metrics: &TimerMetrics) {
         if self.trust.as_ref().is_none_or(|before| before.name() != trust.name()) {
-            TrustChanged { trust, strict: self.strict }.emit(metrics);
+            events::trust_changed(metrics, trust, self.strict);
             self.trust = Some(trust);
         }
     }

@@ -1,6 +1,6 @@
 //! How Redis is doing: whether it answers, whether the shards are there, and whether others should have them.
 
-use crate::events::{HindranceChanged, RedisBack, RedisLost, ShardMissing};
+use crate::events;
 use crate::hindrance::Hindrance;
 use crate::metrics::TimerMetrics;
 use delayq::Error;
@@ -63,7 +63,7 @@ impl RedisHealth {
     /// Whether others should have the shards, where that changed.
     pub(crate) fn turn(&mut self, now: Instant, has_shards: bool, metrics: &TimerMetrics) -> Option<bool> {
         let hindered = self.hindrance.turn(now, has_shards).then(|| self.hindrance.is_hindered())?;
-        HindranceChanged { hindered }.emit(metrics);
+        events::hindrance_changed(metrics, hindered);
         Some(hindered)
     }
 
@@ -87,7 +87,7 @@ impl RedisHealth {
             return self.unanswered(error, now);
         }
         if !matches!(self.state, State::Missing(_)) {
-            ShardMissing { shard, error, redis }.emit();
+            events::shard_missing(shard, error, redis);
             self.state = State::Missing(error.to_string());
         }
         false
@@ -101,7 +101,7 @@ impl RedisHealth {
         self.hindrance.failed(now);
         let is_news = matches!(self.state, State::Well | State::Starting);
         if is_news {
-            RedisLost { error }.emit();
+            events::redis_lost(error);
             self.state = State::Silent { since: now };
         }
         is_news
@@ -118,7 +118,7 @@ impl RedisHealth {
         };
         self.state = State::Well;
         if let Some(since) = silent_since {
-            RedisBack { after: now.saturating_duration_since(since) }.emit();
+            events::redis_back(now.saturating_duration_since(since));
         }
         silent_since.is_some()
     }

@@ -1,12 +1,11 @@
 //! Building a timer, which may fail, and running it, which only ends when asked to.
 
 use crate::alarm::Alarm;
-use crate::apart;
 use crate::codes::{ETCD, LOCKED, REDIS, UNINITIALISED};
 use crate::config::TimerConfig;
-use crate::events::Started;
 use crate::metrics::TimerMetrics;
 use crate::pumping::{Parts, Pumping, SHARDS_A_CALL};
+use crate::{apart, events};
 use delayq::protocol::{Claimed, Owner, ShardId};
 use delayq::{Admin, Client, Error};
 use delayq_cluster::{Cluster, ClusterConfig, Handle, Ownership, Role};
@@ -121,7 +120,7 @@ impl Timer {
             Standing::Member { owner, handle, ownership } => (owner, Duration::ZERO, handle, ownership),
         };
         let (redis, shards, single) = (client.address(), client.shards().get(), !lock.is_zero());
-        Started { name: &owner, redis: &redis, shards, single }.emit();
+        events::started(&owner, &redis, shards, single);
         // On a connection of its own, so that no pump waits behind another's answers.
         let client = client.apart();
         let heartbeat = readiness.heartbeat("pump", STUCK_AFTER);

@@ -2,7 +2,7 @@
 
 use super::Pumping;
 use super::calls::{Answer, Trip};
-use crate::events::{Blocked, ClockJumped, ClockSteady, Fenced, LockedOut, Owned};
+use crate::events;
 use crate::guard::Verdict;
 use crate::redis_health::is_missing;
 use crate::rota::Owned as _;
@@ -54,7 +54,7 @@ impl Pumping {
         let early = self.metrics.count(report, due);
         self.poll.moved(shard, report.moved);
         if report.blocked > 0 {
-            Blocked { shard, blocked: report.blocked }.emit();
+            events::blocked(shard, report.blocked);
         }
         let (now, more) = (report.now.millis(), report.word == PumpWord::More);
         self.schedule.answered(shard, Found { next_due: report.next_due, more, now, early }, trip.answered);
@@ -68,7 +68,7 @@ impl Pumping {
                 self.send_holds(trip.answered);
             }
             PumpWord::Fenced(known) => {
-                Fenced { shard, epoch, known }.emit(&self.metrics);
+                events::fenced(&self.metrics, shard, epoch, known);
                 self.schedule.doubt(shard, true);
                 self.owning.doubt(shard, trip.answered);
             }
@@ -94,11 +94,11 @@ impl Pumping {
                         self.schedule.doubt(shard, false);
                     } else {
                         self.schedule.own(shard, epoch, next_due);
-                        Owned { shard, epoch }.emit(&self.metrics);
+                        events::owned(&self.metrics, shard, epoch);
                     }
                 }
                 Ok(Claimed::Owned { owner }) => {
-                    LockedOut { shard, owner: &owner }.emit(&self.metrics);
+                    events::locked_out(&self.metrics, shard, &owner);
                     self.schedule.drop(shard);
                     self.owning.locked_out(shard, owner, now + *self.config.poll_interval);
                 }
@@ -147,7 +147,7 @@ impl Pumping {
             }
             Ok(HoldAnswer::Fenced(known)) => {
                 let epoch = self.schedule.epoch(shard).unwrap_or(0);
-                Fenced { shard, epoch, known }.emit(&self.metrics);
+                events::fenced(&self.metrics, shard, epoch, known);
                 self.owning.doubt(shard, now);
             }
             Err(error) => tracing::debug!(%shard, %error, on, "the hold is sent again at the next poll"),
@@ -159,12 +159,12 @@ impl Pumping {
         match self.clock.compare(trip, ran) {
             Verdict::Fits => {}
             Verdict::Jumped(by_us) => {
-                ClockJumped { by_us, shards: self.schedule.count() }.emit(&self.metrics);
+                events::clock_jumped(&self.metrics, by_us, self.schedule.count());
                 self.stop_while_jumped(now);
                 self.poll.closely(now);
             }
             Verdict::Steady => {
-                ClockSteady.emit(&self.metrics);
+                events::clock_steady(&self.metrics);
                 // A shard whose hold was not answered, since Redis refused writes or did not answer, says by its answer
                 // whether it is held.
                 let owned: Vec<ShardId> = self.schedule.owned().collect();

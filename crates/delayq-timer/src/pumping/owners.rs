@@ -2,7 +2,7 @@
 
 use super::Pumping;
 use super::calls::Call;
-use crate::events::{Parted, Stopped};
+use crate::events;
 use delayq::protocol::{Notification, ShardId};
 use delayq::{ShardCount, UnixMillis};
 use delayq_cluster::{DrainReport, Lost, OwnershipChange};
@@ -78,7 +78,7 @@ impl Pumping {
 
     fn lose(&mut self, lost: Lost) {
         let shard = lost.shard;
-        Parted { shard, reason: &lost.reason }.emit(&self.metrics);
+        events::parted(&self.metrics, shard, &lost.reason);
         self.schedule.drop(shard);
         self.clock.drop(shard);
         self.poll.drop(shard);
@@ -101,7 +101,7 @@ impl Pumping {
         }
         self.fleet.handle().leave(FAREWELL).await;
         let took = self.stopping.map_or(report.took, |since| since.elapsed());
-        Stopped { took, left_over: report.left_over.len() }.emit();
+        events::stopped(took, report.left_over.len());
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Pumping;
 use super::calls::{Call, NO_LATER, Trip};
-use crate::events::{Rescued, TopicForgotten};
+use crate::events;
 use crate::rota::Owned as _;
 use delayq::protocol::{ForgottenTopics, PumpReport, PumpWord, ShardId, UnixMicros};
 use delayq::{Error, UnixMillis};
@@ -105,7 +105,7 @@ impl Pumping {
             return None;
         }
         self.metrics.count(report, true);
-        Rescued { shard, moved: report.moved }.emit(&self.metrics);
+        events::rescued(&self.metrics, shard, report.moved);
         (report.word == PumpWord::More || report.next_due.is_some_and(|due| due <= now)).then_some(shard)
     }
 
@@ -115,7 +115,7 @@ impl Pumping {
             Ok(forgotten) => {
                 for topic in &forgotten.topics {
                     let is_news = self.forgetting.is_news(topic);
-                    TopicForgotten { topic, shard, is_news }.emit(&self.metrics);
+                    events::topic_forgotten(&self.metrics, topic, shard, is_news);
                 }
             }
             Err(error) => self.unanswered(&error, Instant::now()),
