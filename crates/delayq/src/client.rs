@@ -7,6 +7,7 @@ use crate::link::{Link, LinkSettings};
 use crate::payloads::Payloads;
 use crate::script_link::ScriptLink;
 use crate::server;
+use crate::setters::setters;
 use delayq_core::id::Namespace;
 use delayq_core::keys::Keys;
 use delayq_core::message::DEFAULT_PAYLOAD_BYTES;
@@ -51,22 +52,10 @@ impl Settings {
         }
     }
 
-    /// Sets [`Self::namespace`].
-    #[must_use]
-    pub fn namespace(self, namespace: Namespace) -> Self {
-        Self { namespace, ..self }
-    }
-
-    /// Sets [`Self::shards`].
-    #[must_use]
-    pub fn shards(self, shards: ShardCount) -> Self {
-        Self { shards, ..self }
-    }
-
-    /// Sets [`Self::max_payload_bytes`].
-    #[must_use]
-    pub fn max_payload_bytes(self, max_payload_bytes: usize) -> Self {
-        Self { max_payload_bytes, ..self }
+    setters! {
+        namespace: Namespace,
+        shards: ShardCount,
+        max_payload_bytes: usize,
     }
 }
 

@@ -21,6 +21,7 @@ pub mod protocol;
 mod scatter;
 mod script_link;
 mod server;
+mod setters;
 pub mod spool;
 mod spread;
 mod turns;

@@ -15,7 +15,9 @@ pub use settings::LinkSettings;
 
 use crate::error::Error;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, Value};
+use redis::{
+    AsyncConnectionConfig, Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value, from_redis_value,
+};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -98,6 +100,12 @@ impl Link {
         let mut pipeline = Pipeline::with_capacity(1);
         pipeline.add_command(command.clone());
         self.pipeline(&pipeline).await?.pop().expect("one answer for one command")
+    }
+
+    /// Runs one command, whose answer has this type.
+    pub(crate) async fn query<T: FromRedisValue>(&self, name: &str, command: &Cmd) -> Result<T, Error> {
+        let odd = |error| Error::Unfit(format!("{name} answers what no Redis answers: {error}"));
+        from_redis_value(self.run(command).await?).map_err(odd)
     }
 
     /// Runs commands in one pipeline: one answer each, in order.

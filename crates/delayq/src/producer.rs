@@ -16,6 +16,7 @@ use crate::gather::Gathering;
 use crate::options::in_range;
 use crate::placing::{Placed, Placing};
 use crate::scatter::MAX_IDS_A_PIPELINE;
+use crate::setters::setters;
 use delayq_core::fate::Fate;
 use delayq_core::id::Topic;
 use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
@@ -102,34 +103,12 @@ pub struct GroupTally {
 // === impl ProducerOptions ===
 
 impl ProducerOptions {
-    /// Sets [`Self::linger`].
-    #[must_use]
-    pub fn linger(self, linger: Duration) -> Self {
-        Self { linger, ..self }
-    }
-
-    /// Sets [`Self::in_flight`].
-    #[must_use]
-    pub fn in_flight(self, in_flight: usize) -> Self {
-        Self { in_flight, ..self }
-    }
-
-    /// Sets [`Self::pipeline_bytes`].
-    #[must_use]
-    pub fn pipeline_bytes(self, pipeline_bytes: usize) -> Self {
-        Self { pipeline_bytes, ..self }
-    }
-
-    /// Sets [`Self::queue_bytes`].
-    #[must_use]
-    pub fn queue_bytes(self, queue_bytes: usize) -> Self {
-        Self { queue_bytes, ..self }
-    }
-
-    /// Sets [`Self::spool`].
-    #[must_use]
-    pub fn spool(self, spool: Arc<dyn Spool>) -> Self {
-        Self { spool: Some(spool), ..self }
+    setters! {
+        linger: Duration,
+        in_flight: usize,
+        pipeline_bytes: usize,
+        queue_bytes: usize,
+        spool: Arc<dyn Spool> => Some(spool),
     }
 }
 

@@ -5,7 +5,6 @@ use crate::error::Error;
 use crate::listen::try_listening;
 use delayq_core::time::UnixMicros;
 use delayq_core::verbs::probe;
-use redis::from_redis_value;
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -59,16 +58,12 @@ pub(crate) async fn check(calls: &Calls) -> Result<ServerFacts, Error> {
 /// # Errors
 /// It cannot be reached, or does not allow TIME.
 pub(crate) async fn redis_time(calls: &Calls) -> Result<UnixMicros, Error> {
-    let reply = calls.link().run(&redis::cmd("TIME")).await?;
-    let (seconds, micros): (u64, u64) = from_redis_value(reply)
-        .map_err(|error| Error::Unfit(format!("TIME answers what no Redis answers: {error}")))?;
+    let (seconds, micros): (u64, u64) = calls.link().query("TIME", &redis::cmd("TIME")).await?;
     Ok(UnixMicros(seconds * 1_000_000 + micros))
 }
 
 async fn facts(calls: &Calls) -> Result<ServerFacts, Error> {
-    let reply = calls.link().run(&redis::cmd("INFO")).await?;
-    let text: String = from_redis_value(reply)
-        .map_err(|error| Error::Unfit(format!("INFO answers what no Redis answers: {error}")))?;
+    let text: String = calls.link().query("INFO", &redis::cmd("INFO")).await?;
     Ok(ServerFacts::parse(&text))
 }
 

@@ -258,8 +258,7 @@ impl Admin {
 
     /// One step of SCAN or ZSCAN: where the next one begins (0: this was the last), and what it found.
     async fn scan_step(&self, command: &redis::Cmd) -> Result<(u64, Vec<Vec<u8>>), Error> {
-        from_redis_value(self.client.calls.link().run(command).await?)
-            .map_err(|error| Error::Unfit(format!("SCAN answers what no Redis answers: {error}")))
+        self.client.calls.link().query("SCAN", command).await
     }
 }
 

@@ -4,7 +4,6 @@ use super::Admin;
 use crate::error::Error;
 use delayq_core::keys::Channel;
 use delayq_core::shard::ShardId;
-use redis::from_redis_value;
 
 // === impl Admin ===
 
@@ -21,8 +20,7 @@ impl Admin {
         for &shard in shards {
             numsub.arg(keys.channel(shard, Channel::Wake));
         }
-        let counts: Vec<(String, u64)> = from_redis_value(self.client.calls.link().run(&numsub).await?)
-            .map_err(|error| Error::Unfit(format!("PUBSUB answers what no Redis answers: {error}")))?;
+        let counts: Vec<(String, u64)> = self.client.calls.link().query("PUBSUB", &numsub).await?;
         let silent = counts.iter().filter(|(_, count)| *count == 0);
         Ok(silent.filter_map(|(channel, _)| Some(keys.parse_channel(channel)?.0)).collect())
     }

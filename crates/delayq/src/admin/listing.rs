@@ -13,7 +13,6 @@ use delayq_core::shard::ShardId;
 use delayq_core::time::UnixMillis;
 use delayq_core::verbs::cursor::Cursor;
 use delayq_core::verbs::list::{self, ListPage, ListState, Listed, Query};
-use redis::from_redis_value;
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
@@ -225,8 +224,7 @@ impl Admin {
     async fn numbered(&self, shard: ShardId, after: &ListCursor) -> Result<Option<Cursor>, Error> {
         let mut hget = redis::cmd("HGET");
         hget.arg(self.client.calls.keys().meta(shard)).arg(format!("topic:{}", after.topic));
-        let number: Option<String> = from_redis_value(self.client.calls.link().run(&hget).await?)
-            .map_err(|error| Error::Unfit(format!("HGET answers what no Redis answers: {error}")))?;
+        let number: Option<String> = self.client.calls.link().query("HGET", &hget).await?;
         Ok(Some(match number {
             Some(number) => Cursor::behind(after.at, [number.as_bytes(), b":", &after.entry].concat()),
             // The topic was deleted, with all that stood there.

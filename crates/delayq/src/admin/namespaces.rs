@@ -3,7 +3,6 @@
 use super::Admin;
 use crate::error::Error;
 use delayq_core::id::Namespace;
-use redis::from_redis_value;
 use std::collections::BTreeSet;
 
 /// Keys that Redis scans in one step, and how many steps one look takes at most: a million keys.
@@ -23,9 +22,7 @@ impl Admin {
         for _ in 0..STEPS {
             let mut scan = redis::cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg("{*:0}:meta").arg("COUNT").arg(A_STEP);
-            let reply = self.client.calls.link().run(&scan).await?;
-            let (next, keys): (u64, Vec<Vec<u8>>) = from_redis_value(reply)
-                .map_err(|error| Error::Unfit(format!("SCAN answers what no Redis answers: {error}")))?;
+            let (next, keys): (u64, Vec<Vec<u8>>) = self.client.calls.link().query("SCAN", &scan).await?;
             found.extend(keys.iter().filter_map(|key| namespace_of(key)));
             cursor = next;
             if cursor == 0 {

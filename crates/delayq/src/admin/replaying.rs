@@ -3,6 +3,7 @@
 use super::{Admin, TimeRange};
 use crate::error::Error;
 use crate::scatter::{Batch, batches, scatter_batches};
+use crate::setters::setters;
 use delayq_core::envelope::State;
 use delayq_core::id::{MessageId, OwnId, Topic};
 use delayq_core::limits::MAX_IDS_A_CALL;
@@ -38,34 +39,12 @@ impl Default for ReplayOptions {
 }
 
 impl ReplayOptions {
-    /// Sets [`Self::died`].
-    #[must_use]
-    pub fn died(self, died: TimeRange) -> Self {
-        Self { died, ..self }
-    }
-
-    /// Sets [`Self::reason`].
-    #[must_use]
-    pub fn reason(self, reason: impl Into<String>) -> Self {
-        Self { reason: Some(reason.into()), ..self }
-    }
-
-    /// Sets [`Self::max_messages`].
-    #[must_use]
-    pub fn max_messages(self, max_messages: u64) -> Self {
-        Self { max_messages: Some(max_messages), ..self }
-    }
-
-    /// Sets [`Self::delay`].
-    #[must_use]
-    pub fn delay(self, delay: Duration) -> Self {
-        Self { delay, ..self }
-    }
-
-    /// Sets [`Self::rate`].
-    #[must_use]
-    pub fn rate(self, rate: u32) -> Self {
-        Self { rate: Some(rate), ..self }
+    setters! {
+        died: TimeRange,
+        reason: impl Into<String> => Some(reason.into()),
+        max_messages: u64 => Some(max_messages),
+        delay: Duration,
+        rate: u32 => Some(rate),
     }
 
     /// How many go in one call.

@@ -3,6 +3,7 @@
 use super::address;
 use crate::error::Error;
 use crate::password::Password;
+use crate::setters::setters;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, IntoConnectionInfo, ProtocolVersion};
@@ -48,46 +49,14 @@ impl LinkSettings {
         }
     }
 
-    /// Sets [`Self::username`].
-    #[must_use]
-    pub fn username(self, username: impl Into<String>) -> Self {
-        Self { username: Some(username.into()), ..self }
-    }
-
-    /// Sets [`Self::password`].
-    #[must_use]
-    pub fn password(self, password: impl Into<Password>) -> Self {
-        Self { password: Some(password.into()), ..self }
-    }
-
-    /// Sets [`Self::ca_pem`].
-    #[must_use]
-    pub fn ca_pem(self, ca_pem: impl Into<Vec<u8>>) -> Self {
-        Self { ca_pem: Some(ca_pem.into()), ..self }
-    }
-
-    /// Sets [`Self::connect_timeout`].
-    #[must_use]
-    pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
-        Self { connect_timeout, ..self }
-    }
-
-    /// Sets [`Self::deadline`].
-    #[must_use]
-    pub fn deadline(self, deadline: Duration) -> Self {
-        Self { deadline, ..self }
-    }
-
-    /// Sets [`Self::keepalive`].
-    #[must_use]
-    pub fn keepalive(self, keepalive: Duration) -> Self {
-        Self { keepalive, ..self }
-    }
-
-    /// Sets [`Self::resp2`].
-    #[must_use]
-    pub fn resp2(self, resp2: bool) -> Self {
-        Self { resp2, ..self }
+    setters! {
+        username: impl Into<String> => Some(username.into()),
+        password: impl Into<Password> => Some(password.into()),
+        ca_pem: impl Into<Vec<u8>> => Some(ca_pem.into()),
+        connect_timeout: Duration,
+        deadline: Duration,
+        keepalive: Duration,
+        resp2: bool,
     }
 
     /// The address without its secrets.
