@@ -12,15 +12,6 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// How long a leader waits for more changes before it writes a plan.
-pub(crate) const PLAN_QUIET: Duration = Duration::from_millis(100);
-/// The longest that a stream of changes may hold a plan back.
-pub(crate) const PLAN_AT_MOST: Duration = Duration::from_secs(1);
-/// How long [`crate::Cluster::join`] tries before it gives up.
-pub(crate) const JOIN_DEADLINE: Duration = Duration::from_secs(15);
-/// The least time between two load reports of one member.
-pub(crate) const LOAD_REPORT_EVERY: Duration = Duration::from_secs(30);
-
 /// Everything [`crate::Cluster::join`] needs.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
@@ -98,10 +89,10 @@ impl ClusterConfig {
                 address: String::new(),
             },
             strict: false,
-            plan_quiet: PLAN_QUIET,
-            plan_at_most: PLAN_AT_MOST,
-            join_deadline: JOIN_DEADLINE,
-            load_report_every: LOAD_REPORT_EVERY,
+            plan_quiet: Duration::from_millis(100),
+            plan_at_most: Duration::from_secs(1),
+            join_deadline: Duration::from_secs(15),
+            load_report_every: Duration::from_secs(30),
         }
     }
 

@@ -92,7 +92,7 @@ pub use overview::{ClaimInfo, EndpointHealth, MemberInfo, Observer, Overview, Pl
 pub use ownership::{ClaimNumber, LossReason, Lost, Ownership, OwnershipChange, OwnershipView};
 pub use plan::{Plan, PlanError, PlannedMember};
 pub use planner::{Candidate, compute};
-pub use prefix::{KeyPrefix, KeyPrefixError, name_of_process, validate_name};
+pub use prefix::{KeyPrefix, name_of_process, validate_name};
 pub use single::SINGLE_MODE_LIMITS;
 pub use stats::ClusterStats;
 pub use trust::Trust;

@@ -1,19 +1,12 @@
 //! What keys in etcd are made of: their first part, and the names of members.
 
-use delayq_service::config::Faults;
-use serde::{Deserialize, Serialize};
+use delayq_service::config::{Faults, Written};
 use std::fmt;
 use std::str::FromStr;
 
 /// What every key of a deployment in etcd begins with: `/` and one part, 1 to 64 of `A-Z a-z 0-9 . _ -`; default `/delayq`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPrefix(String);
-
-/// An invalid prefix.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a prefix: expected / and 1 to 64 of A-Z a-z 0-9 . _ -, such as \"/delayq\"")]
-pub struct KeyPrefixError(String);
 
 // === impl KeyPrefix ===
 
@@ -23,28 +16,19 @@ impl Default for KeyPrefix {
     }
 }
 
-impl TryFrom<String> for KeyPrefix {
-    type Error = KeyPrefixError;
-
-    fn try_from(text: String) -> Result<Self, KeyPrefixError> {
-        let sound = text.strip_prefix('/').is_some_and(is_key_part);
-        if sound { Ok(Self(text)) } else { Err(KeyPrefixError(text.chars().take(80).collect())) }
-    }
-}
-
 impl FromStr for KeyPrefix {
-    type Err = KeyPrefixError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, KeyPrefixError> {
-        Self::try_from(text.to_owned())
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.strip_prefix('/').is_some_and(is_key_part) {
+            return Ok(Self(text.to_owned()));
+        }
+        let beginning: String = text.chars().take(80).collect();
+        Err(format!("{beginning:?} is not a prefix: expected {}", Self::EXPECTED))
     }
 }
 
-impl From<KeyPrefix> for String {
-    fn from(prefix: KeyPrefix) -> String {
-        prefix.0
-    }
-}
+delayq_service::written!(KeyPrefix, "/ and 1 to 64 of A-Z a-z 0-9 . _ -, such as \"/delayq\"");
 
 impl fmt::Display for KeyPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

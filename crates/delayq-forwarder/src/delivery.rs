@@ -9,7 +9,7 @@ use crate::encode::encode;
 use crate::lane::{Judgement, Lane};
 use crate::lane_state::TopicRoutes;
 use crate::pace::Measure;
-use crate::settle::{Settler, Verdict};
+use crate::settle::{Verdict, settle};
 use crate::{Blame, Outcome, Outcomes, Parcel};
 use delayq::protocol::{Receipt, Reservation, UnixMicros, Unrestored};
 use futures_util::StreamExt;
@@ -90,10 +90,9 @@ impl Batch {
         let early = progress.settled.iter().filter(|settled| **settled).count();
         let measure = progress.measure();
         self.judge(&load, progress, &mut verdicts);
-        let settler = Settler::new(&context);
         let settled = std::mem::take(&mut self.messages).into_iter().zip(verdicts);
         let settled = settled.filter_map(|(message, verdict)| Some((message.receipt, verdict?)));
-        settler.settle(settled).await;
+        settle(&context, settled).await;
         let left = count - early;
         context.stats.in_flight(&self.lane.to.name, -(left as i64));
         let delivered = measure.map_or(0, |measure| measure.delivered - early);
@@ -216,7 +215,7 @@ impl Batch {
 
     async fn settle_early(&self, context: &Context, receipts: Vec<Receipt>) {
         let count = receipts.len();
-        Settler::new(context).settle(receipts.into_iter().map(|receipt| (receipt, Verdict::Ack))).await;
+        settle(context, receipts.into_iter().map(|receipt| (receipt, Verdict::Ack))).await;
         context.stats.in_flight(&self.lane.to.name, -(count as i64));
         // Their bodies stay in memory until the batch ends.
         context.free(Freed { lane_number: self.lane_number, count, bytes: 0, delivered: count });

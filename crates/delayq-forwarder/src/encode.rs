@@ -2,7 +2,7 @@
 
 use crate::config::partition;
 use crate::encoding::Encoding;
-use crate::parcel::{About, Of, Parcel};
+use crate::parcel::{About, Parcel};
 use crate::routes::Route;
 use crate::template::Template;
 use base64::Engine;
@@ -27,9 +27,10 @@ pub(crate) fn encode(
     event_prefix: &str,
     message: &mut Reservation,
 ) -> Result<Parcel, String> {
-    let values = Of(message);
+    let about = About::of(message);
+    let headers = &message.envelope.headers;
     let needed = |what: &str, template: &Template| {
-        template.render(&values).map_err(|missing| {
+        template.render(&about, headers).map_err(|missing| {
             format!("the route's {what} `{template}` needs {missing}, which the message does not have")
         })
     };
@@ -39,10 +40,8 @@ pub(crate) fn encode(
         return Err(format!("the destination has {bytes} bytes, more than {MAX_BYTES}"));
     }
     let key = match &route.config.key {
-        Some(key) => key.render(&values).ok(),
-        None => {
-            Some(message.envelope.group.as_ref().map_or_else(|| message.id.to_string(), ToString::to_string))
-        }
+        Some(key) => key.render(&about, headers).ok(),
+        None => Some(about.group.as_ref().unwrap_or(&about.id).clone()),
     };
     let chosen = route.config.partition.as_ref().map(|template| needed("partition", template)).transpose()?;
     let partition = chosen.as_deref().map(partition).transpose()?;
@@ -50,9 +49,8 @@ pub(crate) fn encode(
         .config
         .headers
         .iter()
-        .filter_map(|(name, template)| Some((name.clone(), template.render(&values).ok()?)))
+        .filter_map(|(name, template)| Some((name.clone(), template.render(&about, headers).ok()?)))
         .collect();
-    let about = About::of(message);
     let mut headers = std::mem::take(&mut message.envelope.headers);
     headers.retain(|(name, _)| !is_own(name));
     for (name, value) in added {

@@ -1,6 +1,5 @@
 //! A parcel: a message on its way to a destination, in the form that every sink is given.
 
-use crate::template::{Values, Variable};
 use bytes::Bytes;
 use delayq::UnixMillis;
 use delayq::protocol::{Reservation, UnixMicros};
@@ -44,9 +43,6 @@ pub struct About {
     /// producer's own, which may be used again.
     pub identity: String,
 }
-
-/// The reservation's values for templates.
-pub(crate) struct Of<'a>(pub(crate) &'a Reservation);
 
 // === impl Parcel ===
 
@@ -111,25 +107,5 @@ fn identity(reservation: &Reservation) -> String {
     match reservation.envelope.hash {
         None => format!("{topic}/{id}"),
         Some(hash) => format!("{topic}/{id}/{:016x}", u64::from_be_bytes(hash)),
-    }
-}
-
-// === impl Of ===
-
-impl Values for Of<'_> {
-    fn value(&self, variable: &Variable) -> Option<String> {
-        let Self(message) = self;
-        match variable {
-            Variable::Id => Some(message.id.to_string()),
-            Variable::Topic => Some(message.topic.to_string()),
-            Variable::Group => message.envelope.group.as_ref().map(ToString::to_string),
-            Variable::Due => Some(message.envelope.due.to_string()),
-            Variable::Attempt => Some(message.envelope.attempt.to_string()),
-            Variable::Header(wanted) => {
-                let found =
-                    message.envelope.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
-                found.map(|(_, value)| value.clone())
-            }
-        }
     }
 }

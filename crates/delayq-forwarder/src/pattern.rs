@@ -2,7 +2,6 @@
 //!
 //! `?` is one character and `*` any run of characters, neither of them a `/`; `**` is any run at all.
 
-use delayq_service::config::Written;
 use std::fmt;
 use std::str::FromStr;
 
@@ -85,11 +84,7 @@ impl FromStr for Pattern {
     }
 }
 
-impl Written for Pattern {
-    const EXPECTED: &'static str = "a topic or a pattern of topics, such as \"orders.*\"";
-}
-
-delayq_service::written!(Pattern);
+delayq_service::written!(Pattern, "a topic or a pattern of topics, such as \"orders.*\"");
 
 /// Whether the pattern so far matches the parts so far, row by row: without recursion no pattern is slow.
 fn covers(pattern: &[Part], parts: &[Part]) -> bool {

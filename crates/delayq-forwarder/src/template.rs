@@ -1,18 +1,12 @@
 //! Templates: text with values of the message in braces, such as `orders.{header.region}`.
 
-use delayq_service::config::Written;
+use crate::parcel::About;
 use std::fmt;
 use std::str::FromStr;
 
-/// What a template can ask of a message.
-pub trait Values {
-    /// The value of a variable; `None` where the message has none.
-    fn value(&self, variable: &Variable) -> Option<String>;
-}
-
 /// A value of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Variable {
+pub(crate) enum Variable {
     /// `{id}`
     Id,
     /// `{topic}`
@@ -57,13 +51,13 @@ impl Template {
     ///
     /// # Errors
     /// The variable that the message has no value for.
-    pub fn render(&self, values: &impl Values) -> Result<String, Variable> {
+    pub(crate) fn render(&self, about: &About, headers: &[(String, String)]) -> Result<String, Variable> {
         let mut out = String::new();
         for part in &self.parts {
             match part {
                 Part::Text(text) => out.push_str(text),
                 Part::Variable(variable) => {
-                    out.push_str(&values.value(variable).ok_or_else(|| variable.clone())?);
+                    out.push_str(&variable.value(about, headers).ok_or_else(|| variable.clone())?);
                 }
             }
         }
@@ -137,11 +131,7 @@ impl FromStr for Template {
     }
 }
 
-impl Written for Template {
-    const EXPECTED: &'static str = "text in quotes, with values of the message such as \"{topic}\"";
-}
-
-delayq_service::written!(Template);
+delayq_service::written!(Template, "text in quotes, with values of the message such as \"{topic}\"");
 
 impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -165,6 +155,21 @@ impl Variable {
             )),
         }
     }
+
+    /// What a message has for it; names of headers are compared without case.
+    fn value(&self, about: &About, headers: &[(String, String)]) -> Option<String> {
+        match self {
+            Self::Id => Some(about.id.clone()),
+            Self::Topic => Some(about.topic.clone()),
+            Self::Group => about.group.clone(),
+            Self::Due => Some(about.due.to_string()),
+            Self::Attempt => Some(about.attempt.to_string()),
+            Self::Header(wanted) => {
+                let found = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+                found.map(|(_, value)| value.clone())
+            }
+        }
+    }
 }
 
 impl fmt::Display for Variable {
@@ -183,22 +188,22 @@ impl fmt::Display for Variable {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Message;
-
-    impl Values for Message {
-        fn value(&self, variable: &Variable) -> Option<String> {
-            match variable {
-                Variable::Id => Some("17".to_owned()),
-                Variable::Topic => Some("orders".to_owned()),
-                Variable::Header(name) if name == "region" => Some("eu".to_owned()),
-                _ => None,
-            }
-        }
-    }
+    use delayq::UnixMillis;
+    use delayq::protocol::UnixMicros;
 
     #[test]
     fn values_stand_where_their_names_were() {
+        let about = About {
+            id: "17".to_owned(),
+            topic: "orders".to_owned(),
+            group: None,
+            due: UnixMillis::new(0),
+            ready: UnixMicros(0),
+            attempt: 1,
+            delivery: 1,
+            identity: "orders/17".to_owned(),
+        };
+        let headers = [("Region".to_owned(), "eu".to_owned())];
         for (template, expected) in [
             ("", Ok("")),
             ("plain", Ok("plain")),
@@ -207,7 +212,7 @@ mod tests {
             ("x{group}", Err("{group}")),
             ("{header.none}", Err("{header.none}")),
         ] {
-            let rendered = template.parse::<Template>().unwrap().render(&Message);
+            let rendered = template.parse::<Template>().unwrap().render(&about, &headers);
             let rendered = rendered.map_err(|variable| variable.to_string());
             assert_eq!(rendered.as_deref().map_err(String::as_str), expected, "{template}");
         }

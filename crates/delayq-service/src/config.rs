@@ -15,14 +15,9 @@
 //!     pub resolution: HumanDuration,
 //! }
 //!
-//! impl TimerConfig {
-//!     /// The default of `resolution`.
-//!     pub const RESOLUTION: HumanDuration = HumanDuration::from_micros(300);
-//! }
-//!
 //! impl Default for TimerConfig {
 //!     fn default() -> Self {
-//!         Self { resolution: Self::RESOLUTION }
+//!         Self { resolution: HumanDuration::from_micros(300) }
 //!     }
 //! }
 //!

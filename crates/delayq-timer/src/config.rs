@@ -44,25 +44,6 @@ pub struct TimerConfig {
 // === impl TimerConfig ===
 
 impl TimerConfig {
-    /// The default of `weight`.
-    pub const WEIGHT: u16 = 100;
-    /// The default of `batch`.
-    pub const BATCH: u16 = 150;
-    /// The maximum of `batch`.
-    const MAX_BATCH: u16 = 500;
-    /// The default of `resolution`.
-    pub const RESOLUTION: HumanDuration = HumanDuration::from_micros(300);
-    /// The default of `poll_interval`.
-    pub const POLL_INTERVAL: HumanDuration = HumanDuration::from_secs(6);
-    /// The default of `max_clock_step`.
-    pub const MAX_CLOCK_STEP: HumanDuration = HumanDuration::from_secs(1);
-    /// The default of `clock_steady`.
-    pub const CLOCK_STEADY: HumanDuration = HumanDuration::from_secs(10);
-    /// The default of `forget_topics_after`.
-    pub const FORGET_TOPICS_AFTER: HumanDuration = HumanDuration::from_secs(86_400);
-    /// The default of `lock`.
-    pub const LOCK: HumanDuration = HumanDuration::from_secs(15);
-
     /// The name, or one made of the host's name and the process id.
     #[must_use]
     pub fn effective_name(&self) -> String {
@@ -78,15 +59,15 @@ impl Default for TimerConfig {
         Self {
             name: String::new(),
             zone: String::new(),
-            weight: Self::WEIGHT,
-            batch: Self::BATCH,
-            resolution: Self::RESOLUTION,
-            poll_interval: Self::POLL_INTERVAL,
+            weight: 100,
+            batch: 150,
+            resolution: HumanDuration::from_micros(300),
+            poll_interval: HumanDuration::from_secs(6),
             strict: false,
-            max_clock_step: Self::MAX_CLOCK_STEP,
-            clock_steady: Self::CLOCK_STEADY,
-            forget_topics_after: Self::FORGET_TOPICS_AFTER,
-            lock: Self::LOCK,
+            max_clock_step: HumanDuration::from_secs(1),
+            clock_steady: HumanDuration::from_secs(10),
+            forget_topics_after: HumanDuration::from_secs(86_400),
+            lock: HumanDuration::from_secs(15),
         }
     }
 }
@@ -98,7 +79,7 @@ impl Section for TimerConfig {
         let ms = HumanDuration::from_millis;
         let hour = HumanDuration::from_secs(3600);
         at.range("weight", &self.weight, 1..=1000);
-        at.range("batch", &self.batch, 1..=Self::MAX_BATCH);
+        at.range("batch", &self.batch, 1..=500);
         at.range("resolution", &self.resolution, ms(0)..=ms(100));
         at.range("poll_interval", &self.poll_interval, ms(100)..=HumanDuration::from_secs(60));
         at.range("max_clock_step", &self.max_clock_step, ms(10)..=hour);

@@ -50,7 +50,6 @@ pub(crate) struct Parts {
     pub(crate) client: Client,
     pub(crate) metrics: TimerMetrics,
     pub(crate) condition: Condition,
-    pub(crate) heartbeat: Heartbeat,
     pub(crate) owner: String,
     /// How long the lock lasts; zero: the fleet settles who owns what.
     pub(crate) lock: Duration,
@@ -99,8 +98,8 @@ enum Woken {
 
 impl Pumping {
     /// To be called in the runtime in which it will run.
-    pub(crate) fn new(parts: Parts, alarm: Alarm) -> Self {
-        let Parts { config, client, metrics, condition, heartbeat, owner, lock, handle, ownership } = parts;
+    pub(crate) fn new(parts: Parts, heartbeat: Heartbeat, alarm: Alarm) -> Self {
+        let Parts { config, client, metrics, condition, owner, lock, handle, ownership } = parts;
         let shards = Owner::new(client.clone());
         let (now, single) = (Instant::now(), !lock.is_zero());
         Self {

@@ -8,9 +8,9 @@ use crate::pumping::{Parts, Pumping, SHARDS_A_CALL};
 use crate::{apart, events};
 use delayq::protocol::{Claimed, Owner, ShardId};
 use delayq::{Admin, Client, Error};
-use delayq_cluster::{Cluster, ClusterConfig, Handle, Ownership, Role};
+use delayq_cluster::{Cluster, ClusterConfig, Role};
 use delayq_service::codes::SYSTEM;
-use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown};
+use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use std::time::{Duration, Instant};
 
 /// How long a start rests before it asks for a lock again.
@@ -45,17 +45,8 @@ pub enum Membership {
 
 /// A timer that is ready to run.
 pub struct Timer {
-    config: TimerConfig,
-    client: Client,
-    metrics: TimerMetrics,
-    condition: Condition,
+    parts: Parts,
     readiness: Readiness,
-    standing: Standing,
-}
-
-enum Standing {
-    Single { owner: String },
-    Member { owner: String, handle: Handle, ownership: Ownership },
 }
 
 /// Makes a timer: checks Redis, takes the lock or joins the fleet. Nothing is pumped before [`Timer::run`]; but a
@@ -71,10 +62,10 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
     admin.check_server().await.map_err(|error| unusable(&client, error))?;
     // One shard says whether there is a deployment; each of the others is seen when it is claimed.
     admin.layout().await.map_err(|error| unusable(&client, error))?;
-    let standing = match membership {
+    let (owner, lock, (handle, ownership)) = match membership {
         Membership::Single { owner } => {
             take_lock(&client, &owner, *config.lock).await?;
-            Standing::Single { owner }
+            (owner, *config.lock, Cluster::single(config.effective_name(), Role::Timer, client.shards()))
         }
         Membership::Etcd(mut cluster) => {
             // Redis knows better than the configuration, which may be from before a growth.
@@ -82,13 +73,15 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
             let owner = cluster.member.name.clone();
             // Without etcd it begins all the same, and pumps what nobody else does.
             let joined = Cluster::start(*cluster).await;
-            let (handle, ownership) = joined
-                .map_err(|error| Fault::new(&ETCD, "cannot become one of the timers").because(error))?;
-            Standing::Member { owner, handle, ownership }
+            let refused = |error| Fault::new(&ETCD, "cannot become one of the timers").because(error);
+            (owner, Duration::ZERO, joined.map_err(refused)?)
         }
     };
     let metrics = TimerMetrics::register(&metrics);
-    Ok(Timer { config, client, metrics, condition, readiness, standing })
+    Ok(Timer {
+        parts: Parts { config, client, metrics, condition, owner, lock, handle, ownership },
+        readiness,
+    })
 }
 
 // === impl Membership ===
@@ -110,25 +103,16 @@ impl Timer {
     /// # Errors
     /// A part of the membership ended by itself, which is a bug.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), Fault> {
-        let Self { config, client, metrics, condition, readiness, standing } = self;
-        let (owner, lock, handle, ownership) = match standing {
-            Standing::Single { owner } => {
-                let (handle, ownership) =
-                    Cluster::single(config.effective_name(), Role::Timer, client.shards());
-                (owner, *config.lock, handle, ownership)
-            }
-            Standing::Member { owner, handle, ownership } => (owner, Duration::ZERO, handle, ownership),
-        };
-        let (redis, shards, single) = (client.address(), client.shards().get(), !lock.is_zero());
-        events::started(&owner, &redis, shards, single);
+        let Self { mut parts, readiness } = self;
+        let (redis, shards) = (parts.client.address(), parts.client.shards().get());
+        events::started(&parts.owner, &redis, shards, !parts.lock.is_zero());
         // On a connection of its own, so that no pump waits behind another's answers.
-        let client = client.apart();
+        parts.client = parts.client.apart();
         let heartbeat = readiness.heartbeat("pump", STUCK_AFTER);
-        let parts = Parts { config, client, metrics, condition, heartbeat, owner, lock, handle, ownership };
         let pumping = async move || {
             let alarm =
                 Alarm::start().map_err(|error| Fault::new(&SYSTEM, "cannot set an alarm").because(error))?;
-            Pumping::new(parts, alarm).run(shutdown).await
+            Pumping::new(parts, heartbeat, alarm).run(shutdown).await
         };
         apart::run("delayq-pump", pumping).await?
     }

@@ -59,11 +59,6 @@ pub struct Endpoint(String);
 // === impl EtcdConfig ===
 
 impl EtcdConfig {
-    /// The default of `lease_ttl`.
-    pub const LEASE_TTL: HumanDuration = HumanDuration::from_secs(5);
-    /// The default of `call_deadline`.
-    pub const CALL_DEADLINE: HumanDuration = HumanDuration::from_secs(1);
-
     /// Every default, for an etcd with these endpoints.
     ///
     /// # Errors
@@ -119,8 +114,8 @@ impl Default for EtcdConfig {
             endpoints: vec![Endpoint::default()],
             username: None,
             password: None,
-            lease_ttl: Self::LEASE_TTL,
-            call_deadline: Self::CALL_DEADLINE,
+            lease_ttl: HumanDuration::from_secs(5),
+            call_deadline: HumanDuration::from_secs(1),
             prefix: KeyPrefix::default(),
             tls: TlsConfig::default(),
         }
@@ -191,11 +186,7 @@ impl FromStr for Endpoint {
     }
 }
 
-impl Written for Endpoint {
-    const EXPECTED: &'static str = "\"http://host:port\" or \"https://host:port\"";
-}
-
-delayq_service::written!(Endpoint);
+delayq_service::written!(Endpoint, "\"http://host:port\" or \"https://host:port\"");
 
 #[cfg(test)]
 mod tests {

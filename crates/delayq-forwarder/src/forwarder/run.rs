@@ -12,7 +12,7 @@ use crate::codes::REDIS_UNUSABLE;
 use crate::config::ForwarderConfig;
 use crate::context::{Context, Freed};
 use crate::delivery::{Batch, Report};
-use crate::settle::{Settler, Verdict};
+use crate::settle::{Verdict, settle};
 use crate::sharing::Share;
 use delayq::protocol::{Holder, Notification, ShardId, TopicHere};
 use delayq::{Advice, Error};
@@ -405,10 +405,9 @@ impl Run {
         }
         let context = self.context.clone();
         self.under_way.spawn(async move {
-            let settler = Settler::new(&context);
             let (count, bytes) = (messages.len(), payload_bytes(&messages));
             let rest = Verdict::rest(Duration::ZERO, "given back while draining");
-            settler.settle(messages.into_iter().map(|message| (message.receipt, rest.clone()))).await;
+            settle(&context, messages.into_iter().map(|message| (message.receipt, rest.clone()))).await;
             let freed = Freed { lane_number, count, bytes, delivered: 0 };
             Ended::Batch(Report { freed, measure: None })
         });

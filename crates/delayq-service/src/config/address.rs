@@ -79,11 +79,7 @@ impl FromStr for HostPort {
     }
 }
 
-impl Written for HostPort {
-    const EXPECTED: &'static str = "\"host:port\", with an IPv6 address in brackets: \"[::1]:9440\"";
-}
-
-crate::written!(HostPort);
+crate::written!(HostPort, "\"host:port\", with an IPv6 address in brackets: \"[::1]:9440\"");
 
 // === impl Listen ===
 
@@ -104,11 +100,7 @@ impl FromStr for Listen {
     }
 }
 
-impl Written for Listen {
-    const EXPECTED: &'static str = "\"host:port\", or \"\" for none";
-}
-
-crate::written!(Listen);
+crate::written!(Listen, "\"host:port\", or \"\" for none");
 
 #[cfg(test)]
 mod tests {

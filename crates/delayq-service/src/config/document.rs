@@ -79,20 +79,6 @@ impl<'i> Document<'i> {
         }
     }
 
-    /// Where a key is written, or else the nearest table around it.
-    pub(super) fn location_of_path(&self, path: &str) -> Location {
-        let mut path = path;
-        loop {
-            if let Some(node) = self.nodes.iter().find(|node| node.path == path) {
-                return self.location_of(&node.key);
-            }
-            match path.rfind(['.', '[']) {
-                Some(end) => path = &path[..end],
-                None => return Location::Whole,
-            }
-        }
-    }
-
     /// Where every key is written, by its path.
     pub(super) fn locations(&self) -> BTreeMap<String, Location> {
         self.nodes.iter().map(|node| (node.path.clone(), self.location_of(&node.key))).collect()

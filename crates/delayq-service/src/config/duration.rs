@@ -71,11 +71,7 @@ impl FromStr for HumanDuration {
     }
 }
 
-impl Written for HumanDuration {
-    const EXPECTED: &'static str = "a duration with its unit in quotes, such as \"250ms\" or \"2h30m\"";
-}
-
-crate::written!(HumanDuration);
+crate::written!(HumanDuration, "a duration with its unit in quotes, such as \"250ms\" or \"2h30m\"");
 
 #[cfg(test)]
 mod tests {

@@ -93,7 +93,8 @@ impl Source {
 pub fn load<C: Section>(source: &Source, environment: &Environment) -> Result<Loaded<C>, ConfigFaults> {
     let (source, text) = source.read()?;
     let (document, misfits) = Document::parse(&text, environment);
-    let mut loading = Loading { document, faults: Vec::new(), first_messages: BTreeMap::new() };
+    let locations = Locations::new(&source, document.locations());
+    let mut loading = Loading { document, locations, faults: Vec::new(), first_messages: BTreeMap::new() };
     for misfit in misfits {
         loading.keep(misfit);
     }
@@ -105,8 +106,7 @@ pub fn load<C: Section>(source: &Source, environment: &Environment) -> Result<Lo
     match config {
         Some(config) if loading.faults.is_empty() => {
             let overridden = environment.names().map(str::to_owned).collect();
-            let locations = Locations::new(&source, loading.document.locations());
-            Ok(Loaded { config, source, overridden, locations })
+            Ok(Loaded { config, source, overridden, locations: loading.locations })
         }
         _ => Err(ConfigFaults::faulty(source, loading.faults)),
     }
@@ -114,6 +114,7 @@ pub fn load<C: Section>(source: &Source, environment: &Environment) -> Result<Lo
 
 struct Loading<'i> {
     document: Document<'i>,
+    locations: Locations,
     faults: Vec<ConfigFault>,
     /// The first message about a variable, before it was read as a string: the better one.
     first_messages: BTreeMap<usize, String>,
@@ -158,7 +159,7 @@ impl Loading<'_> {
             let keys: Vec<String> = found.keys.iter().map(|key| self.document.path_as_written(key)).collect();
             if !keys.iter().any(|key| touches_one(key, &unread)) {
                 let key = keys.into_iter().next().unwrap_or_default();
-                let location = self.document.location_of_path(&key);
+                let location = self.locations.location(&key).clone();
                 self.faults.push(ConfigFault { key, location, message: found.message });
             }
         }

@@ -19,19 +19,23 @@ impl Locations {
         Self { source: source.to_owned(), keys }
     }
 
+    /// Where a key is written, or the nearest table around it that is.
+    pub(super) fn location(&self, key: &str) -> &Location {
+        let mut key = key;
+        loop {
+            match (self.keys.get(key), key.rfind(['.', '['])) {
+                (Some(location), _) => return location,
+                (None, Some(end)) => key = &key[..end],
+                (None, None) => return &Location::Whole,
+            }
+        }
+    }
+
     /// Where a key is written, or the nearest table around it that is: `delayq.toml:12`, or the name of a variable. None
     /// where no part of it is written.
     #[must_use]
     pub fn of(&self, key: &str) -> Option<String> {
-        let mut key = key;
-        let location = loop {
-            match (self.keys.get(key), key.rfind(['.', '['])) {
-                (Some(location), _) => break location,
-                (None, Some(end)) => key = &key[..end],
-                (None, None) => return None,
-            }
-        };
-        match location {
+        match self.location(key) {
             Location::Line(line) => Some(format!("{}:{line}", self.source)),
             Location::Variable(name) => Some(name.clone()),
             Location::Whole => None,

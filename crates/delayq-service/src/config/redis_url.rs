@@ -105,11 +105,7 @@ impl FromStr for RedisUrl {
     }
 }
 
-impl Written for RedisUrl {
-    const EXPECTED: &'static str = "\"redis://host:port\", \"rediss://host:port\" (TLS) or \"unix:///path\"";
-}
-
-crate::written!(RedisUrl);
+crate::written!(RedisUrl, "\"redis://host:port\", \"rediss://host:port\" (TLS) or \"unix:///path\"");
 
 #[cfg(test)]
 mod tests {

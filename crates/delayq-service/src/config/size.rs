@@ -71,12 +71,7 @@ impl FromStr for ByteSize {
     }
 }
 
-impl Written for ByteSize {
-    const EXPECTED: &'static str =
-        "a size with its unit in quotes, such as \"64KiB\" (B, KiB, MiB, GiB, TiB)";
-}
-
-crate::written!(ByteSize);
+crate::written!(ByteSize, "a size with its unit in quotes, such as \"64KiB\" (B, KiB, MiB, GiB, TiB)");
 
 #[cfg(test)]
 mod tests {

@@ -15,10 +15,15 @@ pub trait Written: FromStr<Err = String> {
     const EXPECTED: &'static str;
 }
 
-/// Implements serde for a [`Written`] type: it reads a string through its grammar, and prints with `Display`.
+/// Makes a type [`Written`], with what is expected of it, and gives it serde: it reads a string through its grammar, and
+/// prints with `Display`.
 #[macro_export]
 macro_rules! written {
-    ($kind:ty) => {
+    ($kind:ty, $expected:literal) => {
+        impl $crate::config::Written for $kind {
+            const EXPECTED: &'static str = $expected;
+        }
+
         impl ::serde::Serialize for $kind {
             fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)

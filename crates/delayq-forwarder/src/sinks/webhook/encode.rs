@@ -4,10 +4,10 @@ use super::WebhookConfig;
 use crate::Parcel;
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
 use sha2::Sha256;
-use std::fmt::Write;
 
 /// The headers that a producer cannot set: those of the connection itself, those that log in or name the client, and those
 /// by which some servers treat the request as another one.
@@ -39,6 +39,9 @@ const RESERVED: [&str; 26] = [
     "x-original-url",
     "x-rewrite-url",
 ];
+
+/// What is percent-encoded in an idempotency key, so that a header can carry it.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// What a call signs and logs in with; its secrets are read once.
 pub(super) struct Login {
@@ -86,7 +89,7 @@ impl Login {
 pub(super) fn headers(parcel: &Parcel) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::with_capacity(12 + parcel.headers.len());
     let wrong = |name: &str, error: String| format!("HTTP cannot carry the header {name}: {error}");
-    let key = HeaderValue::try_from(percent_encoded(&parcel.about.identity));
+    let key = HeaderValue::try_from(utf8_percent_encode(&parcel.about.identity, ENCODED).to_string());
     headers.insert("idempotency-key", key.map_err(|error| error.to_string())?);
     for (name, value) in parcel.about.headers() {
         let value = HeaderValue::from_maybe_shared(Bytes::from(value.into_owned()));
@@ -122,20 +125,6 @@ fn signature(mut mac: Hmac<Sha256>, unix_secs: u64, body: &[u8]) -> String {
     format!("t={unix_secs},v1={}", hex::encode(mac.finalize().into_bytes()))
 }
 
-/// Text that a header can carry: everything but plain characters becomes `%XX`.
-fn percent_encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
-    let mut encoded = String::with_capacity(text.len() + 8);
-    for byte in text.bytes() {
-        if plain(byte) {
-            encoded.push(char::from(byte));
-        } else {
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,6 +158,6 @@ mod tests {
 
     #[test]
     fn an_identity_is_a_header_whatever_is_in_it() {
-        assert_eq!(percent_encoded("t/é 1\"/00ff"), "t/%C3%A9%201%22/00ff");
+        assert_eq!(utf8_percent_encode("t/é 1\"/00ff", ENCODED).to_string(), "t/%C3%A9%201%22/00ff");
     }
 }

@@ -3,6 +3,7 @@
 //! A path may hold a producer's text, and servers read paths differently: one decodes twice, another ends a segment at `;`.
 //! So anything that one of them could read as a way out is refused and not repaired.
 
+use percent_encoding::percent_decode;
 use reqwest::Url;
 
 /// Maximum number of encodings that are decoded; deeper ones are refused.
@@ -46,32 +47,13 @@ fn stays(segment: &str) -> bool {
         if hides || name == b"." || name == b".." {
             return false;
         }
-        let decoded = decoded(&text);
+        let decoded: Vec<u8> = percent_decode(&text).collect();
         if decoded == text {
             return true;
         }
         text = decoded;
     }
     false
-}
-
-/// A text with each `%XX` as its byte; an invalid one stays as it is.
-fn decoded(text: &[u8]) -> Vec<u8> {
-    let digit = |at: usize| text.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-    let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
-    while let Some(&byte) = text.get(at) {
-        match (byte, digit(at + 1), digit(at + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                out.push(u8::try_from(high * 16 + low).expect("two hexadecimal digits are a byte"));
-                at += 3;
-            }
-            _ => {
-                out.push(byte);
-                at += 1;
-            }
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -14,14 +14,9 @@ pub struct AdminConfig {
 
 // === impl AdminConfig ===
 
-impl AdminConfig {
-    /// The default port of `listen`.
-    pub const PORT: u16 = 9440;
-}
-
 impl Default for AdminConfig {
     fn default() -> Self {
-        Self { listen: Listen::At(HostPort::new("127.0.0.1", Self::PORT)) }
+        Self { listen: Listen::At(HostPort::new("127.0.0.1", 9440)) }
     }
 }
 

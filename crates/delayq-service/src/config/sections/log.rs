@@ -31,14 +31,9 @@ pub enum LogFormat {
 
 // === impl LogConfig ===
 
-impl LogConfig {
-    /// The default of `filter`.
-    pub const FILTER: &str = "info";
-}
-
 impl Default for LogConfig {
     fn default() -> Self {
-        Self { format: LogFormat::default(), filter: Self::FILTER.to_owned() }
+        Self { format: LogFormat::default(), filter: "info".to_owned() }
     }
 }
 

@@ -31,27 +31,16 @@ pub struct RedisConfig {
 
 // === impl RedisConfig ===
 
-impl RedisConfig {
-    /// The default of `url`.
-    pub const URL: &str = "redis://127.0.0.1:6379";
-    /// The default of `connect_timeout`.
-    pub const CONNECT_TIMEOUT: HumanDuration = HumanDuration::from_secs(1);
-    /// The default of `call_deadline`.
-    pub const CALL_DEADLINE: HumanDuration = HumanDuration::from_secs(2);
-    /// The default of `keepalive`.
-    pub const KEEPALIVE: HumanDuration = HumanDuration::from_secs(5);
-}
-
 impl Default for RedisConfig {
     fn default() -> Self {
         Self {
-            url: Self::URL.parse().expect("the default is a URL of a Redis"),
+            url: "redis://127.0.0.1:6379".parse().expect("the default is a URL of a Redis"),
             username: None,
             password: None,
             ca: None,
-            connect_timeout: Self::CONNECT_TIMEOUT,
-            call_deadline: Self::CALL_DEADLINE,
-            keepalive: Self::KEEPALIVE,
+            connect_timeout: HumanDuration::from_secs(1),
+            call_deadline: HumanDuration::from_secs(2),
+            keepalive: HumanDuration::from_secs(5),
         }
     }
 }

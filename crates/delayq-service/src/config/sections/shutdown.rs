@@ -14,14 +14,9 @@ pub struct ShutdownConfig {
 
 // === impl ShutdownConfig ===
 
-impl ShutdownConfig {
-    /// The default of `drain_deadline`.
-    pub const DRAIN_DEADLINE: HumanDuration = HumanDuration::from_secs(10);
-}
-
 impl Default for ShutdownConfig {
     fn default() -> Self {
-        Self { drain_deadline: Self::DRAIN_DEADLINE }
+        Self { drain_deadline: HumanDuration::from_secs(10) }
     }
 }
 

@@ -17,9 +17,6 @@ pub struct SpoolConfig {
 // === impl SpoolConfig ===
 
 impl SpoolConfig {
-    /// The default of `max_bytes`.
-    pub const MAX_BYTES: ByteSize = ByteSize::from_gib(1);
-
     /// The folder, if there is a spool.
     #[must_use]
     pub fn folder(&self) -> Option<&Path> {
@@ -29,7 +26,7 @@ impl SpoolConfig {
 
 impl Default for SpoolConfig {
     fn default() -> Self {
-        Self { dir: PathBuf::new(), max_bytes: Self::MAX_BYTES }
+        Self { dir: PathBuf::new(), max_bytes: ByteSize::from_gib(1) }
     }
 }
 

@@ -2,10 +2,7 @@
 
 use super::RedisStreamConfig;
 use crate::Parcel;
-use crate::template::{Values, Variable};
 use redis::Cmd;
-
-struct Of<'a>(&'a Parcel);
 
 /// The command that appends a parcel.
 pub(super) fn command(config: &RedisStreamConfig, parcel: &Parcel) -> Cmd {
@@ -25,23 +22,9 @@ pub(super) fn command(config: &RedisStreamConfig, parcel: &Parcel) -> Cmd {
         }
     }
     for (name, template) in &config.fields {
-        if let Ok(value) = template.render(&Of(parcel)) {
+        if let Ok(value) = template.render(&parcel.about, &parcel.headers) {
             command.arg(name).arg(value);
         }
     }
     command
-}
-
-impl Values for Of<'_> {
-    fn value(&self, variable: &Variable) -> Option<String> {
-        let about = &self.0.about;
-        match variable {
-            Variable::Id => Some(about.id.clone()),
-            Variable::Topic => Some(about.topic.clone()),
-            Variable::Group => about.group.clone(),
-            Variable::Due => Some(about.due.to_string()),
-            Variable::Attempt => Some(about.attempt.to_string()),
-            Variable::Header(name) => self.0.header(name).map(str::to_owned),
-        }
-    }
 }
