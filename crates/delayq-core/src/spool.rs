@@ -7,12 +7,11 @@
 //! early by the step.
 
 use crate::fate::Fate;
-use crate::id::Topic;
+use crate::id::{Group, Topic};
 use crate::message::{Due, Message};
 use crate::target::Target;
 use crate::time::UnixMillis;
 use crate::verbs::reschedule::Reschedule;
-use std::error::Error;
 use std::fmt::Debug;
 use std::pin::Pin;
 
@@ -21,20 +20,36 @@ use std::pin::Pin;
 /// # Contract
 /// - What is answered with `Ok` survives the process and is resubmitted later.
 /// - Records of one message are resubmitted in the order in which they were appended.
+/// - While a record of a message waits, whoever shares the spool appends its later writes behind it.
 /// - A dropped future has appended all of its records or none.
 pub trait Spool: Debug + Send + Sync {
     /// Appends records, all or none; answers once they are durable.
     fn append(&self, records: Vec<SpoolRecord>) -> Spooling<'_, ()>;
 
-    /// Appends a cancel or a reschedule only if a record of its message still waits here, and returns whether one does.
-    ///
-    /// For a change to which Redis answered *unknown*. On false ask Redis once more: the message may have been
-    /// resubmitted in between.
-    fn append_behind(&self, record: SpoolRecord) -> Spooling<'_, bool>;
+    /// Whether a record may wait here, appended by any process: false only if none does. Asked before every write, so it
+    /// takes about as long as one read of a file that is in memory.
+    fn may_hold(&self) -> bool;
+
+    /// Appends the records whose message has one waiting here, and returns for each whether it did, in order. The others
+    /// are not held up by anything: what was resubmitted is in Redis.
+    fn append_behind(&self, records: Vec<SpoolRecord>) -> Spooling<'_, Vec<bool>>;
+
+    /// Whether a record of a message of this group waits here.
+    fn holds_group(&self, group: &Group) -> Spooling<'_, bool>;
 }
 
-/// The answer of a spool, once it is there. After an error the records may have been appended all the same.
-pub type Spooling<'a, T> = Pin<Box<dyn Future<Output = Result<T, Box<dyn Error + Send + Sync>>> + Send + 'a>>;
+/// The answer of a spool, once it is there.
+pub type Spooling<'a, T> = Pin<Box<dyn Future<Output = Result<T, SpoolRefusal>> + Send + 'a>>;
+
+/// Why a spool takes no record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct SpoolRefusal {
+    /// Whether the records may have been appended all the same.
+    pub fate: Fate,
+    /// What it says.
+    pub why: String,
+}
 
 /// A write that could not reach Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use delayq_core::fate::Fate;
 use delayq_core::message::MessageError;
+use delayq_core::spool::SpoolRefusal;
 use std::path::{Path, PathBuf};
 
 /// What is wrong with a spool.
@@ -107,6 +108,14 @@ impl SpoolError {
         Self::Folder { path: path.to_owned(), why: error.to_string() }
     }
 
+    pub(crate) fn of_write(file: &Path, error: &std::io::Error) -> Self {
+        let path = file.to_owned();
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::DiskFull { path },
+            _ => Self::Io { path, why: error.to_string() },
+        }
+    }
+
     pub(crate) fn of(file: &Path, error: &rusqlite::Error) -> Self {
         use rusqlite::ErrorCode;
         let path = file.to_owned();
@@ -121,5 +130,11 @@ impl SpoolError {
             }
             _ => Self::Io { path, why },
         }
+    }
+}
+
+impl From<SpoolError> for SpoolRefusal {
+    fn from(error: SpoolError) -> Self {
+        Self { fate: error.fate(), why: error.to_string() }
     }
 }

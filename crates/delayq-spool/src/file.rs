@@ -37,6 +37,14 @@ const SCHEMA: &str = "
     PRAGMA user_version = 1;
 ";
 
+/// Finds the waiting records of a group. Rows of a spool that was written before this table have no group here.
+const GROUPS: &str = "
+    CREATE TABLE IF NOT EXISTS waiting_group (seq INTEGER PRIMARY KEY, key INTEGER NOT NULL);
+    CREATE INDEX IF NOT EXISTS waiting_group_key ON waiting_group (key);
+    CREATE TRIGGER IF NOT EXISTS no_longer_waiting AFTER DELETE ON waiting
+        BEGIN DELETE FROM waiting_group WHERE seq = OLD.seq; END;
+";
+
 /// Opens the database of a folder, and creates both if they are missing.
 pub(crate) fn open(dir: &Path) -> Result<Connection, SpoolError> {
     make_folder(dir)?;
@@ -61,6 +69,12 @@ pub(crate) fn open(dir: &Path) -> Result<Connection, SpoolError> {
         }
         create.commit().map_err(of)?;
         sync_folder(dir)?;
+    }
+    // Later versions of this format add to it only.
+    match connection.execute_batch(GROUPS).map_err(of) {
+        // What waits has to get out of a full disk all the same.
+        Ok(()) | Err(SpoolError::DiskFull { .. }) => {}
+        Err(error) => return Err(error),
     }
     Ok(connection)
 }
@@ -155,13 +169,18 @@ pub(crate) fn lease(dir: &Path, holder: &str) -> Result<File, SpoolError> {
 }
 
 fn lock_file(dir: &Path, name: &str) -> Result<File, SpoolError> {
+    open_beside(dir, name).map(|(file, _)| file)
+}
+
+/// Opens a file beside the database, and creates both the folder and the file if they are missing.
+pub(crate) fn open_beside(dir: &Path, name: &str) -> Result<(File, PathBuf), SpoolError> {
     make_folder(dir)?;
     let path = dir.join(name);
     let mut options = OpenOptions::new();
     let opened = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let file = opened.map_err(|error| SpoolError::folder(dir, &error))?;
     shut(&path, STRANGERS)?;
-    Ok(file)
+    Ok((file, path))
 }
 
 /// A folder created here is private to its user. An existing one keeps the mode that the operator chose.

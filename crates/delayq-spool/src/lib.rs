@@ -9,12 +9,16 @@
 //! can share a folder, a killed process leaves no partial record, and `sqlite3` can inspect it. Each record has its own
 //! checksum. All processes that have the folder open share `users.lock`; `compensator.lock` is the lease of the one
 //! that resubmits. The books: spooled = replayed + rejected + discarded + waiting.
+//!
+//! **Nothing overtakes what waits.** While a record of a message waits, producers of this folder append its later writes
+//! behind it. `waiting.flag` says whether anything waits at all, so that they need not ask the database in most cases.
 
 mod clock;
 mod committer;
 mod encoding;
 mod error;
 mod file;
+mod flag;
 mod reader;
 mod writer;
 

@@ -1,8 +1,11 @@
 //! The compensator's side of a spool: the waiting records, in order, and their outcomes.
 
+use crate::committer::{group_waits, key_of_group};
 use crate::error::SpoolError;
+use crate::flag::Flag;
 use crate::{clock, encoding, file};
 use delayq_core::spool::SpoolRecord;
+use delayq_core::target::Target;
 use delayq_core::time::UnixMillis;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
@@ -19,6 +22,7 @@ pub struct SpoolReader {
     dir: PathBuf,
     path: PathBuf,
     seen: i64,
+    flag: Flag,
     /// Held while it reads.
     _shared: File,
     _lease: Option<File>,
@@ -108,14 +112,16 @@ impl SpoolReader {
 
     fn checked(dir: &Path, lease: Option<File>) -> Result<Self, SpoolError> {
         let shared = file::share(dir)?;
-        let connection = file::open(dir)?;
+        let mut connection = file::open(dir)?;
+        let flag = Flag::open(dir)?;
         let path = dir.join(file::NAME);
         let checked = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
         match checked.map_err(|error| SpoolError::of(&path, &error))?.as_str() {
             "ok" => {}
             why => return Err(SpoolError::Damaged { path, why: why.to_owned() }),
         }
-        Ok(Self { connection, dir: dir.to_owned(), path, seen: 0, _shared: shared, _lease: lease })
+        flag.renew(&mut connection)?;
+        Ok(Self { connection, dir: dir.to_owned(), path, seen: 0, flag, _shared: shared, _lease: lease })
     }
 
     /// The folder.
@@ -191,7 +197,9 @@ impl SpoolReader {
                 removed += remove.execute([seq])?;
             }
             change.execute("UPDATE books SET replayed = replayed + ?", [removed]).map(drop)
-        })
+        })?;
+        self.lower_flag();
+        Ok(())
     }
 
     /// Sets one record aside. Safe to repeat.
@@ -207,7 +215,9 @@ impl SpoolReader {
             )?;
             change.execute("DELETE FROM waiting WHERE seq = ?", [seq])?;
             change.execute("UPDATE books SET rejected = rejected + ?", [copied]).map(drop)
-        })
+        })?;
+        self.lower_flag();
+        Ok(())
     }
 
     /// The first `most` rejected records, from `after` on (0: from the first).
@@ -229,15 +239,25 @@ impl SpoolReader {
     /// Lets a rejected record wait again, with the fate that it was spooled with. Returns whether it existed.
     ///
     /// # Errors
-    /// It stays rejected.
+    /// It stays rejected, or producers may not see that it waits: repeat it.
     pub fn retry(&mut self, seq: u64) -> Result<bool, SpoolError> {
-        self.take_rejected(seq, |change| {
+        let retried = self.take_rejected(seq, |change| {
+            let body = change
+                .query_row("SELECT body FROM rejected WHERE seq = ?", [seq], |row| {
+                    Ok(record(row.get_ref(0)?))
+                })
+                .optional()?;
+            if let Some(Ok(SpoolRecord { target: Target { group: Some(group), .. }, .. })) = body {
+                group_waits(change, seq.cast_signed(), key_of_group(&group))?;
+            }
             change.execute(
                 "INSERT INTO waiting (seq, key, spooled_ms, body)
                  SELECT seq, key, spooled_ms, body FROM rejected WHERE seq = ?",
                 [seq],
             )
-        })
+        })?;
+        self.flag.renew(&mut self.connection)?;
+        Ok(retried)
     }
 
     /// Discards a rejected record. Returns whether it existed.
@@ -284,6 +304,17 @@ impl SpoolReader {
     pub fn shrink(&self) -> Result<(), SpoolError> {
         self.connection.execute_batch("PRAGMA incremental_vacuum").map_err(self.of())?;
         file::empty_log(&self.connection, &self.path)
+    }
+
+    /// Clears the flag if nothing waits. If that fails it stays set, which costs producers time only.
+    fn lower_flag(&mut self) {
+        let any = self
+            .connection
+            .prepare_cached("SELECT 1 FROM waiting LIMIT 1")
+            .and_then(|mut any| any.exists([]));
+        if let Ok(false) = any {
+            let _ = self.flag.renew(&mut self.connection);
+        }
     }
 
     fn take_rejected(

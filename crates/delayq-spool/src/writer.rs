@@ -1,8 +1,10 @@
 //! The producer's side of a spool.
 
-use crate::committer::{Append, Committer, Row, key_of};
+use crate::committer::{Append, Committer, Request, Row, key_of_group};
 use crate::encoding;
 use crate::error::SpoolError;
+use crate::flag::Flag;
+use delayq_core::id::Group;
 use delayq_core::spool::{Spool, SpoolRecord, Spooling};
 use std::fmt;
 use std::path::Path;
@@ -20,7 +22,10 @@ pub struct SpoolSettings {
 
 /// A spool to append to. Cheap to clone; its thread ends with the last clone, once all accepted records are written.
 #[derive(Clone)]
-pub struct SpoolWriter(mpsc::Sender<Append>);
+pub struct SpoolWriter {
+    queue: mpsc::Sender<Request>,
+    flag: Flag,
+}
 
 // === impl SpoolSettings ===
 
@@ -39,11 +44,12 @@ impl SpoolWriter {
     /// The folder cannot be used, or the file is not a spool, has a newer version, or is damaged.
     pub fn open(dir: &Path, settings: &SpoolSettings) -> Result<Self, SpoolError> {
         let committer = Committer::open(dir, settings.max_bytes)?;
-        let (queue, appends) = mpsc::channel(QUEUE);
+        let flag = committer.flag().clone();
+        let (queue, requests) = mpsc::channel(QUEUE);
         let thread = std::thread::Builder::new().name("delayq-spool".to_owned());
-        let started = thread.spawn(move || committer.run(appends));
+        let started = thread.spawn(move || committer.run(requests));
         started.map_err(|error| SpoolError::folder(dir, &error))?;
-        Ok(Self(queue))
+        Ok(Self { queue, flag })
     }
 
     /// Appends records, all or none; returns once they are on disk. A dropped future has appended all or nothing.
@@ -51,24 +57,39 @@ impl SpoolWriter {
     /// # Errors
     /// Nothing was appended, unless [`SpoolError::fate`] is *unknown*.
     pub async fn append(&self, records: Vec<SpoolRecord>) -> Result<(), SpoolError> {
-        self.send(&records, None).await.map(drop)
+        self.send(&records, false).await.map(drop)
     }
 
-    /// Appends a cancel or a reschedule only if a record of its message still waits, and returns whether one does.
+    /// Appends the records whose message has one waiting, and returns for each whether it did, in order.
     ///
     /// # Errors
     /// As [`Self::append`].
-    pub async fn append_behind(&self, record: SpoolRecord) -> Result<bool, SpoolError> {
-        let key = key_of(&record.topic, &record.target.id);
-        self.send(&[record], Some(key)).await
+    pub async fn append_behind(&self, records: Vec<SpoolRecord>) -> Result<Vec<bool>, SpoolError> {
+        self.send(&records, true).await
     }
 
-    async fn send(&self, records: &[SpoolRecord], only_after: Option<i64>) -> Result<bool, SpoolError> {
+    /// Whether a record of a message of this group waits.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub async fn holds_group(&self, group: &Group) -> Result<bool, SpoolError> {
+        let (answer, answered) = oneshot::channel();
+        self.ask(Request::HoldsGroup(key_of_group(group), answer), answered).await
+    }
+
+    async fn send(&self, records: &[SpoolRecord], only_behind: bool) -> Result<Vec<bool>, SpoolError> {
         records.iter().try_for_each(encoding::check)?;
         let rows = records.iter().map(Row::from).collect();
         let (answer, answered) = oneshot::channel();
-        let append = Append { rows, only_after, answer };
-        self.0.send(append).await.map_err(|_| SpoolError::Closed)?;
+        self.ask(Request::Append(Append { rows, only_behind, answer }), answered).await
+    }
+
+    async fn ask<T>(
+        &self,
+        request: Request,
+        answered: oneshot::Receiver<Result<T, SpoolError>>,
+    ) -> Result<T, SpoolError> {
+        self.queue.send(request).await.map_err(|_| SpoolError::Closed)?;
         answered.await.map_err(|_| SpoolError::Closed)?
     }
 }
@@ -78,8 +99,17 @@ impl Spool for SpoolWriter {
         Box::pin(async move { Ok(self.append(records).await?) })
     }
 
-    fn append_behind(&self, record: SpoolRecord) -> Spooling<'_, bool> {
-        Box::pin(async move { Ok(self.append_behind(record).await?) })
+    fn may_hold(&self) -> bool {
+        self.flag.is_set()
+    }
+
+    fn append_behind(&self, records: Vec<SpoolRecord>) -> Spooling<'_, Vec<bool>> {
+        Box::pin(async move { Ok(self.append_behind(records).await?) })
+    }
+
+    fn holds_group(&self, group: &Group) -> Spooling<'_, bool> {
+        let group = group.clone();
+        Box::pin(async move { Ok(self.holds_group(&group).await?) })
     }
 }
 

@@ -4,7 +4,7 @@
 use delayq_core::fate::Fate;
 use delayq_core::id::{MessageId, Topic};
 use delayq_core::message::Message;
-use delayq_core::spool::{Resubmit, SpoolRecord};
+use delayq_core::spool::{Resubmit, Spool, SpoolRecord};
 use delayq_core::target::Target;
 use delayq_core::time::UnixMillis;
 use delayq_spool::{SpoolError, SpoolReader, SpoolSettings, SpoolStats, SpoolWriter, salvage_spool};
@@ -139,7 +139,8 @@ async fn a_cancel_waits_only_behind_something_of_its_message() {
     let now = UnixMillis::new(2_000);
     for (id, expected) in [("a", true), ("b", false)] {
         let target = Target::from(MessageId::own(id).unwrap());
-        assert_eq!(spool.append_behind(SpoolRecord::cancel(&topic(), &target, now)).await, Ok(expected));
+        let cancel = SpoolRecord::cancel(&topic(), &target, now);
+        assert_eq!(spool.append_behind(vec![cancel]).await, Ok(vec![expected]));
     }
     let verbs: Vec<_> = reader(folder.path())
         .next_batch(9)
@@ -148,6 +149,48 @@ async fn a_cancel_waits_only_behind_something_of_its_message() {
         .map(|s| s.record.as_ref().unwrap().verb())
         .collect();
     assert_eq!(verbs, ["put", "cancel"]);
+}
+
+#[tokio::test]
+async fn every_process_sees_that_something_waits_until_nothing_does() {
+    let folder = Folder::new("spool");
+    let (spool, other) = (open(folder.path()).unwrap(), open(folder.path()).unwrap());
+    assert!(!spool.may_hold() && !other.may_hold());
+    spool.append(vec![put("a", 10), put("b", 10)]).await.unwrap();
+    assert!(spool.may_hold() && other.may_hold());
+    let mut reader = reader(folder.path());
+    reader.done(&[1]).unwrap();
+    assert!(other.may_hold());
+    reader.reject(2, "conflict").unwrap();
+    assert!(!spool.may_hold() && !other.may_hold());
+    assert!(reader.retry(2).unwrap() && other.may_hold());
+    // After a power cut the flag may be older than the database: whoever opens the spool sets it again.
+    fs::write(folder.path().join("waiting.flag"), "0").unwrap();
+    assert!(!other.may_hold());
+    drop(reader);
+    let after = open(folder.path()).unwrap();
+    assert!(after.may_hold() && other.may_hold());
+}
+
+#[tokio::test]
+async fn a_group_is_held_while_a_record_of_one_of_its_messages_waits() {
+    let folder = Folder::new("spool");
+    let spool = open(folder.path()).unwrap();
+    let group = |name: &str| delayq_core::id::Group::new(name).unwrap();
+    let message = Message::new(topic(), "x").group("g").unwrap();
+    let message = message.id("a").unwrap();
+    spool.append(vec![SpoolRecord::put(&message, Fate::NotApplied, UnixMillis::new(1))]).await.unwrap();
+    let mut reader = reader(folder.path());
+    for (change, held) in [
+        ((|_| ()) as fn(&mut SpoolReader), true),
+        (|reader| reader.reject(1, "conflict").unwrap(), false),
+        (|reader| assert!(reader.retry(1).unwrap()), true),
+        (|reader| reader.done(&[1]).unwrap(), false),
+    ] {
+        change(&mut reader);
+        assert_eq!(spool.holds_group(&group("g")).await, Ok(held));
+        assert_eq!(spool.holds_group(&group("other")).await, Ok(false));
+    }
 }
 
 #[tokio::test]

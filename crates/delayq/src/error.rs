@@ -6,6 +6,7 @@ use delayq_core::id::NameError;
 use delayq_core::message::MessageError;
 use delayq_core::reply::ReplyError;
 use delayq_core::shard::ShardId;
+use delayq_core::spool::SpoolRefusal;
 use redis::{ErrorKind, RedisError};
 
 /// Why a call has no answer.
@@ -80,6 +81,14 @@ pub enum Error {
     /// A payload cannot be compressed or restored.
     #[error(transparent)]
     Codec(#[from] CodecError),
+    /// The spool does not take a write that Redis cannot, or one that has to wait behind an older one of its message.
+    #[error("the spool does not take it: {refusal}{}", outage.iter().map(|error| format!("; before: {error}")).collect::<String>())]
+    Spool {
+        /// What the spool says.
+        refusal: SpoolRefusal,
+        /// Why Redis could not take it; `None`: it was not asked, because an older write waits in the spool.
+        outage: Option<Box<Error>>,
+    },
     /// The client was closed.
     #[error("the client is closed")]
     Closed,
@@ -93,6 +102,10 @@ impl Error {
         match self {
             Self::NoAnswer { .. } | Self::Protocol { .. } => Fate::Unknown,
             Self::Redis { code, .. } if !is_refusal(code) => Fate::Unknown,
+            Self::Spool { refusal, outage } => match outage {
+                Some(outage) if refusal.fate == Fate::NotApplied => outage.fate(),
+                _ => refusal.fate,
+            },
             _ => Fate::NotApplied,
         }
     }
@@ -100,7 +113,9 @@ impl Error {
     /// What to do about it.
     pub fn advice(&self) -> Advice {
         match self {
-            Self::Unreachable { .. } | Self::NoAnswer { .. } | Self::Layout { .. } => Advice::Retry,
+            Self::Unreachable { .. } | Self::NoAnswer { .. } | Self::Layout { .. } | Self::Spool { .. } => {
+                Advice::Retry
+            }
             Self::Redis { code, .. } if is_passing(code) => Advice::Retry,
             _ => Advice::GiveUp,
         }
@@ -108,7 +123,7 @@ impl Error {
 
     /// Whether Redis itself could not be used: what a spool is for.
     pub fn is_outage(&self) -> bool {
-        self.advice() == Advice::Retry && !matches!(self, Self::Layout { .. })
+        self.advice() == Advice::Retry && !matches!(self, Self::Layout { .. } | Self::Spool { .. })
     }
 
     /// The error of a repeat, where the first try may have been carried out.

@@ -3,6 +3,7 @@
 
 mod full_disk;
 mod killed;
+mod order;
 
 use delayq::admin::{Policy, Repeats};
 use delayq::protocol::{Holder, ReserveRequest};
@@ -163,7 +164,7 @@ async fn a_cancel_that_comes_while_the_put_is_spooled_holds() {
     host.spool.append(vec![SpoolRecord::put(&message("a"), Fate::NotApplied, now)]).await.unwrap();
     let answer = host.bare_producer().cancel(&topic(), &target("a")).await.unwrap();
     assert_eq!(answer, CancelOutcome::Unknown);
-    assert!(host.spool.append_behind(SpoolRecord::cancel(&topic(), &target("a"), now)).await.unwrap());
+    assert_eq!(host.producer.cancel(&topic(), &target("a")).await.unwrap(), CancelOutcome::Spooled);
     assert_eq!(drain(&mut host.resubmitter()).await, resubmitted(2));
     let present = host.present(message("a")).await;
     assert!(matches!(present, PutOutcome::Exists(State::Cancelled, _)), "{present:?}");

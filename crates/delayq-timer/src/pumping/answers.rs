@@ -94,6 +94,8 @@ impl Pumping {
                         self.schedule.doubt(shard, false);
                     } else {
                         self.schedule.own(shard, epoch, next_due);
+                        // Only a pump says whether an earlier owner left the shard held.
+                        self.schedule.poll(shard);
                         events::owned(&self.metrics, shard, epoch);
                     }
                 }

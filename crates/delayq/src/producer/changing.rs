@@ -9,6 +9,7 @@ use delayq_core::id::{Group, Topic};
 use delayq_core::limits::MAX_IDS_A_CALL;
 use delayq_core::reply::{ReplyError, Value};
 use delayq_core::shard::ShardId;
+use delayq_core::spool::SpoolRecord;
 use delayq_core::target::Target;
 use delayq_core::time::{Shift, UnixMillis};
 use delayq_core::verbs::cancel::{self, CancelOutcome};
@@ -35,11 +36,15 @@ impl Producer {
     #[must_use = "each has its own answer"]
     pub async fn cancel_many(&self, topic: &Topic, targets: &[Target]) -> Vec<Result<CancelOutcome, Error>> {
         let tried = clock::now();
-        let request =
-            |shard, some: &[usize]| cancel::request(shard, topic, some.iter().map(|&i| &targets[i].id));
-        let answers =
-            self.where_known(targets, request, cancel::read, |found| *found == CancelOutcome::Unknown).await;
-        self.spool_cancels(topic, targets, answers, tried).await
+        let record = |i: usize| SpoolRecord::cancel(topic, &targets[i], tried);
+        let write = async |open: Vec<usize>| {
+            let targets: Vec<&Target> = open.iter().map(|&i| &targets[i]).collect();
+            let request =
+                |shard, some: &[usize]| cancel::request(shard, topic, some.iter().map(|&i| &targets[i].id));
+            let unknown = |found: &CancelOutcome| *found == CancelOutcome::Unknown;
+            self.where_known(&targets, request, cancel::read, unknown).await
+        };
+        self.in_order(targets.len(), record, write, |_| CancelOutcome::Spooled).await
     }
 
     /// Cancels every pending message of a group, in bounded steps.
@@ -47,6 +52,7 @@ impl Producer {
     /// # Errors
     /// Some may be cancelled then; safe to repeat.
     pub async fn cancel_group(&self, group: &Group) -> Result<GroupTally, Error> {
+        self.not_before_spooled(group).await?;
         let (mut tally, mut through) = (GroupTally::default(), Vec::new());
         while let Some(shard) = self.client.calls.shared_layout().next_shard_of(group, &through) {
             let mut cursor = Some(Cursor::from(UnixMillis::new(0)));
@@ -84,14 +90,17 @@ impl Producer {
         topic: &Topic,
         changes: &[(Target, Reschedule)],
     ) -> Vec<Result<RescheduleOutcome, Error>> {
-        let targets: Vec<Target> = changes.iter().map(|(target, _)| target.clone()).collect();
         let tried = clock::now();
-        let request = |shard, some: &[usize]| {
-            reschedule::request(shard, topic, some.iter().map(|&i| (&changes[i].0.id, changes[i].1)))
+        let record = |i: usize| SpoolRecord::reschedule(topic, &changes[i].0, changes[i].1, tried);
+        let write = async |open: Vec<usize>| {
+            let targets: Vec<&Target> = open.iter().map(|&i| &changes[i].0).collect();
+            let request = |shard, some: &[usize]| {
+                reschedule::request(shard, topic, some.iter().map(|&i| (&targets[i].id, changes[open[i]].1)))
+            };
+            let unknown = |found: &RescheduleOutcome| *found == RescheduleOutcome::Unknown;
+            self.where_known(&targets, request, reschedule::read, unknown).await
         };
-        let unknown = |found: &RescheduleOutcome| *found == RescheduleOutcome::Unknown;
-        let answers = self.where_known(&targets, request, reschedule::read, unknown).await;
-        self.spool_reschedules(topic, changes, answers, tried).await
+        self.in_order(changes.len(), record, write, |_| RescheduleOutcome::Spooled).await
     }
 
     /// Shifts the due times of a whole group by at least a millisecond, in bounded steps, each message once. Under the
@@ -100,6 +109,7 @@ impl Producer {
     /// # Errors
     /// Some may be shifted then: repeat it with the same token.
     pub async fn reschedule_group(&self, group: &Group, by: Shift, token: &str) -> Result<GroupTally, Error> {
+        self.not_before_spooled(group).await?;
         let (mut tally, mut through) = (GroupTally::default(), Vec::new());
         while let Some(shard) = self.client.calls.shared_layout().next_shard_of(group, &through) {
             loop {
@@ -125,7 +135,7 @@ impl Producer {
     /// each, in order.
     async fn where_known<T>(
         &self,
-        targets: &[Target],
+        targets: &[&Target],
         request: impl Fn(ShardId, &[usize]) -> Call,
         read: impl Fn(Value, usize) -> Result<Vec<T>, ReplyError>,
         unknown: impl Fn(&T) -> bool,

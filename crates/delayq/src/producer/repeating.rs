@@ -9,8 +9,9 @@ use crate::error::Error;
 use crate::placing::{Placed, PutAnswer};
 use crate::{clock, server};
 use delayq_core::fate::Fate;
-use delayq_core::message::Message;
+use delayq_core::spool::SpoolRecord;
 use delayq_core::time::UnixMillis;
+use delayq_core::verbs::put::PutOutcome;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -18,10 +19,24 @@ use tokio::sync::oneshot;
 // === impl Producer ===
 
 impl Producer {
+    /// Puts messages, in the order of the spool if there is one. One answer each, in order.
+    pub(super) async fn put_retrying(&self, puts: Vec<Placed>) -> Vec<Result<Put, PutError>> {
+        let tried = clock::now();
+        let record = |i: usize| SpoolRecord::put(&puts[i].message, Fate::NotApplied, tried);
+        let write = |open: Vec<usize>| self.put_twice(open.into_iter().map(|i| puts[i].clone()).collect());
+        let spooled = |i: usize| (puts[i].place.home(), PutOutcome::Spooled);
+        let answers = self.in_order(puts.len(), record, write, spooled).await;
+        let answer = |(put, answer): (&Placed, PutAnswer)| match answer {
+            Ok((shard, outcome)) => Ok(Put { reference: reference(shard, &put.message), outcome }),
+            Err(error) => Err(PutError { reference: Some(reference(put.place.home(), &put.message)), error }),
+        };
+        puts.iter().zip(answers).map(answer).collect()
+    }
+
     /// Puts messages, and those that an outage kept from being answered a second time: a repeat with the same id is
-    /// recognised. What then is left goes to the spool. One answer each, in order.
-    pub(super) async fn put_retrying(&self, mut puts: Vec<Placed>) -> Vec<Result<Put, PutError>> {
-        let (tried, began) = (clock::now(), clock::instant());
+    /// recognised.
+    async fn put_twice(&self, mut puts: Vec<Placed>) -> Vec<PutAnswer> {
+        let began = clock::instant();
         let mut answers = self.put_once(&mut puts).await;
         let unanswered: Vec<usize> = (0..puts.len()).filter(|&i| is_outage(&answers[i])).collect();
         if !unanswered.is_empty() {
@@ -34,13 +49,8 @@ impl Producer {
             for (&i, second) in unanswered.iter().zip(repeated) {
                 answers[i] = second.map_err(|error| after(&answers[i], error));
             }
-            self.spool_unanswered(&puts, &mut answers, tried).await;
         }
-        let answer = |(put, answer): (&Placed, PutAnswer)| match answer {
-            Ok((shard, outcome)) => Ok(Put { reference: reference(shard, &put.message), outcome }),
-            Err(error) => Err(PutError { reference: Some(reference(put.place.home(), &put.message)), error }),
-        };
-        puts.iter().zip(answers).map(answer).collect()
+        answers
     }
 
     /// Hands messages to the gathering, and waits for their answers.
@@ -87,23 +97,6 @@ impl Producer {
             put.first_try = Some(UnixMillis::new(now_ms.saturating_sub(since.as_millis() as u64)));
         }
         Ok(())
-    }
-
-    /// Hands what an outage kept from Redis to the spool, if there is one.
-    async fn spool_unanswered(&self, puts: &[Placed], answers: &mut [PutAnswer], tried: UnixMillis) {
-        let left: Vec<usize> = (0..puts.len()).filter(|&i| is_outage(&answers[i])).collect();
-        // Those that one call failed with share their error, and go to the spool together.
-        for fate in [Fate::NotApplied, Fate::Unknown] {
-            let of_fate = |&i: &usize| answers[i].as_ref().is_err_and(|error| error.fate() == fate);
-            let some: Vec<usize> = left.iter().copied().filter(of_fate).collect();
-            let Some(Err(error)) = some.first().map(|&i| answers[i].clone()) else { continue };
-            let messages: Vec<&Message> = some.iter().map(|&i| &*puts[i].message).collect();
-            for (&i, spooled) in some.iter().zip(self.spool_or(error, &messages, tried).await) {
-                if let Ok(outcome) = spooled {
-                    answers[i] = Ok((puts[i].place.home(), outcome));
-                }
-            }
-        }
     }
 }
 

@@ -1,109 +1,98 @@
-//! The way past a Redis that cannot be used: what was to be done goes to the spool.
+//! The way past a Redis that cannot be used: what was to be done goes to the spool, and what comes later for the same
+//! message goes behind it.
 
 use super::Producer;
 use crate::error::Error;
-use delayq_core::id::Topic;
-use delayq_core::message::Message;
-use delayq_core::spool::{Spool, SpoolRecord};
-use delayq_core::target::Target;
-use delayq_core::time::UnixMillis;
-use delayq_core::verbs::cancel::CancelOutcome;
-use delayq_core::verbs::put::PutOutcome;
-use delayq_core::verbs::reschedule::{Reschedule, RescheduleOutcome};
+use delayq_core::fate::Fate;
+use delayq_core::id::Group;
+use delayq_core::spool::{Spool, SpoolRecord, SpoolRefusal};
 
 // === impl Producer ===
 
 impl Producer {
-    /// Puts that could not reach Redis, first tried at `tried`.
-    pub(super) async fn spool_or(
+    /// Carries out writes in the order of the spool: those whose message has a record waiting there go behind it, the
+    /// others to Redis by `write`, and what Redis cannot take to the spool. One answer each, in order; `spooled` is that
+    /// of those in the spool.
+    pub(super) async fn in_order<T, W: Future<Output = Vec<Result<T, Error>>>>(
         &self,
-        error: Error,
-        messages: &[&Message],
-        tried: UnixMillis,
-    ) -> Vec<Result<PutOutcome, Error>> {
-        let records = messages.iter().map(|message| SpoolRecord::put(message, error.fate(), tried)).collect();
-        if self.takes(&error, records).await {
-            messages.iter().map(|_| Ok(PutOutcome::Spooled)).collect()
-        } else {
-            messages.iter().map(|_| Err(error.clone())).collect()
-        }
-    }
-
-    /// Cancels that could not reach Redis, or came before their put: that one may be waiting in the spool.
-    pub(super) async fn spool_cancels(
-        &self,
-        topic: &Topic,
-        targets: &[Target],
-        mut answers: Vec<Result<CancelOutcome, Error>>,
-        tried: UnixMillis,
-    ) -> Vec<Result<CancelOutcome, Error>> {
-        for (target, answer) in targets.iter().zip(&mut answers) {
-            let spooled = match answer {
-                Ok(CancelOutcome::Unknown) => match &self.spool {
-                    Some(spool) => {
-                        waits(spool.append_behind(SpoolRecord::cancel(topic, target, tried)).await)
-                    }
-                    None => false,
-                },
-                Err(error) => self.takes(error, vec![SpoolRecord::cancel(topic, target, tried)]).await,
-                Ok(_) => false,
-            };
-            if spooled {
-                *answer = Ok(CancelOutcome::Spooled);
-            }
-        }
-        answers
-    }
-
-    /// Reschedules that could not reach Redis, or came before their put.
-    pub(super) async fn spool_reschedules(
-        &self,
-        topic: &Topic,
-        changes: &[(Target, Reschedule)],
-        mut answers: Vec<Result<RescheduleOutcome, Error>>,
-        tried: UnixMillis,
-    ) -> Vec<Result<RescheduleOutcome, Error>> {
-        for ((target, change), answer) in changes.iter().zip(&mut answers) {
-            let spooled = match answer {
-                Ok(RescheduleOutcome::Unknown) => match &self.spool {
-                    Some(spool) => waits(
-                        spool.append_behind(SpoolRecord::reschedule(topic, target, *change, tried)).await,
-                    ),
-                    None => false,
-                },
-                Err(error) => {
-                    self.takes(error, vec![SpoolRecord::reschedule(topic, target, *change, tried)]).await
+        count: usize,
+        record: impl Fn(usize) -> SpoolRecord,
+        write: impl FnOnce(Vec<usize>) -> W,
+        spooled: impl Fn(usize) -> T,
+    ) -> Vec<Result<T, Error>> {
+        let behind = match self.spool_that_may_hold() {
+            None => vec![false; count],
+            Some(spool) => match spool.append_behind((0..count).map(&record).collect()).await {
+                Ok(behind) => behind,
+                // What cannot go behind an older write must not overtake it either.
+                Err(refusal) => {
+                    let refused = || Err(Error::Spool { refusal: refusal.clone(), outage: None });
+                    return (0..count).map(|_| refused()).collect();
                 }
-                Ok(_) => false,
+            },
+        };
+        let open: Vec<usize> = (0..count).filter(|&i| !behind[i]).collect();
+        let mut written = if open.is_empty() { Vec::new() } else { write(open.clone()).await };
+        self.spool_outages(&open, &mut written, record, &spooled).await;
+        let mut written = written.into_iter();
+        let answer = |(i, behind)| match behind {
+            true => Ok(spooled(i)),
+            false => written.next().expect("one answer for each write"),
+        };
+        behind.into_iter().enumerate().map(answer).collect()
+    }
+
+    /// Hands what an outage kept from Redis to the spool, if there is one: all or nothing.
+    async fn spool_outages<T>(
+        &self,
+        items: &[usize],
+        answers: &mut [Result<T, Error>],
+        record: impl Fn(usize) -> SpoolRecord,
+        spooled: impl Fn(usize) -> T,
+    ) {
+        let Some(spool) = &self.spool else { return };
+        let outages: Vec<(usize, &mut Result<T, Error>, Error)> = items
+            .iter()
+            .zip(answers)
+            .filter_map(|(&i, answer)| {
+                let outage = answer.as_ref().err().filter(|error| error.is_outage())?.clone();
+                Some((i, answer, outage))
+            })
+            .collect();
+        if outages.is_empty() {
+            return;
+        }
+        let records = outages.iter().map(|(i, _, outage)| SpoolRecord { fate: outage.fate(), ..record(*i) });
+        let taken = spool.append(records.collect()).await;
+        for (i, answer, outage) in outages {
+            *answer = match &taken {
+                Ok(()) => Ok(spooled(i)),
+                Err(refusal) => {
+                    Err(Error::Spool { refusal: refusal.clone(), outage: Some(Box::new(outage)) })
+                }
             };
-            if spooled {
-                *answer = Ok(RescheduleOutcome::Spooled);
-            }
         }
-        answers
-    }
-
-    /// Whether the spool took the records: there is one, it is an outage, and the disk has them.
-    async fn takes(&self, error: &Error, records: Vec<SpoolRecord>) -> bool {
-        let Some(spool) = self.outage_spool(error) else { return false };
-        match spool.append(records).await {
-            Ok(()) => true,
-            Err(refused) => {
-                tracing::error!(%refused, "the spool does not take what Redis cannot");
-                false
-            }
+        if let Err(refusal) = taken {
+            tracing::error!(%refusal, "the spool does not take what Redis cannot");
         }
     }
 
-    fn outage_spool(&self, error: &Error) -> Option<&dyn Spool> {
-        self.spool.as_deref().filter(|_| error.is_outage())
+    /// Refuses what is to be done to a whole group while a write of one of its messages waits in the spool.
+    ///
+    /// # Errors
+    /// One waits, or the spool cannot be asked.
+    pub(super) async fn not_before_spooled(&self, group: &Group) -> Result<(), Error> {
+        let Some(spool) = self.spool_that_may_hold() else { return Ok(()) };
+        let why = || format!("messages of group {group} wait in it: repeat this once they are resubmitted");
+        let refusal = match spool.holds_group(group).await {
+            Ok(false) => return Ok(()),
+            Ok(true) => SpoolRefusal { fate: Fate::NotApplied, why: why() },
+            Err(refusal) => refusal,
+        };
+        Err(Error::Spool { refusal, outage: None })
     }
-}
 
-/// Whether the spool had the put, and has what was asked behind it now.
-fn waits(answer: Result<bool, Box<dyn std::error::Error + Send + Sync>>) -> bool {
-    answer.unwrap_or_else(|error| {
-        tracing::error!(%error, "the spool could not be asked whether the put is in it");
-        false
-    })
+    fn spool_that_may_hold(&self) -> Option<&dyn Spool> {
+        self.spool.as_deref().filter(|spool| spool.may_hold())
+    }
 }
