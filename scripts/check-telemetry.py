@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds alerts, dashboard and runbooks to the metrics that the programs register, as their source has them.
+"""Holds alerts, dashboard and runbooks to the metrics that the programs export, as docs/metrics.md has them.
 
 Every `delayq_` name, label and label value in them must exist; every alert has a runbook, a case in which it fires and
 one in which it does not. With FILE, the dashboard's queries are written there as rules, for promtool to parse.
@@ -14,15 +14,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ALERTS = ROOT / "deploy/prometheus/alerts.yaml"
 ALERT_TESTS = ROOT / "deploy/prometheus/alerts.test.yaml"
-AUDIT = ROOT / "deploy/prometheus/audit.sh"
+METRICS = ROOT / "docs/metrics.md"
 DASHBOARD = ROOT / "deploy/grafana/delayq.json"
 RUNBOOKS = ROOT / "docs/runbooks.md"
-PAGES = [ROOT / "docs" / page for page in ("operations.md", "forwarder.md", "docker.md", "kubernetes.md")]
+PAGES = sorted(page for page in (ROOT / "docs").rglob("*.md") if page not in (RUNBOOKS, METRICS))
 CHART = sorted((ROOT / "deploy/kubernetes").rglob("*.yaml"))
 
 # Labels that Prometheus, Kubernetes or a rule adds.
 FOREIGN_LABELS = {"__name__", "deployment", "instance", "job", "job_name", "le", "namespace", "pod"}
-SUFFIXES = {"Counter": ["_total"], "Gauge": [""], "Histogram": ["_bucket", "_count", "_sum"]}
+SUFFIXES = {"histogram": ["_bucket", "_count", "_sum"]}
 
 
 def sources():
@@ -32,39 +32,13 @@ def sources():
         yield re.sub(r"^\s*//.*$", "", text, flags=re.M)
 
 
-def call_from(text, start):
-    """The text from `start` to the parenthesis that closes the first one behind it."""
-    depth = 0
-    for end in range(start, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[end], 0)
-        if depth == 0 and text[end] == ")":
-            return text[start:end]
-    return text[start:]
-
-
-def kind_of(method, field, call, text):
-    """Counter, Gauge or Histogram: by the helper's name, the field that keeps the metric, or its constructor."""
-    by_helper = {"counter": "Counter", "gauge": "Gauge", "seconds": "Gauge", "lateness": "Histogram"}
-    if method in by_helper:
-        return by_helper[method]
-    declared = re.search(rf"\b{field}: Family<\w+, (\w+)", text) if field else None
-    constructed = re.search(r"\b(Counter|Gauge|Histogram)(?:::<[^>]*>)?::", call)
-    found = declared or constructed
-    return found[1] if found else None
-
-
-def metrics_of(text):
-    """Every exported name that a file registers."""
-    registrations = r"(?:\b(\w+):\s*)?(?:\bmetrics\s*\.)?\b(register_with_unit|register|lateness|counter|gauge|seconds)\(\s*\"([a-z0-9_]+)\","
-    for found in re.finditer(registrations, text):
-        field, method, name = found.groups()
-        call = call_from(text, found.start(2))
-        kind = kind_of(method, field, call, text)
-        if kind is None:
-            sys.exit(f"check-telemetry: what kind of metric is {name}?")
-        seconds = method in ("seconds", "lateness") or "Unit::Seconds" in call
-        unit = "_seconds" if seconds else "_bytes" if "Unit::Bytes" in call else ""
-        yield from (f"delayq_{name}{unit}{suffix}" for suffix in SUFFIXES[kind])
+def metrics_of(page):
+    """Every series and every label of the page of metrics, which a test holds to what the programs export."""
+    metrics, labels = set(), set()
+    for name, kind, of in re.findall(r"^\| `(delayq_\w+)` \| (\w+) \| ([^|]*) ?\|", page, flags=re.M):
+        metrics.update(name + suffix for suffix in SUFFIXES.get(kind, [""]))
+        labels.update(re.findall(r"`(\w+)`", of))
+    return metrics, labels
 
 
 def labels_of(text):
@@ -129,10 +103,10 @@ def as_rules(queries):
 def main():
     texts = list(sources())
     source = "\n".join(texts)
-    metrics = {metric for text in texts for metric in metrics_of(text)}
-    metrics |= set(re.findall(r"# TYPE (\w+)", AUDIT.read_text()))
+    metrics, exported = metrics_of(METRICS.read_text())
     metrics |= set(re.findall(r"name: \{ as: (\w+) \}", (ROOT / "docs/kubernetes.md").read_text()))
     labels = dict(label for text in texts for label in labels_of(text))
+    labels = {label: labels.get(label) for label in exported}
 
     faults = []
     for file in [ALERTS, ALERT_TESTS, RUNBOOKS, *PAGES, *CHART]:

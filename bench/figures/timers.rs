@@ -122,9 +122,10 @@ impl Timers {
 impl Numbers {
     fn calls(&self) -> PumpCalls {
         let sum = |name: &str| self.present.iter().map(|metrics| number(metrics, name)).sum::<u64>();
+        let calls = |outcome| sum(&format!("delayq_timer_pump_calls_total{{outcome=\"{outcome}\"}}"));
         PumpCalls {
-            due: self.past.due + sum("delayq_timer_pump_calls_total") - sum("delayq_timer_polls_total"),
-            empty: self.past.empty + sum("delayq_timer_pump_calls_empty_total"),
+            due: self.past.due + calls("moved") + calls("empty"),
+            empty: self.past.empty + calls("empty"),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! A server belongs to the test that started it and ends with it. The janitor of the [`folder`] module clears what a
 //! test process leaves behind, however it ends.
 
+pub mod admin_endpoint;
 pub mod binary;
 pub mod certs;
 pub mod clock_shim;

@@ -132,8 +132,7 @@ impl Compensator {
     }
 
     async fn report(&mut self, report: &Report, failures: u32) -> Result<(), Fault> {
-        self.metrics.resubmitted.inc_by(report.resubmitted);
-        self.metrics.rejected.inc_by(report.rejected);
+        self.metrics.count(report);
         match (&report.held, failures) {
             (Some(why), 1) => {
                 tracing::warn!(why, "spooled records cannot be resubmitted now, and stay in order");
@@ -142,7 +141,6 @@ impl Compensator {
             (Some(_), _) => {}
             (None, _) => self.condition.ready(),
         }
-        self.metrics.held.inc_by(u64::from(report.held.is_some()));
         if report.resubmitted > 0 {
             tracing::info!(resubmitted = report.resubmitted, rejected = report.rejected, "resubmitted");
         }

@@ -1,40 +1,62 @@
 //! The metrics of the compensator.
 
+use crate::resubmit::Report;
 use delayq_service::Metrics;
 use delayq_spool::SpoolStats;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Unit;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Clone, Debug)]
 pub(crate) struct CompensatorMetrics {
-    pub(crate) resubmitted: Counter,
-    pub(crate) rejected: Counter,
-    pub(crate) held: Counter,
-    spooled: Gauge,
-    waiting: Gauge,
-    aside: Gauge,
+    settled: Family<OfOutcome, Counter>,
+    held: Counter,
+    spooled: Counter,
+    records: Family<OfState, Gauge>,
     bytes: Gauge,
     oldest: Gauge<f64, AtomicU64>,
+}
+
+/// What became of a record.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfOutcome {
+    outcome: &'static str,
+}
+
+/// Where a record stands.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfState {
+    state: &'static str,
 }
 
 // === impl CompensatorMetrics ===
 
 impl CompensatorMetrics {
     pub(crate) fn register(metrics: &Metrics) -> Self {
-        let counter = |name: &str, help: &str| metrics.register(name, help, Counter::default());
-        let gauge = |name: &str, help: &str| metrics.register(name, help, Gauge::default());
-        Self {
-            resubmitted: counter("spool_resubmitted", "Records that this process carried out"),
-            rejected: counter("spool_rejected", "Records that this process set aside"),
-            held: counter(
+        let registered = Self {
+            settled: metrics.register(
+                "spool_settled",
+                "Records that this process carried out (resubmitted) or set aside (rejected)",
+                Family::default(),
+            ),
+            held: metrics.register(
                 "spool_held",
                 "Steps that ended because Redis could not be used, or the disk was full",
+                Counter::default(),
             ),
-            spooled: gauge("spool_spooled", "Records ever appended to the spool"),
-            waiting: gauge("spool_waiting", "Records that wait to be resubmitted"),
-            aside: gauge("spool_rejected_kept", "Records that are set aside"),
+            spooled: metrics.register(
+                "spool_spooled",
+                "Records ever appended to the spool",
+                Counter::default(),
+            ),
+            records: metrics.register(
+                "spool_records",
+                "Records in the spool: waiting to be resubmitted, or rejected and set aside",
+                Family::default(),
+            ),
             bytes: metrics.register_with_unit(
                 "spool_size",
                 "What the spool takes",
@@ -47,14 +69,27 @@ impl CompensatorMetrics {
                 Unit::Seconds,
                 Gauge::default(),
             ),
+        };
+        registered.count(&Report::default());
+        registered
+    }
+
+    /// Counts what a step did.
+    pub(crate) fn count(&self, report: &Report) {
+        let settled = [("resubmitted", report.resubmitted), ("rejected", report.rejected)];
+        for (outcome, records) in settled {
+            self.settled.get_or_create(&OfOutcome { outcome }).inc_by(records);
         }
+        self.held.inc_by(u64::from(report.held.is_some()));
     }
 
     pub(crate) fn show(&self, stats: &SpoolStats) {
         let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        self.spooled.set(number(stats.spooled));
-        self.waiting.set(number(stats.waiting));
-        self.aside.set(number(stats.rejected));
+        for (state, records) in [("waiting", stats.waiting), ("rejected", stats.rejected)] {
+            self.records.get_or_create(&OfState { state }).set(number(records));
+        }
+        // The spool counts it, over all lives of this process.
+        self.spooled.inner().store(stats.spooled, Ordering::Relaxed);
         self.bytes.set(number(stats.bytes));
         self.oldest.set(stats.oldest_age().as_secs_f64());
     }

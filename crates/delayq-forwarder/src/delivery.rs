@@ -191,14 +191,16 @@ impl Batch {
         let (redis_clock, clock) = self.reserved;
         let confirmed =
             UnixMicros(redis_clock.0 + u64::try_from((now - clock).as_micros()).unwrap_or(u64::MAX));
+        let mut late = Vec::new();
         for (k, outcome) in outcomes.fresh() {
             if outcome == Outcome::Delivered {
-                context.stats.late(confirmed.since(load.parcels[k].about.due));
+                late.push(confirmed.since(load.parcels[k].about.due));
                 progress.measure.delivered += 1;
                 progress.measure.took = Some(now - progress.started);
             }
             progress.outcomes[k] = Some(outcome);
         }
+        context.stats.late(&self.lane.to.name, late.into_iter());
     }
 
     /// The receipts of what is confirmed and not yet settled, which is marked as settled.

@@ -2,7 +2,8 @@
 
 use crate::Outcome;
 use delayq::Settled;
-use delayq_service::{Lateness, Metrics};
+use delayq_service::Metrics;
+use delayq_service::metrics::LATENESS_BUCKETS;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -49,7 +50,7 @@ pub struct Stats {
     /// Times that the brake put a destination to rest.
     pub(crate) brakes: Counter,
     delivery: Family<OfSink, Histogram, fn() -> Histogram>,
-    lateness: Lateness,
+    lateness: Family<OfSink, Histogram, fn() -> Histogram>,
     /// Topics without a route.
     pub unrouted_topics: Gauge,
     /// Ready messages of those topics.
@@ -68,6 +69,10 @@ fn delivery_histogram() -> Histogram {
     Histogram::new(DELIVERY_BUCKETS)
 }
 
+fn lateness_histogram() -> Histogram {
+    Histogram::new(LATENESS_BUCKETS)
+}
+
 // === impl Stats ===
 
 impl Stats {
@@ -77,75 +82,78 @@ impl Stats {
     /// If this registry has a forwarder already.
     #[must_use]
     pub fn new(metrics: &Metrics) -> Self {
-        let family: Family<OfSink, Histogram, fn() -> Histogram> =
-            Family::new_with_constructor(delivery_histogram);
+        let of_sink = |histogram: fn() -> Histogram| Family::new_with_constructor(histogram);
         Self {
             outcomes: metrics.register(
                 "forwarder_outcomes",
-                "Messages by sink and what became of their delivery.",
+                "Messages by sink and what became of their delivery",
                 Family::default(),
             ),
             settled: metrics.register(
                 "forwarder_settled",
-                "Settled leases by what became of the message.",
+                "Settled leases by what became of the message",
                 Family::default(),
             ),
             in_flight: metrics.register(
                 "forwarder_in_flight",
-                "Messages that are reserved and not yet settled.",
+                "Messages that are reserved and not yet settled",
                 Family::default(),
             ),
             circuit: metrics.register(
                 "forwarder_circuit",
-                "Circuit of a destination: 0 closed, 1 half open, 2 open.",
+                "Circuit of a destination: 0 closed, 1 half open, 2 open",
                 Family::default(),
             ),
             braked: metrics.register(
                 "forwarder_braked",
-                "1 while a destination rests because it rejects message after message.",
+                "1 while a destination rests because it rejects message after message",
                 Family::default(),
             ),
             brakes: metrics.register(
                 "forwarder_brakes",
-                "Times that a destination was put to rest because it rejected message after message.",
+                "Times that a destination was put to rest because it rejected message after message",
                 Counter::default(),
             ),
             delivery: metrics.register_with_unit(
                 "forwarder_delivery",
-                "How long one call of a sink took.",
+                "How long one call of a sink took",
                 Unit::Seconds,
-                family,
+                of_sink(delivery_histogram),
             ),
-            lateness: metrics
-                .lateness("forwarder_lateness", "Confirmed by the destination minus due, on Redis's clock."),
+            lateness: metrics.register_with_unit(
+                "forwarder_lateness",
+                "From a message's due time until its destination confirmed it, on Redis's clock",
+                Unit::Seconds,
+                of_sink(lateness_histogram),
+            ),
             unrouted_topics: metrics.register(
                 "forwarder_unrouted_topics",
-                "Topics without a route; their messages wait.",
+                "Topics without a route; their messages wait",
                 Gauge::default(),
             ),
             unrouted_messages: metrics.register(
                 "forwarder_unrouted_messages",
-                "Ready messages of topics without a route.",
+                "Ready messages of topics without a route",
                 Gauge::default(),
             ),
             shards: metrics.register(
                 "forwarder_shards",
-                "Shards that this forwarder reserves messages from.",
+                "Shards that this forwarder reserves messages from",
                 Gauge::default(),
             ),
             refused_topics: metrics.register(
                 "forwarder_refused_topics",
-                "Topics that a shard sets aside because one of their keys has the wrong type, counted once a shard.",
+                "Topics that a shard sets aside because one of their keys has the wrong type, counted once a shard",
                 Gauge::default(),
             ),
             reserves: metrics.register(
                 "forwarder_reserves",
-                "Shards that were asked for messages.",
+                "Shards that were asked for messages",
                 Counter::default(),
             ),
             reserve_errors: metrics.register(
                 "forwarder_reserve_errors",
-                "Shards that did not answer when they were asked for messages.",
+                "Shards that did not answer when they were asked for messages",
                 Counter::default(),
             ),
         }
@@ -180,8 +188,10 @@ impl Stats {
         self.delivery.get_or_create(&OfSink { sink: sink.to_owned() }).observe(took.as_secs_f64());
     }
 
-    pub(crate) fn late(&self, late: Duration) {
-        self.lateness.observe(late);
+    /// Messages of a sink were confirmed so long after their due times.
+    pub(crate) fn late(&self, sink: &str, late: impl Iterator<Item = Duration>) {
+        let lateness = self.lateness.get_or_create_owned(&OfSink { sink: sink.to_owned() });
+        late.for_each(|late| lateness.observe(late.as_secs_f64()));
     }
 }
 

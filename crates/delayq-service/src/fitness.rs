@@ -102,14 +102,17 @@ impl Fitness {
         }
     }
 
-    /// Callers of Redis report themselves when it does not answer.
     fn judge(&mut self, found: Result<ServerFacts, Error>) -> Result<(), Fault> {
         self.away = found.is_err();
         match found {
             Err(error @ (Error::Unfit(_) | Error::Deployment(_))) => {
                 return Err(fault(self.admin.client(), error));
             }
-            Err(error) => tracing::debug!(%error, "cannot check Redis now"),
+            Err(error) => {
+                tracing::debug!(%error, "cannot check Redis now");
+                self.condition.unready(format!("a probe of Redis failed: {error}"));
+                return Ok(());
+            }
             Ok(facts) => {
                 self.warn_of_its_log(&facts);
                 if self.unfit.take().is_some() {

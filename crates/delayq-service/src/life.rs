@@ -266,6 +266,7 @@ impl Background {
             tracing::info!(%address, "admin endpoint listening");
         }
         let Process { program, metrics, readiness, shutdown, .. } = process.clone();
+        metrics.build_info(program);
         let mut helpers = tokio::task::JoinSet::new();
         helpers.spawn(signals.obey(shutdown, tasks.clone()));
         helpers.spawn(systemd::keep_alive(readiness.clone()));

@@ -22,10 +22,13 @@
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use crate::program::Program;
 
 /// The prefix of every metric's name.
 pub const PREFIX: &str = "delayq";
@@ -87,6 +90,15 @@ impl Metrics {
     #[must_use]
     pub fn lateness(&self, name: &str, help: &str) -> Lateness {
         Lateness(self.register_with_unit(name, help, Unit::Seconds, Histogram::new(LATENESS_BUCKETS)))
+    }
+
+    /// Registers `delayq_build_info`: which program of which version this is.
+    ///
+    /// # Panics
+    /// If it is registered already.
+    pub fn build_info(&self, program: Program) {
+        let labels = vec![("program", program.name), ("version", program.version)];
+        self.lock("build").registry.register("build", "The program, and its version", Info::new(labels));
     }
 
     /// All metrics as OpenMetrics text.

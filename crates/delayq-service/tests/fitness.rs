@@ -48,3 +48,21 @@ async fn a_redis_that_becomes_unfit_makes_its_services_unready_until_it_is_mende
     shutdown.request();
     watching.await.unwrap().unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_refuses_the_writing_probe_makes_an_idle_service_unready() {
+    let server = RedisServer::private().await;
+    let (client, readiness, shutdown) =
+        (Client::new(Settings::new(server.url())), Readiness::new(), Shutdown::new());
+    let fitness = Fitness::required(&client, &readiness).await.unwrap().every(Duration::from_millis(10));
+    let watching = tokio::spawn(fitness.watch(shutdown.clone()));
+    server.command::<()>(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+    wait_until("it is unready", LONG, async || {
+        readiness.unready().iter().any(|unready| unready.reason.contains("a probe of Redis failed"))
+    })
+    .await;
+    server.command::<()>(&["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
+    wait_until("it is ready again", LONG, async || readiness.unready().is_empty()).await;
+    shutdown.request();
+    watching.await.unwrap().unwrap();
+}

@@ -19,7 +19,7 @@ pub struct TimerConfig {
     /// other client waits, once for each timer.
     pub batch: u16,
     /// Wake-ups closer than this are merged into one pipeline. 0 to 100 ms; default 300 µs. More of it costs lateness
-    /// and saves calls: watch `delayq_lateness_seconds` and `delayq_timer_pump_calls`.
+    /// and saves calls: watch `delayq_lateness_seconds` and `delayq_timer_pump_calls_total`.
     pub resolution: HumanDuration,
     /// How often every owned shard is polled, whatever is due. 100 ms to 1 m; default 6 s. It bounds how late a message is
     /// whose wake-up was lost.

@@ -2,6 +2,7 @@
 
 use crate::codes::{CLOCK, UNINITIALISED};
 use crate::metrics::TimerMetrics;
+use crate::progress::Stall;
 use delayq::protocol::ShardId;
 use delayq::{Error, Topic};
 use delayq_cluster::{LossReason, SINGLE_MODE_LIMITS, Trust};
@@ -104,6 +105,24 @@ pub(crate) fn shard_missing(shard: ShardId, error: &Error, redis: &str) {
     tracing::error!(code = UNINITIALISED.id, %shard, redis, %error, "this shard is not served");
 }
 
+/// What is due does not move.
+pub(crate) fn stalled(metrics: &TimerMetrics, stall: Stall) {
+    metrics.stalled.set(1);
+    match stall {
+        Stall::Still => tracing::error!("something is overdue, and nothing has moved for 2 s: not ready"),
+        Stall::Blocked(shard) => {
+            tracing::error!(%shard, "its due messages cannot be moved, and nothing else has for 2 s: not ready");
+        }
+        Stall::Failing(shard) => tracing::error!(%shard, "its pumps have failed for 2 s: not ready"),
+    }
+}
+
+/// What is due moves again, or nothing is due.
+pub(crate) fn moving(metrics: &TimerMetrics) {
+    metrics.stalled.set(0);
+    tracing::info!("what is due moves again");
+}
+
 /// A shard of another timer was long overdue and pumped here.
 pub(crate) fn rescued(metrics: &TimerMetrics, shard: ShardId, moved: u64) {
     metrics.rescued.inc_by(moved);
@@ -111,7 +130,7 @@ pub(crate) fn rescued(metrics: &TimerMetrics, shard: ShardId, moved: u64) {
 }
 
 pub(crate) fn blocked(shard: ShardId, blocked: u64) {
-    tracing::error!(%shard, blocked, "a key of the wrong type keeps messages from being moved");
+    tracing::error!(%shard, blocked, "a key of the wrong type, or a denied command, keeps messages from being moved");
 }
 
 /// A shard forgot a topic that nobody uses; `is_news`: it is the first of which this timer learns that it did.

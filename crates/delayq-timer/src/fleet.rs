@@ -55,6 +55,18 @@ impl Fleet {
         !self.strict || self.handle.trust().is_trusted(tokio::time::Instant::now())
     }
 
+    /// For how many seconds the lease is trusted without another answer: 0 without a lease, infinitely many without etcd.
+    pub(crate) fn lease_margin(&self) -> f64 {
+        let now = tokio::time::Instant::now();
+        match self.handle.trust() {
+            Trust::Trusted { until: None } | Trust::Draining { until: None } => f64::INFINITY,
+            Trust::Trusted { until: Some(until) } | Trust::Draining { until: Some(until) } => {
+                until.saturating_duration_since(now).as_secs_f64()
+            }
+            Trust::Joining | Trust::Degraded { .. } | Trust::Lost { .. } | Trust::Left => 0.0,
+        }
+    }
+
     /// Whether other timers' shards may be pumped when they are long overdue.
     pub(crate) const fn may_rescue(&self) -> bool {
         !self.strict

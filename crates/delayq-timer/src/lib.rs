@@ -34,6 +34,7 @@ mod guard;
 mod hindrance;
 mod metrics;
 mod owning;
+mod progress;
 mod pumping;
 mod redis_health;
 mod rota;

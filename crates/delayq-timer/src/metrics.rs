@@ -27,10 +27,7 @@ pub(crate) struct TimerMetrics {
     pub(crate) forgotten: Counter,
     pub(crate) topics_forgotten: Counter,
     pub(crate) blocked: Counter,
-    pub(crate) calls: Counter,
-    pub(crate) empty_calls: Counter,
-    pub(crate) polls: Counter,
-    pub(crate) failed_calls: Counter,
+    calls: Family<OfOutcome, Counter>,
     pub(crate) fenced: Counter,
     pub(crate) resyncs: Counter,
     pub(crate) turns: Counter,
@@ -42,8 +39,10 @@ pub(crate) struct TimerMetrics {
     pub(crate) hindered: Gauge,
     pub(crate) hindrance_changes: Counter,
     pub(crate) clock_held: Gauge,
-    pub(crate) next_due: Gauge<f64, AtomicU64>,
-    pub(crate) oldest_overdue: Gauge<f64, AtomicU64>,
+    pub(crate) stalled: Gauge,
+    next_due: Gauge<f64, AtomicU64>,
+    oldest_overdue: Gauge<f64, AtomicU64>,
+    lease_margin: Gauge<f64, AtomicU64>,
     pub(crate) round_trip: Gauge<f64, AtomicU64>,
     pub(crate) pump_time: Histogram,
     pub(crate) membership: Family<OfEvent, Counter>,
@@ -54,6 +53,16 @@ pub(crate) struct TimerMetrics {
 pub(crate) struct OfShard {
     shard: u16,
 }
+
+/// What became of the call of one shard's pump.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfOutcome {
+    outcome: &'static str,
+}
+
+/// The outcomes of a pump's call: it moved something; it came for a due time and moved nothing; it only polled; it had no
+/// usable answer.
+const OUTCOMES: [&str; 4] = ["moved", "empty", "polled", "failed"];
 
 /// The label of what the membership does with etcd.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -107,15 +116,13 @@ impl TimerMetrics {
             ),
             blocked: counter(
                 "timer_blocked",
-                "Times that a key of the wrong type kept something from being moved",
+                "Times that a key of the wrong type, or a denied command, kept something from being moved",
             ),
-            calls: counter("timer_pump_calls", "Pumps of one shard that were answered"),
-            empty_calls: counter(
-                "timer_pump_calls_empty",
-                "Of these, those that came for a due time and moved nothing",
+            calls: metrics.register(
+                "timer_pump_calls",
+                "Pumps of one shard: moved something, came for a due time and were empty, only polled, or failed",
+                zeroed(OUTCOMES.map(|outcome| OfOutcome { outcome })),
             ),
-            polls: counter("timer_polls", "Of these, those that only polled, whatever was due"),
-            failed_calls: counter("timer_pump_calls_failed", "Pumps of one shard without a usable answer"),
             fenced: counter("timer_fenced", "Pumps refused because a newer owner has a higher epoch"),
             turns: counter("timer_turns", "Turns of the loop: one for each thing that happens to it"),
             resyncs: counter(
@@ -143,16 +150,24 @@ impl TimerMetrics {
             ),
             hindrance_changes: counter("timer_hindrance_changes", "Changes of `timer_hindered`"),
             clock_held: gauge("timer_clock_held", "1 while Redis's clock is not trusted and shards are held"),
-            next_due: seconds("timer_next_due", "Unix time at which something is due next; 0 for nothing"),
+            stalled: gauge("timer_stalled", "1 while what is due in a shard that is pumped here does not move"),
+            next_due: seconds(
+                "timer_next_due_timestamp",
+                "Unix time at which something is due next in a shard that is pumped here; 0 for nothing",
+            ),
             oldest_overdue: seconds(
                 "timer_oldest_overdue",
                 "How long the first due message has been waiting, also in a shard that nobody pumps",
+            ),
+            lease_margin: seconds(
+                "timer_lease_margin",
+                "How long the lease in etcd is trusted without another answer; 0 without a lease, +Inf without etcd",
             ),
             round_trip: seconds("timer_round_trip", "The last pipeline's time from sending to answer"),
             membership: metrics.register(
                 "timer_membership_events",
                 "What the membership did with etcd: requests, keep-alives, claims, leases, plans",
-                Family::default(),
+                zeroed(EVENTS.map(|(event, _)| OfEvent { event })),
             ),
             pump_time: metrics.register_with_unit(
                 "timer_pump",
@@ -169,7 +184,6 @@ impl TimerMetrics {
             let late = report.now.since(due);
             (0..n).for_each(|_| self.lateness.observe(late));
         }
-        self.calls.inc();
         self.moved.inc_by(report.moved);
         self.returned.inc_by(report.returned);
         self.buried.inc_by(report.buried);
@@ -177,12 +191,30 @@ impl TimerMetrics {
         self.forgotten.inc_by(report.forgotten);
         self.blocked.inc_by(report.blocked);
         let done = report.moved + report.returned + report.expired + report.forgotten + report.blocked;
-        match (due, done) {
-            (true, 0) => _ = self.empty_calls.inc(),
-            (false, _) => _ = self.polls.inc(),
-            _ => {}
-        }
+        self.call(match (due, done) {
+            (true, 0) => "empty",
+            (true, _) => "moved",
+            (false, _) => "polled",
+        });
         due && done == 0
+    }
+
+    /// A pump of one shard had no usable answer.
+    pub(crate) fn call_failed(&self) {
+        self.call("failed");
+    }
+
+    fn call(&self, outcome: &'static str) {
+        debug_assert!(OUTCOMES.contains(&outcome), "{outcome} is exported from the start like the others");
+        self.calls.get_or_create(&OfOutcome { outcome }).inc();
+    }
+
+    /// What is due next, in seconds of Unix time, how long the first due message has been waiting, and how long the lease is
+    /// trusted.
+    pub(crate) fn stands(&self, next_due: Option<f64>, overdue: f64, lease_margin: f64) {
+        self.next_due.set(next_due.unwrap_or(0.0));
+        self.oldest_overdue.set(overdue);
+        self.lease_margin.set(lease_margin);
     }
 
     /// Counts what the membership did with etcd from `before` to `now`.
@@ -212,4 +244,16 @@ impl TimerMetrics {
             }
         }
     }
+}
+
+/// A family in which these have a series from the start, so that a rate sees their first count.
+fn zeroed<L, const N: usize>(labels: [L; N]) -> Family<L, Counter>
+where
+    L: Clone + std::hash::Hash + Eq,
+{
+    let family = Family::default();
+    for labels in labels {
+        let _: Counter = family.get_or_create_owned(&labels);
+    }
+    family
 }

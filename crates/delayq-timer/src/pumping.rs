@@ -6,6 +6,7 @@
 
 mod answers;
 pub(crate) mod calls;
+mod judging;
 mod owners;
 mod polls;
 mod standing;
@@ -23,6 +24,7 @@ use crate::forgetting::Forgetting;
 use crate::guard::Guard;
 use crate::metrics::TimerMetrics;
 use crate::owning::Owning;
+use crate::progress::{Progress, Stall};
 use crate::redis_health::RedisHealth;
 use crate::rota::Owned as _;
 use crate::safety_poll::SafetyPoll;
@@ -75,6 +77,10 @@ pub(crate) struct Pumping {
     health: RedisHealth,
     owning: Owning,
     poll: SafetyPoll,
+    progress: Progress,
+    stall: Option<Stall>,
+    /// When to judge the progress, and to show how this timer stands.
+    judged_next: Instant,
     forgetting: Forgetting,
     foreign: Foreign,
     fleet: Fleet,
@@ -114,6 +120,9 @@ impl Pumping {
             health: RedisHealth::new(single),
             owning: Owning::default(),
             poll: SafetyPoll::new(*config.poll_interval, now),
+            progress: Progress::new(now),
+            stall: None,
+            judged_next: now,
             forgetting: Forgetting::new(*config.forget_topics_after, now),
             foreign: Foreign::default(),
             fleet: Fleet::new(handle, ownership, config.strict),
@@ -178,6 +187,10 @@ impl Pumping {
             self.poll(now);
         }
         self.poll_owned(now);
+        if now >= self.judged_next {
+            self.judged_next = now + BEAT;
+            self.judge(now);
+        }
         if self.fleet.may_pump() {
             let latest = self.clock.latest(now);
             let rounds = self.schedule.rounds(now, |due| self.aim.finds(now, due));

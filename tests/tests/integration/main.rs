@@ -4,6 +4,7 @@
 
 mod documented;
 mod harness;
+mod metrics;
 mod setup;
 mod structure;
 mod words;

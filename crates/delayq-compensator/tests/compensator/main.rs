@@ -255,7 +255,7 @@ async fn the_running_compensator_sees_what_is_spooled_and_stops_when_asked() {
     assert_eq!(host.put(message("a")).await, PutOutcome::Spooled);
     host.redis.resume().await;
     wait_until("the record to be resubmitted", SHORT, || async {
-        metrics.encode().contains("delayq_spool_resubmitted_total 1")
+        metrics.encode().contains("delayq_spool_settled_total{outcome=\"resubmitted\"} 1")
     })
     .await;
     assert_eq!(host.present(message("a")).await, PutOutcome::Exists(State::Delayed, FAR));

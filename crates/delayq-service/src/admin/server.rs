@@ -61,9 +61,9 @@ impl Admin {
         let refusal = |error| Fault::new(&ADMIN_BIND, format!("cannot listen on {listen}")).because(error);
         let listener = TcpListener::bind((listen.host(), listen.port())).await.map_err(refusal)?;
         let address = listener.local_addr().map_err(refusal)?;
-        let help = "Connections to the admin endpoint closed to make room for another.";
+        let help = "Connections to the admin endpoint closed to make room for another";
         let closed = metrics.register("admin_connections_closed", help, Counter::default());
-        let help = "Open connections to the admin endpoint.";
+        let help = "Open connections to the admin endpoint";
         let connections = metrics.register("admin_connections", help, Gauge::default());
         let slots = Slots::new(limits.connections, connections, closed);
         Ok(Self(Some(AdminServer { listener, address, deadline: limits.deadline, slots })))

@@ -4,6 +4,7 @@ use super::Pumping;
 use super::calls::{Answer, Trip};
 use crate::events;
 use crate::guard::Verdict;
+use crate::progress::Pumped;
 use crate::redis_health::is_missing;
 use crate::rota::Owned as _;
 use crate::schedule::{Found, Round};
@@ -52,6 +53,13 @@ impl Pumping {
     fn pumped_one(&mut self, shard: ShardId, epoch: u64, report: &PumpReport, trip: Trip) {
         let due = self.schedule.was_due(shard);
         let early = self.metrics.count(report, due);
+        let done = report.moved + report.returned + report.buried + report.expired + report.forgotten;
+        let pumped = match (done, report.blocked) {
+            (0, 0) => Pumped::Nothing,
+            (0, _) => Pumped::Blocked,
+            _ => Pumped::Moved,
+        };
+        self.progress.answered(shard, pumped, trip.answered);
         self.poll.moved(shard, report.moved);
         if report.blocked > 0 {
             events::blocked(shard, report.blocked);
@@ -186,11 +194,13 @@ impl Pumping {
 
     /// A call for a shard that is given to this timer failed.
     fn failed(&mut self, shard: ShardId, error: &Error, now: Instant) {
-        self.metrics.failed_calls.inc();
+        self.metrics.call_failed();
         if is_missing(error) {
+            self.progress.drop(shard);
             self.schedule.drop(shard);
             self.owning.missing(shard, now + *self.config.poll_interval);
         } else if self.schedule.epoch(shard).is_some() {
+            self.progress.failed(shard, now);
             self.schedule.failed(shard, now);
         } else {
             self.owning.retry(shard, now + CLAIM_RETRY);

@@ -82,6 +82,7 @@ impl Pumping {
         self.schedule.drop(shard);
         self.clock.drop(shard);
         self.poll.drop(shard);
+        self.progress.drop(shard);
         self.forgetting.drop(shard);
         self.owning.lose(lost);
     }

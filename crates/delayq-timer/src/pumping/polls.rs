@@ -21,7 +21,6 @@ impl Pumping {
         self.poll_foreign(now);
         self.fleet.count(&self.metrics);
         self.fleet.handle().report_load(&self.poll.load(now));
-        self.count_due(now);
         self.poll.sent(wrong, now);
     }
 
@@ -125,18 +124,5 @@ impl Pumping {
     pub(super) fn redis_ms(&self, now: Instant) -> Option<UnixMillis> {
         let us = u64::try_from(self.aim.reach_us(now)?).unwrap_or(0);
         Some(UnixMillis::new(us / 1000))
-    }
-
-    /// How long the oldest is overdue: of the shards that are pumped here, and of others that nobody pumps.
-    fn count_due(&self, now: Instant) {
-        let mine = self.schedule.earliest();
-        let overdue = [mine, self.foreign.overdue()].into_iter().flatten().min();
-        let seconds = |due: Option<UnixMillis>| due.map(|due| due.get() as f64 / 1000.0);
-        let late = match (self.aim.reach_us(now), seconds(overdue)) {
-            (Some(redis), Some(due)) => (redis as f64 / 1e6 - due).max(0.0),
-            _ => 0.0,
-        };
-        self.metrics.next_due.set(seconds(mine).unwrap_or(0.0));
-        self.metrics.oldest_overdue.set(late);
     }
 }

@@ -1,6 +1,7 @@
 //! Whether this timer can do its work, and why not: what its readiness says.
 
 use super::Pumping;
+use crate::progress::Stall;
 use crate::redis_health::Ailment;
 use crate::rota::Owned as _;
 use delayq_service::Condition;
@@ -26,6 +27,8 @@ pub(super) enum Standing {
     Held,
     /// It has no shard, and no plan that means none for it: it is not in the fleet yet, or waits for what it is given.
     Unplaced,
+    /// What is due does not move, though nothing else is wrong.
+    Stalled(Stall),
     /// `strict`, and the lease is not trusted.
     Untrusted,
 }
@@ -54,7 +57,7 @@ impl Pumping {
             None if self.clock.holds_any() => Standing::Held,
             None if !self.fleet.may_pump() => Standing::Untrusted,
             None if self.is_unplaced() => Standing::Unplaced,
-            None => Standing::Ready,
+            None => self.stall.map_or(Standing::Ready, Standing::Stalled),
         }
     }
 
@@ -97,6 +100,13 @@ impl Standing {
             Self::Jumped => "Redis's clock jumped: its shards are held",
             Self::Held => "shards are held until Redis's clock is proven",
             Self::Unplaced => "no shard yet, and no plan that spares this timer",
+            Self::Stalled(Stall::Still) => "something is overdue, and nothing has moved for 2 s",
+            Self::Stalled(Stall::Blocked(shard)) => {
+                return Some(format!("due messages of shard {shard} cannot be moved: the log names why"));
+            }
+            Self::Stalled(Stall::Failing(shard)) => {
+                return Some(format!("the pumps of shard {shard} have failed for 2 s"));
+            }
             Self::Untrusted => "strict, and etcd does not answer: nothing is pumped",
         };
         Some(why.to_owned())

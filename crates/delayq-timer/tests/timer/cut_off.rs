@@ -132,7 +132,7 @@ async fn a_black_holed_connection_to_redis_is_replaced() {
         let Scene { drill, to_etcd: _open, to_redis, cut, well: _well } = scene().await;
         let load = drill.load().await;
         to_redis.strand_open();
-        cut.exceeds("delayq_timer_pump_calls_failed_total", 0.0).await;
+        cut.exceeds("delayq_timer_pump_calls_total{outcome=\"failed\"}", 0.0).await;
         cut.is_ready().await;
         drill.flows().await;
         load.stop().await;

@@ -33,7 +33,8 @@ fn percentiles(what: &str, sorted_us: &[u64]) {
 
 fn calls(timers: &[&Running]) {
     let sum = |name: &str| timers.iter().map(|timer| timer.metric(name)).sum::<f64>();
-    let (calls, empty) = (sum("delayq_timer_pump_calls_total"), sum("delayq_timer_pump_calls_empty_total"));
+    let (calls, empty) =
+        (sum("delayq_timer_pump_calls_total"), sum("delayq_timer_pump_calls_total{outcome=\"empty\"}"));
     println!("{calls} calls, {empty} empty: {:.2} %", 100.0 * empty / calls);
 }
 

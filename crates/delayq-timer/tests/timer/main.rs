@@ -20,6 +20,7 @@ mod on_time;
 mod owners;
 mod process;
 mod pulse;
+mod ready;
 mod spare;
 mod stand;
 mod steps;

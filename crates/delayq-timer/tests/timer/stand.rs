@@ -140,10 +140,11 @@ impl Stand {
 // === impl Running ===
 
 impl Running {
-    /// The sum of a metric over its labels.
+    /// The sum of a metric over its labels; of one series where the name has them.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let text = self.metrics.encode();
-        let values = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
+        let is_of = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+        let values = text.lines().filter(is_of);
         values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 

@@ -1,0 +1,167 @@
+//! Whether what is due moves: a timer that has connections to everything and moves nothing is not ready. Pure.
+//!
+//! ```text
+//!            overdue and nothing moved, or a shard's pumps failed, for [`PATIENCE`]
+//! Moving ──────────────────────────────────────────────────────────────────────────► Stalled
+//!    ▲                                                                                  │
+//!    └──────────────── something moved, or nothing is overdue, and no shard's pumps fail ┘
+//! ```
+
+use delayq::protocol::ShardId;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long something may be overdue without a move, and how long the pumps of a shard may fail.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a report of blocked messages counts: the pump tries them again within ten seconds.
+const BLOCKED_FOR: Duration = Duration::from_secs(15);
+
+/// What keeps due messages where they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stall {
+    /// Something is overdue, and nothing has moved.
+    Still,
+    /// The pumps of this shard fail.
+    Failing(ShardId),
+    /// Something keeps due messages of this shard where they are, and nothing else has moved.
+    Blocked(ShardId),
+}
+
+/// What moved last, and what did not.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    /// When something moved last, or nothing was overdue.
+    well: Instant,
+    /// Shards whose pumps have failed since, without an answer between.
+    failing: BTreeMap<ShardId, Instant>,
+    /// Shards that reported blocked messages, first and last since anything moved.
+    blocked: BTreeMap<ShardId, (Instant, Instant)>,
+}
+
+/// What one pump did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pumped {
+    /// It moved something.
+    Moved,
+    /// What was due could not be moved, and is tried again later.
+    Blocked,
+    /// There was nothing to move.
+    Nothing,
+}
+
+// === impl Progress ===
+
+impl Progress {
+    pub(crate) const fn new(now: Instant) -> Self {
+        Self { well: now, failing: BTreeMap::new(), blocked: BTreeMap::new() }
+    }
+
+    /// A shard's pump was answered.
+    pub(crate) fn answered(&mut self, shard: ShardId, pumped: Pumped, now: Instant) {
+        self.failing.remove(&shard);
+        match pumped {
+            Pumped::Moved => {
+                self.well = now;
+                self.blocked.clear();
+            }
+            Pumped::Blocked => self.blocked.entry(shard).or_insert((now, now)).1 = now,
+            Pumped::Nothing => {}
+        }
+    }
+
+    /// A shard's pump had no usable answer.
+    pub(crate) fn failed(&mut self, shard: ShardId, now: Instant) {
+        self.failing.entry(shard).or_insert(now);
+    }
+
+    /// A shard is not pumped here any more.
+    pub(crate) fn drop(&mut self, shard: ShardId) {
+        self.failing.remove(&shard);
+        self.blocked.remove(&shard);
+    }
+
+    /// For how long something has been blocked, and nothing has moved.
+    pub(crate) fn blocked_for(&self, now: Instant) -> Duration {
+        let first = self.blocked.values().map(|&(first, _)| first).min();
+        first.map_or(Duration::ZERO, |first| now.saturating_duration_since(first))
+    }
+
+    /// Judges, given how long the first due message has been waiting. To be called once a second.
+    pub(crate) fn judge(&mut self, overdue: Duration, now: Instant) -> Option<Stall> {
+        if overdue < PATIENCE {
+            self.well = now;
+        }
+        self.blocked.retain(|_, (_, last)| now.saturating_duration_since(*last) < BLOCKED_FOR);
+        let is_long = |since: Instant| now.saturating_duration_since(since) >= PATIENCE;
+        let failing = self.failing.iter().find(|(_, since)| is_long(**since));
+        let blocked = self.blocked.iter().find(|(_, (first, _))| is_long(*first));
+        failing
+            .map(|(&shard, _)| Stall::Failing(shard))
+            .or_else(|| blocked.map(|(&shard, _)| Stall::Blocked(shard)))
+            .or_else(|| is_long(self.well).then_some(Stall::Still))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ShardId = ShardId::new(1);
+    const B: ShardId = ShardId::new(2);
+    const LATE: Duration = Duration::from_secs(5);
+
+    fn s(start: Instant, seconds: u64) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn what_is_overdue_stalls_when_nothing_moves_for_two_seconds() {
+        let start = Instant::now();
+        let mut progress = Progress::new(start);
+        assert_eq!(progress.judge(LATE, s(start, 1)), None);
+        progress.answered(A, Pumped::Moved, s(start, 2));
+        assert_eq!(progress.judge(LATE, s(start, 3)), None, "a backlog that moves is no stall");
+        progress.answered(A, Pumped::Nothing, s(start, 4));
+        assert_eq!(progress.judge(LATE, s(start, 4)), Some(Stall::Still));
+        assert_eq!(progress.judge(Duration::ZERO, s(start, 5)), None, "nothing is overdue");
+        assert_eq!(progress.judge(LATE, s(start, 6)), None, "the time counts from there");
+        assert_eq!(progress.judge(LATE, s(start, 7)), Some(Stall::Still));
+    }
+
+    #[test]
+    fn one_shard_whose_pumps_fail_stalls_though_others_move() {
+        let start = Instant::now();
+        let mut progress = Progress::new(start);
+        progress.failed(A, start);
+        progress.failed(A, s(start, 1));
+        progress.answered(B, Pumped::Moved, s(start, 2));
+        assert_eq!(progress.judge(Duration::ZERO, s(start, 2)), Some(Stall::Failing(A)));
+        progress.answered(A, Pumped::Nothing, s(start, 3));
+        assert_eq!(progress.judge(Duration::ZERO, s(start, 3)), None);
+        progress.failed(A, s(start, 3));
+        progress.drop(A);
+        assert_eq!(progress.judge(Duration::ZERO, s(start, 9)), None, "another timer has it now");
+    }
+
+    #[test]
+    fn what_is_blocked_stalls_until_something_moves_or_it_is_not_reported_again() {
+        let start = Instant::now();
+        let mut progress = Progress::new(start);
+        progress.answered(A, Pumped::Blocked, start);
+        assert_eq!(progress.judge(Duration::ZERO, s(start, 1)), None);
+        progress.answered(A, Pumped::Nothing, s(start, 2));
+        assert_eq!(
+            progress.judge(Duration::ZERO, s(start, 2)),
+            Some(Stall::Blocked(A)),
+            "a poll proves nothing"
+        );
+        assert_eq!(progress.blocked_for(s(start, 9)), Duration::from_secs(9));
+        progress.answered(A, Pumped::Blocked, s(start, 10));
+        assert_eq!(progress.judge(Duration::ZERO, s(start, 20)), Some(Stall::Blocked(A)));
+        assert_eq!(progress.judge(Duration::ZERO, s(start, 25)), None, "it is gone, or was moved by another");
+        progress.answered(A, Pumped::Blocked, s(start, 26));
+        progress.answered(B, Pumped::Moved, s(start, 29));
+        assert_eq!(progress.judge(Duration::ZERO, s(start, 29)), None, "one broken topic stops no other");
+    }
+}
