@@ -17,7 +17,7 @@ WHOLE := --workspace $(FEATURES)
 
 STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help setup run release test test-rust test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb check-units deploy-check clean
+.PHONY: help book setup run release test test-rust test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb check-units deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ doc: ## build the documentation, warnings are errors
 lua: ## luacheck over the scripts
 	@scripts/setup.sh check
 	@scripts/lint-lua.sh
+
+book: ## build the book of docs/ into target/book
+	@scripts/deploy-tools.sh book
+	PATH=$(CURDIR)/target/deploy-tools/bin:$$PATH mdbook build docs
 
 deny: ## licences, bans and sources of all dependencies, and that each is used
 	@command -v cargo-deny > /dev/null || cargo install --locked --quiet cargo-deny

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 shopt -s nullglob globstar
 
-for set in python helm; do scripts/deploy-tools.sh $set || true; done
+for set in python helm book; do scripts/deploy-tools.sh $set || true; done
 PATH=$PWD/target/deploy-tools/bin:$PATH
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -40,6 +40,17 @@ yaml.safe_dump(*rules, sys.stdout)' < "$work/chart/everything.yaml" > "$work/rul
     promtool check rules "$work/rules.yaml"
 }
 
+# Builds the book; a warning is a fault, as is a page that did not become one.
+build_book() {
+    local words page
+    words=$(mdbook build docs --dest-dir "$work/book" 2>&1) || { echo "$words"; return 1; }
+    ! grep -E 'WARN|ERROR' <<< "$words" || return 1
+    for page in docs/*.md docs/guides/*.md; do
+        page=${page#docs/}
+        [ "$page" = SUMMARY.md ] || [ -e "$work/book/${page%.md}.html" ] || { echo "no page of $page"; return 1; }
+    done
+}
+
 # systemd-analyze says an unknown key on its standard error only, and ends with 0: any word is a fault.
 # The programs and manual pages need not be installed for it, and the drop-ins beside the units count.
 verify_unit() {
@@ -63,6 +74,8 @@ look promtool deploy/prometheus/alerts.yaml promtool check rules deploy/promethe
 look promtool "when each alert fires" promtool test rules deploy/prometheus/alerts.test.yaml
 look python3 "metrics of alerts, dashboard and runbooks" scripts/check-telemetry.py "$work/queries.yaml"
 look promtool "queries of the dashboard" promtool check rules "$work/queries.yaml"
+
+look mdbook "the book of docs/" build_book
 
 look helm deploy/kubernetes/delayq scripts/check-chart.sh "$work/chart"
 for file in "$work"/chart/*.yaml deploy/kubernetes/*.yaml; do

@@ -2,11 +2,13 @@
 # Installs the tools that look over deploy/ and are not in Debian, in pinned versions, into target/deploy-tools/bin:
 #   python  hadolint, check-jsonschema, kubernetes-validate
 #   helm    helm
+#   book    mdbook: about three minutes of compiling
 # What is there already is left alone. Ends with 69 when one cannot be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 HELM=v3.19.0
+MDBOOK=0.5.4
 
 requirements=$PWD/scripts/deploy-tools.txt
 tools=$PWD/target/deploy-tools
@@ -43,10 +45,19 @@ install_helm() {
     [ -x "$tools/bin/helm" ] || refuse "helm could not be built"
 }
 
-[ $# -gt 0 ] || { echo "usage: $0 python|helm ..." >&2; exit 64; }
+install_book() {
+    [ "$("$tools/bin/mdbook" --version 2> /dev/null)" = "mdbook v$MDBOOK" ] && return
+    command -v cargo > /dev/null || refuse "there is no cargo"
+    echo "deploy-tools: building mdbook $MDBOOK"
+    CARGO_TARGET_DIR=$tools/mdbook cargo install --quiet --locked --no-default-features --root "$tools" --force \
+        --version "$MDBOOK" mdbook || refuse "mdbook could not be built"
+    rm -rf "$tools/mdbook"
+}
+
+[ $# -gt 0 ] || { echo "usage: $0 python|helm|book ..." >&2; exit 64; }
 for set in "$@"; do
     case $set in
-        python | helm) (install_$set) ;;
-        *) echo "usage: $0 python|helm ..." >&2; exit 64 ;;
+        python | helm | book) (install_$set) ;;
+        *) echo "usage: $0 python|helm|book ..." >&2; exit 64 ;;
     esac
 done

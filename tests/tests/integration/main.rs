@@ -4,7 +4,10 @@
 
 mod documented;
 mod harness;
+mod links;
 mod metrics;
+mod reference;
 mod setup;
+mod shell;
 mod structure;
 mod words;
