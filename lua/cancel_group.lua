@@ -7,7 +7,7 @@
 --          its name ("" at first, then what the last step answered), limit (1 to 500)
 -- RETURNS  due ms and name for the next step (both "" when through), cancelled, leased, failed
 -- COST     O(log n) a message, n = messages of the group; what is leased stays in the group
---# include now, registry, shard, type, limits, arguments, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, finish, cancel, page
+--# include now, registry, shard, type, limits, arguments, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, finish, cancel, page
 
 arguments('cancel_group', 5)
 local group = 'g:' .. ARGV[2]
@@ -32,5 +32,8 @@ for i = 1, #page, 2 do
 end
 trim_ready()
 --# include wake
+if events then
+--# include record
+end
 local through = #page < 2 * limit
 return { through and '' or page[#page], through and '' or page[#page - 1], tally.cancelled, tally.leased, tally.failed }

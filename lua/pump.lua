@@ -12,8 +12,9 @@
 --            word      pumped | more (go again at once) | held | ahead (the clock reads more than is believed:
 --                      nothing was moved) | fenced <epoch> | not overdue
 -- COST     O(log n) an id; each topic with something due gets a fair share of the limit, its oldest first
-local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'hold', 'epoch')
+local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'hold', 'epoch', 'history')
 local layout, held, epoch = registry[1], registry[2], tonumber(registry[3]) or 0
+local any_history, events = registry[4], nil
 --# include now, shard, limits, ready
 
 local call, find = redis.call, string.find
@@ -112,6 +113,13 @@ for i = 1, rang do
       if many > 0 then
         call('ZREMRANGEBYRANK', bucket, '0', many == 1 and '0' or many - 1)
         moved = moved + many
+        if any_history then
+          events = events or {}
+          for j = 1, many do
+            local e = #events
+            events[e + 1], events[e + 2], events[e + 3] = no, string.sub(members[j], 1, -12), 'ready'
+          end
+        end
         for j = 1, runs and #times or 0 do runs[#runs + 1] = times[j] end
         runs = runs or times
       end
@@ -142,7 +150,7 @@ if rang == 0 then
 end
 
 if indexes[1] then
---# include type, push, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, finish, place, receipt, kill, backoff, retry, lease
+--# include type, push, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, note, finish, place, receipt, kill, backoff, retry, lease
 local longest = math.max(longest_lease(), LEASE_MS)
 
 -- Sets an alarm to what is left of what it stands for: a time as text. One in the past asks for another round.
@@ -192,6 +200,7 @@ local function lease_over(receipt)
   local word = give_back(m, nil, 'its lease ran out at the last attempt')
   count('leased', no, -1)
   returned = returned + 1
+  if m.state == PENDING then note(no, id, 'lease_ended %.0f %s', m.due, word) end
   if word == 'buried' then buried = buried + 1 end
   if word == 'expired' then expired = expired + 1 end
 end
@@ -232,7 +241,27 @@ local function expire(name)
   unplace(m)
 end
 
--- The first `n` markers whose time is over, and cursors of shifts. An id may have been put again since, after a cut: then
+-- Cuts off what a topic has kept in its history for long enough: when to look again, or nil where nothing is left.
+local function trim_history(no)
+  local stream, kept = base .. 'h:' .. no, redis.pcall('HMGET', base .. 't:' .. no, 'history', 'history_for_ms')
+  local span = tonumber(kept[2]) or HISTORY_FOR_MS
+  if not kept[1] or kept[1] == '0' then
+    call('UNLINK', stream)
+    return nil
+  end
+  local trimmed = redis.pcall('XTRIM', stream, 'MINID', string.format('%.0f', math.max(now - span, 0)))
+  -- Not a history at all.
+  if type(trimmed) == 'table' then return nil end
+  local first = call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
+  if not first then
+    call('UNLINK', stream)
+    return nil
+  end
+  -- Not for each event apart.
+  return math.max(tonumber(string.match(first[1], '^%d+')) + span, now + math.max(math.floor(span / 8), 1000))
+end
+
+-- The first `n` markers whose time is over, cursors of shifts, and histories. An id may have been put again since, after a cut: then
 -- what is stored is no marker any more, and stays.
 local function pump_markers(n)
   if not is('zset', 'markers') then return block('markers') end
@@ -254,6 +283,9 @@ local function pump_markers(n)
       blocked = blocked + 1
     elseif find(names[i], '^shift:') then
       gone[#gone + 1] = keys[i]
+    elseif find(names[i], '^h:%d+$') then
+      local again = trim_history(string.sub(names[i], 3))
+      if again then later[#later + 1], later[#later + 2] = string.format('%.0f', again), names[i] end
     end
   end
   if gone[1] then call('UNLINK', unpack(gone)) end
@@ -280,6 +312,9 @@ for i = 1, #indexes, 2 do
 end
 trim_ready()
 next_text = call('ZRANGE', index_of_alarms, '0', '0', 'WITHSCORES')[2]
+end
+if events then
+--# include record
 end
 
 local answer = { more and 'more' or 'pumped', now_us, next_text or '', moved, returned, buried, expired, forgotten, blocked,

@@ -8,7 +8,7 @@
 -- RETURNS  more | done, purged, kept (a later format, or a key on their way is of the wrong type), from ms and where this
 --          step ended, for the next one. An interrupted purge is simply called again
 -- COST     O(log n) a message
---# include now, registry, shard, type, limits, arguments, topic, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, finish, look, page
+--# include now, registry, shard, type, limits, arguments, topic, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, note, finish, look, page
 
 arguments('purge', 7)
 local no, state = topic_no(ARGV[2]), one_of('the state', ARGV[3], { 'delayed', 'ready', 'dead' })
@@ -72,4 +72,7 @@ else
   purge_page('d:' .. no, DEAD)
 end
 --# include wake
+if events then
+--# include record
+end
 return { word, purged, kept, next_from, ended_at }

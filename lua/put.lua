@@ -29,7 +29,8 @@ local answers, accepted, at = { now_us, nil }, 0, 3
 -- First the plain messages, as many as the call begins with, and all of them together, without a function of their own:
 -- making one costs as much as a command. Plain is a message of a known topic that adds no expiry, whose id is free, without
 -- options, and without fields that a script looks at but a hash and a group.
-local terms = no and redis.pcall('HMGET', base .. 't:' .. no, 'max_attempts', 'expire_after_ms') or nil
+local terms = no and redis.pcall('HMGET', base .. 't:' .. no, 'max_attempts', 'expire_after_ms', 'history') or nil
+local any_history, events = terms and terms[3] and terms[3] ~= '0', nil
 local plain = terms and not terms.err and (not terms[2] or tonumber(terms[2]) == 0)
 -- What they add: keys and bodies, buckets with scores and members, ready entries, groups' keys with score and name.
 local keys, bodies, buckets, entries, joined, met
@@ -135,6 +136,13 @@ if accepted > 0 then
   if not failed then
     call('MSET', unpack(bodies))
     if entries and length == #entries then redis.call('SPUBLISH', base .. 'ready', topic) end
+    if any_history then
+      events = { nil }
+      for i = 1, accepted do
+        local what = string.format('put %.0f %s', struct.unpack('>I8', bodies[2 * i], 9), answers[i + 1])
+        events[3 * i - 2], events[3 * i - 1], events[3 * i] = no, ARGV[4 * i - 1], what
+      end
+    end
   else
     -- Out again with all of them: below, each message is told what it met.
     for name, members in pairs(buckets) do
@@ -149,7 +157,7 @@ end
 
 -- Then the others, one by one, from the first on that is not plain.
 if at <= last then
---# include hour, due, type, topic, fields, policy, stats, alarm, gen, envelope, bucket, backoff, stale, ready, push, finish
+--# include hour, due, type, topic, fields, policy, stats, alarm, gen, envelope, bucket, backoff, stale, ready, push, note, finish
 
 must_be('hash', 'stats')
 gens((last - at + 1) / 4)
@@ -208,6 +216,7 @@ local function displace(old, expires, group)
   if had_expiry and not expires then call('ZREM', base .. 'expiries', name) end
   if had_group and had_group ~= group then call('ZREM', base .. 'g:' .. had_group, name) end
   count('replaced', no, 1)
+  note(no, old.id, 'replaced')
 end
 
 -- Whether the topic refuses a repeat that finds nothing, because it may have forgotten how the first try ended.
@@ -290,6 +299,7 @@ local function put(id, text, options, env)
   call('SET', key, head .. sub(env, 33))
   accepted = accepted + 1
   if old then displace(old, expires, group) end
+  note(no, id, 'put %.0f %s', due, direct and 'ready' or 'stored')
   return direct and 'ready' or 'stored'
 end
 
@@ -303,4 +313,7 @@ trim_ready()
 count('accepted', no, accepted)
 end
 --# include wake
+if events then
+--# include record
+end
 return answers

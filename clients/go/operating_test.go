@@ -164,6 +164,10 @@ func TestAPolicyIsChangedFieldByFieldInEveryShard(t *testing.T) {
 	if want := (Policy{MaxAttempts: Set(uint16(3)), Backoff: &rises}); !reflect.DeepEqual(got, want) {
 		t.Fatal(got, want)
 	}
+	kept := must(topic.SetPolicy(ctx, Policy{History: Set(uint32(500)), HistoryFor: Set(24 * time.Hour)}))
+	if *kept.History != 500 || *kept.HistoryFor != 24*time.Hour {
+		t.Fatal(*kept.History, *kept.HistoryFor)
+	}
 	if rises.String() != "exponential 1s 9s" {
 		t.Fatal(rises)
 	}

@@ -30,6 +30,11 @@ type Policy struct {
 	Paused *bool
 	// Rate is how many messages a second all shards hand out together at most; unbounded by default.
 	Rate *float64
+	// History is about how many events each shard keeps of what happened to messages, for delayq log: at most 100,000;
+	// none by default.
+	History *uint32
+	// HistoryFor is how long it keeps them: at least 1 s; 7 days by default.
+	HistoryFor *time.Duration
 }
 
 // Set makes a pointer to a value, for a field of a Policy.
@@ -51,6 +56,8 @@ const (
 	SettingCodec             Setting = "codec"
 	SettingPaused            Setting = "paused"
 	SettingRate              Setting = "rate"
+	SettingHistory           Setting = "history"
+	SettingHistoryFor        Setting = "history_for_ms"
 )
 
 // Policy gives its policy.
@@ -86,7 +93,8 @@ func (t Topic) SetPolicy(ctx context.Context, patch Policy, reset ...Setting) (P
 }
 
 func (p *Policy) check() (err error) {
-	for _, span := range []*time.Duration{p.Lease, p.ExpireAfter, p.RememberCancelled, p.RememberOwn, p.RememberGenerated} {
+	for _, span := range []*time.Duration{p.Lease, p.ExpireAfter, p.RememberCancelled, p.RememberOwn, p.RememberGenerated,
+		p.HistoryFor} {
 		if span != nil {
 			err = first(err, checkSpan("a span of a policy", *span))
 		}
@@ -104,7 +112,7 @@ func (p *Policy) check() (err error) {
 func (p *Policy) spans() map[Setting]**time.Duration {
 	return map[Setting]**time.Duration{SettingLease: &p.Lease, SettingExpireAfter: &p.ExpireAfter,
 		SettingRememberCancelled: &p.RememberCancelled, SettingRememberOwn: &p.RememberOwn,
-		SettingRememberGenerated: &p.RememberGenerated}
+		SettingRememberGenerated: &p.RememberGenerated, SettingHistoryFor: &p.HistoryFor}
 }
 
 // settings are what configure takes of a patch, for one shard of so many.
@@ -133,6 +141,9 @@ func (p *Policy) settings(shards int) (args []any) {
 	if p.Rate != nil {
 		add(SettingRate, strconv.FormatFloat(*p.Rate/float64(shards), 'f', 9, 64))
 	}
+	if p.History != nil {
+		add(SettingHistory, *p.History)
+	}
 	return args
 }
 
@@ -145,6 +156,8 @@ func (p *Policy) read(setting Setting, value string, shards int) {
 	switch setting {
 	case SettingMaxAttempts:
 		p.MaxAttempts = Set(uint16(atoi(value)))
+	case SettingHistory:
+		p.History = Set(uint32(atoi(value)))
 	case SettingBackoff:
 		p.Backoff = Set(backoffOf(value))
 	case SettingRepeats:

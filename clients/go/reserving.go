@@ -6,11 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
+
+// processName is what this process calls itself in the history of messages.
+var processName = func() string {
+	host, _ := os.Hostname()
+	return fmt.Sprintf("%s@%s:%d", filepath.Base(os.Args[0]), host, os.Getpid())
+}()
 
 // Reserve is what a reserve asks for.
 type Reserve struct {
@@ -178,6 +186,7 @@ func (c *Client) ask(ctx context.Context, ask Reserve, shards []int, watch *watc
 		for _, topic := range ask.Topics {
 			args = append(args, topic)
 		}
+		args = append(args, "by="+processName)
 		calls[i] = call{verb: "reserve", shard: shard, args: args}
 	}
 	sent := time.Now()

@@ -9,6 +9,7 @@ local function cancel(no, id)
     return 'cancelled'
   end
   if m.state == LEASED then
+    if bit.band(m.flags, DOOMED) == 0 then note(no, id, 'cancel_requested') end
     m.flags = bit.bor(m.flags, DOOMED)
     write_head(m)
     return 'leased'

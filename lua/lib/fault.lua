@@ -66,7 +66,9 @@ local BELONGS = {
 local function leads_nowhere(index, member)
   local kind = string.match(index, '^%a*')
   if not ENTRY[kind] then return false end
-  if kind == 'markers' and string.find(member, '^shift:') then return redis.call('EXISTS', base .. member) == 0 end
+  if kind == 'markers' and (string.find(member, '^shift:') or string.find(member, '^h:%d+$')) then
+    return redis.call('EXISTS', base .. member) == 0
+  end
   local no, id, g = ENTRY[kind](index, member)
   local m, why = read(no, id)
   if not m then return why == 'missing' end

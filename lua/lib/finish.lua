@@ -49,4 +49,5 @@ local function finish(m, outcome)
   end
   leave_indexes(m)
   count(outcome, m.no, 1)
+  note(m.no, m.id, outcome)
 end

@@ -25,5 +25,6 @@ local function move_to(m, due)
   end
   if expires and due < old.due then set_expiry(m, expires) end
   if not stays then unplace(old) end
+  note(m.no, m.id, 'rescheduled %.0f %.0f %s', old.due, due, word)
   return word
 end

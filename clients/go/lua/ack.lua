@@ -24,14 +24,16 @@ local bodies, leases, stats = base .. 'm:', base .. 'leases', base .. 'stats'
 -- each is; `blind` is a call in which nothing but bodies has to go, because the topics forget their messages, and no index
 -- has them. `together` is false where a receipt comes twice, or a topic cannot be read.
 local topics, whose, topic, met, blind, together = {}, { nil }, nil, nil, true, true
+local any_history, events
 for k = 1, last - 1 do
   local receipt = ARGV[k + 1]
   if not topic or find(receipt, topic.no, 1, true) ~= 1 or byte(receipt, #topic.no + 1) ~= 58 then
     local no = string.match(receipt, '^([^:]*):') or ''
     topic = topics[no]
     if not topic then
-      local policy = redis.pcall('HMGET', base .. 't:' .. no, 'remember_own_ms', 'remember_generated_ms')
+      local policy = redis.pcall('HMGET', base .. 't:' .. no, 'remember_own_ms', 'remember_generated_ms', 'history')
       if policy.err then together = false end
+      any_history = any_history or policy[3] and policy[3] ~= '0'
       topic = { no = no, ended = 0, own = tonumber(policy[1]) or REMEMBER_OWN_MS, generated = tonumber(policy[2]) or 0, left = nil,
         done = nil }
       topics[no] = topic
@@ -146,12 +148,19 @@ if ended[1] then
     if gone then call('UNLINK', unpack(gone)) end
     if expiring then call('ZREM', base .. 'expiries', unpack(expiring)) end
     call('ZREM', leases, unpack(ended))
+    for k = 1, any_history and last - 1 or 0 do
+      if answers[k] == 'delivered' then
+        events = events or { nil }
+        local e, no = #events, whose[k].no
+        events[e + 1], events[e + 2], events[e + 3] = no, sub(names[k], #no + 2), 'delivered'
+      end
+    end
   end
 end
 
 -- Then the others, one by one.
 if others or not together then
---# include type, fields, policy, stats, alarm, envelope, finish, receipt
+--# include type, fields, policy, stats, alarm, envelope, note, finish, receipt
   must_be('zset', 'leases')
   must_be('hash', 'stats')
   local function ack(receipt)
@@ -177,4 +186,7 @@ if others or not together then
   end
 end
 --# include wake
+if events then
+--# include record
+end
 return answers

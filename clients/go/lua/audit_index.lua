@@ -13,7 +13,7 @@
 
 if #ARGV == 2 then arguments('audit_index', 2) else arguments('audit_index', 2, 1) end
 local index, answer = ARGV[2], {}
-local TYPES = { r = 'list', t = 'hash', shift = 'hash', stats = 'hash', dictionaries = 'hash', meta = 'hash' }
+local TYPES = { r = 'list', t = 'hash', shift = 'hash', h = 'stream', stats = 'hash', dictionaries = 'hash', meta = 'hash' }
 
 local function found(kind, entry) answer[#answer + 1], answer[#answer + 2] = kind, entry end
 

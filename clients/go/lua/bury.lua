@@ -6,15 +6,19 @@
 -- ARGV     layout, then 2 a message (1 to 500): receipt, reason (its first 1,000 bytes are kept)
 -- RETURNS  one answer a message: buried | expired (the lease was taken back: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = dead letters of its topic
---# include now, registry, shard, type, limits, arguments, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, finish, receipt, kill, each
+--# include now, registry, shard, type, limits, arguments, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, note, finish, receipt, kill, each
 
 arguments('bury', 1, 2)
 must_be('hash', 'stats')
 gens(#ARGV)
-return each(2, 2, function(receipt, reason)
+local answers = each(2, 2, function(receipt, reason)
   local m = leased_by(receipt)
   if not m then return 'expired' end
   if is_whole(m) then kill(m, reason) else kill_malformed(m.no, m.id) end
   end_lease(m, receipt)
   return 'buried'
 end)
+if events then
+--# include record
+end
+return answers

@@ -7,10 +7,11 @@
 --          bound; at most 65535), lease_ms (1 to a day), backoff (see lib/backoff.lua), expire_after_ms (0: never),
 --          remember_cancelled_ms, remember_own_ms, remember_generated_ms (these four at most 2^52), repeats (deliver |
 --          refuse: of a put whose end may be forgotten), paused (1), rate (messages a second, of this shard: 10^-9 to
---          10^9), codec (none | zstd | zstd:<dictionary id>)
+--          10^9), codec (none | zstd | zstd:<dictionary id>), history (about how many events are kept: at most
+--          100,000; 0: none, and those that were kept are deleted), history_for_ms (for how long: at least 1,000)
 -- RETURNS  every field that is set, and its value, as field, value, …; what scripts note beside them too
--- COST     O(1)
---# include limits, arguments, registry, shard, type, topic, defaults, policy, backoff
+-- COST     O(1); O(topics) where history is set
+--# include now, limits, arguments, registry, shard, type, topic, topics, defaults, policy, backoff, nearest, alarm, histories
 
 arguments('configure', 2, 2)
 
@@ -34,6 +35,8 @@ local fits = {
   codec = function(text)
     return text == 'none' or text == 'zstd' or within(string.match(text, '^zstd:(.+)$') or '', 0, 4294967295)
   end,
+  history = whole(0, 100000),
+  history_for_ms = whole(1000, LONGEST_SPAN_MS),
 }
 
 for i = 3, #ARGV, 2 do
@@ -56,6 +59,16 @@ for i = 3, #ARGV, 2 do
     redis.call('HDEL', key, ARGV[i])
   else
     redis.call('HSET', key, ARGV[i], ARGV[i + 1])
+  end
+end
+for i = 3, #ARGV, 2 do
+  if ARGV[i] == 'history' then
+    if ARGV[i + 1] == '' or ARGV[i + 1] == '0' then drop_history(no) end
+    note_histories()
+  elseif ARGV[i] == 'history_for_ms' and redis.call('EXISTS', base .. 'h:' .. no) == 1 then
+    -- Some may be too old now.
+    alarm('markers', now)
+    redis.pcall('ZADD', base .. 'markers', 'XX', now, 'h:' .. no)
   end
 end
 -- Waiting consumers may be let go now.

@@ -8,7 +8,7 @@
 -- RETURNS  where the next page begins (0: with the first again; the same page where not all could be forgotten in one call),
 --          then the name of each topic that was forgotten
 -- COST     O(1) a topic, some 50 a call; as `forget` for each that is forgotten, some 10 a call
---# include now, registry, shard, type, nearest, alarm, limits, arguments, defaults, policy, format, fields, hour, empty, topics
+--# include now, registry, shard, type, nearest, alarm, limits, arguments, defaults, policy, format, fields, hour, topics, histories, empty
 
 arguments('forget_quiet', 3)
 local cursor = within(ARGV[2], 0, math.huge) and ARGV[2] or refuse('no cursor: ' .. ARGV[2])

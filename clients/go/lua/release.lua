@@ -8,7 +8,7 @@
 -- RETURNS  one answer a message: delayed <due ms> | ready <due ms> | buried | cancelled | expired-message |
 --          expired (the lease was taken back: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = messages of its topic due in its hour
---# include now, limits, arguments, delay, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, finish, place, receipt, kill, backoff, retry, each
+--# include now, limits, arguments, delay, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, finish, place, receipt, kill, backoff, retry, each
 
 arguments('release', 1, 4)
 must_be('hash', 'stats')
@@ -22,8 +22,14 @@ local answers = each(2, 4, function(receipt, delay, keep, reason)
   local word = give_back(m, tonumber(delay), reason)
   end_lease(m, receipt)
   if word == 'expired' then return 'expired-message' end
-  if m.state == PENDING then return string.format('%s %.0f', word, m.due) end
+  if m.state == PENDING then
+    note(m.no, m.id, '%s %.0f %s %s', keep == 'keep' and 'released' or 'failed', m.due, word, string.sub(reason, 1, 200))
+    return string.format('%s %.0f', word, m.due)
+  end
   return word
 end)
 --# include wake
+if events then
+--# include record
+end
 return answers

@@ -7,7 +7,7 @@
 --          `audit_index` tell them; kind no_place for what audit calls ready where its queue does not have it)
 -- RETURNS  one answer a finding: mended | sound (the fault is not there any more) | failed <why>
 -- COST     O(log n) a finding
---# include now, limits, arguments, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, finish, place, kill, fault, each
+--# include now, limits, arguments, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, finish, place, kill, fault, each
 
 arguments('repair', 1, 3)
 must_be('hash', 'stats')
@@ -52,7 +52,7 @@ local function mend_place(receipt)
   local m = read(no, string.sub(rest, 1, -5))
   if not m or m.state ~= PENDING or receipt_of(m) ~= receipt or is_delayed(m) then return 'sound' end
   place_check(m, m.due)
-  place(m, m.due)
+  note(no, m.id, 'repaired %s', place(m, m.due))
   count('ready', no, -1)
   return 'mended'
 end
@@ -83,4 +83,7 @@ local answers = each(2, 3, function(kind, index, name)
   return INDEX[kind](index, name)
 end)
 --# include wake
+if events then
+--# include record
+end
 return answers

@@ -7,7 +7,7 @@
 -- RETURNS  one answer a message: ready <due ms> | delayed <due ms> | refused <why> (it would have expired by then: it
 --          stays dead) | not dead <state> | unknown | failed <why>
 -- COST     O(log n) a message, n = dead letters of its topic
---# include now, limits, arguments, registry, shard, type, topic, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, finish, place, expiry, each
+--# include now, limits, arguments, registry, shard, type, topic, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, finish, place, expiry, each
 
 arguments('replay', 3, 1)
 local no, delay = topic_no(ARGV[2]), number('the delay in ms', ARGV[3], 0, LAST_MS - now)
@@ -36,9 +36,13 @@ local function replay(id)
   if expires then set_expiry(m, expires) end
   local word = place(m, due)
   redis.call('ZREM', base .. 'd:' .. no, dead)
+  note(no, id, 'replayed %.0f %s', due, word)
   return string.format('%s %.0f', word, due)
 end
 
 local answers = each(4, 1, function(id) return no and replay(id) or 'unknown' end)
 --# include wake
+if events then
+--# include record
+end
 return answers

@@ -4,7 +4,8 @@
 -- MOVES    READY -> LEASED; READY -> expired; a malformed envelope -> DEAD
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, n (1 to 500), most bytes of envelopes (0: no bound; the last one may exceed it), lease ms (1 to a
---          day; "" for the topic's), topic, …
+--          day; "" for the topic's), topic, … (a last one that begins with "by=" is none: it says who the caller is,
+--          for histories, in up to 100 bytes)
 -- RETURNS  now_us, wait ms ("" for no reason to come back before the next wake, 0 for at once: there may be more
 --          behind the bytes or the entries that a call takes), dropped (stale entries), expired, buried, newer (set
 --          aside for 10 s: of a later format, or a key on their way is of the wrong type), then for each topic that
@@ -13,17 +14,21 @@
 --          nothing was taken), how many, and 3 a message: ready time in µs,
 --          receipt, envelope as it was before (its attempt and delivery count without this one)
 -- COST     O(1) and a read of the envelope a message; at most n + 100 entries are looked at
-local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'topic:' .. tostring(ARGV[5]))
-local layout = registry[1]
+local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'topic:' .. tostring(ARGV[5]), 'history')
+local layout, any_history, events = registry[1], registry[3], nil
 --# include now, shard, limits, format, nearest
 
 local call, byte, sub, find = redis.call, string.byte, string.sub, string.find
 local wanted, max_bytes, lease_ms = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-if #ARGV < 5 or #ARGV > 4 + MOST_IDS or not (find(ARGV[2], '^%d+$') and find(ARGV[3], '^%d+$') and find(ARGV[4], '^%d*$'))
+-- No topic has a "=".
+local last_arg, who = #ARGV, ''
+if byte(ARGV[last_arg] or '', 3) == 61 then who, last_arg = sub(ARGV[last_arg], 4, 103), last_arg - 1 end
+if last_arg < 5 or last_arg > 4 + MOST_IDS or not (find(ARGV[2], '^%d+$') and find(ARGV[3], '^%d+$') and find(ARGV[4], '^%d*$'))
   or wanted < 1 or wanted > MOST_IDS or max_bytes > 4294967295
   or lease_ms and (lease_ms < 1 or lease_ms > LONGEST_LEASE_MS) then
 --# include arguments
   arguments('reserve', 4, 1)
+  if last_arg < 5 then refuse('reserve takes a topic') end
   number('n', ARGV[2], 1, MOST_IDS)
   number('the most bytes', ARGV[3], 0, 4294967295)
   number('the lease in ms', ARGV[4], 1, LONGEST_LEASE_MS)
@@ -47,12 +52,12 @@ end
 -- First what is plain, as far as it goes: topics without a pause and a rate, and entries whose messages are ready, in a
 -- format that is known, and not expired. `place` is where that ends, `begun` the place of its topic in the answer.
 local place, begun = 5, nil
-while place <= #ARGV and wanted > 0 and bytes < max_bytes do
+while place <= last_arg and wanted > 0 and bytes < max_bytes do
   local no = registry[2]
   if place > 5 then no = call('HGET', KEYS[1], 'topic:' .. ARGV[place]) end
   if no then
     local queue, prefix = base .. 'r:' .. no, base .. 'm:' .. no .. ':'
-    local terms = redis.pcall('HMGET', base .. 't:' .. no, 'paused', 'rate', 'lease_ms')
+    local terms = redis.pcall('HMGET', base .. 't:' .. no, 'paused', 'rate', 'lease_ms', 'history')
     local entries = redis.pcall('LRANGE', queue, '0', wanted - 1)
     if terms.err or terms[1] or terms[2] or entries.err then break end
     local lease = lease_ms or terms[3] and math.max(math.min(tonumber(terms[3]) or LEASE_MS, LONGEST_LEASE_MS), 1) or LEASE_MS
@@ -118,6 +123,14 @@ while place <= #ARGV and wanted > 0 and bytes < max_bytes do
         -- stuck. The entries come last: a cut leaves stale ones behind, never a lost one.
         for i = 1, taken do call('SETRANGE', keys[i], '0', heads[i]) end
         call('LTRIM', queue, taken, '-1')
+        if terms[4] and terms[4] ~= '0' then
+          events = events or {}
+          for i = 1, taken do
+            local e, _, attempt = #events, struct.unpack('>I4I2', heads[i], 25)
+            events[e + 1], events[e + 2] = no, sub(entries[i], 1, -12)
+            events[e + 3] = string.format('leased %d %s %s', attempt, until_text, who)
+          end
+        end
         answer[at + 3], wanted, looks = taken, wanted - taken, looks - taken
       end
       if taken < many and bytes < max_bytes then
@@ -132,9 +145,9 @@ if wanted > 0 and bytes >= max_bytes then answer[2] = 0 end
 
 -- What keeps a topic from being taken from. Other topics go on; where there is no other one, the call fails with it.
 local broken
-if place <= #ARGV and wanted > 0 and bytes < max_bytes then
+if place <= last_arg and wanted > 0 and bytes < max_bytes then
 -- Then whatever there is, from there on.
---# include type, topic, defaults, policy, stats, alarm, gen, fields, envelope, hour, bucket, finish, kill, lease
+--# include type, topic, defaults, policy, stats, alarm, gen, fields, envelope, hour, bucket, note, finish, kill, lease
 
 local wait, dropped, expired, buried, newer = nil, 0, 0, 0, 0
 local function come_back(ms) if not wait or ms < wait then wait = ms end end
@@ -203,11 +216,15 @@ end
 
 -- Gives the messages of `heads` (key, head, …) out under their leases (end, receipt, …). The leases come first: a lease
 -- whose message was not given out ends by itself, a message without one would be stuck.
-local function lease_out(leases, heads, until_ms)
+local function lease_out(no, leases, heads, until_ms)
   note_lease(until_ms - now)
   alarm('leases', until_ms)
   redis.call('ZADD', base .. 'leases', unpack(leases))
   for i = 1, #heads, 2 do call('SETRANGE', heads[i], '0', heads[i + 1]) end
+  for i = 1, #heads, 2 do
+    local _, attempt = struct.unpack('>I4I2', heads[i + 1], 25)
+    note(no, sub(heads[i], #base + #no + 4), 'leased %d %.0f %s', attempt, until_ms, who)
+  end
 end
 
 -- Takes up to `n` from one topic: how many, how many entries were looked at, whether the queue is at its end.
@@ -253,7 +270,7 @@ local function take(no, n, until_ms)
       if counted then gone = gone + 1 end
     end
   end
-  if taken > 0 then lease_out(leases, heads, until_ms) end
+  if taken > 0 then lease_out(no, leases, heads, until_ms) end
   if #back > 0 then redis.call('RPUSH', queue, unpack(back)) end
   redis.call('LTRIM', queue, seen, '-1')
   count('ready', no, -taken - gone)
@@ -300,7 +317,7 @@ local function reserve_from(topic)
   end
 end
 
-while place <= #ARGV and wanted > 0 and bytes < max_bytes do
+while place <= last_arg and wanted > 0 and bytes < max_bytes do
   local ok, fault = pcall(reserve_from, ARGV[place])
   if not ok then
     broken, served = fault, false
@@ -313,5 +330,8 @@ if served then broken = nil end
 answer[2], answer[3], answer[4], answer[5], answer[6] = wait or '', dropped, expired, buried, newer
 end
 --# include wake
+if events then
+--# include record
+end
 if broken then return redis.error_reply(broken.err or broken) end
 return answer

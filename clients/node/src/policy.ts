@@ -28,6 +28,10 @@ export interface Policy {
   paused?: boolean;
   /** At most so many messages a second are handed out, by all shards together. Default unbounded. */
   rate?: number;
+  /** About how many events each shard keeps of what happened to messages, for `delayq log`: at most 100,000. Default 0. */
+  history?: number;
+  /** How long it keeps them: at least 1 s. Default 7 days. */
+  historyForMs?: number;
 }
 
 /** What is to change: `null` sets a field back to its default, what is left out stays. */
@@ -45,6 +49,8 @@ const FIELDS: Record<keyof Policy, string> = {
   codec: "codec",
   paused: "paused",
   rate: "rate",
+  history: "history",
+  historyForMs: "history_for_ms",
 };
 
 /** What `configure` takes, of one shard of so many. */

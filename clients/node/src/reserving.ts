@@ -1,5 +1,8 @@
 /** Reserving: from the shards that may have something, at once or when they have. */
 
+import { hostname } from "node:os";
+import { basename } from "node:path";
+
 import type { Calls } from "./calls.js";
 import { Delivery, leases, settleItem, type Lease, type SettleOne } from "./delivery.js";
 import type { Gatherer } from "./gather.js";
@@ -12,6 +15,9 @@ import { Watch } from "./watch.js";
 
 /** What is asked for: of which topics, for how long (as the topic says), how many. */
 export type Ask = { topics: readonly string[]; leaseMs: number | undefined; max: number };
+
+/** What this process calls itself in the history of messages. */
+const BY = `by=${basename(process.argv[1] ?? "node")}@${hostname()}:${process.pid}`;
 
 /** When a reserve was sent, as the clock of `performance.now` says, and what Redis's clock said then. */
 type Origin = { sentAt: number; nowMs: number };
@@ -85,7 +91,7 @@ export class Reserver {
       const part = Math.ceil((max - n) / shards.length);
       try {
         const sentAt = performance.now();
-        const [nowUs, waitMs, , , , , ...items] = await this.calls.call("reserve", shard, [part, 0, leaseMs, ...topics]);
+        const [nowUs, waitMs, , , , , ...items] = await this.calls.call("reserve", shard, [part, 0, leaseMs, ...topics, BY]);
         const found = await this.readable(leases(shard, topics, items), { sentAt, nowMs: nowUs / 1000 });
         if (found.length >= part || waitMs === 0) watch?.notify(shard);
         else if (typeof waitMs === "number") watch?.notify(shard, "", waitMs);

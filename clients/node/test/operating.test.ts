@@ -104,5 +104,8 @@ test("a policy is changed field by field, in every shard", async () => {
   const shown = await call(redis, "dq", "describe", SHARDS - 1, 1, ["policed"]);
   assert.ok(shown.map(String).join(" ").includes("rate 2.0"), String(shown));
   assert.deepEqual(await topic.setPolicy({ paused: false, rate: null }), { maxAttempts: 3, backoff: policy.backoff });
+  const kept = await topic.setPolicy({ history: 500, historyForMs: 86_400_000 });
+  assert.deepEqual([kept.history, kept.historyForMs], [500, 86_400_000]);
+  await topic.setPolicy({ history: null, historyForMs: null });
   await assert.rejects(topic.setPolicy({ maxAttempt: 3 } as any), /a policy has no maxAttempt; it has maxAttempts/);
 });

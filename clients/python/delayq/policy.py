@@ -12,7 +12,7 @@ from .times import span_ms
 
 Setting = Literal[
     "max_attempts", "lease", "backoff", "expire_after", "remember_cancelled", "remember_own", "remember_generated",
-    "repeats", "codec", "paused", "rate",
+    "repeats", "codec", "paused", "rate", "history", "history_for",
 ]
 
 
@@ -42,6 +42,10 @@ class Policy:
     paused: bool | None = None
     #: At most so many messages are handed out a second, all shards together. Default no bound.
     rate: float | None = None
+    #: About how many events each shard keeps of what happened to messages, for `delayq log`: at most 100,000. Default 0.
+    history: int | None = None
+    #: How long it keeps them: at least 1 s. Default 7 days.
+    history_for: timedelta | None = None
 
     def changes(self, reset: Sequence[Setting], shards: int) -> list[bytes | str | int]:
         """Fields and values as `configure` takes them in each of so many shards: what is set here, and what goes back to
@@ -102,4 +106,6 @@ _FORMS: dict[str, _Form] = {
     "paused": _Form("paused", bool, lambda paused: "1" if paused else "", lambda raw: raw == b"1"),
     # Without an exponent, which scripts do not read.
     "rate": _Form("rate", (int, float), "{:.12f}".format, float),
+    "history": _Form("history", int, int, int),
+    "history_for": _span("history_for", 1000),
 }

@@ -13,6 +13,7 @@ from .errors import InvalidArgument
 from .items import Call, Item
 from .names import name
 from .outcome import Outcome, Word
+from .process import process_name
 from .times import maybe_span_ms, span_ms
 from .watch import Watch
 
@@ -121,7 +122,8 @@ class Reserving(Restoring):
 
     async def _round(self, terms: Terms, shares: Sequence[tuple[int, int]], asking: Asking) -> list[AsyncDelivery]:
         max_bytes = max(MAX_BYTES // len(shares), MIN_BYTES)
-        calls = [Call("reserve", n, [share, max_bytes, terms.lease_ms, *terms.topics]) for n, share in shares]
+        words = [*terms.topics, f"by={process_name()}"]
+        calls = [Call("reserve", n, [share, max_bytes, terms.lease_ms, *words]) for n, share in shares]
         found: list[tuple[AsyncDelivery, bytes]] = []
         faults: list[Exception] = []
         sent_s = time.monotonic()

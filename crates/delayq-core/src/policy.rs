@@ -27,6 +27,11 @@ pub struct Policy {
     pub repeats: Option<Repeats>,
     /// How payloads are compressed. Default not at all.
     pub codec: Option<Codec>,
+    /// About how many events each shard keeps of what happened to messages, at most 100,000; 0: none, and what was kept is
+    /// deleted. Default none.
+    pub history: Option<u32>,
+    /// How long it keeps them: at least 1 s. Default 7 days.
+    pub history_for: Option<Duration>,
 }
 
 /// What happens to a put that is repeated because its answer was lost, if its message is unknown: it never arrived, or
@@ -61,6 +66,10 @@ pub enum PolicySetting {
     Repeats,
     /// [`Policy::codec`]
     Codec,
+    /// [`Policy::history`]
+    History,
+    /// [`Policy::history_for`]
+    HistoryFor,
 }
 
 /// Settings of a topic as `configure` takes them: field and value; an empty value is the default.
@@ -87,6 +96,8 @@ impl Policy {
             remember_generated: self.remember_generated.or(Some(Duration::ZERO)),
             repeats: self.repeats.or(Some(Repeats::Deliver)),
             codec: self.codec.or(Some(Codec::None)),
+            history: self.history.or(Some(0)),
+            history_for: self.history_for.or(Some(7 * 24 * hour)),
         }
     }
 
@@ -104,6 +115,8 @@ impl Policy {
             "remember_generated_ms" => self.remember_generated = ms(),
             "repeats" => self.repeats = text.parse().ok(),
             "codec" => self.codec = Some(text.parse()?),
+            "history" => self.history = text.parse().ok(),
+            "history_for_ms" => self.history_for = ms(),
             // What is told by `count`.
             _ => {}
         }
@@ -135,6 +148,8 @@ impl Policy {
             PolicySetting::RememberGenerated => ms(self.remember_generated),
             PolicySetting::Repeats => text(self.repeats.map(|repeats| repeats.to_string())),
             PolicySetting::Codec => text(self.codec.map(|codec| codec.to_string())),
+            PolicySetting::History => text(self.history.map(|most| most.to_string())),
+            PolicySetting::HistoryFor => ms(self.history_for),
         }
     }
 }
@@ -143,7 +158,7 @@ impl Policy {
 
 impl PolicySetting {
     /// Every setting, in the order in which a policy is shown.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::MaxAttempts,
         Self::Lease,
         Self::Backoff,
@@ -153,6 +168,8 @@ impl PolicySetting {
         Self::RememberGenerated,
         Self::Repeats,
         Self::Codec,
+        Self::History,
+        Self::HistoryFor,
     ];
 
     /// Its name, as operators write it.
@@ -168,6 +185,8 @@ impl PolicySetting {
             Self::RememberGenerated => "remember-generated",
             Self::Repeats => "repeats",
             Self::Codec => "codec",
+            Self::History => "history",
+            Self::HistoryFor => "history-for",
         }
     }
 
@@ -183,6 +202,8 @@ impl PolicySetting {
             Self::RememberGenerated => "remember_generated_ms",
             Self::Repeats => "repeats",
             Self::Codec => "codec",
+            Self::History => "history",
+            Self::HistoryFor => "history_for_ms",
         }
     }
 }

@@ -33,7 +33,7 @@ macro_rules! verbs {
 
 verbs! {
     Ack = "ack", Audit = "audit", AuditIndex = "audit_index", Bury = "bury", Cancel = "cancel", CancelGroup = "cancel_group", Claim = "claim",
-    Configure = "configure", Count = "count", Describe = "describe", Dictionary = "dictionary", Extend = "extend", Forget = "forget", ForgetQuiet = "forget_quiet", Grow = "grow", Histogram = "histogram", Hold = "hold",
+    Configure = "configure", Count = "count", Describe = "describe", Dictionary = "dictionary", Extend = "extend", Forget = "forget", ForgetQuiet = "forget_quiet", Grow = "grow", Histogram = "histogram", History = "history", Hold = "hold",
     Init = "init", Layout = "layout", List = "list", ListGroup = "list_group", Overview = "overview", Peek = "peek", Probe = "probe", Pump = "pump",
     Purge = "purge", Put = "put", Recount = "recount", Release = "release", Repair = "repair", Replay = "replay", Reschedule = "reschedule",
     Reserve = "reserve", ShiftGroup = "shift_group",
@@ -47,7 +47,7 @@ macro_rules! parts {
 
 parts! {
     "alarm", "arguments", "backoff", "bucket", "bucket_due", "cancel", "defaults", "delay", "due", "each", "empty", "envelope", "expiry", "fault", "fields", "finish",
-    "format", "gen", "hour", "kill", "lease", "limits", "look", "nearest", "now", "page", "place", "policy", "push", "ready", "receipt", "registry", "reschedule", "retry", "shard", "stale",
+    "format", "gen", "histories", "hour", "kill", "lease", "limits", "look", "nearest", "note", "now", "page", "place", "policy", "push", "ready", "receipt", "record", "registry", "reschedule", "retry", "shard", "stale",
     "stats", "topic", "topics", "type", "wake",
 }
 
@@ -139,8 +139,12 @@ mod tests {
 
     #[test]
     fn readers_are_unable_to_write() {
-        use Verb::{Audit, AuditIndex, Count, Describe, Histogram, Layout, List, ListGroup, Overview, Peek};
-        for verb in [Audit, AuditIndex, Count, Describe, Histogram, Layout, List, ListGroup, Overview, Peek] {
+        use Verb::{
+            Audit, AuditIndex, Count, Describe, Histogram, History, Layout, List, ListGroup, Overview, Peek,
+        };
+        for verb in
+            [Audit, AuditIndex, Count, Describe, Histogram, History, Layout, List, ListGroup, Overview, Peek]
+        {
             assert!(verb.file().starts_with("#!lua flags=no-writes\n"), "{}", verb.name());
         }
     }

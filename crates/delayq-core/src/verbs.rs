@@ -10,6 +10,7 @@ pub mod dictionary;
 pub mod forget;
 pub mod group;
 pub mod histogram;
+pub mod history;
 pub mod hold;
 pub mod list;
 pub mod overview;

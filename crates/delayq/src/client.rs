@@ -4,6 +4,7 @@ use crate::calls::Calls;
 use crate::error::Error;
 use crate::growth::Growth;
 use crate::link::{Link, LinkSettings};
+use crate::name::process_name;
 use crate::payloads::Payloads;
 use crate::script_link::ScriptLink;
 use crate::server;
@@ -29,6 +30,9 @@ pub struct Settings {
     pub shards: ShardCount,
     /// Maximum bytes of a payload, at most 1 MiB. Default 256 KiB.
     pub max_payload_bytes: usize,
+    /// What this process calls itself: the history of a message names who leased it. At most 100 bytes are kept; empty: it
+    /// does not say. Default `program@host:pid`.
+    pub name: String,
 }
 
 /// A deployment, as a `Producer`, a `Consumer` and an `Admin` use it. Cheap to clone: all clones share one connection.
@@ -37,6 +41,7 @@ pub struct Client {
     pub(crate) calls: Calls,
     pub(crate) payloads: Payloads,
     pub(crate) max_payload_bytes: usize,
+    pub(crate) name: Arc<str>,
 }
 
 // === impl Settings ===
@@ -49,6 +54,7 @@ impl Settings {
             namespace: Namespace::default(),
             shards: ShardCount::default(),
             max_payload_bytes: DEFAULT_PAYLOAD_BYTES,
+            name: process_name(),
         }
     }
 
@@ -56,6 +62,7 @@ impl Settings {
         namespace: Namespace,
         shards: ShardCount,
         max_payload_bytes: usize,
+        name: impl Into<String> => name.into(),
     }
 }
 
@@ -81,19 +88,19 @@ impl Client {
 
     /// A client with other scripts than the published ones, for tests.
     pub fn with_scripts(settings: Settings, scripts: Arc<Scripts>) -> Self {
-        let Settings { link, namespace, shards, max_payload_bytes } = settings;
+        let Settings { link, namespace, shards, max_payload_bytes, name } = settings;
         let scripts = ScriptLink::new(Link::new(link), Keys::new(namespace), scripts);
-        Self::over(Calls::new(scripts, shards), max_payload_bytes)
+        Self::over(Calls::new(scripts, shards), max_payload_bytes, name.into())
     }
 
     /// The same deployment on its own connection: for calls that must not wait behind the answers to others.
     #[must_use]
     pub fn apart(&self) -> Self {
-        Self::over(self.calls.apart(), self.max_payload_bytes)
+        Self::over(self.calls.apart(), self.max_payload_bytes, Arc::clone(&self.name))
     }
 
-    fn over(calls: Calls, max_payload_bytes: usize) -> Self {
-        Self { payloads: Payloads::new(calls.clone()), calls, max_payload_bytes }
+    fn over(calls: Calls, max_payload_bytes: usize, name: Arc<str>) -> Self {
+        Self { payloads: Payloads::new(calls.clone()), calls, max_payload_bytes, name }
     }
 
     /// The Redis's address, without secrets.

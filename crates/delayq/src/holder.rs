@@ -50,7 +50,10 @@ impl Holder {
     /// A number outside its range is refused as `DQARG`, and nothing is leased. After an error with fate *unknown*,
     /// messages may be leased that nobody holds: they return when their lease runs out.
     pub async fn reserve(&self, requests: &[(ShardId, ReserveRequest)]) -> Vec<Result<ReserveReport, Error>> {
-        let calls = requests.iter().map(|(shard, request)| reserve::request(*shard, request)).collect();
+        let calls = requests
+            .iter()
+            .map(|(shard, request)| reserve::request(*shard, request, &self.client.name))
+            .collect();
         let replies = self.client.calls.send_all(calls).await;
         let (mut unreadable, mut reports) = (Vec::new(), Vec::with_capacity(requests.len()));
         for ((shard, request), reply) in requests.iter().zip(replies) {

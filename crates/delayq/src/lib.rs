@@ -11,6 +11,7 @@ mod growth;
 mod holder;
 mod link;
 mod listen;
+mod name;
 mod options;
 mod owner;
 mod password;

@@ -13,6 +13,7 @@ local function kill(m, reason)
     head_of(m) .. string.sub(m.env, 33) .. reason .. struct.pack('>I2', #reason))
   leave_indexes(m)
   count('buried', m.no, 1)
+  note(m.no, m.id, 'buried %s', string.sub(reason, 1, 200))
 end
 
 -- A body that is no envelope: it becomes the payload of one that is dead, with the reason.

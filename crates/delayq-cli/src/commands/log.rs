@@ -3,13 +3,16 @@
 use crate::deployment::Context;
 use crate::failure::of_core;
 use crate::listing::{json_of, story};
+use crate::output::{add_time, counted, duration, time, time_from};
 use clap::Args;
-use delayq::{Group, MessageId, Target, Topic};
+use delayq::admin::{Happening, History, HistoryEvent, Next};
+use delayq::{Group, MessageId, Target, Topic, UnixMillis};
 use delayq_service::Fault;
+use serde_json::{Value, json};
 
-/// Show what happened to a message, as long as it is remembered
+/// Show what happened to a message: its history, if its topic keeps one, and what is stored of it
 ///
-/// How long it is remembered is its topic's policy: delayq topic show TOPIC.
+/// A topic keeps a history where that is switched on: delayq topic set TOPIC --history 1000.
 #[derive(Debug, Args)]
 pub struct Log {
     /// Its topic
@@ -30,12 +33,137 @@ impl Log {
     /// Redis cannot be used, or nothing is known of it.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let target = Target { id: self.id, group: self.group };
+        let history = context.admin().history(&self.topic, &target).await.map_err(of_core)?;
         let found = context.admin().get(&self.topic, &target).await.map_err(of_core)?;
-        let Some(listed) = found else { return Err(context.unknown_message(&self.topic, &target.id).await) };
+        if found.is_none() && history.events.is_empty() {
+            return Err(context.unknown_message(&self.topic, &target.id).await);
+        }
         let now = context.now().await?;
-        context.output.print(&json_of(&listed, false), || {
-            let story = story(&listed, now).join("\n  ");
-            format!("{} of {} (shard {})\n  {story}", listed.id, listed.topic, listed.shard)
+        let mut value = found
+            .as_ref()
+            .map_or_else(|| json!({ "id": target.id, "topic": self.topic }), |listed| json_of(listed, false));
+        value["history_kept"] = history.kept.into();
+        value["history_cut"] = history.is_cut().into();
+        value["events"] = events_json(&history);
+        context.output.print(&value, || {
+            let head = found.as_ref().map_or_else(
+                || format!("{} of {}: nothing is stored of it any more", target.id, self.topic),
+                |listed| format!("{} of {} (shard {})", listed.id, listed.topic, listed.shard),
+            );
+            let mut text = [vec![head], lines(&history, now)].concat().join("\n  ");
+            text.extend(found.iter().map(|listed| format!("\nNow\n  {}", story(listed, now).join("\n  "))));
+            format!("{text}{}", remark(&self.topic, &history))
         })
     }
+}
+
+/// What is missing from the history, and how to get it.
+fn remark(topic: &Topic, history: &History) -> String {
+    if history.kept == 0 {
+        return format!(
+            "\nNo history is kept of {topic}. For messages from now on: delayq topic set {topic} --history 1000"
+        );
+    }
+    if !history.is_cut() {
+        return String::new();
+    }
+    let (events, span) = (counted(history.kept.into(), "event"), duration(history.kept_for));
+    format!(
+        "\nThe beginning is missing: a shard keeps about {events}, for {span}, from when it was switched on."
+    )
+}
+
+/// The events as lines, with who held the message where it was settled.
+fn lines(history: &History, now: UnixMillis) -> Vec<String> {
+    let line = |(event, holder): (&HistoryEvent, Option<&str>)| {
+        let by = holder.map(|by| format!(" by {by}")).unwrap_or_default();
+        format!("{}  {}{by}", time_from(event.at, now), sentence(&event.what))
+    };
+    with_holders(history).map(line).collect()
+}
+
+/// Each event, and who held the message: it is the holder of the lease who settles it.
+fn with_holders(history: &History) -> impl Iterator<Item = (&HistoryEvent, Option<&str>)> {
+    let mut holder = None;
+    history.events.iter().map(move |event| match &event.what {
+        Happening::Leased { by, .. } => {
+            holder = by.as_deref();
+            (event, holder)
+        }
+        Happening::Delivered | Happening::Released { .. } | Happening::Failed { .. } => {
+            (event, holder.take())
+        }
+        // Who asked for it is not known, and the lease goes on.
+        Happening::CancelRequested => (event, None),
+        _ => {
+            holder = None;
+            (event, None)
+        }
+    })
+}
+
+fn sentence(what: &Happening) -> String {
+    let because = |reason: &str| if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    let next = |next: &Next| match next.ready {
+        true => "ready at once".to_owned(),
+        false => format!("due {}", time(next.due)),
+    };
+    match what {
+        Happening::Put(to) => format!("put, {}", next(to)),
+        Happening::Replaced => "replaced by another put".to_owned(),
+        Happening::Rescheduled { from, next } => {
+            let ready = if next.ready { ", ready at once" } else { "" };
+            format!("rescheduled from {} to {}{ready}", time(*from), time(next.due))
+        }
+        Happening::Ready => "ready".to_owned(),
+        Happening::Leased { attempt, until, .. } => {
+            format!("leased until {} for attempt {attempt}", time(*until))
+        }
+        Happening::Released { next: to, reason } => format!("released, {}{}", next(to), because(reason)),
+        Happening::Failed { next: to, reason } => format!("attempt failed, {}{}", next(to), because(reason)),
+        Happening::LeaseEnded(to) => format!("lease ran out, {}", next(to)),
+        Happening::CancelRequested => "cancelled while leased: not tried again".to_owned(),
+        Happening::Buried { reason } => format!("buried{}", because(reason)),
+        Happening::Replayed(to) => format!("replayed, {}", next(to)),
+        Happening::Repaired => "put back where it belongs by a repair".to_owned(),
+        other => other.word().to_owned(),
+    }
+}
+
+fn events_json(history: &History) -> Value {
+    with_holders(history).map(|(event, holder)| event_json(event, holder)).collect()
+}
+
+fn event_json(event: &HistoryEvent, holder: Option<&str>) -> Value {
+    let mut value = json!({ "event": event.what.word() });
+    add_time(&mut value, "event", Some(event.at));
+    if let Some(by) = holder {
+        value["by"] = by.into();
+    }
+    let next = match &event.what {
+        Happening::Put(next) | Happening::LeaseEnded(next) | Happening::Replayed(next) => Some(next),
+        Happening::Rescheduled { from, next } => {
+            add_time(&mut value, "old_due", Some(*from));
+            Some(next)
+        }
+        Happening::Released { next, reason } | Happening::Failed { next, reason } => {
+            value["reason"] = reason.as_str().into();
+            Some(next)
+        }
+        Happening::Buried { reason } => {
+            value["reason"] = reason.as_str().into();
+            None
+        }
+        Happening::Leased { attempt, until, .. } => {
+            value["attempt"] = (*attempt).into();
+            add_time(&mut value, "lease_ends", Some(*until));
+            None
+        }
+        _ => None,
+    };
+    if let Some(next) = next {
+        add_time(&mut value, "due", Some(next.due));
+        value["state"] = if next.ready { "ready" } else { "delayed" }.into();
+    }
+    value
 }

@@ -79,7 +79,10 @@ async fn every_table_is_json_of_documented_keys_when_it_is_asked_for() {
         &["list", "t"],
         &["list", "t", "--state", "ready"],
         &["get", "t", "a"],
+        &["topic", "set", "t", "--history", "1000"],
+        &["put", "t", "{}", "--id", "c", "--at", DUE],
         &["log", "t", "a"],
+        &["log", "t", "c"],
         &["topic", "show", "t"],
         &["topic", "pause", "t"],
         &["topic", "resume", "t"],
@@ -137,6 +140,42 @@ async fn what_happened_to_an_id_is_told_while_it_is_remembered() {
     assert_eq!(moved, "moved a from 2100-01-01T00:00:00.000Z to 2099-12-31T23:00:00.000Z\n");
     assert_eq!(done(&redis, &["cancel", "t", "a"]).await, "ID  OUTCOME\na   cancelled\n");
     assert!(done(&redis, &["log", "t", "a"]).await.contains("cancelled 20"));
+}
+
+#[tokio::test]
+async fn a_history_tells_who_did_what_when_and_what_is_missing_from_it() {
+    let redis = deployment().await;
+    done(&redis, &["put", "t", "{}", "--id", "before", "--at", DUE]).await;
+    let off = done(&redis, &["log", "t", "before"]).await;
+    assert!(off.contains("No history is kept of t.") && off.contains("topic set t --history 1000"), "{off}");
+    done(&redis, &["topic", "set", "t", "--history", "1000"]).await;
+    done(&redis, &["cancel", "t", "before"]).await;
+    let cut = done(&redis, &["log", "t", "before"]).await;
+    assert!(cut.contains(")  cancelled\n") && cut.contains("The beginning is missing"), "{cut}");
+
+    done(&redis, &["put", "t", "{}", "--id", "a", "--at", DUE]).await;
+    done(&redis, &["reschedule", "t", "a", "--in", "0s"]).await;
+    done(&redis, &["work", "t", "-n", "1"]).await;
+    let told = done(&redis, &["log", "t", "a"]).await;
+    let said = |text: &str| assert!(told.contains(text), "{text} is not in:\n{told}");
+    said("put, due 2100-01-01T00:00:00.000Z");
+    said("rescheduled from 2100-01-01T00:00:00.000Z to 20");
+    said("for attempt 1 by delayq@");
+    said("delivered by delayq@");
+    assert!(!told.contains("missing"), "{told}");
+    let json: Value = serde_json::from_str(&done(&redis, &["log", "t", "a", "-o", "json"]).await).unwrap();
+    let words: Vec<_> =
+        json["events"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(words, ["put", "rescheduled", "leased", "delivered"]);
+    assert_eq!(json["events"][1]["old_due_at"], json!("2100-01-01T00:00:00.000Z"));
+    assert_eq!((&json["history_kept"], &json["history_cut"]), (&json!(1000), &json!(false)));
+
+    // A generated id leaves nothing but its history.
+    let put: Value = serde_json::from_str(&done(&redis, &["put", "t", "{}", "-o", "json"]).await).unwrap();
+    let id = put["id"].as_str().unwrap();
+    done(&redis, &["work", "t", "-n", "1"]).await;
+    let told = done(&redis, &["log", "t", id]).await;
+    assert!(told.contains("nothing is stored of it any more") && told.contains("delivered by"), "{told}");
 }
 
 #[tokio::test]

@@ -104,14 +104,17 @@ impl fmt::Debug for Receipt {
     }
 }
 
-/// Reserves ready messages of one shard.
-pub fn request(shard: ShardId, request: &ReserveRequest) -> Call {
+/// Reserves ready messages of one shard; `by` is what the caller calls itself, for histories, or empty.
+pub fn request(shard: ShardId, request: &ReserveRequest, by: &str) -> Call {
     let call = Call::new(Verb::Reserve, shard).number(request.most).number(request.max_bytes);
     let mut call = match request.lease {
         Some(lease) => call.number(lease.as_millis() as u64),
         None => call.arg(""),
     };
     request.topics.iter().for_each(|topic| call.push(topic.as_str()));
+    if !by.is_empty() {
+        call.push(format!("by={by}"));
+    }
     call
 }
 

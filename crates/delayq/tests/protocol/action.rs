@@ -119,6 +119,11 @@ pub(crate) enum Action {
     Describe {
         topic: String,
     },
+    /// From the start.
+    History {
+        topic: String,
+        id: Vec<u8>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -218,6 +223,7 @@ impl Action {
             Self::Forget { .. } => Verb::Forget,
             Self::ForgetQuiet { .. } => Verb::ForgetQuiet,
             Self::Describe { .. } => Verb::Describe,
+            Self::History { .. } => Verb::History,
         }
     }
 
@@ -291,6 +297,7 @@ impl Action {
             Self::Forget { topic } => vec![text(topic), text("forget")],
             Self::ForgetQuiet { quiet } => vec![num(0), num(*quiet)],
             Self::Describe { topic } => vec![text(topic)],
+            Self::History { topic, id } => vec![text(topic), id.clone(), Vec::new()],
             other => unreachable!("{other:?} moves something"),
         }
     }
@@ -310,6 +317,7 @@ impl Action {
                 | Self::Recount { .. }
                 | Self::Overview
                 | Self::Describe { .. }
+                | Self::History { .. }
         )
     }
 

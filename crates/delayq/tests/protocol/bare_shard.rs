@@ -26,7 +26,12 @@ for _, key in ipairs(redis.call('KEYS', base .. '*')) do
   elseif kind == 'string' then held = { redis.call('GET', key) }
   elseif kind == 'list' then held = redis.call('LRANGE', key, 0, -1)
   elseif kind == 'zset' then held = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
-  elseif kind == 'hash' then held = redis.call('HGETALL', key) end
+  elseif kind == 'hash' then held = redis.call('HGETALL', key)
+  elseif kind == 'stream' then
+    for _, event in ipairs(redis.call('XRANGE', key, '-', '+')) do
+      held[#held + 1], held[#held + 2], held[#held + 3] = event[1], event[2][2], event[2][4]
+    end
+  end
   say(string.sub(key, #base + 1))
   say(kind)
   out[#out + 1] = struct.pack('>I4', #held)

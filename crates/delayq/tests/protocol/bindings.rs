@@ -157,7 +157,9 @@ async fn moves(client: &Client, producer: &Producer, topic: &Topic) {
 
 async fn looks(client: &Client, admin: &Admin, topic: &Topic) {
     admin.count(topic).await.unwrap();
-    admin.get(topic, &Target::from(MessageId::own("a").unwrap())).await.unwrap();
+    let target = Target::from(MessageId::own("a").unwrap());
+    admin.get(topic, &target).await.unwrap();
+    admin.history(topic, &target).await.unwrap();
     admin.list(topic, ListState::Delayed, TimeRange::ALL, 10).await.unwrap();
     admin.list_group(&Group::new("g").unwrap(), 10).await.unwrap();
     admin.histogram(topic, TimeRange::ALL, Duration::from_secs(60)).await.unwrap();

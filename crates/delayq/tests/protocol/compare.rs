@@ -13,6 +13,10 @@ pub(crate) struct Watch {
     /// How long each ready queue was, and how much was published.
     queues: BTreeMap<u32, usize>,
     said: usize,
+    /// What was where in topics that kept a history.
+    kept: BTreeMap<Name, &'static str>,
+    /// Whether keys may be broken: then an event may be lost.
+    loses_events: bool,
     /// When the timer will call next, given its notifications.
     pub(crate) timer: Option<u64>,
 }
@@ -24,6 +28,11 @@ macro_rules! ensure {
 // === impl Watch ===
 
 impl Watch {
+    /// Of a shard whose keys may be broken, or of one in which they are not.
+    pub(crate) fn of(loses_events: bool) -> Self {
+        Self { loses_events, ..Self::default() }
+    }
+
     /// Treats the shard as announced: a test wrote into it behind the scripts' backs.
     pub(crate) fn pass_over(&mut self, shard: &Snapshot) {
         self.queues = shard.ready.iter().map(|(no, queue)| (*no, queue.len())).collect();
@@ -48,6 +57,7 @@ pub(crate) fn compare(model: &Model, shard: &Snapshot, watch: &mut Watch) -> Out
     groups(model, shard)?;
     registry(model, shard)?;
     alarms(model, shard)?;
+    histories(model, shard, watch)?;
     told(shard, watch)
 }
 
@@ -141,7 +151,8 @@ fn is_indexed(entry: Option<&u64>, time: u64, model: &Model) -> bool {
 /// As many entries as messages: if each message is where it should be, none is superfluous.
 fn totals(model: &Model, shard: &Snapshot) -> Outcome {
     let count = |is: &dyn Fn(&Msg) -> bool| model.messages.values().filter(|msg| is(msg)).count();
-    let over = count(&|msg| matches!(msg.place, Place::Over { .. })) + model.shifts.len();
+    let over =
+        count(&|msg| matches!(msg.place, Place::Over { .. })) + model.shifts.len() + shard.histories.len();
     let leased = count(&|msg| matches!(msg.place, Place::Leased { .. }));
     let pairs = [
         ("buckets", shard.buckets.len(), count(&|msg| msg.place == Place::Delayed)),
@@ -275,6 +286,54 @@ fn alarms(model: &Model, shard: &Snapshot) -> Outcome {
         let known = ["leases", "expiries", "markers"].contains(&text.as_str())
             || text.strip_prefix("b:").and_then(|rest| parse_name(rest.as_bytes())).is_some();
         ensure!(known, "an alarm for {text}");
+    }
+    Ok(())
+}
+
+/// Histories are of topics that keep one, and bounded; and the last event of a message says how it came where it is.
+fn histories(model: &Model, shard: &Snapshot, watch: &mut Watch) -> Outcome {
+    let keeps = |no: u32| model.setting(no, "history").is_some_and(|most| most != b"0");
+    let flag = shard.hashes.get("meta").is_some_and(|meta| meta.contains_key("history"));
+    let any = (1..=model.topics.len() as u32).any(keeps);
+    ensure!(flag == any || watch.loses_events, "some topic keeps a history: {flag}, not {any}");
+    for (no, events) in &shard.histories {
+        ensure!(keeps(*no), "topic {no} keeps no history, and has one");
+        let marker = shard.index("markers").contains_key(format!("h:{no}").as_bytes());
+        ensure!(marker && events.len() < 400, "history {no}: forgotten {marker}, {} events", events.len());
+    }
+    let before = std::mem::take(&mut watch.kept);
+    watch.kept = (model.messages.iter().filter(|(name, _)| keeps(name.0)))
+        .map(|(name, msg)| (name.clone(), msg.word()))
+        .collect();
+    if watch.loses_events {
+        return Ok(());
+    }
+    let last = |name: &Name| {
+        let events = shard.histories.get(&name.0)?;
+        let (_, what) = events.iter().rfind(|(id, _)| *id == name.1)?;
+        what.split(' ').next()
+    };
+    for (name, &was) in &before {
+        let is = watch.kept.get(name).copied();
+        if is == Some(was) || !keeps(name.0) {
+            continue;
+        }
+        let fits: &[&str] = match is {
+            Some("delayed") => &["put", "rescheduled", "failed", "released", "lease_ended", "replayed"],
+            Some("ready") => {
+                &["put", "rescheduled", "ready", "failed", "released", "lease_ended", "replayed"]
+            }
+            Some("leased") => &["leased", "cancel_requested"],
+            Some("dead") => &["buried"],
+            Some(over) => &[over],
+            None if ["delivered", "cancelled", "expired", "purged"].contains(&was) => continue,
+            None => &["delivered", "cancelled", "expired", "purged"],
+        };
+        let word = last(name);
+        ensure!(
+            word.is_some_and(|word| fits.contains(&word)),
+            "{name:?} went from {was} to {is:?} by {word:?}"
+        );
     }
     Ok(())
 }

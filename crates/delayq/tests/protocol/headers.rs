@@ -46,7 +46,7 @@ const WORDS: [(Verb, &[&str], &str); 18] = [
 ];
 
 /// The scripts that answer numbers, names and envelopes; no word distinguishes their answers.
-const WORDLESS: [Verb; 16] = [
+const WORDLESS: [Verb; 17] = [
     Verb::Audit,
     Verb::AuditIndex,
     Verb::CancelGroup,
@@ -56,6 +56,7 @@ const WORDLESS: [Verb; 16] = [
     Verb::Dictionary,
     Verb::ForgetQuiet,
     Verb::Histogram,
+    Verb::History,
     Verb::Layout,
     Verb::List,
     Verb::ListGroup,

@@ -16,6 +16,7 @@ mod edges;
 mod expiry;
 mod forgetting;
 mod headers;
+mod history;
 mod lab;
 mod life;
 mod model;

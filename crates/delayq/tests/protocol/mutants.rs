@@ -8,7 +8,16 @@ use delayq_tests::redis_server::RedisServer;
 const SEEDS: Seeds = Seeds { weather: Weather::Fair, first: 0, count: 2000 };
 
 /// What is broken, in which file, which text, and its replacement.
-const MUTANTS: [(&str, &str, &str, &str); 83] = [
+const MUTANTS: [(&str, &str, &str, &str); 87] = [
+    ("a finish is missing from the history", "lib/finish", "  note(m.no, m.id, outcome)\n", ""),
+    ("a ready message is missing from the history", "pump", "if any_history then", "if false then"),
+    (
+        "a history is never forgotten",
+        "lib/record",
+        "redis.pcall('ZADD', base .. 'markers', too_old, stream)",
+        "do end",
+    ),
+    ("a history stays when it is switched off", "configure", "drop_history(no)", "do end"),
     ("ack ignores the receipt", "ack", "if proof[k] then", "if true then"),
     ("ack keeps the lease", "ack", "call('ZREM', leases, unpack(ended))", "do end"),
     ("ack ignores the gen of an own id", "ack", "and sub(env, 5, 8) == sub(receipt, -4)", ""),

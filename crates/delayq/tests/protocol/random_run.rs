@@ -171,7 +171,7 @@ impl Run {
             shard,
             model,
             weather,
-            watch: Watch::default(),
+            watch: Watch::of(weather == Weather::Poisoned),
             before,
             receipts: Vec::new(),
             lost: BTreeSet::new(),

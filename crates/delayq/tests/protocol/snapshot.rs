@@ -28,6 +28,8 @@ pub(crate) struct Snapshot {
     pub(crate) indexes: BTreeMap<String, BTreeMap<Vec<u8>, u64>>,
     /// The hashes `meta`, `stats`, `t:<no>`, `shift:<group>`.
     pub(crate) hashes: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
+    /// Histories by topic number: the raw id of each event's message, and what happened, in their order.
+    pub(crate) histories: BTreeMap<u32, Vec<(Vec<u8>, String)>>,
     /// What was published.
     pub(crate) said: Vec<String>,
     /// The keys of stale entries, one for each: these are in no list but the ready queues.
@@ -87,6 +89,10 @@ impl Snapshot {
                 let entries = self.healthy(&text, held);
                 self.indexes.insert(text, entries.into_iter().collect());
             }
+            ("h", "stream") => {
+                let event = |event: &[Vec<u8>]| (event[1].clone(), lossy(&event[2]));
+                self.histories.insert(tail.parse().unwrap(), held.chunks(3).map(event).collect());
+            }
             ("meta" | "stats" | "dictionaries" | "t" | "shift", "hash") => {
                 let pairs = held.chunks(2).map(|pair| (lossy(&pair[0]), pair[1].clone())).collect();
                 self.hashes.insert(text, pairs);
@@ -140,6 +146,7 @@ impl Snapshot {
             self.poison.iter().filter(|key| !key.starts_with("g:") && !key.starts_with("d:")).cloned(),
         );
         left.extend(self.hashes.keys().filter(|name| name.starts_with("shift:")).cloned());
+        left.extend(self.histories.keys().map(|no| format!("h:{no}")));
         left
     }
 }

@@ -26,7 +26,7 @@ const FAILING: &str = "\
 local redis = (function()
   local real, n, READS = redis, 0, {}
   for read in string.gmatch('TIME TYPE EXISTS MGET HGET HMGET HGETALL HSCAN LRANGE ZCARD ZCOUNT ZSCORE ZMSCORE ZRANGE ' ..
-    'ZRANGEBYSCORE ZREVRANGEBYSCORE LLEN', '%S+') do READS[read] = true end
+    'ZRANGEBYSCORE ZREVRANGEBYSCORE LLEN XRANGE', '%S+') do READS[read] = true end
   local cut = real.call('GET', string.sub(KEYS[1], 1, -5) .. 'cut')
   local at = cut and tonumber(string.match(cut, '%d+'))
   local all = cut and string.sub(cut, -1) == '+'
@@ -118,6 +118,7 @@ impl Lab {
         let settings =
             ["remember_own_ms", "remember_cancelled_ms"].map(|name| (name, FAR_MS.to_string().into()));
         self.run(&Action::Configure { topic: "a".into(), settings: settings.to_vec() }).await.unwrap();
+        self.run(&Action::configure("a", "history", "1000")).await.unwrap();
         self.run(&Action::configure("empty", "lease_ms", "3000")).await.unwrap();
         for lease in ["3000", ""] {
             self.run(&Action::configure("quiet", "lease_ms", lease)).await.unwrap();

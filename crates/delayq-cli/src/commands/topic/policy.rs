@@ -50,6 +50,13 @@ pub(super) struct Set {
     /// How payloads are compressed: none, zstd, or zstd:ID of a dictionary. Default none
     #[arg(long)]
     codec: Option<Codec>,
+    /// About how many events each shard keeps of what happened to messages, for delayq log: at most 100000; 0 for none.
+    /// Default none
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    history: Option<u32>,
+    /// How long a history is kept: at least 1s. Default 7days
+    #[arg(long, value_name = "DURATION", value_parser = history_for)]
+    history_for: Option<Span>,
     /// Reset this setting to its default, or "all" of them; may be repeated
     #[arg(long, value_name = "SETTING", value_parser = reset)]
     reset: Vec<Reset>,
@@ -118,6 +125,8 @@ impl Set {
             remember_generated: span(self.remember_generated),
             repeats: self.repeats,
             codec: self.codec,
+            history: self.history,
+            history_for: span(self.history_for),
         }
     }
 }
@@ -148,6 +157,8 @@ fn text(policy: &Policy, setting: PolicySetting) -> Option<String> {
         PolicySetting::RememberGenerated => span(policy.remember_generated),
         PolicySetting::Repeats => policy.repeats.map(|repeats| repeats.to_string()),
         PolicySetting::Codec => policy.codec.map(|codec| codec.to_string()),
+        PolicySetting::History => policy.history.map(|most| most.to_string()),
+        PolicySetting::HistoryFor => span(policy.history_for),
     }
 }
 
@@ -169,6 +180,14 @@ fn lease(text: &str) -> Result<Span, String> {
     match (SHORTEST_LEASE..=LONGEST_LEASE).contains(&*lease) {
         true => Ok(lease),
         false => Err("a lease lasts 1s to 1day".to_owned()),
+    }
+}
+
+fn history_for(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse()?;
+    match *span >= Duration::from_secs(1) {
+        true => Ok(span),
+        false => Err("a history is kept for at least 1s".to_owned()),
     }
 }
 

@@ -43,6 +43,7 @@ impl Model {
             Action::Recount { .. } => self.recount(call),
             Action::Overview => self.overview(call),
             Action::Describe { topic } => self.describe(topic, call),
+            Action::History { topic, id } => self.history(topic, id, call),
             moving => unreachable!("{moving:?} has a rule of its own"),
         }
     }
@@ -82,6 +83,17 @@ impl Model {
             (None, _) => Ok(()),
             (first, told) => Err(format!("first due {told:?}, not {first:?}")),
         }
+    }
+
+    /// Events of that message alone, in their order; those that are too old are left out.
+    fn history(&self, topic: &str, id: &[u8], call: &Call<'_>) -> Outcome {
+        let no = self.no(topic).unwrap_or(0);
+        let kept = self.setting(no, "history").map_or("0".to_owned(), lossy);
+        same("next, kept", &call.words[1..3], &[String::new(), kept])?;
+        let all = call.before.histories.get(&no).map_or(&[][..], Vec::as_slice);
+        let own: Vec<&str> = all.iter().filter(|(of, _)| of == id).map(|(_, what)| what.as_str()).collect();
+        let told: Vec<&str> = call.words[4..].chunks(2).map(|event| event[1].as_str()).collect();
+        same("the newest events of a history", own.ends_with(&told), true)
     }
 
     fn list(&self, list: &List, call: &Call<'_>) -> Outcome {
@@ -215,7 +227,8 @@ impl Model {
 
     fn overview(&self, call: &Call<'_>) -> Outcome {
         let count = |is: fn(&Msg) -> bool| self.messages.values().filter(|msg| is(msg)).count();
-        let (leases, markers) = (count(Msg::is_leased), count(Msg::is_over) + self.shifts.len());
+        let markers = count(Msg::is_over) + self.shifts.len() + call.before.histories.len();
+        let leases = count(Msg::is_leased);
         let mut wanted = vec![
             self.now_us.to_string(),
             next_due(call),

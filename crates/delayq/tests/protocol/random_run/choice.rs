@@ -329,7 +329,7 @@ impl Run {
     }
 
     fn setting(&mut self) -> (&'static str, Vec<u8>) {
-        let rng = &mut self.rng;
+        let (rng, now) = (&mut self.rng, self.model.now() as usize);
         let (field, value) = match rng.u8(..13) {
             0 => ("paused", ["1", ""][rng.usize(..2)]),
             1 => ("rate", ["5", "0.5", "33.3", "250", ""][rng.usize(..5)]),
@@ -347,7 +347,8 @@ impl Run {
             }
             9 => ("codec", ["none", "zstd", ""][rng.usize(..3)]),
             10 => ("repeats", ["refuse", "deliver", ""][rng.usize(..3)]),
-            _ => ("paused", ""),
+            _ if now.is_multiple_of(4) => ("history_for_ms", ["1000", "60000", ""][now / 4 % 3]),
+            _ => ("history", ["100", "200", "100", "0", ""][now % 5]),
         };
         (field, value.as_bytes().to_vec())
     }

@@ -12,7 +12,7 @@ impl Run {
     pub(super) async fn drain(&mut self) -> Result<(), String> {
         self.step(&Action::Hold { epoch: self.model.epoch, on: false }).await?;
         for topic in self.model.living() {
-            let settings = ["paused", "rate", "backoff"].map(|field| (field, Vec::new())).to_vec();
+            let settings = ["paused", "rate", "backoff", "history"].map(|field| (field, Vec::new())).to_vec();
             self.step(&Action::Configure { topic: topic.clone(), settings }).await?;
             let (from, to) = (self.model.now() + 100 * HOUR_MS, (1 << 53) - 1);
             let is_far = |msg: &Msg| msg.place == Place::Delayed && msg.due() >= from;

@@ -20,6 +20,9 @@ impl Run {
             // After a clock step back, ready messages look as if they were not due.
             8 if self.model.now_us == self.model.latest_us => self.audit(),
             _ if self.rng.bool() => Action::Overview,
+            _ if !self.model.now_us.is_multiple_of(3) => {
+                Action::History { topic: self.topic(), id: b"c".to_vec() }
+            }
             _ => Action::Describe { topic: self.topic() },
         }
     }
@@ -52,6 +55,7 @@ impl Run {
         for (index, entry) in buckets.chain(dead).chain(groups) {
             indexes.push((index.into_bytes(), vec![entry.clone()]));
         }
+        indexes.extend(shard.histories.keys().map(|no| (format!("h:{no}").into_bytes(), Vec::new())));
         indexes.extend(shard.hashes.keys().map(|name| (name.clone().into_bytes(), Vec::new())));
         let (index, entries) = indexes.swap_remove(self.rng.usize(..indexes.len()));
         Action::AuditIndex { index, entries }

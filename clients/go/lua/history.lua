@@ -1,0 +1,32 @@
+#!lua flags=no-writes
+-- history: what happened to a message, where its topic keeps a history, by page.
+--
+-- MOVES    nothing
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, topic, id, event of the topic that was looked at last ("" at first, then what the last page answered)
+-- RETURNS  now_us, event for the next page ("" when through), about how many events the topic keeps here (0: it keeps
+--          none), for how long in ms, then 2 an event of the message, the oldest first: ms, what happened
+-- COST     O(1) an event of the topic; 500 of them a call
+--# include now, registry, shard, type, limits, arguments, topic
+
+arguments('history', 4)
+local A_PAGE = 500
+local no, last = topic_no(ARGV[2]), ARGV[4]
+if last ~= '' and not string.find(last, '^%d+%-%d+$') then refuse('no event: ' .. last) end
+if not no then return { now_us, '', 0, 0 } end
+must_be('hash', 't:' .. no)
+must_be('stream', 'h:' .. no)
+local kept, span = unpack(redis.call('HMGET', base .. 't:' .. no, 'history', 'history_for_ms'))
+span = tonumber(span) or HISTORY_FOR_MS
+local answer = { now_us, '', tonumber(kept) or 0, span }
+-- What is older stands there only until the pump comes by.
+local from = last == '' and string.format('%.0f', math.max(now - span, 0)) or '(' .. last
+local page = redis.call('XRANGE', base .. 'h:' .. no, from, '+', 'COUNT', A_PAGE)
+for _, event in ipairs(page) do
+  local id, what = event[2][2], event[2][4]
+  if id == ARGV[3] then
+    answer[#answer + 1], answer[#answer + 2] = string.match(event[1], '^%d+'), what
+  end
+end
+if #page == A_PAGE then answer[2] = page[A_PAGE][1] end
+return answer
