@@ -25,6 +25,8 @@ pub(crate) struct Bench {
     pub(crate) messages: usize,
     /// How many shards there are, where a measurement does not say otherwise. Default: a deployment's.
     pub(crate) shards: ShardCount,
+    /// How long whole lives are measured for. Default: a minute.
+    pub(crate) lives_last: Duration,
 }
 
 pub(crate) struct Prepared {

@@ -17,7 +17,6 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 const WARM_UP: Duration = Duration::from_secs(5);
-const LASTS: Duration = Duration::from_secs(60);
 /// How far ahead messages are due, in ms.
 const AHEAD_MS: std::ops::Range<u64> = 500..1500;
 /// Messages that may be alive: producers wait for acks when there are more.
@@ -94,7 +93,7 @@ impl Bench {
             let (client, topic) = (self.client(shape.shards), prepared.messages.topic.clone());
             let consuming = consume(client, topic, Arc::clone(&alive), stopped);
             tokio::select! {
-                figures = watch(&mut prepared, shape, puts) => figures,
+                figures = self.watch(&mut prepared, shape, puts) => figures,
                 Some(ended) = producing.join_next() => Err(ended.map_or_else(
                     |error| BenchError::Wrong(error.to_string()),
                     |ended| ended.expect_err("producers put until they are stopped"),
@@ -105,6 +104,43 @@ impl Bench {
             }
         };
         timers.during(self.client(shape.shards), window).await
+    }
+
+    /// What is delivered, and what Redis does meanwhile.
+    async fn watch(
+        &self,
+        prepared: &mut Prepared,
+        shape: Shape,
+        puts: Puts,
+    ) -> Result<Vec<Figure>, BenchError> {
+        tokio::time::sleep(WARM_UP).await;
+        let mut times = ScriptTimes::begin(&mut prepared.bare).await?;
+        let (delivered, cpu) = (prepared.stat("delivered:1").await?, redis_cpu(&mut prepared.bare).await?);
+        let start = clock::now();
+        while clock::now() - start < self.lives_last {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            times.sample(&mut prepared.bare).await?;
+        }
+        let seconds = (clock::now() - start).as_secs_f64();
+        let messages = (prepared.stat("delivered:1").await? - delivered) as f64;
+        let delivered = messages / seconds;
+        let cpu = redis_cpu(&mut prepared.bare).await? - cpu;
+        let figure = |what: &str, unit, measured| {
+            Figure::new(shape, format!("{}: {what}", puts.name()), unit, measured)
+        };
+        let mut figures = vec![
+            figure("delivered", "/s", delivered).target(Target::AtLeast(puts.target())),
+            figure("a core for Redis", "%", 100.0 * cpu / seconds),
+            figure("delivered by a whole core of Redis", "/s", messages / cpu),
+        ];
+        for (what, calls) in times.calls(prepared, messages).await? {
+            let what = if what == "notifications" { what.to_owned() } else { format!("calls of {what}") };
+            figures.push(figure(&format!("{what} a message"), "", calls));
+        }
+        for (what, part) in times.shares(prepared, cpu).await? {
+            figures.push(figure(&format!("Redis's time, {what}"), "%", 100.0 * part));
+        }
+        Ok(figures)
     }
 }
 
@@ -145,30 +181,4 @@ async fn consume(
         }
         alive.add_permits(1);
     }
-}
-
-/// What is delivered in a minute, and what Redis does meanwhile.
-async fn watch(prepared: &mut Prepared, shape: Shape, puts: Puts) -> Result<Vec<Figure>, BenchError> {
-    tokio::time::sleep(WARM_UP).await;
-    let mut times = ScriptTimes::begin(&mut prepared.bare).await?;
-    let (delivered, cpu) = (prepared.stat("delivered:1").await?, redis_cpu(&mut prepared.bare).await?);
-    let start = clock::now();
-    while clock::now() - start < LASTS {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        times.sample(&mut prepared.bare).await?;
-    }
-    let seconds = (clock::now() - start).as_secs_f64();
-    let delivered = (prepared.stat("delivered:1").await? - delivered) as f64 / seconds;
-    let cpu = redis_cpu(&mut prepared.bare).await? - cpu;
-    let figure =
-        |what: &str, unit, measured| Figure::new(shape, format!("{}: {what}", puts.name()), unit, measured);
-    let mut figures = vec![
-        figure("delivered", "/s", delivered).target(Target::AtLeast(puts.target())),
-        figure("a core for Redis", "%", 100.0 * cpu / seconds),
-        figure("delivered by a whole core of Redis", "/s", delivered * seconds / cpu),
-    ];
-    for (what, part) in times.shares(prepared, cpu).await? {
-        figures.push(figure(&format!("Redis's time, {what}"), "%", 100.0 * part));
-    }
-    Ok(figures)
 }

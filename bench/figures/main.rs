@@ -37,6 +37,7 @@ use delayq_service::{Exit, Fault};
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// A measurement could not be taken.
 const MEASUREMENT: Code = Code {
@@ -67,6 +68,9 @@ struct Arguments {
     /// How many messages a measurement of throughput moves
     #[arg(long, value_name = "COUNT", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
     messages: u32,
+    /// How many seconds whole lives are measured for
+    #[arg(long, value_name = "COUNT", default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..=3600))]
+    seconds: u16,
     /// How many shards the deployment has [default: a deployment's default]
     #[arg(long, value_name = "COUNT", value_parser = shard_count)]
     shards: Option<ShardCount>,
@@ -110,7 +114,9 @@ impl Arguments {
 
     async fn measure(&self, address: String, etcd: Option<EtcdConfig>) -> Result<Vec<Figure>, Fault> {
         let (own, messages) = (self.on.is_none(), self.messages as usize);
-        let bench = Bench { address, own, messages, shards: self.shards.unwrap_or_default() };
+        let lives_last = Duration::from_secs(self.seconds.into());
+        let shards = self.shards.unwrap_or_default();
+        let bench = Bench { address, own, messages, shards, lives_last };
         let parts = if self.parts.is_empty() { &Part::USUAL[..] } else { &self.parts };
         let figures = bench.suite(parts, self.runs.into(), &Timers::new(etcd)).await;
         figures.map_err(|error| Fault::new(&MEASUREMENT, error.to_string()))

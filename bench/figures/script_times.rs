@@ -1,4 +1,4 @@
-//! Which scripts take Redis's time.
+//! Which scripts take Redis's time, and how often they are called.
 //!
 //! `INFO commandstats` counts all scripts as one command. So each script's share is that of samples: every command of a few
 //! milliseconds, by the slow log.
@@ -19,10 +19,25 @@ const MOST_COMMANDS: &str = "4096";
 
 /// What scripts took since the beginning.
 pub(crate) struct ScriptTimes {
-    /// Of all scripts at the beginning, in seconds.
-    began: f64,
-    /// Of each script in the samples, in µs, by its hash.
-    sampled: HashMap<Vec<u8>, i64>,
+    /// All scripts at the beginning.
+    began: Total,
+    /// Each script in the samples, by its hash.
+    sampled: HashMap<Vec<u8>, Sampled>,
+}
+
+/// The calls that Redis has run so far.
+#[derive(Clone, Copy)]
+struct Total {
+    scripts: f64,
+    in_scripts_seconds: f64,
+    notifications: f64,
+}
+
+/// The calls of one script in the samples.
+#[derive(Clone, Copy, Default)]
+struct Sampled {
+    calls: u32,
+    micros: i64,
 }
 
 // === impl ScriptTimes ===
@@ -30,7 +45,7 @@ pub(crate) struct ScriptTimes {
 impl ScriptTimes {
     pub(crate) async fn begin(bare: &mut Bare) -> Result<Self, BenchError> {
         bare.call(&["CONFIG", "SET", "slowlog-max-len", MOST_COMMANDS]).await?;
-        Ok(Self { began: in_scripts(bare).await?, sampled: HashMap::new() })
+        Ok(Self { began: Total::read(bare).await?, sampled: HashMap::new() })
     }
 
     /// Records the commands of a few milliseconds.
@@ -43,7 +58,8 @@ impl ScriptTimes {
             return Err(BenchError::Wrong("SLOWLOG answered no list".to_owned()));
         };
         for (sha, micros) in entries.iter().filter_map(script) {
-            *self.sampled.entry(sha.to_vec()).or_default() += micros;
+            let sampled = self.sampled.entry(sha.to_vec()).or_default();
+            (sampled.calls, sampled.micros) = (sampled.calls + 1, sampled.micros + micros);
         }
         Ok(())
     }
@@ -54,18 +70,54 @@ impl ScriptTimes {
         prepared: &mut Prepared,
         cpu: f64,
     ) -> Result<Vec<(&'static str, f64)>, BenchError> {
-        let in_scripts = (in_scripts(&mut prepared.bare).await? - self.began) / cpu;
-        let all = self.sampled.values().sum::<i64>().max(1) as f64;
-        let share = |verb: Verb| {
-            let sampled = self.sampled.get(prepared.sha(verb).as_bytes()).copied().unwrap_or(0);
-            in_scripts * sampled as f64 / all
-        };
+        let now = Total::read(&mut prepared.bare).await?;
+        let in_scripts = (now.in_scripts_seconds - self.began.in_scripts_seconds) / cpu;
+        let all = self.sampled.values().map(|sampled| sampled.micros).sum::<i64>().max(1) as f64;
+        let share = |verb: Verb| in_scripts * self.sampled(prepared, verb).micros as f64 / all;
         let shares = SCRIPTS.map(|verb| (verb.name(), share(verb)));
         let others = in_scripts - shares.iter().map(|(_, share)| share).sum::<f64>();
         Ok(shares
             .into_iter()
             .chain([("other scripts", others), ("outside of scripts", 1.0 - in_scripts)])
             .collect())
+    }
+
+    /// How often each script was called for `count` messages, and how often Redis notified somebody.
+    pub(crate) async fn calls(
+        &self,
+        prepared: &mut Prepared,
+        count: f64,
+    ) -> Result<Vec<(&'static str, f64)>, BenchError> {
+        let now = Total::read(&mut prepared.bare).await?;
+        let all = self.sampled.values().map(|sampled| sampled.calls).sum::<u32>().max(1);
+        let scripts = (now.scripts - self.began.scripts) / count;
+        let share = |verb: Verb| f64::from(self.sampled(prepared, verb).calls) / f64::from(all);
+        let calls = SCRIPTS.map(|verb| (verb.name(), scripts * share(verb)));
+        let notifications = (now.notifications - self.began.notifications) / count;
+        Ok(calls.into_iter().chain([("notifications", notifications)]).collect())
+    }
+
+    fn sampled(&self, prepared: &Prepared, verb: Verb) -> Sampled {
+        self.sampled.get(prepared.sha(verb).as_bytes()).copied().unwrap_or_default()
+    }
+}
+
+// === impl Total ===
+
+impl Total {
+    async fn read(bare: &mut Bare) -> Result<Self, BenchError> {
+        let text = section(bare, "commandstats").await?;
+        let of = |command: &str, what: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(command));
+            let number =
+                line.and_then(|line| line.split_once(what)?.1.split(',').next()?.parse::<f64>().ok());
+            number.unwrap_or(0.0)
+        };
+        Ok(Self {
+            scripts: of("cmdstat_evalsha:", "calls="),
+            in_scripts_seconds: of("cmdstat_evalsha:", "usec=") / 1e6,
+            notifications: of("cmdstat_spublish:", "calls="),
+        })
     }
 }
 
@@ -77,12 +129,4 @@ fn script(entry: &Answer) -> Option<(&[u8], i64)> {
         [Answer::Text(command), Answer::Text(sha), ..] if command == b"EVALSHA" => Some((sha, *micros)),
         _ => None,
     }
-}
-
-/// The time that Redis has spent in scripts so far, in seconds.
-async fn in_scripts(bare: &mut Bare) -> Result<f64, BenchError> {
-    let text = section(bare, "commandstats").await?;
-    let line = text.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:"));
-    let micros = line.and_then(|line| line.split_once("usec=")?.1.split(',').next()?.parse::<f64>().ok());
-    Ok(micros.unwrap_or(0.0) / 1e6)
 }

@@ -1,11 +1,13 @@
-//! What a producer's callers have at the same time goes together, against a real Redis.
+//! What a producer's callers have at the same time goes together, and so do a consumer's acks; against a real Redis.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 use delayq::protocol::{Scripts, Verb};
-use delayq::{Message, PutOutcome, Topic, UnixMillis};
+use delayq::{Consumer, ConsumerOptions, Delivery, Message, PutOutcome, Topic, UnixMillis};
+use delayq_tests::deadline::{LONG, within};
 use delayq_tests::deployment::Deployment;
 use futures_util::future::join_all;
+use std::time::Duration;
 use tokio::task::JoinSet;
 
 const SHARDS: u16 = 8;
@@ -43,11 +45,11 @@ impl Scene {
         self.deployment.server.command::<()>(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]).await;
     }
 
-    /// How often the put script was called since.
-    async fn puts(&self) -> usize {
+    /// How often this script was called since.
+    async fn calls(&self, verb: Verb) -> usize {
         let log: Vec<Logged> = self.deployment.server.command(&["SLOWLOG", "GET", "10000"]).await;
-        let put = Scripts::published().get(Verb::Put).sha.clone().into_bytes();
-        log.iter().filter(|(_, _, _, words, ..)| words.get(1) == Some(&put)).count()
+        let script = Scripts::published().get(verb).sha.clone().into_bytes();
+        log.iter().filter(|(_, _, _, words, ..)| words.get(1) == Some(&script)).count()
     }
 }
 
@@ -64,7 +66,7 @@ async fn puts_of_many_callers_share_one_call_a_shard() {
     for put in callers.join_all().await {
         assert!(matches!(put.unwrap().outcome, PutOutcome::Stored(_)));
     }
-    assert_eq!(scene.puts().await, usize::from(SHARDS));
+    assert_eq!(scene.calls(Verb::Put).await, usize::from(SHARDS));
 }
 
 #[tokio::test]
@@ -75,7 +77,7 @@ async fn batches_of_several_callers_share_one_call_a_shard() {
     for puts in join_all(batches.map(|batch| scene.deployment.producer.put_many(batch))).await {
         assert_eq!(puts.iter().filter(|put| put.is_ok()).count(), 100);
     }
-    assert_eq!(scene.puts().await, usize::from(SHARDS));
+    assert_eq!(scene.calls(Verb::Put).await, usize::from(SHARDS));
 }
 
 #[tokio::test]
@@ -97,4 +99,25 @@ async fn a_refused_message_leaves_the_others_of_its_batch_answered_in_order() {
             }
         }
     }
+}
+
+// On one thread, nothing is sent while the work keeps it busy: then all acks have waited long enough.
+#[tokio::test]
+async fn acks_that_waited_while_their_thread_was_busy_share_one_call_a_shard() {
+    const COUNT: usize = 200;
+    let scene = Scene::new().await;
+    scene.deployment.put((0..COUNT).map(|n| Message::new(scene.topic.clone(), format!("{n}")))).await;
+    let options = ConsumerOptions::new([scene.topic.clone()]).concurrency(COUNT);
+    let mut consumer = Consumer::start(scene.deployment.client.clone(), options);
+    let mut taken = Vec::new();
+    while taken.len() < COUNT {
+        taken.push(within("a delivery", LONG, consumer.next()).await.unwrap());
+    }
+    scene.record().await;
+    taken.into_iter().for_each(Delivery::ack_later);
+    std::thread::sleep(Duration::from_millis(100));
+    within("the consumer's end", LONG, consumer.stop()).await;
+    let acks = scene.calls(Verb::Ack).await;
+    assert!((1..=usize::from(SHARDS)).contains(&acks), "{acks} calls");
+    assert_eq!(scene.deployment.admin.count(&scene.topic).await.unwrap().delivered, COUNT as u64);
 }

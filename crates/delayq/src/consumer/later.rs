@@ -89,14 +89,22 @@ impl Acking {
         if let Some(oldest) = self.waiting.oldest() {
             // Does not listen, so that senders need not wake this task meanwhile.
             sleep_until(oldest + GATHER).await;
-            while let Ok(given) = self.given.try_recv() {
-                self.waiting.add(given);
-            }
+            self.take_in();
         }
         let last = self.waiting.oldest().map(|oldest| oldest + LINGER);
-        tokio::select! {
+        let is_open = tokio::select! {
             given = self.given.recv() => given.map(|given| self.waiting.add(given)).is_some(),
             () = sleep_until(last.unwrap_or_else(now)), if last.is_some() => true,
+        };
+        // After a busy moment the first one has waited long enough: it goes with all others that have.
+        self.take_in();
+        is_open
+    }
+
+    /// Takes in the receipts that have arrived already.
+    fn take_in(&mut self) {
+        while let Ok(given) = self.given.try_recv() {
+            self.waiting.add(given);
         }
     }
 
