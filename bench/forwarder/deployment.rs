@@ -1,12 +1,11 @@
 //! A deployment of a benchmark: its shards in a Redis, and what is put there, pumped and forwarded.
 
-use delayq::{
-    Admin, Client, Message, Namespace, Producer, ProducerOptions, Settings, ShardCount, Topic, UnixMillis,
-};
+use delayq::{Admin, Client, Message, Namespace, Producer, Topic, UnixMillis};
 use delayq_forwarder::{Deps, Forwarder, RouteConfig, SinkConfig, build};
 use delayq_service::config::RedisConfig;
 use delayq_service::{Metrics, Readiness};
 use delayq_tests::deadline::SHORT;
+use delayq_tests::deployment::{created, settings};
 use delayq_tests::process::Process;
 use delayq_tests::redis_server::RedisServer;
 use delayq_tests::shared::namespace;
@@ -21,6 +20,8 @@ const FILLED_AT_ONCE: usize = 8000;
 /// A deployment.
 pub(crate) struct Deployment {
     pub(crate) client: Client,
+    admin: Admin,
+    producer: Producer,
     redis: RedisConfig,
 }
 
@@ -56,21 +57,18 @@ pub(crate) fn route(topic: &str, sink: &str, to: &str) -> RouteConfig {
 impl Deployment {
     /// An empty one of its own namespace.
     pub(crate) async fn new(server: &RedisServer, shards: u16) -> Self {
-        let settings = Settings::new(server.url())
-            .namespace(Namespace::new(namespace()).unwrap())
-            .shards(ShardCount::new(shards).unwrap());
-        let client = Client::new(settings);
-        Admin::new(client.clone()).init().await.unwrap();
-        Self { client, redis: RedisConfig { url: server.url().parse().unwrap(), ..RedisConfig::default() } }
+        let own = settings(server.url(), shards).namespace(Namespace::new(namespace()).unwrap());
+        let (client, admin, producer) = created(own).await;
+        let redis = RedisConfig { url: server.url().parse().unwrap(), ..RedisConfig::default() };
+        Self { client, admin, producer, redis }
     }
 
     /// Puts so many messages that are ready at once.
     pub(crate) async fn fill(&self, name: &str, count: usize) {
-        let producer = Producer::start(self.client.clone(), ProducerOptions::default());
         let numbers: Vec<usize> = (0..count).collect();
         for chunk in numbers.chunks(FILLED_AT_ONCE) {
             let messages = chunk.iter().map(|&n| Message::new(topic(name), body(n))).collect();
-            for put in producer.put_many(messages).await {
+            for put in self.producer.put_many(messages).await {
                 put.unwrap();
             }
         }
@@ -95,14 +93,13 @@ impl Deployment {
 
     /// Puts messages that are due at these times, their body beginning with the time.
     pub(crate) async fn put_due(&self, name: &str, dues: &[u64]) {
-        let producer = Producer::start(self.client.clone(), ProducerOptions::default());
         for chunk in dues.chunks(FILLED_AT_ONCE) {
             let messages = chunk.iter().map(|&due| {
                 let mut body = due.to_string().into_bytes();
                 body.resize(BODY_BYTES, b' ');
                 Message::new(topic(name), body).at(UnixMillis::new(due))
             });
-            for put in producer.put_many(messages.collect()).await {
+            for put in self.producer.put_many(messages.collect()).await {
                 put.unwrap();
             }
         }
@@ -141,7 +138,7 @@ impl Deployment {
 
     /// How many messages of a topic are not over.
     pub(crate) async fn pending(&self, name: &str) -> u64 {
-        Admin::new(self.client.clone()).count(&topic(name)).await.unwrap().pending()
+        self.admin.count(&topic(name)).await.unwrap().pending()
     }
 }
 

@@ -1,10 +1,9 @@
 //! The admin endpoint of a running service, as a scraper sees it.
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-
 use crate::deadline::{SHORT, within};
 use crate::process::Process;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 /// Where a service answers.
 #[derive(Clone, Debug)]

@@ -34,10 +34,7 @@ impl Deployment {
     /// # Panics
     /// If the deployment cannot be created.
     pub async fn on(server: RedisServer, shards: u16) -> Self {
-        let client = Client::new(settings(server.url(), shards));
-        let admin = Admin::new(client.clone());
-        admin.init().await.expect("the deployment is created");
-        let producer = Producer::start(client.clone(), ProducerOptions::default());
+        let (client, admin, producer) = created(settings(server.url(), shards)).await;
         Self { server, client, producer, admin }
     }
 
@@ -59,6 +56,18 @@ impl Deployment {
             assert!(put.outcome.is_accepted(), "{put:?}");
         }
     }
+}
+
+/// A deployment of these settings, for a test that shares its Redis with others.
+///
+/// # Panics
+/// If it cannot be created.
+pub async fn created(settings: Settings) -> (Client, Admin, Producer) {
+    let client = Client::new(settings);
+    let admin = Admin::new(client.clone());
+    admin.init().await.expect("the deployment is created");
+    let producer = Producer::start(client.clone(), ProducerOptions::default());
+    (client, admin, producer)
 }
 
 /// The settings of a deployment with so many shards.

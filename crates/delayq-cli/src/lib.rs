@@ -6,6 +6,7 @@ pub mod completion;
 pub mod confirm;
 pub mod deployment;
 pub mod failure;
+pub mod fleet;
 pub mod help;
 pub mod listing;
 pub mod output;

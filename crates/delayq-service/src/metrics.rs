@@ -20,6 +20,7 @@
 //! assert!(metrics.encode().contains("delayq_timer_owner_refused_total 1"));
 //! ```
 
+use crate::program::Program;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
@@ -27,8 +28,6 @@ use prometheus_client::registry::{Metric, Registry, Unit};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-use crate::program::Program;
 
 /// The prefix of every metric's name.
 pub const PREFIX: &str = "delayq";

@@ -28,14 +28,6 @@ pub fn init(log: &LogConfig) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Checks a filter.
-///
-/// # Errors
-/// Why it is invalid.
-pub(crate) fn check_filter(filter: &str) -> Result<(), String> {
-    EnvFilter::try_new(filter).map(|_| ()).map_err(|error| error.to_string())
-}
-
 fn filter(log: &LogConfig, overriding: Option<&str>) -> Result<EnvFilter, Fault> {
     let (name, text) = match overriding {
         Some(text) => ("RUST_LOG", text),

@@ -1,7 +1,7 @@
 //! Redis's clock against the local one, and which shards are held while it cannot be trusted.
 
+use crate::calls::{Call, Trip};
 use crate::guard::{Comparison, Guard, Verdict};
-use crate::pumping::calls::{Call, Trip};
 use crate::schedule::Schedule;
 use delayq::UnixMillis;
 use delayq::protocol::{ShardId, UnixMicros};

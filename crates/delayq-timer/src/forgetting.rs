@@ -1,6 +1,7 @@
 //! Topics that nobody uses: which shard to ask next to forget some, and which of them were reported. Pure.
 
-use crate::rota::{Owned, Rota};
+use crate::rota::Rota;
+use crate::schedule::Schedule;
 use delayq::Topic;
 use delayq::protocol::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,11 +49,11 @@ impl Forgetting {
     }
 
     /// What to ask now, if it is time to. It comes back by `answered`.
-    pub(crate) fn take(&mut self, owned: &impl Owned, now: Instant) -> Option<Page> {
+    pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Option<Page> {
         if self.after.is_zero() {
             return None;
         }
-        let shard = self.rota.take(owned, now).pop()?;
+        let shard = self.rota.take(schedule, now).pop()?;
         if std::mem::replace(&mut self.asking, true) {
             return None;
         }
@@ -87,17 +88,10 @@ impl Forgetting {
 mod tests {
     use super::*;
 
-    struct Shards(u16);
-
-    impl Owned for Shards {
-        fn count(&self) -> usize {
-            usize::from(self.0)
-        }
-
-        fn after(&self, last: Option<ShardId>, most: usize) -> Vec<ShardId> {
-            let first = last.map_or(0, |last| last.get() + 1);
-            (0..most as u16).map(|n| ShardId::new((first + n) % self.0)).collect()
-        }
+    fn three_shards() -> Schedule {
+        let mut schedule = Schedule::new(150, Duration::ZERO);
+        (0..3).for_each(|shard| schedule.own(ShardId::new(shard), 1, None));
+        schedule
     }
 
     #[test]
@@ -107,7 +101,7 @@ mod tests {
         let mut forgetting = Forgetting::new(after, start);
         let mut asked = Vec::new();
         while forgetting.next(3).unwrap() <= start + 2 * EVERY {
-            let page = forgetting.take(&Shards(3), forgetting.next(3).unwrap()).unwrap();
+            let page = forgetting.take(&three_shards(), forgetting.next(3).unwrap()).unwrap();
             asked.push((page.shard.get(), page.from));
             forgetting.answered(page.shard, [Some(7), Some(0), None][usize::from(page.shard.get())]);
         }
@@ -118,18 +112,18 @@ mod tests {
     fn one_page_is_under_way_at_most() {
         let start = Instant::now();
         let mut forgetting = Forgetting::new(Duration::from_secs(1), start);
-        assert!(forgetting.take(&Shards(3), start + EVERY).is_some());
-        assert_eq!(forgetting.take(&Shards(3), start + 2 * EVERY), None);
+        assert!(forgetting.take(&three_shards(), start + EVERY).is_some());
+        assert_eq!(forgetting.take(&three_shards(), start + 2 * EVERY), None);
         assert!(forgetting.next(3).unwrap() > start + 2 * EVERY, "it asks for a later moment all the same");
         forgetting.answered(ShardId::new(0), None);
-        assert!(forgetting.take(&Shards(3), start + 3 * EVERY).is_some());
+        assert!(forgetting.take(&three_shards(), start + 3 * EVERY).is_some());
     }
 
     #[test]
     fn zero_never_forgets() {
         let start = Instant::now();
         let mut forgetting = Forgetting::new(Duration::ZERO, start);
-        assert_eq!((forgetting.next(3), forgetting.take(&Shards(3), start + 9 * EVERY)), (None, None));
+        assert_eq!((forgetting.next(3), forgetting.take(&three_shards(), start + 9 * EVERY)), (None, None));
     }
 
     #[test]

@@ -23,6 +23,7 @@
 mod aim;
 mod alarm;
 mod apart;
+mod calls;
 mod clock_watch;
 pub mod codes;
 mod config;

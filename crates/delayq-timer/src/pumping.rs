@@ -5,16 +5,14 @@
 //! asks ([`SafetyPoll`], [`Foreign`]). They return [`Call`]s; only [`Pumping::send`] sends.
 
 mod answers;
-pub(crate) mod calls;
 mod judging;
 mod owners;
 mod polls;
 mod standing;
 
-pub(crate) use calls::SHARDS_A_CALL;
-
 use crate::aim::{Aim, Shot};
 use crate::alarm::Alarm;
+use crate::calls::{Answer, Call, Calls};
 use crate::clock_watch::ClockWatch;
 use crate::codes::MEMBER;
 use crate::config::TimerConfig;
@@ -26,11 +24,9 @@ use crate::metrics::TimerMetrics;
 use crate::owning::Owning;
 use crate::progress::{Progress, Stall};
 use crate::redis_health::RedisHealth;
-use crate::rota::Owned as _;
 use crate::safety_poll::SafetyPoll;
 use crate::schedule::Schedule;
 use crate::wakes::Wakes;
-use calls::{Answer, Call, Calls};
 use delayq::protocol::{Growth, Notification, Owner};
 use delayq::{Client, ShardCount};
 use delayq_cluster::{Handle, Ownership, OwnershipChange};

@@ -1,15 +1,8 @@
 //! Which owned shards are next: all of them in each interval, a few at a time. Pure.
 
+use crate::schedule::Schedule;
 use delayq::protocol::ShardId;
 use std::time::{Duration, Instant};
-
-/// The shards that are owned.
-pub(crate) trait Owned {
-    /// How many.
-    fn count(&self) -> usize;
-    /// At most so many that follow one, by number; after the greatest comes the least.
-    fn after(&self, last: Option<ShardId>, most: usize) -> Vec<ShardId>;
-}
 
 /// Goes round the shards that are owned.
 #[derive(Clone, Debug)]
@@ -38,13 +31,13 @@ impl Rota {
 
     /// The owned shards whose turn it is now. What was slept through is not made up
     /// for in one go: that would be the burst that this avoids.
-    pub(crate) fn take(&mut self, owned: &impl Owned, now: Instant) -> Vec<ShardId> {
-        let (shards, next) = (owned.count(), self.next(owned.count()));
+    pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Vec<ShardId> {
+        let (shards, next) = (schedule.count(), self.next(schedule.count()));
         if now < next {
             return Vec::new();
         }
         self.done = if now < next + self.stretch(shards) { next } else { now };
-        let taken = owned.after(self.last, self.step.min(shards));
+        let taken = schedule.after(self.last, self.step.min(shards));
         self.last = taken.last().copied();
         taken
     }
@@ -62,29 +55,22 @@ mod tests {
     const EVERY: Duration = Duration::from_secs(6);
     const STEP: usize = 8;
 
-    struct Shards(u16);
-
-    impl Owned for Shards {
-        fn count(&self) -> usize {
-            usize::from(self.0)
-        }
-
-        fn after(&self, last: Option<ShardId>, most: usize) -> Vec<ShardId> {
-            let first = last.map_or(0, |last| last.get() + 1);
-            (0..most as u16).map(|n| ShardId::new((first + n) % self.0)).collect()
-        }
+    fn owned(shards: u16) -> Schedule {
+        let mut schedule = Schedule::new(150, Duration::ZERO);
+        (0..shards).for_each(|shard| schedule.own(ShardId::new(shard), 1, None));
+        schedule
     }
 
     #[test]
     fn each_shard_has_one_turn_in_each_interval_and_few_at_a_time() {
         for shards in [1, 7, 8, 9, 16, 250, 1_024, 4_096] {
             let start = Instant::now();
-            let mut rota = Rota::new(EVERY, STEP, start);
+            let (mut rota, schedule) = (Rota::new(EVERY, STEP, start), owned(shards));
             let mut turns = vec![0; usize::from(shards)];
             while rota.next(usize::from(shards)) <= start + 3 * EVERY {
                 let at = rota.next(usize::from(shards));
-                assert_eq!(rota.take(&Shards(shards), at - Duration::from_micros(1)), []);
-                let taken = rota.take(&Shards(shards), at + Duration::from_micros(50));
+                assert_eq!(rota.take(&schedule, at - Duration::from_micros(1)), []);
+                let taken = rota.take(&schedule, at + Duration::from_micros(50));
                 assert!((1..=STEP).contains(&taken.len()));
                 taken.iter().for_each(|shard| turns[usize::from(shard.get())] += 1);
             }
@@ -97,15 +83,15 @@ mod tests {
         let start = Instant::now();
         let mut rota = Rota::new(EVERY, STEP, start);
         let late = start + 2 * EVERY;
-        assert_eq!(rota.take(&Shards(1_024), late).len(), STEP);
-        assert_eq!(rota.take(&Shards(1_024), late), []);
+        assert_eq!(rota.take(&owned(1_024), late).len(), STEP);
+        assert_eq!(rota.take(&owned(1_024), late), []);
     }
 
     #[test]
     fn nothing_owned_takes_no_turn() {
         let start = Instant::now();
         let mut rota = Rota::new(EVERY, STEP, start);
-        assert_eq!(rota.take(&Shards(0), start + EVERY), []);
+        assert_eq!(rota.take(&owned(0), start + EVERY), []);
         assert_eq!(rota.next(0), start + 2 * EVERY);
     }
 }

@@ -11,7 +11,6 @@ mod round;
 
 pub(crate) use round::{Found, Next, Pipeline, Round};
 
-use crate::rota::Owned;
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use queues::{Place, Queues};
@@ -266,6 +265,18 @@ impl Schedule {
         self.shards.keys().copied()
     }
 
+    /// How many are owned.
+    pub(crate) fn count(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// At most so many of those that are owned, behind one by number; after the greatest comes the least.
+    pub(crate) fn after(&self, last: Option<ShardId>, most: usize) -> Vec<ShardId> {
+        let Some(last) = last else { return self.owned().take(most).collect() };
+        let round = self.shards.range((Excluded(last), Unbounded)).chain(self.shards.range(..=last));
+        round.map(|(&shard, _)| shard).take(most).collect()
+    }
+
     /// The earliest due time of all, also of those that cannot be pumped now.
     pub(crate) fn earliest(&self) -> Option<UnixMillis> {
         self.shards.values().filter_map(|shard| shard.next_due).min()
@@ -314,20 +325,6 @@ impl Schedule {
             round.shards.push((id, self.epoch(id)));
         }
         round
-    }
-}
-
-// === impl Owned ===
-
-impl Owned for Schedule {
-    fn count(&self) -> usize {
-        self.shards.len()
-    }
-
-    fn after(&self, last: Option<ShardId>, most: usize) -> Vec<ShardId> {
-        let Some(last) = last else { return self.owned().take(most).collect() };
-        let round = self.shards.range((Excluded(last), Unbounded)).chain(self.shards.range(..=last));
-        round.map(|(&shard, _)| shard).take(most).collect()
     }
 }
 

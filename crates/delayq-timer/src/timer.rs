@@ -1,10 +1,11 @@
 //! Building a timer, which may fail, and running it, which only ends when asked to.
 
 use crate::alarm::Alarm;
+use crate::calls::SHARDS_A_CALL;
 use crate::codes::{ETCD, LOCKED, REDIS, UNINITIALISED};
 use crate::config::TimerConfig;
 use crate::metrics::TimerMetrics;
-use crate::pumping::{Parts, Pumping, SHARDS_A_CALL};
+use crate::pumping::{Parts, Pumping};
 use crate::{apart, events};
 use delayq::protocol::{Claimed, Owner, ShardId};
 use delayq::{Admin, Client, Error};

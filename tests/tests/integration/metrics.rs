@@ -1,9 +1,5 @@
 //! The page of metrics (docs/metrics.md) is what the programs export, both ways, and the names follow Prometheus's rules.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
-
 use delayq::{Message, Topic};
 use delayq_tests::admin_endpoint::AdminEndpoint;
 use delayq_tests::binary::Binary;
@@ -13,6 +9,9 @@ use delayq_tests::folder::Folder;
 use delayq_tests::process::Process;
 use delayq_tests::redis_server::RedisServer;
 use delayq_tests::shared;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 
 /// A metric as it is exported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

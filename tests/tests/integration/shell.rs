@@ -3,14 +3,13 @@
 //! A block that cannot run here has a comment above it that says why: `<!-- not run: … -->`. One that keeps running, in
 //! a terminal of its own, has `<!-- in the background -->`; one that has to print something, `<!-- prints: … -->`.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::folder::Folder;
 use delayq_tests::process::{Process, Stream};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A block, and what is to be done with it.
 #[derive(Debug, PartialEq, Eq)]

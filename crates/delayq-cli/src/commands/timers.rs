@@ -1,13 +1,14 @@
 //! `delayq timers`.
 
-use crate::deployment::{CliConfig, Context, of_cluster};
+use crate::deployment::{Context, of_cluster};
 use crate::failure::of_core;
+use crate::fleet::observer;
 use crate::output::{add_time, time, time_from};
 use clap::Args;
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
-use delayq_cluster::{ClusterConfig, Observer, Overview as Fleet, Role};
-use delayq_service::{Fault, codes};
+use delayq_cluster::Overview as Fleet;
+use delayq_service::Fault;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -139,13 +140,4 @@ fn text(context: &Context, answer: &Answer, now: UnixMillis) -> String {
         ]);
     }
     text + &rows.text()
-}
-
-/// Looks at the timers' fleet without joining it.
-///
-/// # Errors
-/// A certificate or password that cannot be read.
-pub fn observer(config: &CliConfig) -> Result<Observer, Fault> {
-    let fleet = ClusterConfig::new(&config.etcd, &config.deployment, Role::Timer, "delayq-cli");
-    Observer::new(&fleet).map_err(|error| Fault::new(&codes::CONFIG_FAULTY, error.to_string()))
 }

@@ -2,20 +2,19 @@
 
 use crate::{lasting_redis, message, topic};
 use delayq::spool::SpoolRecord;
-use delayq::{Admin, Client, Fate, Settings, UnixMillis};
+use delayq::{Admin, Fate, UnixMillis};
 use delayq_compensator::{CompensatorConfig, Deps, build};
 use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use delayq_spool::{SpoolError, SpoolReader, SpoolSettings, SpoolWriter};
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::deployment::Deployment;
 use delayq_tests::small_disk::SmallDisk;
 use tokio::task::JoinHandle;
 
 /// A host with records in its spool and no room left beside it, and a compensator that Redis does not answer.
 struct Host {
     disk: SmallDisk,
-    _redis: RedisServer,
-    client: Client,
+    deployment: Deployment,
     spool: SpoolWriter,
     readiness: Readiness,
     shutdown: Shutdown,
@@ -34,15 +33,13 @@ impl Host {
     /// Nothing where no disk can be mounted.
     async fn start(kib: u32, test: &str) -> Option<Self> {
         let disk = SmallDisk::mount(kib, test)?;
-        let mut redis = lasting_redis().await;
-        let client = Client::new(Settings::new(redis.url()));
-        Admin::new(client.clone()).init().await.unwrap();
-        redis.kill().await;
+        let mut deployment = Deployment::on(lasting_redis().await, 4).await;
+        deployment.server.kill().await;
         let spool = SpoolWriter::open(disk.path(), &SpoolSettings::default()).unwrap();
         spool.append((0..RECORDS).map(record).collect()).await.unwrap();
         let (readiness, shutdown) = (Readiness::new(), Shutdown::new());
         let deps = Deps {
-            client: client.clone(),
+            client: deployment.client.clone(),
             spool: disk.path().to_owned(),
             holder: "the test".to_owned(),
             metrics: Metrics::new(),
@@ -52,13 +49,13 @@ impl Host {
         disk.fill();
         let full = spool.append(vec![record(RECORDS)]).await.unwrap_err();
         assert!(matches!(full, SpoolError::DiskFull { .. } | SpoolError::Io { .. }), "{full}");
-        redis.resume().await;
+        deployment.server.resume().await;
         let running = tokio::spawn(compensator.run(shutdown.clone()));
-        Some(Self { disk, _redis: redis, client, spool, readiness, shutdown, running })
+        Some(Self { disk, deployment, spool, readiness, shutdown, running })
     }
 
     async fn is_resubmitted(&self) {
-        let admin = Admin::new(self.client.clone());
+        let admin = Admin::new(self.deployment.client.clone());
         wait_until("everything that waits to be put", LONG, || async {
             admin.count(&topic()).await.is_ok_and(|numbers| numbers.delayed >= RECORDS as u64)
         })

@@ -23,7 +23,7 @@ async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice() {
     let config = host.folder.join("delayq.toml");
     let text = format!(
         "[redis]\nurl = \"{}\"\n[admin]\nlisten = \"\"\n[spool]\ndir = \"{}\"\n[compensator]\nbatch = 5\n",
-        host.redis.url(),
+        host.deployment.server.url(),
         host.folder.path().display(),
     );
     std::fs::write(&config, text).unwrap();
@@ -32,7 +32,7 @@ async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice() {
         command.arg(&config);
         Process::spawn("delayq-compensator", command)
     };
-    let admin = Admin::new(host.client.clone());
+    let admin = Admin::new(host.deployment.client.clone());
     let stored = async || admin.count(&topic()).await.unwrap().delayed;
     for _ in 0..3 {
         let (before, mut process) = (stored().await, start());

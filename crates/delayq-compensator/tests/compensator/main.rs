@@ -16,6 +16,7 @@ use delayq_compensator::{CompensatorConfig, Deps, Report, Resubmitter, build};
 use delayq_service::{Metrics, Readiness, Shutdown};
 use delayq_spool::{SpoolReader, SpoolSettings, SpoolStats, SpoolWriter};
 use delayq_tests::deadline::{SHORT, wait_until, within};
+use delayq_tests::deployment::Deployment;
 use delayq_tests::folder::Folder;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use std::path::Path;
@@ -26,8 +27,7 @@ use std::time::Duration;
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
 struct Host {
-    redis: RedisServer,
-    client: Client,
+    deployment: Deployment,
     folder: Folder,
     spool: SpoolWriter,
     producer: Producer,
@@ -35,22 +35,16 @@ struct Host {
 
 impl Host {
     async fn start() -> Self {
-        let redis = lasting_redis().await;
-        let client = Client::new(Settings::new(redis.url()));
-        Admin::new(client.clone()).init().await.unwrap();
+        let deployment = Deployment::on(lasting_redis().await, 4).await;
         let folder = Folder::new("spool");
         let spool = SpoolWriter::open(folder.path(), &SpoolSettings::default()).unwrap();
         let options = ProducerOptions::default().spool(Arc::new(spool.clone()));
-        let producer = Producer::start(client.clone(), options);
-        Self { redis, client, folder, spool, producer }
+        let producer = Producer::start(deployment.client.clone(), options);
+        Self { deployment, folder, spool, producer }
     }
 
     fn resubmitter(&self) -> Resubmitter {
-        Resubmitter::new(reader(self.folder.path()), self.client.clone(), 500)
-    }
-
-    fn bare_producer(&self) -> Producer {
-        Producer::start(self.client.clone(), ProducerOptions::default())
+        Resubmitter::new(reader(self.folder.path()), self.deployment.client.clone(), 500)
     }
 
     async fn put(&self, message: Message) -> PutOutcome {
@@ -59,7 +53,7 @@ impl Host {
 
     /// Puts once more, without the spool: the answer tells what is there.
     async fn present(&self, message: Message) -> PutOutcome {
-        self.bare_producer().put(message).await.unwrap().outcome
+        self.deployment.producer.put(message).await.unwrap().outcome
     }
 }
 
@@ -107,7 +101,7 @@ async fn a_spooled_put_of_unknown_fate_is_delivered_however_late_and_aside_where
     let host = Host::start().await;
     let strict = Topic::new("strict").unwrap();
     let refuse = Policy { repeats: Some(Repeats::Refuse), ..Policy::default() };
-    Admin::new(host.client.clone()).set_policy(&strict, &refuse).await.unwrap();
+    Admin::new(host.deployment.client.clone()).set_policy(&strict, &refuse).await.unwrap();
     let long_ago = UnixMillis::new(1_000);
     let lenient = message("a");
     let refused = Message::new(strict, "x").id("a").unwrap().at(FAR);
@@ -123,7 +117,7 @@ async fn a_spooled_put_of_unknown_fate_is_delivered_however_late_and_aside_where
 #[tokio::test]
 async fn what_was_put_while_redis_was_away_is_there_once_after_it_is_back() {
     let mut host = Host::start().await;
-    host.redis.kill().await;
+    host.deployment.server.kill().await;
     for n in 0..20 {
         assert_eq!(host.put(message(&format!("m{n}"))).await, PutOutcome::Spooled);
     }
@@ -132,7 +126,7 @@ async fn what_was_put_while_redis_was_away_is_there_once_after_it_is_back() {
     assert!(away.held.is_some() && away.resubmitted == 0, "{away:?}");
     assert!(resubmitter.run_once().await.unwrap().held.is_some());
 
-    host.redis.resume().await;
+    host.deployment.server.resume().await;
     assert_eq!(drain(&mut resubmitter).await, resubmitted(20));
     for n in 0..20 {
         let present = host.present(message(&format!("m{n}"))).await;
@@ -162,7 +156,7 @@ async fn a_cancel_that_comes_while_the_put_is_spooled_holds() {
     let host = Host::start().await;
     let now = UnixMillis::new(1);
     host.spool.append(vec![SpoolRecord::put(&message("a"), Fate::NotApplied, now)]).await.unwrap();
-    let answer = host.bare_producer().cancel(&topic(), &target("a")).await.unwrap();
+    let answer = host.deployment.producer.cancel(&topic(), &target("a")).await.unwrap();
     assert_eq!(answer, CancelOutcome::Unknown);
     assert_eq!(host.producer.cancel(&topic(), &target("a")).await.unwrap(), CancelOutcome::Spooled);
     assert_eq!(drain(&mut host.resubmitter()).await, resubmitted(2));
@@ -213,8 +207,8 @@ async fn a_replace_of_unknown_fate_is_not_delivered_again() {
     }
     let ask = ReserveRequest { topics: vec![topic()], most: 10, max_bytes: 0, lease: None };
     let mut receipts = Vec::new();
-    for shard in host.client.shards().shards() {
-        let found = Holder::new(host.client.clone())
+    for shard in host.deployment.client.shards().shards() {
+        let found = Holder::new(host.deployment.client.clone())
             .reserve(&[(shard, ask.clone())])
             .await
             .remove(0)
@@ -222,7 +216,7 @@ async fn a_replace_of_unknown_fate_is_not_delivered_again() {
             .messages;
         receipts.extend(found.into_iter().map(|found| found.receipt));
     }
-    assert_eq!(Holder::new(host.client.clone()).ack(&receipts).await.len(), 2);
+    assert_eq!(Holder::new(host.deployment.client.clone()).ack(&receipts).await.len(), 2);
     // Times at which no clock of the test can be: nothing was over after the second one.
     let (before, after) = (UnixMillis::new(1), FAR);
     let records = vec![
@@ -241,7 +235,7 @@ async fn the_running_compensator_sees_what_is_spooled_and_stops_when_asked() {
     let mut host = Host::start().await;
     let (metrics, shutdown) = (Metrics::new(), Shutdown::new());
     let deps = || Deps {
-        client: host.client.clone(),
+        client: host.deployment.client.clone(),
         spool: host.folder.path().to_owned(),
         holder: "the first".to_owned(),
         metrics: metrics.clone(),
@@ -251,9 +245,9 @@ async fn the_running_compensator_sees_what_is_spooled_and_stops_when_asked() {
     let Err(second) = build(CompensatorConfig::default(), deps()).await else { panic!("a second one") };
     assert!(second.to_string().contains("held by another compensator (the first)"), "{second}");
     let running = tokio::spawn(compensator.run(shutdown.clone()));
-    host.redis.kill().await;
+    host.deployment.server.kill().await;
     assert_eq!(host.put(message("a")).await, PutOutcome::Spooled);
-    host.redis.resume().await;
+    host.deployment.server.resume().await;
     wait_until("the record to be resubmitted", SHORT, || async {
         metrics.encode().contains("delayq_spool_settled_total{outcome=\"resubmitted\"} 1")
     })
@@ -269,10 +263,10 @@ async fn what_was_spooled_before_a_growth_is_put_once_and_a_spooled_cancel_finds
     let ids: Vec<String> = (0..40).map(|n| format!("order-{n}")).collect();
     // The first half reached Redis, though nobody was told; the replay has to find it where it was put.
     for id in &ids[..20] {
-        host.bare_producer().put(message(id)).await.unwrap();
+        host.deployment.producer.put(message(id)).await.unwrap();
     }
     let mut resubmitter = host.resubmitter();
-    let before = Client::new(Settings::new(host.redis.url()));
+    let before = Client::new(Settings::new(host.deployment.server.url()));
     let grown = delayq::ShardCount::new(24).unwrap();
     delayq::Admin::new(before).grow(grown, |_| {}).await.unwrap();
     // Of these times none is so long past that a repeat would be stale.
@@ -282,7 +276,7 @@ async fn what_was_spooled_before_a_growth_is_put_once_and_a_spooled_cancel_finds
     host.spool.append(ids.iter().map(put).chain(ids.iter().take(10).map(cancel)).collect()).await.unwrap();
     let report = drain(&mut resubmitter).await;
     assert_eq!((report.resubmitted, report.rejected), (50, 0));
-    assert_eq!(host.client.shards(), grown);
-    let numbers = delayq::Admin::new(host.client.clone()).count(&topic()).await.unwrap();
+    assert_eq!(host.deployment.client.shards(), grown);
+    let numbers = delayq::Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap();
     assert_eq!((numbers.accepted, numbers.cancelled, numbers.delayed), (40, 10, 30));
 }

@@ -44,7 +44,7 @@ fn writes() -> impl Iterator<Item = (Write, String, u64)> {
 
 /// What is known of the four messages.
 async fn known(host: &Host) -> Vec<String> {
-    let admin = Admin::new(host.client.clone());
+    let admin = Admin::new(host.deployment.client.clone());
     let mut known = Vec::new();
     for id in 0..4 {
         let found = admin.get(&topic(), &target(&format!("m{id}"))).await.unwrap();
@@ -67,8 +67,8 @@ async fn no_write_overtakes_an_older_one_that_waits_in_the_spool() {
     let mut resubmitter = host.resubmitter();
     for (kind, id, n) in writes() {
         match n % 40 {
-            10 => drop(host.redis.kill().await),
-            20 => host.redis.resume().await,
+            10 => drop(host.deployment.server.kill().await),
+            20 => host.deployment.server.resume().await,
             // Some are resubmitted, those behind them wait on.
             30 => drop(drain(&mut resubmitter).await),
             _ => {}
@@ -87,9 +87,9 @@ async fn a_group_is_not_cancelled_before_the_put_that_waits_in_the_spool() {
     let mut host = Host::start().await;
     let group = Group::new("customer-7").unwrap();
     let message = message("a").group("customer-7").unwrap();
-    host.redis.kill().await;
+    host.deployment.server.kill().await;
     assert_eq!(host.put(message.clone()).await, PutOutcome::Spooled);
-    host.redis.resume().await;
+    host.deployment.server.resume().await;
     let refused = host.producer.cancel_group(&group).await.unwrap_err();
     assert!(matches!(&refused, Error::Spool { outage: None, .. }), "{refused}");
     assert!(refused.fate() == Fate::NotApplied && refused.to_string().contains("customer-7"), "{refused}");

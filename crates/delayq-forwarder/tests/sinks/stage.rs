@@ -3,14 +3,15 @@
 use delayq::admin::{ListState, Numbers, TimeRange};
 use delayq::protocol::{Claimed, Owner};
 use delayq::{
-    Admin, CancelOutcome, Client, Due, Message, MessageId, Namespace, Producer, ProducerOptions, PutOutcome,
-    Reschedule, RescheduleOutcome, Settings, ShardCount, Target, Topic, UnixMillis,
+    Admin, CancelOutcome, Client, Due, Message, MessageId, Namespace, Producer, PutOutcome, Reschedule,
+    RescheduleOutcome, Settings, Target, Topic, UnixMillis,
 };
 use delayq_cluster::ClusterConfig;
 use delayq_forwarder::{Deps, ForwarderConfig, RouteConfig, SinkConfig, build};
 use delayq_service::config::{HumanDuration, RedisConfig};
 use delayq_service::{Fault, Metrics, Readiness, Shutdown, install_tls};
 use delayq_tests::deadline::{LONG, wait_until, within};
+use delayq_tests::deployment::{created, settings};
 use delayq_tests::history::{Answer, Event, History, sha256_hex};
 use delayq_tests::invariants::{Permit, check};
 use delayq_tests::shared;
@@ -21,6 +22,7 @@ use std::time::Duration;
 /// Shards, a pump over them, and what was put.
 pub(crate) struct Stage {
     pub(crate) client: Client,
+    admin: Admin,
     pub(crate) namespace: String,
     pub(crate) producer: Producer,
     pub(crate) redis: RedisConfig,
@@ -60,17 +62,15 @@ impl Stage {
 
     pub(crate) async fn at(url: &str) -> Self {
         let namespace = shared::namespace();
-        let client = client(&namespace, url);
-        Admin::new(client.clone()).init().await.unwrap();
+        let (client, admin, producer) = created(of_namespace(&namespace, url)).await;
         let redis = RedisConfig { url: url.parse().unwrap(), ..RedisConfig::default() };
-        let producer = Producer::start(client.clone(), ProducerOptions::default());
         let pump = tokio::spawn(pump(client.clone()));
-        Self { client, namespace, producer, redis, history: Arc::default(), pump }
+        Self { client, admin, namespace, producer, redis, history: Arc::default(), pump }
     }
 
     /// A client of the same deployment with a connection of its own, by this URL.
     pub(crate) fn client_at(&self, url: &str) -> Client {
-        client(&self.namespace, url)
+        Client::new(of_namespace(&self.namespace, url))
     }
 
     /// Puts messages that are due at once, with bodies of this size, under ids from `first` on.
@@ -130,7 +130,7 @@ impl Stage {
     }
 
     pub(crate) async fn numbers(&self, name: &str) -> Numbers {
-        Admin::new(self.client.clone()).count(&topic(name)).await.unwrap()
+        self.admin.count(&topic(name)).await.unwrap()
     }
 
     /// Waits until nothing of the topic is pending.
@@ -140,9 +140,8 @@ impl Stage {
 
     /// Reasons of the dead letters, by id.
     pub(crate) async fn dead(&self, name: &str) -> BTreeMap<String, String> {
-        let admin = Admin::new(self.client.clone());
         let state = ListState::Dead { newest_first: false };
-        let dead = admin.list(&topic(name), state, TimeRange::ALL, 10_000).await.unwrap();
+        let dead = self.admin.list(&topic(name), state, TimeRange::ALL, 10_000).await.unwrap();
         dead.into_iter()
             .map(|one| (one.id.to_string(), one.envelope.unwrap().reason.unwrap_or_default()))
             .collect()
@@ -242,9 +241,8 @@ impl Drop for Stage {
     }
 }
 
-fn client(namespace: &str, url: &str) -> Client {
-    let namespace = Namespace::new(namespace).unwrap();
-    Client::new(Settings::new(url).namespace(namespace).shards(ShardCount::new(4).unwrap()))
+fn of_namespace(namespace: &str, url: &str) -> Settings {
+    settings(url, 4).namespace(Namespace::new(namespace).unwrap())
 }
 
 /// The timer's work, without its precision.

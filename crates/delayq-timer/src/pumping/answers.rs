@@ -1,12 +1,11 @@
 //! What comes back, and what the loop makes of it.
 
 use super::Pumping;
-use super::calls::{Answer, Trip};
+use crate::calls::{Answer, Trip};
 use crate::events;
 use crate::guard::Verdict;
 use crate::progress::Pumped;
 use crate::redis_health::is_missing;
-use crate::rota::Owned as _;
 use crate::schedule::{Found, Round};
 use delayq::Error;
 use delayq::protocol::{Claimed, HoldAnswer, PumpReport, PumpWord, ShardId, UnixMicros};

@@ -1,7 +1,7 @@
 //! Who owns what: shards that come and go, wake-ups of theirs, and a deployment that grows.
 
 use super::Pumping;
-use super::calls::Call;
+use crate::calls::Call;
 use crate::events;
 use delayq::protocol::{Notification, ShardId};
 use delayq::{ShardCount, UnixMillis};

@@ -1,9 +1,8 @@
 //! The slow net: every owned shard is polled from time to time, and so are others that nobody pumps.
 
 use super::Pumping;
-use super::calls::{Call, NO_LATER, Trip};
+use crate::calls::{Call, NO_LATER, Trip};
 use crate::events;
-use crate::rota::Owned as _;
 use delayq::protocol::{ForgottenTopics, PumpReport, PumpWord, ShardId, UnixMicros};
 use delayq::{Error, UnixMillis};
 use std::time::Instant;

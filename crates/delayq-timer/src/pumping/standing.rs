@@ -3,7 +3,6 @@
 use super::Pumping;
 use crate::progress::Stall;
 use crate::redis_health::Ailment;
-use crate::rota::Owned as _;
 use delayq_service::Condition;
 
 /// How the timer stands.

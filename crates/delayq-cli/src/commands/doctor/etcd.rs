@@ -1,8 +1,8 @@
 //! etcd's members.
 
 use super::Check;
-use crate::commands::timers::observer;
 use crate::deployment::Context;
+use crate::fleet::observer;
 
 pub(super) async fn checks(context: &Context) -> Vec<Check> {
     if !context.config.etcd.enabled {

@@ -1,8 +1,8 @@
 //! The shards: do they exist, does a timer own each, and do the clocks agree?
 
 use super::Check;
-use crate::commands::timers::observer;
 use crate::deployment::Context;
+use crate::fleet::observer;
 use crate::output::duration;
 use delayq::UnixMillis;
 use delayq::admin::Overview;

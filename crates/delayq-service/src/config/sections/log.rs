@@ -1,8 +1,8 @@
 //! `[log]`: what is logged and in which form.
 
 use crate::config::{Faults, Section};
-use crate::telemetry::check_filter;
 use serde::{Deserialize, Serialize};
+use tracing_subscriber::EnvFilter;
 
 /// `[log]`: log lines go to standard error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ impl Default for LogConfig {
 
 impl Section for LogConfig {
     fn validate(&self, at: &mut Faults) {
-        if let Err(message) = check_filter(&self.filter) {
+        if let Err(message) = EnvFilter::try_new(&self.filter) {
             at.refuse(
                 "filter",
                 format!("{message}; expected a level or directives such as \"info,delayq=debug\""),

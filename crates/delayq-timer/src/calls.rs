@@ -66,7 +66,7 @@ pub(crate) struct Trip {
 }
 
 /// The calls that are under way.
-pub(super) struct Calls {
+pub(crate) struct Calls {
     shards: Owner,
     handle: Handle,
     owner: String,
@@ -106,16 +106,16 @@ impl Call {
 // === impl Calls ===
 
 impl Calls {
-    pub(super) fn new(shards: Owner, handle: Handle, owner: String, lock: Duration, batch: u16) -> Self {
+    pub(crate) fn new(shards: Owner, handle: Handle, owner: String, lock: Duration, batch: u16) -> Self {
         Self { shards, handle, owner, lock, batch, under_way: FuturesUnordered::new(), sent: 0 }
     }
 
-    pub(super) const fn sent(&self) -> u64 {
+    pub(crate) const fn sent(&self) -> u64 {
         self.sent
     }
 
     /// The next answer; pending where nothing is under way. Cancel safe.
-    pub(super) async fn next(&mut self) -> Answer {
+    pub(crate) async fn next(&mut self) -> Answer {
         match self.under_way.next().await {
             Some(answer) => answer,
             None => std::future::pending().await,
@@ -123,18 +123,18 @@ impl Calls {
     }
 
     /// Waits for what is under way.
-    pub(super) async fn settle(&mut self) {
+    pub(crate) async fn settle(&mut self) {
         while self.under_way.next().await.is_some() {}
     }
 
     /// Gives every lock back: one of a millisecond has ended when the answer arrives.
-    pub(super) async fn give_locks_back(&self) {
+    pub(crate) async fn give_locks_back(&self) {
         let shards: Vec<ShardId> = self.shards.client().shards().shards().collect();
         let give = |some| self.shards.claim(some, &self.owner, Duration::from_millis(1));
         join_all(shards.chunks(SHARDS_A_CALL).map(give)).await;
     }
 
-    pub(super) fn send(&mut self, call: Call) {
+    pub(crate) fn send(&mut self, call: Call) {
         self.sent += 1;
         let (redis, handle) = (self.shards.clone(), self.handle.clone());
         let (batch, lock) = (self.batch, self.lock);
