@@ -155,7 +155,7 @@ pub const UNKNOWN: Code = Code {
 pub const REFUSED: Code = Code {
     id: "DQ-U013",
     title: "the command was refused",
-    cause: "What is stored forbids it: the id belongs to another message, or the message is leased, dead or finished.",
+    cause: "What is stored forbids it: the id belongs to another message, the message is leased, dead or finished, or the topic is not empty.",
     tries: [
         "Read the outcome that was printed.",
         "See the message as it is now: delayq get TOPIC ID.",

@@ -10,9 +10,10 @@ use delayq::{Group, MessageId, Target, Topic, UnixMillis};
 use delayq_service::Fault;
 use serde_json::{Value, json};
 
-/// Show what happened to a message: its history, if its topic keeps one, and what is stored of it
+/// Show what happened to a message
 ///
-/// A topic keeps a history where that is switched on: delayq topic set TOPIC --history 1000.
+/// That is its history, if its topic keeps one, and what is stored of it. Switch a history on with delayq topic set TOPIC
+/// --history 1000.
 #[derive(Debug, Args)]
 pub struct Log {
     /// Its topic

@@ -128,6 +128,7 @@ async fn delete(context: &Context, topic: &Name) -> Result<(), Fault> {
             let (shard, why) = &shards[0];
             let more = match shards.len() {
                 1 => String::new(),
+                2 => ", and another shard keeps it".to_owned(),
                 count => format!(", and {} more shards keep it", count - 1),
             };
             Err(refused(format!("{topic} is not empty: shard {shard} has {why} of it{more}. {HOW_TO_EMPTY}")))
