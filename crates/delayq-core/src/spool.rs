@@ -20,7 +20,7 @@ use std::pin::Pin;
 /// # Contract
 /// - What is answered with `Ok` survives the process and is resubmitted later.
 /// - Records of one message are resubmitted in the order in which they were appended.
-/// - While a record of a message waits, whoever shares the spool appends its later writes behind it.
+/// - While a record of a message waits, every writer that shares the spool appends its later writes behind it.
 /// - A dropped future has appended all of its records or none.
 pub trait Spool: Debug + Send + Sync {
     /// Appends records, all or none; answers once they are durable.

@@ -2,7 +2,7 @@
 //!
 //! `1`: a record may wait; `0`: none does. It is set within the transaction that appends, before its commit, and cleared
 //! within one in which nothing waits, so that nobody appends meanwhile: a `0` is never wrong. The byte is not synced: after a
-//! power cut, whoever opens the spool sets it by what waits.
+//! power cut, the process that opens the spool sets it by what waits.
 
 use crate::error::SpoolError;
 use crate::file;

@@ -164,7 +164,7 @@ async fn every_process_sees_that_something_waits_until_nothing_does() {
     reader.reject(2, "conflict").unwrap();
     assert!(!spool.may_hold() && !other.may_hold());
     assert!(reader.retry(2).unwrap() && other.may_hold());
-    // After a power cut the flag may be older than the database: whoever opens the spool sets it again.
+    // After a power cut the flag may be older than the database: the process that opens the spool sets it again.
     fs::write(folder.path().join("waiting.flag"), "0").unwrap();
     assert!(!other.may_hold());
     drop(reader);
