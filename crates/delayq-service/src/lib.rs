@@ -18,6 +18,7 @@ pub mod life;
 pub mod metrics;
 mod program;
 mod readiness;
+mod repeats;
 mod sections;
 mod shutdown;
 mod signals;

@@ -52,11 +52,16 @@ use crate::metrics::Metrics;
 use crate::program::Program;
 use crate::readiness::{Condition, Readiness};
 use crate::shutdown::Shutdown;
-use crate::signals::Signals;
+use crate::signals::{Hangups, Signals};
 use crate::tasks::{Drained, Supervisor, Tasks};
+use crate::telemetry::Logging;
 use crate::{systemd, telemetry};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// How often the log says what was left out of it.
+const REPORT_REPEATS_EVERY: Duration = Duration::from_secs(10);
 
 /// A long-running program.
 ///
@@ -65,7 +70,7 @@ use std::process::ExitCode;
 /// finish or give back what they hold.
 pub trait Service: Sized {
     /// Its configuration.
-    type Config: ServiceConfig;
+    type Config: ServiceConfig + 'static;
 
     /// What it is called.
     const PROGRAM: Program;
@@ -202,7 +207,9 @@ fn run<S: Service>(source: &Source) -> Result<Exit, Fault> {
 
     let loaded = load::<S::Config>(source, &Environment::of_process())?;
     let config = loaded.config;
-    telemetry::init(config.log())?;
+    let logging = telemetry::init(config.log())?;
+    let hangups = runtime.block_on(async { Hangups::catch() });
+    runtime.spawn(tend_logs::<S::Config>(logging, hangups, source.clone()));
     tracing::info!(
         config = loaded.source,
         overridden = loaded.overridden.join(" "),
@@ -220,6 +227,25 @@ fn run<S: Service>(source: &Source) -> Result<Exit, Fault> {
     // Tasks that outlived the drain were named; waiting for them here would exceed the deadline after all.
     runtime.shutdown_background();
     Ok(exit)
+}
+
+/// Tells what was left out of the logs, and reads `[log] filter` again at each SIGHUP.
+async fn tend_logs<C: ServiceConfig>(logging: Logging, mut hangups: Hangups, source: Source) {
+    loop {
+        let is_hangup = tokio::select! {
+            () = hangups.next() => true,
+            () = tokio::time::sleep(REPORT_REPEATS_EVERY) => false,
+        };
+        logging.report_repeats();
+        if is_hangup {
+            match load::<C>(&source, &Environment::of_process()) {
+                Ok(loaded) => logging.follow(loaded.config.log()),
+                Err(faults) => {
+                    tracing::warn!(%faults, "the log filter stays as it is: the configuration has faults");
+                }
+            }
+        }
+    }
 }
 
 async fn lived<B, R>(signals: Signals, process: &Process, life: &Life, build: B) -> Result<Exit, Fault>

@@ -15,6 +15,27 @@ pub struct Signals {
     interrupt: Signal,
 }
 
+/// SIGHUP, caught from the moment this exists: it asks to read the log filter again.
+#[derive(Debug)]
+pub(crate) struct Hangups(Option<Signal>);
+
+// === impl Hangups ===
+
+impl Hangups {
+    /// Catches it from now on, inside a runtime. Where the system refuses, it never comes.
+    pub(crate) fn catch() -> Self {
+        Self(signal(SignalKind::hangup()).ok())
+    }
+
+    /// The next one. Cancel safe.
+    pub(crate) async fn next(&mut self) {
+        match &mut self.0 {
+            Some(hangups) => _ = hangups.recv().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
 // === impl Signals ===
 
 impl Signals {

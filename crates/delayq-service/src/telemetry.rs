@@ -3,9 +3,12 @@
 use crate::codes::{LOG_FILTER, SYSTEM};
 use crate::config::{LogConfig, LogEnvironment, LogFormat};
 use crate::fault::Fault;
+use crate::repeats::Repeats;
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// The form of log lines, given terminal and environment.
@@ -15,17 +18,54 @@ enum Style {
     Human { colour: bool },
 }
 
+/// The logging of this process: to change what is shown, and to tell what was left out.
+pub struct Logging {
+    refilter: Refilter,
+    repeats: Repeats,
+    /// Whether `RUST_LOG` says what is shown, whatever the configuration does.
+    overridden: bool,
+}
+
+type Refilter = Box<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync>;
+
 /// Starts logging for this process; panics are logged too, with their location.
 ///
 /// # Errors
 /// [`LOG_FILTER`] if `RUST_LOG` is invalid; [`SYSTEM`] if logging was started before.
-pub fn init(log: &LogConfig) -> Result<(), Fault> {
+pub fn init(log: &LogConfig) -> Result<Logging, Fault> {
     let environment = LogEnvironment::of_process();
     let filter = filter(log, environment.filter.as_deref())?;
     let style = style(log.format, std::io::stderr().is_terminal(), environment.no_colour);
-    start(style, filter)?;
+    let repeats = Repeats::default();
+    let (subscriber, refilter) = subscriber(style, filter, std::io::stderr, repeats.clone());
+    subscriber.try_init().map_err(|error| Fault::new(&SYSTEM, "cannot start logging").because(error))?;
     std::panic::set_hook(Box::new(log_panic));
-    Ok(())
+    Ok(Logging { refilter, repeats, overridden: environment.filter.is_some() })
+}
+
+// === impl Logging ===
+
+impl Logging {
+    /// Shows from now on what this configuration says.
+    pub fn follow(&self, log: &LogConfig) {
+        if self.overridden {
+            tracing::warn!("RUST_LOG is set: it overrides `[log] filter`, which is not applied");
+            return;
+        }
+        match filter(log, None) {
+            Ok(filter) => {
+                let changed = (self.refilter)(filter);
+                tracing::info!(filter = log.filter, "the log filter was read again");
+                changed.unwrap_or_else(|error| tracing::warn!(%error, "the log filter cannot be changed"));
+            }
+            Err(fault) => tracing::warn!("{fault}"),
+        }
+    }
+
+    /// Logs how many repeats of each line were left out since the last call: to be called every few seconds.
+    pub fn report_repeats(&self) {
+        self.repeats.report();
+    }
 }
 
 fn filter(log: &LogConfig, overriding: Option<&str>) -> Result<EnvFilter, Fault> {
@@ -44,22 +84,28 @@ fn style(format: LogFormat, terminal: bool, no_colour: bool) -> Style {
     }
 }
 
-fn start(style: Style, filter: EnvFilter) -> Result<(), Fault> {
-    subscriber(style, filter, std::io::stderr)
-        .try_init()
-        .map_err(|error| Fault::new(&SYSTEM, "cannot start logging").because(error))
-}
-
-fn subscriber<W>(style: Style, filter: EnvFilter, writer: W) -> Box<dyn tracing::Subscriber + Send + Sync>
+fn subscriber<W>(
+    style: Style,
+    filter: EnvFilter,
+    writer: W,
+    repeats: Repeats,
+) -> (Box<dyn tracing::Subscriber + Send + Sync>, Refilter)
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     match style {
-        Style::Json => Box::new(
-            builder.json().flatten_event(true).with_current_span(true).with_span_list(false).finish(),
-        ),
-        Style::Human { colour } => Box::new(builder.with_ansi(colour).finish()),
+        Style::Json => {
+            let builder = builder.json().flatten_event(true).with_current_span(true).with_span_list(false);
+            let builder = builder.with_filter_reloading();
+            let handle = builder.reload_handle();
+            (Box::new(builder.finish().with(repeats)), Box::new(move |filter| handle.reload(filter)))
+        }
+        Style::Human { colour } => {
+            let builder = builder.with_ansi(colour).with_filter_reloading();
+            let handle = builder.reload_handle();
+            (Box::new(builder.finish().with(repeats)), Box::new(move |filter| handle.reload(filter)))
+        }
     }
 }
 
@@ -90,14 +136,52 @@ mod tests {
     }
 
     fn written(style: Style) -> String {
-        let page = Page::default();
-        let writer = page.clone();
-        let subscriber = subscriber(style, EnvFilter::new("info"), move || writer.clone());
-        tracing::subscriber::with_default(subscriber, || {
+        written_while(style, |_, _| {
             tracing::info!(shard = 7, "pumped");
             tracing::debug!("unseen");
-        });
+        })
+    }
+
+    fn written_while(style: Style, work: impl FnOnce(&Repeats, &Refilter)) -> String {
+        let (page, repeats) = (Page::default(), Repeats::default());
+        let writer = page.clone();
+        let (subscriber, refilter) =
+            subscriber(style, EnvFilter::new("info"), move || writer.clone(), repeats.clone());
+        tracing::subscriber::with_default(subscriber, || work(&repeats, &refilter));
         String::from_utf8(page.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn a_line_that_repeats_is_shown_twenty_times_and_then_counted() {
+        let text = written_while(Style::Human { colour: false }, |repeats, refilter| {
+            refilter(EnvFilter::new("debug")).unwrap();
+            for n in 0..100 {
+                tracing::warn!(n, "the same fault");
+                tracing::debug!(n, "asked for");
+            }
+            tracing::warn!("another fault");
+            repeats.report();
+            repeats.report();
+        });
+        let count = |text_of: &str| text.lines().filter(|line| line.contains(text_of)).count();
+        assert_eq!(
+            (count("the same fault"), count("another fault"), count("asked for")),
+            (20, 1, 100),
+            "{text}"
+        );
+        assert_eq!((count("left_out=80"), count("were left out")), (1, 1), "{text}");
+    }
+
+    #[test]
+    fn another_filter_shows_other_lines_from_then_on() {
+        let text = written_while(Style::Json, |_, refilter| {
+            tracing::debug!("before");
+            refilter(EnvFilter::new("debug")).unwrap();
+            tracing::debug!("then");
+            refilter(EnvFilter::new("error")).unwrap();
+            tracing::warn!("after");
+        });
+        assert!(text.contains("then") && !text.contains("before") && !text.contains("after"), "{text}");
     }
 
     #[test]

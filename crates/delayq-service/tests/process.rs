@@ -116,6 +116,28 @@ fn either_signal_drains_and_ends_with_0() {
 }
 
 #[test]
+fn a_hangup_reads_the_log_filter_again_and_leaves_it_where_the_configuration_is_faulty() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("delayq.toml");
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    write("[log]\nfilter = 'info'\n");
+    let mut living = Living::start_with(&[&file], "obedient", &[]);
+    living.until("\"started\"");
+    write("[log]\nfilter = 'info=['\n");
+    living.signal("HUP");
+    living.until("the log filter stays as it is");
+    write("[log]\nfilter = 'info,living=debug'\n");
+    living.signal("HUP");
+    let line = living.until("the log filter was read again");
+    assert_eq!(line["filter"], "info,living=debug");
+    write("[log]\nfilter = 'error'\n");
+    living.signal("HUP");
+    living.signal("TERM");
+    let (code, log) = living.end();
+    assert_eq!(code, 0, "{log}");
+}
+
+#[test]
 fn a_signal_before_the_configuration_is_read_ends_it_with_0_all_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("delayq.toml");

@@ -12,7 +12,7 @@ pub struct LogConfig {
     /// without `NO_COLOR`.
     pub format: LogFormat,
     /// `error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,delayq_timer=debug`; default `info`.
-    /// `RUST_LOG` overrides it. `debug` logs every call: watch the disk.
+    /// `RUST_LOG` overrides it. Read again at SIGHUP. `debug` logs every call: watch the disk.
     pub filter: String,
 }
 

@@ -1,0 +1,75 @@
+//! Repeats of one log line: so many are shown in a while, and the others are counted.
+//!
+//! A fault that strikes a thousand times a second says the same thing each time; what was left out is said once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::callsite::Identifier;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+
+/// How many lines of one place in the code are shown in [`WINDOW`]. `debug` and `trace` are asked for, and have no limit.
+const SHOWN: u64 = 20;
+/// After this time the count begins again, and what was left out is told.
+pub(crate) const WINDOW: Duration = Duration::from_secs(10);
+
+/// What each place in the code has logged; clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Repeats(Arc<Mutex<HashMap<Identifier, Seen>>>);
+
+#[derive(Debug)]
+struct Seen {
+    /// Where it is.
+    place: &'static Metadata<'static>,
+    since: Instant,
+    shown: u64,
+    left_out: u64,
+}
+
+// === impl Repeats ===
+
+impl Repeats {
+    /// Logs how many lines of each place were left out since the last call.
+    pub(crate) fn report(&self) {
+        let left_out: Vec<_> = self
+            .lock()
+            .values_mut()
+            .filter(|seen| seen.left_out > 0)
+            .map(|seen| (seen.place, std::mem::take(&mut seen.left_out)))
+            .collect();
+        for (place, left_out) in left_out {
+            let place = format!("{}:{}", place.file().unwrap_or("?"), place.line().unwrap_or(0));
+            tracing::warn!(left_out, place, "repeats of a log line were left out");
+        }
+    }
+
+    /// Whether a line of this place is shown now.
+    fn shows(&self, place: &'static Metadata<'static>, now: Instant) -> bool {
+        let mut all = self.lock();
+        let seen = all.entry(place.callsite()).or_insert(Seen { place, since: now, shown: 0, left_out: 0 });
+        if now.saturating_duration_since(seen.since) >= WINDOW {
+            (seen.since, seen.shown) = (now, 0);
+        }
+        let shows = seen.shown < SHOWN;
+        if shows {
+            seen.shown += 1;
+        } else {
+            seen.left_out += 1;
+        }
+        shows
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Identifier, Seen>> {
+        // The numbers are right after each of them was changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Repeats {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let place = event.metadata();
+        *place.level() > Level::INFO || self.shows(place, Instant::now())
+    }
+}
