@@ -17,7 +17,7 @@ WHOLE := --workspace $(FEATURES)
 
 STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help book setup run release test test-rust test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb check-units deploy-check clean
+.PHONY: help book fuzz setup run release test test-rust test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb check-units deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ lua: ## luacheck over the scripts
 book: ## build the book of docs/ into target/book
 	@scripts/deploy-tools.sh book
 	PATH=$(CURDIR)/target/deploy-tools/bin:$$PATH mdbook build docs
+
+fuzz: ## ten million mutated inputs to all that reads foreign bytes: some minutes
+	cargo test --release -p delayq-core -p delayq-service --test hostile -- --ignored
 
 deny: ## licences, bans and sources of all dependencies, and that each is used
 	@command -v cargo-deny > /dev/null || cargo install --locked --quiet cargo-deny
