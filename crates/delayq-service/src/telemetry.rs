@@ -5,11 +5,10 @@ use crate::config::{LogConfig, LogEnvironment, LogFormat};
 use crate::fault::Fault;
 use crate::repeats::Repeats;
 use std::io::IsTerminal;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, reload};
 
 /// The form of log lines, given terminal and environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
