@@ -1,8 +1,8 @@
 //! The commands and their arguments, as clap reads them; what it refuses ends with the exit code of usage.
 
 use crate::commands::{
-    audit, cancel, completions, config, count, dead, doctor, get, histogram, init, list, log, man, purge,
-    put, repair, reschedule, shards, spool, tail, timers, topic, topics, up, work,
+    acl, audit, backup, cancel, check, completions, config, count, dead, doctor, get, histogram, init, list,
+    log, man, purge, put, repair, reschedule, restore, shards, spool, tail, timers, topic, topics, up, work,
 };
 use crate::deployment::Global;
 use clap::{Parser, Subcommand};
@@ -40,9 +40,13 @@ pub enum Command {
     Init(init::Init),
     Up(up::Up),
     Doctor(doctor::Doctor),
+    Check(check::Check),
     Audit(audit::Audit),
     Repair(repair::Repair),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
     Timers(timers::Timers),
+    Acl(acl::Acl),
     Shards(shards::Shards),
     Spool(spool::Spool),
     Config(config::Config),

@@ -1,7 +1,10 @@
 //! The commands, one module each: read the arguments, call core, print.
 
+pub mod acl;
 pub mod audit;
+pub mod backup;
 pub mod cancel;
+pub mod check;
 pub mod completions;
 pub mod config;
 pub mod count;
@@ -17,6 +20,7 @@ pub mod purge;
 pub mod put;
 pub mod repair;
 pub mod reschedule;
+pub mod restore;
 pub mod shards;
 pub mod spool;
 pub mod tail;

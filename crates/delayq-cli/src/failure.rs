@@ -181,12 +181,12 @@ pub const LOGIN: Code = Code {
 pub const INTERRUPTED: Code = Code {
     id: "DQ-U015",
     title: "interrupted before the end",
-    cause: "Ctrl-C came before all lines were read. What was read before is put; the message names the first line that is \
-            not.",
+    cause: "Ctrl-C came before everything was done. Of put and restore, what was read before is put, and the message names \
+            the first line that is not; of backup, what was read before is in the file.",
     tries: [
-        "Put the rest: tail -n +LINE FILE | delayq put TOPIC --from -.",
+        "Put the rest: tail -n +LINE FILE | delayq put TOPIC --from -, or delayq restore --from-line LINE.",
         "Put the whole file again: messages with ids of their own are recognised, not stored twice.",
-        "See what is stored: delayq count TOPIC.",
+        "Continue a backup: delayq backup FILE --resume.",
     ],
     exit: Exit::DrainDeadline,
 };
@@ -202,6 +202,33 @@ pub const NOT_CONFIRMED: Code = Code {
         "See what it is about: delayq list TOPIC, delayq shards.",
     ],
     exit: Exit::Usage,
+};
+
+/// A backup lacks messages that could not be read.
+pub const BACKUP_INCOMPLETE: Code = Code {
+    id: "DQ-U017",
+    title: "some messages are not in the backup",
+    cause: "The messages named above are of a later format, damaged, or their dictionary is missing. All others are in it.",
+    tries: [
+        "Use the delayq that wrote them, or a later one.",
+        "See what is wrong with them: delayq audit --bodies.",
+        "See one: delayq get TOPIC ID.",
+    ],
+    exit: Exit::Refused,
+};
+
+/// A backup cannot be used as asked.
+pub const BACKUP_UNUSABLE: Code = Code {
+    id: "DQ-U018",
+    title: "the backup cannot be used so",
+    cause: "It was interrupted and has no end, it is complete or of another deployment, or Redis was restarted since it \
+            began, so that it cannot be continued.",
+    tries: [
+        "Continue one that was interrupted: delayq backup FILE --resume.",
+        "Begin again: delayq backup FILE --overwrite.",
+        "Restore what it has: delayq restore FILE does so, and says that it is not all.",
+    ],
+    exit: Exit::Refused,
 };
 
 /// Every code of the command line, in the order of the documentation.
@@ -221,6 +248,8 @@ pub const TABLE: &[&Code] = &[
     &LOGIN,
     &INTERRUPTED,
     &NOT_CONFIRMED,
+    &BACKUP_INCOMPLETE,
+    &BACKUP_UNUSABLE,
 ];
 
 /// Arguments that cannot be served.
@@ -250,6 +279,7 @@ pub fn of_core(error: Error) -> Fault {
         Error::Message(_) | Error::Name(_) | Error::Growth(_) => &USAGE,
         Error::Uninitialised(_) | Error::Layout { .. } | Error::Deployment(_) => &DEPLOYMENT,
         Error::Protocol { .. } => &BUG,
+        Error::Walk(_) => &BACKUP_UNUSABLE,
         Error::Redis { code, .. } if ["NOAUTH", "WRONGPASS", "NOPERM"].contains(&code.as_str()) => &LOGIN,
         _ => &UNREACHABLE,
     };

@@ -8,7 +8,13 @@ const TASKS: &[(&str, &[&str])] = &[
     ("Start", &["up", "init"]),
     ("Messages", &["put", "work", "get", "list", "reschedule", "cancel", "log"]),
     ("Topics", &["topics", "topic", "count", "histogram", "dead", "purge", "tail"]),
-    ("Operation", &["doctor", "timers", "shards", "spool", "audit", "repair", "config"]),
+    (
+        "Operation",
+        &[
+            "doctor", "check", "timers", "shards", "spool", "audit", "repair", "backup", "restore", "acl",
+            "config",
+        ],
+    ),
     ("Shell", &["completions", "man", "help"]),
 ];
 

@@ -1,6 +1,7 @@
 //! The command line of delayq.
 
 pub mod arguments;
+pub mod backup_line;
 pub mod commands;
 pub mod completion;
 pub mod confirm;
@@ -10,6 +11,7 @@ pub mod fleet;
 pub mod help;
 pub mod listing;
 pub mod output;
+pub mod policy_text;
 pub mod printable;
 pub mod program;
 pub mod put_line;

@@ -5,14 +5,21 @@
 //! ```
 //! `due` is any time that the command line takes, or milliseconds since the epoch as a number; without one the message is
 //! due at once. `payload` is a string, taken as its text, or any other JSON, taken as it is written; bytes come as
-//! `payload_base64`.
+//! `payload_base64`. `headers` is an object, or an array of `[name, value]` where their order matters or a name comes twice.
+//! A line of a backup also says what the message was when it was written: `state`, `attempt`, `delivery`, `reason`.
 
+use crate::policy_text::{backoff, backoff_text};
 use crate::when::When;
 use base64::Engine as _;
+use delayq::admin::Listed;
+use delayq::protocol::Envelope;
 use delayq::{Due, Message, Topic};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+
+/// The state of a line that is a dead letter.
+const DEAD: &str = "dead";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,14 +32,87 @@ struct Line<'l> {
     #[serde(borrow)]
     payload: Option<&'l RawValue>,
     payload_base64: Option<String>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
+    #[serde(borrow)]
+    headers: Option<&'l RawValue>,
     #[serde(borrow)]
     expires: Option<&'l RawValue>,
     #[serde(default)]
     max_attempts: u16,
+    backoff: Option<String>,
     #[serde(default)]
     replace: bool,
+    state: Option<String>,
+    // What was and does not come back: attempts are counted from scratch.
+    #[serde(default, rename = "attempt")]
+    _attempt: u16,
+    #[serde(default, rename = "delivery")]
+    _delivery: u32,
+    #[serde(rename = "reason")]
+    _reason: Option<String>,
+}
+
+/// A line of a backup.
+#[derive(Serialize)]
+struct Written<'l> {
+    topic: &'l Topic,
+    id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'l str>,
+    due: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'l str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    headers: &'l [(String, String)],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires: Option<u64>,
+    max_attempts: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backoff: Option<String>,
+    state: &'static str,
+    attempt: u16,
+    delivery: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'l str>,
+}
+
+/// A line as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parsed {
+    /// Its message.
+    pub message: Message,
+    /// Whether a backup took it from the dead letters.
+    pub dead: bool,
+}
+
+/// A stored message as a line, without the end of the line.
+pub fn line_of(listed: &Listed, envelope: &Envelope) -> String {
+    let bytes = &envelope.payload;
+    let (payload, payload_base64) = match std::str::from_utf8(bytes) {
+        // A control character takes six bytes as text: a line must not outgrow what is read back.
+        Ok(text) if bytes.iter().filter(|&&byte| byte < 0x20).count() <= bytes.len() / 16 => {
+            (Some(text), None)
+        }
+        _ => (None, Some(base64::engine::general_purpose::STANDARD.encode(bytes))),
+    };
+    let written = Written {
+        topic: &listed.topic,
+        id: listed.id.to_string(),
+        group: envelope.group.as_ref().map(delayq::Group::as_str),
+        due: envelope.due.get(),
+        payload,
+        payload_base64,
+        headers: &envelope.headers,
+        expires: envelope.expires.map(delayq::UnixMillis::get),
+        max_attempts: envelope.max_attempts,
+        backoff: envelope.backoff.as_ref().map(backoff_text),
+        state: envelope.state.word(),
+        attempt: envelope.attempt,
+        delivery: envelope.delivery,
+        reason: envelope.reason.as_deref(),
+    };
+    serde_json::to_string(&written).expect("it is made of plain values")
 }
 
 /// The message of a line; `topic` is for lines that name none, `past_ok` for times that [`When::due`] doubts.
@@ -40,6 +120,17 @@ struct Line<'l> {
 /// # Errors
 /// A sentence that says what is wrong with the line.
 pub fn parse(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Message, String> {
+    match parse_any(line, topic, past_ok)? {
+        Parsed { dead: true, .. } => Err("it is a dead letter of a backup: delayq restore --dead".to_owned()),
+        Parsed { message, .. } => Ok(message),
+    }
+}
+
+/// As [`parse`], dead letters included.
+///
+/// # Errors
+/// A sentence that says what is wrong with the line.
+pub fn parse_any(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Parsed, String> {
     let text = std::str::from_utf8(line).map_err(|error| format!("it is not UTF-8: {error}"))?;
     let line: Line<'_> = serde_json::from_str(text).map_err(|error| column(&error))?;
     let topic = line.topic.or_else(|| topic.cloned());
@@ -68,10 +159,22 @@ pub fn parse(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Messag
     if let Some(group) = line.group {
         message = message.group(group).map_err(|error| error.to_string())?;
     }
-    for (name, value) in line.headers {
-        message = message.header(name, value);
+    if let Some(raw) = line.headers {
+        message.headers = headers(raw).map_err(|error| format!("headers: {}", column(&error)))?;
     }
-    Ok(if line.replace { message.replace() } else { message })
+    if let Some(text) = line.backoff {
+        message = message.backoff(backoff(&text).map_err(|fault| format!("backoff: {fault}"))?);
+    }
+    let message = if line.replace { message.replace() } else { message };
+    Ok(Parsed { message, dead: line.state.as_deref() == Some(DEAD) })
+}
+
+/// Headers in the order of an array, or by name.
+fn headers(raw: &RawValue) -> Result<Vec<(String, String)>, serde_json::Error> {
+    if raw.get().starts_with('[') {
+        return serde_json::from_str(raw.get());
+    }
+    Ok(serde_json::from_str::<BTreeMap<String, String>>(raw.get())?.into_iter().collect())
 }
 
 /// The bytes of a payload that is written as JSON: a string is its text, anything else is itself.
@@ -120,6 +223,27 @@ mod tests {
     }
 
     #[test]
+    fn a_stored_message_is_written_as_the_line_that_makes_it_again() {
+        let id: delayq::MessageId = "~0190a000-0000-7003-8000-000000000001".parse().unwrap();
+        let due = UnixMillis::new(1_800_000_000_000);
+        let plain = Message::new(topic(), "{\"b\":1,\n \"a\":2}").at(due).with_id(id.clone()).max_attempts(3);
+        let full = Message::new(topic(), [0, 1, 255]).at(due).with_id("~~own".parse().unwrap());
+        let full = full.group("g \u{2028}\"").unwrap().header("b", "1").header("a", "2").header("b", "3");
+        let full = full.expires(UnixMillis::new(1_900_000_000_000)).max_attempts(1);
+        let full = full.backoff(delayq::Backoff::Fixed(Duration::from_millis(1500)));
+        for message in [plain, full] {
+            let mut envelope = message.envelope(message.payload.clone(), false);
+            envelope.due = due;
+            let id = message.id.clone().unwrap();
+            let shard = delayq::protocol::ShardId::new(0);
+            let listed = Listed { shard, topic: topic(), id, envelope: Ok(envelope.clone()) };
+            let line = line_of(&listed, &envelope);
+            assert!(!line.contains('\n'), "{line}");
+            assert_eq!(parse(line.as_bytes(), None, false), Ok(message), "{line}");
+        }
+    }
+
+    #[test]
     fn each_fault_of_a_line_is_named() {
         for (line, expected) in [
             (&b"{"[..], "it is not JSON: EOF while parsing an object"),
@@ -141,6 +265,10 @@ mod tests {
             (br#"{"topic":"t","due":"soon"}"#, "due: \"soon\" is not a time"),
             (br#"{"topic":"t","payload":1,"payload_base64":"AA=="}"#, "both"),
             (br#"{"topic":"t","payload_base64":"?"}"#, "payload_base64"),
+            (br#"{"topic":"t","headers":{"n":1}}"#, "headers: invalid type: integer `1`"),
+            (br#"{"topic":"t","headers":[["n"]]}"#, "headers: invalid length 1"),
+            (br#"{"topic":"t","backoff":"10m..1s"}"#, "backoff: the first delay is longer"),
+            (br#"{"topic":"t","state":"dead"}"#, "dead letter of a backup"),
             (br#"{"topic":"t","delay":5}"#, "unknown field `delay`"),
         ] {
             let fault = parse(line, None, false).unwrap_err();

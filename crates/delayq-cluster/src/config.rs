@@ -96,6 +96,11 @@ impl ClusterConfig {
         }
     }
 
+    /// With what every key of this fleet in etcd begins, without the slash behind it.
+    pub fn base(&self) -> String {
+        format!("{}/{}/{}", self.etcd.prefix, self.namespace, self.role)
+    }
+
     /// Everything that is wrong with the configuration, in words an operator can act on; empty if nothing is.
     pub fn faults(&self) -> Vec<String> {
         let mut at = Faults::default();

@@ -45,7 +45,7 @@ impl fmt::Display for MemberId {
 
 impl Keys {
     pub(crate) fn of(config: &ClusterConfig) -> Self {
-        Self { base: format!("{}/{}/{}", config.etcd.prefix, config.namespace, config.role) }
+        Self { base: config.base() }
     }
 
     pub(crate) fn members(&self) -> String {

@@ -1,5 +1,6 @@
 //! The compensator's process: configuration, logs, build, announce, run, drain.
 
+use delayq::admin::Role;
 use delayq_compensator::codes::NO_SPOOL;
 use delayq_compensator::{Compensator, CompensatorConfig, Deps, build};
 use delayq_service::config::{DeploymentConfig, RedisConfig, SpoolConfig};
@@ -30,7 +31,7 @@ impl Service for CompensatorService {
     async fn build(config: Config, process: &Process) -> Result<Self, Fault> {
         let Config { deployment, redis, spool, compensator, .. } = config;
         let folder = spool.folder().ok_or_else(|| Fault::new(&NO_SPOOL, "`[spool] dir` is empty"))?;
-        let client = delayq_service::deployment::client(&deployment, &redis)?;
+        let client = delayq_service::deployment::client_of(Role::Compensator, &deployment, &redis)?;
         // Redis may be unavailable: resubmitting starts once it is back.
         let fitness = Fitness::if_there(&client, &process.readiness).await?;
         let deps = Deps {

@@ -184,6 +184,22 @@ impl MessageId {
         }
     }
 
+    /// The same generated id with another shard in it, so that a message keeps its id as far as it can where it moves to
+    /// a deployment with other shards. An own id carries none, and stays as it is.
+    #[must_use]
+    pub fn with_shard(&self, shard: ShardId) -> Self {
+        match self {
+            Self::Own(_) => self.clone(),
+            Self::Generated(uuid) => {
+                let [high, low] = shard.get().to_be_bytes();
+                let mut bytes = *uuid.as_bytes();
+                bytes[6] = bytes[6] & 0xf0 | high & 0x0f;
+                bytes[7] = low;
+                Self::Generated(Uuid::from_bytes(bytes))
+            }
+        }
+    }
+
     /// The id as keys and scripts carry it: 16 raw bytes, or the text.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
@@ -249,6 +265,17 @@ impl<'de> Deserialize<'de> for MessageId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_generated_id_takes_another_shard_and_nothing_else_changes() {
+        let id = MessageId::generate(ShardId::new(4095), 1_763_697_600_123);
+        let moved = id.with_shard(ShardId::new(258));
+        assert_eq!(moved.shard(), Some(ShardId::new(258)));
+        assert_eq!(moved.to_string().parse::<MessageId>().as_ref(), Ok(&moved), "it is still of version 7");
+        assert_eq!(moved.with_shard(ShardId::new(4095)), id);
+        let own = MessageId::own("order-17").unwrap();
+        assert_eq!(own.with_shard(ShardId::new(3)), own);
+    }
 
     #[test]
     fn a_generated_id_carries_its_shard_and_survives_every_form() {

@@ -2,8 +2,9 @@
 
 use crate::config::{Config, Settings, Sharing};
 use crate::forwarder::{Deps, Forwarder, build};
+use delayq::admin::Role as RedisRole;
 use delayq_cluster::{ClusterConfig, Role, name_of_process};
-use delayq_service::deployment::client;
+use delayq_service::deployment::client_of;
 use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
 
 /// `delayq-forwarder`.
@@ -20,7 +21,7 @@ impl Service for ForwarderService {
     const PROGRAM: Program = Program { name: "delayq-forwarder", version: env!("CARGO_PKG_VERSION") };
 
     async fn build(config: Config, process: &Process) -> Result<Self, Fault> {
-        let client = client(&config.deployment, &config.redis)?;
+        let client = client_of(RedisRole::Forwarder, &config.deployment, &config.redis)?;
         let fitness = Fitness::required(&client, &process.readiness).await?;
         let deps = Deps {
             client,

@@ -3,6 +3,7 @@
 use crate::codes::CONFIG_FAULTY;
 use crate::config::{DeploymentConfig, RedisConfig, Secret};
 use crate::fault::Fault;
+use delayq::admin::Role;
 use delayq::{Client, LinkSettings, Settings};
 use std::path::PathBuf;
 
@@ -11,9 +12,20 @@ use std::path::PathBuf;
 /// # Errors
 /// The password or the certificate can no longer be read.
 pub fn client(deployment: &DeploymentConfig, redis: &RedisConfig) -> Result<Client, Fault> {
+    settings(deployment, redis).map(Client::new)
+}
+
+/// As [`client`], of a program that has one role: it needs the permissions of that role alone.
+///
+/// # Errors
+/// As [`client`].
+pub fn client_of(role: Role, deployment: &DeploymentConfig, redis: &RedisConfig) -> Result<Client, Fault> {
+    settings(deployment, redis).map(|settings| Client::new(settings.role(role)))
+}
+
+fn settings(deployment: &DeploymentConfig, redis: &RedisConfig) -> Result<Settings, Fault> {
     let link = link(redis).map_err(|why| Fault::new(&CONFIG_FAULTY, format!("redis.{why}")))?;
-    let settings = Settings::new(link).namespace(deployment.namespace.clone()).shards(deployment.shards);
-    Ok(Client::new(settings))
+    Ok(Settings::new(link).namespace(deployment.namespace.clone()).shards(deployment.shards))
 }
 
 /// How to connect to a configured Redis.

@@ -1,5 +1,6 @@
 //! The timer's process: configuration, logs, build, announce, run, drain.
 
+use delayq::admin::Role;
 use delayq_cluster::EtcdConfig;
 use delayq_service::config::{DeploymentConfig, RedisConfig};
 use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
@@ -29,7 +30,7 @@ impl Service for TimerService {
 
     async fn build(config: Config, process: &Process) -> Result<Self, Fault> {
         let Config { deployment, redis, etcd, timer, admin, .. } = config;
-        let client = delayq_service::deployment::client(&deployment, &redis)?;
+        let client = delayq_service::deployment::client_of(Role::Timer, &deployment, &redis)?;
         let membership = stores::membership(&timer, &deployment, &etcd, admin.listen.to_string());
         let (metrics, readiness) = (process.metrics.clone(), process.readiness.clone());
         let timer = build(timer, Deps { client: client.clone(), metrics, readiness, membership }).await?;

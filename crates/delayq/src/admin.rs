@@ -15,6 +15,7 @@ mod repair;
 mod replaying;
 mod stuck;
 mod training;
+mod walking;
 
 pub use audit::{Audit, Uncounted};
 pub use deleting::TopicDeletion;
@@ -25,7 +26,9 @@ pub use repair::Repaired;
 pub use replaying::ReplayOptions;
 pub use stuck::{Drift, Finding, FindingKind};
 pub use training::Trained;
+pub use walking::{Walk, WalkCursor};
 
+pub use crate::role::Role;
 pub use crate::server::ServerFacts;
 pub use delayq_core::codec::Codec;
 pub use delayq_core::policy::{Policy, PolicySetting, Repeats};

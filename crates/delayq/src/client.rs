@@ -6,6 +6,7 @@ use crate::growth::Growth;
 use crate::link::{Link, LinkSettings};
 use crate::name::process_name;
 use crate::payloads::Payloads;
+use crate::role::Role;
 use crate::script_link::ScriptLink;
 use crate::server;
 use crate::setters::setters;
@@ -33,6 +34,8 @@ pub struct Settings {
     /// What this process calls itself: the history of a message names who leased it. At most 100 bytes are kept; empty: it
     /// does not say. Default `program@host:pid`.
     pub name: String,
+    /// What this program does: a Redis that denies a command that it needs is refused. `None`, the default: any of it.
+    pub role: Option<Role>,
 }
 
 /// A deployment, as a `Producer`, a `Consumer` and an `Admin` use it. Cheap to clone: all clones share one connection.
@@ -42,6 +45,7 @@ pub struct Client {
     pub(crate) payloads: Payloads,
     pub(crate) max_payload_bytes: usize,
     pub(crate) name: Arc<str>,
+    pub(crate) role: Option<Role>,
 }
 
 // === impl Settings ===
@@ -55,6 +59,7 @@ impl Settings {
             shards: ShardCount::default(),
             max_payload_bytes: DEFAULT_PAYLOAD_BYTES,
             name: process_name(),
+            role: None,
         }
     }
 
@@ -63,6 +68,7 @@ impl Settings {
         shards: ShardCount,
         max_payload_bytes: usize,
         name: impl Into<String> => name.into(),
+        role: Role => Some(role),
     }
 }
 
@@ -82,25 +88,23 @@ impl Client {
     /// of shards; others if Redis cannot be reached.
     pub async fn connect(settings: Settings) -> Result<Self, Error> {
         let client = Self::new(settings);
-        server::check(&client.calls).await?;
+        server::check(&client.calls, client.role).await?;
         Ok(client)
     }
 
     /// A client with other scripts than the published ones, for tests.
     pub fn with_scripts(settings: Settings, scripts: Arc<Scripts>) -> Self {
-        let Settings { link, namespace, shards, max_payload_bytes, name } = settings;
+        let Settings { link, namespace, shards, max_payload_bytes, name, role } = settings;
         let scripts = ScriptLink::new(Link::new(link), Keys::new(namespace), scripts);
-        Self::over(Calls::new(scripts, shards), max_payload_bytes, name.into())
+        let calls = Calls::new(scripts, shards);
+        Self { payloads: Payloads::new(calls.clone()), calls, max_payload_bytes, name: name.into(), role }
     }
 
     /// The same deployment on its own connection: for calls that must not wait behind the answers to others.
     #[must_use]
     pub fn apart(&self) -> Self {
-        Self::over(self.calls.apart(), self.max_payload_bytes, Arc::clone(&self.name))
-    }
-
-    fn over(calls: Calls, max_payload_bytes: usize, name: Arc<str>) -> Self {
-        Self { payloads: Payloads::new(calls.clone()), calls, max_payload_bytes, name }
+        let calls = self.calls.apart();
+        Self { payloads: Payloads::new(calls.clone()), calls, ..self.clone() }
     }
 
     /// The Redis's address, without secrets.

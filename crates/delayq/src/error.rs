@@ -67,6 +67,9 @@ pub enum Error {
     /// The deployment cannot grow so.
     #[error("the deployment does not grow: {0}")]
     Growth(String),
+    /// A walk over all messages cannot continue: begin it again.
+    #[error("the walk over all messages cannot continue: {0}")]
+    Walk(String),
     /// Redis is not fit to keep messages.
     #[error("this Redis must not be used: {0}")]
     Unfit(String),

@@ -19,6 +19,7 @@ mod payloads;
 mod placing;
 mod producer;
 pub mod protocol;
+mod role;
 mod scatter;
 mod script_link;
 mod server;

@@ -3,6 +3,8 @@
 use crate::calls::Calls;
 use crate::error::Error;
 use crate::listen::try_listening;
+use crate::role::Role;
+use delayq_core::shard::ShardId;
 use delayq_core::time::UnixMicros;
 use delayq_core::verbs::probe;
 use serde::Serialize;
@@ -37,16 +39,16 @@ pub struct ServerFacts {
     pub replicas: u64,
 }
 
-/// Checks that the server would lose no message and denies no command in use, and that a deployment that is there is
+/// Checks that the server would lose no message and denies no command that the role needs, and that a deployment that is there is
 /// the configured one. Costs about a millisecond and a short connection.
 ///
 /// # Errors
 /// [`Error::Unfit`] names the setting and what to do; [`Error::Deployment`] if the deployment never had the configured
 /// number of shards; others if the server cannot be reached.
-pub(crate) async fn check(calls: &Calls) -> Result<ServerFacts, Error> {
+pub(crate) async fn check(calls: &Calls, role: Option<Role>) -> Result<ServerFacts, Error> {
     let facts = facts(calls).await.map_err(denied_by_name)?;
     facts.check()?;
-    check_permissions(calls).await.map_err(denied_by_name)?;
+    check_permissions(calls, role).await.map_err(denied_by_name)?;
     match calls.layout().await {
         Ok(_) | Err(Error::Uninitialised(_)) => Ok(facts),
         Err(error) => Err(error),
@@ -67,18 +69,33 @@ async fn facts(calls: &Calls) -> Result<ServerFacts, Error> {
     Ok(ServerFacts::parse(&text))
 }
 
-/// Every command in use must be allowed. One that is denied to a script would stop it halfway; without SCRIPT LOAD a
-/// restarted Redis could never be served, and without SSUBSCRIBE every wake-up would be lost.
-async fn check_permissions(calls: &Calls) -> Result<(), Error> {
+/// Every command that the role needs must be allowed; without a role, every one of the scripts. One that is denied to a
+/// script would stop it halfway; without SCRIPT LOAD a restarted Redis could never be served, and without SSUBSCRIBE
+/// every wake-up would be lost.
+async fn check_permissions(calls: &Calls, role: Option<Role>) -> Result<(), Error> {
     calls.link().run(redis::cmd("SCRIPT").arg("LOAD").arg("return 1")).await?;
-    try_listening(calls.link().settings(), calls.keys()).await?;
-    let denied = calls.ask(probe::request(), probe::read).await?;
+    if role.is_none_or(Role::listens) {
+        try_listening(calls.link().settings(), calls.keys()).await?;
+    }
+    if role == Some(Role::Admin) {
+        let base = calls.keys().base(ShardId::new(0));
+        for command in [
+            redis::cmd("SCAN").arg(0),
+            redis::cmd("ZSCAN").arg(format!("{base}never")).arg(0),
+            redis::cmd("PUBSUB").arg("SHARDNUMSUB"),
+        ] {
+            calls.link().run(command).await?;
+        }
+    }
+    let needed: Vec<String> =
+        role.unwrap_or(Role::Admin).commands().into_iter().map(|command| command.to_uppercase()).collect();
+    let denied = calls.ask(probe::request(needed.iter().map(String::as_str)), probe::read).await?;
     if denied.is_empty() {
         return Ok(());
     }
     let denied = denied.join(", ");
     Err(Error::Unfit(format!(
-        "this user may not call {denied}: allow it in the ACL (docs/operations.md lists all)"
+        "this user may not call {denied}: allow it in the ACL (delayq acl print shows all)"
     )))
 }
 
@@ -86,7 +103,7 @@ async fn check_permissions(calls: &Calls) -> Result<(), Error> {
 fn denied_by_name(error: Error) -> Error {
     match error {
         Error::Redis { code, detail } if code == "NOPERM" => {
-            Error::Unfit(format!("{detail}: allow it in the ACL (docs/operations.md lists all)"))
+            Error::Unfit(format!("{detail}: allow it in the ACL (delayq acl print shows all)"))
         }
         error => error,
     }

@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
+use delayq::admin::Role;
 use delayq::protocol::{Holder, Notification, ShardId};
 use delayq::{
-    Admin, Client, Consumer, ConsumerOptions, Error, Fate, Message, Password, Producer, ProducerOptions,
-    Settings, Settled, ShardCount, Topic,
+    Admin, Client, Consumer, ConsumerOptions, Error, Fate, Message, Namespace, Password, Producer,
+    ProducerOptions, Settings, Settled, ShardCount, Topic,
 };
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::proxy::Proxy;
@@ -13,12 +14,25 @@ use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The commands that docs/operations.md lists as sufficient.
+/// The commands of a role, as a rule allows them.
+fn allowed(role: Role) -> Vec<String> {
+    role.commands().into_iter().map(|command| format!("+{command}")).collect()
+}
+
+/// The commands that suffice for everything.
 fn documented_commands() -> Vec<String> {
+    allowed(Role::Admin)
+}
+
+#[test]
+fn the_documented_rules_are_those_of_the_roles() {
     let text = include_str!("../../../docs/operations.md");
-    let (_, block) = text.split_once("-@all ").unwrap();
-    let (block, _) = block.split_once("\n\n").unwrap();
-    block.split_whitespace().map(str::to_owned).collect()
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = words(text);
+    for role in Role::ALL {
+        let rule = words(&role.rule(&format!("delayq-{role}"), &Namespace::default()));
+        assert!(text.contains(&format!("{rule} ")), "docs/operations.md has not:\n{rule}");
+    }
 }
 
 async fn set_user(server: &RedisServer, commands: &[String]) -> Client {
@@ -26,6 +40,14 @@ async fn set_user(server: &RedisServer, commands: &[String]) -> Client {
     words.extend(commands.iter().map(String::as_str));
     server.command::<()>(&words).await;
     let mut settings = Settings::new(server.url());
+    settings.link.username = Some("delayq".to_owned());
+    settings.link.password = Some("secret".into());
+    Client::new(settings)
+}
+
+async fn set_user_of(server: &RedisServer, role: Role, commands: &[String]) -> Client {
+    set_user(server, commands).await;
+    let mut settings = Settings::new(server.url()).role(role);
     settings.link.username = Some("delayq".to_owned());
     settings.link.password = Some("secret".into());
     Client::new(settings)
@@ -46,16 +68,33 @@ async fn the_documented_permissions_are_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_denies_a_command_is_refused_by_name() {
+async fn a_redis_that_denies_a_command_of_the_role_is_refused_by_name() {
     let server = RedisServer::private().await;
-    // Those of a connection, HELLO and AUTH, are not checked.
-    let denied = documented_commands();
-    let denied: Vec<_> =
-        denied.iter().filter(|denied| !["+hello", "+auth"].contains(&denied.as_str())).collect();
-    assert!(denied.len() > 30, "{denied:?}");
-    for denied in denied {
+    for role in Role::ALL {
+        let client = set_user_of(&server, role, &allowed(role)).await;
+        Admin::new(client).check_server().await.unwrap_or_else(|error| panic!("{role}: {error}"));
+        // Those of a connection, HELLO and AUTH, are not checked.
+        let all = allowed(role);
+        assert!(all.len() > 20, "{role}: {all:?}");
+        for denied in all.iter().filter(|denied| !["+hello", "+auth"].contains(&denied.as_str())) {
+            let commands: Vec<_> = all.iter().filter(|command| *command != denied).cloned().collect();
+            let client = set_user_of(&server, role, &commands).await;
+            let error = Admin::new(client).check_server().await.unwrap_err();
+            let named = |why: &str| why.to_lowercase().contains(&denied[1..]);
+            assert!(matches!(&error, Error::Unfit(why) if named(why)), "{role}, {denied}: {error}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_role_every_command_of_the_scripts_is_asked_for() {
+    let server = RedisServer::private().await;
+    for denied in allowed(Role::Timer).into_iter().chain(allowed(Role::Producer)) {
+        if ["+hello", "+auth"].contains(&denied.as_str()) {
+            continue;
+        }
         let commands: Vec<_> =
-            documented_commands().into_iter().filter(|command| command != denied).collect();
+            documented_commands().into_iter().filter(|command| *command != denied).collect();
         let client = set_user(&server, &commands).await;
         let error = Admin::new(client.clone()).check_server().await.unwrap_err();
         let named = |why: &str| why.to_lowercase().contains(&denied[1..]);

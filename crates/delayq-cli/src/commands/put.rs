@@ -1,9 +1,11 @@
 //! `delayq put`: one message from arguments, or many from NDJSON.
 
-use crate::commands::put::many::Many;
+use crate::backup_line::is_record;
+use crate::commands::put::many::{Line, LineFault, Lines, Many};
 use crate::deployment::Context;
 use crate::failure::{self, of_core, refused, usage};
 use crate::output::{add_time, complain, time};
+use crate::put_line;
 use crate::when::{Span, When};
 use clap::Args;
 use delayq::{Due, Message, MessageId, Put as Answer, PutError, PutOutcome, Topic, UnixMillis};
@@ -12,7 +14,7 @@ use serde_json::{Value, json};
 use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
 
-mod many;
+pub(crate) mod many;
 
 /// Put a message, or many from a file or standard input
 ///
@@ -69,6 +71,24 @@ pub struct Put {
     in_flight: u16,
 }
 
+/// The lines of `--from`. Those of a backup that are no messages are passed over.
+struct Messages {
+    topic: Option<Topic>,
+    past_ok: bool,
+}
+
+// === impl Messages ===
+
+impl Lines for Messages {
+    async fn line(&mut self, line: &[u8]) -> Result<Line, LineFault> {
+        if is_record(line) {
+            return Ok(Line::Record);
+        }
+        let message = put_line::parse(line, self.topic.as_ref(), self.past_ok);
+        message.map(|message| Line::Put(Box::new(message))).map_err(LineFault::Refused)
+    }
+}
+
 // === impl Put ===
 
 impl Put {
@@ -78,14 +98,10 @@ impl Put {
     /// A refusal, or a Redis that cannot be used.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         if let Some(from) = self.from {
-            let many = Many {
-                from,
-                topic: self.topic,
-                strict: self.strict,
-                past_ok: self.past_ok,
-                in_flight: self.in_flight.into(),
-            };
-            return many.run(context).await;
+            let in_flight = self.in_flight.into();
+            let many = Many { from, from_line: 1, strict: self.strict, in_flight };
+            let mut lines = Messages { topic: self.topic, past_ok: self.past_ok };
+            return many.run(context, &context.producer()?, &mut lines).await;
         }
         let topic = self.topic.clone();
         let message = self.message(context).await?;

@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
+mod acl;
 mod asking;
 mod audit;
+mod backup;
+mod check;
 mod clock;
 mod completion;
 mod config;

@@ -90,6 +90,7 @@ async fn every_table_is_json_of_documented_keys_when_it_is_asked_for() {
         &["topic", "set", "t", "--lease", "10s"],
         &["dead", "list", "t"],
         &["audit"],
+        &["acl", "print"],
         &["shards"],
         &["timers"],
         &["init"],

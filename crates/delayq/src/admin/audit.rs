@@ -210,7 +210,8 @@ impl Admin {
         Ok(())
     }
 
-    async fn topic_name(&self, shard: ShardId, number: &str) -> Result<Option<String>, Error> {
+    /// The name of a topic that has this number in a shard.
+    pub(super) async fn topic_name(&self, shard: ShardId, number: &str) -> Result<Option<String>, Error> {
         let mut hget = redis::cmd("HGET");
         hget.arg(format!("{}t:{number}", self.client.calls.keys().base(shard))).arg("name");
         match self.client.calls.link().run(&hget).await {

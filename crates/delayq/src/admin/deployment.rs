@@ -11,14 +11,14 @@ use delayq_core::verbs::deployment::{self, Init, ShardLayout};
 // === impl Admin ===
 
 impl Admin {
-    /// Checks that the server would lose no message and denies no command in use, and that a deployment that is there is
+    /// Checks that the server would lose no message and denies no command that the client's role needs, and that a deployment that is there is
     /// the configured one. Costs about a millisecond and a short connection.
     ///
     /// # Errors
     /// [`Error::Unfit`] names the setting and what to do; [`Error::Deployment`] if the deployment never had the
     /// configured number of shards; others if the server cannot be reached.
     pub async fn check_server(&self) -> Result<ServerFacts, Error> {
-        server::check(&self.client.calls).await
+        server::check(&self.client.calls, self.client.role).await
     }
 
     /// The deployment's layout as Redis knows it, which is asked the first time only.

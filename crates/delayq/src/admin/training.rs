@@ -25,6 +25,25 @@ pub struct Trained {
 // === impl Admin ===
 
 impl Admin {
+    /// The dictionary of this id, as a backup carries it; `None`: the deployment does not have it.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn dictionary(&self, id: u32) -> Result<Option<Vec<u8>>, Error> {
+        self.client.calls.ask(dictionary::request(id, b""), dictionary::read).await
+    }
+
+    /// Keeps a dictionary of another deployment. A dictionary never changes: one that is there already stays.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn keep_dictionary(&self, id: u32, bytes: &[u8]) -> Result<(), Error> {
+        if let Some(kept) = self.client.calls.ask(dictionary::request(id, bytes), dictionary::read).await? {
+            self.client.payloads.keep(id, &kept);
+        }
+        Ok(())
+    }
+
     /// Trains a dictionary on at most `most` pending payloads of a topic, keeps it, and compresses the topic's
     /// payloads with it from now on. Earlier dictionaries stay, for what was compressed with them.
     ///

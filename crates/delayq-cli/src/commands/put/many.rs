@@ -1,10 +1,9 @@
-//! Many messages from NDJSON: bounded in flight, bad lines named, a summary at the end.
+//! Many messages from NDJSON: bounded in flight, bad lines named, a summary at the end. For `put --from` and `restore`.
 
 use crate::deployment::Context;
 use crate::failure::{self, INTERRUPTED, LINES_REFUSED, of_core};
 use crate::output::complain;
-use crate::put_line;
-use delayq::{Producer, Put, PutError, Topic};
+use delayq::{Message, Producer, Put, PutError};
 use delayq_service::Fault;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -22,12 +21,39 @@ const LONGEST_LINE_BYTES: usize = 4 * 1024 * 1024;
 const COUNTED_EVERY: u64 = 256;
 
 /// What to read and how.
-pub(super) struct Many {
-    pub(super) from: PathBuf,
-    pub(super) topic: Option<Topic>,
-    pub(super) strict: bool,
-    pub(super) past_ok: bool,
-    pub(super) in_flight: usize,
+pub(crate) struct Many {
+    pub(crate) from: PathBuf,
+    /// Lines before this one are not put; the first is 1.
+    pub(crate) from_line: u64,
+    pub(crate) strict: bool,
+    pub(crate) in_flight: usize,
+}
+
+/// What a line is.
+///
+/// # Contract
+/// Lines come in order, each once, without their ends, and none is empty.
+pub(crate) trait Lines {
+    /// What becomes of the line, once all that it asks for besides a put is done.
+    async fn line(&mut self, line: &[u8]) -> Result<Line, LineFault>;
+}
+
+/// A line as it was understood.
+pub(crate) enum Line {
+    /// A message to put.
+    Put(Box<Message>),
+    /// What belongs to a backup and is no message; it is done.
+    Record,
+    /// What is not asked for.
+    LeftOut,
+}
+
+/// A line that cannot be served.
+pub(crate) enum LineFault {
+    /// It is refused, and the others are put.
+    Refused(String),
+    /// Nothing behind it can be served either.
+    Stop(Fault),
 }
 
 /// What became of the lines.
@@ -36,13 +62,20 @@ struct Summary {
     lines: u64,
     outcomes: BTreeMap<&'static str, u64>,
     refused: u64,
+    /// Lines of a backup that are no messages.
+    #[serde(skip_serializing_if = "is_zero")]
+    records: u64,
+    /// Lines that were not asked for.
+    #[serde(skip_serializing_if = "is_zero")]
+    left_out: u64,
     /// The first line that may not have been put, because Redis failed or the user stopped it.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_at_line: Option<u64>,
 }
 
-struct Run<'c> {
+struct Run<'c, L> {
     many: &'c Many,
+    lines: &'c mut L,
     name: String,
     json: bool,
     summary: Summary,
@@ -60,12 +93,17 @@ impl Many {
     ///
     /// # Errors
     /// The input cannot be read, a line was refused (the others are put), or Redis cannot be used.
-    pub(super) async fn run(&self, context: &Context) -> Result<(), Fault> {
+    pub(crate) async fn run(
+        &self,
+        context: &Context,
+        producer: &Producer,
+        lines: &mut impl Lines,
+    ) -> Result<(), Fault> {
         let (input, name, bytes) = self.open().await?;
         let bar = bar(context, bytes);
         let json = context.output.json;
-        let mut run = Run { many: self, name, json, summary: Summary::default(), bar, stop: None };
-        run.all(input, &context.producer()?).await?;
+        let mut run = Run { many: self, lines, name, json, summary: Summary::default(), bar, stop: None };
+        run.all(input, producer).await?;
         run.bar.finish_and_clear();
         let Run { summary, stop, .. } = run;
         context.output.print(&summary, || summary.sentence())?;
@@ -92,7 +130,7 @@ impl Many {
 
 // === impl Run ===
 
-impl Run<'_> {
+impl<L: Lines> Run<'_, L> {
     async fn all(&mut self, mut input: Pin<Box<dyn AsyncBufRead>>, producer: &Producer) -> Result<(), Fault> {
         let mut under_way = FuturesUnordered::new();
         let mut line = Vec::new();
@@ -109,7 +147,7 @@ impl Run<'_> {
                     if line.is_empty() {
                         break;
                     }
-                    under_way.extend(self.begin(&line, producer));
+                    under_way.extend(self.begin(&line, producer).await);
                     line.clear();
                 }
             }
@@ -121,36 +159,37 @@ impl Run<'_> {
     }
 
     /// Begins the put of a line; `None`: there is nothing to put.
-    fn begin(&mut self, line: &[u8], producer: &Producer) -> Option<impl Future<Output = Answer> + use<>> {
+    async fn begin(
+        &mut self,
+        line: &[u8],
+        producer: &Producer,
+    ) -> Option<impl Future<Output = Answer> + use<L>> {
         self.bar.inc(line.len() as u64);
         self.summary.lines += 1;
         let number = self.summary.lines;
         if number.is_multiple_of(COUNTED_EVERY) {
             self.bar.set_message(format!("{number} lines"));
         }
-        match self.parse(line) {
-            Ok(message) => {
-                let producer = producer.clone();
-                message.map(|message| async move { (number, producer.put(message).await) })
-            }
-            Err(fault) => {
-                self.refuse(number, &fault);
-                None
-            }
-        }
-    }
-
-    /// `None`: an empty line.
-    fn parse(&self, line: &[u8]) -> Result<Option<delayq::Message>, String> {
         let line = line.trim_ascii();
-        if line.len() > LONGEST_LINE_BYTES {
-            return Err(format!("it has {} bytes; at most {LONGEST_LINE_BYTES} are allowed", line.len()));
-        }
         if line.is_empty() {
-            Ok(None)
-        } else {
-            put_line::parse(line, self.many.topic.as_ref(), self.many.past_ok).map(Some)
+            return None;
         }
+        if line.len() > LONGEST_LINE_BYTES {
+            let fault = format!("it has {} bytes; at most {LONGEST_LINE_BYTES} are allowed", line.len());
+            self.refuse(number, &fault);
+            return None;
+        }
+        match self.lines.line(line).await {
+            Ok(Line::Put(message)) if number >= self.many.from_line => {
+                let producer = producer.clone();
+                return Some(async move { (number, producer.put(*message).await) });
+            }
+            Ok(Line::Record) => self.summary.records += 1,
+            Ok(Line::Put(_) | Line::LeftOut) => self.summary.left_out += 1,
+            Err(LineFault::Refused(why)) => self.refuse(number, &why),
+            Err(LineFault::Stop(fault)) => self.stop_at(number, fault),
+        }
+        None
     }
 
     fn answered(&mut self, (number, answer): Answer) {
@@ -165,15 +204,16 @@ impl Run<'_> {
                 fault if fault.code() == &failure::USAGE => {
                     self.refuse(number, &fault.to_string());
                 }
-                fault => {
-                    let first = self.summary.stopped_at_line.map_or(number, |first| first.min(number));
-                    self.summary.stopped_at_line = Some(first);
-                    let message =
-                        format!("stopped at {} line {first}; what follows may not be stored", self.name);
-                    self.stop = Some(Fault::new(fault.code(), message).because(fault));
-                }
+                fault => self.stop_at(number, fault),
             },
         }
+    }
+
+    fn stop_at(&mut self, number: u64, fault: Fault) {
+        let first = self.summary.stopped_at_line.map_or(number, |first| first.min(number));
+        self.summary.stopped_at_line = Some(first);
+        let message = format!("stopped at {} line {first}; what follows may not be stored", self.name);
+        self.stop = Some(Fault::new(fault.code(), message).because(fault));
     }
 
     /// Stops before the next line; what is in flight is still waited for.
@@ -212,8 +252,12 @@ impl Summary {
                 .map(|(_, n)| n)
                 .sum(),
         );
-        if bad > 0 {
-            words.push(format!("{bad} invalid"));
+        for (count, word) in
+            [(bad, "invalid"), (self.records, "about the backup"), (self.left_out, "left out")]
+        {
+            if count > 0 {
+                words.push(format!("{count} {word}"));
+            }
         }
         format!(
             "{} lines: {}",
@@ -221,6 +265,11 @@ impl Summary {
             if words.is_empty() { "nothing to put".to_owned() } else { words.join(", ") }
         )
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn bar(context: &Context, bytes: u64) -> ProgressBar {

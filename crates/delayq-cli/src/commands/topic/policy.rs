@@ -2,6 +2,7 @@
 
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
+use crate::policy_text::{backoff, text};
 use crate::when::Span;
 use clap::Args;
 use delayq::admin::{Codec, Policy, PolicySetting, Repeats};
@@ -144,37 +145,6 @@ pub(super) fn json_of(policy: &Policy) -> Value {
     PolicySetting::ALL.into_iter().map(entry).collect()
 }
 
-/// A setting as `set` takes it; `None`: at its default.
-fn text(policy: &Policy, setting: PolicySetting) -> Option<String> {
-    let span = |span: Option<Duration>| span.map(exactly);
-    match setting {
-        PolicySetting::MaxAttempts => policy.max_attempts.map(|most| most.to_string()),
-        PolicySetting::Lease => span(policy.lease),
-        PolicySetting::Backoff => policy.backoff.as_ref().map(backoff_text),
-        PolicySetting::ExpireAfter => span(policy.expire_after),
-        PolicySetting::RememberCancelled => span(policy.remember_cancelled),
-        PolicySetting::RememberOwn => span(policy.remember_own),
-        PolicySetting::RememberGenerated => span(policy.remember_generated),
-        PolicySetting::Repeats => policy.repeats.map(|repeats| repeats.to_string()),
-        PolicySetting::Codec => policy.codec.map(|codec| codec.to_string()),
-        PolicySetting::History => policy.history.map(|most| most.to_string()),
-        PolicySetting::HistoryFor => span(policy.history_for),
-    }
-}
-
-/// A duration as it can be set again.
-fn exactly(length: Duration) -> String {
-    Span::from(length).to_string()
-}
-
-fn backoff_text(backoff: &Backoff) -> String {
-    match backoff {
-        Backoff::Fixed(delay) => exactly(*delay),
-        Backoff::Exponential { first, longest } => format!("{}..{}", exactly(*first), exactly(*longest)),
-        Backoff::List(delays) => delays.iter().map(|&delay| exactly(delay)).collect::<Vec<_>>().join(","),
-    }
-}
-
 fn lease(text: &str) -> Result<Span, String> {
     let lease: Span = text.parse()?;
     match (SHORTEST_LEASE..=LONGEST_LEASE).contains(&*lease) {
@@ -202,42 +172,10 @@ fn reset(text: &str) -> Result<Reset, String> {
     })
 }
 
-fn backoff(text: &str) -> Result<Backoff, String> {
-    let span = |text: &str| text.trim().parse::<Span>().map(Duration::from);
-    let short = |delay: &Duration| (1..=u128::from(u32::MAX)).contains(&delay.as_millis());
-    let (backoff, delays) = if let Some((first, longest)) = text.split_once("..") {
-        let (first, longest) = (span(first)?, span(longest)?);
-        if first > longest {
-            return Err("the first delay is longer than the longest".to_owned());
-        }
-        (Backoff::Exponential { first, longest }, vec![first, longest])
-    } else {
-        let delays = text.split(',').map(span).collect::<Result<Vec<_>, _>>()?;
-        match delays.as_slice() {
-            [delay] => (Backoff::Fixed(*delay), delays),
-            _ => (Backoff::List(delays.clone()), delays),
-        }
-    };
-    if delays.len() > 32 || !delays.iter().all(short) {
-        return Err("a delay is 1ms to 49 days, and a list has at most 32 of them".to_owned());
-    }
-    Ok(backoff)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_back_off_is_fixed_exponential_or_a_list() {
-        let s = Duration::from_secs;
-        assert_eq!(backoff("10s"), Ok(Backoff::Fixed(s(10))));
-        assert_eq!(backoff("1s..10m"), Ok(Backoff::Exponential { first: s(1), longest: s(600) }));
-        assert_eq!(backoff("1s, 5s,1m"), Ok(Backoff::List(vec![s(1), s(5), s(60)])));
-        for bad in ["", "0s", "10m..1s", "5", "60days", "1s..", &["1s"; 33].join(",")] {
-            assert!(backoff(bad).is_err(), "{bad}");
-        }
-    }
+    use crate::policy_text::backoff_text;
 
     #[test]
     fn a_policy_is_shown_as_it_is_set_with_its_defaults_named() {

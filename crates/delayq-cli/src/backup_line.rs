@@ -1,0 +1,168 @@
+//! The lines of a backup that are not messages: where it comes from, what its topics are set to, how far it is, its end.
+//!
+//! ```json
+//! {"backup":{"format":1,"namespace":"dq","shards":"4","dead":false,"topics":[],"begun_ms":1800000000000}}
+//! {"dictionary":{"id":7,"bytes_base64":"N6Qw7A=="}}
+//! {"policy":{"topic":"orders","settings":{"lease":"1m"},"paused":true,"rate":100.0}}
+//! {"checkpoint":{"cursor":"5d41:1536","pending":1000,"dead":0,"missing":0}}
+//! {"end":{"pending":5000,"dead":3,"missing":0}}
+//! ```
+//! All others are messages, in the words of [`crate::put_line`].
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The newest format that this version reads, and the one that it writes.
+pub const FORMAT: u32 = 1;
+
+/// With what the lines begin that are not messages.
+const BEGINNINGS: [&str; 5] =
+    ["{\"backup\":", "{\"dictionary\":", "{\"policy\":", "{\"checkpoint\":", "{\"end\":"];
+
+/// A line that is not a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Record {
+    /// The first line.
+    Backup(Begin),
+    /// A dictionary that a topic's payloads are compressed with. The payloads of a backup are not compressed.
+    Dictionary(Dictionary),
+    /// What a topic is set to.
+    Policy(TopicPolicy),
+    /// Whatever stands above it is complete.
+    Checkpoint(Checkpoint),
+    /// The last line.
+    End(Tally),
+}
+
+/// Where a backup comes from, and what it is of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begin {
+    /// The format of its lines.
+    pub format: u32,
+    /// The namespace of the deployment.
+    pub namespace: String,
+    /// Its shard counts, parted by commas, the newest last.
+    pub shards: String,
+    /// Whether it has dead letters too.
+    pub dead: bool,
+    /// Its topics; empty: all.
+    pub topics: Vec<String>,
+    /// When it began, on Redis's clock, in ms.
+    pub begun_ms: u64,
+}
+
+/// A dictionary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dictionary {
+    /// Its id.
+    pub id: u32,
+    /// Its bytes.
+    pub bytes_base64: String,
+}
+
+/// What a topic is set to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TopicPolicy {
+    /// Its name.
+    pub topic: String,
+    /// Its settings, without those at their defaults.
+    pub settings: BTreeMap<String, String>,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// How many messages a second are reserved at most.
+    #[serde(default)]
+    pub rate: Option<f64>,
+}
+
+/// How far a backup is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Where the walk over the messages continues.
+    pub cursor: String,
+    /// What was written so far.
+    #[serde(flatten)]
+    pub tally: Tally,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Pending and leased messages.
+    pub pending: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// Messages that could not be read, and are missing.
+    pub missing: u64,
+}
+
+// === impl Record ===
+
+impl Record {
+    /// The record of a line; `None`: it is a message.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with the line.
+    pub fn of_line(line: &[u8]) -> Result<Option<Self>, String> {
+        if !is_record(line) {
+            return Ok(None);
+        }
+        match serde_json::from_slice(line) {
+            Ok(Self::Backup(begin)) if begin.format > FORMAT => Err(format!(
+                "the backup has format {}, and this version knows {FORMAT}: use a later delayq",
+                begin.format
+            )),
+            Ok(record) => Ok(Some(record)),
+            Err(error) => Err(format!("it is no line of a backup: {error}")),
+        }
+    }
+
+    /// The line, without its end.
+    pub fn line(&self) -> String {
+        serde_json::to_string(self).expect("it is made of plain values")
+    }
+}
+
+/// Whether a line of a backup is not a message.
+pub fn is_record(line: &[u8]) -> bool {
+    BEGINNINGS.iter().any(|beginning| line.starts_with(beginning.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_record_is_read_back_and_messages_are_none() {
+        let tally = Tally { pending: 5, dead: 1, missing: 2 };
+        let begin = |format| {
+            Record::Backup(Begin {
+                format,
+                namespace: "dq".to_owned(),
+                shards: "4,8".to_owned(),
+                dead: true,
+                topics: vec!["orders".to_owned()],
+                begun_ms: 1_800_000_000_000,
+            })
+        };
+        for record in [
+            begin(FORMAT),
+            Record::Dictionary(Dictionary { id: 7, bytes_base64: "AAH/".to_owned() }),
+            Record::Policy(TopicPolicy {
+                topic: "orders".to_owned(),
+                settings: BTreeMap::from([("lease".to_owned(), "1m".to_owned())]),
+                paused: true,
+                rate: Some(2.5),
+            }),
+            Record::Checkpoint(Checkpoint { cursor: "ab:1".to_owned(), tally }),
+            Record::End(tally),
+        ] {
+            assert_eq!(Record::of_line(record.line().as_bytes()), Ok(Some(record)));
+        }
+        assert_eq!(Record::of_line(br#"{"topic":"t","payload":"{\"end\":1}"}"#), Ok(None));
+        assert!(Record::of_line(begin(FORMAT + 1).line().as_bytes()).unwrap_err().contains("later delayq"));
+        assert!(
+            Record::of_line(br#"{"end":{"pending":"many"}}"#).unwrap_err().contains("no line of a backup")
+        );
+    }
+}

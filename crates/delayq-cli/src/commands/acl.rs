@@ -1,0 +1,101 @@
+//! `delayq acl`: the least permissions of each role.
+
+use crate::deployment::{CliConfig, Context};
+use clap::{Args, Subcommand};
+use delayq::admin::Role;
+use delayq_cluster::{ClusterConfig, Role as Fleet};
+use delayq_service::Fault;
+use serde_json::{Value, json};
+
+/// Print the least permissions of each role, for Redis and etcd
+#[derive(Debug, Args)]
+pub struct Acl {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Print the rules of Redis users, and the commands that make etcd users
+    ///
+    /// The lines for Redis are those of an ACL file; behind ACL SETUSER, without the word user, they are its arguments.
+    /// PASSWORD stands for the password. Each program refuses to start where its user lacks a command, and names it.
+    Print(Print),
+}
+
+#[derive(Debug, Args)]
+struct Print {
+    /// Only this role: producer, consumer, timer, forwarder, compensator or admin; may be repeated
+    #[arg(long = "role", value_name = "ROLE")]
+    roles: Vec<Role>,
+    /// The user's name. Default delayq-ROLE
+    #[arg(long, value_name = "NAME", requires = "roles")]
+    user: Option<String>,
+}
+
+// === impl Acl ===
+
+impl Acl {
+    /// Prints them. Nothing is asked: not even Redis.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub fn run(self, context: &Context) -> Result<(), Fault> {
+        let Action::Print(Print { roles, user }) = self.action;
+        let roles = if roles.is_empty() { Role::ALL.to_vec() } else { roles };
+        let rights: Vec<Rights> =
+            roles.into_iter().map(|role| Rights::of(role, user.clone(), &context.config)).collect();
+        let values: Vec<Value> = rights.iter().map(Rights::json).collect();
+        context.output.print(&values, || {
+            let texts: Vec<String> = rights.iter().map(Rights::text).collect();
+            texts.join("\n\n")
+        })
+    }
+}
+
+/// What one role may do.
+struct Rights {
+    role: Role,
+    user: String,
+    redis: String,
+    etcd: Vec<String>,
+}
+
+// === impl Rights ===
+
+impl Rights {
+    fn of(role: Role, user: Option<String>, config: &CliConfig) -> Self {
+        let user = user.unwrap_or_else(|| format!("delayq-{role}"));
+        let redis = role.rule(&user, &config.deployment.namespace);
+        let etcd = if config.etcd.enabled { etcd(role, &user, config) } else { Vec::new() };
+        Self { role, user, redis, etcd }
+    }
+
+    fn json(&self) -> Value {
+        let Self { role, user, redis, etcd } = self;
+        json!({ "role": role.name(), "user": user, "redis": redis, "etcd": etcd })
+    }
+
+    fn text(&self) -> String {
+        let lines = std::iter::once(format!("# {}", self.role));
+        lines.chain([self.redis.clone()]).chain(self.etcd.iter().cloned()).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The commands that make a user of etcd; none for a role that has nothing to do there.
+fn etcd(role: Role, user: &str, config: &CliConfig) -> Vec<String> {
+    let base =
+        |fleet: Fleet| ClusterConfig::new(&config.etcd, &config.deployment, fleet, "delayq-cli").base();
+    let prefixes = match role {
+        Role::Timer => vec![base(Fleet::Timer)],
+        // With `sharing = "plan"` alone.
+        Role::Forwarder => vec![base(Fleet::Forwarder)],
+        Role::Admin => vec![base(Fleet::Timer), base(Fleet::Forwarder)],
+        Role::Producer | Role::Consumer | Role::Compensator => return Vec::new(),
+    };
+    let grants = prefixes
+        .into_iter()
+        .map(|prefix| format!("etcdctl role grant-permission {user} readwrite --prefix=true {prefix}/"));
+    let made = [format!("etcdctl role add {user}"), format!("etcdctl user add {user}:PASSWORD")];
+    made.into_iter().chain(grants).chain([format!("etcdctl user grant-role {user} {user}")]).collect()
+}

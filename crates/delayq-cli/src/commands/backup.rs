@@ -1,0 +1,257 @@
+//! `delayq backup`: the pending messages as NDJSON.
+
+use crate::backup_line::{Begin, Checkpoint, Dictionary, FORMAT, Record, Tally, TopicPolicy};
+use crate::commands::backup::target::Target;
+use crate::deployment::Context;
+use crate::failure::{BACKUP_INCOMPLETE, INTERRUPTED, of_core};
+use crate::output::{complain, counted};
+use crate::policy_text::settings_of;
+use crate::put_line::line_of;
+use base64::Engine as _;
+use clap::Args;
+use delayq::admin::{Codec, Listed, Walk, WalkCursor};
+use delayq::{Admin, State, Topic};
+use delayq_service::Fault;
+use indicatif::ProgressBar;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::pin::pin;
+
+mod target;
+
+/// So many messages lie between two checkpoints, from which an interrupted backup continues.
+const CHECKPOINT_EVERY: u64 = 1000;
+
+/// Back up pending messages as NDJSON
+///
+/// Every message that is pending during the whole backup is in it, whatever state it moves between meanwhile; one that
+/// comes or goes in between may be. What is leased is pending too. Policies of topics are included, dead letters with
+/// --dead. The deployment stays in use. `delayq restore` reads it, and so does `delayq put --from`.
+#[derive(Debug, Args)]
+pub struct Backup {
+    /// The file to write; - for standard output
+    file: PathBuf,
+    /// Only this topic; may be repeated
+    #[arg(long = "topic", short = 't', value_name = "TOPIC")]
+    topics: Vec<Topic>,
+    /// Dead letters too
+    #[arg(long)]
+    dead: bool,
+    /// Continue a backup that was interrupted
+    #[arg(long, conflicts_with_all = ["topics", "dead", "overwrite"])]
+    resume: bool,
+    /// Replace the file
+    #[arg(long)]
+    overwrite: bool,
+}
+
+/// A backup under way.
+struct Run<'c> {
+    context: &'c Context,
+    target: Target,
+    begin: Begin,
+    tally: Tally,
+    /// How many there were at the last checkpoint.
+    marked: u64,
+    bar: ProgressBar,
+}
+
+// === impl Backup ===
+
+impl Backup {
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Redis or the file cannot be used; or some messages could not be read, the others are written.
+    pub async fn run(self, context: &Context) -> Result<(), Fault> {
+        let admin = context.admin();
+        let layout = admin.layout().await.map_err(of_core)?;
+        let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let (mut run, walk) = if self.resume {
+            let (target, begin, checkpoint) = Target::resume(&self.file)?;
+            let (tally, marked) = (checkpoint.tally, checkpoint.tally.pending);
+            let cursor: WalkCursor = checkpoint.cursor.parse().map_err(|why: String| self.unusable(&why))?;
+            let namespace = context.config.deployment.namespace.as_str();
+            if begin.namespace != namespace {
+                let why = format!("it is of namespace {}, not {namespace}", begin.namespace);
+                return Err(self.unusable(&why));
+            }
+            let walk = admin.walk(Some(&cursor)).await.map_err(of_core)?;
+            (Run { context, target, begin, tally, marked, bar }, walk)
+        } else {
+            for topic in &self.topics {
+                context.known_topic(topic).await?;
+            }
+            let begin = Begin {
+                format: FORMAT,
+                namespace: context.config.deployment.namespace.to_string(),
+                shards: layout.to_string(),
+                dead: self.dead,
+                topics: self.topics.iter().map(Topic::to_string).collect(),
+                begun_ms: context.now().await?.get(),
+            };
+            let walk = admin.walk(None).await.map_err(of_core)?;
+            let target = Target::create(&self.file, self.overwrite)?;
+            let mut run = Run { context, target, begin, tally: Tally::default(), marked: 0, bar };
+            run.begin(&admin).await?;
+            run.checkpoint(&walk)?;
+            (run, walk)
+        };
+        let topics = run.begin.topics.iter().map(|topic| topic.parse::<Topic>());
+        let topics: Vec<Topic> =
+            topics.collect::<Result<_, _>>().map_err(|why| self.unusable(&why.to_string()))?;
+        run.all(walk.only(topics)).await?;
+        run.end()
+    }
+
+    fn unusable(&self, why: &str) -> Fault {
+        target::unusable(&self.file, why)
+    }
+}
+
+// === impl Run ===
+
+impl Run<'_> {
+    /// Writes what a restore needs before the messages.
+    async fn begin(&mut self, admin: &Admin) -> Result<(), Fault> {
+        self.write(&Record::Backup(self.begin.clone()))?;
+        let mut dictionaries = BTreeMap::new();
+        for topic in admin.topics().await.map_err(of_core)? {
+            if !self.begin.topics.is_empty() && !self.begin.topics.iter().any(|one| one == topic.as_str()) {
+                continue;
+            }
+            let policy = admin.policy(&topic).await.map_err(of_core)?;
+            let numbers = admin.count(&topic).await.map_err(of_core)?;
+            if let Some(Codec::ZstdDictionary(id)) = policy.codec
+                && !dictionaries.contains_key(&id)
+                && let Some(bytes) = admin.dictionary(id).await.map_err(of_core)?
+            {
+                let bytes_base64 = base64::engine::general_purpose::STANDARD.encode(bytes);
+                self.write(&Record::Dictionary(Dictionary { id, bytes_base64 }))?;
+                dictionaries.insert(id, ());
+            }
+            self.write(&Record::Policy(TopicPolicy {
+                topic: topic.to_string(),
+                settings: settings_of(&policy),
+                paused: numbers.paused > 0,
+                rate: numbers.rate.map(rounded),
+            }))?;
+        }
+        Ok(())
+    }
+
+    async fn all(&mut self, mut walk: Walk) -> Result<(), Fault> {
+        let mut interrupt = pin!(tokio::signal::ctrl_c());
+        loop {
+            let step = tokio::select! {
+                biased;
+                _ = &mut interrupt => {
+                    self.checkpoint(&walk)?;
+                    let left = format!("interrupted after {}", counted(self.tally.pending, "message"));
+                    return Err(Fault::new(&INTERRUPTED, format!("{left}{}", self.target.how_to_resume())));
+                }
+                step = walk.step() => step,
+            };
+            let Some(messages) = step.map_err(|error| self.stopped(&walk, of_core(error)))? else {
+                return Ok(());
+            };
+            for listed in messages {
+                self.message(&listed)?;
+            }
+            self.bar.set_message(format!("{} messages", self.tally.pending));
+            self.bar.tick();
+            if self.tally.pending >= self.marked + CHECKPOINT_EVERY {
+                self.checkpoint(&walk)?;
+            }
+        }
+    }
+
+    /// Redis failed: what was read so far stays, and can be continued.
+    fn stopped(&mut self, walk: &Walk, fault: Fault) -> Fault {
+        self.bar.finish_and_clear();
+        match self.checkpoint(walk) {
+            Ok(()) => {
+                let left = format!("stopped after {}", counted(self.tally.pending, "message"));
+                Fault::new(fault.code(), format!("{left}{}", self.target.how_to_resume())).because(fault)
+            }
+            Err(fault) => fault,
+        }
+    }
+
+    fn message(&mut self, listed: &Listed) -> Result<(), Fault> {
+        match &listed.envelope {
+            Ok(envelope) if envelope.state == State::Dead && !self.begin.dead => {}
+            // It is not tried again: there is nothing to restore.
+            Ok(envelope) if envelope.doomed => {}
+            Ok(envelope) if envelope.zstd => {
+                self.unreadable(listed, "its payload cannot be restored: damaged, or without its dictionary");
+            }
+            Ok(envelope) => {
+                self.target.line(&line_of(listed, envelope))?;
+                match envelope.state {
+                    State::Dead => self.tally.dead += 1,
+                    _ => self.tally.pending += 1,
+                }
+            }
+            Err(error) => self.unreadable(listed, &error.to_string()),
+        }
+        Ok(())
+    }
+
+    fn unreadable(&mut self, listed: &Listed, why: &str) {
+        self.tally.missing += 1;
+        let complaint = match self.context.output.json {
+            true => json!({ "topic": listed.topic, "id": listed.id, "message": why }).to_string(),
+            false => format!("{} {}: {why}", listed.topic, listed.id),
+        };
+        self.bar.suspend(|| complain(&complaint));
+    }
+
+    fn checkpoint(&mut self, walk: &Walk) -> Result<(), Fault> {
+        self.marked = self.tally.pending;
+        self.write(&Record::Checkpoint(Checkpoint { cursor: walk.cursor().to_string(), tally: self.tally }))?;
+        self.target.flush()
+    }
+
+    fn end(mut self) -> Result<(), Fault> {
+        self.write(&Record::End(self.tally))?;
+        self.bar.finish_and_clear();
+        let to_stdout = self.target.is_stdout();
+        self.target.finish()?;
+        let Tally { pending, dead, missing } = self.tally;
+        let value = json!({ "pending": pending, "dead": dead, "missing": missing });
+        let text = || sentence(self.tally);
+        match to_stdout {
+            true => complain(&if self.context.output.json { value.to_string() } else { text() }),
+            false => self.context.output.print(&value, text)?,
+        }
+        match missing {
+            0 => Ok(()),
+            _ => {
+                let what = format!("{} not in the backup", counted(missing, "message"));
+                Err(Fault::new(&BACKUP_INCOMPLETE, what))
+            }
+        }
+    }
+
+    fn write(&mut self, record: &Record) -> Result<(), Fault> {
+        self.target.line(&record.line())
+    }
+}
+
+/// A rate without what its parts for the shards add up to besides.
+fn rounded(rate: f64) -> f64 {
+    (rate * 1e6).round() / 1e6
+}
+
+fn sentence(Tally { pending, dead, missing }: Tally) -> String {
+    let mut text = format!("backed up {}", counted(pending, "message"));
+    if dead > 0 {
+        text.push_str(&format!(" and {}", counted(dead, "dead letter")));
+    }
+    if missing > 0 {
+        text.push_str(&format!("; {missing} could not be read"));
+    }
+    text
+}

@@ -1,0 +1,130 @@
+//! Where a backup is written: a file that only its owner can read, or standard output.
+
+use crate::backup_line::{Begin, Checkpoint, Record};
+use crate::failure::{self, BACKUP_UNUSABLE};
+use delayq_service::Fault;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Lines are written in pieces of this size.
+const PIECE_BYTES: usize = 1 << 18;
+
+/// The file, or standard output.
+pub(super) struct Target {
+    path: PathBuf,
+    out: Out,
+}
+
+enum Out {
+    File(BufWriter<File>),
+    Stdout(BufWriter<std::io::Stdout>),
+}
+
+// === impl Target ===
+
+impl Target {
+    /// A new file; `overwrite` replaces what is there.
+    pub(super) fn create(path: &Path, overwrite: bool) -> Result<Self, Fault> {
+        if path.as_os_str() == "-" {
+            let out = Out::Stdout(BufWriter::with_capacity(PIECE_BYTES, std::io::stdout()));
+            return Ok(Self { path: "standard output".into(), out });
+        }
+        let mut options = OpenOptions::new();
+        options.write(true).mode(0o600);
+        match overwrite {
+            true => options.create(true).truncate(true),
+            false => options.create_new(true),
+        };
+        match options.open(path) {
+            Ok(file) => Ok(Self::of_file(path, file)),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                Err(unusable(path, "it exists: continue it with --resume, or replace it with --overwrite"))
+            }
+            Err(error) => Err(failure::file(path, "write to", error)),
+        }
+    }
+
+    /// The file of an interrupted backup, without what was written behind its last checkpoint; what it is of, and that
+    /// checkpoint.
+    pub(super) fn resume(path: &Path) -> Result<(Self, Begin, Checkpoint), Fault> {
+        if path.as_os_str() == "-" {
+            return Err(unusable(path, "only a file can be continued"));
+        }
+        let cannot = |error| failure::file(path, "continue", error);
+        let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(cannot)?;
+        let (mut begin, mut last) = (None, None);
+        let (mut line, mut length) = (Vec::new(), 0);
+        let mut input = BufReader::with_capacity(PIECE_BYTES, &file);
+        loop {
+            line.clear();
+            let read = input.read_until(b'\n', &mut line).map_err(cannot)?;
+            // A line that was cut off is none: it counts as if it were not there.
+            if !line.ends_with(b"\n") {
+                break;
+            }
+            length += read as u64;
+            match Record::of_line(line.trim_ascii()).map_err(|why| unusable(path, &why))? {
+                Some(Record::Backup(found)) if begin.is_none() => begin = Some(found),
+                Some(Record::Checkpoint(found)) => last = Some((found, length)),
+                Some(Record::End(_)) => return Err(unusable(path, "it is complete already")),
+                _ => {}
+            }
+        }
+        let begin = begin.ok_or_else(|| unusable(path, "it does not begin as a backup does"))?;
+        let (checkpoint, length) =
+            last.ok_or_else(|| unusable(path, "it has no checkpoint: begin again with --overwrite"))?;
+        file.set_len(length).map_err(cannot)?;
+        file.seek(SeekFrom::End(0)).map_err(cannot)?;
+        Ok((Self::of_file(path, file), begin, checkpoint))
+    }
+
+    fn of_file(path: &Path, file: File) -> Self {
+        Self { path: path.to_owned(), out: Out::File(BufWriter::with_capacity(PIECE_BYTES, file)) }
+    }
+
+    pub(super) const fn is_stdout(&self) -> bool {
+        matches!(self.out, Out::Stdout(_))
+    }
+
+    /// What the user does about an interruption, as the end of a sentence.
+    pub(super) const fn how_to_resume(&self) -> &'static str {
+        if self.is_stdout() { "" } else { "; continue with --resume" }
+    }
+
+    pub(super) fn line(&mut self, line: &str) -> Result<(), Fault> {
+        let written = self.writer().write_all(line.as_bytes()).and_then(|()| self.writer().write_all(b"\n"));
+        self.written(written)
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), Fault> {
+        let written = self.writer().flush();
+        self.written(written)
+    }
+
+    /// Everything is on the disk behind this.
+    pub(super) fn finish(mut self) -> Result<(), Fault> {
+        self.flush()?;
+        match &self.out {
+            Out::File(file) => self.written(file.get_ref().sync_all()),
+            Out::Stdout(_) => Ok(()),
+        }
+    }
+
+    fn writer(&mut self) -> &mut dyn Write {
+        match &mut self.out {
+            Out::File(file) => file,
+            Out::Stdout(stdout) => stdout,
+        }
+    }
+
+    fn written(&self, written: std::io::Result<()>) -> Result<(), Fault> {
+        written.map_err(|error| failure::file(&self.path, "write to", error))
+    }
+}
+
+/// A backup that cannot be used so.
+pub(super) fn unusable(path: &Path, why: &str) -> Fault {
+    Fault::new(&BACKUP_UNUSABLE, format!("{}: {why}", path.display()))
+}

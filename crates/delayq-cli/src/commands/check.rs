@@ -1,0 +1,137 @@
+//! `delayq check`: one look, for a monitoring system.
+
+use crate::commands::check::judge::{Judged, Limits, Status};
+use crate::commands::check::look::Look;
+use crate::deployment::{Context, Global};
+use crate::failure::{UNKNOWN, usage};
+use crate::output::say;
+use crate::when::Span;
+use clap::{Args, ValueEnum};
+use delayq::Topic;
+use delayq_service::Fault;
+use serde_json::json;
+use std::process::ExitCode;
+use std::time::Duration;
+
+mod judge;
+mod look;
+mod print;
+
+/// Check the deployment once, for Nagios, Prometheus or people
+///
+/// Looks at Redis, at how long a shard is overdue, at the timers, and at ready messages and dead letters of each topic.
+/// The exit code says what it found: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN. Without --format it prints one line as
+/// plugins of Nagios do.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Format::Nagios)]
+    format: Format,
+    /// Only this topic's messages count; may be repeated
+    #[arg(long = "topic", short = 't', value_name = "TOPIC")]
+    topics: Vec<Topic>,
+    /// A shard that is overdue for so long is a warning
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    warn_overdue: Span,
+    /// A shard that is overdue for so long is critical
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    crit_overdue: Span,
+    /// So many ready messages of one topic are a warning
+    #[arg(long, value_name = "COUNT")]
+    warn_ready: Option<u64>,
+    /// So many ready messages of one topic are critical
+    #[arg(long, value_name = "COUNT")]
+    crit_ready: Option<u64>,
+    /// So many dead letters of one topic are a warning
+    #[arg(long, value_name = "COUNT")]
+    warn_dead: Option<u64>,
+    /// So many dead letters of one topic are critical
+    #[arg(long, value_name = "COUNT")]
+    crit_dead: Option<u64>,
+    /// How long it may take; what is not known by then is UNKNOWN
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    deadline: Span,
+}
+
+/// How a check prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// One line and performance data
+    Nagios,
+    /// The text format of Prometheus, for a textfile collector
+    Prometheus,
+    /// A table
+    Human,
+}
+
+// === impl Check ===
+
+impl Check {
+    /// Looks, and prints what it finds.
+    ///
+    /// # Errors
+    /// A warning threshold behind its critical one, or standard output cannot be written. What keeps the check from
+    /// looking is UNKNOWN.
+    pub async fn run(self, global: &Global) -> Result<ExitCode, Fault> {
+        let limits = self.limits()?;
+        let output = crate::output::Output::of_process(global.json());
+        let look = match global.context() {
+            Ok(context) => self.look(&context).await,
+            Err(fault) => Err(fault.to_string()),
+        };
+        let (look, judged) = match look {
+            Ok(look) => {
+                let judged = judge::judge(&look, &limits);
+                (look, judged)
+            }
+            Err(why) => (Look::default(), vec![Judged::new(Status::Unknown, "check", why)]),
+        };
+        let status = judge::worst(&judged);
+        if output.json {
+            let value = json!({ "status": status.word(), "checks": judged, "overdue_ms": look.overdue_ms() });
+            output.print(&value, String::new)?;
+        } else {
+            say(&match self.format {
+                Format::Nagios => print::nagios(&look, &judged, &limits),
+                Format::Prometheus => print::prometheus(&look, status),
+                Format::Human => print::human(output, &judged),
+            })?;
+        }
+        Ok(ExitCode::from(status.code()))
+    }
+
+    async fn look(&self, context: &Context) -> Result<Look, String> {
+        let looking = async {
+            for topic in &self.topics {
+                match context.known_topic(topic).await {
+                    Err(fault) if fault.code() == &UNKNOWN => return Err(fault.to_string()),
+                    // The look says what is wrong with Redis.
+                    _ => {}
+                }
+            }
+            Ok(Look::take(context, &self.topics).await)
+        };
+        match tokio::time::timeout(*self.deadline, looking).await {
+            Ok(look) => look,
+            Err(_) => Err(format!("no answer within {}", self.deadline)),
+        }
+    }
+
+    fn limits(&self) -> Result<Limits, Fault> {
+        let seconds = |span: Span| Duration::from(span).as_secs_f64();
+        let counts = |warn: Option<u64>, crit: Option<u64>| (warn.map(|n| n as f64), crit.map(|n| n as f64));
+        let limits = Limits {
+            overdue: (Some(seconds(self.warn_overdue)), Some(seconds(self.crit_overdue))),
+            ready: counts(self.warn_ready, self.crit_ready),
+            dead: counts(self.warn_dead, self.crit_dead),
+        };
+        for (name, (warn, crit)) in
+            [("overdue", limits.overdue), ("ready", limits.ready), ("dead", limits.dead)]
+        {
+            if warn.zip(crit).is_some_and(|(warn, crit)| warn > crit) {
+                return Err(usage(format!("--warn-{name} is above --crit-{name}")));
+            }
+        }
+        Ok(limits)
+    }
+}

@@ -1,0 +1,232 @@
+//! What a look means: a pure function from what was seen and the thresholds.
+
+use super::look::{Fleet, Look, Shards};
+use crate::output::{Judgement, duration};
+use delayq::Topic;
+use delayq::admin::{Numbers, ServerFacts};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// As plugins of Nagios say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub(super) enum Status {
+    Ok,
+    Warning,
+    Unknown,
+    Critical,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Judged {
+    pub(super) status: Status,
+    pub(super) what: &'static str,
+    pub(super) found: String,
+}
+
+/// A warning and a critical threshold; reaching one is enough.
+pub(super) type Pair = (Option<f64>, Option<f64>);
+
+/// The thresholds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Seconds.
+    pub(super) overdue: Pair,
+    pub(super) ready: Pair,
+    pub(super) dead: Pair,
+}
+
+// === impl Status ===
+
+impl Status {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "OK",
+            Self::Warning => "WARNING",
+            Self::Unknown => "UNKNOWN",
+            Self::Critical => "CRITICAL",
+        }
+    }
+
+    pub(super) const fn code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Warning => 1,
+            Self::Critical => 2,
+            Self::Unknown => 3,
+        }
+    }
+
+    fn of(value: f64, (warn, crit): Pair) -> Self {
+        let reached = |limit: Option<f64>| limit.is_some_and(|limit| value >= limit);
+        match (reached(warn), reached(crit)) {
+            (_, true) => Self::Critical,
+            (true, false) => Self::Warning,
+            (false, false) => Self::Ok,
+        }
+    }
+}
+
+impl From<Status> for Judgement {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Ok => Self::Good,
+            Status::Warning | Status::Unknown => Self::Warning,
+            Status::Critical => Self::Bad,
+        }
+    }
+}
+
+// === impl Judged ===
+
+impl Judged {
+    pub(super) fn new(status: Status, what: &'static str, found: impl Into<String>) -> Self {
+        let found = found.into().lines().map(str::trim).collect::<Vec<_>>().join("; ");
+        Self { status, what, found }
+    }
+}
+
+/// The worst of all; a fault that is known comes before what is not known.
+pub(super) fn worst(judged: &[Judged]) -> Status {
+    judged.iter().map(|one| one.status).max().unwrap_or(Status::Unknown)
+}
+
+/// Judges everything that was looked at.
+pub(super) fn judge(look: &Look, limits: &Limits) -> Vec<Judged> {
+    let mut judged = Vec::new();
+    judged.extend(look.redis.as_ref().map(redis));
+    if let Some(shards) = &look.shards {
+        judged.push(timers(shards, look.fleet.as_ref()));
+        let status = Status::of(shards.overdue.as_secs_f64(), limits.overdue);
+        judged.push(Judged::new(
+            status,
+            "overdue",
+            match shards.overdue.is_zero() {
+                true => "nothing is overdue".to_owned(),
+                false => format!("a shard has been due for {}", duration(shards.overdue)),
+            },
+        ));
+        judged.push(most(&look.topics, "ready messages", limits.ready, |numbers| numbers.ready));
+        judged.push(most(&look.topics, "dead letters", limits.dead, |numbers| numbers.dead));
+    }
+    judged
+}
+
+fn redis(found: &Result<ServerFacts, String>) -> Judged {
+    match found {
+        Err(why) => Judged::new(Status::Critical, "redis", why.clone()),
+        Ok(facts) => {
+            let (used, limit) = (facts.used_memory_bytes, facts.maxmemory_bytes);
+            let full = limit > 0 && used > limit / 10 * 9;
+            let memory = match limit {
+                0 => format!("{} MiB used", used >> 20),
+                _ => format!("{} of {} MiB used", used >> 20, limit >> 20),
+            };
+            let status = if full { Status::Warning } else { Status::Ok };
+            Judged::new(status, "redis", format!("version {}, {memory}", facts.version))
+        }
+    }
+}
+
+fn timers(shards: &Shards, fleet: Option<&Result<Fleet, String>>) -> Judged {
+    let Shards { count, unowned, held, unheard, .. } = shards;
+    let say = |status, found: String| Judged::new(status, "timers", found);
+    match fleet {
+        _ if *held > 0 => {
+            say(Status::Critical, format!("{held} of {count} shards are held: check Redis's clock"))
+        }
+        _ if *unowned > 0 => {
+            say(Status::Critical, format!("no timer has ever owned {unowned} of {count} shards"))
+        }
+        Some(Err(why)) => say(Status::Warning, format!("etcd does not tell: {why}")),
+        Some(Ok(Fleet { members: 0, .. })) => {
+            say(Status::Critical, "no timer is registered in etcd".to_owned())
+        }
+        Some(Ok(Fleet { members, unclaimed: 0 })) => say(Status::Ok, format!("{members} own {count} shards")),
+        Some(Ok(Fleet { members, unclaimed })) => say(
+            Status::Warning,
+            format!("{unclaimed} of {count} shards are unclaimed, {members} timers are registered"),
+        ),
+        None => match unheard {
+            Some(unheard @ 1..) => {
+                say(Status::Critical, format!("no timer listens to {unheard} of {count} shards"))
+            }
+            _ => say(Status::Ok, format!("{count} shards are owned")),
+        },
+    }
+}
+
+/// The topic that has the most of something.
+fn most(
+    topics: &BTreeMap<Topic, Numbers>,
+    what: &'static str,
+    limits: Pair,
+    of: impl Fn(&Numbers) -> u64,
+) -> Judged {
+    match topics.iter().max_by_key(|(_, numbers)| of(numbers)) {
+        Some((topic, numbers)) if of(numbers) > 0 => {
+            let most = of(numbers);
+            Judged::new(Status::of(most as f64, limits), what, format!("{most} {what} in {topic}"))
+        }
+        _ => Judged::new(Status::of(0.0, limits), what, format!("no {what}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const LIMITS: Limits =
+        Limits { overdue: (Some(2.0), Some(30.0)), ready: (Some(10.0), None), dead: (None, Some(1.0)) };
+
+    fn look(overdue_ms: u64, ready: u64, dead: u64) -> Look {
+        let shards = Shards { count: 4, overdue: Duration::from_millis(overdue_ms), ..Shards::default() };
+        let numbers = Numbers { ready, dead, ..Numbers::default() };
+        let topics = BTreeMap::from([(Topic::new("orders").unwrap(), numbers)]);
+        Look { shards: Some(shards), topics, ..Look::default() }
+    }
+
+    #[test]
+    fn each_threshold_is_reached_at_its_value() {
+        for (seen, status) in [
+            (look(0, 0, 0), Status::Ok),
+            (look(1999, 9, 0), Status::Ok),
+            (look(2000, 0, 0), Status::Warning),
+            (look(29_999, 0, 0), Status::Warning),
+            (look(30_000, 0, 0), Status::Critical),
+            (look(0, 10, 0), Status::Warning),
+            (look(0, 1_000_000, 0), Status::Warning),
+            (look(0, 0, 1), Status::Critical),
+        ] {
+            assert_eq!(worst(&judge(&seen, &LIMITS)), status, "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn timers_that_are_missing_are_critical_and_an_etcd_that_is_silent_is_a_warning() {
+        let fleet = |members, unclaimed| Some(Ok(Fleet { members, unclaimed }));
+        let four = || Shards { count: 4, ..Shards::default() };
+        for (shards, fleet, status) in [
+            (four(), None, Status::Ok),
+            (Shards { unheard: Some(1), ..four() }, None, Status::Critical),
+            (Shards { unowned: 1, ..four() }, fleet(1, 0), Status::Critical),
+            (Shards { held: 1, ..four() }, fleet(1, 0), Status::Critical),
+            (four(), fleet(2, 0), Status::Ok),
+            (four(), fleet(2, 1), Status::Warning),
+            (four(), fleet(0, 4), Status::Critical),
+            (four(), Some(Err("no answer".to_owned())), Status::Warning),
+        ] {
+            assert_eq!(timers(&shards, fleet.as_ref()).status, status, "{shards:?} {fleet:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_to_be_wrong_comes_before_what_is_not_known() {
+        let one = |status| Judged::new(status, "x", "");
+        assert_eq!(worst(&[one(Status::Unknown), one(Status::Warning)]), Status::Unknown);
+        assert_eq!(worst(&[one(Status::Unknown), one(Status::Critical)]), Status::Critical);
+        assert_eq!(worst(&[]), Status::Unknown);
+    }
+}

@@ -1,0 +1,113 @@
+//! What a check looks at.
+
+use crate::deployment::Context;
+use crate::fleet::observer;
+use delayq::admin::{Numbers, Overview, ServerFacts};
+use delayq::protocol::ShardId;
+use delayq::{Admin, Error, Topic};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    /// Redis, or why it cannot be used.
+    pub(super) redis: Option<Result<ServerFacts, String>>,
+    /// Every shard; nothing where Redis does not tell.
+    pub(super) shards: Option<Shards>,
+    /// The fleet of timers in etcd, or why it cannot be asked; `None`: etcd is not used.
+    pub(super) fleet: Option<Result<Fleet, String>>,
+    /// The numbers of each topic.
+    pub(super) topics: BTreeMap<Topic, Numbers>,
+}
+
+/// The shards together.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Shards {
+    pub(super) count: usize,
+    /// How long the one that is overdue for the longest has been due.
+    pub(super) overdue: Duration,
+    /// How many no timer has ever owned.
+    pub(super) unowned: usize,
+    /// How many are held, because their clock is not trusted.
+    pub(super) held: usize,
+    /// To how many no timer listens; `None` where Redis does not tell.
+    pub(super) unheard: Option<usize>,
+}
+
+/// The timers that etcd knows.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Fleet {
+    pub(super) members: usize,
+    pub(super) unclaimed: usize,
+}
+
+// === impl Look ===
+
+impl Look {
+    /// Looks at everything. What cannot be seen is missing or says why.
+    pub(super) async fn take(context: &Context, topics: &[Topic]) -> Self {
+        let mut look = Self { redis: Some(facts(&context.admin()).await), ..Self::default() };
+        if matches!(look.redis, Some(Ok(_)))
+            && let Err(error) = look.messages(context, topics).await
+        {
+            look.redis = Some(Err(error.to_string()));
+        }
+        if context.config.etcd.enabled {
+            look.fleet = Some(fleet(context).await);
+        }
+        look
+    }
+
+    async fn messages(&mut self, context: &Context, topics: &[Topic]) -> Result<(), Error> {
+        let admin = context.admin();
+        let overviews = admin.overview().await?;
+        self.shards = Some(Shards {
+            unheard: match context.config.etcd.enabled {
+                true => None,
+                false => unheard(&admin, &overviews).await,
+            },
+            ..Shards::of(&overviews)
+        });
+        let topics = if topics.is_empty() { admin.topics().await? } else { topics.to_vec() };
+        for topic in topics {
+            let numbers = admin.count(&topic).await?;
+            self.topics.insert(topic, numbers);
+        }
+        Ok(())
+    }
+
+    pub(super) fn overdue_ms(&self) -> Option<u64> {
+        self.shards.as_ref().map(|shards| shards.overdue.as_millis() as u64)
+    }
+}
+
+// === impl Shards ===
+
+impl Shards {
+    fn of(overviews: &[(ShardId, Overview)]) -> Self {
+        let overdue = |one: &Overview| one.next_due.map_or(Duration::ZERO, |due| one.now.millis().since(due));
+        Self {
+            count: overviews.len(),
+            overdue: overviews.iter().map(|(_, one)| overdue(one)).max().unwrap_or_default(),
+            unowned: overviews.iter().filter(|(_, one)| one.owner.is_empty()).count(),
+            held: overviews.iter().filter(|(_, one)| one.held).count(),
+            unheard: None,
+        }
+    }
+}
+
+async fn facts(admin: &Admin) -> Result<ServerFacts, String> {
+    admin.check_server().await.map_err(|error| error.to_string())
+}
+
+async fn unheard(admin: &Admin, overviews: &[(ShardId, Overview)]) -> Option<usize> {
+    let shards: Vec<ShardId> = overviews.iter().map(|(shard, _)| *shard).collect();
+    admin.shards_without_listener(&shards).await.ok().map(|unheard| unheard.len())
+}
+
+async fn fleet(context: &Context) -> Result<Fleet, String> {
+    let observer = observer(&context.config).map_err(|fault| fault.to_string())?;
+    let overview = observer.overview().await.map_err(|error| error.to_string())?;
+    Ok(Fleet { members: overview.members.len(), unclaimed: overview.unclaimed.len() })
+}

@@ -1,0 +1,151 @@
+//! `delayq restore`: the messages of a backup, put again.
+
+use crate::backup_line::{Dictionary, Record, TopicPolicy};
+use crate::commands::put::many::{Line, LineFault, Lines, Many};
+use crate::deployment::Context;
+use crate::failure::{BACKUP_UNUSABLE, of_core};
+use crate::policy_text::policy_of;
+use crate::put_line::parse_any;
+use base64::Engine as _;
+use clap::Args;
+use delayq::{Admin, Producer, ProducerOptions, Topic};
+use delayq_service::Fault;
+use std::path::PathBuf;
+
+/// Restore a backup: put its messages again, under their ids
+///
+/// Into this deployment or any other: another Redis, namespace or number of shards. Safe to repeat, and to continue after
+/// an interruption: a message that is there already is answered `exists`. Payload, headers, group, due time, expiry and
+/// own back-off are those of the backup; attempts are counted from scratch. What was due meanwhile is ready at once.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// The file; - for standard input
+    file: PathBuf,
+    /// Dead letters too: as messages that are ready at once, since a replay is what they wait for
+    #[arg(long)]
+    dead: bool,
+    /// Leave the policies of the topics as they are here
+    #[arg(long)]
+    no_policies: bool,
+    /// Only this topic; may be repeated
+    #[arg(long = "topic", short = 't', value_name = "TOPIC")]
+    topics: Vec<Topic>,
+    /// Put nothing before this line, where an interrupted restore stopped; the first is 1
+    #[arg(long, value_name = "LINE", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    from_line: u64,
+    /// Stop at the first line that is refused
+    #[arg(long)]
+    strict: bool,
+    /// How many puts may be in flight
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=16384))]
+    in_flight: u16,
+}
+
+/// The lines of a backup.
+struct Backup<'r> {
+    restore: &'r Restore,
+    admin: Admin,
+    begun: bool,
+    ended: bool,
+}
+
+// === impl Restore ===
+
+impl Restore {
+    /// Puts them.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not a whole backup, a line was refused (the others are put), or Redis cannot be
+    /// used.
+    pub async fn run(self, context: &Context) -> Result<(), Fault> {
+        let admin = context.admin();
+        // Before the first id is looked at: the configured shards need not be those that are there.
+        admin.layout().await.map_err(of_core)?;
+        let (from, in_flight) = (self.file.clone(), self.in_flight.into());
+        let many = Many { from, from_line: self.from_line, strict: self.strict, in_flight };
+        // Without the spool of this host: what cannot be put is told, and the user repeats it.
+        let producer = Producer::start(context.client.clone(), ProducerOptions::default());
+        let mut lines = Backup { restore: &self, admin, begun: false, ended: false };
+        many.run(context, &producer, &mut lines).await?;
+        if lines.ended {
+            return Ok(());
+        }
+        let what = match lines.begun {
+            true => "it has no end: it was interrupted. What it has is restored",
+            false => "it has neither the beginning nor the end of a backup. What it has is restored",
+        };
+        Err(Fault::new(&BACKUP_UNUSABLE, format!("{}: {what}", self.file.display())))
+    }
+
+    fn wants(&self, topic: &Topic) -> bool {
+        self.topics.is_empty() || self.topics.contains(topic)
+    }
+}
+
+// === impl Backup ===
+
+impl Lines for Backup<'_> {
+    async fn line(&mut self, line: &[u8]) -> Result<Line, LineFault> {
+        match Record::of_line(line).map_err(LineFault::Refused)? {
+            None => self.message(line),
+            Some(record) => self.record(record).await,
+        }
+    }
+}
+
+impl Backup<'_> {
+    fn message(&self, line: &[u8]) -> Result<Line, LineFault> {
+        let parsed = parse_any(line, None, true).map_err(LineFault::Refused)?;
+        let mut message = parsed.message;
+        if !self.restore.wants(&message.topic) || parsed.dead && !self.restore.dead {
+            return Ok(Line::LeftOut);
+        }
+        message.id = message.id.as_ref().map(|id| self.admin.id_here(id, message.group.as_ref()));
+        Ok(Line::Put(Box::new(message)))
+    }
+
+    async fn record(&mut self, record: Record) -> Result<Line, LineFault> {
+        match record {
+            Record::Backup(_) => self.begun = true,
+            Record::End(_) => self.ended = true,
+            Record::Policy(_) | Record::Dictionary(_) if self.restore.no_policies => {
+                return Ok(Line::LeftOut);
+            }
+            Record::Policy(policy) => return self.policy(policy).await,
+            Record::Dictionary(dictionary) => self.dictionary(dictionary).await?,
+            Record::Checkpoint(_) => {}
+        }
+        Ok(Line::Record)
+    }
+
+    /// Sets a topic as it was. It is paused where it was, and never resumed: somebody may have paused it here.
+    async fn policy(
+        &self,
+        TopicPolicy { topic, settings, paused, rate }: TopicPolicy,
+    ) -> Result<Line, LineFault> {
+        let topic: Topic = topic.parse().map_err(|error| LineFault::Refused(format!("{error}")))?;
+        if !self.restore.wants(&topic) {
+            return Ok(Line::LeftOut);
+        }
+        let policy = policy_of(&settings).map_err(LineFault::Refused)?;
+        let set = async {
+            self.admin.set_policy(&topic, &policy).await?;
+            if paused {
+                self.admin.pause(&topic).await?;
+            }
+            if rate.is_some() {
+                self.admin.set_rate(&topic, rate).await?;
+            }
+            Ok(())
+        };
+        set.await.map_err(|error| LineFault::Stop(of_core(error)))?;
+        Ok(Line::Record)
+    }
+
+    async fn dictionary(&self, Dictionary { id, bytes_base64 }: Dictionary) -> Result<(), LineFault> {
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(bytes_base64)
+            .map_err(|error| LineFault::Refused(format!("bytes_base64: {error}")))?;
+        self.admin.keep_dictionary(id, &bytes).await.map_err(|error| LineFault::Stop(of_core(error)))
+    }
+}

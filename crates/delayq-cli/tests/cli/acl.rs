@@ -1,0 +1,195 @@
+//! The least permissions that `delayq acl print` shows: each role does its work with them, and does not start with less.
+
+use super::{deployed, done, run};
+use delayq::admin::Role;
+use delayq::{
+    Client, Consumer, ConsumerOptions, Due, Message, Producer, ProducerOptions, Reschedule, Settings,
+    Settled, ShardCount, Shift, Target, Topic, UnixMillis,
+};
+use delayq_tests::binary::Binary;
+use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
+use delayq_tests::etcd_server::EtcdCluster;
+use delayq_tests::folder::Folder;
+use delayq_tests::redis_server::RedisServer;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// The rules that are printed, by role: the words behind the user's name.
+async fn rules(redis: &RedisServer) -> HashMap<String, Vec<String>> {
+    let printed: Value = serde_json::from_str(&done(redis, &["acl", "print", "--json"]).await).unwrap();
+    let rule = |one: &Value| {
+        let words: Vec<String> = one["redis"].as_str().unwrap().split(' ').map(str::to_owned).collect();
+        let user = format!("delayq-{}", one["role"].as_str().unwrap());
+        assert_eq!(
+            (words[0].as_str(), &words[1], &one["user"]),
+            ("user", &user, &Value::from(user.as_str()))
+        );
+        (one["role"].as_str().unwrap().to_owned(), words[2..].to_vec())
+    };
+    printed.as_array().unwrap().iter().map(rule).collect()
+}
+
+/// Gives a role's user these rules; the URL with which it logs in.
+async fn set_user(redis: &RedisServer, role: &str, rules: &[String]) -> String {
+    let user = format!("delayq-{role}");
+    let words = ["ACL", "SETUSER", &user, "reset"].into_iter().chain(rules.iter().map(String::as_str));
+    redis.command::<()>(&words.collect::<Vec<_>>()).await;
+    format!("redis://{user}:PASSWORD@{}/", redis.address())
+}
+
+/// A configuration for every service, whose Redis is that URL.
+fn configuration(folder: &Folder, name: &str, url: &str) -> std::path::PathBuf {
+    let path = folder.join(&format!("{name}.toml"));
+    let (out, spool) = (folder.join("out"), folder.join("spool"));
+    std::fs::create_dir_all(&spool).unwrap();
+    std::fs::create_dir_all(&out).unwrap();
+    let text = format!(
+        "[deployment]\nshards = 4\n[redis]\nurl = '{url}'\n[etcd]\nenabled = false\n[admin]\nlisten = ''\n\
+         [spool]\ndir = '{}'\n[sinks.out.file]\ndir = '{}'\n[[routes]]\ntopic = 'out'\nsink = 'out'\nto = 'all.ndjson'\n",
+        spool.display(),
+        out.display()
+    );
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn service(role: &str, configuration: &Path) -> Binary {
+    Binary::new(&format!("delayq-{role}")).arg(configuration)
+}
+
+#[tokio::test]
+async fn every_service_works_with_the_rules_that_are_printed_and_is_refused_by_name_with_less() {
+    let (redis, folder) = (deployed(RedisServer::private().await).await, Folder::new("acl"));
+    let rules = rules(&redis).await;
+    let mut running = Vec::new();
+    for role in ["timer", "forwarder", "compensator"] {
+        for less in ["+zadd", "+script|load", "+info"] {
+            let fewer: Vec<String> = rules[role].iter().filter(|word| *word != less).cloned().collect();
+            assert_eq!(fewer.len() + 1, rules[role].len(), "{role} needs {less}");
+            let url = set_user(&redis, role, &fewer).await;
+            let refused = service(role, &configuration(&folder, role, &url)).run(b"", LONG).await;
+            let said = refused.stderr.to_lowercase();
+            assert_eq!(refused.code, Some(69), "{role} without {less}: {refused:?}");
+            assert!(said.contains(&less[1..]) && said.contains("acl print"), "{role} without {less}: {said}");
+        }
+        let url = set_user(&redis, role, &rules[role]).await;
+        running.push(service(role, &configuration(&folder, role, &url)).start());
+    }
+    // What an operator does, and what a producer that cannot reach Redis leaves to the compensator.
+    let url = set_user(&redis, "admin", &rules["admin"]).await;
+    let admin = configuration(&folder, "admin", &url);
+    let away = configuration(&folder, "away", "redis://127.0.0.1:1/");
+    for (configuration, id, outcome) in [(&admin, "direct", "stored"), (&away, "spooled", "spooled")] {
+        let put = Binary::new("delayq").args(["put", "out", "{}", "--in", "1s", "--id", id]);
+        let put = put.arg("--config").arg(configuration).run(b"", LONG).await;
+        assert!(put.code == Some(0) && put.stdout.starts_with(outcome), "{put:?}");
+    }
+    wait_until("both are delivered", LONG, async || {
+        let out = std::fs::read_to_string(folder.join("out").join("all.ndjson")).unwrap_or_default();
+        out.contains("\"direct\"") && out.contains("\"spooled\"")
+    })
+    .await;
+    for args in [&["doctor"][..], &["audit", "--bodies"], &["backup", "-"], &["list", "out"], &["timers"]] {
+        let finished = Binary::new("delayq").args(args).arg("--config").arg(&admin).run(b"", LONG).await;
+        assert!(!finished.stderr.contains("NOPERM"), "{args:?}: {finished:?}");
+        assert!(finished.code == Some(0) || args == ["doctor"], "{args:?}: {finished:?}");
+    }
+    drop(running);
+}
+
+fn client(url: &str, role: Role) -> Client {
+    Client::new(Settings::new(url).shards(ShardCount::new(4).unwrap()).role(role))
+}
+
+#[tokio::test]
+async fn producers_and_consumers_do_all_they_can_with_the_rules_that_are_printed() {
+    let redis = deployed(RedisServer::private().await).await;
+    done(&redis, &["topic", "set", "work", "--create", "--codec", "zstd", "--backoff", "1ms"]).await;
+    let rules = rules(&redis).await;
+    let url = set_user(&redis, "producer", &rules["producer"]).await;
+    let producer = client(&url, Role::Producer);
+    delayq::Admin::new(producer.clone()).check_server().await.unwrap();
+    let producer = Producer::start(producer, ProducerOptions::default());
+    let topic = Topic::new("work").unwrap();
+    let far = UnixMillis::new(4_102_444_800_000);
+    let message = |id: &str| Message::new(topic.clone(), "body ".repeat(50)).at(far).id(id).unwrap();
+    for n in 0..3 {
+        let put = producer.put(message(&n.to_string()).group("g").unwrap()).await.unwrap();
+        assert!(put.outcome.is_accepted(), "{put:?}");
+        producer.put(message(&format!("own-{n}"))).await.unwrap();
+    }
+    let own = Target::from("own-0".parse::<delayq::MessageId>().unwrap());
+    producer.cancel(&topic, &own).await.unwrap();
+    let group: delayq::Group = "g".parse().unwrap();
+    let by = Shift::Later(Duration::from_secs(5));
+    let shifted = producer.reschedule_group(&group, by, "token").await.unwrap();
+    let cancelled = producer.cancel_group(&group).await.unwrap();
+    assert_eq!((shifted.changed, cancelled.changed), (3, 3));
+    for n in 1..3 {
+        let target = Target::from(format!("own-{n}").parse::<delayq::MessageId>().unwrap());
+        let now = Reschedule::To(Due::At(UnixMillis::new(1)));
+        producer.reschedule(&topic, &target, now).await.unwrap();
+    }
+
+    let url = set_user(&redis, "consumer", &rules["consumer"]).await;
+    let consumer = client(&url, Role::Consumer);
+    delayq::Admin::new(consumer.clone()).check_server().await.unwrap();
+    let mut consumer = Consumer::start(consumer, ConsumerOptions::new([topic.clone()]));
+    let first = within("a delivery", SHORT, consumer.next()).await.unwrap();
+    first.release(Some(Duration::ZERO), "again").await.unwrap();
+    let second = within("a delivery", SHORT, consumer.next()).await.unwrap();
+    assert_eq!(second.ack().await.unwrap(), Settled::Delivered);
+    within("a delivery", SHORT, consumer.next()).await.unwrap().bury("bad").await.unwrap();
+    consumer.stop().await;
+    // What was denied, if anything: the text of an answer that is not an empty list.
+    let denied: Vec<Vec<String>> = redis.command(&["ACL", "LOG"]).await;
+    assert!(denied.is_empty(), "{denied:?}");
+}
+
+#[tokio::test]
+async fn a_timer_joins_its_fleet_with_the_etcd_role_that_is_printed_and_not_without() {
+    let mut etcd = EtcdCluster::start_one().await;
+    let (redis, folder) = (deployed(RedisServer::private().await).await, Folder::new("acl"));
+    let enabled = |binary: Binary| {
+        binary
+            .env("DELAYQ__ETCD__ENABLED", "true")
+            .env("DELAYQ__ETCD__ENDPOINTS", format!("[\"{}\"]", etcd.endpoints()[0]))
+    };
+    let printed = enabled(super::delayq(&redis)).args(["acl", "print", "--json"]).run(b"", SHORT).await;
+    let printed: Value = serde_json::from_str(&printed.stdout).unwrap();
+    let commands_of = |role: &str| -> Vec<String> {
+        let one = printed.as_array().unwrap().iter().find(|one| one["role"] == role).unwrap();
+        one["etcd"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(commands_of("producer"), Vec::<String>::new());
+    for words in [&["user", "add", "root:root"][..], &["user", "grant-role", "root", "root"]] {
+        etcd.ctl(words).await;
+    }
+    for line in ["timer", "admin"].into_iter().flat_map(commands_of) {
+        etcd.ctl(&line.split(' ').skip(1).collect::<Vec<_>>()).await;
+    }
+    // A user without the role.
+    etcd.ctl(&["user", "add", "stranger:PASSWORD"]).await;
+    etcd.ctl(&["auth", "enable"]).await;
+    etcd.operate_with(["--user", "root:root"]);
+
+    let configuration = configuration(&folder, "timer", &redis.url());
+    let endpoint = format!("[\"{}\"]", etcd.endpoints()[0]);
+    let as_user = |binary: Binary, user: &str| {
+        let binary = binary.env("DELAYQ__ETCD__ENABLED", "true").env("DELAYQ__ETCD__ENDPOINTS", &endpoint);
+        binary.env("DELAYQ__ETCD__USERNAME", user).env("DELAYQ__ETCD__PASSWORD", "PASSWORD")
+    };
+    let refused = as_user(service("timer", &configuration), "stranger").run(b"", LONG).await;
+    assert_eq!(refused.code, Some(69), "{refused:?}");
+    let _timer = as_user(service("timer", &configuration), "delayq-timer").start();
+    wait_until("the timer owns every shard", LONG, async || {
+        etcd.keys("/delayq/dq/timer/claims/").await.len() == 4
+    })
+    .await;
+    let admin = as_user(super::delayq(&redis), "delayq-admin").args(["timers", "--json"]);
+    let timers = admin.run(b"", SHORT).await;
+    assert!(timers.code == Some(0) && timers.stdout.contains("\"unclaimed\": []"), "{timers:?}");
+    assert_eq!(run(&redis, &["acl", "print", "--role", "nobody"]).await.code, Some(64));
+}

@@ -1,0 +1,196 @@
+//! What a program does with a deployment, and the least that its Redis user must be allowed for that.
+//!
+//! The commands are read out of the scripts that the role calls: so the list cannot differ from what is run.
+
+use delayq_core::id::Namespace;
+use delayq_core::script::{Scripts, Verb};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+/// What a program does with a deployment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Puts, cancels and reschedules messages.
+    Producer,
+    /// Reserves and settles messages.
+    Consumer,
+    /// Pumps due messages: `delayq-timer`.
+    Timer,
+    /// Delivers ready messages to brokers: `delayq-forwarder`.
+    Forwarder,
+    /// Resubmits spools: `delayq-compensator`.
+    Compensator,
+    /// Everything: the command `delayq`.
+    Admin,
+}
+
+/// What every client calls: it asks for the layout, and follows a growth.
+const EVERY: &[Verb] = &[Verb::Layout, Verb::Grow];
+
+const PRODUCER: &[Verb] = &[
+    Verb::Put,
+    Verb::Cancel,
+    Verb::CancelGroup,
+    Verb::Reschedule,
+    Verb::ShiftGroup,
+    Verb::Describe,
+    Verb::Dictionary,
+];
+
+const CONSUMER: &[Verb] =
+    &[Verb::Reserve, Verb::Extend, Verb::Ack, Verb::Release, Verb::Bury, Verb::Overview, Verb::Dictionary];
+
+const TIMER: &[Verb] = &[Verb::Claim, Verb::Pump, Verb::Hold, Verb::ForgetQuiet, Verb::Overview];
+
+/// Of each client, outside of scripts: connecting, checking the server, and loading scripts.
+const OF_A_CONNECTION: [&str; 6] = ["hello", "auth", "info", "time", "evalsha", "script|load"];
+
+/// Of who follows wake-ups, on a connection that may be idle.
+const OF_A_LISTENER: [&str; 3] = ["ping", "ssubscribe", "sunsubscribe"];
+
+/// Of an admin, outside of scripts: walking over all keys, and asking who listens.
+const OF_AN_ADMIN: [&str; 3] = ["scan", "zscan", "pubsub|shardnumsub"];
+
+/// What the scripts that are flagged `no-writes` may run; they include functions that name others.
+const READS: [&str; 17] = [
+    "TIME",
+    "TYPE",
+    "EXISTS",
+    "MGET",
+    "HGET",
+    "HMGET",
+    "HGETALL",
+    "HSCAN",
+    "LRANGE",
+    "LLEN",
+    "ZCARD",
+    "ZCOUNT",
+    "ZSCORE",
+    "ZMSCORE",
+    "ZRANGE",
+    "ZRANGEBYSCORE",
+    "XRANGE",
+];
+
+// === impl Role ===
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Self; 6] =
+        [Self::Producer, Self::Consumer, Self::Timer, Self::Forwarder, Self::Compensator, Self::Admin];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Producer => "producer",
+            Self::Consumer => "consumer",
+            Self::Timer => "timer",
+            Self::Forwarder => "forwarder",
+            Self::Compensator => "compensator",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// The commands that its user needs, as an ACL names them, by name.
+    pub fn commands(self) -> BTreeSet<String> {
+        let scripts = Scripts::published();
+        let mut commands: BTreeSet<String> = OF_A_CONNECTION.into_iter().map(str::to_owned).collect();
+        for verb in EVERY.iter().copied().chain(self.verbs()) {
+            commands.extend(commands_of(&scripts.get(verb).source));
+        }
+        let listener: &[&str] = if self.listens() { &OF_A_LISTENER } else { &[] };
+        let admin: &[&str] = if self == Self::Admin { &OF_AN_ADMIN } else { &[] };
+        commands.extend(listener.iter().chain(admin).map(|&command| command.to_owned()));
+        commands
+    }
+
+    /// The rule of its user as a line of an ACL file: `>PASSWORD` stands for the password.
+    pub fn rule(self, user: &str, namespace: &Namespace) -> String {
+        let commands: Vec<String> =
+            self.commands().into_iter().map(|command| format!("+{command}")).collect();
+        format!("user {user} on >PASSWORD ~{{{namespace}:* &{{{namespace}:* -@all {}", commands.join(" "))
+    }
+
+    /// Whether it follows wake-ups.
+    pub(crate) const fn listens(self) -> bool {
+        matches!(self, Self::Consumer | Self::Timer | Self::Forwarder | Self::Admin)
+    }
+
+    fn verbs(self) -> Vec<Verb> {
+        match self {
+            Self::Producer => PRODUCER.to_vec(),
+            Self::Consumer => CONSUMER.to_vec(),
+            Self::Timer => TIMER.to_vec(),
+            // It counts what has no route.
+            Self::Forwarder => [CONSUMER, &[Verb::Count]].concat(),
+            // It asks whether Redis takes writes again.
+            Self::Compensator => [PRODUCER, &[Verb::Overview]].concat(),
+            Self::Admin => Verb::ALL.to_vec(),
+        }
+    }
+}
+
+/// The commands that a script names, in lower case.
+fn commands_of(source: &str) -> BTreeSet<String> {
+    let only_reads = source.starts_with("#!lua flags=no-writes");
+    let code = source.lines().filter(|line| !line.trim_start().starts_with("--"));
+    let named = code.flat_map(|line| line.split("call('").skip(1)).filter_map(|rest| rest.split('\'').next());
+    let is_command = |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_uppercase());
+    let runs = named.filter(is_command).filter(|name| !only_reads || READS.contains(name));
+    runs.map(str::to_lowercase).collect()
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = || Self::ALL.map(Self::name).join(", ");
+        Self::ALL
+            .into_iter()
+            .find(|role| role.name() == text)
+            .ok_or_else(|| format!("write one of {}", names()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_admin_may_do_what_any_role_may_and_probe_tries_all_of_it() {
+        let admin = Role::Admin.commands();
+        for role in Role::ALL {
+            assert!(role.commands().is_subset(&admin), "{role}");
+            assert_eq!(role.name().parse(), Ok(role));
+        }
+        let outside = [&OF_A_CONNECTION[..], &OF_A_LISTENER, &OF_AN_ADMIN].concat();
+        let probed = Verb::Probe.file().split("try('").skip(1).filter_map(|rest| rest.split('\'').next());
+        let probed: BTreeSet<String> = probed.map(str::to_lowercase).collect();
+        let in_scripts: BTreeSet<String> =
+            admin.into_iter().filter(|command| !outside.contains(&command.as_str())).collect();
+        assert_eq!(&in_scripts | &BTreeSet::from(["time".to_owned()]), probed);
+    }
+
+    #[test]
+    fn a_role_may_not_do_what_only_others_do() {
+        assert!(!Role::Producer.commands().contains("ssubscribe"));
+        for role in Role::ALL {
+            assert_eq!(role.commands().contains("scan"), role == Role::Admin, "{role}");
+        }
+    }
+
+    #[test]
+    fn comments_and_what_a_reader_cannot_run_are_no_commands() {
+        let script = "#!lua\n-- call('KEYS')\nredis.call('GET', x) pcall('HMGET', y)\nbitpcall('x')\n";
+        assert_eq!(commands_of(script), BTreeSet::from(["get".to_owned(), "hmget".to_owned()]));
+        let reader = "#!lua flags=no-writes\nredis.call('ZADD', x) redis.call('ZCARD', x)\n";
+        assert_eq!(commands_of(reader), BTreeSet::from(["zcard".to_owned()]));
+    }
+}
