@@ -48,8 +48,9 @@ def labels_of(text):
 
 
 def used_names(text):
-    """Metric names in a text; neither recorded series (job:…:…) nor names of crates (delayq_timer=debug, delayq_x::y)."""
-    return set(re.findall(r"(?<![:\w])(delayq_[a-z0-9_]+)(?![\w:]|=\w)", text))
+    """Metric names in a text; neither recorded series (job:…:…) nor names of crates (delayq_timer=debug, delayq_x::y),
+    nor a prefix (delayq_check_…)."""
+    return set(re.findall(r"(?<![:\w])(delayq_[a-z0-9_]*[a-z0-9])(?![\w:]|=\w)", text))
 
 
 def used_labels(text):
