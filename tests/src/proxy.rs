@@ -5,7 +5,7 @@
 
 use crate::ports::free_port;
 use carry::{Framing, Way, carry};
-use dialer::{Ports, dialed_by};
+use dialer::Dialer;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
@@ -235,9 +235,9 @@ impl Drop for Proxy {
 // === impl State ===
 
 impl State {
-    /// The flow of one direction on the connection of that number and those ports.
-    fn flow(&self, direction: Direction, number: u64, ports: Ports) -> Flow {
-        let barred = || self.barred.iter().any(|&process| dialed_by(process, ports));
+    /// The flow of one direction on the connection of that number and that dialer.
+    fn flow(&self, direction: Direction, number: u64, dialer: &Dialer) -> Flow {
+        let barred = || self.barred.iter().any(|&process| dialer.is(process));
         if number < self.stranded_below || barred() {
             return Flow::Hold;
         }
@@ -312,7 +312,7 @@ async fn connect(
     state: Arc<watch::Sender<State>>,
 ) {
     let port = |address: std::io::Result<SocketAddr>| address.map_or(0, |address| address.port());
-    let ports = Ports { from: port(client.peer_addr()), to: port(client.local_addr()) };
+    let dialer = Dialer::new(port(client.peer_addr()), port(client.local_addr()));
     let Ok(mut server) = TcpStream::connect(upstream).await else {
         let _ = client.set_zero_linger();
         return;
@@ -322,7 +322,7 @@ async fn connect(
     let broken = {
         let (client_reads, client_writes) = client.split();
         let (server_reads, server_writes) = server.split();
-        let replies = Way { direction: Direction::Replies, framing, number, ports, state: &state };
+        let replies = Way { direction: Direction::Replies, framing, number, dialer: &dialer, state: &state };
         let requests = Way { direction: Direction::Requests, framing: Framing::Bytes, ..replies };
         let mut changes = state.subscribe();
         tokio::select! {

@@ -1,6 +1,6 @@
 //! One direction of one proxied connection: read, wait as the flow demands, apply an armed fault, write.
 
-use super::dialer::Ports;
+use super::dialer::Dialer;
 use super::{AfterLoss, Direction, Flow, State};
 use crate::resp::{Frame, first_reply};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) struct Way<'a> {
     pub(super) direction: Direction,
     pub(super) framing: Framing,
     pub(super) number: u64,
-    pub(super) ports: Ports,
+    pub(super) dialer: &'a Dialer,
     pub(super) state: &'a watch::Sender<State>,
 }
 
@@ -122,7 +122,7 @@ impl Way<'_> {
     /// Returns when bytes may be read.
     async fn wait_reading(&self) {
         let mut changes = self.state.subscribe();
-        let read = |state: &State| state.flow(self.direction, self.number, self.ports) != Flow::Unread;
+        let read = |state: &State| state.flow(self.direction, self.number, self.dialer) != Flow::Unread;
         let _ = changes.wait_for(read).await;
     }
 
@@ -130,7 +130,7 @@ impl Way<'_> {
     async fn wait_passing(&self, came: Instant) {
         let mut changes = self.state.subscribe();
         loop {
-            let flow = changes.borrow_and_update().flow(self.direction, self.number, self.ports);
+            let flow = changes.borrow_and_update().flow(self.direction, self.number, self.dialer);
             let wait = match flow {
                 Flow::Pass => return,
                 Flow::Delay(delay) => (came + delay).saturating_duration_since(Instant::now()),
