@@ -35,7 +35,8 @@ local fits = {
   codec = function(text)
     return text == 'none' or text == 'zstd' or within(string.match(text, '^zstd:(.+)$') or '', 0, 4294967295)
   end,
-  history = whole(0, 100000),
+  -- As XADD takes it: without zeros in front.
+  history = function(text) return text == '0' or string.find(text, '^[1-9]') and within(text, 1, 100000) end,
   history_for_ms = whole(1000, LONGEST_SPAN_MS),
 }
 
@@ -68,7 +69,7 @@ for i = 3, #ARGV, 2 do
   elseif ARGV[i] == 'history_for_ms' and redis.call('EXISTS', base .. 'h:' .. no) == 1 then
     -- Some may be too old now.
     alarm('markers', now)
-    redis.pcall('ZADD', base .. 'markers', 'XX', now, 'h:' .. no)
+    redis.pcall('ZADD', base .. 'markers', now, 'h:' .. no)
   end
 end
 -- Waiting consumers may be let go now.

@@ -24,7 +24,7 @@ local from = last == '' and string.format('%.0f', math.max(now - span, 0)) or '(
 local page = redis.call('XRANGE', base .. 'h:' .. no, from, '+', 'COUNT', A_PAGE)
 for _, event in ipairs(page) do
   local id, what = event[2][2], event[2][4]
-  if id == ARGV[3] then
+  if id == ARGV[3] and what then
     answer[#answer + 1], answer[#answer + 2] = string.match(event[1], '^%d+'), what
   end
 end

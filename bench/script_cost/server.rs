@@ -188,6 +188,7 @@ pub(crate) fn envelope() -> Envelope {
         attempt: 0,
         max_attempts: 0,
         doomed: false,
+        relative: false,
         hash: None,
         expires: None,
         backoff: None,

@@ -17,7 +17,11 @@ import (
 // processName is what this process calls itself in the history of messages.
 var processName = func() string {
 	host, _ := os.Hostname()
-	return fmt.Sprintf("%s@%s:%d", filepath.Base(os.Args[0]), host, os.Getpid())
+	program := ""
+	if len(os.Args) > 0 {
+		program = filepath.Base(os.Args[0])
+	}
+	return fmt.Sprintf("%s@%s:%d", program, host, os.Getpid())
 }()
 
 // Reserve is what a reserve asks for.

@@ -245,24 +245,27 @@ end
 local function trim_history(no)
   local stream, kept = base .. 'h:' .. no, redis.pcall('HMGET', base .. 't:' .. no, 'history', 'history_for_ms')
   local span = tonumber(kept[2]) or HISTORY_FOR_MS
+  -- What cannot be read or trimmed now is looked at again later.
+  if kept.err then return now + 10000 end
   if not kept[1] or kept[1] == '0' then
     call('UNLINK', stream)
     return nil
   end
   local trimmed = redis.pcall('XTRIM', stream, 'MINID', string.format('%.0f', math.max(now - span, 0)))
-  -- Not a history at all.
-  if type(trimmed) == 'table' then return nil end
-  local first = call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
-  if not first then
+  -- A key of another type is no history at all.
+  if type(trimmed) == 'table' then return not find(trimmed.err, 'WRONGTYPE') and now + 10000 or nil end
+  local first = redis.pcall('XRANGE', stream, '-', '+', 'COUNT', 1)
+  if first.err then return now + 10000 end
+  if not first[1] then
     call('UNLINK', stream)
     return nil
   end
   -- Not for each event apart.
-  return math.max(tonumber(string.match(first[1], '^%d+')) + span, now + math.max(math.floor(span / 8), 1000))
+  return math.max(math.min(tonumber(string.match(first[1][1], '^%d+')), now) + span, now + math.max(math.floor(span / 8), 1000))
 end
 
--- The first `n` markers whose time is over, cursors of shifts, and histories. An id may have been put again since, after a cut: then
--- what is stored is no marker any more, and stays.
+-- The first `n` markers whose time is over, cursors of shifts, and histories. An id may have been put again since, after a
+-- cut: then what is stored is no marker any more, and stays.
 local function pump_markers(n)
   if not is('zset', 'markers') then return block('markers') end
   local names, bodies = call('ZRANGEBYSCORE', base .. 'markers', '-inf', now, 'LIMIT', 0, n), base .. 'm:'

@@ -3,6 +3,7 @@
 use crate::deployment::Context;
 use crate::failure::of_core;
 use crate::output::{add_time, complain, time_from};
+use crate::printable::printable;
 use base64::Engine as _;
 use clap::Args;
 use delayq::admin::{ListCursor, Listed, ListedPage, Listing};
@@ -154,6 +155,6 @@ pub fn story(listed: &Listed, now: UnixMillis) -> Vec<String> {
         State::Expired => format!("expired {since}; it was due {due}"),
         State::Purged => format!("purged by an operator {since}"),
     });
-    story.extend(envelope.reason.as_ref().map(|reason| format!("because: {reason}")));
+    story.extend(envelope.reason.as_ref().map(|reason| format!("because: {}", printable(reason))));
     story
 }

@@ -28,6 +28,7 @@ const HEADERS: u16 = 16;
 const ZSTD: u16 = 32;
 const DOOMED: u16 = 64;
 const REASON: u16 = 128;
+const RELATIVE: u16 = 256;
 
 /// The state of a message; of a finished one (the last four) only a marker is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,6 +76,8 @@ pub struct Envelope {
     pub hash: Option<[u8; 8]>,
     /// When it expires.
     pub expires: Option<UnixMillis>,
+    /// Whether its expiry is its topic's, and moves with its due time.
+    pub relative: bool,
     /// Its own back-off; `None`: its topic's.
     pub backoff: Option<Backoff>,
     /// Its group.
@@ -215,6 +218,7 @@ impl Envelope {
             attempt: input.number::<2>()? as u16,
             max_attempts: input.number::<2>()? as u16,
             doomed: flags & DOOMED > 0,
+            relative: flags & RELATIVE > 0,
             hash: None,
             expires: None,
             backoff: None,
@@ -265,6 +269,7 @@ impl Envelope {
             | flag(!self.headers.is_empty(), HEADERS)
             | flag(self.zstd, ZSTD)
             | flag(self.doomed, DOOMED)
+            | flag(self.relative, RELATIVE)
             | flag(self.reason.is_some(), REASON)
     }
 }

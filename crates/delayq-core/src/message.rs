@@ -266,6 +266,7 @@ impl Message {
             attempt: 0,
             max_attempts: self.max_attempts,
             doomed: false,
+            relative: false,
             hash: own.then(|| self.hash()),
             expires: self.expires,
             backoff: self.backoff.clone(),

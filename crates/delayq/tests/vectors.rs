@@ -70,6 +70,7 @@ fn envelope(said: &Value) -> Envelope {
         attempt: number("attempt").try_into().unwrap(),
         max_attempts: number("max_attempts").try_into().unwrap(),
         doomed: said["doomed"].as_bool().unwrap(),
+        relative: false,
         hash: said["hash"].is_string().then(|| bytes(&said["hash"]).try_into().unwrap()),
         expires: said["expires_ms"].as_u64().map(UnixMillis::new),
         backoff: backoff(&said["backoff"]),

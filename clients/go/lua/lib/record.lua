@@ -17,7 +17,7 @@ for e = 1, #events, 3 do
       local too_old = string.format('%.0f', now + (tonumber(keeps[2]) or HISTORY_FOR_MS))
       local nearer = redis.pcall('ZADD', base .. 'alarms', 'LT', 'CH', too_old, 'markers')
       redis.pcall('ZADD', base .. 'markers', too_old, stream)
-      if nearer == 1 then redis.call('SPUBLISH', base .. 'wake', too_old) end
+      if nearer == 1 then redis.pcall('SPUBLISH', base .. 'wake', too_old) end
       redis.pcall('XADD', base .. stream, at_now, unpack(what))
     end
   end

@@ -4,6 +4,7 @@ use crate::deployment::Context;
 use crate::failure::of_core;
 use crate::listing::{json_of, story};
 use crate::output::{add_time, counted, duration, time, time_from};
+use crate::printable::printable;
 use clap::Args;
 use delayq::admin::{Happening, History, HistoryEvent, Next};
 use delayq::{Group, MessageId, Target, Topic, UnixMillis};
@@ -78,7 +79,9 @@ fn remark(topic: &Topic, history: &History) -> String {
 fn lines(history: &History, now: UnixMillis) -> Vec<String> {
     let line = |(event, holder): (&HistoryEvent, Option<&str>)| {
         let by = holder.map(|by| format!(" by {by}")).unwrap_or_default();
-        format!("{}  {}{by}", time_from(event.at, now), sentence(&event.what))
+        let line = format!("{}  {}{by}", time_from(event.at, now), sentence(&event.what));
+        // A reason may have lines of its own, which would look like events.
+        printable(&line).into_owned()
     };
     with_holders(history).map(line).collect()
 }

@@ -7,6 +7,10 @@ use delayq_core::target::Target;
 use delayq_core::verbs::history::{self, Happening, HistoryEvent};
 use std::time::Duration;
 
+/// The most pages of 500 events that are read, far more than the longest history has: what is written meanwhile is not
+/// followed for ever.
+const MAX_PAGES: usize = 210;
+
 /// What is kept of what happened to a message. It is best effort: a script that is cut off, or a Redis that loses its last
 /// writes, may leave out events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +48,7 @@ impl Admin {
             let Some(shard) = places.into_iter().find(|place| !asked.contains(place)) else { break };
             asked.push(shard);
             let mut from: Option<String> = None;
-            loop {
+            for _ in 0..MAX_PAGES {
                 let call = history::request(shard, topic, &target.id, from.as_deref());
                 let page = self.client.calls.ask(call, history::read).await?;
                 found.events.extend(page.events);

@@ -66,7 +66,7 @@ pub(crate) struct BareShard {
 /// The scripts with the test's clock, with what they would publish recorded in `said`, and with `extra` replacements,
 /// each (file, text that must be there, replacement).
 pub(crate) fn scripts_with(extra: &[(&str, &str, &str)]) -> Arc<Scripts> {
-    let publish = "redis.call('SPUBLISH', ";
+    let publish = ["redis.call('SPUBLISH', ", "redis.pcall('SPUBLISH', "];
     let write_down = "local _ = (function(c, m) redis.call('RPUSH', string.sub(KEYS[1], 1, -5) .. 'said', c .. '=' .. m) end)(";
     for (file, from, _) in extra {
         let found = std::cell::Cell::new(false);
@@ -77,7 +77,8 @@ pub(crate) fn scripts_with(extra: &[(&str, &str, &str)]) -> Arc<Scripts> {
         assert!(found.get(), "lua/{file}.lua does not say {from:?} any more");
     }
     Arc::new(Scripts::swapped(&|name, text| {
-        let mut text = if name == "lib/now" { CLOCK.to_owned() } else { text.replace(publish, write_down) };
+        let published = || publish.iter().fold(text.to_owned(), |text, call| text.replace(call, write_down));
+        let mut text = if name == "lib/now" { CLOCK.to_owned() } else { published() };
         for (file, from, to) in extra {
             if name == *file {
                 text = text.replace(from, to);

@@ -194,7 +194,7 @@ fn groups(model: &Model, shard: &Snapshot) -> Outcome {
             // A leased message expires when it is released.
             Some(expires) if leased && expires <= model.latest_us / 1000 => {}
             // Never.
-            Some(expires) if msg.relative && expires == UnixMillis::MAX.get() => {
+            Some(expires) if msg.stored.relative && expires == UnixMillis::MAX.get() => {
                 ensure!(listed.is_none(), "{name:?} expires {listed:?}, and never should");
             }
             Some(expires) => ensure!(

@@ -265,3 +265,28 @@ async fn a_reserve_without_a_topic_is_refused_with_and_without_a_name() {
     let reserve = Action::Reserve(Reserve::from("t", 1, None));
     assert_eq!(lab.run(reserve).await.unwrap().len(), 12);
 }
+
+#[tokio::test]
+async fn a_history_whose_policy_cannot_be_read_stays_and_is_trimmed_once_it_can() {
+    let mut lab = Lab::with_history("100").await;
+    lab.run(Action::configure("t", "history_for_ms", "60000")).await.unwrap();
+    lab.put("t", &[item("a", NOW + DAY)]).await;
+    lab.shard.command(&[b"RENAME", b"~t:1", b"~kept"]).await;
+    lab.shard.command(&[b"SADD", b"~t:1", b"mine"]).await;
+    lab.at(61_000);
+    lab.pump().await;
+    assert_eq!(lossy_int(&lab.shard.command(&[b"XLEN", b"~h:1"]).await), "int(1)");
+    lab.shard.command(&[b"RENAME", b"~kept", b"~t:1"]).await;
+    lab.at(72_000);
+    lab.pump().await;
+    assert_eq!(lossy_int(&lab.shard.command(&[b"EXISTS", b"~h:1"]).await), "int(0)");
+}
+
+#[tokio::test]
+async fn a_number_of_events_with_zeros_in_front_is_refused() {
+    let mut lab = Lab::new().await;
+    for number in ["00", "007", "-0", "100001"] {
+        let why = lab.run(Action::configure("t", "history", number)).await.unwrap_err();
+        assert!(why.contains("DQARG"), "{number}: {why}");
+    }
+}

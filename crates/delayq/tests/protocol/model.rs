@@ -35,8 +35,6 @@ pub(crate) struct Msg {
     pub(crate) place: Place,
     /// Every field as it must be stored; the place determines the state, and the scripts choose the gen.
     pub(crate) stored: Envelope,
-    /// Whether its expiry is its topic's, and moves with the due time.
-    pub(crate) relative: bool,
 }
 
 /// The cursor of a group's shift.

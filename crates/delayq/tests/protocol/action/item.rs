@@ -57,6 +57,7 @@ impl Item {
             attempt: 0,
             max_attempts: self.max,
             doomed: false,
+            relative: false,
             hash: (!is_generated(&self.id)).then_some([self.content; 8]),
             expires: self.expires.map(UnixMillis::new),
             backoff: self.backoff.clone(),

@@ -125,7 +125,7 @@ impl Model {
             0 => UnixMillis::MAX.get(),
             after => after,
         };
-        Some(if msg.relative { due.saturating_add(after).min(UnixMillis::MAX.get()) } else { expires })
+        Some(if msg.stored.relative { due.saturating_add(after).min(UnixMillis::MAX.get()) } else { expires })
     }
 
     pub(super) fn move_to(&mut self, name: &Name, due: u64) {

@@ -23,8 +23,8 @@ impl Model {
         let (due, name) = (self.due_of(&item.due), (no, item.id.clone()));
         let mut stored = item.envelope();
         let after = self.policy(no, "expire_after_ms");
-        let relative = after > 0 && stored.expires.is_none() && due + after < 1 << 53;
-        if relative {
+        stored.relative = after > 0 && stored.expires.is_none() && due + after < 1 << 53;
+        if stored.relative {
             stored.expires = Some(ms(due + after));
         }
         if stored.expires.is_some_and(|expires| expires <= ms(due)) {
@@ -52,7 +52,7 @@ impl Model {
         }
         let place = self.place_for(due);
         let word = if place == Place::Ready { "ready" } else { "stored" };
-        self.messages.insert(name, Msg { place, stored, relative });
+        self.messages.insert(name, Msg { place, stored });
         word.into()
     }
 
