@@ -104,7 +104,8 @@ pub fn line_of(listed: &Listed, envelope: &Envelope) -> String {
         payload,
         payload_base64,
         headers: &envelope.headers,
-        expires: envelope.expires.map(delayq::UnixMillis::get),
+        // One that comes from the topic's policy comes from it again, and moves with the due time as before.
+        expires: envelope.expires.filter(|_| !envelope.relative).map(delayq::UnixMillis::get),
         max_attempts: envelope.max_attempts,
         backoff: envelope.backoff.as_ref().map(backoff_text),
         state: envelope.state.word(),

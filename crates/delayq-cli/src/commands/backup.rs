@@ -14,7 +14,7 @@ use delayq::{Admin, State, Topic};
 use delayq_service::Fault;
 use indicatif::ProgressBar;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::pin::pin;
 
@@ -70,7 +70,7 @@ impl Backup {
         let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         let (mut run, walk) = if self.resume {
             let (target, begin, checkpoint) = Target::resume(&self.file)?;
-            let (tally, marked) = (checkpoint.tally, checkpoint.tally.pending);
+            let tally = checkpoint.tally;
             let cursor: WalkCursor = checkpoint.cursor.parse().map_err(|why: String| self.unusable(&why))?;
             let namespace = context.config.deployment.namespace.as_str();
             if begin.namespace != namespace {
@@ -78,7 +78,7 @@ impl Backup {
                 return Err(self.unusable(&why));
             }
             let walk = admin.walk(Some(&cursor)).await.map_err(of_core)?;
-            (Run { context, target, begin, tally, marked, bar }, walk)
+            (Run { context, target, begin, tally, marked: tally.pending + tally.dead, bar }, walk)
         } else {
             for topic in &self.topics {
                 context.known_topic(topic).await?;
@@ -116,7 +116,7 @@ impl Run<'_> {
     /// Writes what a restore needs before the messages.
     async fn begin(&mut self, admin: &Admin) -> Result<(), Fault> {
         self.write(&Record::Backup(self.begin.clone()))?;
-        let mut dictionaries = BTreeMap::new();
+        let mut dictionaries = BTreeSet::new();
         for topic in admin.topics().await.map_err(of_core)? {
             if !self.begin.topics.is_empty() && !self.begin.topics.iter().any(|one| one == topic.as_str()) {
                 continue;
@@ -124,12 +124,12 @@ impl Run<'_> {
             let policy = admin.policy(&topic).await.map_err(of_core)?;
             let numbers = admin.count(&topic).await.map_err(of_core)?;
             if let Some(Codec::ZstdDictionary(id)) = policy.codec
-                && !dictionaries.contains_key(&id)
+                && !dictionaries.contains(&id)
                 && let Some(bytes) = admin.dictionary(id).await.map_err(of_core)?
             {
                 let bytes_base64 = base64::engine::general_purpose::STANDARD.encode(bytes);
                 self.write(&Record::Dictionary(Dictionary { id, bytes_base64 }))?;
-                dictionaries.insert(id, ());
+                dictionaries.insert(id);
             }
             self.write(&Record::Policy(TopicPolicy {
                 topic: topic.to_string(),
@@ -161,7 +161,7 @@ impl Run<'_> {
             }
             self.bar.set_message(format!("{} messages", self.tally.pending));
             self.bar.tick();
-            if self.tally.pending >= self.marked + CHECKPOINT_EVERY {
+            if self.tally.pending + self.tally.dead >= self.marked + CHECKPOINT_EVERY {
                 self.checkpoint(&walk)?;
             }
         }
@@ -209,7 +209,7 @@ impl Run<'_> {
     }
 
     fn checkpoint(&mut self, walk: &Walk) -> Result<(), Fault> {
-        self.marked = self.tally.pending;
+        self.marked = self.tally.pending + self.tally.dead;
         self.write(&Record::Checkpoint(Checkpoint { cursor: walk.cursor().to_string(), tally: self.tally }))?;
         self.target.flush()
     }

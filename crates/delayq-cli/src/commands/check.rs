@@ -105,8 +105,9 @@ impl Check {
             for topic in &self.topics {
                 match context.known_topic(topic).await {
                     Err(fault) if fault.code() == &UNKNOWN => return Err(fault.to_string()),
-                    // The look says what is wrong with Redis.
-                    _ => {}
+                    // The look says what is wrong with Redis: one question is enough.
+                    Err(_) => break,
+                    Ok(_) => {}
                 }
             }
             Ok(Look::take(context, &self.topics).await)

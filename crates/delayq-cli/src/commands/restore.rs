@@ -3,14 +3,15 @@
 use crate::backup_line::{Dictionary, Record, TopicPolicy};
 use crate::commands::put::many::{Line, LineFault, Lines, Many};
 use crate::deployment::Context;
-use crate::failure::{BACKUP_UNUSABLE, of_core};
+use crate::failure::{BACKUP_UNUSABLE, LINES_REFUSED, of_core};
 use crate::policy_text::policy_of;
 use crate::put_line::parse_any;
 use base64::Engine as _;
 use clap::Args;
-use delayq::{Admin, Producer, ProducerOptions, Topic};
+use delayq::{Admin, Due, Producer, ProducerOptions, Topic};
 use delayq_service::Fault;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Restore a backup: put its messages again, under their ids
 ///
@@ -66,9 +67,13 @@ impl Restore {
         // Without the spool of this host: what cannot be put is told, and the user repeats it.
         let producer = Producer::start(context.client.clone(), ProducerOptions::default());
         let mut lines = Backup { restore: &self, admin, begun: false, ended: false };
-        many.run(context, &producer, &mut lines).await?;
-        if lines.ended {
-            return Ok(());
+        let put = many.run(context, &producer, &mut lines).await;
+        match put {
+            Ok(()) if lines.ended => return Ok(()),
+            // A line that was cut off is refused: what matters is all that is missing behind it. An outage, and a strict
+            // restore, stop before the end.
+            Err(fault) if lines.ended || self.strict || fault.code() != &LINES_REFUSED => return Err(fault),
+            _ => {}
         }
         let what = match lines.begun {
             true => "it has no end: it was interrupted. What it has is restored",
@@ -100,13 +105,17 @@ impl Backup<'_> {
         if !self.restore.wants(&message.topic) || parsed.dead && !self.restore.dead {
             return Ok(Line::LeftOut);
         }
+        if parsed.dead {
+            // As a replay does: due now. What has expired meanwhile is refused by name.
+            message.due = Due::After(Duration::ZERO);
+        }
         message.id = message.id.as_ref().map(|id| self.admin.id_here(id, message.group.as_ref()));
         Ok(Line::Put(Box::new(message)))
     }
 
     async fn record(&mut self, record: Record) -> Result<Line, LineFault> {
         match record {
-            Record::Backup(_) => self.begun = true,
+            Record::Backup(_) => (self.begun, self.ended) = (true, false),
             Record::End(_) => self.ended = true,
             Record::Policy(_) | Record::Dictionary(_) if self.restore.no_policies => {
                 return Ok(Line::LeftOut);

@@ -12,6 +12,8 @@ use delayq_tests::folder::Folder;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 const DUE_MS: u64 = 4_102_444_800_000;
@@ -198,6 +200,7 @@ async fn a_backup_that_was_cut_is_told_from_a_whole_one_and_continues() {
     done_elsewhere(&other, &["init"]).await;
     let half = elsewhere(&other).args(["restore", path]).run(b"", LONG).await;
     assert!(half.stderr.contains("all.ndjson:"), "the line that was cut is named: {half:?}");
+    assert_unusable(&half, "interrupted");
     let lines: Vec<&str> = whole[..cut].lines().collect();
     let (_, kept) = lines.split_last().unwrap();
     std::fs::write(&file, format!("{}\n", kept.join("\n"))).unwrap();
@@ -235,6 +238,48 @@ async fn a_backup_does_not_continue_behind_a_restart_of_redis() {
     assert_unusable(&run(&redis, &["backup", path, "--resume"]).await, "begin again");
     done(&redis, &["backup", path, "--overwrite"]).await;
     assert_eq!(ids(&std::fs::read_to_string(&file).unwrap()), ids(&whole));
+}
+
+#[tokio::test]
+async fn an_expiry_of_the_topic_moves_on_after_a_restore_and_a_dead_letter_that_expired_is_named() {
+    let (redis, folder) = (deployment().await, Folder::new("backup"));
+    let file = folder.join("all.ndjson");
+    let path = file.to_str().unwrap();
+    done(&redis, &["topic", "set", "orders", "--create", "--expire-after", "1h"]).await;
+    done(&redis, &["put", "orders", "{}", "--id", "a", "--in", "1h"]).await;
+    done(&redis, &["backup", path]).await;
+    let other = RedisServer::start().await;
+    done_elsewhere(&other, &["init"]).await;
+    done_elsewhere(&other, &["restore", path]).await;
+    done_elsewhere(&other, &["reschedule", "orders", "a", "--in", "2days"]).await;
+
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let (begin, rest) = whole.split_once('\n').unwrap();
+    let dead = json!({ "topic": "orders", "id": "d", "due": 1_600_000_000_000_u64, "expires": 1_600_000_001_000_u64,
+        "state": "dead", "payload": "{}" });
+    std::fs::write(&file, format!("{begin}\n{dead}\n{rest}")).unwrap();
+    let restored = elsewhere(&other).args(["restore", path, "--dead"]).run(b"", LONG).await;
+    assert!(restored.code == Some(65) && restored.stderr.contains("expir"), "{restored:?}");
+}
+
+#[tokio::test]
+async fn a_strict_restore_goes_on_behind_a_bad_line_and_a_backup_that_is_replaced_is_private() {
+    let (redis, folder) = (deployment().await, Folder::new("backup"));
+    let file = folder.join("all.ndjson");
+    let path = file.to_str().unwrap();
+    std::fs::write(&file, "").unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    done(&redis, &["put", "orders", "{}", "--id", "a", "--in", "1h"]).await;
+    done(&redis, &["backup", path, "--overwrite"]).await;
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let (begin, rest) = whole.split_once('\n').unwrap();
+    std::fs::write(&file, format!("{begin}\nno line of a backup\n{rest}")).unwrap();
+    let stopped = run(&redis, &["restore", path, "--strict"]).await;
+    assert!(stopped.code != Some(0) && stopped.stderr.contains(":2:"), "{stopped:?}");
+    let rest = done(&redis, &["restore", path, "--strict", "--from-line", "3"]).await;
+    assert!(rest.contains("1 exists"), "{rest}");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 
 use super::Admin;
 use crate::error::Error;
+use delayq_core::codec::Unrestored;
 use delayq_core::id::{Group, MessageId, Topic};
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::list::{self, Listed};
@@ -16,10 +17,11 @@ use std::str::FromStr;
 
 /// Keys that Redis walks over in one step: about so many messages are in memory at a time.
 const A_STEP: usize = 250;
-/// Messages that a script reads in one call; each may be a MiB.
-const BODIES_A_CALL: usize = 50;
-/// Calls under way at the same time.
-const AT_ONCE: usize = 4;
+/// Messages that a script reads in one call.
+const BODIES_A_CALL: usize = 8;
+/// Calls under way at the same time: 4 MiB with payloads of 256 KiB, the default limit, which cross an ordinary network
+/// within the deadline of a call.
+const AT_ONCE: usize = 2;
 
 /// A walk over every message, step by step.
 #[derive(Debug)]
@@ -73,12 +75,13 @@ impl Walk {
             let run_id = self.admin.run_id().await?;
             self.at.check(&run_id)?;
             self.through = true;
+        } else {
+            self.at.cursor = next;
         }
-        self.at.cursor = next;
         Ok(Some(messages))
     }
 
-    /// Behind what was shown so far; of no use once the walk is through.
+    /// Behind what was shown so far; once the walk is through, before its last step.
     pub fn cursor(&self) -> &WalkCursor {
         &self.at
     }
@@ -128,8 +131,15 @@ impl Walk {
         let mut messages: Vec<Listed> = found.into_iter().flatten().flatten().collect();
         messages.retain(|listed| !is_over(listed));
         let envelopes = messages.iter_mut().filter_map(|listed| listed.envelope.as_mut().ok());
-        client.payloads.restore_all(envelopes).await;
-        Ok(messages)
+        let answers = client.payloads.restore_all(envelopes).await;
+        let not_now = answers.into_iter().flatten().find_map(|answer| match answer {
+            Unrestored::NotNow(why) => Some(why),
+            Unrestored::Never(_) => None,
+        });
+        match not_now {
+            Some(why) => Err(Error::NoAnswer { address: client.calls.link().address().to_owned(), why }),
+            None => Ok(messages),
+        }
     }
 }
 

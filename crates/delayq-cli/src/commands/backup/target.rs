@@ -3,9 +3,9 @@
 use crate::backup_line::{Begin, Checkpoint, Record};
 use crate::failure::{self, BACKUP_UNUSABLE};
 use delayq_service::Fault;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Lines are written in pieces of this size.
@@ -38,7 +38,14 @@ impl Target {
             false => options.create_new(true),
         };
         match options.open(path) {
-            Ok(file) => Ok(Self::of_file(path, file)),
+            Ok(file) => {
+                // A file that was there keeps its mode; a device must.
+                if overwrite && file.metadata().is_ok_and(|found| found.is_file()) {
+                    let private = file.set_permissions(Permissions::from_mode(0o600));
+                    private.map_err(|error| failure::file(path, "write to", error))?;
+                }
+                Ok(Self::of_file(path, file))
+            }
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 Err(unusable(path, "it exists: continue it with --resume, or replace it with --overwrite"))
             }

@@ -174,18 +174,20 @@ impl<L: Lines> Run<'_, L> {
         if line.is_empty() {
             return None;
         }
-        if line.len() > LONGEST_LINE_BYTES {
+        let is_before = number < self.many.from_line;
+        if line.len() > LONGEST_LINE_BYTES && !is_before {
             let fault = format!("it has {} bytes; at most {LONGEST_LINE_BYTES} are allowed", line.len());
             self.refuse(number, &fault);
             return None;
         }
         match self.lines.line(line).await {
-            Ok(Line::Put(message)) if number >= self.many.from_line => {
+            Ok(Line::Put(message)) if !is_before => {
                 let producer = producer.clone();
                 return Some(async move { (number, producer.put(*message).await) });
             }
             Ok(Line::Record) => self.summary.records += 1,
             Ok(Line::Put(_) | Line::LeftOut) => self.summary.left_out += 1,
+            Err(LineFault::Refused(_)) if is_before => self.summary.left_out += 1,
             Err(LineFault::Refused(why)) => self.refuse(number, &why),
             Err(LineFault::Stop(fault)) => self.stop_at(number, fault),
         }
