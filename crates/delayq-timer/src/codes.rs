@@ -52,7 +52,7 @@ pub const ETCD: Code = Code {
     cause: "At its start a timer joins the others through etcd, which refused it, or cannot be spoken to as configured. \
             An etcd that only does not answer is waited for while the timer runs.",
     tries: [
-        "Check `[etcd] user`, password and certificates with etcdctl from this host.",
+        "Check `[etcd] username`, password and certificates with etcdctl from this host.",
         "Check that the user may read and write the keys under `[etcd] prefix`.",
         "Set `[etcd] enabled = false` to run a single timer without it.",
     ],
@@ -77,7 +77,7 @@ pub const CLOCK: Code = Code {
 pub const MEMBER: Code = Code {
     id: "DQ-T006",
     title: "the membership ended unasked",
-    cause: "A task that keeps this timer a member of its group returned or panicked. Without it the timer would not learn \
+    cause: "A task that keeps this timer a member of its fleet returned or panicked. Without it the timer would not learn \
             of shards that it loses; it ends.",
     tries: [
         "Read the log lines before this one: a panic is logged with its place.",

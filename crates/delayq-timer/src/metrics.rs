@@ -60,9 +60,9 @@ struct OfOutcome {
     outcome: &'static str,
 }
 
-/// The outcomes of a pump's call: it moved something; it came for a due time and moved nothing; it only polled; it had no
-/// usable answer.
-const OUTCOMES: [&str; 4] = ["moved", "empty", "polled", "failed"];
+/// The outcomes of a call: a pump moved something; came for a due time and found nothing; found only what is blocked; only
+/// polled; or a pump or claim had no usable answer.
+const OUTCOMES: [&str; 5] = ["moved", "empty", "blocked", "polled", "failed"];
 
 /// The label of what the membership does with etcd.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -120,7 +120,7 @@ impl TimerMetrics {
             ),
             calls: metrics.register(
                 "timer_pump_calls",
-                "Pumps of one shard: moved something, came for a due time and were empty, only polled, or failed",
+                "Pumps of one shard that moved something, came for a due time and were empty or blocked, or only polled; and pumps and claims that failed",
                 zeroed(OUTCOMES.map(|outcome| OfOutcome { outcome })),
             ),
             fenced: counter("timer_fenced", "Pumps refused because a newer owner has a higher epoch"),
@@ -148,7 +148,7 @@ impl TimerMetrics {
                 "timer_hindered",
                 "1 while Redis does not answer this timer and others are given its shards",
             ),
-            hindrance_changes: counter("timer_hindrance_changes", "Changes of `timer_hindered`"),
+            hindrance_changes: counter("timer_hindrance_changes", "Changes of `delayq_timer_hindered`"),
             clock_held: gauge("timer_clock_held", "1 while Redis's clock is not trusted and shards are held"),
             stalled: gauge("timer_stalled", "1 while what is due in a shard that is pumped here does not move"),
             next_due: seconds(
@@ -190,13 +190,14 @@ impl TimerMetrics {
         self.expired.inc_by(report.expired);
         self.forgotten.inc_by(report.forgotten);
         self.blocked.inc_by(report.blocked);
-        let done = report.moved + report.returned + report.expired + report.forgotten + report.blocked;
-        self.call(match (due, done) {
-            (true, 0) => "empty",
-            (true, _) => "moved",
-            (false, _) => "polled",
+        let done = report.moved + report.returned + report.buried + report.expired + report.forgotten;
+        self.call(match (due, done, report.blocked) {
+            (true, 0, 0) => "empty",
+            (true, 0, _) => "blocked",
+            (true, ..) => "moved",
+            (false, ..) => "polled",
         });
-        due && done == 0
+        due && done + report.blocked == 0
     }
 
     /// A pump of one shard had no usable answer.

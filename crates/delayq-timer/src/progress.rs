@@ -6,6 +6,9 @@
 //!    ▲                                                                                  │
 //!    └──────────────── something moved, or nothing is overdue, and no shard's pumps fail ┘
 //! ```
+//!
+//! A topic that is blocked for good stops no other: as long as anything moves now and then, the timer stays ready, and only
+//! the oldest overdue time tells of it.
 
 use delayq::protocol::ShardId;
 use std::collections::BTreeMap;
@@ -13,6 +16,9 @@ use std::time::{Duration, Instant};
 
 /// How long something may be overdue without a move, and how long the pumps of a shard may fail.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a move shows that what is blocked stops nothing else.
+const MOVES_FOR: Duration = Duration::from_secs(30);
 
 /// How long a report of blocked messages counts: the pump tries them again within ten seconds.
 const BLOCKED_FOR: Duration = Duration::from_secs(15);
@@ -24,7 +30,7 @@ pub(crate) enum Stall {
     Still,
     /// The pumps of this shard fail.
     Failing(ShardId),
-    /// Something keeps due messages of this shard where they are, and nothing else has moved.
+    /// Something keeps due messages of this shard where they are, and nothing else moves.
     Blocked(ShardId),
 }
 
@@ -33,40 +39,29 @@ pub(crate) enum Stall {
 pub(crate) struct Progress {
     /// When something moved last, or nothing was overdue.
     well: Instant,
+    /// When something moved last.
+    moved: Option<Instant>,
     /// Shards whose pumps have failed since, without an answer between.
     failing: BTreeMap<ShardId, Instant>,
-    /// Shards that reported blocked messages, first and last since anything moved.
+    /// Shards that reported blocked messages, first and last.
     blocked: BTreeMap<ShardId, (Instant, Instant)>,
-}
-
-/// What one pump did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pumped {
-    /// It moved something.
-    Moved,
-    /// What was due could not be moved, and is tried again later.
-    Blocked,
-    /// There was nothing to move.
-    Nothing,
 }
 
 // === impl Progress ===
 
 impl Progress {
     pub(crate) const fn new(now: Instant) -> Self {
-        Self { well: now, failing: BTreeMap::new(), blocked: BTreeMap::new() }
+        Self { well: now, moved: None, failing: BTreeMap::new(), blocked: BTreeMap::new() }
     }
 
-    /// A shard's pump was answered.
-    pub(crate) fn answered(&mut self, shard: ShardId, pumped: Pumped, now: Instant) {
+    /// A shard's pump was answered: whether it moved something, and whether something due could not be moved.
+    pub(crate) fn answered(&mut self, shard: ShardId, moved: bool, blocked: bool, now: Instant) {
         self.failing.remove(&shard);
-        match pumped {
-            Pumped::Moved => {
-                self.well = now;
-                self.blocked.clear();
-            }
-            Pumped::Blocked => self.blocked.entry(shard).or_insert((now, now)).1 = now,
-            Pumped::Nothing => {}
+        if moved {
+            (self.well, self.moved) = (now, Some(now));
+        }
+        if blocked {
+            self.blocked.entry(shard).or_insert((now, now)).1 = now;
         }
     }
 
@@ -81,7 +76,7 @@ impl Progress {
         self.blocked.remove(&shard);
     }
 
-    /// For how long something has been blocked, and nothing has moved.
+    /// For how long something has been blocked.
     pub(crate) fn blocked_for(&self, now: Instant) -> Duration {
         let first = self.blocked.values().map(|&(first, _)| first).min();
         first.map_or(Duration::ZERO, |first| now.saturating_duration_since(first))
@@ -95,7 +90,10 @@ impl Progress {
         self.blocked.retain(|_, (_, last)| now.saturating_duration_since(*last) < BLOCKED_FOR);
         let is_long = |since: Instant| now.saturating_duration_since(since) >= PATIENCE;
         let failing = self.failing.iter().find(|(_, since)| is_long(**since));
-        let blocked = self.blocked.iter().find(|(_, (first, _))| is_long(*first));
+        let others_move = |first: Instant| {
+            self.moved.is_some_and(|moved| moved >= first && now.saturating_duration_since(moved) < MOVES_FOR)
+        };
+        let blocked = self.blocked.iter().find(|(_, (first, _))| is_long(*first) && !others_move(*first));
         failing
             .map(|(&shard, _)| Stall::Failing(shard))
             .or_else(|| blocked.map(|(&shard, _)| Stall::Blocked(shard)))
@@ -120,9 +118,9 @@ mod tests {
         let start = Instant::now();
         let mut progress = Progress::new(start);
         assert_eq!(progress.judge(LATE, s(start, 1)), None);
-        progress.answered(A, Pumped::Moved, s(start, 2));
+        progress.answered(A, true, false, s(start, 2));
         assert_eq!(progress.judge(LATE, s(start, 3)), None, "a backlog that moves is no stall");
-        progress.answered(A, Pumped::Nothing, s(start, 4));
+        progress.answered(A, false, false, s(start, 4));
         assert_eq!(progress.judge(LATE, s(start, 4)), Some(Stall::Still));
         assert_eq!(progress.judge(Duration::ZERO, s(start, 5)), None, "nothing is overdue");
         assert_eq!(progress.judge(LATE, s(start, 6)), None, "the time counts from there");
@@ -135,9 +133,9 @@ mod tests {
         let mut progress = Progress::new(start);
         progress.failed(A, start);
         progress.failed(A, s(start, 1));
-        progress.answered(B, Pumped::Moved, s(start, 2));
+        progress.answered(B, true, false, s(start, 2));
         assert_eq!(progress.judge(Duration::ZERO, s(start, 2)), Some(Stall::Failing(A)));
-        progress.answered(A, Pumped::Nothing, s(start, 3));
+        progress.answered(A, false, false, s(start, 3));
         assert_eq!(progress.judge(Duration::ZERO, s(start, 3)), None);
         progress.failed(A, s(start, 3));
         progress.drop(A);
@@ -148,20 +146,36 @@ mod tests {
     fn what_is_blocked_stalls_until_something_moves_or_it_is_not_reported_again() {
         let start = Instant::now();
         let mut progress = Progress::new(start);
-        progress.answered(A, Pumped::Blocked, start);
+        progress.answered(A, false, true, start);
         assert_eq!(progress.judge(Duration::ZERO, s(start, 1)), None);
-        progress.answered(A, Pumped::Nothing, s(start, 2));
+        progress.answered(A, false, false, s(start, 2));
         assert_eq!(
             progress.judge(Duration::ZERO, s(start, 2)),
             Some(Stall::Blocked(A)),
             "a poll proves nothing"
         );
         assert_eq!(progress.blocked_for(s(start, 9)), Duration::from_secs(9));
-        progress.answered(A, Pumped::Blocked, s(start, 10));
+        progress.answered(A, false, true, s(start, 10));
         assert_eq!(progress.judge(Duration::ZERO, s(start, 20)), Some(Stall::Blocked(A)));
         assert_eq!(progress.judge(Duration::ZERO, s(start, 25)), None, "it is gone, or was moved by another");
-        progress.answered(A, Pumped::Blocked, s(start, 26));
-        progress.answered(B, Pumped::Moved, s(start, 29));
+        progress.answered(A, false, true, s(start, 26));
+        progress.answered(B, true, false, s(start, 29));
         assert_eq!(progress.judge(Duration::ZERO, s(start, 29)), None, "one broken topic stops no other");
+    }
+
+    #[test]
+    fn what_is_blocked_beside_what_moves_is_overdue_all_the_same() {
+        let start = Instant::now();
+        let mut progress = Progress::new(start);
+        for second in [0, 5, 10] {
+            progress.answered(A, true, true, s(start, second));
+            progress.answered(B, true, false, s(start, second + 4));
+            assert_eq!(progress.judge(Duration::ZERO, s(start, second + 4)), None);
+        }
+        assert_eq!(progress.blocked_for(s(start, 14)), Duration::from_secs(14));
+        progress.answered(A, false, true, s(start, 24));
+        progress.answered(A, false, true, s(start, 34));
+        progress.answered(A, false, true, s(start, 44));
+        assert_eq!(progress.judge(Duration::ZERO, s(start, 44)), Some(Stall::Blocked(A)), "nothing moves");
     }
 }

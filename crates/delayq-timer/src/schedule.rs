@@ -277,9 +277,9 @@ impl Schedule {
         round.map(|(&shard, _)| shard).take(most).collect()
     }
 
-    /// The earliest due time of all, also of those that cannot be pumped now.
+    /// The earliest due time of all, also of those that are held. A doubted one has a newer owner, who answers for it.
     pub(crate) fn earliest(&self) -> Option<UnixMillis> {
-        self.shards.values().filter_map(|shard| shard.next_due).min()
+        self.shards.values().filter(|shard| !shard.doubted).filter_map(|shard| shard.next_due).min()
     }
 
     fn light_from(&self) -> Option<Instant> {

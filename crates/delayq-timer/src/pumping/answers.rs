@@ -4,7 +4,6 @@ use super::Pumping;
 use crate::calls::{Answer, Trip};
 use crate::events;
 use crate::guard::Verdict;
-use crate::progress::Pumped;
 use crate::redis_health::is_missing;
 use crate::schedule::{Found, Round};
 use delayq::Error;
@@ -53,12 +52,7 @@ impl Pumping {
         let due = self.schedule.was_due(shard);
         let early = self.metrics.count(report, due);
         let done = report.moved + report.returned + report.buried + report.expired + report.forgotten;
-        let pumped = match (done, report.blocked) {
-            (0, 0) => Pumped::Nothing,
-            (0, _) => Pumped::Blocked,
-            _ => Pumped::Moved,
-        };
-        self.progress.answered(shard, pumped, trip.answered);
+        self.progress.answered(shard, done > 0, report.blocked > 0, trip.answered);
         self.poll.moved(shard, report.moved);
         if report.blocked > 0 {
             events::blocked(shard, report.blocked);
