@@ -115,8 +115,19 @@ fn value(rng: &mut Rng, depth: u8) -> Value {
     }
 }
 
+/// A pump's answer with one element replaced.
+fn pumped(rng: &mut Rng) -> Value {
+    const ANSWER: [&str; 11] =
+        ["pumped", "1763697600000000", "1763697600000", "3", "0", "0", "0", "0", "0", "1763697599999", "3"];
+    let mut elements = ANSWER.map(|text| Value::Bytes(text.as_bytes().to_vec()));
+    let at = rng.usize(..elements.len());
+    elements[at] = value(rng, 1);
+    Value::Array(elements.into())
+}
+
 fn replies_answer(cases: u64) {
     let mut rng = Rng::with_seed(2);
+    let mut read = 0;
     let (shard, topic) = (ShardId::new(7), Topic::new("orders").unwrap());
     let request = ReserveRequest { topics: vec![topic.clone()], most: 10, max_bytes: 0, lease: None };
     for case in 0..cases {
@@ -124,7 +135,7 @@ fn replies_answer(cases: u64) {
         let (count, reply) = (rng.usize(..5), || reply.clone());
         match case % 24 {
             0 => drop(verbs::reserve::read(shard, &request, reply())),
-            1 => drop(verbs::pump::read(reply())),
+            1 => read += u64::from(verbs::pump::read(pumped(&mut rng)).is_ok()),
             2 => drop(verbs::claim::read(reply())),
             3 => drop(verbs::cancel::read(reply(), count)),
             4 => drop(verbs::reschedule::read(reply(), count)),
@@ -149,6 +160,7 @@ fn replies_answer(cases: u64) {
             _ => drop(verbs::probe::read(reply())),
         }
     }
+    assert!(read > 0, "no pump's answer was taken: nothing behind its first fields was tried");
 }
 
 #[test]

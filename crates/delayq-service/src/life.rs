@@ -58,10 +58,7 @@ use crate::tasks::{Drained, Supervisor, Tasks};
 use crate::telemetry::{self, Logging};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::time::Duration;
-
-/// How often the log says what was left out of it.
-const REPORT_REPEATS_EVERY: Duration = Duration::from_secs(10);
+use std::sync::Arc;
 
 /// A long-running program.
 ///
@@ -204,12 +201,12 @@ fn run<S: Service>(source: &Source) -> Result<Exit, Fault> {
         .build()
         .map_err(|error| Fault::new(&SYSTEM, "cannot start the runtime").because(error))?;
     let signals = runtime.block_on(async { Signals::catch() })?;
+    let hangups = runtime.block_on(async { Hangups::catch() });
 
     let loaded = load::<S::Config>(source, &Environment::of_process())?;
     let config = loaded.config;
-    let logging = telemetry::init(config.log())?;
-    let hangups = runtime.block_on(async { Hangups::catch() });
-    runtime.spawn(tend_logs::<S::Config>(logging, hangups, source.clone()));
+    let logging = Arc::new(telemetry::init(config.log())?);
+    runtime.spawn(tend_logs::<S::Config>(Arc::clone(&logging), hangups, source.clone()));
     tracing::info!(
         config = loaded.source,
         overridden = loaded.overridden.join(" "),
@@ -224,25 +221,23 @@ fn run<S: Service>(source: &Source) -> Result<Exit, Fault> {
         Ok(|tasks: &Tasks| service.run(tasks))
     }));
     let exit = exit.unwrap_or_else(|fault| logged(&fault));
+    logging.report_repeats();
     // Tasks that outlived the drain were named; waiting for them here would exceed the deadline after all.
     runtime.shutdown_background();
     Ok(exit)
 }
 
 /// Tells what was left out of the logs, and reads `[log] filter` again at each SIGHUP.
-async fn tend_logs<C: ServiceConfig>(logging: Logging, mut hangups: Hangups, source: Source) {
+async fn tend_logs<C: ServiceConfig>(logging: Arc<Logging>, mut hangups: Hangups, source: Source) {
     loop {
-        let is_hangup = tokio::select! {
-            () = hangups.next() => true,
-            () = tokio::time::sleep(REPORT_REPEATS_EVERY) => false,
-        };
-        logging.report_repeats();
-        if is_hangup {
-            match load::<C>(&source, &Environment::of_process()) {
-                Ok(loaded) => logging.follow(loaded.config.log()),
-                Err(faults) => {
-                    tracing::warn!(%faults, "the log filter stays as it is: the configuration has faults");
-                }
+        tokio::select! {
+            () = hangups.next() => {}
+            () = logging.report_now_and_then() => {}
+        }
+        match load::<C>(&source, &Environment::of_process()) {
+            Ok(loaded) => logging.follow(loaded.config.log()),
+            Err(faults) => {
+                tracing::warn!(%faults, "the log filter stays as it is: the configuration has faults");
             }
         }
     }

@@ -40,7 +40,11 @@ impl Repeats {
             .map(|seen| (seen.place, std::mem::take(&mut seen.left_out)))
             .collect();
         for (place, left_out) in left_out {
-            let place = format!("{}:{}", place.file().unwrap_or("?"), place.line().unwrap_or(0));
+            // Libraries that log by the crate `log` share one place for each level.
+            let place = match (place.file(), place.line()) {
+                (Some(file), Some(line)) => format!("{file}:{line}"),
+                _ => "libraries".to_owned(),
+            };
             tracing::warn!(left_out, place, "repeats of a log line were left out");
         }
     }
@@ -70,6 +74,8 @@ impl Repeats {
 impl<S: Subscriber> Layer<S> for Repeats {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let place = event.metadata();
-        *place.level() > Level::INFO || self.shows(place, Instant::now())
+        // What was left out is always told.
+        let is_report = place.target() == module_path!();
+        *place.level() > Level::INFO || is_report || self.shows(place, Instant::now())
     }
 }

@@ -3,7 +3,7 @@
 use crate::codes::{LOG_FILTER, SYSTEM};
 use crate::config::{LogConfig, LogEnvironment, LogFormat};
 use crate::fault::Fault;
-use crate::repeats::Repeats;
+use crate::repeats::{Repeats, WINDOW};
 use std::io::IsTerminal;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -61,7 +61,15 @@ impl Logging {
         }
     }
 
-    /// Logs how many repeats of each line were left out since the last call: to be called every few seconds.
+    /// Logs every few seconds how many repeats of each line were left out, and does not end.
+    pub async fn report_now_and_then(&self) {
+        loop {
+            tokio::time::sleep(WINDOW).await;
+            self.report_repeats();
+        }
+    }
+
+    /// Logs how many repeats of each line were left out since the last time: to be called before the process ends.
     pub fn report_repeats(&self) {
         self.repeats.report();
     }

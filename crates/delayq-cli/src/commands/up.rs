@@ -10,6 +10,7 @@ use delayq_service::config::{AdminConfig, Environment, LogConfig, ShutdownConfig
 use delayq_service::{Exit, Fault, Life, Program, Tasks, live, telemetry};
 use serde_json::json;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What the process is called in its log.
 const PROGRAM: Program = Program { name: "delayq-up", version: env!("CARGO_PKG_VERSION") };
@@ -51,9 +52,11 @@ impl Up {
     pub async fn run(self, global: &Global) -> Result<Exit, Fault> {
         let options = self.options(global)?;
         let log = options.given.as_ref().and_then(Given::log);
-        telemetry::init(
+        let logging = Arc::new(telemetry::init(
             &log.unwrap_or_else(|| LogConfig { filter: "warn".to_owned(), ..LogConfig::default() }),
-        )?;
+        )?);
+        let reporting = Arc::clone(&logging);
+        tokio::spawn(async move { reporting.report_now_and_then().await });
         let folder = DataFolder::open(&self.data)?;
         let servers = Servers::start(&folder, &options).await?;
         let text = folder.read("delayq.toml")?.unwrap_or_default();
@@ -73,6 +76,7 @@ impl Up {
             })
         })
         .await;
+        logging.report_repeats();
         servers.end(&folder).await?;
         if exit == Exit::Done && !global.json() {
             say(&format!("stopped; all data is in {}", folder.path().display()))?;
