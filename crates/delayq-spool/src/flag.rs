@@ -43,12 +43,15 @@ impl Flag {
         self.write(*b"1")
     }
 
-    /// Sets or clears it by what waits. Writes nothing to the database.
+    /// Sets or clears it by what waits. Writes nothing to the database. On a full disk it may stay set, which costs time only.
     pub(crate) fn renew(&self, connection: &mut Connection) -> Result<(), SpoolError> {
         let of = |error: rusqlite::Error| SpoolError::of(&self.path, &error);
         let alone = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(of)?;
         let waits = alone.prepare_cached("SELECT 1 FROM waiting LIMIT 1").and_then(|mut any| any.exists([]));
-        self.write(if waits.map_err(of)? { *b"1" } else { *b"0" })?;
+        let written = self.write(if waits.map_err(of)? { *b"1" } else { *b"0" });
+        if !self.is_set() {
+            written?;
+        }
         alone.rollback().map_err(of)
     }
 

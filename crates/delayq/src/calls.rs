@@ -140,6 +140,7 @@ impl Calls {
                 answers[i] = answer;
             }
         }
+        self.explain_missing(&mut answers).await;
         answers
     }
 
@@ -147,12 +148,8 @@ impl Calls {
     async fn follow(&self, calls: &[Call], answers: &mut [Result<Value, Error>]) -> Vec<usize> {
         let (mut again, mut behind) = (Vec::new(), BTreeMap::<ShardId, Vec<usize>>::new());
         for (i, call) in calls.iter().enumerate() {
-            let step = match &answers[i] {
-                Err(Error::Layout { found, counts, .. }) => self.step(call, found, counts).await,
-                Err(Error::Uninitialised(_)) => self.step_without_shard().await,
-                _ => continue,
-            };
-            match step {
+            let Err(Error::Layout { found, counts, .. }) = &answers[i] else { continue };
+            match self.step(call, found, counts).await {
                 Step::Repeat => again.push(i),
                 Step::Raise => behind.entry(call.shard).or_default().push(i),
                 Step::Leave => {}
@@ -194,18 +191,23 @@ impl Calls {
         }
     }
 
-    /// A shard is missing: lost, or only configured, where the deployment never had so many. The first one knows.
-    async fn step_without_shard(&self) -> Step {
-        let Some(Ok(Some(found))) = self.shard_layouts(&[ShardId::new(0)]).await.pop() else {
-            return Step::Leave;
-        };
-        let found = found.layout;
+    /// Shards that are missing are lost, or only configured: then the first one says that there never were so many.
+    async fn explain_missing(&self, answers: &mut [Result<Value, Error>]) {
+        let missing = |answer: &Result<Value, Error>| matches!(answer, Err(Error::Uninitialised(_)));
+        if !answers.iter().any(missing) {
+            return;
+        }
+        let Some(Ok(Some(first))) = self.shard_layouts(&[ShardId::new(0)]).await.pop() else { return };
+        let found = first.layout;
         if self.layout.learn(&found) == LayoutRelation::NeverSo
             && self.ask_the_last(&found).await == LayoutRelation::NeverSo
         {
-            return Step::Fail(never_so(&self.known(), &found));
+            let error = never_so(&self.known(), &found);
+            answers
+                .iter_mut()
+                .filter(|answer| missing(answer))
+                .for_each(|answer| *answer = Err(error.clone()));
         }
-        Step::Leave
     }
 
     /// A configured number of shards that this shard does not know may be that of a growth which has not come to it:

@@ -83,10 +83,13 @@ impl Producer {
     /// One waits, or the spool cannot be asked.
     pub(super) async fn not_before_spooled(&self, group: &Group) -> Result<(), Error> {
         let Some(spool) = self.spool_that_may_hold() else { return Ok(()) };
-        let why = || format!("messages of group {group} wait in it: repeat this once they are resubmitted");
         let refusal = match spool.holds_group(group).await {
             Ok(false) => return Ok(()),
-            Ok(true) => SpoolRefusal { fate: Fate::NotApplied, why: why() },
+            Ok(true) => {
+                let why =
+                    format!("messages of group {group} wait in it: repeat this once they are resubmitted");
+                SpoolRefusal { fate: Fate::NotApplied, why }
+            }
             Err(refusal) => refusal,
         };
         Err(Error::Spool { refusal, outage: None })
