@@ -1,10 +1,10 @@
-//! The help of `delayq` itself: its commands grouped by task.
+//! The help of `delayq` itself: its commands grouped by task, and the variables that it reads.
 
 use clap::Command;
 use std::fmt::Write as _;
 
 /// The tasks, and the commands for each, in the order in which a newcomer meets them.
-const TASKS: &[(&str, &[&str])] = &[
+pub const TASKS: &[(&str, &[&str])] = &[
     ("Start", &["up", "init"]),
     ("Messages", &["put", "work", "get", "list", "reschedule", "cancel", "log"]),
     ("Topics", &["topics", "topic", "count", "histogram", "dead", "purge", "tail"]),
@@ -16,6 +16,14 @@ const TASKS: &[(&str, &[&str])] = &[
         ],
     ),
     ("Shell", &["completions", "man", "help"]),
+];
+
+/// The variables that every command reads, and what each does.
+pub const VARIABLES: [(&str, &str); 4] = [
+    ("DELAYQ_CONFIG", "The configuration file; --config overrides it"),
+    ("DELAYQ__SECTION__KEY", "Overrides a key of the file: DELAYQ__REDIS__URL"),
+    ("RUST_LOG", "Overrides [log] filter"),
+    ("NO_COLOR", "Any value: no colours"),
 ];
 
 const TEMPLATE: &str =
@@ -37,8 +45,16 @@ pub fn by_task(whole: Command) -> Command {
         }
         text.push('\n');
     }
-    let more = "`delayq help COMMAND` explains a command.";
-    whole.before_help(text.trim_end().to_owned()).help_template(TEMPLATE).after_help(more)
+    whole.before_help(text.trim_end().to_owned()).help_template(TEMPLATE).after_help(after())
+}
+
+/// What stands below the options.
+fn after() -> String {
+    let mut text = "Environment:\n".to_owned();
+    for (name, meaning) in VARIABLES {
+        writeln!(text, "  {name:<21} {meaning}").expect("a string takes whatever is written");
+    }
+    text + "\n`delayq help COMMAND` explains a command."
 }
 
 #[cfg(test)]
@@ -61,8 +77,12 @@ mod tests {
     #[test]
     fn the_help_has_every_task_and_the_global_options() {
         let help = by_task(Cli::command()).render_help().to_string();
-        for expected in ["Messages:\n  put          Put a message", "--config <FILE>", "delayq help COMMAND"]
-        {
+        for expected in [
+            "Messages:\n  put          Put a message",
+            "--config <FILE>",
+            "Environment:\n  DELAYQ_CONFIG ",
+            "delayq help COMMAND",
+        ] {
             assert!(help.contains(expected), "{expected} is not in\n{help}");
         }
     }

@@ -52,6 +52,21 @@ impl Exit {
             Self::Config => 78,
         }
     }
+
+    /// What a supervisor or a script may take from it, as the documents say it.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Usage => "the command line is invalid, exceeds a limit or contradicts itself",
+            Self::Refused => "refused because of what is stored, or some lines or messages were left out",
+            Self::NotFound => "what the command names does not exist: a topic, a message, a dead letter",
+            Self::Unavailable => "a server, a file or a program cannot be used, or a check failed",
+            Self::Bug => "a bug in delayq, or books that do not balance",
+            Self::DrainDeadline => "the deadline of a drain passed, or it was stopped before the end",
+            Self::Config => "the configuration is invalid, or the deployment is not as configured",
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {

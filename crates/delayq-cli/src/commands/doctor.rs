@@ -16,7 +16,8 @@ mod spool;
 
 /// Check that everything can be reached, runs, and is set as it must be
 ///
-/// Names each failed check and how to fix it.
+/// Looks at Redis, etcd, timers, forwarders, workers, compensators, and at the process whose `[admin] listen` the
+/// configuration has. Names each failed check and how to fix it.
 #[derive(Debug, Args)]
 pub struct Doctor {}
 

@@ -22,6 +22,7 @@ mod pipes;
 mod policy;
 mod printed;
 mod private;
+mod reference;
 mod refused;
 mod tail;
 mod terminal;

@@ -1,0 +1,175 @@
+//! `docs/commands.md`: every command and option, as `--help` and the manual pages have them.
+
+use clap::{Arg, Command, CommandFactory as _};
+use delayq_cli::arguments::Cli;
+use delayq_cli::help::{TASKS, VARIABLES};
+use delayq_service::Exit;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
+
+const HEADER: &str = "\
+<!-- DELAYQ_UPDATE=1 cargo test -p delayq-cli --test cli -- reference:: writes this page again, whatever is in it. -->
+
+# Commands
+
+Every command of `delayq` with its arguments, from the definitions that `delayq --help` and the manual pages are made of.
+[The command line](cli.md) says how they work together: deployments, times, ids, JSON, backups, monitoring.
+";
+
+/// What a table or a paragraph would take for markup.
+fn escaped(text: &str) -> String {
+    text.replace('<', "&lt;").replace('|', "\\|")
+}
+
+fn row(text: &mut String, cells: &[String]) {
+    writeln!(text, "| {} |", cells.join(" | ")).unwrap();
+}
+
+/// How an argument is written: `-i`, `--id <ID>`.
+fn name(arg: &Arg) -> String {
+    let mut names = Vec::new();
+    names.extend(arg.get_short().map(|short| format!("`-{short}`")));
+    if let Some(long) = arg.get_long() {
+        let value = arg.get_value_names().filter(|_| arg.get_action().takes_values()).unwrap_or_default();
+        let values: String = value.iter().map(|value| format!(" {value}")).collect();
+        names.push(format!("`--{long}{values}`"));
+    } else {
+        names.push(format!("`{arg}`"));
+    }
+    names.join(", ")
+}
+
+fn default(arg: &Arg) -> String {
+    let values = if arg.get_action().takes_values() { arg.get_default_values() } else { &[] };
+    let values: Vec<_> = values.iter().map(|value| format!("`{}`", value.to_str().unwrap())).collect();
+    values.join(", ")
+}
+
+/// What it is for, with the values that it can have.
+fn meaning(arg: &Arg) -> String {
+    let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
+    let mut text = escaped(&help.split_whitespace().collect::<Vec<_>>().join(" "));
+    let values = arg.get_possible_values();
+    if arg.get_action().takes_values() && !values.is_empty() {
+        let values: Vec<String> = values
+            .iter()
+            .filter(|value| !value.is_hide_set())
+            .map(|value| match value.get_help() {
+                Some(help) => format!("`{}` ({})", value.get_name(), escaped(&help.to_string())),
+                None => format!("`{}`", value.get_name()),
+            })
+            .collect();
+        write!(text, ". Values: {}", values.join(", ")).unwrap();
+    }
+    text
+}
+
+fn arguments<'a>(text: &mut String, args: impl Iterator<Item = &'a Arg>) {
+    let args: Vec<&Arg> = args.filter(|arg| !arg.is_hide_set() && arg.get_id() != "help").collect();
+    if !args.is_empty() {
+        text.push_str("\n| argument | default | |\n| --- | --- | --- |\n");
+    }
+    for arg in args {
+        row(text, &[name(arg), default(arg), meaning(arg)]);
+    }
+}
+
+/// The paragraphs behind the first; one with lines of its own keeps them.
+fn explanation(text: &mut String, command: &Command) {
+    let long = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+    for paragraph in long.trim().split("\n\n").skip(1) {
+        match paragraph.contains('\n') {
+            true => write!(text, "\n```text\n{paragraph}\n```\n"),
+            false => write!(text, "\n{}\n", escaped(paragraph)),
+        }
+        .unwrap();
+    }
+}
+
+/// A command and those below it.
+fn section(text: &mut String, command: &Command, level: usize) {
+    let path = command.get_bin_name().unwrap();
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    write!(text, "\n{} `{path}`\n\n{}.\n", "#".repeat(level), escaped(&about)).unwrap();
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage:").split_whitespace().collect::<Vec<_>>().join(" ");
+    write!(text, "\n    {usage}\n").unwrap();
+    explanation(text, command);
+    arguments(text, command.get_arguments().filter(|arg| !arg.is_global_set()));
+    for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+        section(text, below, level + 1);
+    }
+}
+
+fn table<'a>(text: &mut String, title: &str, head: &str, rows: impl Iterator<Item = (String, &'a str)>) {
+    write!(text, "\n## {title}\n\n| {head} | |\n| --- | --- |\n").unwrap();
+    for (name, meaning) in rows {
+        row(text, &[format!("`{name}`"), escaped(meaning)]);
+    }
+}
+
+fn page() -> String {
+    let (mut text, mut whole) = (HEADER.to_owned(), Cli::command());
+    whole.build();
+    for (task, names) in TASKS {
+        write!(text, "\n## {task}\n").unwrap();
+        for name in names.iter().filter(|name| **name != "help") {
+            section(&mut text, whole.find_subcommand(name).unwrap(), 3);
+        }
+    }
+    text.push_str("\n## Options of every command\n");
+    arguments(&mut text, whole.get_arguments());
+    let variables = VARIABLES.iter().map(|(name, meaning)| ((*name).to_owned(), *meaning));
+    table(&mut text, "Environment", "variable", variables);
+    let exits = Exit::ALL.iter().map(|exit| (exit.code().to_string(), exit.meaning()));
+    table(&mut text, "Exit codes", "code", exits);
+    text.push_str(
+        "\nThe services end with the same codes, and `delayq check` with those of [Nagios](cli.md#monitoring).\n\
+         [Error codes](errors.md) says which error ends with which.\n",
+    );
+    text
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the variable asks for the page to be written again")]
+fn the_page_of_commands_is_what_the_program_accepts() {
+    let expected = page();
+    if std::env::var_os("DELAYQ_UPDATE").is_some() {
+        std::fs::write(PAGE, expected).unwrap();
+    } else {
+        assert!(
+            std::fs::read_to_string(PAGE).unwrap_or_default() == expected,
+            "docs/commands.md is behind the arguments: \
+             DELAYQ_UPDATE=1 cargo test -p delayq-cli --test cli -- reference::"
+        );
+    }
+}
+
+/// The names in `env::var("…")` and `env::var_os("…")` of the Rust files below a folder.
+fn variables_read(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            variables_read(&path, found);
+        } else {
+            let text = std::fs::read_to_string(&path).unwrap();
+            for call in ["env::var(\"", "env::var_os(\""] {
+                let names = text.split(call).skip(1).filter_map(|rest| rest.split('"').next());
+                found.extend(names.map(str::to_owned));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_variable_that_is_read_by_name_is_in_the_help() {
+    let (crates, mut read) = (Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")), BTreeSet::new());
+    variables_read(&crates.join("delayq-cli/src"), &mut read);
+    variables_read(&crates.join("delayq-service/src"), &mut read);
+    let known: BTreeSet<String> = VARIABLES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert!(!read.is_empty());
+    assert!(read.is_subset(&known), "{:?}", read.difference(&known));
+}
