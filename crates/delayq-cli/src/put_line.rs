@@ -13,7 +13,7 @@ use crate::when::When;
 use base64::Engine as _;
 use delayq::admin::Listed;
 use delayq::protocol::Envelope;
-use delayq::{Due, Message, Topic};
+use delayq::{Due, Message, MessageId, Topic, UnixMillis};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ struct Line<'l> {
     _reason: Option<String>,
 }
 
-/// A line of a backup.
+/// A line of a backup, or of an exported spool.
 #[derive(Serialize)]
 struct Written<'l> {
     topic: &'l Topic,
@@ -70,6 +70,8 @@ struct Written<'l> {
     max_attempts: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     backoff: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    replace: bool,
     state: &'static str,
     attempt: u16,
     delivery: u32,
@@ -88,6 +90,18 @@ pub struct Parsed {
 
 /// A stored message as a line, without the end of the line.
 pub fn line_of(listed: &Listed, envelope: &Envelope) -> String {
+    line(&listed.topic, &listed.id, envelope, false)
+}
+
+/// A message that is still to be put, and has its id, as a line, without the end of the line; `reason` says why it was not.
+pub fn line_of_put(message: &Message, due: UnixMillis, reason: Option<&str>) -> String {
+    let mut envelope = message.envelope(message.payload.clone(), false);
+    (envelope.due, envelope.reason) = (due, reason.map(str::to_owned));
+    let id = message.id.as_ref().expect("a message has its id before it is spooled");
+    line(&message.topic, id, &envelope, message.replace)
+}
+
+fn line(topic: &Topic, id: &MessageId, envelope: &Envelope, replace: bool) -> String {
     let bytes = &envelope.payload;
     let (payload, payload_base64) = match std::str::from_utf8(bytes) {
         // A control character takes six bytes as text: a line must not outgrow what is read back.
@@ -97,17 +111,18 @@ pub fn line_of(listed: &Listed, envelope: &Envelope) -> String {
         _ => (None, Some(base64::engine::general_purpose::STANDARD.encode(bytes))),
     };
     let written = Written {
-        topic: &listed.topic,
-        id: listed.id.to_string(),
+        topic,
+        id: id.to_string(),
         group: envelope.group.as_ref().map(delayq::Group::as_str),
         due: envelope.due.get(),
         payload,
         payload_base64,
         headers: &envelope.headers,
         // One that comes from the topic's policy comes from it again, and moves with the due time as before.
-        expires: envelope.expires.filter(|_| !envelope.relative).map(delayq::UnixMillis::get),
+        expires: envelope.expires.filter(|_| !envelope.relative).map(UnixMillis::get),
         max_attempts: envelope.max_attempts,
         backoff: envelope.backoff.as_ref().map(backoff_text),
+        replace,
         state: envelope.state.word(),
         attempt: envelope.attempt,
         delivery: envelope.delivery,
@@ -203,7 +218,6 @@ fn column(error: &serde_json::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use delayq::UnixMillis;
     use std::time::Duration;
 
     fn topic() -> Topic {
@@ -240,6 +254,9 @@ mod tests {
             let listed = Listed { shard, topic: topic(), id, envelope: Ok(envelope.clone()) };
             let line = line_of(&listed, &envelope);
             assert!(!line.contains('\n'), "{line}");
+            assert_eq!(parse(line.as_bytes(), None, false), Ok(message.clone()), "{line}");
+            let message = message.replace();
+            let line = line_of_put(&message.clone().after(Duration::from_secs(1)), due, Some("conflict"));
             assert_eq!(parse(line.as_bytes(), None, false), Ok(message), "{line}");
         }
     }

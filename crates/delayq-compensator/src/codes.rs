@@ -25,7 +25,7 @@ pub const SPOOL: Code = Code {
     tries: [
         "Look at the folder's owner, mode and free space.",
         "If another compensator has it, stop one of the two.",
-        "If the file is damaged, stop the producers of this host and salvage it.",
+        "If the file is damaged, stop the producers of this host, then: delayq spool salvage.",
     ],
     exit: Exit::Unavailable,
 };

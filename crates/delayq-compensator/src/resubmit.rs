@@ -70,7 +70,7 @@ impl Resubmitter {
 
     async fn resubmit_next(&mut self) -> Result<Report, SpoolError> {
         let max = self.max;
-        let batch = self.with(move |reader| reader.next_batch(max)).await?;
+        let batch = self.with(move |reader| reader.waiting(0, max)).await?;
         if batch.is_empty() {
             return Ok(Report::default());
         }

@@ -122,6 +122,16 @@ impl SpoolRecord {
         Self { action: SpoolAction::Reschedule(change), ..Self::cancel(topic, target, tried) }
     }
 
+    /// The same write, as one that was never tried.
+    #[must_use]
+    pub fn never_tried(mut self) -> Self {
+        self.fate = Fate::NotApplied;
+        if let SpoolAction::Put(message) = &mut self.action {
+            message.tried = None;
+        }
+        self
+    }
+
     /// The verb: `put`, `cancel` or `reschedule`.
     pub fn verb(&self) -> &'static str {
         match self.action {

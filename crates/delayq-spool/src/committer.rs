@@ -205,8 +205,19 @@ fn insert<'a>(transaction: &Transaction<'_>, rows: impl Iterator<Item = &'a Row>
     Ok(())
 }
 
-/// Notes the group of a waiting record.
-pub(crate) fn group_waits(transaction: &Transaction<'_>, seq: i64, group: i64) -> rusqlite::Result<()> {
+/// Notes the group of a waiting record, if its message has one.
+pub(crate) fn note_group(
+    transaction: &Transaction<'_>,
+    seq: u64,
+    record: &SpoolRecord,
+) -> rusqlite::Result<()> {
+    match &record.target.group {
+        Some(group) => group_waits(transaction, seq.cast_signed(), key_of_group(group)),
+        None => Ok(()),
+    }
+}
+
+fn group_waits(transaction: &Transaction<'_>, seq: i64, group: i64) -> rusqlite::Result<()> {
     let sql = "INSERT OR REPLACE INTO waiting_group (seq, key) VALUES (?, ?)";
     transaction.prepare_cached(sql)?.execute([seq, group]).map(drop)
 }

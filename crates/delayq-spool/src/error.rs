@@ -36,12 +36,18 @@ pub enum SpoolError {
         known: i64,
     },
     /// The file is damaged. [`crate::salvage_spool`] recovers what can be read.
-    #[error("{} is damaged: {why}; stop its users and salvage it", path.display())]
+    #[error("{} is damaged: {why}; stop its users, then: delayq spool salvage", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What was found.
         why: String,
+    },
+    /// Nothing is damaged: there is nothing to salvage.
+    #[error("{} is not damaged: there is nothing to salvage", path.display())]
+    Sound {
+        /// The file.
+        path: PathBuf,
     },
     /// Another compensator has the folder.
     #[error("the spool in {} is held by another compensator ({by})", path.display())]

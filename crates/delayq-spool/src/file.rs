@@ -1,7 +1,7 @@
 //! The files of a spool: how the database is opened, its schema, and its size.
 
 use crate::error::SpoolError;
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -95,6 +95,18 @@ fn is_spool(connection: &Connection, path: &Path) -> Result<bool, SpoolError> {
             path: path.to_owned(),
             why: format!("it is another program's database (application id {application})"),
         }),
+    }
+}
+
+/// What is wrong with the pages of a database, if anything is.
+pub(crate) fn damage(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    match connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0)) {
+        Ok(found) if found == "ok" => Ok(None),
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
+            Ok(Some(error.to_string()))
+        }
+        Err(error) => Err(error),
     }
 }
 

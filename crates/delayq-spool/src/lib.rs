@@ -20,11 +20,13 @@ mod error;
 mod file;
 mod flag;
 mod reader;
+mod salvage;
 mod writer;
 
 pub use encoding::RecordError;
 pub use error::SpoolError;
-pub use reader::{Rejected, SpoolReader, SpoolStats, Spooled, salvage_spool};
+pub use reader::{Rejected, SpoolReader, SpoolStats, Spooled};
+pub use salvage::{Salvaged, salvage_spool};
 pub use writer::{SpoolSettings, SpoolWriter};
 
 /// Compiles the README's snippet.

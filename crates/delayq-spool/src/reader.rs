@@ -1,13 +1,12 @@
 //! The compensator's side of a spool: the waiting records, in order, and their outcomes.
 
-use crate::committer::{group_waits, key_of_group};
+use crate::committer::note_group;
 use crate::error::SpoolError;
 use crate::flag::Flag;
 use crate::{clock, encoding, file};
 use delayq_core::spool::SpoolRecord;
-use delayq_core::target::Target;
 use delayq_core::time::UnixMillis;
-use rusqlite::types::{Value, ValueRef};
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -101,8 +100,8 @@ impl SpoolReader {
         Self::checked(dir, Some(lease))
     }
 
-    /// Opens a spool without its lease: for its books, and to list, retry and discard rejected records, but not to
-    /// resubmit any.
+    /// Opens a spool without its lease: for its books, and to list, retry and discard records, but not to resubmit
+    /// any.
     ///
     /// # Errors
     /// The problem with the file.
@@ -115,10 +114,8 @@ impl SpoolReader {
         let mut connection = file::open(dir)?;
         let flag = Flag::open(dir)?;
         let path = dir.join(file::NAME);
-        let checked = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
-        match checked.map_err(|error| SpoolError::of(&path, &error))?.as_str() {
-            "ok" => {}
-            why => return Err(SpoolError::Damaged { path, why: why.to_owned() }),
+        if let Some(why) = file::damage(&connection).map_err(|error| SpoolError::of(&path, &error))? {
+            return Err(SpoolError::Damaged { path, why });
         }
         flag.renew(&mut connection)?;
         Ok(Self { connection, dir: dir.to_owned(), path, seen: 0, flag, _shared: shared, _lease: lease })
@@ -139,16 +136,18 @@ impl SpoolReader {
         Ok(std::mem::replace(&mut self.seen, version) != version)
     }
 
-    /// The first `most` waiting records, in the order in which they were appended: at least one, and fewer if they
-    /// exceed 16 MiB together. They stay until [`Self::done`] or [`Self::reject`].
+    /// The first `most` waiting records behind number `after` (0: from the first), in the order in which they were
+    /// appended: at least one, and fewer if they exceed 16 MiB together. They stay until [`Self::done`] or
+    /// [`Self::reject`].
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn next_batch(&self, most: usize) -> Result<Vec<Spooled>, SpoolError> {
+    pub fn waiting(&self, after: u64, most: usize) -> Result<Vec<Spooled>, SpoolError> {
         let read = || {
-            let sql = "SELECT seq, spooled_ms, tried_ms, body FROM waiting ORDER BY seq LIMIT ?";
+            let sql =
+                "SELECT seq, spooled_ms, tried_ms, body FROM waiting WHERE seq > ? ORDER BY seq LIMIT ?";
             let mut select = self.connection.prepare_cached(sql)?;
-            let (mut rows, mut batch, mut bytes) = (select.query([most])?, Vec::new(), 0);
+            let (mut rows, mut batch, mut bytes) = (select.query(params![after, most])?, Vec::new(), 0);
             while bytes < BATCH_BYTES
                 && let Some(row) = rows.next()?
             {
@@ -236,41 +235,49 @@ impl SpoolReader {
         read().map_err(self.of())
     }
 
-    /// Lets a rejected record wait again, with the fate that it was spooled with. Returns whether it existed.
+    /// Lets a rejected record wait again, with the fate that it was spooled with; `force`: as one that was never tried, so
+    /// that a topic that refuses repeats takes it, perhaps a second time. Returns whether it existed.
     ///
     /// # Errors
     /// It stays rejected, or producers may not see that it waits: repeat it.
-    pub fn retry(&mut self, seq: u64) -> Result<bool, SpoolError> {
-        let retried = self.take_rejected(seq, |change| {
-            let body = change
-                .query_row("SELECT body FROM rejected WHERE seq = ?", [seq], |row| {
-                    Ok(record(row.get_ref(0)?))
-                })
-                .optional()?;
-            if let Some(Ok(SpoolRecord { target: Target { group: Some(group), .. }, .. })) = body {
-                group_waits(change, seq.cast_signed(), key_of_group(&group))?;
+    pub fn retry(&mut self, seq: u64, force: bool) -> Result<bool, SpoolError> {
+        let retried = self.change(|change| {
+            let sql = "SELECT body FROM rejected WHERE seq = ?";
+            let found = change.query_row(sql, [seq], |row| Ok(record(row.get_ref(0)?))).optional()?;
+            let Some(found) = found else { return Ok(false) };
+            let columns = "seq, key, spooled_ms, body";
+            let sql = format!("INSERT INTO waiting ({columns}) SELECT {columns} FROM rejected WHERE seq = ?");
+            change.execute(&sql, [seq])?;
+            if let Ok(record) = found {
+                note_group(change, seq, &record)?;
+                if force {
+                    let body = encoding::encode(&record.never_tried());
+                    change.execute("UPDATE waiting SET body = ? WHERE seq = ?", params![body, seq])?;
+                }
             }
-            change.execute(
-                "INSERT INTO waiting (seq, key, spooled_ms, body)
-                 SELECT seq, key, spooled_ms, body FROM rejected WHERE seq = ?",
-                [seq],
-            )
+            change.execute("DELETE FROM rejected WHERE seq = ?", [seq])?;
+            change.execute("UPDATE books SET rejected = rejected - 1", [])?;
+            Ok(true)
         })?;
         self.flag.renew(&mut self.connection)?;
         Ok(retried)
     }
 
-    /// Discards a rejected record. Returns whether it existed.
+    /// Discards a record, waiting or rejected. Returns whether it existed. One that is being resubmitted meanwhile may be
+    /// carried out all the same.
     ///
     /// # Errors
-    /// It stays rejected.
+    /// It stays.
     pub fn discard(&mut self, seq: u64) -> Result<bool, SpoolError> {
-        self.take_rejected(seq, |change| {
-            change.execute(
-                "UPDATE books SET discarded = discarded + (SELECT count(*) FROM rejected WHERE seq = ?)",
-                [seq],
-            )
-        })
+        let discarded = self.change(|change| {
+            let waited = change.execute("DELETE FROM waiting WHERE seq = ?", [seq])?;
+            let rejected = change.execute("DELETE FROM rejected WHERE seq = ?", [seq])?;
+            let sql = "UPDATE books SET discarded = discarded + ?, rejected = rejected - ?";
+            change.execute(sql, [waited + rejected, rejected])?;
+            Ok(waited + rejected > 0)
+        })?;
+        self.lower_flag();
+        Ok(discarded)
     }
 
     /// The books. Reads every row's number: for checks and for scrapes.
@@ -315,19 +322,6 @@ impl SpoolReader {
         if let Ok(false) = any {
             let _ = self.flag.renew(&mut self.connection);
         }
-    }
-
-    fn take_rejected(
-        &mut self,
-        seq: u64,
-        first: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<usize>,
-    ) -> Result<bool, SpoolError> {
-        self.change(|change| {
-            first(change)?;
-            let taken = change.execute("DELETE FROM rejected WHERE seq = ?", [seq])?;
-            change.execute("UPDATE books SET rejected = rejected - ?", [taken])?;
-            Ok(taken > 0)
-        })
     }
 
     fn change<T>(
@@ -380,61 +374,4 @@ fn record(body: ValueRef<'_>) -> Result<SpoolRecord, String> {
 /// anything, which reads as 0.
 fn number(value: ValueRef<'_>) -> u64 {
     value.as_i64().ok().and_then(|number| number.try_into().ok()).unwrap_or(0)
-}
-
-/// Recovers what can be read of a damaged spool: the file is kept as `spool.db.damaged-<ms>`, and a new one gets its
-/// readable records, in order. Returns how many were recovered, and how many numbers between them have no record any
-/// more.
-///
-/// # Errors
-/// [`SpoolError::InUse`] while a producer or compensator has the folder open; else what prevents a new file.
-pub fn salvage_spool(dir: &Path) -> Result<(u64, u64), SpoolError> {
-    let _alone = file::have_alone(dir)?;
-    let path = dir.join(file::NAME);
-    let aside = dir.join(format!("{}.damaged-{}", file::NAME, clock::now().get()));
-    let rows = readable_rows(&path)?;
-    let of_io = |error: std::io::Error| SpoolError::folder(dir, &error);
-    std::fs::rename(&path, &aside).map_err(of_io)?;
-    for log in ["-wal", "-shm"] {
-        let from = path.with_file_name(format!("{}{log}", file::NAME));
-        if from.exists() {
-            std::fs::rename(&from, format!("{}{log}", aside.display())).map_err(of_io)?;
-        }
-    }
-    let mut connection = file::open(dir)?;
-    let of = |error: rusqlite::Error| SpoolError::of(&path, &error);
-    let change = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(of)?;
-    for (seq, key, spooled_ms, tried_ms, body) in &rows {
-        let sql = "INSERT INTO waiting (seq, key, spooled_ms, tried_ms, body) VALUES (?, ?, ?, ?, ?)";
-        change.execute(sql, params![seq, key, spooled_ms, tried_ms, body]).map_err(of)?;
-    }
-    let saved = rows.len() as u64;
-    change.execute("UPDATE books SET spooled = spooled + ?", [saved]).map_err(of)?;
-    change.commit().map_err(of)?;
-    let span = rows.last().map_or(0, |last| last.0) + 1 - rows.first().map_or(1, |first| first.0);
-    Ok((saved, span.saturating_sub(saved)))
-}
-
-/// The number, and the other columns unchanged.
-type RawRow = (u64, Value, Value, Value, Value);
-
-/// Reads the numbers one by one: a broken page hides only its own rows.
-fn readable_rows(path: &Path) -> Result<Vec<RawRow>, SpoolError> {
-    let connection = Connection::open(path).map_err(|error| SpoolError::of(path, &error))?;
-    let end = |order: &str| {
-        let sql = format!("SELECT seq FROM waiting ORDER BY seq {order} LIMIT 1");
-        connection.query_row(&sql, [], |row| row.get::<_, u64>(0)).optional()
-    };
-    let issued = || {
-        let sql = "SELECT seq FROM sqlite_sequence WHERE name = 'waiting'";
-        connection.query_row(sql, [], |row| row.get::<_, u64>(0)).optional()
-    };
-    let of = |error: rusqlite::Error| SpoolError::of(path, &error);
-    let last = end("DESC").or_else(|_| issued()).map_err(of)?.unwrap_or(0);
-    // A broken first page hides the first number: start at the very beginning.
-    let first = end("ASC").unwrap_or(Some(1)).unwrap_or(1);
-    let sql = "SELECT seq, key, spooled_ms, tried_ms, body FROM waiting NOT INDEXED WHERE seq = ?";
-    let mut row = connection.prepare(sql).map_err(of)?;
-    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
-    Ok((first..=last).filter_map(|seq| row.query_row([seq], read).ok()).collect())
 }

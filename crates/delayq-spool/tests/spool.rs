@@ -2,12 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 use delayq_core::fate::Fate;
-use delayq_core::id::{MessageId, Topic};
+use delayq_core::id::{Group, MessageId, Topic};
 use delayq_core::message::Message;
 use delayq_core::spool::{Resubmit, Spool, SpoolRecord};
 use delayq_core::target::Target;
 use delayq_core::time::UnixMillis;
-use delayq_spool::{SpoolError, SpoolReader, SpoolSettings, SpoolStats, SpoolWriter, salvage_spool};
+use delayq_spool::{
+    Salvaged, SpoolError, SpoolReader, SpoolSettings, SpoolStats, SpoolWriter, salvage_spool,
+};
 use delayq_tests::deadline::SHORT;
 use delayq_tests::folder::Folder;
 use delayq_tests::process::{Process, Signal, Stream};
@@ -44,7 +46,7 @@ fn reader(folder: &Path) -> SpoolReader {
 }
 
 fn ids(reader: &SpoolReader) -> Vec<String> {
-    let batch = reader.next_batch(100_000).unwrap();
+    let batch = reader.waiting(0, 100_000).unwrap();
     batch.into_iter().map(|spooled| spooled.record.unwrap().target.id.to_string()).collect()
 }
 
@@ -93,21 +95,57 @@ async fn the_books_balance_through_done_reject_retry_and_discard() {
     let folder = Folder::new("spool");
     spooled(folder.path(), 10, 10).await;
     let mut reader = reader(folder.path());
-    let seqs: Vec<u64> = reader.next_batch(10).unwrap().iter().map(|spooled| spooled.seq).collect();
+    let seqs: Vec<u64> = reader.waiting(0, 10).unwrap().iter().map(|spooled| spooled.seq).collect();
     reader.done(&seqs[..4]).unwrap();
     reader.done(&seqs[..4]).unwrap();
     for seq in &seqs[4..7] {
         reader.reject(*seq, "conflict").unwrap();
         reader.reject(*seq, "conflict").unwrap();
     }
-    assert!(reader.retry(seqs[4]).unwrap() && reader.discard(seqs[5]).unwrap());
-    assert!(!reader.retry(seqs[4]).unwrap() && !reader.discard(seqs[5]).unwrap());
+    assert!(reader.retry(seqs[4], false).unwrap() && reader.discard(seqs[5]).unwrap());
+    assert!(!reader.retry(seqs[4], false).unwrap() && !reader.discard(seqs[5]).unwrap());
     let stats = reader.stats().unwrap();
     let expected = SpoolStats { spooled: 10, replayed: 4, rejected: 1, discarded: 1, waiting: 4, ..stats };
     assert_eq!(stats, expected);
     assert!(stats.balances());
     assert_eq!(reader.rejected(0, 10).unwrap()[0].reason, "conflict");
     assert_eq!(ids(&reader), ["m4", "m7", "m8", "m9"]);
+}
+
+#[tokio::test]
+async fn a_waiting_record_can_be_discarded_and_is_in_the_books() {
+    let folder = Folder::new("spool");
+    spooled(folder.path(), 2, 10).await;
+    let mut reader = reader(folder.path());
+    assert!(reader.discard(1).unwrap() && !reader.discard(1).unwrap() && !reader.discard(9).unwrap());
+    assert_eq!(ids(&reader), ["m1"]);
+    let other = open(folder.path()).unwrap();
+    assert!(other.may_hold() && reader.discard(2).unwrap() && !other.may_hold());
+    let stats = reader.stats().unwrap();
+    assert!(stats.discarded == 2 && stats.waiting == 0 && stats.balances(), "{stats:?}");
+}
+
+#[tokio::test]
+async fn a_forced_retry_forgets_that_it_was_tried() {
+    let folder = Folder::new("spool");
+    let at = UnixMillis::new(1_000);
+    let message = Message::new(topic(), "x").id("a").unwrap().group("g").unwrap().first_tried(at);
+    let record = SpoolRecord::put(&message, Fate::Unknown, at);
+    open(folder.path()).unwrap().append(vec![record]).await.unwrap();
+    let mut reader = reader(folder.path());
+    let tried = |reader: &SpoolReader| {
+        let record = reader.waiting(0, 1).unwrap().remove(0).record.unwrap();
+        let Resubmit::Put(message) = record.resubmit(at, None) else { panic!("it was a put") };
+        message.tried
+    };
+    for (force, expected) in [(false, Some(at)), (true, None)] {
+        reader.reject(1, "stale").unwrap();
+        assert!(reader.retry(1, force).unwrap());
+        assert_eq!(tried(&reader), expected);
+    }
+    assert!(reader.stats().unwrap().balances());
+    let spool = open(folder.path()).unwrap();
+    assert_eq!(spool.holds_group(&Group::new("g").unwrap()).await, Ok(true));
 }
 
 #[tokio::test]
@@ -118,7 +156,7 @@ async fn a_replay_that_was_begun_is_remembered_until_it_is_known_not_to_have_rea
     first.begin(&[1, 2]).unwrap();
     first.untried(&[2]).unwrap();
     drop(first);
-    let batch = reader(folder.path()).next_batch(2).unwrap();
+    let batch = reader(folder.path()).waiting(0, 2).unwrap();
     assert!(batch[0].tried.is_some() && batch[1].tried.is_none());
     let Resubmit::Put(message) =
         batch[0].record.as_ref().unwrap().resubmit(UnixMillis::new(5_000), batch[0].tried)
@@ -143,7 +181,7 @@ async fn a_cancel_waits_only_behind_something_of_its_message() {
         assert_eq!(spool.append_behind(vec![cancel]).await, Ok(vec![expected]));
     }
     let verbs: Vec<_> = reader(folder.path())
-        .next_batch(9)
+        .waiting(0, 9)
         .unwrap()
         .iter()
         .map(|s| s.record.as_ref().unwrap().verb())
@@ -163,7 +201,7 @@ async fn every_process_sees_that_something_waits_until_nothing_does() {
     assert!(other.may_hold());
     reader.reject(2, "conflict").unwrap();
     assert!(!spool.may_hold() && !other.may_hold());
-    assert!(reader.retry(2).unwrap() && other.may_hold());
+    assert!(reader.retry(2, false).unwrap() && other.may_hold());
     // After a power cut the flag may be older than the database: the process that opens the spool sets it again.
     fs::write(folder.path().join("waiting.flag"), "0").unwrap();
     assert!(!other.may_hold());
@@ -176,7 +214,7 @@ async fn every_process_sees_that_something_waits_until_nothing_does() {
 async fn a_group_is_held_while_a_record_of_one_of_its_messages_waits() {
     let folder = Folder::new("spool");
     let spool = open(folder.path()).unwrap();
-    let group = |name: &str| delayq_core::id::Group::new(name).unwrap();
+    let group = |name: &str| Group::new(name).unwrap();
     let message = Message::new(topic(), "x").group("g").unwrap();
     let message = message.id("a").unwrap();
     spool.append(vec![SpoolRecord::put(&message, Fate::NotApplied, UnixMillis::new(1))]).await.unwrap();
@@ -184,7 +222,7 @@ async fn a_group_is_held_while_a_record_of_one_of_its_messages_waits() {
     for (change, held) in [
         ((|_| ()) as fn(&mut SpoolReader), true),
         (|reader| reader.reject(1, "conflict").unwrap(), false),
-        (|reader| assert!(reader.retry(1).unwrap()), true),
+        (|reader| assert!(reader.retry(1, false).unwrap()), true),
         (|reader| reader.done(&[1]).unwrap(), false),
     ] {
         change(&mut reader);
@@ -210,7 +248,7 @@ async fn a_full_spool_refuses_and_takes_again_once_there_is_room() {
     let mut reader = reader(folder.path());
     assert_eq!(reader.stats().unwrap().waiting, taken);
     assert!(reader.stats().unwrap().bytes <= 1 << 20);
-    let seqs: Vec<u64> = reader.next_batch(1000).unwrap().iter().map(|spooled| spooled.seq).collect();
+    let seqs: Vec<u64> = reader.waiting(0, 1000).unwrap().iter().map(|spooled| spooled.seq).collect();
     reader.done(&seqs).unwrap();
     spool.append(vec![put("late", 10_000)]).await.unwrap();
     assert_eq!(ids(&reader), ["late"]);
@@ -305,7 +343,7 @@ async fn a_flipped_bit_in_a_record_spoils_that_one_alone() {
         connection.query_row("SELECT body FROM waiting WHERE seq = 2", [], |row| row.get(0)).unwrap();
     body[40] ^= 4;
     connection.execute("UPDATE waiting SET body = ? WHERE seq = 2", [body]).unwrap();
-    let batch = reader(folder.path()).next_batch(3).unwrap();
+    let batch = reader(folder.path()).waiting(0, 3).unwrap();
     let sound: Vec<bool> = batch.iter().map(|spooled| spooled.record.is_ok()).collect();
     assert_eq!(sound, [true, false, true]);
 }
@@ -321,7 +359,7 @@ async fn a_row_of_another_type_stops_no_other_and_is_set_aside() {
     write("UPDATE waiting SET tried_ms = x'00', spooled_ms = -5 WHERE seq = 3");
     write("UPDATE books SET replayed = 'many'");
     let mut reader = reader(folder.path());
-    let batch = reader.next_batch(10).unwrap();
+    let batch = reader.waiting(0, 10).unwrap();
     let sound: Vec<bool> = batch.iter().map(|spooled| spooled.record.is_ok()).collect();
     assert_eq!(sound, [false, false, true, true]);
     assert!(batch[2].tried.is_some(), "it was tried, at whatever time");
@@ -330,25 +368,32 @@ async fn a_row_of_another_type_stops_no_other_and_is_set_aside() {
     reader.reject(2, "no bytes").unwrap();
     assert_eq!(reader.rejected(0, 10).unwrap().len(), 2);
     assert_eq!((reader.stats().unwrap().rejected, reader.stats().unwrap().waiting), (2, 2));
-    write("UPDATE waiting SET body = 'text' WHERE seq = 3");
     drop((reader, connection));
     released(folder.path()).await;
-    assert_eq!(salvage_spool(folder.path()), Ok((2, 0)));
+    let sound = salvage_spool(folder.path()).unwrap_err();
+    assert!(matches!(sound, SpoolError::Sound { .. }), "{sound}");
 }
 
 #[tokio::test]
 async fn a_batch_takes_no_more_than_its_bytes_and_at_least_one_record() {
     let folder = Folder::new("spool");
     spooled(folder.path(), 40, 1 << 20).await;
-    assert_eq!(reader(folder.path()).next_batch(500).unwrap().len(), 16);
+    assert_eq!(reader(folder.path()).waiting(0, 500).unwrap().len(), 16);
 }
 
 #[tokio::test]
 async fn a_damaged_file_is_refused_by_name_and_salvaged() {
     let folder = Folder::new("spool");
-    spooled(folder.path(), 2_000, 200).await;
+    spooled(folder.path(), 1_999, 200).await;
+    let grouped = Message::new(topic(), "x").id("grouped").unwrap().group("g").unwrap();
+    let grouped = SpoolRecord::put(&grouped, Fate::NotApplied, UnixMillis::new(1));
+    open(folder.path()).unwrap().append(vec![grouped]).await.unwrap();
     released(folder.path()).await;
-    reader(folder.path()).shrink().unwrap();
+    let mut before = reader(folder.path());
+    before.reject(7, "conflict").unwrap();
+    before.reject(1_999, "conflict").unwrap();
+    before.shrink().unwrap();
+    drop(before);
     let file = OpenOptions::new().write(true).open(folder.join("spool.db")).unwrap();
     let pages = file.metadata().unwrap().len() / 4096;
     assert!(pages > 60, "{pages}");
@@ -359,14 +404,22 @@ async fn a_damaged_file_is_refused_by_name_and_salvaged() {
     assert!(matches!(refusal, SpoolError::Damaged { .. }), "{refusal}");
 
     released(folder.path()).await;
-    let (saved, lost) = salvage_spool(folder.path()).unwrap();
-    assert!((1_900..2_000).contains(&saved), "{saved} saved, {lost} lost");
-    assert_eq!(saved + lost, 2_000);
+    let Salvaged { waiting, rejected, lost, lost_numbers, aside } = salvage_spool(folder.path()).unwrap();
+    assert!((1_900..1_998).contains(&waiting), "{waiting} saved, {lost} lost");
+    assert_eq!((waiting + lost, rejected), (1_998, 2));
+    assert_eq!(lost_numbers.len() as u64, lost);
+    assert!(aside.exists());
     let reader = reader(folder.path());
-    assert_eq!(ids(&reader).len() as u64, saved);
+    let found = reader.waiting(0, 2_000).unwrap();
+    assert!(found.iter().all(|spooled| !lost_numbers.contains(&spooled.seq) && spooled.record.is_ok()));
+    assert_eq!(found.len() as u64, waiting);
+    assert_eq!(reader.rejected(0, 10).unwrap().iter().map(|r| r.seq).collect::<Vec<_>>(), [7, 1_999]);
     assert!(reader.stats().unwrap().balances());
-    let kept = fs::read_dir(folder.path()).unwrap().flatten();
-    assert!(kept.into_iter().any(|f| f.file_name().to_string_lossy().starts_with("spool.db.damaged-")));
+    // No number is given twice, and what is of a group is known to be.
+    let spool = open(folder.path()).unwrap();
+    assert_eq!(spool.holds_group(&Group::new("g").unwrap()).await, Ok(true));
+    spool.append(vec![put("new", 10)]).await.unwrap();
+    assert_eq!(reader.waiting(2_000, 10).unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -444,7 +497,7 @@ async fn what_a_killed_writer_had_acknowledged_is_there_without_a_gap() {
             .collect();
         let reader = reader(folder.path());
         let mut seen: Vec<usize> = ids(&reader).iter().map(|id| id.parse().unwrap()).collect();
-        let batch = reader.next_batch(1_000_000).unwrap();
+        let batch = reader.waiting(0, 1_000_000).unwrap();
         let first = batch[0].seq;
         assert!(batch.iter().zip(first..).all(|(spooled, seq)| spooled.seq == seq), "a gap in the numbers");
         seen.sort_unstable();

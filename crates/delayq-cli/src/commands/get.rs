@@ -77,7 +77,7 @@ impl Get {
 }
 
 /// The beginning of a payload, if it is text.
-fn shown(payload: &[u8]) -> String {
+pub(crate) fn shown(payload: &[u8]) -> String {
     match std::str::from_utf8(payload) {
         Ok(text) if matches!(printable(text), Cow::Borrowed(_)) => {
             let start: String = text.chars().take(200).collect();

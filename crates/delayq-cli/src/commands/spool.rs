@@ -1,16 +1,23 @@
 //! `delayq spool`: what waits on this host's disk, and what was set aside.
 
+mod export;
+mod record;
+mod select;
+
+use crate::confirm::confirm;
 use crate::deployment::Context;
-use crate::failure::{FILE, unknown, usage};
-use crate::output::{Output, add_time, time};
+use crate::failure::{FILE, refused, unknown, usage};
+use crate::output::{Output, add_time, counted, time};
 use clap::{Args, Subcommand};
 use delayq::spool::SpoolRecord;
 use delayq_service::Fault;
-use delayq_spool::{SpoolError, SpoolReader, SpoolStats};
+use delayq_spool::{Salvaged, SpoolError, SpoolReader, SpoolStats, salvage_spool};
+use export::Export;
+use select::Select;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Show the spool of this host: books, waiting and rejected records
+/// Show and manage the spool of this host: waiting and rejected records
 #[derive(Debug, Args)]
 pub struct Spool {
     #[command(subcommand)]
@@ -19,8 +26,14 @@ pub struct Spool {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show its books
-    Show,
+    /// Show its books, or one record
+    Show {
+        /// The record's number
+        number: Option<u64>,
+        /// Print only the payload, byte for byte; on a terminal, with control characters escaped
+        #[arg(long, alias = "raw", requires = "number", conflicts_with_all = ["json", "output"])]
+        payload: bool,
+    },
     /// List records that wait for Redis, the oldest first
     Waiting {
         /// At most this many
@@ -33,18 +46,32 @@ enum Action {
         #[arg(long, default_value_t = 50)]
         limit: usize,
     },
+    /// Print records as NDJSON
+    Export(Export),
     /// Try rejected records again
     Retry {
-        /// Their numbers
-        #[arg(required = true)]
-        numbers: Vec<u64>,
+        #[command(flatten)]
+        which: Select,
+        /// As if never tried: delivers a stale one, perhaps a second time
+        #[arg(long)]
+        force: bool,
     },
-    /// Delete rejected records
+    /// Delete records: rejected ones, or by number also those that wait
+    #[command(visible_alias = "drop")]
     Discard {
-        /// Their numbers
-        #[arg(required = true)]
-        numbers: Vec<u64>,
+        #[command(flatten)]
+        which: Select,
+        /// With --all: those that wait, instead of the rejected ones
+        #[arg(long, requires = "all", conflicts_with = "reason")]
+        waiting: bool,
+        /// Do not ask: they cannot be restored
+        #[arg(long)]
+        yes: bool,
     },
+    /// Recover a damaged spool: what can be read moves to a new file
+    ///
+    /// The producers and the compensator of this host have to be stopped. The damaged file is kept.
+    Salvage,
 }
 
 // === impl Spool ===
@@ -68,11 +95,15 @@ impl Spool {
 
 impl Action {
     fn run(self, folder: &Path, output: Output) -> Result<(), Fault> {
+        if let Self::Salvage = self {
+            return salvaged(&salvage_spool(folder).map_err(unusable)?, output);
+        }
         let mut reader = SpoolReader::open_beside(folder).map_err(unusable)?;
         match self {
-            Self::Show => show(&reader.stats().map_err(unusable)?, output),
+            Self::Show { number: None, .. } => show(&reader.stats().map_err(unusable)?, output),
+            Self::Show { number: Some(number), payload } => record::show(&reader, number, payload, output),
             Self::Waiting { limit } => {
-                let waiting = reader.next_batch(limit).map_err(unusable)?;
+                let waiting = reader.waiting(0, limit).map_err(unusable)?;
                 let rows =
                     waiting.iter().map(|spooled| (spooled.seq, spooled.spooled_at, &spooled.record, ""));
                 list(output, rows)
@@ -82,8 +113,17 @@ impl Action {
                 let rows = rejected.iter().map(|r| (r.seq, r.spooled_at, &r.record, r.reason.as_str()));
                 list(output, rows)
             }
-            Self::Retry { numbers } => each(output, &numbers, "waits again", |seq| reader.retry(seq)),
-            Self::Discard { numbers } => each(output, &numbers, "discarded", |seq| reader.discard(seq)),
+            Self::Export(export) => export.run(&reader),
+            Self::Retry { which, force } => {
+                let numbers = which.numbers(&reader, false)?;
+                each(output, &numbers, "waits again", |seq| reader.retry(seq, force))
+            }
+            Self::Discard { which, waiting, yes } => {
+                let numbers = which.numbers(&reader, waiting)?;
+                confirm(&format!("this deletes {} for good", counted(numbers.len() as u64, "record")), yes)?;
+                each(output, &numbers, "discarded", |seq| reader.discard(seq))
+            }
+            Self::Salvage => unreachable!("it was done before the spool was opened"),
         }
     }
 }
@@ -145,14 +185,35 @@ fn each(
             done.push(number);
         }
     }
-    output.print(&json!({ "done": done }), || {
-        done.iter().map(|n| format!("{n} {word}\n")).collect::<String>().trim_end().to_owned()
+    output.print(&json!({ "done": done }), || match done.is_empty() {
+        true => "none".to_owned(),
+        false => done.iter().map(|n| format!("{n} {word}\n")).collect::<String>().trim_end().to_owned(),
     })?;
     match numbers.len() - done.len() {
         0 => Ok(()),
-        missing => Err(unknown(format!(
-            "{missing} of the numbers are not rejected records; see delayq spool rejected"
-        ))),
+        missing => {
+            Err(unknown(format!("{missing} of the numbers are not such records; see delayq spool rejected")))
+        }
+    }
+}
+
+fn salvaged(found: &Salvaged, output: Output) -> Result<(), Fault> {
+    let Salvaged { waiting, rejected, lost, lost_numbers, aside } = found;
+    let value = json!({
+        "waiting": waiting, "rejected": rejected, "lost": lost, "lost_numbers": lost_numbers, "damaged_file": aside,
+    });
+    output.print(&value, || {
+        let numbers: Vec<String> = lost_numbers.iter().map(u64::to_string).collect();
+        let named = if numbers.is_empty() { String::new() } else { format!(": {}", numbers.join(", ")) };
+        format!(
+            "recovered {} that waits and {rejected} rejected; {lost} lost{named}\nthe damaged file is {}",
+            counted(*waiting, "record"),
+            aside.display()
+        )
+    })?;
+    match lost {
+        0 => Ok(()),
+        _ => Err(refused(format!("{} cannot be read any more", counted(*lost, "record")))),
     }
 }
 

@@ -24,6 +24,7 @@ mod printed;
 mod private;
 mod reference;
 mod refused;
+mod spool;
 mod tail;
 mod terminal;
 mod up;

@@ -1,12 +1,18 @@
-//! The spool of this host: can it be written, and does a compensator read it?
+//! The spool of this host: can it be written, does a compensator read it, and how long has something waited?
 
 use super::Check;
 use crate::deployment::Context;
+use crate::output::duration;
 use delayq_spool::{SpoolError, SpoolReader};
 use std::path::Path;
+use std::time::Duration;
 
 /// The file by which the one compensator of a spool is known.
 const LEASE: &str = "compensator.lock";
+/// Its database.
+const DATABASE: &str = "spool.db";
+/// A record that has waited for longer does not wait for a passing outage only.
+const SLOW: Duration = Duration::from_secs(60);
 const START: &str = "start delayq-compensator on this host: systemctl start delayq-compensator";
 
 /// The spool, where one is configured.
@@ -26,22 +32,40 @@ pub(super) fn check(context: &Context) -> Option<Check> {
     })
 }
 
-/// Whether a compensator reads it. A lease that can be had is nobody's; it is given back at once.
+/// Whether a compensator reads it, and what waits. A lease that can be had is nobody's; it is given back at once.
 fn reader(folder: &Path) -> Check {
     let shown = folder.display();
-    if !folder.join(LEASE).exists() {
+    let never = !folder.join(LEASE).exists();
+    if never && !folder.join(DATABASE).exists() {
         return Check::warning("spool", format!("{shown}: no compensator has ever read it"), START);
     }
-    match SpoolReader::open(folder, "delayq doctor") {
-        Err(SpoolError::Held { by, .. }) => Check::good("spool", format!("{shown}, read by {by}")),
-        Err(error) => Check::bad("spool", error.to_string(), "delayq spool show"),
-        Ok(reader) => match reader.stats().map_or(0, |stats| stats.waiting) {
-            0 => Check::warning("spool", format!("{shown}: no compensator reads it"), START),
-            waiting => Check::bad(
-                "spool",
-                format!("{shown}: {waiting} records wait, and no compensator reads it"),
-                START,
-            ),
-        },
+    let opened =
+        if never { SpoolReader::open_beside(folder) } else { SpoolReader::open(folder, "delayq doctor") };
+    let (reader, by) = match opened {
+        Err(SpoolError::Held { by, .. }) => (SpoolReader::open_beside(folder), Some(by)),
+        opened => (opened, None),
+    };
+    let stats = match reader.and_then(|reader| reader.stats()) {
+        Ok(stats) => stats,
+        Err(error) => return Check::bad("spool", error.to_string(), "delayq spool show"),
+    };
+    let age = stats.oldest_age();
+    let waits = match stats.waiting {
+        0 => "nothing waits".to_owned(),
+        1 => format!("1 record waits, for {}", duration(age)),
+        count => format!("{count} records wait, the oldest for {}", duration(age)),
+    };
+    let found = match &by {
+        Some(by) => format!("{shown}, read by {by}: {waits}"),
+        None if never => format!("{shown}: no compensator has ever read it, and {waits}"),
+        None => format!("{shown}: no compensator reads it, and {waits}"),
+    };
+    match by {
+        Some(_) if age > SLOW => {
+            Check::bad("spool", found, "see what it waits for: its /readyz, and delayq spool waiting")
+        }
+        Some(_) => Check::good("spool", found),
+        None if stats.waiting == 0 => Check::warning("spool", found, START),
+        None => Check::bad("spool", found, START),
     }
 }

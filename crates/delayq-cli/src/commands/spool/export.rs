@@ -1,0 +1,156 @@
+//! The records of a spool as NDJSON: puts as lines that `delayq put --from` reads, other verbs as lines of their own.
+//!
+//! ```json
+//! {"topic":"orders","id":"order-17","due":1800000000000,"payload":"{}", …}
+//! {"cancel":{"topic":"orders","id":"order-17","group":"user-5"}}
+//! {"reschedule":{"topic":"orders","id":"order-17","to":1800000000000,"expected":1790000000000}}
+//! {"reschedule":{"topic":"orders","id":"order-17","by_ms":-60000,"expected":1790000000000}}
+//! ```
+//! A delay counts from when the write was tried, so its `due` or `to` is a time of this host's clock.
+
+use super::record::due_at;
+use super::select::{is_of, pages};
+use crate::failure::refused;
+use crate::output::{complain, counted, write};
+use crate::put_line::line_of_put;
+use clap::{Args, ValueEnum};
+use delayq::spool::{SpoolAction, SpoolRecord};
+use delayq::{Reschedule, Topic};
+use delayq_service::Fault;
+use delayq_spool::SpoolReader;
+use serde_json::{Value, json};
+
+/// So many records are read at a time.
+const PAGE: usize = 100;
+
+/// Print records as NDJSON
+///
+/// Puts are lines that `delayq put --from` reads; see docs/cli.md for those of cancels and reschedules. First what waits,
+/// then what was rejected, each in the order in which it was spooled. The records stay in the spool.
+#[derive(Debug, Args)]
+pub(super) struct Export {
+    /// Only those that wait, or only rejected ones
+    #[arg(long, value_enum)]
+    state: Option<Which>,
+    /// Only these: put, cancel or reschedule; may be repeated
+    #[arg(long = "verb", value_enum, value_name = "VERB")]
+    verbs: Vec<Verb>,
+    /// Only this topic; may be repeated
+    #[arg(long = "topic", short = 't', value_name = "TOPIC")]
+    topics: Vec<Topic>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Which {
+    /// Waiting for Redis
+    Waiting,
+    /// Set aside
+    Rejected,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Verb {
+    Put,
+    Cancel,
+    Reschedule,
+}
+
+/// What was printed.
+#[derive(Default)]
+struct Tally {
+    lines: u64,
+    unreadable: u64,
+    fault: Option<Fault>,
+}
+
+// === impl Export ===
+
+impl Export {
+    pub(super) fn run(&self, reader: &SpoolReader) -> Result<(), Fault> {
+        let mut tally = Tally::default();
+        if self.state != Some(Which::Rejected) {
+            pages(
+                |after| reader.waiting(after, PAGE),
+                |found| found.seq,
+                |found| {
+                    self.print(&mut tally, found.seq, &found.record, None);
+                },
+            )?;
+        }
+        if self.state != Some(Which::Waiting) {
+            pages(
+                |after| reader.rejected(after, PAGE),
+                |found| found.seq,
+                |found| {
+                    self.print(&mut tally, found.seq, &found.record, Some(&found.reason));
+                },
+            )?;
+        }
+        if let Some(fault) = tally.fault {
+            return Err(fault);
+        }
+        complain(&format!("exported {}", counted(tally.lines, "record")));
+        match tally.unreadable {
+            0 => Ok(()),
+            unreadable => Err(refused(format!("{} cannot be read", counted(unreadable, "record")))),
+        }
+    }
+
+    fn print(
+        &self,
+        tally: &mut Tally,
+        number: u64,
+        record: &Result<SpoolRecord, String>,
+        reason: Option<&str>,
+    ) {
+        if tally.fault.is_some() || !is_of(record, &self.topics) {
+            return;
+        }
+        match record {
+            Ok(record) if !self.verbs.is_empty() && !self.verbs.contains(&verb(record)) => {}
+            Ok(record) => {
+                tally.lines += 1;
+                tally.fault = write(format!("{}\n", line(record, reason)).as_bytes()).err();
+            }
+            Err(why) => {
+                tally.unreadable += 1;
+                complain(&format!("record {number}: {why}"));
+            }
+        }
+    }
+}
+
+const fn verb(record: &SpoolRecord) -> Verb {
+    match record.action {
+        SpoolAction::Put(_) => Verb::Put,
+        SpoolAction::Cancel => Verb::Cancel,
+        SpoolAction::Reschedule(_) => Verb::Reschedule,
+    }
+}
+
+fn line(record: &SpoolRecord, reason: Option<&str>) -> String {
+    let SpoolRecord { topic, target, tried_at, action, .. } = record;
+    let mut value = json!({ "topic": topic, "id": target.id });
+    if let Some(group) = &target.group {
+        value["group"] = group.as_str().into();
+    }
+    match action {
+        SpoolAction::Put(message) => return line_of_put(message, due_at(message.due, *tried_at), reason),
+        SpoolAction::Cancel => return json!({ "cancel": value }).to_string(),
+        SpoolAction::Reschedule(change) => {
+            let mut set = |name: &str, number: Value| value[name] = number;
+            match *change {
+                Reschedule::To(due) => set("to", due_at(due, *tried_at).get().into()),
+                Reschedule::ToIfDue(due, expected) => {
+                    set("to", due_at(due, *tried_at).get().into());
+                    set("expected", expected.get().into());
+                }
+                Reschedule::By(by, expected) => {
+                    set("by_ms", by.millis().into());
+                    set("expected", expected.get().into());
+                }
+            }
+        }
+    }
+    json!({ "reschedule": value }).to_string()
+}

@@ -1,0 +1,172 @@
+//! One record of a spool, with its payload.
+
+use super::unusable;
+use crate::commands::get::shown;
+use crate::failure::{unknown, usage};
+use crate::output::{Output, add_time, payload, time};
+use base64::Engine as _;
+use delayq::spool::{SpoolAction, SpoolRecord};
+use delayq::{Due, Fate, Message, Reschedule, UnixMillis};
+use delayq_service::Fault;
+use delayq_spool::SpoolReader;
+use serde_json::{Value, json};
+
+/// A record, waiting or rejected.
+struct Found {
+    number: u64,
+    spooled_at: UnixMillis,
+    rejected: Option<(UnixMillis, String)>,
+    record: Result<SpoolRecord, String>,
+}
+
+/// Prints a record, or only its payload.
+pub(super) fn show(
+    reader: &SpoolReader,
+    number: u64,
+    only_payload: bool,
+    output: Output,
+) -> Result<(), Fault> {
+    let found = Found::of(reader, number)?;
+    if only_payload {
+        return match found.record.map_err(usage)?.action {
+            SpoolAction::Put(message) => payload(&message.payload),
+            _ => Err(usage(format!("record {number} is not a put: it has no payload"))),
+        };
+    }
+    output.print(&found.json(), || {
+        let mut rows = output.rows(&["field", "value"]);
+        for (name, value) in found.fields() {
+            rows.row([name.to_owned(), value]);
+        }
+        rows.text()
+    })
+}
+
+/// When a put is due, by this host's clock if its delay counts from when it was tried.
+pub(super) fn due_at(due: Due, tried_at: UnixMillis) -> UnixMillis {
+    match due {
+        Due::At(due) => due,
+        Due::After(delay) => tried_at + delay,
+    }
+}
+
+// === impl Found ===
+
+impl Found {
+    fn of(reader: &SpoolReader, number: u64) -> Result<Self, Fault> {
+        let before = number.saturating_sub(1);
+        let waiting = reader.waiting(before, 1).map_err(unusable)?.pop().filter(|found| found.seq == number);
+        if let Some(found) = waiting {
+            return Ok(Self { number, spooled_at: found.spooled_at, rejected: None, record: found.record });
+        }
+        let rejected =
+            reader.rejected(before, 1).map_err(unusable)?.pop().filter(|found| found.seq == number);
+        let found = rejected.ok_or_else(|| {
+            unknown(format!("there is no record {number}; see delayq spool waiting, delayq spool rejected"))
+        })?;
+        let rejected = Some((found.rejected_at, found.reason));
+        Ok(Self { number, spooled_at: found.spooled_at, rejected, record: found.record })
+    }
+
+    fn state(&self) -> &'static str {
+        if self.rejected.is_some() { "rejected" } else { "waiting" }
+    }
+
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        let mut fields = vec![("number", self.number.to_string()), ("state", self.state().to_owned())];
+        fields.push(("spooled", time(self.spooled_at)));
+        if let Some((at, reason)) = &self.rejected {
+            fields.extend([("rejected", time(*at)), ("reason", reason.clone())]);
+        }
+        let record = match &self.record {
+            Ok(record) => record,
+            Err(why) => {
+                fields.push(("unreadable", why.clone()));
+                return fields;
+            }
+        };
+        fields.extend([
+            ("verb", record.verb().to_owned()),
+            ("topic", record.topic.to_string()),
+            ("id", record.target.id.to_string()),
+        ]);
+        fields.extend(record.target.group.as_ref().map(|group| ("group", group.to_string())));
+        fields.push(("tried", format!("{}, {}", time(record.tried_at), fate(record.fate))));
+        match &record.action {
+            SpoolAction::Cancel => {}
+            SpoolAction::Reschedule(change) => fields.push(("change", changed(*change, record.tried_at))),
+            SpoolAction::Put(message) => {
+                fields.push(("due", time(due_at(message.due, record.tried_at))));
+                fields.extend(message.expires.map(|at| ("expires", time(at))));
+                fields.extend(message.replace.then(|| ("replaces", "a message with its id".to_owned())));
+                let headers =
+                    message.headers.iter().map(|(name, value)| ("header", format!("{name}={value}")));
+                fields.extend(headers);
+                fields.push(("payload", shown(&message.payload)));
+            }
+        }
+        fields
+    }
+
+    fn json(&self) -> Value {
+        let mut value = json!({ "number": self.number, "state": self.state() });
+        add_time(&mut value, "spooled", Some(self.spooled_at));
+        if let Some((at, reason)) = &self.rejected {
+            add_time(&mut value, "rejected", Some(*at));
+            value["reason"] = reason.as_str().into();
+        }
+        let record = match &self.record {
+            Ok(record) => record,
+            Err(why) => {
+                value["unreadable"] = why.as_str().into();
+                return value;
+            }
+        };
+        value["verb"] = record.verb().into();
+        value["topic"] = record.topic.as_str().into();
+        value["id"] = record.target.id.to_string().into();
+        value["group"] = record.target.group.as_ref().map(|group| group.as_str().to_owned()).into();
+        add_time(&mut value, "tried", Some(record.tried_at));
+        value["fate"] = fate(record.fate).into();
+        match &record.action {
+            SpoolAction::Cancel => {}
+            SpoolAction::Reschedule(change) => value["change"] = changed(*change, record.tried_at).into(),
+            SpoolAction::Put(message) => put(&mut value, message, record.tried_at),
+        }
+        value
+    }
+}
+
+fn put(value: &mut Value, message: &Message, tried_at: UnixMillis) {
+    add_time(value, "due", Some(due_at(message.due, tried_at)));
+    add_time(value, "expires", message.expires);
+    value["replace"] = message.replace.into();
+    value["max_attempts"] = message.max_attempts.into();
+    value["headers"] = message.headers.iter().map(|(name, value)| json!([name, value])).collect();
+    value["payload_bytes"] = message.payload.len().into();
+    match std::str::from_utf8(&message.payload) {
+        Ok(text) => value["payload"] = text.into(),
+        Err(_) => {
+            let text = base64::engine::general_purpose::STANDARD.encode(&message.payload);
+            value["payload_base64"] = text.into();
+        }
+    }
+}
+
+const fn fate(fate: Fate) -> &'static str {
+    match fate {
+        Fate::NotApplied => "not applied",
+        Fate::Unknown => "unknown",
+    }
+}
+
+/// A reschedule as a sentence.
+fn changed(change: Reschedule, tried_at: UnixMillis) -> String {
+    match change {
+        Reschedule::To(due) => format!("to {}", time(due_at(due, tried_at))),
+        Reschedule::ToIfDue(due, expected) => {
+            format!("to {} if it is due {}", time(due_at(due, tried_at)), time(expected))
+        }
+        Reschedule::By(by, expected) => format!("by {} ms if it is due {}", by.millis(), time(expected)),
+    }
+}

@@ -1,0 +1,162 @@
+//! Salvage: what can be read of a damaged spool, in a new one.
+
+use crate::committer::note_group;
+use crate::error::SpoolError;
+use crate::{clock, encoding, file};
+use rusqlite::types::Value;
+use rusqlite::{
+    Connection, OptionalExtension, Row, ToSql, Transaction, TransactionBehavior, params_from_iter,
+};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The columns of the two tables of records; the first is the number.
+const WAITING: (&str, &str) = ("waiting", "seq, key, spooled_ms, tried_ms, body");
+const REJECTED: (&str, &str) = ("rejected", "seq, key, spooled_ms, rejected_ms, reason, body");
+
+/// What a salvage found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Salvaged {
+    /// Waiting records that were read.
+    pub waiting: u64,
+    /// Rejected records that were read.
+    pub rejected: u64,
+    /// Records that cannot be read any more, by the books; if these cannot be read either, those of `lost_numbers`.
+    pub lost: u64,
+    /// The numbers of lost waiting records, as far as an index still has them.
+    pub lost_numbers: Vec<u64>,
+    /// What the damaged file is called now.
+    pub aside: PathBuf,
+}
+
+/// What can be read of a file.
+struct Readable {
+    waiting: Vec<RawRow>,
+    rejected: Vec<RawRow>,
+    lost: u64,
+    lost_numbers: Vec<u64>,
+    /// The last number that was given.
+    issued: u64,
+}
+
+/// A row's columns, unchanged.
+type RawRow = Vec<Value>;
+
+/// Recovers what can be read of a damaged spool: the file is kept as `spool.db.damaged-<ms>`, and a new one gets its
+/// readable records, in order.
+///
+/// # Errors
+/// [`SpoolError::InUse`] while a producer or compensator has the folder open, [`SpoolError::Sound`] if nothing is damaged;
+/// else what prevents a new file.
+pub fn salvage_spool(dir: &Path) -> Result<Salvaged, SpoolError> {
+    let _alone = file::have_alone(dir)?;
+    let path = dir.join(file::NAME);
+    let readable = Readable::of(&path)?;
+    let aside = dir.join(format!("{}.damaged-{}", file::NAME, clock::now().get()));
+    for log in ["", "-wal", "-shm"] {
+        let from = dir.join(format!("{}{log}", file::NAME));
+        if from.exists() {
+            let moved = std::fs::rename(&from, format!("{}{log}", aside.display()));
+            moved.map_err(|error| SpoolError::folder(dir, &error))?;
+        }
+    }
+    let mut connection = file::open(dir)?;
+    readable.write(&mut connection).map_err(|error| SpoolError::of(&path, &error))?;
+    let Readable { waiting, rejected, lost, lost_numbers, .. } = readable;
+    let (waiting, rejected) = (waiting.len() as u64, rejected.len() as u64);
+    Ok(Salvaged { waiting, rejected, lost, lost_numbers, aside })
+}
+
+// === impl Readable ===
+
+impl Readable {
+    fn of(path: &Path) -> Result<Self, SpoolError> {
+        let of = |error: rusqlite::Error| SpoolError::of(path, &error);
+        let connection = Connection::open(path).map_err(of)?;
+        if file::damage(&connection).map_err(of)?.is_none() {
+            return Err(SpoolError::Sound { path: path.to_owned() });
+        }
+        let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u64>(0)).ok();
+        // Each of them may be on a damaged page.
+        let issued =
+            ["SELECT seq FROM sqlite_sequence WHERE name = 'waiting'", "SELECT max(seq) FROM waiting"];
+        let issued = issued.into_iter().find_map(number);
+        let issued = issued.ok_or_else(|| SpoolError::Damaged {
+            path: path.to_owned(),
+            why: "even its last number cannot be read".to_owned(),
+        })?;
+        let waiting = rows(&connection, WAITING, issued).map_err(of)?;
+        let rejected = rows(&connection, REJECTED, issued).map_err(of)?;
+        let lost_numbers = lost_numbers(&connection, &waiting);
+        let kept = (waiting.len() + rejected.len()) as u64;
+        let booked = number("SELECT spooled - replayed - discarded FROM books");
+        let lost = booked.map_or(lost_numbers.len() as u64, |booked| booked.saturating_sub(kept));
+        Ok(Self { waiting, rejected, lost, lost_numbers, issued })
+    }
+
+    fn write(&self, connection: &mut Connection) -> rusqlite::Result<()> {
+        let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        insert(&change, WAITING, &self.waiting)?;
+        insert(&change, REJECTED, &self.rejected)?;
+        for row in &self.waiting {
+            if let (Some(seq), Some(Value::Blob(body))) = (row.first().and_then(number), row.last())
+                && let Ok(record) = encoding::decode(body)
+            {
+                note_group(&change, seq, &record)?;
+            }
+        }
+        // No number is given twice.
+        change.execute("DELETE FROM sqlite_sequence WHERE name = 'waiting'", [])?;
+        change.execute("INSERT INTO sqlite_sequence VALUES ('waiting', ?)", [self.issued])?;
+        let (waiting, rejected) = (self.waiting.len() as u64, self.rejected.len() as u64);
+        let sql = "UPDATE books SET spooled = spooled + ?, rejected = rejected + ?";
+        change.execute(sql, [waiting + rejected, rejected])?;
+        change.commit()
+    }
+}
+
+/// Reads a table from row to row; where a page is broken, it goes on behind the numbers that it hides.
+fn rows(connection: &Connection, (table, columns): (&str, &str), last: u64) -> rusqlite::Result<Vec<RawRow>> {
+    let sql = format!("SELECT {columns} FROM {table} NOT INDEXED WHERE seq > ? ORDER BY seq LIMIT 1");
+    let mut next = connection.prepare(&sql)?;
+    let read =
+        |row: &Row<'_>| (0..row.as_ref().column_count()).map(|i| row.get(i)).collect::<Result<RawRow, _>>();
+    let (mut rows, mut after) = (Vec::new(), 0);
+    while after < last {
+        match next.query_row([after], |row| Ok((row.get::<_, u64>(0)?, read(row)?))).optional() {
+            Ok(None) => break,
+            Ok(Some((seq, row))) => {
+                after = seq;
+                rows.push(row);
+            }
+            Err(_) => after += 1,
+        }
+    }
+    Ok(rows)
+}
+
+/// The numbers that the index of keys has, and the table has no more; none where the index is damaged as well.
+fn lost_numbers(connection: &Connection, found: &[RawRow]) -> Vec<u64> {
+    let found: BTreeSet<u64> = found.iter().filter_map(|row| number(row.first()?)).collect();
+    let indexed = || {
+        let mut select = connection.prepare("SELECT seq FROM waiting INDEXED BY waiting_key")?;
+        select.query_map([], |row| row.get::<_, u64>(0))?.collect::<rusqlite::Result<BTreeSet<_>>>()
+    };
+    indexed().unwrap_or_default().difference(&found).copied().collect()
+}
+
+fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Integer(number) => u64::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
+fn insert(change: &Transaction<'_>, (table, columns): (&str, &str), rows: &[RawRow]) -> rusqlite::Result<()> {
+    let places = vec!["?"; columns.split(',').count()].join(", ");
+    let mut insert = change.prepare(&format!("INSERT INTO {table} ({columns}) VALUES ({places})"))?;
+    for row in rows {
+        insert.execute(params_from_iter(row.iter().map(|value| value as &dyn ToSql)))?;
+    }
+    Ok(())
+}
