@@ -1,59 +1,112 @@
-//! The shell blocks of the README and of the quick start run as they are printed, in order, in an empty folder.
+//! The shell blocks of the README, the quick start and the guides run as they are printed, in order, in an empty folder.
 //!
-//! A block that cannot run here has a comment above it that says why: `<!-- not run: … -->`. One that keeps running, in
-//! a terminal of its own, has `<!-- in the background -->`; one that has to print something, `<!-- prints: … -->`.
+//! Where a block is followed by one of `text`, it prints those lines; `…` stands for anything. A block with the comment
+//! `<!-- in the background -->` above it keeps running, in a terminal of its own. A page without one finds a deployment
+//! that `delayq up` made, and `DELAYQ_CONFIG` set. Blocks of `toml` are configurations without a fault.
 
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::folder::Folder;
 use delayq_tests::process::{Process, Stream};
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A block, and what is to be done with it.
+/// The blocks that do not run: the page, how the block begins, and why.
+const NOT_RUN: [(&str, &str, &str); 4] = [
+    ("README.md", "cargo install ", "installs what this test was built with"),
+    ("README.md", "make run ", "builds the workspace; bench/tests/rehearsal.rs runs what it runs"),
+    ("docs/quickstart.md", "cargo install ", "installs what this test was built with"),
+    (
+        "docs/guides/kafka.md",
+        "delayq --config delayq.toml config check ",
+        "needs brokers; the forwarder's tests have them",
+    ),
+];
+
+/// The languages of blocks; a block without one would be checked by nobody.
+const LANGUAGES: [&str; 7] = ["sh", "text", "toml", "sql", "python", "rust,no_run", "json"];
+
+/// What separates the output of one block from that of the next.
+const BORDER: &str = "=== the next block ===";
+
+/// A fenced block, the comment above it, and what it has to print.
 #[derive(Debug, PartialEq, Eq)]
-enum Block {
-    Run(String),
-    Background(String),
-    NotRun(String),
+struct Block {
+    language: String,
+    text: String,
+    background: bool,
+    prints: String,
 }
 
-/// The fenced `sh` blocks of a page.
+/// The fenced blocks of a page.
 fn blocks(page: &str) -> Vec<Block> {
-    let (mut blocks, mut comment, mut open) = (Vec::new(), "", None::<String>);
+    let (mut blocks, mut background) = (Vec::<Block>::new(), false);
+    let (mut open, mut after_shell) = (false, false);
     for line in page.lines() {
-        match &mut open {
-            Some(block) if line.starts_with("```") => {
-                let block = std::mem::take(block);
-                open = None;
-                blocks.push(match comment {
-                    "" => Block::Run(block),
-                    prints if prints.starts_with("prints: ") => Block::Run(block),
-                    "in the background" => Block::Background(block),
-                    why => Block::NotRun(
-                        why.strip_prefix("not run: ").unwrap_or_else(|| panic!("{why}")).to_owned(),
-                    ),
-                });
-                comment = "";
+        if open {
+            open = line != "```";
+            if open {
+                blocks.last_mut().unwrap().text += &format!("{line}\n");
             }
-            Some(block) => *block += &format!("{line}\n"),
-            None if line == "```sh" => open = Some(String::new()),
-            None => {
-                let marked = line.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->"));
-                match marked {
-                    Some(marked) => comment = marked,
-                    None if line.trim().is_empty() => {}
-                    None => comment = "",
-                }
-            }
+        } else if let Some(language) = line.strip_prefix("```") {
+            let block = Block {
+                language: language.to_owned(),
+                text: String::new(),
+                background,
+                prints: String::new(),
+            };
+            blocks.push(block);
+            (open, background) = (true, false);
+        } else if !line.is_empty() {
+            background = line == "<!-- in the background -->";
+            after_shell = false;
+        }
+        if open && line == "```sh" {
+            after_shell = true;
+        } else if !open && line == "```" && after_shell && blocks.last().unwrap().language == "text" {
+            let printed = blocks.pop().unwrap().text;
+            blocks.last_mut().unwrap().prints = printed;
         }
     }
     blocks
 }
 
+/// The lines that are code only by their indentation.
+fn indented(page: &str) -> Vec<&str> {
+    let (mut open, mut before, mut found) = (false, "", Vec::new());
+    for line in page.lines() {
+        if line.starts_with("```") {
+            open = !open;
+        } else if !open && line.starts_with("    ") && before.is_empty() {
+            found.push(line);
+        }
+        before = line;
+    }
+    found
+}
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn read(page: &str) -> String {
+    fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
+}
+
+/// The pages, by their paths in the repository.
+fn guides() -> Vec<String> {
+    let folder = fs::read_dir(root().join("docs/guides")).unwrap();
+    let names = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut guides: Vec<String> = names.map(|name| format!("docs/guides/{name}")).collect();
+    guides.sort();
+    guides
+}
+
+fn runs(page: &str, block: &Block) -> bool {
+    block.language == "sh"
+        && !NOT_RUN.iter().any(|(on, begins, _)| *on == page && block.text.starts_with(begins))
 }
 
 /// A shell in this folder that finds the programs of this build first.
@@ -61,60 +114,125 @@ fn shell(folder: &Path, script: &str) -> Process {
     let programs = Binary::path("delayq").parent().unwrap().to_owned();
     let mut command = Command::new("bash");
     command.current_dir(folder).args(["-euo", "pipefail", "-c"]);
-    command.arg(format!(
-        "export PATH={}:$PATH DELAYQ_ROOT={}\n{script}",
-        programs.display(),
-        root().display()
-    ));
+    command.arg(format!("export PATH={}:$PATH\n{script}", programs.display()));
     Process::spawn("a block of the page", command)
 }
 
-/// Runs the blocks of a page; what they printed.
-async fn run(page: &str) -> String {
-    let folder = Folder::new("page");
+/// Whether the text is there, `…` being anything within a line.
+fn holds(printed: &str, line: &str) -> bool {
+    printed.lines().any(|printed| {
+        let mut rest = printed;
+        line.split('…').all(|part| match rest.split_once(part.trim()) {
+            Some((_, behind)) => {
+                rest = behind;
+                true
+            }
+            None => false,
+        })
+    })
+}
+
+/// Waits for the deployment that `up` makes in the folder.
+async fn deployed(folder: &Folder) {
+    wait_until("the servers to be there", SHORT, || async { folder.join(".delayq/delayq.toml").exists() })
+        .await;
+    let script = "until delayq --config .delayq/delayq.toml doctor > /dev/null 2>&1; do sleep 0.1; done";
+    assert!(shell(folder.path(), script).wait_end(LONG).await.success());
+}
+
+/// Runs a page.
+async fn run(page: &str) {
+    let (folder, blocks) = (Folder::new("page"), blocks(&read(page)));
+    let blocks: Vec<&Block> = blocks.iter().filter(|block| runs(page, block)).collect();
+    let (background, foreground): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|block| block.background);
+    if foreground.is_empty() {
+        return;
+    }
     let (mut running, mut script) = (Vec::new(), String::new());
-    for block in blocks(page) {
-        match block {
-            Block::Run(block) => script += &block,
-            Block::Background(block) => running.push(shell(folder.path(), &block)),
-            Block::NotRun(_) => {}
+    if background.is_empty() {
+        running.push(shell(folder.path(), "exec delayq up"));
+        script += "export DELAYQ_CONFIG=.delayq/delayq.toml\n";
+    }
+    running.extend(background.iter().map(|block| shell(folder.path(), &format!("exec {}", block.text))));
+    deployed(&folder).await;
+    for block in &foreground {
+        write!(script, "{}\necho '{BORDER}'\n", block.text).unwrap();
+    }
+    let mut process = shell(folder.path(), &script);
+    let ended = process.wait_end(LONG).await;
+    assert!(ended.success(), "{page}: {ended}:\n{}", process.tail());
+    let printed = process.text(Stream::Out);
+    for (block, printed) in foreground.iter().zip(printed.split(BORDER)) {
+        for line in block.prints.lines().filter(|line| !line.is_empty()) {
+            assert!(holds(printed, line), "{page}: {line} is not printed, but\n{printed}");
         }
     }
-    if !running.is_empty() {
-        wait_until("the servers to be there", SHORT, || async {
-            folder.join(".delayq/delayq.toml").exists()
-        })
-        .await;
-        let mut doctor = shell(
-            folder.path(),
-            "until delayq --config .delayq/delayq.toml doctor > /dev/null 2>&1; do sleep 0.1; done",
-        );
-        assert!(doctor.wait_end(LONG).await.success());
-    }
-    let mut foreground = shell(folder.path(), &script);
-    let ended = foreground.wait_end(LONG).await;
-    assert!(ended.success(), "{ended}:\n{}", foreground.tail());
-    foreground.text(Stream::Out)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_quick_start_runs_as_it_is_printed() {
-    let page = fs::read_to_string(root().join("docs/quickstart.md")).unwrap();
-    let not_run = blocks(&page).iter().filter(|block| matches!(block, Block::NotRun(_))).count();
-    assert_eq!(not_run, 1, "only the installation cannot run here");
-    let printed = run(&page).await;
-    for line in page.lines().filter_map(|line| line.strip_prefix("<!-- prints: ")?.strip_suffix(" -->")) {
-        assert!(printed.contains(line), "{line} is not in\n{printed}");
+    run("docs/quickstart.md").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_readme_runs_as_it_is_printed() {
+    run("README.md").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_guides_run_as_they_are_printed() {
+    for page in guides() {
+        run(&page).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_configurations_of_the_guides_have_no_fault() {
+    let folder = Folder::new("configurations");
+    for page in guides() {
+        for block in blocks(&read(&page)).iter().filter(|block| block.language == "toml") {
+            let file = folder.join("delayq.toml");
+            fs::write(&file, &block.text).unwrap();
+            let check = Binary::new("delayq").arg("--config").arg(&file);
+            let checked = check.args(["config", "check", "--offline"]).run(b"", SHORT).await;
+            assert_eq!(checked.code, Some(0), "{page}: {checked:?}");
+        }
     }
 }
 
 #[test]
-fn a_comment_says_what_is_done_with_a_block() {
-    let page = "a\n\n<!-- not run: needs root -->\n```sh\napt\n```\n\n```sh\none\ntwo\n```\n<!-- in the background -->\n\n```sh\nup\n```\n```text\nno\n```\n";
+fn every_block_runs_or_is_named_here() {
+    let pages = ["README.md".to_owned(), "docs/quickstart.md".to_owned()].into_iter().chain(guides());
+    let mut not_run = Vec::new();
+    for page in pages {
+        let text = read(&page);
+        assert_eq!(indented(&text), Vec::<&str>::new(), "{page}: fence these, with their language");
+        for block in blocks(&text) {
+            assert!(LANGUAGES.contains(&&*block.language), "{page}: `{}`:\n{}", block.language, block.text);
+            let not_runs =
+                NOT_RUN.iter().filter(|(on, begins, _)| *on == page && block.text.starts_with(begins));
+            not_run.extend(not_runs.map(|(_, begins, _)| (page.clone(), *begins)));
+        }
+    }
+    let named: Vec<_> = NOT_RUN.iter().map(|(page, begins, _)| ((*page).to_owned(), *begins)).collect();
+    assert_eq!(not_run, named, "each once, in the order of the pages");
+}
+
+#[test]
+fn a_block_has_its_language_its_comment_and_what_it_prints() {
+    let page = "a\n\n```sh\none\ntwo\n```\n\n```text\n1 … 2\n```\n<!-- in the background -->\n\n```sh\nup\n```\n\nb\n```text\nno\n```\n";
+    let block = |language: &str, text: &str, background, prints: &str| Block {
+        language: language.to_owned(),
+        text: text.to_owned(),
+        background,
+        prints: prints.to_owned(),
+    };
     let expected = [
-        Block::NotRun("needs root".to_owned()),
-        Block::Run("one\ntwo\n".to_owned()),
-        Block::Background("up\n".to_owned()),
+        block("sh", "one\ntwo\n", false, "1 … 2\n"),
+        block("sh", "up\n", true, ""),
+        block("text", "no\n", false, ""),
     ];
     assert_eq!(blocks(page), expected);
+    assert!(holds("0 1 and 2", "1 … 2") && !holds("2 1", "1 … 2"));
+    assert_eq!(indented("a\n\n    code\n```sh\n\n    x\n```\n- b\n    c\n"), ["    code"]);
 }

@@ -1,12 +1,14 @@
-//! `docs/commands.md`: every command and option, as `--help` and the manual pages have them.
+//! `docs/commands.md`: every command and option, as `--help` and the manual pages have them; and the command lines in all
+//! other documents, which have to be accepted.
 
-use clap::{Arg, Command, CommandFactory as _};
+use clap::error::ErrorKind;
+use clap::{Arg, Command, CommandFactory as _, Parser as _};
 use delayq_cli::arguments::Cli;
 use delayq_cli::help::{TASKS, VARIABLES};
 use delayq_service::Exit;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
 
@@ -172,4 +174,88 @@ fn every_variable_that_is_read_by_name_is_in_the_help() {
     let known: BTreeSet<String> = VARIABLES.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert!(!read.is_empty());
     assert!(read.is_subset(&known), "{:?}", read.difference(&known));
+}
+
+/// The pages below a folder, but for the page above, and the history of changes, which names what was.
+fn pages_below(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy();
+        let skipped = ["target", "node_modules", "CHANGELOG.md", "commands.md"].contains(&&*name)
+            || name.starts_with('.');
+        if path.is_dir() && !path.is_symlink() && !skipped {
+            pages_below(&path, found);
+        } else if name.ends_with(".md") && !skipped {
+            found.push(path);
+        }
+    }
+}
+
+/// The words of a command line up to a pipe, a redirection, a comment or the command of `work`.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+    for c in line.chars().chain([' ']) {
+        match (quote, c) {
+            (Some(open), c) if open == c => quote = None,
+            (None, '\'' | '"') => quote = Some(c),
+            (None, ' ') if word.is_empty() => {}
+            (None, ' ') => {
+                if ["|", ">", "&", "&&", "#", "--", "\\", ";"].contains(&&*word) {
+                    break;
+                }
+                // What may be left out stands in brackets.
+                words.push(std::mem::take(&mut word).replace(['[', ']'], ""));
+            }
+            (_, c) => word.push(c),
+        }
+    }
+    words
+}
+
+/// The command lines of a page: lines of code and what stands between backticks, from the word `delayq` on.
+fn command_lines(page: &str) -> Vec<&str> {
+    let mut fenced = false;
+    let code = page.lines().flat_map(|line| {
+        fenced ^= line.starts_with("```");
+        let whole = fenced || line.starts_with("    ");
+        if whole { vec![line.trim()] } else { line.split('`').skip(1).step_by(2).collect() }
+    });
+    // An import of Go begins with the same word.
+    code.filter(|code| code.starts_with("delayq ") && !code.starts_with("delayq \"") && !code.contains('…'))
+        .collect()
+}
+
+/// Whether the program knows the command and its options; values may be placeholders, and arguments left out.
+fn is_known(line: &str) -> bool {
+    let unknown = [ErrorKind::UnknownArgument, ErrorKind::InvalidSubcommand];
+    let words = words(line).into_iter().filter(|word| word != "COMMAND");
+    Cli::try_parse_from(words).err().is_none_or(|error| !unknown.contains(&error.kind()))
+}
+
+#[test]
+fn every_command_line_in_the_documents_is_one_that_the_program_knows() {
+    let (mut pages, mut seen, mut wrong) = (Vec::new(), 0, Vec::new());
+    pages_below(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")), &mut pages);
+    for page in pages {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for line in command_lines(&text) {
+            seen += 1;
+            if !is_known(line) {
+                wrong.push(format!("{}: {line}", page.display()));
+            }
+        }
+    }
+    assert!(seen > 100, "only {seen} command lines were found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_command_line_with_an_unknown_word_is_found() {
+    assert!(is_known("delayq put orders '{\"order\": 17}' --in 30m | cat --number"));
+    assert!(is_known("delayq work orders -- ./run --fast") && is_known("delayq dead list"));
+    assert!(!is_known("delayq put orders --after 30m") && !is_known("delayq deliver"));
+    assert_eq!(
+        command_lines("a `delayq put` b `x`\n```sh\ndelayq up\n```\n    delayq man\n"),
+        ["delayq put", "delayq up", "delayq man"]
+    );
 }
