@@ -12,7 +12,7 @@ mkdir -p "$folder"
 quiet() { grep -v 'walk.go:.*found symbolic link' || true; }
 render() { helm template delayq $chart --namespace delayq --kube-version 1.34.0 "$@" 2> >(quiet >&2); }
 
-for values in values ci/everything; do
+for values in values ci/everything ci/keda; do
     helm lint --strict --quiet --kube-version 1.34.0 --values $chart/$values.yaml $chart 2>&1 | quiet
     render --values $chart/$values.yaml > "$folder/$(basename $values).yaml"
 done
@@ -25,6 +25,9 @@ refuses redis.url=redis://:password@redis:6379   # a secret in plain text
 refuses drainSeconds=5                           # a forwarder alone waits as long
 refuses timer.replicas=two
 refuses etcd.enabled=false                       # with two timers
+refuses forwarder.keda.enabled=true,forwarder.autoscaling.enabled=true
+refuses forwarder.keda.horizon=90s                 # the label says 1m 30s
+refuses forwarder.keda.serverAddress=http://admin:password@prometheus:9090
 
 # The pods' templates change with the configuration, and only then.
 hash_of() { render "$@" | sed -n 's/.*checksum\/config: //p' | sort -u; }

@@ -36,7 +36,7 @@ verbs! {
     Configure = "configure", Count = "count", Describe = "describe", Dictionary = "dictionary", Extend = "extend", Forget = "forget", ForgetQuiet = "forget_quiet", Grow = "grow", Histogram = "histogram", History = "history", Hold = "hold",
     Init = "init", Layout = "layout", List = "list", ListGroup = "list_group", Overview = "overview", Peek = "peek", Probe = "probe", Pump = "pump",
     Purge = "purge", Put = "put", Recount = "recount", Release = "release", Repair = "repair", Replay = "replay", Reschedule = "reschedule",
-    Reserve = "reserve", ShiftGroup = "shift_group",
+    Reserve = "reserve", ShiftGroup = "shift_group", Survey = "survey",
 }
 
 macro_rules! parts {
@@ -141,10 +141,12 @@ mod tests {
     fn readers_are_unable_to_write() {
         use Verb::{
             Audit, AuditIndex, Count, Describe, Histogram, History, Layout, List, ListGroup, Overview, Peek,
+            Survey,
         };
-        for verb in
-            [Audit, AuditIndex, Count, Describe, Histogram, History, Layout, List, ListGroup, Overview, Peek]
-        {
+        for verb in [
+            Audit, AuditIndex, Count, Describe, Histogram, History, Layout, List, ListGroup, Overview, Peek,
+            Survey,
+        ] {
             assert!(verb.file().starts_with("#!lua flags=no-writes\n"), "{}", verb.name());
         }
     }

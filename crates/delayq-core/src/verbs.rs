@@ -25,3 +25,4 @@ pub mod reschedule;
 pub mod reserve;
 pub mod settings;
 pub mod settle;
+pub mod survey;

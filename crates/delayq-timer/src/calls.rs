@@ -2,7 +2,10 @@
 
 use crate::forgetting::Page;
 use crate::schedule::Round;
-use delayq::protocol::{Claimed, ForgottenTopics, HoldAnswer, Owner, PumpReport, ShardId, UnixMicros};
+use crate::survey::Question;
+use delayq::protocol::{
+    Claimed, ForgottenTopics, HoldAnswer, Owner, PumpReport, ShardId, Survey, UnixMicros,
+};
 use delayq::{Error, UnixMillis};
 use delayq_cluster::{ClusterError, DrainReport, Handle};
 use futures_util::StreamExt;
@@ -43,6 +46,7 @@ pub(crate) enum Call {
         latest: Option<UnixMillis>,
     },
     Forget(Page),
+    Survey(Question),
     Drain,
 }
 
@@ -55,6 +59,7 @@ pub(crate) enum Answer {
     Probed { trip: Trip, clock: Option<UnixMicros>, wrote: Result<(), Error> },
     Rescued { shards: Vec<ShardId>, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
     Forgot { shard: ShardId, answer: Result<ForgottenTopics, Error> },
+    Surveyed { shard: ShardId, answer: Result<Survey, Error> },
     Drained(DrainReport),
 }
 
@@ -98,7 +103,12 @@ impl Call {
             Self::Pump { round, .. } => round.shards.iter().map(|&(shard, _)| shard).collect(),
             Self::Claim(shards) => shards.clone(),
             Self::Hold { shard, .. } => vec![*shard],
-            Self::Ask(_) | Self::Probe | Self::Rescue { .. } | Self::Forget(_) | Self::Drain => Vec::new(),
+            Self::Ask(_)
+            | Self::Probe
+            | Self::Rescue { .. }
+            | Self::Forget(_)
+            | Self::Survey(_)
+            | Self::Drain => Vec::new(),
         }
     }
 }
@@ -167,6 +177,9 @@ impl Calls {
             }),
             Call::Forget(Page { shard, from, quiet }) => Box::pin(async move {
                 Answer::Forgot { shard, answer: redis.forget_quiet(shard, from, quiet).await }
+            }),
+            Call::Survey(Question { shard, page, horizons }) => Box::pin(async move {
+                Answer::Surveyed { shard, answer: redis.survey(shard, page, &horizons).await }
             }),
             Call::Drain => Box::pin(async move { Answer::Drained(handle.drain(HAND_OVER).await) }),
         });

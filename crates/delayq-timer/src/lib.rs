@@ -42,6 +42,7 @@ mod rota;
 mod safety_poll;
 mod schedule;
 pub mod stores;
+mod survey;
 mod timer;
 mod wakes;
 

@@ -1,7 +1,9 @@
 //! What the timer counts.
 
+use crate::survey::Totals;
 use delayq::protocol::{PumpReport, ShardId};
 use delayq_cluster::ClusterStats;
+use delayq_service::config::HumanDuration;
 use delayq_service::{Lateness, Metrics};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -43,15 +45,31 @@ pub(crate) struct TimerMetrics {
     next_due: Gauge<f64, AtomicU64>,
     oldest_overdue: Gauge<f64, AtomicU64>,
     lease_margin: Gauge<f64, AtomicU64>,
+    to_take: Option<ToTake>,
     pub(crate) round_trip: Gauge<f64, AtomicU64>,
     pub(crate) pump_time: Histogram,
     pub(crate) membership: Family<OfEvent, Counter>,
+}
+
+/// What consumers have to take, now and soon.
+#[derive(Clone, Debug)]
+struct ToTake {
+    ready: Gauge,
+    leased: Gauge,
+    /// One for each horizon.
+    due: Vec<Gauge>,
 }
 
 /// The label of what is reported per shard.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct OfShard {
     shard: u16,
+}
+
+/// The label of what is due soon: how soon.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfHorizon {
+    within: String,
 }
 
 /// What became of the call of one shard's pump.
@@ -94,8 +112,8 @@ const EVENTS: [Event; 14] = [
 // === impl TimerMetrics ===
 
 impl TimerMetrics {
-    /// Registers everything.
-    pub(crate) fn register(metrics: &Metrics) -> Self {
+    /// Registers everything, with a series for each horizon.
+    pub(crate) fn register(metrics: &Metrics, horizons: &[HumanDuration]) -> Self {
         let lateness =
             metrics.lateness("lateness", "From a message's due time until it was ready, by Redis's clock");
         let counter = |name: &str, help: &str| metrics.register(name, help, Counter::default());
@@ -104,6 +122,7 @@ impl TimerMetrics {
             metrics.register_with_unit(name, help, Unit::Seconds, Gauge::<f64, AtomicU64>::default())
         };
         Self {
+            to_take: (!horizons.is_empty()).then(|| ToTake::register(metrics, horizons)),
             lateness,
             moved: counter("timer_moved", "Messages that became ready"),
             returned: counter("timer_leases_returned", "Leases that ran out"),
@@ -218,6 +237,13 @@ impl TimerMetrics {
         self.lease_margin.set(lease_margin);
     }
 
+    /// What consumers have to take, now and soon.
+    pub(crate) fn surveyed(&self, totals: &Totals) {
+        if let Some(to_take) = &self.to_take {
+            to_take.set(totals);
+        }
+    }
+
     /// Counts what the membership did with etcd from `before` to `now`.
     pub(crate) fn etcd(&self, before: &ClusterStats, now: &ClusterStats) {
         for (event, count) in EVENTS {
@@ -244,6 +270,39 @@ impl TimerMetrics {
                 self.epochs.remove(&label);
             }
         }
+    }
+}
+
+// === impl ToTake ===
+
+impl ToTake {
+    fn register(metrics: &Metrics, horizons: &[HumanDuration]) -> Self {
+        let gauge = |name: &str, help: &str| metrics.register(name, help, Gauge::default());
+        let due: Family<OfHorizon, Gauge> = metrics.register(
+            "timer_due_messages",
+            "Delayed messages that are due within this time, as each shard that is pumped here answered last",
+            Family::default(),
+        );
+        let of_horizon =
+            |horizon: &HumanDuration| due.get_or_create_owned(&OfHorizon { within: horizon.to_string() });
+        Self {
+            ready: gauge(
+                "timer_ready_messages",
+                "Ready messages, as each shard that is pumped here answered last",
+            ),
+            leased: gauge(
+                "timer_leased_messages",
+                "Leased messages, as each shard that is pumped here answered last",
+            ),
+            due: horizons.iter().map(of_horizon).collect(),
+        }
+    }
+
+    fn set(&self, totals: &Totals) {
+        let set = |gauge: &Gauge, messages: u64| _ = gauge.set(i64::try_from(messages).unwrap_or(i64::MAX));
+        set(&self.ready, totals.ready);
+        set(&self.leased, totals.leased);
+        self.due.iter().zip(&totals.due).for_each(|(gauge, &messages)| set(gauge, messages));
     }
 }
 

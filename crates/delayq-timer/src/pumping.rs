@@ -26,6 +26,7 @@ use crate::progress::{Progress, Stall};
 use crate::redis_health::RedisHealth;
 use crate::safety_poll::SafetyPoll;
 use crate::schedule::Schedule;
+use crate::survey::Surveys;
 use crate::wakes::Wakes;
 use delayq::protocol::{Growth, Notification, Owner};
 use delayq::{Client, ShardCount};
@@ -78,6 +79,7 @@ pub(crate) struct Pumping {
     /// When to judge the progress, and to show how this timer stands.
     judged_next: Instant,
     forgetting: Forgetting,
+    surveys: Surveys,
     foreign: Foreign,
     fleet: Fleet,
     wakes: Wakes,
@@ -120,6 +122,7 @@ impl Pumping {
             stall: None,
             judged_next: now,
             forgetting: Forgetting::new(*config.forget_topics_after, now),
+            surveys: Surveys::new(config.horizons.iter().map(|&horizon| *horizon).collect(), now),
             foreign: Foreign::default(),
             fleet: Fleet::new(handle, ownership, config.strict),
             wakes: Wakes::new(&shards),
@@ -201,7 +204,7 @@ impl Pumping {
     /// [`Self::send_what_is_due`] at that moment, in every state: it sends something, or asks for a later one.
     fn next_shot(&self, now: Instant) -> Shot {
         let shards = self.schedule.count();
-        let polls = [Some(self.poll.next(shards)), self.forgetting.next(shards)];
+        let polls = [Some(self.poll.next(shards)), self.forgetting.next(shards), self.surveys.next(shards)];
         let others = [self.owning.next(), self.health.next(), Some(now + BEAT)].into_iter().chain(polls);
         let mut pumps = [None, None];
         if self.fleet.may_pump() {

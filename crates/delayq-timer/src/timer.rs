@@ -78,7 +78,7 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
             (owner, Duration::ZERO, joined.map_err(refused)?)
         }
     };
-    let metrics = TimerMetrics::register(&metrics);
+    let metrics = TimerMetrics::register(&metrics, &config.horizons);
     Ok(Timer {
         parts: Parts { config, client, metrics, condition, owner, lock, handle, ownership },
         readiness,

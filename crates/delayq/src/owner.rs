@@ -11,6 +11,7 @@ use delayq_core::verbs::claim::{self, Claimed};
 use delayq_core::verbs::forget::{self, ForgottenTopics};
 use delayq_core::verbs::hold::{self, HoldAnswer};
 use delayq_core::verbs::pump::{self, PumpReport};
+use delayq_core::verbs::survey::{self, Survey};
 use std::time::Duration;
 
 /// The deployment as an owner of shards sees it: a timer. Cheap to clone.
@@ -86,6 +87,15 @@ impl Owner {
         quiet: Duration,
     ) -> Result<ForgottenTopics, Error> {
         self.client.calls.ask(forget::quiet(shard, from, quiet), forget::read_quiet).await
+    }
+
+    /// What consumers have to take from a shard: of one page of its topics (the first begins at 0) what is ready, and of the
+    /// whole shard what is leased and what is due within each of these spans (1 to 500, each a millisecond at least).
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn survey(&self, shard: ShardId, page: u64, spans: &[Duration]) -> Result<Survey, Error> {
+        self.client.calls.ask(survey::request(shard, page, spans), survey::read).await
     }
 
     /// Redis's clock. A replica answers it too, and a Redis that refuses writes.

@@ -23,3 +23,4 @@ pub use delayq_core::verbs::overview::{TopicHere, TopicsPage};
 pub use delayq_core::verbs::pump::{PumpReport, PumpWord};
 pub use delayq_core::verbs::reserve::{Receipt, Reservation, ReserveReport, ReserveRequest};
 pub use delayq_core::verbs::settle::Release;
+pub use delayq_core::verbs::survey::Survey;

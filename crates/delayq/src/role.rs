@@ -41,7 +41,8 @@ const PRODUCER: &[Verb] = &[
 const CONSUMER: &[Verb] =
     &[Verb::Reserve, Verb::Extend, Verb::Ack, Verb::Release, Verb::Bury, Verb::Overview, Verb::Dictionary];
 
-const TIMER: &[Verb] = &[Verb::Claim, Verb::Pump, Verb::Hold, Verb::ForgetQuiet, Verb::Overview];
+const TIMER: &[Verb] =
+    &[Verb::Claim, Verb::Pump, Verb::Hold, Verb::ForgetQuiet, Verb::Overview, Verb::Survey];
 
 /// Of each client, outside of scripts: connecting, checking the server, and loading scripts.
 const OF_A_CONNECTION: [&str; 6] = ["hello", "auth", "info", "time", "evalsha", "script|load"];

@@ -160,7 +160,7 @@ impl Run {
         let config = folder.join("delayq.toml");
         let etcd = shared::etcd_endpoints().await;
         let text = format!(
-            "[deployment]\nshards = 2\n[redis]\nurl = {:?}\n[etcd]\nendpoints = {etcd:?}\nprefix = \"/{}\"\n\
+            "[deployment]\nshards = 2\n[timer]\nhorizons = [\"1m\"]\n[redis]\nurl = {:?}\n[etcd]\nendpoints = {etcd:?}\nprefix = \"/{}\"\n\
              [admin]\nlisten = \"127.0.0.1:0\"\n[spool]\ndir = {:?}\n[sinks.out.file]\ndir = {:?}\n\
              [[routes]]\ntopic = \"orders\"\nsink = \"out\"\n",
             deployment.server.url(),

@@ -28,6 +28,7 @@ impl Pumping {
             Answer::Probed { trip, clock, wrote } => self.probed(trip, clock, wrote),
             Answer::Rescued { shards, trip, reports } => self.rescued(&shards, trip, reports),
             Answer::Forgot { shard, answer } => self.forgot(shard, answer),
+            Answer::Surveyed { shard, answer } => self.surveyed(shard, answer),
             Answer::Drained(_) => unreachable!("the loop ends with it"),
         }
     }

@@ -17,6 +17,7 @@ impl Pumping {
         let lease = self.fleet.lease_margin();
         let overdue = self.overdue(oldest, now).max(self.progress.blocked_for(now));
         self.metrics.stands(next_due, overdue.as_secs_f64(), lease);
+        self.metrics.surveyed(&self.surveys.totals());
         let stall = self.progress.judge(self.overdue(mine, now), now);
         match (self.stall, stall) {
             (None, Some(stall)) => events::stalled(&self.metrics, stall),

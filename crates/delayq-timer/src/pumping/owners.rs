@@ -84,6 +84,7 @@ impl Pumping {
         self.poll.drop(shard);
         self.progress.drop(shard);
         self.forgetting.drop(shard);
+        self.surveys.drop(shard);
         self.owning.lose(lost);
     }
 

@@ -3,7 +3,7 @@
 use super::Pumping;
 use crate::calls::{Call, NO_LATER, Trip};
 use crate::events;
-use delayq::protocol::{ForgottenTopics, PumpReport, PumpWord, ShardId, UnixMicros};
+use delayq::protocol::{ForgottenTopics, PumpReport, PumpWord, ShardId, Survey, UnixMicros};
 use delayq::{Error, UnixMillis};
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ impl Pumping {
         self.poll.sent(wrong, now);
     }
 
-    /// Polls the owned shards whose turn it is, which renews their locks, and asks one to forget topics.
+    /// Polls the owned shards whose turn it is, which renews their locks, asks some what they have, and one to forget topics.
     pub(super) fn poll_owned(&mut self, now: Instant) {
         let shards = self.poll.owned(&self.schedule, now);
         if self.is_single() {
@@ -38,6 +38,8 @@ impl Pumping {
             Some(page) => self.send(Call::Forget(page)),
             None => {}
         }
+        let questions = self.surveys.take(&self.schedule, now);
+        self.send_all(questions.into_iter().map(Call::Survey));
     }
 
     pub(super) fn probed(&mut self, trip: Trip, clock: Option<UnixMicros>, wrote: Result<(), Error>) {
@@ -117,6 +119,15 @@ impl Pumping {
                 }
             }
             Err(error) => self.unanswered(&error, Instant::now()),
+        }
+    }
+
+    /// Whether Redis answers is for the polls to say.
+    pub(super) fn surveyed(&mut self, shard: ShardId, answer: Result<Survey, Error>) {
+        match answer {
+            Ok(found) if self.schedule.epoch(shard).is_some() => self.surveys.answered(shard, found),
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%shard, %error, "it is asked again what it has in 15 s"),
         }
     }
 

@@ -24,6 +24,7 @@ mod ready;
 mod spare;
 mod stand;
 mod steps;
+mod survey;
 mod topics;
 mod turns;
 mod witness;

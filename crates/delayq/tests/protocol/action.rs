@@ -110,6 +110,10 @@ pub(crate) enum Action {
         topic: String,
     },
     Overview,
+    /// Within each of these spans.
+    Survey {
+        spans: Vec<u64>,
+    },
     Forget {
         topic: String,
     },
@@ -220,6 +224,7 @@ impl Action {
             Self::Repair { .. } => Verb::Repair,
             Self::Recount { .. } => Verb::Recount,
             Self::Overview => Verb::Overview,
+            Self::Survey { .. } => Verb::Survey,
             Self::Forget { .. } => Verb::Forget,
             Self::ForgetQuiet { .. } => Verb::ForgetQuiet,
             Self::Describe { .. } => Verb::Describe,
@@ -294,6 +299,7 @@ impl Action {
             Self::Repair { findings } => findings.iter().flatten().cloned().collect(),
             Self::Recount { topic } => vec![text(topic), text("look"), text(""), num(0), num(0)],
             Self::Overview => vec![text("first")],
+            Self::Survey { spans } => with([num(0)], spans.iter().map(|span| num(*span))),
             Self::Forget { topic } => vec![text(topic), text("forget")],
             Self::ForgetQuiet { quiet } => vec![num(0), num(*quiet)],
             Self::Describe { topic } => vec![text(topic)],
@@ -316,6 +322,7 @@ impl Action {
                 | Self::Repair { .. }
                 | Self::Recount { .. }
                 | Self::Overview
+                | Self::Survey { .. }
                 | Self::Describe { .. }
                 | Self::History { .. }
         )

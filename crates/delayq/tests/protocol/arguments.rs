@@ -42,7 +42,7 @@ type Call = (Verb, &'static [&'static str], &'static [(usize, i64, i64)]);
 
 const LAST: i64 = (1 << 53) - 1;
 const WORD: i64 = i64::MIN;
-const CALLS: [Call; 14] = [
+const CALLS: [Call; 15] = [
     (Verb::Reserve, &["10", "0", "1000", "t"], &[(0, 1, 500), (1, 0, 4_294_967_295), (2, 1, 86_400_000)]),
     (Verb::Pump, &["0", "500", "1"], &[(0, 0, LAST), (1, 1, 500), (2, 0, LAST)]),
     (Verb::CancelGroup, &["g", "0", "", "500"], &[(1, 0, LAST), (3, 1, 500)]),
@@ -65,6 +65,7 @@ const CALLS: [Call; 14] = [
     ),
     (Verb::Replay, &["t", "0", "x"], &[(1, 0, LAST - NOW as i64)]),
     (Verb::Init, &["0", "1"], &[(0, 0, 4095), (1, 1, 4096)]),
+    (Verb::Survey, &["0", "60000"], &[(1, 1, 1 << 52)]),
 ];
 
 #[tokio::test]

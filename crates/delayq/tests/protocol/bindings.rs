@@ -98,6 +98,7 @@ async fn everything(server: &RedisServer) {
     let empty = Topic::new("empty").unwrap();
     admin.pause(&empty).await.unwrap();
     assert_eq!(admin.delete_topic(&empty).await.unwrap(), TopicDeletion::Deleted);
+    Owner::new(client.clone()).survey(SHARD, 0, &[Duration::from_secs(60)]).await.unwrap();
     Owner::new(client.clone()).forget_quiet(SHARD, 0, Duration::from_secs(1)).await.unwrap();
     let reserved =
         Holder::new(client.clone()).reserve(&[(SHARD, request(&topic))]).await.remove(0).unwrap().messages;

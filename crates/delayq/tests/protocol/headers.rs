@@ -46,7 +46,7 @@ const WORDS: [(Verb, &[&str], &str); 18] = [
 ];
 
 /// The scripts that answer numbers, names and envelopes; no word distinguishes their answers.
-const WORDLESS: [Verb; 17] = [
+const WORDLESS: [Verb; 18] = [
     Verb::Audit,
     Verb::AuditIndex,
     Verb::CancelGroup,
@@ -64,6 +64,7 @@ const WORDLESS: [Verb; 17] = [
     Verb::Peek,
     Verb::Probe,
     Verb::Reserve,
+    Verb::Survey,
 ];
 
 /// The text of a header's section, without explanations in (possibly nested) brackets.

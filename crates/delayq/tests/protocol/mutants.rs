@@ -8,7 +8,7 @@ use delayq_tests::redis_server::RedisServer;
 const SEEDS: Seeds = Seeds { weather: Weather::Fair, first: 0, count: 2000 };
 
 /// What is broken, in which file, which text, and its replacement.
-const MUTANTS: [(&str, &str, &str, &str); 87] = [
+const MUTANTS: [(&str, &str, &str, &str); 88] = [
     ("a finish is missing from the history", "lib/finish", "  note(m.no, m.id, outcome)\n", ""),
     ("a ready message is missing from the history", "pump", "if any_history then", "if false then"),
     (
@@ -175,6 +175,7 @@ const MUTANTS: [(&str, &str, &str, &str); 87] = [
         "redis.call('ZCARD', base .. 'leases')",
         "redis.call('ZCARD', base .. 'markers')",
     ),
+    ("survey counts what is due behind its span", "survey", "'-inf', texts[i]", "'-inf', '+inf'"),
     (
         "purge leaves the group index",
         "purge",

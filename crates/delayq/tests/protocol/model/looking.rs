@@ -42,6 +42,7 @@ impl Model {
             }
             Action::Recount { .. } => self.recount(call),
             Action::Overview => self.overview(call),
+            Action::Survey { spans } => self.survey(spans, call),
             Action::Describe { topic } => self.describe(topic, call),
             Action::History { topic, id } => self.history(topic, id, call),
             moving => unreachable!("{moving:?} has a rule of its own"),
@@ -248,6 +249,17 @@ impl Model {
         let mut wanted: Vec<_> = here.map(|(no, name)| (name.clone(), waits(no))).collect();
         wanted.sort();
         same("topics", topics, wanted)
+    }
+
+    fn survey(&self, spans: &[u64], call: &Call<'_>) -> Outcome {
+        let count = |is: &dyn Fn(&Msg) -> bool| self.messages.values().filter(|msg| is(msg)).count() as u64;
+        let mut wanted = vec![0, count(&|msg| msg.place == Place::Ready), count(&Msg::is_leased)];
+        let now = self.now_us / 1000;
+        wanted.extend(
+            spans.iter().map(|span| count(&|msg| msg.place == Place::Delayed && msg.due() <= now + span)),
+        );
+        let told = (0..wanted.len()).map(|at| call.number(at)).collect::<Result<Vec<_>, _>>()?;
+        same("survey", told, wanted)
     }
 
     /// Every setting; the name too, and what scripts note.

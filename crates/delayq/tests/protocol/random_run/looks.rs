@@ -19,7 +19,10 @@ impl Run {
             6..8 => self.histogram(),
             // After a clock step back, ready messages look as if they were not due.
             8 if self.model.now_us == self.model.latest_us => self.audit(),
-            _ if self.rng.bool() => Action::Overview,
+            _ if self.rng.bool() && self.model.now_us.is_multiple_of(2) => Action::Overview,
+            _ if !self.model.now_us.is_multiple_of(2) => {
+                Action::Survey { spans: vec![1, HOUR_MS / 2, 30 * HOUR_MS] }
+            }
             _ if !self.model.now_us.is_multiple_of(3) => {
                 Action::History { topic: self.topic(), id: b"c".to_vec() }
             }

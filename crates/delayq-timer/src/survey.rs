@@ -1,0 +1,154 @@
+//! What consumers have to take, now and soon, from the shards that are pumped here: which shard to ask next, and what all of
+//! them answered. Pure.
+
+use crate::rota::Rota;
+use crate::schedule::Schedule;
+use delayq::protocol::{ShardId, Survey};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How often each shard is asked: scrapers seldom ask more often.
+const EVERY: Duration = Duration::from_secs(15);
+/// Shards asked at once: 12 µs of Redis's time each, and 0.3 ms where a hundred topics have something due.
+const AT_ONCE: usize = 2;
+
+/// What was asked, and answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Surveys {
+    horizons: Vec<Duration>,
+    rota: Rota,
+    shards: BTreeMap<ShardId, Known>,
+}
+
+/// What is known of one shard.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// Where the next page begins, and what the pages before it had ready.
+    page: u64,
+    so_far: u64,
+    ready: u64,
+    leased: u64,
+    due: Vec<u64>,
+}
+
+/// What to ask a shard for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(crate) shard: ShardId,
+    pub(crate) page: u64,
+    pub(crate) horizons: Vec<Duration>,
+}
+
+/// What all shards have, as each answered last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) ready: u64,
+    pub(crate) leased: u64,
+    /// Of each horizon.
+    pub(crate) due: Vec<u64>,
+}
+
+// === impl Surveys ===
+
+impl Surveys {
+    /// Without a horizon nothing is ever asked.
+    pub(crate) fn new(horizons: Vec<Duration>, now: Instant) -> Self {
+        Self { horizons, rota: Rota::new(EVERY, AT_ONCE, now), shards: BTreeMap::new() }
+    }
+
+    /// When to ask next, of so many shards.
+    pub(crate) fn next(&self, shards: usize) -> Option<Instant> {
+        (!self.horizons.is_empty()).then(|| self.rota.next(shards))
+    }
+
+    /// What to ask now. Each answer comes back by `answered`.
+    pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Vec<Question> {
+        if self.horizons.is_empty() {
+            return Vec::new();
+        }
+        let question = |shard: ShardId| Question {
+            shard,
+            page: self.shards.get(&shard).map_or(0, |known| known.page),
+            horizons: self.horizons.clone(),
+        };
+        self.rota.take(schedule, now).into_iter().map(question).collect()
+    }
+
+    /// A shard answered; one that did not keeps what it answered last.
+    pub(crate) fn answered(&mut self, shard: ShardId, found: Survey) {
+        let known = self.shards.entry(shard).or_default();
+        (known.page, known.leased, known.due) = (found.next, found.leased, found.due);
+        known.so_far += found.ready;
+        if known.page == 0 {
+            known.ready = std::mem::take(&mut known.so_far);
+        }
+    }
+
+    /// A shard is not owned any more.
+    pub(crate) fn drop(&mut self, shard: ShardId) {
+        self.shards.remove(&shard);
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        let due = |at: usize| self.shards.values().filter_map(|known| known.due.get(at)).sum();
+        Totals {
+            ready: self.shards.values().map(|known| known.ready).sum(),
+            leased: self.shards.values().map(|known| known.leased).sum(),
+            due: (0..self.horizons.len()).map(due).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ShardId = ShardId::new(0);
+    const B: ShardId = ShardId::new(1);
+
+    fn two_shards() -> Schedule {
+        let mut schedule = Schedule::new(150, Duration::ZERO);
+        [A, B].into_iter().for_each(|shard| schedule.own(shard, 1, None));
+        schedule
+    }
+
+    fn found(next: u64, ready: u64, due: &[u64]) -> Survey {
+        Survey { next, ready, leased: 1, due: due.to_vec() }
+    }
+
+    #[test]
+    fn the_totals_are_of_all_shards_as_each_answered_last() {
+        let start = Instant::now();
+        let mut surveys = Surveys::new([60, 300].map(Duration::from_secs).to_vec(), start);
+        assert_eq!(surveys.totals(), Totals { ready: 0, leased: 0, due: vec![0, 0] });
+        let asked = surveys.take(&two_shards(), start + EVERY);
+        assert_eq!(
+            asked.iter().map(|question| (question.shard, question.page)).collect::<Vec<_>>(),
+            [(A, 0), (B, 0)]
+        );
+        surveys.answered(A, found(0, 5, &[1, 2]));
+        surveys.answered(B, found(0, 7, &[10, 20]));
+        surveys.answered(A, found(0, 6, &[3, 4]));
+        assert_eq!(surveys.totals(), Totals { ready: 13, leased: 2, due: vec![13, 24] });
+        surveys.drop(B);
+        assert_eq!(surveys.totals(), Totals { ready: 6, leased: 1, due: vec![3, 4] });
+    }
+
+    #[test]
+    fn what_is_ready_counts_once_every_page_was_seen() {
+        let start = Instant::now();
+        let mut surveys = Surveys::new(vec![Duration::from_secs(60)], start);
+        for (next, ready, total) in [(0, 4, 4), (9, 100, 4), (3, 10, 4), (0, 1, 111), (9, 100, 111)] {
+            surveys.answered(A, found(next, ready, &[0]));
+            assert_eq!(surveys.totals().ready, total);
+        }
+        assert_eq!(surveys.take(&two_shards(), start + EVERY)[0].page, 9, "it goes on where it stopped");
+    }
+
+    #[test]
+    fn without_a_horizon_nothing_is_asked() {
+        let start = Instant::now();
+        let mut surveys = Surveys::new(Vec::new(), start);
+        assert_eq!((surveys.next(2), surveys.take(&two_shards(), start + EVERY)), (None, Vec::new()));
+    }
+}

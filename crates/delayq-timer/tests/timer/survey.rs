@@ -1,0 +1,37 @@
+//! What consumers have to take, now and soon, as a timer tells it.
+
+use crate::stand::Stand;
+use delayq::protocol::ShardId;
+use delayq_service::config::HumanDuration;
+use delayq_timer::TimerConfig;
+
+/// So many that the first is asked at once.
+const SHARDS: u16 = 64;
+const FIRST: ShardId = ShardId::new(0);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_tells_what_is_due_within_each_horizon_before_it_is_ready() {
+    let stand = Stand::new(SHARDS).await;
+    let horizons = [60, 300].map(HumanDuration::from_secs).to_vec();
+    let timer = stand.timer_with(TimerConfig { horizons, ..TimerConfig::default() }, "one").await;
+    let now = stand.now_ms().await;
+    let after = [50_000, 52_000, 200_000, 290_000, 1_000_000];
+    stand.put_into(FIRST, after.map(|ms| now + ms)).await;
+    stand.put_into(FIRST, [now]).await;
+    timer.reaches("delayq_timer_due_messages{within=\"5m\"}", 4.0).await;
+    timer.reaches("delayq_timer_due_messages{within=\"1m\"}", 2.0).await;
+    timer.reaches("delayq_timer_ready_messages", 1.0).await;
+    timer.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_without_horizons_asks_no_shard_what_it_has() {
+    let stand = Stand::new(SHARDS).await;
+    // Due when the first shards would have been asked.
+    let count = stand.put_into(FIRST, [stand.now_ms().await + 3_000]).await;
+    let timer = stand.timer_with(TimerConfig { horizons: Vec::new(), ..TimerConfig::default() }, "one").await;
+    stand.all_ready(count).await;
+    assert!(timer.metric("delayq_timer_ready_messages") < 0.5);
+    assert!(!timer.metrics.encode().contains("delayq_timer_due_messages{"));
+    timer.stop().await;
+}
