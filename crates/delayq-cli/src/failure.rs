@@ -141,7 +141,7 @@ pub const BUG: Code = Code {
 pub const UNKNOWN: Code = Code {
     id: "DQ-U012",
     title: "what the command names does not exist",
-    cause: "There is no such topic, message, dead letter or record: it never existed, it is finished and forgotten, or its name \
+    cause: "There is no such topic, message, dead letter, record or timer: it never existed, it is finished and forgotten, or its name \
             is misspelt.",
     tries: [
         "List what exists: delayq topics, delayq list TOPIC.",
@@ -231,6 +231,45 @@ pub const BACKUP_UNUSABLE: Code = Code {
     exit: Exit::Refused,
 };
 
+/// Timers that share nothing.
+pub const NO_FLEET: Code = Code {
+    id: "DQ-U019",
+    title: "the timers form no fleet",
+    cause: "Without etcd a single timer owns every shard: there is no other that could take them.",
+    tries: [
+        "Stop the timer and start its successor at once: it waits for the lock, for at most [timer] lock.",
+        "Use etcd, and several timers: [etcd] enabled = true and endpoints.",
+        "See which configuration is in force: delayq config show.",
+    ],
+    exit: Exit::Config,
+};
+
+/// Nobody could take the shards of a timer.
+pub const NOBODY_LEFT: Code = Code {
+    id: "DQ-U020",
+    title: "no other timer could take the shards",
+    cause: "Every other timer is drained, ends, does not reach its Redis, or there is none. Nothing was changed.",
+    tries: [
+        "Start another timer, or undrain one: delayq timers undrain NAME.",
+        "See what keeps the others from it: delayq timers, delayq doctor.",
+        "Drain it all the same: --force. What becomes due then waits, for 10 s and more, until a timer rescues it.",
+    ],
+    exit: Exit::Refused,
+};
+
+/// A drained timer kept its shards for too long.
+pub const DRAIN_UNFINISHED: Code = Code {
+    id: "DQ-U021",
+    title: "the timer is drained, and its shards are not handed over yet",
+    cause: "The shards did not move within --deadline. The drain stays in force, and they move as soon as they can.",
+    tries: [
+        "See who holds what: delayq timers.",
+        "See the logs of the timer and of the one that leads: both have to reach etcd, and the timer its Redis.",
+        "A leader of an earlier version does not know drains: upgrade the timers, the leader included.",
+    ],
+    exit: Exit::DrainDeadline,
+};
+
 /// Every code of the command line, in the order of the documentation.
 pub const TABLE: &[&Code] = &[
     &USAGE,
@@ -250,6 +289,9 @@ pub const TABLE: &[&Code] = &[
     &NOT_CONFIRMED,
     &BACKUP_INCOMPLETE,
     &BACKUP_UNUSABLE,
+    &NO_FLEET,
+    &NOBODY_LEFT,
+    &DRAIN_UNFINISHED,
 ];
 
 /// Arguments that cannot be served.

@@ -46,6 +46,8 @@ pub(crate) struct Follower {
     plan_revision: i64,
     /// The plan whose claims were refused: a newer one is under way.
     outdated: Option<i64>,
+    /// Whether an operator keeps this member without shards.
+    drained: bool,
     rechecks: Vec<oneshot::Sender<()>>,
     backoff: Backoff,
     /// The pauses while etcd takes no writes.
@@ -84,6 +86,7 @@ impl Follower {
             stalled_at: None,
             plan_revision: 0,
             outdated: None,
+            drained: false,
             rechecks: Vec::new(),
             backoff: Backoff::up_to(SHORT_PAUSE),
             exhausted: Backoff::up_to(LONGEST_PAUSE),

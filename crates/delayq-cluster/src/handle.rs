@@ -217,15 +217,14 @@ impl Handle {
             address: String::new(),
             draining: desired.draining,
             hindered: desired.hindered,
+            drained: false,
             since_ms: 0,
             leader: true,
             planned: usize::from(desired.shards.get()),
             claimed: view.owned.len(),
         };
         let unclaimed = desired.shards.shards().filter(|shard| !view.owned.contains_key(shard)).collect();
-        let (claims, misplaced, unreadable) = (Vec::new(), Vec::new(), Vec::new());
-        let members = vec![member];
-        Overview { role, revision: 0, members, plan: None, claims, unclaimed, misplaced, unreadable }
+        Overview { members: vec![member], unclaimed, ..Overview::empty(role) }
     }
 }
 

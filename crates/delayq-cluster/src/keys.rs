@@ -60,6 +60,10 @@ impl Keys {
         format!("{}/plan", self.base)
     }
 
+    pub(crate) fn drains(&self) -> String {
+        format!("{}/drains", self.base)
+    }
+
     pub(crate) fn claims(&self) -> String {
         format!("{}/claims/", self.base)
     }

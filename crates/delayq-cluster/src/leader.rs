@@ -1,5 +1,6 @@
 //! Leading: knows the members, computes the plan when they change, and writes it if it still leads.
 
+use crate::drains::Drains;
 use crate::etcd::{Change, Entry, EtcdError, Fence, Range, WatchRange};
 use crate::keys::MemberId;
 use crate::load::LoadMemory;
@@ -24,6 +25,8 @@ pub(crate) struct Leader {
     /// Who is planned as hindered, and when that is to be what the members say now.
     hindered: BTreeSet<MemberId>,
     settles: Option<Instant>,
+    /// Who is kept without shards; what cannot be read leaves it as it was.
+    drains: Drains,
     plan: Option<Plan>,
     plan_revision: i64,
     quiet: Quiet,
@@ -48,6 +51,7 @@ impl Leader {
             members,
             hindered: BTreeSet::new(),
             settles: None,
+            drains: Drains::default(),
             plan: None,
             plan_revision: 0,
             quiet,
@@ -59,16 +63,20 @@ impl Leader {
 
     /// Leads until overtaken (answers ok) or until etcd fails.
     pub(crate) async fn lead(mut self) -> Result<(), EtcdError> {
-        let (members, plan) = (self.base.keys.members(), self.base.keys.plan());
-        let ranges = [Range::Prefix(members.clone()), Range::Key(plan.clone())];
+        let keys = &self.base.keys;
+        let (members, plan, drains) = (keys.members(), keys.plan(), keys.drains());
+        let ranges = [Range::Prefix(members.clone()), Range::Key(plan.clone()), Range::Key(drains.clone())];
         let (read_at, read) = self.base.link.read(&ranges).await?;
         read.iter().flatten().for_each(|entry| self.take_entry(entry));
         if !self.members.contains_key(&self.session.member) {
             return Err(EtcdError::LeaseGone);
         }
         tracing::info!(member = %self.session.member, members = self.members.len(), "leads");
-        let watched =
-            [members, plan].map(|key| WatchRange { prefix: key.ends_with('/'), key, deletions_only: false });
+        let watched = [members, plan, drains].map(|key| WatchRange {
+            prefix: key.ends_with('/'),
+            key,
+            deletions_only: false,
+        });
         let mut watch = self.base.link.watch(&watched, read_at).await?;
         self.quiet.changed(Instant::now());
         loop {
@@ -94,6 +102,8 @@ impl Leader {
                 Change::Deleted(key, _) => {
                     if let Some(member) = self.base.keys.member_of(key) {
                         self.members.remove(&member);
+                    } else if self.is_drains(key) {
+                        self.drains = Drains::default();
                     } else {
                         // What it registered is still known, and is written again.
                         (self.plan_revision, self.unwritten) = (0, true);
@@ -105,6 +115,9 @@ impl Leader {
     }
 
     fn take_entry(&mut self, entry: &Entry) {
+        if self.is_drains(&entry.key) {
+            return self.take_drains(entry);
+        }
         let Some(member) = self.base.keys.member_of(&entry.key) else { return self.take_plan(entry) };
         if entry.lease == 0 {
             tracing::warn!(%member, "a registration without a lease: no member wrote it, and it gets no shards");
@@ -154,6 +167,21 @@ impl Leader {
         self.note_change(true);
     }
 
+    fn is_drains(&self, key: &[u8]) -> bool {
+        key == self.base.keys.drains().as_bytes()
+    }
+
+    fn take_drains(&mut self, entry: &Entry) {
+        match Drains::read(Some(entry)) {
+            Ok(drains) if drains == self.drains => {}
+            Ok(drains) => {
+                self.drains = drains;
+                self.note_change(true);
+            }
+            Err(error) => tracing::error!(error, "the drains in etcd cannot be read: they stay as they were"),
+        }
+    }
+
     fn take_plan(&mut self, entry: &Entry) {
         if entry.mod_revision <= self.plan_revision {
             return;
@@ -181,11 +209,10 @@ impl Leader {
 
     /// Writes the plan if another is due; answers whether this member still leads.
     async fn publish(&mut self) -> Result<bool, EtcdError> {
-        let candidates: Vec<Candidate> = self
-            .members
-            .iter()
-            .map(|(id, member)| member.candidate(id.clone(), self.hindered.contains(id)))
-            .collect();
+        let candidate = |(id, member): (&MemberId, &Registration)| {
+            member.candidate(id.clone(), self.hindered.contains(id), self.drains.holds(&member.name))
+        };
+        let candidates: Vec<Candidate> = self.members.iter().map(candidate).collect();
         self.loads.receive(self.members.values().flat_map(|member| &member.loads), Instant::now());
         let Some(shards) = self.members.values().map(|member| member.shards).max() else { return Ok(false) };
         let weights = self.loads.weights(shards);

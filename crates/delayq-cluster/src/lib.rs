@@ -22,6 +22,7 @@
 //! | --- | --- | --- |
 //! | `members/<member>` | the member's | name, zone, weight, version, address, draining, hindered, loads; its create revision is the member's rank |
 //! | `plan` | none | one JSON document: which member each shard is planned for |
+//! | `drains` | none | one JSON document: which members, by name, an [`Operator`] keeps without shards |
 //! | `claims/<shard>` | the owner's | the owner; created only where no key is under a lease |
 //!
 //! The member of the lowest rank leads. It writes the plan in a transaction that compares its own registration's create
@@ -29,8 +30,8 @@
 //!
 //! # One hand-over
 //!
-//! 1. A member drains: its registration says so (`registrar`), the leader sees it (`leader`), waits for a moment of quiet
-//!    (`quiet`), computes the plan (`planner`) and writes it.
+//! 1. A member drains: its registration says so (`registrar`), or an operator's word (`drains`); the leader sees it
+//!    (`leader`), waits for a moment of quiet (`quiet`), computes the plan (`planner`) and writes it.
 //! 2. Every member sees the plan (`claims`). The one before has its consumer stop, a few shards at a time; the heir
 //!    knows that they are coming and awaits them (`holders`).
 //! 3. The consumer stops a shard and confirms; only then is the claim's key deleted (`claim_book`).
@@ -55,6 +56,7 @@ mod claim_book;
 mod claims;
 mod cluster;
 mod config;
+mod drains;
 mod election;
 mod error;
 mod etcd;
@@ -66,6 +68,7 @@ mod keys;
 mod leader;
 mod load;
 mod membership;
+mod operator;
 mod overview;
 mod ownership;
 mod plan;
@@ -88,7 +91,8 @@ pub use error::{Advice, ClusterError};
 pub use handle::{DrainReport, Handle};
 pub use keys::MemberId;
 pub use load::LoadClass;
-pub use overview::{ClaimInfo, EndpointHealth, MemberInfo, Observer, Overview, PlanInfo};
+pub use operator::{DrainOutcome, Operator, UndrainOutcome};
+pub use overview::{ClaimInfo, DrainInfo, EndpointHealth, MemberInfo, Observer, Overview, PlanInfo};
 pub use ownership::{ClaimNumber, LossReason, Lost, Ownership, OwnershipChange, OwnershipView};
 pub use plan::{Plan, PlanError, PlannedMember};
 pub use planner::{Candidate, compute};

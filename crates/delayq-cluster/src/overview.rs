@@ -1,6 +1,7 @@
 //! A fleet, observed from outside or inside: its members, its plan, its claims, and whether they agree.
 
 use crate::config::{ClusterConfig, Role};
+use crate::drains::{Drain, Drains};
 use crate::error::ClusterError;
 use crate::etcd::{Entry, EtcdError, Link, Range};
 use crate::keys::{Keys, MemberId};
@@ -30,7 +31,9 @@ pub struct Overview {
     pub unclaimed: Vec<ShardId>,
     /// Shards claimed by another than the plan says: on their way, or stuck if they stay here.
     pub misplaced: Vec<ShardId>,
-    /// Registrations and claims that cannot be read, by key.
+    /// Who is kept without shards by an operator, registered or not.
+    pub drains: Vec<DrainInfo>,
+    /// Registrations, claims and drains that cannot be read, by key.
     pub unreadable: Vec<String>,
 }
 
@@ -49,8 +52,10 @@ pub struct MemberInfo {
     pub version: String,
     /// Where its admin endpoint answers.
     pub address: String,
-    /// Whether it is giving its shards away.
+    /// Whether it is giving its shards away, because its process ends.
     pub draining: bool,
+    /// Whether an operator keeps it without shards: others have them.
+    pub drained: bool,
     /// Whether it cannot do its work now, such as without its Redis: others have its shards, if they can.
     pub hindered: bool,
     /// When it registered, by its own clock: Unix time in milliseconds.
@@ -89,6 +94,19 @@ pub struct ClaimInfo {
     pub revision: i64,
 }
 
+/// A member that an operator keeps without shards.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DrainInfo {
+    /// The member's name.
+    pub name: String,
+    /// Since when, by the operator's clock: Unix time in milliseconds.
+    pub since_ms: u64,
+    /// Why, if the operator said so.
+    pub reason: String,
+    /// Whether a member of this name is registered.
+    pub registered: bool,
+}
+
 /// What one etcd endpoint answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EndpointHealth {
@@ -108,6 +126,55 @@ pub struct Observer {
     link: Link,
     keys: Keys,
     role: Role,
+}
+
+/// All that etcd holds of a fleet, at one revision.
+pub(crate) struct Read {
+    revision: i64,
+    members: Vec<Entry>,
+    plan: Vec<Entry>,
+    claims: Vec<Entry>,
+    drains: Vec<Entry>,
+}
+
+// === impl Overview ===
+
+impl Overview {
+    pub(crate) const fn empty(role: Role) -> Self {
+        Self {
+            role,
+            revision: 0,
+            members: Vec::new(),
+            plan: None,
+            claims: Vec::new(),
+            unclaimed: Vec::new(),
+            misplaced: Vec::new(),
+            drains: Vec::new(),
+            unreadable: Vec::new(),
+        }
+    }
+
+    /// The members that could take the shards of the one of this name.
+    pub fn heirs(&self, name: &str) -> impl Iterator<Item = &MemberInfo> {
+        self.members.iter().filter(move |member| member.name != name && member.can_take())
+    }
+}
+
+// === impl MemberInfo ===
+
+impl MemberInfo {
+    /// Whether it can be given shards: it does not end, is not drained, and can do its work.
+    pub const fn can_take(&self) -> bool {
+        !(self.draining || self.drained || self.hindered)
+    }
+}
+
+// === impl Read ===
+
+impl Read {
+    pub(crate) fn drains(&self) -> Option<&Entry> {
+        self.drains.first()
+    }
 }
 
 // === impl Observer ===
@@ -132,13 +199,37 @@ impl Observer {
     /// # Errors
     /// etcd unreachable (try again later) or refusing, or a plan that this program cannot read.
     pub async fn overview(&self) -> Result<Overview, ClusterError> {
+        self.compose(&self.read().await?)
+    }
+
+    pub(crate) const fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    pub(crate) async fn read(&self) -> Result<Read, ClusterError> {
         let keys = &self.keys;
-        let ranges = [Range::Prefix(keys.members()), Range::Key(keys.plan()), Range::Prefix(keys.claims())];
+        let ranges = [
+            Range::Prefix(keys.members()),
+            Range::Key(keys.plan()),
+            Range::Prefix(keys.claims()),
+            Range::Key(keys.drains()),
+        ];
+        let (revision, read) = self.ask(async |link: &Link| link.read(&ranges).await).await?;
+        let mut read = read.into_iter();
+        let mut next = || read.next().expect("an answer for each range");
+        Ok(Read { revision, members: next(), plan: next(), claims: next(), drains: next() })
+    }
+
+    /// One request that is safe to repeat, to each endpoint in turn until one answers.
+    pub(crate) async fn ask<T>(
+        &self,
+        request: impl AsyncFn(&Link) -> Result<T, EtcdError>,
+    ) -> Result<T, ClusterError> {
         let started = Instant::now();
         let mut tried = 1;
         loop {
-            match self.link.read(&ranges).await {
-                Ok((revision, read)) => return self.compose(revision, &read),
+            match request(&self.link).await {
+                Ok(answer) => return Ok(answer),
                 Err(EtcdError::Silent(_)) if tried < self.link.config().endpoints.len() => tried += 1,
                 Err(error) => return Err(error.to_error(self.link.config(), started.elapsed())),
             }
@@ -158,8 +249,8 @@ impl Observer {
         self.link.statuses().await.into_iter().map(health).collect()
     }
 
-    fn compose(&self, revision: i64, read: &[Vec<Entry>]) -> Result<Overview, ClusterError> {
-        let [members, plan, claims] = read else { return Err(ClusterError::Left) };
+    pub(crate) fn compose(&self, read: &Read) -> Result<Overview, ClusterError> {
+        let Read { revision, members, plan, claims, drains } = read;
         let mut unreadable = Vec::new();
         let plan = plan.first().map(|entry| self.read_plan(entry)).transpose()?;
         let claims: Vec<ClaimInfo> =
@@ -173,15 +264,20 @@ impl Observer {
             || read.iter().map(|(_, _, r)| usize::from(r.shards.get())).max().unwrap_or(0),
             Plan::shard_count,
         );
-        let members = member_infos(read, plan.as_ref(), &claims);
+        let drains = Drains::read(drains.first()).unwrap_or_else(|_| {
+            unreadable.push(self.keys.drains());
+            Drains::default()
+        });
+        let members = member_infos(read, plan.as_ref(), &claims, &drains);
+        let drains = drain_infos(&drains, &members);
         let claimed: BTreeSet<ShardId> = claims.iter().map(|claim| claim.shard).collect();
         let unclaimed = (0..count).filter_map(|n| u16::try_from(n).ok()).map(ShardId::new);
         let unclaimed = unclaimed.filter(|shard| !claimed.contains(shard)).collect();
         let planned = |shard| plan.as_ref().and_then(|plan| plan.owner_of(shard)).map(|member| &member.id);
         let misplaced =
             claims.iter().filter(|c| planned(c.shard) != Some(&c.member)).map(|c| c.shard).collect();
-        let plan = plan.as_ref().map(plan_info);
-        Ok(Overview { role: self.role, revision, members, plan, claims, unclaimed, misplaced, unreadable })
+        let (role, revision, plan) = (self.role, *revision, plan.as_ref().map(plan_info));
+        Ok(Overview { role, revision, members, plan, claims, unclaimed, misplaced, drains, unreadable })
     }
 
     fn read_plan(&self, entry: &Entry) -> Result<Plan, ClusterError> {
@@ -213,6 +309,7 @@ fn member_infos(
     read: Vec<(i64, MemberId, Registration)>,
     plan: Option<&Plan>,
     claims: &[ClaimInfo],
+    drains: &Drains,
 ) -> Vec<MemberInfo> {
     let mut claimed: BTreeMap<&MemberId, usize> = BTreeMap::new();
     for claim in claims {
@@ -222,6 +319,7 @@ fn member_infos(
         planned: plan.map_or(0, |plan| plan.shards_of(&id).len()),
         claimed: claimed.get(&id).copied().unwrap_or(0),
         leader: place == 0,
+        drained: drains.holds(&registration.name),
         name: registration.name,
         zone: registration.zone,
         weight: registration.weight,
@@ -233,6 +331,16 @@ fn member_infos(
         id,
     };
     read.into_iter().enumerate().map(info).collect()
+}
+
+fn drain_infos(drains: &Drains, members: &[MemberInfo]) -> Vec<DrainInfo> {
+    let info = |(name, drain): (&String, &Drain)| DrainInfo {
+        name: name.clone(),
+        since_ms: drain.since_ms,
+        reason: drain.reason.clone(),
+        registered: members.iter().any(|member| member.name == *name),
+    };
+    drains.iter().map(info).collect()
 }
 
 fn plan_info(plan: &Plan) -> PlanInfo {

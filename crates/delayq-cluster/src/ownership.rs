@@ -27,6 +27,8 @@ pub struct OwnershipView {
     pub members: usize,
     /// The plan's version that this view follows; 0: there is no plan, or none was seen yet.
     pub plan_version: u64,
+    /// Whether an operator keeps this member without shards.
+    pub drained: bool,
     /// How the member stands with etcd when the view was made.
     pub trust: Trust,
 }

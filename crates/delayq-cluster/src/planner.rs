@@ -22,7 +22,7 @@ pub struct Candidate {
     pub zone: String,
     /// How much it can carry, relative to the others. 0 counts as 1.
     pub weight: u16,
-    /// Whether it is on its way out: it gets nothing.
+    /// Whether it is on its way out, or drained by an operator: it gets nothing.
     pub draining: bool,
     /// Whether it cannot do its work now: it gets nothing for as long as another can.
     pub hindered: bool,

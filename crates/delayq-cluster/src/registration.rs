@@ -67,14 +67,15 @@ impl Registration {
         serde_json::to_vec(self).expect("a registration has only numbers and texts, which always serialise")
     }
 
-    /// How the planner sees it; for how long it has been hindered, it does not say itself.
-    pub(crate) fn candidate(&self, id: MemberId, hindered: bool) -> Candidate {
+    /// How the planner sees it; for how long it has been hindered, and whether an operator drained it, it does not say
+    /// itself.
+    pub(crate) fn candidate(&self, id: MemberId, hindered: bool, drained: bool) -> Candidate {
         Candidate {
             id,
             name: self.name.clone(),
             zone: self.zone.clone(),
             weight: self.weight,
-            draining: self.draining,
+            draining: self.draining || drained,
             hindered,
         }
     }

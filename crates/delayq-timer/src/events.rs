@@ -67,6 +67,16 @@ pub(crate) fn trust_changed(metrics: &TimerMetrics, trust: Trust, strict: bool) 
     }
 }
 
+/// An operator drained this timer, or undrained it.
+pub(crate) fn drain_changed(metrics: &TimerMetrics, drained: bool) {
+    metrics.drained.set(i64::from(drained));
+    if drained {
+        tracing::info!("drained: other timers get this one's shards, until `delayq timers undrain`");
+    } else {
+        tracing::info!("undrained: this timer takes shards again");
+    }
+}
+
 pub(crate) fn clock_jumped(metrics: &TimerMetrics, by_us: i64, shards: usize) {
     metrics.clock_jumps.inc();
     metrics.clock_held.set(1);

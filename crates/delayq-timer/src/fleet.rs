@@ -11,6 +11,8 @@ pub(crate) struct Fleet {
     /// Whether this timer stops when etcd does not answer.
     strict: bool,
     trust: Option<Trust>,
+    /// Whether an operator keeps this timer without shards.
+    drained: bool,
     counted: ClusterStats,
 }
 
@@ -18,7 +20,7 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) fn new(handle: Handle, ownership: Ownership, strict: bool) -> Self {
-        Self { handle, ownership, strict, trust: None, counted: ClusterStats::default() }
+        Self { handle, ownership, strict, trust: None, drained: false, counted: ClusterStats::default() }
     }
 
     pub(crate) const fn handle(&self) -> &Handle {
@@ -42,6 +44,14 @@ impl Fleet {
         if self.trust.as_ref().is_none_or(|before| before.name() != trust.name()) {
             events::trust_changed(metrics, trust, self.strict);
             self.trust = Some(trust);
+        }
+    }
+
+    /// Shows whether an operator keeps this timer without shards.
+    pub(crate) fn show_drain(&mut self, metrics: &TimerMetrics) {
+        let drained = self.handle.view().drained;
+        if std::mem::replace(&mut self.drained, drained) != drained {
+            events::drain_changed(metrics, drained);
         }
     }
 

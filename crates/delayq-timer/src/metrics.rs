@@ -38,6 +38,7 @@ pub(crate) struct TimerMetrics {
     pub(crate) shards: Gauge,
     pub(crate) epochs: Family<OfShard, Gauge>,
     pub(crate) degraded: Gauge,
+    pub(crate) drained: Gauge,
     pub(crate) hindered: Gauge,
     pub(crate) hindrance_changes: Counter,
     pub(crate) clock_held: Gauge,
@@ -162,6 +163,10 @@ impl TimerMetrics {
             degraded: gauge(
                 "timer_degraded",
                 "1 while etcd does not answer and what is owned is still pumped",
+            ),
+            drained: gauge(
+                "timer_drained",
+                "1 while an operator keeps this timer without shards: `delayq timers drain`",
             ),
             hindered: gauge(
                 "timer_hindered",

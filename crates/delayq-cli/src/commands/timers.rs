@@ -2,21 +2,33 @@
 
 use crate::deployment::{Context, of_cluster};
 use crate::failure::of_core;
-use crate::fleet::observer;
+use crate::fleet::{drained, observer};
 use crate::output::{add_time, time, time_from};
-use clap::Args;
+use clap::{Args, Subcommand};
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
-use delayq_cluster::Overview as Fleet;
+use delayq_cluster::{MemberInfo, Overview as Fleet};
 use delayq_service::Fault;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Show the timers and the shards they own
+mod drain;
+
+/// Show the timers and the shards they own; or drain one
 ///
 /// The members as registered in etcd, and the owners as recorded in Redis.
 #[derive(Debug, Args)]
-pub struct Timers {}
+pub struct Timers {
+    /// What to do; without it, show them
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Drain(drain::Drain),
+    Undrain(drain::Undrain),
+}
 
 struct Answer {
     /// The members and the plan, as etcd has them; none without etcd.
@@ -38,18 +50,16 @@ struct Owner {
 // === impl Timers ===
 
 impl Timers {
-    /// Prints them.
+    /// Prints them, drains one or undrains it.
     ///
     /// # Errors
-    /// Redis or etcd cannot be used.
+    /// Redis or etcd cannot be used; there is no such timer, none that could take its shards, or it kept them for too long.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
-        let fleet = match context.config.etcd.enabled {
-            true => Some(observer(&context.config)?.overview().await.map_err(|error| of_cluster(&error))?),
-            false => None,
-        };
-        let answer = Answer { fleet, owners: owners(context).await? };
-        let now = context.now().await?;
-        context.output.print(&answer.json(), || text(context, &answer, now))
+        match self.what {
+            None => show(context).await,
+            Some(What::Drain(drain)) => drain.run(context).await,
+            Some(What::Undrain(undrain)) => undrain.run(context).await,
+        }
     }
 }
 
@@ -72,6 +82,33 @@ impl Owner {
         add_time(&mut value, "next_pump", *next_pump);
         value
     }
+}
+
+async fn show(context: &Context) -> Result<(), Fault> {
+    let fleet = match context.config.etcd.enabled {
+        true => Some(observer(&context.config)?.overview().await.map_err(|error| of_cluster(&error))?),
+        false => None,
+    };
+    let answer = Answer { fleet, owners: owners(context).await? };
+    let now = context.now().await?;
+    context.output.print(&answer.json(), || text(context, &answer, now))
+}
+
+/// How a member is, in a word.
+fn state(member: &MemberInfo) -> &'static str {
+    match member {
+        MemberInfo { draining: true, .. } => "stopping",
+        MemberInfo { drained: true, claimed: 1.., .. } => "draining",
+        MemberInfo { drained: true, .. } => "drained",
+        MemberInfo { hindered: true, .. } => "hindered",
+        MemberInfo { leader: true, .. } => "leads",
+        _ => "serves",
+    }
+}
+
+/// What an operator drained, one a line.
+fn drains(fleet: &Fleet) -> String {
+    fleet.drains.iter().map(|drain| format!("{}\n", drained(drain))).collect()
 }
 
 async fn owners(context: &Context) -> Result<Vec<Owner>, Fault> {
@@ -102,14 +139,8 @@ fn text(context: &Context, answer: &Answer, now: UnixMillis) -> String {
             let columns = ["timer", "zone", "version", ">planned", ">claimed", "since", "state", "admin"];
             let mut rows = context.output.rows(&columns);
             for member in &fleet.members {
-                let state = match (member.draining, member.hindered, member.leader) {
-                    (true, _, _) => "draining",
-                    (false, true, _) => "hindered",
-                    (false, false, true) => "leads",
-                    (false, false, false) => "serves",
-                };
                 rows.judged(
-                    !member.draining && !member.hindered,
+                    member.can_take(),
                     [
                         member.name.clone(),
                         member.zone.clone(),
@@ -117,15 +148,16 @@ fn text(context: &Context, answer: &Answer, now: UnixMillis) -> String {
                         member.planned.to_string(),
                         member.claimed.to_string(),
                         time(UnixMillis::new(member.since_ms)),
-                        state.to_owned(),
+                        state(member).to_owned(),
                         member.address.clone(),
                     ],
                 );
             }
             let (unclaimed, misplaced) = (fleet.unclaimed.len(), fleet.misplaced.len());
             text = format!(
-                "{}\n{unclaimed} shards unclaimed, {misplaced} not where the plan wants them\n\n",
-                rows.text()
+                "{}\n{unclaimed} shards unclaimed, {misplaced} not where the plan wants them\n{}\n",
+                rows.text(),
+                drains(fleet)
             );
         }
     }

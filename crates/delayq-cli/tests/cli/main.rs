@@ -14,6 +14,7 @@ mod dead;
 mod deletion;
 mod destinations;
 mod down;
+mod drain;
 mod generated;
 mod growth;
 mod ndjson;

@@ -103,6 +103,7 @@ impl Follower {
     pub(super) fn publish(&self) {
         let mut view = self.book.view(self.inbox.standing.borrow().trust);
         view.members = self.holders.members();
+        view.drained = self.drained;
         self.board.send_if_modified(|shown| {
             let changed = **shown != view;
             if changed {

@@ -2,6 +2,7 @@
 
 use super::{Follower, Interrupt, PATIENCE};
 use crate::claim_book::ReadClaim;
+use crate::drains::Drains;
 use crate::etcd::{Change, Entry, EtcdError, Range, Watch, WatchRange};
 use crate::membership::Session;
 use crate::plan::Plan;
@@ -19,11 +20,12 @@ impl Follower {
         self.base.counters.relists.add(1);
         self.turns.borrow_and_update();
         let keys = &self.base.keys;
-        let (plan, claims) = (keys.plan(), keys.claims());
+        let (plan, drains, claims) = (keys.plan(), keys.drains(), keys.claims());
         let ranges = [
             Range::Key(keys.member(&session.member)),
             Range::Key(plan.clone()),
             Range::Prefix(claims.clone()),
+            Range::Key(drains.clone()),
         ];
         let link = self.base.link.clone();
         let (read_at, read) = match self.attend(Some(session), async { link.read(&ranges).await }).await? {
@@ -36,16 +38,18 @@ impl Follower {
             WatchRange { key: member, prefix: false, deletions_only: false },
             WatchRange { key: plan, prefix: false, deletions_only: false },
             WatchRange { key: claims, prefix: true, deletions_only: true },
+            WatchRange { key: drains, prefix: false, deletions_only: false },
         ];
         self.attend(Some(session), async { link.watch(&ranges, read_at).await }).await
     }
 
     /// What etcd holds replaces what was believed.
     pub(super) fn take_reading(&mut self, session: &Session, read_at: i64, read: &[Vec<Entry>]) {
-        let [registration, plan, claims] = read else { return };
+        let [registration, plan, claims, drains] = read else { return };
         if !registration.first().is_some_and(|entry| is_ours(session, entry)) {
             self.miss_registration(session);
         }
+        self.take_drains(drains.first());
         self.book.requests_lost();
         self.outdated = None;
         match plan.first() {
@@ -89,6 +93,13 @@ impl Follower {
         }
     }
 
+    fn take_drains(&mut self, entry: Option<&Entry>) {
+        match Drains::read(entry) {
+            Ok(drains) => self.drained = drains.holds(&self.base.config.member.name),
+            Err(error) => tracing::error!(error, "the drains in etcd cannot be read"),
+        }
+    }
+
     pub(super) fn take_changes(&mut self, session: &Session, changes: &[Change]) {
         let owned = self.book.owned();
         for change in changes {
@@ -101,12 +112,17 @@ impl Follower {
                         self.miss_registration(session);
                     }
                 }
+                Change::Put(entry) if entry.key == self.base.keys.drains().as_bytes() => {
+                    self.take_drains(Some(entry));
+                }
                 Change::Put(_) => {}
                 Change::Deleted(key, at) => {
                     if self.is_registration(session, key) {
                         self.miss_registration(session);
                     } else if *key == self.base.keys.plan().as_bytes() {
                         self.book.no_plan();
+                    } else if *key == self.base.keys.drains().as_bytes() {
+                        self.take_drains(None);
                     } else if let Some(shard) = self.base.keys.shard_of(key) {
                         self.book.key_deleted(shard, *at);
                         self.holders.went(shard, *at);

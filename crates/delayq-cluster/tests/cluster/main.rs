@@ -7,6 +7,7 @@
 mod breakage;
 mod churn;
 mod deleted;
+mod drained;
 mod fleet;
 mod growth;
 mod handover;

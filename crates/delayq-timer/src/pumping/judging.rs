@@ -11,6 +11,7 @@ impl Pumping {
     /// Shows what is due and overdue, of the shards that are pumped here and of others that nobody pumps, and judges whether
     /// those that are pumped here move.
     pub(super) fn judge(&mut self, now: Instant) {
+        self.fleet.show_drain(&self.metrics);
         let mine = self.schedule.earliest();
         let oldest = [mine, self.foreign.overdue()].into_iter().flatten().min();
         let next_due = mine.map(|due| due.get() as f64 / 1000.0);

@@ -59,6 +59,7 @@ pub(crate) const KILLED_WITH_ETCD_LEADER: Bound =
 pub(crate) const KILLED_ALONE: Bound = Bound::of("a single timer, without etcd, is killed").locks(1).s(2);
 pub(crate) const FROZEN: Bound = Bound::of("a timer is frozen (SIGSTOP) and goes on later").leases(1).s(2);
 pub(crate) const STOPPED: Bound = Bound::of("a timer is stopped (SIGTERM)").ms(50);
+pub(crate) const DRAINED: Bound = Bound::of("a timer is drained, or undrained").ms(50);
 pub(crate) const JOINED: Bound = Bound::of("a timer is started").ms(50);
 pub(crate) const CROWD: Bound = Bound::of("two hundred timers are started at once").polls(1).s(11);
 pub(crate) const NOBODY: Bound = Bound::of("a shard loses its owner while etcd is gone").polls(1).s(11);
@@ -66,7 +67,7 @@ pub(crate) const CLOCK: Bound = Bound::of("Redis's clock jumps").steady(1).polls
 pub(crate) const BLACK_HOLE: Bound = Bound::of("a connection to Redis is black-holed").calls(3).s(2);
 pub(crate) const WAKE_LOST: Bound = Bound::of("a wake-up is lost (its connection broke)").polls(1).s(1);
 
-const ALL: [Bound; 22] = [
+const ALL: [Bound; 23] = [
     ETCD_LEADER_LOST,
     ETCD_RESTARTED,
     ETCD_GONE,
@@ -83,6 +84,7 @@ const ALL: [Bound; 22] = [
     KILLED_ALONE,
     FROZEN,
     STOPPED,
+    DRAINED,
     JOINED,
     CROWD,
     NOBODY,

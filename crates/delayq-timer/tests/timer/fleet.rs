@@ -3,7 +3,7 @@
 use crate::bounds::Times;
 use crate::stand::{Running, Stand, polling, start};
 use delayq::Client;
-use delayq_cluster::{ClusterConfig, EtcdConfig, Role};
+use delayq_cluster::{ClusterConfig, EtcdConfig, Operator, Role};
 use delayq_service::config::{DeploymentConfig, HumanDuration, Secret};
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::deployment::settings;
@@ -74,24 +74,33 @@ impl Fleet {
         self.timer_by(name, self.direct()).await
     }
 
-    /// A timer that goes these ways.
-    pub(crate) async fn timer_by(&self, name: &str, Route { etcd, client }: Route) -> Running {
+    /// What an operator asks of the timers.
+    pub(crate) fn operator(&self) -> Operator {
+        Operator::new(&self.member("operator", &self.direct())).unwrap()
+    }
+
+    fn member(&self, name: &str, Route { etcd, client }: &Route) -> ClusterConfig {
         let (username, password) = self.credentials.clone().unzip();
         let etcd = EtcdConfig {
             lease_ttl: self.times.lease.into(),
             call_deadline: self.etcd_call.into(),
             username,
             password,
-            ..EtcdConfig::at(etcd).unwrap()
+            ..EtcdConfig::at(etcd.clone()).unwrap()
         };
         let deployment = DeploymentConfig { shards: client.shards(), ..DeploymentConfig::default() };
-        let mut cluster = ClusterConfig::new(&etcd, &deployment, Role::Timer, name);
+        ClusterConfig::new(&etcd, &deployment, Role::Timer, name)
+    }
+
+    /// A timer that goes these ways.
+    pub(crate) async fn timer_by(&self, name: &str, route: Route) -> Running {
+        let mut cluster = self.member(name, &route);
         cluster.join_deadline = LONG;
         cluster.strict = self.strict;
         let steady = HumanDuration::from(self.times.steady);
         let strict = self.strict;
         let config = TimerConfig { clock_steady: steady, strict, ..polling(self.times.poll) };
-        start(config, client, Membership::Etcd(Box::new(cluster))).await.unwrap()
+        start(config, route.client, Membership::Etcd(Box::new(cluster))).await.unwrap()
     }
 
     /// Waits until each owns its part of the shards.

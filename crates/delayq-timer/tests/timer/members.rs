@@ -1,10 +1,11 @@
 //! Timers come, go and die while messages become due.
 
-use crate::bounds::{JOINED, KILLED, KILLED_TOGETHER, STOPPED};
+use crate::bounds::{DRAINED, JOINED, KILLED, KILLED_TOGETHER, STOPPED};
 use crate::drill::Drill;
 use crate::fleet::{Fleet, Route};
 use crate::witness::another_text;
 use delayq::Client;
+use delayq_cluster::DrainOutcome;
 use delayq_tests::deployment::settings;
 use delayq_tests::timing::conclusive;
 use std::sync::Arc;
@@ -40,6 +41,53 @@ async fn a_timer_that_stops_hands_256_shards_over_within_a_second_and_nothing_is
         println!("256 shards handed over in {took:?}");
         let timing = drill.judge(&STOPPED).await.timing;
         timing.and(drill.within("handing 256 shards over", took, Duration::from_secs(1)))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_that_is_drained_and_undrained_under_load_makes_nothing_late() {
+    conclusive(async || {
+        let drill = Drill::new(Fleet::with(512).await).await;
+        let (one, other) = drill.pair().await;
+        let operator = drill.fleet.operator();
+        let load = drill.load().await;
+        let asked = Instant::now();
+        assert_eq!(operator.drain("one", "", false).await.unwrap(), DrainOutcome::Drained);
+        other.owns(512).await;
+        let took = asked.elapsed();
+        println!("256 shards of a drained timer taken over in {took:?}");
+        one.reaches("delayq_timer_drained", 1.0).await;
+        drill.flows().await;
+        // It is a spare, and nothing is wrong with it.
+        one.is_ready().await;
+        operator.undrain("one").await.unwrap();
+        drill.settled(&[&one, &other]).await;
+        one.reaches("delayq_timer_drained", 0.0).await;
+        drill.flows().await;
+        load.stop().await;
+        let timing = drill.judge(&DRAINED).await.timing;
+        timing.and(drill.within("taking 256 shards over", took, Duration::from_secs(1)))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_due_while_every_timer_is_drained_is_rescued_by_one_of_them() {
+    conclusive(async || {
+        let drill = Drill::new(Fleet::with(8).await).await;
+        let one = drill.timer("one").await;
+        one.owns(8).await;
+        let operator = drill.fleet.operator();
+        assert_eq!(operator.drain("one", "", false).await.unwrap(), DrainOutcome::NobodyLeft);
+        assert_eq!(operator.drain("one", "", true).await.unwrap(), DrainOutcome::Drained);
+        one.owns(0).await;
+        let now = drill.stand().now_ms().await;
+        drill.put((0..20).map(|n| now + 1_000 + n * 5)).await;
+        one.exceeds("delayq_timer_rescued_total", 0.0).await;
+        // Overdue by 10 s, found 5 s later by the next check of another's shard, which happens at a poll.
+        let late = Duration::from_secs(16) + drill.fleet.times.poll;
+        drill.judge_within("every timer is drained", late).await.timing
     })
     .await;
 }

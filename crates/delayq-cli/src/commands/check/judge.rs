@@ -143,8 +143,14 @@ fn timers(shards: &Shards, fleet: Option<&Result<Fleet, String>>) -> Judged {
         Some(Ok(Fleet { members: 0, .. })) => {
             say(Status::Critical, "no timer is registered in etcd".to_owned())
         }
-        Some(Ok(Fleet { members, unclaimed: 0 })) => say(Status::Ok, format!("{members} own {count} shards")),
-        Some(Ok(Fleet { members, unclaimed })) => say(
+        Some(Ok(Fleet { members, drained, .. })) if members == drained => {
+            say(Status::Critical, format!("every timer is drained: nobody pumps {count} shards"))
+        }
+        Some(Ok(Fleet { members, unclaimed: 0, drained })) => {
+            let drained_too = if *drained > 0 { format!(", {drained} drained") } else { String::new() };
+            say(Status::Ok, format!("{} own {count} shards{drained_too}", members - drained))
+        }
+        Some(Ok(Fleet { members, unclaimed, .. })) => say(
             Status::Warning,
             format!("{unclaimed} of {count} shards are unclaimed, {members} timers are registered"),
         ),
@@ -206,7 +212,8 @@ mod tests {
 
     #[test]
     fn timers_that_are_missing_are_critical_and_an_etcd_that_is_silent_is_a_warning() {
-        let fleet = |members, unclaimed| Some(Ok(Fleet { members, unclaimed }));
+        let fleet = |members, unclaimed| Some(Ok(Fleet { members, unclaimed, drained: 0 }));
+        let drained = |members, drained| Some(Ok(Fleet { members, unclaimed: 0, drained }));
         let four = || Shards { count: 4, ..Shards::default() };
         for (shards, fleet, status) in [
             (four(), None, Status::Ok),
@@ -216,6 +223,8 @@ mod tests {
             (four(), fleet(2, 0), Status::Ok),
             (four(), fleet(2, 1), Status::Warning),
             (four(), fleet(0, 4), Status::Critical),
+            (four(), drained(2, 1), Status::Ok),
+            (four(), drained(2, 2), Status::Critical),
             (four(), Some(Err("no answer".to_owned())), Status::Warning),
         ] {
             assert_eq!(timers(&shards, fleet.as_ref()).status, status, "{shards:?} {fleet:?}");

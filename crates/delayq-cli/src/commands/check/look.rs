@@ -40,6 +40,8 @@ pub(super) struct Shards {
 pub(super) struct Fleet {
     pub(super) members: usize,
     pub(super) unclaimed: usize,
+    /// How many members an operator keeps without shards.
+    pub(super) drained: usize,
 }
 
 // === impl Look ===
@@ -109,5 +111,6 @@ async fn unheard(admin: &Admin, overviews: &[(ShardId, Overview)]) -> Option<usi
 async fn fleet(context: &Context) -> Result<Fleet, String> {
     let observer = observer(&context.config).map_err(|fault| fault.to_string())?;
     let overview = observer.overview().await.map_err(|error| error.to_string())?;
-    Ok(Fleet { members: overview.members.len(), unclaimed: overview.unclaimed.len() })
+    let drained = overview.members.iter().filter(|member| member.drained).count();
+    Ok(Fleet { members: overview.members.len(), unclaimed: overview.unclaimed.len(), drained })
 }

@@ -1,7 +1,7 @@
 //! A check as Nagios, Prometheus and people read it.
 
 use super::judge::{Judged, Limits, Pair, Status, worst};
-use super::look::Look;
+use super::look::{Fleet, Look};
 use crate::output::Output;
 use delayq::admin::Numbers;
 use std::fmt::Write as _;
@@ -40,7 +40,8 @@ fn performance(look: &Look, limits: &Limits) -> String {
         shards.held,
     );
     if let Some(Ok(fleet)) = &look.fleet {
-        data.push_str(&format!(" timers={} unclaimed={}", fleet.members, fleet.unclaimed));
+        let Fleet { members, unclaimed, drained } = fleet;
+        data.push_str(&format!(" timers={members} unclaimed={unclaimed} drained={drained}"));
     }
     data
 }
@@ -77,6 +78,7 @@ pub(super) fn prometheus(look: &Look, status: Status) -> String {
     }
     if let Some(Ok(fleet)) = &look.fleet {
         metric("timers", "Timers that are registered in etcd", one(fleet.members as f64));
+        metric("timers_drained", "Timers that an operator keeps without shards", one(fleet.drained as f64));
         metric("shards_unclaimed", "Shards that no timer claims in etcd", one(fleet.unclaimed as f64));
     }
     let states: [State; 4] = [

@@ -2,11 +2,12 @@
 
 use super::Check;
 use crate::deployment::Context;
-use crate::fleet::observer;
+use crate::fleet::{drained, observer};
 use crate::output::duration;
 use delayq::UnixMillis;
 use delayq::admin::Overview;
 use delayq::protocol::ShardId;
+use delayq_cluster::{DrainInfo, Overview as Fleet};
 use jiff::Timestamp;
 use std::time::Duration;
 
@@ -35,13 +36,15 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
         let advice = "check Redis's clock and the timers' logs";
         checks.push(Check::bad("clock guard", format!("{held} shards held"), advice));
     }
-    checks.push(timers(context, &overviews).await);
+    let fleet = fleet(context).await;
+    checks.push(timers(context, &overviews, fleet.as_ref()).await);
+    checks.extend(fleet.iter().flat_map(|fleet| &fleet.drains).map(of_drain));
     checks.extend(overviews.first().map(|(_, first)| clocks(first)));
     checks
 }
 
 /// Whether every shard has a timer that works.
-async fn timers(context: &Context, overviews: &[(ShardId, Overview)]) -> Check {
+async fn timers(context: &Context, overviews: &[(ShardId, Overview)], fleet: Option<&Fleet>) -> Check {
     let unowned = overviews.iter().filter(|(_, overview)| overview.owner.is_empty()).count();
     if unowned > 0 {
         let found = format!(
@@ -68,17 +71,29 @@ async fn timers(context: &Context, overviews: &[(ShardId, Overview)]) -> Check {
             }
         };
     }
-    match members(context).await {
-        // etcd has a check of its own.
-        None => Check::good("timers", "nothing is overdue"),
-        Some((0, _)) => Check::bad("timers", "no timer is registered in etcd", START),
-        Some((members, 0)) => Check::good("timers", format!("{members} registered, nothing is overdue")),
-        Some((members, unclaimed)) => Check::bad(
+    // etcd has a check of its own.
+    let Some(fleet) = fleet else { return Check::good("timers", "nothing is overdue") };
+    let (members, unclaimed) = (fleet.members.len(), fleet.unclaimed.len());
+    if members == 0 {
+        return Check::bad("timers", "no timer is registered in etcd", START);
+    }
+    if fleet.members.iter().all(|member| member.drained) {
+        return Check::bad("timers", "every timer is drained: nobody pumps", "delayq timers undrain NAME");
+    }
+    match unclaimed {
+        0 => Check::good("timers", format!("{members} registered, nothing is overdue")),
+        _ => Check::bad(
             "timers",
             format!("{unclaimed} shards are unclaimed, {members} timers are registered"),
             "see the timers' logs, and delayq timers",
         ),
     }
+}
+
+/// A timer that is drained, which somebody may have forgotten.
+fn of_drain(drain: &DrainInfo) -> Check {
+    let advice = "delayq timers undrain NAME, when it may have shards again, or is gone for good";
+    Check::warning("drained", drained(drain), advice)
 }
 
 /// To how many shards no timer listens; `None` where Redis does not say, as each node of a cluster knows only its own.
@@ -89,10 +104,12 @@ async fn unheard(context: &Context, overviews: &[(ShardId, Overview)]) -> Option
     (!facts.cluster).then_some(unheard.len())
 }
 
-/// How many timers etcd has, and how many shards none of them claims; `None` where etcd does not say.
-async fn members(context: &Context) -> Option<(usize, usize)> {
-    let overview = observer(&context.config).ok()?.overview().await.ok()?;
-    Some((overview.members.len(), overview.unclaimed.len()))
+/// The timers; `None` without etcd, and where it does not say.
+async fn fleet(context: &Context) -> Option<Fleet> {
+    if !context.config.etcd.enabled {
+        return None;
+    }
+    observer(&context.config).ok()?.overview().await.ok()
 }
 
 fn overdue(overview: &Overview) -> Duration {

@@ -1,0 +1,181 @@
+//! `delayq timers drain` and `undrain`.
+
+use crate::deployment::{Context, of_cluster};
+use crate::failure::{DRAIN_UNFINISHED, NOBODY_LEFT, unknown};
+use crate::fleet::operator;
+use crate::output::{complain, counted, duration};
+use crate::when::Span;
+use clap::Args;
+use delayq::protocol::ShardId;
+use delayq_cluster::{DrainOutcome, Operator, Overview, UndrainOutcome};
+use delayq_service::Fault;
+use indicatif::ProgressBar;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+/// How often etcd is asked how far the shards are.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Take all shards from a timer that runs on, and give it none
+///
+/// The other timers take the shards over as when a timer is stopped, and no message is late; the drained one runs on without
+/// shards until `delayq timers undrain NAME`. So a host can be taken down, or a timer be looked at, without haste.
+///
+/// The drain belongs to the name: it outlives the timer's restart, the leader's change and this command. A timer without a
+/// `[timer] name` has another name after a restart, and is not drained then.
+#[derive(Debug, Args)]
+pub(super) struct Drain {
+    /// The timer's name, as `delayq timers` shows it
+    name: String,
+    /// Why, for those who meet it in `delayq timers`
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reason: String,
+    /// Do not wait until its shards are handed over
+    #[arg(long)]
+    no_wait: bool,
+    /// How long to wait; the drain stays in force beyond it
+    #[arg(long, value_name = "DURATION", default_value = "60s", conflicts_with = "no_wait")]
+    deadline: Span,
+    /// Even if no other timer could take the shards, and nobody would pump them
+    #[arg(long)]
+    force: bool,
+}
+
+/// Let a drained timer have shards again
+///
+/// The plan gives it its share at once, if it runs. Of a timer that is gone for good, this removes the drain.
+#[derive(Debug, Args)]
+pub(super) struct Undrain {
+    /// The timer's name, as `delayq timers` shows it
+    name: String,
+}
+
+/// The shards of a timer that is being drained.
+struct Departing {
+    name: String,
+    /// What it held when it was asked.
+    held: BTreeSet<ShardId>,
+}
+
+// === impl Drain ===
+
+impl Drain {
+    pub(super) async fn run(self, context: &Context) -> Result<(), Fault> {
+        let Self { name, reason, .. } = &self;
+        let operator = operator(&context.config)?;
+        let departing = Departing::of(name, &overview(&operator).await?);
+        let outcome = operator.drain(name, reason, self.force).await.map_err(|error| of_cluster(&error))?;
+        let done = match outcome {
+            DrainOutcome::Drained => "drained",
+            DrainOutcome::Already => "already_drained",
+            DrainOutcome::Unknown => return Err(no_timer(name, &overview(&operator).await?)),
+            DrainOutcome::NobodyLeft => return Err(nobody_left(name, &overview(&operator).await?)),
+        };
+        let started = Instant::now();
+        if !self.no_wait {
+            self.wait(context, &operator, &departing, started).await?;
+        }
+        let took = started.elapsed();
+        let mut value = json!({ "name": name, "done": done, "waited": !self.no_wait });
+        value["took_ms"] = (took.as_millis() as u64).into();
+        context.output.print(&value, || {
+            let was = if outcome == DrainOutcome::Already { "was drained already" } else { "is drained" };
+            let moved = match (self.no_wait, departing.held.len() as u64) {
+                (true, held) => format!("{} on their way", counted(held, "shard")),
+                (false, 0) => "it has no shard".to_owned(),
+                (false, held) => format!("{} handed over in {}", counted(held, "shard"), duration(took)),
+            };
+            format!("{name} {was}: {moved}\nit gets no shard again before: delayq timers undrain {name}")
+        })
+    }
+
+    /// Waits until the timer holds nothing, and others what it held, if there is any other.
+    async fn wait(
+        &self,
+        context: &Context,
+        operator: &Operator,
+        departing: &Departing,
+        started: Instant,
+    ) -> Result<(), Fault> {
+        let all = departing.held.len() as u64;
+        let bar = if context.output.lively { ProgressBar::new(all) } else { ProgressBar::hidden() };
+        let mut shown = None;
+        loop {
+            let fleet = overview(operator).await?;
+            let left = departing.left(&fleet) as u64;
+            if left == 0 {
+                bar.finish_and_clear();
+                return Ok(());
+            }
+            bar.set_position(all.saturating_sub(left));
+            if shown.replace(left) != Some(left) && !context.output.lively && !context.output.json {
+                complain(&format!("{} of {all} are not handed over yet", counted(left, "shard")));
+            }
+            if started.elapsed() >= *self.deadline {
+                bar.finish_and_clear();
+                let left = counted(left, "shard");
+                let message = format!("{}: {left} not handed over within {}", self.name, self.deadline);
+                return Err(Fault::new(&DRAIN_UNFINISHED, message));
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+    }
+}
+
+// === impl Undrain ===
+
+impl Undrain {
+    pub(super) async fn run(self, context: &Context) -> Result<(), Fault> {
+        let name = &self.name;
+        let operator = operator(&context.config)?;
+        let outcome = operator.undrain(name).await.map_err(|error| of_cluster(&error))?;
+        let (done, text) = match outcome {
+            UndrainOutcome::Undrained => ("undrained", "is undrained: the plan gives it shards, if it runs"),
+            UndrainOutcome::NotDrained => ("not_drained", "was not drained"),
+            UndrainOutcome::Unknown => return Err(no_timer(name, &overview(&operator).await?)),
+        };
+        context.output.print(&json!({ "name": name, "done": done }), || format!("{name} {text}"))
+    }
+}
+
+// === impl Departing ===
+
+impl Departing {
+    fn of(name: &str, fleet: &Overview) -> Self {
+        let held = fleet.claims.iter().filter(|claim| claim.name == name).map(|claim| claim.shard).collect();
+        Self { name: name.to_owned(), held }
+    }
+
+    /// How many shards are still its own, planned for it, or on their way to another.
+    fn left(&self, fleet: &Overview) -> usize {
+        let mut left: BTreeSet<ShardId> = Self::of(&self.name, fleet).held;
+        if fleet.heirs(&self.name).next().is_some() {
+            left.extend(fleet.unclaimed.iter().filter(|shard| self.held.contains(shard)));
+        }
+        let planned = fleet.members.iter().filter(|member| member.name == self.name);
+        left.len().max(planned.map(|member| member.planned).sum())
+    }
+}
+
+async fn overview(operator: &Operator) -> Result<Overview, Fault> {
+    operator.overview().await.map_err(|error| of_cluster(&error))
+}
+
+fn no_timer(name: &str, fleet: &Overview) -> Fault {
+    let mut names: Vec<&str> = fleet.members.iter().map(|member| member.name.as_str()).collect();
+    names.sort_unstable();
+    unknown(match names.as_slice() {
+        [] => format!("there is no timer {name}, nor any other: none is registered in etcd"),
+        names => format!("there is no timer {name}; registered in etcd: {}", names.join(", ")),
+    })
+}
+
+fn nobody_left(name: &str, fleet: &Overview) -> Fault {
+    let others = fleet.members.iter().filter(|member| member.name != name);
+    let others: Vec<String> =
+        others.map(|member| format!("{} is {}", member.name, super::state(member))).collect();
+    let others = if others.is_empty() { "there is no other".to_owned() } else { others.join(", ") };
+    Fault::new(&NOBODY_LEFT, format!("{name} is the last timer that can have shards: {others}"))
+}
