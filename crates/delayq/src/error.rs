@@ -129,6 +129,11 @@ impl Error {
         self.advice() == Advice::Retry && !matches!(self, Self::Layout { .. } | Self::Spool { .. })
     }
 
+    /// Whether Redis gave no answer at all.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. })
+    }
+
     /// The error of a repeat, where the first try may have been carried out.
     pub(crate) fn into_unknown(self) -> Self {
         match self.fate() {

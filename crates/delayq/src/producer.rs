@@ -4,6 +4,7 @@
 //! for the next. So a single caller waits for nobody, and many callers reach what batches reach.
 
 mod changing;
+mod circuit;
 mod repeating;
 mod room;
 mod sending;
@@ -17,6 +18,7 @@ use crate::options::in_range;
 use crate::placing::{Placed, Placing};
 use crate::scatter::MAX_IDS_A_PIPELINE;
 use crate::setters::setters;
+use circuit::Circuit;
 use delayq_core::fate::Fate;
 use delayq_core::id::Topic;
 use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
@@ -63,6 +65,8 @@ pub struct Producer {
     queue: mpsc::Sender<Vec<Waiting>>,
     room: Room,
     spool: Option<Arc<dyn Spool>>,
+    /// Open only where there is a spool to go to.
+    circuit: Circuit,
 }
 
 /// What became of a put, and what finds the message again.
@@ -138,7 +142,8 @@ impl Producer {
             linger: options.linger,
         };
         let placing = Placing::new(&client);
-        let sender = Sender(placing.clone());
+        let circuit = Circuit::new(client.calls.clone());
+        let sender = Sender { placing: placing.clone(), circuit: circuit.clone() };
         tokio::spawn(async move { gathering.run(waiting, |gathered| sender.send(gathered)).await });
         Self {
             client,
@@ -146,6 +151,7 @@ impl Producer {
             queue,
             room: Room::new(in_range("queue_bytes", options.queue_bytes, 1 << 20..=1 << 30) as u32),
             spool: options.spool,
+            circuit,
         }
     }
 

@@ -4,6 +4,7 @@
 mod full_disk;
 mod killed;
 mod order;
+mod silence;
 
 use delayq::admin::{Policy, Repeats};
 use delayq::protocol::{Holder, ReserveRequest};
@@ -49,6 +50,17 @@ impl Host {
 
     async fn put(&self, message: Message) -> PutOutcome {
         self.producer.put(message).await.unwrap().outcome
+    }
+
+    /// Waits until the producer knows that Redis answers again.
+    async fn is_back(&self) {
+        let mut n = 0;
+        wait_until("a put that goes to Redis", SHORT, || {
+            n += 1;
+            let put = self.put(message(&format!("back{n}")));
+            async { put.await != PutOutcome::Spooled }
+        })
+        .await;
     }
 
     /// Puts once more, without the spool: the answer tells what is there.

@@ -90,6 +90,7 @@ async fn a_group_is_not_cancelled_before_the_put_that_waits_in_the_spool() {
     host.deployment.server.kill().await;
     assert_eq!(host.put(message.clone()).await, PutOutcome::Spooled);
     host.deployment.server.resume().await;
+    host.is_back().await;
     let refused = host.producer.cancel_group(&group).await.unwrap_err();
     assert!(matches!(&refused, Error::Spool { outage: None, .. }), "{refused}");
     assert!(refused.fate() == Fate::NotApplied && refused.to_string().contains("customer-7"), "{refused}");

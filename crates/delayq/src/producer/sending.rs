@@ -1,5 +1,6 @@
 //! Sending what was gathered, in one pipeline.
 
+use super::circuit::Circuit;
 use super::room::Taken;
 use crate::gather::Gathered;
 use crate::placing::{Placed, Placing, PutAnswer};
@@ -16,7 +17,10 @@ pub(super) struct Waiting {
 }
 
 /// What sends the puts that were gathered.
-pub(super) struct Sender(pub(super) Placing);
+pub(super) struct Sender {
+    pub(super) placing: Placing,
+    pub(super) circuit: Circuit,
+}
 
 // === impl Waiting ===
 
@@ -38,13 +42,19 @@ impl Sender {
     /// Sends what was gathered: one call for each shard and topic, in one pipeline. Returns the puts that have to go on,
     /// to their next place or by a newer layout; the others do not wait for them.
     pub(super) async fn send(&self, gathered: Vec<Waiting>) -> Vec<Waiting> {
-        let present = self.0.present_shard();
+        if let Some(outage) = self.circuit.outage() {
+            for Waiting { answer, .. } in gathered {
+                let _ = answer.send(Err(outage.clone()));
+            }
+            return Vec::new();
+        }
+        let present = self.placing.present_shard();
         if gathered.iter().any(|waiting| waiting.put.place.home() == present) {
-            self.0.next_shard();
+            self.placing.next_shard();
         }
         let (mut puts, callers): (Vec<Placed>, Vec<_>) =
             gathered.into_iter().map(|Waiting { put, answer, _room }| (put, (answer, _room))).unzip();
-        let answers = self.0.put_placed(&mut puts).await;
+        let answers = self.placing.put_placed(&mut puts).await;
         let mut again = Vec::new();
         for ((put, (caller, _room)), answer) in puts.into_iter().zip(callers).zip(answers) {
             match answer {

@@ -11,8 +11,8 @@ use delayq_core::spool::{Spool, SpoolRecord, SpoolRefusal};
 
 impl Producer {
     /// Carries out writes in the order of the spool: those whose message has a record waiting there go behind it, the
-    /// others to Redis by `write`, and what Redis cannot take to the spool. One answer each, in order; `spooled` is that
-    /// of those in the spool.
+    /// others to Redis by `write`, unless it is known to be silent, and what Redis cannot take to the spool. One answer
+    /// each, in order; `spooled` is that of those in the spool.
     pub(super) async fn in_order<T, W: Future<Output = Vec<Result<T, Error>>>>(
         &self,
         count: usize,
@@ -32,7 +32,11 @@ impl Producer {
             },
         };
         let open: Vec<usize> = (0..count).filter(|&i| !behind[i]).collect();
-        let mut written = if open.is_empty() { Vec::new() } else { write(open.clone()).await };
+        let mut written = match self.circuit.outage() {
+            _ if open.is_empty() => Vec::new(),
+            Some(outage) => open.iter().map(|_| Err(outage.clone())).collect(),
+            None => write(open.clone()).await,
+        };
         self.spool_outages(&open, &mut written, record, &spooled).await;
         let mut written = written.into_iter();
         let answer = |(i, behind)| match behind {
@@ -59,6 +63,7 @@ impl Producer {
                 Some((i, answer, outage))
             })
             .collect();
+        outages.iter().for_each(|(_, _, outage)| self.circuit.note(outage));
         if outages.is_empty() {
             return;
         }

@@ -1,0 +1,71 @@
+//! A Redis that is known to be silent: producers do not wait for it, and return to it once it answers.
+
+use super::{FAR, Host, drain, message, target, topic};
+use delayq::{Admin, CancelOutcome, PutOutcome, State};
+use delayq_tests::deadline::{LONG, wait_for, within};
+
+/// So many that they would take more than ten minutes if each waited for a deadline.
+const PUTS: u64 = 300;
+
+/// How many scripts Redis has run.
+async fn scripts(host: &Host) -> u64 {
+    let stats: String = host.deployment.server.command(&["INFO", "commandstats"]).await;
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+}
+
+/// Puts and cancels while nothing answers; all of it is spooled.
+async fn is_spooled(host: &Host) {
+    assert_eq!(host.put(message("first")).await, PutOutcome::Spooled);
+    within("the others", LONG, async {
+        for n in 0..PUTS {
+            assert_eq!(host.put(message(&format!("m{n}"))).await, PutOutcome::Spooled);
+        }
+        let cancelled = host.producer.cancel(&topic(), &target("m0")).await.unwrap();
+        assert_eq!(cancelled, CancelOutcome::Spooled);
+    })
+    .await;
+}
+
+/// Puts until one is stored in Redis, which answers again; then replays the rest, and everything is there once.
+async fn returns(host: &Host) {
+    let mut late = 0;
+    wait_for("a put that goes to Redis", LONG, || {
+        late += 1;
+        let put = host.put(message(&format!("late{late}")));
+        async { (put.await == PutOutcome::Stored(FAR)).then_some(()) }
+    })
+    .await;
+    assert_eq!(host.put(message("m1")).await, PutOutcome::Spooled, "it goes behind what waits");
+    let mut resubmitter = host.resubmitter();
+    drain(&mut resubmitter).await;
+    assert_eq!(host.put(message("m1")).await, PutOutcome::Exists(State::Delayed, FAR));
+    let numbers = Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap();
+    let put = 1 + PUTS + late;
+    assert_eq!((numbers.accepted, numbers.cancelled, numbers.delayed), (put, 1, put - 1));
+    let stats = resubmitter.stats().await.unwrap();
+    // The puts, the cancel, the one behind, and those before Redis was known to answer.
+    assert_eq!((stats.spooled, stats.rejected), (1 + PUTS + 1 + 1 + late - 1, 0));
+    assert!(stats.waiting == 0 && stats.balances(), "{stats:?}");
+}
+
+#[tokio::test]
+async fn of_a_frozen_redis_no_write_after_the_first_waits_for_the_deadline() {
+    let host = Host::start().await;
+    let before = scripts(&host).await;
+    host.deployment.server.freeze();
+    is_spooled(&host).await;
+    host.deployment.server.thaw();
+    let sent = scripts(&host).await - before;
+    assert!(sent <= 4, "only what was sent before it was known: {sent}");
+    returns(&host).await;
+}
+
+#[tokio::test]
+async fn of_a_stopped_redis_writes_go_to_the_spool_until_it_answers() {
+    let mut host = Host::start().await;
+    host.deployment.server.kill().await;
+    is_spooled(&host).await;
+    host.deployment.server.resume().await;
+    returns(&host).await;
+}

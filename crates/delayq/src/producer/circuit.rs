@@ -1,0 +1,79 @@
+//! Whether Redis is known to be silent: while it is, a producer with a spool does not wait for deadlines.
+//!
+//! ```text
+//! closed ── a write ends without an answer ──► open: writes go to the spool ── Redis answers a probe ──► closed
+//! ```
+//! The probes are sent in the background, so no caller pays for them.
+
+use crate::calls::Calls;
+use crate::error::Error;
+use crate::server;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+/// The rest between two probes: it bounds how long writes go to the spool once Redis answers again.
+const REST: Duration = Duration::from_millis(100);
+
+/// The circuit of a producer. Cheap to clone: all clones are one circuit.
+#[derive(Clone)]
+pub(super) struct Circuit {
+    calls: Calls,
+    state: Arc<State>,
+}
+
+/// Why it is open; `None`: it is closed.
+type State = Mutex<Option<Error>>;
+
+/// Closes the circuit, also if the probes end with their runtime: the next write then finds out.
+struct Closing(Weak<State>);
+
+// === impl Circuit ===
+
+impl Circuit {
+    pub(super) fn new(calls: Calls) -> Self {
+        Self { calls, state: Arc::default() }
+    }
+
+    /// Why nothing is sent now, while Redis is known to be silent.
+    pub(super) fn outage(&self) -> Option<Error> {
+        lock(&self.state).clone()
+    }
+
+    /// Opens the circuit if a write ended without an answer.
+    pub(super) fn note(&self, error: &Error) {
+        if !error.is_silence() {
+            return;
+        }
+        let mut state = lock(&self.state);
+        if state.is_none() {
+            tracing::warn!(%error, "Redis is silent: writes go to the spool");
+            let why = format!("known to be silent, and nothing was sent; before: {error}");
+            *state = Some(Error::Unreachable { address: self.calls.link().address().to_owned(), why });
+            tokio::spawn(probe(self.calls.clone(), Closing(Arc::downgrade(&self.state))));
+        }
+    }
+}
+
+/// Probes until Redis gives any answer, or the producer has ended.
+async fn probe(calls: Calls, closing: Closing) {
+    while closing.0.strong_count() > 0 {
+        match server::redis_time(&calls).await {
+            Err(error) if error.is_silence() => tokio::time::sleep(REST).await,
+            _ => return tracing::info!("Redis answers again"),
+        }
+    }
+}
+
+fn lock(state: &State) -> MutexGuard<'_, Option<Error>> {
+    state.lock().expect("nothing panics while it holds the state")
+}
+
+// === impl Closing ===
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        if let Some(state) = self.0.upgrade() {
+            *lock(&state) = None;
+        }
+    }
+}
