@@ -3,7 +3,8 @@
 use crate::failure::{FILE, UNREACHABLE, of_core, unknown};
 use crate::output::Output;
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Arg, Args, Command, ValueEnum};
 use delayq::spool::Spool;
 use delayq::{Admin, Client, MessageId, Namespace, Producer, ProducerOptions, ShardCount, Topic, UnixMillis};
 use delayq_cluster::EtcdConfig;
@@ -14,6 +15,7 @@ use delayq_service::config::{
 use delayq_service::deployment::client;
 use delayq_service::{Fault, configuration};
 use delayq_spool::{SpoolSettings, SpoolWriter};
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +33,7 @@ pub struct Global {
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The Redis that keeps the messages; overrides the configuration
-    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "URL", value_parser = clap::value_parser!(RedisUrl))]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "URL", value_parser = SecretUrl)]
     pub redis: Option<RedisUrl>,
     /// The deployment's namespace; overrides the configuration
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "NAME")]
@@ -54,6 +56,20 @@ enum Format {
     Text,
     /// JSON, errors included
     Json,
+}
+
+/// Reads `--redis`. clap's own refusal would repeat the value, and its password.
+#[derive(Clone)]
+struct SecretUrl;
+
+impl TypedValueParser for SecretUrl {
+    type Value = RedisUrl;
+
+    fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> Result<RedisUrl, clap::Error> {
+        let read = value.to_str().ok_or_else(|| "not UTF-8".to_owned()).and_then(str::parse);
+        let refusal = |why| clap::Error::raw(ErrorKind::ValueValidation, format!("--redis: {why}\n"));
+        read.map_err(|why: String| refusal(why).with_cmd(command))
+    }
 }
 
 fn shard_count() -> impl TypedValueParser<Value = ShardCount> {

@@ -5,6 +5,8 @@ use crate::config::{LogConfig, LogEnvironment, LogFormat};
 use crate::fault::Fault;
 use crate::repeats::{Repeats, WINDOW};
 use std::io::IsTerminal;
+use tracing::{Level, Metadata};
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -106,14 +108,27 @@ where
             let builder = builder.json().flatten_event(true).with_current_span(true).with_span_list(false);
             let builder = builder.with_filter_reloading();
             let handle = builder.reload_handle();
-            (Box::new(builder.finish().with(repeats)), Box::new(move |filter| handle.reload(filter)))
+            (
+                Box::new(builder.finish().with(repeats).with(filter_fn(holds_no_traffic))),
+                Box::new(move |filter| handle.reload(filter)),
+            )
         }
         Style::Human { colour } => {
             let builder = builder.with_ansi(colour).with_filter_reloading();
             let handle = builder.reload_handle();
-            (Box::new(builder.finish().with(repeats)), Box::new(move |filter| handle.reload(filter)))
+            (
+                Box::new(builder.finish().with(repeats).with(filter_fn(holds_no_traffic))),
+                Box::new(move |filter| handle.reload(filter)),
+            )
         }
     }
+}
+
+/// Clients of servers trace the bytes that they send, passwords and payloads included, and that of RabbitMQ warns of each
+/// message that comes back with all its bytes: whatever the filter says, that is never logged.
+fn holds_no_traffic(of: &Metadata<'_>) -> bool {
+    let own = of.target().starts_with("delayq");
+    own || (*of.level() < Level::TRACE && of.target() != "lapin::returned_messages")
 }
 
 fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
@@ -177,6 +192,21 @@ mod tests {
             "{text}"
         );
         assert_eq!((count("left_out=80"), count("were left out")), (1, 1), "{text}");
+    }
+
+    #[test]
+    fn what_clients_send_is_not_shown_whatever_the_filter_says() {
+        let text = written_while(Style::Json, |_, refilter| {
+            refilter(EnvFilter::new("trace")).unwrap();
+            tracing::trace!("our own");
+            tracing::trace!(target: "lapin::io_loop", "StartOk hunter2");
+            tracing::warn!(target: "lapin::returned_messages", "hunter2");
+            tracing::debug!(target: "lapin::io_loop", "connected");
+        });
+        assert!(
+            text.contains("our own") && text.contains("connected") && !text.contains("hunter2"),
+            "{text}"
+        );
     }
 
     #[test]

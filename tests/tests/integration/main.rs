@@ -7,6 +7,7 @@ mod harness;
 mod links;
 mod metrics;
 mod reference;
+mod secrets;
 mod setup;
 mod shell;
 mod structure;

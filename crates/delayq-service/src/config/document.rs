@@ -171,8 +171,17 @@ impl<'i> Document<'i> {
 impl From<&toml::de::Error> for Misfit {
     fn from(error: &toml::de::Error) -> Self {
         // `message` alone: the error's own display quotes the line, which may hold a secret.
-        Self { span: error.span(), message: error.message().to_owned() }
+        Self { span: error.span(), message: without_value(error.message()) }
     }
+}
+
+/// serde's refusal of a type without the value that it repeats: `brokers = "user:password@host"` is a string with a secret,
+/// where a list is expected.
+fn without_value(message: &str) -> String {
+    let refused = message.strip_prefix("invalid type: ").and_then(|rest| rest.rsplit_once(", expected "));
+    let Some((found, expected)) = refused else { return message.to_owned() };
+    let kind = found.split(['"', '`']).next().unwrap_or_default().trim_end();
+    format!("invalid type: {kind}, expected {expected}")
 }
 
 fn as_written(path: &str, removed_items: &[String]) -> String {
@@ -275,7 +284,26 @@ fn restamp(value: &mut DeValue<'_>, span: &Range<usize>) {
 
 #[cfg(test)]
 mod tests {
-    use super::as_written;
+    use super::{as_written, without_value};
+
+    #[test]
+    fn a_value_of_the_wrong_type_is_not_repeated() {
+        for (message, expected) in [
+            (
+                r#"invalid type: string "u:hunter2@h", expected a sequence"#,
+                "invalid type: string, expected a sequence",
+            ),
+            (r#"invalid type: string "a, expected b", expected u16"#, "invalid type: string, expected u16"),
+            (
+                "invalid type: integer `8472947`, expected a string",
+                "invalid type: integer, expected a string",
+            ),
+            ("invalid type: map, expected a string", "invalid type: map, expected a string"),
+            ("unknown field `a`, expected `b`", "unknown field `a`, expected `b`"),
+        ] {
+            assert_eq!(without_value(message), expected);
+        }
+    }
 
     #[test]
     fn an_element_is_named_by_the_place_it_was_written_at() {

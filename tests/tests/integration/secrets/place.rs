@@ -1,0 +1,231 @@
+//! Servers that ask for a secret each, and the configuration that has it, or another one.
+
+use super::planted::Planted;
+use delayq_tests::certs::{Authority, Certificate};
+use delayq_tests::deadline::{LONG, within};
+use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
+use delayq_tests::folder::Folder;
+use delayq_tests::kafka_listener::Listener;
+use delayq_tests::kafka_server::KafkaServer;
+use delayq_tests::nats_server::NatsServer;
+use delayq_tests::rabbitmq_server::RabbitmqServer;
+use delayq_tests::redis_server::RedisServer;
+use std::path::PathBuf;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+/// No secret: it stands in names, and so in whatever was searched.
+pub(super) const OPEN: &str = "openword";
+
+/// The sinks; each delivers the topic of its name.
+pub(super) const SINKS: [&str; 7] = ["kafka", "rabbitmq", "nats", "token", "hook", "stream", "list"];
+
+/// Every server, and a folder.
+pub(super) struct Place {
+    pub(super) folder: Folder,
+    pub(super) redis: RedisServer,
+    etcd: EtcdCluster,
+    authority: Authority,
+    member: Certificate,
+    listener: Listener,
+    rabbitmq: RabbitmqServer,
+    nats: [NatsServer; 2],
+    hook: String,
+    _kafka: KafkaServer,
+}
+
+/// One secret for each place that takes one.
+pub(super) struct Values {
+    pub(super) redis: String,
+    etcd: String,
+    key: PathBuf,
+    kafka: String,
+    rabbitmq: String,
+    nats: String,
+    token: String,
+    secret: String,
+    bearer: String,
+}
+
+/// Where the login of `[redis]` is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Login {
+    Url,
+    Password,
+    File,
+    Variable,
+}
+
+/// The variable of [`Login::Variable`].
+pub(super) const VARIABLE: &str = "PLANTED_PASSWORD";
+
+// === impl Values ===
+
+impl Values {
+    pub(super) fn plant(planted: &mut Planted, word: &str, key: PathBuf) -> Self {
+        let mut plant = |place: &str| planted.plant(&format!("{word} {place}"));
+        Self {
+            redis: plant("redis"),
+            etcd: plant("etcd"),
+            key,
+            kafka: plant("kafka"),
+            rabbitmq: plant("rabbitmq"),
+            nats: plant("nats"),
+            token: plant("token"),
+            secret: plant("secret"),
+            bearer: plant("bearer"),
+        }
+    }
+
+    /// The same with another key for etcd.
+    pub(super) fn with_key(self, key: PathBuf) -> Self {
+        Self { key, ..self }
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    /// Starts every server with the secrets of a word, which are planted.
+    pub(super) async fn start(planted: &mut Planted) -> (Self, Values) {
+        let authority = Authority::new();
+        let (server, member) = (authority.server(), authority.sign("member", &["member.test"]));
+        for line in
+            std::fs::read_to_string(&member.key).unwrap().lines().filter(|line| !line.starts_with('-'))
+        {
+            planted.remember("etcd.tls.key", line);
+        }
+        let values = Values::plant(planted, "right", member.key.clone());
+        let redis = RedisServer::private().await;
+        let password = format!(">{}", values.redis);
+        redis.command::<()>(&["ACL", "SETUSER", OPEN, "on", &password, "~*", "&*", "+@all"]).await;
+        let ca = authority.authority().display().to_string();
+        let asking = ["--client-cert-auth", "--trusted-ca-file", &ca];
+        let options = EtcdOptions::default().tls(&server.certificate, &server.key).arguments(asking);
+        let mut etcd = EtcdCluster::start_with(options).await;
+        let [certificate, key] = [&member.certificate, &member.key].map(|file| file.display().to_string());
+        etcd.operate_with(["--cacert", &ca, "--cert", &certificate, "--key", &key]);
+        for user in ["root:root".to_owned(), format!("{OPEN}:{}", values.etcd)] {
+            etcd.ctl(&["user", "add", &user]).await;
+        }
+        for user in ["root", OPEN] {
+            etcd.ctl(&["user", "grant-role", user, "root"]).await;
+        }
+        etcd.ctl(&["auth", "enable"]).await;
+        let listener = Listener::plain().login(OPEN, &values.kafka);
+        let rabbitmq = RabbitmqServer::start().await;
+        rabbitmq.add_user(OPEN, &values.rabbitmq, [".*"; 3]).await;
+        let nats = [
+            NatsServer::start(&["--user", OPEN, "--pass", &values.nats]).await,
+            NatsServer::start(&["--auth", &values.token]).await,
+        ];
+        let kafka = KafkaServer::start_with(std::slice::from_ref(&listener)).await;
+        kafka.create_topic("kafka", 1, &[]).await;
+        let hook = hook(format!("Bearer {}", values.bearer)).await;
+        let folder = Folder::new(OPEN);
+        let place =
+            Self { folder, redis, etcd, authority, member, listener, rabbitmq, nats, hook, _kafka: kafka };
+        (place, values)
+    }
+
+    /// The key of the certificate with which every program calls etcd.
+    pub(super) fn key(&self) -> PathBuf {
+        self.member.key.clone()
+    }
+
+    /// A configuration with every secret there is; `required` as of a sink.
+    pub(super) fn configuration(&self, values: &Values, login: Login, required: bool) -> String {
+        let (address, password) = (self.redis.address(), &values.redis);
+        let file = self.folder.join(&format!("password-{password:.4}"));
+        std::fs::write(&file, password).unwrap();
+        let as_user = |reference: String| {
+            format!("url = 'redis://{address}'\nusername = '{OPEN}'\npassword = {reference}")
+        };
+        let redis = match login {
+            Login::Url => format!("url = 'redis://{OPEN}:{password}@{address}'"),
+            Login::Password => as_user(format!("'{password}'")),
+            Login::File => as_user(format!("{{ file = '{}' }}", file.display())),
+            Login::Variable => as_user(format!("{{ env = '{VARIABLE}' }}")),
+        };
+        let spool = self.folder.join("spool");
+        std::fs::create_dir_all(&spool).unwrap();
+        let (etcd, ca, certificate) =
+            (&self.etcd.endpoints()[0], self.authority.authority(), &self.member.certificate);
+        let sinks = SINKS.map(|sink| {
+            let table = self.table(sink, values);
+            let to = if sink == "list" { OPEN } else { sink };
+            format!(
+                "[sinks.{sink}]\ntimeout = '3s'\nrequired = {required}\n[sinks.{sink}.{table}\n\
+                 [[routes]]\ntopic = '{sink}'\nsink = '{sink}'\nto = '{to}'\n"
+            )
+        });
+        format!(
+            "[deployment]\nshards = 2\n[redis]\n{redis}\n[etcd]\nendpoints = ['{etcd}']\nusername = '{OPEN}'\n\
+             password = '{}'\n[etcd.tls]\nca = '{}'\ncert = '{}'\nkey = '{}'\n[admin]\nlisten = '127.0.0.1:0'\n\
+             [log]\nfilter = 'trace'\nformat = 'json'\n[spool]\ndir = '{}'\n[timer]\nname = '{OPEN}'\n\
+             [forwarder]\nname = '{OPEN}'\nsharing = 'plan'\n{}",
+            values.etcd,
+            ca.display(),
+            certificate.display(),
+            values.key.display(),
+            spool.display(),
+            sinks.concat(),
+        )
+    }
+
+    /// The table of a sink, behind `[sinks.NAME.`.
+    fn table(&self, sink: &str, values: &Values) -> String {
+        let Values { kafka, rabbitmq, nats, token, secret, bearer, redis, .. } = values;
+        let (host, [login, by_token]) = (self.redis.address(), &self.nats);
+        let (login, by_token) = (login.url(), by_token.url());
+        match sink {
+            "kafka" => format!(
+                "kafka]\nbrokers = ['{}']\nmechanism = 'PLAIN'\nusername = '{OPEN}'\npassword = '{kafka}'",
+                self.listener.address()
+            ),
+            "rabbitmq" => format!(
+                "rabbitmq]\nserver = '{}'\nusername = '{OPEN}'\npassword = '{rabbitmq}'\nexchange = 'amq.fanout'",
+                self.rabbitmq.address()
+            ),
+            "nats" => format!(
+                "nats]\nservers = ['{login}']\nmode = 'core'\nusername = '{OPEN}'\npassword = '{nats}'"
+            ),
+            "token" => format!("nats]\nservers = ['{by_token}']\nmode = 'core'\ntoken = '{token}'"),
+            "hook" => format!("webhook]\nurl = '{}'\nsecret = '{secret}'\nbearer = '{bearer}'", self.hook),
+            "stream" => {
+                format!(
+                    "redis-stream]\n[sinks.stream.redis-stream.redis]\nurl = 'redis://{OPEN}:{redis}@{host}'"
+                )
+            }
+            _ => format!(
+                "redis-list]\n[sinks.list.redis-list.redis]\nurl = 'redis://{host}'\nusername = '{OPEN}'\n\
+                 password = '{redis}'"
+            ),
+        }
+    }
+}
+
+/// An endpoint that takes every request with this login; its URL.
+async fn hook(login: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/{OPEN}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let login = login.clone();
+            tokio::spawn(async move {
+                let mut request = Vec::new();
+                while !request.windows(4).any(|window| window == b"\r\n\r\n") {
+                    if stream.read_buf(&mut request).await.unwrap_or(0) == 0 {
+                        return;
+                    }
+                }
+                let allowed = String::from_utf8_lossy(&request).contains(&login);
+                let status = if allowed { "204 No Content" } else { "401 Unauthorized" };
+                let answer = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+                let _ = within("the answer", LONG, stream.write_all(answer.as_bytes())).await;
+            });
+        }
+    });
+    url
+}
