@@ -70,8 +70,10 @@ book: ## build the book of docs/ into target/book
 	@scripts/deploy-tools.sh book
 	PATH=$(CURDIR)/target/deploy-tools/bin:$$PATH mdbook build docs
 
-fuzz: ## ten million mutated inputs to all that reads foreign bytes: some minutes
-	cargo test --release -p delayq-core -p delayq-service --test hostile -- --ignored
+FUZZED := core service spool cli forwarder
+
+fuzz: ## more than ten million mutated inputs to all that reads foreign bytes: some minutes
+	cargo test --release $(FUZZED:%=-p delayq-%) --lib --test hostile -- --ignored long::
 
 deny: ## licences, bans and sources of all dependencies, and that each is used
 	@command -v cargo-deny > /dev/null || cargo install --locked --quiet cargo-deny

@@ -20,6 +20,7 @@ pub mod invariants;
 pub mod kafka_listener;
 pub mod kafka_server;
 mod kafka_topics;
+pub mod mutation;
 pub mod nats_server;
 pub mod ports;
 pub mod process;

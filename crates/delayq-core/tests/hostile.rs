@@ -1,6 +1,6 @@
 //! Whatever bytes Redis, a peer or a damaged disk hands over, reading them answers or refuses, and never panics.
 //!
-//! Each claim is tried with 20,000 mutated inputs; `make fuzz` tries 1,500,000 each. A failure names the input.
+//! A failure names the input.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -14,31 +14,17 @@ use delayq_core::script::Verb;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs;
 use delayq_core::verbs::reserve::{Receipt, ReserveRequest};
+use delayq_tests::mutation;
 use fastrand::Rng;
 use std::time::Duration;
 
-const IN_CI: u64 = 20_000;
-const LONG: u64 = 1_500_000;
-
-/// The input with a few bytes changed, cut out, repeated or added.
-fn mutated(rng: &mut Rng, seed: &[u8]) -> Vec<u8> {
-    let mut bytes = seed.to_vec();
-    for _ in 0..rng.usize(1..6) {
-        let at = rng.usize(..=bytes.len());
-        match rng.u8(..6) {
-            0 if at < bytes.len() => bytes[at] ^= 1 << rng.u8(..8),
-            1 if at < bytes.len() => bytes[at] = *rng.choice(&[0, 1, 0x7f, 0x80, 0xff]).unwrap(),
-            2 => bytes.truncate(at),
-            3 => bytes.insert(at, rng.u8(..)),
-            4 if at < bytes.len() => drop(bytes.remove(at)),
-            _ => {
-                let from = rng.usize(..=at);
-                let piece = bytes[from..at].to_vec();
-                bytes.extend(piece);
-            }
-        }
-    }
-    bytes
+delayq_tests::try_with_mutations! {
+    #[test]
+    fn a_mutated_envelope_is_refused_or_read_as_what_it_would_be_written_as() { envelopes_answer(20_000, 1_500_000) }
+    #[test]
+    fn any_answer_of_a_script_is_read_or_refused() { replies_answer(20_000, 6_000_000) }
+    #[test]
+    fn any_wake_message_receipt_and_id_is_read_or_refused() { names_answer(20_000, 1_500_000) }
 }
 
 fn envelopes() -> Vec<Vec<u8>> {
@@ -65,23 +51,12 @@ fn envelopes_answer(cases: u64) {
     let seeds = envelopes();
     for case in 0..cases {
         let seed = rng.choice(&seeds).unwrap();
-        let bytes = mutated(&mut rng, seed);
+        let bytes = mutation::bytes(&mut rng, seed);
         if let Ok(read) = Envelope::decode(&bytes) {
             let again = Envelope::decode(&read.encode());
             assert_eq!(again.as_ref(), Ok(&read), "case {case}: {bytes:02x?}");
         }
     }
-}
-
-#[test]
-fn a_mutated_envelope_is_refused_or_read_as_what_it_would_be_written_as() {
-    envelopes_answer(IN_CI);
-}
-
-#[test]
-#[ignore = "make fuzz"]
-fn a_mutated_envelope_is_refused_or_read_as_what_it_would_be_written_as_long() {
-    envelopes_answer(LONG);
 }
 
 /// A value as deep and as long as a script's answer, with what its readers expect here and there.
@@ -163,38 +138,16 @@ fn replies_answer(cases: u64) {
     assert!(read > 0, "no pump's answer was taken: nothing behind its first fields was tried");
 }
 
-#[test]
-fn any_answer_of_a_script_is_read_or_refused() {
-    replies_answer(IN_CI);
-}
-
-#[test]
-#[ignore = "make fuzz"]
-fn any_answer_of_a_script_is_read_or_refused_long() {
-    replies_answer(4 * LONG);
-}
-
 fn names_answer(cases: u64) {
     let mut rng = Rng::with_seed(3);
     let keys = Keys::new(Namespace::default());
     for _ in 0..cases {
-        let channel = mutated(&mut rng, b"{dq:17}:wake");
+        let channel = mutation::bytes(&mut rng, b"{dq:17}:wake");
         let _ = keys.parse(&channel);
         let _ = keys.parse_channel(&String::from_utf8_lossy(&channel));
-        let receipt = mutated(&mut rng, b"1:order-17\0\0\0\x05");
+        let receipt = mutation::bytes(&mut rng, b"1:order-17\0\0\0\x05");
         let _ = format!("{:?}", Receipt::new(ShardId::new(1), receipt.clone()));
         let _ = MessageId::from_bytes(&receipt);
         let _ = Topic::new(String::from_utf8_lossy(&receipt));
     }
-}
-
-#[test]
-fn any_wake_message_receipt_and_id_is_read_or_refused() {
-    names_answer(IN_CI);
-}
-
-#[test]
-#[ignore = "make fuzz"]
-fn any_wake_message_receipt_and_id_is_read_or_refused_long() {
-    names_answer(LONG);
 }

@@ -187,6 +187,8 @@ impl fmt::Display for Variable {
 
 #[cfg(test)]
 mod tests {
+    mod hostile;
+
     use super::*;
     use delayq::UnixMillis;
     use delayq::protocol::UnixMicros;

@@ -207,6 +207,8 @@ impl<'a> Reader<'a> {
 
 #[cfg(test)]
 mod tests {
+    mod hostile;
+
     use super::*;
     use delayq_core::backoff::Backoff;
     use delayq_core::shard::ShardId;
