@@ -29,6 +29,7 @@ pub mod rabbitmq_server;
 pub mod redis_monitor;
 pub mod redis_server;
 pub mod resp;
+pub mod sentinel_group;
 pub mod shared;
 pub mod small_disk;
 pub mod stall;

@@ -244,13 +244,31 @@ impl RedisServer {
     /// # Panics
     /// If the server refuses it, with the server's message.
     pub async fn command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        let answer = self.try_command(words).await;
+        answer.unwrap_or_else(|e| panic!("redis-server on port {} refused {words:?}: {e}", self.port))
+    }
+
+    /// As [`Self::command`], for a server that may not answer.
+    ///
+    /// # Errors
+    /// It refuses the connection or the command, or ends the connection.
+    pub async fn try_command<T: redis::FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
         let (name, args) = words.split_first().expect("a command has a name");
-        if let Some(database) = &self.given {
-            database.check(name);
-        }
-        let mut connection = self.connect().await;
-        let answer = redis::cmd(name).arg(args).query_async(&mut connection).await;
-        answer.unwrap_or_else(|e| panic!("redis-server refused {words:?}: {e}"))
+        let url = match &self.given {
+            Some(database) => {
+                database.check(name);
+                self.url()
+            }
+            None => self.socket_url(),
+        };
+        redis::cmd(name).arg(args).query_async(&mut try_connect(&url).await?).await
+    }
+
+    /// A field of what INFO says; empty without it, and if it does not answer.
+    pub async fn field(&self, name: &str) -> String {
+        let info: String = self.try_command(&["INFO"]).await.unwrap_or_default();
+        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
+        info.lines().find_map(value).unwrap_or_default()
     }
 
     /// Stops it as an operator would (SIGTERM; it saves what its settings say) and waits for its end.

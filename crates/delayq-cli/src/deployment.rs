@@ -139,9 +139,7 @@ impl Global {
     /// Lays the options over the sections that they are about.
     pub fn apply(&self, deployment: &mut DeploymentConfig, redis: &mut RedisConfig) {
         if let Some(url) = &self.redis {
-            // Another Redis has other credentials: those of the file belong to the file's.
-            *redis =
-                RedisConfig { url: url.clone(), username: None, password: None, ca: None, ..redis.clone() };
+            *redis = redis.elsewhere(url);
         }
         if let Some(namespace) = &self.namespace {
             deployment.namespace.clone_from(namespace);

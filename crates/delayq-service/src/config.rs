@@ -83,7 +83,8 @@ pub use redis_url::RedisUrl;
 pub use sample::check_sample;
 pub use secret::{MASK, Secret};
 pub use sections::{
-    AdminConfig, DeploymentConfig, LogConfig, LogFormat, RedisConfig, ShutdownConfig, SpoolConfig,
+    AdminConfig, DeploymentConfig, LogConfig, LogFormat, RedisConfig, SentinelConfig, ShutdownConfig,
+    SpoolConfig,
 };
 pub use size::ByteSize;
 pub use text::{Written, visit_written};

@@ -1,10 +1,10 @@
 //! From `[deployment]` and `[redis]` to the client that every role works with.
 
 use crate::codes::CONFIG_FAULTY;
-use crate::config::{DeploymentConfig, RedisConfig, Secret};
+use crate::config::{DeploymentConfig, RedisConfig, Secret, SentinelConfig};
 use crate::fault::Fault;
 use delayq::admin::Role;
-use delayq::{Client, LinkSettings, Settings};
+use delayq::{Client, LinkSettings, Password, Settings};
 use std::path::PathBuf;
 
 /// The client of the configured deployment; it connects on first use.
@@ -33,16 +33,30 @@ fn settings(deployment: &DeploymentConfig, redis: &RedisConfig) -> Result<Settin
 /// # Errors
 /// The password or the certificate can no longer be read: a message that begins with the key.
 pub fn link(redis: &RedisConfig) -> Result<LinkSettings, String> {
-    let password = redis.password.as_ref().map(Secret::password).transpose();
-    let read = |path: &PathBuf| {
-        std::fs::read(path).map_err(|error| format!("ca: cannot read {}: {error}", path.display()))
-    };
-    let mut link = LinkSettings::new(redis.url.expose())
+    let mut link = LinkSettings::new(redis.place().expose())
         .connect_timeout(*redis.connect_timeout)
         .deadline(*redis.call_deadline)
         .keepalive(*redis.keepalive);
     link.username.clone_from(&redis.username);
-    link.password = password.map_err(|why| format!("password: {why}"))?;
-    link.ca_pem = redis.ca.as_ref().map(read).transpose()?;
+    link.password = password(redis.password.as_ref()).map_err(|why| format!("password: {why}"))?;
+    link.ca_pem = certificates(redis.ca.as_ref()).map_err(|why| format!("ca: {why}"))?;
+    if let Some(SentinelConfig { username, password: secret, tls, ca, .. }) = &redis.sentinel {
+        link.sentinel.username.clone_from(username);
+        link.sentinel.password =
+            password(secret.as_ref()).map_err(|why| format!("sentinel.password: {why}"))?;
+        link.sentinel.tls = *tls;
+        link.sentinel.ca_pem = certificates(ca.as_ref()).map_err(|why| format!("sentinel.ca: {why}"))?;
+    }
     Ok(link)
+}
+
+fn password(secret: Option<&Secret>) -> Result<Option<Password>, String> {
+    secret.map(Secret::password).transpose()
+}
+
+fn certificates(file: Option<&PathBuf>) -> Result<Option<Vec<u8>>, String> {
+    let read = |path: &PathBuf| {
+        std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+    };
+    file.map(read).transpose()
 }

@@ -110,7 +110,7 @@ fn the_report_says_what_a_key_accepts_and_ends_with_78() {
         faults.to_string(),
         "3 faults in delayq.toml\n  \
          delayq.toml:2: redis.call_deadline: a bare number, expected a duration with its unit in quotes, such as \"250ms\" or \"2h30m\"\n  \
-         delayq.toml:3: redis.urll: unknown field `urll`, expected one of `url`, `username`, `password`, `ca`, `connect_timeout`, `call_deadline`, `keepalive`\n  \
+         delayq.toml:3: redis.urll: unknown field `urll`, expected one of `url`, `username`, `password`, `ca`, `connect_timeout`, `call_deadline`, `keepalive`, `sentinel`\n  \
          delayq.toml:5: deployment.shards: a deployment has 1 to 4096 shards, not 5000"
     );
     let fault = Fault::from(faults);
@@ -306,4 +306,43 @@ fn a_password_in_the_query_of_a_url_is_not_printed() {
     }
     let both = "[redis]\nurl = 'unix:///run/redis.sock?pass=hunter2'\npassword = 'hunter3'";
     assert_eq!(lines(&faults(both)), [(3, "redis.password")]);
+}
+
+#[test]
+fn sentinels_are_named_once_whole_and_with_a_login_of_their_own() {
+    let place = |text: &str| loaded(text, &Environment::empty()).unwrap().redis.place().to_string();
+    let nodes = "[redis.sentinel]\nnodes = ['s1:1', '[::1]:2']\nservice = 'm'\n";
+    assert_eq!(place(nodes), "redis+sentinel://s1:1,[::1]:2/m");
+    assert_eq!(place(&format!("{nodes}tls = true\n")), "rediss+sentinel://s1:1,[::1]:2/m");
+    let url = "[redis]\nurl = 'redis+sentinel://u:hunter2@s1:1/m'\n";
+    assert_eq!(
+        place(&format!("{url}[redis.sentinel]\npassword = 'hunter3'\n")),
+        "redis+sentinel://u:***@s1:1/m"
+    );
+    for (text, key, named) in [
+        (format!("[redis]\nurl = 'redis://h:1'\n{nodes}"), "redis.sentinel.nodes", "keep one of the two"),
+        (format!("{url}{nodes}"), "redis.sentinel.nodes", "keep one of the two"),
+        (
+            "[redis.sentinel]\nusername = 'u'\npassword = 'p'\n".to_owned(),
+            "redis.sentinel",
+            "begins with redis+sentinel://",
+        ),
+        ("[redis.sentinel]\nnodes = ['s1:1']\n".to_owned(), "redis.sentinel.nodes", "belong together"),
+        (
+            "[redis.sentinel]\nnodes = ['s1']\nservice = 'm'\n".to_owned(),
+            "redis.sentinel.nodes",
+            "is not an address",
+        ),
+        (nodes.replace("'m'", "'m/1'"), "redis.sentinel.nodes", "cannot be the name of a service"),
+        (nodes.replace("[::1]:2", "s1:1"), "redis.sentinel.nodes", "twice"),
+        (format!("{nodes}username = 'u'\n"), "redis.sentinel.username", "needs a `password`"),
+        (format!("{nodes}ca = '/ca.pem'\n"), "redis.sentinel.ca", "set `tls` to true"),
+    ] {
+        let faults = faults(&text);
+        let is_named = |fault: &delayq_service::config::ConfigFault| {
+            fault.key.starts_with(key) && fault.message.contains(named)
+        };
+        assert!(faults.faults().iter().any(is_named), "{text}: {faults}");
+        assert!(!faults.to_string().contains("hunter"), "{faults}");
+    }
 }

@@ -28,6 +28,7 @@ pub use stuck::{Drift, Finding, FindingKind};
 pub use training::Trained;
 pub use walking::{Walk, WalkCursor};
 
+pub use crate::link::{SentinelFacts, SentinelReport, sentinel_rule};
 pub use crate::role::Role;
 pub use crate::server::ServerFacts;
 pub use delayq_core::codec::Codec;

@@ -6,21 +6,33 @@
 //!
 //! A Redis that answers that it is no longer the master is well, and yet of no use: behind an address that moves, a new
 //! connection leads to the present master. So such an answer ends the connection too, and listeners reconnect.
+//!
+//! Where sentinels say which Redis is the master, a connection lasts as long as its *term* at most: when they name
+//! another one, nothing more is sent over it, and what it has not answered is unknown. Any doubt has them asked again.
 
 mod address;
+mod master;
+mod node;
+mod sentinel_url;
+mod sentinels;
 mod settings;
+mod term;
+
+pub(crate) use master::{Connected, Master};
 
 pub use address::mask_query;
-pub use settings::LinkSettings;
+pub use sentinel_url::SentinelUrl;
+pub use sentinels::{SentinelFacts, SentinelReport, sentinel_rule};
+pub use settings::{LinkSettings, SentinelSettings};
 
 use crate::error::Error;
-use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value, from_redis_value,
 };
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use term::Term;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -41,10 +53,10 @@ const ELSEWHERE: [&str; 3] = ["MASTERDOWN", "NOAUTH", "READONLY"];
 
 /// A connection to one Redis, made on first use and shared by all who call it.
 pub struct Link {
-    settings: LinkSettings,
-    address: String,
+    master: Arc<Master>,
     current: Mutex<Option<Line>>,
-    connecting: tokio::sync::Mutex<()>,
+    /// When the last try to connect failed, and why.
+    connecting: tokio::sync::Mutex<Option<(Instant, Error)>>,
     silent: AtomicU32,
     /// How often a connection was given up because its Redis no longer takes writes; shared by all links of a client.
     moves: watch::Sender<u32>,
@@ -53,7 +65,7 @@ pub struct Link {
 /// A connection, and when it was made.
 #[derive(Clone)]
 pub(crate) struct Line {
-    connection: MultiplexedConnection,
+    connected: Connected,
     since: Instant,
 }
 
@@ -62,20 +74,22 @@ pub(crate) struct Line {
 impl Link {
     /// A link that connects on first use.
     pub fn new(settings: LinkSettings) -> Self {
-        let address = settings.address();
+        Self::to(Arc::new(Master::new(settings)), watch::Sender::new(0))
+    }
+
+    fn to(master: Arc<Master>, moves: watch::Sender<u32>) -> Self {
         Self {
-            settings,
-            address,
+            master,
             current: Mutex::new(None),
-            connecting: tokio::sync::Mutex::new(()),
+            connecting: tokio::sync::Mutex::new(None),
             silent: AtomicU32::new(0),
-            moves: watch::Sender::new(0),
+            moves,
         }
     }
 
     /// Another connection to the same Redis.
     pub(crate) fn another(&self) -> Self {
-        Self { moves: self.moves.clone(), ..Self::new(self.settings.clone()) }
+        Self::to(Arc::clone(&self.master), self.moves.clone())
     }
 
     /// Changes when a connection was given up because its Redis no longer takes writes.
@@ -83,13 +97,23 @@ impl Link {
         self.moves.subscribe()
     }
 
-    pub(crate) fn settings(&self) -> &LinkSettings {
-        &self.settings
+    /// What it connects to.
+    pub(crate) fn master(&self) -> &Arc<Master> {
+        &self.master
     }
 
-    /// The Redis's address, without secrets.
+    pub(crate) fn settings(&self) -> &LinkSettings {
+        self.master.settings()
+    }
+
+    /// The Redis's address, without secrets; of one that sentinels name, theirs.
     pub fn address(&self) -> &str {
-        &self.address
+        self.master.address()
+    }
+
+    /// What each sentinel of the Redis says now; `None`: it is named by none.
+    pub(crate) async fn sentinels(&self) -> Option<Vec<SentinelReport>> {
+        self.master.sentinels().await
     }
 
     /// Runs one command.
@@ -116,7 +140,7 @@ impl Link {
     pub async fn pipeline(&self, pipeline: &Pipeline) -> Result<Vec<Result<Value, Error>>, Error> {
         let answers = self.by_deadline(|line| async move { self.exchange(&line, pipeline).await }).await?;
         let read =
-            |answer: RedisResult<Value>| answer.map_err(|error| Error::of_call(&self.address, None, &error));
+            |answer: RedisResult<Value>| answer.map_err(|error| Error::of_call(self.address(), None, &error));
         Ok(answers.into_iter().map(read).collect())
     }
 
@@ -131,12 +155,13 @@ impl Link {
             sent.store(true, Ordering::Relaxed);
             trips(line).await
         };
-        if let Some(answer) = by_deadline(self.settings.deadline, run).await {
+        let deadline = self.settings().deadline;
+        if let Some(answer) = by_deadline(deadline, run).await {
             return answer;
         }
         self.note_silence();
-        let why = format!("deadline of {:?} passed", self.settings.deadline);
-        let address = self.address.clone();
+        let why = format!("deadline of {deadline:?} passed");
+        let address = self.address().to_owned();
         Err(match sent.load(Ordering::Relaxed) {
             false => Error::Unreachable { address, why },
             true => Error::NoAnswer { address, why },
@@ -150,39 +175,48 @@ impl Link {
         pipeline: &Pipeline,
     ) -> Result<Vec<RedisResult<Value>>, Error> {
         let count = pipeline.cmd_iter().count();
-        let answers = line.connection.clone().send_packed_commands(pipeline, 0, count).await;
+        let mut connection = line.connected.connection.clone();
+        let answers = line.in_its_term(connection.send_packed_commands(pipeline, 0, count)).await?;
         self.note_answer(line, answers.as_ref().err());
-        let answers = answers.map_err(|error| Error::of_call(&self.address, None, &error))?;
+        let answers = answers.map_err(|error| Error::of_call(&line.connected.address, None, &error))?;
         let answers = answers.into_iter().map(Value::extract_error);
         Ok(answers.map(|answer| answer.inspect_err(|error| self.note_answer(line, Some(error)))).collect())
     }
 
-    /// The present connection, or a new one. Callers that arrive while it is made wait for it.
+    /// The present connection, or a new one. Callers that arrive while it is made wait for it, or for why it is not.
     async fn line(&self) -> Result<Line, Error> {
         if let Some(line) = self.current() {
             return Ok(line);
         }
-        let _one_at_a_time = self.connecting.lock().await;
+        let asked = now();
+        let mut failed = self.connecting.lock().await;
         if let Some(line) = self.current() {
             return Ok(line);
         }
+        if let Some((at, error)) = &*failed
+            && *at > asked
+        {
+            return Err(error.clone());
+        }
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.settings.connect_timeout))
+            .set_connection_timeout(Some(self.settings().connect_timeout))
             .set_response_timeout(None);
-        let connection = self
-            .settings
-            .client()?
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .map_err(|error| Error::of_connecting(&self.address, &error))?;
-        self.silent.store(0, Ordering::Relaxed);
-        let line = Line { connection, since: now() };
-        *self.slot() = Some(line.clone());
-        Ok(line)
+        match self.master.connect(&config).await {
+            Ok(connected) => {
+                self.silent.store(0, Ordering::Relaxed);
+                let line = Line { connected, since: now() };
+                *self.slot() = Some(line.clone());
+                Ok(line)
+            }
+            Err(error) => {
+                *failed = Some((now(), error.clone()));
+                Err(error)
+            }
+        }
     }
 
     fn current(&self) -> Option<Line> {
-        self.slot().clone()
+        self.slot().clone().filter(|line| !line.is_over())
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Line>> {
@@ -197,7 +231,7 @@ impl Link {
             }
             Some(code) if ELSEWHERE.contains(&code) && line.since.elapsed() >= SHORTEST_LIFE => {
                 if self.give_up(line) {
-                    tracing::warn!(address = %self.address, code, "this Redis takes no writes: reconnecting");
+                    tracing::warn!(address = %line.connected.address, code, "this Redis takes no writes: reconnecting");
                     self.moves.send_modify(|moves| *moves = moves.wrapping_add(1));
                 }
             }
@@ -211,14 +245,40 @@ impl Link {
         let is_current = current.as_ref().is_some_and(|current| current.since == line.since);
         if is_current {
             *current = None;
+            self.master.doubt();
         }
         is_current
     }
 
     fn note_silence(&self) {
+        self.master.doubt();
         if self.silent.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT_CALLS {
-            tracing::warn!(address = %self.address, calls = SILENT_CALLS, "Redis does not answer: reconnecting");
+            tracing::warn!(address = %self.address(), calls = SILENT_CALLS, "Redis does not answer: reconnecting");
             *self.slot() = None;
+        }
+    }
+}
+
+// === impl Line ===
+
+impl Line {
+    fn is_over(&self) -> bool {
+        self.connected.term.as_ref().is_some_and(Term::is_over)
+    }
+
+    /// The answer of a round trip, unless the term of its Redis ends before: what a former master answers then may be
+    /// lost with it.
+    async fn in_its_term<T>(&self, trip: impl Future<Output = T>) -> Result<T, Error> {
+        let Some(term) = &self.connected.term else { return Ok(trip.await) };
+        let address = self.connected.address.to_string();
+        let why = "the sentinels name another master".to_owned();
+        if term.is_over() {
+            return Err(Error::Unreachable { address, why });
+        }
+        tokio::select! {
+            biased;
+            () = term.over() => Err(Error::NoAnswer { address, why }),
+            answer = trip => Ok(answer),
         }
     }
 }

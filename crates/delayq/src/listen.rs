@@ -7,7 +7,7 @@
 //! listener reconnect.
 
 use crate::error::Error;
-use crate::link::{Link, LinkSettings};
+use crate::link::{Connected, Link, Master};
 use delayq_core::fate::Advice;
 use delayq_core::id::Topic;
 use delayq_core::keys::{Channel, Keys};
@@ -15,6 +15,7 @@ use delayq_core::shard::ShardId;
 use delayq_core::time::UnixMillis;
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value, from_redis_value};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
@@ -55,7 +56,7 @@ enum Change {
 }
 
 struct Task {
-    settings: LinkSettings,
+    master: Arc<Master>,
     keys: Keys,
     channel: Channel,
     shards: Vec<ShardId>,
@@ -70,10 +71,10 @@ struct Task {
 impl Listener {
     /// Starts to listen to one channel of these shards, on a connection of its own.
     pub(crate) fn start(link: &Link, keys: Keys, channel: Channel, shards: Vec<ShardId>) -> Self {
-        let (settings, moves) = (link.settings().clone(), link.moves());
+        let (master, moves) = (Arc::clone(link.master()), link.moves());
         let (shards_tx, changes) = mpsc::unbounded_channel();
         let (notify, notified) = mpsc::unbounded_channel();
-        let task = Task { settings, keys, channel, shards, changes, notify, moves };
+        let task = Task { master, keys, channel, shards, changes, notify, moves };
         Self { shards: shards_tx, notified, _task: AbortOnDropHandle::new(tokio::spawn(task.run())) }
     }
 
@@ -123,8 +124,15 @@ impl Task {
     async fn connected(&mut self) -> Result<(), Error> {
         self.moves.mark_unchanged();
         let (broke, mut broken) = mpsc::unbounded_channel();
-        let address = self.settings.address();
-        let mut connection = connect(&self.settings, self.receiver(broke)).await?;
+        let Connected { mut connection, address, term } = connect(&self.master, self.receiver(broke)).await?;
+        let address = address.to_string();
+        let over = async {
+            match &term {
+                Some(term) => term.over().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(over);
         let all = self.shards.clone();
         self.subscribe(&mut connection, "SSUBSCRIBE", &all).await?;
         if self.notify.send(Notification::Resync).is_err() {
@@ -135,17 +143,16 @@ impl Task {
                 _ = broken.recv() => {
                     return Err(Error::NoAnswer { address, why: "the connection broke".to_owned() });
                 }
+                () = &mut over => return Err(succeeded(address)),
                 // The sender goes with the client; then nobody writes any more.
-                Ok(()) = self.moves.changed() => {
-                    return Err(Error::Unreachable { address, why: "it is no longer the master".to_owned() });
-                }
+                Ok(()) = self.moves.changed() => return Err(succeeded(address)),
                 change = self.changes.recv() => match change {
                     None => return Ok(()),
                     Some(change) => self.change(&mut connection, change).await?,
                 },
                 () = sleep(PING_EVERY) => {
                     let ping = redis::cmd("PING");
-                    match timeout(self.settings.deadline, ping.query_async::<()>(&mut connection)).await {
+                    match timeout(self.master.settings().deadline, ping.query_async::<()>(&mut connection)).await {
                         Ok(Ok(())) => {}
                         Ok(Err(error)) => return Err(Error::of_call(&address, None, &error)),
                         Err(_) => return Err(Error::NoAnswer { address, why: "PING was not answered".to_owned() }),
@@ -185,7 +192,7 @@ impl Task {
             command
                 .exec_async(connection)
                 .await
-                .map_err(|error| Error::of_call(&self.settings.address(), None, &error))?;
+                .map_err(|error| Error::of_call(self.master.address(), None, &error))?;
         }
         Ok(())
     }
@@ -216,26 +223,25 @@ fn understand(keys: &Keys, push: &PushInfo) -> Option<Notification> {
     }
 }
 
+fn succeeded(address: String) -> Error {
+    Error::Unreachable { address, why: "it is no longer the master".to_owned() }
+}
+
 /// A connection of which each push is handed to `receiver`.
-async fn connect(
-    settings: &LinkSettings,
-    receiver: impl AsyncPushSender,
-) -> Result<MultiplexedConnection, Error> {
+async fn connect(master: &Master, receiver: impl AsyncPushSender) -> Result<Connected, Error> {
     let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(settings.connect_timeout))
-        .set_response_timeout(Some(settings.deadline))
+        .set_connection_timeout(Some(master.settings().connect_timeout))
+        .set_response_timeout(Some(master.settings().deadline))
         .set_push_sender(receiver);
-    let connection = settings.client()?.get_multiplexed_async_connection_with_config(&config).await;
-    connection.map_err(|error| Error::of_connecting(&settings.address(), &error))
+    master.connect(&config).await
 }
 
 /// Subscribes and unsubscribes once, on its own connection: whether this user may.
 ///
 /// # Errors
 /// Redis cannot be reached, or denies it.
-pub(crate) async fn try_listening(settings: &LinkSettings, keys: &Keys) -> Result<(), Error> {
-    let address = settings.address();
-    let mut connection = connect(settings, |_: PushInfo| Ok::<(), ()>(())).await?;
+pub(crate) async fn try_listening(master: &Master, keys: &Keys) -> Result<(), Error> {
+    let Connected { mut connection, address, .. } = connect(master, |_: PushInfo| Ok::<(), ()>(())).await?;
     let channels = [Channel::Wake, Channel::Ready].map(|kind| keys.channel(ShardId::new(0), kind));
     for verb in ["PING", "SSUBSCRIBE", "SUNSUBSCRIBE"] {
         let mut command = redis::cmd(verb);

@@ -44,8 +44,9 @@ const CONSUMER: &[Verb] =
 const TIMER: &[Verb] =
     &[Verb::Claim, Verb::Pump, Verb::Hold, Verb::ForgetQuiet, Verb::Overview, Verb::Survey];
 
-/// Of each client, outside of scripts: connecting, checking the server, and loading scripts.
-const OF_A_CONNECTION: [&str; 6] = ["hello", "auth", "info", "time", "evalsha", "script|load"];
+/// Of each client, outside of scripts: connecting, checking the server, and loading scripts. ROLE is asked of what
+/// sentinels name.
+const OF_A_CONNECTION: [&str; 7] = ["hello", "auth", "info", "role", "time", "evalsha", "script|load"];
 
 /// Of who follows wake-ups, on a connection that may be idle.
 const OF_A_LISTENER: [&str; 3] = ["ping", "ssubscribe", "sunsubscribe"];

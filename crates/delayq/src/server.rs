@@ -37,6 +37,9 @@ pub struct ServerFacts {
     pub cluster: bool,
     /// How many replicas follow it.
     pub replicas: u64,
+    /// How many of them are close enough to count for `min-replicas-to-write`; `None`: it is not set, and a master that is
+    /// cut off goes on taking writes.
+    pub min_replicas_seen: Option<u64>,
 }
 
 /// Checks that the server would lose no message and denies no command that the role needs, and that a deployment that is there is
@@ -75,7 +78,7 @@ async fn facts(calls: &Calls) -> Result<ServerFacts, Error> {
 async fn check_permissions(calls: &Calls, role: Option<Role>) -> Result<(), Error> {
     calls.link().run(redis::cmd("SCRIPT").arg("LOAD").arg("return 1")).await?;
     if role.is_none_or(Role::listens) {
-        try_listening(calls.link().settings(), calls.keys()).await?;
+        try_listening(calls.link().master(), calls.keys()).await?;
     }
     if role == Some(Role::Admin) {
         let base = calls.keys().base(ShardId::new(0));
@@ -130,6 +133,7 @@ impl ServerFacts {
                 && number("aof_rewrites") == 0,
             cluster: number("cluster_enabled") == 1,
             replicas: number("connected_slaves"),
+            min_replicas_seen: fields.get("min_slaves_good_slaves").and_then(|text| text.parse().ok()),
         }
     }
 

@@ -3,18 +3,19 @@
 use super::secret::MASK;
 use super::text::Written;
 use delayq::LinkSettings;
-use delayq::protocol::mask_query;
+use delayq::protocol::{SentinelUrl, mask_query};
 use std::fmt;
 use std::str::FromStr;
 
 /// `redis://[user[:password]@]host:port[/db]`, `rediss://…` for TLS, or `unix:///path` and `redis+unix:///path`, which
-/// may be followed by `?db=`, `&user=` and `&pass=`.
+/// may be followed by `?db=`, `&user=` and `&pass=`. Of a Redis whose sentinels say where it is:
+/// `redis+sentinel://[user[:password]@]host:port,…/service[?db=N]`, `rediss+sentinel://…` for TLS.
 ///
 /// [`expose`](Self::expose) is the whole of it; printed in any way, a password is `***`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl(String);
 
-/// The schemes and their query parameters; a client would ignore others.
+/// The schemes of one address and their query parameters; a client would ignore others.
 const SCHEMES: [(&str, &[&str]); 4] = [
     ("redis", &["protocol"]),
     ("rediss", &["protocol"]),
@@ -34,7 +35,13 @@ impl RedisUrl {
     /// Whether it asks for TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {
-        self.0.starts_with("rediss://")
+        self.0.starts_with("rediss")
+    }
+
+    /// Whether it names sentinels.
+    #[must_use]
+    pub fn has_sentinels(&self) -> bool {
+        SentinelUrl::is_meant_by(&self.0)
     }
 
     /// Whether a password is written in it.
@@ -49,6 +56,16 @@ impl RedisUrl {
             .split('&')
             .filter(|pair| !pair.is_empty())
             .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+    }
+
+    /// Refuses what was printed instead of a password.
+    fn unmasked(self) -> Result<Self, String> {
+        match self.password() {
+            Some(secret) if &self.0[secret.clone()] == MASK => {
+                Err("`***` stands for a password that was not printed; write the password itself".to_owned())
+            }
+            _ => Ok(self),
+        }
     }
 
     /// The range of the password before the host.
@@ -84,6 +101,9 @@ impl FromStr for RedisUrl {
     fn from_str(text: &str) -> Result<Self, String> {
         // The text may hold a password: no refusal repeats it.
         let refusal = || format!("not the URL of a Redis; write {}", Self::EXPECTED);
+        if SentinelUrl::is_meant_by(text) {
+            return Self(text.to_owned()).unmasked().and_then(|url| text.parse().map(|_: SentinelUrl| url));
+        }
         let (scheme, rest) = text.split_once("://").ok_or_else(refusal)?;
         let known = SCHEMES.iter().find(|(known, _)| *known == scheme);
         let Some((_, keys)) = known.filter(|_| !rest.is_empty() && !rest.contains(char::is_whitespace))
@@ -96,16 +116,15 @@ impl FromStr for RedisUrl {
             let keys = keys.join(", ");
             return Err(format!("its query has an unknown parameter; {scheme}:// has: {keys}"));
         }
-        match url.password() {
-            Some(secret) if &text[secret.clone()] == MASK => {
-                Err("`***` stands for a password that was not printed; write the password itself".to_owned())
-            }
-            _ => LinkSettings::new(text).check().map(|()| url).map_err(|_| refusal()),
-        }
+        let url = url.unmasked()?;
+        LinkSettings::new(text).check().map(|()| url).map_err(|_| refusal())
     }
 }
 
-crate::written!(RedisUrl, "\"redis://host:port\", \"rediss://host:port\" (TLS) or \"unix:///path\"");
+crate::written!(
+    RedisUrl,
+    "\"redis://host:port\", \"rediss://host:port\" (TLS), \"unix:///path\" or \"redis+sentinel://host:port,host:port/service\""
+);
 
 #[cfg(test)]
 mod tests {
@@ -119,6 +138,7 @@ mod tests {
             ("rediss://user:hun:t@er2@h:1", "rediss://user:***@h:1"),
             ("redis://user@h:1", "redis://user@h:1"),
             ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+            ("redis+sentinel://u:hunter2@a:1,b:2/m?db=1", "redis+sentinel://u:***@a:1,b:2/m?db=1"),
             ("redis+unix:///r@1.sock?db=1&pass=hun@ter2", "redis+unix:///r@1.sock?db=1&pass=***"),
         ] {
             let read: RedisUrl = url.parse().unwrap();
@@ -146,6 +166,8 @@ mod tests {
             "redis://h:1?pass=hunter2",
             "redis://:hun?ter2@h:1",
             "redis://:hunter2@h:99999",
+            "redis+sentinel://:hunter2@h:1",
+            "redis+sentinel://u:***@h:1/m",
         ] {
             let refusal = text.parse::<RedisUrl>().unwrap_err();
             assert!(!refusal.contains("hunter2"), "{refusal}");

@@ -4,6 +4,7 @@ mod admin;
 mod deployment;
 mod log;
 mod redis;
+mod sentinel;
 mod shutdown;
 mod spool;
 
@@ -11,5 +12,6 @@ pub use admin::AdminConfig;
 pub use deployment::DeploymentConfig;
 pub use log::{LogConfig, LogFormat};
 pub use redis::RedisConfig;
+pub use sentinel::SentinelConfig;
 pub use shutdown::ShutdownConfig;
 pub use spool::SpoolConfig;

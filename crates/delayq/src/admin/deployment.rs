@@ -2,6 +2,7 @@
 
 use super::Admin;
 use crate::error::Error;
+use crate::link::SentinelReport;
 use crate::server::{self, ServerFacts};
 use delayq_core::call::Call;
 use delayq_core::layout::Layout;
@@ -19,6 +20,12 @@ impl Admin {
     /// configured number of shards; others if the server cannot be reached.
     pub async fn check_server(&self) -> Result<ServerFacts, Error> {
         server::check(&self.client.calls, self.client.role).await
+    }
+
+    /// What each sentinel of the Redis says now, one that is down included; `None`: the address names no sentinels. Waits
+    /// at most about `connect_timeout`.
+    pub async fn sentinels(&self) -> Option<Vec<SentinelReport>> {
+        self.client.calls.link().sentinels().await
     }
 
     /// The deployment's layout as Redis knows it, which is asked the first time only.

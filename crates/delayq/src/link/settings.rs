@@ -1,12 +1,16 @@
 //! Where a Redis is, who asks it, and how long to wait for it.
 
 use super::address;
+use super::node::Node;
+use super::sentinel_url::SentinelUrl;
 use crate::error::Error;
 use crate::password::Password;
 use crate::setters::setters;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{Client, IntoConnectionInfo, ProtocolVersion};
+use redis::{
+    Client, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisError, RedisResult, TlsCertificates,
+};
 use std::fmt;
 use std::time::Duration;
 
@@ -14,7 +18,8 @@ use std::time::Duration;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct LinkSettings {
-    /// `redis://host:port/db`, `rediss://…` for TLS, or `redis+unix:///path`.
+    /// `redis://host:port/db`, `rediss://…` for TLS, `redis+unix:///path`; or, for a Redis whose sentinels say where it is,
+    /// `redis+sentinel://host:port,host:port/service?db=N`, `rediss+sentinel://…` for TLS.
     pub url: String,
     /// The ACL user; `None`: the default user, or the one in the URL.
     pub username: Option<String>,
@@ -28,8 +33,24 @@ pub struct LinkSettings {
     pub deadline: Duration,
     /// Silence after which the system probes the connection. Default 5 s.
     pub keepalive: Duration,
+    /// How the sentinels are asked, where the URL names some.
+    pub sentinel: SentinelSettings,
     /// Whether to speak RESP2, for a server or a proxy without HELLO; a deployment needs RESP3. Default false.
     pub resp2: bool,
+}
+
+/// How sentinels are asked, where that differs from their Redis.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct SentinelSettings {
+    /// The user; `None`: the default user.
+    pub username: Option<String>,
+    /// Its password, read for each connection; `None`: none. The one of the Redis is never sent to a sentinel.
+    pub password: Option<Password>,
+    /// Whether they speak TLS; `None`: as the URL says of the Redis.
+    pub tls: Option<bool>,
+    /// The certificate authorities to trust with TLS, PEM; `None`: as for the Redis.
+    pub ca_pem: Option<Vec<u8>>,
 }
 
 // === impl LinkSettings ===
@@ -45,6 +66,7 @@ impl LinkSettings {
             connect_timeout: Duration::from_secs(1),
             deadline: Duration::from_secs(2),
             keepalive: Duration::from_secs(5),
+            sentinel: SentinelSettings::default(),
             resp2: false,
         }
     }
@@ -56,6 +78,7 @@ impl LinkSettings {
         connect_timeout: Duration,
         deadline: Duration,
         keepalive: Duration,
+        sentinel: SentinelSettings,
         resp2: bool,
     }
 
@@ -69,35 +92,78 @@ impl LinkSettings {
     /// # Errors
     /// The URL, the certificates or the password's file are invalid.
     pub fn check(&self) -> Result<(), Error> {
-        self.client().map(drop)
+        let unusable = |why| Error::Unreachable { address: self.address(), why };
+        if !SentinelUrl::is_meant_by(&self.url) {
+            return self.client(self.info()?).map(drop);
+        }
+        let url: SentinelUrl = self.url.parse().map_err(unusable)?;
+        self.sentinel_client(&url.nodes[0]).map_err(unusable)?;
+        self.client(url.master(&url.nodes[0])).map(drop)
     }
 
-    pub(crate) fn client(&self) -> Result<Client, Error> {
-        let unusable = |error: redis::RedisError| Error::of_connecting(&self.address(), &error);
-        let info = self.url.as_str().into_connection_info().map_err(unusable)?;
-        let mut redis = info.redis_settings().clone();
-        if !self.resp2 {
-            redis = redis.set_protocol(ProtocolVersion::RESP3);
-        }
-        if let Some(username) = &self.username {
-            redis = redis.set_username(username);
-        }
-        if let Some(password) = &self.password {
-            // A file that is being replaced is there again a moment later.
-            let unreadable = |why| Error::Unreachable { address: self.address(), why };
-            redis = redis.set_password(password.read().map_err(unreadable)?);
-        }
+    /// The one Redis that the URL names.
+    pub(super) fn info(&self) -> Result<ConnectionInfo, Error> {
+        let info = self.url.as_str().into_connection_info();
+        info.map_err(|error| Error::of_connecting(&self.address(), &error))
+    }
+
+    /// A client of a Redis at the place that `info` says; its login holds where none is set here.
+    pub(super) fn client(&self, info: ConnectionInfo) -> Result<Client, Error> {
+        let unusable = |error: RedisError| Error::of_connecting(&self.address(), &error);
+        // A file that is being replaced is there again a moment later.
+        let unreadable = |why| Error::Unreachable { address: self.address(), why };
+        let info = with_login(info, self.username.as_deref(), self.password.as_ref()).map_err(unreadable)?;
+        let protocol = if self.resp2 { None } else { Some(ProtocolVersion::RESP3) };
+        self.open(info, protocol, self.ca_pem.as_deref()).map_err(unusable)
+    }
+
+    /// A client of one sentinel.
+    pub(super) fn sentinel_client(&self, node: &Node) -> Result<Client, String> {
+        let SentinelSettings { username, password, tls, ca_pem } = &self.sentinel;
+        let tls = tls.unwrap_or_else(|| self.url.starts_with("rediss"));
+        let info = node.at(tls).into_connection_info().map_err(|error| error.to_string())?;
+        let info = with_login(info, username.as_deref(), password.as_ref())?;
+        let ca_pem = ca_pem.as_deref().or(self.ca_pem.as_deref()).filter(|_| tls);
+        self.open(info, Some(ProtocolVersion::RESP3), ca_pem).map_err(|error| error.to_string())
+    }
+
+    fn open(
+        &self,
+        info: ConnectionInfo,
+        protocol: Option<ProtocolVersion>,
+        ca_pem: Option<&[u8]>,
+    ) -> RedisResult<Client> {
         let keepalive = TcpKeepalive::new().with_time(self.keepalive).with_interval(Duration::from_secs(5));
         let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+        let mut redis = info.redis_settings().clone();
+        if let Some(protocol) = protocol {
+            redis = redis.set_protocol(protocol);
+        }
         let info = info.set_redis_settings(redis).set_tcp_settings(tcp);
-        match &self.ca_pem {
-            None => Client::open(info).map_err(unusable),
+        match ca_pem {
+            None => Client::open(info),
             Some(pem) => {
-                let certificates = redis::TlsCertificates { client_tls: None, root_cert: Some(pem.clone()) };
-                Client::build_with_tls(info, certificates).map_err(unusable)
+                let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem.to_vec()) };
+                Client::build_with_tls(info, certificates)
             }
         }
     }
+}
+
+/// Lays a login over that of a URL. The password is read now.
+fn with_login(
+    info: ConnectionInfo,
+    username: Option<&str>,
+    password: Option<&Password>,
+) -> Result<ConnectionInfo, String> {
+    let mut redis = info.redis_settings().clone();
+    if let Some(username) = username {
+        redis = redis.set_username(username);
+    }
+    if let Some(password) = password {
+        redis = redis.set_password(password.read()?);
+    }
+    Ok(info.set_redis_settings(redis))
 }
 
 impl<T: Into<String>> From<T> for LinkSettings {

@@ -1,5 +1,6 @@
 //! `[redis]`: the Redis that keeps the messages.
 
+use super::sentinel::SentinelConfig;
 use crate::config::{Faults, HumanDuration, RedisUrl, Secret, Section};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisConfig {
-    /// `redis://`, `rediss://` (TLS) or `unix://`; default `redis://127.0.0.1:6379`.
+    /// `redis://`, `rediss://` (TLS), `unix://` or `redis+sentinel://`; default `redis://127.0.0.1:6379`.
     pub url: RedisUrl,
     /// ACL user; unset: the one in `url`, else Redis's default user.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,6 +28,9 @@ pub struct RedisConfig {
     /// Silence after which the system probes a connection. 1 s to 10 m; default 5 s. If a middlebox forgets idle connections
     /// sooner, the first call after a pause is slow.
     pub keepalive: HumanDuration,
+    /// The sentinels that say where the Redis is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sentinel: Option<SentinelConfig>,
 }
 
 // === impl RedisConfig ===
@@ -41,7 +45,23 @@ impl Default for RedisConfig {
             connect_timeout: HumanDuration::from_secs(1),
             call_deadline: HumanDuration::from_secs(2),
             keepalive: HumanDuration::from_secs(5),
+            sentinel: None,
         }
+    }
+}
+
+impl RedisConfig {
+    /// Where the Redis is: `url`, or the sentinels of `[redis.sentinel]`.
+    #[must_use]
+    pub fn place(&self) -> RedisUrl {
+        let named = self.sentinel.as_ref().and_then(|sentinel| sentinel.url()?.parse().ok());
+        named.unwrap_or_else(|| self.url.clone())
+    }
+
+    /// As if `url` alone said where the Redis is: another Redis has other credentials.
+    #[must_use]
+    pub fn elsewhere(&self, url: &RedisUrl) -> Self {
+        Self { url: url.clone(), username: None, password: None, ca: None, sentinel: None, ..self.clone() }
     }
 }
 
@@ -58,10 +78,27 @@ impl Section for RedisConfig {
         if self.username.is_some() && self.password.is_none() {
             at.contradiction(&["username", "password"], "a user needs a `password`");
         }
-        if self.url.is_tls() {
+        if self.place().is_tls() {
             at.pem("ca", self.ca.as_deref());
         } else if self.ca.is_some() {
-            at.contradiction(&["ca", "url"], "`ca` is for TLS, but `url` does not begin with rediss://");
+            at.contradiction(&["ca", "url"], "`ca` is for TLS, but `url` does not begin with rediss");
+        }
+        let Some(sentinel) = &self.sentinel else { return };
+        at.section("sentinel", sentinel);
+        match (sentinel.nodes.is_empty(), self.url == Self::default().url, self.url.has_sentinels()) {
+            (false, false, _) => {
+                let both = "`url` says where the Redis is too; keep one of the two";
+                at.contradiction(&["sentinel.nodes", "url"], both);
+            }
+            (true, _, false) => {
+                let none = "without `nodes`, it is for a `url` that begins with redis+sentinel:// or rediss+sentinel://";
+                at.contradiction(&["sentinel", "url"], none);
+            }
+            _ => {}
+        }
+        let tls = sentinel.tls.unwrap_or_else(|| self.place().is_tls());
+        if sentinel.ca.is_some() && !tls {
+            at.refuse("sentinel.ca", "it is for TLS; set `tls` to true");
         }
     }
 }

@@ -1,0 +1,59 @@
+//! `[redis.sentinel]`: the sentinels that say where the Redis is.
+
+use crate::config::{Faults, HostPort, Secret, Section};
+use delayq::protocol::SentinelUrl;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// `[redis.sentinel]`: where the sentinels are, and how they are asked. User and password of the Redis itself are never
+/// sent to them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SentinelConfig {
+    /// The sentinels; empty: those in `redis.url`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<HostPort>,
+    /// What they call the master; needed with `nodes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// ACL user of the sentinels; unset: their default user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// Their password; unset: none. A file is read again for each connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<Secret>,
+    /// Whether they speak TLS; unset: as `redis.url` says of the Redis. With `nodes`, it says so of both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<bool>,
+    /// PEM file of the authority that signed their certificates; unset: as for the Redis.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+}
+
+// === impl SentinelConfig ===
+
+impl SentinelConfig {
+    /// The URL that says the same as `nodes`, `service` and `tls`; `None`: there are no nodes.
+    pub(super) fn url(&self) -> Option<String> {
+        let nodes: Vec<String> = self.nodes.iter().map(HostPort::to_string).collect();
+        let scheme = if self.tls == Some(true) { "rediss" } else { "redis" };
+        let service = self.service.as_deref().unwrap_or_default();
+        (!nodes.is_empty()).then(|| format!("{scheme}+sentinel://{}/{service}", nodes.join(",")))
+    }
+}
+
+impl Section for SentinelConfig {
+    fn validate(&self, at: &mut Faults) {
+        at.together(("nodes", !self.nodes.is_empty()), ("service", self.service.is_some()));
+        if let (Some(url), Some(_)) = (self.url(), &self.service)
+            && let Err(why) = url.parse::<SentinelUrl>()
+        {
+            at.contradiction(&["nodes", "service"], why);
+        }
+        at.secret("password", self.password.as_ref());
+        if self.username.is_some() && self.password.is_none() {
+            at.contradiction(&["username", "password"], "a user needs a `password`");
+        }
+        at.pem("ca", self.ca.as_deref());
+    }
+}

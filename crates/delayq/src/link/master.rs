@@ -1,0 +1,152 @@
+//! The master that keeps a deployment, wherever it is, and new connections to it.
+//!
+//! What its sentinels say is checked on the new connection itself, before anything is written over it.
+
+use super::sentinel_url::SentinelUrl;
+use super::sentinels::{SentinelReport, Sentinels};
+use super::settings::LinkSettings;
+use super::term::Term;
+use crate::error::Error;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Value, cmd};
+use std::sync::Arc;
+use tokio::time::timeout;
+
+/// The master of a place; all links of a client share it.
+pub(crate) struct Master {
+    settings: LinkSettings,
+    address: Arc<str>,
+    place: Place,
+}
+
+enum Place {
+    /// At one address.
+    Fixed,
+    /// Where its sentinels say.
+    Sentinels(Box<Sentinels>),
+    /// The URL cannot be read: why.
+    Unreadable(String),
+}
+
+/// A connection to a master.
+#[derive(Clone)]
+pub(crate) struct Connected {
+    pub(crate) connection: MultiplexedConnection,
+    /// The address of this master.
+    pub(crate) address: Arc<str>,
+    /// For how long it is the master; `None`: nobody says.
+    pub(crate) term: Option<Term>,
+}
+
+// === impl Master ===
+
+impl Master {
+    pub(super) fn new(settings: LinkSettings) -> Self {
+        let place = match SentinelUrl::is_meant_by(&settings.url) {
+            false => Place::Fixed,
+            true => match settings.url.parse() {
+                Ok(url) => Place::Sentinels(Box::new(Sentinels::new(url, settings.clone()))),
+                Err(why) => Place::Unreadable(why),
+            },
+        };
+        Self { address: settings.address().into(), settings, place }
+    }
+
+    pub(crate) fn settings(&self) -> &LinkSettings {
+        &self.settings
+    }
+
+    /// The place's address, without secrets.
+    pub(crate) fn address(&self) -> &Arc<str> {
+        &self.address
+    }
+
+    /// Has the sentinels asked again before the next connection.
+    pub(super) fn doubt(&self) {
+        if let Place::Sentinels(sentinels) = &self.place {
+            sentinels.doubt();
+        }
+    }
+
+    /// What each sentinel says now; `None`: there are none.
+    pub(super) async fn sentinels(&self) -> Option<Vec<SentinelReport>> {
+        match &self.place {
+            Place::Sentinels(sentinels) => Some(sentinels.report().await),
+            Place::Fixed | Place::Unreadable(_) => None,
+        }
+    }
+
+    /// A new connection.
+    ///
+    /// # Errors
+    /// It could not be made, or what answers is no master: nothing was written.
+    pub(crate) async fn connect(&self, config: &AsyncConnectionConfig) -> Result<Connected, Error> {
+        match &self.place {
+            Place::Fixed => {
+                let connection = self.settings.client(self.settings.info()?)?;
+                let connection = connection.get_multiplexed_async_connection_with_config(config).await;
+                let connection = connection.map_err(|error| Error::of_connecting(&self.address, &error))?;
+                Ok(Connected { connection, address: Arc::clone(&self.address), term: None })
+            }
+            Place::Sentinels(sentinels) => self.connect_by(sentinels, config).await,
+            Place::Unreadable(why) => Err(self.unreachable(why.clone())),
+        }
+    }
+
+    async fn connect_by(
+        &self,
+        sentinels: &Sentinels,
+        config: &AsyncConnectionConfig,
+    ) -> Result<Connected, Error> {
+        loop {
+            let term = sentinels.term().await.map_err(|why| self.unreachable(why))?;
+            let connect =
+                timeout(self.settings.connect_timeout, self.connect_in(&term, sentinels.url(), config));
+            let connected = tokio::select! {
+                biased;
+                // The connection would lead to the former master.
+                () = term.over() => continue,
+                connected = connect => connected,
+            };
+            let late = || {
+                let why = format!("no connection within {:?}", self.settings.connect_timeout);
+                Error::Unreachable { address: term.address(&sentinels.url().service), why }
+            };
+            return connected.unwrap_or_else(|_| Err(late())).inspect_err(|_| sentinels.doubt());
+        }
+    }
+
+    async fn connect_in(
+        &self,
+        term: &Term,
+        url: &SentinelUrl,
+        config: &AsyncConnectionConfig,
+    ) -> Result<Connected, Error> {
+        let address = term.address(&url.service);
+        let client = self.settings.client(url.master(&term.master))?;
+        let connection = client.get_multiplexed_async_connection_with_config(config).await;
+        let mut connection = connection.map_err(|error| Error::of_connecting(&address, &error))?;
+        let role: Result<Vec<Value>, _> = cmd("ROLE").query_async(&mut connection).await;
+        let role = role.map_err(|error| match Error::of_connecting(&address, &error) {
+            Error::Redis { code, .. } if code == "NOPERM" => Error::Unfit(
+                "its user may not call role, which a client of sentinels has to: allow it in the ACL (delayq acl \
+                 print shows all)"
+                    .to_owned(),
+            ),
+            error => error,
+        })?;
+        match role.first() {
+            Some(Value::BulkString(role)) if role == b"master" => {
+                Ok(Connected { connection, address: address.into(), term: Some(term.clone()) })
+            }
+            _ => {
+                let why = "the sentinels name it, but it is a replica".to_owned();
+                Err(Error::Unreachable { address, why })
+            }
+        }
+    }
+
+    fn unreachable(&self, why: String) -> Error {
+        Error::Unreachable { address: self.address.to_string(), why }
+    }
+}

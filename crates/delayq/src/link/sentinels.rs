@@ -1,0 +1,115 @@
+//! The sentinels of a master, each followed on a connection of its own, and the master that they agree on.
+//!
+//! A [`Term`] is the time during which one Redis is the master. It ends as soon as a sentinel names another one by a
+//! higher epoch; connections of an ended term are not used again. A client that doubts its master raises the round:
+//! each sentinel is then asked again at once, and only answers of that round count.
+
+mod board;
+mod following;
+mod views;
+
+pub use following::sentinel_rule;
+pub use views::SentinelFacts;
+
+use super::sentinel_url::SentinelUrl;
+use super::settings::LinkSettings;
+use super::term::Term;
+use board::Board;
+use following::Following;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+use views::{Answered, View, told};
+
+/// How long the first sentinel's answer waits for others, which may know better.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// The sentinels of one master. They are followed from the first question on, until this is dropped.
+pub(crate) struct Sentinels {
+    url: SentinelUrl,
+    settings: LinkSettings,
+    board: Arc<Board>,
+    following: Mutex<Vec<AbortOnDropHandle<()>>>,
+}
+
+/// One sentinel, and what it said.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SentinelReport {
+    /// Its address.
+    pub address: String,
+    /// The master that it names and what else it said, or why it said nothing.
+    pub said: Result<(String, SentinelFacts), String>,
+}
+
+// === impl Sentinels ===
+
+impl Sentinels {
+    pub(super) fn new(url: SentinelUrl, settings: LinkSettings) -> Self {
+        let board = Arc::new(Board::new(url.service.clone(), &url.nodes));
+        Self { url, settings, board, following: Mutex::default() }
+    }
+
+    pub(super) fn url(&self) -> &SentinelUrl {
+        &self.url
+    }
+
+    /// From now on only answers to newer questions count.
+    pub(super) fn doubt(&self) {
+        self.board.raise_round();
+    }
+
+    /// The present master, as at least one sentinel says now.
+    ///
+    /// # Errors
+    /// What each sentinel said, if none of them names a master.
+    pub(super) async fn term(&self) -> Result<Term, String> {
+        let heard = matches!(self.hear().await, Answered::Well | Answered::Partly);
+        let term = self.board.term().filter(|_| heard);
+        let service = &self.url.service;
+        term.ok_or_else(|| {
+            format!("no sentinel names the master of {service}: {}", told(&self.board.views()))
+        })
+    }
+
+    /// What each sentinel says now.
+    pub(super) async fn report(&self) -> Vec<SentinelReport> {
+        self.doubt();
+        self.hear().await;
+        let report = |view: View| SentinelReport {
+            address: view.node.to_string(),
+            said: view.news.map(|said| (said.master.to_string(), said.facts)),
+        };
+        self.board.views().into_iter().map(report).collect()
+    }
+
+    /// Waits for answers of this round.
+    async fn hear(&self) -> Answered {
+        self.follow();
+        let round = self.board.round();
+        let at_all = self.board.until(round, |answered| answered != Answered::NotYet);
+        // Those that hang are given up by then, each with its reason.
+        if timeout(self.settings.connect_timeout + PATIENCE, at_all).await.is_err() {
+            return Answered::NotYet;
+        }
+        let settled = |answered| matches!(answered, Answered::Well | Answered::ByNone);
+        match timeout(PATIENCE, self.board.until(round, settled)).await {
+            Ok(answered) => answered,
+            Err(_) => Answered::Partly,
+        }
+    }
+
+    /// Follows each sentinel, unless that is done already. A runtime that ended has taken its tasks with it.
+    fn follow(&self) {
+        let mut following = self.following.lock().expect("nothing panics while it holds the tasks");
+        if !following.is_empty() && !following.iter().any(AbortOnDropHandle::is_finished) {
+            return;
+        }
+        let start = |(index, node)| {
+            let follow = Following::new(index, node, self.settings.clone(), Arc::clone(&self.board));
+            AbortOnDropHandle::new(tokio::spawn(follow.run()))
+        };
+        *following = self.url.nodes.clone().into_iter().enumerate().map(start).collect();
+    }
+}

@@ -1,0 +1,98 @@
+//! What is known of a master by its sentinels, and the term that follows from it.
+
+use super::views::{Answered, Said, View, answered, elect};
+use crate::link::node::Node;
+use crate::link::term::Term;
+use std::sync::{Mutex, MutexGuard};
+use tokio::sync::watch;
+
+/// The views of all sentinels of one master. Those who follow them write, those who connect read.
+pub(super) struct Board {
+    service: String,
+    views: watch::Sender<Vec<View>>,
+    /// The round of questions; from 1.
+    round: watch::Sender<u64>,
+    term: Mutex<Option<Term>>,
+}
+
+// === impl Board ===
+
+impl Board {
+    pub(super) fn new(service: String, nodes: &[Node]) -> Self {
+        let views = nodes.iter().cloned().map(View::new).collect();
+        let (views, round) = (watch::Sender::new(views), watch::Sender::new(1));
+        Self { service, views, round, term: Mutex::new(None) }
+    }
+
+    pub(super) fn service(&self) -> &str {
+        &self.service
+    }
+
+    pub(super) fn views(&self) -> Vec<View> {
+        self.views.borrow().clone()
+    }
+
+    pub(super) fn term(&self) -> Option<Term> {
+        self.slot().clone()
+    }
+
+    pub(super) fn round(&self) -> u64 {
+        *self.round.borrow()
+    }
+
+    pub(super) fn rounds(&self) -> watch::Receiver<u64> {
+        self.round.subscribe()
+    }
+
+    pub(super) fn raise_round(&self) {
+        self.round.send_modify(|round| *round += 1);
+    }
+
+    /// Waits until the round is answered so.
+    pub(super) async fn until(&self, round: u64, enough: impl Fn(Answered) -> bool) -> Answered {
+        let mut views = self.views.subscribe();
+        let views = views.wait_for(|views| enough(answered(views, round))).await;
+        answered(&views.expect("the sender is this board's own"), round)
+    }
+
+    /// Takes in the news of one sentinel: another master ends the term.
+    pub(super) fn note(&self, index: usize, round: u64, news: Result<Said, String>) {
+        let mut slot = self.slot();
+        let mut elected = None;
+        self.views.send_modify(|views| {
+            let view = &mut views[index];
+            self.tell(view, &news);
+            (view.round, view.news) = (round, news);
+            elected = elect(views, slot.as_ref().map(|term| (&term.master, term.epoch)));
+        });
+        let Some((master, epoch)) = elected else { return };
+        *slot = Some(match slot.take() {
+            Some(term) if term.master == master => term.confirmed(epoch),
+            Some(term) => {
+                tracing::warn!(service = %self.service, was = %term.master, %master, epoch, "the sentinels name another master");
+                term.end();
+                Term::new(master, epoch)
+            }
+            None => Term::new(master, epoch),
+        });
+    }
+
+    /// Logs a sentinel that no longer answers, and one that does again.
+    fn tell(&self, view: &View, news: &Result<Said, String>) {
+        let (service, sentinel) = (&self.service, &view.node);
+        match (&view.news, news) {
+            (Ok(_), Err(why)) => tracing::warn!(%service, %sentinel, %why, "a sentinel is of no use"),
+            (Err(_), Err(why)) if view.round == 0 => {
+                tracing::warn!(%service, %sentinel, %why, "a sentinel is of no use");
+            }
+            (Err(_), Ok(_)) if view.round > 0 => {
+                tracing::info!(%service, %sentinel, "a sentinel answers again");
+            }
+            _ => {}
+        }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<Term>> {
+        self.term.lock().expect("nothing panics while it holds the term")
+    }
+}

@@ -1,0 +1,156 @@
+//! Following one sentinel: what it says is asked for at each doubt, whenever it reports a failover, and regularly.
+
+use super::board::Board;
+use super::views::{Said, SentinelFacts};
+use crate::link::node::Node;
+use crate::link::settings::LinkSettings;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, PushInfo, PushKind, RedisError, cmd};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
+
+/// How often a sentinel is asked unasked, plus up to as much again at random: the net below its notifications.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// Shortest time between two questions, however many doubt.
+const ASK_PAUSE: Duration = Duration::from_millis(50);
+/// Longest rest before the next try to connect, plus up to as much again at random; a doubt shortens it.
+const RECONNECT_AFTER: Duration = Duration::from_millis(250);
+
+/// The channels on which a sentinel reports another master: for all, and first of all for the one that led the failover.
+const CHANNELS: [&str; 2] = ["+switch-master", "+promoted-slave"];
+
+/// The rule of the least user of a sentinel as a line of its ACL: `>PASSWORD` stands for the password.
+pub fn sentinel_rule(user: &str) -> String {
+    let channels = CHANNELS.map(|channel| format!("&{channel}")).join(" ");
+    format!(
+        "user {user} on >PASSWORD {channels} -@all +auth +hello +sentinel|get-master-addr-by-name +sentinel|master \
+         +subscribe"
+    )
+}
+
+/// One sentinel that is followed.
+pub(super) struct Following {
+    index: usize,
+    node: Node,
+    settings: LinkSettings,
+    board: Arc<Board>,
+    rounds: watch::Receiver<u64>,
+}
+
+/// What a sentinel's connection reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    /// A failover.
+    Failover,
+    /// Its own end.
+    Broken,
+}
+
+// === impl Following ===
+
+impl Following {
+    pub(super) fn new(index: usize, node: Node, settings: LinkSettings, board: Arc<Board>) -> Self {
+        let rounds = board.rounds();
+        Self { index, node, settings, board, rounds }
+    }
+
+    pub(super) async fn run(mut self) {
+        loop {
+            self.rounds.mark_unchanged();
+            let why = match self.connected().await {
+                Err(why) => why,
+                Ok(never) => match never {},
+            };
+            // What was asked meanwhile went into the connection that broke.
+            self.board.note(self.index, self.board.round(), Err(why));
+            sleep(ASK_PAUSE).await;
+            let _ = timeout(RECONNECT_AFTER.mul_f64(1.0 + fastrand::f64()), self.rounds.changed()).await;
+        }
+    }
+
+    /// Asks on one connection until it breaks: why.
+    async fn connected(&mut self) -> Result<std::convert::Infallible, String> {
+        let (notify, mut notified) = mpsc::unbounded_channel();
+        let connect = self.connect(notify);
+        let mut connection = timeout(self.settings.connect_timeout, connect)
+            .await
+            .map_err(|_| "it does not answer".to_owned())??;
+        loop {
+            let round = *self.rounds.borrow_and_update();
+            let said = timeout(self.settings.connect_timeout, self.ask(&mut connection))
+                .await
+                .map_err(|_| "it does not answer".to_owned())??;
+            self.board.note(self.index, round, said);
+            sleep(ASK_PAUSE).await;
+            tokio::select! {
+                news = notified.recv() => if news != Some(News::Failover) {
+                    return Err("the connection broke".to_owned());
+                },
+                _ = self.rounds.changed() => {}
+                () = sleep(ASK_EVERY.mul_f64(1.0 + fastrand::f64())) => {}
+            }
+        }
+    }
+
+    async fn connect(&self, notify: mpsc::UnboundedSender<News>) -> Result<MultiplexedConnection, String> {
+        let receiver = move |push: PushInfo| match push.kind {
+            PushKind::Message => notify.send(News::Failover).map_err(drop),
+            PushKind::Disconnection => notify.send(News::Broken).map_err(drop),
+            _ => Ok(()),
+        };
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_push_sender(receiver);
+        let client = self.settings.sentinel_client(&self.node)?;
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+        let mut connection = connection.map_err(|error| said_by(&error))?;
+        let subscribed = cmd("SUBSCRIBE").arg(&CHANNELS).exec_async(&mut connection).await;
+        subscribed.map_err(|error| format!("SUBSCRIBE: {}", said_by(&error)))?;
+        Ok(connection)
+    }
+
+    /// Its answer to one question.
+    ///
+    /// # Errors
+    /// The connection is of no further use.
+    async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Result<Said, String>, String> {
+        let service = self.board.service();
+        let mut questions = redis::Pipeline::with_capacity(2);
+        // While it leads a failover, the first alone names the new master, and the second its epoch.
+        questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service);
+        questions.cmd("SENTINEL").arg("MASTER").arg(service);
+        type Answers = (Option<(String, u16)>, HashMap<String, String>);
+        match questions.query_async::<Answers>(connection).await {
+            Ok((Some((host, port)), fields)) => Ok(Ok(read(Node::new(host, port), &fields))),
+            Ok((None, _)) => Ok(Err(format!("it knows no master {service}"))),
+            Err(error) if error.code() == Some("ERR") => {
+                Ok(Err(format!("{} (SENTINEL MASTER {service})", said_by(&error))))
+            }
+            Err(error) => Err(said_by(&error)),
+        }
+    }
+}
+
+fn read(master: Node, fields: &HashMap<String, String>) -> Said {
+    let text = |name: &str| fields.get(name).map_or("", String::as_str);
+    let number = |name: &str| text(name).parse().unwrap_or(0);
+    let facts = SentinelFacts {
+        quorum: number("quorum"),
+        sentinels: number("num-other-sentinels") + 1,
+        replicas: number("num-slaves"),
+        flags: text("flags").to_owned(),
+    };
+    Said { master, epoch: number("config-epoch"), facts }
+}
+
+/// An error as a sentinel's or the network's own words.
+fn said_by(error: &RedisError) -> String {
+    match (error.code(), error.detail()) {
+        (Some(code), Some(detail)) => format!("{code} {detail}"),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,44 @@
+//! For how long one Redis is the master, as far as its sentinels say.
+
+use super::node::Node;
+use tokio_util::sync::CancellationToken;
+
+/// The time during which sentinels name one master. Clones end together.
+#[derive(Clone, Debug)]
+pub(crate) struct Term {
+    pub(super) master: Node,
+    /// The configuration epoch by which the sentinels named it.
+    pub(super) epoch: u64,
+    over: CancellationToken,
+}
+
+// === impl Term ===
+
+impl Term {
+    pub(super) fn new(master: Node, epoch: u64) -> Self {
+        Self { master, epoch, over: CancellationToken::new() }
+    }
+
+    /// The same under a later epoch.
+    pub(super) fn confirmed(&self, epoch: u64) -> Self {
+        Self { epoch, ..self.clone() }
+    }
+
+    /// The master's address, and whose it is.
+    pub(super) fn address(&self, service: &str) -> String {
+        format!("{}, the master of {service}", self.master)
+    }
+
+    pub(super) fn end(&self) {
+        self.over.cancel();
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.is_cancelled()
+    }
+
+    /// Waits for its end. Cancel safe.
+    pub(crate) async fn over(&self) {
+        self.over.cancelled().await;
+    }
+}
