@@ -43,6 +43,20 @@ fn the_snippet_of_the_readme_is_the_one_that_is_compiled() {
 }
 
 #[test]
+fn the_programs_of_the_outbox_guide_are_the_files_that_are_tested() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let guide = fs::read_to_string(root.join("docs/guides/outbox.md")).unwrap();
+    let blocks = guide.matches("```sql\n").count() + guide.matches("```python\n").count();
+    let files: Vec<_> = fs::read_dir(root.join("examples/outbox")).unwrap().collect();
+    assert_eq!(blocks, files.len());
+    for file in files {
+        let path = file.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(guide.contains(&format!("\n{text}```")), "{} is not in the guide as it is", path.display());
+    }
+}
+
+#[test]
 fn every_test_that_this_page_names_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut there = BTreeSet::new();

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The blocks that do not run: the page, how the block begins, and why.
-const NOT_RUN: [(&str, &str, &str); 4] = [
+const NOT_RUN: [(&str, &str, &str); 5] = [
     ("README.md", "cargo install ", "installs what this test was built with"),
     ("README.md", "make run ", "builds the workspace; bench/tests/rehearsal.rs runs what it runs"),
     ("docs/quickstart.md", "cargo install ", "installs what this test was built with"),
@@ -22,6 +22,11 @@ const NOT_RUN: [(&str, &str, &str); 4] = [
         "docs/guides/kafka.md",
         "delayq --config delayq.toml config check ",
         "needs brokers; the forwarder's tests have them",
+    ),
+    (
+        "docs/guides/outbox.md",
+        "python3 relay.py ",
+        "clients/python/tests/test_outbox.py runs it, and the guide's SQL",
     ),
 ];
 
