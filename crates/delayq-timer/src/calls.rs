@@ -4,7 +4,7 @@ use crate::forgetting::Page;
 use crate::schedule::Round;
 use crate::survey::Question;
 use delayq::protocol::{
-    Claimed, ForgottenTopics, HoldAnswer, Owner, PumpReport, ShardId, Survey, UnixMicros,
+    BooksAt, BooksPage, Claimed, ForgottenTopics, HoldAnswer, Owner, PumpReport, ShardId, Survey, UnixMicros,
 };
 use delayq::{Error, UnixMillis};
 use delayq_cluster::{ClusterError, DrainReport, Handle};
@@ -47,6 +47,7 @@ pub(crate) enum Call {
     },
     Forget(Page),
     Survey(Question),
+    Books(ShardId, BooksAt),
     Drain,
 }
 
@@ -60,6 +61,7 @@ pub(crate) enum Answer {
     Rescued { shards: Vec<ShardId>, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
     Forgot { shard: ShardId, answer: Result<ForgottenTopics, Error> },
     Surveyed { shard: ShardId, answer: Result<Survey, Error> },
+    Counted { shard: ShardId, answer: Result<BooksPage, Error> },
     Drained(DrainReport),
 }
 
@@ -108,6 +110,7 @@ impl Call {
             | Self::Rescue { .. }
             | Self::Forget(_)
             | Self::Survey(_)
+            | Self::Books(..)
             | Self::Drain => Vec::new(),
         }
     }
@@ -181,6 +184,9 @@ impl Calls {
             Call::Survey(Question { shard, page, horizons }) => Box::pin(async move {
                 Answer::Surveyed { shard, answer: redis.survey(shard, page, &horizons).await }
             }),
+            Call::Books(shard, at) => {
+                Box::pin(async move { Answer::Counted { shard, answer: redis.books(shard, at).await } })
+            }
             Call::Drain => Box::pin(async move { Answer::Drained(handle.drain(HAND_OVER).await) }),
         });
     }

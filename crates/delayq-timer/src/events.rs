@@ -153,6 +153,11 @@ pub(crate) fn topic_forgotten(metrics: &TimerMetrics, topic: &Topic, shard: Shar
     }
 }
 
+/// A topic's books do not balance, since the last look.
+pub(crate) fn books_off(shard: ShardId, topic: &Topic) {
+    tracing::error!(%topic, %shard, "the topic's books do not balance: `delayq audit` says by what");
+}
+
 /// Everything is handed over.
 pub(crate) fn stopped(took: Duration, left_over: usize) {
     match left_over {

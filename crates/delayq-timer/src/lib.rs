@@ -23,6 +23,7 @@
 mod aim;
 mod alarm;
 mod apart;
+mod books;
 mod calls;
 mod clock_watch;
 pub mod codes;

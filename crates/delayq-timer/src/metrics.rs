@@ -47,6 +47,8 @@ pub(crate) struct TimerMetrics {
     oldest_overdue: Gauge<f64, AtomicU64>,
     lease_margin: Gauge<f64, AtomicU64>,
     to_take: Option<ToTake>,
+    pub(crate) books_counted: Counter,
+    books_off: Gauge,
     pub(crate) round_trip: Gauge<f64, AtomicU64>,
     pub(crate) pump_time: Histogram,
     pub(crate) membership: Family<OfEvent, Counter>,
@@ -124,6 +126,11 @@ impl TimerMetrics {
         };
         Self {
             to_take: (!horizons.is_empty()).then(|| ToTake::register(metrics, horizons)),
+            books_counted: counter("timer_books_counted", "Topics of a shard whose books were looked at"),
+            books_off: gauge(
+                "timer_books_off_messages",
+                "By how many messages the books of topics do not balance, as each shard that is pumped here answered last",
+            ),
             lateness,
             moved: counter("timer_moved", "Messages that became ready"),
             returned: counter("timer_leases_returned", "Leases that ran out"),
@@ -247,6 +254,11 @@ impl TimerMetrics {
         if let Some(to_take) = &self.to_take {
             to_take.set(totals);
         }
+    }
+
+    /// By how many messages the books of all topics are off.
+    pub(crate) fn books_off(&self, messages: u64) {
+        self.books_off.set(i64::try_from(messages).unwrap_or(i64::MAX));
     }
 
     /// Counts what the membership did with etcd from `before` to `now`.

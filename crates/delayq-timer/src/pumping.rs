@@ -12,6 +12,7 @@ mod standing;
 
 use crate::aim::{Aim, Shot};
 use crate::alarm::Alarm;
+use crate::books::Books;
 use crate::calls::{Answer, Call, Calls};
 use crate::clock_watch::ClockWatch;
 use crate::codes::MEMBER;
@@ -80,6 +81,7 @@ pub(crate) struct Pumping {
     judged_next: Instant,
     forgetting: Forgetting,
     surveys: Surveys,
+    books: Books,
     foreign: Foreign,
     fleet: Fleet,
     wakes: Wakes,
@@ -122,6 +124,7 @@ impl Pumping {
             stall: None,
             judged_next: now,
             forgetting: Forgetting::new(*config.forget_topics_after, now),
+            books: Books::new(now),
             surveys: Surveys::new(config.horizons.iter().map(|&horizon| *horizon).collect(), now),
             foreign: Foreign::default(),
             fleet: Fleet::new(handle, ownership, config.strict),
@@ -205,7 +208,9 @@ impl Pumping {
     fn next_shot(&self, now: Instant) -> Shot {
         let shards = self.schedule.count();
         let polls = [Some(self.poll.next(shards)), self.forgetting.next(shards), self.surveys.next(shards)];
-        let others = [self.owning.next(), self.health.next(), Some(now + BEAT)].into_iter().chain(polls);
+        let others =
+            [self.owning.next(), self.health.next(), Some(now + BEAT), Some(self.books.next(shards))];
+        let others = others.into_iter().chain(polls);
         let mut pumps = [None, None];
         if self.fleet.may_pump() {
             let next = self.schedule.next(now);

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod admin;
+mod books;
 mod calls;
 mod client;
 mod clock;

@@ -1,5 +1,6 @@
 //! What the owner of shards asks of them: to be theirs, to pump what is due, to forget unused topics.
 
+use crate::books::{self, BooksAt, BooksPage};
 use crate::client::Client;
 use crate::error::Error;
 use crate::listen::Listener;
@@ -96,6 +97,14 @@ impl Owner {
     /// Redis cannot be used.
     pub async fn survey(&self, shard: ShardId, page: u64, spans: &[Duration]) -> Result<Survey, Error> {
         self.client.calls.ask(survey::request(shard, page, spans), survey::read).await
+    }
+
+    /// Whether the books of the next topics of a shard balance: up to 16 of them, each counted at one instant.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn books(&self, shard: ShardId, at: BooksAt) -> Result<BooksPage, Error> {
+        books::books(&self.client, shard, at).await
     }
 
     /// Redis's clock. A replica answers it too, and a Redis that refuses writes.

@@ -1,6 +1,7 @@
 //! The protocol, for services and tools: keys, scripts, envelopes and limits, and the deployment as the owners of shards
 //! and the holders of leases see it. Applications need none of it.
 
+pub use crate::books::{BooksAt, BooksPage};
 pub use crate::growth::Growth;
 pub use crate::holder::Holder;
 pub use crate::link::{Link, SentinelUrl, mask_query};

@@ -42,7 +42,7 @@ const CONSUMER: &[Verb] =
     &[Verb::Reserve, Verb::Extend, Verb::Ack, Verb::Release, Verb::Bury, Verb::Overview, Verb::Dictionary];
 
 const TIMER: &[Verb] =
-    &[Verb::Claim, Verb::Pump, Verb::Hold, Verb::ForgetQuiet, Verb::Overview, Verb::Survey];
+    &[Verb::Claim, Verb::Pump, Verb::Hold, Verb::ForgetQuiet, Verb::Overview, Verb::Count, Verb::Survey];
 
 /// Of each client, outside of scripts: connecting, checking the server, and loading scripts. ROLE is asked of what
 /// sentinels name.

@@ -50,16 +50,20 @@ impl Numbers {
         self.delayed + self.ready + self.leased
     }
 
+    /// What became of the accepted messages, and those that are still there: as many as were accepted.
+    pub const fn accounted(&self) -> u64 {
+        self.delivered
+            + self.cancelled
+            + self.expired
+            + self.purged
+            + self.replaced
+            + self.dead
+            + self.pending()
+    }
+
     /// Whether the books balance.
     pub const fn balances(&self) -> bool {
-        self.accepted
-            == self.delivered
-                + self.cancelled
-                + self.expired
-                + self.purged
-                + self.replaced
-                + self.dead
-                + self.pending()
+        self.accepted == self.accounted()
     }
 
     /// Adds the counts of another shard.

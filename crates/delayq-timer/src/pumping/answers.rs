@@ -29,6 +29,7 @@ impl Pumping {
             Answer::Rescued { shards, trip, reports } => self.rescued(&shards, trip, reports),
             Answer::Forgot { shard, answer } => self.forgot(shard, answer),
             Answer::Surveyed { shard, answer } => self.surveyed(shard, answer),
+            Answer::Counted { shard, answer } => self.counted(shard, answer),
             Answer::Drained(_) => unreachable!("the loop ends with it"),
         }
     }

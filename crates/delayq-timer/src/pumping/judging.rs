@@ -19,6 +19,7 @@ impl Pumping {
         let overdue = self.overdue(oldest, now).max(self.progress.blocked_for(now));
         self.metrics.stands(next_due, overdue.as_secs_f64(), lease);
         self.metrics.surveyed(&self.surveys.totals());
+        self.metrics.books_off(self.books.off_by());
         let stall = self.progress.judge(self.overdue(mine, now), now);
         match (self.stall, stall) {
             (None, Some(stall)) => events::stalled(&self.metrics, stall),

@@ -85,6 +85,7 @@ impl Pumping {
         self.progress.drop(shard);
         self.forgetting.drop(shard);
         self.surveys.drop(shard);
+        self.books.drop(shard);
         self.owning.lose(lost);
     }
 

@@ -3,7 +3,7 @@
 use super::Pumping;
 use crate::calls::{Call, NO_LATER, Trip};
 use crate::events;
-use delayq::protocol::{ForgottenTopics, PumpReport, PumpWord, ShardId, Survey, UnixMicros};
+use delayq::protocol::{BooksPage, ForgottenTopics, PumpReport, PumpWord, ShardId, Survey, UnixMicros};
 use delayq::{Error, UnixMillis};
 use std::time::Instant;
 
@@ -40,6 +40,8 @@ impl Pumping {
         }
         let questions = self.surveys.take(&self.schedule, now);
         self.send_all(questions.into_iter().map(Call::Survey));
+        let books = self.books.take(&self.schedule, now);
+        self.send_all(books.map(|(shard, at)| Call::Books(shard, at)));
     }
 
     pub(super) fn probed(&mut self, trip: Trip, clock: Option<UnixMicros>, wrote: Result<(), Error>) {
@@ -128,6 +130,22 @@ impl Pumping {
             Ok(found) if self.schedule.epoch(shard).is_some() => self.surveys.answered(shard, found),
             Ok(_) => {}
             Err(error) => tracing::debug!(%shard, %error, "it is asked again what it has in 15 s"),
+        }
+    }
+
+    /// Likewise.
+    pub(super) fn counted(&mut self, shard: ShardId, answer: Result<BooksPage, Error>) {
+        let found = match answer {
+            Ok(found) if self.schedule.epoch(shard).is_some() => Some(found),
+            Ok(_) => None,
+            Err(error) => {
+                tracing::debug!(%shard, %error, "its books are looked at again later");
+                None
+            }
+        };
+        self.metrics.books_counted.inc_by(found.as_ref().map_or(0, |found| found.topics.len() as u64));
+        for topic in self.books.answered(shard, found) {
+            events::books_off(shard, &topic);
         }
     }
 

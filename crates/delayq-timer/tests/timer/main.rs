@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
+mod books;
 mod bounds;
 mod clock;
 mod clock_drills;

@@ -1,0 +1,129 @@
+//! Whether the books of the shards that are pumped here balance, topic by topic: which shard to ask next, and what was found.
+//! Pure.
+
+use crate::rota::Rota;
+use crate::schedule::Schedule;
+use delayq::Topic;
+use delayq::protocol::{BooksAt, BooksPage, ShardId};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How often each shard is asked: seldom enough that an idle one does not notice.
+const EVERY: Duration = Duration::from_secs(240);
+/// Shards asked at once: a topic costs Redis 4 µs for each hour in which anything is due, and a call looks at 16.
+const AT_ONCE: usize = 1;
+
+/// What was asked, and found.
+#[derive(Clone, Debug)]
+pub(crate) struct Books {
+    rota: Rota,
+    /// Where to go on in a shard, where that is not the beginning.
+    at: BTreeMap<ShardId, BooksAt>,
+    /// The topics whose books did not balance when they were looked at last, and by how many messages.
+    wrong: BTreeMap<(ShardId, Topic), u64>,
+    /// Whether a shard is being asked.
+    asking: bool,
+}
+
+// === impl Books ===
+
+impl Books {
+    pub(crate) fn new(now: Instant) -> Self {
+        let rota = Rota::new(EVERY, AT_ONCE, now);
+        Self { rota, at: BTreeMap::new(), wrong: BTreeMap::new(), asking: false }
+    }
+
+    /// When to ask next, of so many shards.
+    pub(crate) fn next(&self, shards: usize) -> Instant {
+        self.rota.next(shards)
+    }
+
+    /// The shard to ask now, if it is time to, and where to go on. It comes back by `answered`.
+    pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Option<(ShardId, BooksAt)> {
+        let shard = self.rota.take(schedule, now).pop()?;
+        if std::mem::replace(&mut self.asking, true) {
+            return None;
+        }
+        Some((shard, self.at.get(&shard).copied().unwrap_or_default()))
+    }
+
+    /// A shard answered; `None`: it did not. Returns the topics whose books do not balance since this answer.
+    pub(crate) fn answered(&mut self, shard: ShardId, found: Option<BooksPage>) -> Vec<Topic> {
+        self.asking = false;
+        let Some(found) = found else { return Vec::new() };
+        self.at.insert(shard, found.next);
+        let mut news = Vec::new();
+        for (topic, difference) in found.topics {
+            let key = (shard, topic);
+            match difference {
+                Some(0) => _ = self.wrong.remove(&key),
+                Some(difference) => {
+                    if self.wrong.insert(key.clone(), difference).is_none() {
+                        news.push(key.1);
+                    }
+                }
+                None => {}
+            }
+        }
+        news
+    }
+
+    /// A shard is not owned any more.
+    pub(crate) fn drop(&mut self, shard: ShardId) {
+        self.at.remove(&shard);
+        self.wrong.retain(|(of, _), _| *of != shard);
+    }
+
+    /// By how many messages the books are off.
+    pub(crate) fn off_by(&self) -> u64 {
+        self.wrong.values().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ShardId = ShardId::new(0);
+
+    fn one_shard() -> Schedule {
+        let mut schedule = Schedule::new(150, Duration::ZERO);
+        schedule.own(A, 1, None);
+        schedule
+    }
+
+    fn page(next: BooksAt, topics: &[(&str, Option<u64>)]) -> BooksPage {
+        let topics = topics.iter().map(|(name, difference)| (Topic::new(*name).unwrap(), *difference));
+        BooksPage { next, topics: topics.collect() }
+    }
+
+    #[test]
+    fn a_shard_is_asked_for_the_topics_behind_those_it_answered_and_one_at_a_time() {
+        let start = Instant::now();
+        let mut books = Books::new(start);
+        assert_eq!(books.take(&one_shard(), start + EVERY), Some((A, BooksAt::default())));
+        assert_eq!(books.take(&one_shard(), start + 2 * EVERY), None, "one is under way");
+        let next = BooksAt { page: 7, passed: 16 };
+        books.answered(A, Some(page(next, &[])));
+        assert_eq!(books.take(&one_shard(), start + 3 * EVERY), Some((A, next)));
+        books.answered(A, None);
+        assert_eq!(books.take(&one_shard(), start + 4 * EVERY), Some((A, next)), "it did not answer");
+        books.answered(A, Some(page(BooksAt::default(), &[])));
+        assert_eq!(books.take(&one_shard(), start + 5 * EVERY), Some((A, BooksAt::default())));
+    }
+
+    #[test]
+    fn a_topic_that_does_not_balance_is_news_once_and_counts_until_it_does() {
+        let mut books = Books::new(Instant::now());
+        let mut answer = |topics: &[(&str, Option<u64>)]| {
+            let news = books.answered(A, Some(page(BooksAt::default(), topics)));
+            (news.len(), books.off_by())
+        };
+        assert_eq!(answer(&[("sound", Some(0)), ("broken", Some(3)), ("worse", Some(4))]), (2, 7));
+        assert_eq!(answer(&[("broken", Some(5)), ("worse", Some(4))]), (0, 9));
+        assert_eq!(answer(&[("broken", None)]), (0, 9), "too much to be read at once: nothing new is known");
+        assert_eq!(answer(&[("broken", Some(0))]), (0, 4));
+        books.drop(A);
+        assert_eq!(books.off_by(), 0);
+    }
+}
