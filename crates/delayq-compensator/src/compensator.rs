@@ -9,11 +9,16 @@ use crate::wake::{Wake, wake};
 use delayq::Client;
 use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown};
 use delayq_spool::{SpoolError, SpoolReader};
+use std::future::Future;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 /// The shortest time between two reads of the books, which read the number of every waiting record.
 const BOOKS_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a step may take: what it resubmits is settled at its end, so until then nothing moves.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a compensator works with.
 pub struct Deps {
@@ -71,7 +76,8 @@ impl Compensator {
         self.condition.ready();
         let mut failures = 0;
         while !shutdown.is_requested() {
-            let report = self.step().await?;
+            let condition = self.condition.clone();
+            let report = watched(&condition, self.step()).await?;
             failures = if report.held.is_some() { failures + 1 } else { 0 };
             self.report(&report, failures).await?;
             let next = wake(&report, failures, *self.config.longest_rest);
@@ -157,6 +163,17 @@ impl Compensator {
         }
         Ok(())
     }
+}
+
+/// Waits for a step, and reports one that takes too long; the next report clears that.
+async fn watched<T>(condition: &Condition, step: impl Future<Output = T>) -> T {
+    let mut step = pin!(step);
+    if let Ok(ended) = tokio::time::timeout(PATIENCE, &mut step).await {
+        return ended;
+    }
+    tracing::error!("no spooled record has been settled for 2 s: not ready");
+    condition.unready("no record has been settled for 2 s");
+    step.await
 }
 
 fn unusable(error: SpoolError) -> Fault {

@@ -1,8 +1,10 @@
 //! What all batches share, from reserve to settling.
 
+use crate::progress::Progress;
 use crate::stats::Stats;
 use delayq::protocol::Holder;
 use delayq_service::Shutdown;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -15,6 +17,7 @@ pub(crate) struct Context {
     /// Requested when messages that are not delivered yet are to be given back.
     pub(crate) give_up: Shutdown,
     freed: UnboundedSender<Freed>,
+    progress: Arc<Mutex<Progress>>,
 }
 
 /// Room of a lane that is free again.
@@ -34,7 +37,13 @@ impl Context {
     /// The second value receives what batches free before they end.
     pub(crate) fn new(holder: Holder, lease: Duration, stats: Stats) -> (Self, UnboundedReceiver<Freed>) {
         let (freed, receiver) = unbounded_channel();
-        (Self { holder, lease, stats, give_up: Shutdown::new(), freed }, receiver)
+        (Self { holder, lease, stats, give_up: Shutdown::new(), freed, progress: Arc::default() }, receiver)
+    }
+
+    /// Whether messages move.
+    pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
+        // It changes by one insertion or removal: a panic cannot leave it half changed.
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reports what a batch frees before it ends.

@@ -58,6 +58,8 @@ pub struct Forwarder {
     condition: Condition,
     /// Whether no destination rests because it rejects message after message.
     destinations: Condition,
+    /// Where to report whether ready messages move, and that the loop is alive.
+    readiness: Readiness,
     share: Share,
 }
 
@@ -90,6 +92,7 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
         stats,
         condition,
         destinations,
+        readiness: deps.readiness,
         share,
     })
 }

@@ -27,6 +27,7 @@ mod lane_state;
 mod pace;
 mod parcel;
 mod pattern;
+mod progress;
 mod routes;
 mod service;
 mod settle;

@@ -1,9 +1,9 @@
 //! Settling: telling Redis what becomes of a message after its delivery.
 
 use crate::context::Context;
-use delayq::protocol::{Receipt, Release};
+use delayq::protocol::{Receipt, Release, ShardId};
 use delayq::{Advice, Error, Settled};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What is to become of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +44,10 @@ pub(crate) async fn settle(context: &Context, verdicts: impl Iterator<Item = (Re
     let mut pause = FIRST_PAUSE;
     let Context { holder, give_up, .. } = context;
     loop {
-        acks = to_retry(context, holder.ack(&acks).await, acks);
-        buried = to_retry(context, holder.bury(&buried).await, buried);
-        releases = to_retry(context, holder.release(&releases).await, releases);
+        acks = to_retry(context, holder.ack(&acks).await, acks, |receipt| receipt.shard);
+        buried = to_retry(context, holder.bury(&buried).await, buried, |(receipt, _)| receipt.shard);
+        let released = holder.release(&releases).await;
+        releases = to_retry(context, released, releases, |release| release.receipt.shard);
         let left = acks.len() + buried.len() + releases.len();
         if left == 0 {
             return;
@@ -62,20 +63,30 @@ pub(crate) async fn settle(context: &Context, verdicts: impl Iterator<Item = (Re
 }
 
 /// The items to retry.
-fn to_retry<T>(context: &Context, answers: Vec<Result<Settled, Error>>, mut items: Vec<T>) -> Vec<T> {
+fn to_retry<T>(
+    context: &Context,
+    answers: Vec<Result<Settled, Error>>,
+    mut items: Vec<T>,
+    shard_of: fn(&T) -> ShardId,
+) -> Vec<T> {
     context.stats.settled(answers.iter().flatten());
-    let mut answers = answers.into_iter();
-    items.retain(|_| match answers.next() {
-        Some(Err(error)) if error.advice() == Advice::Retry => true,
-        Some(Err(error)) => {
-            tracing::error!(%error, "a message could not be settled: its lease will expire");
-            false
+    let (mut answers, mut progress, now) = (answers.into_iter(), context.progress(), Instant::now());
+    items.retain(|item| {
+        let answer = answers.next();
+        let taken = matches!(&answer, Some(Ok(settled)) if !matches!(settled, Settled::Failed(_)));
+        progress.settled(shard_of(item), taken, now);
+        match answer {
+            Some(Err(error)) if error.advice() == Advice::Retry => true,
+            Some(Err(error)) => {
+                tracing::error!(%error, "a message could not be settled: its lease will expire");
+                false
+            }
+            Some(Ok(Settled::Failed(why))) => {
+                tracing::error!(why, "a message could not be settled: its lease will expire");
+                false
+            }
+            Some(Ok(_)) | None => false,
         }
-        Some(Ok(Settled::Failed(why))) => {
-            tracing::error!(why, "a message could not be settled: its lease will expire");
-            false
-        }
-        Some(Ok(_)) | None => false,
     });
     items
 }

@@ -59,6 +59,8 @@ pub struct Stats {
     pub shards: Gauge,
     /// Topics that a shard sets aside because one of their keys has the wrong type, counted once a shard.
     pub refused_topics: Gauge,
+    /// Whether ready messages do not move.
+    pub(crate) stalled: Gauge,
     /// Calls of `reserve`.
     pub reserves: Counter,
     /// Calls of `reserve` that Redis did not answer.
@@ -144,6 +146,11 @@ impl Stats {
             refused_topics: metrics.register(
                 "forwarder_refused_topics",
                 "Topics that a shard sets aside because one of their keys has the wrong type, counted once a shard",
+                Gauge::default(),
+            ),
+            stalled: metrics.register(
+                "forwarder_stalled",
+                "1 while ready messages do not move, and no destination, pause or rate is why",
                 Gauge::default(),
             ),
             reserves: metrics.register(

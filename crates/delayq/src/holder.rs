@@ -9,6 +9,7 @@ use delayq_core::keys::Channel;
 use delayq_core::script::Verb;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::overview::{self, TopicsPage};
+use delayq_core::verbs::probe;
 use delayq_core::verbs::reserve::{self, Receipt, Reservation, ReserveReport, ReserveRequest};
 use delayq_core::verbs::settle::{self, Release, Settled};
 use std::time::Duration;
@@ -43,6 +44,14 @@ impl Holder {
     pub async fn topics(&self, pages: &[(ShardId, Option<u64>)]) -> Vec<Result<TopicsPage, Error>> {
         let calls = pages.iter().map(|&(shard, from)| overview::topics(shard, from)).collect();
         self.client.calls.ask_all(calls, overview::read_topics).await
+    }
+
+    /// Whether a shard's Redis takes writes now: it runs a script that may write, and writes nothing.
+    ///
+    /// # Errors
+    /// It does not, or cannot be reached.
+    pub async fn takes_writes(&self, shard: ShardId) -> Result<(), Error> {
+        self.client.calls.ask(probe::request(shard, ["TIME"]), probe::read).await.map(drop)
     }
 
     /// Reserves ready messages, from all these shards in one round trip.

@@ -92,7 +92,8 @@ async fn check_permissions(calls: &Calls, role: Option<Role>) -> Result<(), Erro
     }
     let needed: Vec<String> =
         role.unwrap_or(Role::Admin).commands().into_iter().map(|command| command.to_uppercase()).collect();
-    let denied = calls.ask(probe::request(needed.iter().map(String::as_str)), probe::read).await?;
+    let denied =
+        calls.ask(probe::request(ShardId::new(0), needed.iter().map(String::as_str)), probe::read).await?;
     if denied.is_empty() {
         return Ok(());
     }

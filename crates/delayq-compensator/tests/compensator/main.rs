@@ -4,6 +4,7 @@
 mod full_disk;
 mod killed;
 mod order;
+mod ready;
 mod silence;
 
 use delayq::admin::{Policy, Repeats};

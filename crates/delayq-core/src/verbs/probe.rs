@@ -5,9 +5,9 @@ use crate::reply::{Reply, ReplyError, Value};
 use crate::script::Verb;
 use crate::shard::ShardId;
 
-/// Tries these commands, in capitals; those that no script uses are passed over.
-pub fn request<'c>(commands: impl IntoIterator<Item = &'c str>) -> Call {
-    commands.into_iter().fold(Call::new(Verb::Probe, ShardId::new(0)), Call::arg)
+/// Tries these commands in a shard, in capitals; those that no script uses are passed over.
+pub fn request<'c>(shard: ShardId, commands: impl IntoIterator<Item = &'c str>) -> Call {
+    commands.into_iter().fold(Call::new(Verb::Probe, shard), Call::arg)
 }
 
 /// The commands that are denied.

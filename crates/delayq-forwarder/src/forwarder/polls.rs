@@ -24,8 +24,13 @@ pub(super) struct Polls {
     swept: BTreeSet<ShardId>,
 }
 
-/// The answer of each shard.
-pub(super) type Polled = Vec<(ShardId, Result<TopicsPage, Error>)>;
+/// What a poll found.
+pub(super) struct Polled {
+    /// The answer of each shard.
+    pub(super) pages: Vec<(ShardId, Result<TopicsPage, Error>)>,
+    /// Whether Redis takes writes: reading a page does not tell.
+    pub(super) wrote: Result<(), Error>,
+}
 
 // === impl Polls ===
 
@@ -95,14 +100,15 @@ impl Polls {
     }
 }
 
-/// Asks for these pages.
+/// Asks for these pages, of which there is at least one, and whether writes are taken.
 pub(super) async fn poll(holder: Holder, pages: Vec<(ShardId, Option<u64>)>) -> Polled {
+    let wrote = holder.takes_writes(pages[0].0).await;
     let mut polled = Vec::with_capacity(pages.len());
     for some in pages.chunks(MAX_SHARDS) {
         let answers = holder.topics(some).await;
         polled.extend(some.iter().map(|(shard, _)| *shard).zip(answers));
     }
-    polled
+    Polled { pages: polled, wrote }
 }
 
 #[cfg(test)]

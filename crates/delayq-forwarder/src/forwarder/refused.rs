@@ -18,6 +18,11 @@ impl Refused {
         Self { known: BTreeSet::new(), count }
     }
 
+    /// Whether any topic is set aside.
+    pub(super) fn any(&self) -> bool {
+        !self.known.is_empty()
+    }
+
     /// The topics that one shard sets aside.
     pub(super) fn of(&self, shard: ShardId) -> impl Iterator<Item = &Topic> {
         self.known.iter().filter(move |(of, _)| *of == shard).map(|(_, topic)| topic)
@@ -53,7 +58,7 @@ impl Refused {
 }
 
 /// Whether every requested topic is set aside: the call then fails with the key of one, `…}:r:1` or `…}:t:1`.
-fn is_of_topics(error: &Error) -> bool {
+pub(super) fn is_of_topics(error: &Error) -> bool {
     let Error::Redis { code, detail } = error else { return false };
     code == "DQTYPE" && (detail.contains("}:r:") || detail.contains("}:t:"))
 }

@@ -6,17 +6,19 @@ use super::Forwarder;
 use super::asking::{Answer, Ask, Bounds, ShardAnswer, payload_bytes};
 use super::board::Board;
 use super::polls::{Polled, Polls, poll};
-use super::refused::Refused;
+use super::refused::{Refused, is_of_topics};
 use super::unrouted::{self, Counted, Waiting};
+use crate::circuit::Pass;
 use crate::codes::REDIS_UNUSABLE;
 use crate::config::ForwarderConfig;
 use crate::context::{Context, Freed};
 use crate::delivery::{Batch, Report};
+use crate::progress::Stall;
 use crate::settle::{Verdict, settle};
 use crate::sharing::Share;
 use delayq::protocol::{Holder, Notification, ShardId, TopicHere};
 use delayq::{Advice, Error};
-use delayq_service::{Condition, Fault, Shutdown};
+use delayq_service::{Condition, Fault, Readiness, Shutdown};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -26,6 +28,10 @@ use tokio::task::{JoinError, JoinSet};
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 /// How long to rest after Redis did not answer.
 const REST_AFTER_ERROR: Duration = Duration::from_millis(250);
+/// The longest between two turns: each is a sign of life, and judges whether messages move.
+const BEAT: Duration = Duration::from_secs(1);
+/// How long the loop may show no sign of life.
+const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// How long a drain waits for sinks before it gives their messages back.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -35,6 +41,12 @@ pub(super) struct Run {
     condition: Condition,
     /// Whether no destination is braked.
     destinations: Condition,
+    /// Whether ready messages move.
+    moving: Condition,
+    readiness: Readiness,
+    stall: Option<Stall>,
+    /// When to judge that.
+    judged_next: Instant,
     braked: BTreeSet<usize>,
     settings: ForwarderConfig,
     board: Board,
@@ -67,7 +79,7 @@ enum Ended {
 impl Run {
     pub(super) fn new(forwarder: Forwarder) -> Self {
         let board = Board::new(&forwarder);
-        let Forwarder { client, settings, stats, condition, destinations, share, .. } = forwarder;
+        let Forwarder { client, settings, stats, condition, destinations, readiness, share, .. } = forwarder;
         let now = Instant::now();
         let refused = Refused::new(stats.refused_topics.clone());
         let (context, freed) = Context::new(Holder::new(client), *settings.forwarder.lease, stats);
@@ -75,6 +87,10 @@ impl Run {
             context,
             condition,
             destinations,
+            moving: readiness.condition("progress"),
+            readiness,
+            stall: None,
+            judged_next: now,
             braked: BTreeSet::new(),
             polls: Polls::new(*settings.forwarder.poll_interval, now),
             unrouted: Waiting::new(),
@@ -105,7 +121,9 @@ impl Run {
             }
         }
         let mut listener = self.context.holder.listen(self.board.shards().to_vec());
+        let heartbeat = self.readiness.heartbeat("forward", STUCK_AFTER);
         loop {
+            heartbeat.beat();
             let wake = self.next_wake();
             tokio::select! {
                 biased;
@@ -131,6 +149,7 @@ impl Run {
             while let Some(heard) = listener.try_next() {
                 self.notified(heard);
             }
+            self.judge();
             self.turn();
         }
     }
@@ -139,6 +158,7 @@ impl Run {
     fn serve(&mut self, shards: Vec<ShardId>) {
         self.context.stats.shards.set(shards.len() as i64);
         self.polls.sweep(&shards);
+        self.context.progress().serve(&shards);
         self.board.serve(shards);
     }
 
@@ -181,7 +201,7 @@ impl Run {
         let full = self.bounds().free_bytes(&self.board) == 0;
         let lanes = self.board.lanes.iter().filter(|_| !full).filter_map(|lane| lane.next(now));
         let first = lanes.chain(self.next_count).chain(self.polls.next(now)).min();
-        let first = first.unwrap_or_else(|| now + *self.settings.poll_interval);
+        let first = first.map_or(self.judged_next, |first| first.min(self.judged_next));
         self.rest_until.map_or(first, |until| first.max(until))
     }
 
@@ -214,6 +234,28 @@ impl Run {
         }
     }
 
+    /// Once a second: whether ready messages move.
+    fn judge(&mut self) {
+        let now = Instant::now();
+        if now < self.judged_next {
+            return;
+        }
+        self.judged_next = now + BEAT;
+        let rests = |lane: usize| self.board.lanes[lane].lane.pass(now) != Pass::All;
+        let stall = self.context.progress().judge(rests, now);
+        match (self.stall, stall) {
+            (None, Some(stall)) => tracing::error!("not ready: {}", stall.text()),
+            (Some(_), None) => tracing::info!("ready messages move again"),
+            _ => {}
+        }
+        match stall {
+            Some(stall) => self.moving.unready(stall.text()),
+            None => self.moving.ready(),
+        }
+        self.context.stats.stalled.set(i64::from(stall.is_some()));
+        self.stall = stall;
+    }
+
     /// Reports, as a condition, which destinations rest because they reject message after message.
     fn note_brake(&mut self, lane_number: usize) {
         let braked = self.board.lanes[lane_number].lane.is_braked();
@@ -240,6 +282,9 @@ impl Run {
         state.in_flight -= freed.count;
         state.bytes -= freed.bytes;
         state.pace.count(freed.delivered);
+        if freed.delivered > 0 {
+            self.context.progress().moved(Instant::now());
+        }
     }
 
     /// Starts batches of what was reserved, also where some of the shards failed.
@@ -249,7 +294,10 @@ impl Run {
             let is_served = self.board.serves(found.shard);
             let state = &mut self.board.lanes[answer.lane];
             state.answered(found, now, now + REST_AFTER_ERROR);
-            if !is_served {
+            if is_served {
+                let answered = found.found.as_ref().map_or_else(is_of_topics, |_| true);
+                self.context.progress().reserved(answer.lane, found.shard, answered, now);
+            } else {
                 state.cool(found.shard);
             }
         }
@@ -266,6 +314,7 @@ impl Run {
                 }
             }
         }
+        self.context.progress().set_aside(self.refused.any(), now);
         let state = &mut self.board.lanes[lane_number];
         state.in_flight -= room.0 - messages.len();
         state.pace.not_found(room.0 - messages.len());
@@ -295,7 +344,12 @@ impl Run {
     fn polled(&mut self, polled: Polled) -> Result<(), Fault> {
         let now = Instant::now();
         self.polls.ended();
-        for (shard, page) in polled {
+        let takes_writes = polled.wrote.is_ok();
+        if let Err(error) = polled.wrote {
+            self.condition.unready(error.to_string());
+            self.failed(&error)?;
+        }
+        for (shard, page) in polled.pages {
             match page {
                 Err(error) => {
                     if error.advice() == Advice::GiveUp {
@@ -306,12 +360,18 @@ impl Run {
                     self.failed(&error)?;
                 }
                 Ok(page) => {
-                    self.condition.ready();
+                    if takes_writes {
+                        self.condition.ready();
+                    }
                     self.polls.answered(shard, page.next);
                     for here in page.topics {
                         self.seen(shard, here, now);
                     }
                     // Only an ask can tell whether these are in order again.
+                    let failing = self.context.progress().failing(shard);
+                    for lane in failing {
+                        self.board.lanes[lane].heat_all(shard, now);
+                    }
                     for topic in self.refused.of(shard) {
                         self.board.heat_topic(shard, topic, now);
                     }

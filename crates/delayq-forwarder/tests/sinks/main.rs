@@ -15,6 +15,7 @@ mod pipeline;
 mod polling;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
+mod ready;
 mod redis_list;
 mod redis_stream;
 mod sharing;

@@ -34,7 +34,7 @@ async fn put_in_each(stage: &Stage, first: usize, topics: usize) {
 
 /// Whether it is a call of `overview` that asks for topics: script, 2, two keys, layout, number of the first topic.
 fn asks_for_topics(seen: &Seen) -> bool {
-    seen.name == "evalsha" && seen.args.len() == 6 && seen.text(5) != Some("0")
+    seen.name == "evalsha" && seen.args.len() == 6 && !matches!(seen.text(5), Some("0" | "TIME"))
 }
 
 /// Whether it is a call of `reserve`: script, 2, two keys, layout, n, bytes, lease, topics.

@@ -1,0 +1,186 @@
+//! Whether ready messages move: a forwarder that has connections to everything and moves nothing is not ready. Pure.
+//!
+//! A destination that does not take messages is no stall: its circuit says so, and neither a restart nor another forwarder
+//! would help. Neither is a pause, a rate or a slow delivery, which has its own timeout.
+
+use delayq::protocol::ShardId;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long something may fail.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a delivery shows that topics which are set aside stop nothing else.
+const MOVES_FOR: Duration = Duration::from_secs(30);
+/// How long a failed settlement counts: the message is delivered again when its lease has run out.
+const UNSETTLED_FOR: Duration = Duration::from_secs(60);
+
+/// What keeps ready messages where they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stall {
+    /// This shard gives none.
+    Reserving(ShardId),
+    /// This shard does not take what became of them: they would be delivered again and again.
+    Settling(ShardId),
+    /// Topics are set aside because a key has the wrong type, and nothing else moves.
+    SetAside,
+}
+
+/// What moved last, and what did not.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress {
+    /// When something was delivered last.
+    moved: Option<Instant>,
+    /// Since when a shard gives a lane nothing but errors.
+    reserving: BTreeMap<(usize, ShardId), Instant>,
+    /// Since when, and until when last, a shard's settlements failed.
+    settling: BTreeMap<ShardId, (Instant, Instant)>,
+    /// Since when topics are set aside.
+    set_aside: Option<Instant>,
+}
+
+// === impl Progress ===
+
+impl Progress {
+    /// A shard answered a lane, or did not.
+    pub(crate) fn reserved(&mut self, lane: usize, shard: ShardId, answered: bool, now: Instant) {
+        if answered {
+            self.reserving.remove(&(lane, shard));
+        } else {
+            self.reserving.entry((lane, shard)).or_insert(now);
+        }
+    }
+
+    /// Something was delivered.
+    pub(crate) const fn moved(&mut self, now: Instant) {
+        self.moved = Some(now);
+    }
+
+    /// A shard took what became of messages, or did not.
+    pub(crate) fn settled(&mut self, shard: ShardId, taken: bool, now: Instant) {
+        if taken {
+            self.settling.remove(&shard);
+        } else {
+            self.settling.entry(shard).or_insert((now, now)).1 = now;
+        }
+    }
+
+    /// Topics are set aside, or none is any more.
+    pub(crate) fn set_aside(&mut self, any: bool, now: Instant) {
+        self.set_aside = any.then(|| self.set_aside.unwrap_or(now));
+    }
+
+    /// These are the shards from now on.
+    pub(crate) fn serve(&mut self, shards: &[ShardId]) {
+        self.reserving.retain(|(_, shard), _| shards.contains(shard));
+    }
+
+    /// The lanes that a shard gave nothing but errors: whether it does still, only an ask can tell.
+    pub(crate) fn failing(&self, shard: ShardId) -> Vec<usize> {
+        self.reserving.keys().filter(|(_, of)| *of == shard).map(|(lane, _)| *lane).collect()
+    }
+
+    /// Judges. `rests`: whether a lane's circuit is open, so that nothing is asked for it.
+    pub(crate) fn judge(&mut self, rests: impl Fn(usize) -> bool, now: Instant) -> Option<Stall> {
+        let is_long = |since: Instant| now.saturating_duration_since(since) >= PATIENCE;
+        self.settling.retain(|_, (_, last)| now.saturating_duration_since(*last) < UNSETTLED_FOR);
+        let settling = self.settling.iter().find(|(_, (since, _))| is_long(*since));
+        let reserving = self.reserving.iter().find(|((lane, _), since)| is_long(**since) && !rests(*lane));
+        let others_move = |since: Instant| {
+            self.moved.is_some_and(|moved| moved >= since && now.saturating_duration_since(moved) < MOVES_FOR)
+        };
+        let set_aside = self.set_aside.filter(|&since| is_long(since) && !others_move(since));
+        settling
+            .map(|(&shard, _)| Stall::Settling(shard))
+            .or_else(|| reserving.map(|(&(_, shard), _)| Stall::Reserving(shard)))
+            .or_else(|| set_aside.map(|_| Stall::SetAside))
+    }
+}
+
+// === impl Stall ===
+
+impl Stall {
+    /// Why it is not ready.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Reserving(shard) => {
+                format!("shard {shard} has given nothing but errors for 2 s: the log names them")
+            }
+            Self::Settling(shard) => {
+                format!("shard {shard} does not take what became of messages: the log names why")
+            }
+            Self::SetAside => {
+                "topics are set aside for a key of the wrong type, and nothing else moves".to_owned()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ShardId = ShardId::new(1);
+    const B: ShardId = ShardId::new(2);
+
+    const fn awake(_lane: usize) -> bool {
+        false
+    }
+
+    fn s(start: Instant, seconds: u64) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_shard_that_gives_nothing_but_errors_stalls_though_others_give_messages() {
+        let start = Instant::now();
+        let mut progress = Progress::default();
+        progress.reserved(0, A, false, start);
+        progress.reserved(0, B, true, s(start, 1));
+        progress.moved(s(start, 1));
+        assert_eq!(progress.judge(awake, s(start, 1)), None);
+        progress.reserved(0, A, false, s(start, 2));
+        assert_eq!(progress.judge(awake, s(start, 2)), Some(Stall::Reserving(A)));
+        assert_eq!(progress.failing(A), [0]);
+        progress.reserved(0, A, true, s(start, 3));
+        assert_eq!(progress.judge(awake, s(start, 9)), None);
+    }
+
+    #[test]
+    fn a_lane_that_rests_and_a_shard_of_another_forwarder_stall_nothing() {
+        let start = Instant::now();
+        let mut progress = Progress::default();
+        progress.reserved(0, A, false, start);
+        assert_eq!(progress.judge(|lane| lane == 0, s(start, 9)), None);
+        assert_eq!(progress.judge(awake, s(start, 9)), Some(Stall::Reserving(A)));
+        progress.serve(&[B]);
+        assert_eq!(progress.judge(awake, s(start, 9)), None);
+    }
+
+    #[test]
+    fn what_cannot_be_settled_stalls_until_it_can_or_has_not_been_tried_for_long() {
+        let start = Instant::now();
+        let mut progress = Progress::default();
+        progress.settled(A, false, start);
+        progress.settled(B, true, s(start, 2));
+        assert_eq!(progress.judge(awake, s(start, 2)), Some(Stall::Settling(A)));
+        progress.settled(A, false, s(start, 30));
+        assert_eq!(progress.judge(awake, s(start, 89)), Some(Stall::Settling(A)));
+        assert_eq!(progress.judge(awake, s(start, 90)), None, "another forwarder settles it");
+        progress.settled(A, false, s(start, 91));
+        progress.settled(A, true, s(start, 92));
+        assert_eq!(progress.judge(awake, s(start, 99)), None);
+    }
+
+    #[test]
+    fn topics_that_are_set_aside_stall_only_where_nothing_else_moves() {
+        let start = Instant::now();
+        let mut progress = Progress::default();
+        progress.set_aside(true, start);
+        progress.moved(s(start, 1));
+        assert_eq!(progress.judge(awake, s(start, 30)), None);
+        progress.set_aside(true, s(start, 31));
+        assert_eq!(progress.judge(awake, s(start, 31)), Some(Stall::SetAside));
+        progress.set_aside(false, s(start, 32));
+        assert_eq!(progress.judge(awake, s(start, 99)), None);
+    }
+}
