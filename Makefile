@@ -81,8 +81,8 @@ deny: ## licences, bans and sources of all dependencies, and that each is used
 	cargo deny --all-features check licenses bans sources
 	cargo machete
 
-package: ## package every published crate, and build each from its package alone
-	cargo package --locked --workspace --exclude delayq-bench --exclude delayq-tests
+package: ## package every published crate, and build each from its package alone, but not with VERIFY=no
+	cargo package --locked --workspace --exclude delayq-bench --exclude delayq-tests $(if $(filter no,$(VERIFY)),--no-verify)
 
 bench: ## the figures of docs/performance.md, measured on this machine
 	@scripts/setup.sh run
@@ -128,5 +128,5 @@ image: ## build the container image of every program, or of one: PROGRAM=delayq-
 		--build-arg CREATED=$$(git log -1 --format=%cI) \
 		$(DOCKER_BUILD_OPTIONS) .
 
-check-deploy: ## build the image, run the compose file on a real engine and put a message through it: root, minutes
+check-deploy: ## the image and compose file on a real engine, the chart in a real API server: root, minutes; STAGE=docker or cluster
 	@scripts/check-deploy.sh $(STAGE)

@@ -4,6 +4,8 @@
 #
 #   docker  the image is built, `compose up` with the host's network, and a message goes through it; the health check,
 #           the alerts in Prometheus, a Redis that is away, a stop within the grace period
+#   cluster a real API server with its controllers: the chart installed, upgraded, rolled back and removed in a restricted
+#           namespace. It needs no root
 #
 # Usage: check-deploy.sh [STAGE]; without one, all. What a missing tool keeps from being tried is a failure.
 set -euo pipefail
@@ -52,9 +54,9 @@ start() { # LOG COMMAND...
     started+=($!)
 }
 
-[ $# -gt 0 ] || set -- docker
+[ $# -gt 0 ] || set -- docker cluster
 for stage in "$@"; do
-    [ -e "scripts/check-deploy/$stage.sh" ] || { echo "usage: $0 [docker] ..." >&2; exit 64; }
+    [ -e "scripts/check-deploy/$stage.sh" ] || { echo "usage: $0 [docker|cluster] ..." >&2; exit 64; }
     echo "=== $stage"
     # shellcheck source=/dev/null
     . "scripts/check-deploy/$stage.sh"

@@ -3,12 +3,14 @@
 #   python  hadolint, check-jsonschema, kubernetes-validate
 #   helm    helm
 #   book    mdbook: about three minutes of compiling
+#   cluster kube-apiserver and kube-controller-manager: about four minutes of compiling
 # What is there already is left alone. Ends with 69 when one cannot be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 HELM=v3.19.0
 MDBOOK=0.5.4
+KUBERNETES=v1.34.2
 
 requirements=$PWD/scripts/deploy-tools.txt
 tools=$PWD/target/deploy-tools
@@ -54,10 +56,33 @@ install_book() {
     rm -rf "$tools/mdbook"
 }
 
-[ $# -gt 0 ] || { echo "usage: $0 python|helm|book ..." >&2; exit 64; }
+# `go install` refuses a module that replaces its own parts, as Kubernetes does: a module of ours repeats the replacements.
+install_cluster() {
+    local programs=(kube-apiserver kube-controller-manager) program module
+    # The last one built tells of both.
+    [ "$("$tools/bin/${programs[1]}" --version 2> /dev/null)" = "Kubernetes $KUBERNETES" ] && return
+    needs_go
+    echo "deploy-tools: building ${programs[*]} $KUBERNETES"
+    mkdir -p "$tools/cluster"
+    cd "$tools/cluster"
+    printf 'module cluster\ngo 1.24.0\nrequire k8s.io/kubernetes %s\n' $KUBERNETES > go.mod
+    module=$(go mod download -json k8s.io/kubernetes@$KUBERNETES | sed -n 's/.*"GoMod": "\(.*\)".*/\1/p')
+    sed -n "s#^[[:space:]]*\(k8s.io/[a-z-]*\) => .*#replace \1 => \1 v0.${KUBERNETES#v1.}#p" "$module" >> go.mod
+    export GOFLAGS=-mod=mod CGO_ENABLED=0
+    for program in "${programs[@]}"; do
+        go get "k8s.io/kubernetes/cmd/$program@$KUBERNETES" 2>&1 | grep -v '^go: \(downloading\|added\)' || true
+        go build -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$KUBERNETES" -o "$tools/bin/$program" \
+            "k8s.io/kubernetes/cmd/$program" || refuse "$program could not be built"
+    done
+    cd / && rm -rf "$tools/cluster"
+}
+
+usage() { echo "usage: deploy-tools.sh python|helm|book|cluster ..." >&2; exit 64; }
+
+[ $# -gt 0 ] || usage
 for set in "$@"; do
     case $set in
-        python | helm | book) (install_$set) ;;
-        *) echo "usage: $0 python|helm|book ..." >&2; exit 64 ;;
+        python | helm | book | cluster) (install_$set) ;;
+        *) usage ;;
     esac
 done

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing for what is named: run, sinks, test, check, deploy, engine.
+# Installs the Debian packages that are missing for what is named: run, sinks, test, check, deploy, engine, cluster.
 # Asks apt only when something is missing; starts no service.
 set -euo pipefail
 
 sets=("$@")
-[ ${#sets[@]} -gt 0 ] || { echo "usage: $0 run|sinks|test|check|deploy|engine ..." >&2; exit 64; }
+[ ${#sets[@]} -gt 0 ] || { echo "usage: $0 run|sinks|test|check|deploy|engine|cluster ..." >&2; exit 64; }
 
 packages=() reasons=()
 
@@ -71,6 +71,11 @@ if wants engine; then
     need docker-compose "runs the compose file" sh -c 'docker compose version || docker-compose version'
     need mmdebstrap "makes the base images where no registry is reached" has mmdebstrap
     need curl "asks Prometheus what it sees" has curl
+fi
+
+if wants cluster; then
+    need etcd-server "keeps the objects of the API server" has etcd
+    need openssl "makes its key" has openssl
 fi
 
 if ! has cargo > /dev/null; then
