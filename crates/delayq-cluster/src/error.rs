@@ -20,7 +20,9 @@ pub enum ClusterError {
         cause: String,
     },
     /// etcd answered and refused: wrong user or password, or a missing permission.
-    #[error("etcd refuses this user: {0}; it needs read and write on the prefix, and a valid password")]
+    #[error(
+        "etcd refuses: {0}; it needs read and write there, as `delayq acl print` has it, and a valid password"
+    )]
     Refused(String),
     /// etcd answered, and takes no writes for now: most often its database is full.
     #[error(

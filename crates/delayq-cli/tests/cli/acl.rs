@@ -148,48 +148,75 @@ async fn producers_and_consumers_do_all_they_can_with_the_rules_that_are_printed
     assert!(denied.is_empty(), "{denied:?}");
 }
 
-#[tokio::test]
-async fn a_timer_joins_its_fleet_with_the_etcd_role_that_is_printed_and_not_without() {
+/// An etcd whose users are those that are printed for these roles, and for each role of a fleet one with a permission less.
+async fn guarded_etcd(redis: &RedisServer) -> EtcdCluster {
     let mut etcd = EtcdCluster::start_one().await;
-    let (redis, folder) = (deployed(RedisServer::private().await).await, Folder::new("acl"));
-    let enabled = |binary: Binary| {
-        binary
-            .env("DELAYQ__ETCD__ENABLED", "true")
-            .env("DELAYQ__ETCD__ENDPOINTS", format!("[\"{}\"]", etcd.endpoints()[0]))
-    };
-    let printed = enabled(super::delayq(&redis)).args(["acl", "print", "--json"]).run(b"", SHORT).await;
+    let printed =
+        with_etcd(super::delayq(redis), &etcd).args(["acl", "print", "--json"]).run(b"", SHORT).await;
     let printed: Value = serde_json::from_str(&printed.stdout).unwrap();
-    let commands_of = |role: &str| -> Vec<String> {
-        let one = printed.as_array().unwrap().iter().find(|one| one["role"] == role).unwrap();
-        one["etcd"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()
-    };
-    assert_eq!(commands_of("producer"), Vec::<String>::new());
     for words in [&["user", "add", "root:root"][..], &["user", "grant-role", "root", "root"]] {
         etcd.ctl(words).await;
     }
-    for line in ["timer", "admin"].into_iter().flat_map(commands_of) {
-        etcd.ctl(&line.split(' ').skip(1).collect::<Vec<_>>()).await;
+    for one in printed.as_array().unwrap() {
+        let role = one["role"].as_str().unwrap();
+        let lines: Vec<&str> =
+            one["etcd"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+        assert_eq!(
+            lines.is_empty(),
+            ["producer", "consumer", "compensator"].contains(&role),
+            "{role}: {lines:?}"
+        );
+        for line in &lines {
+            etcd.ctl(&line.split(' ').skip(1).collect::<Vec<_>>()).await;
+        }
+        for (less, permission) in [("blind", "write"), ("silent", "read")] {
+            let fewer =
+                lines.iter().map(|line| line.replace(&format!("delayq-{role}"), &format!("{less}-{role}")));
+            for line in fewer {
+                let line = line.replace("readwrite", permission);
+                etcd.ctl(&line.split(' ').skip(1).collect::<Vec<_>>()).await;
+            }
+        }
     }
-    // A user without the role.
     etcd.ctl(&["user", "add", "stranger:PASSWORD"]).await;
     etcd.ctl(&["auth", "enable"]).await;
     etcd.operate_with(["--user", "root:root"]);
+    etcd
+}
 
-    let configuration = configuration(&folder, "timer", &redis.url());
-    let endpoint = format!("[\"{}\"]", etcd.endpoints()[0]);
+fn with_etcd(binary: Binary, etcd: &EtcdCluster) -> Binary {
+    let endpoints = format!("[\"{}\"]", etcd.endpoints()[0]);
+    binary.env("DELAYQ__ETCD__ENABLED", "true").env("DELAYQ__ETCD__ENDPOINTS", endpoints)
+}
+
+#[tokio::test]
+async fn each_role_works_with_the_etcd_role_that_is_printed_and_is_refused_by_name_with_a_permission_less() {
+    let (redis, folder) = (deployed(RedisServer::private().await).await, Folder::new("acl"));
+    let etcd = guarded_etcd(&redis).await;
+    let configuration = configuration(&folder, "fleet", &redis.url());
     let as_user = |binary: Binary, user: &str| {
-        let binary = binary.env("DELAYQ__ETCD__ENABLED", "true").env("DELAYQ__ETCD__ENDPOINTS", &endpoint);
+        let binary = with_etcd(binary, &etcd).env("DELAYQ__FORWARDER__SHARING", "plan");
         binary.env("DELAYQ__ETCD__USERNAME", user).env("DELAYQ__ETCD__PASSWORD", "PASSWORD")
     };
-    let refused = as_user(service("timer", &configuration), "stranger").run(b"", LONG).await;
-    assert_eq!(refused.code, Some(69), "{refused:?}");
-    let _timer = as_user(service("timer", &configuration), "delayq-timer").start();
-    wait_until("the timer owns every shard", LONG, async || {
-        etcd.keys("/delayq/dq/timer/claims/").await.len() == 4
-    })
-    .await;
-    let admin = as_user(super::delayq(&redis), "delayq-admin").args(["timers", "--json"]);
-    let timers = admin.run(b"", SHORT).await;
-    assert!(timers.code == Some(0) && timers.stdout.contains("\"unclaimed\": []"), "{timers:?}");
+    let mut running = Vec::new();
+    for role in ["timer", "forwarder"] {
+        for user in ["stranger".to_owned(), format!("blind-{role}"), format!("silent-{role}")] {
+            let refused = as_user(service(role, &configuration), &user).run(b"", LONG).await;
+            assert_eq!(refused.code, Some(69), "{user}: {refused:?}");
+            for word in ["permission denied", &user, "keys below /delayq", "acl print"] {
+                assert!(refused.stderr.contains(word), "{user}: no {word} in {}", refused.stderr);
+            }
+        }
+        running.push(as_user(service(role, &configuration), &format!("delayq-{role}")).start());
+        wait_until("it owns every shard", LONG, async || {
+            etcd.keys(&format!("/delayq/dq/{role}/claims/")).await.len() == 4
+        })
+        .await;
+    }
+    let timers = |user: &str| as_user(super::delayq(&redis), user).args(["timers", "--json"]).run(b"", SHORT);
+    let seen = timers("delayq-admin").await;
+    assert!(seen.code == Some(0) && seen.stdout.contains("\"unclaimed\": []"), "{seen:?}");
+    let refused = timers("blind-admin").await;
+    assert!(refused.code == Some(69) && refused.stderr.contains("blind-admin"), "{refused:?}");
     assert_eq!(run(&redis, &["acl", "print", "--role", "nobody"]).await.code, Some(64));
 }

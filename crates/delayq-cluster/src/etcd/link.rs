@@ -87,7 +87,10 @@ impl EtcdError {
     /// The error that the caller of the crate receives.
     pub(crate) fn to_error(&self, config: &EtcdConfig, waited: Duration) -> ClusterError {
         match self {
-            Self::Refused(cause) => ClusterError::Refused(cause.clone()),
+            Self::Refused(cause) => {
+                let user = config.username.as_deref().unwrap_or("none");
+                ClusterError::Refused(format!("{cause} (user {user}, keys below {})", config.prefix))
+            }
             Self::Exhausted(cause) => ClusterError::Exhausted(cause.clone()),
             cause => {
                 ClusterError::Unreachable { endpoints: config.addresses(), waited, cause: cause.to_string() }
