@@ -1,7 +1,9 @@
 //! A private certificate authority and the server certificates that it signs, as PEM files in a temporary folder.
 
 use crate::folder::Folder;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -79,9 +81,24 @@ impl Authority {
     /// If a name is not ASCII, or the files cannot be written.
     #[must_use]
     pub fn sign(&self, label: &str, names: &[&str]) -> Certificate {
+        self.sign_until(label, names, 4096)
+    }
+
+    /// A certificate for a server on this host whose last day is past.
+    ///
+    /// # Panics
+    /// As [`Self::sign`].
+    #[must_use]
+    pub fn expired(&self) -> Certificate {
+        self.sign_until("expired", &["127.0.0.1", "localhost"], 2020)
+    }
+
+    /// It is valid until that year begins.
+    fn sign_until(&self, label: &str, names: &[&str], year: i32) -> Certificate {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let mut about = CertificateParams::new(names).expect("the names are ASCII");
         about.distinguished_name.push(DnType::CommonName, label);
+        about.not_after = date_time_ymd(year, 1, 1);
         let key = KeyPair::generate().expect("ring makes P-256 keys");
         let signed = about.signed_by(&key, &self.issuer).expect("the authority can sign");
         let made = Certificate {

@@ -100,6 +100,29 @@ async fn each_path_answers() {
 }
 
 #[tokio::test]
+async fn the_endpoint_has_nothing_that_changes_something() {
+    let endpoint = endpoint(PATIENT).await;
+    let paths = ["/metrics", "/livez", "/readyz", "/version"];
+    for (path, method) in
+        paths.iter().flat_map(|path| ["POST", "PUT", "PATCH", "DELETE"].map(|method| (path, method)))
+    {
+        let request = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let answer = rest(&mut endpoint.send(&request).await).await;
+        assert!(answer.starts_with("HTTP/1.1 405"), "{method} {path}: {answer}");
+    }
+    // Every route of the source is a GET: one that is added has to be, or to ask for a token and be tried here.
+    let source = include_str!("../src/admin/routes.rs");
+    let routes: Vec<&str> = source.lines().filter_map(|line| line.trim().strip_prefix(".route(")).collect();
+    assert_eq!(routes.len(), paths.len(), "{routes:?}");
+    for path in paths {
+        assert!(
+            routes.iter().any(|route| route.starts_with(&format!("\"{path}\", get("))),
+            "{path}: {routes:?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn readiness_names_what_is_missing() {
     let endpoint = endpoint(PATIENT).await;
     let redis = endpoint.readiness.condition("redis");

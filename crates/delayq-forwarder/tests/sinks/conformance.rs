@@ -343,6 +343,17 @@ pub(crate) async fn tls_takes_the_private_authority_and_no_other_name(
     running.stop().await;
 }
 
+/// A sink of a server whose certificate was right until it expired.
+pub(crate) async fn tls_refuses_an_expired_certificate(stage: &Stage, to: &str, sink: SinkConfig) {
+    let Err(fault) = stage.forward(stage.settings([("s", sink)], vec![route(TOPIC, "s", to)])).await else {
+        panic!("it trusts a certificate that has expired")
+    };
+    let text = fault.to_string().to_lowercase();
+    // librdkafka says no more of it than that it is not valid.
+    let named = text.contains("expired") || text.contains("certificate verify failed");
+    assert!(text.starts_with("dq-f002: sinks.s") && named, "{text}");
+}
+
 /// A path as text.
 pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()

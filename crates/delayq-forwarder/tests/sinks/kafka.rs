@@ -2,7 +2,7 @@
 //! cluster of three.
 
 use crate::conformance::{
-    Deletable, Guarded, Mortal, Networked, Subject, conforms,
+    Deletable, Guarded, Mortal, Networked, Subject, conforms, tls_refuses_an_expired_certificate,
     tls_takes_the_private_authority_and_no_other_name,
 };
 use crate::stage::{Seen, Stage, route, topic};
@@ -38,6 +38,7 @@ struct Stand {
     guarded: Listener,
     encrypted: Listener,
     misnamed: Listener,
+    expired: Listener,
 }
 
 struct Records {
@@ -63,9 +64,10 @@ impl Stand {
         let guarded = Listener::plain().login(USER, Records::PASSWORD);
         let encrypted = Listener::plain().certificate(&authority.server());
         let misnamed = Listener::plain().certificate(&authority.wrong_name());
-        listeners.extend([guarded.clone(), encrypted.clone(), misnamed.clone()]);
+        let expired = Listener::plain().certificate(&authority.expired());
+        listeners.extend([guarded.clone(), encrypted.clone(), misnamed.clone(), expired.clone()]);
         let server = KafkaServer::start_with(&listeners).await;
-        Self { server, proxies: Mutex::new(proxies), authority, guarded, encrypted, misnamed }
+        Self { server, proxies: Mutex::new(proxies), authority, guarded, encrypted, misnamed, expired }
     }
 }
 
@@ -226,6 +228,15 @@ conforms!(Records:
     a_destination_that_is_deleted_and_made_again_gets_what_waited,
     a_refused_login_is_named_and_mended_without_a_loss,
 );
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_names_a_certificate_that_has_expired() {
+    let (stage, stand, topic) = (Stage::new().await, stand().await, namespace());
+    create(&stand.server.address(), &topic, 1, &[]).await;
+    let config =
+        KafkaConfig { tls: true, ca: Some(stand.authority.authority()), ..config(&stand.expired.address()) };
+    tls_refuses_an_expired_certificate(&stage, &topic, sink(config)).await;
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_takes_the_private_authority_and_refuses_another_name() {

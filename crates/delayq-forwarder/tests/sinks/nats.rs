@@ -1,7 +1,7 @@
 //! The sink `nats` against a server of its own.
 
 use crate::conformance::{
-    Deletable, Guarded, Mortal, Networked, Subject, conforms, text,
+    Deletable, Guarded, Mortal, Networked, Subject, conforms, text, tls_refuses_an_expired_certificate,
     tls_takes_the_private_authority_and_no_other_name,
 };
 use crate::stage::{Seen, Stage, route};
@@ -331,6 +331,18 @@ async fn core_mode_sends_to_those_who_listen() {
         let message = tokio::time::timeout(LONG, heard.next()).await.unwrap().unwrap();
         assert!(message.headers.unwrap().get("delayq-id").is_some());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_names_a_certificate_that_has_expired() {
+    let (stage, authority) = (Stage::new().await, Authority::new());
+    let expired = authority.expired();
+    let (cert, key) = (text(&expired.certificate), text(&expired.key));
+    let server = NatsServer::start(&["--tls", "--tlscert", &cert, "--tlskey", &key]).await;
+    let mut sink = sink(&server.address());
+    let nats = sink.nats.as_mut().unwrap();
+    (nats.mode, nats.ca) = (NatsMode::Core, Some(authority.authority()));
+    tls_refuses_an_expired_certificate(&stage, "out", sink).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! The sink `rabbitmq` against a broker that the tests of this process share.
 
 use crate::conformance::{
-    Deletable, Guarded, Mortal, Networked, Subject, conforms,
+    Deletable, Guarded, Mortal, Networked, Subject, conforms, tls_refuses_an_expired_certificate,
     tls_takes_the_private_authority_and_no_other_name,
 };
 use crate::stage::{Seen, Stage, route};
@@ -157,6 +157,16 @@ conforms!(Queue:
     a_destination_that_is_deleted_and_made_again_gets_what_waited,
     a_refused_login_is_named_and_mended_without_a_loss,
 );
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_names_a_certificate_that_has_expired() {
+    let (stage, authority) = (Stage::new().await, Authority::new());
+    let server = RabbitmqServer::start_with_tls(&authority.expired()).await;
+    let mut sink = sink(&format!("127.0.0.1:{}", server.tls_port()));
+    let config = sink.rabbitmq.as_mut().unwrap();
+    (config.tls, config.ca) = (true, Some(authority.authority()));
+    tls_refuses_an_expired_certificate(&stage, "out", sink).await;
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_takes_the_private_authority_and_refuses_another_name() {

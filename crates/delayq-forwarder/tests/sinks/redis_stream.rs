@@ -1,7 +1,8 @@
 //! The sink `redis-stream` against a Redis of its own.
 
 use crate::conformance::{
-    Guarded, Mortal, Networked, Subject, conforms, text, tls_takes_the_private_authority_and_no_other_name,
+    Guarded, Mortal, Networked, Subject, conforms, text, tls_refuses_an_expired_certificate,
+    tls_takes_the_private_authority_and_no_other_name,
 };
 use crate::stage::{Seen, Stage, route};
 use delayq::protocol::Keys;
@@ -324,6 +325,13 @@ async fn a_stream_that_must_not_be_made_is_waited_for_also_when_it_is_deleted() 
     }
     running.stop().await;
     stage.check("t", seen, &Permit::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_names_a_certificate_that_has_expired() {
+    let (stage, authority) = (Stage::new().await, Authority::new());
+    let (_server, expired) = encrypted(&authority.expired(), &authority).await;
+    tls_refuses_an_expired_certificate(&stage, "out", sink(expired)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,9 @@
 //! Where a request may go: redirects, the limit of a host, and TLS.
 
 use super::endpoint::{Endpoint, Script, encrypted, sink};
-use crate::conformance::{Subject, tls_takes_the_private_authority_and_no_other_name};
+use crate::conformance::{
+    Subject, tls_refuses_an_expired_certificate, tls_takes_the_private_authority_and_no_other_name,
+};
 use crate::stage::{Stage, route, topic};
 use delayq::Message;
 use delayq_forwarder::WebhookConfig;
@@ -85,6 +87,16 @@ async fn two_sinks_of_one_host_keep_its_limit_together() {
     stage.drained("b").await;
     running.stop().await;
     assert_eq!(script.max_waiting.load(Ordering::SeqCst), LIMIT);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_names_a_certificate_that_has_expired() {
+    let (stage, authority) = (Stage::new().await, Authority::new());
+    let server = encrypted(&authority.expired()).await;
+    let url = format!("https://{}/hook", server.address);
+    let sink = sink(WebhookConfig { url, ca: Some(authority.authority()), ..WebhookConfig::default() });
+    tls_refuses_an_expired_certificate(&stage, "in", sink).await;
+    assert_eq!(server.accepted(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
