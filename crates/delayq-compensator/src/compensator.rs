@@ -5,7 +5,7 @@ use crate::config::CompensatorConfig;
 use crate::metrics::CompensatorMetrics;
 use crate::resubmit::{Report, Resubmitter};
 use crate::room::{ROOM_BYTES, Room};
-use crate::wake::{Wake, wake};
+use crate::wake::{Wake, back_off, wake};
 use delayq::Client;
 use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown};
 use delayq_spool::{SpoolError, SpoolReader};
@@ -44,6 +44,10 @@ pub struct Compensator {
     /// No room is reserved, so the spool is kept as small as possible.
     is_tight: bool,
     books_at: Option<Instant>,
+    /// Passes over the spool in a row that ended with records that rest alone.
+    passes: u32,
+    /// When these are tried again.
+    again_at: Option<Instant>,
 }
 
 /// Creates a compensator: takes the lease on the spool's folder, checks its file, and reserves room for its own work. Redis
@@ -56,11 +60,25 @@ pub async fn build(config: CompensatorConfig, deps: Deps) -> Result<Compensator,
     let room = Room::of(&spool);
     let opened = tokio::task::spawn_blocking(move || SpoolReader::open(&spool, &holder)).await;
     let reader = opened.unwrap_or(Err(SpoolError::Closed)).map_err(unusable)?;
-    let resubmitter = Resubmitter::new(reader, client, config.batch.into());
+    let batch = match config.rate {
+        0 => config.batch.into(),
+        rate => usize::from(config.batch).min(rate as usize),
+    };
+    let max_age = Some(*config.max_age).filter(|age| !age.is_zero());
+    let resubmitter = Resubmitter::new(reader, client, batch).max_age(max_age);
     let condition = readiness.condition("compensator");
     let metrics = CompensatorMetrics::register(&metrics);
-    let mut compensator =
-        Compensator { config, resubmitter, metrics, condition, room, is_tight: false, books_at: None };
+    let mut compensator = Compensator {
+        config,
+        resubmitter,
+        metrics,
+        condition,
+        room,
+        is_tight: false,
+        books_at: None,
+        passes: 0,
+        again_at: None,
+    };
     compensator.keep_room().await;
     Ok(compensator)
 }
@@ -76,16 +94,42 @@ impl Compensator {
         self.condition.ready();
         let mut failures = 0;
         while !shutdown.is_requested() {
+            self.begin_again_in_time();
             let condition = self.condition.clone();
             let report = watched(&condition, self.step()).await?;
             failures = if report.held.is_some() { failures + 1 } else { 0 };
             self.report(&report, failures).await?;
-            let next = wake(&report, failures, *self.config.longest_rest);
+            self.plan_pass(&report);
+            let next = wake(&report, failures, *self.config.longest_rest, self.config.rate);
             if let Some(result) = shutdown.or(self.wait(next)).await {
                 result.map_err(unusable)?;
             }
         }
         Ok(())
+    }
+
+    /// Plans the next try of what rests alone; the others go on meanwhile.
+    fn plan_pass(&mut self, report: &Report) {
+        if !report.at_end {
+            return;
+        }
+        if report.resting == 0 {
+            (self.passes, self.again_at) = (0, None);
+        } else if self.again_at.is_none() {
+            self.passes += 1;
+            self.again_at = Some(Instant::now() + back_off(self.passes, *self.config.longest_rest));
+            if self.passes == 1 {
+                let why = self.resubmitter.resting().unwrap_or_default();
+                tracing::warn!(records = report.resting, why, "spooled records rest alone, and are retried");
+            }
+        }
+    }
+
+    fn begin_again_in_time(&mut self) {
+        if self.again_at.is_some_and(|at| at <= Instant::now()) {
+            self.again_at = None;
+            self.resubmitter.begin_again();
+        }
     }
 
     /// One step, also on a full disk.
@@ -129,7 +173,9 @@ impl Compensator {
             Wake::Now => {}
             Wake::Rest(rest) => tokio::time::sleep(rest).await,
             Wake::Change => {
-                while !self.resubmitter.has_changed().await? {
+                while self.again_at.is_none_or(|at| at > Instant::now())
+                    && !self.resubmitter.has_changed().await?
+                {
                     tokio::time::sleep(*self.config.poll_interval).await;
                 }
             }
@@ -150,7 +196,7 @@ impl Compensator {
         if report.resubmitted > 0 {
             tracing::info!(resubmitted = report.resubmitted, rejected = report.rejected, "resubmitted");
         }
-        let idle = *report == Report::default();
+        let idle = report.at_end && report.resting == 0;
         if self.is_tight || idle && self.books_at.is_some() {
             self.squeeze().await?;
         }

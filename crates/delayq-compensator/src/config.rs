@@ -15,6 +15,10 @@ pub struct CompensatorConfig {
     /// Longest rest between two tries while Redis is unavailable; the first is a hundredth of it. 100 ms to 10 m; default
     /// 5 s. It bounds how long records wait after Redis is back.
     pub longest_rest: HumanDuration,
+    /// Maximum number of records a second, so that a large spool leaves Redis to others: 1 to 1,000,000; default 0: no limit.
+    pub rate: u32,
+    /// Records that have waited for longer are set aside instead: up to 365 days; default 0 s: no limit.
+    pub max_age: HumanDuration,
 }
 
 // === impl CompensatorConfig ===
@@ -30,7 +34,13 @@ impl CompensatorConfig {
 
 impl Default for CompensatorConfig {
     fn default() -> Self {
-        Self { batch: Self::BATCH, poll_interval: Self::POLL_INTERVAL, longest_rest: Self::LONGEST_REST }
+        Self {
+            batch: Self::BATCH,
+            poll_interval: Self::POLL_INTERVAL,
+            longest_rest: Self::LONGEST_REST,
+            rate: 0,
+            max_age: HumanDuration::from_secs(0),
+        }
     }
 }
 
@@ -44,5 +54,11 @@ impl Section for CompensatorConfig {
         );
         let rest = HumanDuration::from_millis(100)..=HumanDuration::from_secs(600);
         at.range("longest_rest", &self.longest_rest, rest);
+        at.range("rate", &self.rate, 0..=1_000_000);
+        at.range(
+            "max_age",
+            &self.max_age,
+            HumanDuration::from_secs(0)..=HumanDuration::from_secs(365 * 86_400),
+        );
     }
 }

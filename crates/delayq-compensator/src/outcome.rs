@@ -9,8 +9,10 @@ pub(crate) enum Settle {
     Done,
     /// It can never be carried out: set aside with this reason.
     Reject(String),
-    /// It stays and is retried; with its fate, and why.
+    /// Redis cannot be used: it stays and is retried, like all others; with its fate, and why.
     Hold(Fate, String),
+    /// Redis can be used, but not for this one: it rests alone; with its fate, and why.
+    Rest(Fate, String),
 }
 
 pub(crate) fn of_put(answer: Result<&PutOutcome, &Error>) -> Settle {
@@ -57,7 +59,8 @@ pub(crate) fn of_reschedule(answer: Result<&RescheduleOutcome, &Error>) -> Settl
 fn of_error(error: &Error) -> Settle {
     match error {
         Error::Message(_) | Error::Name(_) => Settle::Reject(error.to_string()),
-        _ => Settle::Hold(error.fate(), error.to_string()),
+        _ if error.is_outage() => Settle::Hold(error.fate(), error.to_string()),
+        _ => Settle::Rest(error.fate(), error.to_string()),
     }
 }
 
@@ -84,6 +87,8 @@ mod tests {
         assert!(matches!(of_put(Err(&outage)), Settle::Hold(Fate::NotApplied, _)));
         let lost = Error::NoAnswer { address: String::new(), why: String::new() };
         assert!(matches!(of_put(Err(&lost)), Settle::Hold(Fate::Unknown, _)));
+        let shard = Error::Uninitialised(delayq::protocol::ShardId::new(3));
+        assert!(matches!(of_put(Err(&shard)), Settle::Rest(Fate::NotApplied, _)));
         assert!(matches!(of_put(Err(&Error::Message(MessageError::Backoff))), Settle::Reject(_)));
         assert_eq!(of_cancel(Ok(&CancelOutcome::Unknown)), Settle::Done);
         assert!(matches!(of_reschedule(Ok(&RescheduleOutcome::Unknown)), Settle::Reject(_)));

@@ -1,13 +1,14 @@
 //! One step: a batch from the spool to Redis, and what became of each record.
 
 use crate::outcome::{Settle, of_cancel, of_put, of_reschedule};
+use crate::pass::Pass;
 use crate::runs::{Numbered, runs};
-use delayq::protocol::ShardId;
 use delayq::spool::Resubmit;
 use delayq::{Admin, Client, Error, Fate, Producer, ProducerOptions, UnixMillis};
 use delayq_spool::{SpoolError, SpoolReader, SpoolStats, Spooled};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Resubmits a spool, one batch a step.
 #[derive(Debug)]
@@ -19,6 +20,9 @@ pub struct Resubmitter {
     max: usize,
     /// Redis was unavailable the last time: it is probed before anything is sent.
     doubtful: bool,
+    pass: Pass,
+    /// A record that has waited for longer is set aside.
+    max_age: Option<Duration>,
 }
 
 /// What one step did.
@@ -30,6 +34,10 @@ pub struct Report {
     pub rejected: u64,
     /// Why the others stay in the spool; `None`: none had to.
     pub held: Option<String>,
+    /// Whether there was nothing more to read.
+    pub at_end: bool,
+    /// At the end: how many records rest alone, until [`Resubmitter::begin_again`].
+    pub resting: u64,
 }
 
 /// What is to be recorded after the calls.
@@ -38,6 +46,8 @@ struct Tally {
     done: Vec<u64>,
     rejected: Vec<(u64, String)>,
     untried: Vec<u64>,
+    /// How many rest alone.
+    resting: u64,
     held: Option<String>,
 }
 
@@ -51,7 +61,20 @@ impl Resubmitter {
     pub fn new(reader: SpoolReader, client: Client, batch: usize) -> Self {
         // Without a spool of its own: what cannot be put stays in this one.
         let producer = Producer::start(client, ProducerOptions::default());
-        Self { reader: Arc::new(Mutex::new(reader)), producer, batch, max: batch, doubtful: false }
+        let reader = Arc::new(Mutex::new(reader));
+        Self { reader, producer, batch, max: batch, doubtful: false, pass: Pass::default(), max_age: None }
+    }
+
+    /// Sets records aside that have waited for longer than this.
+    #[must_use]
+    pub fn max_age(mut self, max_age: Option<Duration>) -> Self {
+        self.max_age = max_age;
+        self
+    }
+
+    /// Begins again with the first record, those that rest alone included.
+    pub fn begin_again(&mut self) {
+        self.pass = Pass::default();
     }
 
     /// Resubmits one batch; a smaller one after a step that filled the disk. A dropped future may have resubmitted some of
@@ -61,6 +84,9 @@ impl Resubmitter {
     /// The spool cannot be read or written; what was resubmitted is resubmitted again.
     pub async fn run_once(&mut self) -> Result<Report, SpoolError> {
         let result = self.resubmit_next().await;
+        if result.is_err() {
+            self.begin_again();
+        }
         self.max = match result {
             Err(SpoolError::DiskFull { .. }) => self.max.div_ceil(2),
             _ => (2 * self.max).min(self.batch),
@@ -69,19 +95,35 @@ impl Resubmitter {
     }
 
     async fn resubmit_next(&mut self) -> Result<Report, SpoolError> {
-        let max = self.max;
-        let batch = self.with(move |reader| reader.waiting(0, max)).await?;
-        if batch.is_empty() {
-            return Ok(Report::default());
-        }
+        let (read, max) = (self.pass.read, self.max);
+        let batch = self.with(move |reader| reader.waiting(read, max)).await?;
+        let Some(last) = batch.last().map(|last| last.seq) else {
+            self.pass.end();
+            let resting = self.pass.resting().map_or(0, |(records, _)| records);
+            return Ok(Report { at_end: true, resting, ..Report::default() });
+        };
         if self.doubtful
             && let Err(error) = self.probe().await
         {
             return Ok(Report { held: Some(error.to_string()), ..Report::default() });
         }
-        let tally = self.resubmit(batch).await?;
+        let mut tally = self.resubmit(batch).await?;
+        // Where nothing at all is carried out, it may be the whole Redis.
+        if tally.done.is_empty() && tally.resting > 0 && tally.held.is_none() {
+            tally.held = self.probe().await.err().map(|error| error.to_string());
+        }
         self.doubtful = tally.held.is_some();
-        self.settle(tally).await
+        let report = self.settle(tally).await?;
+        match self.doubtful {
+            true => self.begin_again(),
+            false => self.pass.read = last,
+        }
+        Ok(report)
+    }
+
+    /// Why a record rests alone; `None`: none does.
+    pub fn resting(&self) -> Option<&str> {
+        self.pass.resting().map(|(_, why)| why)
     }
 
     /// Whether producers have appended since the last call; true at the first.
@@ -108,18 +150,30 @@ impl Resubmitter {
         self.with(|reader| reader.shrink()).await
     }
 
+    /// Whether any shard can be used.
     async fn probe(&self) -> Result<(), Error> {
-        let answers = Admin::new(self.producer.client().clone()).overview_of(&[ShardId::new(0)]).await;
-        answers.into_iter().try_for_each(|answer| answer.map(drop))
+        let client = self.producer.client();
+        let shards: Vec<_> = client.shards().shards().collect();
+        let mut answers = Admin::new(client.clone()).overview_of(&shards).await;
+        match answers.iter().position(Result::is_ok) {
+            Some(_) => Ok(()),
+            None => answers.swap_remove(0).map(drop),
+        }
     }
 
-    async fn resubmit(&self, batch: Vec<Spooled>) -> Result<Tally, SpoolError> {
+    async fn resubmit(&mut self, batch: Vec<Spooled>) -> Result<Tally, SpoolError> {
         let mut tally = Tally::default();
         let mut sound: Vec<Numbered> = Vec::new();
         let (mut tried, mut fresh) = (HashMap::new(), Vec::new());
-        for Spooled { seq, tried: before, record, .. } in batch {
+        let now = delayq_service::host_now();
+        for Spooled { seq, spooled_at, tried: before, record } in batch {
+            let too_old = self.max_age.filter(|&max| now.since(spooled_at) > max);
             match record {
                 Err(why) => tally.rejected.push((seq, why)),
+                Ok(_) if let Some(max) = too_old => {
+                    tally.rejected.push((seq, format!("it has waited for longer than {max:?}")));
+                }
+                Ok(record) if self.pass.holds(&record) => {}
                 Ok(record) => {
                     if let Some(at) = before {
                         tried.insert(seq, at);
@@ -136,6 +190,9 @@ impl Resubmitter {
         }
         let mut runs = runs(sound).into_iter();
         for run in runs.by_ref() {
+            let (resting, run): (Vec<_>, Vec<_>) =
+                run.into_iter().partition(|(_, record)| self.pass.holds(record));
+            tally.untried.extend(resting.iter().map(|(seq, _)| seq));
             self.resubmit_run(&run, &tried, &mut tally).await;
             if tally.held.is_some() {
                 break;
@@ -146,7 +203,7 @@ impl Resubmitter {
         Ok(tally)
     }
 
-    async fn resubmit_run(&self, run: &[Numbered], tried: &HashMap<u64, UnixMillis>, tally: &mut Tally) {
+    async fn resubmit_run(&mut self, run: &[Numbered], tried: &HashMap<u64, UnixMillis>, tally: &mut Tally) {
         let now = delayq_service::host_now();
         let (mut puts, mut cancels, mut moves, mut topic) = (Vec::new(), Vec::new(), Vec::new(), None);
         for (seq, record) in run {
@@ -180,14 +237,18 @@ impl Resubmitter {
                 answers.iter().map(|answer| of_reschedule(answer.as_ref())).collect()
             }
         };
-        for ((seq, _), settle) in run.iter().zip(settled) {
+        for ((seq, record), settle) in run.iter().zip(settled) {
+            if let Settle::Rest(_, why) = &settle {
+                self.pass.rest(record, why.clone());
+            }
             tally.note(*seq, settle);
         }
     }
 
     async fn settle(&self, tally: Tally) -> Result<Report, SpoolError> {
-        let Tally { done, rejected, untried, held } = tally;
-        let report = Report { resubmitted: done.len() as u64, rejected: rejected.len() as u64, held };
+        let Tally { done, rejected, untried, held, .. } = tally;
+        let (resubmitted, rejections) = (done.len() as u64, rejected.len() as u64);
+        let report = Report { resubmitted, rejected: rejections, held, ..Report::default() };
         self.with(move |reader| {
             if !done.is_empty() {
                 reader.done(&done)?;
@@ -226,11 +287,19 @@ impl Tally {
             Settle::Done => self.done.push(seq),
             Settle::Reject(reason) => self.rejected.push((seq, reason)),
             Settle::Hold(fate, why) => {
-                if fate == Fate::NotApplied {
-                    self.untried.push(seq);
-                }
+                self.not_done(seq, fate);
                 self.held.get_or_insert(why);
             }
+            Settle::Rest(fate, _) => {
+                self.not_done(seq, fate);
+                self.resting += 1;
+            }
+        }
+    }
+
+    fn not_done(&mut self, seq: u64, fate: Fate) {
+        if fate == Fate::NotApplied {
+            self.untried.push(seq);
         }
     }
 }

@@ -14,16 +14,22 @@ pub(crate) enum Wake {
     Rest(Duration),
 }
 
-/// `failures`: steps in a row that ended with something held.
-pub(crate) fn wake(report: &Report, failures: u32, longest_rest: Duration) -> Wake {
+/// `failures`: steps in a row that ended with something held; `rate`: how many records a second at most, 0: any number.
+pub(crate) fn wake(report: &Report, failures: u32, longest_rest: Duration, rate: u32) -> Wake {
     match report {
-        Report { held: Some(_), .. } => {
-            let first = longest_rest / 100;
-            Wake::Rest((first * 2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(longest_rest))
+        Report { held: Some(_), .. } => Wake::Rest(back_off(failures, longest_rest)),
+        Report { at_end: true, .. } => Wake::Change,
+        Report { resubmitted, .. } if rate > 0 => {
+            Wake::Rest(Duration::from_secs_f64(*resubmitted as f64 / f64::from(rate)))
         }
-        Report { resubmitted: 0, rejected: 0, .. } => Wake::Change,
         _ => Wake::Now,
     }
+}
+
+/// The rest after so many failures in a row: first a hundredth of the longest one, then twice as long each time.
+pub(crate) fn back_off(failures: u32, longest_rest: Duration) -> Duration {
+    let first = longest_rest / 100;
+    (first * 2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(longest_rest)
 }
 
 #[cfg(test)]
@@ -33,11 +39,21 @@ mod tests {
     #[test]
     fn work_continues_an_empty_spool_waits_and_an_outage_rests_longer_each_time() {
         let longest = Duration::from_secs(5);
-        assert_eq!(wake(&Report::default(), 0, longest), Wake::Change);
-        assert_eq!(wake(&Report { resubmitted: 1, ..Report::default() }, 0, longest), Wake::Now);
-        let held = Report { held: Some("down".to_owned()), resubmitted: 3, rejected: 0 };
+        let some = Report { resubmitted: 5, ..Report::default() };
+        let end = Report { at_end: true, ..Report::default() };
+        assert_eq!(wake(&end, 0, longest, 0), Wake::Change);
+        assert_eq!(wake(&Report { resting: 7, ..end }, 0, longest, 10), Wake::Change);
+        assert_eq!(wake(&some, 0, longest, 0), Wake::Now);
+        assert_eq!(wake(&some, 0, longest, 10), Wake::Rest(Duration::from_millis(500)));
+        // A step of which everything rests alone is followed by the next one.
+        assert_eq!(wake(&Report::default(), 0, longest, 0), Wake::Now);
+        let held = Report { held: Some("down".to_owned()), ..some };
         for (failures, ms) in [(1, 50), (2, 100), (3, 200), (7, 3_200), (8, 5_000), (4_000_000, 5_000)] {
-            assert_eq!(wake(&held, failures, longest), Wake::Rest(Duration::from_millis(ms)), "{failures}");
+            assert_eq!(
+                wake(&held, failures, longest, 0),
+                Wake::Rest(Duration::from_millis(ms)),
+                "{failures}"
+            );
         }
     }
 }

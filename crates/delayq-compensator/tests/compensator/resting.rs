@@ -1,0 +1,120 @@
+//! What cannot be carried out although Redis can be used rests alone.
+
+use super::{Host, message, reader, target, topic};
+use delayq::spool::SpoolRecord;
+use delayq::{Admin, Fate, UnixMillis};
+use delayq_compensator::{CompensatorConfig, Deps, Report, Resubmitter, build};
+use delayq_service::{Metrics, Readiness, Shutdown};
+use delayq_spool::{SpoolReader, SpoolStats};
+use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
+use std::time::Duration;
+
+const RECORDS: u64 = 400;
+const BROKEN: &str = "{dq:2}:meta";
+const AWAY: &str = "{dq:2}:away";
+
+async fn rename(host: &Host, from: &str, to: &str) {
+    let _: String = host.deployment.server.command(&["RENAME", from, to]).await;
+}
+
+/// How many messages were accepted, and how many of those cancelled.
+async fn stored(host: &Host) -> (u64, u64) {
+    let numbers = Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap();
+    (numbers.accepted, numbers.cancelled)
+}
+
+fn stats(host: &Host) -> SpoolStats {
+    SpoolReader::open_beside(host.folder.path()).unwrap().stats().unwrap()
+}
+
+/// Puts for every shard, and a cancel of each put behind them.
+async fn spool(host: &Host) {
+    let (at, ids) = (UnixMillis::new(1), (0..RECORDS).map(|n| format!("m{n}")).collect::<Vec<_>>());
+    let put = |id: &String| SpoolRecord::put(&message(id), Fate::NotApplied, at);
+    let cancel = |id: &String| SpoolRecord::cancel(&topic(), &target(id), at);
+    host.spool.append(ids.iter().map(put).chain(ids.iter().map(cancel)).collect()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_shard_that_is_missing_holds_up_its_own_messages_alone() {
+    let host = Host::start().await;
+    spool(&host).await;
+    rename(&host, BROKEN, AWAY).await;
+    // Smaller than what rests of one shard: no batch of it may block the next one.
+    let mut resubmitter = Resubmitter::new(reader(host.folder.path()), host.deployment.client.clone(), 20);
+    let mut done = 0;
+    let resting = loop {
+        let report = resubmitter.run_once().await.unwrap();
+        assert_eq!((report.rejected, &report.held), (0, &None), "{report:?}");
+        if report.at_end {
+            break report.resting;
+        }
+        done += report.resubmitted;
+    };
+    assert!(done > RECORDS && resting > 40 && done + resting == 2 * RECORDS, "{done} done, {resting} rest");
+    assert!(resubmitter.resting().unwrap().contains("shard 2"), "{:?}", resubmitter.resting());
+
+    rename(&host, AWAY, BROKEN).await;
+    resubmitter.begin_again();
+    let mut rested = Report::default();
+    while !rested.at_end {
+        rested = resubmitter.run_once().await.unwrap();
+    }
+    assert_eq!(rested.resting, 0);
+    assert_eq!(stored(&host).await, (RECORDS, RECORDS), "each cancel came behind its put");
+    let stats = stats(&host);
+    assert!(stats.waiting == 0 && stats.rejected == 0 && stats.balances(), "{stats:?}");
+}
+
+#[tokio::test]
+async fn a_redis_without_any_shard_holds_up_everything_in_order() {
+    let host = Host::start().await;
+    spool(&host).await;
+    let _: String = host.deployment.server.command(&["FLUSHALL"]).await;
+    let mut resubmitter = host.resubmitter();
+    for _ in 0..2 {
+        let report = resubmitter.run_once().await.unwrap();
+        assert!(report.held.is_some() && report.resubmitted == 0, "{report:?}");
+    }
+    assert_eq!(stats(&host).waiting, 2 * RECORDS);
+}
+
+#[tokio::test]
+async fn the_running_compensator_serves_the_others_and_retries_what_rests() {
+    let host = Host::start().await;
+    rename(&host, BROKEN, AWAY).await;
+    spool(&host).await;
+    let shutdown = Shutdown::new();
+    let deps = Deps {
+        client: host.deployment.client.clone(),
+        spool: host.folder.path().to_owned(),
+        holder: "the test".to_owned(),
+        metrics: Metrics::new(),
+        readiness: Readiness::new(),
+    };
+    let running =
+        tokio::spawn(build(CompensatorConfig::default(), deps).await.unwrap().run(shutdown.clone()));
+    wait_until("what can be done", LONG, async || stats(&host).replayed > RECORDS).await;
+    let before = stats(&host).replayed;
+    let at = UnixMillis::new(1);
+    let late = (0..40).map(|n| SpoolRecord::put(&message(&format!("late{n}")), Fate::NotApplied, at));
+    host.spool.append(late.collect()).await.unwrap();
+    wait_until("those that came later", LONG, async || stats(&host).replayed > before + 10).await;
+    assert!(stats(&host).waiting > 40);
+    rename(&host, AWAY, BROKEN).await;
+    wait_until("an empty spool", LONG, async || stats(&host).waiting == 0).await;
+    assert_eq!(stored(&host).await, (RECORDS + 40, RECORDS));
+    shutdown.request();
+    within("the compensator's end", SHORT, running).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn what_has_waited_for_too_long_is_set_aside_if_that_is_asked_for() {
+    let host = Host::start().await;
+    spool(&host).await;
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let mut resubmitter = host.resubmitter().max_age(Some(Duration::from_millis(1)));
+    assert_eq!(resubmitter.run_once().await.unwrap().rejected, 500);
+    let aside = SpoolReader::open_beside(host.folder.path()).unwrap().rejected(0, 1).unwrap();
+    assert_eq!(aside[0].reason, "it has waited for longer than 1ms");
+}
