@@ -5,6 +5,7 @@
 //! step reaches all of them at once while they run.
 
 use crate::folder::Folder;
+use crate::preload::Library;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 const SOURCE: &str = include_str!("clock_shim.c");
 
-static LIBRARY: OnceLock<(Folder, PathBuf)> = OnceLock::new();
+static LIBRARY: OnceLock<Library> = OnceLock::new();
 
 /// One steppable clock; its copies are the same clock.
 #[derive(Debug, Clone)]
@@ -79,19 +80,5 @@ impl Default for ClockShim {
 
 /// The compiled library, made once per test process.
 fn library() -> PathBuf {
-    let (_, library) = LIBRARY.get_or_init(|| {
-        let folder = Folder::new("clock-library");
-        let source = folder.join("clock_shim.c");
-        let library = folder.join("clock_shim.so");
-        std::fs::write(&source, SOURCE).expect("a folder just made can be written to");
-        let output = Command::new("cc")
-            .args(["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o"])
-            .args([&library, &source])
-            .args(["-ldl"])
-            .output()
-            .unwrap_or_else(|e| panic!("the clock shim needs a C compiler named cc: {e}"));
-        assert!(output.status.success(), "cc failed:\n{}", String::from_utf8_lossy(&output.stderr));
-        (folder, library)
-    });
-    library.clone()
+    LIBRARY.get_or_init(|| Library::compile("clock_shim", SOURCE)).path.clone()
 }

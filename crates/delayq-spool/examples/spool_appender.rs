@@ -1,5 +1,5 @@
-//! Appends to the spool of the given folder, eight at a time, and says each number once it is acknowledged: what
-//! the spool's tests kill.
+//! Appends to the spool of the given folder, eight at a time, and says of each number whether it is acknowledged or
+//! refused: what the spool's tests kill.
 
 use delayq_core::fate::Fate;
 use delayq_core::id::Topic;
@@ -14,7 +14,9 @@ use std::path::Path;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::args().nth(1).ok_or("give the folder of a spool")?;
-    let spool = SpoolWriter::open(Path::new(&folder), &SpoolSettings::default())?;
+    let max_bytes =
+        std::env::args().nth(2).map_or(Ok(SpoolSettings::default().max_bytes), |text| text.parse())?;
+    let spool = SpoolWriter::open(Path::new(&folder), &SpoolSettings { max_bytes })?;
     let topic = Topic::new("orders")?;
     let tasks = (0..8_u64).map(|task| tokio::spawn(append_for_ever(spool.clone(), topic.clone(), task)));
     for task in tasks.collect::<Vec<_>>() {
@@ -28,9 +30,11 @@ async fn append_for_ever(spool: SpoolWriter, topic: Topic, task: u64) -> Result<
         let message = Message::new(topic.clone(), "a payload of some bytes").id(n.to_string());
         let message = message.map_err(|error| error.to_string())?;
         let record = SpoolRecord::put(&message, Fate::NotApplied, UnixMillis::new(n));
-        spool.append(vec![record]).await.map_err(|error| error.to_string())?;
         // One write for a line, so that a kill leaves none that is half.
-        let line = format!("acknowledged {n}\n");
+        let line = match spool.append(vec![record]).await {
+            Ok(()) => format!("acknowledged {n}\n"),
+            Err(error) => format!("refused {n}: {error}\n"),
+        };
         std::io::stdout().write_all(line.as_bytes()).map_err(|error| error.to_string())?;
     }
     Ok(())
