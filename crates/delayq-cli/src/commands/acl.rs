@@ -2,7 +2,7 @@
 
 use crate::deployment::{CliConfig, Context};
 use clap::{Args, Subcommand};
-use delayq::admin::Role;
+use delayq::admin::{Role, sentinel_rule};
 use delayq_cluster::{ClusterConfig, Role as Fleet};
 use delayq_service::Fault;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ enum Action {
     /// Print the rules of Redis users, and the commands that make etcd users
     ///
     /// The lines for Redis are those of an ACL file; behind ACL SETUSER, without the word user, they are its arguments.
-    /// PASSWORD stands for the password. Each program refuses to start where its user lacks a command, and names it.
+    /// PASSWORD stands for the password. Where the configuration names sentinels, a line for them follows. Each program refuses to start where its user lacks a command, and names it.
     Print(Print),
 }
 
@@ -58,6 +58,8 @@ struct Rights {
     role: Role,
     user: String,
     redis: String,
+    /// Of a user of the sentinels, where the configuration names some.
+    sentinel: Option<String>,
     etcd: Vec<String>,
 }
 
@@ -67,18 +69,29 @@ impl Rights {
     fn of(role: Role, user: Option<String>, config: &CliConfig) -> Self {
         let user = user.unwrap_or_else(|| format!("delayq-{role}"));
         let redis = role.rule(&user, &config.deployment.namespace);
+        let sentinel = config.redis.place().has_sentinels().then(|| sentinel_rule(&user));
         let etcd = if config.etcd.enabled { etcd(role, &user, config) } else { Vec::new() };
-        Self { role, user, redis, etcd }
+        Self { role, user, redis, sentinel, etcd }
     }
 
     fn json(&self) -> Value {
-        let Self { role, user, redis, etcd } = self;
-        json!({ "role": role.name(), "user": user, "redis": redis, "etcd": etcd })
+        let Self { role, user, redis, sentinel, etcd } = self;
+        let mut value = json!({ "role": role.name(), "user": user, "redis": redis, "etcd": etcd });
+        if let Some(sentinel) = sentinel {
+            value["sentinel"] = json!(sentinel);
+        }
+        value
     }
 
     fn text(&self) -> String {
         let lines = std::iter::once(format!("# {}", self.role));
-        lines.chain([self.redis.clone()]).chain(self.etcd.iter().cloned()).collect::<Vec<_>>().join("\n")
+        let sentinel = self.sentinel.iter().map(|rule| format!("# of the sentinels\n{rule}"));
+        lines
+            .chain([self.redis.clone()])
+            .chain(sentinel)
+            .chain(self.etcd.iter().cloned())
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 }
 

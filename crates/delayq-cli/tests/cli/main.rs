@@ -25,6 +25,7 @@ mod printed;
 mod private;
 mod reference;
 mod refused;
+mod sentinel;
 mod spool;
 mod tail;
 mod terminal;

@@ -3,7 +3,8 @@
 use super::Check;
 use crate::deployment::Context;
 use delayq::Error;
-use delayq::admin::ServerFacts;
+use delayq::admin::{SentinelFacts, SentinelReport, ServerFacts};
+use std::collections::BTreeSet;
 
 pub(super) async fn checks(context: &Context) -> Vec<Check> {
     let address = context.client.address();
@@ -16,11 +17,12 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
             return vec![Check::bad(
                 "redis",
                 error.to_string(),
-                "start it, or correct [redis] url, username and password",
+                "start it, or correct [redis] url, username and password, and [redis.sentinel]",
             )];
         }
     };
-    let kind = if facts.cluster { "cluster" } else { "standalone" };
+    let sentinels = context.admin().sentinels().await;
+    let kind = if sentinels.is_some() { "by Sentinel" } else { "standalone" };
     let mut checks = vec![
         Check::good(
             "redis",
@@ -28,6 +30,10 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
         ),
         Check::good("eviction", facts.maxmemory_policy.clone()),
     ];
+    if let Some(sentinels) = sentinels {
+        checks.push(failover(&sentinels));
+        checks.push(cut_off(&facts));
+    }
     checks.push(persistence(&facts));
     checks.push(match (facts.used_memory_bytes, facts.maxmemory_bytes) {
         (used, 0) => Check::warning(
@@ -43,6 +49,54 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
         (used, most) => Check::good("memory", format!("{} of {} MiB used", used >> 20, most >> 20)),
     });
     checks
+}
+
+/// Whether the sentinels can fail over, and agree.
+fn failover(sentinels: &[SentinelReport]) -> Check {
+    const WHAT: &str = "sentinels";
+    let heard = || sentinels.iter().filter_map(|sentinel| sentinel.said.as_ref().ok());
+    let silent = sentinels
+        .iter()
+        .filter_map(|sentinel| Some(format!("; {}: {}", sentinel.address, sentinel.said.as_ref().err()?)));
+    let masters: BTreeSet<&str> = heard().map(|(master, _)| master.as_str()).collect();
+    let most = |number: fn(&SentinelFacts) -> u64| heard().map(|(_, facts)| number(facts)).max().unwrap_or(0);
+    let (all, quorum, replicas) =
+        (most(|facts| facts.sentinels), most(|facts| facts.quorum), most(|facts| facts.replicas));
+    let found = format!(
+        "{} of {} named answer and see {all}, quorum {quorum}; master {}, {replicas} replicas{}",
+        heard().count(),
+        sentinels.len(),
+        masters.iter().copied().collect::<Vec<_>>().join(" and "),
+        silent.collect::<String>()
+    );
+    let enough = heard().count() as u64 > all / 2;
+    if masters.len() > 1 {
+        Check::warning(WHAT, found, "ask again after a failover; if it stays, see why the sentinels differ")
+    } else if replicas == 0 {
+        Check::bad(WHAT, found, "start a replica: nothing can take over from this master")
+    } else if heard().count() < sentinels.len() && !enough {
+        Check::bad(WHAT, found, "start the sentinels: without most of them there is no failover")
+    } else if heard().count() < sentinels.len() {
+        Check::warning(WHAT, found, "start the others, or correct their addresses")
+    } else if (sentinels.len() as u64) < all {
+        Check::warning(WHAT, found, "name all of them, so that some may be down")
+    } else {
+        Check::good(WHAT, found)
+    }
+}
+
+/// What a master does that is cut off from its replicas, and perhaps succeeded.
+fn cut_off(facts: &ServerFacts) -> Check {
+    match facts.min_replicas_seen {
+        Some(seen) => {
+            Check::good("failover", format!("min-replicas-to-write is set, {seen} replicas are close enough"))
+        }
+        None => Check::warning(
+            "failover",
+            "min-replicas-to-write is 0: a master that is cut off goes on taking writes, which are lost",
+            "min-replicas-to-write 1 and min-replicas-max-lag 10, or accept that loss",
+        ),
+    }
 }
 
 fn persistence(facts: &ServerFacts) -> Check {
