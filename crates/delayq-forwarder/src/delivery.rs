@@ -10,6 +10,7 @@ use crate::lane::{Judgement, Lane};
 use crate::lane_state::TopicRoutes;
 use crate::pace::Measure;
 use crate::settle::{Verdict, settle};
+use crate::traceparent::recorded_trace;
 use crate::{Blame, Outcome, Outcomes, Parcel};
 use delayq::protocol::{Receipt, Reservation, UnixMicros, Unrestored};
 use futures_util::StreamExt;
@@ -194,7 +195,9 @@ impl Batch {
         let mut late = Vec::new();
         for (k, outcome) in outcomes.fresh() {
             if outcome == Outcome::Delivered {
-                late.push(confirmed.since(load.parcels[k].about.due));
+                let parcel = &load.parcels[k];
+                let trace = parcel.header("traceparent").and_then(recorded_trace);
+                late.push((confirmed.since(parcel.about.due), trace));
                 progress.measure.delivered += 1;
                 progress.measure.took = Some(now - progress.started);
             }

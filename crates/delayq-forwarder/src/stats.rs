@@ -6,6 +6,7 @@ use delayq_service::Metrics;
 use delayq_service::metrics::LATENESS_BUCKETS;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -34,6 +35,15 @@ struct OfDestination {
     destination: String,
 }
 
+/// What an exemplar points to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfTrace {
+    trace_id: String,
+}
+
+/// A histogram whose buckets name the trace of a message each, where one is recorded.
+type Traced = HistogramWithExemplars<OfTrace>;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfWord {
     word: &'static str,
@@ -50,7 +60,7 @@ pub struct Stats {
     /// Times that the brake put a destination to rest.
     pub(crate) brakes: Counter,
     delivery: Family<OfSink, Histogram, fn() -> Histogram>,
-    lateness: Family<OfSink, Histogram, fn() -> Histogram>,
+    lateness: Family<OfSink, Traced, fn() -> Traced>,
     /// Topics without a route.
     pub unrouted_topics: Gauge,
     /// Ready messages of those topics.
@@ -71,8 +81,8 @@ fn delivery_histogram() -> Histogram {
     Histogram::new(DELIVERY_BUCKETS)
 }
 
-fn lateness_histogram() -> Histogram {
-    Histogram::new(LATENESS_BUCKETS)
+fn lateness_histogram() -> Traced {
+    Traced::new(LATENESS_BUCKETS.into_iter())
 }
 
 // === impl Stats ===
@@ -84,7 +94,6 @@ impl Stats {
     /// If this registry has a forwarder already.
     #[must_use]
     pub fn new(metrics: &Metrics) -> Self {
-        let of_sink = |histogram: fn() -> Histogram| Family::new_with_constructor(histogram);
         Self {
             outcomes: metrics.register(
                 "forwarder_outcomes",
@@ -120,13 +129,13 @@ impl Stats {
                 "forwarder_delivery",
                 "How long one call of a sink took",
                 Unit::Seconds,
-                of_sink(delivery_histogram),
+                Family::new_with_constructor(delivery_histogram as fn() -> Histogram),
             ),
             lateness: metrics.register_with_unit(
                 "forwarder_lateness",
                 "From a message's due time until its destination confirmed it, on Redis's clock",
                 Unit::Seconds,
-                of_sink(lateness_histogram),
+                Family::new_with_constructor(lateness_histogram as fn() -> Traced),
             ),
             unrouted_topics: metrics.register(
                 "forwarder_unrouted_topics",
@@ -195,10 +204,13 @@ impl Stats {
         self.delivery.get_or_create(&OfSink { sink: sink.to_owned() }).observe(took.as_secs_f64());
     }
 
-    /// Messages of a sink were confirmed so long after their due times.
-    pub(crate) fn late(&self, sink: &str, late: impl Iterator<Item = Duration>) {
+    /// Messages of a sink were confirmed so long after their due times; each with the trace that is recorded of it.
+    pub(crate) fn late<'m>(&self, sink: &str, late: impl Iterator<Item = (Duration, Option<&'m str>)>) {
         let lateness = self.lateness.get_or_create_owned(&OfSink { sink: sink.to_owned() });
-        late.for_each(|late| lateness.observe(late.as_secs_f64()));
+        for (late, trace) in late {
+            let of_trace = trace.map(|id| OfTrace { trace_id: id.to_owned() });
+            lateness.observe(late.as_secs_f64(), of_trace, None);
+        }
     }
 }
 

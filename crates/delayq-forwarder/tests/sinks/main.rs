@@ -23,4 +23,5 @@ mod stage;
 mod stdout;
 mod steps;
 #[cfg(feature = "webhook")]
+mod traced;
 mod webhook;

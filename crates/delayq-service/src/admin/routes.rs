@@ -4,7 +4,7 @@ use crate::metrics::Metrics;
 use crate::program::Program;
 use crate::readiness::Readiness;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -33,8 +33,39 @@ pub fn router(state: AdminState) -> Router {
         .with_state(state)
 }
 
-async fn metrics(State(state): State<AdminState>) -> Response {
-    ([(header::CONTENT_TYPE, OPEN_METRICS)], state.metrics.encode()).into_response()
+/// With exemplars for those alone who ask for OpenMetrics: a reader of the older format, which this text is close enough to,
+/// takes them for faults.
+async fn metrics(State(state): State<AdminState>, headers: HeaderMap) -> Response {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+    let text = state.metrics.encode();
+    let text = match accepted.into_iter().any(|accept| accept.contains("application/openmetrics-text")) {
+        true => text,
+        false => without_exemplars(&text),
+    };
+    ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response()
+}
+
+/// The same samples without what stands behind the values of a histogram's buckets.
+fn without_exemplars(text: &str) -> String {
+    let sample = |line: &str| {
+        let is_bucket = line.split('{').next().is_some_and(|name| name.ends_with("_bucket"));
+        let end = line.rfind(" # {").filter(|_| is_bucket).unwrap_or(line.len());
+        line[..end].to_owned() + "\n"
+    };
+    text.lines().map(sample).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_does_not_ask_for_exemplars_gets_the_samples_as_they_are() {
+        let text = "# HELP a # {x}\na_bucket{le=\"1.0\"} 3 # {trace_id=\"4b\"} 0.5\na_bucket{le=\"+Inf\"} 3\nb{c=\" # {\"} 1\n# EOF\n";
+        let bare =
+            "# HELP a # {x}\na_bucket{le=\"1.0\"} 3\na_bucket{le=\"+Inf\"} 3\nb{c=\" # {\"} 1\n# EOF\n";
+        assert_eq!(without_exemplars(text), bare);
+    }
 }
 
 /// An answer shows that the runtime works; the heartbeats show it for every loop outside of it.
