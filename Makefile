@@ -17,7 +17,7 @@ WHOLE := --workspace $(FEATURES)
 
 STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help book fuzz setup run release test test-rust test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb check-units deploy-check clean
+.PHONY: help book docs-figures fuzz setup run release test test-rust test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb check-units deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ lua: ## luacheck over the scripts
 book: ## build the book of docs/ into target/book
 	@scripts/deploy-tools.sh book
 	PATH=$(CURDIR)/target/deploy-tools/bin:$$PATH mdbook build docs
+
+docs-figures: ## draw the pictures of docs/figures, from the scripts and from the data there
+	cargo run --quiet -p delayq-bench --bin docs-figures
 
 FUZZED := core service spool cli forwarder
 

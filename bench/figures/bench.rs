@@ -5,6 +5,7 @@ use crate::error::BenchError;
 use crate::messages::Messages;
 use crate::shape::Shape;
 use crate::timers::Timers;
+use crate::waits::Waits;
 use delayq::protocol::{Holder, Keys, Layout, Reservation, ReserveRequest, Scripts, ShardId, Verb};
 use delayq::{Admin, Client, Message, Producer, ProducerOptions, Settings, ShardCount, Topic, UnixMillis};
 use std::sync::Arc;
@@ -27,6 +28,8 @@ pub(crate) struct Bench {
     pub(crate) shards: ShardCount,
     /// How long whole lives are measured for. Default: a minute.
     pub(crate) lives_last: Duration,
+    /// Where every wait of a lateness is written, besides its percentiles.
+    pub(crate) waits: Option<Arc<Waits>>,
 }
 
 pub(crate) struct Prepared {

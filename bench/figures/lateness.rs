@@ -66,6 +66,16 @@ impl Bench {
         let bare = bare_loop::run(&self.address, due_times(rate)).await?;
         let (ready, pumped) = self.ready_waits(shape, rate, timers).await?;
         let (worker, redis_with_worker) = self.worker_waits(shape, rate, timers).await?;
+        if let Some(file) = &self.waits {
+            for (of, what, waits) in [
+                ("delayq", "ready", &ready),
+                ("delayq", "worker", &worker),
+                ("bare", "ready", &bare.ready),
+                ("bare", "worker", &bare.worker),
+            ] {
+                file.write(format_args!("{of},{},{rate},{what}", shape.shards), waits)?;
+            }
+        }
         let thousands = rate / 1000;
         let name = |what: &str| format!("{thousands},000/s, {what}");
         let ms = |what: &str, waits: &[u64], part| {

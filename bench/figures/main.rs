@@ -22,11 +22,13 @@ mod suite;
 mod table;
 mod take;
 mod timers;
+mod waits;
 
 use crate::bench::Bench;
 use crate::figures::Figure;
 use crate::suite::Part;
 use crate::timers::Timers;
+use crate::waits::Waits;
 use clap::Parser;
 use delayq::ShardCount;
 use delayq_bench::program::{arguments, end};
@@ -36,7 +38,9 @@ use delayq_service::codes::Code;
 use delayq_service::{Exit, Fault};
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A measurement could not be taken.
@@ -77,6 +81,9 @@ struct Arguments {
     /// Measure on this Redis, with one timer, instead of a private one; EVERYTHING IN IT IS DELETED
     #[arg(long, value_name = "HOST:PORT")]
     on: Option<String>,
+    /// With lateness: write how many messages waited how long into this file, as CSV
+    #[arg(long, value_name = "FILE")]
+    waits: Option<PathBuf>,
     /// Print JSON instead of a table
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
@@ -116,7 +123,11 @@ impl Arguments {
         let (own, messages) = (self.on.is_none(), self.messages as usize);
         let lives_last = Duration::from_secs(self.seconds.into());
         let shards = self.shards.unwrap_or_default();
-        let bench = Bench { address, own, messages, shards, lives_last };
+        let waits = self.waits.as_deref().map(|path| Waits::create(path).map_err(|error| (path, error)));
+        let waits = waits.transpose().map_err(|(path, error)| {
+            Fault::new(&MEASUREMENT, format!("{} cannot be written: {error}", path.display()))
+        })?;
+        let bench = Bench { address, own, messages, shards, lives_last, waits: waits.map(Arc::new) };
         let parts = if self.parts.is_empty() { &Part::USUAL[..] } else { &self.parts };
         let figures = bench.suite(parts, self.runs.into(), &Timers::new(etcd)).await;
         figures.map_err(|error| Fault::new(&MEASUREMENT, error.to_string()))
