@@ -55,19 +55,6 @@ fn without_exemplars(text: &str) -> String {
     text.lines().map(sample).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reader_that_does_not_ask_for_exemplars_gets_the_samples_as_they_are() {
-        let text = "# HELP a # {x}\na_bucket{le=\"1.0\"} 3 # {trace_id=\"4b\"} 0.5\na_bucket{le=\"+Inf\"} 3\nb{c=\" # {\"} 1\n# EOF\n";
-        let bare =
-            "# HELP a # {x}\na_bucket{le=\"1.0\"} 3\na_bucket{le=\"+Inf\"} 3\nb{c=\" # {\"} 1\n# EOF\n";
-        assert_eq!(without_exemplars(text), bare);
-    }
-}
-
 /// An answer shows that the runtime works; the heartbeats show it for every loop outside of it.
 async fn livez(State(state): State<AdminState>) -> Response {
     let stuck = state.readiness.stuck();
@@ -85,4 +72,17 @@ async fn readyz(State(state): State<AdminState>) -> Response {
 
 async fn version(State(state): State<AdminState>) -> Response {
     Json(json!({ "name": state.program.name, "version": state.program.version })).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_does_not_ask_for_exemplars_gets_the_samples_as_they_are() {
+        let text = "# HELP a # {x}\na_bucket{le=\"1.0\"} 3 # {trace_id=\"4b\"} 0.5\na_bucket{le=\"+Inf\"} 3\nb{c=\" # {\"} 1\n# EOF\n";
+        let bare =
+            "# HELP a # {x}\na_bucket{le=\"1.0\"} 3\na_bucket{le=\"+Inf\"} 3\nb{c=\" # {\"} 1\n# EOF\n";
+        assert_eq!(without_exemplars(text), bare);
+    }
 }
