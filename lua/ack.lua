@@ -17,7 +17,7 @@ if last < 2 or last > 1 + MOST_IDS then
 end
 local call, byte, sub, find = redis.call, string.byte, string.sub, string.find
 -- Lists begin with room for one: most calls bring one message, and each growth costs.
-local answers, names, keys = { nil }, { nil }, { nil }
+local answers, keys = { nil }, { nil }
 local bodies, leases, stats = base .. 'm:', base .. 'leases', base .. 'stats'
 
 -- First all together, without a function of their own: making one costs as much as a command. `whose` says of which topic
@@ -42,8 +42,7 @@ for k = 1, last - 1 do
   local n = #topic.no
   local remember = #receipt == n + 21 and byte(receipt, n + 2) < 32 and topic.generated or topic.own
   blind = blind and remember == 0 and byte(receipt, -1) % 2 == 0
-  local name = sub(receipt, 1, -5)
-  names[k], keys[k], whose[k] = name, bodies .. name, topic
+  keys[k], whose[k] = bodies .. sub(receipt, 1, -5), topic
   if last > 2 then
     met = met or {}
     if met[receipt] then together = false end
@@ -54,9 +53,10 @@ end
 local proof = together and (blind and redis.pcall('ZMSCORE', leases, unpack(ARGV, 2)) or call('MGET', unpack(keys)))
 if not proof or proof.err then together = false end
 
--- What ends: its receipt, and the body that goes, or the marker that takes its place until it is forgotten.
-local ended, marked, forget, gone, grouped, expiring, others = { nil }, { nil, nil }, { nil, nil }, nil, nil, nil, nil
-local remembered, forget_text, now_bytes, soonest
+-- What ends: its receipt, and the body that goes, or the marker that takes its place until it is forgotten. `lists` are those
+-- of `ends.lua`: each its key, and the receipts that go into it.
+local ended, marked, lists, gone, grouped, expiring, others = { nil }, { nil, nil }, nil, nil, nil, nil, nil
+local remembered, into, now_bytes
 for k = 1, together and blind and last - 1 or 0 do
   if proof[k] then
     topic, gone = whose[k], gone or { nil }
@@ -67,7 +67,7 @@ for k = 1, together and blind and last - 1 or 0 do
   end
 end
 for k = 1, together and not blind and last - 1 or 0 do
-  local receipt, name, env = ARGV[k + 1], names[k], proof[k]
+  local receipt, env = ARGV[k + 1], proof[k]
   local format, state, high, low = byte(env or '', 1, 4)
   local flags, group, expires = high and high * 256 + low, nil, false
   local whole = format == FORMAT and state == LEASED and #env >= 32 and sub(env, 5, 8) == sub(receipt, -4)
@@ -96,21 +96,24 @@ for k = 1, together and not blind and last - 1 or 0 do
     else
       local has_hash, m = flags % 2 == HASH, #marked
       if remember ~= remembered then
-        remembered, forget_text = remember, string.format('%d', now + remember)
-        if not soonest or now + remember < soonest then soonest = now + remember end
+        -- As `ends.lua` names it.
+        local until_ms = now + remember
+        remembered, into = remember, { string.format('%se:%d', base, until_ms + -until_ms % math.ceil(remember / 8)), nil }
+        lists = lists or { nil }
+        lists[#lists + 1] = into
       end
       now_bytes = now_bytes or struct.pack('>I8', now)
-      forget[m + 1], forget[m + 2] = forget_text, name
+      into[#into + 1] = receipt
       marked[m + 1], marked[m + 2] = keys[k], (has_hash and '\1\5\0\1' or '\1\5\0\0') .. sub(env, 5, 16) .. now_bytes
         .. sub(env, 25, has_hash and 40 or 32)
     end
     if group then
       grouped = grouped or {}
-      grouped[#grouped + 1], grouped[#grouped + 2] = base .. 'g:' .. group, name
+      grouped[#grouped + 1], grouped[#grouped + 2] = base .. 'g:' .. group, sub(receipt, 1, -5)
     end
     if expires then
       expiring = expiring or {}
-      expiring[#expiring + 1] = name
+      expiring[#expiring + 1] = sub(receipt, 1, -5)
     end
     ended[#ended + 1], answers[k] = receipt, 'delivered'
   end
@@ -128,23 +131,40 @@ if ended[1] then
       failed = type(of.left) == 'table' or type(of.done) == 'table'
     end
   end
-  if forget_text and not failed then
-    local nearer = redis.pcall('ZADD', base .. 'alarms', 'LT', 'CH', soonest, 'markers')
-    if nearer == 1 then nearest = soonest end
-    failed = type(nearer) == 'table' or type(redis.pcall('ZADD', base .. 'markers', unpack(forget))) == 'table'
+  -- How many of the lists have theirs, and the names of those that are new.
+  local listed, new = 0, nil
+  for i = 1, not failed and lists and #lists or 0 do
+    local pushed = redis.pcall('RPUSHX', unpack(lists[i]))
+    if pushed == 0 then
+      -- The first of the list: `ends` has it before it is there.
+      local name = sub(lists[i][1], #base + 1)
+      local until_text = sub(name, 3)
+      new = new or {}
+      new[#new + 1] = name
+      local nearer = redis.pcall('ZADD', base .. 'alarms', 'LT', 'CH', until_text, 'ends')
+      if nearer == 1 then nearest = math.min(tonumber(until_text), nearest or LAST_MS) end
+      local is_in = type(nearer) == 'number' and redis.pcall('ZADD', base .. 'ends', until_text, name)
+      pushed = type(is_in) == 'number' and redis.pcall('RPUSH', unpack(lists[i]))
+    end
+    failed = type(pushed) ~= 'number'
+    if failed then break end
+    listed = i
   end
   -- What leaves these indexes is not put back: they come last, and `expiries` is tried by a look.
   if expiring and not failed then failed = type(redis.pcall('ZCARD', base .. 'expiries')) == 'table' end
   for i = 1, grouped and #grouped or 0, 2 do failed = failed or type(redis.pcall('ZREM', grouped[i], grouped[i + 1])) == 'table' end
   if failed then
-    for i = 2, #forget, 2 do redis.pcall('ZREM', base .. 'markers', forget[i]) end
+    for i = 1, listed do redis.pcall('LTRIM', lists[i][1], '0', -#lists[i]) end
+    for i = 1, new and #new or 0 do
+      if call('EXISTS', base .. new[i]) == 0 then redis.pcall('ZREM', base .. 'ends', new[i]) end
+    end
     for no, of in pairs(topics) do
       if type(of.left) == 'number' then call('HINCRBY', stats, 'leased:' .. no, of.ended) end
       if type(of.done) == 'number' then call('HINCRBY', stats, 'delivered:' .. no, -of.ended) end
     end
     together = false
   else
-    if forget_text then call('MSET', unpack(marked)) end
+    if marked[1] then call('MSET', unpack(marked)) end
     if gone then call('UNLINK', unpack(gone)) end
     if expiring then call('ZREM', base .. 'expiries', unpack(expiring)) end
     call('ZREM', leases, unpack(ended))
@@ -152,7 +172,7 @@ if ended[1] then
       if answers[k] == 'delivered' then
         events = events or { nil }
         local e, no = #events, whose[k].no
-        events[e + 1], events[e + 2], events[e + 3] = no, sub(names[k], #no + 2), 'delivered'
+        events[e + 1], events[e + 2], events[e + 3] = no, sub(ARGV[k + 1], #no + 2, -5), 'delivered'
       end
     end
   end
@@ -160,7 +180,7 @@ end
 
 -- Then the others, one by one.
 if others or not together then
---# include type, fields, policy, stats, alarm, envelope, note, finish, receipt
+--# include type, fields, policy, stats, alarm, envelope, note, ends, finish, receipt
   must_be('zset', 'leases')
   must_be('hash', 'stats')
   local function ack(receipt)

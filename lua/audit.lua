@@ -10,7 +10,7 @@
 --                  to it does not) | malformed | wrong_type
 --            name  <topic no>:<id>
 -- COST     O(log n) and a read of the envelope a message
---# include now, limits, arguments, registry, shard, type, stats, nearest, alarm, format, fields, envelope, hour, bucket, fault
+--# include now, limits, arguments, registry, shard, type, defaults, stats, nearest, alarm, format, fields, envelope, hour, bucket, fault
 
 arguments('audit', 1, 1)
 local answer = { 0, 0, 0, 0, 0 }

@@ -7,7 +7,7 @@
 -- RETURNS  now_us, next due ms ("" for none), epoch, owner, held (1 or ""), leases, markers, how many topics it ever
 --          had, where the next page begins ("" when through), then 2 a topic: name, 1 where it has a ready queue or "".
 --          A topic that is there while all pages are asked for is in one of them, or in more
--- COST     O(1) a topic; some 500 topics a call
+-- COST     O(1) a topic, and a list of markers; some 500 topics a call
 --# include now, registry, shard, type, limits, arguments, topics
 
 arguments('overview', 2)
@@ -15,8 +15,13 @@ local cursor = ARGV[2]
 if cursor ~= 'first' and not within(cursor, 0, math.huge) then refuse('no page of topics: ' .. cursor) end
 local owner, topics = unpack(redis.call('HMGET', KEYS[1], 'owner', 'topics'))
 local head = redis.call('ZRANGE', base .. 'alarms', 0, 0, 'WITHSCORES')[2] or ''
-local answer = { now_us, head, epoch, owner or '', held or '', redis.call('ZCARD', base .. 'leases'),
-  redis.call('ZCARD', base .. 'markers'), tonumber(topics) or 0, '' }
+local markers = redis.call('ZCARD', base .. 'markers')
+for _, list in ipairs(redis.call('ZRANGE', base .. 'ends', 0, 999)) do
+  local length = redis.pcall('LLEN', base .. list)
+  if type(length) == 'number' then markers = markers + length end
+end
+local answer = { now_us, head, epoch, owner or '', held or '', redis.call('ZCARD', base .. 'leases'), markers,
+  tonumber(topics) or 0, '' }
 if cursor == '0' then return answer end
 local next_page = topics_page(cursor == 'first' and '0' or cursor, 500, function(name, no)
   local n = #answer

@@ -150,7 +150,7 @@ if rang == 0 then
 end
 
 if indexes[1] then
---# include type, push, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, note, finish, place, receipt, kill, backoff, retry, lease
+--# include type, push, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, note, ends, finish, place, receipt, kill, backoff, retry, lease
 local longest = math.max(longest_lease(), LEASE_MS)
 
 -- Sets an alarm to what is left of what it stands for: a time as text. One in the past asks for another round.
@@ -264,8 +264,60 @@ local function trim_history(no)
   return math.max(math.min(tonumber(string.match(first[1][1], '^%d+')), now) + span, now + math.max(math.floor(span / 8), 1000))
 end
 
--- The first `n` markers whose time is over, cursors of shifts, and histories. An id may have been put again since, after a
--- cut: then what is stored is no marker any more, and stays.
+-- Forgets the markers of these entries of a list that are no stale ones. Returns the entries of a later format.
+local function forget(entries)
+  local byte, sub, bodies = string.byte, string.sub, base .. 'm:'
+  local keys, gone, ended, later = {}, {}, 0, {}
+  for i = 1, #entries do keys[i] = bodies .. sub(entries[i], 1, -5) end
+  local markers = keys[1] and call('MGET', unpack(keys)) or keys
+  for i = 1, #entries do
+    local format, state, _, _, a, b, c, d = byte(markers[i] or '', 1, 8)
+    if d and state > DEAD then
+      -- Without a string for each gen.
+      local e, f, g, h = byte(entries[i], -4, -1)
+      if format == FORMAT and d == h and c == g and b == f and a == e then
+        ended = ended + 1
+        gone[ended] = keys[i]
+      elseif format > FORMAT then
+        later[#later + 1] = entries[i]
+      end
+    end
+  end
+  if gone[1] then call('UNLINK', unpack(gone)) end
+  forgotten = forgotten + ended
+  return later
+end
+
+-- The first `n` entries of the lists of markers whose time is over. What cannot be forgotten yet stays in its list, to be
+-- tried again in ten seconds.
+local function pump_ends(n)
+  if not is('zset', 'ends') then return block('ends') end
+  local ends = base .. 'ends'
+  local lists = call('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', '0', '100')
+  for i = 1, #lists do
+    local list = base .. lists[i]
+    local entries = find(lists[i], '^e:%d+$') and redis.pcall('LRANGE', list, '0', n - 1) or {}
+    local later = entries.err and entries or forget(entries)
+    if entries[1] then
+      if later[1] then call('RPUSH', list, unpack(later)) end
+      call('LTRIM', list, #entries, '-1')
+    end
+    local is_blocked = later.err or later[1]
+    if is_blocked then blocked = blocked + 1 end
+    n = n - #entries
+    if n == 0 and call('EXISTS', list) == 1 then break end
+    if is_blocked then
+      call('ZADD', ends, now + 10000, lists[i])
+    else
+      call('ZREM', ends, lists[i])
+    end
+    if n == 0 then break end
+  end
+  rearm('ends', call('ZRANGE', ends, '0', '0', 'WITHSCORES')[2])
+end
+
+-- The first entries of `markers` whose time is over: cursors of shifts, histories, and markers that are in no list. An id may
+-- have been put again since, after a cut: then what is stored is no marker any more, and stays.
 local function pump_markers(n)
   if not is('zset', 'markers') then return block('markers') end
   local names, bodies = call('ZRANGEBYSCORE', base .. 'markers', '-inf', now, 'LIMIT', 0, n), base .. 'm:'
@@ -307,6 +359,8 @@ for i = 1, #indexes, 2 do
   local index, n = indexes[i], indexes[i + 1]
   if index == 'markers' then
     pump_markers(n)
+  elseif index == 'ends' then
+    pump_ends(n)
   elseif HANDLED[index] then
     pump_index(index, n, HANDLED[index], index == 'leases' and cut_leases)
   else

@@ -8,7 +8,7 @@
 -- RETURNS  more | done, purged, kept (a later format, or a key on their way is of the wrong type), from ms and where this
 --          step ended, for the next one. An interrupted purge is simply called again
 -- COST     O(log n) a message
---# include now, registry, shard, type, limits, arguments, topic, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, note, finish, look, page
+--# include now, registry, shard, type, limits, arguments, topic, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, note, ends, finish, look, page
 
 arguments('purge', 7)
 local no, state = topic_no(ARGV[2]), one_of('the state', ARGV[3], { 'delayed', 'ready', 'dead' })
@@ -16,7 +16,7 @@ local from, to = number('from', ARGV[4], 0, LAST_MS), number('to', ARGV[5], 0, L
 local last, limit = ARGV[6], number('the limit', ARGV[7], 1, MOST_IDS)
 if not no then return { 'done', 0, 0, ARGV[4], '' } end
 must_be('hash', 'stats')
-must_be('zset', 'markers')
+must_be('zset', 'ends')
 local purged, kept = 0, 0
 local word, next_from, ended_at = 'done', ARGV[4], ''
 

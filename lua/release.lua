@@ -8,7 +8,7 @@
 -- RETURNS  one answer a message: delayed <due ms> | ready <due ms> | buried | cancelled | expired-message |
 --          expired (the lease was taken back: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = messages of its topic due in its hour
---# include now, limits, arguments, delay, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, finish, place, receipt, kill, backoff, retry, each
+--# include now, limits, arguments, delay, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, finish, place, receipt, kill, backoff, retry, each
 
 arguments('release', 1, 4)
 must_be('hash', 'stats')

@@ -8,9 +8,13 @@ use crate::server::Server;
 use delayq::protocol::Verb;
 use redis::{Cmd, Value};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 const VERBS: [Verb; 8] =
     [Verb::Init, Verb::Configure, Verb::Hold, Verb::Put, Verb::Cancel, Verb::Pump, Verb::Reserve, Verb::Ack];
+
+/// How long finished ids are remembered.
+const REMEMBER: Duration = Duration::from_millis(160);
 
 /// Which ids, how many messages a call, and which step.
 pub(crate) type Row = (Ids, usize, &'static str);
@@ -34,8 +38,9 @@ impl Calls {
         // A Redis knows the scripts that its clients call: each more makes Lua's collector slower, and so every call.
         let mut shard = Shard::created(&VERBS).await;
         shard.put_later(pending).await;
-        // The shortest memory: a marker is made of each own id, and its end can be measured at once.
-        shard.call(Verb::Configure, words(["orders", "remember_own_ms", "1"])).await;
+        // A short memory: a marker is made of each own id, and its end can be measured soon.
+        let remember = REMEMBER.as_millis().to_string();
+        shard.call(Verb::Configure, words(["orders", "remember_own_ms", &remember])).await;
         Self { shard, bare: Bare::filled(pending).await, costs: Laps::default(), least: Laps::default() }
     }
 
@@ -122,17 +127,14 @@ fn puts(
     (calls, names)
 }
 
-/// Ends what the acks left: they are remembered for a millisecond, so a call of the pump may be too early for some.
+/// Ends what the acks left, once its time is over: an eighth longer than it is remembered at most.
 async fn forget_markers(shard: &mut Shard, laps: &mut Laps, row: Row) {
-    let left = redis::cmd("ZCARD").arg("{dq:0}:markers").to_owned();
-    let pump = shard.command(Verb::Pump, [text(shard.epoch), text(PUMP_BATCH)]);
-    let mut before = shard.server.run(&left).await;
-    while before != Value::Int(0) {
-        let (spent, _) = shard.server.timed(std::slice::from_ref(&pump)).await;
-        let after = shard.server.run(&left).await;
-        if (before, &after) == (Value::Int(BATCH as i64), &Value::Int(0)) {
-            laps.0.entry(row).or_default().push(spent / BATCH as f64);
-        }
-        before = after;
+    let left = redis::cmd("ZCARD").arg("{dq:0}:ends").to_owned();
+    if shard.server.run(&left).await == Value::Int(0) {
+        return;
     }
+    tokio::time::sleep(REMEMBER + REMEMBER / 8).await;
+    let pump = shard.command(Verb::Pump, [text(shard.epoch), text(PUMP_BATCH)]);
+    laps.time(&mut shard.server, row, &[pump]).await;
+    assert_eq!(shard.server.run(&left).await, Value::Int(0), "a marker is left");
 }

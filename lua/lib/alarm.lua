@@ -1,5 +1,5 @@
--- The index of everything that has a time: one member a bucket, and one each for the leases, the expiries and
--- the markers, scored by the earliest time inside. A score may be too early (what it stood for was cancelled),
+-- The index of everything that has a time: one member a bucket, and one each for the leases, the expiries, the
+-- markers and their ends, scored by the earliest time inside. A score may be too early (what it stood for was cancelled),
 -- never too late. The member is the key without its base.
 must_be('zset', 'alarms')
 

@@ -9,11 +9,12 @@
 --                   no_alarm (nothing rings when its first entry is due) | no_shift_end (a shift's cursor that is
 --                   never forgotten) | wrong_type
 -- COST     O(log n) and a read of the envelope an entry
---# include now, limits, arguments, registry, shard, type, nearest, alarm, format, fields, envelope, hour, fault
+--# include now, limits, arguments, registry, shard, type, defaults, nearest, alarm, format, fields, envelope, hour, fault
 
 if #ARGV == 2 then arguments('audit_index', 2) else arguments('audit_index', 2, 1) end
 local index, answer = ARGV[2], {}
-local TYPES = { r = 'list', t = 'hash', shift = 'hash', h = 'stream', stats = 'hash', dictionaries = 'hash', meta = 'hash' }
+local TYPES = { r = 'list', e = 'list', t = 'hash', shift = 'hash', h = 'stream', stats = 'hash', dictionaries = 'hash',
+  meta = 'hash' }
 
 local function found(kind, entry) answer[#answer + 1], answer[#answer + 2] = kind, entry end
 

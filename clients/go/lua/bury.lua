@@ -6,7 +6,7 @@
 -- ARGV     layout, then 2 a message (1 to 500): receipt, reason (its first 1,000 bytes are kept)
 -- RETURNS  one answer a message: buried | expired (the lease was taken back: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = dead letters of its topic
---# include now, registry, shard, type, limits, arguments, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, note, finish, receipt, kill, each
+--# include now, registry, shard, type, limits, arguments, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, note, ends, finish, receipt, kill, each
 
 arguments('bury', 1, 2)
 must_be('hash', 'stats')

@@ -157,7 +157,7 @@ end
 
 -- Then the others, one by one, from the first on that is not plain.
 if at <= last then
---# include hour, due, type, topic, fields, policy, stats, alarm, gen, envelope, bucket, backoff, stale, ready, push, note, finish
+--# include hour, due, type, topic, fields, policy, stats, alarm, gen, envelope, bucket, backoff, stale, ready, push, note, ends, finish
 
 must_be('hash', 'stats')
 gens((last - at + 1) / 4)

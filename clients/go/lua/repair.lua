@@ -7,7 +7,7 @@
 --          `audit_index` tell them; kind no_place for what audit calls ready where its queue does not have it)
 -- RETURNS  one answer a finding: mended | sound (the fault is not there any more) | failed <why>
 -- COST     O(log n) a finding
---# include now, limits, arguments, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, finish, place, kill, fault, each
+--# include now, limits, arguments, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, finish, place, kill, fault, each
 
 arguments('repair', 1, 3)
 must_be('hash', 'stats')
@@ -57,6 +57,8 @@ local function mend_place(receipt)
   return 'mended'
 end
 
+local KIND_OF = { shift = 'hash', e = 'list' }
+
 local INDEX = {
   stale_entry = function(index, entry)
     if not leads_nowhere(index, entry) then return 'sound' end
@@ -65,7 +67,7 @@ local INDEX = {
   no_alarm = function(index)
     local first = silent_since(index)
     if not first then return 'sound' end
-    alarm(index, first)
+    if string.find(index, '^e:') then add('ends', first, index) else alarm(index, first) end
     return 'mended'
   end,
   no_shift_end = function(index)
@@ -79,7 +81,7 @@ local answers = each(2, 3, function(kind, index, name)
   if kind == 'no_place' then return mend_place(name) end
   if MESSAGE[kind] then return mend_message(kind, name) end
   if not INDEX[kind] then return 'failed ' .. kind .. ' is not mended by a script' end
-  must_be(string.find(index, '^shift:') and 'hash' or 'zset', index)
+  must_be(KIND_OF[string.match(index, '^%a*')] or 'zset', index)
   return INDEX[kind](index, name)
 end)
 --# include wake

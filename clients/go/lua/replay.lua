@@ -7,7 +7,7 @@
 -- RETURNS  one answer a message: ready <due ms> | delayed <due ms> | refused <why> (it would have expired by then: it
 --          stays dead) | not dead <state> | unknown | failed <why>
 -- COST     O(log n) a message, n = dead letters of its topic
---# include now, limits, arguments, registry, shard, type, topic, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, finish, place, expiry, each
+--# include now, limits, arguments, registry, shard, type, topic, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, finish, place, expiry, each
 
 arguments('replay', 3, 1)
 local no, delay = topic_no(ARGV[2]), number('the delay in ms', ARGV[3], 0, LAST_MS - now)

@@ -7,7 +7,7 @@
 --          difference in ms (not 0), limit (1 to 500)
 -- RETURNS  more | done | busy (another token is at work on this group), moved in this step, passed over
 -- COST     O(log n) a message. The cursor stands in `shift:<group>` and is forgotten an hour after the last step
---# include now, limits, arguments, delay, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, finish, place, expiry, reschedule, page
+--# include now, limits, arguments, delay, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, page
 
 arguments('shift_group', 5)
 local group, token = ARGV[2], ARGV[3]

@@ -20,6 +20,18 @@ local function group_and_expiry(m)
   return group, expires
 end
 
+-- Whether a marker will never be forgotten: its time is over, and so is that of each list that could have it, by the longest
+-- time that its topic ever remembered an id. A list is not searched.
+local function is_endless_marker(m)
+  if has_entry('markers', name_of(m)) then return false end
+  local topic = redis.pcall('HMGET', base .. 't:' .. m.no, 'name', 'remembered_ms')
+  local longest = math.max(tonumber(topic[2]) or 0, REMEMBER_CANCELLED_MS)
+  local until_ms = m.at + longest + math.ceil(longest / 8)
+  if topic.err or topic[1] and until_ms >= now then return false end
+  -- Of a topic that was forgotten, nothing is known.
+  return redis.pcall('ZCOUNT', base .. 'ends', '-inf', topic[1] and until_ms or '+inf') == 0
+end
+
 -- What should lead to `m` and does not, as kinds of fault. Whether a ready one is in its queue is not searched for.
 local function faults_of(m)
   local found = {}
@@ -27,7 +39,7 @@ local function faults_of(m)
     if not has_entry(index, member) then found[#found + 1] = fault end
   end
   if m.state == DEAD then needs('d:' .. m.no, member_of(m), 'no_dead_entry') end
-  if m.state > DEAD then needs('markers', name_of(m), 'no_marker_entry') end
+  if m.state > DEAD and is_endless_marker(m) then found[1] = 'no_marker_entry' end
   if m.state >= DEAD then return found end
   local whole, group, expires = pcall(group_and_expiry, m)
   if not whole or m.state == READY then return { 'malformed' } end
@@ -65,6 +77,7 @@ local BELONGS = {
 -- Whether an entry leads nowhere. What cannot be read is left to the script that meets it.
 local function leads_nowhere(index, member)
   local kind = string.match(index, '^%a*')
+  if kind == 'ends' then return redis.call('EXISTS', base .. member) == 0 end
   if not ENTRY[kind] then return false end
   if kind == 'markers' and (string.find(member, '^shift:') or string.find(member, '^h:%d+$')) then
     return redis.call('EXISTS', base .. member) == 0
@@ -77,11 +90,15 @@ local function leads_nowhere(index, member)
   return whole and not belongs
 end
 
-local RINGS = { b = true, leases = true, expiries = true, markers = true }
+local RINGS = { b = true, leases = true, expiries = true, markers = true, ends = true }
 
 -- When the first entry of an index is due, where no alarm rings for it by then; nil where one does. One that rings
 -- within ten seconds is set right by the pump itself: it put off what it could not move.
 local function silent_since(index)
+  local list_ends = string.match(index, '^e:(%d+)$')
+  if list_ends then
+    return redis.call('EXISTS', base .. index) == 1 and not has_entry('ends', index) and tonumber(list_ends) or nil
+  end
   if not RINGS[string.match(index, '^%a*')] then return nil end
   local first = redis.call('ZRANGE', base .. index, '0', '0', 'WITHSCORES')[2]
   local rings = first and redis.call('ZSCORE', base .. 'alarms', index)

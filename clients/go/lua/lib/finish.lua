@@ -17,13 +17,6 @@ local function index_check(m)
   if group then must_be('zset', 'g:' .. group) end
 end
 
--- The same for all that the end of `m` touches. To be called before anything is changed.
-local function finish_check(m)
-  must_be('zset', 'markers')
-  must_be('hash', 't:' .. m.no)
-  index_check(m)
-end
-
 local function leave_indexes(m)
   if bit.band(m.flags, INDEXED) == 0 then return end
   local _, expires, _, group = fields(m.env, m.flags)
@@ -35,15 +28,14 @@ end
 -- Ends `m`. The caller takes the message out of where it was afterwards: a script that is cut off leaves an entry
 -- too many, which is stale, and never a message without one.
 local function finish(m, outcome)
-  finish_check(m)
-  local key, name = base .. 'm:' .. m.no .. ':' .. m.id, m.no .. ':' .. m.id
-  local remember = remembered_ms(m, outcome)
+  local key, remember = base .. 'm:' .. m.no .. ':' .. m.id, remembered_ms(m, outcome)
+  if remember > 0 then end_check(remember) end
+  index_check(m)
   if remember == 0 then
     redis.call('UNLINK', key)
   else
     local hash = bit.band(m.flags, HASH)
-    alarm('markers', now + remember)
-    redis.call('ZADD', base .. 'markers', now + remember, name)
+    end_marker(m, remember)
     redis.call('SET', key, struct.pack(HEAD, FORMAT, OUTCOME[outcome], hash, m.gen, m.due, now, m.delivery,
       m.attempt, m.max) .. (hash > 0 and string.sub(m.env, 33, 40) or ''))
   end

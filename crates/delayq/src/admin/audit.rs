@@ -286,6 +286,6 @@ fn topic_number(name: &[u8]) -> Option<String> {
 
 /// Whether the key is an index whose entries stand for messages.
 fn has_entries(index: &[u8]) -> bool {
-    let named = [&b"leases"[..], b"expiries", b"markers"].contains(&index);
+    let named = [&b"leases"[..], b"expiries", b"markers", b"ends"].contains(&index);
     named || [&b"b:"[..], b"d:", b"g:"].iter().any(|prefix| index.starts_with(prefix))
 }

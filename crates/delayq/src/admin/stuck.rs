@@ -177,6 +177,7 @@ fn entry_described(index: &str, entry: &[u8]) -> (String, String) {
             (format!("#{number}"), id_text(without_gen))
         }
         "leases" => described(without_gen),
+        "ends" => (String::new(), String::from_utf8_lossy(entry).into_owned()),
         _ => described(entry),
     }
 }

@@ -131,8 +131,8 @@ fn message(name: &Name, msg: &Msg, model: &Model, shard: &Snapshot, watch: &mut 
         }
         Place::Over { word, forget } => {
             ensure!(stored.state.word() == *word && in_bucket.is_empty(), "it is {}", stored.state);
-            let marker = shard.index("markers").get(&index_name(name));
-            ensure!(is_indexed(marker, *forget, model), "remembered to {marker:?}, not {forget}");
+            let until = shard.forgotten(name);
+            ensure!(until == Some(*forget), "remembered until {until:?}, not {forget}");
         }
     }
     let over = matches!(msg.place, Place::Over { .. });
@@ -151,17 +151,20 @@ fn is_indexed(entry: Option<&u64>, time: u64, model: &Model) -> bool {
 /// As many entries as messages: if each message is where it should be, none is superfluous.
 fn totals(model: &Model, shard: &Snapshot) -> Outcome {
     let count = |is: &dyn Fn(&Msg) -> bool| model.messages.values().filter(|msg| is(msg)).count();
-    let over =
-        count(&|msg| matches!(msg.place, Place::Over { .. })) + model.shifts.len() + shard.histories.len();
     let leased = count(&|msg| matches!(msg.place, Place::Leased { .. }));
     let pairs = [
         ("buckets", shard.buckets.len(), count(&|msg| msg.place == Place::Delayed)),
         ("leases", shard.index("leases").len(), leased),
         ("dead", shard.dead.len(), count(&|msg| msg.place == Place::Dead)),
-        ("markers", shard.index("markers").len(), over),
+        ("markers", shard.index("markers").len(), model.shifts.len() + shard.histories.len()),
+        ("ends", shard.index("ends").len(), shard.ends.len()),
     ];
     for (what, is, should) in pairs {
         ensure!(is == should, "{is} entries in {what}, not {should}");
+    }
+    for ms in shard.ends.keys() {
+        let time = shard.index("ends").get(format!("e:{ms}").as_bytes());
+        ensure!(is_indexed(time, *ms, model), "the list of {ms} ends {time:?}");
     }
     for no in 1..=model.topics.len() as u32 {
         for counter in ["accepted", "delivered", "cancelled", "expired", "purged", "replaced", "buried"] {
@@ -267,7 +270,7 @@ fn alarms(model: &Model, shard: &Snapshot) -> Outcome {
         let head = heads.entry(format!("b:{no}:{hour}").into_bytes()).or_insert(*due);
         *head = (*head).min(*due);
     }
-    for index in ["leases", "expiries", "markers"] {
+    for index in ["leases", "expiries", "markers", "ends"] {
         if let Some(&first) = shard.index(index).values().min() {
             heads.insert(index.as_bytes().to_vec(), first);
         }
@@ -283,7 +286,7 @@ fn alarms(model: &Model, shard: &Snapshot) -> Outcome {
     }
     for member in alarms.keys() {
         let text = lossy(member);
-        let known = ["leases", "expiries", "markers"].contains(&text.as_str())
+        let known = ["leases", "expiries", "markers", "ends"].contains(&text.as_str())
             || text.strip_prefix("b:").and_then(|rest| parse_name(rest.as_bytes())).is_some();
         ensure!(known, "an alarm for {text}");
     }

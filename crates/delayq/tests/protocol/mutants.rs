@@ -8,7 +8,7 @@ use delayq_tests::redis_server::RedisServer;
 const SEEDS: Seeds = Seeds { weather: Weather::Fair, first: 0, count: 2000 };
 
 /// What is broken, in which file, which text, and its replacement.
-const MUTANTS: [(&str, &str, &str, &str); 88] = [
+const MUTANTS: [(&str, &str, &str, &str); 91] = [
     ("a finish is missing from the history", "lib/finish", "  note(m.no, m.id, outcome)\n", ""),
     ("a ready message is missing from the history", "pump", "if any_history then", "if false then"),
     (
@@ -22,7 +22,8 @@ const MUTANTS: [(&str, &str, &str, &str); 88] = [
     ("ack keeps the lease", "ack", "call('ZREM', leases, unpack(ended))", "do end"),
     ("ack ignores the gen of an own id", "ack", "and sub(env, 5, 8) == sub(receipt, -4)", ""),
     ("ack leaves the body of an own id", "ack", "call('MSET', unpack(marked))", "do end"),
-    ("ack leaves no marker", "ack", "redis.pcall('ZADD', base .. 'markers', unpack(forget))", "nil"),
+    ("ack leaves no marker", "ack", "call('MSET', unpack(marked))", "call('UNLINK', unpack(keys))"),
+    ("ack lists no marker", "ack", "redis.pcall('RPUSHX', unpack(lists[i]))", "1"),
     ("ack leaves the group index", "ack", "redis.pcall('ZREM', grouped[i], grouped[i + 1])", "nil"),
     ("ack leaves the expiry", "ack", "call('ZREM', base .. 'expiries', unpack(expiring))", "do end"),
     (
@@ -50,7 +51,24 @@ const MUTANTS: [(&str, &str, &str, &str); 88] = [
         "call('ZADD', index_of_alarms, behind, member)",
         "call('ZREM', index_of_alarms, member)",
     ),
-    ("pump keeps a marker", "pump", "if gone[1] then", "if false then"),
+    (
+        "pump keeps a marker",
+        "pump",
+        "if gone[1] then call('UNLINK', unpack(gone)) end\n  forgotten = forgotten + ended",
+        "",
+    ),
+    (
+        "pump forgets a newer marker by an older entry",
+        "pump",
+        "if format == FORMAT and d == h and c == g and b == f and a == e then",
+        "if format == FORMAT then",
+    ),
+    (
+        "pump forgets markers early",
+        "pump",
+        "call('ZRANGEBYSCORE', ends, '-inf', now,",
+        "call('ZRANGEBYSCORE', ends, '-inf', now + 60000,",
+    ),
     ("pump serves an owner of old", "pump", "elseif mine < epoch then", "elseif false then"),
     (
         "reschedule leaves the group index",
@@ -118,12 +136,7 @@ const MUTANTS: [(&str, &str, &str, &str); 88] = [
     ("put takes the same id twice", "put", "if answer then return answer end", ""),
     ("put takes the same id twice in a call", "put", "if met and met[key] or", "if"),
     ("put takes a plain id twice", "put", "not free and call('EXISTS', key) == 1", "false"),
-    (
-        "finish leaves no marker",
-        "lib/finish",
-        "redis.call('ZADD', base .. 'markers', now + remember, name)",
-        "do end",
-    ),
+    ("finish leaves no marker", "lib/finish", "end_marker(m, remember)", "do end"),
     ("a nearer due time wakes nobody", "lib/wake", "if nearest then", "if false then"),
     (
         "a page skips one at its edge",

@@ -41,7 +41,7 @@ async fn a_key_of_the_wrong_type_is_named_moves_nothing_and_loses_nothing() {
         "stats".into(),
         "alarms".into(),
         "leases".into(),
-        "markers".into(),
+        "ends".into(),
         "expiries".into(),
         "r:1".into(),
         "d:1".into(),
@@ -137,7 +137,7 @@ async fn entries_that_make_no_sense_stop_nothing() {
         .command(&[b"ZADD", bucket.as_bytes(), due.as_bytes(), b"x", due.as_bytes(), b"gone\0\0\0\x02"])
         .await;
     lab.shard.command(&[b"LPUSH", b"~r:1", b"", b"zz", b"gone\0\0\0\x02\0\0\0\0\0\0\0"]).await;
-    for index in ["~leases", "~expiries", "~markers"] {
+    for index in ["~leases", "~expiries", "~markers", "~ends"] {
         let words: [&[u8]; 8] = [b"ZADD", index.as_bytes(), b"1", b"nonsense", b"1", b"9:x", b"1", b""];
         lab.shard.command(&words).await;
         let name = &index[1..];
@@ -152,9 +152,7 @@ async fn entries_that_make_no_sense_stop_nothing() {
     lab.words(Action::Ack { receipts }).await;
     let left = lab.shard.snapshot().await;
     assert!(
-        left.ready.is_empty()
-            && left.buckets.is_empty()
-            && left.indexes.keys().eq(["alarms", "markers"].iter()),
+        left.ready.is_empty() && left.buckets.is_empty() && left.indexes.keys().eq(["alarms", "ends"].iter()),
         "{left:?}"
     );
 }

@@ -24,8 +24,10 @@ pub(crate) struct Snapshot {
     pub(crate) dead: Vec<(u32, Vec<u8>, u64)>,
     /// Groups: group, `no:id`, due.
     pub(crate) groups: Vec<(String, Vec<u8>, u64)>,
-    /// The indexes `leases`, `expiries`, `markers`, `alarms`.
+    /// The indexes `leases`, `expiries`, `markers`, `ends`, `alarms`.
     pub(crate) indexes: BTreeMap<String, BTreeMap<Vec<u8>, u64>>,
+    /// Receipts whose markers are forgotten, by the time when they are.
+    pub(crate) ends: BTreeMap<u64, Vec<Vec<u8>>>,
     /// The hashes `meta`, `stats`, `t:<no>`, `shift:<group>`.
     pub(crate) hashes: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
     /// Histories by topic number: the raw id of each event's message, and what happened, in their order.
@@ -76,6 +78,9 @@ impl Snapshot {
             ("r", "list") => {
                 self.ready.insert(tail.parse().unwrap(), held);
             }
+            ("e", "list") => {
+                self.ends.insert(tail.parse().unwrap(), held);
+            }
             ("d", "zset") => {
                 let no = tail.parse().unwrap();
                 let entries = self.healthy(&text, held);
@@ -85,7 +90,7 @@ impl Snapshot {
                 let entries = self.healthy(&text, held);
                 self.groups.extend(entries.into_iter().map(|(member, due)| (tail.to_owned(), member, due)));
             }
-            ("leases" | "expiries" | "markers" | "alarms", "zset") => {
+            ("leases" | "expiries" | "markers" | "ends" | "alarms", "zset") => {
                 let entries = self.healthy(&text, held);
                 self.indexes.insert(text, entries.into_iter().collect());
             }
@@ -108,7 +113,14 @@ impl Snapshot {
         healthy
     }
 
-    /// One of the four indexes; empty if the key does not exist.
+    /// When a marker is forgotten, by the list that has it.
+    pub(crate) fn forgotten(&self, name: &Name) -> Option<u64> {
+        let generation = self.bodies.get(name)?.get(4..8)?;
+        let entry = [format!("{}:", name.0).as_bytes(), &name.1, generation].concat();
+        self.ends.iter().find(|(_, list)| list.contains(&entry)).map(|(ms, _)| *ms)
+    }
+
+    /// One of the indexes; empty if the key does not exist.
     pub(crate) fn index(&self, name: &str) -> &BTreeMap<Vec<u8>, u64> {
         static NOTHING: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
         self.indexes.get(name).unwrap_or(&NOTHING)
@@ -146,6 +158,7 @@ impl Snapshot {
             self.poison.iter().filter(|key| !key.starts_with("g:") && !key.starts_with("d:")).cloned(),
         );
         left.extend(self.hashes.keys().filter(|name| name.starts_with("shift:")).cloned());
+        left.extend(self.ends.keys().map(|ms| format!("e:{ms}")));
         left.extend(self.histories.keys().map(|no| format!("h:{no}")));
         left
     }

@@ -193,9 +193,10 @@ impl Scene {
         let messages = messages.map(|(kind, id)| (kind, format!("m {id}")));
         let entries = [farther, "g:gone".into(), "expiries".into(), "leases".into(), "d:1".into()];
         let entries = entries.into_iter().map(|index| (StaleEntry, format!("{index} body-gone")));
-        let markers = [(StaleEntry, "markers nothing".to_owned())];
-        let indexes = [(NoAlarm, format!("{far} ")), (NoShiftEnd, "shift:endless ".to_owned())];
-        messages.into_iter().chain(entries).chain(markers).chain(indexes).collect()
+        let markers = ["markers nothing", "ends e:"].map(|entry| (StaleEntry, entry.to_owned()));
+        let indexes = [format!("{far} "), "e:9999999999998 ".to_owned()].map(|index| (NoAlarm, index));
+        let shifts = [(NoShiftEnd, "shift:endless ".to_owned())];
+        messages.into_iter().chain(entries).chain(markers).chain(indexes).chain(shifts).collect()
     }
 
     async fn plant_messages(&mut self) {
@@ -221,7 +222,9 @@ impl Scene {
         self.put(self.message("alone").after(FAR).group("crew").unwrap()).await;
         self.put(self.message("undying").after(FAR).expires(NEVER)).await;
         self.producer.cancel(&self.stuck, &own("remembered").into()).await.unwrap();
-        self.take_out("markers", "remembered").await;
+        // Its entry is of another gen, and its time is long over.
+        self.bare.command(&[b"SETRANGE", b"~m:1:remembered", b"4", b"gone"]).await;
+        self.bare.command(&[b"SETRANGE", b"~m:1:remembered", b"16", &[0; 8]]).await;
         self.take_out("r:1", "lost-ready").await;
         let bucket = self.bucket_of("lost-delayed").await;
         self.take_out(&bucket, "lost-delayed").await;
@@ -247,6 +250,9 @@ impl Scene {
             self.delete(&format!("m:1:body-gone-{n}")).await;
         }
         self.bare.command(&[b"ZADD", b"~markers", b"9999999999999", b"1:nothing"]).await;
+        self.bare.command(&[b"ZADD", b"~alarms", b"9999999999999", b"markers"]).await;
+        self.bare.command(&[b"ZADD", b"~ends", b"9999999999999", b"e:9999999999999"]).await;
+        self.bare.command(&[b"RPUSH", b"~e:9999999999998", b"1:nobody\0\0\0\0"]).await;
         self.put(self.message("tiny")).await;
         self.bare.command(&[b"SET", b"~m:1:tiny", b"tiny"]).await;
     }

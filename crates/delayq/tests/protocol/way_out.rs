@@ -334,7 +334,9 @@ fn stuck(shard: &Snapshot) -> Vec<String> {
         let index_name = [format!("{}:", name.0).as_bytes(), &name.1].concat();
         match body.get(1) {
             Some(4) => !shard.dead.iter().any(|(no, entry, _)| *no == name.0 && *entry == member),
-            Some(5..=8) => !shard.index("markers").contains_key(&index_name),
+            Some(5..=8) => {
+                shard.forgotten(name).is_none() && !shard.index("markers").contains_key(&index_name)
+            }
             _ => true,
         }
     };

@@ -115,8 +115,13 @@ async fn what_is_remembered_of_a_finished_id_is_a_header_and_only_for_as_long_as
     let after = shard.snapshot().await;
     let left = |id: &Vec<u8>| after.bodies.get(&(1, id.clone())).map(Vec::len);
     assert_eq!(ids.each_ref().map(left), [Some(40), Some(40), None, Some(32)], "32 bytes, and 8 of a hash");
-    let until = |id: &Vec<u8>| after.index("markers").get(&[b"1:", &id[..]].concat()).map(|ms| ms - NOW);
-    assert_eq!(ids.each_ref().map(until), [Some(60_000), Some(3_600_000), None, Some(3_600_000)]);
+    let until = |id: &Vec<u8>| after.forgotten(&(1, id.clone())).map(|ms| ms - NOW);
+    let [acked, cancelled, gone, cancelled_too] = ids.each_ref().map(until);
+    assert_eq!((gone, cancelled_too), (None, cancelled));
+    for (until, remember) in [(acked, 60_000), (cancelled, 3_600_000)] {
+        let at_most = remember + remember / 8;
+        assert!(until.is_some_and(|ms| (remember..=at_most).contains(&ms)), "{until:?} of {remember}");
+    }
 }
 
 #[tokio::test]

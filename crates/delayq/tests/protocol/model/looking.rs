@@ -228,7 +228,8 @@ impl Model {
 
     fn overview(&self, call: &Call<'_>) -> Outcome {
         let count = |is: fn(&Msg) -> bool| self.messages.values().filter(|msg| is(msg)).count();
-        let markers = count(Msg::is_over) + self.shifts.len() + call.before.histories.len();
+        let listed: usize = call.before.ends.values().map(Vec::len).sum();
+        let markers = listed + self.shifts.len() + call.before.histories.len();
         let leases = count(Msg::is_leased);
         let mut wanted = vec![
             self.now_us.to_string(),

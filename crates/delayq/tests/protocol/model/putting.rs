@@ -93,7 +93,9 @@ impl Model {
             return;
         }
         let msg = self.messages.get_mut(name).unwrap();
-        msg.place = Place::Over { word: outcome, forget: now + remember };
+        // What is remembered for that long shares a list with what ends in the same eighth.
+        let forget = (now + remember).next_multiple_of(remember.div_ceil(8));
+        msg.place = Place::Over { word: outcome, forget };
         let old = &msg.stored;
         let mut marker = Item::new(b"x", 0).envelope();
         (marker.hash, marker.due, marker.at) = (old.hash, old.due, ms(now));

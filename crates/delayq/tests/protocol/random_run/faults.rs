@@ -84,12 +84,14 @@ impl Run {
             "leases",
             "expiries",
             "markers",
+            "ends",
             "g:user-1",
             "g:2:{}",
             "dictionaries",
         ]
         .map(str::to_owned)
         .to_vec();
+        keys.extend(self.before.ends.keys().map(|ms| format!("e:{ms}")));
         for no in 1..=self.model.topics.len() {
             keys.extend(["r", "d", "t"].map(|kind| format!("{kind}:{no}")));
             keys.extend([hour, hour + 1].map(|hour| format!("b:{no}:{hour}")));
@@ -121,7 +123,7 @@ impl Run {
             return self.break_backoff(no).await;
         }
         let at = now + self.rng.u64(..HOUR_MS) - HOUR_MS / 2;
-        let index = ["leases", "expiries", "markers"][self.rng.usize(..3)];
+        let index = ["leases", "expiries", "markers", "ends"][self.rng.usize(..4)];
         let bucket = format!("b:{no}:{}", at / HOUR_MS);
         let key = [index.to_owned(), format!("r:{no}"), bucket][self.rng.usize(..3)].clone();
         let numbered = format!("{no}:{POISON}\0\0\0\u{2}");

@@ -58,6 +58,7 @@ impl Run {
         for (index, entry) in buckets.chain(dead).chain(groups) {
             indexes.push((index.into_bytes(), vec![entry.clone()]));
         }
+        indexes.extend(shard.ends.keys().map(|ms| (format!("e:{ms}").into_bytes(), Vec::new())));
         indexes.extend(shard.histories.keys().map(|no| (format!("h:{no}").into_bytes(), Vec::new())));
         indexes.extend(shard.hashes.keys().map(|name| (name.clone().into_bytes(), Vec::new())));
         let (index, entries) = indexes.swap_remove(self.rng.usize(..indexes.len()));
