@@ -1,8 +1,9 @@
 //! The commands and their arguments, as clap reads them; what it refuses ends with the exit code of usage.
 
 use crate::commands::{
-    acl, audit, backup, cancel, check, completions, config, count, dead, doctor, get, histogram, init, list,
-    log, man, purge, put, repair, reschedule, restore, shards, spool, tail, timers, topic, topics, up, work,
+    acl, audit, backup, bundle, cancel, check, completions, config, count, dead, doctor, get, histogram,
+    init, list, log, man, purge, put, repair, reschedule, restore, shards, spool, tail, timers, topic,
+    topics, up, work,
 };
 use crate::deployment::Global;
 use clap::{Parser, Subcommand};
@@ -45,6 +46,7 @@ pub enum Command {
     Repair(repair::Repair),
     Backup(backup::Backup),
     Restore(restore::Restore),
+    Bundle(bundle::Bundle),
     Timers(timers::Timers),
     Acl(acl::Acl),
     Shards(shards::Shards),

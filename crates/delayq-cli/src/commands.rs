@@ -3,6 +3,7 @@
 pub mod acl;
 pub mod audit;
 pub mod backup;
+pub mod bundle;
 pub mod cancel;
 pub mod check;
 pub mod completions;

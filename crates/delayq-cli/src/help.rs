@@ -11,8 +11,8 @@ pub const TASKS: &[(&str, &[&str])] = &[
     (
         "Operation",
         &[
-            "doctor", "check", "timers", "shards", "spool", "audit", "repair", "backup", "restore", "acl",
-            "config",
+            "doctor", "check", "timers", "shards", "spool", "audit", "repair", "backup", "restore",
+            "bundle", "acl", "config",
         ],
     ),
     ("Shell", &["completions", "man", "help"]),

@@ -6,6 +6,7 @@ pub mod commands;
 pub mod completion;
 pub mod confirm;
 pub mod deployment;
+pub mod endpoints;
 pub mod failure;
 pub mod fleet;
 pub mod help;

@@ -132,6 +132,7 @@ async fn run_command(cli: Cli) -> Result<ExitCode, Fault> {
         Command::Audit(audit) => audit.run(&global.context()?).await?,
         Command::Repair(repair) => repair.run(&global.context()?).await?,
         Command::Backup(backup) => backup.run(&global.context()?).await?,
+        Command::Bundle(bundle) => bundle.run(&global).await?,
         Command::Restore(restore) => restore.run(&global.context()?).await?,
         Command::Acl(acl) => acl.run(&global.context()?)?,
         Command::Timers(timers) => timers.run(&global.context()?).await?,

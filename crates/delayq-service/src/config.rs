@@ -61,6 +61,7 @@ mod locations;
 mod redis_url;
 mod sample;
 mod secret;
+mod secrets;
 mod sections;
 mod size;
 mod text;
@@ -82,6 +83,7 @@ pub use locations::Locations;
 pub use redis_url::RedisUrl;
 pub use sample::check_sample;
 pub use secret::{MASK, Secret};
+pub use secrets::secrets;
 pub use sections::{
     AdminConfig, DeploymentConfig, LogConfig, LogFormat, RedisConfig, SentinelConfig, ShutdownConfig,
     SpoolConfig,

@@ -29,21 +29,25 @@ pub(crate) fn healthcheck(listen: &Listen) -> Result<(), Fault> {
 /// # Errors
 /// No process answers there.
 pub fn unready(address: &HostPort) -> std::io::Result<Option<String>> {
-    let answer = ask(address)?;
-    if answer.starts_with("HTTP/1.1 200") {
-        return Ok(None);
-    }
-    Ok(Some(answer.split_once("\r\n\r\n").map_or(answer.as_str(), |(_, body)| body).trim_end().to_owned()))
+    let (status, body) = ask(address, "/readyz")?;
+    Ok((status != 200).then(|| body.trim_end().to_owned()))
 }
 
-fn ask(address: &HostPort) -> std::io::Result<String> {
+/// What an admin endpoint answers for a path: the status and the body. Blocks for some seconds at most.
+///
+/// # Errors
+/// No process answers there, or not in HTTP.
+pub fn ask(address: &HostPort, path: &str) -> std::io::Result<(u16, String)> {
     let found = (address.host(), address.port()).to_socket_addrs()?.next();
     let found = found.ok_or_else(|| std::io::Error::other("the host has no address"))?;
     let mut stream = TcpStream::connect_timeout(&found, DEADLINE)?;
     stream.set_read_timeout(Some(DEADLINE))?;
     stream.set_write_timeout(Some(DEADLINE))?;
-    write!(stream, "GET /readyz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer.as_str(), ""));
+    let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
+    let status = status.ok_or_else(|| std::io::Error::other("its answer is not HTTP"))?;
+    Ok((status, body.to_owned()))
 }

@@ -30,7 +30,7 @@ pub use clock::host_now;
 pub use exit::Exit;
 pub use fault::Fault;
 pub use fitness::Fitness;
-pub use healthcheck::unready;
+pub use healthcheck::{ask, unready};
 pub use heartbeat::Heartbeat;
 pub use life::{Life, Process, Service, ServiceConfig, install_tls, live, main, main_of_arguments};
 pub use metrics::{Lateness, Metrics};

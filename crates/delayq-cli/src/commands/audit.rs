@@ -50,14 +50,7 @@ impl Audit {
         if self.bodies {
             return audit_bodies(context).await;
         }
-        let admin = context.admin();
-        let topics =
-            if self.topics.is_empty() { admin.topics().await.map_err(of_core)? } else { self.topics };
-        let mut lines = Vec::new();
-        for topic in topics {
-            let numbers = settled(&admin, &topic).await?;
-            lines.push(Line { balances: numbers.balances(), pending: numbers.pending(), numbers, topic });
-        }
+        let lines = lines(context, self.topics).await?;
         let values: Vec<Value> = lines.iter().map(Line::json).collect();
         context.output.print(&values, || {
             let columns = [
@@ -101,6 +94,26 @@ impl Line {
         value["pending"] = self.pending.into();
         value
     }
+}
+
+/// The books of every topic as JSON.
+///
+/// # Errors
+/// Redis cannot be used.
+pub(super) async fn books(context: &Context) -> Result<Vec<Value>, Fault> {
+    Ok(lines(context, Vec::new()).await?.iter().map(Line::json).collect())
+}
+
+/// The books of these topics; without any, of all.
+async fn lines(context: &Context, topics: Vec<Topic>) -> Result<Vec<Line>, Fault> {
+    let admin = context.admin();
+    let topics = if topics.is_empty() { admin.topics().await.map_err(of_core)? } else { topics };
+    let mut lines = Vec::new();
+    for topic in topics {
+        let numbers = settled(&admin, &topic).await?;
+        lines.push(Line { balances: numbers.balances(), pending: numbers.pending(), numbers, topic });
+    }
+    Ok(lines)
 }
 
 async fn audit_bodies(context: &Context) -> Result<(), Fault> {

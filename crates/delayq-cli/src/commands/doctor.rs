@@ -1,6 +1,6 @@
 //! `delayq doctor`: can everything be reached, does everything run, and is it set as it must be?
 
-use crate::deployment::Global;
+use crate::deployment::{Context, Global};
 use crate::failure::UNFIT;
 use crate::output::Judgement;
 use clap::Args;
@@ -23,7 +23,7 @@ pub struct Doctor {}
 
 /// What was checked, and what was found.
 #[derive(Debug, Serialize)]
-struct Check {
+pub(super) struct Check {
     what: &'static str,
     verdict: Verdict,
     found: String,
@@ -48,14 +48,7 @@ impl Doctor {
     /// Something is not as it must be.
     pub async fn run(self, global: &Global) -> Result<(), Fault> {
         let context = &global.context()?;
-        let mut checks = redis::checks(context).await;
-        if checks.iter().all(|check| check.verdict != Verdict::Bad) {
-            checks.extend(shards::checks(context).await);
-            checks.extend(readers::checks(global, context).await);
-        }
-        checks.extend(etcd::checks(context).await);
-        checks.extend(spool::check(context));
-        checks.extend(process::check(context).await);
+        let checks = examine(global, context).await;
         context.output.print(&checks, || {
             let mut rows = context.output.rows(&["check", "verdict", "found", "what to do"]);
             for check in &checks {
@@ -70,6 +63,19 @@ impl Doctor {
             bad => Err(Fault::new(&UNFIT, format!("{bad} of {} checks are bad", checks.len()))),
         }
     }
+}
+
+/// Looks at everything.
+pub(super) async fn examine(global: &Global, context: &Context) -> Vec<Check> {
+    let mut checks = redis::checks(context).await;
+    if checks.iter().all(|check| check.verdict != Verdict::Bad) {
+        checks.extend(shards::checks(context).await);
+        checks.extend(readers::checks(global, context).await);
+    }
+    checks.extend(etcd::checks(context).await);
+    checks.extend(spool::check(context));
+    checks.extend(process::check(context).await);
+    checks
 }
 
 // === impl Verdict ===

@@ -2,6 +2,8 @@
 
 mod policy;
 
+pub(super) use policy::json_of as policy_of;
+
 use crate::commands::topic::policy::Set;
 use crate::commands::topics;
 use crate::deployment::Context;

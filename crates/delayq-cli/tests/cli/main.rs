@@ -6,6 +6,7 @@ mod acl;
 mod asking;
 mod audit;
 mod backup;
+mod bundle;
 mod check;
 mod clock;
 mod completion;

@@ -1,9 +1,11 @@
 //! The address of a Redis as a URL, printed without its password.
 
 use super::secret::MASK;
+use super::secrets;
 use super::text::Written;
 use delayq::LinkSettings;
 use delayq::protocol::{SentinelUrl, mask_query};
+use secrecy::SecretString;
 use std::fmt;
 use std::str::FromStr;
 
@@ -47,7 +49,13 @@ impl RedisUrl {
     /// Whether a password is written in it.
     #[must_use]
     pub fn has_password(&self) -> bool {
-        self.password().is_some() || self.query().any(|(key, _)| key == "pass")
+        self.written_password().is_some()
+    }
+
+    /// The password, wherever it is written.
+    fn written_password(&self) -> Option<&str> {
+        let before_host = self.password().map(|range| &self.0[range]);
+        before_host.or_else(|| self.query().find(|(key, _)| *key == "pass").map(|(_, password)| password))
     }
 
     fn query(&self) -> impl Iterator<Item = (&str, &str)> {
@@ -80,6 +88,7 @@ impl RedisUrl {
 
 impl fmt::Display for RedisUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        secrets::found(|| self.written_password().map(SecretString::from));
         match self.password() {
             None => out.write_str(&mask_query(&self.0)),
             Some(secret) => {

@@ -1,7 +1,7 @@
 //! A secret: written plainly, or as the file or environment variable that holds it, and never printed.
 
-use super::environment;
 use super::text::refuse_bare_values;
+use super::{environment, secrets};
 use delayq::Password;
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::{Error, MapAccess, Visitor};
@@ -99,6 +99,7 @@ impl fmt::Debug for Secret {
 
 impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        secrets::found(|| self.reveal().ok());
         let (key, value) = match &self.0 {
             Kept::Plain(_) => return serializer.serialize_str(MASK),
             Kept::File(path) => ("file", path.display().to_string()),

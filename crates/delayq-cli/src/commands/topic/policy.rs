@@ -139,7 +139,7 @@ pub(super) fn in_force(policy: &Policy, setting: PolicySetting) -> String {
 }
 
 /// Every setting in force by its name.
-pub(super) fn json_of(policy: &Policy) -> Value {
+pub(in crate::commands) fn json_of(policy: &Policy) -> Value {
     let policy = policy.in_force();
     let entry = |setting: PolicySetting| (setting.name().replace('-', "_"), json!(text(&policy, setting)));
     PolicySetting::ALL.into_iter().map(entry).collect()

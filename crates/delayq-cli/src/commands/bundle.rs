@@ -1,0 +1,160 @@
+//! `delayq bundle`: what somebody needs who is to help from afar, in one file and without a secret.
+
+use crate::deployment::{Context, Global};
+use crate::endpoints::{Endpoint, known};
+use crate::failure::{file, usage};
+use crate::output::counted;
+use archive::{Archive, Packed};
+use clap::Args;
+use configuration::Configuration;
+use delayq_cluster::Role;
+use delayq_service::Fault;
+use delayq_service::config::HostPort;
+use jiff::Timestamp;
+use redact::Redactor;
+use serde_json::{Value, json};
+use std::fs::OpenOptions;
+use std::future::Future;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::time::timeout;
+
+mod archive;
+mod configuration;
+mod host;
+mod redact;
+mod stored;
+
+/// How long each part may take.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Pack what a supporter needs into one .tar.gz, without secrets and payloads
+///
+/// Versions of delayq, Redis and etcd; the configuration in force; metrics and readiness of every process whose admin endpoint
+/// answers; clocks; plan, owners and shards; topics with policies and counts; what doctor and audit find; this host; and logs:
+/// those given, or else the journal of delayq's units. A part that cannot be had is a file that says why.
+///
+/// Passwords, tokens and keys of the configuration are removed from every file, and so is what looks like one. Messages are not
+/// read. The names of topics, hosts and processes are in it.
+#[derive(Debug, Args)]
+pub struct Bundle {
+    /// The file to write. Default delayq-bundle-TIME.tar.gz in the current folder
+    file: Option<PathBuf>,
+    /// The admin endpoint of a process that is not registered in etcd; may be repeated
+    #[arg(long = "admin", value_name = "HOST:PORT")]
+    endpoints: Vec<HostPort>,
+    /// A log to pack, of which the last 8 MiB; may be repeated. Default the journal of the units delayq-*
+    #[arg(long = "log", value_name = "FILE")]
+    logs: Vec<PathBuf>,
+    /// Replace the file
+    #[arg(long)]
+    overwrite: bool,
+}
+
+// === impl Bundle ===
+
+impl Bundle {
+    /// Writes it, and prints what it packed.
+    ///
+    /// # Errors
+    /// The file is there already or cannot be written; the configuration cannot be read at all.
+    pub async fn run(self, global: &Global) -> Result<(), Fault> {
+        let context = &global.context()?;
+        let now = Timestamp::now();
+        let target = self.file.clone().unwrap_or_else(|| default_name(now));
+        if target.exists() && !self.overwrite {
+            return Err(usage(format!("{} is there already: replace it with --overwrite", target.display())));
+        }
+        let (bytes, packed) = self.pack(global, context, now).await.finish();
+        let mut options = OpenOptions::new();
+        // Names and addresses are not for every user of the host.
+        let mut out = options.write(true).create(true).truncate(true).mode(0o600).open(&target);
+        let written = out.as_mut().map_err(|error| std::io::Error::from(error.kind()));
+        written.and_then(|out| out.write_all(&bytes)).map_err(|error| file(&target, "write", error))?;
+        let value = json!({ "file": target.display().to_string(), "bytes": bytes.len(), "packed": packed });
+        context.output.print(&value, || {
+            let mut rows = context.output.rows(&["file", ">bytes", "why it is missing"]);
+            for Packed { file, bytes, why } in &packed {
+                rows.judged(
+                    why.is_none(),
+                    [file.clone(), bytes.to_string(), why.clone().unwrap_or_default()],
+                );
+            }
+            let files = counted(packed.len() as u64, "file");
+            format!("{}\n\n{}: {files}, {} bytes", rows.text(), target.display(), bytes.len())
+        })
+    }
+
+    async fn pack(&self, global: &Global, context: &Context, now: Timestamp) -> Archive {
+        let Configuration { shown, sources, secrets, more } = Configuration::of(global);
+        let is_known = shown.is_ok();
+        let mut archive = Archive::new(Redactor::new(&secrets, more), now.as_second().unsigned_abs());
+        let version = env!("CARGO_PKG_VERSION");
+        archive.json(
+            "bundle.json",
+            Ok(json!({ "at": now.to_string(), "delayq": version, "configuration": sources })),
+        );
+        archive.text("configuration.toml", shown);
+        for (file, value) in [
+            ("redis.json", bounded(stored::redis(context)).await),
+            ("etcd.json", bounded(stored::etcd(context)).await),
+            ("timers.json", bounded(stored::fleet(context, Role::Timer)).await),
+            ("forwarders.json", bounded(stored::fleet(context, Role::Forwarder)).await),
+            ("shards.json", bounded(stored::shards(context)).await),
+            ("topics.json", bounded(stored::topics(context)).await),
+            ("clocks.json", bounded(stored::clocks(context)).await),
+            ("doctor.json", bounded(stored::doctor(global, context)).await),
+            ("audit.json", bounded(stored::books(context)).await),
+        ] {
+            archive.json(file, value);
+        }
+        for (file, path) in host::FILES {
+            archive.text(file, host::file(path));
+        }
+        if is_known {
+            self.processes(context, &mut archive).await;
+            self.logs(&mut archive).await;
+        } else {
+            let why = "left out: the configuration has faults, so that its secrets are not known";
+            archive.text("processes", Err(why.to_owned()));
+            archive.text("logs", Err(why.to_owned()));
+        }
+        archive
+    }
+
+    async fn processes(&self, context: &Context, archive: &mut Archive) {
+        let (endpoints, missing) = known(&context.config, &self.endpoints).await;
+        if let Some(why) = missing {
+            archive.text("processes/registered", Err(why));
+        }
+        for endpoint in endpoints {
+            let Endpoint { name, .. } = &endpoint;
+            for (file, path) in
+                [("version.json", "/version"), ("ready.json", "/readyz"), ("metrics.txt", "/metrics")]
+            {
+                archive.text(&format!("processes/{name}/{file}"), endpoint.get(path).await);
+            }
+        }
+    }
+
+    async fn logs(&self, archive: &mut Archive) {
+        if self.logs.is_empty() {
+            return archive.text("logs/journal.txt", host::journal().await);
+        }
+        for (number, path) in self.logs.iter().enumerate() {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            archive.text(&format!("logs/{number}-{name}"), host::log(path));
+        }
+    }
+}
+
+fn default_name(now: Timestamp) -> PathBuf {
+    PathBuf::from(format!("delayq-bundle-{}.tar.gz", now.strftime("%Y%m%dT%H%M%SZ")))
+}
+
+/// A part within its time.
+async fn bounded(part: impl Future<Output = Result<Value, String>>) -> Result<Value, String> {
+    timeout(DEADLINE, part).await.unwrap_or_else(|_| Err(format!("not within {DEADLINE:?}")))
+}

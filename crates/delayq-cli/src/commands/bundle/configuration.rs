@@ -1,0 +1,101 @@
+//! The configuration in force without any secret, and the secrets that have to be kept out of everything else.
+
+use crate::deployment::Global;
+use crate::whole::WholeConfig;
+use delayq_service::Fault;
+use delayq_service::config::{Environment, MASK, SecretString, load, secrets as secrets_of};
+use serde_json::{Value, json};
+
+/// A part of a path from here on is taken for a token, as some webhooks have in their URL.
+const TOKEN: usize = 16;
+
+/// The configuration as it may be shown.
+pub(super) struct Configuration {
+    /// As TOML, or why there is none.
+    pub(super) shown: Result<String, String>,
+    /// Where it comes from: the file, and the variables that override it, by name.
+    pub(super) sources: Value,
+    pub(super) secrets: Vec<SecretString>,
+    /// What the configuration has in plain view and is a secret all the same: headers, and tokens in paths.
+    pub(super) more: Vec<String>,
+}
+
+// === impl Configuration ===
+
+impl Configuration {
+    pub(super) fn of(global: &Global) -> Self {
+        let loaded = load::<WholeConfig>(&global.source(), &Environment::of_process());
+        let mut loaded = match loaded {
+            Ok(loaded) => loaded,
+            Err(faults) => {
+                let why = Fault::from(faults).to_string();
+                return Self { shown: Err(why), sources: json!({}), secrets: Vec::new(), more: Vec::new() };
+            }
+        };
+        global.apply(&mut loaded.config.deployment, &mut loaded.config.redis);
+        let mut secrets = secrets_of(&loaded.config);
+        // What a variable overrides is no secret in force, and one all the same.
+        if let Ok(file) = load::<WholeConfig>(&global.source(), &Environment::empty()) {
+            secrets.extend(secrets_of(&file.config));
+        }
+        let mut more = Vec::new();
+        let mut config =
+            toml::Value::try_from(&loaded.config).expect("a configuration is made of plain values");
+        of_files(&config, &mut more);
+        strip(&mut config, &mut more);
+        let shown = toml::to_string(&config).map_err(|error| error.to_string());
+        let sources = json!({ "source": loaded.source, "overridden": loaded.overridden });
+        Self { shown, sources, secrets, more }
+    }
+}
+
+/// The lines of private keys and credentials, whose files the configuration names.
+fn of_files(config: &toml::Value, more: &mut Vec<String>) {
+    for (name, value) in config.as_table().into_iter().flatten() {
+        match value {
+            toml::Value::String(path) if ["key", "credentials"].contains(&name.as_str()) => {
+                let text = std::fs::read_to_string(path).unwrap_or_default();
+                let lines = text.lines().filter(|line| line.len() >= TOKEN && !line.starts_with("---"));
+                more.extend(lines.map(str::to_owned));
+            }
+            value => of_files(value, more),
+        }
+    }
+}
+
+/// Takes out what may be a secret and is not written as one: paths of webhooks, and headers and destinations of routes.
+fn strip(config: &mut toml::Value, more: &mut Vec<String>) {
+    let sinks = config.get_mut("sinks").and_then(toml::Value::as_table_mut).into_iter().flatten();
+    for (_, sink) in sinks {
+        if let Some(toml::Value::String(url)) = sink.get_mut("webhook").and_then(|hook| hook.get_mut("url")) {
+            more.extend(tokens(url));
+            if let Some((scheme, rest)) = url.split_once("://") {
+                let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+                *url = format!("{scheme}://{host}/{}", if path.is_empty() { "" } else { MASK });
+            }
+        }
+    }
+    let routes = config.get_mut("routes").and_then(toml::Value::as_array_mut).into_iter().flatten();
+    for route in routes {
+        if let Some(toml::Value::String(to)) = route.get("to") {
+            more.extend(tokens(to));
+        }
+        for (_, value) in route.get_mut("headers").and_then(toml::Value::as_table_mut).into_iter().flatten() {
+            if let toml::Value::String(text) = value {
+                more.extend(literals(text));
+                MASK.clone_into(text);
+            }
+        }
+    }
+}
+
+/// The parts of a path that are long enough for a token.
+fn tokens(path: &str) -> Vec<String> {
+    let parts = path.split(['/', '{', '}', '?', '&', '=']).filter(|part| part.len() >= TOKEN);
+    parts.map(str::to_owned).collect()
+}
+
+/// The words of a header's value that are not filled in.
+fn literals(template: &str) -> Vec<String> {
+    template.split_whitespace().filter(|word| !word.contains(['{', '}'])).map(str::to_owned).collect()
+}

@@ -1,0 +1,88 @@
+//! Keeps secrets out of a text: those that the configuration has, wherever they stand, and what looks like one.
+
+use delayq_service::config::{ExposeSecret as _, MASK, SecretString};
+use percent_encoding::percent_decode_str;
+use regex::Regex;
+
+/// A shorter secret is not searched for: it would spoil every other word. From the configuration it is missing all the same.
+const SHORTEST: usize = 4;
+
+/// What looks like a secret, and what is put there.
+const PATTERNS: [(&str, &str); 3] = [
+    (r"(?i)\b([a-z][a-z0-9+.-]*://[^\s/@:]*:)[^\s@/]+@", "${1}***@"),
+    (
+        r#"(?i)((?:password|passwd|passphrase|secret|token|authorization|api[-_]?key)\\?["']?\s*[:=]\s*\\?["']?(?:bearer\s+|basic\s+)?|\bbearer\s+)[^\s"',;}\\]+"#,
+        "${1}***",
+    ),
+    (r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\z)", "***"),
+];
+
+/// Removes secrets from texts.
+pub(super) struct Redactor {
+    /// The longest first: one may be a part of another.
+    secrets: Vec<String>,
+    patterns: Vec<(Regex, &'static str)>,
+}
+
+// === impl Redactor ===
+
+impl Redactor {
+    pub(super) fn new(secrets: &[SecretString], more: impl IntoIterator<Item = String>) -> Self {
+        let plain = secrets.iter().map(|secret| secret.expose_secret().to_owned()).chain(more);
+        let mut all: Vec<String> = Vec::new();
+        for secret in plain {
+            // As it stands in a URL, and as a server is told it; in JSON its quotes are escaped.
+            all.extend(percent_decode_str(&secret).decode_utf8().ok().map(Into::into));
+            let json = serde_json::to_string(&secret).expect("a string serialises");
+            all.push(json.trim_matches('"').to_owned());
+            all.push(secret);
+        }
+        all.retain(|secret| secret.chars().count() >= SHORTEST);
+        all.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        all.dedup();
+        let compiled = |(pattern, with)| (Regex::new(pattern).expect("the patterns are sound"), with);
+        Self { secrets: all, patterns: PATTERNS.map(compiled).into() }
+    }
+
+    pub(super) fn redact(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for secret in &self.secrets {
+            text = text.replace(secret, MASK);
+        }
+        for (pattern, with) in &self.patterns {
+            text = pattern.replace_all(&text, *with).into_owned();
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_secrets_go_wherever_they_stand_the_longest_first() {
+        let secrets = ["hunter2", "hunter2-and-more", "p%40ss", "abc", "quo\"te"].map(SecretString::from);
+        let redactor = Redactor::new(&secrets, ["of-a-header".to_owned()]);
+        let text = "x hunter2-and-more y hunter2z {\"m\":\"p@ss p%40ss quo\\\"te of-a-header\"} abc";
+        assert_eq!(redactor.redact(text), "x *** y ***z {\"m\":\"*** *** *** ***\"} abc");
+    }
+
+    #[test]
+    fn what_looks_like_a_secret_goes_too_and_nothing_else() {
+        let redactor = Redactor::new(&[], []);
+        for (text, redacted) in [
+            ("redis://user:pass@h:1/0", "redis://user:***@h:1/0"),
+            ("amqp://:pass@h and https://h:443/a@b", "amqp://:***@h and https://h:443/a@b"),
+            ("password = \"x1\", next", "password = \"***\", next"),
+            (r#"{"token":"x1","n":2}"#, r#"{"token":"***","n":2}"#),
+            (r#"{\"secret\":\"x1\"}"#, r#"{\"secret\":\"***\"}"#),
+            ("Authorization: Bearer x1.y2\nnext", "Authorization: Bearer ***\nnext"),
+            ("sent bearer x1", "sent bearer ***"),
+            ("a\n-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----\nb", "a\n***\nb"),
+            ("the secret of the tokens is kept", "the secret of the tokens is kept"),
+        ] {
+            assert_eq!(redactor.redact(text), redacted);
+        }
+    }
+}
