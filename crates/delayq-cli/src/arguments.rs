@@ -2,7 +2,7 @@
 
 use crate::commands::{
     acl, audit, backup, bundle, cancel, check, completions, config, count, dead, doctor, get, histogram,
-    init, list, log, man, purge, put, repair, reschedule, restore, shards, spool, tail, timers, topic,
+    init, list, log, man, purge, put, repair, reschedule, restore, shards, spool, tail, timers, top, topic,
     topics, up, work,
 };
 use crate::deployment::Global;
@@ -48,6 +48,7 @@ pub enum Command {
     Restore(restore::Restore),
     Bundle(bundle::Bundle),
     Timers(timers::Timers),
+    Top(top::Top),
     Acl(acl::Acl),
     Shards(shards::Shards),
     Spool(spool::Spool),

@@ -26,6 +26,7 @@ pub mod shards;
 pub mod spool;
 pub mod tail;
 pub mod timers;
+pub mod top;
 pub mod topic;
 pub mod topics;
 pub mod up;

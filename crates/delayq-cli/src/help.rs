@@ -11,7 +11,7 @@ pub const TASKS: &[(&str, &[&str])] = &[
     (
         "Operation",
         &[
-            "doctor", "check", "timers", "shards", "spool", "audit", "repair", "backup", "restore",
+            "doctor", "check", "top", "timers", "shards", "spool", "audit", "repair", "backup", "restore",
             "bundle", "acl", "config",
         ],
     ),

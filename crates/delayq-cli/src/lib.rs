@@ -7,6 +7,7 @@ pub mod completion;
 pub mod confirm;
 pub mod deployment;
 pub mod endpoints;
+pub mod exposition;
 pub mod failure;
 pub mod fleet;
 pub mod help;

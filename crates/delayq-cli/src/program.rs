@@ -135,6 +135,7 @@ async fn run_command(cli: Cli) -> Result<ExitCode, Fault> {
         Command::Bundle(bundle) => bundle.run(&global).await?,
         Command::Restore(restore) => restore.run(&global.context()?).await?,
         Command::Acl(acl) => acl.run(&global.context()?)?,
+        Command::Top(top) => top.run(&global.context()?).await?,
         Command::Timers(timers) => timers.run(&global.context()?).await?,
         Command::Shards(shards) => shards.run(&global.context()?).await?,
         Command::Spool(spool) => spool.run(&global.context()?).await?,

@@ -30,6 +30,7 @@ mod sentinel;
 mod spool;
 mod tail;
 mod terminal;
+mod top;
 mod up;
 
 use delayq_tests::binary::{Binary, Finished};

@@ -1,0 +1,206 @@
+//! `delayq top`: a live screen of shards, topics, processes and destinations.
+
+use crate::deployment::Context;
+use crate::failure::{file, usage};
+use crate::output::{Judgement, Output};
+use crate::when::Span;
+use clap::Args;
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, read};
+use crossterm::style::{Color, Print, ResetColor, SetForegroundColor};
+use crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
+};
+use crossterm::{execute, queue};
+use delayq_service::Fault;
+use delayq_service::config::HostPort;
+use frame::{Frame, Page};
+use sample::Sample;
+use screen::{Key, Screen};
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+mod frame;
+mod sample;
+mod screen;
+
+/// The shortest time between two looks.
+const SHORTEST: Duration = Duration::from_millis(500);
+
+/// Watch shards, topics, processes and destinations live
+///
+/// Four pages: shards with owner, messages and what is overdue; topics with counts and rates; processes with shards, rates and
+/// lateness, from the admin endpoints that are registered in etcd, configured and given; and forwarders' destinations with their
+/// circuits. Keys: 1 to 4 or tab turn pages, s sorts by the next column, r reverses, / filters, arrows scroll, p pauses,
+/// q quits.
+///
+/// Each look costs Redis two short scripts a shard, and one for each of the first 100 topics and shard.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// The admin endpoint of a process that is not registered in etcd; may be repeated
+    #[arg(long = "admin", value_name = "HOST:PORT")]
+    endpoints: Vec<HostPort>,
+    /// The time between two looks, at least 500ms
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    interval: Span,
+    /// Print every page once, after two looks, and end; --json does so as well
+    #[arg(long)]
+    once: bool,
+}
+
+/// The terminal while it shows the screen; it is put back as it was when this goes.
+struct Terminal {
+    has_colour: bool,
+}
+
+// === impl Top ===
+
+impl Top {
+    /// Shows the screen until it is quit, or prints one frame.
+    ///
+    /// # Errors
+    /// There is no terminal and no --once; standard output cannot be written.
+    pub async fn run(self, context: &Context) -> Result<(), Fault> {
+        if *self.interval < SHORTEST {
+            return Err(usage(format!("--interval {} is too short: at least 500ms", self.interval)));
+        }
+        if self.once || context.output.json {
+            return self.print_once(context).await;
+        }
+        if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+            return Err(usage("there is no terminal: print one frame with --once, or --json"));
+        }
+        let watched = self.watch(context).await;
+        watched.map_err(|error| file("the terminal".as_ref(), "use", error))
+    }
+
+    async fn print_once(&self, context: &Context) -> Result<(), Fault> {
+        let before = Sample::take(context, &self.endpoints).await;
+        sleep(*self.interval).await;
+        let frame = Frame::between(Some(&before), &Sample::take(context, &self.endpoints).await);
+        context.output.print(&frame, || text(context.output, &frame))
+    }
+
+    async fn watch(&self, context: &Context) -> std::io::Result<()> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let terminal = Terminal::enter(context.output.lively)?;
+        let mut events = events();
+        let (mut screen, mut frame) = (Screen::default(), Frame::default());
+        let mut last: Option<Sample> = None;
+        let take = async |pause: Duration| {
+            sleep(pause).await;
+            Sample::take(context, &self.endpoints).await
+        };
+        let mut next = Box::pin(take(Duration::ZERO));
+        loop {
+            terminal.draw(&mut screen, &frame)?;
+            tokio::select! {
+                _ = terminate.recv() => return Ok(()),
+                event = events.recv() => match event {
+                    None => return Ok(()),
+                    Some(event) => if key(&event).is_some_and(|key| screen.press(key)) {
+                        return Ok(());
+                    },
+                },
+                sample = &mut next, if !screen.is_paused => {
+                    frame = Frame::between(last.as_ref(), &sample);
+                    last = Some(sample);
+                    next = Box::pin(take(*self.interval));
+                }
+            }
+        }
+    }
+}
+
+// === impl Terminal ===
+
+impl Terminal {
+    fn enter(has_colour: bool) -> std::io::Result<Self> {
+        enable_raw_mode()?;
+        let terminal = Self { has_colour };
+        execute!(std::io::stdout(), EnterAlternateScreen, Hide)?;
+        Ok(terminal)
+    }
+
+    /// Draws over what is shown, in one write: nothing flickers.
+    fn draw(&self, screen: &mut Screen, frame: &Frame) -> std::io::Result<()> {
+        let (width, height) = size()?;
+        let mut bytes = Vec::new();
+        for (row, (judgement, line)) in (0..height).zip(screen.lines(frame, width.into(), height.into())) {
+            queue!(bytes, MoveTo(0, row))?;
+            if let Some(judgement) = judgement.filter(|_| self.has_colour) {
+                queue!(bytes, SetForegroundColor(colour(judgement)))?;
+            }
+            queue!(bytes, Print(line), ResetColor, Clear(ClearType::UntilNewLine))?;
+        }
+        let mut out = std::io::stdout().lock();
+        out.write_all(&bytes)?;
+        out.flush()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing.
+        let _ = execute!(std::io::stdout(), Show, LeaveAlternateScreen);
+        let _ = disable_raw_mode();
+    }
+}
+
+const fn colour(judgement: Judgement) -> Color {
+    match judgement {
+        Judgement::Good => Color::Green,
+        Judgement::Warning => Color::Yellow,
+        Judgement::Bad => Color::Red,
+    }
+}
+
+/// What happens at the terminal, read on a thread of its own, which ends with the process.
+fn events() -> mpsc::Receiver<Event> {
+    let (sender, events) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        while let Ok(event) = read() {
+            if sender.blocking_send(event).is_err() {
+                return;
+            }
+        }
+    });
+    events
+}
+
+/// The key of an event, if it is one that means something.
+fn key(event: &Event) -> Option<Key> {
+    let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press, .. }) = event else { return None };
+    Some(match code {
+        KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => Key::Interrupt,
+        KeyCode::Char(letter) => Key::Letter(*letter),
+        KeyCode::Tab | KeyCode::Right => Key::Next,
+        KeyCode::BackTab | KeyCode::Left => Key::Previous,
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Backspace => Key::Erase,
+        KeyCode::Esc => Key::Escape,
+        _ => return None,
+    })
+}
+
+/// Every page, one below the other.
+fn text(output: Output, frame: &Frame) -> String {
+    let mut text: String = frame.unseen.iter().map(|why| format!("not seen: {why}\n")).collect();
+    for page in Page::ALL {
+        let table = frame.table(page);
+        let mut rows = output.rows(table.columns);
+        for (judgement, cells) in table.lines {
+            match judgement {
+                Some(judgement) => rows.judged(judgement, cells),
+                None => rows.row(cells),
+            }
+        }
+        text.push_str(&format!("# {}\n{}\n\n", page.name(), rows.text()));
+    }
+    text.trim_end().to_owned()
+}

@@ -1,0 +1,358 @@
+//! What is shown: the rows of each page, from two looks. Pure.
+
+use super::sample::{Process, Sample, Shard};
+use crate::commands::topics::flow;
+use crate::output::Judgement;
+use delayq::Topic;
+use delayq::admin::Numbers;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A shard that is overdue for so long is shown in red.
+const OVERDUE: Duration = Duration::from_secs(2);
+
+/// One frame.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Frame {
+    pub(super) shards: Vec<ShardRow>,
+    pub(super) topics: Vec<TopicRow>,
+    pub(super) processes: Vec<ProcessRow>,
+    pub(super) destinations: Vec<DestinationRow>,
+    /// What could not be seen.
+    pub(super) unseen: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct ShardRow {
+    shard: u16,
+    owner: String,
+    epoch: u64,
+    messages: u64,
+    /// How many more messages it holds each second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    growth_per_s: Option<f64>,
+    leases: u64,
+    overdue_ms: u64,
+    held: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct TopicRow {
+    topic: Topic,
+    delayed: u64,
+    ready: u64,
+    leased: u64,
+    dead: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accepted_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivered_per_s: Option<f64>,
+    flow: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct ProcessRow {
+    name: String,
+    state: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shards: Option<u64>,
+    /// Messages that a timer made ready, or a forwarder settled, each second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moved_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lateness_p50_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lateness_p99_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oldest_overdue_ms: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct DestinationRow {
+    name: String,
+    sink: String,
+    destination: String,
+    circuit: &'static str,
+}
+
+/// A row as text: its colour and its cells.
+pub(super) type Line = (Option<Judgement>, Vec<String>);
+
+/// A page: its columns (right-aligned with `>`) and its rows.
+pub(super) struct Table {
+    pub(super) columns: &'static [&'static str],
+    pub(super) lines: Vec<Line>,
+}
+
+/// The pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Page {
+    #[default]
+    Shards,
+    Topics,
+    Processes,
+    Destinations,
+}
+
+// === impl Page ===
+
+impl Page {
+    pub(super) const ALL: [Self; 4] = [Self::Shards, Self::Topics, Self::Processes, Self::Destinations];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Shards => "shards",
+            Self::Topics => "topics",
+            Self::Processes => "processes",
+            Self::Destinations => "destinations",
+        }
+    }
+}
+
+// === impl Frame ===
+
+impl Frame {
+    /// The rows, with rates since the look before.
+    pub(super) fn between(before: Option<&Sample>, now: &Sample) -> Self {
+        let seconds = before.map(|before| now.at.saturating_duration_since(before.at).as_secs_f64());
+        let since = Since { before, seconds: seconds.filter(|&seconds| seconds > 0.0) };
+        let mut frame = Self::default();
+        match &now.shards {
+            Ok(shards) => frame.shards = shards.iter().map(|shard| since.shard(shard)).collect(),
+            Err(why) => frame.unseen.push(format!("shards: {why}")),
+        }
+        match &now.topics {
+            Ok(topics) => frame.topics = topics.iter().map(|(topic, n)| since.topic(topic, n)).collect(),
+            Err(why) => frame.unseen.push(format!("topics: {why}")),
+        }
+        if now.uncounted > 0 {
+            frame.unseen.push(format!("{} topics more than are counted", now.uncounted));
+        }
+        frame.processes = now.processes.iter().map(|process| since.process(process)).collect();
+        frame.destinations = now.processes.iter().flat_map(destinations).collect();
+        frame.unseen.extend(now.unregistered.iter().map(|why| format!("processes: {why}")));
+        frame
+    }
+
+    /// A page as text.
+    pub(super) fn table(&self, page: Page) -> Table {
+        match page {
+            Page::Shards => Table {
+                columns: &[">shard", "owner", ">messages", ">+/s", ">leases", ">overdue", ">epoch", "clock"],
+                lines: self.shards.iter().map(ShardRow::line).collect(),
+            },
+            Page::Topics => Table {
+                columns: &["topic", ">delayed", ">ready", ">leased", ">dead", ">in/s", ">out/s", "flow"],
+                lines: self.topics.iter().map(TopicRow::line).collect(),
+            },
+            Page::Processes => Table {
+                columns: &["process", "state", ">shards", ">moved/s", ">late p50", ">late p99", ">overdue"],
+                lines: self.processes.iter().map(ProcessRow::line).collect(),
+            },
+            Page::Destinations => Table {
+                columns: &["process", "sink", "destination", "circuit"],
+                lines: self.destinations.iter().map(DestinationRow::line).collect(),
+            },
+        }
+    }
+}
+
+/// What rates count from.
+struct Since<'s> {
+    before: Option<&'s Sample>,
+    seconds: Option<f64>,
+}
+
+// === impl Since ===
+
+impl Since<'_> {
+    fn rate(&self, before: Option<f64>, now: f64) -> Option<f64> {
+        Some((now - before?) / self.seconds?)
+    }
+
+    fn shard(&self, Shard { id, overview, messages }: &Shard) -> ShardRow {
+        let earlier = self.before.and_then(|before| before.shards.as_ref().ok());
+        let earlier = earlier.and_then(|shards| shards.iter().find(|shard| shard.id == *id));
+        let overdue = overview.next_due.map_or(Duration::ZERO, |due| overview.now.millis().since(due));
+        ShardRow {
+            shard: id.get(),
+            owner: overview.owner.clone(),
+            epoch: overview.epoch,
+            messages: *messages,
+            growth_per_s: self.rate(earlier.map(|shard| shard.messages as f64), *messages as f64),
+            leases: overview.leases,
+            overdue_ms: overdue.as_millis() as u64,
+            held: overview.held,
+        }
+    }
+
+    fn topic(&self, topic: &Topic, numbers: &Numbers) -> TopicRow {
+        let earlier = self.before.and_then(|before| before.topics.as_ref().ok()?.get(topic));
+        let rate = |of: fn(&Numbers) -> u64| {
+            // A topic that is new since then had nothing.
+            let zero = self.before.map(|_| 0.0);
+            self.rate(earlier.map(|numbers| of(numbers) as f64).or(zero), of(numbers) as f64)
+        };
+        TopicRow {
+            topic: topic.clone(),
+            delayed: numbers.delayed,
+            ready: numbers.ready,
+            leased: numbers.leased,
+            dead: numbers.dead,
+            accepted_per_s: rate(|numbers| numbers.accepted),
+            delivered_per_s: rate(|numbers| numbers.delivered),
+            flow: flow(numbers),
+        }
+    }
+
+    fn process(&self, process: &Process) -> ProcessRow {
+        let exported = match &process.exported {
+            Ok(exported) => exported,
+            Err(why) => return ProcessRow::silent(&process.name, why),
+        };
+        let earlier = self.before.and_then(|before| before.processes.iter().find(|p| p.name == process.name));
+        let earlier = earlier.and_then(|process| process.exported.as_ref().ok());
+        let late = |part| {
+            let of = |name| exported.quantile(name, earlier, part);
+            of("delayq_lateness_seconds").or_else(|| of("delayq_forwarder_lateness_seconds"))
+        };
+        let ms = |seconds: f64| seconds * 1000.0;
+        let moved = ["delayq_timer_moved_total", "delayq_forwarder_settled_total"]
+            .into_iter()
+            .find_map(|name| self.rate(earlier.and_then(|e| e.sum(name)), exported.sum(name)?));
+        let drained = exported.sum("delayq_timer_drained") == Some(1.0);
+        let state = match (process.ready, drained) {
+            (false, _) => "NOT READY",
+            (true, true) => "drained",
+            (true, false) => "ready",
+        };
+        ProcessRow {
+            name: process.name.clone(),
+            state: state.to_owned(),
+            shards: exported
+                .sum("delayq_timer_shards")
+                .or_else(|| exported.sum("delayq_forwarder_shards"))
+                .map(|shards| shards as u64),
+            moved_per_s: moved,
+            lateness_p50_ms: late(0.5).map(ms),
+            lateness_p99_ms: late(0.99).map(ms),
+            oldest_overdue_ms: exported.sum("delayq_timer_oldest_overdue_seconds").map(ms),
+        }
+    }
+}
+
+/// The destinations of a forwarder, and what keeps each from being sent to.
+fn destinations(process: &Process) -> Vec<DestinationRow> {
+    let Ok(exported) = &process.exported else { return Vec::new() };
+    let braked = |labels: &BTreeMap<String, String>| {
+        exported.of("delayq_forwarder_braked").any(|series| series.labels == *labels && series.value > 0.0)
+    };
+    let circuits = exported.of("delayq_forwarder_circuit").map(|series| {
+        let label = |name: &str| series.labels.get(name).cloned().unwrap_or_default();
+        let circuit = match series.value {
+            _ if braked(&series.labels) => "rests: it rejects",
+            value if value < 0.5 => "closed",
+            value if value < 1.5 => "half open",
+            _ => "OPEN",
+        };
+        DestinationRow {
+            name: process.name.clone(),
+            sink: label("sink"),
+            destination: label("destination"),
+            circuit,
+        }
+    });
+    circuits.collect()
+}
+
+// === impl rows ===
+
+impl ShardRow {
+    fn line(&self) -> Line {
+        let overdue = Duration::from_millis(self.overdue_ms);
+        let bad = self.held || self.owner.is_empty() || overdue >= OVERDUE;
+        let cells = [
+            self.shard.to_string(),
+            if self.owner.is_empty() { "nobody yet".to_owned() } else { self.owner.clone() },
+            self.messages.to_string(),
+            number(self.growth_per_s),
+            self.leases.to_string(),
+            if self.overdue_ms == 0 { String::new() } else { seconds(overdue) },
+            self.epoch.to_string(),
+            if self.held { "HELD" } else { "trusted" }.to_owned(),
+        ];
+        (bad.then_some(Judgement::Bad), cells.into())
+    }
+}
+
+impl TopicRow {
+    fn line(&self) -> Line {
+        let counts = [self.delayed, self.ready, self.leased, self.dead].map(|count| count.to_string());
+        let rates = [self.accepted_per_s, self.delivered_per_s].map(number);
+        let cells = std::iter::once(self.topic.to_string()).chain(counts).chain(rates);
+        let judgement = (self.dead > 0 || self.flow == "paused").then_some(Judgement::Warning);
+        (judgement, cells.chain([self.flow.clone()]).collect())
+    }
+}
+
+impl ProcessRow {
+    #[cfg(test)]
+    pub(super) fn of(name: &str, state: &str, moved_per_s: f64) -> Self {
+        Self { state: state.to_owned(), moved_per_s: Some(moved_per_s), ..Self::silent(name, "") }
+    }
+
+    fn silent(name: &str, why: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            state: format!("SILENT: {why}"),
+            shards: None,
+            moved_per_s: None,
+            lateness_p50_ms: None,
+            lateness_p99_ms: None,
+            oldest_overdue_ms: None,
+        }
+    }
+
+    fn line(&self) -> Line {
+        let ms = |ms: Option<f64>| ms.map_or(String::new(), |ms| format!("{ms} ms"));
+        let overdue = self.oldest_overdue_ms.map(|ms| Duration::from_secs_f64(ms.max(0.0) / 1000.0));
+        let cells = [
+            self.name.clone(),
+            self.state.clone(),
+            self.shards.map_or(String::new(), |shards| shards.to_string()),
+            number(self.moved_per_s),
+            ms(self.lateness_p50_ms),
+            ms(self.lateness_p99_ms),
+            overdue.filter(|overdue| !overdue.is_zero()).map_or(String::new(), seconds),
+        ];
+        let judgement = match self.state.as_str() {
+            "ready" => None,
+            "drained" => Some(Judgement::Warning),
+            _ => Some(Judgement::Bad),
+        };
+        (judgement, cells.into())
+    }
+}
+
+impl DestinationRow {
+    fn line(&self) -> Line {
+        let judgement = match self.circuit {
+            "closed" => None,
+            "half open" => Some(Judgement::Warning),
+            _ => Some(Judgement::Bad),
+        };
+        let Self { name, sink, destination, circuit } = self;
+        (judgement, vec![name.clone(), sink.clone(), destination.clone(), (*circuit).to_owned()])
+    }
+}
+
+/// A duration in one unit, so that it can be sorted by.
+fn seconds(length: Duration) -> String {
+    format!("{:.1} s", length.as_secs_f64())
+}
+
+/// A rate; empty where there is no look before.
+fn number(rate: Option<f64>) -> String {
+    rate.map_or(String::new(), |rate| format!("{rate:.0}"))
+}

@@ -1,0 +1,174 @@
+//! The live screen: which page is shown, how it is sorted and filtered, and its lines. Pure.
+
+use super::frame::{Frame, Line, Page};
+use crate::output::Judgement;
+use crate::printable::printable;
+use std::cmp::Ordering;
+
+/// What somebody pressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    Letter(char),
+    Next,
+    Previous,
+    Up,
+    Down,
+    Enter,
+    Erase,
+    Escape,
+    Interrupt,
+}
+
+/// What is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Screen {
+    page: Page,
+    /// The column by which rows are sorted; as they come without one.
+    sorted_by: Option<usize>,
+    descending: bool,
+    filter: String,
+    is_typing: bool,
+    pub(super) is_paused: bool,
+    /// How many rows are scrolled away.
+    scrolled: usize,
+}
+
+/// A line and its colour.
+pub(super) type Shown = (Option<Judgement>, String);
+
+const HELP: &str = "1-4 tab page  s sort  r reverse  / filter  p pause  q quit";
+
+// === impl Screen ===
+
+impl Screen {
+    /// Changes what is shown; whether to end.
+    pub(super) fn press(&mut self, key: Key) -> bool {
+        match key {
+            Key::Interrupt => return true,
+            Key::Enter | Key::Escape if self.is_typing => {
+                self.is_typing = false;
+                if key == Key::Escape {
+                    self.filter.clear();
+                }
+            }
+            Key::Erase if self.is_typing => _ = self.filter.pop(),
+            Key::Letter(letter) if self.is_typing => self.filter.push(letter),
+            Key::Letter('q') | Key::Escape => return true,
+            Key::Letter('/') => self.is_typing = true,
+            Key::Letter('p' | ' ') => self.is_paused = !self.is_paused,
+            Key::Letter('r') => self.descending = !self.descending,
+            Key::Letter('s') => self.sorted_by = self.sorted_by.map_or(Some(0), |column| Some(column + 1)),
+            Key::Letter(digit @ '1'..='4') => self.turn_to(Page::ALL[usize::from(digit as u8 - b'1')]),
+            Key::Next => self.turn_by(1),
+            Key::Previous => self.turn_by(Page::ALL.len() - 1),
+            Key::Up => self.scrolled = self.scrolled.saturating_sub(1),
+            Key::Down => self.scrolled += 1,
+            Key::Letter(_) | Key::Enter | Key::Erase => {}
+        }
+        false
+    }
+
+    fn turn_by(&mut self, pages: usize) {
+        let at = Page::ALL.iter().position(|page| *page == self.page).unwrap_or(0);
+        self.turn_to(Page::ALL[(at + pages) % Page::ALL.len()]);
+    }
+
+    fn turn_to(&mut self, page: Page) {
+        (self.page, self.sorted_by, self.scrolled) = (page, None, 0);
+    }
+
+    /// The lines that fit the terminal; the last one is the help, or the filter.
+    pub(super) fn lines(&mut self, frame: &Frame, width: usize, height: usize) -> Vec<Shown> {
+        let table = frame.table(self.page);
+        // Behind the last column comes none.
+        self.sorted_by = self.sorted_by.filter(|&column| column < table.columns.len());
+        let needle = self.filter.to_lowercase();
+        let fits = |line: &Line| line.1.iter().any(|cell| cell.to_lowercase().contains(&needle));
+        let mut rows: Vec<Line> = table.lines.into_iter().filter(fits).collect();
+        if let Some(column) = self.sorted_by {
+            rows.sort_by(|(_, one), (_, other)| compare(&one[column], &other[column]));
+        }
+        if self.descending {
+            rows.reverse();
+        }
+        let mut lines = vec![(None, self.title(rows.len())), (None, String::new())];
+        lines.extend(frame.unseen.iter().map(|why| (Some(Judgement::Bad), printable(why).into_owned())));
+        let widths = widths(table.columns, &rows, width);
+        lines.push((None, self.header(table.columns, &widths)));
+        let room = height.saturating_sub(lines.len() + 1);
+        self.scrolled = self.scrolled.min(rows.len().saturating_sub(room));
+        for (judgement, cells) in rows.iter().skip(self.scrolled).take(room) {
+            let cells = cells.iter().zip(table.columns).zip(&widths);
+            let cells = cells.map(|((cell, column), &width)| fitted(cell, column.starts_with('>'), width));
+            lines.push((*judgement, cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()));
+        }
+        lines.resize(height.saturating_sub(1), (None, String::new()));
+        let foot =
+            if self.is_typing { format!("filter: {}_", printable(&self.filter)) } else { HELP.to_owned() };
+        lines.push((None, foot));
+        lines.into_iter().map(|(judgement, line)| (judgement, cut(&line, width))).collect()
+    }
+
+    fn title(&self, rows: usize) -> String {
+        let pages = Page::ALL.map(|page| match page == self.page {
+            true => format!("[{}]", page.name()),
+            false => page.name().to_owned(),
+        });
+        let filter = if self.filter.is_empty() { String::new() } else { format!(", with {:?}", self.filter) };
+        let paused = if self.is_paused { ", PAUSED" } else { "" };
+        format!("{}   {rows} rows{}{paused}", pages.join(" "), printable(&filter))
+    }
+
+    fn header(&self, columns: &[&str], widths: &[usize]) -> String {
+        let named = columns.iter().zip(widths).enumerate().map(|(number, (column, &width))| {
+            let name = column.trim_start_matches('>').to_uppercase();
+            let mark = if self.sorted_by == Some(number) { "*" } else { "" };
+            fitted(&format!("{name}{mark}"), column.starts_with('>'), width)
+        });
+        named.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    }
+}
+
+/// How wide each column is: as its widest cell, but the widest columns give way until all fit.
+fn widths(columns: &[&str], rows: &[Line], width: usize) -> Vec<usize> {
+    let cell = |column: usize| rows.iter().map(move |(_, cells)| cells[column].chars().count());
+    let mut widths: Vec<usize> = (0..columns.len())
+        .map(|column| cell(column).max().unwrap_or(0).max(columns[column].len() + 1))
+        .collect();
+    let between = 2 * columns.len().saturating_sub(1);
+    while widths.iter().sum::<usize>() + between > width {
+        match widths.iter_mut().max() {
+            Some(widest) if *widest > 4 => *widest -= 1,
+            _ => break,
+        }
+    }
+    widths
+}
+
+fn fitted(cell: &str, is_right: bool, width: usize) -> String {
+    let cell = cut(&printable(cell), width);
+    if is_right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+}
+
+fn cut(text: &str, width: usize) -> String {
+    match text.chars().count() > width {
+        true => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+/// Numbers by their value, whatever unit follows; everything else by its letters.
+fn compare(one: &str, other: &str) -> Ordering {
+    let number = |text: &str| {
+        let end = text.find(|c: char| !(c.is_ascii_digit() || ".-".contains(c))).unwrap_or(text.len());
+        text[..end].parse::<f64>().ok()
+    };
+    match (number(one), number(other)) {
+        (Some(one), Some(other)) => one.total_cmp(&other),
+        (one, other) => one.is_some().cmp(&other.is_some()),
+    }
+    .then_with(|| one.cmp(other))
+}
+
+#[cfg(test)]
+mod tests;

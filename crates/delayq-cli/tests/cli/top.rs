@@ -1,0 +1,131 @@
+//! `delayq top`: one frame for scripts, and the live screen on a terminal of 80 columns.
+
+use super::printed::assert_is_documented;
+use super::{deployment, done, run};
+use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::folder::Folder;
+use delayq_tests::ports::free_port;
+use delayq_tests::redis_server::RedisServer;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use serde_json::Value;
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
+
+/// A program on a terminal, and everything that it wrote there.
+struct OnTerminal {
+    child: Child,
+    keys: File,
+    shown: Arc<Mutex<String>>,
+}
+
+// === impl OnTerminal ===
+
+impl OnTerminal {
+    fn start(mut program: Command) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let slave = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        tcsetwinsize(&slave, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        program.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
+        let child = program.spawn().unwrap();
+        drop(program);
+        let keys = File::from(master);
+        let shown = Arc::new(Mutex::new(String::new()));
+        let (mut screen, noted) = (keys.try_clone().unwrap(), Arc::clone(&shown));
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // Ends with an error when the program does.
+            while let Ok(count) = screen.read(&mut bytes) {
+                noted.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        });
+        Self { child, keys, shown }
+    }
+
+    /// Waits until something was written since this was asked last.
+    async fn shows(&self, words: &str) {
+        wait_until(words, LONG, async || self.shown.lock().unwrap().contains(words)).await;
+        self.shown.lock().unwrap().clear();
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+}
+
+fn live(redis: &RedisServer) -> Command {
+    let mut delayq = Command::new(env!("CARGO_BIN_EXE_delayq"));
+    delayq.args(["--redis", &redis.url(), "--shards", "4", "top", "--interval", "500ms"]);
+    delayq.env("DELAYQ__ETCD__ENABLED", "false").env("DELAYQ__ADMIN__LISTEN", "").env("TERM", "xterm");
+    delayq
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_screen_turns_pages_filters_and_puts_the_terminal_back() {
+    let redis = deployment().await;
+    done(&redis, &["put", "orders", "{}", "--in", "1h"]).await;
+    done(&redis, &["put", "reminders", "{}", "--in", "1h"]).await;
+    let mut top = OnTerminal::start(live(&redis));
+    top.shows("[shards]").await;
+    top.shows("nobody yet").await;
+    top.press("2");
+    top.shows("reminders").await;
+    top.press("/ord\r");
+    top.shows("1 rows, with \"ord\"").await;
+    top.press("p");
+    top.shows("PAUSED").await;
+    top.press("q");
+    top.shows("\u{1b}[?1049l").await;
+    let ended = tokio::task::spawn_blocking(move || top.child.wait().unwrap()).await.unwrap();
+    assert_eq!(ended.code(), Some(0));
+}
+
+#[tokio::test]
+async fn one_frame_has_every_page_as_text_and_as_json_and_without_a_terminal_nothing_else() {
+    let redis = RedisServer::private().await;
+    let (folder, port) = (Folder::new("top"), free_port());
+    done(&redis, &["init"]).await;
+    let file = folder.join("timer.toml");
+    let url = redis.url();
+    let text = format!(
+        "[deployment]\nshards = 4\n[redis]\nurl = '{url}'\n[etcd]\nenabled = false\n[admin]\nlisten = '127.0.0.1:{port}'\n[timer]\nname = 'alone'\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let _timer = delayq_tests::binary::Binary::new("delayq-timer").arg(file).start();
+    done(&redis, &["put", "orders", "{}", "--in", "1h"]).await;
+    let (admin, away) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{}", free_port()));
+    let args = ["top", "--once", "--interval", "500ms", "--admin", &admin, "--admin", &away];
+    wait_until("the timer to own every shard", LONG, async || {
+        done(&redis, &args).await.matches(" alone-").count() == 4
+    })
+    .await;
+    let json = done(&redis, &[&args[..], &["--json"]].concat()).await;
+    let frame: Value = serde_json::from_str(&json).unwrap();
+    assert_is_documented(&frame, &args);
+    assert_eq!(frame["topics"][0]["topic"], "orders");
+    assert_eq!(
+        (&frame["topics"][0]["delayed"], frame["topics"][0]["accepted_per_s"].as_f64()),
+        (&1.into(), Some(0.0))
+    );
+    let states = |name: &str| {
+        let of = frame["processes"].as_array().unwrap().iter().find(|process| process["name"] == name);
+        of.unwrap()["state"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(states(&admin), "ready");
+    assert!(states(&away).starts_with("SILENT: "), "{frame}");
+    let text = done(&redis, &args).await;
+    for words in ["# shards", "# topics\nTOPIC", "# processes", "# destinations"] {
+        assert!(text.contains(words), "{words} is not in\n{text}");
+    }
+    for (args, words) in
+        [(&["top"][..], "--once"), (&["top", "--once", "--interval", "1ms"], "at least 500ms")]
+    {
+        let refused = run(&redis, args).await;
+        assert!(refused.code == Some(64) && refused.stderr.contains(words), "{refused:?}");
+    }
+}
