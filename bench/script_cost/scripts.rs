@@ -166,7 +166,7 @@ impl Shard {
         let from = self.server.due_ms(hour % HOURS, 0) / HOUR_MS * HOUR_MS;
         let range = [b"orders".to_vec(), text(from), text(from + HOUR_MS), b"60000".to_vec()];
         self.measure("histogram", 60, Verb::Histogram, range).await;
-        self.measure("probe", 1, Verb::Probe, words::<0>([])).await;
+        self.measure("probe", 1, Verb::Probe, words(["RPUSHX"])).await;
     }
 
     async fn own(&mut self, round: usize) {
