@@ -55,14 +55,16 @@ impl Books {
         let mut news = Vec::new();
         for (topic, difference) in found.topics {
             let key = (shard, topic);
-            match difference {
-                Some(0) => _ = self.wrong.remove(&key),
-                Some(difference) => {
-                    if self.wrong.insert(key.clone(), difference).is_none() {
-                        news.push(key.1);
-                    }
+            let is_news = match difference {
+                Some(0) => {
+                    self.wrong.remove(&key);
+                    false
                 }
-                None => {}
+                Some(difference) => self.wrong.insert(key.clone(), difference).is_none(),
+                None => false,
+            };
+            if is_news {
+                news.push(key.1);
             }
         }
         news
