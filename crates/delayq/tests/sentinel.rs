@@ -80,14 +80,10 @@ async fn stored(redis: &RedisServer) -> BTreeSet<String> {
     keys.iter().map(id).collect()
 }
 
-/// Clients of this Redis over TCP that are neither sentinels nor replicas: ours. A Redis that is being demoted ends all
-/// connections.
+/// Our connections to this Redis: they alone speak RESP3. A Redis that is being demoted ends all connections.
 async fn clients_of(redis: &RedisServer) -> Vec<String> {
     let list: String = redis.try_command(&["CLIENT", "LIST", "TYPE", "normal"]).await.unwrap_or_default();
-    let foreign = |line: &&str| {
-        line.contains(" name=sentinel-") || line.contains(" addr=/") || line.contains(" cmd=replconf")
-    };
-    list.lines().filter(|line| !foreign(line) && !line.contains(":0 ")).map(str::to_owned).collect()
+    list.lines().filter(|line| line.contains(" resp=3")).map(str::to_owned).collect()
 }
 
 async fn replicated(group: &SentinelGroup) {
@@ -118,6 +114,11 @@ async fn fails_over(
     let accepted = load.accepted();
     mend_it(&mut group).await;
     let former = &group.redises[0];
+    assert_ne!(
+        clients_of(&group.redises[master]).await,
+        Vec::<String>::new(),
+        "our connections are not seen"
+    );
     wait_until("our connections to end", LONG, async || clients_of(former).await.is_empty()).await;
     wait_until("the former master to follow the new one", LONG, async || {
         assert_eq!(clients_of(former).await, Vec::<String>::new(), "connected to the former master");
