@@ -52,7 +52,7 @@ pub(crate) fn draw(csv: &str) -> Result<String, String> {
         let us = percentile(&delayq, part);
         picture.line("line", [x(us as f64), y + 4.0], [x(us as f64), TOP + HEIGHT]);
         let label = format!("{name} {:.2} ms", us as f64 / 1000.0);
-        picture.text(x(us as f64) + 5.0, y + 8.0, "strong small halo", Anchor::Start, &label);
+        picture.text([x(us as f64) + 5.0, y + 8.0], "strong small halo", Anchor::Start, &label);
     }
     let legend = format!(
         "Bars: delayq, due → ready. Line: a bare loop over one sorted set in the same run (p50 {:.2} ms, p99 {:.2} ms). \
@@ -60,7 +60,7 @@ pub(crate) fn draw(csv: &str) -> Result<String, String> {
         percentile(&bare, 0.5) as f64 / 1000.0,
         percentile(&bare, 0.99) as f64 / 1000.0
     );
-    picture.text(24.0, 400.0, "small soft", Anchor::Start, &legend);
+    picture.text([24.0, 400.0], "small soft", Anchor::Start, &legend);
     Ok(picture.finish())
 }
 
@@ -68,10 +68,10 @@ fn axes(picture: &mut Picture) {
     for (us, label) in [(10.0, "0.01 ms"), (100.0, "0.1 ms"), (1e3, "1 ms"), (1e4, "10 ms"), (1e5, "100 ms")]
     {
         picture.line("grid", [x(us), TOP], [x(us), TOP + HEIGHT]);
-        picture.text(x(us), TOP + HEIGHT + 20.0, "small soft", Anchor::Middle, label);
+        picture.text([x(us), TOP + HEIGHT + 20.0], "small soft", Anchor::Middle, label);
     }
     picture.line("grid", [LEFT, TOP + HEIGHT], [LEFT + WIDTH, TOP + HEIGHT]);
-    picture.text(LEFT - 10.0, TOP + 10.0, "small soft", Anchor::End, "messages");
+    picture.text([LEFT - 10.0, TOP + 10.0], "small soft", Anchor::End, "messages");
 }
 
 /// The outline of the bars, as steps.

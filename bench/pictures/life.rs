@@ -74,21 +74,21 @@ pub(crate) fn draw() -> Result<String, String> {
     for Drawn { between, label: (x, y, anchor), .. } in PATHS {
         let scripts = moves.remove(&between).ok_or_else(|| format!("no script moves {between:?}"))?;
         let scripts = scripts.into_iter().collect::<Vec<_>>().join(", ");
-        picture.text(x, y, "code halo", anchor, &scripts);
+        picture.text([x, y], "code halo", anchor, &scripts);
     }
     if !moves.is_empty() {
         return Err(format!("no path is drawn for {moves:?}"));
     }
-    picture.text(304.0, 129.0, "strong", Anchor::Middle, "new");
+    picture.text([304.0, 129.0], "strong", Anchor::Middle, "new");
     for (class, name, where_it_is, place) in BOXES {
         let [x, y, width, _] = place;
         picture.area(class, place, 8.0, 1.0);
-        picture.text(x + width / 2.0, y + 23.0, "on", Anchor::Middle, name);
-        picture.text(x + width / 2.0, y + 41.0, "on small", Anchor::Middle, where_it_is);
+        picture.text([x + width / 2.0, y + 23.0], "on", Anchor::Middle, name);
+        picture.text([x + width / 2.0, y + 41.0], "on small", Anchor::Middle, where_it_is);
     }
     let caption = "Each arrow names the scripts of lua/ that make the move, from their headers. The pump also ends leases and \
                    expiries whose time has come.";
-    picture.text(24.0, 482.0, "small soft", Anchor::Start, caption);
+    picture.text([24.0, 482.0], "small soft", Anchor::Start, caption);
     Ok(picture.finish())
 }
 

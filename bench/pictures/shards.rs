@@ -37,17 +37,17 @@ pub(crate) fn draw(json: &str) -> Result<String, String> {
         let class = CLASSES[number % CLASSES.len()];
         let messages: u64 = shards.iter().map(|shard| shard.messages).sum();
         picture.area(class, [left, 54.0, panel, height - 100.0], 10.0, 0.1);
-        picture.text(left + 16.0, 78.0, "strong", Anchor::Start, owner);
+        picture.text([left + 16.0, 78.0], "strong", Anchor::Start, owner);
         let sum = format!("{} shards, {} messages", shards.len(), thousands(messages));
-        picture.text(left + panel - 16.0, 78.0, "small soft", Anchor::End, &sum);
+        picture.text([left + panel - 16.0, 78.0], "small soft", Anchor::End, &sum);
         for (place, shard) in shards.iter().enumerate() {
             let (column, row) = ((place % COLUMNS) as f64, (place / COLUMNS) as f64);
             let (x, y) = (left + 16.0 + column * (CELL + GAP), 92.0 + row * (CELL + GAP));
             let opacity = 0.35 + 0.65 * shard.messages as f64 / most as f64;
             picture.area("card", [x, y, CELL, CELL], 6.0, 1.0);
             picture.area(class, [x, y, CELL, CELL], 6.0, opacity);
-            picture.text(x + CELL / 2.0, y + 24.0, "on", Anchor::Middle, &shard.shard.to_string());
-            picture.text(x + CELL / 2.0, y + 41.0, "on small", Anchor::Middle, &thousands(shard.messages));
+            picture.text([x + CELL / 2.0, y + 24.0], "on", Anchor::Middle, &shard.shard.to_string());
+            picture.text([x + CELL / 2.0, y + 41.0], "on small", Anchor::Middle, &thousands(shard.messages));
         }
     }
     let caption = format!(
@@ -55,6 +55,6 @@ pub(crate) fn draw(json: &str) -> Result<String, String> {
         shards.len(),
         thousands(all)
     );
-    picture.text(24.0, height - 18.0, "small soft", Anchor::Start, &caption);
+    picture.text([24.0, height - 18.0], "small soft", Anchor::Start, &caption);
     Ok(picture.finish())
 }

@@ -43,7 +43,7 @@ impl Picture {
             escaped(title),
             escaped(meaning)
         ));
-        picture.text(24.0, 34.0, "title", Anchor::Start, title);
+        picture.text([24.0, 34.0], "title", Anchor::Start, title);
         picture
     }
 
@@ -52,7 +52,7 @@ impl Picture {
     }
 
     /// A text of this class.
-    pub(crate) fn text(&mut self, x: f64, y: f64, class: &str, anchor: Anchor, text: &str) {
+    pub(crate) fn text(&mut self, [x, y]: [f64; 2], class: &str, anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",

@@ -1,4 +1,4 @@
-CREATE TABLE delayq_outbox (
+CREATE TABLE outbox (
     seq     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     verb    text NOT NULL CHECK (verb IN ('put', 'cancel')),
     topic   text NOT NULL,
@@ -8,4 +8,4 @@ CREATE TABLE delayq_outbox (
     added   timestamptz NOT NULL DEFAULT now(),
     refused text                                  -- why it can never be carried out
 );
-CREATE INDEX delayq_outbox_waiting ON delayq_outbox (seq) WHERE refused IS NULL;
+CREATE INDEX outbox_waiting ON outbox (seq) WHERE refused IS NULL;

@@ -1,5 +1,5 @@
 BEGIN;
 INSERT INTO orders (id) VALUES (17);
-INSERT INTO delayq_outbox (verb, topic, id, due, payload)
+INSERT INTO outbox (verb, topic, id, due, payload)
     VALUES ('put', 'orders', 'order-17', now() + interval '30 minutes', '{"order":17}');
 COMMIT;

@@ -1,4 +1,4 @@
-"""Carries out what the table delayq_outbox asks for, in its order: `python3 relay.py POSTGRES_URL REDIS_URL`."""
+"""Carries out what the table outbox asks for, in its order: `python3 relay.py POSTGRES_URL REDIS_URL`."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ import psycopg
 import redis
 from delayq import Client, Message
 
-WAITING = """SELECT seq, verb, topic, id, due, payload, added FROM delayq_outbox
+WAITING = """SELECT seq, verb, topic, id, due, payload, added FROM outbox
              WHERE refused IS NULL ORDER BY seq LIMIT 500 FOR UPDATE"""
 
 
@@ -27,9 +27,9 @@ def relay(database, client):
         for seq, *asked in rows:
             refused = carry_out(client, *asked)
             if refused is None:
-                database.execute("DELETE FROM delayq_outbox WHERE seq = %s", (seq,))
+                database.execute("DELETE FROM outbox WHERE seq = %s", (seq,))
             else:
-                database.execute("UPDATE delayq_outbox SET refused = %s WHERE seq = %s", (refused, seq))
+                database.execute("UPDATE outbox SET refused = %s WHERE seq = %s", (refused, seq))
     return len(rows)
 
 
@@ -40,7 +40,7 @@ def main(postgres_url, redis_url):
                 if relay(database, client) == 0:
                     time.sleep(0.2)
             except redis.RedisError as error:
-                print(f"delayq_outbox waits for Redis: {error}", file=sys.stderr)
+                print(f"outbox waits for Redis: {error}", file=sys.stderr)
                 time.sleep(1)
 
 

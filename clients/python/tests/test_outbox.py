@@ -34,7 +34,7 @@ def postgres():
 @pytest.fixture
 def database(postgres):
     with postgres.connect() as database:
-        database.execute("DROP TABLE IF EXISTS orders, delayq_outbox")
+        database.execute("DROP TABLE IF EXISTS orders, outbox")
         database.execute("CREATE TABLE orders (id bigint PRIMARY KEY, paid boolean NOT NULL DEFAULT false)")
         database.execute(sql("outbox.sql"))
         yield database
@@ -48,7 +48,7 @@ def client(connection):
 
 
 def waiting(database):
-    return database.execute("SELECT verb, id, refused FROM delayq_outbox ORDER BY seq").fetchall()
+    return database.execute("SELECT verb, id, refused FROM outbox ORDER BY seq").fetchall()
 
 
 def test_an_order_that_is_committed_gets_its_timeout_and_its_row_goes(database, client):
@@ -99,7 +99,7 @@ def test_a_batch_whose_deletes_are_rolled_back_is_repeated_and_changes_nothing(d
 
 
 def test_a_row_that_can_never_be_carried_out_stays_with_the_reason_and_holds_up_nothing(database, client):
-    put = "INSERT INTO delayq_outbox (verb, topic, id, due, payload) VALUES ('put', 'orders', %s, now() + '1h', %s)"
+    put = "INSERT INTO outbox (verb, topic, id, due, payload) VALUES ('put', 'orders', %s, now() + '1h', %s)"
     for id, payload in [("order-1", b"a"), ("order-1", b"b"), ("order-2", b"c")]:
         database.execute(put, (id, payload))
     assert relay(database, client) == 3
