@@ -15,9 +15,12 @@ WITHIN ?= 60s
 FEATURES ?= --all-features
 WHOLE := --workspace $(FEATURES)
 
+# The version that `make check-upgrade` starts from: a commit, or a folder of programs.
+FROM ?= HEAD^
+
 STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help book docs-figures fuzz setup run release test test-rust test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb check-units deploy-check clean
+.PHONY: help book docs-figures fuzz setup run release test test-rust test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb check-units check-upgrade deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,6 +112,11 @@ check-units: ## install the package in a system of its own and try its units: ro
 	cargo build --bins
 	scripts/package-deb.sh dev --no-build
 	scripts/check-units.sh target/debian/delayq_*.deb
+
+check-upgrade: ## replace timers and workers of the commit FROM by today's and back again, under load; builds both
+	@scripts/setup.sh run
+	cargo build -p delayq-cli -p delayq-timer --bins
+	scripts/check-upgrade.sh $(TARGET)/debug $(FROM)
 
 deploy-check: ## what can be checked of deploy/ without an engine or a cluster; a missing tool is skipped by name
 	@scripts/deploy-check.sh
