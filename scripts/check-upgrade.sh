@@ -9,7 +9,7 @@ work=$(mktemp -d)
 started=()
 
 clean_up() {
-    kill -KILL "${started[@]}" 2> /dev/null || true
+    { kill -KILL "${started[@]}" && wait; } 2> /dev/null || true
     if [ -d "$work/tree" ]; then git worktree remove --force "$work/tree"; fi
     rm -rf "$work"
 }
