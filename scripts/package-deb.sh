@@ -16,7 +16,8 @@ folder=$target/$([ "$profile" = dev ] && echo debug || echo "$profile")
 
 command -v cargo-deb > /dev/null || cargo install --locked --quiet cargo-deb
 if [ $build = yes ]; then
-    cargo build --profile "$profile" --bins --features delayq-cli/all-sinks,delayq-forwarder/all-sinks
+    cargo build --profile "$profile" --bins \
+        --features delayq-cli/all-sinks,delayq-forwarder/all-sinks,delayq-cli/otlp,delayq-forwarder/otlp
 fi
 
 rm -rf target/package

@@ -3,7 +3,7 @@
 use delayq::{Admin, Client, Message, Namespace, Producer, Topic, UnixMillis};
 use delayq_forwarder::{Deps, Forwarder, RouteConfig, SinkConfig, build};
 use delayq_service::config::RedisConfig;
-use delayq_service::{Metrics, Readiness};
+use delayq_service::{Metrics, Readiness, Traces};
 use delayq_tests::deadline::SHORT;
 use delayq_tests::deployment::{created, settings};
 use delayq_tests::process::Process;
@@ -87,6 +87,7 @@ impl Deployment {
             redis: self.redis.clone(),
             metrics: metrics.clone(),
             readiness: Readiness::new(),
+            traces: Traces::default(),
         };
         (build(settings, deps).await.unwrap(), metrics)
     }

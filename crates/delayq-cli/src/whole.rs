@@ -5,6 +5,7 @@ use delayq_compensator::CompensatorConfig;
 use delayq_forwarder::{ForwarderConfig, RouteConfig, Settings, SinkConfig};
 use delayq_service::config::{
     AdminConfig, DeploymentConfig, Locations, LogConfig, RedisConfig, ShutdownConfig, SpoolConfig,
+    TracesConfig,
 };
 use delayq_timer::TimerConfig;
 use std::collections::BTreeMap;
@@ -25,6 +26,8 @@ delayq_service::configuration! {
         pub log: LogConfig,
         /// `[shutdown]`
         pub shutdown: ShutdownConfig,
+        /// `[traces]`
+        pub traces: TracesConfig,
         /// `[spool]`
         pub spool: SpoolConfig,
         /// `[timer]`

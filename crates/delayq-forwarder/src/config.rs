@@ -11,7 +11,7 @@ pub use settings::Settings;
 
 use crate::sinks::SinkConfig;
 use delayq_cluster::EtcdConfig;
-use delayq_service::config::{DeploymentConfig, Locations, RedisConfig};
+use delayq_service::config::{DeploymentConfig, Locations, RedisConfig, TracesConfig};
 use delayq_service::sections;
 use std::collections::BTreeMap;
 
@@ -25,6 +25,8 @@ sections! {
         pub redis: RedisConfig,
         /// `[etcd]`
         pub etcd: EtcdConfig,
+        /// `[traces]`
+        pub traces: TracesConfig,
         /// `[forwarder]`
         pub forwarder: ForwarderConfig,
         /// `[sinks.NAME]`

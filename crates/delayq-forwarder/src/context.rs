@@ -3,7 +3,7 @@
 use crate::progress::Progress;
 use crate::stats::Stats;
 use delayq::protocol::Holder;
-use delayq_service::Shutdown;
+use delayq_service::{Shutdown, Traces};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -14,6 +14,7 @@ pub(crate) struct Context {
     pub(crate) holder: Holder,
     pub(crate) lease: Duration,
     pub(crate) stats: Stats,
+    pub(crate) traces: Traces,
     /// Requested when messages that are not delivered yet are to be given back.
     pub(crate) give_up: Shutdown,
     freed: UnboundedSender<Freed>,
@@ -35,9 +36,17 @@ pub(crate) struct Freed {
 
 impl Context {
     /// The second value receives what batches free before they end.
-    pub(crate) fn new(holder: Holder, lease: Duration, stats: Stats) -> (Self, UnboundedReceiver<Freed>) {
+    pub(crate) fn new(
+        holder: Holder,
+        lease: Duration,
+        stats: Stats,
+        traces: Traces,
+    ) -> (Self, UnboundedReceiver<Freed>) {
         let (freed, receiver) = unbounded_channel();
-        (Self { holder, lease, stats, give_up: Shutdown::new(), freed, progress: Arc::default() }, receiver)
+        (
+            Self { holder, lease, stats, traces, give_up: Shutdown::new(), freed, progress: Arc::default() },
+            receiver,
+        )
     }
 
     /// Whether messages move.

@@ -10,9 +10,10 @@ use crate::lane::{Judgement, Lane};
 use crate::lane_state::TopicRoutes;
 use crate::pace::Measure;
 use crate::settle::{Verdict, settle};
-use crate::traceparent::recorded_trace;
+use crate::traced::{Delivery, Traced};
 use crate::{Blame, Outcome, Outcomes, Parcel};
 use delayq::protocol::{Receipt, Reservation, UnixMicros, Unrestored};
+use delayq_service::{TRACEPARENT, TraceParent, Traces};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,6 +61,8 @@ struct Load {
     parcels: Vec<Parcel>,
     /// The message of each parcel, by its index in the batch.
     indices: Vec<usize>,
+    /// The trace of each parcel, where it is recorded and spans are made.
+    traced: Vec<Option<Traced>>,
     /// Messages that the route cannot encode, by index, and why.
     unencoded: Vec<(usize, Outcome)>,
     /// Destinations by message that a probe goes to.
@@ -82,7 +85,7 @@ impl Batch {
         let count = self.messages.len();
         context.stats.in_flight(&self.lane.to.name, count as i64);
         let mut verdicts: Vec<Option<Verdict>> = vec![None; count];
-        let load = self.load(&mut verdicts);
+        let load = self.load(&mut verdicts, &context.traces);
         let mut progress = Progress::new(load.parcels.len(), self.delivered_before);
         if !load.parcels.is_empty() {
             self.deliver(&context, &load, &mut progress).await;
@@ -104,7 +107,7 @@ impl Batch {
     }
 
     /// Encodes, and leaves out what cannot be encoded and what would go to a destination that rests.
-    fn load(&mut self, verdicts: &mut [Option<Verdict>]) -> Load {
+    fn load(&mut self, verdicts: &mut [Option<Verdict>], traces: &Traces) -> Load {
         let now = Instant::now();
         let mut load = Load::default();
         load.parcels.reserve_exact(self.messages.len());
@@ -115,6 +118,7 @@ impl Batch {
                 *verdict = Some(put_back(why));
                 continue;
             }
+            let traced = Traced::reserved(traces, message, self.reserved.0);
             let route = &self.routes[&message.topic];
             match encode(route, self.lane.to.encoding, self.lane.to.event_prefix, message) {
                 Err(reason) => load.unencoded.push((i, Outcome::rejected(reason))),
@@ -123,6 +127,7 @@ impl Batch {
                     None => {
                         load.parcels.push(parcel);
                         load.indices.push(i);
+                        load.traced.push(traced);
                     }
                 },
             }
@@ -194,10 +199,15 @@ impl Batch {
             UnixMicros(redis_clock.0 + u64::try_from((now - clock).as_micros()).unwrap_or(u64::MAX));
         let mut late = Vec::new();
         for (k, outcome) in outcomes.fresh() {
+            let parcel = &load.parcels[k];
+            if let Some(traced) = load.traced[k] {
+                let sink = &self.lane.to.name;
+                let delivery = Delivery { parcel, sink, start: redis_clock, end: confirmed };
+                traced.delivered(&context.traces, &delivery, &outcome);
+            }
             if outcome == Outcome::Delivered {
-                let parcel = &load.parcels[k];
-                let trace = parcel.header("traceparent").and_then(recorded_trace);
-                late.push((confirmed.since(parcel.about.due), trace));
+                let trace = parcel.header(TRACEPARENT).and_then(TraceParent::recorded);
+                late.push((confirmed.since(parcel.about.due), trace.map(TraceParent::trace_id)));
                 progress.measure.delivered += 1;
                 progress.measure.took = Some(now - progress.started);
             }

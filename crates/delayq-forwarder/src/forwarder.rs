@@ -25,7 +25,7 @@ use crate::stats::Stats;
 use delayq::Client;
 use delayq_cluster::ClusterConfig;
 use delayq_service::config::RedisConfig;
-use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown};
+use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown, Traces};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +44,8 @@ pub struct Deps {
     pub metrics: Metrics,
     /// Where to report whether it can work.
     pub readiness: Readiness,
+    /// Where the spans of its messages go.
+    pub traces: Traces,
 }
 
 /// A forwarder that has been built and not yet run.
@@ -55,6 +57,7 @@ pub struct Forwarder {
     /// Destinations that were checked.
     checked: BTreeSet<Target>,
     stats: Stats,
+    traces: Traces,
     condition: Condition,
     /// Whether no destination rests because it rejects message after message.
     destinations: Condition,
@@ -90,6 +93,7 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
         routes,
         checked: fit,
         stats,
+        traces: deps.traces,
         condition,
         destinations,
         readiness: deps.readiness,

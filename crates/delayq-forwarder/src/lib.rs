@@ -36,7 +36,7 @@ mod sink;
 mod sinks;
 mod stats;
 mod template;
-mod traceparent;
+mod traced;
 
 pub use answers::Answers;
 pub use config::{Config, ForwarderConfig, RouteConfig, Settings, Sharing};

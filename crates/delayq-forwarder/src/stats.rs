@@ -205,10 +205,10 @@ impl Stats {
     }
 
     /// Messages of a sink were confirmed so long after their due times; each with the trace that is recorded of it.
-    pub(crate) fn late<'m>(&self, sink: &str, late: impl Iterator<Item = (Duration, Option<&'m str>)>) {
+    pub(crate) fn late(&self, sink: &str, late: impl Iterator<Item = (Duration, Option<String>)>) {
         let lateness = self.lateness.get_or_create_owned(&OfSink { sink: sink.to_owned() });
         for (late, trace) in late {
-            let of_trace = trace.map(|id| OfTrace { trace_id: id.to_owned() });
+            let of_trace = trace.map(|trace_id| OfTrace { trace_id });
             lateness.observe(late.as_secs_f64(), of_trace, None);
         }
     }

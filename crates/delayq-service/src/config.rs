@@ -86,7 +86,7 @@ pub use secret::{MASK, Secret};
 pub use secrets::secrets;
 pub use sections::{
     AdminConfig, DeploymentConfig, LogConfig, LogFormat, RedisConfig, SentinelConfig, ShutdownConfig,
-    SpoolConfig,
+    SpoolConfig, TracesConfig,
 };
 pub use size::ByteSize;
 pub use text::{Written, visit_written};

@@ -25,6 +25,8 @@ mod signals;
 mod systemd;
 mod tasks;
 pub mod telemetry;
+mod traceparent;
+pub mod traces;
 
 pub use clock::host_now;
 pub use exit::Exit;
@@ -39,3 +41,5 @@ pub use readiness::{Condition, Readiness, Unready};
 pub use shutdown::Shutdown;
 pub use signals::Signals;
 pub use tasks::{Drained, Supervisor, Tasks};
+pub use traceparent::{TRACEPARENT, TraceParent};
+pub use traces::Traces;

@@ -1,10 +1,12 @@
 //! The roles of a deployment in one process: timer, forwarder and compensator, each from its own library.
 
 use super::servers::Servers;
+use delayq_cluster::name_of_process;
 use delayq_compensator::{Compensator, CompensatorConfig};
 use delayq_forwarder::{Config as ForwarderConfig, Forwarder, Settings as ForwarderSettings};
 use delayq_service::config::{Environment, Loaded, Source, load};
 use delayq_service::deployment::client;
+use delayq_service::traces::{self, Exporter};
 use delayq_service::{Fault, Process, Tasks, configuration};
 use delayq_timer::{Membership, Timer, TimerConfig, stores};
 
@@ -21,6 +23,8 @@ pub struct Roles {
     timer: Timer,
     /// None where nothing is to be forwarded.
     forwarder: Option<Forwarder>,
+    /// None without a collector for its traces.
+    exporter: Option<Exporter>,
     /// None where there is no spool to replay.
     compensator: Option<Compensator>,
 }
@@ -72,19 +76,23 @@ impl Roles {
             }
         };
         let settings = ForwarderSettings { locations, ..forwarder.settings() };
+        let mut exporter = None;
         let forwarder = match settings.routes.is_empty() {
             true => None,
             false => {
+                let (traces, opened) = traces::open(&forwarder.traces, process, &name_of_process())?;
+                exporter = opened;
                 let deps = delayq_forwarder::Deps {
                     client: client(&servers.config.deployment, &servers.config.redis)?,
                     redis: config.redis.clone(),
                     metrics,
                     readiness,
+                    traces,
                 };
                 Some(delayq_forwarder::build(settings, deps).await?)
             }
         };
-        Ok(Self { timer, forwarder, compensator })
+        Ok(Self { timer, forwarder, exporter, compensator })
     }
 
     /// Starts them.
@@ -92,6 +100,9 @@ impl Roles {
         tasks.spawn("timer", self.timer.run(tasks.shutdown().clone()));
         if let Some(forwarder) = self.forwarder {
             tasks.spawn("forwarder", forwarder.run(tasks.shutdown().clone()));
+        }
+        if let Some(exporter) = self.exporter {
+            tasks.spawn("traces", exporter.run());
         }
         if let Some(compensator) = self.compensator {
             tasks.spawn("compensator", compensator.run(tasks.shutdown().clone()));

@@ -79,10 +79,11 @@ enum Ended {
 impl Run {
     pub(super) fn new(forwarder: Forwarder) -> Self {
         let board = Board::new(&forwarder);
-        let Forwarder { client, settings, stats, condition, destinations, readiness, share, .. } = forwarder;
+        let Forwarder { client, settings, stats, traces, condition, destinations, readiness, share, .. } =
+            forwarder;
         let now = Instant::now();
         let refused = Refused::new(stats.refused_topics.clone());
-        let (context, freed) = Context::new(Holder::new(client), *settings.forwarder.lease, stats);
+        let (context, freed) = Context::new(Holder::new(client), *settings.forwarder.lease, stats, traces);
         Self {
             context,
             condition,

@@ -22,6 +22,8 @@ mod sharing;
 mod stage;
 mod stdout;
 mod steps;
-#[cfg(feature = "webhook")]
 mod traced;
+#[cfg(feature = "otlp")]
+mod traces;
+#[cfg(feature = "webhook")]
 mod webhook;

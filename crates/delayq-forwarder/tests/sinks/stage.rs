@@ -9,7 +9,7 @@ use delayq::{
 use delayq_cluster::ClusterConfig;
 use delayq_forwarder::{Deps, ForwarderConfig, RouteConfig, SinkConfig, build};
 use delayq_service::config::{HumanDuration, RedisConfig};
-use delayq_service::{Fault, Metrics, Readiness, Shutdown, install_tls};
+use delayq_service::{Fault, Metrics, Readiness, Shutdown, Traces, install_tls};
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::deployment::{created, settings};
 use delayq_tests::history::{Answer, Event, History, sha256_hex};
@@ -188,7 +188,17 @@ impl Stage {
 
     /// Builds and starts a forwarder.
     pub(crate) async fn forward(&self, settings: delayq_forwarder::Settings) -> Result<Running, Fault> {
-        self.start(self.client.clone(), settings, None).await
+        self.start(self.client.clone(), settings, None, Traces::default()).await
+    }
+
+    /// The same, with spans that go here.
+    #[cfg(feature = "otlp")]
+    pub(crate) async fn forward_traced(
+        &self,
+        settings: delayq_forwarder::Settings,
+        traces: Traces,
+    ) -> Result<Running, Fault> {
+        self.start(self.client.clone(), settings, None, traces).await
     }
 
     /// The same, sharing by the plan of a group.
@@ -207,7 +217,7 @@ impl Stage {
         settings: delayq_forwarder::Settings,
         group: ClusterConfig,
     ) -> Result<Running, Fault> {
-        self.start(client, settings, Some(group)).await
+        self.start(client, settings, Some(group), Traces::default()).await
     }
 
     async fn start(
@@ -215,6 +225,7 @@ impl Stage {
         client: Client,
         settings: delayq_forwarder::Settings,
         group: Option<ClusterConfig>,
+        traces: Traces,
     ) -> Result<Running, Fault> {
         let metrics = Metrics::new();
         let readiness = Readiness::new();
@@ -223,6 +234,7 @@ impl Stage {
             redis: self.redis.clone(),
             metrics: metrics.clone(),
             readiness: readiness.clone(),
+            traces,
         };
         let forwarder = build(settings, deps).await?;
         let forwarder = match group {

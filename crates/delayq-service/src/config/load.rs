@@ -17,6 +17,7 @@ pub const SECTIONS: &[&str] = &[
     "admin",
     "log",
     "shutdown",
+    "traces",
     "spool",
     "topics",
     "timer",

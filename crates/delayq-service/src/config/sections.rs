@@ -7,6 +7,7 @@ mod redis;
 mod sentinel;
 mod shutdown;
 mod spool;
+mod traces;
 
 pub use admin::AdminConfig;
 pub use deployment::DeploymentConfig;
@@ -15,3 +16,4 @@ pub use redis::RedisConfig;
 pub use sentinel::SentinelConfig;
 pub use shutdown::ShutdownConfig;
 pub use spool::SpoolConfig;
+pub use traces::TracesConfig;

@@ -45,6 +45,7 @@ pub(super) struct Values {
     token: String,
     secret: String,
     bearer: String,
+    collector: String,
 }
 
 /// Where the login of `[redis]` is written.
@@ -74,6 +75,7 @@ impl Values {
             token: plant("token"),
             secret: plant("secret"),
             bearer: plant("bearer"),
+            collector: plant("collector"),
         }
     }
 
@@ -163,12 +165,14 @@ impl Place {
             "[deployment]\nshards = 2\n[redis]\n{redis}\n[etcd]\nendpoints = ['{etcd}']\nusername = '{OPEN}'\n\
              password = '{}'\n[etcd.tls]\nca = '{}'\ncert = '{}'\nkey = '{}'\n[admin]\nlisten = '127.0.0.1:0'\n\
              [log]\nfilter = 'trace'\nformat = 'json'\n[spool]\ndir = '{}'\n[timer]\nname = '{OPEN}'\n\
+             [traces]\nendpoint = 'http://127.0.0.1:1'\nheaders = {{ authorization = '{}' }}\n\
              [forwarder]\nname = '{OPEN}'\nsharing = 'plan'\n{}",
             values.etcd,
             ca.display(),
             certificate.display(),
             values.key.display(),
             spool.display(),
+            values.collector,
             sinks.concat(),
         )
     }

@@ -1,0 +1,85 @@
+//! The spans of a message whose trace is recorded. All are part of the span that its producer put it in, whose id is in the
+//! header `traceparent`; what is sent on names the span of its delivery instead. Times are by Redis's clock.
+
+use crate::{Outcome, Parcel};
+use delayq::protocol::{Reservation, UnixMicros};
+use delayq_service::traces::Span;
+use delayq_service::{TRACEPARENT, TraceParent, Traces};
+
+/// A reserved message of a recorded trace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traced {
+    /// The span that put it.
+    put: TraceParent,
+    /// The span of this delivery.
+    deliver: TraceParent,
+}
+
+/// A delivery that has its outcome.
+pub(crate) struct Delivery<'d> {
+    pub(crate) parcel: &'d Parcel,
+    pub(crate) sink: &'d str,
+    pub(crate) start: UnixMicros,
+    pub(crate) end: UnixMicros,
+}
+
+// === impl Traced ===
+
+impl Traced {
+    /// Makes the spans of pump and reserve, and puts that of the delivery into the header. `None`: the trace is not recorded,
+    /// or spans go nowhere.
+    pub(crate) fn reserved(traces: &Traces, message: &mut Reservation, now: UnixMicros) -> Option<Self> {
+        if !traces.is_on() {
+            return None;
+        }
+        let headers = &mut message.envelope.headers;
+        let (_, header) = headers.iter_mut().find(|(name, _)| name.eq_ignore_ascii_case(TRACEPARENT))?;
+        let put = TraceParent::recorded(header)?;
+        let traced = Self { put, deliver: put.another() };
+        *header = traced.deliver.to_string();
+        let Reservation { topic, id, ready, envelope, .. } = message;
+        let (topic, id, ready) = (topic.to_string(), id.to_string(), *ready);
+        let due = UnixMicros(envelope.due.get().saturating_mul(1000));
+        let attributes = about(&topic, &id, envelope.delivery);
+        traces.record(traced.span("delayq.pump", due.min(ready), ready, attributes.clone()));
+        traces.record(traced.span("delayq.reserve", ready, now.max(ready), attributes));
+        Some(traced)
+    }
+
+    /// Makes the span of a delivery.
+    pub(crate) fn delivered(self, traces: &Traces, delivery: &Delivery<'_>, outcome: &Outcome) {
+        let &Delivery { parcel, sink, start, end } = delivery;
+        let mut attributes = about(&parcel.about.topic, &parcel.about.id, parcel.about.delivery);
+        attributes.extend([
+            ("delayq.sink", sink.to_owned()),
+            ("delayq.destination", parcel.destination.clone()),
+            ("delayq.outcome", outcome.word().to_owned()),
+        ]);
+        let failure = match outcome {
+            Outcome::Delivered => None,
+            Outcome::Rejected { reason } | Outcome::Unavailable { reason, .. } => Some(reason.clone()),
+        };
+        let span = self.span("delayq.deliver", start, end, attributes);
+        traces.record(Span { own: self.deliver, sends: true, failure, ..span });
+    }
+
+    fn span(
+        self,
+        name: &'static str,
+        start: UnixMicros,
+        end: UnixMicros,
+        attributes: Vec<(&'static str, String)>,
+    ) -> Span {
+        let (own, parent) = (self.put.another(), self.put.span);
+        Span { name, own, parent, sends: false, start, end, attributes, failure: None }
+    }
+}
+
+fn about(topic: &str, id: &str, delivery: u32) -> Vec<(&'static str, String)> {
+    vec![
+        ("messaging.system", "delayq".to_owned()),
+        ("messaging.destination.name", topic.to_owned()),
+        ("messaging.message.id", id.to_owned()),
+        ("delayq.delivery", delivery.to_string()),
+    ]
+}

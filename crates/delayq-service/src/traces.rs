@@ -1,0 +1,198 @@
+//! Traces: spans of recorded traces, queued where they are made and exported by a task of its own.
+//!
+//! A span is made where its times and its trace are known, not around the work: that of the pump, which reads no message, is
+//! made by the forwarder. What a collector does not take in time is lost and counted: nothing waits for it.
+
+#[cfg(feature = "otlp")]
+mod otlp;
+
+use crate::Metrics;
+use crate::config::TracesConfig;
+use crate::fault::Fault;
+use crate::life::Process;
+use crate::program::Program;
+use crate::traceparent::TraceParent;
+use delayq::protocol::UnixMicros;
+#[cfg(feature = "otlp")]
+pub use otlp::Exporter;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use tokio::sync::mpsc;
+
+/// Maximum number of spans that wait to be exported: some hundred bytes each.
+const QUEUE: usize = 8192;
+
+const EXPORTED: &str = "exported";
+const FAILED: &str = "failed";
+const DROPPED: &str = "dropped";
+
+/// Something that happened to a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// What happened.
+    pub name: &'static str,
+    /// The trace, and its own id.
+    pub own: TraceParent,
+    /// The id of the span that it is part of.
+    pub parent: u64,
+    /// Whether it hands the message on to another system.
+    pub sends: bool,
+    /// When it began.
+    pub start: UnixMicros,
+    /// When it ended; not before its start.
+    pub end: UnixMicros,
+    /// What else is known.
+    pub attributes: Vec<(&'static str, String)>,
+    /// Why it failed, if it did.
+    pub failure: Option<String>,
+}
+
+/// Where spans go; clones share it. By default nowhere.
+#[derive(Clone, Debug, Default)]
+pub struct Traces(Option<Queue>);
+
+#[derive(Clone, Debug)]
+struct Queue {
+    spans: mpsc::Sender<Span>,
+    counts: Counts,
+}
+
+/// What a process says of itself, by the names of OpenTelemetry.
+type Own<'o> = [(&'static str, &'o str); 3];
+
+/// How many spans had which outcome.
+#[derive(Clone, Debug)]
+struct Counts(Family<OfOutcome, Counter>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfOutcome {
+    outcome: &'static str,
+}
+
+/// What a program without the feature `otlp` cannot have.
+#[cfg(not(feature = "otlp"))]
+#[derive(Debug)]
+pub enum Exporter {}
+
+/// Opens the way of spans to the configured collector, and registers what becomes of them; `instance` is what this process
+/// calls itself. The exporter has to run; there is none without a collector.
+///
+/// # Errors
+/// [`CONFIG_FAULTY`](crate::codes::CONFIG_FAULTY): the endpoint or a header cannot be used, or the program was built without
+/// the feature `otlp`.
+pub fn open(
+    config: &TracesConfig,
+    process: &Process,
+    instance: &str,
+) -> Result<(Traces, Option<Exporter>), Fault> {
+    let counts = Counts::new(&process.metrics);
+    if config.endpoint.is_empty() {
+        return Ok((Traces::default(), None));
+    }
+    let (spans, queued) = mpsc::channel(QUEUE);
+    let Program { name, version } = process.program;
+    let own = [("service.name", name), ("service.version", version), ("service.instance.id", instance)];
+    let exporter = Exporter::new(config, own, queued, counts.clone())?;
+    Ok((Traces(Some(Queue { spans, counts })), Some(exporter)))
+}
+
+// === impl Traces ===
+
+impl Traces {
+    /// Whether spans go anywhere.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Hands over a span; without room it is dropped. Never waits.
+    pub fn record(&self, span: Span) {
+        if let Some(Queue { spans, counts }) = &self.0
+            && spans.try_send(span).is_err()
+        {
+            counts.add(DROPPED, 1);
+        }
+    }
+}
+
+// === impl Counts ===
+
+impl Counts {
+    fn new(metrics: &Metrics) -> Self {
+        let spans: Family<OfOutcome, Counter> = metrics.register(
+            "traces_spans",
+            "Spans by what became of them: exported, failed (the collector did not take them) or dropped (too many waited)",
+            Family::default(),
+        );
+        let counts = Self(spans);
+        [EXPORTED, FAILED, DROPPED].into_iter().for_each(|outcome| counts.add(outcome, 0));
+        counts
+    }
+
+    fn add(&self, outcome: &'static str, spans: u64) {
+        self.0.get_or_create(&OfOutcome { outcome }).inc_by(spans);
+    }
+}
+
+// === impl Exporter ===
+
+#[cfg(not(feature = "otlp"))]
+impl Exporter {
+    fn new(_: &TracesConfig, own: Own<'_>, _: mpsc::Receiver<Span>, _: Counts) -> Result<Self, Fault> {
+        let program = own[0].1;
+        let why = format!("traces.endpoint: this {program} was built without the feature `otlp`");
+        Err(Fault::new(&crate::codes::CONFIG_FAULTY, why))
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    #[allow(clippy::unused_async, reason = "as with the feature")]
+    pub async fn run(self) -> Result<(), Fault> {
+        match self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process() -> Process {
+        Process::new(Program { name: "delayq-test", version: "1.2.3" })
+    }
+
+    fn span() -> Span {
+        let put = TraceParent::recorded("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
+        let own = put.another();
+        let (start, end) = (UnixMicros(1), UnixMicros(2));
+        Span { name: "x", own, parent: put.span, sends: false, start, end, attributes: vec![], failure: None }
+    }
+
+    #[test]
+    fn without_room_a_span_is_dropped_and_counted() {
+        let metrics = Metrics::new();
+        let (spans, mut queued) = mpsc::channel(1);
+        let traces = Traces(Some(Queue { spans, counts: Counts::new(&metrics) }));
+        traces.record(span());
+        traces.record(span());
+        assert!(queued.try_recv().is_ok() && queued.try_recv().is_err());
+        let text = metrics.encode();
+        assert!(text.contains("delayq_traces_spans_total{outcome=\"dropped\"} 1"), "{text}");
+    }
+
+    #[test]
+    fn without_a_collector_there_is_no_exporter() {
+        let (traces, exporter) = open(&TracesConfig::default(), &process(), "one").unwrap();
+        assert!(!traces.is_on() && exporter.is_none());
+    }
+
+    #[cfg(not(feature = "otlp"))]
+    #[test]
+    fn a_collector_is_refused_by_a_program_that_was_built_without_the_feature() {
+        let config = TracesConfig { endpoint: "http://localhost:4317".to_owned(), ..TracesConfig::default() };
+        let fault = open(&config, &process(), "one").unwrap_err().to_string();
+        assert!(fault.contains("traces.endpoint") && fault.contains("`otlp`"), "{fault}");
+    }
+}

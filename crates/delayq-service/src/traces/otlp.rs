@@ -1,0 +1,188 @@
+//! Export by OTLP over gRPC.
+//!
+//! While a call is under way the next spans gather, so calls are as large as the collector is slow, up to a bound. The SDK's
+//! processor is not used: it drops without a metric, and has to be told the times, ids and parents that are known here.
+
+use super::{Counts, DROPPED, EXPORTED, FAILED, Own, Span};
+use crate::codes::CONFIG_FAULTY;
+use crate::config::{ExposeSecret, TracesConfig};
+use crate::fault::Fault;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span as OtlpSpan, Status};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::Receiver;
+use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap};
+use tonic::transport::{Channel, ClientTlsConfig};
+
+/// Maximum number of spans in one call.
+const BATCH: usize = 512;
+/// How long one call may take, and how long a connection.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a collector rests that failed.
+const REST: Duration = Duration::from_secs(1);
+/// For how long calls are begun after nobody is left who makes spans.
+const LAST: Duration = Duration::from_secs(1);
+
+/// Sends what is queued to the collector.
+#[derive(Debug)]
+pub struct Exporter {
+    queued: Receiver<Span>,
+    client: TraceServiceClient<Channel>,
+    headers: MetadataMap,
+    resource: Resource,
+    scope: InstrumentationScope,
+    counts: Counts,
+}
+
+/// What a collector did not take.
+struct Refusal {
+    /// How many spans of the call; `None`: all.
+    spans: Option<u64>,
+    why: String,
+}
+
+// === impl Exporter ===
+
+impl Exporter {
+    /// Connects on first use.
+    pub(super) fn new(
+        config: &TracesConfig,
+        own: Own<'_>,
+        queued: Receiver<Span>,
+        counts: Counts,
+    ) -> Result<Self, Fault> {
+        let refuse = |why: String| Fault::new(&CONFIG_FAULTY, format!("traces.{why}"));
+        Ok(Self {
+            queued,
+            client: TraceServiceClient::new(channel(&config.endpoint).map_err(refuse)?),
+            headers: headers(config).map_err(refuse)?,
+            resource: resource(config, own),
+            scope: InstrumentationScope {
+                name: "delayq".to_owned(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                ..InstrumentationScope::default()
+            },
+            counts,
+        })
+    }
+
+    /// Exports until nobody is left who makes spans; then what still waits, unless the
+    /// collector is down or too slow.
+    ///
+    /// # Errors
+    /// Never: a collector that is down is logged, and its spans are counted.
+    pub async fn run(mut self) -> Result<(), Fault> {
+        let (mut batch, mut failing, mut end) = (Vec::with_capacity(BATCH), false, None);
+        while self.queued.recv_many(&mut batch, BATCH).await > 0 {
+            let count = batch.len() as u64;
+            let taken = self.export(batch.drain(..).map(otlp).collect()).await;
+            let refused = taken.as_ref().map_or_else(|refusal| refusal.spans.unwrap_or(count), |()| 0);
+            self.counts.add(FAILED, refused);
+            self.counts.add(EXPORTED, count.saturating_sub(refused));
+            log_change(&taken, std::mem::replace(&mut failing, taken.is_err()));
+            let is_down = refused >= count;
+            if self.queued.is_closed() {
+                let end = *end.get_or_insert_with(|| Instant::now() + LAST);
+                if is_down || end <= Instant::now() {
+                    self.counts.add(DROPPED, self.queued.len() as u64);
+                    break;
+                }
+            } else if is_down {
+                tokio::time::sleep(REST).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn export(&mut self, spans: Vec<OtlpSpan>) -> Result<(), Refusal> {
+        let scope_spans = ScopeSpans { scope: Some(self.scope.clone()), spans, ..ScopeSpans::default() };
+        let resource_spans = ResourceSpans {
+            resource: Some(self.resource.clone()),
+            scope_spans: vec![scope_spans],
+            ..ResourceSpans::default()
+        };
+        let mut request =
+            tonic::Request::new(ExportTraceServiceRequest { resource_spans: vec![resource_spans] });
+        *request.metadata_mut() = self.headers.clone();
+        let answer = self.client.export(request).await.map_err(|status| Refusal {
+            spans: None,
+            why: format!("{}: {}", status.code(), status.message()),
+        })?;
+        let partial = answer.into_inner().partial_success.unwrap_or_default();
+        match u64::try_from(partial.rejected_spans) {
+            Ok(0) | Err(_) => Ok(()),
+            Ok(spans) => Err(Refusal { spans: Some(spans), why: partial.error_message }),
+        }
+    }
+}
+
+/// Logs that a collector fails, and that it works again, once each.
+fn log_change(taken: &Result<(), Refusal>, failing: bool) {
+    match taken {
+        Err(Refusal { why, .. }) if !failing => {
+            tracing::warn!(why, "the collector does not take spans: they are lost, and counted");
+        }
+        Ok(()) if failing => tracing::info!("the collector takes spans again"),
+        _ => {}
+    }
+}
+
+fn channel(endpoint: &str) -> Result<Channel, String> {
+    let refuse = |error: tonic::transport::Error| format!("endpoint: `{endpoint}` cannot be used: {error}");
+    let channel = Channel::from_shared(endpoint.to_owned())
+        .map_err(|error| format!("endpoint: `{endpoint}` cannot be used: {error}"))?
+        .connect_timeout(TIMEOUT)
+        .timeout(TIMEOUT);
+    let channel = match endpoint.starts_with("https://") {
+        true => channel.tls_config(ClientTlsConfig::new().with_native_roots()).map_err(refuse)?,
+        false => channel,
+    };
+    Ok(channel.connect_lazy())
+}
+
+fn headers(config: &TracesConfig) -> Result<MetadataMap, String> {
+    let mut headers = MetadataMap::new();
+    for (name, secret) in &config.headers {
+        let refuse = |why: &dyn std::fmt::Display| format!("headers.{name}: {why}");
+        let key: AsciiMetadataKey = name.parse().map_err(|error| refuse(&error))?;
+        let secret = secret.reveal().map_err(|why| refuse(&why))?;
+        let mut value: AsciiMetadataValue =
+            secret.expose_secret().parse().map_err(|_| refuse(&"not visible ASCII"))?;
+        value.set_sensitive(true);
+        headers.insert(key, value);
+    }
+    Ok(headers)
+}
+
+fn resource(config: &TracesConfig, own: Own<'_>) -> Resource {
+    let own = own.into_iter().filter(|(name, _)| !config.attributes.contains_key(*name));
+    let given = config.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let attributes = own.chain(given).map(|(name, value)| attribute(name, value.to_owned())).collect();
+    Resource { attributes, ..Resource::default() }
+}
+
+fn attribute(name: &str, value: String) -> KeyValue {
+    let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value)) });
+    KeyValue { key: name.to_owned(), value, ..KeyValue::default() }
+}
+
+fn otlp(span: Span) -> OtlpSpan {
+    let Span { name, own, parent, sends, start, end, attributes, failure } = span;
+    OtlpSpan {
+        trace_id: own.trace.to_be_bytes().to_vec(),
+        span_id: own.span.to_be_bytes().to_vec(),
+        parent_span_id: parent.to_be_bytes().to_vec(),
+        name: name.to_owned(),
+        kind: if sends { SpanKind::Producer } else { SpanKind::Internal }.into(),
+        start_time_unix_nano: start.0.saturating_mul(1000),
+        end_time_unix_nano: end.0.saturating_mul(1000),
+        attributes: attributes.into_iter().map(|(name, value)| attribute(name, value)).collect(),
+        status: failure.map(|message| Status { message, code: StatusCode::Error.into() }),
+        ..OtlpSpan::default()
+    }
+}
