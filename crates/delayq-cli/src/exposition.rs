@@ -20,7 +20,7 @@ pub struct Exposition(Vec<Series>);
 // === impl Exposition ===
 
 impl Exposition {
-    /// Reads the text; a line that is none of a series is left out.
+    /// Reads the text; lines of anything but a series are left out.
     pub fn read(text: &str) -> Self {
         Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(series).collect())
     }

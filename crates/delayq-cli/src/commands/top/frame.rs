@@ -54,12 +54,12 @@ pub(super) struct TopicRow {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct ProcessRow {
     name: String,
-    state: String,
+    pub(super) state: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     shards: Option<u64>,
     /// Messages that a timer made ready, or a forwarder settled, each second.
     #[serde(skip_serializing_if = "Option::is_none")]
-    moved_per_s: Option<f64>,
+    pub(super) moved_per_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lateness_p50_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -297,12 +297,7 @@ impl TopicRow {
 }
 
 impl ProcessRow {
-    #[cfg(test)]
-    pub(super) fn of(name: &str, state: &str, moved_per_s: f64) -> Self {
-        Self { state: state.to_owned(), moved_per_s: Some(moved_per_s), ..Self::silent(name, "") }
-    }
-
-    fn silent(name: &str, why: &str) -> Self {
+    pub(super) fn silent(name: &str, why: &str) -> Self {
         Self {
             name: name.to_owned(),
             state: format!("SILENT: {why}"),

@@ -2,7 +2,11 @@ use super::super::frame::ProcessRow;
 use super::*;
 
 fn frame() -> Frame {
-    let row = |name: &str, moved: f64, state: &str| ProcessRow::of(name, state, moved);
+    let row = |name: &str, moved: f64, state: &str| {
+        let mut row = ProcessRow::silent(name, "");
+        (row.state, row.moved_per_s) = (state.to_owned(), Some(moved));
+        row
+    };
     Frame {
         processes: vec![
             row("timer-b", 9.0, "ready"),
