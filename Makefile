@@ -20,7 +20,7 @@ FROM ?= HEAD^
 
 STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help book docs-figures fuzz setup run release test test-rust test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb check-units check-upgrade deploy-check clean
+.PHONY: help book docs-figures fuzz setup run release test test-rust test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,10 @@ bench-peers: ## delayq compared with BullMQ, asynq and Redisson: about fifteen m
 deb: ## build the Debian package of every program and sink, into target/debian
 	@scripts/setup.sh run sinks deploy
 	scripts/package-deb.sh release
+
+dist: ## the tarball of every program and sink with checksums and bills of materials, into target/dist; or of PROFILE=
+	@scripts/setup.sh run sinks
+	scripts/dist.sh $(if $(filter command,$(origin PROFILE)),$(PROFILE),release)
 
 check-units: ## install the package in a system of its own and try its units: root, about a minute after the build
 	@scripts/setup.sh run sinks deploy

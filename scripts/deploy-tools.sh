@@ -3,6 +3,7 @@
 #   python  hadolint, check-jsonschema, kubernetes-validate
 #   helm    helm
 #   book    mdbook: about three minutes of compiling
+#   sbom    cargo-cyclonedx: about two minutes of compiling
 #   cluster kube-apiserver and kube-controller-manager: about four minutes of compiling
 # What is there already is left alone. Ends with 69 when one cannot be had.
 set -euo pipefail
@@ -10,6 +11,7 @@ cd "$(dirname "$0")/.."
 
 HELM=v3.19.0
 MDBOOK=0.5.4
+CYCLONEDX=0.5.9
 KUBERNETES=v1.34.2
 
 requirements=$PWD/scripts/deploy-tools.txt
@@ -47,14 +49,20 @@ install_helm() {
     [ -x "$tools/bin/helm" ] || refuse "helm could not be built"
 }
 
-install_book() {
-    [ "$("$tools/bin/mdbook" --version 2> /dev/null)" = "mdbook v$MDBOOK" ] && return
+# cargo_tool CRATE VERSION [OPTION...]: from crates.io, with its own lock file.
+cargo_tool() {
+    local crate=$1 version=$2
+    shift 2
     command -v cargo > /dev/null || refuse "there is no cargo"
-    echo "deploy-tools: building mdbook $MDBOOK"
-    CARGO_TARGET_DIR=$tools/mdbook cargo install --quiet --locked --no-default-features --root "$tools" --force \
-        --version "$MDBOOK" mdbook || refuse "mdbook could not be built"
-    rm -rf "$tools/mdbook"
+    cargo install --list --root "$tools" | grep -qx "$crate v$version:" && return
+    echo "deploy-tools: building $crate $version"
+    CARGO_TARGET_DIR=$tools/$crate cargo install --quiet --locked --root "$tools" --force --version "$version" "$@" "$crate" ||
+        refuse "$crate could not be built"
+    rm -rf "${tools:?}/$crate"
 }
+
+install_book() { cargo_tool mdbook "$MDBOOK" --no-default-features; }
+install_sbom() { cargo_tool cargo-cyclonedx "$CYCLONEDX"; }
 
 # `go install` refuses a module that replaces its own parts, as Kubernetes does: a module of ours repeats the replacements.
 install_cluster() {
@@ -77,12 +85,12 @@ install_cluster() {
     cd / && rm -rf "$tools/cluster"
 }
 
-usage() { echo "usage: deploy-tools.sh python|helm|book|cluster ..." >&2; exit 64; }
+usage() { echo "usage: deploy-tools.sh python|helm|book|sbom|cluster ..." >&2; exit 64; }
 
 [ $# -gt 0 ] || usage
 for set in "$@"; do
     case $set in
-        python | helm | book | cluster) (install_$set) ;;
+        python | helm | book | sbom | cluster) (install_$set) ;;
         *) usage ;;
     esac
 done
