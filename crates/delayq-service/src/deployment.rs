@@ -1,11 +1,10 @@
 //! From `[deployment]` and `[redis]` to the client that every role works with.
 
 use crate::codes::CONFIG_FAULTY;
-use crate::config::{DeploymentConfig, RedisConfig, Secret, SentinelConfig};
+use crate::config::{DeploymentConfig, PemFiles, RedisConfig, Secret, SentinelConfig, read_pem};
 use crate::fault::Fault;
 use delayq::admin::Role;
-use delayq::{Client, LinkSettings, Password, Settings};
-use std::path::PathBuf;
+use delayq::{Client, Identity, LinkSettings, Password, Settings};
 
 /// The client of the configured deployment; it connects on first use.
 ///
@@ -39,13 +38,15 @@ pub fn link(redis: &RedisConfig) -> Result<LinkSettings, String> {
         .keepalive(*redis.keepalive);
     link.username.clone_from(&redis.username);
     link.password = password(redis.password.as_ref()).map_err(|why| format!("password: {why}"))?;
-    link.ca_pem = certificates(redis.ca.as_ref()).map_err(|why| format!("ca: {why}"))?;
-    if let Some(SentinelConfig { username, password: secret, tls, ca, .. }) = &redis.sentinel {
+    (link.ca_pem, link.identity) = certificates(redis.pem_files())?;
+    if let Some(sentinel) = &redis.sentinel {
+        let SentinelConfig { username, password: secret, tls, .. } = sentinel;
         link.sentinel.username.clone_from(username);
         link.sentinel.password =
             password(secret.as_ref()).map_err(|why| format!("sentinel.password: {why}"))?;
         link.sentinel.tls = *tls;
-        link.sentinel.ca_pem = certificates(ca.as_ref()).map_err(|why| format!("sentinel.ca: {why}"))?;
+        (link.sentinel.ca_pem, link.sentinel.identity) =
+            certificates(sentinel.pem_files()).map_err(|why| format!("sentinel.{why}"))?;
     }
     Ok(link)
 }
@@ -54,9 +55,9 @@ fn password(secret: Option<&Secret>) -> Result<Option<Password>, String> {
     secret.map(Secret::password).transpose()
 }
 
-fn certificates(file: Option<&PathBuf>) -> Result<Option<Vec<u8>>, String> {
-    let read = |path: &PathBuf| {
-        std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
-    };
-    file.map(read).transpose()
+/// The authorities to trust, and who the client says it is.
+fn certificates(files: PemFiles<'_>) -> Result<(Option<Vec<u8>>, Option<Identity>), String> {
+    let ca = files.ca.map(read_pem).transpose().map_err(|why| format!("ca: {why}"))?;
+    let identity = files.identity()?.map(|[cert, key]| Identity::from_pem(cert, key));
+    Ok((ca, identity))
 }

@@ -11,6 +11,7 @@
 //! another one, nothing more is sent over it, and what it has not answered is unknown. Any doubt has them asked again.
 
 mod address;
+mod identity;
 mod master;
 mod node;
 mod sentinel_url;
@@ -21,6 +22,7 @@ mod term;
 pub(crate) use master::{Connected, Master};
 
 pub use address::mask_query;
+pub use identity::Identity;
 pub use sentinel_url::SentinelUrl;
 pub use sentinels::{SentinelFacts, SentinelReport, sentinel_rule};
 pub use settings::{LinkSettings, SentinelSettings};

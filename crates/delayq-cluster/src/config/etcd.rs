@@ -1,7 +1,7 @@
 //! `[etcd]`: the etcd through which the members of a fleet find each other.
 
 use crate::prefix::KeyPrefix;
-use delayq_service::config::{Faults, HumanDuration, Secret, Section, Written};
+use delayq_service::config::{Faults, HumanDuration, PemFiles, Secret, Section, Written};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -95,8 +95,10 @@ impl EtcdConfig {
     fn validate_tls(&self, at: &mut Faults) {
         at.section("tls", &self.tls);
         if self.is_tls() {
-            for (key, file) in [("ca", &self.tls.ca), ("cert", &self.tls.cert), ("key", &self.tls.key)] {
-                at.pem(&format!("tls.{key}"), file.as_deref());
+            let TlsConfig { ca, cert, key, .. } = &self.tls;
+            let files = PemFiles { ca: ca.as_deref(), cert: cert.as_deref(), key: key.as_deref() };
+            for (key, why) in files.faults() {
+                at.refuse(&format!("tls.{key}"), why);
             }
         } else if self.tls != TlsConfig::default() {
             at.contradiction(
@@ -228,7 +230,7 @@ mod tests {
             ("endpoints = ['http://a:1', 'b:1']", "etcd.endpoints[1]"),
             ("endpoints = ['https://a:1', 'http://b:1']", "etcd.endpoints"),
             ("endpoints = ['https://h:1']\n[etcd.tls]\nca = '/dev/null'", "etcd.tls.ca"),
-            ("endpoints = ['https://h:1']\n[etcd.tls]\nkey = 'PEM'", "etcd.tls.key"),
+            ("endpoints = ['https://h:1']\n[etcd.tls]\ncert = 'PEM'", "etcd.tls.cert"),
             ("[etcd.tls]\nca = 'PEM'", "etcd.tls"),
         ] {
             assert_eq!(loaded(&format!("[etcd]\n{text}")).unwrap_err(), [key], "{text}");

@@ -343,6 +343,25 @@ pub(crate) async fn tls_takes_the_private_authority_and_no_other_name(
     running.stop().await;
 }
 
+/// Two sinks of one server that asks for a client's certificate: the first has one, the second has none.
+pub(crate) async fn tls_shows_the_certificate_that_is_asked_for(
+    stage: &Stage,
+    to: &str,
+    [with, without]: [SinkConfig; 2],
+) {
+    let Err(fault) = stage.forward(stage.settings([("s", without)], vec![route(TOPIC, "s", to)])).await
+    else {
+        panic!("it needs no certificate")
+    };
+    let text = fault.to_string();
+    let named = text.to_lowercase().replace(' ', "").contains("certificaterequired");
+    assert!(text.starts_with("DQ-F002: sinks.s") && named, "{text}");
+    let running = stage.forward(stage.settings([("s", with)], vec![route(TOPIC, "s", to)])).await.unwrap();
+    stage.put(TOPIC, 0, 10, 100).await;
+    stage.drained(TOPIC).await;
+    running.stop().await;
+}
+
 /// A sink of a server whose certificate was right until it expired.
 pub(crate) async fn tls_refuses_an_expired_certificate(stage: &Stage, to: &str, sink: SinkConfig) {
     let Err(fault) = stage.forward(stage.settings([("s", sink)], vec![route(TOPIC, "s", to)])).await else {

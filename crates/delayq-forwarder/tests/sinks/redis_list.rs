@@ -138,8 +138,8 @@ async fn settings_that_lose_messages_are_refused_by_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_takes_the_private_authority_and_refuses_another_name() {
     let (stage, authority, stranger) = (Stage::new().await, Authority::new(), Authority::new());
-    let (server, right) = encrypted(&authority.server(), &authority).await;
-    let (_other, misnamed) = encrypted(&authority.wrong_name(), &authority).await;
+    let (server, right) = encrypted(&authority.server(), &authority, "no").await;
+    let (_other, misnamed) = encrypted(&authority.wrong_name(), &authority, "no").await;
     let untrusting = RedisConfig { ca: Some(stranger.authority()), ..right.clone() };
     let sinks = [right, untrusting, misnamed].map(sink);
     tls_takes_the_private_authority_and_no_other_name(&stage, "out", sinks).await;

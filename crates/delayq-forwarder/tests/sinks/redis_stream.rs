@@ -2,7 +2,7 @@
 
 use crate::conformance::{
     Guarded, Mortal, Networked, Subject, conforms, text, tls_refuses_an_expired_certificate,
-    tls_takes_the_private_authority_and_no_other_name,
+    tls_shows_the_certificate_that_is_asked_for, tls_takes_the_private_authority_and_no_other_name,
 };
 use crate::stage::{Seen, Stage, route};
 use delayq::protocol::Keys;
@@ -96,10 +96,11 @@ pub(crate) fn at(proxy: &Proxy) -> RedisConfig {
     RedisConfig { url: format!("redis://{}", proxy.address()).parse().unwrap(), ..RedisConfig::default() }
 }
 
-/// A Redis with this certificate, and how it is reached.
+/// A Redis with this certificate, whether it `asks` for the client's, and how it is reached.
 pub(crate) async fn encrypted(
     certificate: &Certificate,
     authority: &Authority,
+    asks: &str,
 ) -> (RedisServer, RedisConfig) {
     let port = free_port();
     let options = RedisOptions::default()
@@ -107,7 +108,7 @@ pub(crate) async fn encrypted(
         .set("tls-cert-file", &text(&certificate.certificate))
         .set("tls-key-file", &text(&certificate.key))
         .set("tls-ca-cert-file", &text(&authority.authority()))
-        .set("tls-auth-clients", "no");
+        .set("tls-auth-clients", asks);
     let url = format!("rediss://127.0.0.1:{port}").parse().unwrap();
     let config = RedisConfig { url, ca: Some(authority.authority()), ..RedisConfig::default() };
     (RedisServer::start_with(options).await, config)
@@ -330,17 +331,27 @@ async fn a_stream_that_must_not_be_made_is_waited_for_also_when_it_is_deleted() 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_names_a_certificate_that_has_expired() {
     let (stage, authority) = (Stage::new().await, Authority::new());
-    let (_server, expired) = encrypted(&authority.expired(), &authority).await;
+    let (_server, expired) = encrypted(&authority.expired(), &authority, "no").await;
     tls_refuses_an_expired_certificate(&stage, "out", sink(expired)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_takes_the_private_authority_and_refuses_another_name() {
     let (stage, authority, stranger) = (Stage::new().await, Authority::new(), Authority::new());
-    let (server, right) = encrypted(&authority.server(), &authority).await;
-    let (_other, misnamed) = encrypted(&authority.wrong_name(), &authority).await;
+    let (server, right) = encrypted(&authority.server(), &authority, "no").await;
+    let (_other, misnamed) = encrypted(&authority.wrong_name(), &authority, "no").await;
     let untrusting = RedisConfig { ca: Some(stranger.authority()), ..right.clone() };
     let sinks = [right, untrusting, misnamed].map(sink);
     tls_takes_the_private_authority_and_no_other_name(&stage, "out", sinks).await;
+    stage.check("t", read(&server, "out").await, &Permit::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_shows_the_certificate_that_the_server_asks_for() {
+    let (stage, authority) = (Stage::new().await, Authority::new());
+    let (server, without) = encrypted(&authority.server(), &authority, "yes").await;
+    let own = authority.sign("forwarder", &["forwarder.test"]);
+    let with = RedisConfig { cert: Some(own.certificate), key: Some(own.key), ..without.clone() };
+    tls_shows_the_certificate_that_is_asked_for(&stage, "out", [with, without].map(sink)).await;
     stage.check("t", read(&server, "out").await, &Permit::default()).await;
 }

@@ -7,7 +7,6 @@ use crate::codes::{CONFIG_FAULTY, CONFIG_UNREADABLE, Code};
 use crate::fault::Fault;
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
-use std::path::Path;
 
 /// The faults that [`Section::validate`] finds, each under the key it belongs to.
 ///
@@ -88,13 +87,6 @@ impl Faults {
         }
     }
 
-    /// Refuses a file of certificates or keys that is missing, unreadable or not PEM.
-    pub fn pem(&mut self, key: &str, file: Option<&Path>) {
-        if let Some(Err(message)) = file.map(read_pem) {
-            self.refuse(key, message);
-        }
-    }
-
     /// Refuses one of two settings without the other.
     pub fn together(&mut self, (one, is_set): (&str, bool), (other, other_is_set): (&str, bool)) {
         let keys = if is_set { [one, other] } else { [other, one] };
@@ -129,18 +121,6 @@ impl Faults {
             prefix => format!("{prefix}.{key}"),
         }
     }
-}
-
-/// Reads a file of certificates or keys.
-///
-/// # Errors
-/// A sentence: the file cannot be read or is not PEM.
-pub fn read_pem(file: &Path) -> Result<Vec<u8>, String> {
-    let bytes = std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-    if bytes.windows(11).any(|text| text == b"-----BEGIN ") {
-        return Ok(bytes);
-    }
-    Err(format!("{} is not PEM: nothing in it begins with -----BEGIN", file.display()))
 }
 
 // === impl ConfigFaults ===

@@ -1,6 +1,7 @@
 //! Where a Redis is, who asks it, and how long to wait for it.
 
 use super::address;
+use super::identity::Identity;
 use super::node::Node;
 use super::sentinel_url::SentinelUrl;
 use crate::error::Error;
@@ -27,6 +28,8 @@ pub struct LinkSettings {
     pub password: Option<Password>,
     /// The certificate authorities to trust with `rediss://`, PEM; `None`: those of the system.
     pub ca_pem: Option<Vec<u8>>,
+    /// The client's certificate, for a Redis that asks for one; `None`: none. Needs TLS.
+    pub identity: Option<Identity>,
     /// How long a connection may take to be made. Default 1 s.
     pub connect_timeout: Duration,
     /// How long one call may take, connecting included. Default 2 s.
@@ -51,6 +54,8 @@ pub struct SentinelSettings {
     pub tls: Option<bool>,
     /// The certificate authorities to trust with TLS, PEM; `None`: as for the Redis.
     pub ca_pem: Option<Vec<u8>>,
+    /// The client's certificate, for sentinels that ask for one; `None`: as for the Redis.
+    pub identity: Option<Identity>,
 }
 
 // === impl LinkSettings ===
@@ -63,6 +68,7 @@ impl LinkSettings {
             username: None,
             password: None,
             ca_pem: None,
+            identity: None,
             connect_timeout: Duration::from_secs(1),
             deadline: Duration::from_secs(2),
             keepalive: Duration::from_secs(5),
@@ -75,6 +81,7 @@ impl LinkSettings {
         username: impl Into<String> => Some(username.into()),
         password: impl Into<Password> => Some(password.into()),
         ca_pem: impl Into<Vec<u8>> => Some(ca_pem.into()),
+        identity: Identity => Some(identity),
         connect_timeout: Duration,
         deadline: Duration,
         keepalive: Duration,
@@ -114,24 +121,26 @@ impl LinkSettings {
         let unreadable = |why| Error::Unreachable { address: self.address(), why };
         let info = with_login(info, self.username.as_deref(), self.password.as_ref()).map_err(unreadable)?;
         let protocol = if self.resp2 { None } else { Some(ProtocolVersion::RESP3) };
-        self.open(info, protocol, self.ca_pem.as_deref()).map_err(unusable)
+        self.open(info, protocol, certificates(self.ca_pem.as_deref(), self.identity.as_ref()))
+            .map_err(unusable)
     }
 
     /// A client of one sentinel.
     pub(super) fn sentinel_client(&self, node: &Node) -> Result<Client, String> {
-        let SentinelSettings { username, password, tls, ca_pem } = &self.sentinel;
+        let SentinelSettings { username, password, tls, ca_pem, identity } = &self.sentinel;
         let tls = tls.unwrap_or_else(|| self.url.starts_with("rediss"));
         let info = node.at(tls).into_connection_info().map_err(|error| error.to_string())?;
         let info = with_login(info, username.as_deref(), password.as_ref())?;
-        let ca_pem = ca_pem.as_deref().or(self.ca_pem.as_deref()).filter(|_| tls);
-        self.open(info, Some(ProtocolVersion::RESP3), ca_pem).map_err(|error| error.to_string())
+        let ca_pem = ca_pem.as_deref().or(self.ca_pem.as_deref());
+        let certificates = certificates(ca_pem, identity.as_ref().or(self.identity.as_ref())).filter(|_| tls);
+        self.open(info, Some(ProtocolVersion::RESP3), certificates).map_err(|error| error.to_string())
     }
 
     fn open(
         &self,
         info: ConnectionInfo,
         protocol: Option<ProtocolVersion>,
-        ca_pem: Option<&[u8]>,
+        certificates: Option<TlsCertificates>,
     ) -> RedisResult<Client> {
         let keepalive = TcpKeepalive::new().with_time(self.keepalive).with_interval(Duration::from_secs(5));
         let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
@@ -140,14 +149,17 @@ impl LinkSettings {
             redis = redis.set_protocol(protocol);
         }
         let info = info.set_redis_settings(redis).set_tcp_settings(tcp);
-        match ca_pem {
+        match certificates {
             None => Client::open(info),
-            Some(pem) => {
-                let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem.to_vec()) };
-                Client::build_with_tls(info, certificates)
-            }
+            Some(certificates) => Client::build_with_tls(info, certificates),
         }
     }
+}
+
+/// What differs from the system's authorities and no certificate of the client's own.
+fn certificates(ca_pem: Option<&[u8]>, identity: Option<&Identity>) -> Option<TlsCertificates> {
+    let (root_cert, client_tls) = (ca_pem.map(<[u8]>::to_vec), identity.map(Identity::shown));
+    (root_cert.is_some() || client_tls.is_some()).then_some(TlsCertificates { client_tls, root_cert })
 }
 
 /// Lays a login over that of a URL. The password is read now.

@@ -1,7 +1,7 @@
 //! `[redis]`: the Redis that keeps the messages.
 
 use super::sentinel::SentinelConfig;
-use crate::config::{Faults, HumanDuration, RedisUrl, Secret, Section};
+use crate::config::{Faults, HumanDuration, PemFiles, RedisUrl, Secret, Section};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -20,6 +20,12 @@ pub struct RedisConfig {
     /// PEM file of the authority that signed the server's certificate; unset: those of the system. Needs `rediss://`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
+    /// PEM file of the client's certificate, for a server that asks for one; needs `key` and `rediss://`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert: Option<PathBuf>,
+    /// PEM file of the private key of `cert`, without a passphrase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
     /// Longest wait for a new connection, TLS and login included. 10 ms to 1 m; default 1 s.
     pub connect_timeout: HumanDuration,
     /// Longest wait for the answer of one call; after that its fate is *unknown* and the caller decides. 10 ms to 1 m;
@@ -42,6 +48,8 @@ impl Default for RedisConfig {
             username: None,
             password: None,
             ca: None,
+            cert: None,
+            key: None,
             connect_timeout: HumanDuration::from_secs(1),
             call_deadline: HumanDuration::from_secs(2),
             keepalive: HumanDuration::from_secs(5),
@@ -58,10 +66,17 @@ impl RedisConfig {
         named.unwrap_or_else(|| self.url.clone())
     }
 
+    /// The files of its certificates.
+    #[must_use]
+    pub fn pem_files(&self) -> PemFiles<'_> {
+        PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref() }
+    }
+
     /// As if `url` alone said where the Redis is: another Redis has other credentials.
     #[must_use]
     pub fn elsewhere(&self, url: &RedisUrl) -> Self {
-        Self { url: url.clone(), username: None, password: None, ca: None, sentinel: None, ..self.clone() }
+        let Self { connect_timeout, call_deadline, keepalive, .. } = *self;
+        Self { url: url.clone(), connect_timeout, call_deadline, keepalive, ..Self::default() }
     }
 }
 
@@ -78,11 +93,8 @@ impl Section for RedisConfig {
         if self.username.is_some() && self.password.is_none() {
             at.contradiction(&["username", "password"], "a user needs a `password`");
         }
-        if self.place().is_tls() {
-            at.pem("ca", self.ca.as_deref());
-        } else if self.ca.is_some() {
-            at.contradiction(&["ca", "url"], "`ca` is for TLS, but `url` does not begin with rediss");
-        }
+        let off = (!self.place().is_tls()).then_some(("url", "`url` does not begin with rediss"));
+        self.pem_files().validate(at, off);
         let Some(sentinel) = &self.sentinel else { return };
         at.section("sentinel", sentinel);
         match (sentinel.nodes.is_empty(), self.url == Self::default().url, self.url.has_sentinels()) {
@@ -97,8 +109,10 @@ impl Section for RedisConfig {
             _ => {}
         }
         let tls = sentinel.tls.unwrap_or_else(|| self.place().is_tls());
-        if sentinel.ca.is_some() && !tls {
-            at.refuse("sentinel.ca", "it is for TLS; set `tls` to true");
+        for (key, file) in [("ca", &sentinel.ca), ("cert", &sentinel.cert), ("key", &sentinel.key)] {
+            if file.is_some() && !tls {
+                at.refuse(&format!("sentinel.{key}"), "it is for TLS; set `tls` to true");
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `[redis.sentinel]`: the sentinels that say where the Redis is.
 
-use crate::config::{Faults, HostPort, Secret, Section};
+use crate::config::{Faults, HostPort, PemFiles, Secret, Section};
 use delayq::protocol::SentinelUrl;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -28,11 +28,23 @@ pub struct SentinelConfig {
     /// PEM file of the authority that signed their certificates; unset: as for the Redis.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
+    /// PEM file of the client's certificate, for sentinels that ask for one; needs `key`; unset: as for the Redis.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert: Option<PathBuf>,
+    /// PEM file of the private key of `cert`, without a passphrase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
 }
 
 // === impl SentinelConfig ===
 
 impl SentinelConfig {
+    /// The files of its certificates.
+    #[must_use]
+    pub fn pem_files(&self) -> PemFiles<'_> {
+        PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref() }
+    }
+
     /// The URL that says the same as `nodes`, `service` and `tls`; `None`: there are no nodes.
     pub(super) fn url(&self) -> Option<String> {
         let nodes: Vec<String> = self.nodes.iter().map(HostPort::to_string).collect();
@@ -54,6 +66,6 @@ impl Section for SentinelConfig {
         if self.username.is_some() && self.password.is_none() {
             at.contradiction(&["username", "password"], "a user needs a `password`");
         }
-        at.pem("ca", self.ca.as_deref());
+        self.pem_files().validate(at, None);
     }
 }

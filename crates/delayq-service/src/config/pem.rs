@@ -1,0 +1,130 @@
+//! Files of certificates and private keys, in PEM.
+
+use super::Faults;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use std::path::Path;
+
+/// The `ca`, `cert` and `key` of a section: the authority to trust, and the client's own certificate with its key.
+#[derive(Clone, Copy, Debug)]
+pub struct PemFiles<'a> {
+    /// The authority's certificate.
+    pub ca: Option<&'a Path>,
+    /// The client's certificate.
+    pub cert: Option<&'a Path>,
+    /// The private key of `cert`.
+    pub key: Option<&'a Path>,
+}
+
+/// Reads a file of certificates or keys.
+///
+/// # Errors
+/// A sentence: the file cannot be read or is not PEM.
+pub fn read_pem(file: &Path) -> Result<Vec<u8>, String> {
+    let bytes = std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    if bytes.windows(11).any(|text| text == b"-----BEGIN ") {
+        return Ok(bytes);
+    }
+    Err(format!("{} is not PEM: nothing in it begins with -----BEGIN", file.display()))
+}
+
+// === impl PemFiles ===
+
+impl PemFiles<'_> {
+    /// Refuses one of `cert` and `key` without the other, and files that cannot be used; where there is no TLS (`off`: the
+    /// key that says so, and what it says), all of them.
+    pub fn validate(self, at: &mut Faults, off: Option<(&str, &str)>) {
+        at.together(("cert", self.cert.is_some()), ("key", self.key.is_some()));
+        let Some((switch, says)) = off else {
+            return self.faults().into_iter().for_each(|(key, why)| at.refuse(key, why));
+        };
+        for (key, file) in [("ca", self.ca), ("cert", self.cert), ("key", self.key)] {
+            if file.is_some() {
+                at.contradiction(&[key, switch], format!("`{key}` is for TLS, but {says}"));
+            }
+        }
+    }
+
+    /// What is wrong with the files, each under its key.
+    #[must_use]
+    pub fn faults(self) -> Vec<(&'static str, String)> {
+        let ca = self.ca.and_then(|file| read_pem(file).err());
+        let cert = self.cert.map(read_certificates).transpose();
+        let key = self.key.map(read_key).transpose();
+        let mut faults: Vec<_> = ca.map(|why| ("ca", why)).into_iter().collect();
+        match (cert, key) {
+            (Ok(Some(cert)), Ok(Some(key))) => {
+                let fitting = CertifiedKey::from_der(cert, key, &ring::default_provider());
+                // Which kinds of keys a client knows is its own matter.
+                if let Err(rustls::Error::InconsistentKeys(_)) = fitting {
+                    faults.push(("key", "it is not the private key of `cert`".to_owned()));
+                }
+            }
+            (cert, key) => {
+                faults.extend(cert.err().map(|why| ("cert", why)));
+                faults.extend(key.err().map(|why| ("key", why)));
+            }
+        }
+        faults
+    }
+
+    /// Certificate and key of the client, as they are now.
+    ///
+    /// # Errors
+    /// A sentence that begins with the key: a file cannot be read, or is not PEM.
+    pub fn identity(self) -> Result<Option<[Vec<u8>; 2]>, String> {
+        let (Some(cert), Some(key)) = (self.cert, self.key) else { return Ok(None) };
+        let cert = read_pem(cert).map_err(|why| format!("cert: {why}"))?;
+        Ok(Some([cert, read_pem(key).map_err(|why| format!("key: {why}"))?]))
+    }
+}
+
+fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read_pem(file)?).collect();
+    let found = found.map_err(|error| format!("{}: {error}", file.display()))?;
+    if found.is_empty() { Err(format!("{} holds no certificate", file.display())) } else { Ok(found) }
+}
+
+fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    // The cause is left out: it may quote the file.
+    PrivateKeyDer::from_pem_slice(&read_pem(file)?)
+        .map_err(|_| format!("{} holds no private key that needs no passphrase", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq_tests::certs::Authority;
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_refused_under_its_key() {
+        let (authority, folder) = (Authority::new(), tempfile::tempdir().unwrap());
+        let (one, other) = (authority.sign("one", &["one.test"]), authority.sign("other", &["other.test"]));
+        let (missing, text, locked) =
+            (folder.path().join("missing"), folder.path().join("text"), folder.path().join("locked"));
+        std::fs::write(&text, "hunter2").unwrap();
+        let secret =
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\naHVudGVyMg==\n-----END ENCRYPTED PRIVATE KEY-----\n";
+        std::fs::write(&locked, secret).unwrap();
+        let ca = authority.authority();
+        for (cert, key, expected) in [
+            (&one.certificate, &one.key, None),
+            (&one.certificate, &other.key, Some(("key", "not the private key of `cert`"))),
+            (&one.certificate, &one.certificate, Some(("key", "no private key"))),
+            (&one.certificate, &locked, Some(("key", "no passphrase"))),
+            (&one.certificate, &text, Some(("key", "is not PEM"))),
+            (&one.certificate, &missing, Some(("key", "cannot read"))),
+            (&one.key, &one.key, Some(("cert", "no certificate"))),
+            (&missing, &one.key, Some(("cert", "cannot read"))),
+        ] {
+            let faults = PemFiles { ca: Some(&ca), cert: Some(cert), key: Some(key) }.faults();
+            assert_eq!(faults.len(), usize::from(expected.is_some()), "{faults:?}");
+            for ((at, why), (key, words)) in faults.iter().zip(expected) {
+                assert!(*at == key && why.contains(words), "{at}: {why}");
+                assert!(!why.contains("hunter2") && !why.contains("aHVudGVy"), "{why}");
+            }
+        }
+    }
+}
