@@ -4,7 +4,8 @@ use crate::codes::CONFIG_FAULTY;
 use crate::config::{DeploymentConfig, PemFiles, RedisConfig, Secret, SentinelConfig, read_pem};
 use crate::fault::Fault;
 use delayq::admin::Role;
-use delayq::{Client, Identity, LinkSettings, Password, Settings};
+use delayq::protocol::Identity;
+use delayq::{Client, LinkSettings, Password, Settings};
 
 /// The client of the configured deployment; it connects on first use.
 ///

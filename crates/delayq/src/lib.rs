@@ -45,6 +45,6 @@ pub use delayq_core::verbs::put::PutOutcome;
 pub use delayq_core::verbs::reschedule::{Reschedule, RescheduleOutcome};
 pub use delayq_core::verbs::settle::Settled;
 pub use error::Error;
-pub use link::{Identity, LinkSettings, SentinelSettings};
+pub use link::{LinkSettings, SentinelSettings};
 pub use password::Password;
 pub use producer::{GroupTally, Producer, ProducerOptions, Put, PutError};

@@ -4,7 +4,7 @@
 pub use crate::books::{BooksAt, BooksPage};
 pub use crate::growth::Growth;
 pub use crate::holder::Holder;
-pub use crate::link::{Link, SentinelUrl, mask_query};
+pub use crate::link::{Identity, Link, SentinelUrl, mask_query};
 pub use crate::listen::{Listener, Notification};
 pub use crate::owner::Owner;
 pub use delayq_core::codec::{CodecError, DICTIONARY_BYTES, FEWEST_SAMPLES, Unrestored};

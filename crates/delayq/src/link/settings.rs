@@ -81,12 +81,18 @@ impl LinkSettings {
         username: impl Into<String> => Some(username.into()),
         password: impl Into<Password> => Some(password.into()),
         ca_pem: impl Into<Vec<u8>> => Some(ca_pem.into()),
-        identity: Identity => Some(identity),
         connect_timeout: Duration,
         deadline: Duration,
         keepalive: Duration,
         sentinel: SentinelSettings,
         resp2: bool,
+    }
+
+    /// Sets [`Self::identity`]: the client's certificate, which those that signed it may follow, and its key without a
+    /// passphrase; both PEM.
+    #[must_use]
+    pub fn identity(self, cert_pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {
+        Self { identity: Some(Identity::from_pem(cert_pem, key_pem)), ..self }
     }
 
     /// The address without its secrets.
