@@ -3,6 +3,7 @@
 use super::deployed;
 use super::printed::assert_is_documented;
 use delayq_tests::binary::Binary;
+use delayq_tests::certs::Authority;
 use delayq_tests::deadline::{LONG, SHORT};
 use delayq_tests::folder::Folder;
 use delayq_tests::ports::free_port;
@@ -47,11 +48,10 @@ fn configuration(folder: &Folder, redis: &RedisServer, admin: u16) -> String {
         path.display().to_string()
     };
     let rabbitmq = write("rabbitmq-password", "s3cret-of-rabbitmq-file\n");
-    let key = "-----BEGIN PRIVATE KEY-----\ns3cret-of-tls-key\n-----END PRIVATE KEY-----\n";
-    let (key, cert) = (
-        write("key.pem", key),
-        write("cert.pem", "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"),
-    );
+    let authority = Authority::new();
+    let client = authority.sign("client", &["client.example"]);
+    let [key, cert] = [&client.key, &client.certificate].map(|file| std::fs::read_to_string(file).unwrap());
+    let (key, cert) = (write("key.pem", &format!("s3cret-of-tls-key\n{key}")), write("cert.pem", &cert));
     let address = redis.address();
     format!(
         "[deployment]\nshards = 4\n\
