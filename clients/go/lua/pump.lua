@@ -275,11 +275,13 @@ local function forget(entries)
     if d and state > DEAD then
       -- Without a string for each gen.
       local e, f, g, h = byte(entries[i], -4, -1)
-      if format == FORMAT and d == h and c == g and b == f and a == e then
-        ended = ended + 1
-        gone[ended] = keys[i]
-      elseif format > FORMAT then
-        later[#later + 1] = entries[i]
+      if d == h and c == g and b == f and a == e then
+        if format == FORMAT then
+          ended = ended + 1
+          gone[ended] = keys[i]
+        elseif format > FORMAT then
+          later[#later + 1] = entries[i]
+        end
       end
     end
   end
@@ -288,26 +290,27 @@ local function forget(entries)
   return later
 end
 
--- The first `n` entries of the lists of markers whose time is over. What cannot be forgotten yet stays in its list, to be
--- tried again in ten seconds.
+-- The first `n` entries of the lists of markers whose time is over. What is of a later format waits for ten seconds in a list
+-- of its own, and so does a list that cannot be read.
 local function pump_ends(n)
   if not is('zset', 'ends') then return block('ends') end
-  local ends = base .. 'ends'
+  local ends, again = base .. 'ends', now + 10000
   local lists = call('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', '0', '100')
   for i = 1, #lists do
     local list = base .. lists[i]
     local entries = find(lists[i], '^e:%d+$') and redis.pcall('LRANGE', list, '0', n - 1) or {}
-    local later = entries.err and entries or forget(entries)
-    if entries[1] then
-      if later[1] then call('RPUSH', list, unpack(later)) end
-      call('LTRIM', list, #entries, '-1')
+    local later = entries.err and {} or forget(entries)
+    if later[1] then
+      local name = string.format('e:%d', again)
+      call('ZADD', ends, again, name)
+      call('RPUSH', base .. name, unpack(later))
     end
-    local is_blocked = later.err or later[1]
-    if is_blocked then blocked = blocked + 1 end
+    if entries[1] then call('LTRIM', list, #entries, '-1') end
+    if entries.err or later[1] then blocked = blocked + 1 end
     n = n - #entries
     if n == 0 and call('EXISTS', list) == 1 then break end
-    if is_blocked then
-      call('ZADD', ends, now + 10000, lists[i])
+    if entries.err then
+      call('ZADD', ends, again, lists[i])
     else
       call('ZREM', ends, lists[i])
     end

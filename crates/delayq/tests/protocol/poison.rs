@@ -212,6 +212,31 @@ async fn a_message_of_a_later_format_stays_where_it_is_and_is_refused_by_name() 
 }
 
 #[tokio::test]
+async fn markers_of_a_later_format_are_put_off_and_do_not_make_the_timer_pump_again_and_again() {
+    let mut lab = Lab::new().await;
+    let ids = ["one", "two", "three"];
+    lab.put("a", &ids.map(|id| item(id, NOW))).await;
+    let receipts = lab.reserve("a").await;
+    lab.words(Action::Ack { receipts }).await;
+    for id in ids {
+        set_format(&mut lab, id, 2).await;
+    }
+    lab.at(7_200_000);
+    for word in ["more", "pumped", "pumped"] {
+        let words = lab.words(Action::Pump { epoch: Some(0), limit: 2 }).await;
+        assert_eq!(words[0], word, "{words:?}");
+        let next = if word == "more" { 0 } else { NOW + 7_210_000 };
+        assert!(words[2].parse::<u64>().unwrap() >= next, "{words:?}");
+    }
+    for id in ids {
+        set_format(&mut lab, id, 1).await;
+    }
+    lab.at(7_220_000);
+    lab.pump().await;
+    assert!(lab.shard.snapshot().await.leftovers().is_empty());
+}
+
+#[tokio::test]
 async fn a_malformed_envelope_is_dead_with_its_reason_and_what_it_held() {
     let mut lab = Lab::new().await;
     lab.put("a", &[item("short", NOW), item("nought", NOW), item("leased", NOW)]).await;
