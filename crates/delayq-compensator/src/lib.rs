@@ -18,11 +18,11 @@ mod compensator;
 mod config;
 mod metrics;
 mod outcome;
-mod pass;
+mod resting;
 mod resubmit;
 mod room;
-mod runs;
 mod wake;
+mod writes;
 
 pub use compensator::{Compensator, Deps, build};
 pub use config::CompensatorConfig;

@@ -16,8 +16,9 @@ delayq_service::sections! {
     }
 }
 
+/// The writes that it carries out come from one or more places.
 struct CompensatorService {
-    compensator: Compensator,
+    spool: Option<Compensator>,
     fitness: Fitness,
 }
 
@@ -30,24 +31,34 @@ impl Service for CompensatorService {
 
     async fn build(config: Config, process: &Process) -> Result<Self, Fault> {
         let Config { deployment, redis, spool, compensator, .. } = config;
-        let folder = spool.folder().ok_or_else(|| Fault::new(&NO_SPOOL, "`[spool] dir` is empty"))?;
+        if spool.folder().is_none() {
+            return Err(Fault::new(&NO_SPOOL, "`[spool] dir` is empty"));
+        }
         let client = delayq_service::deployment::client_of(Role::Compensator, &deployment, &redis)?;
         // Redis may be unavailable: resubmitting starts once it is back.
         let fitness = Fitness::if_there(&client, &process.readiness).await?;
-        let deps = Deps {
-            client,
-            spool: folder.to_owned(),
-            holder: format!("{}, process {}", Self::PROGRAM, std::process::id()),
-            metrics: process.metrics.clone(),
-            readiness: process.readiness.clone(),
+        let spool = match spool.folder() {
+            None => None,
+            Some(folder) => {
+                let deps = Deps {
+                    client,
+                    spool: folder.to_owned(),
+                    holder: format!("{}, process {}", Self::PROGRAM, std::process::id()),
+                    metrics: process.metrics.clone(),
+                    readiness: process.readiness.clone(),
+                };
+                Some(build(compensator, deps).await?)
+            }
         };
-        Ok(Self { compensator: build(compensator, deps).await?, fitness })
+        Ok(Self { spool, fitness })
     }
 
     fn run(self, tasks: &Tasks) {
         let shutdown = tasks.shutdown().clone();
         tasks.spawn("fitness of Redis", self.fitness.watch(shutdown.clone()));
-        tasks.spawn("compensator", self.compensator.run(shutdown));
+        if let Some(spool) = self.spool {
+            tasks.spawn("compensator", spool.run(shutdown));
+        }
     }
 }
 

@@ -1,8 +1,8 @@
-//! What becomes of a record, by Redis's answer: a pure decision.
+//! What becomes of a write, by Redis's answer: a pure decision.
 
 use delayq::{CancelOutcome, Error, Fate, PutOutcome, RescheduleOutcome};
 
-/// What becomes of a record.
+/// What becomes of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Settle {
     /// It was carried out, now or before.
@@ -13,6 +13,8 @@ pub(crate) enum Settle {
     Hold(Fate, String),
     /// Redis can be used, but not for this one: it rests alone; with its fate, and why.
     Rest(Fate, String),
+    /// It was not tried: an older write of its message rests, or one before it is held.
+    Untried,
 }
 
 pub(crate) fn of_put(answer: Result<&PutOutcome, &Error>) -> Settle {

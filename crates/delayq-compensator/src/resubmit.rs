@@ -1,12 +1,10 @@
 //! One step: a batch from the spool to Redis, and what became of each record.
 
-use crate::outcome::{Settle, of_cancel, of_put, of_reschedule};
-use crate::pass::Pass;
-use crate::runs::{Numbered, runs};
-use delayq::spool::Resubmit;
-use delayq::{Admin, Client, Error, Fate, Producer, ProducerOptions, UnixMillis};
+use crate::outcome::Settle;
+use crate::resting::Resting;
+use crate::writes::{Write, carry_out};
+use delayq::{Admin, Client, Error, Fate, Producer, ProducerOptions};
 use delayq_spool::{SpoolError, SpoolReader, SpoolStats, Spooled};
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +18,9 @@ pub struct Resubmitter {
     max: usize,
     /// Redis was unavailable the last time: it is probed before anything is sent.
     doubtful: bool,
-    pass: Pass,
+    /// The number of the last record that was read in this pass over the spool.
+    read: u64,
+    resting: Resting,
     /// A record that has waited for longer is set aside.
     max_age: Option<Duration>,
 }
@@ -62,7 +62,16 @@ impl Resubmitter {
         // Without a spool of its own: what cannot be put stays in this one.
         let producer = Producer::start(client, ProducerOptions::default());
         let reader = Arc::new(Mutex::new(reader));
-        Self { reader, producer, batch, max: batch, doubtful: false, pass: Pass::default(), max_age: None }
+        Self {
+            reader,
+            producer,
+            batch,
+            max: batch,
+            doubtful: false,
+            read: 0,
+            resting: Resting::default(),
+            max_age: None,
+        }
     }
 
     /// Sets records aside that have waited for longer than this.
@@ -74,7 +83,7 @@ impl Resubmitter {
 
     /// Begins again with the first record, those that rest alone included.
     pub fn begin_again(&mut self) {
-        self.pass = Pass::default();
+        (self.read, self.resting) = (0, Resting::default());
     }
 
     /// Resubmits one batch; a smaller one after a step that filled the disk. A dropped future may have resubmitted some of
@@ -95,11 +104,14 @@ impl Resubmitter {
     }
 
     async fn resubmit_next(&mut self) -> Result<Report, SpoolError> {
-        let (read, max) = (self.pass.read, self.max);
+        let (read, max) = (self.read, self.max);
         let batch = self.with(move |reader| reader.waiting(read, max)).await?;
         let Some(last) = batch.last().map(|last| last.seq) else {
-            self.pass.end();
-            let resting = self.pass.resting().map_or(0, |(records, _)| records);
+            let resting = self.resting.count();
+            if resting == 0 {
+                // What was let wait again has an old number.
+                self.begin_again();
+            }
             return Ok(Report { at_end: true, resting, ..Report::default() });
         };
         if self.doubtful
@@ -116,14 +128,14 @@ impl Resubmitter {
         let report = self.settle(tally).await?;
         match self.doubtful {
             true => self.begin_again(),
-            false => self.pass.read = last,
+            false => self.read = last,
         }
         Ok(report)
     }
 
     /// Why a record rests alone; `None`: none does.
     pub fn resting(&self) -> Option<&str> {
-        self.pass.resting().map(|(_, why)| why)
+        self.resting.why()
     }
 
     /// Whether producers have appended since the last call; true at the first.
@@ -163,24 +175,22 @@ impl Resubmitter {
 
     async fn resubmit(&mut self, batch: Vec<Spooled>) -> Result<Tally, SpoolError> {
         let mut tally = Tally::default();
-        let mut sound: Vec<Numbered> = Vec::new();
-        let (mut tried, mut fresh) = (HashMap::new(), Vec::new());
+        let (mut numbers, mut writes, mut fresh) = (Vec::new(), Vec::new(), Vec::new());
         let now = delayq_service::host_now();
-        for Spooled { seq, spooled_at, tried: before, record } in batch {
+        for Spooled { seq, spooled_at, tried, record } in batch {
             let too_old = self.max_age.filter(|&max| now.since(spooled_at) > max);
             match record {
                 Err(why) => tally.rejected.push((seq, why)),
                 Ok(_) if let Some(max) = too_old => {
                     tally.rejected.push((seq, format!("it has waited for longer than {max:?}")));
                 }
-                Ok(record) if self.pass.holds(&record) => {}
+                Ok(record) if self.resting.holds(&record) => {}
                 Ok(record) => {
-                    if let Some(at) = before {
-                        tried.insert(seq, at);
-                    } else if record.verb() == "put" {
+                    if tried.is_none() && record.verb() == "put" {
                         fresh.push(seq);
                     }
-                    sound.push((seq, record));
+                    numbers.push(seq);
+                    writes.push(Write { record, tried });
                 }
             }
         }
@@ -188,61 +198,10 @@ impl Resubmitter {
             let fresh = fresh.clone();
             self.with(move |reader| reader.begin(&fresh)).await?;
         }
-        let mut runs = runs(sound).into_iter();
-        for run in runs.by_ref() {
-            let (resting, run): (Vec<_>, Vec<_>) =
-                run.into_iter().partition(|(_, record)| self.pass.holds(record));
-            tally.untried.extend(resting.iter().map(|(seq, _)| seq));
-            self.resubmit_run(&run, &tried, &mut tally).await;
-            if tally.held.is_some() {
-                break;
-            }
-        }
-        tally.untried.extend(runs.flatten().map(|(seq, _)| seq));
+        let settled = carry_out(&self.producer, &mut self.resting, &writes).await;
+        numbers.into_iter().zip(settled).for_each(|(seq, settle)| tally.note(seq, settle));
         tally.untried.retain(|seq| fresh.contains(seq));
         Ok(tally)
-    }
-
-    async fn resubmit_run(&mut self, run: &[Numbered], tried: &HashMap<u64, UnixMillis>, tally: &mut Tally) {
-        let now = delayq_service::host_now();
-        let (mut puts, mut cancels, mut moves, mut topic) = (Vec::new(), Vec::new(), Vec::new(), None);
-        for (seq, record) in run {
-            match record.resubmit(now, tried.get(seq).copied()) {
-                Resubmit::Put(message) => puts.push(message),
-                Resubmit::Cancel(of, target) => {
-                    topic = Some(of);
-                    cancels.push(target);
-                }
-                Resubmit::Reschedule(of, target, change) => {
-                    topic = Some(of);
-                    moves.push((target, change));
-                }
-            }
-        }
-        let settled: Vec<Settle> = match topic {
-            None => {
-                let answers = self.producer.put_many(puts).await;
-                let outcome = |answer: &Result<delayq::Put, delayq::PutError>| match answer {
-                    Ok(put) => of_put(Ok(&put.outcome)),
-                    Err(error) => of_put(Err(&error.error)),
-                };
-                answers.iter().map(outcome).collect()
-            }
-            Some(topic) if moves.is_empty() => {
-                let answers = self.producer.cancel_many(&topic, &cancels).await;
-                answers.iter().map(|answer| of_cancel(answer.as_ref())).collect()
-            }
-            Some(topic) => {
-                let answers = self.producer.reschedule_many(&topic, &moves).await;
-                answers.iter().map(|answer| of_reschedule(answer.as_ref())).collect()
-            }
-        };
-        for ((seq, record), settle) in run.iter().zip(settled) {
-            if let Settle::Rest(_, why) = &settle {
-                self.pass.rest(record, why.clone());
-            }
-            tally.note(*seq, settle);
-        }
     }
 
     async fn settle(&self, tally: Tally) -> Result<Report, SpoolError> {
@@ -294,6 +253,7 @@ impl Tally {
                 self.not_done(seq, fate);
                 self.resting += 1;
             }
+            Settle::Untried => self.untried.push(seq),
         }
     }
 

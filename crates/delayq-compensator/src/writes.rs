@@ -1,0 +1,129 @@
+//! Carrying out writes in their order: those of one message one after the other, others together.
+
+use crate::outcome::{Settle, of_cancel, of_put, of_reschedule};
+use crate::resting::{Resting, message_of};
+use delayq::spool::{Resubmit, SpoolRecord};
+use delayq::{Producer, UnixMillis};
+use std::collections::HashSet;
+use std::ops::Range;
+
+/// A write that was recorded somewhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub(crate) record: SpoolRecord,
+    /// When it was first tried since it was recorded, if that try may have been applied.
+    pub(crate) tried: Option<UnixMillis>,
+}
+
+/// Carries out a batch, as far as Redis can be used. One answer for each write, in their order.
+pub(crate) async fn carry_out(producer: &Producer, resting: &mut Resting, batch: &[Write]) -> Vec<Settle> {
+    let mut settled = vec![Settle::Untried; batch.len()];
+    for run in runs(batch) {
+        let tried: Vec<usize> = run.filter(|&at| !resting.holds(&batch[at].record)).collect();
+        let writes: Vec<&Write> = tried.iter().map(|&at| &batch[at]).collect();
+        let mut has_ended = false;
+        for (at, settle) in tried.into_iter().zip(call(producer, &writes).await) {
+            if let Settle::Rest(_, why) = &settle {
+                resting.add(&batch[at].record, why.clone());
+            }
+            has_ended |= matches!(settle, Settle::Hold(..));
+            settled[at] = settle;
+        }
+        if has_ended {
+            break;
+        }
+    }
+    settled
+}
+
+/// Cuts a batch into runs that may go to Redis together, because no write of one waits for another: where the verb
+/// changes, where a message comes a second time, and, but for puts, where the topic changes.
+fn runs(batch: &[Write]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    let mut messages = HashSet::new();
+    for (at, Write { record, .. }) in batch.iter().enumerate() {
+        let message = message_of(record);
+        let last = at.checked_sub(1).map(|before| &batch[before].record);
+        let fits = last.is_some_and(|last| {
+            let one_topic = record.verb() == "put" || last.topic == record.topic;
+            last.verb() == record.verb() && one_topic && !messages.contains(&message)
+        });
+        match runs.last_mut() {
+            Some(run) if fits => run.end = at + 1,
+            _ => {
+                messages.clear();
+                runs.push(at..at + 1);
+            }
+        }
+        messages.insert(message);
+    }
+    runs
+}
+
+/// Calls Redis for a run.
+async fn call(producer: &Producer, run: &[&Write]) -> Vec<Settle> {
+    let now = delayq_service::host_now();
+    let (mut puts, mut cancels, mut moves, mut topic) = (Vec::new(), Vec::new(), Vec::new(), None);
+    for write in run {
+        match write.record.resubmit(now, write.tried) {
+            Resubmit::Put(message) => puts.push(message),
+            Resubmit::Cancel(of, target) => {
+                topic = Some(of);
+                cancels.push(target);
+            }
+            Resubmit::Reschedule(of, target, change) => {
+                topic = Some(of);
+                moves.push((target, change));
+            }
+        }
+    }
+    match topic {
+        None => {
+            let answers = producer.put_many(puts).await;
+            let outcome = |answer: &Result<delayq::Put, delayq::PutError>| match answer {
+                Ok(put) => of_put(Ok(&put.outcome)),
+                Err(error) => of_put(Err(&error.error)),
+            };
+            answers.iter().map(outcome).collect()
+        }
+        Some(topic) if moves.is_empty() => {
+            let answers = producer.cancel_many(&topic, &cancels).await;
+            answers.iter().map(|answer| of_cancel(answer.as_ref())).collect()
+        }
+        Some(topic) => {
+            let answers = producer.reschedule_many(&topic, &moves).await;
+            answers.iter().map(|answer| of_reschedule(answer.as_ref())).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq::{Fate, Message, MessageId, Target, Topic};
+
+    fn write(word: &str) -> Write {
+        let (verb, id) = word.split_at(1);
+        let (topic, at) = (Topic::new("t").unwrap(), UnixMillis::new(1));
+        let target = Target::from(MessageId::own(id).unwrap());
+        let record = match verb {
+            "c" => SpoolRecord::cancel(&topic, &target, at),
+            _ => SpoolRecord::put(&Message::new(topic, "x").with_id(target.id), Fate::NotApplied, at),
+        };
+        Write { record, tried: None }
+    }
+
+    #[test]
+    fn a_run_has_one_verb_and_each_id_once() {
+        for (batch, expected) in [
+            ("", vec![]),
+            ("p1 p2 p3", vec![0..3]),
+            ("p1 p2 c1 c2 p1", vec![0..2, 2..4, 4..5]),
+            ("p1 p1 p2", vec![0..1, 1..3]),
+            ("c1 c1", vec![0..1, 1..2]),
+        ] {
+            let batch: Vec<Write> = batch.split_whitespace().map(write).collect();
+            assert_eq!(runs(&batch), expected);
+        }
+    }
+}
