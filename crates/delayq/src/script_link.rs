@@ -58,6 +58,7 @@ impl ScriptLink {
     async fn send_over(&self, line: Line, calls: &[Call]) -> Result<Vec<Result<reply::Value, Error>>, Error> {
         let all: Vec<usize> = (0..calls.len()).collect();
         let mut answers = self.trip(&line, calls, &all, &[]).await?;
+        let mut failed = None;
         // Somebody may flush the scripts again between the loading and the call.
         for _ in 0..LOADS {
             let unknown: Vec<usize> = (0..answers.len()).filter(|&i| is_no_script(&answers[i])).collect();
@@ -66,13 +67,23 @@ impl ScriptLink {
             }
             let verbs: HashSet<Verb> = unknown.iter().map(|&i| calls[i].verb).collect();
             let verbs: Vec<Verb> = verbs.into_iter().collect();
-            let again = self.trip(&line, calls, &unknown, &verbs).await?;
-            for (i, answer) in unknown.into_iter().zip(again) {
-                answers[i] = answer;
+            match self.trip(&line, calls, &unknown, &verbs).await {
+                Ok(again) => unknown.into_iter().zip(again).for_each(|(i, answer)| answers[i] = answer),
+                // What was answered before stays so.
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
             }
         }
         let answer = |(call, answer): (&Call, RedisResult<Value>)| match answer {
             Ok(answer) => Ok(value::of_redis(answer)),
+            answer
+                if is_no_script(&answer)
+                    && let Some(error) = &failed =>
+            {
+                Err(error.clone())
+            }
             Err(error) => {
                 let of = (call.shard, call.layout.unwrap_or(NOT_ASKED));
                 Err(Error::of_call(self.link.address(), Some(of), &error))

@@ -53,10 +53,12 @@ impl FromStr for SentinelUrl {
         check_service(service)?;
         let login = if login.is_empty() { String::new() } else { format!("{login}@") };
         let redis = format!("redis://{login}{}/{}", nodes[0], database(query)?);
-        let redis = redis.as_str().into_connection_info();
-        let redis = redis.map_err(
-            |_| "its user or password cannot be read: write @ : / ? # % as %40 %3A %2F %3F %23 %25",
-        )?;
+        // Behind a # nothing is read: neither the login nor the database.
+        let redis =
+            Some(redis).filter(|redis| !redis.contains('#')).map(IntoConnectionInfo::into_connection_info);
+        let redis = redis
+            .and_then(Result::ok)
+            .ok_or("its user or password cannot be read: write @ : / ? # % as %40 %3A %2F %3F %23 %25")?;
         Ok(Self { nodes, service: service.to_owned(), tls, redis })
     }
 }
@@ -133,6 +135,8 @@ mod tests {
             ("redis+sentinel://s1:1/m?db=hunter2", "db is not the number"),
             ("redis+sentinel://u:hun?ter2@s1:1/m", "@ behind a ?"),
             ("redis+sentinel://u:hunter2%ff@s1:1/m", "user or password cannot be read"),
+            ("redis+sentinel://u:hun#ter2@s1:1/m?db=3", "user or password cannot be read"),
+            ("redis+sentinel://u#hunter2@s1:1/m", "user or password cannot be read"),
         ] {
             let refusal = text.parse::<SentinelUrl>().err().unwrap_or_else(|| panic!("{text}"));
             assert!(refusal.contains(named), "{text}: {refusal}");

@@ -14,6 +14,9 @@ use std::time::Duration;
 /// The rest between two probes: it bounds how long writes go to the spool once Redis answers again.
 const REST: Duration = Duration::from_millis(100);
 
+/// How the error of a write begins that was not sent because the circuit is open.
+const NOT_SENT: &str = "known to be silent, and nothing was sent";
+
 /// The circuit of a producer. Cheap to clone: all clones are one circuit.
 #[derive(Clone)]
 pub(super) struct Circuit {
@@ -41,17 +44,27 @@ impl Circuit {
 
     /// Opens the circuit if a write ended without an answer.
     pub(super) fn note(&self, error: &Error) {
-        if !error.is_silence() {
-            return;
-        }
-        let mut state = lock(&self.state);
-        if state.is_none() {
+        if error.is_silence() && !is_own(error) && self.open(error) {
             tracing::warn!(%error, "Redis is silent: writes go to the spool");
-            let why = format!("known to be silent, and nothing was sent; before: {error}");
-            *state = Some(Error::Unreachable { address: self.calls.link().address().to_owned(), why });
             tokio::spawn(probe(self.calls.clone(), Closing(Arc::downgrade(&self.state))));
         }
     }
+
+    /// Whether it was closed before.
+    fn open(&self, error: &Error) -> bool {
+        let mut state = lock(&self.state);
+        if state.is_some() {
+            return false;
+        }
+        let why = format!("{NOT_SENT}; before: {error}");
+        *state = Some(Error::Unreachable { address: self.calls.link().address().to_owned(), why });
+        true
+    }
+}
+
+/// Whether an error is of a circuit: it may have closed since.
+fn is_own(error: &Error) -> bool {
+    matches!(error, Error::Unreachable { why, .. } if why.starts_with(NOT_SENT))
 }
 
 /// Probes until Redis gives any answer, or the producer has ended.
