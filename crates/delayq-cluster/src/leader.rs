@@ -178,7 +178,14 @@ impl Leader {
                 self.drains = drains;
                 self.note_change(true);
             }
-            Err(error) => tracing::error!(error, "the drains in etcd cannot be read: they stay as they were"),
+            Err(error) => {
+                let key = self.base.keys.drains();
+                tracing::error!(
+                    error,
+                    key,
+                    "the drains in etcd cannot be read: those known to this leader stay"
+                );
+            }
         }
     }
 

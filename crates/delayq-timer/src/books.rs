@@ -19,8 +19,9 @@ pub(crate) struct Books {
     rota: Rota,
     /// Where to go on in a shard, where that is not the beginning.
     at: BTreeMap<ShardId, BooksAt>,
-    /// The topics whose books did not balance when they were looked at last, and by how many messages.
-    wrong: BTreeMap<(ShardId, Topic), u64>,
+    /// The topics whose books did not balance when they were looked at last, by how many messages, and whether they have come
+    /// in this round over their shard's topics.
+    wrong: BTreeMap<(ShardId, Topic), (u64, bool)>,
     /// Whether a shard is being asked.
     asking: bool,
 }
@@ -55,19 +56,27 @@ impl Books {
         let mut news = Vec::new();
         for (topic, difference) in found.topics {
             let key = (shard, topic);
-            let is_news = match difference {
-                Some(0) => {
-                    self.wrong.remove(&key);
-                    false
+            match difference {
+                Some(0) => drop(self.wrong.remove(&key)),
+                Some(difference) => {
+                    if self.wrong.insert(key.clone(), (difference, true)).is_none() {
+                        news.push(key.1);
+                    }
                 }
-                Some(difference) => self.wrong.insert(key.clone(), difference).is_none(),
-                None => false,
-            };
-            if is_news {
-                news.push(key.1);
+                None => {
+                    self.wrong.entry(key).and_modify(|(_, has_come)| *has_come = true);
+                }
             }
         }
+        if found.next == BooksAt::default() {
+            self.end_round(shard);
+        }
         news
+    }
+
+    /// All topics of a shard have come: what has not is no topic any more.
+    fn end_round(&mut self, shard: ShardId) {
+        self.wrong.retain(|(of, _), (_, has_come)| *of != shard || std::mem::take(has_come));
     }
 
     /// A shard is not owned any more.
@@ -78,7 +87,7 @@ impl Books {
 
     /// By how many messages the books are off.
     pub(crate) fn off_by(&self) -> u64 {
-        self.wrong.values().sum()
+        self.wrong.values().map(|(difference, _)| difference).sum()
     }
 }
 
@@ -123,9 +132,24 @@ mod tests {
         };
         assert_eq!(answer(&[("sound", Some(0)), ("broken", Some(3)), ("worse", Some(4))]), (2, 7));
         assert_eq!(answer(&[("broken", Some(5)), ("worse", Some(4))]), (0, 9));
-        assert_eq!(answer(&[("broken", None)]), (0, 9), "too much to be read at once: nothing new is known");
-        assert_eq!(answer(&[("broken", Some(0))]), (0, 4));
+        let unread = [("broken", None), ("worse", Some(4))];
+        assert_eq!(answer(&unread), (0, 9), "too much to be read at once: nothing new is known");
+        assert_eq!(answer(&[("broken", Some(0)), ("worse", Some(4))]), (0, 4));
         books.drop(A);
         assert_eq!(books.off_by(), 0);
+    }
+
+    #[test]
+    fn a_topic_that_was_forgotten_does_not_count_once_all_others_have_come() {
+        let mut books = Books::new(Instant::now());
+        let (first, second) = (BooksAt::default(), BooksAt { page: 7, passed: 16 });
+        let mut answer = |next: BooksAt, topics: &[(&str, Option<u64>)]| {
+            books.answered(A, Some(page(next, topics)));
+            books.off_by()
+        };
+        assert_eq!(answer(second, &[("forgotten", Some(3))]), 3);
+        assert_eq!(answer(first, &[("broken", Some(4))]), 7);
+        assert_eq!(answer(second, &[]), 7, "it may come on the next page");
+        assert_eq!(answer(first, &[("broken", Some(4))]), 4);
     }
 }
