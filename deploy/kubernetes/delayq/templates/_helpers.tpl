@@ -50,9 +50,15 @@ delayq.toml: |
 - name: DELAYQ__REDIS__PASSWORD__FILE
   value: /run/secrets/delayq/redis-password/{{ .passwordSecret.key }}
 {{- end }}
-{{- if .caSecret.name }}
+{{- if .tlsSecret.name }}
 - name: DELAYQ__REDIS__CA
-  value: /run/secrets/delayq/redis-ca/{{ .caSecret.key }}
+  value: /run/secrets/delayq/redis-tls/ca.crt
+{{- if .tlsSecret.clientCertificate }}
+- name: DELAYQ__REDIS__CERT
+  value: /run/secrets/delayq/redis-tls/tls.crt
+- name: DELAYQ__REDIS__KEY
+  value: /run/secrets/delayq/redis-tls/tls.key
+{{- end }}
 {{- end }}
 {{- end }}
 {{- with .Values.etcd }}
@@ -90,8 +96,8 @@ delayq.toml: |
 {{- with .Values.redis.passwordSecret.name }}
 - { name: redis-password, secret: {{ . }} }
 {{- end }}
-{{- with .Values.redis.caSecret.name }}
-- { name: redis-ca, secret: {{ . }} }
+{{- with .Values.redis.tlsSecret.name }}
+- { name: redis-tls, secret: {{ . }} }
 {{- end }}
 {{- if .Values.etcd.enabled }}
 {{- with .Values.etcd.passwordSecret.name }}
