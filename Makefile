@@ -38,7 +38,7 @@ run: ## build, then run the snow-storm day against a private Redis and etcd: abo
 
 release: ## build every program with every sink, into target/release
 	@scripts/setup.sh run sinks
-	cargo build --release --bins --features delayq-cli/all-sinks,delayq-forwarder/all-sinks,delayq-cli/otlp,delayq-forwarder/otlp
+	cargo build --release --bins --features delayq-cli/full,delayq-forwarder/full
 
 test: ## every test: the workspace against real servers, then the clients in other languages
 	@scripts/setup.sh run sinks test

@@ -16,8 +16,7 @@ target=${CARGO_TARGET_DIR:-target}
 folder=$target/$([ "$profile" = dev ] && echo debug || echo "$profile")
 
 if [ $build = yes ]; then
-    cargo build --locked --profile "$profile" --bins \
-        --features delayq-cli/all-sinks,delayq-forwarder/all-sinks,delayq-cli/otlp,delayq-forwarder/otlp >&2
+    cargo build --locked --profile "$profile" --bins --features delayq-cli/full,delayq-forwarder/full >&2
 fi
 rm -rf target/packed
 mkdir -p target/packed/completions
