@@ -3,7 +3,7 @@
 use crate::certs::Certificate;
 use crate::ports::free_port;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A further port that a broker listens on besides its plain one.
 ///
@@ -15,6 +15,7 @@ pub struct Listener {
     port: u16,
     advertised: String,
     certificate: Option<Certificate>,
+    asks: Option<PathBuf>,
     login: Option<(String, String)>,
 }
 
@@ -25,7 +26,7 @@ impl Listener {
     #[must_use]
     pub fn plain() -> Self {
         let port = free_port();
-        Self { port, advertised: format!("127.0.0.1:{port}"), certificate: None, login: None }
+        Self { port, advertised: format!("127.0.0.1:{port}"), certificate: None, asks: None, login: None }
     }
 
     /// Its own address, `127.0.0.1:PORT`.
@@ -45,6 +46,13 @@ impl Listener {
     #[must_use]
     pub fn certificate(mut self, certificate: &Certificate) -> Self {
         self.certificate = Some(certificate.clone());
+        self
+    }
+
+    /// Asks clients for a certificate of this authority.
+    #[must_use]
+    pub fn asking(mut self, authority: &Path) -> Self {
+        self.asks = Some(authority.to_owned());
         self
     }
 
@@ -80,6 +88,14 @@ pub(crate) fn settings(first: u16, controller: u16, more: &[Listener], folder: &
         if let Some(certificate) = &listener.certificate {
             let store = key_store(certificate, folder, n);
             let _ = writeln!(rest, "{name}.ssl.keystore.type=PEM\n{name}.ssl.keystore.location={store}");
+        }
+        if let Some(authority) = &listener.asks {
+            let store = authority.display();
+            let _ = writeln!(
+                rest,
+                "{name}.ssl.client.auth=required\n{name}.ssl.truststore.type=PEM\n\
+                 {name}.ssl.truststore.location={store}"
+            );
         }
         if let Some((user, password)) = &listener.login {
             let module = "org.apache.kafka.common.security.plain.PlainLoginModule";

@@ -5,6 +5,7 @@ use crate::deadline::{LONG, wait_until, within};
 use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -46,6 +47,19 @@ impl RabbitmqServer {
     pub async fn start_with_tls(certificate: &Certificate) -> Self {
         let port = free_port();
         Self::start_with(&tls_settings(port, certificate), Some(port)).await
+    }
+
+    /// The same, and it asks clients for a certificate of this authority.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub async fn start_asking(certificate: &Certificate, authority: &Path) -> Self {
+        let port = free_port();
+        let settings = tls_settings(port, certificate)
+            .replace("verify_none", "verify_peer")
+            .replace("fail_if_no_peer_cert = false", "fail_if_no_peer_cert = true");
+        let settings = format!("{settings}ssl_options.cacertfile = {}\n", authority.display());
+        Self::start_with(&settings, Some(port)).await
     }
 
     /// The same, without TLS, with this maximum message size in bytes.

@@ -96,7 +96,7 @@ impl EtcdConfig {
         at.section("tls", &self.tls);
         if self.is_tls() {
             let TlsConfig { ca, cert, key, .. } = &self.tls;
-            let files = PemFiles { ca: ca.as_deref(), cert: cert.as_deref(), key: key.as_deref() };
+            let files = PemFiles { ca: ca.as_deref(), cert: cert.as_deref(), key: key.as_deref(), off: None };
             for (key, why) in files.faults() {
                 at.refuse(&format!("tls.{key}"), why);
             }

@@ -3,7 +3,7 @@
 
 use crate::conformance::{
     Deletable, Guarded, Mortal, Networked, Subject, conforms, tls_refuses_an_expired_certificate,
-    tls_takes_the_private_authority_and_no_other_name,
+    tls_shows_the_certificate_that_is_asked_for, tls_takes_the_private_authority_and_no_other_name,
 };
 use crate::stage::{Seen, Stage, route, topic};
 use delayq::Message;
@@ -39,6 +39,7 @@ struct Stand {
     encrypted: Listener,
     misnamed: Listener,
     expired: Listener,
+    asking: Listener,
 }
 
 struct Records {
@@ -65,9 +66,19 @@ impl Stand {
         let encrypted = Listener::plain().certificate(&authority.server());
         let misnamed = Listener::plain().certificate(&authority.wrong_name());
         let expired = Listener::plain().certificate(&authority.expired());
-        listeners.extend([guarded.clone(), encrypted.clone(), misnamed.clone(), expired.clone()]);
+        let asking = Listener::plain().certificate(&authority.server()).asking(&authority.authority());
+        listeners.extend([&guarded, &encrypted, &misnamed, &expired, &asking].map(Listener::clone));
         let server = KafkaServer::start_with(&listeners).await;
-        Self { server, proxies: Mutex::new(proxies), authority, guarded, encrypted, misnamed, expired }
+        Self {
+            server,
+            proxies: Mutex::new(proxies),
+            authority,
+            guarded,
+            encrypted,
+            misnamed,
+            expired,
+            asking,
+        }
     }
 }
 
@@ -389,4 +400,16 @@ async fn settings_that_lose_messages_are_warned_of_by_name() {
     for part in ["has one replica", "cleanup.policy=compact"] {
         assert!(warnings.iter().any(|warning| warning.contains(part)), "{part}: {warnings:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_shows_the_certificate_that_the_server_asks_for() {
+    let (stage, stand, topic) = (Stage::new().await, stand().await, namespace());
+    create(&stand.server.address(), &topic, 1, &[]).await;
+    let own = stand.authority.sign("forwarder", &["forwarder.test"]);
+    let ca = Some(stand.authority.authority());
+    let without = KafkaConfig { tls: true, ca, ..config(&stand.asking.address()) };
+    let with = KafkaConfig { cert: Some(own.certificate), key: Some(own.key), ..without.clone() };
+    tls_shows_the_certificate_that_is_asked_for(&stage, &topic, [with, without].map(sink)).await;
+    stage.check("t", read(&stand.server.address(), &topic), &Permit::default()).await;
 }

@@ -2,7 +2,7 @@
 
 use crate::conformance::{
     Deletable, Guarded, Mortal, Networked, Subject, conforms, text, tls_refuses_an_expired_certificate,
-    tls_takes_the_private_authority_and_no_other_name,
+    tls_shows_the_certificate_that_is_asked_for, tls_takes_the_private_authority_and_no_other_name,
 };
 use crate::stage::{Seen, Stage, route};
 use async_nats::jetstream;
@@ -361,4 +361,20 @@ async fn tls_takes_the_private_authority_and_refuses_another_name() {
     };
     let sinks = [with(&servers[0], &authority), with(&servers[0], &stranger), with(&servers[1], &authority)];
     tls_takes_the_private_authority_and_no_other_name(&stage, "out", sinks).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_shows_the_certificate_that_the_server_asks_for() {
+    let (stage, authority) = (Stage::new().await, Authority::new());
+    let (server, own) = (authority.server(), authority.sign("forwarder", &["forwarder.test"]));
+    let [ca, cert, key] = [&authority.authority(), &server.certificate, &server.key].map(|file| text(file));
+    let server =
+        NatsServer::start(&["--tlsverify", "--tlscacert", &ca, "--tlscert", &cert, "--tlskey", &key]).await;
+    let mut without = sink(&server.address());
+    let nats = without.nats.as_mut().unwrap();
+    (nats.mode, nats.ca) = (NatsMode::Core, Some(authority.authority()));
+    let mut with = without.clone();
+    let nats = with.nats.as_mut().unwrap();
+    (nats.cert, nats.key) = (Some(own.certificate), Some(own.key));
+    tls_shows_the_certificate_that_is_asked_for(&stage, "out", [with, without]).await;
 }

@@ -2,7 +2,7 @@
 
 use crate::conformance::{
     Deletable, Guarded, Mortal, Networked, Subject, conforms, tls_refuses_an_expired_certificate,
-    tls_takes_the_private_authority_and_no_other_name,
+    tls_shows_the_certificate_that_is_asked_for, tls_takes_the_private_authority_and_no_other_name,
 };
 use crate::stage::{Seen, Stage, route};
 use delayq_forwarder::{RabbitmqConfig, SinkConfig};
@@ -370,4 +370,20 @@ async fn a_full_queue_keeps_the_rest_waiting_in_redis() {
     stage.drained("t").await;
     running.stop().await;
     stage.check("t", seen, &Permit::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_shows_the_certificate_that_the_server_asks_for() {
+    let (stage, authority, queue) = (Stage::new().await, Authority::new(), namespace());
+    let server = RabbitmqServer::start_asking(&authority.server(), &authority.authority()).await;
+    declare(&server.url(), &queue, &[]).await;
+    let own = authority.sign("forwarder", &["forwarder.test"]);
+    let mut without = sink(&format!("127.0.0.1:{}", server.tls_port()));
+    let config = without.rabbitmq.as_mut().unwrap();
+    (config.tls, config.ca) = (true, Some(authority.authority()));
+    let mut with = without.clone();
+    let config = with.rabbitmq.as_mut().unwrap();
+    (config.cert, config.key) = (Some(own.certificate), Some(own.key));
+    tls_shows_the_certificate_that_is_asked_for(&stage, &queue, [with, without]).await;
+    stage.check("t", read(&server.url(), &queue).await, &Permit::default()).await;
 }

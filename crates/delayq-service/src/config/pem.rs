@@ -16,6 +16,8 @@ pub struct PemFiles<'a> {
     pub cert: Option<&'a Path>,
     /// The private key of `cert`.
     pub key: Option<&'a Path>,
+    /// Where there is no TLS: the key that says so, and what it says.
+    pub off: Option<(&'static str, &'static str)>,
 }
 
 /// Reads a file of certificates or keys.
@@ -33,11 +35,11 @@ pub fn read_pem(file: &Path) -> Result<Vec<u8>, String> {
 // === impl PemFiles ===
 
 impl PemFiles<'_> {
-    /// Refuses one of `cert` and `key` without the other, and files that cannot be used; where there is no TLS (`off`: the
-    /// key that says so, and what it says), all of them.
-    pub fn validate(self, at: &mut Faults, off: Option<(&str, &str)>) {
+    /// Refuses one of `cert` and `key` without the other, and files that cannot be used; where there is no TLS, all of
+    /// them.
+    pub fn validate(self, at: &mut Faults) {
         at.together(("cert", self.cert.is_some()), ("key", self.key.is_some()));
-        let Some((switch, says)) = off else {
+        let Some((switch, says)) = self.off else {
             return self.faults().into_iter().for_each(|(key, why)| at.refuse(key, why));
         };
         for (key, file) in [("ca", self.ca), ("cert", self.cert), ("key", self.key)] {
@@ -68,6 +70,18 @@ impl PemFiles<'_> {
             }
         }
         faults
+    }
+
+    /// Why a connection failed, and what may be missing: in TLS 1.3 the reset of a server that asks for a certificate can
+    /// overtake the alert that says so.
+    #[must_use]
+    pub fn explain(self, why: String) -> String {
+        match (self.cert, self.off) {
+            (None, None) => {
+                format!("{why} (the server may ask for a client certificate: set `cert` and `key`)")
+            }
+            _ => why,
+        }
     }
 
     /// Certificate and key of the client, as they are now.
@@ -119,12 +133,23 @@ mod tests {
             (&one.key, &one.key, Some(("cert", "no certificate"))),
             (&missing, &one.key, Some(("cert", "cannot read"))),
         ] {
-            let faults = PemFiles { ca: Some(&ca), cert: Some(cert), key: Some(key) }.faults();
+            let faults = PemFiles { ca: Some(&ca), cert: Some(cert), key: Some(key), off: None }.faults();
             assert_eq!(faults.len(), usize::from(expected.is_some()), "{faults:?}");
             for ((at, why), (key, words)) in faults.iter().zip(expected) {
                 assert!(*at == key && why.contains(words), "{at}: {why}");
                 assert!(!why.contains("hunter2") && !why.contains("aHVudGVy"), "{why}");
             }
         }
+    }
+
+    #[test]
+    fn a_certificate_is_asked_for_only_over_tls_and_where_none_is_set() {
+        let none = PemFiles { ca: None, cert: None, key: None, off: None };
+        assert!(none.explain("reset".to_owned()).starts_with("reset (the server may ask"));
+        let (some, plain) = (
+            PemFiles { cert: Some(Path::new("client.pem")), ..none },
+            PemFiles { off: Some(("tls", "`tls` is false")), ..none },
+        );
+        assert_eq!([some, plain].map(|files| files.explain("reset".to_owned())), ["reset", "reset"]);
     }
 }

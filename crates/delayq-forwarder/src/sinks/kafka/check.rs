@@ -8,6 +8,7 @@ use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::metadata::Metadata;
 use rdkafka::producer::{Producer, ThreadedProducer};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,20 +20,24 @@ struct Facts {
     settings: BTreeMap<String, String>,
 }
 
-/// Checks the cluster and a topic. Asks for all topics, because asking for one may create it.
-pub(super) async fn check(
-    config: &ClientConfig,
+/// Asks the cluster for all its topics: asking for one may create it.
+pub(super) async fn ask(
     producer: &ThreadedProducer<Reports>,
     words: &Words,
-    destination: Option<&str>,
+    patience: Duration,
+) -> Result<Metadata, String> {
+    let client = producer.clone();
+    let asked = tokio::task::spawn_blocking(move || client.client().fetch_metadata(None, patience)).await;
+    asked.map_err(|panic| panic.to_string())?.map_err(|error| words.explain(error.to_string()))
+}
+
+/// Checks a topic of the cluster.
+pub(super) async fn check(
+    metadata: &Metadata,
+    config: &ClientConfig,
+    topic: &str,
     patience: Duration,
 ) -> Result<Vec<String>, CheckError> {
-    let client = producer.clone();
-    let fetched = tokio::task::spawn_blocking(move || client.client().fetch_metadata(None, patience)).await;
-    let metadata = fetched
-        .map_err(|panic| CheckError::Unreachable(panic.to_string()))?
-        .map_err(|error| CheckError::Unreachable(words.explain(error.to_string())))?;
-    let Some(topic) = destination else { return Ok(Vec::new()) };
     encode::topic(topic).map_err(CheckError::Refused)?;
     let found = metadata.topics().iter().find(|found| found.name() == topic);
     let found =

@@ -1,6 +1,6 @@
 //! `[sinks.NAME.kafka]`.
 
-use delayq_service::config::{Faults, HumanDuration, Secret, Section};
+use delayq_service::config::{Faults, HumanDuration, PemFiles, Secret, Section};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -21,6 +21,12 @@ pub struct KafkaConfig {
     /// PEM file of the authority that signed the brokers' certificates; unset: those of the system. Needs `tls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
+    /// PEM file of the client's certificate, for a server that asks for one; needs `key` and `tls`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert: Option<PathBuf>,
+    /// PEM file of the private key of `cert`, without a passphrase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
     /// `PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`, with user and password; unset: no login.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mechanism: Option<String>,
@@ -41,10 +47,20 @@ impl Default for KafkaConfig {
             java_partitions: true,
             tls: false,
             ca: None,
+            cert: None,
+            key: None,
             mechanism: None,
             username: None,
             password: None,
         }
+    }
+}
+
+impl KafkaConfig {
+    /// The files of its certificates.
+    pub(super) fn pem_files(&self) -> PemFiles<'_> {
+        let off = (!self.tls).then_some(("tls", "`tls` is false"));
+        PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off }
     }
 }
 
@@ -58,9 +74,7 @@ impl Section for KafkaConfig {
         at.range("linger", &self.linger, HumanDuration::from_millis(0)..=HumanDuration::from_secs(1));
         at.range("max_bytes", &self.max_bytes, 1024..=1_000_000_000);
         at.secret("password", self.password.as_ref());
-        if self.ca.is_some() && !self.tls {
-            at.contradiction(&["ca", "tls"], "`ca` is for TLS, but `tls` is false");
-        }
+        self.pem_files().validate(at);
         match self.mechanism.as_deref() {
             None if self.username.is_some() || self.password.is_some() => {
                 at.contradiction(&["username", "mechanism"], "a user needs a `mechanism`");

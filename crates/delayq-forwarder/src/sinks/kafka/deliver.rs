@@ -60,6 +60,10 @@ impl KafkaSink {
         if let Some(ca) = &config.ca {
             settings.set("ssl.ca.location", ca.display().to_string());
         }
+        if let (Some(cert), Some(key)) = (&config.cert, &config.key) {
+            settings.set("ssl.certificate.location", cert.display().to_string());
+            settings.set("ssl.key.location", key.display().to_string());
+        }
         if let (Some(mechanism), Some(username), Some(password)) =
             (&config.mechanism, &config.username, &config.password)
         {
@@ -113,7 +117,13 @@ impl Sink for KafkaSink {
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
         let settings = self.settings().map_err(CheckError::Unreachable)?;
         let open = self.open().map_err(CheckError::Unreachable)?;
-        let checked = check::check(&settings, &open.producer, &open.words, destination, self.patience).await;
+        let explain = |why| CheckError::Unreachable(self.config.pem_files().explain(why));
+        let asked = check::ask(&open.producer, &open.words, self.patience).await.map_err(explain);
+        let checked = match (asked, destination) {
+            (Err(error), _) => Err(error),
+            (Ok(_), None) => Ok(Vec::new()),
+            (Ok(metadata), Some(topic)) => check::check(&metadata, &settings, topic, self.patience).await,
+        };
         if checked.is_err() {
             self.forget_if_useless(&open);
         }

@@ -1,6 +1,6 @@
 //! `[sinks.NAME.nats]`.
 
-use delayq_service::config::{Faults, Secret, Section};
+use delayq_service::config::{Faults, PemFiles, Secret, Section};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -27,6 +27,12 @@ pub struct NatsConfig {
     /// PEM file of the authority that signed the server's certificate; unset: those of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
+    /// PEM file of the client's certificate, for a server that asks for one; needs `key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert: Option<PathBuf>,
+    /// PEM file of the private key of `cert`, without a passphrase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
     /// Accepts a stream that drops its oldest messages when it is full; default false.
     pub dropping_loses_messages: bool,
 }
@@ -52,8 +58,20 @@ impl Default for NatsConfig {
             token: None,
             credentials: None,
             ca: None,
+            cert: None,
+            key: None,
             dropping_loses_messages: false,
         }
+    }
+}
+
+impl NatsConfig {
+    /// The files of its certificates.
+    pub(super) fn pem_files(&self) -> PemFiles<'_> {
+        let (ca, cert) = (self.ca.as_deref(), self.cert.as_deref());
+        let tls = ca.or(cert).is_some() || self.servers.iter().any(|server| server.starts_with("tls://"));
+        let off = (!tls).then_some(("servers", "no server begins with tls"));
+        PemFiles { ca, cert, key: self.key.as_deref(), off }
     }
 }
 
@@ -73,6 +91,7 @@ impl Section for NatsConfig {
         }
         at.secret("password", self.password.as_ref());
         at.secret("token", self.token.as_ref());
+        self.pem_files().validate(at);
         if self.username.is_some() != self.password.is_some() {
             at.contradiction(&["username", "password"], "a user needs a password, and a password a user");
         }

@@ -81,7 +81,9 @@ impl NatsSink {
         }
         let refusals = Refusals::new();
         let client = self.options(refusals.clone()).await?.connect(self.config.servers.as_slice()).await;
-        let client = client.map_err(|error| format!("{}: {error}", self.config.servers.join(", ")))?;
+        let client = client.map_err(|error| {
+            self.config.pem_files().explain(format!("{}: {error}", self.config.servers.join(", ")))
+        })?;
         let acks = Arc::new(Acks::start(&client).await.map_err(|error| error.to_string())?);
         let open = Open { context: self.context(client.clone()), client, acks, refusals };
         *slot = Some(open.clone());
@@ -113,6 +115,9 @@ impl NatsSink {
         }
         if let Some(path) = &self.config.ca {
             options = options.add_root_certificates(path.clone()).require_tls(true);
+        }
+        if let (Some(cert), Some(key)) = (&self.config.cert, &self.config.key) {
+            options = options.add_client_certificate(cert.clone(), key.clone()).require_tls(true);
         }
         Ok(options)
     }

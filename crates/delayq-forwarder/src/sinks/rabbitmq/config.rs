@@ -1,6 +1,6 @@
 //! `[sinks.NAME.rabbitmq]`.
 
-use delayq_service::config::{Faults, HostPort, Secret, Section};
+use delayq_service::config::{Faults, HostPort, PemFiles, Secret, Section};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -15,6 +15,12 @@ pub struct RabbitmqConfig {
     /// PEM file of the authority that signed the server's certificate; unset: those of the system. Needs `tls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
+    /// PEM file of the client's certificate, for a server that asks for one; needs `key` and `tls`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert: Option<PathBuf>,
+    /// PEM file of the private key of `cert`, without a passphrase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
     /// Virtual host; default `/`.
     pub vhost: String,
     /// User; default `guest`.
@@ -37,6 +43,8 @@ impl Default for RabbitmqConfig {
             server: HostPort::new("127.0.0.1", 5672),
             tls: false,
             ca: None,
+            cert: None,
+            key: None,
             vhost: "/".to_owned(),
             username: "guest".to_owned(),
             password: None,
@@ -47,15 +55,21 @@ impl Default for RabbitmqConfig {
     }
 }
 
+impl RabbitmqConfig {
+    /// The files of its certificates.
+    pub(super) fn pem_files(&self) -> PemFiles<'_> {
+        let off = (!self.tls).then_some(("tls", "`tls` is false"));
+        PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off }
+    }
+}
+
 impl Section for RabbitmqConfig {
     fn validate(&self, at: &mut Faults) {
         at.secret("password", self.password.as_ref());
         if self.username != Self::default().username && self.password.is_none() {
             at.contradiction(&["username", "password"], "a user needs a password");
         }
-        if self.ca.is_some() && !self.tls {
-            at.contradiction(&["ca", "tls"], "`ca` is for TLS, but `tls` is false");
-        }
+        self.pem_files().validate(at);
         if self.exchange.len() > 255 {
             at.refuse("exchange", "the name of an exchange has at most 255 bytes");
         }

@@ -1,7 +1,7 @@
 //! A connection to the broker.
 
 use super::RabbitmqConfig;
-use lapin::tcp::OwnedTLSConfig;
+use lapin::tcp::{OwnedIdentity, OwnedTLSConfig};
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
 use lapin::{Connection, ConnectionProperties};
 use secrecy::ExposeSecret;
@@ -32,10 +32,11 @@ pub(super) async fn connect(config: &RabbitmqConfig) -> Result<Connection, Strin
                 .map_err(|error| format!("the certificates {} cannot be read: {error}", path.display()))?,
         ),
     };
-    let tls = OwnedTLSConfig { identity: None, cert_chain };
+    let identity = config.pem_files().identity()?.map(|[pem, key]| OwnedIdentity::PKCS8 { pem, key });
+    let tls = OwnedTLSConfig { identity, cert_chain };
     let properties = ConnectionProperties::default().with_connection_name("delayq-forwarder".into());
     let runtime = lapin::runtime::default_runtime().map_err(|error| error.to_string())?;
     Connection::connect_uri_with_config(uri, properties, tls, runtime)
         .await
-        .map_err(|error| format!("{}: {error}", config.server))
+        .map_err(|error| config.pem_files().explain(format!("{}: {error}", config.server)))
 }

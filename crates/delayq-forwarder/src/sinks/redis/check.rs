@@ -1,6 +1,6 @@
 //! Whether a Redis keeps what is delivered to it.
 
-use super::link::{RedisLink, check_key, code, reason};
+use super::link::{RedisLink, check_key, code};
 use crate::CheckError;
 use redis::{Cmd, cmd, from_redis_value};
 
@@ -46,7 +46,7 @@ pub(super) async fn check(
 async fn text(link: &RedisLink, command: &Cmd) -> Result<Option<String>, CheckError> {
     match link.run(command).await {
         Err(error) if code(&error) == Some("NOPERM") => Ok(None),
-        Err(error) => Err(CheckError::Unreachable(reason(&error, link.address()))),
+        Err(error) => Err(CheckError::Unreachable(link.reason(&error))),
         Ok(value) => {
             from_redis_value(value).map(Some).map_err(|error| CheckError::Unreachable(error.to_string()))
         }

@@ -9,7 +9,10 @@ use redis::{Cmd, Pipeline, Value};
 use std::time::Duration;
 
 /// A link to a Redis that messages are delivered to.
-pub(super) struct RedisLink(Link);
+pub(super) struct RedisLink {
+    link: Link,
+    config: RedisConfig,
+}
 
 // === impl RedisLink ===
 
@@ -19,17 +22,18 @@ impl RedisLink {
     /// # Errors
     /// The password or the certificate cannot be read.
     pub(super) fn new(config: &RedisConfig, deadline: Duration) -> Result<Self, String> {
-        Ok(Self(Link::new(deployment::link(config)?.deadline(deadline).resp2(true))))
+        let link = Link::new(deployment::link(config)?.deadline(deadline).resp2(true));
+        Ok(Self { link, config: config.clone() })
     }
 
     /// The address, without its password.
     pub(super) fn address(&self) -> &str {
-        self.0.address()
+        self.link.address()
     }
 
     /// Runs one command.
     pub(super) async fn run(&self, command: &Cmd) -> Result<Value, Error> {
-        self.0.run(command).await
+        self.link.run(command).await
     }
 
     /// Runs one command for each parcel whose key may be delivered to.
@@ -53,17 +57,39 @@ impl RedisLink {
         if sent.is_empty() {
             return;
         }
-        match self.0.pipeline(&pipeline).await {
-            Err(error) => outcomes.put_rest(&failed(&error, self.address())),
+        match self.link.pipeline(&pipeline).await {
+            Err(error) => outcomes.put_rest(&self.failed(&error)),
             Ok(answers) => {
                 for (answer, index) in answers.into_iter().zip(sent) {
                     let outcome = match answer {
                         Ok(value) => answered(&parcels[index], value),
-                        Err(error) => failed(&error, self.address()),
+                        Err(error) => self.failed(&error),
                     };
                     outcomes.put(index, outcome);
                 }
             }
+        }
+    }
+
+    /// An error with the address of its Redis.
+    pub(super) fn reason(&self, error: &Error) -> String {
+        match error {
+            Error::Redis { code, detail } => format!("Redis {}: {code}: {detail}", self.address()),
+            Error::Unreachable { .. } => self.config.pem_files().explain(error.to_string()),
+            error => error.to_string(),
+        }
+    }
+
+    /// What an error means for one parcel. The codes are those that Redis gives before it writes.
+    fn failed(&self, error: &Error) -> Outcome {
+        let reason = self.reason(error);
+        match code(error) {
+            // The key has another type, or this user may not write to it: other keys may be fine.
+            Some("WRONGTYPE" | "NOPERM") => {
+                Outcome::Unavailable { reason, retry_after: None, blame: Blame::Message }
+            }
+            Some("ERR") => Outcome::Rejected { reason },
+            _ => Outcome::down(reason),
         }
     }
 }
@@ -84,32 +110,11 @@ pub(super) fn check_key(text: &str) -> Result<(), String> {
     }
 }
 
-/// What an error means for one parcel. The codes are those that Redis gives before it writes.
-fn failed(error: &Error, address: &str) -> Outcome {
-    let reason = reason(error, address);
-    match code(error) {
-        // The key has another type, or this user may not write to it: other keys may be fine.
-        Some("WRONGTYPE" | "NOPERM") => {
-            Outcome::Unavailable { reason, retry_after: None, blame: Blame::Message }
-        }
-        Some("ERR") => Outcome::Rejected { reason },
-        _ => Outcome::down(reason),
-    }
-}
-
 /// The code of an answer of Redis.
 pub(super) fn code(error: &Error) -> Option<&str> {
     match error {
         Error::Redis { code, .. } => Some(code),
         _ => None,
-    }
-}
-
-/// An error with the address of its Redis.
-pub(super) fn reason(error: &Error, address: &str) -> String {
-    match error {
-        Error::Redis { code, detail } => format!("Redis {address}: {code}: {detail}"),
-        error => error.to_string(),
     }
 }
 

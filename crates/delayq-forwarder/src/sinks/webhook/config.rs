@@ -1,6 +1,6 @@
 //! `[sinks.NAME.webhook]`.
 
-use delayq_service::config::{Faults, Secret, Section};
+use delayq_service::config::{Faults, PemFiles, Secret, Section};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -29,6 +29,12 @@ pub struct WebhookConfig {
     /// PEM file of the authority that signed the server's certificate; unset: those of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
+    /// PEM file of the client's certificate, for a server that asks for one; needs `key` and `https://`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert: Option<PathBuf>,
+    /// PEM file of the private key of `cert`, without a passphrase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
 }
 
 impl Default for WebhookConfig {
@@ -41,7 +47,17 @@ impl Default for WebhookConfig {
             follow_redirects: false,
             allow_private_redirects: false,
             ca: None,
+            cert: None,
+            key: None,
         }
+    }
+}
+
+impl WebhookConfig {
+    /// The files of its certificates.
+    pub(super) fn pem_files(&self) -> PemFiles<'_> {
+        let off = self.url.starts_with("http://").then_some(("url", "`url` does not begin with https"));
+        PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off }
     }
 }
 
@@ -63,5 +79,6 @@ impl Section for WebhookConfig {
         at.range("connections", &self.connections, 1..=1024);
         at.secret("secret", self.secret.as_ref());
         at.secret("bearer", self.bearer.as_ref());
+        self.pem_files().validate(at);
     }
 }

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use delayq_service::host_now;
 use futures_util::future::join_all;
 use reqwest::redirect::{Attempt, Policy};
-use reqwest::{Certificate, Client, Method, Request, Response, StatusCode, Url};
+use reqwest::{Certificate, Client, Identity, Method, Request, Response, StatusCode, Url};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -66,6 +66,10 @@ impl WebhookSink {
             let pem = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
             let ca = Certificate::from_pem(&pem).map_err(|error| format!("{}: {error}", path.display()))?;
             builder = builder.tls_certs_only([ca]);
+        }
+        if let Some(pem) = config.pem_files().identity()? {
+            let identity = Identity::from_pem(&pem.join(&b'\n')).map_err(|error| format!("cert: {error}"))?;
+            builder = builder.identity(identity);
         }
         let client = builder.build().map_err(|error| error.to_string())?;
         let free = hosts.limit(&url, usize::from(config.connections));
@@ -128,8 +132,8 @@ impl Sink for WebhookSink {
         let login = Login::read(&self.config).map_err(CheckError::Unreachable)?;
         let mut request = Request::new(Method::HEAD, self.url.clone());
         login.sign(request.headers_mut(), unix_secs(), &[]);
-        let answer =
-            self.client.execute(request).await.map_err(|error| CheckError::Unreachable(whole(&error)))?;
+        let unreachable = |error| CheckError::Unreachable(self.config.pem_files().explain(whole(&error)));
+        let answer = self.client.execute(request).await.map_err(unreachable)?;
         if matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED) {
             return Err(CheckError::Unreachable(format!("{}: {}", self.config.url, answer.status())));
         }

@@ -1,8 +1,9 @@
 //! Where a request may go: redirects, the limit of a host, and TLS.
 
-use super::endpoint::{Endpoint, Script, encrypted, sink};
+use super::endpoint::{Endpoint, Script, asking, encrypted, sink};
 use crate::conformance::{
-    Subject, tls_refuses_an_expired_certificate, tls_takes_the_private_authority_and_no_other_name,
+    Subject, tls_refuses_an_expired_certificate, tls_shows_the_certificate_that_is_asked_for,
+    tls_takes_the_private_authority_and_no_other_name,
 };
 use crate::stage::{Stage, route, topic};
 use delayq::Message;
@@ -111,4 +112,16 @@ async fn tls_takes_the_private_authority_and_refuses_another_name() {
     tls_takes_the_private_authority_and_no_other_name(&stage, "in", sinks).await;
     stage.check("t", server.seen().await, &Permit::default()).await;
     assert_eq!(misnamed.accepted(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_shows_the_certificate_that_the_server_asks_for() {
+    let (stage, authority) = (Stage::new().await, Authority::new());
+    let server = asking(&authority.server(), &authority.authority()).await;
+    let own = authority.sign("forwarder", &["forwarder.test"]);
+    let url = format!("https://{}/hook", server.address);
+    let without = WebhookConfig { url, ca: Some(authority.authority()), ..WebhookConfig::default() };
+    let with = WebhookConfig { cert: Some(own.certificate), key: Some(own.key), ..without.clone() };
+    tls_shows_the_certificate_that_is_asked_for(&stage, "in", [with, without].map(sink)).await;
+    stage.check("t", server.seen().await, &Permit::default()).await;
 }

@@ -6,10 +6,12 @@ use delayq_forwarder::{SinkConfig, WebhookConfig};
 use delayq_service::config::Secret;
 use delayq_tests::certs::Certificate;
 use delayq_tests::proxy::Proxy;
-use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{WantsServerCert, WebPkiClientVerifier};
+use rustls::{ConfigBuilder, RootCertStore, ServerConfig};
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -222,9 +224,24 @@ impl Guarded for Endpoint {
 
 /// An endpoint with this certificate.
 pub(super) async fn encrypted(certificate: &Certificate) -> Endpoint {
+    with_tls(certificate, ServerConfig::builder().with_no_client_auth()).await
+}
+
+/// An endpoint that asks for a client's certificate of this authority.
+pub(super) async fn asking(certificate: &Certificate, authority: &Path) -> Endpoint {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(authority).unwrap()).unwrap();
+    let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
+    with_tls(certificate, ServerConfig::builder().with_client_cert_verifier(verifier)).await
+}
+
+async fn with_tls(
+    certificate: &Certificate,
+    builder: ConfigBuilder<ServerConfig, WantsServerCert>,
+) -> Endpoint {
     let chain =
         CertificateDer::pem_file_iter(&certificate.certificate).unwrap().map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_file(&certificate.key).unwrap();
-    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
+    let config = builder.with_single_cert(chain, key).unwrap();
     Endpoint::start_with(Script::default(), Some(TlsAcceptor::from(Arc::new(config)))).await
 }

@@ -69,7 +69,8 @@ impl RedisConfig {
     /// The files of its certificates.
     #[must_use]
     pub fn pem_files(&self) -> PemFiles<'_> {
-        PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref() }
+        let off = (!self.place().is_tls()).then_some(("url", "`url` does not begin with rediss"));
+        PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off }
     }
 
     /// As if `url` alone said where the Redis is: another Redis has other credentials.
@@ -93,8 +94,7 @@ impl Section for RedisConfig {
         if self.username.is_some() && self.password.is_none() {
             at.contradiction(&["username", "password"], "a user needs a `password`");
         }
-        let off = (!self.place().is_tls()).then_some(("url", "`url` does not begin with rediss"));
-        self.pem_files().validate(at, off);
+        self.pem_files().validate(at);
         let Some(sentinel) = &self.sentinel else { return };
         at.section("sentinel", sentinel);
         match (sentinel.nodes.is_empty(), self.url == Self::default().url, self.url.has_sentinels()) {

@@ -42,7 +42,7 @@ impl SentinelConfig {
     /// The files of its certificates.
     #[must_use]
     pub fn pem_files(&self) -> PemFiles<'_> {
-        PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref() }
+        PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off: None }
     }
 
     /// The URL that says the same as `nodes`, `service` and `tls`; `None`: there are no nodes.
@@ -66,6 +66,6 @@ impl Section for SentinelConfig {
         if self.username.is_some() && self.password.is_none() {
             at.contradiction(&["username", "password"], "a user needs a `password`");
         }
-        self.pem_files().validate(at, None);
+        self.pem_files().validate(at);
     }
 }
