@@ -21,10 +21,11 @@ use std::pin::Pin;
 /// - What is answered with `Ok` survives the process and is resubmitted later.
 /// - Records of one message are resubmitted in the order in which they were appended.
 /// - While a record of a message waits, every writer that shares the spool appends its later writes behind it.
-/// - A dropped future has appended all of its records or none.
+/// - A refused record refuses the later ones of its message in the same call, which must not overtake it.
 pub trait Spool: Debug + Send + Sync {
-    /// Appends records, all or none; answers once they are durable.
-    fn append(&self, records: Vec<SpoolRecord>) -> Spooling<'_, ()>;
+    /// Appends records; answers for each, in order, once they are durable. One that is refused does not stop those of other
+    /// messages.
+    fn append(&self, records: Vec<SpoolRecord>) -> Spooling<'_, Vec<Taken<()>>>;
 
     /// Whether a record may wait here, appended by any process: false only if none does. Asked before every write, so it
     /// takes about as long as one read of a file that is in memory.
@@ -32,14 +33,17 @@ pub trait Spool: Debug + Send + Sync {
 
     /// Appends the records whose message has one waiting here, and returns for each whether it did, in order. The others
     /// are not held up by anything: what was resubmitted is in Redis.
-    fn append_behind(&self, records: Vec<SpoolRecord>) -> Spooling<'_, Vec<bool>>;
+    fn append_behind(&self, records: Vec<SpoolRecord>) -> Spooling<'_, Vec<Taken<bool>>>;
 
     /// Whether a record of a message of this group waits here.
-    fn holds_group(&self, group: &Group) -> Spooling<'_, bool>;
+    fn holds_group(&self, group: &Group) -> Spooling<'_, Taken<bool>>;
 }
 
 /// The answer of a spool, once it is there.
-pub type Spooling<'a, T> = Pin<Box<dyn Future<Output = Result<T, SpoolRefusal>> + Send + 'a>>;
+pub type Spooling<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What a spool says of one record.
+pub type Taken<T> = Result<T, SpoolRefusal>;
 
 /// Why a spool takes no record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,20 +2,16 @@
 
 use crate::error::SpoolError;
 use crate::flag::Flag;
-use crate::{clock, encoding, file};
-use delayq_core::id::{Group, MessageId, Topic};
-use delayq_core::spool::SpoolRecord;
-use rusqlite::{Connection, Transaction, TransactionBehavior, params};
-use sha2::{Digest, Sha256};
+use crate::row::Row;
+use crate::{clock, file, lost};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use tokio::sync::{mpsc, oneshot};
 
 /// Maximum bytes of one commit, so that no caller waits long for others.
 const COMMIT_BYTES: usize = 16 * 1024 * 1024;
-
-/// A row's overhead besides its body: its columns, its index entry, its share of the page.
-const ROW_BYTES: u64 = 64;
 
 /// What a caller waits for.
 pub(crate) enum Request {
@@ -30,15 +26,11 @@ pub(crate) struct Append {
     pub(crate) rows: Vec<Row>,
     /// Each only if a record of its message waits already.
     pub(crate) only_behind: bool,
-    /// Which of them were appended.
-    pub(crate) answer: oneshot::Sender<Result<Vec<bool>, SpoolError>>,
+    pub(crate) answer: oneshot::Sender<Answers>,
 }
 
-pub(crate) struct Row {
-    key: i64,
-    group: Option<i64>,
-    body: Vec<u8>,
-}
+/// Of each record of an append whether it was appended, or why it is refused.
+pub(crate) type Answers = Vec<Result<bool, SpoolError>>;
 
 pub(crate) struct Committer {
     connection: Connection,
@@ -49,38 +41,57 @@ pub(crate) struct Committer {
     _shared: File,
 }
 
-// === impl Row ===
-
-impl From<&SpoolRecord> for Row {
-    fn from(record: &SpoolRecord) -> Self {
-        Self {
-            key: key_of(&record.topic, &record.target.id),
-            group: record.target.group.as_ref().map(key_of_group),
-            body: encoding::encode(record),
-        }
-    }
-}
-
-impl Row {
-    /// Its maximum size: once in the log and once in the database.
-    fn cost(&self) -> u64 {
-        2 * (self.body.len() as u64 + ROW_BYTES)
-    }
+/// The bytes that are left.
+struct Room {
+    left: u64,
+    max_bytes: u64,
 }
 
 // === impl Append ===
 
 impl Append {
     fn bytes(&self) -> usize {
-        self.rows.iter().map(|row| row.body.len()).sum()
+        self.rows.iter().map(Row::bytes).sum()
     }
 
-    /// The rows that are to be appended, by what waits now.
-    fn wanted(&self, connection: &Connection) -> rusqlite::Result<Vec<bool>> {
-        match self.only_behind {
-            false => Ok(vec![true; self.rows.len()]),
-            true => self.rows.iter().map(|row| waits(connection, row.key)).collect(),
+    /// Whether any row is to be appended, by what waits now.
+    fn has_work(&self, connection: &Connection) -> rusqlite::Result<bool> {
+        for row in &self.rows {
+            if self.wants(row, connection)? {
+                return Ok(true);
+            }
         }
+        Ok(false)
+    }
+
+    /// Inserts the rows that are wanted, as far as there is room.
+    fn insert(
+        &self,
+        transaction: &Transaction<'_>,
+        room: &mut Room,
+        now_ms: u64,
+    ) -> rusqlite::Result<Answers> {
+        // Why a message's record is refused: its later ones must not overtake it.
+        let mut refused: HashMap<i64, SpoolError> = HashMap::new();
+        let mut answers = Vec::with_capacity(self.rows.len());
+        for row in &self.rows {
+            let taken = match refused.get(&row.key) {
+                _ if !self.wants(row, transaction)? => Ok(None),
+                Some(error) => Err(error.clone()),
+                None => room.take(row).map(Some),
+            };
+            match taken {
+                Ok(Some(body)) => row.insert(transaction, now_ms, body)?,
+                Ok(None) => {}
+                Err(ref error) => drop(refused.insert(row.key, error.clone())),
+            }
+            answers.push(taken.map(|body| body.is_some()));
+        }
+        Ok(answers)
+    }
+
+    fn wants(&self, row: &Row, connection: &Connection) -> rusqlite::Result<bool> {
+        Ok(!self.only_behind || row.has_one_waiting(connection)?)
     }
 }
 
@@ -89,10 +100,11 @@ impl Append {
 impl Committer {
     pub(crate) fn open(dir: &Path, max_bytes: u64) -> Result<Self, SpoolError> {
         let shared = file::share(dir)?;
-        let mut connection = file::open(dir)?;
         let flag = Flag::open(dir)?;
-        flag.renew(&mut connection)?;
+        let mut connection = file::open(dir)?;
         let path = dir.join(file::NAME);
+        lost::note(&mut connection, &flag, &path)?;
+        flag.renew(&mut connection)?;
         // The log, which duplicates what the database takes, may use a quarter of the bound.
         let pages = (max_bytes / 4 / 4096).clamp(16, 1000);
         let set = connection.pragma_update(None, "wal_autocheckpoint", pages);
@@ -121,13 +133,12 @@ impl Committer {
                 }
                 next = queue.try_recv();
             }
-            let results = match self.commit(&appends) {
-                Ok(results) => results,
-                Err(error) => vec![Err(error); appends.len()],
-            };
-            for (append, result) in appends.into_iter().zip(results) {
+            let answers = self.commit(&appends).unwrap_or_else(|error| {
+                appends.iter().map(|append| vec![Err(error.clone()); append.rows.len()]).collect()
+            });
+            for (append, answers) in appends.into_iter().zip(answers) {
                 // The caller may be gone: what is appended is resubmitted all the same.
-                let _ = append.answer.send(result);
+                let _ = append.answer.send(answers);
             }
         }
     }
@@ -138,101 +149,60 @@ impl Committer {
     }
 
     /// Writes all in one transaction; no caller gets an answer before it is on disk.
-    fn commit(&mut self, appends: &[Append]) -> Result<Vec<Result<Vec<bool>, SpoolError>>, SpoolError> {
+    fn commit(&mut self, appends: &[Append]) -> Result<Vec<Answers>, SpoolError> {
         // Asked first without a lock: most writes have nothing to wait for.
-        let wanted: rusqlite::Result<Vec<_>> =
-            appends.iter().map(|append| append.wanted(&self.connection)).collect();
-        let wanted = wanted.map_err(|error| SpoolError::of(&self.path, &error))?;
-        if !wanted.iter().flatten().any(|&is| is) {
-            return Ok(wanted.into_iter().map(Ok).collect());
+        let works: rusqlite::Result<Vec<_>> =
+            appends.iter().map(|append| append.has_work(&self.connection)).collect();
+        if !works.map_err(|error| SpoolError::of(&self.path, &error))?.contains(&true) {
+            return Ok(appends.iter().map(|append| vec![Ok(false); append.rows.len()]).collect());
         }
         let mut room = self.room(appends)?;
-        let Self { connection, path, max_bytes, flag, .. } = self;
+        let Self { connection, path, flag, .. } = self;
         let of = |error: rusqlite::Error| SpoolError::of(path, &error);
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(of)?;
-        let mut results = Vec::with_capacity(appends.len());
-        let mut count = 0;
-        for append in appends {
-            let wanted = append.wanted(&transaction).map_err(of)?;
-            let rows = || append.rows.iter().zip(&wanted).filter(|&(_, &is)| is).map(|(row, _)| row);
-            let bytes: u64 = rows().map(Row::cost).sum();
-            if bytes > room {
-                let taken = max_bytes.saturating_sub(room);
-                results.push(Err(SpoolError::Full { bytes: taken, max_bytes: *max_bytes }));
-                continue;
-            }
-            insert(&transaction, rows()).map_err(of)?;
-            room -= bytes;
-            count += rows().count();
-            results.push(Ok(wanted));
-        }
+        let now_ms = clock::now().get();
+        let insert = |append: &Append| append.insert(&transaction, &mut room, now_ms);
+        let answers: Vec<Answers> =
+            appends.iter().map(insert).collect::<rusqlite::Result<_>>().map_err(of)?;
+        let count = answers.iter().flatten().filter(|answer| matches!(answer, Ok(true))).count() as u64;
         if count == 0 {
-            return Ok(results);
+            return Ok(answers);
         }
         flag.set()?;
-        transaction.execute("UPDATE books SET spooled = spooled + ?", [count as u64]).map_err(of)?;
+        let last = transaction.last_insert_rowid();
+        transaction.execute("UPDATE books SET spooled = spooled + ?", [count]).map_err(of)?;
         transaction.commit().map_err(of)?;
-        Ok(results)
+        flag.note_last(last.cast_unsigned());
+        Ok(answers)
     }
 
     /// The bytes still available; empties the log first if they would not suffice.
-    fn room(&self, appends: &[Append]) -> Result<u64, SpoolError> {
-        let room = |used: u64| self.max_bytes.saturating_sub(used);
+    fn room(&self, appends: &[Append]) -> Result<Room, SpoolError> {
+        let max_bytes = self.max_bytes;
+        let room = |used: u64| Room { left: max_bytes.saturating_sub(used), max_bytes };
         let wanted: u64 = appends.iter().flat_map(|append| &append.rows).map(Row::cost).sum();
-        let left = room(file::used_bytes(&self.connection, &self.path)?);
-        if left >= wanted {
-            return Ok(left);
+        let now = room(file::used_bytes(&self.connection, &self.path)?);
+        if now.left >= wanted {
+            return Ok(now);
         }
         file::empty_log(&self.connection, &self.path)?;
         Ok(room(file::used_bytes(&self.connection, &self.path)?))
     }
 }
 
-fn waits(connection: &Connection, key: i64) -> rusqlite::Result<bool> {
-    connection.prepare_cached("SELECT 1 FROM waiting WHERE key = ?")?.exists([key])
-}
+// === impl Room ===
 
-fn insert<'a>(transaction: &Transaction<'_>, rows: impl Iterator<Item = &'a Row>) -> rusqlite::Result<()> {
-    let now = clock::now().get();
-    let mut insert =
-        transaction.prepare_cached("INSERT INTO waiting (key, spooled_ms, body) VALUES (?, ?, ?)")?;
-    for row in rows {
-        insert.execute(params![row.key, now, row.body])?;
-        if let Some(group) = row.group {
-            group_waits(transaction, transaction.last_insert_rowid(), group)?;
+impl Room {
+    /// The bytes of a row, if there is room for them.
+    fn take<'r>(&mut self, row: &'r Row) -> Result<&'r [u8], SpoolError> {
+        let body = row.body.as_deref().map_err(Clone::clone)?;
+        match self.left.checked_sub(row.cost()) {
+            Some(left) => self.left = left,
+            None => {
+                let bytes = self.max_bytes.saturating_sub(self.left);
+                return Err(SpoolError::Full { bytes, max_bytes: self.max_bytes });
+            }
         }
+        Ok(body)
     }
-    Ok(())
-}
-
-/// Notes the group of a waiting record, if its message has one.
-pub(crate) fn note_group(
-    transaction: &Transaction<'_>,
-    seq: u64,
-    record: &SpoolRecord,
-) -> rusqlite::Result<()> {
-    match &record.target.group {
-        Some(group) => group_waits(transaction, seq.cast_signed(), key_of_group(group)),
-        None => Ok(()),
-    }
-}
-
-fn group_waits(transaction: &Transaction<'_>, seq: i64, group: i64) -> rusqlite::Result<()> {
-    let sql = "INSERT OR REPLACE INTO waiting_group (seq, key) VALUES (?, ?)";
-    transaction.prepare_cached(sql)?.execute([seq, group]).map(drop)
-}
-
-/// Finds the records of a message: the first 8 bytes of the SHA-256 of topic, a zero byte, and id. A collision costs a
-/// needless lookup, nothing else.
-pub(crate) fn key_of(topic: &Topic, id: &MessageId) -> i64 {
-    first_8_bytes(Sha256::new().chain_update(topic.as_str()).chain_update([0]).chain_update(id.as_bytes()))
-}
-
-/// Finds the records of a group, as [`key_of`] those of a message. A collision costs a needless wait, nothing else.
-pub(crate) fn key_of_group(group: &Group) -> i64 {
-    first_8_bytes(Sha256::new().chain_update(group.as_str()))
-}
-
-fn first_8_bytes(hash: Sha256) -> i64 {
-    hash.finalize().iter().take(8).fold(0, |key, &byte| key << 8 | i64::from(byte))
 }

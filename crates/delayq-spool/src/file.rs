@@ -1,7 +1,7 @@
 //! The files of a spool: how the database is opened, its schema, and its size.
 
 use crate::error::SpoolError;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -36,6 +36,9 @@ const SCHEMA: &str = "
     PRAGMA application_id = 1685156720;
     PRAGMA user_version = 1;
 ";
+
+/// The last number that was given to a record.
+pub(crate) const ISSUED: &str = "SELECT seq FROM sqlite_sequence WHERE name = 'waiting'";
 
 /// Finds the waiting records of a group. Rows of a spool that was written before this table have no group here.
 const GROUPS: &str = "
@@ -96,6 +99,18 @@ fn is_spool(connection: &Connection, path: &Path) -> Result<bool, SpoolError> {
             why: format!("it is another program's database (application id {application})"),
         }),
     }
+}
+
+/// The last number that was given to a record; 0: none was.
+pub(crate) fn issued(connection: &Connection) -> rusqlite::Result<u64> {
+    let issued = connection.query_row(ISSUED, [], |row| row.get(0)).optional();
+    issued.map(Option::unwrap_or_default)
+}
+
+/// Gives no number up to this one to any later record.
+pub(crate) fn issue(change: &Transaction<'_>, last: u64) -> rusqlite::Result<()> {
+    change.execute("DELETE FROM sqlite_sequence WHERE name = 'waiting'", [])?;
+    change.execute("INSERT INTO sqlite_sequence VALUES ('waiting', ?)", [last]).map(drop)
 }
 
 /// What is wrong with the pages of a database, if anything is.

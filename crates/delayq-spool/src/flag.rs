@@ -1,8 +1,14 @@
-//! Whether a record may wait in a spool: one byte in a file that all its processes read before every write.
+//! What the processes of a spool tell each other beside the database: `waiting.flag`, which is not synced.
 //!
-//! `1`: a record may wait; `0`: none does. It is set within the transaction that appends, before its commit, and cleared
-//! within one in which nothing waits, so that nobody appends meanwhile: a `0` is never wrong. The byte is not synced: after a
-//! power cut, the process that opens the spool sets it by what waits.
+//! ```text
+//! 0  1  `1`: a record may wait; `0`: none does
+//! 1  8  the last number that was given, big-endian
+//! 9  8  the same again: of two that differ, one was not written whole
+//! ```
+//! The flag is read before every write. It is set within the transaction that appends, before its commit, and cleared within
+//! one in which nothing waits, so that nobody appends meanwhile: a `0` is never wrong. After a power cut, the process that
+//! opens the spool sets it by what waits. The last number is a witness of commits that a damaged log drops: it is written
+//! after the commit, so it is never newer than what was synced.
 
 use crate::error::SpoolError;
 use crate::file;
@@ -53,6 +59,20 @@ impl Flag {
             written?;
         }
         alone.rollback().map_err(of)
+    }
+
+    /// Notes the last number that was given; to be called once its commit is on disk. If that fails, or another process has
+    /// noted a later one before, a damaged log may be noticed later or not at all, and nothing else.
+    pub(crate) fn note_last(&self, seq: u64) {
+        let number = seq.to_be_bytes();
+        let _ = self.file.write_all_at(&[number, number].concat(), 1);
+    }
+
+    /// The last number that was given, as far as it was noted.
+    pub(crate) fn last(&self) -> Option<u64> {
+        let mut numbers = [[0; 8]; 2];
+        self.file.read_exact_at(numbers.as_flattened_mut(), 1).ok()?;
+        (numbers[0] == numbers[1]).then(|| u64::from_be_bytes(numbers[0]))
     }
 
     fn write(&self, byte: [u8; 1]) -> Result<(), SpoolError> {

@@ -12,6 +12,9 @@
 //!
 //! **Nothing overtakes what waits.** While a record of a message waits, producers of this folder append its later writes
 //! behind it. `waiting.flag` says whether anything waits at all, so that they need not ask the database in most cases.
+//!
+//! **Damage is named.** A page that cannot be read refuses the file until it is salvaged. A log that ends before the last
+//! record that was acknowledged, as `waiting.flag` witnesses, leaves a rejected row with the numbers that are lost.
 
 mod clock;
 mod committer;
@@ -19,7 +22,9 @@ mod encoding;
 mod error;
 mod file;
 mod flag;
+mod lost;
 mod reader;
+mod row;
 mod salvage;
 mod writer;
 

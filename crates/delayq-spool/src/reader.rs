@@ -1,9 +1,9 @@
 //! The compensator's side of a spool: the waiting records, in order, and their outcomes.
 
-use crate::committer::note_group;
 use crate::error::SpoolError;
 use crate::flag::Flag;
-use crate::{clock, encoding, file};
+use crate::row::note_group;
+use crate::{clock, encoding, file, lost};
 use delayq_core::spool::SpoolRecord;
 use delayq_core::time::UnixMillis;
 use rusqlite::types::ValueRef;
@@ -111,12 +111,13 @@ impl SpoolReader {
 
     fn checked(dir: &Path, lease: Option<File>) -> Result<Self, SpoolError> {
         let shared = file::share(dir)?;
-        let mut connection = file::open(dir)?;
         let flag = Flag::open(dir)?;
+        let mut connection = file::open(dir)?;
         let path = dir.join(file::NAME);
         if let Some(why) = file::damage(&connection).map_err(|error| SpoolError::of(&path, &error))? {
             return Err(SpoolError::Damaged { path, why });
         }
+        lost::note(&mut connection, &flag, &path)?;
         flag.renew(&mut connection)?;
         Ok(Self { connection, dir: dir.to_owned(), path, seen: 0, flag, _shared: shared, _lease: lease })
     }
@@ -236,13 +237,14 @@ impl SpoolReader {
     }
 
     /// Lets a rejected record wait again, with the fate that it was spooled with; `force`: as one that was never tried, so
-    /// that a topic that refuses repeats takes it, perhaps a second time. Returns whether it existed.
+    /// that a topic that refuses repeats takes it, perhaps a second time. Returns whether it existed; what only names lost
+    /// records does not.
     ///
     /// # Errors
     /// It stays rejected, or producers may not see that it waits: repeat it.
     pub fn retry(&mut self, seq: u64, force: bool) -> Result<bool, SpoolError> {
         let retried = self.change(|change| {
-            let sql = "SELECT body FROM rejected WHERE seq = ?";
+            let sql = "SELECT body FROM rejected WHERE seq = ? AND body != x''";
             let found = change.query_row(sql, [seq], |row| Ok(record(row.get_ref(0)?))).optional()?;
             let Some(found) = found else { return Ok(false) };
             let columns = "seq, key, spooled_ms, body";

@@ -1,7 +1,7 @@
 //! Salvage: what can be read of a damaged spool, in a new one.
 
-use crate::committer::note_group;
 use crate::error::SpoolError;
+use crate::row::note_group;
 use crate::{clock, encoding, file};
 use rusqlite::types::Value;
 use rusqlite::{
@@ -78,9 +78,7 @@ impl Readable {
         }
         let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u64>(0)).ok();
         // Each of them may be on a damaged page.
-        let issued =
-            ["SELECT seq FROM sqlite_sequence WHERE name = 'waiting'", "SELECT max(seq) FROM waiting"];
-        let issued = issued.into_iter().find_map(number);
+        let issued = [file::ISSUED, "SELECT max(seq) FROM waiting"].into_iter().find_map(number);
         let issued = issued.ok_or_else(|| SpoolError::Damaged {
             path: path.to_owned(),
             why: "even its last number cannot be read".to_owned(),
@@ -106,8 +104,7 @@ impl Readable {
             }
         }
         // No number is given twice.
-        change.execute("DELETE FROM sqlite_sequence WHERE name = 'waiting'", [])?;
-        change.execute("INSERT INTO sqlite_sequence VALUES ('waiting', ?)", [self.issued])?;
+        file::issue(&change, self.issued)?;
         let (waiting, rejected) = (self.waiting.len() as u64, self.rejected.len() as u64);
         let sql = "UPDATE books SET spooled = spooled + ?, rejected = rejected + ?";
         change.execute(sql, [waiting + rejected, rejected])?;

@@ -1,11 +1,11 @@
 //! The producer's side of a spool.
 
-use crate::committer::{Append, Committer, Request, Row, key_of_group};
-use crate::encoding;
+use crate::committer::{Answers, Append, Committer, Request};
 use crate::error::SpoolError;
 use crate::flag::Flag;
+use crate::row::{Row, key_of_group};
 use delayq_core::id::Group;
-use delayq_core::spool::{Spool, SpoolRecord, Spooling};
+use delayq_core::spool::{Spool, SpoolRecord, Spooling, Taken};
 use std::fmt;
 use std::path::Path;
 use tokio::sync::{mpsc, oneshot};
@@ -52,20 +52,24 @@ impl SpoolWriter {
         Ok(Self { queue, flag })
     }
 
-    /// Appends records, all or none; returns once they are on disk. A dropped future has appended all or nothing.
-    ///
-    /// # Errors
-    /// Nothing was appended, unless [`SpoolError::fate`] is *unknown*.
-    pub async fn append(&self, records: Vec<SpoolRecord>) -> Result<(), SpoolError> {
-        self.send(&records, false).await.map(drop)
+    /// Appends records, and says of each, in order, whether it is on disk or why it is refused. A refused one refuses the
+    /// later ones of its message. A dropped future may have appended some.
+    pub async fn append_each(&self, records: &[SpoolRecord]) -> Vec<Result<(), SpoolError>> {
+        let answers = self.send(records, false).await;
+        answers.into_iter().map(|answer| answer.map(drop)).collect()
     }
 
-    /// Appends the records whose message has one waiting, and returns for each whether it did, in order.
+    /// Appends records; returns once they are on disk.
     ///
     /// # Errors
-    /// As [`Self::append`].
-    pub async fn append_behind(&self, records: Vec<SpoolRecord>) -> Result<Vec<bool>, SpoolError> {
-        self.send(&records, true).await
+    /// Why the first of those that are refused is; [`Self::append_each`] says which are.
+    pub async fn append(&self, records: Vec<SpoolRecord>) -> Result<(), SpoolError> {
+        self.append_each(&records).await.into_iter().collect()
+    }
+
+    /// Appends the records whose message has one waiting, and says of each, in order, whether it did or why it is refused.
+    pub async fn append_behind(&self, records: &[SpoolRecord]) -> Vec<Result<bool, SpoolError>> {
+        self.send(records, true).await
     }
 
     /// Whether a record of a message of this group waits.
@@ -74,43 +78,43 @@ impl SpoolWriter {
     /// The file cannot be read.
     pub async fn holds_group(&self, group: &Group) -> Result<bool, SpoolError> {
         let (answer, answered) = oneshot::channel();
-        self.ask(Request::HoldsGroup(key_of_group(group), answer), answered).await
+        self.ask(Request::HoldsGroup(key_of_group(group), answer), answered).await?
     }
 
-    async fn send(&self, records: &[SpoolRecord], only_behind: bool) -> Result<Vec<bool>, SpoolError> {
-        records.iter().try_for_each(encoding::check)?;
+    async fn send(&self, records: &[SpoolRecord], only_behind: bool) -> Answers {
         let rows = records.iter().map(Row::from).collect();
         let (answer, answered) = oneshot::channel();
-        self.ask(Request::Append(Append { rows, only_behind, answer }), answered).await
+        let asked = self.ask(Request::Append(Append { rows, only_behind, answer }), answered).await;
+        asked.unwrap_or_else(|closed| vec![Err(closed); records.len()])
     }
 
-    async fn ask<T>(
-        &self,
-        request: Request,
-        answered: oneshot::Receiver<Result<T, SpoolError>>,
-    ) -> Result<T, SpoolError> {
+    async fn ask<T>(&self, request: Request, answered: oneshot::Receiver<T>) -> Result<T, SpoolError> {
         self.queue.send(request).await.map_err(|_| SpoolError::Closed)?;
-        answered.await.map_err(|_| SpoolError::Closed)?
+        answered.await.map_err(|_| SpoolError::Closed)
     }
 }
 
 impl Spool for SpoolWriter {
-    fn append(&self, records: Vec<SpoolRecord>) -> Spooling<'_, ()> {
-        Box::pin(async move { Ok(self.append(records).await?) })
+    fn append(&self, records: Vec<SpoolRecord>) -> Spooling<'_, Vec<Taken<()>>> {
+        Box::pin(async move { taken(self.append_each(&records).await) })
     }
 
     fn may_hold(&self) -> bool {
         self.flag.is_set()
     }
 
-    fn append_behind(&self, records: Vec<SpoolRecord>) -> Spooling<'_, Vec<bool>> {
-        Box::pin(async move { Ok(self.append_behind(records).await?) })
+    fn append_behind(&self, records: Vec<SpoolRecord>) -> Spooling<'_, Vec<Taken<bool>>> {
+        Box::pin(async move { taken(self.append_behind(&records).await) })
     }
 
-    fn holds_group(&self, group: &Group) -> Spooling<'_, bool> {
+    fn holds_group(&self, group: &Group) -> Spooling<'_, Taken<bool>> {
         let group = group.clone();
         Box::pin(async move { Ok(self.holds_group(&group).await?) })
     }
+}
+
+fn taken<T>(answers: Vec<Result<T, SpoolError>>) -> Vec<Taken<T>> {
+    answers.into_iter().map(|answer| Ok(answer?)).collect()
 }
 
 impl fmt::Debug for SpoolWriter {

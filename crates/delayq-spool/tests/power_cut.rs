@@ -48,6 +48,7 @@ fn coins(seed: u64) -> impl FnMut() -> bool {
 
 fn look(folder: &Path) -> After {
     let reader = SpoolReader::open(folder, "the test").unwrap();
+    assert_eq!(reader.rejected(0, 9).unwrap(), [], "nothing is called lost that was not acknowledged");
     let found = reader.waiting(0, 1_000_000).unwrap();
     let id = |record: &Result<delayq_core::spool::SpoolRecord, String>| {
         record.as_ref().unwrap().target.id.to_string().parse().unwrap()

@@ -20,19 +20,15 @@ impl Producer {
         write: impl FnOnce(Vec<usize>) -> W,
         spooled: impl Fn(usize) -> T,
     ) -> Vec<Result<T, Error>> {
+        let outage = self.circuit.outage();
         let behind = match self.spool_that_may_hold() {
-            None => vec![false; count],
-            Some(spool) => match spool.append_behind((0..count).map(&record).collect()).await {
-                Ok(behind) => behind,
-                // What cannot go behind an older write must not overtake it either.
-                Err(refusal) => {
-                    let refused = || Err(Error::Spool { refusal: refusal.clone(), outage: None });
-                    return (0..count).map(|_| refused()).collect();
-                }
-            },
+            // All of it goes to the spool, whatever waits there.
+            _ if outage.is_some() => vec![Ok(false); count],
+            None => vec![Ok(false); count],
+            Some(spool) => spool.append_behind((0..count).map(&record).collect()).await,
         };
-        let open: Vec<usize> = (0..count).filter(|&i| !behind[i]).collect();
-        let mut written = match self.circuit.outage() {
+        let open: Vec<usize> = (0..count).filter(|&i| behind[i] == Ok(false)).collect();
+        let mut written = match outage {
             _ if open.is_empty() => Vec::new(),
             Some(outage) => open.iter().map(|_| Err(outage.clone())).collect(),
             None => write(open.clone()).await,
@@ -40,13 +36,15 @@ impl Producer {
         self.spool_outages(&open, &mut written, record, &spooled).await;
         let mut written = written.into_iter();
         let answer = |(i, behind)| match behind {
-            true => Ok(spooled(i)),
-            false => written.next().expect("one answer for each write"),
+            Ok(true) => Ok(spooled(i)),
+            Ok(false) => written.next().expect("one answer for each write"),
+            // What cannot go behind an older write must not overtake it either.
+            Err(refusal) => Err(Error::Spool { refusal, outage: None }),
         };
         behind.into_iter().enumerate().map(answer).collect()
     }
 
-    /// Hands what an outage kept from Redis to the spool, if there is one: all or nothing.
+    /// Hands what an outage kept from Redis to the spool, if there is one.
     async fn spool_outages<T>(
         &self,
         items: &[usize],
@@ -69,16 +67,15 @@ impl Producer {
         }
         let records = outages.iter().map(|(i, _, outage)| SpoolRecord { fate: outage.fate(), ..record(*i) });
         let taken = spool.append(records.collect()).await;
-        for (i, answer, outage) in outages {
-            *answer = match &taken {
-                Ok(()) => Ok(spooled(i)),
-                Err(refusal) => {
-                    Err(Error::Spool { refusal: refusal.clone(), outage: Some(Box::new(outage)) })
-                }
-            };
+        if let Some(refusal) = taken.iter().find_map(|taken| taken.as_ref().err()) {
+            let refused = taken.iter().filter(|taken| taken.is_err()).count();
+            tracing::error!(%refusal, refused, "the spool does not take what Redis cannot");
         }
-        if let Err(refusal) = taken {
-            tracing::error!(%refusal, "the spool does not take what Redis cannot");
+        for ((i, answer, outage), taken) in outages.into_iter().zip(taken) {
+            *answer = match taken {
+                Ok(()) => Ok(spooled(i)),
+                Err(refusal) => Err(Error::Spool { refusal, outage: Some(Box::new(outage)) }),
+            };
         }
     }
 

@@ -1,0 +1,41 @@
+//! What a damaged log has lost: SQLite ends the log at the first frame that is not as it was written, and drops the commits
+//! behind it without a word.
+
+use crate::error::SpoolError;
+use crate::flag::Flag;
+use crate::{clock, file};
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use std::path::Path;
+
+/// Sets one row aside that names the numbers that were given, and that the database knows nothing of. It has no bytes, so it
+/// can be discarded, and not be retried.
+pub(crate) fn note(connection: &mut Connection, flag: &Flag, path: &Path) -> Result<(), SpoolError> {
+    let mut note = || {
+        // Nobody is between a commit and its witness then, but with a number that is too low.
+        let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let issued = file::issued(&change)?;
+        match flag.last() {
+            Some(last) if last > issued => set_aside(&change, issued + 1, last)?,
+            _ => return change.rollback(),
+        }
+        change.commit()
+    };
+    match note().map_err(|error| SpoolError::of(path, &error)) {
+        // What waits has to get out of a full disk all the same.
+        Err(SpoolError::DiskFull { .. }) => Ok(()),
+        result => result,
+    }
+}
+
+fn set_aside(change: &Transaction<'_>, first: u64, last: u64) -> rusqlite::Result<()> {
+    let reason = format!(
+        "records {first} to {last} are lost: they were acknowledged, and the database does not have them: its log is \
+         damaged, or it is another one; write again what was not resubmitted before"
+    );
+    let now_ms = clock::now().get();
+    let sql =
+        "INSERT INTO rejected (seq, key, spooled_ms, rejected_ms, reason, body) VALUES (?, 0, ?, ?, ?, x'')";
+    change.execute(sql, params![last, now_ms, now_ms, reason])?;
+    change.execute("UPDATE books SET spooled = spooled + 1, rejected = rejected + 1", [])?;
+    file::issue(change, last)
+}

@@ -1,0 +1,109 @@
+//! The books: what waits, what was done, set aside, retried and discarded.
+
+use super::{ids, open, put, reader, spooled, topic};
+use delayq_core::fate::Fate;
+use delayq_core::id::Group;
+use delayq_core::message::Message;
+use delayq_core::spool::{Resubmit, Spool, SpoolRecord};
+use delayq_core::time::UnixMillis;
+use delayq_spool::{SpoolReader, SpoolStats};
+use delayq_tests::folder::Folder;
+
+#[tokio::test]
+async fn the_books_balance_through_done_reject_retry_and_discard() {
+    let folder = Folder::new("spool");
+    spooled(folder.path(), 10, 10).await;
+    let mut reader = reader(folder.path());
+    let seqs: Vec<u64> = reader.waiting(0, 10).unwrap().iter().map(|spooled| spooled.seq).collect();
+    reader.done(&seqs[..4]).unwrap();
+    reader.done(&seqs[..4]).unwrap();
+    for seq in &seqs[4..7] {
+        reader.reject(*seq, "conflict").unwrap();
+        reader.reject(*seq, "conflict").unwrap();
+    }
+    assert!(reader.retry(seqs[4], false).unwrap() && reader.discard(seqs[5]).unwrap());
+    assert!(!reader.retry(seqs[4], false).unwrap() && !reader.discard(seqs[5]).unwrap());
+    let stats = reader.stats().unwrap();
+    let expected = SpoolStats { spooled: 10, replayed: 4, rejected: 1, discarded: 1, waiting: 4, ..stats };
+    assert_eq!(stats, expected);
+    assert!(stats.balances());
+    assert_eq!(reader.rejected(0, 10).unwrap()[0].reason, "conflict");
+    assert_eq!(ids(&reader), ["m4", "m7", "m8", "m9"]);
+}
+
+#[tokio::test]
+async fn a_waiting_record_can_be_discarded_and_is_in_the_books() {
+    let folder = Folder::new("spool");
+    spooled(folder.path(), 2, 10).await;
+    let mut reader = reader(folder.path());
+    assert!(reader.discard(1).unwrap() && !reader.discard(1).unwrap() && !reader.discard(9).unwrap());
+    assert_eq!(ids(&reader), ["m1"]);
+    let other = open(folder.path()).unwrap();
+    assert!(other.may_hold() && reader.discard(2).unwrap() && !other.may_hold());
+    let stats = reader.stats().unwrap();
+    assert!(stats.discarded == 2 && stats.waiting == 0 && stats.balances(), "{stats:?}");
+}
+
+#[tokio::test]
+async fn a_forced_retry_forgets_that_it_was_tried() {
+    let folder = Folder::new("spool");
+    let at = UnixMillis::new(1_000);
+    let message = Message::new(topic(), "x").id("a").unwrap().group("g").unwrap().first_tried(at);
+    let record = SpoolRecord::put(&message, Fate::Unknown, at);
+    open(folder.path()).unwrap().append(vec![record]).await.unwrap();
+    let mut reader = reader(folder.path());
+    let tried = |reader: &SpoolReader| {
+        let record = reader.waiting(0, 1).unwrap().remove(0).record.unwrap();
+        let Resubmit::Put(message) = record.resubmit(at, None) else { panic!("it was a put") };
+        message.tried
+    };
+    for (force, expected) in [(false, Some(at)), (true, None)] {
+        reader.reject(1, "stale").unwrap();
+        assert!(reader.retry(1, force).unwrap());
+        assert_eq!(tried(&reader), expected);
+    }
+    assert!(reader.stats().unwrap().balances());
+    let spool = open(folder.path()).unwrap();
+    assert_eq!(spool.holds_group(&Group::new("g").unwrap()).await, Ok(true));
+}
+
+#[tokio::test]
+async fn a_replay_that_was_begun_is_remembered_until_it_is_known_not_to_have_reached_redis() {
+    let folder = Folder::new("spool");
+    spooled(folder.path(), 2, 10).await;
+    let mut first = reader(folder.path());
+    first.begin(&[1, 2]).unwrap();
+    first.untried(&[2]).unwrap();
+    drop(first);
+    let batch = reader(folder.path()).waiting(0, 2).unwrap();
+    assert!(batch[0].tried.is_some() && batch[1].tried.is_none());
+    let Resubmit::Put(message) =
+        batch[0].record.as_ref().unwrap().resubmit(UnixMillis::new(5_000), batch[0].tried)
+    else {
+        panic!("it was a put")
+    };
+    assert_eq!(
+        message,
+        Message::new(topic(), "xxxxxxxxxx").id("m0").unwrap().first_tried(batch[0].tried.unwrap())
+    );
+}
+
+#[tokio::test]
+async fn a_change_by_a_producer_is_noticed_and_nothing_else() {
+    let folder = Folder::new("spool");
+    let spool = open(folder.path()).unwrap();
+    let mut reader = reader(folder.path());
+    assert!(reader.has_changed().unwrap());
+    assert!(!reader.has_changed().unwrap());
+    spool.append(vec![put("a", 1)]).await.unwrap();
+    assert!(reader.has_changed().unwrap());
+    reader.done(&[1]).unwrap();
+    assert!(!reader.has_changed().unwrap(), "its own changes are known");
+}
+
+#[tokio::test]
+async fn a_batch_takes_no_more_than_its_bytes_and_at_least_one_record() {
+    let folder = Folder::new("spool");
+    spooled(folder.path(), 40, 1 << 20).await;
+    assert_eq!(reader(folder.path()).waiting(0, 500).unwrap().len(), 16);
+}

@@ -1,0 +1,100 @@
+//! Damaged files: what is named, and what is saved.
+
+use super::{open, put, reader, released, spooled, topic};
+use delayq_core::fate::Fate;
+use delayq_core::id::Group;
+use delayq_core::message::Message;
+use delayq_core::spool::SpoolRecord;
+use delayq_core::time::UnixMillis;
+use delayq_spool::{Salvaged, SpoolError, SpoolReader, salvage_spool};
+use delayq_tests::folder::Folder;
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+
+#[tokio::test]
+async fn a_flipped_bit_in_a_record_spoils_that_one_alone() {
+    let folder = Folder::new("spool");
+    spooled(folder.path(), 3, 50).await;
+    let connection = rusqlite::Connection::open(folder.join("spool.db")).unwrap();
+    let mut body: Vec<u8> =
+        connection.query_row("SELECT body FROM waiting WHERE seq = 2", [], |row| row.get(0)).unwrap();
+    body[40] ^= 4;
+    connection.execute("UPDATE waiting SET body = ? WHERE seq = 2", [body]).unwrap();
+    let batch = reader(folder.path()).waiting(0, 3).unwrap();
+    let sound: Vec<bool> = batch.iter().map(|spooled| spooled.record.is_ok()).collect();
+    assert_eq!(sound, [true, false, true]);
+}
+
+#[tokio::test]
+async fn a_row_of_another_type_stops_no_other_and_is_set_aside() {
+    let folder = Folder::new("spool");
+    spooled(folder.path(), 4, 10).await;
+    let connection = rusqlite::Connection::open(folder.join("spool.db")).unwrap();
+    let write = |sql| connection.execute_batch(sql).unwrap();
+    write("UPDATE waiting SET body = 'text', spooled_ms = 'yesterday' WHERE seq = 1");
+    write("UPDATE waiting SET body = 17, tried_ms = -1 WHERE seq = 2");
+    write("UPDATE waiting SET tried_ms = x'00', spooled_ms = -5 WHERE seq = 3");
+    write("UPDATE books SET replayed = 'many'");
+    let mut reader = reader(folder.path());
+    let batch = reader.waiting(0, 10).unwrap();
+    let sound: Vec<bool> = batch.iter().map(|spooled| spooled.record.is_ok()).collect();
+    assert_eq!(sound, [false, false, true, true]);
+    assert!(batch[2].tried.is_some(), "it was tried, at whatever time");
+    assert_eq!(batch[0].record, Err("its body is not bytes, but Text".to_owned()));
+    reader.reject(1, "no bytes").unwrap();
+    reader.reject(2, "no bytes").unwrap();
+    assert_eq!(reader.rejected(0, 10).unwrap().len(), 2);
+    assert_eq!((reader.stats().unwrap().rejected, reader.stats().unwrap().waiting), (2, 2));
+    drop((reader, connection));
+    released(folder.path()).await;
+    let sound = salvage_spool(folder.path()).unwrap_err();
+    assert!(matches!(sound, SpoolError::Sound { .. }), "{sound}");
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_refused_by_name_and_salvaged() {
+    let folder = Folder::new("spool");
+    spooled(folder.path(), 1_999, 200).await;
+    let grouped = Message::new(topic(), "x").id("grouped").unwrap().group("g").unwrap();
+    let grouped = SpoolRecord::put(&grouped, Fate::NotApplied, UnixMillis::new(1));
+    open(folder.path()).unwrap().append(vec![grouped]).await.unwrap();
+    released(folder.path()).await;
+    let mut before = reader(folder.path());
+    before.reject(7, "conflict").unwrap();
+    before.reject(1_999, "conflict").unwrap();
+    before.shrink().unwrap();
+    drop(before);
+    let file = OpenOptions::new().write(true).open(folder.join("spool.db")).unwrap();
+    let pages = file.metadata().unwrap().len() / 4096;
+    assert!(pages > 60, "{pages}");
+    file.write_all_at(&[0xa5; 8192], 40 * 4096).unwrap();
+    drop(file);
+    released(folder.path()).await;
+    let refusal = SpoolReader::open(folder.path(), "the test").unwrap_err();
+    assert!(matches!(refusal, SpoolError::Damaged { .. }), "{refusal}");
+
+    released(folder.path()).await;
+    let Salvaged { waiting, rejected, lost, lost_numbers, aside } = salvage_spool(folder.path()).unwrap();
+    assert!((1_900..1_998).contains(&waiting), "{waiting} saved, {lost} lost");
+    assert_eq!((waiting + lost, rejected), (1_998, 2));
+    assert_eq!(lost_numbers.len() as u64, lost);
+    assert!(aside.exists());
+    let reader = reader(folder.path());
+    let found = reader.waiting(0, 2_000).unwrap();
+    assert!(found.iter().all(|spooled| !lost_numbers.contains(&spooled.seq) && spooled.record.is_ok()));
+    assert_eq!(found.len() as u64, waiting);
+    assert_eq!(reader.rejected(0, 10).unwrap().iter().map(|r| r.seq).collect::<Vec<_>>(), [7, 1_999]);
+    assert!(reader.stats().unwrap().balances());
+    // No number is given twice, and what is of a group is known to be.
+    let spool = open(folder.path()).unwrap();
+    assert_eq!(spool.holds_group(&Group::new("g").unwrap()).await, Ok(true));
+    spool.append(vec![put("new", 10)]).await.unwrap();
+    assert_eq!(reader.waiting(2_000, 10).unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn nothing_is_salvaged_while_the_folder_is_in_use() {
+    let folder = Folder::new("spool");
+    let _spool = open(folder.path()).unwrap();
+    assert!(matches!(salvage_spool(folder.path()), Err(SpoolError::InUse { .. })));
+}

@@ -1,0 +1,67 @@
+//! The spool on a real disk: what is acknowledged stays, what is damaged is named, who may use it.
+#![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
+
+mod books;
+mod damage;
+mod files;
+mod killed;
+mod log;
+mod order;
+mod room;
+
+use delayq_core::fate::Fate;
+use delayq_core::id::Topic;
+use delayq_core::message::Message;
+use delayq_core::spool::SpoolRecord;
+use delayq_core::time::UnixMillis;
+use delayq_spool::{SpoolError, SpoolReader, SpoolSettings, SpoolWriter};
+use delayq_tests::deadline::SHORT;
+use std::fs;
+use std::path::Path;
+
+fn topic() -> Topic {
+    Topic::new("orders").unwrap()
+}
+
+fn put(id: &str, bytes: usize) -> SpoolRecord {
+    let message = Message::new(topic(), vec![b'x'; bytes]).id(id).unwrap();
+    SpoolRecord::put(&message, Fate::NotApplied, UnixMillis::new(1_000))
+}
+
+fn open(folder: &Path) -> Result<SpoolWriter, SpoolError> {
+    SpoolWriter::open(folder, &SpoolSettings::default())
+}
+
+/// A child that another test starts has the locks of this process until it is under way: so long, they are held.
+#[allow(clippy::disallowed_methods, reason = "a deadline of a test")]
+fn reader(folder: &Path) -> SpoolReader {
+    let patience = std::time::Instant::now() + SHORT;
+    loop {
+        match SpoolReader::open(folder, "the test") {
+            Err(SpoolError::Held { .. }) if std::time::Instant::now() < patience => std::thread::yield_now(),
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
+fn ids(reader: &SpoolReader) -> Vec<String> {
+    let batch = reader.waiting(0, 100_000).unwrap();
+    batch.into_iter().map(|spooled| spooled.record.unwrap().target.id.to_string()).collect()
+}
+
+async fn spooled(folder: &Path, count: usize, bytes: usize) {
+    let spool = open(folder).unwrap();
+    spool.append((0..count).map(|n| put(&format!("m{n}"), bytes)).collect()).await.unwrap();
+}
+
+/// Waits until nobody has the folder: neither the thread of the last spool, nor a child that another test starts.
+async fn released(folder: &Path) {
+    delayq_tests::deadline::wait_until("the folder to be released", SHORT, || async {
+        let free = |name| match fs::File::open(folder.join(name)) {
+            Ok(file) => file.try_lock().is_ok(),
+            Err(_) => true,
+        };
+        free("users.lock") && free("compensator.lock")
+    })
+    .await;
+}
