@@ -1,6 +1,7 @@
 //! Why there is no figure.
 
 use delayq::{NameError, PutError};
+use delayq_spool::SpoolError;
 use std::io;
 
 /// Why there is no figure.
@@ -15,6 +16,12 @@ pub(crate) enum BenchError {
     /// A message was not put.
     #[error("delayq: {0}")]
     Put(#[from] PutError),
+    /// The spool failed.
+    #[error("the spool: {0}")]
+    Spool(#[from] SpoolError),
+    /// Bare SQLite failed.
+    #[error("bare SQLite: {0}")]
+    Sqlite(#[from] rusqlite::Error),
     /// A name is invalid.
     #[error("delayq: {0}")]
     Name(#[from] NameError),

@@ -3,6 +3,7 @@
 
 mod bare;
 mod bare_loop;
+mod bare_spool;
 mod bench;
 mod clock;
 mod error;
@@ -17,6 +18,7 @@ mod script_times;
 mod server;
 mod shape;
 mod shards;
+mod spool;
 mod storm;
 mod suite;
 mod table;
@@ -58,12 +60,12 @@ const MEASUREMENT: Code = Code {
 
 /// Measure this machine: every figure with its limit
 ///
-/// Putting, reserving, storms, lateness and memory, each compared with the same scripts, driven by a bare client in the same run.
+/// Putting, reserving, storms, lateness, memory and the spool, each compared with the same scripts, driven by a bare client in the same run.
 /// It starts a redis-server and an etcd of its own, and prints the median of the runs.
 #[derive(Debug, Parser)]
 #[command(name = "delayq-bench", version, max_term_width = 100)]
 struct Arguments {
-    /// What to measure; without any, everything but `shards`
+    /// What to measure; without any, everything but `shards` and `spool`
     #[arg(value_enum)]
     parts: Vec<Part>,
     /// How many runs the median is taken of

@@ -33,6 +33,8 @@ pub(crate) enum Part {
     Life,
     /// Throughput, lateness and memory over 1, 2, 4, … 64 shards; only by name
     Shards,
+    /// Spooled puts and their replay, on the disk of the folder for temporary files (TMPDIR); only by name
+    Spool,
 }
 
 // === impl Part ===
@@ -98,6 +100,7 @@ impl Bench {
             }
             Part::Idle => figures = self.idle(own, timers).await?,
             Part::Life => figures = self.lives(own, timers).await?,
+            Part::Spool => figures = self.spool(own).await?,
             Part::Shards => figures = self.over_shards(MANY_SHARDS, timers).await?,
         }
         Ok(figures)

@@ -1,0 +1,79 @@
+//! The limits of a spool: SQLite that commits the same batches together with nothing around it, and the disk alone.
+
+use crate::clock;
+use crate::error::BenchError;
+use rusqlite::{Connection, TransactionBehavior};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use tokio::sync::{mpsc, oneshot};
+
+/// How many syncs the disk's limit is taken of.
+const SYNCS: u32 = 300;
+
+/// What SQLite writes at least, in one go.
+const PAGE: usize = 4096;
+
+/// A batch of bodies, and who waits for it.
+type Batch = (Vec<Vec<u8>>, oneshot::Sender<()>);
+
+/// A table of bodies. Cheap to clone; its thread ends with the last clone.
+#[derive(Clone)]
+pub(crate) struct BareSpool {
+    queue: mpsc::Sender<Batch>,
+}
+
+// === impl BareSpool ===
+
+impl BareSpool {
+    /// One in a new file, as durable as a spool: a write-ahead log, synced at every commit.
+    pub(crate) fn open(folder: &Path) -> Result<Self, BenchError> {
+        let connection = Connection::open(folder.join("bare.db"))?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.execute_batch("CREATE TABLE waiting (seq INTEGER PRIMARY KEY, body BLOB NOT NULL)")?;
+        let (queue, batches) = mpsc::channel(1024);
+        std::thread::spawn(move || commit(connection, batches));
+        Ok(Self { queue })
+    }
+
+    /// Returns once the batch is on disk.
+    pub(crate) async fn append(&self, bodies: Vec<Vec<u8>>) -> Result<(), BenchError> {
+        let ended = || BenchError::Wrong("bare SQLite does not commit".to_owned());
+        let (answer, answered) = oneshot::channel();
+        self.queue.send((bodies, answer)).await.map_err(|_| ended())?;
+        answered.await.map_err(|_| ended())
+    }
+}
+
+/// Commits all that waits at the same time together. A failure ends it, and who waits is told.
+fn commit(mut connection: Connection, mut queue: mpsc::Receiver<Batch>) -> rusqlite::Result<()> {
+    while let Some(first) = queue.blocking_recv() {
+        let mut batches = vec![first];
+        while let Ok(next) = queue.try_recv() {
+            batches.push(next);
+        }
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut insert = transaction.prepare_cached("INSERT INTO waiting (body) VALUES (?)")?;
+        for body in batches.iter().flat_map(|(bodies, _)| bodies) {
+            insert.execute([body])?;
+        }
+        drop(insert);
+        transaction.commit()?;
+        for (_, answer) in batches {
+            let _ = answer.send(());
+        }
+    }
+    Ok(())
+}
+
+/// How often a second the disk of a folder syncs a page that was appended.
+pub(crate) fn syncs_a_second(folder: &Path) -> Result<f64, BenchError> {
+    let file = File::create(folder.join("synced"))?;
+    let start = clock::now();
+    for n in 0..SYNCS {
+        file.write_all_at(&[n as u8; PAGE], u64::from(n) * PAGE as u64)?;
+        file.sync_data()?;
+    }
+    Ok(f64::from(SYNCS) / (clock::now() - start).as_secs_f64())
+}

@@ -1,0 +1,193 @@
+//! The spool: puts while Redis is away, and their way into it once it is back.
+
+use crate::bare_spool::{BareSpool, syncs_a_second};
+use crate::bench::{Bench, Prepared};
+use crate::clock;
+use crate::error::BenchError;
+use crate::figures::{Figure, Target};
+use crate::messages::Messages;
+use crate::shape::Shape;
+use delayq::spool::SpoolRecord;
+use delayq::{Client, Fate, Message, Producer, ProducerOptions, PutOutcome, Settings, Topic, UnixMillis};
+use delayq_compensator::{CompensatorConfig, Resubmitter};
+use delayq_spool::{SpoolReader, SpoolSettings, SpoolWriter};
+use delayq_tests::folder::Folder;
+use delayq_tests::ports::free_port;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// How callers write.
+#[derive(Clone, Copy)]
+struct Callers {
+    count: usize,
+    /// How many messages each of their calls has.
+    batch: usize,
+    name: &'static str,
+}
+
+const BATCHES: Callers = Callers { count: 8, batch: 100, name: "spooled put, batches of 100 by 8 callers" };
+const SINGLES: Callers = Callers { count: 64, batch: 1, name: "spooled put, one by one by 64 callers" };
+
+/// Of so many messages of a measurement those one by one take one: each commit waits for the disk.
+const SINGLE_PART: usize = 10;
+
+/// As many as a step of a compensator resubmits.
+const REPLAY_BATCH: usize = CompensatorConfig::BATCH as usize;
+
+/// The part of its limit that each figure has to reach.
+const PART: f64 = 0.8;
+/// What 64 callers have to reach, where the disk can.
+const SINGLE_PUTS: f64 = 5_000.0;
+const REPLAYED: f64 = 50_000.0;
+
+/// How far away the messages are due.
+const FAR: Duration = Duration::from_secs(24 * 3600);
+
+// === impl Bench ===
+
+impl Bench {
+    /// Spooled puts in batches and one by one, each compared with SQLite that commits the same bytes, and with the disk; and
+    /// their replay, compared with `put_many`.
+    pub(crate) async fn spool(&self, shape: Shape) -> Result<Vec<Figure>, BenchError> {
+        let mut figures = Vec::new();
+        for callers in [BATCHES, SINGLES] {
+            let count = if callers.batch == 1 { self.messages / SINGLE_PART } else { self.messages };
+            let limit = bare(callers, count, shape).await?;
+            let measured = spooled(callers, count, shape).await?;
+            let figure = Figure::new(shape, callers.name, "/s", measured);
+            figures.push(figure.limit(limit).target(Target::OfLimit(PART)));
+        }
+        let singles = figures[1].measured;
+        let folder = Folder::new("synced");
+        let limit = syncs_a_second(folder.path())? * SINGLES.count as f64;
+        let name = format!("{}, beside syncs of the disk x 64", SINGLES.name);
+        figures.push(Figure::new(shape, name, "/s", singles).limit(limit).target(lower(SINGLE_PUTS, limit)));
+        figures.extend(self.replay(shape).await?);
+        Ok(figures)
+    }
+
+    /// What was spooled goes to Redis, compared with one caller who puts the same messages in calls of the same size.
+    async fn replay(&self, shape: Shape) -> Result<Vec<Figure>, BenchError> {
+        let prepared = self.prepared(shape).await?;
+        let (count, due) = (self.messages / REPLAY_BATCH * REPLAY_BATCH, clock_far());
+        let start = clock::now();
+        for _ in 0..count / REPLAY_BATCH {
+            prepared.messages.put_many(&prepared.producer, REPLAY_BATCH, || due).await?;
+        }
+        let limit = rate(count, start);
+
+        let prepared = self.prepared(shape).await?;
+        let folder = Folder::new("replayed");
+        fill(&prepared, &folder, count, due).await?;
+        let reader = SpoolReader::open(folder.path(), "the benchmark")?;
+        let mut resubmitter = Resubmitter::new(reader, prepared.client.clone(), REPLAY_BATCH);
+        let start = clock::now();
+        let mut done = 0;
+        loop {
+            let report = resubmitter.run_once().await?;
+            if report.at_end {
+                break;
+            }
+            done += report.resubmitted;
+        }
+        let measured = rate(count, start);
+        if done != count as u64 {
+            return Err(BenchError::Wrong(format!("{done} of {count} records were resubmitted")));
+        }
+        let figure = Figure::new(shape, "replay, beside put_many of 500 by one caller", "/s", measured);
+        Ok(vec![figure.limit(limit).target(lower(REPLAYED, limit))])
+    }
+}
+
+/// So many a second, or the part of a limit that is lower.
+fn lower(rate: f64, limit: f64) -> Target {
+    if PART * limit < rate { Target::OfLimit(PART) } else { Target::AtLeast(rate) }
+}
+
+fn rate(count: usize, start: std::time::Instant) -> f64 {
+    count as f64 / (clock::now() - start).as_secs_f64()
+}
+
+fn clock_far() -> UnixMillis {
+    UnixMillis::new(clock::since_epoch().as_millis() as u64) + FAR
+}
+
+async fn fill(prepared: &Prepared, folder: &Folder, count: usize, due: UnixMillis) -> Result<(), BenchError> {
+    let spool = SpoolWriter::open(folder.path(), &SpoolSettings::default())?;
+    let tried = UnixMillis::new(clock::since_epoch().as_millis() as u64);
+    for _ in 0..count / REPLAY_BATCH {
+        let record = |_| Ok(SpoolRecord::put(&prepared.messages.next(due)?, Fate::NotApplied, tried));
+        let records = (0..REPLAY_BATCH).map(record).collect::<Result<_, BenchError>>()?;
+        spool.append(records).await?;
+    }
+    Ok(())
+}
+
+/// The limit: the same messages in the same batches, in a table of bare SQLite.
+async fn bare(callers: Callers, count: usize, shape: Shape) -> Result<f64, BenchError> {
+    let folder = Folder::new("bare");
+    let spool = BareSpool::open(folder.path())?;
+    callers
+        .drive(count, shape, move |messages| {
+            let encoded = |message: &Message| message.envelope(message.payload.clone(), false).encode();
+            let (bodies, spool) = (messages.iter().map(encoded).collect(), spool.clone());
+            async move { spool.append(bodies).await }
+        })
+        .await
+}
+
+/// Puts of a producer whose Redis is away.
+async fn spooled(callers: Callers, count: usize, shape: Shape) -> Result<f64, BenchError> {
+    let folder = Folder::new("spooled");
+    let spool = SpoolWriter::open(folder.path(), &SpoolSettings { max_bytes: 64 << 30 })?;
+    let mut settings = Settings::new(format!("redis://127.0.0.1:{}", free_port()));
+    settings.shards = shape.shards;
+    let options = ProducerOptions::default().spool(Arc::new(spool));
+    let producer = Producer::start(Client::new(settings), options);
+    callers
+        .drive(count, shape, move |messages| {
+            let producer = producer.clone();
+            async move {
+                for put in producer.put_many(messages).await {
+                    match put?.outcome {
+                        PutOutcome::Spooled => {}
+                        other => return Err(BenchError::Wrong(format!("a put answered {other:?}"))),
+                    }
+                }
+                Ok(())
+            }
+        })
+        .await
+}
+
+// === impl Callers ===
+
+impl Callers {
+    /// Each makes a call, and waits for its answer before the next: messages a second.
+    async fn drive<C, F>(self, count: usize, shape: Shape, call: C) -> Result<f64, BenchError>
+    where
+        C: Fn(Vec<Message>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Result<(), BenchError>> + Send,
+    {
+        let messages = Arc::new(Messages::new(Topic::new("bench")?, shape));
+        let (calls, due) = (count / self.batch / self.count, clock_far());
+        let start = clock::now();
+        let mut callers = JoinSet::new();
+        for _ in 0..self.count {
+            let (messages, call) = (Arc::clone(&messages), call.clone());
+            callers.spawn(async move {
+                for _ in 0..calls {
+                    let some = (0..self.batch).map(|_| messages.next(due)).collect::<Result<_, _>>()?;
+                    call(some).await?;
+                }
+                Ok::<_, BenchError>(())
+            });
+        }
+        while let Some(caller) = callers.join_next().await {
+            caller.map_err(|error| BenchError::Wrong(error.to_string()))??;
+        }
+        Ok(rate(calls * self.batch * self.count, start))
+    }
+}
