@@ -74,7 +74,7 @@ async fn main() -> Result<()> {
 impl Bench {
     fn message(&self, n: usize, due_ms: u64) -> Result<Message> {
         let head = format!("{{\"order\":{n},\"text\":\"");
-        let body = format!("{head}{:x<width$}\"}}", "", width = 198 - head.len());
+        let body = format!("{head}{}\"}}", "x".repeat(198 - head.len()));
         let message = Message::new(self.topic.clone(), body).at(UnixMillis::new(due_ms));
         Ok(match self.ids {
             Ids::Own => message.id(format!("order-{n}"))?,
