@@ -27,7 +27,7 @@ pub(crate) fn of_put(answer: Result<&PutOutcome, &Error>) -> Settle {
         Ok(PutOutcome::Stale) => Settle::Reject(
             "stale: its topic refuses repeats, and may have forgotten how the first try ended".to_owned(),
         ),
-        Ok(PutOutcome::Refused(why)) => Settle::Reject(format!("refused: {why}")),
+        Ok(PutOutcome::Refused(why)) => of_script("refused", why),
         Ok(PutOutcome::Spooled) => Settle::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
         Err(error) => of_error(error),
     }
@@ -36,7 +36,7 @@ pub(crate) fn of_put(answer: Result<&PutOutcome, &Error>) -> Settle {
 pub(crate) fn of_cancel(answer: Result<&CancelOutcome, &Error>) -> Settle {
     match answer {
         Ok(CancelOutcome::Spooled) => Settle::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
-        Ok(CancelOutcome::Failed(why)) => Settle::Reject(format!("failed: {why}")),
+        Ok(CancelOutcome::Failed(why)) => of_script("failed", why),
         Ok(_) => Settle::Done,
         Err(error) => of_error(error),
     }
@@ -51,10 +51,19 @@ pub(crate) fn of_reschedule(answer: Result<&RescheduleOutcome, &Error>) -> Settl
         Ok(RescheduleOutcome::Finished(state, _)) => Settle::Reject(format!("too late: it is {state}")),
         Ok(RescheduleOutcome::Unknown) => Settle::Reject("nothing is known of it".to_owned()),
         Ok(RescheduleOutcome::Spooled) => Settle::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
-        Ok(RescheduleOutcome::Refused(why)) => Settle::Reject(format!("refused: {why}")),
-        Ok(RescheduleOutcome::Failed(why)) => Settle::Reject(format!("failed: {why}")),
+        Ok(RescheduleOutcome::Refused(why)) => of_script("refused", why),
+        Ok(RescheduleOutcome::Failed(why)) => of_script("failed", why),
         Err(error) => of_error(error),
     }
+}
+
+/// What a script says of one write. It passes on the errors of Redis, such as that of a command that its user may not run,
+/// or of a key of the wrong type. They begin with a code in capitals, are no fault of the message, and may be mended.
+fn of_script(word: &str, why: &str) -> Settle {
+    let code = why.split(' ').next().unwrap_or_default();
+    let is_of_redis = !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase());
+    let why = format!("{word}: {why}");
+    if is_of_redis { Settle::Rest(Fate::NotApplied, why) } else { Settle::Reject(why) }
 }
 
 /// Only an error of the message itself is final; anything else may be fixed.
@@ -92,6 +101,16 @@ mod tests {
         let shard = Error::Uninitialised(delayq::protocol::ShardId::new(3));
         assert!(matches!(of_put(Err(&shard)), Settle::Rest(Fate::NotApplied, _)));
         assert!(matches!(of_put(Err(&Error::Message(MessageError::Backoff))), Settle::Reject(_)));
+        for (why, rests) in [
+            ("ERR The user executing the script can't run this command or subcommand", true),
+            ("NOPERM ACL failure in script", true),
+            ("WRONGTYPE Operation against a key holding the wrong kind of value", true),
+            ("expiry not after the due time", false),
+            ("", false),
+        ] {
+            let settled = of_put(Ok(&PutOutcome::Refused(why.to_owned())));
+            assert_eq!(matches!(settled, Settle::Rest(Fate::NotApplied, _)), rests, "{why}");
+        }
         assert_eq!(of_cancel(Ok(&CancelOutcome::Unknown)), Settle::Done);
         assert!(matches!(of_reschedule(Ok(&RescheduleOutcome::Unknown)), Settle::Reject(_)));
     }

@@ -1,13 +1,13 @@
 //! What cannot be carried out although Redis can be used rests alone.
 
-use super::{Host, message, reader, target, topic};
+use super::{FAR, Host, message, reader, target, topic};
 use delayq::spool::SpoolRecord;
-use delayq::{Admin, Fate, UnixMillis};
+use delayq::{Admin, Fate, Message, Topic, UnixMillis};
 use delayq_compensator::{CompensatorConfig, Deps, Report, Resubmitter, build};
 use delayq_service::{Metrics, Readiness, Shutdown};
 use delayq_spool::{SpoolReader, SpoolStats};
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const RECORDS: u64 = 400;
 const BROKEN: &str = "{dq:2}:meta";
@@ -25,6 +25,16 @@ async fn stored(host: &Host) -> (u64, u64) {
 
 fn stats(host: &Host) -> SpoolStats {
     SpoolReader::open_beside(host.folder.path()).unwrap().stats().unwrap()
+}
+
+fn deps(host: &Host) -> Deps {
+    Deps {
+        client: host.deployment.client.clone(),
+        spool: host.folder.path().to_owned(),
+        holder: "the test".to_owned(),
+        metrics: Metrics::new(),
+        readiness: Readiness::new(),
+    }
 }
 
 /// Puts for every shard, and a cancel of each put behind them.
@@ -85,15 +95,8 @@ async fn the_running_compensator_serves_the_others_and_retries_what_rests() {
     rename(&host, BROKEN, AWAY).await;
     spool(&host).await;
     let shutdown = Shutdown::new();
-    let deps = Deps {
-        client: host.deployment.client.clone(),
-        spool: host.folder.path().to_owned(),
-        holder: "the test".to_owned(),
-        metrics: Metrics::new(),
-        readiness: Readiness::new(),
-    };
-    let running =
-        tokio::spawn(build(CompensatorConfig::default(), deps).await.unwrap().run(shutdown.clone()));
+    let built = build(CompensatorConfig::default(), deps(&host)).await.unwrap();
+    let running = tokio::spawn(built.run(shutdown.clone()));
     wait_until("what can be done", LONG, async || stats(&host).replayed > RECORDS).await;
     let before = stats(&host).replayed;
     let at = UnixMillis::new(1);
@@ -117,4 +120,89 @@ async fn what_has_waited_for_too_long_is_set_aside_if_that_is_asked_for() {
     assert_eq!(resubmitter.run_once().await.unwrap().rejected, 500);
     let aside = SpoolReader::open_beside(host.folder.path()).unwrap().rejected(0, 1).unwrap();
     assert_eq!(aside[0].reason, "it has waited for longer than 1ms");
+}
+
+#[tokio::test]
+async fn what_a_command_that_is_denied_within_a_script_refuses_rests_until_it_is_allowed() {
+    let host = Host::start().await;
+    spool(&host).await;
+    let allow = async |rule: &str| {
+        let () = host.deployment.server.command(&["ACL", "SETUSER", "default", rule]).await;
+    };
+    let mut resubmitter = host.resubmitter();
+    // Of the first the script tells each message, the second ends the whole call, and a repeat of that needs the third.
+    for command in ["zadd", "hincrby", "set"] {
+        allow(&format!("-{command}")).await;
+        resubmitter.begin_again();
+        let report = loop {
+            let report = resubmitter.run_once().await.unwrap();
+            assert_eq!((report.resubmitted, report.rejected), (0, 0), "{command}: {report:?}");
+            if report.at_end || report.held.is_some() {
+                break report;
+            }
+        };
+        assert!(report.held.is_some() || report.resting == 2 * RECORDS, "{command}: {report:?}");
+        allow(&format!("+{command}")).await;
+    }
+    resubmitter.begin_again();
+    while !resubmitter.run_once().await.unwrap().at_end {}
+    assert_eq!(stored(&host).await, (RECORDS, RECORDS));
+    assert_eq!((stats(&host).waiting, stats(&host).rejected), (0, 0));
+}
+
+#[tokio::test]
+async fn a_topic_whose_buckets_are_broken_rests_alone() {
+    let host = Host::start().await;
+    // An hour that no other topic uses.
+    let hour = FAR.get() / 3_600_000 + 10;
+    let broken = |id: u64| {
+        let message = Message::new(Topic::new("broken").unwrap(), "x").id(format!("b{id}")).unwrap();
+        message.at(UnixMillis::new(hour * 3_600_000))
+    };
+    for id in 0..40 {
+        host.present(broken(id)).await;
+    }
+    let buckets: Vec<String> = host.deployment.server.command(&["KEYS", &format!("*:b:*:{hour}")]).await;
+    assert_eq!(buckets.len(), 4, "one in each shard: {buckets:?}");
+    for bucket in &buckets {
+        rename(&host, bucket, &format!("{bucket}:away")).await;
+        let _: String = host.deployment.server.command(&["SET", bucket, "broken"]).await;
+    }
+    let records = (40..80).map(|id| SpoolRecord::put(&broken(id), Fate::NotApplied, UnixMillis::new(1)));
+    host.spool.append(records.collect()).await.unwrap();
+    spool(&host).await;
+
+    let mut resubmitter = host.resubmitter();
+    let report = loop {
+        let report = resubmitter.run_once().await.unwrap();
+        assert_eq!((report.rejected, &report.held), (0, &None), "{report:?}");
+        if report.at_end {
+            break report;
+        }
+    };
+    assert_eq!(report.resting, 40);
+    assert_eq!(stored(&host).await, (RECORDS, RECORDS), "all of the other topic");
+    for bucket in &buckets {
+        rename(&host, &format!("{bucket}:away"), bucket).await;
+    }
+    resubmitter.begin_again();
+    while !resubmitter.run_once().await.unwrap().at_end {}
+    let stats = stats(&host);
+    assert!(stats.waiting == 0 && stats.rejected == 0 && stats.balances(), "{stats:?}");
+}
+
+#[tokio::test]
+async fn a_compensator_resubmits_no_more_than_its_rate() {
+    let host = Host::start().await;
+    spool(&host).await;
+    let shutdown = Shutdown::new();
+    let config = CompensatorConfig { rate: 200, ..CompensatorConfig::default() };
+    let began = Instant::now();
+    let running = tokio::spawn(build(config, deps(&host)).await.unwrap().run(shutdown.clone()));
+    wait_until("an empty spool", LONG, async || stats(&host).waiting == 0).await;
+    // The first 200 go at once, the other 600 take a second for each 200. A busy machine only makes it slower.
+    let took = began.elapsed();
+    assert!(took >= Duration::from_secs(3), "{took:?}");
+    shutdown.request();
+    within("the compensator's end", SHORT, running).await.unwrap().unwrap();
 }
