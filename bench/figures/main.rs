@@ -21,6 +21,7 @@ mod shards;
 mod spool;
 mod storm;
 mod suite;
+mod sweep;
 mod table;
 mod take;
 mod timers;
@@ -65,7 +66,7 @@ const MEASUREMENT: Code = Code {
 #[derive(Debug, Parser)]
 #[command(name = "delayq-bench", version, max_term_width = 100)]
 struct Arguments {
-    /// What to measure; without any, everything but `shards` and `spool`
+    /// What to measure; without any, everything but `shards`, `spool` and `sweep`
     #[arg(value_enum)]
     parts: Vec<Part>,
     /// How many runs the median is taken of

@@ -35,6 +35,8 @@ pub(crate) enum Part {
     Shards,
     /// Spooled puts and their replay, on the disk of the folder for temporary files (TMPDIR); only by name
     Spool,
+    /// A sweep of a million messages; only by name
+    Sweep,
 }
 
 // === impl Part ===
@@ -102,6 +104,7 @@ impl Bench {
             Part::Life => figures = self.lives(own, timers).await?,
             Part::Spool => figures = self.spool(own).await?,
             Part::Shards => figures = self.over_shards(MANY_SHARDS, timers).await?,
+            Part::Sweep => figures = self.sweep(own).await?,
         }
         Ok(figures)
     }

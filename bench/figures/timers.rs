@@ -6,7 +6,7 @@ use delayq_cli::output::complain;
 use delayq_cluster::EtcdConfig;
 use delayq_service::config::DeploymentConfig;
 use delayq_service::{Fault, Metrics, Readiness, Shutdown};
-use delayq_timer::{Deps, Membership, TimerConfig, stores};
+use delayq_timer::{Deps, Membership, SweepConfig, TimerConfig, stores};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -108,7 +108,8 @@ impl Timers {
         };
         let metrics = Metrics::new();
         self.numbers().present.push(metrics.clone());
-        let deps = Deps { client, metrics, readiness: Readiness::default(), membership };
+        let (readiness, sweep) = (Readiness::default(), SweepConfig::default());
+        let deps = Deps { client, metrics, readiness, membership, sweep };
         delayq_timer::build(config, deps).await?.run(Shutdown::default()).await
     }
 

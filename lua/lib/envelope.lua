@@ -4,9 +4,8 @@ local OUTCOME = { delivered = 5, cancelled = 6, expired = 7, purged = 8 }
 
 local function gen_bytes(g) return struct.pack('>I4', g) end
 
--- A message as a table, or nil and why not: missing | malformed | newer.
-local function read(no, id)
-  local env = redis.call('MGET', base .. 'm:' .. no .. ':' .. id)[1]
+-- What the bytes of an envelope say, false for none: a message as a table, or nil and why not: missing | malformed | newer.
+local function decode(no, id, env)
   if not env then return nil, 'missing' end
   if #env < 32 then return nil, 'malformed' end
   local m = { no = no, id = id, env = env }
@@ -15,6 +14,9 @@ local function read(no, id)
   if m.format < FORMAT or not STATE[m.state] then return nil, 'malformed' end
   return m
 end
+
+-- Reads a message: as `decode` tells it.
+local function read(no, id) return decode(no, id, redis.call('MGET', base .. 'm:' .. no .. ':' .. id)[1]) end
 
 -- A message's head as its fields say.
 local function head_of(m)

@@ -6,7 +6,7 @@ use delayq::{
     Topic, UnixMillis,
 };
 use delayq_service::{Metrics, Readiness, Shutdown};
-use delayq_timer::{Deps, Membership, TimerConfig};
+use delayq_timer::{Deps, Membership, SweepConfig, TimerConfig};
 use futures_util::future::try_join_all;
 use serde_json::{Value, json};
 use std::error::Error;
@@ -195,6 +195,7 @@ impl Bench {
                 metrics: Metrics::new(),
                 readiness: Readiness::default(),
                 membership: Membership::single("peer"),
+                sweep: SweepConfig::default(),
             };
             match delayq_timer::build(TimerConfig::default(), deps).await {
                 Ok(timer) => timer.run(Shutdown::default()).await,

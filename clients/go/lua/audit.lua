@@ -33,9 +33,12 @@ local function check(m)
   for _, kind in ipairs(faults_of(m)) do found(kind, name_of(m)) end
 end
 
-for i = 2, #ARGV do
-  local name = string.sub(ARGV[i], 3)
-  local m, why = read(name_parts(name))
-  if m then check(m) else unread(ARGV[i], name, why) end
+local keys = {}
+for i = 2, #ARGV do keys[i - 1] = base .. ARGV[i] end
+for i, env in ipairs(redis.call('MGET', unpack(keys))) do
+  local name = string.sub(ARGV[i + 1], 3)
+  local no, id = name_parts(name)
+  local m, why = decode(no, id, env)
+  if m then check(m) else unread(ARGV[i + 1], name, why) end
 end
 return answer

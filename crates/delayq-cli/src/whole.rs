@@ -7,7 +7,7 @@ use delayq_service::config::{
     AdminConfig, DeploymentConfig, Locations, LogConfig, RedisConfig, ShutdownConfig, SpoolConfig,
     TracesConfig,
 };
-use delayq_timer::TimerConfig;
+use delayq_timer::{SweepConfig, TimerConfig};
 use std::collections::BTreeMap;
 
 delayq_service::configuration! {
@@ -32,6 +32,8 @@ delayq_service::configuration! {
         pub spool: SpoolConfig,
         /// `[timer]`
         pub timer: TimerConfig,
+        /// `[sweep]`
+        pub sweep: SweepConfig,
         /// `[compensator]`
         pub compensator: CompensatorConfig,
         /// `[forwarder]`

@@ -131,7 +131,8 @@ fn replies_answer(cases: u64) {
             19 => drop(verbs::group::read_cancel(reply())),
             20 => drop(verbs::group::read_shift(reply())),
             21 => drop(verbs::audit::read_messages(reply())),
-            22 => drop(verbs::deployment::read_asked(reply(), shard)),
+            22 => drop(verbs::audit::read_indexes(reply())),
+            23 => drop(verbs::deployment::read_asked(reply(), shard)),
             _ => drop(verbs::probe::read(reply())),
         }
     }

@@ -3,9 +3,12 @@
 use crate::codes::{CLOCK, UNINITIALISED};
 use crate::metrics::TimerMetrics;
 use crate::progress::Stall;
+use crate::sweep_metrics::{OfKind, SweepMetrics};
+use delayq::admin::{SweptFault, SweptMending};
 use delayq::protocol::ShardId;
 use delayq::{Error, Topic};
 use delayq_cluster::{LossReason, SINGLE_MODE_LIMITS, Trust};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(crate) fn started(name: &str, redis: &str, shards: u16, single: bool) {
@@ -156,6 +159,61 @@ pub(crate) fn topic_forgotten(metrics: &TimerMetrics, topic: &Topic, shard: Shar
 /// A topic's books do not balance, since the last look.
 pub(crate) fn books_off(shard: ShardId, topic: &Topic) {
     tracing::error!(%topic, %shard, "the topic's books do not balance: `delayq audit` says by what");
+}
+
+/// What one sweep found, by kind: an example, how many there were, and how many were mended.
+#[derive(Default)]
+pub(crate) struct SweptAll(BTreeMap<&'static str, SweptKind>);
+
+#[derive(Default)]
+struct SweptKind {
+    example: String,
+    found: u64,
+    mended: u64,
+    why_not: Option<String>,
+}
+
+// === impl SweptAll ===
+
+impl SweptAll {
+    /// Counts one.
+    pub(crate) fn add(&mut self, metrics: &SweepMetrics, fault: SweptFault) {
+        let label = OfKind { kind: fault.kind };
+        metrics.found.get_or_create(&label).inc();
+        let kind = self.0.entry(fault.kind).or_default();
+        kind.found += 1;
+        match fault.mending {
+            SweptMending::Mended => {
+                kind.mended += 1;
+                metrics.mended.get_or_create(&label).inc();
+            }
+            SweptMending::Failed(why) => kind.why_not = Some(why),
+            _ => {}
+        }
+        if kind.example.is_empty() {
+            kind.example = fault.what;
+        }
+    }
+
+    /// A line for each kind.
+    pub(crate) fn log(&self) {
+        for (kind, SweptKind { example, found, mended, why_not }) in &self.0 {
+            let why_not = why_not.as_deref().unwrap_or_default();
+            tracing::warn!(kind, found, mended, example, why_not, "a sweep found faults");
+        }
+    }
+}
+
+/// A sweep came to its end.
+pub(crate) fn swept(metrics: &SweepMetrics, took: Duration) {
+    metrics.finished(took);
+    tracing::debug!(?took, "swept");
+}
+
+/// A sweep was cut off by an error.
+pub(crate) fn sweep_failed(metrics: &SweepMetrics, error: &Error) {
+    metrics.failed();
+    tracing::warn!(%error, "a sweep was cut off: it begins again later");
 }
 
 /// Everything is handed over.

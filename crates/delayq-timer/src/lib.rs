@@ -19,6 +19,9 @@
 //! * A timer that Redis does not answer for 3 s lets the others have its shards, if Redis answers any of them.
 //! * A shard that nobody pumps is pumped by another timer when something in it is ten seconds overdue, at its next
 //!   poll: after 16 s at most where few timers share the shards.
+//!
+//! The timer that pumps the first shard also sweeps the deployment, as [`SweepConfig`] says: it looks over every message,
+//! index and counter, and mends what is wrong.
 
 mod aim;
 mod alarm;
@@ -44,8 +47,12 @@ mod safety_poll;
 mod schedule;
 pub mod stores;
 mod survey;
+mod sweep_config;
+mod sweep_metrics;
+mod sweeping;
 mod timer;
 mod wakes;
 
 pub use config::TimerConfig;
+pub use sweep_config::SweepConfig;
 pub use timer::{Deps, Membership, Timer, build};

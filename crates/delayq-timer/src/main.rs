@@ -4,7 +4,7 @@ use delayq::admin::Role;
 use delayq_cluster::EtcdConfig;
 use delayq_service::config::{DeploymentConfig, RedisConfig};
 use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
-use delayq_timer::{Deps, Timer, TimerConfig, build, stores};
+use delayq_timer::{Deps, SweepConfig, Timer, TimerConfig, build, stores};
 
 delayq_service::sections! {
     /// The sections that a timer uses.
@@ -13,6 +13,7 @@ delayq_service::sections! {
         redis: RedisConfig,
         etcd: EtcdConfig,
         timer: TimerConfig,
+        sweep: SweepConfig,
     }
 }
 
@@ -29,11 +30,12 @@ impl Service for TimerService {
     const PROGRAM: Program = Program { name: "delayq-timer", version: env!("CARGO_PKG_VERSION") };
 
     async fn build(config: Config, process: &Process) -> Result<Self, Fault> {
-        let Config { deployment, redis, etcd, timer, admin, .. } = config;
+        let Config { deployment, redis, etcd, timer, sweep, admin, .. } = config;
         let client = delayq_service::deployment::client_of(Role::Timer, &deployment, &redis)?;
         let membership = stores::membership(&timer, &deployment, &etcd, admin.listen.to_string());
         let (metrics, readiness) = (process.metrics.clone(), process.readiness.clone());
-        let timer = build(timer, Deps { client: client.clone(), metrics, readiness, membership }).await?;
+        let deps = Deps { client: client.clone(), metrics, readiness, membership, sweep };
+        let timer = build(timer, deps).await?;
         Ok(Self { timer, fitness: Fitness::found(&client, &process.readiness) })
     }
 

@@ -324,7 +324,7 @@ impl ToTake {
 }
 
 /// A family in which these have a series from the start, so that a rate sees their first count.
-fn zeroed<L, const N: usize>(labels: [L; N]) -> Family<L, Counter>
+pub(crate) fn zeroed<L, const N: usize>(labels: [L; N]) -> Family<L, Counter>
 where
     L: Clone + std::hash::Hash + Eq,
 {

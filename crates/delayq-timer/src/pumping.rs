@@ -28,6 +28,7 @@ use crate::redis_health::RedisHealth;
 use crate::safety_poll::SafetyPoll;
 use crate::schedule::Schedule;
 use crate::survey::Surveys;
+use crate::sweeping::FIRST;
 use crate::wakes::Wakes;
 use delayq::protocol::{Growth, Notification, Owner};
 use delayq::{Client, ShardCount};
@@ -35,6 +36,7 @@ use delayq_cluster::{Handle, Ownership, OwnershipChange};
 use delayq_service::{Condition, Fault, Heartbeat, Shutdown};
 use standing::Reported;
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 /// The longest that is waited out awake, after waking, for the moment to send.
 const AWAKE: Duration = Duration::from_micros(150);
@@ -55,6 +57,8 @@ pub(crate) struct Parts {
     pub(crate) lock: Duration,
     pub(crate) handle: Handle,
     pub(crate) ownership: Ownership,
+    /// Whether it is this timer's turn to sweep.
+    pub(crate) sweeps: watch::Sender<bool>,
 }
 
 /// The loop's state.
@@ -86,6 +90,7 @@ pub(crate) struct Pumping {
     fleet: Fleet,
     wakes: Wakes,
     growth: Growth,
+    sweeps: watch::Sender<bool>,
     stopping: Option<Instant>,
 }
 
@@ -105,7 +110,7 @@ enum Woken {
 impl Pumping {
     /// To be called in the runtime in which it will run.
     pub(crate) fn new(parts: Parts, heartbeat: Heartbeat, alarm: Alarm) -> Self {
-        let Parts { config, client, metrics, condition, owner, lock, handle, ownership } = parts;
+        let Parts { config, client, metrics, condition, owner, lock, handle, ownership, sweeps } = parts;
         let shards = Owner::new(client.clone());
         let (now, single) = (Instant::now(), !lock.is_zero());
         Self {
@@ -130,6 +135,7 @@ impl Pumping {
             fleet: Fleet::new(handle, ownership, config.strict),
             wakes: Wakes::new(&shards),
             growth: client.growth(),
+            sweeps,
             stopping: None,
             config,
             client,
@@ -169,7 +175,10 @@ impl Pumping {
                 Woken::Shutdown => self.drain(),
             }
             self.fleet.confirm(&self.owning.parted());
-            self.reported.report(self.stands());
+            let standing = self.stands();
+            let sweeps = standing.is_well() && self.schedule.is_certain(FIRST);
+            self.sweeps.send_if_modified(|before| std::mem::replace(before, sweeps) != sweeps);
+            self.reported.report(standing);
         }
     }
 

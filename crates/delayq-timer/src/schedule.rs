@@ -260,6 +260,11 @@ impl Schedule {
         self.shards.get(&shard).map(|shard| shard.epoch)
     }
 
+    /// Whether a shard is owned, and nothing is known against it.
+    pub(crate) fn is_certain(&self, shard: ShardId) -> bool {
+        self.shards.get(&shard).is_some_and(|shard| !shard.doubted)
+    }
+
     /// Every shard that is owned.
     pub(crate) fn owned(&self) -> impl Iterator<Item = ShardId> {
         self.shards.keys().copied()

@@ -6,6 +6,9 @@ use crate::codes::{ETCD, LOCKED, REDIS, UNINITIALISED};
 use crate::config::TimerConfig;
 use crate::metrics::TimerMetrics;
 use crate::pumping::{Parts, Pumping};
+use crate::sweep_config::SweepConfig;
+use crate::sweep_metrics::SweepMetrics;
+use crate::sweeping::Sweeping;
 use crate::{apart, events};
 use delayq::protocol::{Claimed, Owner, ShardId};
 use delayq::{Admin, Client, Error};
@@ -13,6 +16,7 @@ use delayq_cluster::{Cluster, ClusterConfig, Role};
 use delayq_service::codes::SYSTEM;
 use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 /// How long a start rests before it asks for a lock again.
 const LOCK_RETRY: Duration = Duration::from_millis(200);
@@ -30,6 +34,8 @@ pub struct Deps {
     pub readiness: Readiness,
     /// Who divides the shards.
     pub membership: Membership,
+    /// How the deployment is swept.
+    pub sweep: SweepConfig,
 }
 
 /// Who divides the shards among the timers.
@@ -48,6 +54,8 @@ pub enum Membership {
 pub struct Timer {
     parts: Parts,
     readiness: Readiness,
+    sweeping: Sweeping,
+    turn: watch::Receiver<bool>,
 }
 
 /// Makes a timer: checks Redis, takes the lock or joins the fleet. Nothing is pumped before [`Timer::run`]; but a
@@ -57,7 +65,7 @@ pub struct Timer {
 /// Redis cannot be used, etcd refuses this timer, the deployment does not exist, another single timer is running. An etcd
 /// that does not answer is no error: until it does the timer owns nothing, and pumps what is long overdue.
 pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
-    let Deps { client, metrics, readiness, membership } = deps;
+    let Deps { client, metrics, readiness, membership, sweep } = deps;
     let condition = readiness.condition("timer");
     let admin = Admin::new(client.clone());
     admin.check_server().await.map_err(|error| unusable(&client, error))?;
@@ -78,10 +86,19 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
             (owner, Duration::ZERO, joined.map_err(refused)?)
         }
     };
+    let sweeping = Sweeping {
+        config: sweep,
+        // Nothing that is due waits behind its answers.
+        admin: Admin::new(client.apart()),
+        metrics: SweepMetrics::register(&metrics),
+    };
     let metrics = TimerMetrics::register(&metrics, &config.horizons);
+    let (sweeps, turn) = watch::channel(false);
     Ok(Timer {
-        parts: Parts { config, client, metrics, condition, owner, lock, handle, ownership },
+        parts: Parts { config, client, metrics, condition, owner, lock, handle, ownership, sweeps },
         readiness,
+        sweeping,
+        turn,
     })
 }
 
@@ -99,12 +116,12 @@ impl Membership {
 
 impl Timer {
     /// Pumps until shutdown is asked for, and then hands its shards over: on a thread of its own, for as long as this
-    /// future is not dropped.
+    /// future is not dropped. Sweeps when it is this timer's turn.
     ///
     /// # Errors
     /// A part of the membership ended by itself, which is a bug.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), Fault> {
-        let Self { mut parts, readiness } = self;
+        let Self { mut parts, readiness, sweeping, turn } = self;
         let (redis, shards) = (parts.client.address(), parts.client.shards().get());
         events::started(&parts.owner, &redis, shards, !parts.lock.is_zero());
         // On a connection of its own, so that no pump waits behind another's answers.
@@ -115,7 +132,8 @@ impl Timer {
                 Alarm::start().map_err(|error| Fault::new(&SYSTEM, "cannot set an alarm").because(error))?;
             Pumping::new(parts, heartbeat, alarm).run(shutdown).await
         };
-        apart::run("delayq-pump", pumping).await?
+        let (pumped, ()) = tokio::join!(apart::run("delayq-pump", pumping), sweeping.run(turn));
+        pumped?
     }
 }
 

@@ -1,6 +1,7 @@
 //! The admin: inspecting a deployment, and operating it.
 
 mod audit;
+mod auditor;
 mod deleting;
 mod deployment;
 mod finding;
@@ -9,22 +10,25 @@ mod history;
 mod listeners;
 mod listing;
 mod namespaces;
+mod paced;
 mod policies;
 mod queues;
 mod repair;
 mod replaying;
 mod stuck;
+mod sweep;
 mod training;
 mod walking;
 
-pub use audit::{Audit, Uncounted};
+pub use audit::Audit;
 pub use deleting::TopicDeletion;
 pub use growing::{GrowthReport, GrowthStep};
 pub use history::History;
 pub use listing::{ListCursor, ListedPage, Listing};
 pub use repair::Repaired;
 pub use replaying::ReplayOptions;
-pub use stuck::{Drift, Finding, FindingKind};
+pub use stuck::{Drift, Finding, FindingKind, Uncounted};
+pub use sweep::{Sweep, Swept, SweptFault, SweptMending};
 pub use training::Trained;
 pub use walking::{Walk, WalkCursor};
 

@@ -41,8 +41,19 @@ const PRODUCER: &[Verb] = &[
 const CONSUMER: &[Verb] =
     &[Verb::Reserve, Verb::Extend, Verb::Ack, Verb::Release, Verb::Bury, Verb::Overview, Verb::Dictionary];
 
-const TIMER: &[Verb] =
-    &[Verb::Claim, Verb::Pump, Verb::Hold, Verb::ForgetQuiet, Verb::Overview, Verb::Count, Verb::Survey];
+const TIMER: &[Verb] = &[
+    Verb::Claim,
+    Verb::Pump,
+    Verb::Hold,
+    Verb::ForgetQuiet,
+    Verb::Overview,
+    Verb::Count,
+    Verb::Survey,
+    Verb::Audit,
+    Verb::AuditIndex,
+    Verb::Repair,
+    Verb::Recount,
+];
 
 /// Of each client, outside of scripts: connecting, checking the server, and loading scripts. ROLE is asked of what
 /// sentinels name.
@@ -51,8 +62,11 @@ const OF_A_CONNECTION: [&str; 7] = ["hello", "auth", "info", "role", "time", "ev
 /// Of who follows wake-ups, on a connection that may be idle.
 const OF_A_LISTENER: [&str; 3] = ["ping", "ssubscribe", "sunsubscribe"];
 
-/// Of an admin, outside of scripts: walking over all keys, and asking who listens.
-const OF_AN_ADMIN: [&str; 3] = ["scan", "zscan", "pubsub|shardnumsub"];
+/// Of who sweeps, outside of scripts: walking over all keys.
+const OF_A_SWEEPER: [&str; 1] = ["scan"];
+
+/// Of an admin, outside of scripts: asking who listens.
+const OF_AN_ADMIN: [&str; 1] = ["pubsub|shardnumsub"];
 
 /// What the scripts that are flagged `no-writes` may run; they include functions that name others.
 const READS: [&str; 17] = [
@@ -102,8 +116,9 @@ impl Role {
             commands.extend(commands_of(&scripts.get(verb).source));
         }
         let listener: &[&str] = if self.listens() { &OF_A_LISTENER } else { &[] };
+        let sweeper: &[&str] = if self.sweeps() { &OF_A_SWEEPER } else { &[] };
         let admin: &[&str] = if self == Self::Admin { &OF_AN_ADMIN } else { &[] };
-        commands.extend(listener.iter().chain(admin).map(|&command| command.to_owned()));
+        commands.extend(listener.iter().chain(sweeper).chain(admin).map(|&command| command.to_owned()));
         commands
     }
 
@@ -117,6 +132,11 @@ impl Role {
     /// Whether it follows wake-ups.
     pub(crate) const fn listens(self) -> bool {
         matches!(self, Self::Consumer | Self::Timer | Self::Forwarder | Self::Admin)
+    }
+
+    /// Whether it walks over all keys.
+    pub(crate) const fn sweeps(self) -> bool {
+        matches!(self, Self::Timer | Self::Admin)
     }
 
     fn verbs(self) -> Vec<Verb> {
@@ -172,7 +192,7 @@ mod tests {
             assert!(role.commands().is_subset(&admin), "{role}");
             assert_eq!(role.name().parse(), Ok(role));
         }
-        let outside = [&OF_A_CONNECTION[..], &OF_A_LISTENER, &OF_AN_ADMIN].concat();
+        let outside = [&OF_A_CONNECTION[..], &OF_A_LISTENER, &OF_A_SWEEPER, &OF_AN_ADMIN].concat();
         let probed = Verb::Probe.file().split("try('").skip(1).filter_map(|rest| rest.split('\'').next());
         let probed: BTreeSet<String> = probed.map(str::to_lowercase).collect();
         let in_scripts: BTreeSet<String> =
@@ -184,7 +204,9 @@ mod tests {
     fn a_role_may_not_do_what_only_others_do() {
         assert!(!Role::Producer.commands().contains("ssubscribe"));
         for role in Role::ALL {
-            assert_eq!(role.commands().contains("scan"), role == Role::Admin, "{role}");
+            let is_admin = role == Role::Admin;
+            assert_eq!(role.commands().contains("pubsub|shardnumsub"), is_admin, "{role}");
+            assert_eq!(role.commands().contains("scan"), is_admin || role == Role::Timer, "{role}");
         }
     }
 

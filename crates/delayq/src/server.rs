@@ -80,15 +80,11 @@ async fn check_permissions(calls: &Calls, role: Option<Role>) -> Result<(), Erro
     if role.is_none_or(Role::listens) {
         try_listening(calls.link().master(), calls.keys()).await?;
     }
+    if role.is_some_and(Role::sweeps) {
+        calls.link().run(redis::cmd("SCAN").arg(0)).await?;
+    }
     if role == Some(Role::Admin) {
-        let base = calls.keys().base(ShardId::new(0));
-        for command in [
-            redis::cmd("SCAN").arg(0),
-            redis::cmd("ZSCAN").arg(format!("{base}never")).arg(0),
-            redis::cmd("PUBSUB").arg("SHARDNUMSUB"),
-        ] {
-            calls.link().run(command).await?;
-        }
+        calls.link().run(redis::cmd("PUBSUB").arg("SHARDNUMSUB")).await?;
     }
     let needed: Vec<String> =
         role.unwrap_or(Role::Admin).commands().into_iter().map(|command| command.to_uppercase()).collect();

@@ -52,16 +52,20 @@ local function faults_of(m)
 end
 
 -- What the entries of each index stand for: the message's number and id, and its gen where the entry has one.
+local function named(_, member) return name_parts(member) end
+local function of_topic(index, member)
+  return string.match(index, '^%a:(%d+)'), string.sub(member, 1, -5), string.sub(member, -4)
+end
 local ENTRY = {
-  b = function(index, member) return string.match(index, '^b:(%d+)'), string.sub(member, 1, -5), string.sub(member, -4) end,
-  d = function(index, member) return string.match(index, '^d:(%d+)'), string.sub(member, 1, -5), string.sub(member, -4) end,
+  b = of_topic,
+  d = of_topic,
   leases = function(_, member)
     local no, rest = name_parts(member)
     return no, string.sub(rest, 1, -5), string.sub(rest, -4)
   end,
-  expiries = function(_, member) return name_parts(member) end,
-  markers = function(_, member) return name_parts(member) end,
-  g = function(_, member) return name_parts(member) end,
+  expiries = named,
+  markers = named,
+  g = named,
 }
 
 -- Whether the message is in the state that an entry of the index stands for.
@@ -74,20 +78,31 @@ local BELONGS = {
   g = function(m, index) return m.state <= LEASED and group_and_expiry(m) == string.sub(index, 3) end,
 }
 
--- Whether an entry leads nowhere. What cannot be read is left to the script that meets it.
-local function leads_nowhere(index, member)
-  local kind = string.match(index, '^%a*')
-  if kind == 'ends' then return redis.call('EXISTS', base .. member) == 0 end
-  if not ENTRY[kind] then return false end
-  if kind == 'markers' and (string.find(member, '^shift:') or string.find(member, '^h:%d+$')) then
-    return redis.call('EXISTS', base .. member) == 0
-  end
-  local no, id, g = ENTRY[kind](index, member)
-  local m, why = read(no, id)
+local function kind_of(index) return string.match(index, '^%a*') end
+
+-- The message that an entry stands for, as `ENTRY` has it; nil where it stands for a key.
+local function message_of(index, member)
+  local kind = kind_of(index)
+  local is_key = kind == 'ends' or kind == 'markers'
+    and (string.find(member, '^shift:') or string.find(member, '^h:%d+$'))
+  if not is_key and ENTRY[kind] then return ENTRY[kind](index, member) end
+end
+
+-- Whether an entry of that gen, if it has one, does not lead to `m`, or why there is no `m`. What cannot be read is left to
+-- the script that meets it.
+local function is_astray(index, g, m, why)
   if not m then return why == 'missing' end
   if g and g ~= gen_bytes(m.gen) then return true end
-  local whole, belongs = pcall(BELONGS[kind], m, index)
+  local whole, belongs = pcall(BELONGS[kind_of(index)], m, index)
   return whole and not belongs
+end
+
+-- Whether an entry leads nowhere.
+local function leads_nowhere(index, member)
+  local no, id, g = message_of(index, member)
+  if no then return is_astray(index, g, read(no, id)) end
+  local kind = kind_of(index)
+  return (kind == 'ends' or kind == 'markers') and redis.call('EXISTS', base .. member) == 0
 end
 
 local RINGS = { b = true, leases = true, expiries = true, markers = true, ends = true }
@@ -99,7 +114,7 @@ local function silent_since(index)
   if list_ends then
     return redis.call('EXISTS', base .. index) == 1 and not has_entry('ends', index) and tonumber(list_ends) or nil
   end
-  if not RINGS[string.match(index, '^%a*')] then return nil end
+  if not RINGS[kind_of(index)] then return nil end
   local first = redis.call('ZRANGE', base .. index, '0', '0', 'WITHSCORES')[2]
   local rings = first and redis.call('ZSCORE', base .. 'alarms', index)
   if not first or rings and tonumber(rings) <= math.max(tonumber(first), now + 10000) then return nil end

@@ -8,12 +8,13 @@ use delayq_service::config::{Environment, Loaded, Source, load};
 use delayq_service::deployment::client;
 use delayq_service::traces::{self, Exporter};
 use delayq_service::{Fault, Process, Tasks, configuration};
-use delayq_timer::{Membership, Timer, TimerConfig, stores};
+use delayq_timer::{Membership, SweepConfig, Timer, TimerConfig, stores};
 
 configuration! {
     /// The sections of timer and compensator, in addition to those that the command line has anyway.
     struct RoleSections {
         timer: TimerConfig,
+        sweep: SweepConfig,
         compensator: CompensatorConfig,
     }
 }
@@ -38,7 +39,7 @@ impl Roles {
     /// What a role cannot do without.
     pub async fn build(text: &str, servers: &Servers, process: &Process) -> Result<Self, Fault> {
         let source = Source::text("delayq.toml", text);
-        let RoleSections { timer, compensator } =
+        let RoleSections { timer, sweep, compensator } =
             load::<RoleSections>(&source, &Environment::empty())?.config;
         let Loaded { config: forwarder, locations, .. } =
             load::<ForwarderConfig>(&source, &Environment::empty())?;
@@ -60,6 +61,7 @@ impl Roles {
             metrics: metrics.clone(),
             readiness: readiness.clone(),
             membership,
+            sweep,
         };
         let timer = delayq_timer::build(timer, timer_deps).await?;
         let compensator = match config.spool.folder() {

@@ -8,6 +8,41 @@ use crate::shard::ShardId;
 /// A finding as a script names it: its kind, and the message's or the entry's name.
 pub type Named = (String, Vec<u8>);
 
+/// An index, by its key without the base, and where to go on in it: the score and the member of the entry that was looked at
+/// last, both empty at first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexAt {
+    /// Which.
+    pub index: Vec<u8>,
+    /// Where, as a score.
+    pub score: Vec<u8>,
+    /// Where, as a member.
+    pub member: Vec<u8>,
+}
+
+/// What a step over indexes found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexesReport {
+    /// How many indexes were checked to their end.
+    pub done: usize,
+    /// Where to go on in the next one.
+    pub at: (Vec<u8>, Vec<u8>),
+    /// How many entries were looked at.
+    pub entries: u64,
+    /// Each with the index it is about.
+    pub findings: Vec<(Vec<u8>, Named)>,
+}
+
+// === impl IndexAt ===
+
+impl IndexAt {
+    /// The index from its beginning.
+    #[must_use]
+    pub const fn first(index: Vec<u8>) -> Self {
+        Self { index, score: Vec::new(), member: Vec::new() }
+    }
+}
+
 /// Checks these messages, each named by its key without the base.
 pub fn messages<K: AsRef<[u8]>>(shard: ShardId, keys: &[K]) -> Call {
     let mut call = Call::new(Verb::Audit, shard);
@@ -24,28 +59,37 @@ pub fn read_messages(reply: Value) -> Result<Vec<Named>, ReplyError> {
     for _state in 0..5 {
         reply.number()?;
     }
-    named(reply)
-}
-
-/// Checks an index and these entries of it.
-pub fn index(shard: ShardId, index: &[u8], entries: &[Vec<u8>]) -> Call {
-    let mut call = Call::new(Verb::AuditIndex, shard).arg(index);
-    entries.iter().for_each(|entry| call.push(entry));
-    call
-}
-
-/// The findings about the index.
-///
-/// # Errors
-/// The script does not give such an answer.
-pub fn read_index(reply: Value) -> Result<Vec<Named>, ReplyError> {
-    named(Reply::new(Verb::AuditIndex, reply)?)
-}
-
-fn named(mut reply: Reply) -> Result<Vec<Named>, ReplyError> {
     let mut all = Vec::new();
     while !reply.is_empty() {
         all.push((reply.text()?, reply.bytes()?));
     }
     Ok(all)
+}
+
+/// Checks indexes and up to `limit` (1 to 500) of their entries.
+pub fn indexes<'i>(shard: ShardId, limit: usize, indexes: impl IntoIterator<Item = &'i IndexAt>) -> Call {
+    let mut call = Call::new(Verb::AuditIndex, shard).number(limit as u64);
+    for IndexAt { index, score, member } in indexes {
+        [index, score, member].into_iter().for_each(|part| call.push(part));
+    }
+    call
+}
+
+/// The findings about the indexes, and how far it came.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read_indexes(reply: Value) -> Result<IndexesReport, ReplyError> {
+    let mut reply = Reply::new(Verb::AuditIndex, reply)?;
+    let done = usize::try_from(reply.number()?).unwrap_or(usize::MAX);
+    let mut report = IndexesReport {
+        done,
+        at: (reply.bytes()?, reply.bytes()?),
+        entries: reply.number()?,
+        findings: Vec::new(),
+    };
+    while !reply.is_empty() {
+        report.findings.push((reply.bytes()?, (reply.text()?, reply.bytes()?)));
+    }
+    Ok(report)
 }

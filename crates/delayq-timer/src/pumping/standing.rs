@@ -87,6 +87,11 @@ impl Reported {
 // === impl Standing ===
 
 impl Standing {
+    /// Whether its clock and its ownership are trusted, and Redis answers.
+    pub(super) const fn is_well(&self) -> bool {
+        matches!(self, Self::Ready | Self::Stalled(_))
+    }
+
     /// Why it is not ready.
     fn text(&self) -> Option<String> {
         let why = match self {

@@ -26,6 +26,7 @@ mod spare;
 mod stand;
 mod steps;
 mod survey;
+mod sweeps;
 mod topics;
 mod turns;
 mod witness;

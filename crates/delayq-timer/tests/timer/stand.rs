@@ -7,7 +7,7 @@ use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use delayq_tests::deadline::{SHORT, wait_for, wait_until, within};
 use delayq_tests::deployment::{Deployment, settings};
 use delayq_tests::redis_server::RedisServer;
-use delayq_timer::{Deps, Membership, TimerConfig, build};
+use delayq_timer::{Deps, Membership, SweepConfig, TimerConfig, build};
 use std::ops::Deref;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -218,8 +218,18 @@ pub(crate) async fn start(
     client: Client,
     membership: Membership,
 ) -> Result<Running, Fault> {
+    start_sweeping(config, client, membership, SweepConfig::default()).await
+}
+
+/// Starts a timer that sweeps as this says.
+pub(crate) async fn start_sweeping(
+    config: TimerConfig,
+    client: Client,
+    membership: Membership,
+    sweep: SweepConfig,
+) -> Result<Running, Fault> {
     let (metrics, readiness, shutdown) = (Metrics::new(), Readiness::new(), Shutdown::new());
-    let deps = Deps { client, metrics: metrics.clone(), readiness: readiness.clone(), membership };
+    let deps = Deps { client, metrics: metrics.clone(), readiness: readiness.clone(), membership, sweep };
     let timer = build(config, deps).await?;
     let task = tokio::spawn(timer.run(shutdown.clone()));
     Ok(Running { metrics, readiness, shutdown, task })

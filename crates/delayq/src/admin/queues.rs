@@ -1,6 +1,6 @@
 //! Looking for ready messages in their queues: those that are in none are lost to everybody who reserves.
 
-use super::Admin;
+use super::paced::Paced;
 use crate::admin::stuck::Finding;
 use crate::error::Error;
 use delayq_core::shard::ShardId;
@@ -19,7 +19,7 @@ const BODIES_A_CALL: usize = 100;
 const LOOKS: usize = 3;
 
 /// Messages that were pending and in no bucket, by shard and topic number: id and gen.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Candidates {
     queues: BTreeMap<(ShardId, Vec<u8>), HashSet<Vec<u8>>>,
     count: usize,
@@ -38,14 +38,18 @@ impl Candidates {
     pub(super) fn is_full(&self) -> bool {
         self.count >= MOST
     }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
 }
 
-// === impl Admin ===
+// === impl Paced ===
 
-impl Admin {
+impl Paced {
     /// Those of the candidates that are in no queue: ready at a first look and a last one under the same gen, and not
     /// found in between.
-    pub(super) async fn lost(&self, candidates: Candidates) -> Result<Vec<Finding>, Error> {
+    pub(super) async fn lost(&mut self, candidates: Candidates) -> Result<Vec<Finding>, Error> {
         let mut lost = Vec::new();
         for ((shard, number), mut members) in candidates.queues {
             for _ in 0..LOOKS {
@@ -64,18 +68,18 @@ impl Admin {
     /// Takes away what the queue has. From its end to its head: what comes in or is taken meanwhile moves nothing past
     /// the look.
     async fn look_through(
-        &self,
+        &mut self,
         shard: ShardId,
         number: &[u8],
         members: &mut HashSet<Vec<u8>>,
     ) -> Result<(), Error> {
-        let key = [self.client.calls.keys().base(shard).as_bytes(), b"r:", number].concat();
+        let key = [self.keys().base(shard).as_bytes(), b"r:", number].concat();
         let mut end = -1;
         while !members.is_empty() {
             let mut lrange = redis::cmd("LRANGE");
             lrange.arg(&key).arg(end - A_STEP + 1).arg(end);
             // A queue of the wrong type has none of them.
-            let reply = match self.client.calls.link().run(&lrange).await {
+            let reply = match self.run(&lrange).await {
                 Err(error) if error.is_outage() => return Err(error),
                 Err(_) => return Ok(()),
                 Ok(reply) => reply,
@@ -95,7 +99,7 @@ impl Admin {
 
     /// Those that are ready under the same gen now.
     async fn still_ready(
-        &self,
+        &mut self,
         shard: ShardId,
         number: &[u8],
         members: HashSet<Vec<u8>>,
@@ -105,7 +109,7 @@ impl Admin {
         for some in all.chunks(BODIES_A_CALL) {
             let key = |member: &&Vec<u8>| [b"m:", number, b":", &member[..member.len() - 4]].concat();
             let keys: Vec<Vec<u8>> = some.iter().map(key).collect();
-            let told = self.client.calls.ask(audit::messages(shard, &keys), audit::read_messages).await?;
+            let told = self.ask(audit::messages(shard, &keys), audit::read_messages).await?;
             let receipts = told.into_iter().filter(|(word, _)| word == "ready").map(|(_, name)| name);
             ready.extend(receipts.filter_map(|name| name.get(number.len() + 1..).map(<[u8]>::to_vec)));
         }

@@ -1,5 +1,6 @@
 //! Mending what an audit found, while the deployment is in use.
 
+use super::paced::Paced;
 use super::{Admin, Audit};
 use crate::admin::stuck::{Finding, FindingKind};
 use crate::error::Error;
@@ -49,43 +50,42 @@ impl Admin {
     }
 
     async fn mend(&self, repaired: &mut Repaired) -> Result<(), Error> {
+        let mut redis = Paced::new(self.client.clone(), 1.0);
         let mut shards: BTreeMap<ShardId, Vec<Finding>> = BTreeMap::new();
-        let found = std::mem::take(&mut repaired.left.findings);
-        for finding in found.into_iter().filter(|finding| finding.kind != FindingKind::WrongType) {
+        for finding in std::mem::take(&mut repaired.left.findings) {
             shards.entry(finding.shard).or_default().push(finding);
         }
         for (shard, findings) in shards {
-            for some in findings.chunks(MAX_IDS_A_CALL) {
-                self.mend_some(shard, some, repaired).await?;
+            for (finding, answer) in findings.iter().zip(redis.mend(shard, &findings).await?) {
+                match answer {
+                    Mending::Mended => *repaired.mended.entry(finding.kind).or_default() += 1,
+                    Mending::Sound => {}
+                    // What nothing mends is told by the next audit.
+                    Mending::Failed(_) if finding.kind == FindingKind::WrongType => {}
+                    Mending::Failed(why) => _ = repaired.failed.insert(format!("{finding}: {why}")),
+                }
             }
         }
         for drift in std::mem::take(&mut repaired.left.drifts) {
-            self.counted(drift.shard, &drift.topic, true).await?;
+            redis.counted(drift.shard, &drift.topic, true).await?;
             repaired.recounted += 1;
         }
         Ok(())
     }
+}
 
-    async fn mend_some(
-        &self,
-        shard: ShardId,
-        some: &[Finding],
-        repaired: &mut Repaired,
-    ) -> Result<(), Error> {
-        let parts =
-            some.iter().map(|found| [found.kind.word().as_bytes(), &found.raw_index, &found.raw_name]);
-        let read = |reply| repair::read(reply, some.len());
-        let answers = self.client.calls.ask(repair::request(shard, parts), read).await?;
-        for (finding, answer) in some.iter().zip(answers) {
-            match answer {
-                Mending::Mended => *repaired.mended.entry(finding.kind).or_default() += 1,
-                Mending::Sound => {}
-                Mending::Failed(why) => {
-                    let Finding { kind, index, topic, id, .. } = finding;
-                    repaired.failed.insert(format!("{kind} {shard} {index} {topic} {id}: {why}"));
-                }
-            }
+// === impl Paced ===
+
+impl Paced {
+    /// Mends what is wrong in a shard, each if it still is: one answer each.
+    pub(super) async fn mend(&mut self, shard: ShardId, findings: &[Finding]) -> Result<Vec<Mending>, Error> {
+        let mut answers = Vec::with_capacity(findings.len());
+        for some in findings.chunks(MAX_IDS_A_CALL) {
+            let parts =
+                some.iter().map(|found| [found.kind.word().as_bytes(), &found.raw_index, &found.raw_name]);
+            let read = |reply| repair::read(reply, some.len());
+            answers.extend(self.ask(repair::request(shard, parts), read).await?);
         }
-        Ok(())
+        Ok(answers)
     }
 }

@@ -70,10 +70,22 @@ pub struct Drift {
     pub is: i64,
 }
 
+/// A topic that could not be counted in a shard.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Uncounted {
+    /// Where.
+    pub shard: ShardId,
+    /// Which.
+    pub topic: String,
+    /// `crowded`: it has too many leases or buckets to be counted in one step; `busy`: more than 1,000 of its messages
+    /// are ready, and it changed while they were counted.
+    pub why: &'static str,
+}
+
 // === impl FindingKind ===
 
 impl FindingKind {
-    const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::NoPlace,
         Self::NoLease,
         Self::NoDeadEntry,
@@ -156,7 +168,25 @@ impl Finding {
 
     /// The number of its topic, where it has one.
     pub(super) fn number(&self) -> Option<String> {
-        self.topic.strip_prefix('#').map(str::to_owned)
+        let (topic, _) = match &self.raw_index[..] {
+            b"m" => described(&self.raw_name),
+            _ => entry_described(&self.index, &self.raw_name),
+        };
+        topic.strip_prefix('#').map(str::to_owned)
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, shard, index, topic, id, .. } = self;
+        write!(f, "{kind} {shard} {index} {topic} {id}")
+    }
+}
+
+impl fmt::Display for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { shard, topic, counter, says, is } = self;
+        write!(f, "{counter} of {topic} in shard {shard} is {says}, not {is}")
     }
 }
 

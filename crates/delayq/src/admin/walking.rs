@@ -5,6 +5,7 @@
 //! an index can pass one over. One that comes or goes in between may be shown or not; one may be shown twice.
 
 use super::Admin;
+use super::paced::Paced;
 use crate::error::Error;
 use delayq_core::codec::Unrestored;
 use delayq_core::id::{Group, MessageId, Topic};
@@ -102,7 +103,8 @@ impl Walk {
         let known = (shard, name[..colon].to_vec());
         if !self.topics.contains_key(&known) {
             let number = String::from_utf8_lossy(&name[..colon]);
-            let topic = self.admin.topic_name(shard, &number).await?.and_then(|name| Topic::new(name).ok());
+            let mut redis = Paced::new(self.admin.client.clone(), 1.0);
+            let topic = redis.topic_name(shard, &number).await?.and_then(|name| Topic::new(name).ok());
             self.topics.insert(known.clone(), topic);
         }
         let (topic, id) = (self.topics[&known].clone(), MessageId::from_bytes(&name[colon + 1..]));

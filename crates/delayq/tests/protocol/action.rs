@@ -98,9 +98,9 @@ pub(crate) enum Action {
     Audit {
         bodies: Vec<Vec<u8>>,
     },
+    /// Each with all its entries.
     AuditIndex {
-        index: Vec<u8>,
-        entries: Vec<Vec<u8>>,
+        indexes: Vec<Vec<u8>>,
     },
     /// Kind, index, name: of sound entries.
     Repair {
@@ -295,7 +295,9 @@ impl Action {
                 vec![text(topic), num(*from), num(*to), num(*width)]
             }
             Self::Audit { bodies } => bodies.clone(),
-            Self::AuditIndex { index, entries } => with([index.clone()], entries.iter().cloned()),
+            Self::AuditIndex { indexes } => {
+                with([num(500)], indexes.iter().flat_map(|index| [index.clone(), Vec::new(), Vec::new()]))
+            }
             Self::Repair { findings } => findings.iter().flatten().cloned().collect(),
             Self::Recount { topic } => vec![text(topic), text("look"), text(""), num(0), num(0)],
             Self::Overview => vec![text("first")],

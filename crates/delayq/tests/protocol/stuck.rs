@@ -3,7 +3,7 @@
 
 use crate::bare_shard::BareShard;
 use crate::snapshot::lossy;
-use delayq::admin::{Audit, FindingKind, Policy};
+use delayq::admin::{Audit, FindingKind, Policy, SweptFault, SweptMending};
 use delayq::protocol::{Holder, Owner, ReserveRequest, Scripts, ShardId};
 use delayq::{Admin, Client, Message, MessageId, Producer, Settled, Topic, UnixMillis};
 use delayq_tests::clock_shim::ClockShim;
@@ -268,6 +268,15 @@ impl Scene {
         (audit, found)
     }
 
+    /// What a sweep over everything found.
+    async fn swept(&self, mends: bool) -> Vec<SweptFault> {
+        let (mut sweep, mut faults) = (self.admin.sweep(1.0, mends), Vec::new());
+        while let Some(swept) = sweep.next().await.unwrap() {
+            faults.extend(swept.faults);
+        }
+        faults
+    }
+
     /// Lets the rest run its course in normal operation; returns the delivered ids.
     async fn drain(&mut self) -> BTreeSet<String> {
         let mut delivered = BTreeSet::new();
@@ -330,6 +339,43 @@ async fn whatever_got_stuck_is_named_by_an_audit_and_mended_by_a_repair_while_al
     let numbers = scene.admin.count(&scene.stuck).await.unwrap();
     assert_eq!((numbers.pending(), numbers.dead, numbers.balances()), (0, 2, true), "{numbers:?}");
     assert!(scene.found().await.0.is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_got_stuck_is_mended_by_sweeps_while_all_goes_on_and_nothing_else_is() {
+    let mut scene = Scene::new().await;
+    let load = Load::start(&scene);
+    load.turns().await;
+    let planted = scene.plant().await;
+    scene.bare.command(&[b"HINCRBY", b"~stats", b"accepted:1", b"9"]).await;
+
+    let only_told = scene.swept(false).await;
+    let kinds: BTreeSet<_> = planted.iter().map(|(kind, _)| kind.word()).collect();
+    assert_eq!(only_told.iter().map(|fault| fault.kind).collect::<BTreeSet<_>>(), kinds, "{only_told:#?}");
+    assert!(only_told.iter().all(|fault| fault.mending == SweptMending::Left), "{only_told:#?}");
+    assert_eq!(scene.found().await.1, planted, "a dry run mends nothing");
+
+    // What is mended may show what was behind it, such as an entry that is stale now.
+    let mut mended = BTreeSet::new();
+    for _ in 0..3 {
+        let faults = scene.swept(true).await;
+        assert!(faults.iter().all(|fault| fault.mending == SweptMending::Mended), "{faults:#?}");
+        mended.extend(faults.into_iter().map(|fault| fault.kind));
+    }
+    assert_eq!(mended, kinds.into_iter().chain(["counter"]).collect());
+    assert_eq!(scene.swept(true).await, [], "all is mended");
+    load.turns().await;
+    assert!(scene.found().await.0.is_clean());
+    load.stop().await;
+
+    let delivered = scene.drain().await;
+    for id in ["lost-ready", "lost-delayed", "unleased", "rings", "alone"] {
+        assert!(delivered.contains(id), "{id} is not among {delivered:?}");
+    }
+    for topic in ["stuck", "load"] {
+        let numbers = scene.admin.count(&Topic::new(topic).unwrap()).await.unwrap();
+        assert_eq!((numbers.pending(), numbers.balances()), (0, true), "{topic}: {numbers:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -197,23 +197,21 @@ impl Lab {
 
     async fn stuck_entries(&mut self, shard: &Snapshot) -> Vec<[Vec<u8>; 3]> {
         let mut found = Vec::new();
-        for (index, entries) in indexes(shard) {
-            let words: Vec<_> = std::iter::once(index.clone().into_bytes()).chain(entries).collect();
+        for index in indexes(shard) {
+            let words = [b"500".to_vec(), index.into_bytes(), Vec::new(), Vec::new()];
             let told = self.shard.call(Verb::AuditIndex, &words).await.unwrap();
-            let finding = |pair: &[Vec<u8>]| [pair[0].clone(), index.clone().into_bytes(), pair[1].clone()];
-            found.extend(told.chunks(2).map(finding));
+            let finding = |fault: &[Vec<u8>]| [fault[1].clone(), fault[0].clone(), fault[2].clone()];
+            found.extend(told[4..].chunks(3).map(finding));
         }
         found
     }
 }
 
-fn indexes(shard: &Snapshot) -> Vec<(String, Vec<Vec<u8>>)> {
-    let named = shard.indexes.iter().map(|(name, all)| (name.clone(), all.keys().cloned().collect()));
-    let buckets =
-        shard.buckets.iter().map(|(no, hour, one, _)| (format!("b:{no}:{hour}"), vec![one.clone()]));
-    let dead = shard.dead.iter().map(|(no, one, _)| (format!("d:{no}"), vec![one.clone()]));
-    let groups = shard.groups.iter().map(|(group, one, _)| (format!("g:{group}"), vec![one.clone()]));
-    named.chain(buckets).chain(dead).chain(groups).collect()
+fn indexes(shard: &Snapshot) -> BTreeSet<String> {
+    let buckets = shard.buckets.iter().map(|(no, hour, ..)| format!("b:{no}:{hour}"));
+    let dead = shard.dead.iter().map(|(no, ..)| format!("d:{no}"));
+    let groups = shard.groups.iter().map(|(group, ..)| format!("g:{group}"));
+    shard.indexes.keys().cloned().chain(buckets).chain(dead).chain(groups).collect()
 }
 
 fn two(id: &str, due: u64) -> [Item; 2] {

@@ -35,7 +35,7 @@ impl Model {
             Action::ListGroup { group, behind, limit } => self.list_group(group, behind, *limit, call),
             Action::Histogram { topic, from, to, width } => self.histogram(topic, (*from, *to, *width), call),
             Action::Audit { bodies } => self.audit(bodies, call),
-            Action::AuditIndex { .. } => self.audit_index(call),
+            Action::AuditIndex { indexes } => self.audit_index(indexes, call),
             Action::Repair { .. } => {
                 let is_sound = call.words.iter().all(|word| word == "sound");
                 same("what is sound and left alone", is_sound, true)
@@ -213,9 +213,10 @@ impl Model {
     }
 
     /// Only stale entries are found.
-    fn audit_index(&self, call: &Call<'_>) -> Outcome {
-        let is_poison = |pair: &[String]| pair[0] == "stale_entry" && pair[1].contains(POISON);
-        let found: Vec<_> = call.words.chunks(2).filter(|pair| !is_poison(pair)).collect();
+    fn audit_index(&self, indexes: &[Vec<u8>], call: &Call<'_>) -> Outcome {
+        same("indexes to their end", call.words[0].as_str(), indexes.len().to_string().as_str())?;
+        let is_poison = |fault: &[String]| fault[1] == "stale_entry" && fault[2].contains(POISON);
+        let found: Vec<_> = call.words[4..].chunks(3).filter(|fault| !is_poison(fault)).collect();
         same("findings", found, Vec::<&[String]>::new())
     }
 

@@ -3,6 +3,7 @@
 use super::choice::LAST_MS;
 use super::{HOUR_MS, Run};
 use crate::action::{Action, List};
+use std::collections::BTreeSet;
 
 // === impl Run ===
 
@@ -45,24 +46,20 @@ impl Run {
         }
     }
 
-    /// Any key other than a message, with all its entries.
+    /// Keys other than messages, with all their entries.
     fn audit_index(&mut self) -> Action {
         let shard = &self.before;
-        let mut indexes: Vec<(Vec<u8>, Vec<Vec<u8>>)> = Vec::new();
-        for (name, entries) in &shard.indexes {
-            indexes.push((name.clone().into_bytes(), entries.keys().cloned().collect()));
-        }
-        let buckets = shard.buckets.iter().map(|(no, hour, entry, _)| (format!("b:{no}:{hour}"), entry));
-        let dead = shard.dead.iter().map(|(no, entry, _)| (format!("d:{no}"), entry));
-        let groups = shard.groups.iter().map(|(group, entry, _)| (format!("g:{group}"), entry));
-        for (index, entry) in buckets.chain(dead).chain(groups) {
-            indexes.push((index.into_bytes(), vec![entry.clone()]));
-        }
-        indexes.extend(shard.ends.keys().map(|ms| (format!("e:{ms}").into_bytes(), Vec::new())));
-        indexes.extend(shard.histories.keys().map(|no| (format!("h:{no}").into_bytes(), Vec::new())));
-        indexes.extend(shard.hashes.keys().map(|name| (name.clone().into_bytes(), Vec::new())));
-        let (index, entries) = indexes.swap_remove(self.rng.usize(..indexes.len()));
-        Action::AuditIndex { index, entries }
+        let mut indexes: BTreeSet<String> = shard.indexes.keys().cloned().collect();
+        indexes.extend(shard.buckets.iter().map(|(no, hour, ..)| format!("b:{no}:{hour}")));
+        indexes.extend(shard.dead.iter().map(|(no, ..)| format!("d:{no}")));
+        indexes.extend(shard.groups.iter().map(|(group, ..)| format!("g:{group}")));
+        indexes.extend(shard.ends.keys().map(|ms| format!("e:{ms}")));
+        indexes.extend(shard.histories.keys().map(|no| format!("h:{no}")));
+        indexes.extend(shard.hashes.keys().cloned());
+        let mut indexes: Vec<Vec<u8>> = indexes.into_iter().map(String::into_bytes).collect();
+        self.rng.shuffle(&mut indexes);
+        indexes.truncate(self.rng.usize(1..8));
+        Action::AuditIndex { indexes }
     }
 
     /// Every kind of finding about a message, none of which applies.

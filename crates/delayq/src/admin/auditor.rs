@@ -1,0 +1,291 @@
+//! A walk over every message, every index and every counter of a deployment, one call after the other.
+//!
+//! ```text
+//! SCAN ─┬─ messages ─► audit ─┬─ findings
+//!       │                     └─ in no bucket ─► are they in their queue? ─► findings
+//!       ├─ indexes ──► audit_index ─► findings
+//!       └─ topics ───► at the end: recount ─► drifts
+//! ```
+//! Redis lists the keys of all shards at once, so one walk is for the whole deployment.
+
+use super::paced::Paced;
+use super::queues::Candidates;
+use crate::admin::stuck::{Drift, Finding, FindingKind, Uncounted};
+use crate::error::Error;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::audit::{self, IndexAt};
+use delayq_core::verbs::recount::{self, Counted, Recount};
+use redis::from_redis_value;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Keys that Redis walks over in one step.
+const KEYS_A_STEP: usize = 250;
+/// Messages that a script reads in one call, and entries. Each message may be a MiB.
+const MESSAGES_A_CALL: usize = 100;
+/// Indexes in one call: most groups have few messages.
+const INDEXES_A_CALL: usize = 50;
+/// Messages that wait to be looked at with others of their shard.
+const MOST_WAITING: usize = 20_000;
+/// How often a topic that changes while it is counted is counted again.
+const COUNTS: usize = 5;
+
+/// The walk, and how far it is.
+#[derive(Debug)]
+pub(super) struct Auditor {
+    redis: Paced,
+    /// Where the next step over the keys begins; `None`: all were seen.
+    cursor: Option<u64>,
+    /// Messages that were seen and not looked at yet, by key without the base.
+    messages: BTreeMap<ShardId, Vec<Vec<u8>>>,
+    waiting: usize,
+    /// Likewise, indexes and what else is no message.
+    indexes: BTreeMap<ShardId, VecDeque<IndexAt>>,
+    candidates: Candidates,
+    /// Topics that were seen, by number, and are not counted yet.
+    topics: BTreeSet<(ShardId, String)>,
+    /// How many things are wrong in a topic. One with any is not counted.
+    faulty: BTreeMap<(ShardId, String), usize>,
+    names: BTreeMap<(ShardId, String), Option<String>>,
+}
+
+/// What one step found.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    pub(super) looked_at: u64,
+    pub(super) entries: u64,
+    pub(super) findings: Vec<Finding>,
+    pub(super) drifts: Vec<Drift>,
+    pub(super) uncounted: Option<Uncounted>,
+}
+
+// === impl Auditor ===
+
+impl Auditor {
+    pub(super) fn new(redis: Paced) -> Self {
+        Self {
+            redis,
+            cursor: Some(0),
+            messages: BTreeMap::new(),
+            waiting: 0,
+            indexes: BTreeMap::new(),
+            candidates: Candidates::default(),
+            topics: BTreeSet::new(),
+            faulty: BTreeMap::new(),
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// What it calls Redis by.
+    pub(super) fn redis(&mut self) -> &mut Paced {
+        &mut self.redis
+    }
+
+    /// Goes one step: what that found; `None`: all is looked at.
+    pub(super) async fn next(&mut self) -> Result<Option<Page>, Error> {
+        let mut page = match self.whats_next() {
+            Next::Messages(shard) => self.look_at_messages(shard).await?,
+            Next::Indexes(shard) => self.look_at_indexes(shard).await?,
+            Next::Queues => self.look_through_queues().await?,
+            Next::Keys(cursor) => self.scan(cursor).await?,
+            Next::Topic(shard, number) => self.look_at_topic(shard, number).await?,
+            Next::Nothing => return Ok(None),
+        };
+        for finding in &mut page.findings {
+            let Some(number) = finding.number() else { continue };
+            let key = (finding.shard, number);
+            finding.topic = self.name_of(&key).await?.unwrap_or_else(|| format!("#{}", key.1));
+            *self.faulty.entry(key).or_default() += 1;
+        }
+        Ok(Some(page))
+    }
+
+    /// What was found is not wrong any more.
+    pub(super) fn is_mended(&mut self, finding: &Finding) {
+        let Some(number) = finding.number() else { return };
+        if let Entry::Occupied(mut count) = self.faulty.entry((finding.shard, number)) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
+    /// Whole pages first, and what is left of each shard once all keys were seen.
+    fn whats_next(&mut self) -> Next {
+        let is_over = self.cursor.is_none();
+        let is_crowded = is_over || self.waiting > MOST_WAITING;
+        let fullest = self.messages.iter().max_by_key(|(_, keys)| keys.len());
+        if let Some((&shard, keys)) = fullest
+            && (keys.len() >= MESSAGES_A_CALL || is_crowded && !keys.is_empty())
+        {
+            return Next::Messages(shard);
+        }
+        let fullest = self.indexes.iter().max_by_key(|(_, indexes)| indexes.len());
+        if let Some((&shard, indexes)) = fullest
+            && (indexes.len() >= INDEXES_A_CALL || is_over && !indexes.is_empty())
+        {
+            return Next::Indexes(shard);
+        }
+        if self.candidates.is_full() || is_over && !self.candidates.is_empty() {
+            return Next::Queues;
+        }
+        match (self.cursor, self.topics.pop_first()) {
+            (Some(cursor), topic) => {
+                self.topics.extend(topic);
+                Next::Keys(cursor)
+            }
+            (None, Some((shard, number))) => Next::Topic(shard, number),
+            (None, None) => Next::Nothing,
+        }
+    }
+
+    async fn scan(&mut self, cursor: u64) -> Result<Page, Error> {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(format!("{{{}:*}}:*", self.redis.keys().namespace()));
+        let (next, found): (u64, Vec<Vec<u8>>) =
+            self.redis.query("SCAN", scan.arg("COUNT").arg(KEYS_A_STEP)).await?;
+        self.cursor = (next != 0).then_some(next);
+        for (shard, name) in found.iter().filter_map(|key| self.redis.keys().parse(key)) {
+            if name.starts_with(b"m:") {
+                self.messages.entry(shard).or_default().push(name.to_vec());
+                self.waiting += 1;
+                continue;
+            }
+            self.topics.extend(topic_number(name).map(|number| (shard, number)));
+            self.indexes.entry(shard).or_default().push_back(IndexAt::first(name.to_vec()));
+        }
+        Ok(Page::default())
+    }
+
+    async fn look_at_messages(&mut self, shard: ShardId) -> Result<Page, Error> {
+        let waiting = self.messages.entry(shard).or_default();
+        let keys = waiting.split_off(waiting.len().saturating_sub(MESSAGES_A_CALL));
+        self.waiting -= keys.len();
+        let told = self.redis.ask(audit::messages(shard, &keys), audit::read_messages).await?;
+        let mut page = Page { looked_at: keys.len() as u64, ..Page::default() };
+        for (word, name) in told {
+            match FindingKind::from_word(&word) {
+                Some(kind) => page.findings.push(Finding::of_message(kind, shard, name)),
+                None => self.candidates.add(shard, &name),
+            }
+        }
+        Ok(page)
+    }
+
+    async fn look_at_indexes(&mut self, shard: ShardId) -> Result<Page, Error> {
+        let waiting = self.indexes.entry(shard).or_default();
+        let call = audit::indexes(shard, MESSAGES_A_CALL, waiting.iter().take(INDEXES_A_CALL));
+        let report = self.redis.ask(call, audit::read_indexes).await?;
+        waiting.drain(..report.done.min(waiting.len()));
+        match waiting.front_mut() {
+            Some(next) if !report.at.1.is_empty() => (next.score, next.member) = report.at,
+            _ => {}
+        }
+        if waiting.is_empty() {
+            self.indexes.remove(&shard);
+        }
+        let finding = |(index, (word, entry)): (Vec<u8>, (String, Vec<u8>))| {
+            let kind = FindingKind::from_word(&word)?;
+            Some(Finding::of_index(kind, shard, index, entry))
+        };
+        let findings = report.findings.into_iter().filter_map(finding).collect();
+        Ok(Page { entries: report.entries, findings, ..Page::default() })
+    }
+
+    async fn look_through_queues(&mut self) -> Result<Page, Error> {
+        let findings = self.redis.lost(std::mem::take(&mut self.candidates)).await?;
+        Ok(Page { findings, ..Page::default() })
+    }
+
+    /// Counts a topic; one with findings is not counted.
+    async fn look_at_topic(&mut self, shard: ShardId, number: String) -> Result<Page, Error> {
+        let mut page = Page::default();
+        let key = (shard, number);
+        if self.faulty.contains_key(&key) {
+            return Ok(page);
+        }
+        let Some(topic) = self.name_of(&key).await? else { return Ok(page) };
+        let why = match self.redis.counted(shard, &topic, false).await? {
+            Counted::All(pairs) => {
+                let named = ["ready", "leased", "accepted"].into_iter().zip(pairs);
+                let drifts = named.filter(|(_, (says, is))| says != is);
+                let drift = |(counter, (says, is))| Drift { shard, topic: topic.clone(), counter, says, is };
+                page.drifts.extend(drifts.map(drift));
+                return Ok(page);
+            }
+            Counted::Crowded => "crowded",
+            Counted::Changed => "busy",
+        };
+        page.uncounted = Some(Uncounted { shard, topic, why });
+        Ok(page)
+    }
+
+    async fn name_of(&mut self, key: &(ShardId, String)) -> Result<Option<String>, Error> {
+        if let Some(name) = self.names.get(key) {
+            return Ok(name.clone());
+        }
+        let name = self.redis.topic_name(key.0, &key.1).await?;
+        self.names.insert(key.clone(), name.clone());
+        Ok(name)
+    }
+}
+
+/// The next step.
+enum Next {
+    Messages(ShardId),
+    Indexes(ShardId),
+    Queues,
+    Keys(u64),
+    Topic(ShardId, String),
+    Nothing,
+}
+
+// === impl Paced ===
+
+impl Paced {
+    /// The name of a topic that has this number in a shard.
+    pub(super) async fn topic_name(&mut self, shard: ShardId, number: &str) -> Result<Option<String>, Error> {
+        let mut hget = redis::cmd("HGET");
+        hget.arg(format!("{}t:{number}", self.keys().base(shard))).arg("name");
+        match self.run(&hget).await {
+            Ok(name) => Ok(from_redis_value(name).ok().flatten()),
+            // A key of the wrong type is a finding of its own.
+            Err(error) if error.is_outage() => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Counts a topic in a shard; again where it changed meanwhile.
+    pub(super) async fn counted(
+        &mut self,
+        shard: ShardId,
+        topic: &str,
+        mend: bool,
+    ) -> Result<Counted, Error> {
+        let mut counted = Counted::Changed;
+        for _ in 0..COUNTS {
+            counted = self.recount(shard, topic, mend).await?;
+            if counted != Counted::Changed {
+                break;
+            }
+        }
+        Ok(counted)
+    }
+
+    async fn recount(&mut self, shard: ShardId, topic: &str, mend: bool) -> Result<Counted, Error> {
+        let mut at = Recount::default();
+        loop {
+            let call = recount::request(shard, topic, mend, &at);
+            if let Some(counted) = self.ask(call, |reply| recount::read(reply, &mut at)).await? {
+                return Ok(counted);
+            }
+        }
+    }
+}
+
+/// The number of a topic of whose key this is the name.
+fn topic_number(name: &[u8]) -> Option<String> {
+    let number = std::str::from_utf8(name.strip_prefix(b"t:")?).ok()?;
+    number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.to_owned())
+}

@@ -1,0 +1,110 @@
+//! Calls that leave Redis to others most of the time: after each one a rest.
+
+use crate::client::Client;
+use crate::clock;
+use crate::error::Error;
+use delayq_core::call::Call;
+use delayq_core::keys::Keys;
+use delayq_core::reply::{ReplyError, Value};
+use redis::{Cmd, FromRedisValue};
+use std::time::Duration;
+
+/// Rests shorter than this are put together: no sleep is.
+const SHORTEST_REST: Duration = Duration::from_millis(2);
+
+/// A deployment that is called once at a time, and for no more than a share of the time.
+#[derive(Clone, Debug)]
+pub(super) struct Paced {
+    client: Client,
+    pace: Pace,
+}
+
+/// How long to rest. Pure.
+#[derive(Clone, Debug)]
+struct Pace {
+    share: f64,
+    owed: Duration,
+}
+
+// === impl Paced ===
+
+impl Paced {
+    /// `share`, more than 0 and at most 1: of the time, how much calls may take, their way included; 1: no rest.
+    pub(super) fn new(client: Client, share: f64) -> Self {
+        Self { client, pace: Pace { share, owed: Duration::ZERO } }
+    }
+
+    pub(super) fn keys(&self) -> &Keys {
+        self.client.calls.keys()
+    }
+
+    /// Sends one call, reads its answer, and rests.
+    pub(super) async fn ask<A>(
+        &mut self,
+        call: Call,
+        read: impl FnOnce(Value) -> Result<A, ReplyError>,
+    ) -> Result<A, Error> {
+        let sent = clock::instant();
+        let answer = self.client.calls.ask(call, read).await;
+        self.rest(sent.elapsed()).await;
+        answer
+    }
+
+    /// Runs one command, and rests.
+    pub(super) async fn run(&mut self, command: &Cmd) -> Result<redis::Value, Error> {
+        let sent = clock::instant();
+        let answer = self.client.calls.link().run(command).await;
+        self.rest(sent.elapsed()).await;
+        answer
+    }
+
+    /// Runs one command, whose answer has this type, and rests.
+    pub(super) async fn query<T: FromRedisValue>(&mut self, name: &str, command: &Cmd) -> Result<T, Error> {
+        let odd = |error| Error::Unfit(format!("{name} answers what no Redis answers: {error}"));
+        redis::from_redis_value(self.run(command).await?).map_err(odd)
+    }
+
+    async fn rest(&mut self, took: Duration) {
+        if let Some(rest) = self.pace.after(took) {
+            tokio::time::sleep(rest).await;
+        }
+    }
+}
+
+// === impl Pace ===
+
+impl Pace {
+    /// How long to rest after a call that took so long.
+    fn after(&mut self, took: Duration) -> Option<Duration> {
+        self.owed += took.mul_f64((1.0 - self.share) / self.share);
+        (self.owed >= SHORTEST_REST).then(|| std::mem::take(&mut self.owed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_and_rests_together_keep_the_share_whatever_each_call_takes() {
+        for share in [0.001, 0.02, 0.5] {
+            let mut pace = Pace { share, owed: Duration::ZERO };
+            let (mut called, mut rested) = (Duration::ZERO, Duration::ZERO);
+            for n in 0..1000 {
+                let took = Duration::from_micros(50 + 37 * n % 900);
+                called += took;
+                let rest = pace.after(took).unwrap_or_default();
+                assert!(rest.is_zero() || rest >= SHORTEST_REST);
+                rested += rest;
+            }
+            let taken = called.as_secs_f64() / (called + rested + pace.owed).as_secs_f64();
+            assert!((taken / share - 1.0).abs() < 1e-6, "{taken} instead of {share}");
+        }
+    }
+
+    #[test]
+    fn who_may_take_all_the_time_never_rests() {
+        let mut pace = Pace { share: 1.0, owed: Duration::ZERO };
+        assert_eq!(pace.after(Duration::from_secs(10)), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! Sweeping: an audit that mends what it finds as it goes, for no more than a share of Redis's time.
+
+use super::Admin;
+use super::auditor::{Auditor, Page};
+use super::paced::Paced;
+use crate::admin::stuck::{Finding, FindingKind};
+use crate::error::Error;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::recount::Counted;
+use delayq_core::verbs::repair::Mending;
+use std::collections::BTreeMap;
+
+/// The kind of a counter that is not what there is.
+const COUNTER: &str = "counter";
+
+/// One walk over a deployment in use: every message, entry and counter. See [`Admin::sweep`].
+#[derive(Debug)]
+pub struct Sweep {
+    auditor: Auditor,
+    mends: bool,
+}
+
+/// What one step of a sweep found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Swept {
+    /// How many messages, markers and entries of indexes were looked at.
+    pub looked_at: u64,
+    /// What is wrong, or was.
+    pub faults: Vec<SweptFault>,
+}
+
+/// Something that was wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SweptFault {
+    /// Its kind, one of [`Sweep::KINDS`].
+    pub kind: &'static str,
+    /// What it is: where, of which topic, which message.
+    pub what: String,
+    /// What became of it.
+    pub mending: SweptMending,
+}
+
+/// What became of something that was wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SweptMending {
+    /// It was mended.
+    Mended,
+    /// It is as it was: the sweep mends nothing, or no script mends this.
+    Left,
+    /// It could not be mended, for this reason.
+    Failed(String),
+}
+
+// === impl Sweep ===
+
+impl Sweep {
+    /// Every kind of fault: those of [`FindingKind`] and `counter`.
+    pub const KINDS: [&'static str; FindingKind::ALL.len() + 1] = {
+        let mut kinds = [COUNTER; FindingKind::ALL.len() + 1];
+        let mut n = 0;
+        while n < FindingKind::ALL.len() {
+            kinds[n] = FindingKind::ALL[n].word();
+            n += 1;
+        }
+        kinds
+    };
+
+    /// Goes one step, of some calls; `None`: all is looked at. What is found is looked at once more and mended in one
+    /// script each, so a step may be dropped or repeated, and two sweeps may meet.
+    ///
+    /// # Errors
+    /// Redis cannot be used. A new sweep begins from the start.
+    pub async fn next(&mut self) -> Result<Option<Swept>, Error> {
+        let Some(page) = self.auditor.next().await? else { return Ok(None) };
+        let Page { looked_at, entries, findings, drifts, .. } = page;
+        let mut swept = Swept { looked_at: looked_at + entries, faults: Vec::new() };
+        let mut shards: BTreeMap<ShardId, Vec<Finding>> = BTreeMap::new();
+        for finding in findings {
+            shards.entry(finding.shard).or_default().push(finding);
+        }
+        for (shard, findings) in shards {
+            swept.faults.extend(self.mend(shard, &findings).await?);
+        }
+        for drift in drifts {
+            let mending = if self.mends {
+                match self.auditor.redis().counted(drift.shard, &drift.topic, true).await? {
+                    Counted::All(_) => SweptMending::Mended,
+                    Counted::Crowded | Counted::Changed => SweptMending::Failed("it changed".to_owned()),
+                }
+            } else {
+                SweptMending::Left
+            };
+            swept.faults.push(SweptFault { kind: COUNTER, what: drift.to_string(), mending });
+        }
+        Ok(Some(swept))
+    }
+
+    async fn mend(&mut self, shard: ShardId, findings: &[Finding]) -> Result<Vec<SweptFault>, Error> {
+        let fault = |finding: &Finding, mending| SweptFault {
+            kind: finding.kind.word(),
+            what: finding.to_string(),
+            mending,
+        };
+        if !self.mends {
+            return Ok(findings.iter().map(|finding| fault(finding, SweptMending::Left)).collect());
+        }
+        let mut faults = Vec::new();
+        let answers = self.auditor.redis().mend(shard, findings).await?;
+        for (finding, answer) in findings.iter().zip(answers) {
+            let mending = match answer {
+                Mending::Mended => SweptMending::Mended,
+                // The deployment's own work mended it meanwhile.
+                Mending::Sound => {
+                    self.auditor.is_mended(finding);
+                    continue;
+                }
+                Mending::Failed(_) if finding.kind == FindingKind::WrongType => SweptMending::Left,
+                Mending::Failed(why) => SweptMending::Failed(why),
+            };
+            if mending == SweptMending::Mended {
+                self.auditor.is_mended(finding);
+            }
+            faults.push(fault(finding, mending));
+        }
+        Ok(faults)
+    }
+}
+
+// === impl Admin ===
+
+impl Admin {
+    /// Begins a sweep: an audit that mends what it finds as it goes, or only tells it where it `mends` nothing. Its calls take no more
+    /// than a `share` of the time, their way to Redis included: more than 0 and at most 1, which is without a pause.
+    pub fn sweep(&self, share: f64, mends: bool) -> Sweep {
+        Sweep { auditor: Auditor::new(Paced::new(self.client.clone(), share)), mends }
+    }
+}
