@@ -5,48 +5,94 @@ use delayq_cluster::{ClusterConfig, Observer, Role};
 use delayq_service::ask;
 use delayq_service::config::{HostPort, Listen};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+/// How long an answer may take, the lookup of its name included.
+const DEADLINE: Duration = Duration::from_secs(15);
 
 /// A process with an admin endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// What the process is: `timer-NAME`, or the address alone where nobody registered it.
     pub name: String,
-    /// Where it answers.
-    pub address: HostPort,
+    /// Where it answers, or why nobody can know.
+    place: Result<HostPort, String>,
 }
+
+/// What a process registered: its name, and where it says that its endpoint answers.
+type Registered = (String, String);
 
 /// The endpoints that are registered in etcd, the one that the configuration has, and those that are given; and why the
 /// registered ones are missing, if they are.
 pub async fn known(config: &CliConfig, given: &[HostPort]) -> (Vec<Endpoint>, Option<String>) {
-    let mut known = BTreeMap::new();
-    let mut missing = None;
+    let (mut members, mut missing) = (Vec::new(), None);
     if config.etcd.enabled {
         for role in [Role::Timer, Role::Forwarder] {
             match registered(config, role).await {
-                Ok(endpoints) => known.extend(endpoints),
+                Ok(found) => members.extend(found),
                 Err(why) => missing = Some(why),
             }
         }
     }
-    let configured = match &config.admin.listen {
-        Listen::At(address) => Some(address),
-        Listen::Off => None,
+    let configured = match (&config.admin.listen, config.admin.advertise.as_str()) {
+        (Listen::At(address), "") => Some(address.clone()),
+        (Listen::At(address), host) => Some(HostPort::new(host, address.port())),
+        (Listen::Off, _) => None,
     };
-    for address in configured.into_iter().chain(given) {
-        known.entry(address.to_string()).or_insert_with(|| address.to_string());
-    }
-    let endpoint =
-        |(address, name): (String, String)| Some(Endpoint { name, address: address.parse().ok()? });
-    (known.into_iter().filter_map(endpoint).collect(), missing)
+    (of(members, configured.into_iter().chain(given.iter().cloned())), missing)
 }
 
-async fn registered(config: &CliConfig, role: Role) -> Result<Vec<(String, String)>, String> {
+async fn registered(config: &CliConfig, role: Role) -> Result<Vec<Registered>, String> {
     let fleet = ClusterConfig::new(&config.etcd, &config.deployment, role, "delayq-cli");
     let observer = Observer::new(&fleet).map_err(|error| error.to_string())?;
     let members = observer.overview().await.map_err(|error| error.to_string())?.members;
     let with_endpoint = members.into_iter().filter(|member| !member.address.is_empty());
-    Ok(with_endpoint.map(|member| (member.address, format!("{role}-{}", member.name))).collect())
+    Ok(with_endpoint.map(|member| (format!("{role}-{}", member.name), member.address)).collect())
 }
+
+/// Every registered process by its name, of several lives the latest; and the other addresses.
+fn of(members: Vec<Registered>, others: impl Iterator<Item = HostPort>) -> Vec<Endpoint> {
+    let members: BTreeMap<String, String> = members.into_iter().collect();
+    let place = |address: &String| match address.parse::<HostPort>() {
+        Err(why) => Err(why),
+        Ok(place) if is_everywhere(&place) => {
+            Err(format!("it registered {place}, which is no host: set [admin] advertise there"))
+        }
+        // Only one of them can be the process that answers here.
+        Ok(place) if is_here(&place) && members.values().filter(|other| *other == address).count() > 1 => {
+            Err(format!(
+                "several processes registered {place}: let [admin] listen where other hosts reach it"
+            ))
+        }
+        Ok(place) => Ok(place),
+    };
+    let registered =
+        members.iter().map(|(name, address)| Endpoint { name: name.clone(), place: place(address) });
+    let mut known: Vec<Endpoint> = registered.collect();
+    for address in others {
+        if !known.iter().any(|endpoint| endpoint.place.as_ref() == Ok(&address)) {
+            known.push(Endpoint { name: address.to_string(), place: Ok(address) });
+        }
+    }
+    known
+}
+
+fn ip(place: &HostPort) -> Option<IpAddr> {
+    place.host().parse().ok()
+}
+
+fn is_everywhere(place: &HostPort) -> bool {
+    ip(place).is_some_and(|address| address.is_unspecified())
+}
+
+fn is_here(place: &HostPort) -> bool {
+    place.host() == "localhost" || ip(place).is_some_and(|address| address.is_loopback())
+}
+
+// === impl Endpoint ===
 
 impl Endpoint {
     /// What it answers for a path; an answer that is not 200 is one as well.
@@ -54,9 +100,70 @@ impl Endpoint {
     /// # Errors
     /// Why there is no answer.
     pub async fn get(&self, path: &'static str) -> Result<String, String> {
-        let address = self.address.clone();
-        let answer = tokio::task::spawn_blocking(move || ask(&address, path)).await;
+        let address = self.place.clone()?;
+        let asked = address.clone();
+        let answer = timeout(DEADLINE, spawn_blocking(move || ask(&asked, path))).await;
+        let answer = answer.map_err(|_| format!("{address} does not answer within {DEADLINE:?}"))?;
         let answer = answer.map_err(|error| error.to_string())?;
-        answer.map(|(_, body)| body).map_err(|error| format!("{} does not answer: {error}", self.address))
+        answer.map(|(_, body)| body).map_err(|error| format!("{address} does not answer: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names, with the address that each is asked at, or a word of why it is not.
+    fn places(members: &[(&str, &str)], others: &[&str]) -> Vec<(String, String)> {
+        let members = members.iter().map(|(name, at)| ((*name).to_owned(), (*at).to_owned())).collect();
+        let known = of(members, others.iter().map(|at| at.parse().unwrap()));
+        let shown = |endpoint: Endpoint| {
+            (endpoint.name, endpoint.place.map_or_else(|why| why, |place| place.to_string()))
+        };
+        known.into_iter().map(shown).collect()
+    }
+
+    #[test]
+    fn each_registered_process_is_asked_whatever_the_others_registered() {
+        let found = places(
+            &[("timer-a", "10.0.0.1:9440"), ("timer-b", "10.0.0.2:9440"), ("forwarder-a", "10.0.0.1:9440")],
+            &["10.0.0.2:9440", "127.0.0.1:9440"],
+        );
+        let expected = [
+            ("forwarder-a", "10.0.0.1:9440"),
+            ("timer-a", "10.0.0.1:9440"),
+            ("timer-b", "10.0.0.2:9440"),
+            ("127.0.0.1:9440", "127.0.0.1:9440"),
+        ];
+        assert_eq!(found, expected.map(|(name, at)| (name.to_owned(), at.to_owned())));
+    }
+
+    #[test]
+    fn a_process_whose_address_leads_nowhere_or_to_another_is_named_with_the_reason() {
+        let found = places(
+            &[
+                ("timer-a", "0.0.0.0:9440"),
+                ("timer-b", "[::]:9440"),
+                ("timer-c", "127.0.0.1:9440"),
+                ("timer-d", "127.0.0.1:9440"),
+                ("timer-e", "127.0.0.1:9441"),
+            ],
+            &["127.0.0.1:9440"],
+        );
+        for (which, words) in
+            ["[admin] advertise", "[admin] advertise", "several processes", "several processes"]
+                .into_iter()
+                .enumerate()
+        {
+            assert!(found[which].1.contains(words), "{found:?}");
+        }
+        assert_eq!(found[4].1, "127.0.0.1:9441");
+        assert_eq!(found[5].0, "127.0.0.1:9440");
+    }
+
+    #[test]
+    fn of_several_lives_of_a_process_the_latest_counts() {
+        let found = places(&[("timer-a", "10.0.0.1:9440"), ("timer-a", "10.0.0.9:9440")], &[]);
+        assert_eq!(found, [("timer-a".to_owned(), "10.0.0.9:9440".to_owned())]);
     }
 }

@@ -51,6 +51,7 @@
 //! * Keys deleted or replaced by hand: a member whose registration is gone gives up its lease and registers again under a
 //!   new one, at once.
 
+mod advertised;
 mod backoff;
 mod claim_book;
 mod claims;
@@ -84,6 +85,7 @@ mod stats;
 mod trust;
 mod wall_clock;
 
+pub use advertised::advertised;
 pub use cluster::Cluster;
 pub use config::{ClusterConfig, Endpoint, EtcdConfig, MemberConfig, Role, TlsConfig};
 pub use delayq::{ShardCount, protocol::ShardId};

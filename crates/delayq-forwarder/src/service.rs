@@ -3,7 +3,7 @@
 use crate::config::{Config, Settings, Sharing};
 use crate::forwarder::{Deps, Forwarder, build};
 use delayq::admin::Role as RedisRole;
-use delayq_cluster::{ClusterConfig, Role, name_of_process};
+use delayq_cluster::{ClusterConfig, Role, advertised, name_of_process};
 use delayq_service::deployment::client_of;
 use delayq_service::traces::{self, Exporter};
 use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
@@ -42,7 +42,7 @@ impl Service for ForwarderService {
             Sharing::Compete => forwarder,
             Sharing::Plan => {
                 let mut fleet = ClusterConfig::new(&config.etcd, &config.deployment, Role::Forwarder, name);
-                fleet.member.address = config.admin.listen.to_string();
+                fleet.member.address = advertised(&config.admin, process.admin, &config.etcd).await;
                 forwarder.share_by_plan(fleet).await?
             }
         };

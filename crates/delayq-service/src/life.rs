@@ -56,6 +56,7 @@ use crate::signals::{Hangups, Signals};
 use crate::systemd;
 use crate::tasks::{Drained, Supervisor, Tasks};
 use crate::telemetry::{self, Logging};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -105,6 +106,8 @@ pub struct Process {
     pub shutdown: Shutdown,
     /// Where the keys of its configuration are written.
     pub locations: Locations,
+    /// Where its admin endpoint listens, with the port that it was given; `None` if it is off.
+    pub admin: Option<SocketAddr>,
 }
 
 /// The settings of a life.
@@ -128,6 +131,7 @@ impl Process {
             readiness: Readiness::new(),
             shutdown: Shutdown::new(),
             locations: Locations::default(),
+            admin: None,
         }
     }
 }
@@ -250,6 +254,7 @@ where
 {
     let (tasks, mut supervisor) = Tasks::new(process.shutdown.clone());
     let background = Background::start(signals, process, &tasks, life).await?;
+    let process = &Process { admin: background.admin, ..process.clone() };
 
     let Some(built) = process.shutdown.or(build(process)).await else {
         tracing::info!("stopped before everything was built");
@@ -274,6 +279,7 @@ where
 /// What runs in the background and outlives the tasks: signals, admin endpoint, watchdog.
 struct Background {
     condition: Condition,
+    admin: Option<SocketAddr>,
     helpers: tokio::task::JoinSet<()>,
 }
 
@@ -283,7 +289,8 @@ impl Background {
     async fn start(signals: Signals, process: &Process, tasks: &Tasks, life: &Life) -> Result<Self, Fault> {
         let condition = process.readiness.condition("process");
         let admin = Admin::bind(&life.admin, Limits::default(), &process.metrics).await?;
-        if let Some(address) = admin.address() {
+        let address = admin.address();
+        if let Some(address) = address {
             tracing::info!(%address, "admin endpoint listening");
         }
         let Process { program, metrics, readiness, shutdown, .. } = process.clone();
@@ -292,7 +299,7 @@ impl Background {
         helpers.spawn(signals.obey(shutdown, tasks.clone()));
         helpers.spawn(systemd::keep_alive(readiness.clone()));
         helpers.spawn(admin.serve(router(AdminState { program, metrics, readiness })));
-        Ok(Self { condition, helpers })
+        Ok(Self { condition, admin: address, helpers })
     }
 
     fn announce(&self) {

@@ -25,7 +25,7 @@ struct Endpoint {
 }
 
 fn config(port: u16) -> AdminConfig {
-    AdminConfig { listen: Listen::At(HostPort::new("127.0.0.1", port)) }
+    AdminConfig { listen: Listen::At(HostPort::new("127.0.0.1", port)), ..AdminConfig::default() }
 }
 
 async fn endpoint(limits: Limits) -> Endpoint {
@@ -219,6 +219,6 @@ async fn a_taken_address_is_a_fault_with_code() {
     let taken = config(first.address.port());
     let fault = Admin::bind(&taken, PATIENT, &Metrics::new()).await.unwrap_err();
     assert_eq!((fault.code().id, fault.exit()), ("DQ-P001", Exit::Unavailable));
-    let off = AdminConfig { listen: Listen::Off };
+    let off = AdminConfig { listen: Listen::Off, ..AdminConfig::default() };
     assert!(Admin::bind(&off, PATIENT, &Metrics::new()).await.unwrap().address().is_none());
 }

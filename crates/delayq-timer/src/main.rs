@@ -1,7 +1,7 @@
 //! The timer's process: configuration, logs, build, announce, run, drain.
 
 use delayq::admin::Role;
-use delayq_cluster::EtcdConfig;
+use delayq_cluster::{EtcdConfig, advertised};
 use delayq_service::config::{DeploymentConfig, RedisConfig};
 use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
 use delayq_timer::{Deps, SweepConfig, Timer, TimerConfig, build, stores};
@@ -32,7 +32,8 @@ impl Service for TimerService {
     async fn build(config: Config, process: &Process) -> Result<Self, Fault> {
         let Config { deployment, redis, etcd, timer, sweep, admin, .. } = config;
         let client = delayq_service::deployment::client_of(Role::Timer, &deployment, &redis)?;
-        let membership = stores::membership(&timer, &deployment, &etcd, admin.listen.to_string());
+        let address = advertised(&admin, process.admin, &etcd).await;
+        let membership = stores::membership(&timer, &deployment, &etcd, address);
         let (metrics, readiness) = (process.metrics.clone(), process.readiness.clone());
         let deps = Deps { client: client.clone(), metrics, readiness, membership, sweep };
         let timer = build(timer, deps).await?;

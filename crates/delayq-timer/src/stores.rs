@@ -5,7 +5,7 @@ use crate::timer::Membership;
 use delayq_cluster::{ClusterConfig, EtcdConfig, Role};
 use delayq_service::config::DeploymentConfig;
 
-/// Who divides the shards: etcd, or nobody where it is switched off. `address`: where the admin endpoint answers.
+/// Who divides the shards: etcd, or nobody where it is switched off. `address`: where other hosts reach the admin endpoint.
 #[must_use]
 pub fn membership(
     timer: &TimerConfig,

@@ -1,7 +1,7 @@
 //! The roles of a deployment in one process: timer, forwarder and compensator, each from its own library.
 
 use super::servers::Servers;
-use delayq_cluster::name_of_process;
+use delayq_cluster::{advertised, name_of_process};
 use delayq_compensator::{Compensator, CompensatorConfig};
 use delayq_forwarder::{Config as ForwarderConfig, Forwarder, Settings as ForwarderSettings};
 use delayq_service::config::{Environment, Loaded, Source, load};
@@ -47,12 +47,10 @@ impl Roles {
         let membership = match config.etcd.enabled {
             // The folder is locked: the owner of this name is this process or one that has ended.
             false => Membership::Single { owner: timer.effective_name() },
-            true => stores::membership(
-                &timer,
-                &config.deployment,
-                &config.etcd,
-                forwarder.admin.listen.to_string(),
-            ),
+            true => {
+                let address = advertised(&forwarder.admin, process.admin, &config.etcd).await;
+                stores::membership(&timer, &config.deployment, &config.etcd, address)
+            }
         };
         let (metrics, readiness) = (process.metrics.clone(), process.readiness.clone());
         // A connection each, as they would have as processes: a slow call of one does not hold up another.

@@ -160,6 +160,11 @@ impl Endpoint {
         &self.0
     }
 
+    /// `host:port`.
+    pub(crate) fn authority(&self) -> &str {
+        self.0.split_once("://").map_or(&self.0, |(_, authority)| authority)
+    }
+
     fn is_tls(&self) -> bool {
         self.0.starts_with("https://")
     }
