@@ -1,7 +1,7 @@
 //! `delayq bundle`: what somebody needs who is to help from afar, in one file and without a secret.
 
 use crate::deployment::{Context, Global};
-use crate::endpoints::{Endpoint, known};
+use crate::endpoints::known;
 use crate::failure::{file, usage};
 use crate::output::counted;
 use archive::{Archive, Packed};
@@ -10,14 +10,17 @@ use configuration::Configuration;
 use delayq_cluster::Role;
 use delayq_service::Fault;
 use delayq_service::config::HostPort;
+use futures_util::StreamExt as _;
+use futures_util::future::join_all;
+use futures_util::stream::iter;
 use jiff::Timestamp;
 use redact::Redactor;
 use serde_json::{Value, json};
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, remove_file, rename};
 use std::future::Future;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -29,6 +32,12 @@ mod stored;
 
 /// How long each part may take.
 const DEADLINE: Duration = Duration::from_secs(20);
+
+/// How many processes are asked at a time.
+const AT_A_TIME: usize = 16;
+/// What is packed of each process, and where it is asked for it.
+const PATHS: [(&str, &str); 3] =
+    [("version.json", "/version"), ("ready.json", "/readyz"), ("metrics.txt", "/metrics")];
 
 /// Pack what a supporter needs into one .tar.gz, without secrets and payloads
 ///
@@ -64,15 +73,11 @@ impl Bundle {
         let context = &global.context()?;
         let now = Timestamp::now();
         let target = self.file.clone().unwrap_or_else(|| default_name(now));
-        if target.exists() && !self.overwrite {
+        if target.symlink_metadata().is_ok() && !self.overwrite {
             return Err(usage(format!("{} is there already: replace it with --overwrite", target.display())));
         }
         let (bytes, packed) = self.pack(global, context, now).await.finish();
-        let mut options = OpenOptions::new();
-        // Names and addresses are not for every user of the host.
-        let mut out = options.write(true).create(true).truncate(true).mode(0o600).open(&target);
-        let written = out.as_mut().map_err(|error| std::io::Error::from(error.kind()));
-        written.and_then(|out| out.write_all(&bytes)).map_err(|error| file(&target, "write", error))?;
+        write(&target, &bytes, self.overwrite).map_err(|error| file(&target, "write", error))?;
         let value = json!({ "file": target.display().to_string(), "bytes": bytes.len(), "packed": packed });
         context.output.print(&value, || {
             let mut rows = context.output.rows(&["file", ">bytes", "why it is missing"]);
@@ -129,12 +134,14 @@ impl Bundle {
         if let Some(why) = missing {
             archive.text("processes/registered", Err(why));
         }
-        for endpoint in endpoints {
-            let Endpoint { name, .. } = &endpoint;
-            for (file, path) in
-                [("version.json", "/version"), ("ready.json", "/readyz"), ("metrics.txt", "/metrics")]
-            {
-                archive.text(&format!("processes/{name}/{file}"), endpoint.get(path).await);
+        let answers = endpoints.into_iter().map(async |endpoint| {
+            let answers = join_all(PATHS.map(|(_, path)| endpoint.get(path))).await;
+            (endpoint.name, answers)
+        });
+        let mut answers = iter(answers).buffered(AT_A_TIME);
+        while let Some((name, answers)) = answers.next().await {
+            for ((file, _), answer) in PATHS.iter().zip(answers) {
+                archive.text(&format!("processes/{name}/{file}"), answer);
             }
         }
     }
@@ -152,6 +159,23 @@ impl Bundle {
 
 fn default_name(now: Timestamp) -> PathBuf {
     PathBuf::from(format!("delayq-bundle-{}.tar.gz", now.strftime("%Y%m%dT%H%M%SZ")))
+}
+
+/// Writes a file that only its owner can read, as names and addresses are not for every user of the host: whole or not at all.
+fn write(target: &Path, bytes: &[u8], overwrite: bool) -> std::io::Result<()> {
+    let mut fresh = target.as_os_str().to_owned();
+    if overwrite {
+        fresh.push(format!(".{}.new", std::process::id()));
+    }
+    let fresh = PathBuf::from(fresh);
+    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    let written = out.write_all(bytes).and_then(|()| out.sync_all());
+    let written = written.and_then(|()| if overwrite { rename(&fresh, target) } else { Ok(()) });
+    if written.is_err() {
+        // What is left would be taken for a bundle.
+        let _ = remove_file(&fresh);
+    }
+    written
 }
 
 /// A part within its time.

@@ -11,6 +11,7 @@ use delayq_tests::redis_server::RedisServer;
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
@@ -195,18 +196,21 @@ async fn a_bundle_has_every_part_or_why_not_and_none_of_the_planted_secrets() {
 #[tokio::test]
 async fn without_any_server_a_bundle_says_of_each_part_why_it_is_missing_and_replaces_no_file_unasked() {
     let folder = Folder::new("bundle");
-    let bundle = folder.join("b.tar.gz");
+    let (bundle, log) = (folder.join("b.tar.gz"), folder.join("there.log"));
+    std::fs::write(&log, "said s3cret-of-a-replaced-url\n").unwrap();
     let run = async |more: &[&str]| {
         let away =
             Binary::new("delayq").args(["--redis", "redis://:s3cret-of-an-option@127.0.0.1:1/", "bundle"]);
         away.arg(&bundle)
             .args(more)
+            .env("DELAYQ__REDIS__URL", "redis://:s3cret-of-a-replaced-url@127.0.0.1:1/")
             .env("DELAYQ__ETCD__ENABLED", "false")
             .env("DELAYQ__ADMIN__LISTEN", "")
             .run(b"", LONG)
             .await
     };
-    let done = run(&["--admin", "127.0.0.1:1", "--log", "/nowhere/x.log"]).await;
+    let there = log.to_str().unwrap();
+    let done = run(&["--admin", "127.0.0.1:1", "--log", "/nowhere/x.log", "--log", there]).await;
     assert_eq!(done.code, Some(0), "{done:?}");
     let files = unpacked(&bundle);
     for part in [
@@ -220,10 +224,21 @@ async fn without_any_server_a_bundle_says_of_each_part_why_it_is_missing_and_rep
         assert!(files.contains_key(&format!("{part}.missing.txt")), "{part}: {:?}", files.keys());
     }
     assert!(files["doctor.json"].contains("127.0.0.1:1"));
-    assert_eq!(found(&["s3cret-of-an-option"], files.values()), Vec::<&str>::new());
+    assert_eq!(files["logs/1-there.log"], "said ***\n");
+    assert_eq!(
+        found(&["s3cret-of-an-option", "s3cret-of-a-replaced-url"], files.values()),
+        Vec::<&str>::new()
+    );
     let again = run(&[]).await;
     assert!(again.code == Some(64) && again.stderr.contains("is there already"), "{again:?}");
+    std::fs::set_permissions(&bundle, Permissions::from_mode(0o644)).unwrap();
     assert_eq!(run(&["--overwrite"]).await.code, Some(0));
+    assert_eq!(std::fs::metadata(&bundle).unwrap().permissions().mode() & 0o777, 0o600);
+    std::fs::remove_file(&bundle).unwrap();
+    std::os::unix::fs::symlink(folder.join("nothing"), &bundle).unwrap();
+    let again = run(&[]).await;
+    assert!(again.code == Some(64) && again.stderr.contains("is there already"), "{again:?}");
+    assert!(!folder.join("nothing").exists());
 }
 
 #[tokio::test]

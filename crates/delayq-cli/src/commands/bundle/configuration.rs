@@ -5,9 +5,12 @@ use crate::whole::WholeConfig;
 use delayq_service::Fault;
 use delayq_service::config::{Environment, MASK, SecretString, load, secrets as secrets_of};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// A part of a path from here on is taken for a token, as some webhooks have in their URL.
 const TOKEN: usize = 16;
+/// A header with one of these in its name is a login.
+const LOGINS: [&str; 8] = ["auth", "cookie", "key", "pass", "secret", "session", "signature", "token"];
 
 /// The configuration as it may be shown.
 pub(super) struct Configuration {
@@ -32,9 +35,10 @@ impl Configuration {
                 return Self { shown: Err(why), sources: json!({}), secrets: Vec::new(), more: Vec::new() };
             }
         };
-        global.apply(&mut loaded.config.deployment, &mut loaded.config.redis);
+        // What an option or a variable overrides is no secret in force, and one all the same.
         let mut secrets = secrets_of(&loaded.config);
-        // What a variable overrides is no secret in force, and one all the same.
+        global.apply(&mut loaded.config.deployment, &mut loaded.config.redis);
+        secrets.extend(secrets_of(&loaded.config));
         if let Ok(file) = load::<WholeConfig>(&global.source(), &Environment::empty()) {
             secrets.extend(secrets_of(&file.config));
         }
@@ -66,8 +70,10 @@ fn of_files(config: &toml::Value, more: &mut Vec<String>) {
 /// Takes out what may be a secret and is not written as one: paths of webhooks, and headers and destinations of routes.
 fn strip(config: &mut toml::Value, more: &mut Vec<String>) {
     let sinks = config.get_mut("sinks").and_then(toml::Value::as_table_mut).into_iter().flatten();
-    for (_, sink) in sinks {
+    let mut webhooks = BTreeSet::new();
+    for (name, sink) in sinks {
         if let Some(toml::Value::String(url)) = sink.get_mut("webhook").and_then(|hook| hook.get_mut("url")) {
+            webhooks.insert(name.clone());
             more.extend(tokens(url));
             if let Some((scheme, rest)) = url.split_once("://") {
                 let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -77,12 +83,14 @@ fn strip(config: &mut toml::Value, more: &mut Vec<String>) {
     }
     let routes = config.get_mut("routes").and_then(toml::Value::as_array_mut).into_iter().flatten();
     for route in routes {
-        if let Some(toml::Value::String(to)) = route.get("to") {
+        let of = |key| route.get(key).and_then(toml::Value::as_str);
+        if let Some(to) = of("to").filter(|_| of("sink").is_some_and(|sink| webhooks.contains(sink))) {
             more.extend(tokens(to));
         }
-        for (_, value) in route.get_mut("headers").and_then(toml::Value::as_table_mut).into_iter().flatten() {
+        let headers = route.get_mut("headers").and_then(toml::Value::as_table_mut).into_iter().flatten();
+        for (name, value) in headers {
             if let toml::Value::String(text) = value {
-                more.extend(literals(text));
+                more.extend(literals(name, text));
                 MASK.clone_into(text);
             }
         }
@@ -95,7 +103,35 @@ fn tokens(path: &str) -> Vec<String> {
     parts.map(str::to_owned).collect()
 }
 
-/// The words of a header's value that are not filled in.
-fn literals(template: &str) -> Vec<String> {
-    template.split_whitespace().filter(|word| !word.contains(['{', '}'])).map(str::to_owned).collect()
+/// The words of a header's value that are not filled in and may be a secret: of a login all, of another those that are long
+/// enough for a token and, unlike names, have a digit.
+fn literals(name: &str, template: &str) -> Vec<String> {
+    let name = name.to_ascii_lowercase();
+    let is_login = LOGINS.iter().any(|word| name.contains(word));
+    let is_token = |word: &str| word.len() >= TOKEN && word.contains(|c: char| c.is_ascii_digit());
+    let words = template.split_whitespace().filter(|word| !word.contains(['{', '}']));
+    words.filter(|word| is_login || is_token(word)).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_may_be_a_secret_is_searched_for_elsewhere() {
+        let text = "[sinks.hook.webhook]\nurl = 'https://h/a-token-of-a-path/x'\n\
+            [sinks.log.kafka]\nbrokers = ['h:1']\n\
+            [[routes]]\ntopic = 'a'\nsink = 'hook'\nto = 'in/a-token-of-a-route'\n\
+            headers = { X-Api-Key = 'short', origin = 'billing 0123456789abcdef', content-type = 'application/json' }\n\
+            [[routes]]\ntopic = 'b'\nsink = 'log'\nto = 'customer-notifications'\n";
+        let mut config = toml::from_str(text).unwrap();
+        let mut more = Vec::new();
+        strip(&mut config, &mut more);
+        more.sort();
+        let expected = ["0123456789abcdef", "a-token-of-a-path", "a-token-of-a-route", "short"];
+        assert_eq!(more, expected);
+        let shown = toml::to_string(&config).unwrap();
+        assert!(shown.contains("https://h/***") && shown.contains("customer-notifications"), "{shown}");
+        assert!(!shown.contains("billing"), "{shown}");
+    }
 }

@@ -7,13 +7,20 @@ use regex::Regex;
 /// A shorter secret is not searched for: it would spoil every other word. From the configuration it is missing all the same.
 const SHORTEST: usize = 4;
 
-/// What looks like a secret, and what is put there.
-const PATTERNS: [(&str, &str); 3] = [
+/// What a secret is called.
+const NAME: &str = r"(?:(?:\b|_)pass|password|passwd|passphrase|secret(?:[-_][a-z_-]+)?|token|authorization|(?:api|access|private)[-_]?key)";
+
+/// What looks like a secret, with `NAME` for [`NAME`], and what is put there.
+const PATTERNS: [(&str, &str); 8] = [
     (r"(?i)\b([a-z][a-z0-9+.-]*://[^\s/@:]*:)[^\s@/]+@", "${1}***@"),
-    (
-        r#"(?i)((?:password|passwd|passphrase|secret|token|authorization|api[-_]?key)\\?["']?\s*[:=]\s*\\?["']?(?:bearer\s+|basic\s+)?|\bbearer\s+)[^\s"',;}\\]+"#,
-        "${1}***",
-    ),
+    // In quotes, to the last of them; those of JSON in a string of JSON are escaped.
+    (r#"(?i)(NAME\\"\s*:\s*\\")(?:[^\\"\n]|\\{2,}.|\\[^"\n])+"#, "${1}***"),
+    (r#"(?i)(NAME["']?\s*[:=]\s*")(?:[^\\"\n]|\\.)+"#, "${1}***"),
+    (r"(?i)(NAME[']?\s*[:=]\s*')[^'\n]+", "${1}***"),
+    // JSON stays JSON where the value has no quotes.
+    (r#"(?i)(NAME\\"\s*:\s*)[^\s"'\\,;{}\[\]]+"#, r#"${1}\"***\""#),
+    (r#"(?i)(NAME"\s*:\s*)[^\s"'\\,;{}\[\]]+"#, r#"${1}"***""#),
+    (r#"(?i)(NAME'?\s*[:=]\s*(?:bearer\s+|basic\s+)?|\bbearer\s+)[^\s"'\\,;{}\[\]]+"#, "${1}***"),
     (r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\z)", "***"),
 ];
 
@@ -40,7 +47,9 @@ impl Redactor {
         all.retain(|secret| secret.chars().count() >= SHORTEST);
         all.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         all.dedup();
-        let compiled = |(pattern, with)| (Regex::new(pattern).expect("the patterns are sound"), with);
+        let compiled = |(pattern, with): (&str, _)| {
+            (Regex::new(&pattern.replace("NAME", NAME)).expect("the patterns are sound"), with)
+        };
         Self { secrets: all, patterns: PATTERNS.map(compiled).into() }
     }
 
@@ -79,6 +88,15 @@ mod tests {
             (r#"{\"secret\":\"x1\"}"#, r#"{\"secret\":\"***\"}"#),
             ("Authorization: Bearer x1.y2\nnext", "Authorization: Bearer ***\nnext"),
             ("sent bearer x1", "sent bearer ***"),
+            ("AWS_SECRET_ACCESS_KEY=x1/y2 next", "AWS_SECRET_ACCESS_KEY=*** next"),
+            ("db_pass=x1 and pass=y2; bypass=no", "db_pass=*** and pass=***; bypass=no"),
+            ("password = \"two words\" next", "password = \"***\" next"),
+            ("passphrase: 'two words' next", "passphrase: '***' next"),
+            (r#"{"token":"a \"b\" c","n":"d"}"#, r#"{"token":"***","n":"d"}"#),
+            (r#"{\"token\":\"two words\",\"n\":\"d\"}"#, r#"{\"token\":\"***\",\"n\":\"d\"}"#),
+            (r#"{"token": 5, "secret":null}"#, r#"{"token": "***", "secret":"***"}"#),
+            (r#"{\"token\":5}"#, r#"{\"token\":\"***\"}"#),
+            (r#"{"secret":{"file":"/x"},"token":[]}"#, r#"{"secret":{"file":"/x"},"token":[]}"#),
             ("a\n-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----\nb", "a\n***\nb"),
             ("the secret of the tokens is kept", "the secret of the tokens is kept"),
         ] {
