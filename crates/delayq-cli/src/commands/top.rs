@@ -15,11 +15,16 @@ use crossterm::{execute, queue};
 use delayq_service::Fault;
 use delayq_service::config::HostPort;
 use frame::{Frame, Page};
+use futures_util::future::select_all;
 use sample::Sample;
-use screen::{Key, Screen};
+use screen::{Key, Screen, Shown};
 use std::io::{IsTerminal as _, Write as _};
+use std::panic::{set_hook, take_hook};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
@@ -54,6 +59,8 @@ pub struct Top {
 /// The terminal while it shows the screen; it is put back as it was when this goes.
 struct Terminal {
     has_colour: bool,
+    /// Whether some thread left the screen to say why it ends.
+    has_panicked: Arc<AtomicBool>,
 }
 
 // === impl Top ===
@@ -85,7 +92,7 @@ impl Top {
     }
 
     async fn watch(&self, context: &Context) -> std::io::Result<()> {
-        let mut terminate = signal(SignalKind::terminate())?;
+        let mut asked_to_end = pin!(asked_to_end()?);
         let terminal = Terminal::enter(context.output.lively)?;
         let mut events = events();
         let (mut screen, mut frame) = (Screen::default(), Frame::default());
@@ -98,7 +105,7 @@ impl Top {
         loop {
             terminal.draw(&mut screen, &frame)?;
             tokio::select! {
-                _ = terminate.recv() => return Ok(()),
+                () = &mut asked_to_end => return Ok(()),
                 event = events.recv() => match event {
                     None => return Ok(()),
                     Some(event) => if key(&event).is_some_and(|key| screen.press(key)) {
@@ -120,22 +127,27 @@ impl Top {
 impl Terminal {
     fn enter(has_colour: bool) -> std::io::Result<Self> {
         enable_raw_mode()?;
-        let terminal = Self { has_colour };
+        let has_panicked = Arc::new(AtomicBool::new(false));
+        let (terminal, panicked) =
+            (Self { has_colour, has_panicked: Arc::clone(&has_panicked) }, has_panicked);
         execute!(std::io::stdout(), EnterAlternateScreen, Hide)?;
+        // Its message would go with the screen.
+        let report = take_hook();
+        set_hook(Box::new(move |panic| {
+            panicked.store(true, Ordering::Relaxed);
+            leave();
+            report(panic);
+        }));
         Ok(terminal)
     }
 
     /// Draws over what is shown, in one write: nothing flickers.
     fn draw(&self, screen: &mut Screen, frame: &Frame) -> std::io::Result<()> {
-        let (width, height) = size()?;
-        let mut bytes = Vec::new();
-        for (row, (judgement, line)) in (0..height).zip(screen.lines(frame, width.into(), height.into())) {
-            queue!(bytes, MoveTo(0, row))?;
-            if let Some(judgement) = judgement.filter(|_| self.has_colour) {
-                queue!(bytes, SetForegroundColor(colour(judgement)))?;
-            }
-            queue!(bytes, Print(line), ResetColor, Clear(ClearType::UntilNewLine))?;
+        if self.has_panicked.load(Ordering::Relaxed) {
+            return Err(std::io::Error::other("a part of the program has panicked"));
         }
+        let (width, height) = size()?;
+        let bytes = drawn(screen.lines(frame, width.into(), height.into()), self.has_colour)?;
         let mut out = std::io::stdout().lock();
         out.write_all(&bytes)?;
         out.flush()
@@ -144,10 +156,40 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
-        let _ = execute!(std::io::stdout(), Show, LeaveAlternateScreen);
-        let _ = disable_raw_mode();
+        leave();
     }
+}
+
+/// What draws these lines from the top.
+fn drawn(lines: Vec<Shown>, has_colour: bool) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for (row, (judgement, line)) in (0..).zip(lines) {
+        // Behind a line as wide as the terminal the cursor still stands on its last cell: clearing there would take that.
+        queue!(bytes, MoveTo(0, row), Clear(ClearType::CurrentLine))?;
+        if let Some(judgement) = judgement.filter(|_| has_colour) {
+            queue!(bytes, SetForegroundColor(colour(judgement)))?;
+        }
+        queue!(bytes, Print(line), ResetColor)?;
+    }
+    Ok(bytes)
+}
+
+/// Puts the terminal back as it was. Idempotent.
+fn leave() {
+    // A terminal that is gone needs nothing.
+    let _ = execute!(std::io::stdout(), Show, LeaveAlternateScreen);
+    let _ = disable_raw_mode();
+}
+
+/// Completes at the first signal that asks the program to end.
+fn asked_to_end() -> std::io::Result<impl Future<Output = ()>> {
+    use SignalKind as Kind;
+    let kinds = [Kind::interrupt(), Kind::hangup(), Kind::quit(), Kind::terminate()];
+    let signals: std::io::Result<Vec<Signal>> = kinds.into_iter().map(signal).collect();
+    let mut signals = signals?;
+    Ok(async move {
+        select_all(signals.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
+    })
 }
 
 const fn colour(judgement: Judgement) -> Color {
@@ -203,4 +245,20 @@ fn text(output: Output, frame: &Frame) -> String {
         text.push_str(&format!("# {}\n{}\n\n", page.name(), rows.text()));
     }
     text.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_as_wide_as_the_terminal_is_not_cleared_behind_its_end() {
+        let lines = vec![(None, "x".repeat(80)), (Some(Judgement::Bad), "bad".to_owned())];
+        let text = String::from_utf8(drawn(lines, true).unwrap()).unwrap();
+        let clear = "\u{1b}[2K";
+        for (line, words) in text.split(clear).skip(1).zip(["x", "bad"]) {
+            assert!(line.contains(words) && !line.contains("\u{1b}[K"), "{text:?}");
+        }
+        assert_eq!(text.matches(clear).count(), 2, "{text:?}");
+    }
 }

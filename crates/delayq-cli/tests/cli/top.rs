@@ -1,13 +1,16 @@
 //! `delayq top`: one frame for scripts, and the live screen on a terminal of 80 columns.
 
 use super::printed::assert_is_documented;
-use super::{deployment, done, run};
+use super::{delayq, deployment, done, run};
+use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::folder::Folder;
 use delayq_tests::ports::free_port;
 use delayq_tests::redis_server::RedisServer;
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -18,6 +21,8 @@ use std::sync::{Arc, Mutex};
 struct OnTerminal {
     child: Child,
     keys: File,
+    /// How the terminal was set before the program began.
+    before: String,
     shown: Arc<Mutex<String>>,
 }
 
@@ -32,9 +37,10 @@ impl OnTerminal {
         let slave = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
         tcsetwinsize(&slave, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         program.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
+        let keys = File::from(master);
+        let before = modes(&keys);
         let child = program.spawn().unwrap();
         drop(program);
-        let keys = File::from(master);
         let shown = Arc::new(Mutex::new(String::new()));
         let (mut screen, noted) = (keys.try_clone().unwrap(), Arc::clone(&shown));
         std::thread::spawn(move || {
@@ -44,7 +50,7 @@ impl OnTerminal {
                 noted.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
             }
         });
-        Self { child, keys, shown }
+        Self { child, keys, before, shown }
     }
 
     /// Waits until something was written since this was asked last.
@@ -58,6 +64,12 @@ impl OnTerminal {
     }
 }
 
+/// How a terminal is set: whether it echoes, waits for lines, and sends signals for keys.
+fn modes(terminal: &File) -> String {
+    let set = tcgetattr(terminal).unwrap();
+    format!("{:?} {:?} {:?}", set.input_modes, set.output_modes, set.local_modes)
+}
+
 fn live(redis: &RedisServer) -> Command {
     let mut delayq = Command::new(env!("CARGO_BIN_EXE_delayq"));
     delayq.args(["--redis", &redis.url(), "--shards", "4", "top", "--interval", "500ms"]);
@@ -66,7 +78,7 @@ fn live(redis: &RedisServer) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_screen_turns_pages_filters_and_puts_the_terminal_back() {
+async fn the_screen_turns_pages_filters_and_pauses() {
     let redis = deployment().await;
     done(&redis, &["put", "orders", "{}", "--in", "1h"]).await;
     done(&redis, &["put", "reminders", "{}", "--in", "1h"]).await;
@@ -79,10 +91,24 @@ async fn the_screen_turns_pages_filters_and_puts_the_terminal_back() {
     top.shows("1 rows, with \"ord\"").await;
     top.press("p");
     top.shows("PAUSED").await;
-    top.press("q");
-    top.shows("\u{1b}[?1049l").await;
-    let ended = tokio::task::spawn_blocking(move || top.child.wait().unwrap()).await.unwrap();
-    assert_eq!(ended.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn however_the_screen_ends_the_terminal_is_as_it_was() {
+    let redis = deployment().await;
+    for end in [None, Some(Signal::TERM), Some(Signal::INT), Some(Signal::HUP), Some(Signal::QUIT)] {
+        let mut top = OnTerminal::start(live(&redis));
+        top.shows("[shards]").await;
+        assert_ne!(modes(&top.keys), top.before, "it reads keys");
+        match end {
+            None => top.press("q"),
+            Some(signal) => kill_process(Pid::from_child(&top.child), signal).unwrap(),
+        }
+        top.shows("\u{1b}[?1049l").await;
+        let mut child = top.child;
+        let ended = tokio::task::spawn_blocking(move || child.wait().unwrap()).await.unwrap();
+        assert_eq!((ended.code(), modes(&top.keys)), (Some(0), top.before), "{end:?}");
+    }
 }
 
 #[tokio::test]
@@ -96,7 +122,7 @@ async fn one_frame_has_every_page_as_text_and_as_json_and_without_a_terminal_not
         "[deployment]\nshards = 4\n[redis]\nurl = '{url}'\n[etcd]\nenabled = false\n[admin]\nlisten = '127.0.0.1:{port}'\n[timer]\nname = 'alone'\n"
     );
     std::fs::write(&file, text).unwrap();
-    let _timer = delayq_tests::binary::Binary::new("delayq-timer").arg(file).start();
+    let _timer = Binary::new("delayq-timer").arg(file).start();
     done(&redis, &["put", "orders", "{}", "--in", "1h"]).await;
     let (admin, away) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{}", free_port()));
     let args = ["top", "--once", "--interval", "500ms", "--admin", &admin, "--admin", &away];
@@ -128,4 +154,30 @@ async fn one_frame_has_every_page_as_text_and_as_json_and_without_a_terminal_not
         let refused = run(&redis, args).await;
         assert!(refused.code == Some(64) && refused.stderr.contains(words), "{refused:?}");
     }
+}
+
+#[tokio::test]
+async fn timers_that_all_listen_on_every_address_are_all_shown() {
+    let (redis, etcd) = (deployment().await, EtcdCluster::start_one().await);
+    let with_etcd = |binary: Binary| {
+        let endpoints = format!("[\"{}\"]", etcd.endpoints()[0]);
+        binary.env("DELAYQ__ETCD__ENABLED", "true").env("DELAYQ__ETCD__ENDPOINTS", endpoints)
+    };
+    let timer = |name: &str| {
+        let timer = Binary::new("delayq-timer").env("DELAYQ__REDIS__URL", redis.url());
+        let timer = timer.env("DELAYQ__DEPLOYMENT__SHARDS", "4").env("DELAYQ__TIMER__NAME", name);
+        let timer =
+            timer.env("DELAYQ__ADMIN__LISTEN", "0.0.0.0:0").env("DELAYQ__ADMIN__ADVERTISE", "127.0.0.1");
+        with_etcd(timer).start()
+    };
+    let _timers = ["a", "b"].map(timer);
+    wait_until("both timers to be ready", LONG, async || {
+        let top = delayq(&redis).args(["top", "--once", "--interval", "500ms", "--json"]);
+        let finished = with_etcd(top.env("DELAYQ__ADMIN__LISTEN", "")).run(b"", LONG).await;
+        let frame: Value = serde_json::from_str(&finished.stdout).unwrap_or_default();
+        let processes = frame["processes"].as_array().into_iter().flatten();
+        let shown: Vec<_> = processes.map(|process| (&process["name"], &process["state"])).collect();
+        shown == [(&"timer-a".into(), &"ready".into()), (&"timer-b".into(), &"ready".into())]
+    })
+    .await;
 }

@@ -115,8 +115,9 @@ impl Screen {
             false => page.name().to_owned(),
         });
         let filter = if self.filter.is_empty() { String::new() } else { format!(", with {:?}", self.filter) };
+        let reversed = if self.descending { ", reversed" } else { "" };
         let paused = if self.is_paused { ", PAUSED" } else { "" };
-        format!("{}   {rows} rows{}{paused}", pages.join(" "), printable(&filter))
+        format!("{}   {rows} rows{}{reversed}{paused}", pages.join(" "), printable(&filter))
     }
 
     fn header(&self, columns: &[&str], widths: &[usize]) -> String {

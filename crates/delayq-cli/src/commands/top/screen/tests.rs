@@ -47,6 +47,9 @@ fn keys_turn_pages_sort_filter_pause_and_quit() {
         rows(&mut pressed(&[&by_rate[..], &[Key::Letter('r')]].concat())),
         ["fwd", "timer-a", "timer-b"]
     );
+    let mut reversed = pressed(&[processes, Key::Letter('r')]);
+    assert_eq!(rows(&mut reversed), ["fwd", "timer-a", "timer-b"], "as they come, the last first");
+    assert!(reversed.lines(&frame(), 80, 24)[0].1.ends_with("3 rows, reversed"));
     let filter = [
         processes,
         Key::Letter('/'),
