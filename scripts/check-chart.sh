@@ -28,7 +28,11 @@ refuses timer.replicas=two
 refuses etcd.enabled=false                       # with two timers
 refuses forwarder.keda.enabled=true,forwarder.autoscaling.enabled=true
 refuses forwarder.keda.horizon=90s                 # the label says 1m 30s
+refuses forwarder.keda.enabled=true,config='horizons = 1' # which the chart's own would override
+refuses forwarder.keda.enabled=true,timer.horizons='{1s,2s,3s,4s}'
 refuses forwarder.keda.serverAddress=http://admin:password@prometheus:9090
+
+grep -qF "value: '[\"30s\",\"2m\",\"1h\"]'" "$folder/keda.yaml" || { echo "the horizons are not those of timer and KEDA"; exit 1; }
 
 # The pods' templates change with the configuration, and only then.
 hash_of() { render "$@" | sed -n 's/.*checksum\/config: //p' | sort -u; }

@@ -26,10 +26,34 @@ delayq.toml: |
   {{- .Values.config | nindent 2 }}
 {{- end }}
 
+{{/* Those of timer.horizons and of KEDA, the nearest first, as JSON; nothing without any. */}}
+{{- define "delayq.horizons" -}}
+{{- $keda := .Values.forwarder.keda }}
+{{- $bySeconds := dict }}
+{{- range concat .Values.timer.horizons (ternary (list $keda.horizon) list $keda.enabled) }}
+{{- $seconds := mul (regexFind "[0-9]+" .) (get (dict "s" 1 "m" 60 "h" 3600) (regexFind "[a-z]$" .)) }}
+{{- $_ := set $bySeconds (printf "%05d" $seconds) . }}
+{{- end }}
+{{- $horizons := list }}
+{{- range $bySeconds }}{{ $horizons = append $horizons . }}{{ end }}
+{{- if $horizons }}
+{{- if gt (len $horizons) 4 }}
+{{- fail "a timer has at most 4 horizons, that of forwarder.keda included" }}
+{{- end }}
+{{- if regexMatch `(?m)^[^#]*\bhorizons\s*=` .Values.config }}
+{{- fail "`config` has horizons, which timer.horizons and forwarder.keda would override: name them in timer.horizons" }}
+{{- end }}
+{{- toJson $horizons }}
+{{- end }}
+{{- end }}
+
 {{/* Variables that every program shares; they override delayq.toml. */}}
 {{- define "delayq.environment" -}}
 - name: DELAYQ__ADMIN__LISTEN
   value: "{{ .Values.adminAddress }}:9440"
+# What `delayq top` and `delayq bundle` ask each process at.
+- name: DELAYQ__ADMIN__ADVERTISE
+  valueFrom: { fieldRef: { fieldPath: status.podIP } }
 - name: DELAYQ__SHUTDOWN__DRAIN_DEADLINE
   value: {{ printf "%ds" (int .Values.drainSeconds) }}
 - name: DELAYQ__LOG__FORMAT
