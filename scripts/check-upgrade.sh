@@ -6,10 +6,10 @@ cd "$(dirname "$0")/.."
 
 new=$(realpath "$1")
 work=$(mktemp -d)
-started=()
 
 clean_up() {
-    { kill -KILL "${started[@]}" && wait; } 2> /dev/null || true
+    # Of those that ended the system may have given the number to another.
+    { jobs -pr | xargs --no-run-if-empty kill -KILL && wait; } 2> /dev/null || true
     if [ -d "$work/tree" ]; then git worktree remove --force "$work/tree"; fi
     rm -rf "$work"
 }
@@ -31,7 +31,6 @@ fi
 
 start() { # NAME COMMAND...: in the background; its process is $!
     "${@:2}" >> "$work/$1.log" 2>&1 &
-    started+=($!)
 }
 
 await() { # WHAT COMMAND...: within a minute
@@ -98,9 +97,10 @@ for step in "$new one" "$new two" "$old one" "$old two"; do
     start_timer "$folder" "$timer"
     put "$new"
     if [ "$timer" = two ]; then
+        replaced=$worker
         start worker "$folder/delayq" work orders --concurrency 16
-        stop "$worker"
-        worker=${started[-1]}
+        worker=$!
+        stop "$replaced"
     fi
 done
 await "all $sent messages are delivered" is_done
