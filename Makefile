@@ -36,9 +36,9 @@ run: ## build, then run the snow-storm day against a private Redis and etcd: abo
 	$(BUILT)/delayq-rehearse $(STORM_LOG) --up --within $(WITHIN)
 	@command -v delayq > /dev/null || echo "delayq itself is $(BUILT)/delayq; \`cargo install --locked --path crates/delayq-cli\` puts it on the PATH"
 
-release: ## build every program with every sink, into target/release
+release: ## build every program with every sink and intake, into target/release
 	@scripts/setup.sh run sinks
-	cargo build --release --bins --features delayq-cli/full,delayq-forwarder/full
+	cargo build --release --bins --features delayq-cli/full,delayq-forwarder/full,delayq-compensator/full
 
 test: ## every test: the workspace against real servers, then the clients in other languages
 	@scripts/setup.sh run sinks test

@@ -16,7 +16,8 @@ target=${CARGO_TARGET_DIR:-target}
 folder=$target/$([ "$profile" = dev ] && echo debug || echo "$profile")
 
 if [ $build = yes ]; then
-    cargo build --locked --profile "$profile" --bins --features delayq-cli/full,delayq-forwarder/full >&2
+    cargo build --locked --profile "$profile" --bins \
+        --features delayq-cli/full,delayq-forwarder/full,delayq-compensator/full >&2
 fi
 rm -rf target/packed
 mkdir -p target/packed/completions

@@ -8,12 +8,12 @@
 //! `payload_base64`. `headers` is an object, or an array of `[name, value]` where their order matters or a name comes twice.
 //! A line of a backup also says what the message was when it was written: `state`, `attempt`, `delivery`, `reason`.
 
-use crate::policy_text::{backoff, backoff_text};
 use crate::when::When;
 use base64::Engine as _;
 use delayq::admin::Listed;
 use delayq::protocol::Envelope;
 use delayq::{Due, Message, MessageId, Topic, UnixMillis};
+use delayq_service::config::{backoff, backoff_text};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The whole configuration file, every role's sections included: what `delayq config` checks and shows.
 
 use delayq_cluster::EtcdConfig;
-use delayq_compensator::CompensatorConfig;
+use delayq_compensator::{CompensatorConfig, IntakeConfig};
 use delayq_forwarder::{ForwarderConfig, RouteConfig, Settings, SinkConfig};
 use delayq_service::config::{
     AdminConfig, DeploymentConfig, Locations, LogConfig, RedisConfig, ShutdownConfig, SpoolConfig,
@@ -36,6 +36,8 @@ delayq_service::configuration! {
         pub sweep: SweepConfig,
         /// `[compensator]`
         pub compensator: CompensatorConfig,
+        /// `[intake.NAME]`
+        pub intake: BTreeMap<String, IntakeConfig>,
         /// `[forwarder]`
         pub forwarder: ForwarderConfig,
         /// `[sinks.NAME]`

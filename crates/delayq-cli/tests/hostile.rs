@@ -4,8 +4,9 @@
 
 use delayq::UnixMillis;
 use delayq_cli::backup_line::{Record, is_record};
+use delayq_cli::put_line;
 use delayq_cli::when::{Span, When};
-use delayq_cli::{policy_text, put_line};
+use delayq_service::config::backoff;
 use delayq_tests::mutation;
 use jiff::Zoned;
 
@@ -45,7 +46,7 @@ fn times_answer(cases: u64) {
                 let _ = (when.due(false), when.due(true), when.at(UnixMillis::MAX));
             }
         }
-        let (span, backoff) = (text.parse::<Span>(), policy_text::backoff(&text));
+        let (span, backoff) = (text.parse::<Span>(), backoff(&text));
         assert!(
             span.err().is_none_or(|why| !why.is_empty()) && backoff.err().is_none_or(|why| !why.is_empty())
         );

@@ -3,13 +3,14 @@
 use delayq_service::Exit;
 use delayq_service::codes::Code;
 
-/// There is no spool.
+/// There is nothing to carry out.
 pub const NO_SPOOL: Code = Code {
     id: "DQ-K001",
-    title: "there is no spool",
-    cause: "A compensator resubmits the spool of its host, and `[spool] dir` is empty.",
+    title: "there is nothing to carry out",
+    cause: "A compensator resubmits the spool of its host and takes in records of brokers, and `[spool] dir` is empty and no \
+            `[intake.NAME]` is there.",
     tries: [
-        "Set `[spool] dir` to the folder that the producers of this host spool to.",
+        "Set `[spool] dir` to the folder that the producers of this host spool to, or configure an intake.",
         "Do not start a compensator on a host whose producers have no spool.",
         "See what applies: `delayq config show --effective`.",
     ],
@@ -43,5 +44,18 @@ pub const REDIS: Code = Code {
     exit: Exit::Config,
 };
 
+/// An intake cannot be created.
+pub const INTAKE: Code = Code {
+    id: "DQ-K006",
+    title: "an intake cannot be created",
+    cause: "A value of its section cannot be used, or this program was built without the client of its broker.",
+    tries: [
+        "Read the message: it names the intake and the value.",
+        "Use the released binary, which has every intake, or build with --features all-intakes.",
+        "Run `delayq config check`.",
+    ],
+    exit: Exit::Config,
+};
+
 /// Every code of the compensator, in the order of the documentation.
-pub const TABLE: &[&Code] = &[&NO_SPOOL, &SPOOL, &REDIS];
+pub const TABLE: &[&Code] = &[&NO_SPOOL, &SPOOL, &REDIS, &INTAKE];

@@ -16,6 +16,7 @@
 pub mod codes;
 mod compensator;
 mod config;
+mod intake;
 mod metrics;
 mod outcome;
 mod resting;
@@ -26,4 +27,5 @@ mod writes;
 
 pub use compensator::{Compensator, Deps, build};
 pub use config::CompensatorConfig;
+pub use intake::{IntakeConfig, IntakeDeps, Intakes, KafkaIntakeConfig, build_intakes};
 pub use resubmit::{Report, Resubmitter};

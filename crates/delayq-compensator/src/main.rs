@@ -2,9 +2,12 @@
 
 use delayq::admin::Role;
 use delayq_compensator::codes::NO_SPOOL;
-use delayq_compensator::{Compensator, CompensatorConfig, Deps, build};
+use delayq_compensator::{
+    Compensator, CompensatorConfig, Deps, IntakeConfig, IntakeDeps, Intakes, build, build_intakes,
+};
 use delayq_service::config::{DeploymentConfig, RedisConfig, SpoolConfig};
 use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
+use std::collections::BTreeMap;
 
 delayq_service::sections! {
     /// The sections that a compensator uses.
@@ -13,12 +16,14 @@ delayq_service::sections! {
         redis: RedisConfig,
         spool: SpoolConfig,
         compensator: CompensatorConfig,
+        intake: BTreeMap<String, IntakeConfig>,
     }
 }
 
 /// The writes that it carries out come from one or more places.
 struct CompensatorService {
     spool: Option<Compensator>,
+    intakes: Intakes,
     fitness: Fitness,
 }
 
@@ -30,13 +35,19 @@ impl Service for CompensatorService {
     const PROGRAM: Program = Program { name: "delayq-compensator", version: env!("CARGO_PKG_VERSION") };
 
     async fn build(config: Config, process: &Process) -> Result<Self, Fault> {
-        let Config { deployment, redis, spool, compensator, .. } = config;
-        if spool.folder().is_none() {
-            return Err(Fault::new(&NO_SPOOL, "`[spool] dir` is empty"));
+        let Config { deployment, redis, spool, compensator, intake, .. } = config;
+        if spool.folder().is_none() && intake.is_empty() {
+            return Err(Fault::new(&NO_SPOOL, "`[spool] dir` is empty, and there is no [intake.NAME]"));
         }
         let client = delayq_service::deployment::client_of(Role::Compensator, &deployment, &redis)?;
         // Redis may be unavailable: resubmitting starts once it is back.
         let fitness = Fitness::if_there(&client, &process.readiness).await?;
+        let deps = IntakeDeps {
+            client: client.clone(),
+            metrics: process.metrics.clone(),
+            readiness: process.readiness.clone(),
+        };
+        let intakes = build_intakes(&intake, &deps)?;
         let spool = match spool.folder() {
             None => None,
             Some(folder) => {
@@ -50,7 +61,7 @@ impl Service for CompensatorService {
                 Some(build(compensator, deps).await?)
             }
         };
-        Ok(Self { spool, fitness })
+        Ok(Self { spool, intakes, fitness })
     }
 
     fn run(self, tasks: &Tasks) {
@@ -59,6 +70,7 @@ impl Service for CompensatorService {
         if let Some(spool) = self.spool {
             tasks.spawn("compensator", spool.run(shutdown));
         }
+        self.intakes.run(tasks);
     }
 }
 

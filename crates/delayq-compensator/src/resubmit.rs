@@ -2,8 +2,8 @@
 
 use crate::outcome::Settle;
 use crate::resting::Resting;
-use crate::writes::{Write, carry_out};
-use delayq::{Admin, Client, Error, Fate, Producer, ProducerOptions};
+use crate::writes::{Write, carry_out, probe};
+use delayq::{Client, Fate, Producer, ProducerOptions};
 use delayq_spool::{SpoolError, SpoolReader, SpoolStats, Spooled};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -115,14 +115,14 @@ impl Resubmitter {
             return Ok(Report { at_end: true, resting, ..Report::default() });
         };
         if self.doubtful
-            && let Err(error) = self.probe().await
+            && let Err(error) = probe(&self.producer).await
         {
             return Ok(Report { held: Some(error.to_string()), ..Report::default() });
         }
         let mut tally = self.resubmit(batch).await?;
         // Where nothing at all is carried out, it may be the whole Redis.
         if tally.done.is_empty() && tally.resting > 0 && tally.held.is_none() {
-            tally.held = self.probe().await.err().map(|error| error.to_string());
+            tally.held = probe(&self.producer).await.err().map(|error| error.to_string());
         }
         self.doubtful = tally.held.is_some();
         let report = self.settle(tally).await?;
@@ -160,17 +160,6 @@ impl Resubmitter {
     /// The spool keeps its size.
     pub async fn shrink(&self) -> Result<(), SpoolError> {
         self.with(|reader| reader.shrink()).await
-    }
-
-    /// Whether any shard can be used.
-    async fn probe(&self) -> Result<(), Error> {
-        let client = self.producer.client();
-        let shards: Vec<_> = client.shards().shards().collect();
-        let mut answers = Admin::new(client.clone()).overview_of(&shards).await;
-        match answers.iter().position(Result::is_ok) {
-            Some(_) => Ok(()),
-            None => answers.swap_remove(0).map(drop),
-        }
     }
 
     async fn resubmit(&mut self, batch: Vec<Spooled>) -> Result<Tally, SpoolError> {

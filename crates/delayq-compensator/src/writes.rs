@@ -3,7 +3,7 @@
 use crate::outcome::{Settle, of_cancel, of_put, of_reschedule};
 use crate::resting::{Resting, message_of};
 use delayq::spool::{Resubmit, SpoolRecord};
-use delayq::{Producer, UnixMillis};
+use delayq::{Admin, Error, Producer, UnixMillis};
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -34,6 +34,17 @@ pub(crate) async fn carry_out(producer: &Producer, resting: &mut Resting, batch:
         }
     }
     settled
+}
+
+/// Whether any shard can be used: where nothing at all is carried out, it may be the whole Redis.
+pub(crate) async fn probe(producer: &Producer) -> Result<(), Error> {
+    let client = producer.client();
+    let shards: Vec<_> = client.shards().shards().collect();
+    let mut answers = Admin::new(client.clone()).overview_of(&shards).await;
+    match answers.iter().position(Result::is_ok) {
+        Some(_) => Ok(()),
+        None => answers.swap_remove(0).map(drop),
+    }
 }
 
 /// Cuts a batch into runs that may go to Redis together, because no write of one waits for another: where the verb

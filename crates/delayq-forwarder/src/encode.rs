@@ -9,12 +9,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use delayq::UnixMillis;
 use delayq::protocol::Reservation;
+use delayq_service::headers::{self, STRUCTURED_EVENT};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// Maximum bytes of a destination's name.
 pub(crate) const MAX_BYTES: usize = 1024;
-const STRUCTURED: &str = "application/cloudevents+json";
 
 /// Makes a parcel of a message and its route, and moves headers and payload out of the message; `event_prefix` is what
 /// the headers of events begin with.
@@ -52,7 +52,7 @@ pub(crate) fn encode(
         .filter_map(|(name, template)| Some((name.clone(), template.render(&about, headers).ok()?)))
         .collect();
     let mut headers = std::mem::take(&mut message.envelope.headers);
-    headers.retain(|(name, _)| !is_own(name));
+    headers.retain(|(name, _)| headers::own(name).is_none());
     for (name, value) in added {
         headers.retain(|(other, _)| !other.eq_ignore_ascii_case(&name));
         headers.push((name, value));
@@ -64,11 +64,6 @@ pub(crate) fn encode(
         Encoding::CloudeventsBinary => binary(parcel, event_prefix),
         Encoding::CloudeventsStructured => structured(parcel),
     })
-}
-
-/// Whether a header is one of delayq's own, which a producer cannot forge.
-fn is_own(name: &str) -> bool {
-    name.as_bytes().get(..7).is_some_and(|start| start.eq_ignore_ascii_case(b"delayq-"))
 }
 
 /// The attributes that every event has, and the extensions it can carry.
@@ -120,7 +115,7 @@ fn structured(mut parcel: Parcel) -> Parcel {
     }
     parcel.body = Value::Object(event).to_string().into();
     parcel.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-type"));
-    parcel.headers.push(("content-type".to_owned(), STRUCTURED.to_owned()));
+    parcel.headers.push(("content-type".to_owned(), STRUCTURED_EVENT.to_owned()));
     parcel
 }
 

@@ -50,6 +50,7 @@
 //! (`[sinks.orders.kafka]`) or a plain struct instead.
 
 mod address;
+mod backoff;
 mod document;
 mod duration;
 mod effective;
@@ -73,6 +74,7 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
 pub use address::{HostPort, Listen};
+pub use backoff::{backoff, backoff_text};
 pub use document::Location;
 pub use duration::HumanDuration;
 pub use effective::effective;

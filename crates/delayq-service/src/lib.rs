@@ -5,6 +5,7 @@
 
 pub mod admin;
 mod arguments;
+pub mod brokers;
 mod clock;
 pub mod codes;
 pub mod config;
@@ -12,6 +13,7 @@ pub mod deployment;
 mod exit;
 mod fault;
 mod fitness;
+pub mod headers;
 mod healthcheck;
 mod heartbeat;
 pub mod life;

@@ -162,7 +162,7 @@ impl Run {
         let text = format!(
             "[deployment]\nshards = 2\n[timer]\nhorizons = [\"1m\"]\n[redis]\nurl = {:?}\n[etcd]\nendpoints = {etcd:?}\nprefix = \"/{}\"\n\
              [admin]\nlisten = \"127.0.0.1:0\"\n[spool]\ndir = {:?}\n[sinks.out.file]\ndir = {:?}\n\
-             [[routes]]\ntopic = \"orders\"\nsink = \"out\"\n",
+             [[routes]]\ntopic = \"orders\"\nsink = \"out\"\n[intake.in]\ndead = \"dead\"\n[intake.in.kafka]\nbrokers = [\"127.0.0.1:1\"]\n",
             deployment.server.url(),
             shared::namespace(),
             folder.join("spool"),

@@ -9,8 +9,6 @@ mod deliver;
 mod encode;
 #[cfg(feature = "kafka")]
 mod reports;
-#[cfg(feature = "kafka")]
-mod words;
 
 pub use config::KafkaConfig;
 #[cfg(feature = "kafka")]

@@ -25,6 +25,7 @@ pub const SECTIONS: &[&str] = &[
     "sinks",
     "routes",
     "compensator",
+    "intake",
 ];
 
 /// Where the TOML comes from.

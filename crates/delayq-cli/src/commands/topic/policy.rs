@@ -2,12 +2,13 @@
 
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
-use crate::policy_text::{backoff, text};
+use crate::policy_text::text;
 use crate::when::Span;
 use clap::Args;
 use delayq::admin::{Codec, Policy, PolicySetting, Repeats};
 use delayq::{Backoff, Topic};
 use delayq_service::Fault;
+use delayq_service::config::backoff;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -175,7 +176,7 @@ fn reset(text: &str) -> Result<Reset, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy_text::backoff_text;
+    use delayq_service::config::backoff_text;
 
     #[test]
     fn a_policy_is_shown_as_it_is_set_with_its_defaults_named() {

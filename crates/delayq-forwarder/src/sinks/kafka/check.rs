@@ -1,9 +1,8 @@
 //! What a topic does with records that it has acked.
 
-use super::encode;
 use super::reports::Reports;
-use super::words::Words;
 use crate::CheckError;
+use delayq_service::brokers::{KafkaWords, kafka_topic};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
@@ -23,7 +22,7 @@ struct Facts {
 /// Asks the cluster for all its topics: asking for one may create it.
 pub(super) async fn ask(
     producer: &ThreadedProducer<Reports>,
-    words: &Words,
+    words: &KafkaWords,
     patience: Duration,
 ) -> Result<Metadata, String> {
     let client = producer.clone();
@@ -38,7 +37,7 @@ pub(super) async fn check(
     topic: &str,
     patience: Duration,
 ) -> Result<Vec<String>, CheckError> {
-    encode::topic(topic).map_err(CheckError::Refused)?;
+    kafka_topic(topic).map_err(CheckError::Refused)?;
     let found = metadata.topics().iter().find(|found| found.name() == topic);
     let found =
         found.ok_or_else(|| CheckError::Unreachable(format!("the topic `{topic}` does not exist")))?;

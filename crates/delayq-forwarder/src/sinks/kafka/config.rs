@@ -1,5 +1,6 @@
 //! `[sinks.NAME.kafka]`.
 
+use delayq_service::brokers::KafkaAccess;
 use delayq_service::config::{Faults, HumanDuration, PemFiles, Secret, Section};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -62,33 +63,22 @@ impl KafkaConfig {
         let off = (!self.tls).then_some(("tls", "`tls` is false"));
         PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off }
     }
+
+    pub(super) fn access(&self) -> KafkaAccess<'_> {
+        KafkaAccess {
+            brokers: &self.brokers,
+            files: self.pem_files(),
+            mechanism: self.mechanism.as_deref(),
+            username: self.username.as_deref(),
+            password: self.password.as_ref(),
+        }
+    }
 }
 
 impl Section for KafkaConfig {
     fn validate(&self, at: &mut Faults) {
-        if self.brokers.is_empty() || self.brokers.iter().any(|broker| !broker.contains(':')) {
-            at.refuse("brokers", "expected \"host:port\" of one broker at least");
-        } else if self.brokers.iter().any(|broker| broker.contains('@')) {
-            at.refuse("brokers", "expected \"host:port\", and secrets in keys of their own");
-        }
+        self.access().validate(at);
         at.range("linger", &self.linger, HumanDuration::from_millis(0)..=HumanDuration::from_secs(1));
         at.range("max_bytes", &self.max_bytes, 1024..=1_000_000_000);
-        at.secret("password", self.password.as_ref());
-        self.pem_files().validate(at);
-        match self.mechanism.as_deref() {
-            None if self.username.is_some() || self.password.is_some() => {
-                at.contradiction(&["username", "mechanism"], "a user needs a `mechanism`");
-            }
-            Some("PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512")
-                if self.username.is_none() || self.password.is_none() =>
-            {
-                at.contradiction(
-                    &["mechanism", "username", "password"],
-                    "a login needs `username` and `password`",
-                );
-            }
-            None | Some("PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512") => {}
-            Some(_) => at.refuse("mechanism", "expected PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"),
-        }
     }
 }

@@ -1,14 +1,13 @@
 //! Producing: a message is delivered when all replicas in sync have acked it to an idempotent producer.
 
 use super::reports::{Pending, Reports};
-use super::words::Words;
 use super::{KafkaConfig, check, encode};
 use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_trait::async_trait;
+use delayq_service::brokers::{KafkaWords, kafka_topic};
 use rdkafka::ClientConfig;
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
-use secrecy::ExposeSecret;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ pub(crate) struct KafkaSink {
 #[derive(Clone)]
 struct Open {
     producer: ThreadedProducer<Reports>,
-    words: Words,
+    words: KafkaWords,
 }
 
 // === impl KafkaSink ===
@@ -41,45 +40,19 @@ impl KafkaSink {
     /// The client's settings; the password is read again.
     fn settings(&self) -> Result<ClientConfig, String> {
         let config = &self.config;
-        let mut settings = ClientConfig::new();
+        let mut settings = config.access().settings("delayq-forwarder")?;
         settings
-            .set("bootstrap.servers", config.brokers.join(","))
-            .set("client.id", "delayq-forwarder")
             .set("acks", "all")
             .set("enable.idempotence", "true")
             .set("message.timeout.ms", self.patience.as_millis().to_string())
             .set("socket.timeout.ms", self.patience.as_millis().clamp(10, 60_000).to_string())
-            .set("reconnect.backoff.max.ms", "1000")
             .set("linger.ms", config.linger.as_secs_f64().mul_add(1000.0, 0.0).to_string())
             .set("message.max.bytes", config.max_bytes.to_string())
-            .set("queue.buffering.max.messages", "200000")
-            .set("security.protocol", self.protocol());
+            .set("queue.buffering.max.messages", "200000");
         if config.java_partitions {
             settings.set("partitioner", "murmur2_random");
         }
-        if let Some(ca) = &config.ca {
-            settings.set("ssl.ca.location", ca.display().to_string());
-        }
-        if let (Some(cert), Some(key)) = (&config.cert, &config.key) {
-            settings.set("ssl.certificate.location", cert.display().to_string());
-            settings.set("ssl.key.location", key.display().to_string());
-        }
-        if let (Some(mechanism), Some(username), Some(password)) =
-            (&config.mechanism, &config.username, &config.password)
-        {
-            settings.set("sasl.mechanisms", mechanism).set("sasl.username", username);
-            settings.set("sasl.password", password.reveal()?.expose_secret());
-        }
         Ok(settings)
-    }
-
-    fn protocol(&self) -> &'static str {
-        match (self.config.tls, self.config.mechanism.is_some()) {
-            (false, false) => "plaintext",
-            (true, false) => "ssl",
-            (false, true) => "sasl_plaintext",
-            (true, true) => "sasl_ssl",
-        }
     }
 
     fn open(&self) -> Result<Open, String> {
@@ -152,7 +125,7 @@ impl Sink for KafkaSink {
 
 /// Hands a record to the client. What it refuses at once is reported at once.
 fn send(open: &Open, parcel: &Parcel, pending: Box<Pending>) {
-    if let Err(why) = encode::topic(&parcel.destination) {
+    if let Err(why) = kafka_topic(&parcel.destination) {
         return pending.put(Outcome::rejected(why));
     }
     let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(&parcel.destination, pending)

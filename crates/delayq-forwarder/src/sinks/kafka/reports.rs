@@ -1,7 +1,7 @@
 //! Delivery reports: the client's thread puts the outcome of each at its index as it arrives.
 
-use super::words::Words;
 use crate::{Blame, Outcome, Outcomes};
+use delayq_service::brokers::KafkaWords;
 use rdkafka::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The callback of a producer.
 #[derive(Clone, Default)]
 pub(super) struct Reports {
-    pub(super) words: Words,
+    pub(super) words: KafkaWords,
 }
 
 /// Where the outcome of a record belongs. If it is dropped without one, the producer ended before.
@@ -59,7 +59,7 @@ impl Pending {
     }
 
     /// What an error means for its record.
-    pub(super) fn failed(&self, error: &KafkaError, words: &Words) {
+    pub(super) fn failed(&self, error: &KafkaError, words: &KafkaWords) {
         self.put(meaning(error, self.chosen, words));
     }
 }
@@ -72,7 +72,7 @@ impl Drop for Pending {
     }
 }
 
-fn meaning(error: &KafkaError, chosen: bool, words: &Words) -> Outcome {
+fn meaning(error: &KafkaError, chosen: bool, words: &KafkaWords) -> Outcome {
     let reason = error.to_string();
     match error.rdkafka_error_code() {
         Some(

@@ -1,6 +1,7 @@
 //! `[sinks.NAME.nats]`.
 
-use delayq_service::config::{Faults, PemFiles, Secret, Section};
+use delayq_service::brokers::NatsAccess;
+use delayq_service::config::{Faults, Secret, Section};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -66,38 +67,22 @@ impl Default for NatsConfig {
 }
 
 impl NatsConfig {
-    /// The files of its certificates.
-    pub(super) fn pem_files(&self) -> PemFiles<'_> {
-        let (ca, cert) = (self.ca.as_deref(), self.cert.as_deref());
-        let tls = ca.or(cert).is_some() || self.servers.iter().any(|server| server.starts_with("tls://"));
-        let off = (!tls).then_some(("servers", "no server begins with tls"));
-        PemFiles { ca, cert, key: self.key.as_deref(), off }
+    pub(super) fn access(&self) -> NatsAccess<'_> {
+        NatsAccess {
+            servers: &self.servers,
+            username: self.username.as_deref(),
+            password: self.password.as_ref(),
+            token: self.token.as_ref(),
+            credentials: self.credentials.as_deref(),
+            ca: self.ca.as_deref(),
+            cert: self.cert.as_deref(),
+            key: self.key.as_deref(),
+        }
     }
 }
 
 impl Section for NatsConfig {
     fn validate(&self, at: &mut Faults) {
-        if self.servers.is_empty() {
-            at.refuse("servers", "expected one server at least, such as [\"nats://127.0.0.1:4222\"]");
-        }
-        for server in &self.servers {
-            let rest = server.strip_prefix("nats://").or_else(|| server.strip_prefix("tls://"));
-            if rest.is_none_or(|rest| rest.is_empty() || rest.contains('@')) {
-                at.refuse(
-                    "servers",
-                    "expected nats://host:port or tls://host:port, and secrets in keys of their own",
-                );
-            }
-        }
-        at.secret("password", self.password.as_ref());
-        at.secret("token", self.token.as_ref());
-        self.pem_files().validate(at);
-        if self.username.is_some() != self.password.is_some() {
-            at.contradiction(&["username", "password"], "a user needs a password, and a password a user");
-        }
-        let ways = [self.username.is_some(), self.token.is_some(), self.credentials.is_some()];
-        if ways.into_iter().filter(|way| *way).count() > 1 {
-            at.contradiction(&["username", "token", "credentials"], "keep one of the ways to log in");
-        }
+        self.access().validate(at);
     }
 }

@@ -7,7 +7,7 @@ use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_nats::client::{PublishError, PublishErrorKind};
 use async_nats::{Client, ConnectOptions, Subject, header, jetstream};
 use async_trait::async_trait;
-use secrecy::ExposeSecret;
+use delayq_service::brokers::nats_subject;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -80,10 +80,8 @@ impl NatsSink {
             return Ok(open.clone());
         }
         let refusals = Refusals::new();
-        let client = self.options(refusals.clone()).await?.connect(self.config.servers.as_slice()).await;
-        let client = client.map_err(|error| {
-            self.config.pem_files().explain(format!("{}: {error}", self.config.servers.join(", ")))
-        })?;
+        let options = self.options(refusals.clone()).await?;
+        let client = self.config.access().connect(options).await?;
         let acks = Arc::new(Acks::start(&client).await.map_err(|error| error.to_string())?);
         let open = Open { context: self.context(client.clone()), client, acks, refusals };
         *slot = Some(open.clone());
@@ -92,8 +90,8 @@ impl NatsSink {
 
     /// The secrets are read again for each connection.
     async fn options(&self, refusals: Refusals) -> Result<ConnectOptions, String> {
-        let mut options = ConnectOptions::new()
-            .name("delayq-forwarder")
+        let options = self.config.access().options("delayq-forwarder").await?;
+        Ok(options
             .connection_timeout(self.patience)
             .event_callback(move |event| {
                 refusals.hear(&event);
@@ -101,25 +99,7 @@ impl NatsSink {
             })
             .ping_interval(Duration::from_secs(5))
             .subscription_capacity(MAX_ACKS)
-            .request_timeout(Some(self.patience));
-        if let (Some(username), Some(password)) = (&self.config.username, &self.config.password) {
-            options =
-                options.user_and_password(username.clone(), password.reveal()?.expose_secret().to_owned());
-        }
-        if let Some(token) = &self.config.token {
-            options = options.token(token.reveal()?.expose_secret().to_owned());
-        }
-        if let Some(path) = &self.config.credentials {
-            let read = options.credentials_file(path).await;
-            options = read.map_err(|error| format!("the credentials {}: {error}", path.display()))?;
-        }
-        if let Some(path) = &self.config.ca {
-            options = options.add_root_certificates(path.clone()).require_tls(true);
-        }
-        if let (Some(cert), Some(key)) = (&self.config.cert, &self.config.key) {
-            options = options.add_client_certificate(cert.clone(), key.clone()).require_tls(true);
-        }
-        Ok(options)
+            .request_timeout(Some(self.patience)))
     }
 
     fn context(&self, client: Client) -> jetstream::Context {
@@ -153,7 +133,7 @@ impl NatsSink {
     async fn deliver_core(&self, client: &Client, parcels: &[Parcel], call: &Tracked<'_>) {
         let mut sent = Vec::with_capacity(parcels.len());
         for (index, parcel) in parcels.iter().enumerate() {
-            match encode::subject(&parcel.destination).and_then(|()| encode::headers(parcel)) {
+            match nats_subject(&parcel.destination).and_then(|()| encode::headers(parcel)) {
                 Err(reason) => call.put(index, Outcome::rejected(reason)),
                 Ok(headers) => {
                     let (subject, body) = (parcel.destination.clone(), parcel.body.clone());
@@ -184,7 +164,7 @@ impl NatsSink {
 impl Sink for NatsSink {
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
         if let Some(subject) = destination {
-            encode::subject(subject).map_err(CheckError::Refused)?;
+            nats_subject(subject).map_err(CheckError::Refused)?;
         }
         let checked = timeout(self.patience, async {
             let open = self.open().await.map_err(CheckError::Unreachable)?;
@@ -273,7 +253,7 @@ async fn send(
     reply: Subject,
 ) -> Result<(), Outcome> {
     if known.as_ref().is_none_or(|known| known.as_str() != parcel.destination) {
-        encode::subject(&parcel.destination).map_err(Outcome::rejected)?;
+        nats_subject(&parcel.destination).map_err(Outcome::rejected)?;
         *known = Some(parcel.destination.as_str().into());
     }
     let subject = known.clone().expect("it was just set");

@@ -1,4 +1,4 @@
-//! The client's own messages: a record without an ack only reports that it waited too long, and the client's message says
+//! The Kafka client's own messages: a record without an ack only reports that it waited too long, and the client's message says
 //! why.
 
 use rdkafka::ClientContext;
@@ -6,20 +6,21 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The last message of a client, shared with it.
-#[derive(Clone, Default)]
-pub(super) struct Words(Arc<Mutex<Option<Said>>>);
+#[derive(Clone, Debug, Default)]
+pub struct KafkaWords(Arc<Mutex<Option<Said>>>);
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Said {
     words: String,
     refused_login: bool,
 }
 
-// === impl Words ===
+// === impl KafkaWords ===
 
-impl Words {
+impl KafkaWords {
     /// A sentence with the client's last message.
-    pub(super) fn explain(&self, sentence: String) -> String {
+    #[must_use]
+    pub fn explain(&self, sentence: String) -> String {
         match self.said().as_ref() {
             None => sentence,
             Some(said) => format!("{sentence}: {}", said.words),
@@ -27,12 +28,13 @@ impl Words {
     }
 
     /// Whether the brokers refused the login: a client keeps the password that it was created with.
-    pub(super) fn refused_login(&self) -> bool {
+    #[must_use]
+    pub fn refused_login(&self) -> bool {
         self.said().as_ref().is_some_and(|said| said.refused_login)
     }
 
     /// An ack arrived: the message no longer applies.
-    pub(super) fn forget(&self) {
+    pub fn forget(&self) {
         *self.said() = None;
     }
 
@@ -42,7 +44,7 @@ impl Words {
     }
 }
 
-impl ClientContext for Words {
+impl ClientContext for KafkaWords {
     fn error(&self, error: KafkaError, reason: &str) {
         let code = error.rdkafka_error_code();
         // "All brokers down" follows the message of each broker, which says why.

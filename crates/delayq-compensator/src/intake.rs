@@ -1,0 +1,117 @@
+//! The intake: topics of Kafka, queues of RabbitMQ and streams of NATS that producers publish to, as a fallback or always.
+//!
+//! ```text
+//!                     ┌──────────── back off ◄── Redis is unavailable: nothing is taken, all stays in order
+//!                     ▼                 │
+//! next records ─► read ─► put · cancel · reschedule ─► done ─────► settled: committed or acked
+//!    ▲                │                 └─► rejected ─┐
+//!    └────────────────└─► unreadable ─────────────────┴─► dead destination, confirmed ─► settled
+//! ```
+//! A record is settled after Redis's answer alone, so it is carried out at least once, and by its id exactly one message comes
+//! of it. Records of one message are carried out in the order of their partition, queue or stream.
+
+mod config;
+mod health;
+mod kafka;
+mod metrics;
+mod read;
+mod record;
+mod source;
+mod taking;
+
+use crate::codes::INTAKE;
+use delayq::{Client, Producer, ProducerOptions};
+use delayq_service::{Fault, Metrics, Readiness, Shutdown, Tasks};
+use health::Health;
+use metrics::IntakesMetrics;
+use source::Source;
+use std::collections::BTreeMap;
+use taking::{Intake, Takes, Waiting};
+
+pub use config::IntakeConfig;
+pub use kafka::KafkaIntakeConfig;
+
+/// What intakes work with.
+pub struct IntakeDeps {
+    /// The deployment.
+    pub client: Client,
+    /// Where they register their metrics.
+    pub metrics: Metrics,
+    /// Where they report whether they take in, as the condition `intake`.
+    pub readiness: Readiness,
+}
+
+/// Intakes that are ready to run.
+pub struct Intakes(Vec<(String, Box<dyn Takes>)>);
+
+/// Creates the intakes by their names. Brokers and Redis may be unavailable.
+///
+/// # Errors
+/// Settings that cannot be used, or a broker whose client this program was built without.
+pub fn build_intakes(configs: &BTreeMap<String, IntakeConfig>, deps: &IntakeDeps) -> Result<Intakes, Fault> {
+    let metrics = IntakesMetrics::register(&deps.metrics);
+    if configs.is_empty() {
+        return Ok(Intakes(Vec::new()));
+    }
+    let health = Health::new(&deps.readiness, configs.keys());
+    let build = |(name, config): (&String, &IntakeConfig)| {
+        let parts = Parts { name, config, deps, metrics: &metrics, health: &health };
+        let takes = parts.build().map_err(|why| Fault::new(&INTAKE, format!("[intake.{name}]: {why}")))?;
+        Ok((name.clone(), takes))
+    };
+    configs.iter().map(build).collect::<Result<_, Fault>>().map(Intakes)
+}
+
+/// What one intake is made of.
+struct Parts<'p> {
+    name: &'p str,
+    config: &'p IntakeConfig,
+    deps: &'p IntakeDeps,
+    metrics: &'p IntakesMetrics,
+    health: &'p Health,
+}
+
+// === impl Intakes ===
+
+impl Intakes {
+    /// Starts them.
+    pub fn run(self, tasks: &Tasks) {
+        for (name, takes) in self.0 {
+            let shutdown: Shutdown = tasks.shutdown().clone();
+            tasks.spawn(format!("intake {name}"), takes.run(shutdown));
+        }
+    }
+}
+
+// === impl Parts ===
+
+impl Parts<'_> {
+    fn build(&self) -> Result<Box<dyn Takes>, String> {
+        match self.config {
+            #[cfg(feature = "intake-kafka")]
+            IntakeConfig { kafka: Some(kafka), dead, .. } => {
+                Ok(self.over(kafka::KafkaSource::new(kafka.clone(), dead)?))
+            }
+            #[cfg(not(feature = "intake-kafka"))]
+            IntakeConfig { kafka: Some(_), .. } => Err(without("kafka")),
+            _ => Err("it has no kind".to_owned()),
+        }
+    }
+
+    fn over<S: Source + 'static>(&self, source: S) -> Box<dyn Takes> {
+        Box::new(Intake {
+            name: self.name.to_owned(),
+            config: self.config.clone(),
+            source,
+            producer: Producer::start(self.deps.client.clone(), ProducerOptions::default()),
+            metrics: self.metrics.of(self.name),
+            health: self.health.clone(),
+            waiting: Waiting::default(),
+        })
+    }
+}
+
+#[cfg(not(feature = "intake-kafka"))]
+fn without(kind: &str) -> String {
+    format!("this program was built without the intake {kind}: build with --features intake-{kind}")
+}

@@ -1,0 +1,61 @@
+//! `[intake.NAME]`: a topic, queue or stream that producers publish to.
+
+use super::kafka::KafkaIntakeConfig;
+use delayq::Topic;
+use delayq_service::config::{Faults, HumanDuration, Section};
+use serde::{Deserialize, Serialize};
+
+/// `[intake.NAME]`: records of one broker, taken in: a table with the name of its kind says which.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IntakeConfig {
+    /// Where records go that cannot be taken in, in the broker's own terms: a topic, a queue, a subject. Required.
+    pub dead: String,
+    /// The topic of records that name none; unset: they have to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topic: Option<Topic>,
+    /// Maximum number of records in one step. 1 to 4,000; default 500.
+    pub batch: u16,
+    /// Maximum number of records that are taken from the broker and not settled. At least `batch`, at most 60,000; default
+    /// 2000. It bounds memory, and what waits behind records that rest.
+    pub in_flight: u16,
+    /// Longest rest between two tries while the broker or Redis is unavailable; the first is a hundredth of it. 100 ms to
+    /// 10 m; default 5 s.
+    pub longest_rest: HumanDuration,
+    /// A topic of Kafka.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kafka: Option<KafkaIntakeConfig>,
+}
+
+impl Default for IntakeConfig {
+    fn default() -> Self {
+        Self {
+            dead: String::new(),
+            topic: None,
+            batch: 500,
+            in_flight: 2000,
+            longest_rest: HumanDuration::from_secs(5),
+            kafka: None,
+        }
+    }
+}
+
+impl Section for IntakeConfig {
+    fn validate(&self, at: &mut Faults) {
+        if self.dead.is_empty() {
+            at.refuse("dead", "expected where records go that cannot be taken in: none may be lost silently");
+        }
+        at.range("batch", &self.batch, 1..=4000);
+        at.range("in_flight", &self.in_flight, self.batch..=60_000);
+        let rest = HumanDuration::from_millis(100)..=HumanDuration::from_secs(600);
+        at.range("longest_rest", &self.longest_rest, rest);
+        let kinds = [self.kafka.is_some()];
+        if kinds.iter().filter(|there| **there).count() != 1 {
+            at.refuse("kind", "an intake needs one table with the name of its kind: kafka, nats or rabbitmq");
+        }
+        if let Some(kafka) = &self.kafka {
+            at.section("kafka", kafka);
+            kafka.check_dead(&self.dead, at);
+        }
+    }
+}

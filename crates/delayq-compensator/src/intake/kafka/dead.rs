@@ -1,0 +1,55 @@
+//! Dead records: published with acks from all replicas in sync.
+
+use super::config::KafkaIntakeConfig;
+use super::source::KafkaTicket;
+use crate::intake::source::Dead;
+use delayq_service::brokers::KafkaWords;
+use futures_util::future::try_join_all;
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::{FutureProducer, FutureRecord};
+use std::time::Duration;
+
+/// How long an ack may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The producer of dead records.
+pub(super) struct Burial {
+    topic: String,
+    producer: FutureProducer<KafkaWords>,
+    words: KafkaWords,
+}
+
+// === impl Burial ===
+
+impl Burial {
+    /// Connects nothing yet.
+    pub(super) fn new(config: &KafkaIntakeConfig, topic: &str) -> Result<Self, String> {
+        let mut settings = config.access().settings("delayq-compensator")?;
+        settings
+            .set("acks", "all")
+            .set("enable.idempotence", "true")
+            .set("message.max.bytes", "1000000000")
+            .set("message.timeout.ms", PATIENCE.as_millis().to_string());
+        let words = KafkaWords::default();
+        let producer = FutureProducer::from_config_and_context(&settings, words.clone());
+        Ok(Self { topic: topic.to_owned(), producer: producer.map_err(|error| error.to_string())?, words })
+    }
+
+    pub(super) async fn publish(&self, dead: &[Dead<'_, KafkaTicket>]) -> Result<(), String> {
+        let sends = dead.iter().map(|dead| async move {
+            let headers = dead.headers().fold(OwnedHeaders::new(), |headers, (name, value)| {
+                headers.insert(Header { key: name, value: Some(&value) })
+            });
+            let mut record =
+                FutureRecord::<[u8], [u8]>::to(&self.topic).payload(&dead.record.body).headers(headers);
+            if let Some(key) = &dead.ticket.key {
+                record = record.key(key);
+            }
+            // Where the queue is full, it waits.
+            self.producer.send(record, PATIENCE).await
+        });
+        let sent = try_join_all(sends).await.map(drop);
+        sent.map_err(|(error, _)| self.words.explain(format!("the dead topic `{}`: {error}", self.topic)))
+    }
+}

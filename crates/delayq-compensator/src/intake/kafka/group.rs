@@ -1,0 +1,104 @@
+//! The consumer's own reports: which partitions are assigned to it, how far it is behind, and what it complains about.
+
+use super::offsets::Offsets;
+use delayq_service::brokers::KafkaWords;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, Rebalance};
+use rdkafka::error::KafkaError;
+use rdkafka::{ClientContext, Statistics};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// No report yet.
+const UNKNOWN: u64 = u64::MAX;
+
+/// What a consumer reports; clones share it.
+#[derive(Clone)]
+pub(super) struct Group(Arc<Shared>);
+
+struct Shared {
+    topic: String,
+    words: KafkaWords,
+    offsets: Mutex<Offsets>,
+    /// Nothing is to be fetched, of newly assigned partitions either.
+    is_paused: AtomicBool,
+    lag: AtomicU64,
+}
+
+// === impl Group ===
+
+impl Group {
+    pub(super) fn new(topic: &str) -> Self {
+        Self(Arc::new(Shared {
+            topic: topic.to_owned(),
+            words: KafkaWords::default(),
+            offsets: Mutex::default(),
+            is_paused: AtomicBool::new(false),
+            lag: AtomicU64::new(UNKNOWN),
+        }))
+    }
+
+    pub(super) fn words(&self) -> &KafkaWords {
+        &self.0.words
+    }
+
+    pub(super) fn offsets(&self) -> MutexGuard<'_, Offsets> {
+        // Each change of it is whole before anything that could panic.
+        self.0.offsets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is paused, before this call made it so or not.
+    pub(super) fn set_paused(&self, is_paused: bool) -> bool {
+        self.0.is_paused.swap(is_paused, Ordering::Relaxed)
+    }
+
+    pub(super) fn lag(&self) -> Option<u64> {
+        Some(self.0.lag.load(Ordering::Relaxed)).filter(|&lag| lag != UNKNOWN)
+    }
+}
+
+impl ClientContext for Group {
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.0.words.error(error, reason);
+    }
+
+    /// High watermark minus committed offset, over the partitions that are assigned; where nothing was ever committed, all
+    /// that is there.
+    fn stats(&self, statistics: Statistics) {
+        let Some(topic) = statistics.topics.get(&self.0.topic) else { return };
+        let offsets = self.offsets();
+        let lags = offsets.assigned().filter_map(|number| {
+            let partition = topic.partitions.get(&number)?;
+            let behind = match partition.consumer_lag {
+                behind @ 0.. => behind,
+                _ => partition.hi_offset - partition.lo_offset.max(0),
+            };
+            u64::try_from(behind).ok()
+        });
+        self.0.lag.store(lags.sum(), Ordering::Relaxed);
+    }
+}
+
+impl ConsumerContext for Group {
+    /// It runs inside a call that waits for records, so nothing is under way: what was handed out is settled, or waits for
+    /// another try and is lost with its partition. What is settled is committed by the client before it lets go.
+    fn pre_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        let mut offsets = self.offsets();
+        match rebalance {
+            Rebalance::Assign(partitions) => {
+                partitions.elements().iter().for_each(|element| offsets.assign(element.partition()));
+            }
+            Rebalance::Revoke(partitions) => {
+                partitions.elements().iter().for_each(|element| offsets.revoke(element.partition()));
+            }
+            Rebalance::Error(_) => {}
+        }
+    }
+
+    fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        if let (Rebalance::Assign(partitions), true) = (rebalance, self.0.is_paused.load(Ordering::Relaxed))
+            && let Err(error) = consumer.pause(partitions)
+        {
+            tracing::warn!(%error, "new partitions cannot be paused");
+        }
+    }
+}

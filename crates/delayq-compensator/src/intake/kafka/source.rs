@@ -1,0 +1,249 @@
+//! Consuming: offsets are stored as records are settled, and committed by the client from time to time, when it gives
+//! partitions up, and when it closes.
+
+use super::config::KafkaIntakeConfig;
+use super::dead::Burial;
+use super::group::Group;
+use super::offsets::Place;
+use crate::intake::record::Record;
+use crate::intake::source::{Arrived, Dead, Source};
+use async_trait::async_trait;
+use delayq::UnixMillis;
+use delayq_service::config::PemFiles;
+use futures_util::{FutureExt, StreamExt};
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::consumer::{Consumer, StreamConsumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{BorrowedMessage, Headers};
+use rdkafka::{Message, TopicPartitionList};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the brokers may take to describe their topics.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum bytes of the records of one call, exceeded by one record.
+const MOST_BYTES: usize = 16 << 20;
+
+/// A topic, and that of its dead records.
+pub(crate) struct KafkaSource {
+    config: KafkaIntakeConfig,
+    dead: String,
+    open: Option<Open>,
+}
+
+struct Open {
+    consumer: Arc<StreamConsumer<Group>>,
+    group: Group,
+    burial: Burial,
+}
+
+/// A record that was handed out.
+#[derive(Debug)]
+pub(crate) struct KafkaTicket {
+    topic: Arc<str>,
+    place: Place,
+    /// Its dead record has the same.
+    pub(super) key: Option<Vec<u8>>,
+}
+
+// === impl KafkaSource ===
+
+impl KafkaSource {
+    /// Connects nothing, but shows whether the settings are understood.
+    pub(crate) fn new(config: KafkaIntakeConfig, dead: &str) -> Result<Self, String> {
+        let source = Self { config, dead: dead.to_owned(), open: None };
+        drop(source.connect()?);
+        Ok(source)
+    }
+
+    fn connect(&self) -> Result<Open, String> {
+        let mut settings = self.config.access().settings("delayq-compensator")?;
+        settings
+            .set("group.id", &self.config.group)
+            .set("auto.offset.reset", "earliest")
+            .set("partition.assignment.strategy", "cooperative-sticky")
+            .set("enable.auto.offset.store", "false")
+            .set("enable.auto.commit", "true")
+            .set("auto.commit.interval.ms", "200")
+            .set("allow.auto.create.topics", "false")
+            // What librdkafka itself fetches ahead.
+            .set("queued.max.messages.kbytes", "32768")
+            .set("session.timeout.ms", "10000")
+            .set("statistics.interval.ms", "1000");
+        let group = Group::new(&self.config.topic);
+        let consumer = StreamConsumer::from_config_and_context(&settings, group.clone());
+        let consumer = Arc::new(consumer.map_err(|error| error.to_string())?);
+        let burial = Burial::new(&self.config, &self.dead)?;
+        Ok(Open { consumer, group, burial })
+    }
+
+    fn opened(&self) -> Result<&Open, String> {
+        self.open.as_ref().ok_or_else(|| "it is not connected".to_owned())
+    }
+}
+
+// === impl Open ===
+
+impl Open {
+    /// Asks for all topics, because asking for one may create it.
+    async fn check(&self, topics: [&str; 2], files: PemFiles<'_>) -> Result<(), String> {
+        let consumer = Arc::clone(&self.consumer);
+        let fetched = tokio::task::spawn_blocking(move || consumer.client().fetch_metadata(None, PATIENCE));
+        let metadata = fetched.await.map_err(|panic| panic.to_string())?;
+        let explain = |error: KafkaError| files.explain(self.group.words().explain(error.to_string()));
+        let metadata = metadata.map_err(explain)?;
+        match topics.iter().find(|topic| metadata.topics().iter().all(|known| known.name() != **topic)) {
+            None => Ok(()),
+            Some(missing) => Err(format!("the topic `{missing}` does not exist")),
+        }
+    }
+
+    /// What an error of the client means: it mends most by itself.
+    fn judge(&self, error: &KafkaError) -> Result<(), String> {
+        use RDKafkaErrorCode as Code;
+        match error.rdkafka_error_code() {
+            Some(
+                Code::BrokerTransportFailure
+                | Code::Resolve
+                | Code::OperationTimedOut
+                | Code::RequestTimedOut
+                | Code::NotCoordinator
+                | Code::CoordinatorNotAvailable
+                | Code::CoordinatorLoadInProgress,
+            ) if !matches!(error, KafkaError::MessageConsumptionFatal(_)) => Ok(()),
+            _ => Err(self.group.words().explain(error.to_string())),
+        }
+    }
+
+    fn assigned(&self, topic: &str) -> TopicPartitionList {
+        let mut all = TopicPartitionList::new();
+        self.group.offsets().assigned().for_each(|partition| {
+            all.add_partition(topic, partition);
+        });
+        all
+    }
+
+    fn arrived(&self, topic: &Arc<str>, message: &BorrowedMessage<'_>) -> Option<Arrived<KafkaTicket>> {
+        let place = self.group.offsets().hand_out(message.partition(), message.offset())?;
+        let headers = message.headers().map_or_else(Vec::new, |headers| {
+            headers
+                .iter()
+                .map(|header| (header.key.to_owned(), header.value.unwrap_or_default().to_vec()))
+                .collect()
+        });
+        let at = message.timestamp().to_millis().and_then(|ms| u64::try_from(ms).ok());
+        let record = Record {
+            headers,
+            body: message.payload().unwrap_or_default().to_vec(),
+            at: at.map(UnixMillis::new),
+            id: None,
+            is_repeat: false,
+        };
+        let key = message.key().map(<[u8]>::to_vec);
+        Some(Arrived { record, ticket: KafkaTicket { topic: Arc::clone(topic), place, key } })
+    }
+}
+
+#[async_trait]
+impl Source for KafkaSource {
+    type Ticket = KafkaTicket;
+
+    async fn open(&mut self) -> Result<(), String> {
+        self.close().await;
+        let open = self.connect()?;
+        open.check([&self.config.topic, &self.dead], self.config.pem_files()).await?;
+        open.consumer.subscribe(&[&self.config.topic]).map_err(|error| error.to_string())?;
+        self.open = Some(open);
+        Ok(())
+    }
+
+    async fn next(&mut self, most: usize) -> Result<Vec<Arrived<KafkaTicket>>, String> {
+        let open = self.opened()?;
+        if open.group.set_paused(false) {
+            let all = open.assigned(&self.config.topic);
+            open.consumer.resume(&all).map_err(|error| error.to_string())?;
+        }
+        let topic: Arc<str> = self.config.topic.as_str().into();
+        let (mut stream, mut arrived, mut bytes) = (open.consumer.stream(), Vec::new(), 0);
+        while arrived.len() < most && bytes < MOST_BYTES {
+            let next = match arrived.is_empty() {
+                true => stream.next().await,
+                false => match stream.next().now_or_never() {
+                    Some(next) => next,
+                    None => break,
+                },
+            };
+            match next {
+                Some(Ok(message)) => {
+                    open.group.words().forget();
+                    arrived.extend(open.arrived(&topic, &message));
+                    bytes += message.payload_len() + 512;
+                }
+                Some(Err(error)) => open.judge(&error)?,
+                None => return Err("the consumer was closed".to_owned()),
+            }
+        }
+        Ok(arrived)
+    }
+
+    async fn hold(&mut self, _: &[&KafkaTicket]) -> Result<(), String> {
+        let open = self.opened()?;
+        if !open.group.set_paused(true) {
+            let all = open.assigned(&self.config.topic);
+            open.consumer.pause(&all).map_err(|error| error.to_string())?;
+        }
+        loop {
+            match open.consumer.recv().await {
+                Ok(message) => {
+                    let (partition, offset) = (message.partition(), message.offset());
+                    return Err(format!(
+                        "a record arrived while paused: partition {partition} offset {offset}"
+                    ));
+                }
+                Err(error) => open.judge(&error)?,
+            }
+        }
+    }
+
+    fn is_lost(&self, ticket: &KafkaTicket) -> bool {
+        self.open.as_ref().is_none_or(|open| open.group.offsets().is_lost(&ticket.place))
+    }
+
+    async fn settle(&mut self, tickets: &[&KafkaTicket]) -> Result<(), String> {
+        let open = self.opened()?;
+        let mut ends = std::collections::BTreeMap::new();
+        for ticket in tickets {
+            if let Some(offset) = open.group.offsets().settle(&ticket.place) {
+                ends.insert(ticket.place.partition, offset);
+            }
+        }
+        for (partition, offset) in ends {
+            let stored = open.consumer.store_offset(&self.config.topic, partition, offset);
+            stored.map_err(|error| format!("the offset of partition {partition}: {error}"))?;
+        }
+        Ok(())
+    }
+
+    async fn bury(&mut self, dead: &[Dead<'_, KafkaTicket>]) -> Result<(), String> {
+        self.opened()?.burial.publish(dead).await
+    }
+
+    fn lag(&self) -> Option<u64> {
+        self.open.as_ref()?.group.lag()
+    }
+
+    async fn close(&mut self) {
+        if let Some(open) = self.open.take() {
+            // It commits and leaves the group, which takes answers of the brokers.
+            let _ = tokio::task::spawn_blocking(move || drop(open)).await;
+        }
+    }
+}
+
+impl fmt::Display for KafkaTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { topic, place, .. } = self;
+        write!(f, "kafka {topic}/{} offset {}", place.partition, place.offset)
+    }
+}

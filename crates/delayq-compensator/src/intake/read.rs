@@ -1,0 +1,74 @@
+//! Reading: a record becomes a write. Pure.
+//!
+//! ```text
+//! headers ─┬─ delayq-…, and all others ─────────┐
+//!          ├─ ce_…  an event in binary mode ────┼─► what is asked, and the message's headers ─► a write
+//! body ────┴─ an event as one JSON document ────┘
+//! ```
+//! Nothing is ignored: what is asked under a name that is unknown, twice, or where it means nothing makes a record unreadable,
+//! for a misspelled delay would deliver at once.
+
+mod asked;
+mod event;
+mod time;
+
+use crate::intake::record::Record;
+use asked::{Asked, Carried};
+use delayq::spool::SpoolRecord;
+use delayq::{Topic, UnixMillis};
+use delayq_service::headers::{EVENT_PREFIXES, own, rest_of};
+
+/// What a record says.
+#[derive(Debug, Default)]
+struct Content {
+    asked: Asked,
+    carried: Carried,
+}
+
+/// The write that a record asks for; `topic` is for those that name none, `now` is this host's clock.
+///
+/// # Errors
+/// Why it cannot be read.
+pub(crate) fn read(record: &Record, topic: Option<&Topic>, now: UnixMillis) -> Result<SpoolRecord, String> {
+    let Content { asked, carried } = content(record)?;
+    asked.write(record, topic, now, carried)
+}
+
+fn content(record: &Record) -> Result<Content, String> {
+    let kind = record.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(event::CONTENT_TYPE));
+    let mut content = match kind.map(|(_, kind)| event::form_of(kind)).transpose()?.flatten() {
+        Some(event::Structured) => event::structured(&record.body)?,
+        None => {
+            let carried = Carried { payload: record.body.clone(), ..Carried::default() };
+            Content { carried, ..Content::default() }
+        }
+    };
+    let structured = content.asked.is_event;
+    let is_event = structured
+        || record.headers.iter().any(|(name, _)| attribute(name).is_some_and(|name| name == event::VERSION));
+    for (name, value) in &record.headers {
+        if structured && name.eq_ignore_ascii_case(event::CONTENT_TYPE) {
+            continue;
+        }
+        let value = std::str::from_utf8(value)
+            .map_err(|_| format!("the value of the header {name:?} is not UTF-8"))?
+            .to_owned();
+        match (own(name), attribute(name)) {
+            (Some(asks), _) => content.asked.set(asks, value)?,
+            (None, Some(attribute)) if is_event && !structured => {
+                content.asked.is_event = true;
+                event::attribute(&mut content, attribute, value)?;
+            }
+            _ => content.carried.headers.push((name.clone(), value)),
+        }
+    }
+    Ok(content)
+}
+
+/// The attribute of an event that a header holds.
+fn attribute(name: &str) -> Option<&str> {
+    EVENT_PREFIXES.iter().find_map(|prefix| rest_of(name, prefix))
+}
+
+#[cfg(test)]
+mod tests;

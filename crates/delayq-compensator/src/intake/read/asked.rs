@@ -1,0 +1,203 @@
+//! What a record asks for, by the names of its headers, and the write that is made of it.
+
+use super::time::{due, moment};
+use crate::intake::record::Record;
+use delayq::spool::{SpoolAction, SpoolRecord};
+use delayq::{Due, Fate, Group, Message, MessageId, Reschedule, Shift, Target, Topic, UnixMillis};
+use delayq_service::config::{HumanDuration, backoff};
+
+/// The values as they are written. Each is asked for at most once.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// Whether the record is an event, whose own id and type are used where nothing else names id and topic.
+    pub(super) is_event: bool,
+    pub(super) id: Option<String>,
+    /// The id and the type of an event.
+    pub(super) event_id: Option<String>,
+    pub(super) event_type: Option<String>,
+    verb: Option<String>,
+    topic: Option<String>,
+    group: Option<String>,
+    due: Option<String>,
+    delay: Option<String>,
+    expires: Option<String>,
+    max_attempts: Option<String>,
+    backoff: Option<String>,
+    replace: Option<String>,
+    expected: Option<String>,
+    by: Option<String>,
+}
+
+/// What the message carries.
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) payload: Vec<u8>,
+}
+
+/// What deliveries and dead letters carry besides: a record that is sent back may still have it.
+const ABOUT_A_DELIVERY: [&str; 6] = ["attempt", "delivery", "ready", "latems", "reason", "origin"];
+
+// === impl Asked ===
+
+impl Asked {
+    /// Notes what is asked under `name`: the rest of a header after `delayq-`, or of an event's attribute after `delayq`.
+    ///
+    /// # Errors
+    /// The name is unknown, or has a value already.
+    pub(super) fn set(&mut self, name: &str, value: String) -> Result<(), String> {
+        let plain: String = name.chars().filter(|&c| c != '-').map(|c| c.to_ascii_lowercase()).collect();
+        let slot = match plain.as_str() {
+            "verb" => &mut self.verb,
+            "topic" => &mut self.topic,
+            "id" => &mut self.id,
+            "group" => &mut self.group,
+            "due" => &mut self.due,
+            "delay" => &mut self.delay,
+            "expires" => &mut self.expires,
+            "maxattempts" => &mut self.max_attempts,
+            "backoff" => &mut self.backoff,
+            "replace" => &mut self.replace,
+            "expected" => &mut self.expected,
+            "by" => &mut self.by,
+            other if ABOUT_A_DELIVERY.contains(&other) => return Ok(()),
+            _ => return Err(format!("nothing is known of delayq-{name}")),
+        };
+        match slot.replace(value) {
+            None => Ok(()),
+            Some(_) => Err(format!("delayq-{name} is there twice")),
+        }
+    }
+
+    /// Makes the write of a record.
+    pub(super) fn write(
+        self,
+        record: &Record,
+        default: Option<&Topic>,
+        now: UnixMillis,
+        carried: Carried,
+    ) -> Result<SpoolRecord, String> {
+        let topic = match (&self.topic, default, &self.event_type) {
+            (Some(topic), ..) | (None, None, Some(topic)) => Topic::new(topic.as_str()).map_err(text)?,
+            (None, Some(topic), _) => topic.clone(),
+            (None, None, None) => return Err("it has no delayq-topic".to_owned()),
+        };
+        let id = self.id.as_ref().or(self.event_id.as_ref()).or(record.id.as_ref());
+        let id = id.ok_or("it has no delayq-id")?;
+        let id: MessageId = id.parse().map_err(text)?;
+        let group = self.group.as_deref().map(Group::new).transpose().map_err(text)?;
+        let target = Target { id, group };
+        let action = match self.verb.as_deref() {
+            None | Some("put") => SpoolAction::Put(self.put(&topic, &target, record.at, carried)?),
+            Some("cancel") => {
+                self.none_of(&["due", "delay", "expected", "by"], "cancel")?;
+                self.no_options("cancel")?;
+                SpoolAction::Cancel
+            }
+            Some("reschedule") => {
+                self.no_options("reschedule")?;
+                SpoolAction::Reschedule(self.change(record.at)?)
+            }
+            Some(verb) => {
+                return Err(format!("delayq-verb is {verb:?}, expected put, cancel or reschedule"));
+            }
+        };
+        // A replacing put would bring back what an earlier try has replaced and a consumer has finished since, so it says
+        // when it was published.
+        let doubtful = record.is_repeat || matches!(&action, SpoolAction::Put(message) if message.replace);
+        let fate = if doubtful { Fate::Unknown } else { Fate::NotApplied };
+        Ok(SpoolRecord { topic, target, tried_at: record.at.unwrap_or(now), fate, action })
+    }
+
+    fn put(
+        &self,
+        topic: &Topic,
+        target: &Target,
+        published: Option<UnixMillis>,
+        carried: Carried,
+    ) -> Result<Message, String> {
+        self.none_of(&["expected", "by"], "put")?;
+        let mut message = Message::new(topic.clone(), carried.payload).with_id(target.id.clone());
+        message.group.clone_from(&target.group);
+        message.headers = carried.headers;
+        if let Some(due) = self.due(published)? {
+            message.due = due;
+        }
+        message.expires = self.expires.as_deref().map(|text| moment("expires", text)).transpose()?;
+        if let Some(most) = &self.max_attempts {
+            message.max_attempts = most
+                .parse()
+                .map_err(|_| format!("delayq-max-attempts is {most:?}, expected a number up to 65535"))?;
+        }
+        if let Some(text) = &self.backoff {
+            let read = backoff(text).map_err(|error| format!("delayq-backoff is {text:?}: {error}"))?;
+            message.backoff = Some(read);
+        }
+        message.replace = match self.replace.as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(other) => return Err(format!("delayq-replace is {other:?}, expected true or false")),
+        };
+        Ok(message)
+    }
+
+    fn change(&self, published: Option<UnixMillis>) -> Result<Reschedule, String> {
+        let expected = self.expected.as_deref().map(|text| moment("expected", text)).transpose()?;
+        match (self.due(published)?, &self.by, expected) {
+            (Some(due), None, None) => Ok(Reschedule::To(due)),
+            (Some(due), None, Some(expected)) => Ok(Reschedule::ToIfDue(due, expected)),
+            (None, Some(by), Some(expected)) => Ok(Reschedule::By(shift(by)?, expected)),
+            (None, Some(_), None) => {
+                Err("delayq-by needs delayq-expected, so that a repeat moves nothing twice".to_owned())
+            }
+            _ => Err("a reschedule has one of delayq-due, delayq-delay and delayq-by".to_owned()),
+        }
+    }
+
+    fn due(&self, published: Option<UnixMillis>) -> Result<Option<Due>, String> {
+        match (&self.due, &self.delay) {
+            (Some(_), Some(_)) => Err("it has both delayq-due and delayq-delay".to_owned()),
+            (Some(at), None) => moment("due", at).map(|at| Some(Due::At(at))),
+            (None, Some(delay)) => due(delay, published).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn no_options(&self, verb: &str) -> Result<(), String> {
+        self.none_of(&["expires", "max-attempts", "backoff", "replace"], verb)
+    }
+
+    /// Refuses what means nothing with a verb.
+    fn none_of(&self, names: &[&str], verb: &str) -> Result<(), String> {
+        let is_asked = |name: &&&str| match **name {
+            "due" => self.due.is_some(),
+            "delay" => self.delay.is_some(),
+            "expected" => self.expected.is_some(),
+            "by" => self.by.is_some(),
+            "expires" => self.expires.is_some(),
+            "max-attempts" => self.max_attempts.is_some(),
+            "backoff" => self.backoff.is_some(),
+            _ => self.replace.is_some(),
+        };
+        match names.iter().find(is_asked) {
+            None => Ok(()),
+            Some(name) => Err(format!("a {verb} takes no delayq-{name}")),
+        }
+    }
+}
+
+/// `+5m`, `-30s`.
+fn shift(text: &str) -> Result<Shift, String> {
+    let wrong = |error: String| format!("delayq-by is {text:?}: {error}");
+    let by = |text: &str| text.parse::<HumanDuration>().map(std::time::Duration::from).map_err(wrong);
+    match (text.strip_prefix('+'), text.strip_prefix('-')) {
+        (Some(later), _) => by(later).map(Shift::Later),
+        (None, Some(earlier)) => by(earlier).map(Shift::Earlier),
+        (None, None) => Err(wrong("expected a duration with its sign, such as +5m".to_owned())),
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}

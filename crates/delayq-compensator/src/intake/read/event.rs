@@ -1,0 +1,105 @@
+//! CloudEvents 1.0: attributes as headers, or all of an event as one JSON document.
+
+use super::Content;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use delayq_service::headers::{STRUCTURED_EVENT, rest_of};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+pub(super) const CONTENT_TYPE: &str = "content-type";
+/// The attribute that every event has.
+pub(super) const VERSION: &str = "specversion";
+/// What the extension attributes begin with that ask something of delayq: their names have letters and digits only.
+const OWN: &str = "delayq";
+
+/// An event as one document.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Structured;
+
+/// What a content type says of the form of its body.
+///
+/// # Errors
+/// A form of events that cannot be read.
+pub(super) fn form_of(content_type: &[u8]) -> Result<Option<Structured>, String> {
+    let kind = String::from_utf8_lossy(content_type);
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    match rest_of(kind, "application/cloudevents") {
+        None => Ok(None),
+        Some(_) if kind.eq_ignore_ascii_case(STRUCTURED_EVENT) => Ok(Some(Structured)),
+        Some(_) => Err(format!("of events as one document only {STRUCTURED_EVENT} is read, not {kind}")),
+    }
+}
+
+/// Takes an attribute in: what it asks of delayq, or else a header of the message.
+pub(super) fn attribute(content: &mut Content, name: &str, value: String) -> Result<(), String> {
+    if let Some(asks) = rest_of(name, OWN) {
+        return content.asked.set(asks, value);
+    }
+    let slot = match name {
+        VERSION if value != "1.0" => return Err(format!("an event of version {value}; 1.0 is read")),
+        "id" => Some(&mut content.asked.event_id),
+        "type" => Some(&mut content.asked.event_type),
+        _ => None,
+    };
+    if let Some(slot) = slot {
+        *slot = Some(value.clone());
+    }
+    content.carried.headers.push((format!("ce-{}", name.to_ascii_lowercase()), value));
+    Ok(())
+}
+
+/// Reads an event as one document.
+pub(super) fn structured(body: &[u8]) -> Result<Content, String> {
+    let wrong = |why: &str| format!("it is not an event as JSON: {why}");
+    let event: BTreeMap<Cow<'_, str>, &RawValue> =
+        serde_json::from_slice(body).map_err(|error| wrong(&error.to_string()))?;
+    let mut content = Content::default();
+    content.asked.is_event = true;
+    let text_of = |name: &str, value: &RawValue| match serde_json::from_str(value.get()) {
+        Ok(serde_json::Value::String(text)) => Ok(Some(text)),
+        Ok(serde_json::Value::Null) => Ok(None),
+        Ok(value @ (serde_json::Value::Number(_) | serde_json::Value::Bool(_))) => {
+            Ok(Some(value.to_string()))
+        }
+        _ => Err(wrong(&format!("the attribute {name} is neither a text nor a number"))),
+    };
+    if !event.contains_key(VERSION) {
+        return Err(wrong("it has no specversion"));
+    }
+    let kind = match event.get("datacontenttype") {
+        Some(kind) => text_of("datacontenttype", kind)?,
+        None => None,
+    };
+    match (event.get("data"), event.get("data_base64")) {
+        (Some(_), Some(_)) => return Err(wrong("it has both data and data_base64")),
+        (Some(data), None) => content.carried.payload = payload(data, kind.as_deref()),
+        (None, Some(data)) => {
+            let text = text_of("data_base64", data)?.unwrap_or_default();
+            content.carried.payload =
+                STANDARD.decode(text).map_err(|error| wrong(&format!("data_base64: {error}")))?;
+        }
+        (None, None) => {}
+    }
+    if let Some(kind) = kind {
+        content.carried.headers.push((CONTENT_TYPE.to_owned(), kind));
+    }
+    for (name, value) in &event {
+        if !["data", "data_base64", "datacontenttype"].contains(&name.as_ref())
+            && let Some(value) = text_of(name, value)?
+        {
+            attribute(&mut content, name, value)?;
+        }
+    }
+    Ok(content)
+}
+
+/// JSON as it is written; the text of a string where the content is something else.
+fn payload(data: &RawValue, kind: Option<&str>) -> Vec<u8> {
+    let is_json = kind.is_none_or(|kind| kind.to_ascii_lowercase().contains("json"));
+    match serde_json::from_str::<String>(data.get()) {
+        Ok(text) if !is_json => text.into_bytes(),
+        _ => data.get().as_bytes().to_vec(),
+    }
+}

@@ -1,0 +1,222 @@
+use super::*;
+use delayq::spool::SpoolAction;
+use delayq::{Backoff, Due, Fate, Message, MessageId, Reschedule, Shift, Target};
+use std::time::Duration;
+
+const AT: UnixMillis = UnixMillis::new(1_766_000_000_000);
+const NOW: UnixMillis = UnixMillis::new(1_766_000_009_000);
+
+fn record(headers: &[(&str, &str)], body: &str) -> Record {
+    let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()));
+    Record { headers: headers.collect(), body: body.into(), at: Some(AT), ..Record::default() }
+}
+
+fn reading(headers: &[(&str, &str)], body: &str) -> Result<SpoolRecord, String> {
+    read(&record(headers, body), None, NOW)
+}
+
+fn message(read: SpoolRecord) -> Message {
+    let SpoolAction::Put(message) = read.action else { panic!("{read:?} is no put") };
+    message
+}
+
+fn seconds(seconds: u64) -> Due {
+    Due::At(AT + Duration::from_secs(seconds))
+}
+
+#[test]
+fn plain_headers_make_a_put_and_the_others_are_the_messages() {
+    let headers = [
+        ("delayq-topic", "orders"),
+        ("Delayq-Id", "order-17"),
+        ("delayq-delay", "30m"),
+        ("delayq-group", "user-5"),
+        ("delayq-max-attempts", "3"),
+        ("delayq-backoff", "1s,5s"),
+        ("delayq-expires", "2026-12-24T18:00:00+01:00"),
+        ("x-region", "eu"),
+        ("traceparent", "00-…"),
+    ];
+    let read = reading(&headers, "body").unwrap();
+    assert_eq!((read.fate, read.tried_at), (Fate::NotApplied, AT));
+    let expected = Message::new(Topic::new("orders").unwrap(), "body")
+        .id("order-17")
+        .unwrap()
+        .due(seconds(1800))
+        .group("user-5")
+        .unwrap()
+        .max_attempts(3)
+        .backoff(Backoff::List(vec![Duration::from_secs(1), Duration::from_secs(5)]))
+        .expires(UnixMillis::new(1_798_131_600_000))
+        .header("x-region", "eu")
+        .header("traceparent", "00-…");
+    assert_eq!(
+        read.target,
+        Target { id: MessageId::own("order-17").unwrap(), group: expected.group.clone() }
+    );
+    assert_eq!(message(read), expected);
+}
+
+#[test]
+fn a_due_time_is_milliseconds_or_rfc_3339_and_a_delay_counts_from_when_it_was_published() {
+    let base = [("delayq-topic", "t"), ("delayq-id", "a")];
+    for (name, value, expected) in [
+        ("delayq-due", "1766000060000", seconds(60)),
+        ("delayq-due", "2025-12-17T19:34:20Z", seconds(60)),
+        ("delayq-delay", "1m", seconds(60)),
+        ("delayq-delay", "0s", seconds(0)),
+    ] {
+        let read = reading(&[base[0], base[1], (name, value)], "").unwrap();
+        assert_eq!(message(read).due, expected, "{name}: {value}");
+    }
+    assert_eq!(message(reading(&base, "").unwrap()).due, Due::After(Duration::ZERO));
+    let undated = Record { at: None, ..record(&[base[0], base[1], ("delayq-delay", "5s")], "") };
+    assert_eq!(message(read(&undated, None, NOW).unwrap()).due, Due::After(Duration::from_secs(5)));
+}
+
+#[test]
+fn verbs_make_cancels_and_reschedules() {
+    let asking = |more: &[(&str, &str)]| {
+        let base = [("delayq-topic", "t"), ("delayq-id", "a"), ("delayq-group", "g")];
+        let read = reading(&[&base[..], more].concat(), "ignored").unwrap();
+        assert_eq!(read.target.group.as_ref().map(delayq::Group::as_str), Some("g"));
+        read.action
+    };
+    assert_eq!(asking(&[("delayq-verb", "cancel")]), SpoolAction::Cancel);
+    let reschedule = ("delayq-verb", "reschedule");
+    let expected = ("delayq-expected", "1766000000000");
+    for (more, change) in [
+        (vec![("delayq-delay", "5s")], Reschedule::To(seconds(5))),
+        (vec![("delayq-delay", "5s"), expected], Reschedule::ToIfDue(seconds(5), AT)),
+        (vec![("delayq-by", "+5s"), expected], Reschedule::By(Shift::Later(Duration::from_secs(5)), AT)),
+        (vec![("delayq-by", "-5s"), expected], Reschedule::By(Shift::Earlier(Duration::from_secs(5)), AT)),
+    ] {
+        assert_eq!(asking(&[&[reschedule][..], &more].concat()), SpoolAction::Reschedule(change));
+    }
+}
+
+#[test]
+fn a_repeat_and_a_replacing_put_may_have_been_tried_since_they_were_published() {
+    let base = [("delayq-topic", "t"), ("delayq-id", "a")];
+    assert_eq!(reading(&base, "").unwrap().fate, Fate::NotApplied);
+    let replacing = reading(&[base[0], base[1], ("delayq-replace", "true")], "").unwrap();
+    assert_eq!((replacing.fate, replacing.tried_at), (Fate::Unknown, AT));
+    let repeat = Record { is_repeat: true, ..record(&base, "") };
+    assert_eq!(read(&repeat, None, NOW).unwrap().fate, Fate::Unknown);
+}
+
+#[test]
+fn what_is_missing_comes_from_the_protocol_the_event_and_the_configuration_in_this_order() {
+    let default = Topic::new("default").unwrap();
+    let with_id = |headers: &[(&str, &str)]| Record { id: Some("own".to_owned()), ..record(headers, "") };
+    let found = |record: &Record| {
+        let read = read(record, Some(&default), NOW).unwrap();
+        (read.topic.to_string(), read.target.id.to_string())
+    };
+    let pair = |topic: &str, id: &str| (topic.to_owned(), id.to_owned());
+    assert_eq!(found(&with_id(&[])), pair("default", "own"));
+    let event = [("ce_specversion", "1.0"), ("ce_id", "e1"), ("ce_type", "order.timeout")];
+    assert_eq!(found(&with_id(&event)), pair("default", "e1"));
+    let named = [&event[..], &[("delayq-id", "d1"), ("delayq-topic", "t")]].concat();
+    assert_eq!(found(&with_id(&named)), pair("t", "d1"));
+    assert_eq!(reading(&event, "").unwrap().topic.as_str(), "order.timeout");
+}
+
+#[test]
+fn an_event_in_binary_mode_is_read_under_each_prefix_and_keeps_its_attributes() {
+    for prefix in EVENT_PREFIXES {
+        let names =
+            ["specversion", "id", "type", "source", "delayqdelay", "delayqtopic", "delayqmaxattempts"]
+                .map(|name| format!("{prefix}{name}"));
+        let values = ["1.0", "e1", "com.example.order", "/shop", "5s", "orders", "2"];
+        let mut headers: Vec<(&str, &str)> = names.iter().map(String::as_str).zip(values).collect();
+        headers.push(("content-type", "application/json"));
+        let message = message(reading(&headers, "{}").unwrap());
+        let expected = Message::new(Topic::new("orders").unwrap(), "{}")
+            .id("e1")
+            .unwrap()
+            .due(seconds(5))
+            .max_attempts(2)
+            .header("ce-specversion", "1.0")
+            .header("ce-id", "e1")
+            .header("ce-type", "com.example.order")
+            .header("ce-source", "/shop")
+            .header("content-type", "application/json");
+        assert_eq!(message, expected, "{prefix}");
+    }
+    // Without a version it is no event, and its headers are as they are.
+    let plain = reading(&[("delayq-topic", "t"), ("delayq-id", "a"), ("ce_id", "x")], "").unwrap();
+    assert_eq!(message(plain).headers, [("ce_id".to_owned(), "x".to_owned())]);
+}
+
+#[test]
+fn an_event_as_one_document_gives_payload_headers_and_what_is_asked() {
+    let structured = ("content-type", "application/cloudevents+json; charset=utf-8");
+    let reading = |more: &str| {
+        let body = format!(r#"{{"specversion":"1.0","id":"e1","type":"orders","source":"/s"{more}}}"#);
+        reading(&[structured, ("x-more", "1")], &body)
+    };
+    for (more, payload) in [
+        (r#","data":{"b": 1,  "a":2}"#, &b"{\"b\": 1,  \"a\":2}"[..]),
+        (r#","data":"text""#, b"\"text\""),
+        (r#","datacontenttype":"text/plain","data":"t\u00e9xt""#, "téxt".as_bytes()),
+        (r#","data_base64":"AP8=""#, &[0, 255]),
+        ("", b""),
+    ] {
+        assert_eq!(message(reading(more).unwrap()).payload, payload, "{more}");
+    }
+    let asked =
+        message(reading(r#","delayqdelay":"5s","delayqreplace":true,"delayqmaxattempts":3"#).unwrap());
+    assert!(asked.due == seconds(5) && asked.replace && asked.max_attempts == 3, "{asked:?}");
+    let names: Vec<_> = asked.headers.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["ce-id", "ce-source", "ce-specversion", "ce-type", "x-more"]);
+    let cancel = reading(r#","delayqverb":"cancel""#).unwrap();
+    assert_eq!(cancel.action, SpoolAction::Cancel);
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_with_what_is_wrong() {
+    let base = [("delayq-topic", "t"), ("delayq-id", "a")];
+    for (more, part) in [
+        (vec![("delayq-dely", "5s")], "nothing is known of delayq-dely"),
+        (vec![("delayq-id", "b")], "delayq-id is there twice"),
+        (vec![("delayq-delay", "5")], "delayq-delay is \"5\""),
+        (vec![("delayq-due", "soon")], "expected milliseconds since 1970, or RFC 3339"),
+        (vec![("delayq-due", "1766000000")], "were seconds meant?"),
+        (vec![("delayq-due", "99999999999999999999")], "too far in the future"),
+        (vec![("delayq-due", "1766000060000"), ("delayq-delay", "5s")], "both"),
+        (vec![("delayq-verb", "delete")], "expected put, cancel or reschedule"),
+        (vec![("delayq-verb", "cancel"), ("delayq-delay", "5s")], "a cancel takes no delayq-delay"),
+        (vec![("delayq-verb", "cancel"), ("delayq-replace", "true")], "a cancel takes no delayq-replace"),
+        (vec![("delayq-verb", "reschedule")], "a reschedule has one of"),
+        (vec![("delayq-verb", "reschedule"), ("delayq-by", "+5s")], "needs delayq-expected"),
+        (vec![("delayq-by", "+5s")], "a put takes no delayq-by"),
+        (vec![("delayq-replace", "yes")], "expected true or false"),
+        (vec![("delayq-max-attempts", "-1")], "expected a number up to 65535"),
+        (vec![("delayq-group", "")], "it is empty"),
+        (vec![("content-type", "application/cloudevents-batch+json")], "only application/cloudevents+json"),
+        (vec![("content-type", "application/cloudevents+json")], "not an event as JSON"),
+        (vec![("ce_specversion", "0.3")], "an event of version 0.3"),
+    ] {
+        let refusal = reading(&[&base[..], &more].concat(), "").unwrap_err();
+        assert!(refusal.contains(part), "{more:?}: {refusal}");
+    }
+    assert_eq!(reading(&[("delayq-topic", "t")], "").unwrap_err(), "it has no delayq-id");
+    assert_eq!(reading(&[("delayq-id", "a")], "").unwrap_err(), "it has no delayq-topic");
+    let binary = Record { headers: vec![("x".to_owned(), vec![0xff])], ..record(&base, "") };
+    assert_eq!(read(&binary, None, NOW).unwrap_err(), "the value of the header \"x\" is not UTF-8");
+}
+
+#[test]
+fn what_a_delivery_or_a_dead_letter_carried_is_not_asked_again() {
+    let headers = [
+        ("delayq-topic", "t"),
+        ("delayq-id", "a"),
+        ("delayq-attempt", "3"),
+        ("delayq-late-ms", "0.100"),
+        ("delayq-reason", "refused"),
+        ("delayq-origin", "orders-in/0 offset 7"),
+    ];
+    let message = message(reading(&headers, "").unwrap());
+    assert!(message.headers.is_empty() && message.max_attempts == 0, "{message:?}");
+}

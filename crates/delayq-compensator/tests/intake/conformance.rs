@@ -1,0 +1,195 @@
+//! What every intake promises, whatever its broker.
+
+use crate::stage::{Books, Broker, Running, Sent, Stage, topic};
+use delayq::{Message, PutOutcome, State, UnixMillis};
+use delayq_tests::deadline::{LONG, wait_until};
+use std::collections::BTreeMap;
+
+const DONE: &str = "settled_total{intake=\"orders\",outcome=\"done\"}";
+
+/// A record of each form becomes a message with its payload and headers.
+pub(crate) async fn each_form_reaches_a_consumer<B: Broker>() {
+    let stage = Stage::<B>::start().await;
+    let compensator = stage.compensator("").await;
+    let plain = [("delayq-topic", "orders"), ("delayq-id", "plain"), ("x-region", "eu")];
+    let event = ["specversion", "id", "type", "source", "delayqtopic"]
+        .map(|name| format!("{}{name}", B::EVENT_PREFIX));
+    let values = ["1.0", "binary", "order.timeout", "/shop", "orders"];
+    let binary: Vec<(&str, &str)> = event.iter().map(String::as_str).zip(values).collect();
+    let document =
+        r#"{"specversion":"1.0","id":"structured","type":"orders","source":"/shop","data":{"a":1}}"#;
+    stage
+        .broker
+        .publish(vec![
+            Sent::new(&plain, "body"),
+            Sent::new(&binary, "body"),
+            Sent::new(&[("content-type", "application/cloudevents+json")], document),
+        ])
+        .await;
+    let found = stage.reserved(3).await;
+    let header = |id: &str, name: &str| {
+        let headers: BTreeMap<_, _> = found[id].envelope.headers.iter().cloned().collect();
+        headers.get(name).cloned()
+    };
+    assert_eq!(found["plain"].envelope.payload, b"body");
+    assert_eq!(header("plain", "x-region").as_deref(), Some("eu"));
+    assert_eq!(found["binary"].envelope.payload, b"body");
+    assert_eq!(header("binary", "ce-source").as_deref(), Some("/shop"));
+    assert_eq!(found["structured"].envelope.payload, b"{\"a\":1}");
+    assert_eq!(header("structured", "ce-type").as_deref(), Some("orders"));
+    stage.is_settled().await;
+    compensator.shows("lag_records{intake=\"orders\"}", 0.0).await;
+    compensator.stop().await;
+}
+
+/// Cancels and reschedules come after the puts before them, and what follows a cancel after it.
+pub(crate) async fn writes_of_one_message_keep_their_order<B: Broker>() {
+    let stage = Stage::<B>::start().await;
+    let mut records = Vec::new();
+    for n in 0..200 {
+        let (kept, gone) = (format!("kept{n}"), format!("gone{n}"));
+        records.push(Sent::put(&kept, &[]));
+        records.push(Sent::put(&gone, &[]));
+        records.push(Sent::verb("reschedule", &kept, &[("delayq-due", "4102444805000")]));
+        records.push(Sent::verb("cancel", &gone, &[]));
+        records.push(Sent::put(&gone, &[]));
+    }
+    stage.broker.publish(records).await;
+    let compensator = stage.compensator("batch = 7").await;
+    compensator.shows(DONE, 1000.0).await;
+    assert_eq!(stage.books().await, Books { accepted: 400, delayed: 200, ready: 0, cancelled: 200 });
+    let again = Message::new(topic(), "body of kept7").id("kept7").unwrap();
+    let answer = stage.deployment.producer.put(again).await.unwrap().outcome;
+    assert_eq!(answer, PutOutcome::Exists(State::Delayed, UnixMillis::new(4_102_444_805_000)));
+    stage.is_settled().await;
+    compensator.stop().await;
+}
+
+/// A record that cannot be taken in goes to the dead destination with the reason; its neighbours go on.
+pub(crate) async fn poison_is_buried_with_its_reason_and_its_neighbours_go_on<B: Broker>() {
+    let stage = Stage::<B>::start().await;
+    let compensator = stage.compensator("").await;
+    let misspelt = Sent::put("b", &[("delayq-dely", "5m"), ("x-kept", "1")]);
+    // Refused by Redis: it expires before it is due.
+    let refused = Sent::put("d", &[("delayq-expires", "4102444700000")]);
+    let conflict = Sent { body: b"another body".to_vec(), ..Sent::put("a", &[]) };
+    let records = vec![Sent::put("a", &[]), misspelt.clone(), Sent::put("c", &[]), refused, conflict];
+    stage.broker.publish(records).await;
+    stage.has_delayed(2).await;
+    let dead = stage.broker.dead(3).await;
+    let of = |id: &str| dead.iter().find(|dead| dead.header("delayq-id") == id).unwrap();
+    assert_eq!(of("b").header("delayq-reason"), "nothing is known of delayq-dely");
+    assert_eq!((of("b").header("x-kept"), &of("b").body), ("1", &misspelt.body));
+    assert!(of("b").header("delayq-origin").contains(B::ORIGIN), "{dead:?}");
+    assert!(of("d").header("delayq-reason").contains("expires"), "{dead:?}");
+    assert_eq!(of("a").header("delayq-reason"), "another message has this id");
+    assert_eq!(of("a").body, b"another body");
+    stage.is_settled().await;
+    compensator.shows("settled_total{intake=\"orders\",outcome=\"rejected\"}", 2.0).await;
+    compensator.shows("settled_total{intake=\"orders\",outcome=\"unreadable\"}", 1.0).await;
+    compensator.stop().await;
+}
+
+/// While Redis is away nothing is taken; after that everything flows, in order.
+pub(crate) async fn an_outage_of_redis_pauses_and_loses_nothing<B: Broker>() {
+    let mut stage = Stage::<B>::start().await;
+    let compensator = stage.compensator("batch = 50\nin_flight = 100").await;
+    compensator.is_ready().await;
+    stage.deployment.server.kill().await;
+    let records = (0..3000).map(|n| Sent::put(&format!("m{n}"), &[])).collect();
+    stage.broker.publish(records).await;
+    compensator.shows("paused{intake=\"orders\"}", 1.0).await;
+    compensator.is_unready("orders").await;
+    let taken = compensator.metric("unsettled_records{intake=\"orders\"}").await.unwrap();
+    assert!((1.0..=100.0).contains(&taken), "{taken} records are taken of a broker that has 3000");
+    assert_eq!(compensator.metric(DONE).await, Some(0.0));
+    stage.deployment.server.resume().await;
+    stage.has_delayed(3000).await;
+    compensator.is_ready().await;
+    compensator.shows("paused{intake=\"orders\"}", 0.0).await;
+    assert_eq!(stage.books().await, all(3000));
+    stage.is_settled().await;
+    compensator.stop().await;
+}
+
+/// A compensator that is killed between Redis's answer and the commit leaves nothing out and puts nothing twice.
+pub(crate) async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice<B: Broker>() {
+    const COUNT: u64 = 3000;
+    let stage = Stage::<B>::start().await;
+    stage.broker.publish((0..COUNT).map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
+    for _ in 0..3 {
+        let before = stage.books().await.delayed;
+        let compensator = stage.compensator("batch = 5\nin_flight = 20").await;
+        wait_until("some of them", LONG, async || stage.books().await.delayed > before + 50).await;
+        compensator.kill().await;
+    }
+    let compensator = stage.compensator("").await;
+    stage.has_delayed(COUNT).await;
+    stage.is_settled().await;
+    assert_eq!(stage.books().await, all(COUNT));
+    compensator.stop().await;
+}
+
+/// A broker that is killed while it is read hands out again what was not settled.
+pub(crate) async fn a_broker_that_is_killed_in_a_batch_loses_nothing<B: Broker>() {
+    const COUNT: u64 = 3000;
+    let mut stage = Stage::<B>::start().await;
+    stage.broker.publish((0..COUNT).map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
+    let compensator = stage.compensator("batch = 5\nin_flight = 20").await;
+    wait_until("some of them", LONG, async || stage.books().await.delayed > 50).await;
+    stage.broker.kill().await;
+    compensator.is_unready("orders").await;
+    stage.broker.resume().await;
+    compensator.is_ready().await;
+    stage.has_delayed(COUNT).await;
+    stage.is_settled().await;
+    assert_eq!(stage.books().await, all(COUNT));
+    compensator.stop().await;
+}
+
+/// Two compensators share the work, or one waits for the other; when one is killed, the other has all of it.
+pub(crate) async fn two_compensators_take_each_record_in_once<B: Broker>() {
+    const COUNT: u64 = 4000;
+    let stage = Stage::<B>::start().await;
+    let (first, second) = tokio::join!(
+        stage.compensator("batch = 5\nin_flight = 20"),
+        stage.compensator("batch = 5\nin_flight = 20")
+    );
+    let publish = |range: std::ops::Range<u64>| {
+        let records = range.flat_map(|n| {
+            let id = format!("m{n}");
+            [Sent::put(&id, &[]), Sent::verb("reschedule", &id, &[("delayq-due", "4102444805000")])]
+        });
+        stage.broker.publish(records.collect())
+    };
+    publish(0..COUNT / 2).await;
+    wait_until("some of them", LONG, async || stage.books().await.delayed > 50).await;
+    first.kill().await;
+    publish(COUNT / 2..COUNT).await;
+    stage.has_delayed(COUNT).await;
+    stage.is_settled().await;
+    assert_eq!(stage.books().await, all(COUNT));
+    // A reschedule that came before its put would have been rejected.
+    assert_eq!(second.metric("settled_total{intake=\"orders\",outcome=\"rejected\"}").await, Some(0.0));
+    second.stop().await;
+}
+
+/// A hundred thousand records, each of which is a message once.
+pub(crate) async fn a_hundred_thousand_records_are_as_many_messages<B: Broker>() {
+    const COUNT: u64 = 100_000;
+    let stage = Stage::<B>::start().await;
+    let compensator: Running = stage.compensator("").await;
+    for chunk in 0..20 {
+        let range = chunk * COUNT / 20..(chunk + 1) * COUNT / 20;
+        stage.broker.publish(range.map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
+    }
+    stage.has_delayed(COUNT).await;
+    stage.is_settled().await;
+    assert_eq!(stage.books().await, all(COUNT));
+    compensator.shows(DONE, COUNT as f64).await;
+    compensator.stop().await;
+}
+
+fn all(count: u64) -> Books {
+    Books { accepted: count, delayed: count, ready: 0, cancelled: 0 }
+}

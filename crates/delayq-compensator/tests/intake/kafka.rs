@@ -1,0 +1,136 @@
+//! The intake `kafka`.
+
+use crate::conformance;
+use crate::stage::{Broker, Sent};
+use delayq_tests::deadline::LONG;
+use delayq_tests::kafka_server::KafkaServer;
+use futures_util::future::join_all;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::message::{Header, Headers, OwnedHeaders};
+use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
+use std::time::Duration;
+
+const TOPIC: &str = "orders-in";
+const DEAD: &str = "orders-dead";
+const PARTITIONS: i32 = 4;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Kafka {
+    server: KafkaServer,
+    producer: FutureProducer,
+}
+
+impl Kafka {
+    fn settings(&self) -> ClientConfig {
+        let mut settings = ClientConfig::new();
+        settings.set("bootstrap.servers", self.server.address()).set("group.id", "delayq");
+        settings.set("enable.auto.commit", "false");
+        settings
+    }
+}
+
+impl Broker for Kafka {
+    const EVENT_PREFIX: &'static str = "ce_";
+    const ORIGIN: &'static str = "kafka orders-in/";
+
+    async fn start() -> Self {
+        let server = KafkaServer::start().await;
+        server.create_topic(TOPIC, PARTITIONS, &[]).await;
+        server.create_topic(DEAD, 1, &[]).await;
+        let mut settings = ClientConfig::new();
+        settings.set("bootstrap.servers", server.address()).set("linger.ms", "5");
+        settings.set("partitioner", "murmur2_random");
+        Self { producer: settings.create().unwrap(), server }
+    }
+
+    fn section(&self) -> String {
+        format!(
+            "dead = \"{DEAD}\"\n[intake.orders.kafka]\nbrokers = [\"{}\"]\ntopic = \"{TOPIC}\"\n",
+            self.server.address()
+        )
+    }
+
+    async fn publish(&self, records: Vec<Sent>) {
+        let sends = records.iter().map(|record| {
+            let headers = record.headers.iter().fold(OwnedHeaders::new(), |headers, (name, value)| {
+                headers.insert(Header { key: name, value: Some(value) })
+            });
+            let record = FutureRecord::to(TOPIC).key(&record.key).payload(&record.body).headers(headers);
+            self.producer.send(record, PATIENCE)
+        });
+        for sent in join_all(sends).await {
+            sent.unwrap();
+        }
+    }
+
+    async fn dead(&self, count: usize) -> Vec<Sent> {
+        let consumer: BaseConsumer = self.settings().create().unwrap();
+        let mut all = TopicPartitionList::new();
+        all.add_partition_offset(DEAD, 0, Offset::Beginning).unwrap();
+        consumer.assign(&all).unwrap();
+        let read = move || {
+            let mut found = Vec::new();
+            while found.len() < count {
+                let message = consumer.poll(LONG).expect("a dead record").unwrap();
+                let headers = message.headers().unwrap().iter().map(|header| {
+                    (header.key.to_owned(), String::from_utf8(header.value.unwrap().to_vec()).unwrap())
+                });
+                found.push(Sent {
+                    headers: headers.collect(),
+                    body: message.payload().unwrap_or_default().to_vec(),
+                    key: String::from_utf8(message.key().unwrap_or_default().to_vec()).unwrap(),
+                });
+            }
+            found
+        };
+        tokio::task::spawn_blocking(read).await.unwrap()
+    }
+
+    /// High watermark minus the group's committed offset, by a client that is not in the group.
+    async fn unsettled(&self) -> u64 {
+        let consumer: BaseConsumer = self.settings().create().unwrap();
+        let look = move || {
+            let mut all = TopicPartitionList::new();
+            all.add_partition_range(TOPIC, 0, PARTITIONS - 1);
+            let committed = consumer.committed_offsets(all, PATIENCE).unwrap();
+            let behind = committed.elements().into_iter().map(|partition| {
+                let (low, high) = consumer.fetch_watermarks(TOPIC, partition.partition(), PATIENCE).unwrap();
+                let committed = partition.offset().to_raw().filter(|&offset| offset >= 0).unwrap_or(low);
+                u64::try_from(high - committed).unwrap()
+            });
+            behind.sum()
+        };
+        tokio::task::spawn_blocking(look).await.unwrap()
+    }
+
+    async fn kill(&mut self) {
+        self.server.kill().await;
+    }
+
+    async fn resume(&mut self) {
+        self.server.resume().await;
+    }
+}
+
+macro_rules! conforms {
+    ($($name:ident),* $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                conformance::$name::<Kafka>().await;
+            }
+        )*
+    };
+}
+
+conforms! {
+    each_form_reaches_a_consumer,
+    writes_of_one_message_keep_their_order,
+    poison_is_buried_with_its_reason_and_its_neighbours_go_on,
+    an_outage_of_redis_pauses_and_loses_nothing,
+    a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice,
+    a_broker_that_is_killed_in_a_batch_loses_nothing,
+    two_compensators_take_each_record_in_once,
+    a_hundred_thousand_records_are_as_many_messages,
+}

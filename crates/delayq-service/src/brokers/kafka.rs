@@ -1,0 +1,125 @@
+//! Reaching a Kafka cluster.
+
+use crate::config::{Faults, PemFiles, Secret};
+
+/// The keys by which a cluster is reached.
+#[derive(Clone, Copy, Debug)]
+pub struct KafkaAccess<'c> {
+    /// `host:port` of some brokers.
+    pub brokers: &'c [String],
+    /// The files of TLS, and whether it is spoken.
+    pub files: PemFiles<'c>,
+    /// `PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`; `None`: no login.
+    pub mechanism: Option<&'c str>,
+    /// User.
+    pub username: Option<&'c str>,
+    /// Password.
+    pub password: Option<&'c Secret>,
+}
+
+// === impl KafkaAccess ===
+
+impl KafkaAccess<'_> {
+    /// Checks the keys, which have the names of the fields.
+    pub fn validate(&self, at: &mut Faults) {
+        if self.brokers.is_empty() || self.brokers.iter().any(|broker| !broker.contains(':')) {
+            at.refuse("brokers", "expected \"host:port\" of one broker at least");
+        } else if self.brokers.iter().any(|broker| broker.contains('@')) {
+            at.refuse("brokers", "expected \"host:port\", and secrets in keys of their own");
+        }
+        at.secret("password", self.password);
+        self.files.validate(at);
+        match self.mechanism {
+            None if self.username.is_some() || self.password.is_some() => {
+                at.contradiction(&["username", "mechanism"], "a user needs a `mechanism`");
+            }
+            Some("PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512")
+                if self.username.is_none() || self.password.is_none() =>
+            {
+                at.contradiction(
+                    &["mechanism", "username", "password"],
+                    "a login needs `username` and `password`",
+                );
+            }
+            None | Some("PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512") => {}
+            Some(_) => at.refuse("mechanism", "expected PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"),
+        }
+    }
+
+    /// The client's settings; the password is read again.
+    ///
+    /// # Errors
+    /// The password cannot be read.
+    #[cfg(feature = "kafka")]
+    pub fn settings(&self, client: &str) -> Result<rdkafka::ClientConfig, String> {
+        use secrecy::ExposeSecret;
+        let mut settings = rdkafka::ClientConfig::new();
+        settings
+            .set("bootstrap.servers", self.brokers.join(","))
+            .set("client.id", client)
+            .set("reconnect.backoff.max.ms", "1000")
+            .set("security.protocol", self.protocol());
+        let PemFiles { ca, cert, key, .. } = self.files;
+        let locations =
+            [("ssl.ca.location", ca), ("ssl.certificate.location", cert), ("ssl.key.location", key)];
+        for (name, file) in locations {
+            if let Some(file) = file {
+                settings.set(name, file.display().to_string());
+            }
+        }
+        if let (Some(mechanism), Some(username), Some(password)) =
+            (self.mechanism, self.username, self.password)
+        {
+            settings.set("sasl.mechanisms", mechanism).set("sasl.username", username);
+            settings.set("sasl.password", password.reveal()?.expose_secret());
+        }
+        Ok(settings)
+    }
+
+    #[cfg(feature = "kafka")]
+    const fn protocol(&self) -> &'static str {
+        match (self.files.off.is_none(), self.mechanism.is_some()) {
+            (false, false) => "plaintext",
+            (true, false) => "ssl",
+            (false, true) => "sasl_plaintext",
+            (true, true) => "sasl_ssl",
+        }
+    }
+}
+
+/// Checks that a text is the name of a topic, and not of one of the brokers' own, such as `__consumer_offsets`.
+///
+/// # Errors
+/// Why it is not.
+pub fn kafka_topic(text: &str) -> Result<(), String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if !(1..=249).contains(&text.len()) || !text.chars().all(plain) || text == "." || text == ".." {
+        return Err(format!("`{text}` is not the name of a topic"));
+    }
+    if text.starts_with("__") {
+        return Err(format!(
+            "the topic `{text}` is internal: nothing is delivered to one that begins with __"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_is_plain_and_not_internal() {
+        for (text, expected) in [
+            ("a", true),
+            ("_schemas.v1-x", true),
+            ("", false),
+            ("..", false),
+            ("a b", false),
+            ("__consumer_offsets", false),
+            ("__transaction_state", false),
+        ] {
+            assert_eq!(kafka_topic(text).is_ok(), expected, "{text}");
+        }
+    }
+}
