@@ -28,9 +28,9 @@ pub enum Error {
         why: String,
     },
     /// The connection broke, or the deadline passed, after the call was sent.
-    #[error("no answer from Redis {address}: {why}")]
+    #[error("no answer from Redis{}{address}: {why}", if address.is_empty() { "" } else { " " })]
     NoAnswer {
-        /// Where it should come from.
+        /// Where it should come from; empty where `why` says so.
         address: String,
         /// What happened instead.
         why: String,
