@@ -58,7 +58,9 @@ if wants test || wants check; then
 fi
 if wants check; then
     need lua-check "looks over the Lua scripts" has luacheck
-    need prometheus "promtool checks the alert rules and tries each alert" has promtool
+fi
+if wants test || wants check; then
+    need prometheus "promtool checks the alert rules, and each alert is tried with a real one" has promtool
 fi
 if wants deploy; then
     need mmdebstrap "makes the system that the units are tested in" has mmdebstrap

@@ -12,6 +12,12 @@ pub struct AdminEndpoint(String);
 // === impl AdminEndpoint ===
 
 impl AdminEndpoint {
+    /// Whatever answers at this address, `host:port`.
+    #[must_use]
+    pub fn at(address: impl Into<String>) -> Self {
+        Self(address.into())
+    }
+
     /// That of a process with `listen = "127.0.0.1:0"`, as its log names it.
     ///
     /// # Panics
@@ -29,7 +35,7 @@ impl AdminEndpoint {
     pub async fn get(&self, path: &str) -> (u16, String) {
         let answer = within("the admin endpoint", SHORT, async {
             let mut stream = TcpStream::connect(&self.0).await?;
-            stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.0).as_bytes()).await?;
+            stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.0).as_bytes()).await?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer).await?;
             std::io::Result::Ok(answer)

@@ -103,7 +103,7 @@ impl Stats {
             settled: metrics.register(
                 "forwarder_settled",
                 "Settled leases by what became of the message",
-                Family::default(),
+                settled_from_zero(),
             ),
             in_flight: metrics.register(
                 "forwarder_in_flight",
@@ -224,6 +224,13 @@ fn tally(words: impl Iterator<Item = &'static str>) -> Vec<(&'static str, u64)> 
         }
     }
     counts
+}
+
+/// Burials are counted from 0: of a series that begins with them, Prometheus sees no increase.
+fn settled_from_zero() -> Family<OfWord, Counter> {
+    let settled = Family::default();
+    drop(settled.get_or_create(&OfWord { word: settled_word(&Settled::Buried) }));
+    settled
 }
 
 const fn settled_word(settled: &Settled) -> &'static str {

@@ -182,7 +182,7 @@ impl Run {
 
     /// What each exports once it has done everything that adds a series.
     async fn exported(&self) -> Vec<All> {
-        let done = ["timer_epoch{", "forwarder_settled_total{", "spool_records{"];
+        let done = ["timer_epoch{", "forwarder_settled_total{word=\"delivered\"", "spool_records{"];
         let mut exported = Vec::new();
         for (endpoint, done) in self.endpoints.iter().zip(done) {
             let what = format!("a series of delayq_{done}");

@@ -1,0 +1,193 @@
+//! Each alert of deploy/prometheus fires at its fault and clears after it: real programs, and a real Prometheus that has the
+//! rules with shorter times.
+
+use delayq_tests::admin_endpoint::AdminEndpoint;
+use delayq_tests::binary::Binary;
+use delayq_tests::deadline::{LONG, SHORT, wait_until};
+use delayq_tests::folder::Folder;
+use delayq_tests::ports::free_port;
+use delayq_tests::process::{Process, Signal};
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// So many that a timer counts the books of the first within a second.
+const SHARDS: u16 = 256;
+
+/// What is shorter than in the rules: windows, and ages.
+const SHORTER: [(&str, &str); 4] = [
+    ("[5m]", "[10s]"),
+    ("[15m]", "[10s]"),
+    ("_seconds) > 30", "_seconds) > 2"),
+    ("_seconds) > 60", "_seconds) > 2"),
+];
+
+/// A deployment, where its forwarder delivers to, and a Prometheus that watches it.
+struct Stack {
+    redis: RedisServer,
+    destination: RedisServer,
+    folder: Folder,
+    /// Where timer, forwarder and compensator listen.
+    ports: [u16; 3],
+    timer: Process,
+    _others: [Process; 3],
+    alerts: AdminEndpoint,
+    fired: BTreeSet<String>,
+}
+
+fn rules() -> String {
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/prometheus/alerts.yaml");
+    fs::read_to_string(rules).unwrap()
+}
+
+/// The rules without their `for`, and with shorter times.
+fn quickened() -> String {
+    let at_once = |line: &&str| !line.trim_start().starts_with("for: ");
+    let rules: String = rules().lines().filter(at_once).map(|line| format!("{line}\n")).collect();
+    SHORTER.iter().fold(rules, |rules, (long, short)| {
+        assert!(rules.contains(long), "no rule has {long}");
+        rules.replace(long, short)
+    })
+}
+
+// === impl Stack ===
+
+impl Stack {
+    /// Starts everything but the timer's work: the books of a topic do not balance from the start.
+    async fn start() -> Self {
+        let redis = RedisServer::start_with(RedisOptions::default().append_only("everysec")).await;
+        let destination = RedisServer::private().await;
+        let folder = Folder::new("alerts");
+        let ports = [(); 3].map(|()| free_port());
+        let text = format!(
+            "[deployment]\nshards = {SHARDS}\n[redis]\nurl = {:?}\n[etcd]\nenabled = false\n[spool]\ndir = {:?}\n\
+             [forwarder]\ncircuit_longest_rest = \"1s\"\n[sinks.out.redis-stream.redis]\nurl = {:?}\n\
+             [[routes]]\ntopic = \"orders\"\nsink = \"out\"\n\
+             [[routes]]\ntopic = \"bad\"\nsink = \"out\"\nto = \"{{header.where}}\"\n",
+            redis.url(),
+            folder.join("spool"),
+            destination.url(),
+        );
+        fs::create_dir(folder.join("spool")).unwrap();
+        fs::write(folder.join("delayq.toml"), text).unwrap();
+        delayq(&folder, &["init"]).await;
+        let messages: String = (0..2_000).map(|n| format!("{{\"id\":\"{n}\",\"due\":\"+2h\"}}\n")).collect();
+        fs::write(folder.join("later.ndjson"), messages).unwrap();
+        delayq(&folder, &["put", "later", "--from", folder.join("later.ndjson").to_str().unwrap()]).await;
+        accept(&redis, 3).await;
+        let timer = service(&folder, "delayq-timer", ports[0]);
+        let forwarder = service(&folder, "delayq-forwarder", ports[1]);
+        let compensator = service(&folder, "delayq-compensator", ports[2]);
+        let (prometheus, alerts) = prometheus(&folder, ports).await;
+        let _others = [forwarder, compensator, prometheus];
+        Self { redis, destination, folder, ports, timer, _others, alerts, fired: BTreeSet::new() }
+    }
+
+    async fn delayq(&self, words: &[&str]) -> String {
+        delayq(&self.folder, words).await
+    }
+
+    async fn fires(&mut self, alert: &str) {
+        wait_until(&format!("{alert} to fire"), LONG, || self.is_firing(alert)).await;
+        self.fired.insert(alert.to_owned());
+    }
+
+    async fn clears(&self, alert: &str) {
+        wait_until(&format!("{alert} to clear"), LONG, async || !self.is_firing(alert).await).await;
+    }
+
+    async fn is_firing(&self, alert: &str) -> bool {
+        let (_, answer) = self.alerts.get("/api/v1/alerts").await;
+        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        answer["data"]["alerts"].as_array().unwrap().iter().any(|one| one["labels"]["alertname"] == alert)
+    }
+}
+
+async fn delayq(folder: &Folder, words: &[&str]) -> String {
+    let finished = Binary::new("delayq").arg("--config").arg(folder.join("delayq.toml")).args(words);
+    let finished = finished.run(b"", SHORT).await;
+    assert_eq!(finished.code, Some(0), "{words:?}: {}", finished.stderr);
+    finished.stdout
+}
+
+fn service(folder: &Folder, program: &str, port: u16) -> Process {
+    let program = Binary::new(program).arg(folder.join("delayq.toml"));
+    program.env("DELAYQ__ADMIN__LISTEN", format!("127.0.0.1:{port}")).start()
+}
+
+/// A Prometheus that asks at these ports, and where it answers itself.
+async fn prometheus(folder: &Folder, ports: [u16; 3]) -> (Process, AdminEndpoint) {
+    fs::write(folder.join("alerts.yaml"), quickened()).unwrap();
+    let text = format!(
+        "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\nrule_files: [alerts.yaml]\n\
+         scrape_configs:\n- job_name: delayq\n  static_configs:\n  - targets: {:?}\n",
+        ports.map(|port| format!("127.0.0.1:{port}"))
+    );
+    fs::write(folder.join("prometheus.yaml"), text).unwrap();
+    let address = format!("127.0.0.1:{}", free_port());
+    let mut command = Command::new("prometheus");
+    command.arg("--config.file").arg(folder.join("prometheus.yaml"));
+    command.arg("--storage.tsdb.path").arg(folder.join("series"));
+    command.arg(format!("--web.listen-address={address}"));
+    let mut process = Process::spawn("Prometheus", command);
+    process.wait_for_line("Server is ready to receive web requests", SHORT).await;
+    (process, AdminEndpoint::at(address))
+}
+
+/// Counts messages of the first topic as accepted that never were.
+async fn accept(redis: &RedisServer, by: i32) {
+    let () = redis.command(&["HINCRBY", "{dq:0}:stats", "accepted:1", &by.to_string()]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_alert_fires_at_its_fault_and_clears_after_it() {
+    let mut stack = Stack::start().await;
+    stack.fires("DelayqBooksDoNotBalance").await;
+    accept(&stack.redis, -3).await;
+
+    stack.timer.end_by(Signal::TERM, SHORT).await;
+    stack.fires("DelayqShardUnowned").await;
+    stack.timer = service(&stack.folder, "delayq-timer", stack.ports[0]);
+    stack.clears("DelayqShardUnowned").await;
+    stack.clears("DelayqBooksDoNotBalance").await;
+
+    stack.delayq(&["put", "orders", "due while Redis is frozen", "--in", "2s"]).await;
+    stack.redis.freeze();
+    stack.fires("DelayqOverdue").await;
+    stack.redis.thaw();
+    stack.clears("DelayqOverdue").await;
+    stack.fires("DelayqLate").await;
+    stack.clears("DelayqLate").await;
+
+    stack.destination.stop().await;
+    stack.delayq(&["put", "orders", "for a destination that is away"]).await;
+    stack.fires("DelayqDestinationDown").await;
+    stack.destination.resume().await;
+    stack.clears("DelayqDestinationDown").await;
+
+    let messages: String = (0..30).map(|n| format!("{{\"id\":\"{n}\"}}\n")).collect();
+    fs::write(stack.folder.join("bad.ndjson"), messages).unwrap();
+    stack.delayq(&["put", "bad", "--from", stack.folder.join("bad.ndjson").to_str().unwrap()]).await;
+    stack.fires("DelayqDeadLetters").await;
+    stack.clears("DelayqDeadLetters").await;
+
+    stack.delayq(&["put", "elsewhere", "for no route"]).await;
+    stack.fires("DelayqUnrouted").await;
+    stack.delayq(&["purge", "elsewhere", "--state", "ready", "--yes"]).await;
+    stack.clears("DelayqUnrouted").await;
+
+    stack.redis.stop().await;
+    stack.delayq(&["put", "later", "another message", "--id", "17", "--in", "3h"]).await;
+    stack.fires("DelayqSpoolOld").await;
+    stack.redis.resume().await;
+    stack.clears("DelayqSpoolOld").await;
+    stack.fires("DelayqSpoolRejected").await;
+    stack.delayq(&["spool", "discard", "--all", "--yes"]).await;
+    stack.clears("DelayqSpoolRejected").await;
+
+    let rules = rules();
+    let all = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).map(str::to_owned);
+    assert_eq!(stack.fired, all.collect::<BTreeSet<_>>());
+}
