@@ -7,8 +7,8 @@
 //!           ▲                          │                     └─► rejected conflict, refused, stale, too late, damaged
 //!           └─────── back off ◄────────┴─ Redis is unavailable: everything stays in order
 //! ```
-//! A record that only its own shard or topic keeps from being carried out rests alone, with the later ones of its message.
-//!
+//! A record that only its own shard or topic keeps from being carried out rests alone, with the later ones of its message or
+//! group.
 //!
 //! [`build`] takes the lease on the spool's folder, [`Compensator::run`] resubmits until shutdown. It may die anywhere: what
 //! was not recorded as done is resubmitted under the same id. On a full disk it uses room that it has reserved.
@@ -16,6 +16,7 @@
 pub mod codes;
 mod compensator;
 mod config;
+mod groups;
 mod intake;
 mod metrics;
 mod outcome;

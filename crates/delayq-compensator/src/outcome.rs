@@ -67,7 +67,7 @@ fn of_script(word: &str, why: &str) -> Settle {
 }
 
 /// Only an error of the message itself is final; anything else may be fixed.
-fn of_error(error: &Error) -> Settle {
+pub(crate) fn of_error(error: &Error) -> Settle {
     match error {
         Error::Message(_) | Error::Name(_) => Settle::Reject(error.to_string()),
         _ if error.is_outage() => Settle::Hold(error.fate(), error.to_string()),

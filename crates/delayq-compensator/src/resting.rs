@@ -1,16 +1,23 @@
 //! Which writes rest alone.
 //!
 //! A write that cannot be carried out although Redis can be used, such as one whose shard is missing, rests until it is
-//! tried again. So do the later writes of its message, for no write overtakes an older one; all others go on.
+//! tried again. So do the later writes of its message, for no write overtakes an older one; all others go on. A change of a
+//! group rests with the writes of its messages, and they with it.
 
 use delayq::spool::SpoolRecord;
-use delayq::{MessageId, Topic};
+use delayq::{Group, MessageId, Topic};
 use std::collections::HashSet;
 
 /// The writes that rest.
 #[derive(Debug, Default)]
 pub(crate) struct Resting {
     messages: HashSet<(Topic, MessageId)>,
+    /// The groups of these messages.
+    groups: HashSet<Group>,
+    /// Whether the group of one of them is unknown.
+    any_group: bool,
+    /// The groups of which a change rests.
+    changes: HashSet<Group>,
     writes: u64,
     why: Option<String>,
 }
@@ -18,17 +25,38 @@ pub(crate) struct Resting {
 // === impl Resting ===
 
 impl Resting {
-    /// Whether a write has to rest, because an older one of its message does. It is counted then.
+    /// Whether a write has to rest, because an older one of its message or a change of its group does. It is counted then.
     pub(crate) fn holds(&mut self, write: &SpoolRecord) -> bool {
-        let held = !self.messages.is_empty() && self.messages.contains(&message_of(write));
-        self.writes += u64::from(held);
+        if self.writes == 0 {
+            return false;
+        }
+        let held = self.messages.contains(&message_of(write))
+            || write.target.group.as_ref().is_some_and(|group| self.changes.contains(group))
+            || write.is_of_any_group() && !self.changes.is_empty();
+        if held {
+            self.note(write);
+        }
         held
     }
 
     /// Lets a write rest.
     pub(crate) fn add(&mut self, write: &SpoolRecord, why: String) {
-        self.messages.insert(message_of(write));
-        self.writes += 1;
+        self.note(write);
+        self.why.get_or_insert(why);
+    }
+
+    /// Whether a change of a group has to rest, because a write of one of its messages does. It is counted then.
+    pub(crate) fn holds_group(&mut self, group: &Group) -> bool {
+        let held = self.any_group || self.groups.contains(group) || self.changes.contains(group);
+        if held {
+            self.note_group(group);
+        }
+        held
+    }
+
+    /// Lets a change of a group rest.
+    pub(crate) fn add_group(&mut self, group: &Group, why: String) {
+        self.note_group(group);
         self.why.get_or_insert(why);
     }
 
@@ -41,9 +69,65 @@ impl Resting {
     pub(crate) fn why(&self) -> Option<&str> {
         self.why.as_deref()
     }
+
+    fn note(&mut self, write: &SpoolRecord) {
+        self.messages.insert(message_of(write));
+        self.groups.extend(write.target.group.clone());
+        self.any_group |= write.is_of_any_group();
+        self.writes += 1;
+    }
+
+    fn note_group(&mut self, group: &Group) {
+        self.changes.insert(group.clone());
+        self.writes += 1;
+    }
 }
 
 /// The message that a write is of.
 pub(crate) fn message_of(write: &SpoolRecord) -> (Topic, MessageId) {
     (write.topic.clone(), write.target.id.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq::protocol::ShardId;
+    use delayq::{Target, UnixMillis};
+
+    fn group(name: &str) -> Group {
+        Group::new(name).unwrap()
+    }
+
+    fn cancel(id: MessageId, group: Option<&str>) -> SpoolRecord {
+        let target = Target { id, group: group.map(self::group) };
+        SpoolRecord::cancel(&Topic::new("t").unwrap(), &target, UnixMillis::new(1))
+    }
+
+    fn own(id: &str, group: Option<&str>) -> SpoolRecord {
+        cancel(MessageId::own(id).unwrap(), group)
+    }
+
+    #[test]
+    fn a_change_of_a_group_rests_behind_its_messages_and_what_follows_behind_it() {
+        let mut resting = Resting::default();
+        assert!(!resting.holds_group(&group("g")));
+        resting.add(&own("a", Some("g")), "why".to_owned());
+        assert!(!resting.holds(&own("b", Some("g"))) && !resting.holds_group(&group("other")));
+        assert!(resting.holds_group(&group("g")));
+        assert!(resting.holds(&own("b", Some("g"))), "now a change of its group rests");
+        assert!(!resting.holds(&own("b", None)) && !resting.holds(&own("c", Some("other"))));
+        assert_eq!((resting.count(), resting.why()), (3, Some("why")));
+    }
+
+    #[test]
+    fn a_message_whose_group_is_unknown_may_be_of_any() {
+        let generated = || cancel(MessageId::generate(ShardId::new(1), 1), None);
+        let mut resting = Resting::default();
+        resting.add_group(&group("g"), "why".to_owned());
+        assert!(resting.holds(&generated()));
+        assert!(resting.holds_group(&group("other")), "behind the one of any group");
+        let mut resting = Resting::default();
+        resting.add(&generated(), "why".to_owned());
+        assert!(resting.holds_group(&group("g")) && !resting.holds(&own("a", None)));
+    }
 }

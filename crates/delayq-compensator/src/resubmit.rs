@@ -1,9 +1,11 @@
 //! One step: a batch from the spool to Redis, and what became of each record.
 
+use crate::groups;
 use crate::outcome::Settle;
 use crate::resting::Resting;
 use crate::writes::{Write, carry_out, probe};
-use delayq::{Client, Fate, Producer, ProducerOptions};
+use delayq::spool::{AnyRecord, GroupRecord};
+use delayq::{Client, Fate, Producer, ProducerOptions, UnixMillis};
 use delayq_spool::{SpoolError, SpoolReader, SpoolStats, Spooled};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -49,6 +51,32 @@ struct Tally {
     /// How many rest alone.
     resting: u64,
     held: Option<String>,
+}
+
+/// What is carried out in one go.
+enum Part {
+    /// Writes of messages, and their numbers.
+    Messages(Vec<u64>, Vec<Write>),
+    /// A change of a group, its number, and when it was first tried since it was spooled.
+    Group(u64, GroupRecord, Option<UnixMillis>),
+}
+
+// === impl Part ===
+
+impl Part {
+    /// Adds a record behind the others.
+    fn add(parts: &mut Vec<Self>, seq: u64, record: AnyRecord, tried: Option<UnixMillis>) {
+        match (record, parts.last_mut()) {
+            (AnyRecord::Group(record), _) => parts.push(Self::Group(seq, record, tried)),
+            (AnyRecord::Message(record), Some(Self::Messages(numbers, writes))) => {
+                numbers.push(seq);
+                writes.push(Write { record, tried });
+            }
+            (AnyRecord::Message(record), _) => {
+                parts.push(Self::Messages(vec![seq], vec![Write { record, tried }]));
+            }
+        }
+    }
 }
 
 // === impl Resubmitter ===
@@ -164,7 +192,7 @@ impl Resubmitter {
 
     async fn resubmit(&mut self, batch: Vec<Spooled>) -> Result<Tally, SpoolError> {
         let mut tally = Tally::default();
-        let (mut numbers, mut writes, mut fresh) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut parts, mut fresh) = (Vec::new(), Vec::new());
         let now = delayq_service::host_now();
         for Spooled { seq, spooled_at, tried, record } in batch {
             let too_old = self.max_age.filter(|&max| now.since(spooled_at) > max);
@@ -173,13 +201,13 @@ impl Resubmitter {
                 Ok(_) if let Some(max) = too_old => {
                     tally.rejected.push((seq, format!("it has waited for longer than {max:?}")));
                 }
-                Ok(record) if self.resting.holds(&record) => {}
+                Ok(AnyRecord::Message(record)) if self.resting.holds(&record) => {}
+                Ok(AnyRecord::Group(record)) if self.resting.holds_group(&record.group) => {}
                 Ok(record) => {
-                    if tried.is_none() && record.verb() == "put" {
+                    if tried.is_none() && matches!(record.verb(), "put" | "shift_group") {
                         fresh.push(seq);
                     }
-                    numbers.push(seq);
-                    writes.push(Write { record, tried });
+                    Part::add(&mut parts, seq, record, tried);
                 }
             }
         }
@@ -187,10 +215,33 @@ impl Resubmitter {
             let fresh = fresh.clone();
             self.with(move |reader| reader.begin(&fresh)).await?;
         }
-        let settled = carry_out(&self.producer, &mut self.resting, &writes).await;
-        numbers.into_iter().zip(settled).for_each(|(seq, settle)| tally.note(seq, settle));
+        for part in parts {
+            self.carry_out(part, &mut tally).await;
+        }
         tally.untried.retain(|seq| fresh.contains(seq));
         Ok(tally)
+    }
+
+    async fn carry_out(&mut self, part: Part, tally: &mut Tally) {
+        let Self { producer, resting, .. } = self;
+        match part {
+            Part::Messages(numbers, writes) => {
+                let settled = match tally.held {
+                    None => carry_out(producer, resting, &writes).await,
+                    Some(_) => vec![Settle::Untried; writes.len()],
+                };
+                numbers.into_iter().zip(settled).for_each(|(seq, settle)| tally.note(seq, settle));
+            }
+            Part::Group(seq, record, tried) => {
+                let settle = match tally.held {
+                    None if !resting.holds_group(&record.group) => {
+                        groups::change(producer, resting, &record, tried).await
+                    }
+                    _ => Settle::Untried,
+                };
+                tally.note(seq, settle);
+            }
+        }
     }
 
     async fn settle(&self, tally: Tally) -> Result<Report, SpoolError> {

@@ -128,7 +128,7 @@ mod tests {
     fn a_run_has_one_verb_and_each_id_once() {
         for (batch, expected) in [
             ("", vec![]),
-            ("p1 p2 p3", vec![0..3]),
+            ("p1 p2 p3", std::iter::once(0..3).collect()),
             ("p1 p2 c1 c2 p1", vec![0..2, 2..4, 4..5]),
             ("p1 p1 p2", vec![0..1, 1..3]),
             ("c1 c1", vec![0..1, 1..2]),

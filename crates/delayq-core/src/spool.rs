@@ -7,10 +7,10 @@
 //! early by the step.
 
 use crate::fate::Fate;
-use crate::id::{Group, Topic};
+use crate::id::{Group, MessageId, Topic};
 use crate::message::{Due, Message};
 use crate::target::Target;
-use crate::time::UnixMillis;
+use crate::time::{Shift, UnixMillis};
 use crate::verbs::reschedule::Reschedule;
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -20,7 +20,8 @@ use std::pin::Pin;
 /// # Contract
 /// - What is answered with `Ok` survives the process and is resubmitted later.
 /// - Records of one message are resubmitted in the order in which they were appended.
-/// - While a record of a message waits, every writer that shares the spool appends its later writes behind it.
+/// - While a record of a message waits, every writer that shares the spool appends its later writes behind it. So it does
+///   while a change of its group waits, and a change of a group goes behind every record of one of its messages.
 /// - A refused record refuses the later ones of its message in the same call, which must not overtake it.
 pub trait Spool: Debug + Send + Sync {
     /// Appends records; answers for each, in order, once they are durable. One that is refused does not stop those of other
@@ -31,12 +32,13 @@ pub trait Spool: Debug + Send + Sync {
     /// takes about as long as one read of a file that is in memory.
     fn may_hold(&self) -> bool;
 
-    /// Appends the records whose message has one waiting here, and returns for each whether it did, in order. The others
-    /// are not held up by anything: what was resubmitted is in Redis.
+    /// Appends the records that must not overtake one that waits here, and returns for each whether it did, in order. The
+    /// others are not held up by anything: what was resubmitted is in Redis.
     fn append_behind(&self, records: Vec<SpoolRecord>) -> Spooling<'_, Vec<Taken<bool>>>;
 
-    /// Whether a record of a message of this group waits here.
-    fn holds_group(&self, group: &Group) -> Spooling<'_, Taken<bool>>;
+    /// Appends a change of a whole group: always, or only behind what it must not overtake, if any of that waits here. Says
+    /// whether it did, once it is durable.
+    fn append_group(&self, record: GroupRecord, only_behind: bool) -> Spooling<'_, Taken<bool>>;
 }
 
 /// The answer of a spool, once it is there.
@@ -68,6 +70,43 @@ pub struct SpoolRecord {
     pub fate: Fate,
     /// The operation.
     pub action: SpoolAction,
+}
+
+/// A change of a whole group that could not reach Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupRecord {
+    /// The group.
+    pub group: Group,
+    /// When it was first tried, on this host's clock.
+    pub tried_at: UnixMillis,
+    /// Whether the first try may have changed some of its messages.
+    pub fate: Fate,
+    /// What is to be done to them.
+    pub change: GroupChange,
+}
+
+/// What is to be done to all pending messages of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupChange {
+    /// Cancel them.
+    Cancel,
+    /// Shift their due times.
+    Shift {
+        /// By how much.
+        by: Shift,
+        /// Under this token a repeat continues.
+        token: String,
+    },
+}
+
+/// What a spool keeps.
+#[allow(clippy::large_enum_variant, reason = "nearly all records are of the large variant")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnyRecord {
+    /// A write of one message.
+    Message(SpoolRecord),
+    /// A change of a whole group.
+    Group(GroupRecord),
 }
 
 /// The operation of a spooled write.
@@ -136,6 +175,14 @@ impl SpoolRecord {
         self
     }
 
+    /// Whether it may be of any group, because it names none and its id says nothing of it: a put names its group, and an
+    /// own id in a group is found only by both.
+    pub fn is_of_any_group(&self) -> bool {
+        let Target { id, group } = &self.target;
+        let is_put = matches!(self.action, SpoolAction::Put(_));
+        !is_put && group.is_none() && matches!(id, MessageId::Generated(_))
+    }
+
     /// The verb: `put`, `cancel` or `reschedule`.
     pub fn verb(&self) -> &'static str {
         match self.action {
@@ -168,6 +215,47 @@ impl SpoolRecord {
                 let tried = [message.tried, unknown, tried].into_iter().flatten().min();
                 Resubmit::Put(Message { due: left(message.due), tried, ..message.clone() })
             }
+        }
+    }
+}
+
+// === impl GroupRecord ===
+
+impl GroupRecord {
+    /// The verb: `cancel_group` or `shift_group`.
+    pub fn verb(&self) -> &'static str {
+        match self.change {
+            GroupChange::Cancel => "cancel_group",
+            GroupChange::Shift { .. } => "shift_group",
+        }
+    }
+}
+
+// === impl AnyRecord ===
+
+impl AnyRecord {
+    /// The verb.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Message(record) => record.verb(),
+            Self::Group(record) => record.verb(),
+        }
+    }
+
+    /// The write of one message, if it is one.
+    pub fn message(&self) -> Option<&SpoolRecord> {
+        match self {
+            Self::Message(record) => Some(record),
+            Self::Group(_) => None,
+        }
+    }
+
+    /// The same write, as one that was never tried.
+    #[must_use]
+    pub fn never_tried(self) -> Self {
+        match self {
+            Self::Message(record) => Self::Message(record.never_tried()),
+            Self::Group(record) => Self::Group(GroupRecord { fate: Fate::NotApplied, ..record }),
         }
     }
 }

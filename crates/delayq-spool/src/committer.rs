@@ -13,18 +13,10 @@ use tokio::sync::{mpsc, oneshot};
 /// Maximum bytes of one commit, so that no caller waits long for others.
 const COMMIT_BYTES: usize = 16 * 1024 * 1024;
 
-/// What a caller waits for.
-pub(crate) enum Request {
-    /// Records to append.
-    Append(Append),
-    /// Whether a record of the group of this key waits.
-    HoldsGroup(i64, oneshot::Sender<Result<bool, SpoolError>>),
-}
-
 /// Records that a caller appends together.
 pub(crate) struct Append {
     pub(crate) rows: Vec<Row>,
-    /// Each only if a record of its message waits already.
+    /// Each only if something waits already that it must not overtake.
     pub(crate) only_behind: bool,
     pub(crate) answer: oneshot::Sender<Answers>,
 }
@@ -75,7 +67,7 @@ impl Append {
         let mut refused: HashMap<i64, SpoolError> = HashMap::new();
         let mut answers = Vec::with_capacity(self.rows.len());
         for row in &self.rows {
-            let taken = match refused.get(&row.key) {
+            let taken = match refused.get(&row.key()) {
                 _ if !self.wants(row, transaction)? => Ok(None),
                 Some(error) => Err(error.clone()),
                 None => room.take(row).map(Some),
@@ -83,7 +75,7 @@ impl Append {
             match taken {
                 Ok(Some(body)) => row.insert(transaction, now_ms, body)?,
                 Ok(None) => {}
-                Err(ref error) => drop(refused.insert(row.key, error.clone())),
+                Err(ref error) => drop(refused.insert(row.key(), error.clone())),
             }
             answers.push(taken.map(|body| body.is_some()));
         }
@@ -91,7 +83,7 @@ impl Append {
     }
 
     fn wants(&self, row: &Row, connection: &Connection) -> rusqlite::Result<bool> {
-        Ok(!self.only_behind || row.has_one_waiting(connection)?)
+        Ok(!self.only_behind || row.has_to_wait(connection)?)
     }
 }
 
@@ -117,17 +109,12 @@ impl Committer {
     }
 
     /// Runs until the last [`crate::SpoolWriter`] is dropped and all accepted records are written.
-    pub(crate) fn run(mut self, mut queue: mpsc::Receiver<Request>) {
+    pub(crate) fn run(mut self, mut queue: mpsc::Receiver<Append>) {
         while let Some(first) = queue.blocking_recv() {
             let (mut bytes, mut appends, mut next) = (0, Vec::new(), Ok(first));
-            while let Ok(request) = next {
-                match request {
-                    Request::HoldsGroup(key, answer) => drop(answer.send(self.holds_group(key))),
-                    Request::Append(append) => {
-                        bytes += append.bytes();
-                        appends.push(append);
-                    }
-                }
+            while let Ok(append) = next {
+                bytes += append.bytes();
+                appends.push(append);
                 if bytes >= COMMIT_BYTES {
                     break;
                 }
@@ -141,11 +128,6 @@ impl Committer {
                 let _ = append.answer.send(answers);
             }
         }
-    }
-
-    fn holds_group(&self, key: i64) -> Result<bool, SpoolError> {
-        let held = self.connection.prepare_cached("SELECT 1 FROM waiting_group WHERE key = ?");
-        held.and_then(|mut held| held.exists([key])).map_err(|error| SpoolError::of(&self.path, &error))
     }
 
     /// Writes all in one transaction; no caller gets an answer before it is on disk.
@@ -195,7 +177,7 @@ impl Committer {
 impl Room {
     /// The bytes of a row, if there is room for them.
     fn take<'r>(&mut self, row: &'r Row) -> Result<&'r [u8], SpoolError> {
-        let body = row.body.as_deref().map_err(Clone::clone)?;
+        let body = row.body()?;
         match self.left.checked_sub(row.cost()) {
             Some(left) => self.left = left,
             None => {

@@ -1,13 +1,14 @@
-//! One record of a spool: a put, a cancel or a reschedule that could not reach Redis, and its bytes.
+//! One record of a spool: a put, a cancel, a reschedule or a change of a group that could not reach Redis, and its bytes.
 //!
 //! ```text
-//! 0  1  format (1)
+//! 0  1  format: 1 of a message, 2 of a group
 //! 1  4  CRC-32 (IEEE) of all that follows
-//! 5  1  kind: 1 put, 2 cancel, 3 reschedule
+//! 5  1  kind: 1 put, 2 cancel, 3 reschedule; 4 cancel_group, 5 shift_group
 //! 6  1  flags: 1 fate unknown, 2 replace, 4 the caller's own time of its first try
 //! 7  8  when it was tried, ms on this host's clock
-//! 15    [8 the caller's time of its first try], topic, id, group (each 1 byte of length), then by kind:
+//! 15    of a message: [8 the caller's time of its first try], topic, id, group (each 1 byte of length), then by kind:
 //!       put: due, envelope · reschedule: 1 to, 2 to if due, 3 by; due or difference; expected, ms
+//!       of a group: the group (1 byte of length), then by kind: shift_group: difference, ms; token, to the end
 //! ```
 //! All numbers are big-endian; a due time is 1 byte (0 at, 1 after) and 8 bytes of ms.
 
@@ -15,14 +16,16 @@ use delayq_core::envelope::Envelope;
 use delayq_core::fate::Fate;
 use delayq_core::id::{Group, MessageId, Topic};
 use delayq_core::message::{Due, MAX_PAYLOAD_BYTES, Message, MessageError};
-use delayq_core::spool::{SpoolAction, SpoolRecord};
+use delayq_core::spool::{AnyRecord, GroupChange, GroupRecord, SpoolAction, SpoolRecord};
 use delayq_core::target::Target;
 use delayq_core::time::{Shift, UnixMillis};
 use delayq_core::verbs::reschedule::Reschedule;
 use std::time::Duration;
 
-/// The format that this version writes, and the newest it reads.
-const FORMAT: u8 = 1;
+/// The format of a write of one message.
+const OF_MESSAGE: u8 = 1;
+/// The format of a change of a group, and the newest that this version reads.
+const OF_GROUP: u8 = 2;
 
 const UNKNOWN: u8 = 1;
 const REPLACE: u8 = 2;
@@ -53,8 +56,33 @@ pub(crate) fn check(record: &SpoolRecord) -> Result<(), MessageError> {
 }
 
 /// The stored form.
-pub(crate) fn encode(record: &SpoolRecord) -> Vec<u8> {
-    let mut out = vec![FORMAT, 0, 0, 0, 0];
+pub(crate) fn encode(record: &AnyRecord) -> Vec<u8> {
+    match record {
+        AnyRecord::Message(record) => encode_message(record),
+        AnyRecord::Group(record) => encode_group(record),
+    }
+}
+
+/// The stored form of a change of a group.
+pub(crate) fn encode_group(record: &GroupRecord) -> Vec<u8> {
+    let mut out = vec![OF_GROUP, 0, 0, 0, 0];
+    let kind = match record.change {
+        GroupChange::Cancel => 4,
+        GroupChange::Shift { .. } => 5,
+    };
+    out.extend([kind, if record.fate == Fate::Unknown { UNKNOWN } else { 0 }]);
+    out.extend(record.tried_at.get().to_be_bytes());
+    push_name(&mut out, record.group.as_str().as_bytes());
+    if let GroupChange::Shift { by, token } = &record.change {
+        out.extend(by.millis().to_be_bytes());
+        out.extend(token.as_bytes());
+    }
+    sealed(out)
+}
+
+/// The stored form of a write of one message.
+pub(crate) fn encode_message(record: &SpoolRecord) -> Vec<u8> {
+    let mut out = vec![OF_MESSAGE, 0, 0, 0, 0];
     let (kind, replace, first) = match &record.action {
         SpoolAction::Put(message) => (1, message.replace, message.tried),
         SpoolAction::Cancel => (2, false, None),
@@ -67,8 +95,7 @@ pub(crate) fn encode(record: &SpoolRecord) -> Vec<u8> {
     out.extend(first.into_iter().flat_map(|first| first.get().to_be_bytes()));
     let group = record.target.group.as_ref().map_or("", Group::as_str);
     for name in [record.topic.as_str().as_bytes(), record.target.id.as_bytes(), group.as_bytes()] {
-        out.push(u8::try_from(name.len()).expect("names have at most 128 bytes"));
-        out.extend(name);
+        push_name(&mut out, name);
     }
     match &record.action {
         SpoolAction::Cancel => {}
@@ -78,38 +105,40 @@ pub(crate) fn encode(record: &SpoolRecord) -> Vec<u8> {
         }
         SpoolAction::Reschedule(change) => push_change(&mut out, *change),
     }
+    sealed(out)
+}
+
+/// With its checksum.
+fn sealed(mut out: Vec<u8>) -> Vec<u8> {
     let crc = crc32fast::hash(&out[5..]);
     out[1..5].copy_from_slice(&crc.to_be_bytes());
     out
 }
 
 /// Reads the stored form.
-pub(crate) fn decode(bytes: &[u8]) -> Result<SpoolRecord, RecordError> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<AnyRecord, RecordError> {
     let mut input = Reader(bytes);
-    match input.byte()? {
-        FORMAT => {}
+    let format = match input.byte()? {
         0 => return Err(RecordError::Damaged),
+        format @ (OF_MESSAGE | OF_GROUP) => format,
         format => return Err(RecordError::Newer(format)),
-    }
+    };
     if input.number::<4>()? != u64::from(crc32fast::hash(input.0)) {
         return Err(RecordError::Damaged);
     }
-    let (kind, flags) = (input.byte()?, input.byte()?);
-    let tried_at = UnixMillis::new(input.number::<8>()?);
-    let first = if flags & FIRST_TRIED > 0 { Some(UnixMillis::new(input.number::<8>()?)) } else { None };
-    let topic = Topic::new(input.text()?).map_err(|_| RecordError::Malformed("topic"))?;
-    let id = MessageId::from_bytes(input.short()?).ok_or(RecordError::Malformed("id"))?;
-    let group = Some(input.text()?).filter(|group| !group.is_empty()).map(Group::new).transpose();
-    let group = group.map_err(|_| RecordError::Malformed("group"))?;
-    let target = Target { id, group };
-    let action = match kind {
-        1 => SpoolAction::Put(input.message(&topic, &target, flags & REPLACE > 0, first)?),
-        2 => SpoolAction::Cancel,
-        3 => SpoolAction::Reschedule(input.change()?),
-        _ => return Err(RecordError::Malformed("kind")),
-    };
-    let fate = if flags & UNKNOWN > 0 { Fate::Unknown } else { Fate::NotApplied };
-    Ok(SpoolRecord { topic, target, tried_at, fate, action })
+    match format {
+        OF_GROUP => input.group_record().map(AnyRecord::Group),
+        _ => input.message_record().map(AnyRecord::Message),
+    }
+}
+
+fn push_name(out: &mut Vec<u8>, name: &[u8]) {
+    out.push(u8::try_from(name.len()).expect("names have at most 128 bytes"));
+    out.extend(name);
+}
+
+fn fate(flags: u8) -> Fate {
+    if flags & UNKNOWN > 0 { Fate::Unknown } else { Fate::NotApplied }
 }
 
 fn push_due(out: &mut Vec<u8>, due: Due) {
@@ -186,6 +215,40 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn message_record(&mut self) -> Result<SpoolRecord, RecordError> {
+        let (kind, flags) = (self.byte()?, self.byte()?);
+        let tried_at = UnixMillis::new(self.number::<8>()?);
+        let first = if flags & FIRST_TRIED > 0 { Some(UnixMillis::new(self.number::<8>()?)) } else { None };
+        let topic = Topic::new(self.text()?).map_err(|_| RecordError::Malformed("topic"))?;
+        let id = MessageId::from_bytes(self.short()?).ok_or(RecordError::Malformed("id"))?;
+        let group = Some(self.text()?).filter(|group| !group.is_empty()).map(Group::new).transpose();
+        let group = group.map_err(|_| RecordError::Malformed("group"))?;
+        let target = Target { id, group };
+        let action = match kind {
+            1 => SpoolAction::Put(self.message(&topic, &target, flags & REPLACE > 0, first)?),
+            2 => SpoolAction::Cancel,
+            3 => SpoolAction::Reschedule(self.change()?),
+            _ => return Err(RecordError::Malformed("kind")),
+        };
+        Ok(SpoolRecord { topic, target, tried_at, fate: fate(flags), action })
+    }
+
+    fn group_record(&mut self) -> Result<GroupRecord, RecordError> {
+        let (kind, flags) = (self.byte()?, self.byte()?);
+        let tried_at = UnixMillis::new(self.number::<8>()?);
+        let group = Group::new(self.text()?).map_err(|_| RecordError::Malformed("group"))?;
+        let change = match kind {
+            4 => GroupChange::Cancel,
+            5 => {
+                let by = Shift::from_millis(self.number::<8>()?.cast_signed());
+                let token = std::str::from_utf8(self.0).map_err(|_| RecordError::Malformed("token"))?;
+                GroupChange::Shift { by, token: token.to_owned() }
+            }
+            _ => return Err(RecordError::Malformed("kind")),
+        };
+        Ok(GroupRecord { group, tried_at, fate: fate(flags), change })
+    }
+
     fn message(
         &mut self,
         topic: &Topic,
@@ -259,7 +322,21 @@ mod tests {
         }
     }
 
-    fn record() -> impl Strategy<Value = SpoolRecord> {
+    fn record() -> impl Strategy<Value = AnyRecord> {
+        prop_oneof![message_record().prop_map(AnyRecord::Message), group_record().prop_map(AnyRecord::Group)]
+    }
+
+    fn group_record() -> impl Strategy<Value = GroupRecord> {
+        let shift = (any::<i64>(), "[ -~é]{0,300}")
+            .prop_map(|(by, token)| GroupChange::Shift { by: Shift::from_millis(by), token });
+        let change = prop_oneof![Just(GroupChange::Cancel), shift];
+        ("[ -~ü]{1,60}", change, any::<bool>(), any::<u64>()).prop_map(|(group, change, unknown, at)| {
+            let fate = if unknown { Fate::Unknown } else { Fate::NotApplied };
+            GroupRecord { group: Group::new(group).unwrap(), tried_at: UnixMillis::new(at), fate, change }
+        })
+    }
+
+    fn message_record() -> impl Strategy<Value = SpoolRecord> {
         let change = prop_oneof![
             due().prop_map(Reschedule::To),
             (due(), any::<u64>()).prop_map(|(due, ms)| Reschedule::ToIfDue(due, UnixMillis::new(ms))),

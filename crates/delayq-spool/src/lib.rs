@@ -11,7 +11,7 @@
 //! that resubmits. The books: spooled = replayed + rejected + discarded + waiting.
 //!
 //! **Nothing overtakes what waits.** While a record of a message waits, producers of this folder append its later writes
-//! behind it. `waiting.flag` says whether anything waits at all, so that they need not ask the database in most cases.
+//! behind it, and with it wait changes of its group, and what is written to that group after them. `waiting.flag` says whether anything waits at all, so that they need not ask the database in most cases.
 //!
 //! **Damage is named.** A page that cannot be read refuses the file until it is salvaged. A log that ends before the last
 //! record that was acknowledged, as `waiting.flag` witnesses, leaves a rejected row with the numbers that are lost.

@@ -4,7 +4,7 @@ use crate::error::SpoolError;
 use crate::flag::Flag;
 use crate::row::note_group;
 use crate::{clock, encoding, file, lost};
-use delayq_core::spool::SpoolRecord;
+use delayq_core::spool::AnyRecord;
 use delayq_core::time::UnixMillis;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
@@ -37,7 +37,7 @@ pub struct Spooled {
     /// When it was first tried with unknown fate.
     pub tried: Option<UnixMillis>,
     /// The record, or why its bytes are invalid: reject it.
-    pub record: Result<SpoolRecord, String>,
+    pub record: Result<AnyRecord, String>,
 }
 
 /// A rejected record.
@@ -52,7 +52,7 @@ pub struct Rejected {
     /// Why.
     pub reason: String,
     /// The record, or why its bytes are invalid.
-    pub record: Result<SpoolRecord, String>,
+    pub record: Result<AnyRecord, String>,
 }
 
 /// The books of a spool, and its size.
@@ -367,7 +367,7 @@ fn rejected(row: &Row<'_>) -> rusqlite::Result<Rejected> {
     })
 }
 
-fn record(body: ValueRef<'_>) -> Result<SpoolRecord, String> {
+fn record(body: ValueRef<'_>) -> Result<AnyRecord, String> {
     let bytes = body.as_blob().map_err(|_| format!("its body is not bytes, but {}", body.data_type()))?;
     encoding::decode(bytes).map_err(|error| error.to_string())
 }

@@ -3,19 +3,46 @@
 use crate::encoding;
 use crate::error::SpoolError;
 use delayq_core::id::{Group, MessageId, Topic};
-use delayq_core::spool::SpoolRecord;
+use delayq_core::spool::{AnyRecord, GroupRecord, SpoolRecord};
 use rusqlite::{Connection, Transaction, params};
 use sha2::{Digest, Sha256};
 
 /// A row's overhead besides its body: its columns, its index entry, its share of the page.
 const ROW_BYTES: u64 = 64;
 
+/// What `waiting_group` has of a record that may be of any group, where others have the key of their group.
+const ANY_GROUP: i64 = 0;
+/// What it has of a change of a group.
+const CHANGE: i64 = 1;
+
 /// A record that is to be appended.
 pub(crate) struct Row {
-    pub(crate) key: i64,
-    group: Option<i64>,
+    keys: Keys,
     /// Its bytes, or why it can have none.
-    pub(crate) body: Result<Vec<u8>, SpoolError>,
+    body: Result<Vec<u8>, SpoolError>,
+}
+
+/// By what a record is found, and what it waits behind.
+///
+/// | record | `waiting.key` | behind | `waiting_group.key` | behind |
+/// | --- | --- | --- | --- | --- |
+/// | of a message of no group | message | message | | |
+/// | of a message of a group | message | message, group | group | |
+/// | of a message of an unknown group | message | message | any | change |
+/// | a change of a group | group | group | change | group, any |
+struct Keys {
+    key: i64,
+    of: Of,
+}
+
+#[derive(Clone, Copy)]
+enum Of {
+    /// A message of no group.
+    Message,
+    /// A message of the group of this key.
+    MessageIn(i64),
+    MessageInAny,
+    Group,
 }
 
 // === impl Row ===
@@ -23,15 +50,27 @@ pub(crate) struct Row {
 impl From<&SpoolRecord> for Row {
     fn from(record: &SpoolRecord) -> Self {
         let checked = encoding::check(record).map_err(SpoolError::from);
-        Self {
-            key: key_of(&record.topic, &record.target.id),
-            group: record.target.group.as_ref().map(key_of_group),
-            body: checked.map(|()| encoding::encode(record)),
-        }
+        let body = checked.map(|()| encoding::encode_message(record));
+        Self { keys: Keys::of_message(record), body }
+    }
+}
+
+impl From<&GroupRecord> for Row {
+    fn from(record: &GroupRecord) -> Self {
+        Self { keys: Keys::of_group(record), body: Ok(encoding::encode_group(record)) }
     }
 }
 
 impl Row {
+    /// Finds the records of its message, or the changes of its group.
+    pub(crate) fn key(&self) -> i64 {
+        self.keys.key
+    }
+
+    pub(crate) fn body(&self) -> Result<&[u8], SpoolError> {
+        self.body.as_deref().map_err(Clone::clone)
+    }
+
     /// The bytes that it writes.
     pub(crate) fn bytes(&self) -> usize {
         self.body.as_ref().map_or(0, Vec::len)
@@ -42,9 +81,21 @@ impl Row {
         2 * (self.bytes() as u64 + ROW_BYTES)
     }
 
-    /// Whether a record of its message waits.
-    pub(crate) fn has_one_waiting(&self, connection: &Connection) -> rusqlite::Result<bool> {
-        connection.prepare_cached("SELECT 1 FROM waiting WHERE key = ?")?.exists([self.key])
+    /// Whether something waits that it must not overtake.
+    pub(crate) fn has_to_wait(&self, connection: &Connection) -> rusqlite::Result<bool> {
+        let Keys { key, of } = self.keys;
+        let waits = |key| connection.prepare_cached("SELECT 1 FROM waiting WHERE key = ?")?.exists([key]);
+        let noted =
+            |key| connection.prepare_cached("SELECT 1 FROM waiting_group WHERE key = ?")?.exists([key]);
+        if waits(key)? {
+            return Ok(true);
+        }
+        match of {
+            Of::Message => Ok(false),
+            Of::MessageIn(group) => waits(group),
+            Of::MessageInAny => noted(CHANGE),
+            Of::Group => Ok(noted(key)? || noted(ANY_GROUP)?),
+        }
     }
 
     pub(crate) fn insert(
@@ -54,29 +105,54 @@ impl Row {
         body: &[u8],
     ) -> rusqlite::Result<()> {
         let sql = "INSERT INTO waiting (key, spooled_ms, body) VALUES (?, ?, ?)";
-        transaction.prepare_cached(sql)?.execute(params![self.key, now_ms, body])?;
-        match self.group {
-            Some(group) => group_waits(transaction, transaction.last_insert_rowid(), group),
-            None => Ok(()),
-        }
+        transaction.prepare_cached(sql)?.execute(params![self.keys.key, now_ms, body])?;
+        self.keys.note(transaction, transaction.last_insert_rowid())
     }
 }
 
-/// Notes the group of a waiting record, if its message has one.
+// === impl Keys ===
+
+impl Keys {
+    fn of(record: &AnyRecord) -> Self {
+        match record {
+            AnyRecord::Message(record) => Self::of_message(record),
+            AnyRecord::Group(record) => Self::of_group(record),
+        }
+    }
+
+    fn of_message(record: &SpoolRecord) -> Self {
+        let of = match &record.target.group {
+            Some(group) => Of::MessageIn(key_of_group(group)),
+            None if record.is_of_any_group() => Of::MessageInAny,
+            None => Of::Message,
+        };
+        Self { key: key_of(&record.topic, &record.target.id), of }
+    }
+
+    fn of_group(record: &GroupRecord) -> Self {
+        Self { key: key_of_group(&record.group), of: Of::Group }
+    }
+
+    /// Notes of which group a waiting record is.
+    fn note(&self, transaction: &Transaction<'_>, seq: i64) -> rusqlite::Result<()> {
+        let noted = match self.of {
+            Of::Message => return Ok(()),
+            Of::MessageIn(group) => group,
+            Of::MessageInAny => ANY_GROUP,
+            Of::Group => CHANGE,
+        };
+        let sql = "INSERT OR REPLACE INTO waiting_group (seq, key) VALUES (?, ?)";
+        transaction.prepare_cached(sql)?.execute([seq, noted]).map(drop)
+    }
+}
+
+/// Notes of which group a waiting record is.
 pub(crate) fn note_group(
     transaction: &Transaction<'_>,
     seq: u64,
-    record: &SpoolRecord,
+    record: &AnyRecord,
 ) -> rusqlite::Result<()> {
-    match &record.target.group {
-        Some(group) => group_waits(transaction, seq.cast_signed(), key_of_group(group)),
-        None => Ok(()),
-    }
-}
-
-fn group_waits(transaction: &Transaction<'_>, seq: i64, group: i64) -> rusqlite::Result<()> {
-    let sql = "INSERT OR REPLACE INTO waiting_group (seq, key) VALUES (?, ?)";
-    transaction.prepare_cached(sql)?.execute([seq, group]).map(drop)
+    Keys::of(record).note(transaction, seq.cast_signed())
 }
 
 /// Finds the records of a message: the first 8 bytes of the SHA-256 of topic, a zero byte, and id. A collision costs a
@@ -86,7 +162,7 @@ fn key_of(topic: &Topic, id: &MessageId) -> i64 {
 }
 
 /// Finds the records of a group, as [`key_of`] those of a message. A collision costs a needless wait, nothing else.
-pub(crate) fn key_of_group(group: &Group) -> i64 {
+fn key_of_group(group: &Group) -> i64 {
     first_8_bytes(Sha256::new().chain_update(group.as_str()))
 }
 

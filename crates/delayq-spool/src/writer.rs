@@ -1,11 +1,10 @@
 //! The producer's side of a spool.
 
-use crate::committer::{Answers, Append, Committer, Request};
+use crate::committer::{Answers, Append, Committer};
 use crate::error::SpoolError;
 use crate::flag::Flag;
-use crate::row::{Row, key_of_group};
-use delayq_core::id::Group;
-use delayq_core::spool::{Spool, SpoolRecord, Spooling, Taken};
+use crate::row::Row;
+use delayq_core::spool::{GroupRecord, Spool, SpoolRecord, Spooling, Taken};
 use std::fmt;
 use std::path::Path;
 use tokio::sync::{mpsc, oneshot};
@@ -23,7 +22,7 @@ pub struct SpoolSettings {
 /// A spool to append to. Cheap to clone; its thread ends with the last clone, once all accepted records are written.
 #[derive(Clone)]
 pub struct SpoolWriter {
-    queue: mpsc::Sender<Request>,
+    queue: mpsc::Sender<Append>,
     flag: Flag,
 }
 
@@ -55,7 +54,7 @@ impl SpoolWriter {
     /// Appends records, and says of each, in order, whether it is on disk or why it is refused. A refused one refuses the
     /// later ones of its message. A dropped future may have appended some.
     pub async fn append_each(&self, records: &[SpoolRecord]) -> Vec<Result<(), SpoolError>> {
-        let answers = self.send(records, false).await;
+        let answers = self.send(records.iter().map(Row::from).collect(), false).await;
         answers.into_iter().map(|answer| answer.map(drop)).collect()
     }
 
@@ -67,30 +66,27 @@ impl SpoolWriter {
         self.append_each(&records).await.into_iter().collect()
     }
 
-    /// Appends the records whose message has one waiting, and says of each, in order, whether it did or why it is refused.
+    /// Appends the records that must not overtake one that waits, and says of each, in order, whether it did or why it is refused.
     pub async fn append_behind(&self, records: &[SpoolRecord]) -> Vec<Result<bool, SpoolError>> {
-        self.send(records, true).await
+        self.send(records.iter().map(Row::from).collect(), true).await
     }
 
-    /// Whether a record of a message of this group waits.
+    /// Appends a change of a group: always, or only behind what it must not overtake. Returns whether it did.
     ///
     /// # Errors
-    /// The file cannot be read.
-    pub async fn holds_group(&self, group: &Group) -> Result<bool, SpoolError> {
-        let (answer, answered) = oneshot::channel();
-        self.ask(Request::HoldsGroup(key_of_group(group), answer), answered).await?
+    /// Why it is refused.
+    pub async fn append_group(&self, record: &GroupRecord, only_behind: bool) -> Result<bool, SpoolError> {
+        self.send(vec![record.into()], only_behind).await.remove(0)
     }
 
-    async fn send(&self, records: &[SpoolRecord], only_behind: bool) -> Answers {
-        let rows = records.iter().map(Row::from).collect();
+    async fn send(&self, rows: Vec<Row>, only_behind: bool) -> Answers {
+        let count = rows.len();
         let (answer, answered) = oneshot::channel();
-        let asked = self.ask(Request::Append(Append { rows, only_behind, answer }), answered).await;
-        asked.unwrap_or_else(|closed| vec![Err(closed); records.len()])
-    }
-
-    async fn ask<T>(&self, request: Request, answered: oneshot::Receiver<T>) -> Result<T, SpoolError> {
-        self.queue.send(request).await.map_err(|_| SpoolError::Closed)?;
-        answered.await.map_err(|_| SpoolError::Closed)
+        let closed = || vec![Err(SpoolError::Closed); count];
+        match self.queue.send(Append { rows, only_behind, answer }).await {
+            Ok(()) => answered.await.unwrap_or_else(|_| closed()),
+            Err(_) => closed(),
+        }
     }
 }
 
@@ -107,9 +103,8 @@ impl Spool for SpoolWriter {
         Box::pin(async move { taken(self.append_behind(&records).await) })
     }
 
-    fn holds_group(&self, group: &Group) -> Spooling<'_, Taken<bool>> {
-        let group = group.clone();
-        Box::pin(async move { Ok(self.holds_group(&group).await?) })
+    fn append_group(&self, record: GroupRecord, only_behind: bool) -> Spooling<'_, Taken<bool>> {
+        Box::pin(async move { Ok(self.append_group(&record, only_behind).await?) })
     }
 }
 

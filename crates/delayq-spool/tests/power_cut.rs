@@ -1,7 +1,7 @@
 //! The spool on a disk whose power is cut: what was acknowledged is there.
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
-use delayq_spool::SpoolReader;
+use delayq_spool::{SpoolReader, Spooled};
 use delayq_tests::deadline::SHORT;
 use delayq_tests::disk_shim::{DiskShim, Syncs};
 use delayq_tests::process::{Process, Signal, Stream};
@@ -50,10 +50,11 @@ fn look(folder: &Path) -> After {
     let reader = SpoolReader::open(folder, "the test").unwrap();
     assert_eq!(reader.rejected(0, 9).unwrap(), [], "nothing is called lost that was not acknowledged");
     let found = reader.waiting(0, 1_000_000).unwrap();
-    let id = |record: &Result<delayq_core::spool::SpoolRecord, String>| {
-        record.as_ref().unwrap().target.id.to_string().parse().unwrap()
+    let id = |found: &Spooled| {
+        let record = found.record.as_ref().unwrap().message().unwrap();
+        record.target.id.to_string().parse().unwrap()
     };
-    let there = found.iter().map(|found| id(&found.record)).collect();
+    let there = found.iter().map(id).collect();
     After { there, balances: reader.stats().unwrap().balances() }
 }
 

@@ -102,6 +102,8 @@ pub struct GroupTally {
     /// Whether another shift of the same group is under way: repeat it under the same token later. Where the group
     /// has several places since a growth, some of them may be through.
     pub busy: bool,
+    /// Whether it is in the spool on this host's disk, and will be made once Redis is reachable; the numbers are 0 then.
+    pub spooled: bool,
 }
 
 // === impl ProducerOptions ===

@@ -1,3 +1,6 @@
 //! What a spool implements, and what a compensator resubmits.
 
-pub use delayq_core::spool::{Resubmit, Spool, SpoolAction, SpoolRecord, SpoolRefusal, Spooling, Taken};
+pub use delayq_core::spool::{
+    AnyRecord, GroupChange, GroupRecord, Resubmit, Spool, SpoolAction, SpoolRecord, SpoolRefusal, Spooling,
+    Taken,
+};

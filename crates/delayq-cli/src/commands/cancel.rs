@@ -37,12 +37,16 @@ impl Cancel {
         let Some(topic) = self.topic else {
             let group = self.group.ok_or_else(|| usage("a --group is needed with --all"))?;
             let tally = producer.cancel_group(&group).await.map_err(of_core)?;
-            let value = json!({ "group": group.as_str(), "cancelled": tally.changed, "leased_or_failed": tally.passed });
-            return context.output.print(&value, || {
-                format!(
+            let value = json!({
+                "group": group.as_str(), "cancelled": tally.changed, "leased_or_failed": tally.passed,
+                "outcome": if tally.spooled { "spooled" } else { "cancelled" },
+            });
+            return context.output.print(&value, || match tally.spooled {
+                true => format!("spooled: the compensator cancels group {group} when Redis can be reached"),
+                false => format!(
                     "cancelled {} of group {group}; {} leased or not cancelled",
                     tally.changed, tally.passed
-                )
+                ),
             });
         };
         let targets: Vec<Target> =

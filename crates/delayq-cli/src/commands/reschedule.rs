@@ -80,10 +80,14 @@ impl Reschedule {
                 "another shift of group {group} is under way; finish it with its token first"
             )));
         }
-        let value = json!({ "group": group.as_str(), "moved": tally.changed, "passed": tally.passed });
-        context
-            .output
-            .print(&value, || format!("moved {} of group {group}; {} unchanged", tally.changed, tally.passed))
+        let value = json!({
+            "group": group.as_str(), "moved": tally.changed, "passed": tally.passed,
+            "outcome": if tally.spooled { "spooled" } else { "moved" },
+        });
+        context.output.print(&value, || match tally.spooled {
+            true => format!("spooled: the compensator moves group {group} when Redis can be reached"),
+            false => format!("moved {} of group {group}; {} unchanged", tally.changed, tally.passed),
+        })
     }
 
     async fn change(&self, context: &Context, topic: &Topic, target: &Target) -> Result<Change, Fault> {

@@ -9,7 +9,7 @@ use crate::deployment::Context;
 use crate::failure::{FILE, refused, unknown, usage};
 use crate::output::{Output, add_time, counted, time};
 use clap::{Args, Subcommand};
-use delayq::spool::SpoolRecord;
+use delayq::spool::AnyRecord;
 use delayq_service::Fault;
 use delayq_spool::{Salvaged, SpoolError, SpoolReader, SpoolStats, salvage_spool};
 use export::Export;
@@ -155,13 +155,14 @@ fn show(stats: &SpoolStats, output: Output) -> Result<(), Fault> {
 
 fn list<'r>(
     output: Output,
-    records: impl Iterator<Item = (u64, delayq::UnixMillis, &'r Result<SpoolRecord, String>, &'r str)>,
+    records: impl Iterator<Item = (u64, delayq::UnixMillis, &'r Result<AnyRecord, String>, &'r str)>,
 ) -> Result<(), Fault> {
     let mut rows = output.rows(&[">number", "spooled", "record", "why"]);
     let mut values: Vec<Value> = Vec::new();
     for (seq, spooled_at, record, why) in records {
         let record = match record {
-            Ok(record) => format!("{} {}", record.topic, record.target.id),
+            Ok(AnyRecord::Message(record)) => format!("{} {}", record.topic, record.target.id),
+            Ok(AnyRecord::Group(record)) => format!("group {}", record.group),
             Err(error) => format!("unreadable: {error}"),
         };
         let mut value = json!({ "number": seq, "record": record, "reason": why });

@@ -1,9 +1,10 @@
 //! Writes of one message are carried out in the order in which they were made, an outage in between or not.
 
 use super::{FAR, Host, drain, message, target, topic};
-use delayq::{
-    Admin, CancelOutcome, Due, Error, Fate, Group, Message, Producer, PutOutcome, Reschedule, UnixMillis,
-};
+use delayq::protocol::{Layout, Scripts, Verb};
+use delayq::spool::{GroupChange, GroupRecord, SpoolRecord};
+use delayq::{Admin, Due, Fate, Group, Message, Producer, PutOutcome, Reschedule, Shift, Target, UnixMillis};
+use std::time::Duration;
 
 /// A write, by name and number.
 #[derive(Clone, Copy, Debug)]
@@ -43,11 +44,15 @@ fn writes() -> impl Iterator<Item = (Write, String, u64)> {
 }
 
 /// What is known of the four messages.
-async fn known(host: &Host) -> Vec<String> {
+async fn known_of_four(host: &Host) -> Vec<String> {
+    known(host, (0..4).map(|id| target(&format!("m{id}")))).await
+}
+
+async fn known(host: &Host, targets: impl IntoIterator<Item = Target>) -> Vec<String> {
     let admin = Admin::new(host.deployment.client.clone());
     let mut known = Vec::new();
-    for id in 0..4 {
-        let found = admin.get(&topic(), &target(&format!("m{id}"))).await.unwrap();
+    for target in targets {
+        let found = admin.get(&topic(), &target).await.unwrap();
         known.push(found.map_or_else(String::new, |found| {
             let kept = found.envelope.unwrap();
             format!("{:?} {:?} {:?}", kept.state, kept.due, kept.payload)
@@ -76,29 +81,106 @@ async fn no_write_overtakes_an_older_one_that_waits_in_the_spool() {
         write(&host.producer, kind, &id, n).await;
     }
     drain(&mut resubmitter).await;
-    assert_eq!(known(&host).await, known(&calm).await);
+    assert_eq!(known_of_four(&host).await, known_of_four(&calm).await);
     let stats = resubmitter.stats().await.unwrap();
     // Ten writes of each outage, and those that followed them.
     assert!(stats.spooled > 30 && stats.waiting == 0 && stats.balances(), "{stats:?}");
 }
 
+/// A message of a group that is named by the first letter of its id.
+fn grouped(id: &str) -> Message {
+    message(id).group(&id[..1]).unwrap()
+}
+
+/// What is known of messages of groups.
+async fn known_in_groups(host: &Host) -> Vec<String> {
+    let ids = ["g1", "g2", "g3", "g4", "g5", "h1"];
+    let target = |id: &str| Target { group: Some(Group::new(&id[..1]).unwrap()), ..target(id) };
+    known(host, ids.map(target)).await
+}
+
 #[tokio::test]
-async fn a_group_is_not_cancelled_before_the_put_that_waits_in_the_spool() {
+async fn changes_of_a_group_are_spooled_and_neither_overtake_nor_are_overtaken() {
+    let (group, hour) = (Group::new("g").unwrap(), Shift::Later(Duration::from_secs(3600)));
+    let calm = Host::start().await;
+    for id in ["g1", "g2", "h1"] {
+        calm.put(grouped(id)).await;
+    }
+    assert_eq!(calm.producer.cancel_group(&group).await.unwrap().changed, 2);
+    calm.put(grouped("g3")).await;
+    assert_eq!(calm.producer.reschedule_group(&group, hour, "t").await.unwrap().changed, 1);
+    for id in ["g4", "g5"] {
+        calm.put(grouped(id)).await;
+    }
+
     let mut host = Host::start().await;
-    let group = Group::new("customer-7").unwrap();
-    let message = message("a").group("customer-7").unwrap();
+    host.put(grouped("g1")).await;
     host.deployment.server.kill().await;
-    assert_eq!(host.put(message.clone()).await, PutOutcome::Spooled);
+    assert_eq!(host.put(grouped("g2")).await, PutOutcome::Spooled);
+    assert!(host.producer.cancel_group(&group).await.unwrap().spooled);
+    assert_eq!(host.put(grouped("g3")).await, PutOutcome::Spooled);
     host.deployment.server.resume().await;
     host.is_back().await;
-    let refused = host.producer.cancel_group(&group).await.unwrap_err();
-    assert!(matches!(&refused, Error::Spool { outage: None, .. }), "{refused}");
-    assert!(refused.fate() == Fate::NotApplied && refused.to_string().contains("customer-7"), "{refused}");
-    let other = Group::new("customer-8").unwrap();
-    assert_eq!(host.producer.cancel_group(&other).await.unwrap().changed, 0);
-    drain(&mut host.resubmitter()).await;
-    assert_eq!(host.producer.cancel_group(&group).await.unwrap().changed, 1);
-    let target = delayq::Target { group: Some(group), ..target("a") };
-    let again = host.producer.cancel(&topic(), &target).await.unwrap();
-    assert!(!matches!(again, CancelOutcome::Spooled | CancelOutcome::Unknown), "{again:?}");
+    // Redis could take all of these, but for what waits.
+    assert!(host.producer.reschedule_group(&group, hour, "t").await.unwrap().spooled);
+    assert_eq!(host.put(grouped("g4")).await, PutOutcome::Spooled);
+    assert_eq!(host.put(grouped("h1")).await, PutOutcome::Stored(FAR));
+    let other = host.producer.cancel_group(&Group::new("other").unwrap()).await.unwrap();
+    assert!(!other.spooled && other.changed == 0);
+    let mut resubmitter = host.resubmitter();
+    let done = drain(&mut resubmitter).await;
+    assert!(done.resubmitted >= 5 && done.rejected == 0, "{done:?}");
+    host.put(grouped("g5")).await;
+    assert_eq!(known_in_groups(&host).await, known_in_groups(&calm).await);
+    assert_eq!(resubmitter.stats().await.unwrap().waiting, 0);
+}
+
+#[tokio::test]
+async fn a_shift_of_a_group_that_is_busy_rests_with_the_later_writes_of_the_group_alone() {
+    let host = Host::start().await;
+    let group = Group::new("g").unwrap();
+    // More than one step shifts, so that the shift of another caller can be cut off in between.
+    let puts = (0..600).map(|n| grouped(&format!("g{n}"))).collect();
+    assert!(host.producer.put_many(puts).await.iter().all(Result::is_ok));
+    let shard =
+        Layout::new(host.deployment.client.shards()).placement_of(&target("g0").id, Some(&group)).home;
+    let (meta, never) = (format!("{{dq:{}}}:meta", shard.get()), format!("{{dq:{}}}:never", shard.get()));
+    let script = Scripts::published().get(Verb::ShiftGroup).source.clone();
+    let step: Vec<String> = host
+        .deployment
+        .server
+        .command(&["EVAL", &script, "2", &meta, &never, "1", "g", "other", "1000", "500"])
+        .await;
+    assert_eq!(step[0], "more");
+
+    let shift = GroupChange::Shift { by: Shift::from_millis(5), token: "mine".to_owned() };
+    let record = GroupRecord { group: group.clone(), tried_at: FAR, fate: Fate::NotApplied, change: shift };
+    host.spool.append_group(&record, false).await.unwrap();
+    assert_eq!(host.put(grouped("g600")).await, PutOutcome::Spooled);
+    host.spool.append(vec![SpoolRecord::put(&message("a"), Fate::NotApplied, FAR)]).await.unwrap();
+    let mut resubmitter = host.resubmitter();
+    let done = loop {
+        let report = resubmitter.run_once().await.unwrap();
+        assert!(report.held.is_none() && report.rejected == 0, "{report:?}");
+        if report.at_end {
+            break report;
+        }
+    };
+    assert_eq!(done.resting, 2, "the shift, and the put behind it");
+    assert!(resubmitter.resting().unwrap().contains("another shift of group g"));
+    // The other caller continues.
+    assert_eq!(
+        host.deployment
+            .producer
+            .reschedule_group(&group, Shift::from_millis(1000), "other")
+            .await
+            .unwrap()
+            .changed,
+        100
+    );
+    resubmitter.begin_again();
+    assert_eq!(drain(&mut resubmitter).await.resubmitted, 2);
+    let target = Target { group: Some(group), ..target("g600") };
+    let put = &known(&host, [target]).await[0];
+    assert!(put.contains(&FAR.get().to_string()), "it was put after the shift: {put}");
 }

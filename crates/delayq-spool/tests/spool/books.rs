@@ -1,8 +1,7 @@
 //! The books: what waits, what was done, set aside, retried and discarded.
 
-use super::{ids, open, put, reader, spooled, topic};
+use super::{cancel_group, ids, of_message, open, put, reader, spooled, topic};
 use delayq_core::fate::Fate;
-use delayq_core::id::Group;
 use delayq_core::message::Message;
 use delayq_core::spool::{Resubmit, Spool, SpoolRecord};
 use delayq_core::time::UnixMillis;
@@ -53,7 +52,7 @@ async fn a_forced_retry_forgets_that_it_was_tried() {
     open(folder.path()).unwrap().append(vec![record]).await.unwrap();
     let mut reader = reader(folder.path());
     let tried = |reader: &SpoolReader| {
-        let record = reader.waiting(0, 1).unwrap().remove(0).record.unwrap();
+        let record = of_message(reader.waiting(0, 1).unwrap().remove(0).record);
         let Resubmit::Put(message) = record.resubmit(at, None) else { panic!("it was a put") };
         message.tried
     };
@@ -64,7 +63,7 @@ async fn a_forced_retry_forgets_that_it_was_tried() {
     }
     assert!(reader.stats().unwrap().balances());
     let spool = open(folder.path()).unwrap();
-    assert_eq!(spool.holds_group(&Group::new("g").unwrap()).await, Ok(true));
+    assert_eq!(spool.append_group(&cancel_group("g"), true).await, Ok(true));
 }
 
 #[tokio::test]
@@ -78,7 +77,7 @@ async fn a_replay_that_was_begun_is_remembered_until_it_is_known_not_to_have_rea
     let batch = reader(folder.path()).waiting(0, 2).unwrap();
     assert!(batch[0].tried.is_some() && batch[1].tried.is_none());
     let Resubmit::Put(message) =
-        batch[0].record.as_ref().unwrap().resubmit(UnixMillis::new(5_000), batch[0].tried)
+        of_message(batch[0].record.clone()).resubmit(UnixMillis::new(5_000), batch[0].tried)
     else {
         panic!("it was a put")
     };

@@ -1,8 +1,7 @@
 //! Damaged files: what is named, and what is saved.
 
-use super::{open, put, reader, released, spooled, topic};
+use super::{cancel_group, open, put, reader, released, spooled, topic};
 use delayq_core::fate::Fate;
-use delayq_core::id::Group;
 use delayq_core::message::Message;
 use delayq_core::spool::SpoolRecord;
 use delayq_core::time::UnixMillis;
@@ -87,9 +86,9 @@ async fn a_damaged_file_is_refused_by_name_and_salvaged() {
     assert!(reader.stats().unwrap().balances());
     // No number is given twice, and what is of a group is known to be.
     let spool = open(folder.path()).unwrap();
-    assert_eq!(spool.holds_group(&Group::new("g").unwrap()).await, Ok(true));
+    assert_eq!(spool.append_group(&cancel_group("g"), true).await, Ok(true));
     spool.append(vec![put("new", 10)]).await.unwrap();
-    assert_eq!(reader.waiting(2_000, 10).unwrap().len(), 1);
+    assert_eq!(reader.waiting(2_000, 10).unwrap().len(), 2);
 }
 
 #[tokio::test]

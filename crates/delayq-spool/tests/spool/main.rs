@@ -10,9 +10,9 @@ mod order;
 mod room;
 
 use delayq_core::fate::Fate;
-use delayq_core::id::Topic;
+use delayq_core::id::{Group, Topic};
 use delayq_core::message::Message;
-use delayq_core::spool::SpoolRecord;
+use delayq_core::spool::{AnyRecord, GroupChange, GroupRecord, SpoolRecord};
 use delayq_core::time::UnixMillis;
 use delayq_spool::{SpoolError, SpoolReader, SpoolSettings, SpoolWriter};
 use delayq_tests::deadline::SHORT;
@@ -26,6 +26,11 @@ fn topic() -> Topic {
 fn put(id: &str, bytes: usize) -> SpoolRecord {
     let message = Message::new(topic(), vec![b'x'; bytes]).id(id).unwrap();
     SpoolRecord::put(&message, Fate::NotApplied, UnixMillis::new(1_000))
+}
+
+fn cancel_group(group: &str) -> GroupRecord {
+    let group = Group::new(group).unwrap();
+    GroupRecord { group, tried_at: UnixMillis::new(1), fate: Fate::NotApplied, change: GroupChange::Cancel }
 }
 
 fn open(folder: &Path) -> Result<SpoolWriter, SpoolError> {
@@ -44,9 +49,13 @@ fn reader(folder: &Path) -> SpoolReader {
     }
 }
 
+fn of_message(record: Result<AnyRecord, String>) -> SpoolRecord {
+    record.unwrap().message().unwrap().clone()
+}
+
 fn ids(reader: &SpoolReader) -> Vec<String> {
     let batch = reader.waiting(0, 100_000).unwrap();
-    batch.into_iter().map(|spooled| spooled.record.unwrap().target.id.to_string()).collect()
+    batch.into_iter().map(|spooled| of_message(spooled.record).target.id.to_string()).collect()
 }
 
 async fn spooled(folder: &Path, count: usize, bytes: usize) {

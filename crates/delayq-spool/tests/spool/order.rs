@@ -1,9 +1,8 @@
 //! What waits behind what, and what every process knows of it.
 
-use super::{ids, open, put, reader, topic};
-use delayq_core::fate::Fate;
+use super::{cancel_group, ids, open, put, reader, topic};
 use delayq_core::id::{Group, MessageId};
-use delayq_core::message::Message;
+use delayq_core::shard::ShardId;
 use delayq_core::spool::{Spool, SpoolRecord};
 use delayq_core::target::Target;
 use delayq_core::time::UnixMillis;
@@ -75,23 +74,65 @@ async fn every_process_sees_that_something_waits_until_nothing_does() {
     assert!(after.may_hold() && other.may_hold());
 }
 
+/// A cancel of `id`, a generated one if it begins with `~`.
+fn cancel(id: &str, group: Option<&str>) -> SpoolRecord {
+    let id = match id.strip_prefix('~') {
+        Some(n) => MessageId::generate(ShardId::new(1), n.parse().unwrap()),
+        None => MessageId::own(id).unwrap(),
+    };
+    let target = Target { id, group: group.map(|group| Group::new(group).unwrap()) };
+    SpoolRecord::cancel(&topic(), &target, UnixMillis::new(1))
+}
+
 #[tokio::test]
-async fn a_group_is_held_while_a_record_of_one_of_its_messages_waits() {
+async fn a_change_of_a_group_waits_behind_its_messages_until_none_of_them_waits() {
     let folder = Folder::new("spool");
     let spool = open(folder.path()).unwrap();
-    let group = |name: &str| Group::new(name).unwrap();
-    let message = Message::new(topic(), "x").group("g").unwrap();
-    let message = message.id("a").unwrap();
-    spool.append(vec![SpoolRecord::put(&message, Fate::NotApplied, UnixMillis::new(1))]).await.unwrap();
+    spool.append(vec![cancel("a", Some("g"))]).await.unwrap();
     let mut reader = reader(folder.path());
-    for (change, held) in [
+    for (change, waits) in [
         ((|_| ()) as fn(&mut SpoolReader), true),
         (|reader| reader.reject(1, "conflict").unwrap(), false),
         (|reader| assert!(reader.retry(1, false).unwrap()), true),
         (|reader| reader.done(&[1]).unwrap(), false),
     ] {
         change(&mut reader);
-        assert_eq!(spool.holds_group(&group("g")).await, Ok(held));
-        assert_eq!(spool.holds_group(&group("other")).await, Ok(false));
+        assert_eq!(spool.append_group(&cancel_group("other"), true).await, Ok(false));
+        assert_eq!(spool.append_group(&cancel_group("g"), true).await, Ok(waits));
+        // What was appended is not to hold up the next one.
+        let appended = reader.waiting(1, 9).unwrap();
+        reader.done(&appended.iter().map(|spooled| spooled.seq).collect::<Vec<_>>()).unwrap();
     }
+}
+
+#[tokio::test]
+async fn nothing_overtakes_a_change_of_its_group_and_what_may_be_of_any_group_waits_with_all() {
+    let folder = Folder::new("spool");
+    let spool = open(folder.path()).unwrap();
+    assert_eq!(spool.append_group(&cancel_group("g"), false).await, Ok(true));
+    let records = [
+        (cancel("a", Some("g")), true),
+        (cancel("~1", Some("g")), true),
+        (cancel("~2", None), true),
+        (cancel("b", Some("other")), false),
+        (cancel("c", None), false),
+    ];
+    let (records, expected): (Vec<_>, Vec<_>) = records.into_iter().unzip();
+    assert_eq!(spool.append_behind(&records).await, expected.into_iter().map(Ok).collect::<Vec<_>>());
+    // A generated id without its group waits: a change of any group goes behind it.
+    assert_eq!(spool.append_group(&cancel_group("other"), true).await, Ok(true));
+    assert_eq!(spool.append_group(&cancel_group("g"), true).await, Ok(true));
+
+    let mut reader = reader(folder.path());
+    let (numbers, verbs): (Vec<u64>, Vec<_>) = reader
+        .waiting(0, 9)
+        .unwrap()
+        .into_iter()
+        .map(|spooled| (spooled.seq, spooled.record.unwrap().verb()))
+        .unzip();
+    let expected = ["cancel_group", "cancel", "cancel", "cancel", "cancel_group", "cancel_group"];
+    assert_eq!(verbs, expected);
+    reader.done(&numbers).unwrap();
+    assert_eq!(spool.append_behind(&records).await, vec![Ok(false); 5]);
+    assert_eq!(spool.append_group(&cancel_group("g"), true).await, Ok(false));
 }

@@ -9,7 +9,7 @@ use delayq_core::id::{Group, Topic};
 use delayq_core::limits::MAX_IDS_A_CALL;
 use delayq_core::reply::{ReplyError, Value};
 use delayq_core::shard::ShardId;
-use delayq_core::spool::SpoolRecord;
+use delayq_core::spool::{GroupChange, SpoolRecord};
 use delayq_core::target::Target;
 use delayq_core::time::{Shift, UnixMillis};
 use delayq_core::verbs::cancel::{self, CancelOutcome};
@@ -52,13 +52,17 @@ impl Producer {
     /// # Errors
     /// Some may be cancelled then; safe to repeat.
     pub async fn cancel_group(&self, group: &Group) -> Result<GroupTally, Error> {
-        self.not_before_spooled(group).await?;
+        self.group_in_order(group, GroupChange::Cancel, self.cancel_group_now(group)).await
+    }
+
+    async fn cancel_group_now(&self, group: &Group) -> Result<GroupTally, Error> {
         let (mut tally, mut through) = (GroupTally::default(), Vec::new());
         while let Some(shard) = self.client.calls.shared_layout().next_shard_of(group, &through) {
             let mut cursor = Some(Cursor::from(UnixMillis::new(0)));
             while let Some(at) = cursor {
                 let call = group_steps::cancel(shard, group, &at, MAX_IDS_A_CALL as u16);
-                let step = self.client.calls.ask(call, group_steps::read_cancel).await?;
+                let step = self.client.calls.ask(call, group_steps::read_cancel).await;
+                let step = step.map_err(|error| within(tally, error))?;
                 tally.changed += step.cancelled;
                 tally.passed += step.leased + step.failed;
                 cursor = step.next;
@@ -109,12 +113,17 @@ impl Producer {
     /// # Errors
     /// Some may be shifted then: repeat it with the same token.
     pub async fn reschedule_group(&self, group: &Group, by: Shift, token: &str) -> Result<GroupTally, Error> {
-        self.not_before_spooled(group).await?;
+        let change = GroupChange::Shift { by, token: token.to_owned() };
+        self.group_in_order(group, change, self.shift_group_now(group, by, token)).await
+    }
+
+    async fn shift_group_now(&self, group: &Group, by: Shift, token: &str) -> Result<GroupTally, Error> {
         let (mut tally, mut through) = (GroupTally::default(), Vec::new());
         while let Some(shard) = self.client.calls.shared_layout().next_shard_of(group, &through) {
             loop {
                 let call = group_steps::shift(shard, group, (token, by), MAX_IDS_A_CALL as u16);
-                let step = self.client.calls.ask(call, group_steps::read_shift).await?;
+                let step = self.client.calls.ask(call, group_steps::read_shift).await;
+                let step = step.map_err(|error| within(tally, error))?;
                 let (moved, passed, done) = match step {
                     ShiftStep::More { moved, passed } => (moved, passed, false),
                     ShiftStep::Done { moved, passed } => (moved, passed, true),
@@ -172,4 +181,9 @@ impl Producer {
         }
         answers.into_iter().map(|answer| answer.expect("every target is asked for somewhere")).collect()
     }
+}
+
+/// The error of a step: an outage leaves unknown what was changed, if steps before it have changed something.
+fn within(tally: GroupTally, error: Error) -> Error {
+    if tally.changed > 0 && error.is_outage() { error.into_unknown() } else { error }
 }

@@ -1,11 +1,12 @@
 //! The way past a Redis that cannot be used: what was to be done goes to the spool, and what comes later for the same
 //! message goes behind it.
 
-use super::Producer;
+use super::{GroupTally, Producer};
+use crate::clock;
 use crate::error::Error;
 use delayq_core::fate::Fate;
 use delayq_core::id::Group;
-use delayq_core::spool::{Spool, SpoolRecord, SpoolRefusal};
+use delayq_core::spool::{GroupChange, GroupRecord, Spool, SpoolRecord};
 
 // === impl Producer ===
 
@@ -79,22 +80,35 @@ impl Producer {
         }
     }
 
-    /// Refuses what is to be done to a whole group while a write of one of its messages waits in the spool.
-    ///
-    /// # Errors
-    /// One waits, or the spool cannot be asked.
-    pub(super) async fn not_before_spooled(&self, group: &Group) -> Result<(), Error> {
-        let Some(spool) = self.spool_that_may_hold() else { return Ok(()) };
-        let refusal = match spool.holds_group(group).await {
-            Ok(false) => return Ok(()),
-            Ok(true) => {
-                let why =
-                    format!("messages of group {group} wait in it: repeat this once they are resubmitted");
-                SpoolRefusal { fate: Fate::NotApplied, why }
-            }
-            Err(refusal) => refusal,
+    /// Changes a whole group in the order of the spool, as [`Self::in_order`] writes messages.
+    pub(super) async fn group_in_order(
+        &self,
+        group: &Group,
+        change: GroupChange,
+        write: impl Future<Output = Result<GroupTally, Error>>,
+    ) -> Result<GroupTally, Error> {
+        let spooled = GroupTally { spooled: true, ..GroupTally::default() };
+        let record =
+            GroupRecord { group: group.clone(), tried_at: clock::now(), fate: Fate::NotApplied, change };
+        let answer = match (self.circuit.outage(), self.spool_that_may_hold()) {
+            (Some(outage), _) => Err(outage),
+            (None, None) => write.await,
+            (None, Some(spool)) => match spool.append_group(record.clone(), true).await {
+                Ok(true) => return Ok(spooled),
+                Ok(false) => write.await,
+                Err(refusal) => return Err(Error::Spool { refusal, outage: None }),
+            },
         };
-        Err(Error::Spool { refusal, outage: None })
+        let (Err(outage), Some(spool)) = (&answer, &self.spool) else { return answer };
+        if !outage.is_outage() {
+            return answer;
+        }
+        self.circuit.note(outage);
+        let record = GroupRecord { fate: outage.fate(), ..record };
+        spool.append_group(record, false).await.map(|_| spooled).map_err(|refusal| {
+            tracing::error!(%refusal, "the spool does not take what Redis cannot");
+            Error::Spool { refusal, outage: Some(Box::new(outage.clone())) }
+        })
     }
 
     fn spool_that_may_hold(&self) -> Option<&dyn Spool> {

@@ -5,6 +5,8 @@
 //! {"cancel":{"topic":"orders","id":"order-17","group":"user-5"}}
 //! {"reschedule":{"topic":"orders","id":"order-17","to":1800000000000,"expected":1790000000000}}
 //! {"reschedule":{"topic":"orders","id":"order-17","by_ms":-60000,"expected":1790000000000}}
+//! {"cancel_group":{"group":"user-5"}}
+//! {"shift_group":{"group":"user-5","by_ms":-60000,"token":"storm-17"}}
 //! ```
 //! A delay counts from when the write was tried, so its `due` or `to` is a time of this host's clock.
 
@@ -14,7 +16,7 @@ use crate::failure::refused;
 use crate::output::{complain, counted, write};
 use crate::put_line::line_of_put;
 use clap::{Args, ValueEnum};
-use delayq::spool::{SpoolAction, SpoolRecord};
+use delayq::spool::{AnyRecord, GroupChange, SpoolAction, SpoolRecord};
 use delayq::{Reschedule, Topic};
 use delayq_service::Fault;
 use delayq_spool::SpoolReader;
@@ -32,7 +34,7 @@ pub(super) struct Export {
     /// Only those that wait, or only rejected ones
     #[arg(long, value_enum)]
     state: Option<Which>,
-    /// Only these: put, cancel or reschedule; may be repeated
+    /// Only these; may be repeated
     #[arg(long = "verb", value_enum, value_name = "VERB")]
     verbs: Vec<Verb>,
     /// Only this topic; may be repeated
@@ -53,6 +55,10 @@ enum Verb {
     Put,
     Cancel,
     Reschedule,
+    #[value(name = "cancel_group")]
+    CancelGroup,
+    #[value(name = "shift_group")]
+    ShiftGroup,
 }
 
 /// What was printed.
@@ -100,7 +106,7 @@ impl Export {
         &self,
         tally: &mut Tally,
         number: u64,
-        record: &Result<SpoolRecord, String>,
+        record: &Result<AnyRecord, String>,
         reason: Option<&str>,
     ) {
         if tally.fault.is_some() || !is_of(record, &self.topics) {
@@ -120,15 +126,35 @@ impl Export {
     }
 }
 
-const fn verb(record: &SpoolRecord) -> Verb {
-    match record.action {
-        SpoolAction::Put(_) => Verb::Put,
-        SpoolAction::Cancel => Verb::Cancel,
-        SpoolAction::Reschedule(_) => Verb::Reschedule,
+const fn verb(record: &AnyRecord) -> Verb {
+    match record {
+        AnyRecord::Message(record) => match record.action {
+            SpoolAction::Put(_) => Verb::Put,
+            SpoolAction::Cancel => Verb::Cancel,
+            SpoolAction::Reschedule(_) => Verb::Reschedule,
+        },
+        AnyRecord::Group(record) => match record.change {
+            GroupChange::Cancel => Verb::CancelGroup,
+            GroupChange::Shift { .. } => Verb::ShiftGroup,
+        },
     }
 }
 
-fn line(record: &SpoolRecord, reason: Option<&str>) -> String {
+fn line(record: &AnyRecord, reason: Option<&str>) -> String {
+    match record {
+        AnyRecord::Message(record) => line_of_message(record, reason),
+        AnyRecord::Group(record) => {
+            let mut value = json!({ "group": record.group.as_str() });
+            if let GroupChange::Shift { by, token } = &record.change {
+                value["by_ms"] = by.millis().into();
+                value["token"] = token.as_str().into();
+            }
+            json!({ record.verb(): value }).to_string()
+        }
+    }
+}
+
+fn line_of_message(record: &SpoolRecord, reason: Option<&str>) -> String {
     let SpoolRecord { topic, target, tried_at, action, .. } = record;
     let mut value = json!({ "topic": topic, "id": target.id });
     if let Some(group) = &target.group {

@@ -5,7 +5,7 @@ use crate::commands::get::shown;
 use crate::failure::{unknown, usage};
 use crate::output::{Output, add_time, payload, time};
 use base64::Engine as _;
-use delayq::spool::{SpoolAction, SpoolRecord};
+use delayq::spool::{AnyRecord, GroupChange, SpoolAction, SpoolRecord};
 use delayq::{Due, Fate, Message, Reschedule, UnixMillis};
 use delayq_service::Fault;
 use delayq_spool::SpoolReader;
@@ -16,7 +16,7 @@ struct Found {
     number: u64,
     spooled_at: UnixMillis,
     rejected: Option<(UnixMillis, String)>,
-    record: Result<SpoolRecord, String>,
+    record: Result<AnyRecord, String>,
 }
 
 /// Prints a record, or only its payload.
@@ -28,8 +28,8 @@ pub(super) fn show(
 ) -> Result<(), Fault> {
     let found = Found::of(reader, number)?;
     if only_payload {
-        return match found.record.map_err(usage)?.action {
-            SpoolAction::Put(message) => payload(&message.payload),
+        return match found.record.map_err(usage)?.message().map(|record| &record.action) {
+            Some(SpoolAction::Put(message)) => payload(&message.payload),
             _ => Err(usage(format!("record {number} is not a put: it has no payload"))),
         };
     }
@@ -85,24 +85,16 @@ impl Found {
                 return fields;
             }
         };
-        fields.extend([
-            ("verb", record.verb().to_owned()),
-            ("topic", record.topic.to_string()),
-            ("id", record.target.id.to_string()),
-        ]);
-        fields.extend(record.target.group.as_ref().map(|group| ("group", group.to_string())));
-        fields.push(("tried", format!("{}, {}", time(record.tried_at), fate(record.fate))));
-        match &record.action {
-            SpoolAction::Cancel => {}
-            SpoolAction::Reschedule(change) => fields.push(("change", changed(*change, record.tried_at))),
-            SpoolAction::Put(message) => {
-                fields.push(("due", time(due_at(message.due, record.tried_at))));
-                fields.extend(message.expires.map(|at| ("expires", time(at))));
-                fields.extend(message.replace.then(|| ("replaces", "a message with its id".to_owned())));
-                let headers =
-                    message.headers.iter().map(|(name, value)| ("header", format!("{name}={value}")));
-                fields.extend(headers);
-                fields.push(("payload", shown(&message.payload)));
+        fields.push(("verb", record.verb().to_owned()));
+        match record {
+            AnyRecord::Message(record) => fields_of_message(&mut fields, record),
+            AnyRecord::Group(record) => {
+                fields.push(("group", record.group.to_string()));
+                fields.push(("tried", tried(record.tried_at, record.fate)));
+                if let GroupChange::Shift { by, token } = &record.change {
+                    fields.push(("change", format!("by {} ms", by.millis())));
+                    fields.push(("token", token.clone()));
+                }
             }
         }
         fields
@@ -123,17 +115,50 @@ impl Found {
             }
         };
         value["verb"] = record.verb().into();
-        value["topic"] = record.topic.as_str().into();
-        value["id"] = record.target.id.to_string().into();
-        value["group"] = record.target.group.as_ref().map(|group| group.as_str().to_owned()).into();
-        add_time(&mut value, "tried", Some(record.tried_at));
-        value["fate"] = fate(record.fate).into();
-        match &record.action {
-            SpoolAction::Cancel => {}
-            SpoolAction::Reschedule(change) => value["change"] = changed(*change, record.tried_at).into(),
-            SpoolAction::Put(message) => put(&mut value, message, record.tried_at),
+        match record {
+            AnyRecord::Message(record) => json_of_message(&mut value, record),
+            AnyRecord::Group(record) => {
+                value["group"] = record.group.as_str().into();
+                add_time(&mut value, "tried", Some(record.tried_at));
+                value["fate"] = fate(record.fate).into();
+                if let GroupChange::Shift { by, token } = &record.change {
+                    value["change"] = format!("by {} ms", by.millis()).into();
+                    value["token"] = token.as_str().into();
+                }
+            }
         }
         value
+    }
+}
+
+fn fields_of_message(fields: &mut Vec<(&'static str, String)>, record: &SpoolRecord) {
+    fields.extend([("topic", record.topic.to_string()), ("id", record.target.id.to_string())]);
+    fields.extend(record.target.group.as_ref().map(|group| ("group", group.to_string())));
+    fields.push(("tried", tried(record.tried_at, record.fate)));
+    match &record.action {
+        SpoolAction::Cancel => {}
+        SpoolAction::Reschedule(change) => fields.push(("change", changed(*change, record.tried_at))),
+        SpoolAction::Put(message) => {
+            fields.push(("due", time(due_at(message.due, record.tried_at))));
+            fields.extend(message.expires.map(|at| ("expires", time(at))));
+            fields.extend(message.replace.then(|| ("replaces", "a message with its id".to_owned())));
+            let headers = message.headers.iter().map(|(name, value)| ("header", format!("{name}={value}")));
+            fields.extend(headers);
+            fields.push(("payload", shown(&message.payload)));
+        }
+    }
+}
+
+fn json_of_message(value: &mut Value, record: &SpoolRecord) {
+    value["topic"] = record.topic.as_str().into();
+    value["id"] = record.target.id.to_string().into();
+    value["group"] = record.target.group.as_ref().map(|group| group.as_str().to_owned()).into();
+    add_time(value, "tried", Some(record.tried_at));
+    value["fate"] = fate(record.fate).into();
+    match &record.action {
+        SpoolAction::Cancel => {}
+        SpoolAction::Reschedule(change) => value["change"] = changed(*change, record.tried_at).into(),
+        SpoolAction::Put(message) => put(value, message, record.tried_at),
     }
 }
 
@@ -158,6 +183,10 @@ const fn fate(fate: Fate) -> &'static str {
         Fate::NotApplied => "not applied",
         Fate::Unknown => "unknown",
     }
+}
+
+fn tried(at: UnixMillis, of: Fate) -> String {
+    format!("{}, {}", time(at), fate(of))
 }
 
 /// A reschedule as a sentence.

@@ -3,7 +3,7 @@
 use super::unusable;
 use clap::Args;
 use delayq::Topic;
-use delayq::spool::SpoolRecord;
+use delayq::spool::AnyRecord;
 use delayq_service::Fault;
 use delayq_spool::{SpoolError, SpoolReader};
 
@@ -36,7 +36,7 @@ impl Select {
             return Ok(self.numbers.clone());
         }
         let mut numbers = Vec::new();
-        let of_topic = |record: &Result<SpoolRecord, String>| is_of(record, &self.topics);
+        let of_topic = |record: &Result<AnyRecord, String>| is_of(record, &self.topics);
         if waiting {
             pages(
                 |after| reader.waiting(after, PAGE),
@@ -59,9 +59,15 @@ impl Select {
     }
 }
 
-/// Whether a record is of one of these topics; of none of them, if they are empty, every record is, also an unreadable one.
-pub(super) fn is_of(record: &Result<SpoolRecord, String>, topics: &[Topic]) -> bool {
-    topics.is_empty() || record.as_ref().is_ok_and(|record| topics.contains(&record.topic))
+/// Whether a record is of one of these topics; if they are empty, every record is, also an unreadable one. A change of a group
+/// is of no topic.
+pub(super) fn is_of(record: &Result<AnyRecord, String>, topics: &[Topic]) -> bool {
+    topics.is_empty()
+        || record
+            .as_ref()
+            .ok()
+            .and_then(AnyRecord::message)
+            .is_some_and(|record| topics.contains(&record.topic))
 }
 
 /// Reads all records of a kind, a page at a time.

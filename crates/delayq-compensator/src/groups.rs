@@ -1,0 +1,70 @@
+//! Carrying out spooled changes of whole groups.
+
+use crate::outcome::{Settle, of_error};
+use crate::resting::Resting;
+use delayq::spool::{GroupChange, GroupRecord};
+use delayq::{Fate, Producer, UnixMillis};
+use std::time::Duration;
+
+/// How long a shard remembers under its token how far a shift is.
+const REMEMBERED: Duration = Duration::from_secs(3600);
+
+/// Carries out a change; `tried` is when it was first tried since it was spooled.
+pub(crate) async fn change(
+    producer: &Producer,
+    resting: &mut Resting,
+    record: &GroupRecord,
+    tried: Option<UnixMillis>,
+) -> Settle {
+    let settled = match &record.change {
+        GroupChange::Cancel => producer.cancel_group(&record.group).await,
+        GroupChange::Shift { .. } if is_forgotten(record, tried, delayq_service::host_now()) => {
+            return Settle::Reject(
+                "stale: some of the group may have been shifted more than an hour ago, and would be again"
+                    .to_owned(),
+            );
+        }
+        GroupChange::Shift { by, token } => producer.reschedule_group(&record.group, *by, token).await,
+    };
+    let settle = match settled {
+        Ok(tally) if tally.busy => {
+            Settle::Rest(Fate::Unknown, format!("another shift of group {} is under way", record.group))
+        }
+        Ok(_) => Settle::Done,
+        Err(error) => of_error(&error),
+    };
+    if let Settle::Rest(_, why) = &settle {
+        resting.add_group(&record.group, why.clone());
+    }
+    settle
+}
+
+/// Whether a try that may have shifted some of the group is so long past that its token is forgotten.
+fn is_forgotten(record: &GroupRecord, tried: Option<UnixMillis>, now: UnixMillis) -> bool {
+    let unknown = (record.fate == Fate::Unknown).then_some(record.tried_at);
+    [unknown, tried].into_iter().flatten().any(|at| now.since(at) > REMEMBERED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq::{Group, Shift};
+
+    #[test]
+    fn only_a_shift_that_may_have_begun_over_an_hour_ago_is_forgotten() {
+        let hours = |hours: u64| UnixMillis::new(hours * 3_600_000);
+        let change = GroupChange::Shift { by: Shift::from_millis(1), token: "t".to_owned() };
+        let group = Group::new("g").unwrap();
+        let record =
+            |fate| GroupRecord { group: group.clone(), tried_at: hours(1), fate, change: change.clone() };
+        for (fate, tried, now, expected) in [
+            (Fate::NotApplied, None, hours(9), false),
+            (Fate::Unknown, None, hours(2), false),
+            (Fate::Unknown, None, hours(3), true),
+            (Fate::NotApplied, Some(hours(8)), hours(9), false),
+            (Fate::NotApplied, Some(hours(7)), hours(9), true),
+        ] {
+            assert_eq!(is_forgotten(&record(fate), tried, now), expected, "{fate:?} {tried:?} {now}");
+        }
+    }
+}
