@@ -143,5 +143,5 @@ image: ## build the container image of every program, or of one: PROGRAM=delayq-
 		--build-arg CREATED=$$(git log -1 --format=%cI) \
 		$(DOCKER_BUILD_OPTIONS) .
 
-check-deploy: ## the image and compose file on a real engine, the chart in a real API server: root, minutes; STAGE=docker or cluster
+check-deploy: ## the package, the image and compose file on a real engine, the chart in a real API server: root, minutes; STAGE=units, docker or cluster
 	@scripts/check-deploy.sh $(STAGE)

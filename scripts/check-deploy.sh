@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Tries what is in deploy/ on real software; each stage runs alone. Needs root for docker; touches nothing outside its
+# Tries what is in deploy/ on real software; each stage runs alone. Needs root for units and docker; touches nothing outside its
 # temporary folder and target/.
 #
+#   units   the Debian package installed, used, upgraded and removed in a system of its own (make check-units)
 #   docker  the image is built, `compose up` with the host's network, and a message goes through it; the health check,
 #           the alerts in Prometheus, a Redis that is away, a stop within the grace period
 #   cluster a real API server with its controllers: the chart installed, upgraded, rolled back and removed in a restricted
@@ -54,9 +55,9 @@ start() { # LOG COMMAND...
     started+=($!)
 }
 
-[ $# -gt 0 ] || set -- docker cluster
+[ $# -gt 0 ] || set -- units docker cluster
 for stage in "$@"; do
-    [ -e "scripts/check-deploy/$stage.sh" ] || { echo "usage: $0 [docker|cluster] ..." >&2; exit 64; }
+    [ -e "scripts/check-deploy/$stage.sh" ] || { echo "usage: $0 [units|docker|cluster] ..." >&2; exit 64; }
     echo "=== $stage"
     # shellcheck source=/dev/null
     . "scripts/check-deploy/$stage.sh"
