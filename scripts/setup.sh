@@ -50,7 +50,7 @@ if wants test; then
     need nodejs "the Node client" has node
     need npm "fetches what the Node client is built with" has npm
     need golang-go "the Go client" has go
-    need postgresql "the outbox of the guide is tried with a real one" sh -c 'ls /usr/lib/postgresql/*/bin/postgres'
+    need postgresql "the outbox is tested with a real one" sh -c 'ls /usr/lib/postgresql/*/bin/postgres'
 fi
 if wants test || wants check; then
     need python3-venv "the Python client and the checks of deploy/ have environments of their own" \

@@ -24,6 +24,7 @@ mod kafka_topics;
 pub mod mutation;
 pub mod nats_server;
 pub mod ports;
+pub mod postgres_server;
 mod preload;
 pub mod process;
 pub mod proxy;

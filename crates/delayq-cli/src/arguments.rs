@@ -2,8 +2,8 @@
 
 use crate::commands::{
     acl, audit, backup, bundle, cancel, check, completions, config, count, dead, doctor, get, histogram,
-    init, list, log, man, purge, put, repair, reschedule, restore, shards, spool, tail, timers, top, topic,
-    topics, up, work,
+    init, list, log, man, outbox, purge, put, repair, reschedule, restore, shards, spool, tail, timers, top,
+    topic, topics, up, work,
 };
 use crate::deployment::Global;
 use clap::{Parser, Subcommand};
@@ -52,6 +52,7 @@ pub enum Command {
     Acl(acl::Acl),
     Shards(shards::Shards),
     Spool(spool::Spool),
+    Outbox(outbox::Outbox),
     Config(config::Config),
     Completions(completions::Completions),
     Man(man::Man),

@@ -17,6 +17,7 @@ pub mod init;
 pub mod list;
 pub mod log;
 pub mod man;
+pub mod outbox;
 pub mod purge;
 pub mod put;
 pub mod repair;

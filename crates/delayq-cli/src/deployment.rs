@@ -8,6 +8,7 @@ use clap::{Arg, Args, Command, ValueEnum};
 use delayq::spool::Spool;
 use delayq::{Admin, Client, MessageId, Namespace, Producer, ProducerOptions, ShardCount, Topic, UnixMillis};
 use delayq_cluster::EtcdConfig;
+use delayq_compensator::OutboxConfig;
 use delayq_service::config::{
     AdminConfig, DeploymentConfig, Environment, Loaded, LogConfig, RedisConfig, RedisUrl, Source,
     SpoolConfig, load,
@@ -90,6 +91,8 @@ configuration! {
         pub log: LogConfig,
         /// The spool of this host.
         pub spool: SpoolConfig,
+        /// The outbox of a database.
+        pub outbox: OutboxConfig,
         /// The admin endpoint of the process that the file is for.
         pub admin: AdminConfig,
     }

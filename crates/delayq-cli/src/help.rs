@@ -11,8 +11,8 @@ pub const TASKS: &[(&str, &[&str])] = &[
     (
         "Operation",
         &[
-            "doctor", "check", "top", "timers", "shards", "spool", "audit", "repair", "backup", "restore",
-            "bundle", "acl", "config",
+            "doctor", "check", "top", "timers", "shards", "spool", "outbox", "audit", "repair", "backup",
+            "restore", "bundle", "acl", "config",
         ],
     ),
     ("Shell", &["completions", "man", "help"]),

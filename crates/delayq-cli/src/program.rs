@@ -139,6 +139,7 @@ async fn run_command(cli: Cli) -> Result<ExitCode, Fault> {
         Command::Timers(timers) => timers.run(&global.context()?).await?,
         Command::Shards(shards) => shards.run(&global.context()?).await?,
         Command::Spool(spool) => spool.run(&global.context()?).await?,
+        Command::Outbox(outbox) => outbox.run(&global.context()?).await?,
         Command::Config(config) => config.run(&global).await?,
         Command::Completions(completions) => completions.run()?,
         Command::Man(man) => man.run(Cli::command())?,

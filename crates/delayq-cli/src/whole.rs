@@ -1,7 +1,7 @@
 //! The whole configuration file, every role's sections included: what `delayq config` checks and shows.
 
 use delayq_cluster::EtcdConfig;
-use delayq_compensator::{CompensatorConfig, IntakeConfig};
+use delayq_compensator::{CompensatorConfig, IntakeConfig, OutboxConfig};
 use delayq_forwarder::{ForwarderConfig, RouteConfig, Settings, SinkConfig};
 use delayq_service::config::{
     AdminConfig, DeploymentConfig, Locations, LogConfig, RedisConfig, ShutdownConfig, SpoolConfig,
@@ -30,6 +30,8 @@ delayq_service::configuration! {
         pub traces: TracesConfig,
         /// `[spool]`
         pub spool: SpoolConfig,
+        /// `[outbox]`
+        pub outbox: OutboxConfig,
         /// `[timer]`
         pub timer: TimerConfig,
         /// `[sweep]`

@@ -7,10 +7,10 @@ use delayq_service::codes::Code;
 pub const NO_SPOOL: Code = Code {
     id: "DQ-K001",
     title: "there is nothing to carry out",
-    cause: "A compensator resubmits the spool of its host and takes in records of brokers, and `[spool] dir` is empty and no \
-            `[intake.NAME]` is there.",
+    cause: "A compensator resubmits the spool of its host, takes in records of brokers and carries out the outbox of a \
+            database, and none of the three is configured.",
     tries: [
-        "Set `[spool] dir` to the folder that the producers of this host spool to, or configure an intake.",
+        "Set `[spool] dir` to the folder that the producers of this host spool to, or configure an intake or `[outbox] url`.",
         "Do not start a compensator on a host whose producers have no spool.",
         "See what applies: `delayq config show --effective`.",
     ],
@@ -57,5 +57,32 @@ pub const INTAKE: Code = Code {
     exit: Exit::Config,
 };
 
+/// There is no outbox to read.
+pub const NO_OUTBOX: Code = Code {
+    id: "DQ-K010",
+    title: "there is no outbox",
+    cause: "`[outbox] url` is unset, or of a database that this program was not built for; the message says which.",
+    tries: [
+        "Set `[outbox] url`, such as { env = \"DATABASE_URL\" }.",
+        "Use the packaged program, or build it with the feature `postgres` or `mysql`.",
+        "See what applies: `delayq config show --effective`.",
+    ],
+    exit: Exit::Config,
+};
+
+/// The outbox cannot be used.
+pub const OUTBOX: Code = Code {
+    id: "DQ-K011",
+    title: "the outbox cannot be used",
+    cause: "The database cannot be reached, its tables are missing, of another version or restored from another cluster, or \
+            this user may not use them; the message says which. Nothing was changed.",
+    tries: [
+        "Check the URL, the password and the certificates of `[outbox]`.",
+        "If the tables are missing, make them: `delayq outbox init`.",
+        "If they came from another cluster, by a dump or an upgrade: `delayq outbox init --adopt`.",
+    ],
+    exit: Exit::Unavailable,
+};
+
 /// Every code of the compensator, in the order of the documentation.
-pub const TABLE: &[&Code] = &[&NO_SPOOL, &SPOOL, &REDIS, &INTAKE];
+pub const TABLE: &[&Code] = &[&NO_SPOOL, &SPOOL, &REDIS, &INTAKE, &NO_OUTBOX, &OUTBOX];

@@ -19,6 +19,7 @@ mod config;
 mod groups;
 mod intake;
 mod metrics;
+mod outbox;
 mod outcome;
 mod resting;
 mod resubmit;
@@ -29,4 +30,8 @@ mod writes;
 pub use compensator::{Compensator, Deps, build};
 pub use config::CompensatorConfig;
 pub use intake::{IntakeConfig, IntakeDeps, Intakes, KafkaIntakeConfig, build_intakes};
+pub use outbox::{
+    AsideRow, AskedRow, Books, OutboxConfig, OutboxDeps, OutboxKeeper, OutboxReader, build_outbox,
+    outbox_keeper,
+};
 pub use resubmit::{Report, Resubmitter};

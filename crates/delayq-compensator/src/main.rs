@@ -3,7 +3,8 @@
 use delayq::admin::Role;
 use delayq_compensator::codes::NO_SPOOL;
 use delayq_compensator::{
-    Compensator, CompensatorConfig, Deps, IntakeConfig, IntakeDeps, Intakes, build, build_intakes,
+    Compensator, CompensatorConfig, Deps, IntakeConfig, IntakeDeps, Intakes, OutboxConfig, OutboxDeps,
+    OutboxReader, build, build_intakes, build_outbox,
 };
 use delayq_service::config::{DeploymentConfig, RedisConfig, SpoolConfig};
 use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
@@ -15,6 +16,7 @@ delayq_service::sections! {
         deployment: DeploymentConfig,
         redis: RedisConfig,
         spool: SpoolConfig,
+        outbox: OutboxConfig,
         compensator: CompensatorConfig,
         intake: BTreeMap<String, IntakeConfig>,
     }
@@ -24,6 +26,7 @@ delayq_service::sections! {
 struct CompensatorService {
     spool: Option<Compensator>,
     intakes: Intakes,
+    outbox: Option<OutboxReader>,
     fitness: Fitness,
 }
 
@@ -35,9 +38,10 @@ impl Service for CompensatorService {
     const PROGRAM: Program = Program { name: "delayq-compensator", version: env!("CARGO_PKG_VERSION") };
 
     async fn build(config: Config, process: &Process) -> Result<Self, Fault> {
-        let Config { deployment, redis, spool, compensator, intake, .. } = config;
-        if spool.folder().is_none() && intake.is_empty() {
-            return Err(Fault::new(&NO_SPOOL, "`[spool] dir` is empty, and there is no [intake.NAME]"));
+        let Config { deployment, redis, spool, outbox, compensator, intake, .. } = config;
+        if spool.folder().is_none() && intake.is_empty() && outbox.url.is_none() {
+            let why = "`[spool] dir` is empty, `[outbox] url` is unset, and there is no [intake.NAME]";
+            return Err(Fault::new(&NO_SPOOL, why));
         }
         let client = delayq_service::deployment::client_of(Role::Compensator, &deployment, &redis)?;
         // Redis may be unavailable: resubmitting starts once it is back.
@@ -52,7 +56,7 @@ impl Service for CompensatorService {
             None => None,
             Some(folder) => {
                 let deps = Deps {
-                    client,
+                    client: client.clone(),
                     spool: folder.to_owned(),
                     holder: format!("{}, process {}", Self::PROGRAM, std::process::id()),
                     metrics: process.metrics.clone(),
@@ -61,14 +65,24 @@ impl Service for CompensatorService {
                 Some(build(compensator, deps).await?)
             }
         };
-        Ok(Self { spool, intakes, fitness })
+        let outbox = match outbox.url {
+            None => None,
+            Some(_) => {
+                let (metrics, readiness) = (process.metrics.clone(), process.readiness.clone());
+                Some(build_outbox(outbox, OutboxDeps { client, metrics, readiness }).await?)
+            }
+        };
+        Ok(Self { spool, intakes, outbox, fitness })
     }
 
     fn run(self, tasks: &Tasks) {
         let shutdown = tasks.shutdown().clone();
         tasks.spawn("fitness of Redis", self.fitness.watch(shutdown.clone()));
         if let Some(spool) = self.spool {
-            tasks.spawn("compensator", spool.run(shutdown));
+            tasks.spawn("compensator", spool.run(shutdown.clone()));
+        }
+        if let Some(outbox) = self.outbox {
+            tasks.spawn("outbox", outbox.run(shutdown));
         }
         self.intakes.run(tasks);
     }

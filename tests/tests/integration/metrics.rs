@@ -161,7 +161,7 @@ impl Run {
         let etcd = shared::etcd_endpoints().await;
         let text = format!(
             "[deployment]\nshards = 2\n[timer]\nhorizons = [\"1m\"]\n[redis]\nurl = {:?}\n[etcd]\nendpoints = {etcd:?}\nprefix = \"/{}\"\n\
-             [admin]\nlisten = \"127.0.0.1:0\"\n[spool]\ndir = {:?}\n[sinks.out.file]\ndir = {:?}\n\
+             [admin]\nlisten = \"127.0.0.1:0\"\n[spool]\ndir = {:?}\n[outbox]\nurl = \"postgres://127.0.0.1:1/none\"\n[sinks.out.file]\ndir = {:?}\n\
              [[routes]]\ntopic = \"orders\"\nsink = \"out\"\n[intake.in]\ndead = \"dead\"\n[intake.in.kafka]\nbrokers = [\"127.0.0.1:1\"]\n",
             deployment.server.url(),
             shared::namespace(),

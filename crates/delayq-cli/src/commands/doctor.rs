@@ -8,6 +8,7 @@ use delayq_service::Fault;
 use serde::Serialize;
 
 mod etcd;
+mod outbox;
 mod process;
 mod readers;
 mod redis;
@@ -74,6 +75,7 @@ pub(super) async fn examine(global: &Global, context: &Context) -> Vec<Check> {
     }
     checks.extend(etcd::checks(context).await);
     checks.extend(spool::check(context));
+    checks.extend(outbox::check(context).await);
     checks.extend(process::check(context).await);
     checks
 }

@@ -2,7 +2,7 @@
 
 use super::servers::Servers;
 use delayq_cluster::{advertised, name_of_process};
-use delayq_compensator::{Compensator, CompensatorConfig};
+use delayq_compensator::{Compensator, CompensatorConfig, OutboxDeps, OutboxReader, build_outbox};
 use delayq_forwarder::{Config as ForwarderConfig, Forwarder, Settings as ForwarderSettings};
 use delayq_service::config::{Environment, Loaded, Source, load};
 use delayq_service::deployment::client;
@@ -28,6 +28,8 @@ pub struct Roles {
     exporter: Option<Exporter>,
     /// None where there is no spool to replay.
     compensator: Option<Compensator>,
+    /// None where there is no outbox.
+    outbox: Option<OutboxReader>,
 }
 
 // === impl Roles ===
@@ -75,6 +77,17 @@ impl Roles {
                 Some(delayq_compensator::build(compensator, deps).await?)
             }
         };
+        let outbox = match config.outbox.url {
+            None => None,
+            Some(_) => {
+                let deps = OutboxDeps {
+                    client: client(&servers.config.deployment, &servers.config.redis)?,
+                    metrics: metrics.clone(),
+                    readiness: readiness.clone(),
+                };
+                Some(build_outbox(config.outbox.clone(), deps).await?)
+            }
+        };
         let settings = ForwarderSettings { locations, ..forwarder.settings() };
         let mut exporter = None;
         let forwarder = match settings.routes.is_empty() {
@@ -92,7 +105,7 @@ impl Roles {
                 Some(delayq_forwarder::build(settings, deps).await?)
             }
         };
-        Ok(Self { timer, forwarder, exporter, compensator })
+        Ok(Self { timer, forwarder, exporter, compensator, outbox })
     }
 
     /// Starts them.
@@ -106,6 +119,9 @@ impl Roles {
         }
         if let Some(compensator) = self.compensator {
             tasks.spawn("compensator", compensator.run(tasks.shutdown().clone()));
+        }
+        if let Some(outbox) = self.outbox {
+            tasks.spawn("outbox", outbox.run(tasks.shutdown().clone()));
         }
     }
 }

@@ -19,6 +19,7 @@ pub const SECTIONS: &[&str] = &[
     "shutdown",
     "traces",
     "spool",
+    "outbox",
     "topics",
     "timer",
     "forwarder",

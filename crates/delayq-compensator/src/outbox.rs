@@ -1,0 +1,126 @@
+//! The outbox: a table in which producers ask for writes within their own transactions, and the one who carries them out.
+//!
+//! ```text
+//! INSERT … COMMIT ─► take the turn ─► next rows, in order ─► put · cancel · reschedule ─► note the progress, COMMIT
+//!                         ▲                                        │
+//!                         └─── back off ◄── Redis is unavailable ──┘
+//! ```
+//! At least once: if the process dies between Redis's answer and the commit, rows are carried out again, under the same ids and
+//! with the time when they were added.
+
+mod carry;
+mod config;
+mod keeper;
+mod metrics;
+mod notices;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod reader;
+mod row;
+mod store;
+#[cfg(feature = "postgres")]
+mod tls;
+
+use crate::codes::{NO_OUTBOX, OUTBOX};
+use delayq::{Client, Producer, ProducerOptions};
+use delayq_service::config::ExposeSecret as _;
+use delayq_service::{Fault, Metrics, Readiness};
+use metrics::OutboxMetrics;
+use notices::Notices;
+use reader::{Listen, Resting};
+use std::time::Instant;
+use store::{Store, StoreError};
+
+pub use config::OutboxConfig;
+pub use keeper::{AsideRow, AskedRow, OutboxKeeper};
+pub use reader::OutboxReader;
+pub use store::Books;
+
+/// What the reader of an outbox works with.
+pub struct OutboxDeps {
+    /// The deployment.
+    pub client: Client,
+    /// Where it registers its metrics.
+    pub metrics: Metrics,
+    /// Where it reports whether rows can be carried out, as the condition `outbox`.
+    pub readiness: Readiness,
+}
+
+/// Creates the reader of an outbox. Database and Redis may be unavailable.
+///
+/// # Errors
+/// The configuration cannot be used, or the database has no outbox that fits.
+pub async fn build_outbox(config: OutboxConfig, deps: OutboxDeps) -> Result<OutboxReader, Fault> {
+    let notices = Notices::default();
+    let mut listen: Option<Listen> = None;
+    let mut store: Box<dyn Store> = match Kind::of(&config)? {
+        #[cfg(feature = "postgres")]
+        Kind::Postgres => {
+            if config.notify {
+                listen = Some(Box::pin(postgres::notify::listen(config.clone(), notices.clone())));
+            }
+            Box::new(postgres::Postgres::new(&config))
+        }
+    };
+    if let Err(error @ StoreError::Unfit(_)) = store.books().await {
+        return Err(Fault::new(&OUTBOX, "the outbox").because(error));
+    }
+    let now = Instant::now();
+    Ok(OutboxReader {
+        store,
+        producer: Producer::start(deps.client, ProducerOptions::default()),
+        metrics: OutboxMetrics::register(&deps.metrics),
+        condition: deps.readiness.condition("outbox"),
+        notices,
+        listen,
+        failures: 0,
+        resting: Resting::default(),
+        rotate_at: now,
+        books_at: now,
+        config,
+    })
+}
+
+/// The outbox of a database, for an operator. It connects on first use.
+///
+/// # Errors
+/// The configuration cannot be used.
+pub fn outbox_keeper(config: &OutboxConfig) -> Result<OutboxKeeper, Fault> {
+    match Kind::of(config)? {
+        #[cfg(feature = "postgres")]
+        Kind::Postgres => Ok(OutboxKeeper(Box::new(postgres::Postgres::new(config)))),
+    }
+}
+
+/// A database that this program can read.
+enum Kind {
+    #[cfg(feature = "postgres")]
+    Postgres,
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// The kind of the configured one, with a configuration that it can use.
+    fn of(config: &OutboxConfig) -> Result<Self, Fault> {
+        let url = config.url.as_ref().ok_or_else(|| Fault::new(&NO_OUTBOX, "`[outbox] url` is unset"))?;
+        let url = url.reveal().map_err(|why| Fault::new(&OUTBOX, format!("outbox.url: {why}")))?;
+        let scheme = url.expose_secret().split_once("://").map_or("", |(scheme, _)| scheme);
+        match scheme {
+            #[cfg(feature = "postgres")]
+            "postgres" | "postgresql" => {
+                postgres::settings(config).map_err(|why| Fault::new(&OUTBOX, why))?;
+                Ok(Self::Postgres)
+            }
+            _ => Err(Fault::new(
+                &NO_OUTBOX,
+                format!("`[outbox] url` is of {scheme:?}; this program was built with: {}", kinds()),
+            )),
+        }
+    }
+}
+
+/// The kinds of databases that this program can read.
+fn kinds() -> &'static str {
+    if cfg!(feature = "postgres") { "postgres" } else { "none" }
+}

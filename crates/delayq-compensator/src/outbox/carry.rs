@@ -1,0 +1,62 @@
+//! Carrying out the rows of a turn, and what became of each.
+
+use super::row::Row;
+use super::store::{Batch, Name, Verdict};
+use crate::outcome::Settle;
+use crate::resting::Resting;
+use crate::writes::{self, Write, probe};
+use delayq::Producer;
+use std::collections::HashSet;
+
+const BEHIND: &str = "an older row of its message rests";
+
+/// What became of each row, and why Redis could not be used, if so.
+pub(super) async fn carry_out(producer: &Producer, batch: Batch) -> (Vec<Verdict>, Option<String>) {
+    let Batch { rows, resting } = batch;
+    let mut verdicts = vec![Verdict::Untried; rows.len()];
+    let (mut places, mut asked) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
+    for (place, row) in rows.into_iter().enumerate() {
+        match read(row, &resting) {
+            Ok(write) => {
+                places.push(place);
+                asked.push(write);
+            }
+            Err(verdict) => verdicts[place] = verdict,
+        }
+    }
+    let mut held = None;
+    let settled = writes::carry_out(producer, &mut Resting::default(), &asked).await;
+    for (place, settle) in places.into_iter().zip(settled) {
+        verdicts[place] = match settle {
+            Settle::Done => Verdict::Done,
+            Settle::Reject(reason) => Verdict::Rejected(reason),
+            Settle::Rest(_, why) => Verdict::Rests(why),
+            // Nothing ended the batch before it: it rests behind a row of its message.
+            Settle::Untried if held.is_none() => Verdict::Rests(BEHIND.to_owned()),
+            Settle::Untried => Verdict::Untried,
+            Settle::Hold(_, why) => {
+                held.get_or_insert(why);
+                Verdict::Untried
+            }
+        };
+    }
+    // Where nothing at all is carried out, it may be the whole Redis.
+    let rests = verdicts.iter().any(|verdict| matches!(verdict, Verdict::Rests(_)));
+    if held.is_none() && rests && !verdicts.contains(&Verdict::Done) {
+        held = probe(producer).await.err().map(|error| error.to_string());
+        if held.is_some() {
+            verdicts.fill(Verdict::Untried);
+        }
+    }
+    (verdicts, held)
+}
+
+/// The write of a row, unless it is to rest or cannot be one.
+fn read(row: Row, resting: &HashSet<Name>) -> Result<Write, Verdict> {
+    // Names are only made where there is something to compare them with.
+    if !resting.is_empty() && resting.contains(&(row.topic.clone(), row.id.clone())) {
+        return Err(Verdict::Rests(BEHIND.to_owned()));
+    }
+    let record = row.record(delayq_service::host_now()).map_err(Verdict::Rejected)?;
+    Ok(Write { record, tried: None })
+}

@@ -1,0 +1,127 @@
+//! `[outbox]`: the table of a database in which producers ask for writes within their own transactions.
+
+use delayq_service::config::{Faults, HumanDuration, PemFiles, Secret, Section};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// `[outbox]`: the database whose outbox the compensator carries out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OutboxConfig {
+    /// `postgres://user@host/database`; unset: no outbox. A secret, for it may hold the password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<Secret>,
+    /// Password; unset: the one in `url`, else none. A file is read again for each connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<Secret>,
+    /// Whether to speak TLS, with a certificate that is checked; default false.
+    pub tls: bool,
+    /// PEM file of the authority that signed the server's certificate; unset: those of the system. Needs `tls`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+    /// PEM file of the client's certificate, for a server that asks for one; needs `key` and `tls`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert: Option<PathBuf>,
+    /// PEM file of the private key of `cert`, without a passphrase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+    /// The schema of the tables in PostgreSQL: 1 to 63 of a-z, 0-9 and _; default `public`.
+    pub schema: String,
+    /// Maximum number of rows in one transaction: 1 to 10000; default 1000.
+    pub batch: u16,
+    /// How often an empty outbox is polled, by one small query. 10 ms to 1 m; default 100 ms. It bounds how long a row waits.
+    pub poll_interval: HumanDuration,
+    /// Whether producers notify the channel `delayq_outbox`, so that `poll_interval` may be longer; default false. PostgreSQL
+    /// only, without a pooler in between.
+    pub notify: bool,
+    /// Longest time for one batch, its calls to Redis included: 1 s to 5 m; default 15 s. The database ends a transaction that
+    /// waits for twice as long.
+    pub deadline: HumanDuration,
+    /// Shortest time between two truncations, so that the tables keep what was inserted for up to twice as long: 1 s to 30 days;
+    /// default 1 m.
+    pub rotate_every: HumanDuration,
+    /// How long settled rows are kept before they are truncated: up to 365 days; default 0 s.
+    pub keep: HumanDuration,
+}
+
+// === impl OutboxConfig ===
+
+impl OutboxConfig {
+    /// The files of its certificates.
+    pub(super) fn pem_files(&self) -> PemFiles<'_> {
+        PemFiles {
+            ca: self.ca.as_deref(),
+            cert: self.cert.as_deref(),
+            key: self.key.as_deref(),
+            off: (!self.tls).then_some(("tls", "`tls` is false")),
+        }
+    }
+}
+
+impl Default for OutboxConfig {
+    fn default() -> Self {
+        Self {
+            url: None,
+            password: None,
+            tls: false,
+            ca: None,
+            cert: None,
+            key: None,
+            schema: "public".to_owned(),
+            batch: 1000,
+            poll_interval: HumanDuration::from_millis(100),
+            notify: false,
+            deadline: HumanDuration::from_secs(15),
+            rotate_every: HumanDuration::from_secs(60),
+            keep: HumanDuration::from_secs(0),
+        }
+    }
+}
+
+impl Section for OutboxConfig {
+    fn validate(&self, at: &mut Faults) {
+        at.secret("url", self.url.as_ref());
+        at.secret("password", self.password.as_ref());
+        self.pem_files().validate(at);
+        if !is_name(&self.schema) {
+            at.refuse("schema", "expected 1 to 63 of a-z, 0-9 and _, and no digit first");
+        }
+        at.range("batch", &self.batch, 1..=10_000);
+        let (second, day) = (HumanDuration::from_secs(1), 86_400);
+        at.range(
+            "poll_interval",
+            &self.poll_interval,
+            HumanDuration::from_millis(10)..=HumanDuration::from_secs(60),
+        );
+        at.range("deadline", &self.deadline, second..=HumanDuration::from_secs(300));
+        at.range("rotate_every", &self.rotate_every, second..=HumanDuration::from_secs(30 * day));
+        at.range("keep", &self.keep, HumanDuration::from_secs(0)..=HumanDuration::from_secs(365 * day));
+    }
+}
+
+/// Whether a text is an identifier of SQL that needs no quotes.
+fn is_name(text: &str) -> bool {
+    let plain = |byte: u8| byte == b'_' || byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (1..=63).contains(&text.len()) && text.bytes().all(plain) && !text.as_bytes()[0].is_ascii_digit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_is_a_name_that_needs_no_quotes() {
+        for (name, expected) in [
+            ("public", true),
+            ("_a1", true),
+            ("", false),
+            ("1a", false),
+            ("a b", false),
+            ("a\"; DROP TABLE orders", false),
+            ("Public", false),
+        ] {
+            assert_eq!(is_name(name), expected, "{name}");
+        }
+        assert!(!is_name(&"a".repeat(64)));
+    }
+}

@@ -1,0 +1,189 @@
+//! The outbox in PostgreSQL.
+//!
+//! ```text
+//! delayq_outbox            rows, inserted by producers into one of two tables
+//! delayq_outbox_progress   before, until, seq: all that `before` sees is settled; of what `until` sees besides, up to `seq`
+//! delayq_outbox_aside      rows that were rejected, or rest
+//! delayq_outbox_state      one row, whose lock is the turn
+//! ```
+//! **No row is passed over.** The rows between two snapshots, a window, are those whose transaction the later one sees and the
+//! earlier one does not. A transaction that commits late is in a later window, whatever its number: so none is missed, and
+//! none that stays open holds up the others. Within a window rows go by `seq`: where one transaction waited for another one's
+//! commit, its rows come later, in both orders.
+//!
+//! **No row is deleted.** Settled rows are truncated with their table, so there are no dead versions, whatever the oldest
+//! snapshot of the database is. The progress is inserted too, for the same reason.
+
+pub(super) mod admin;
+mod connection;
+mod keys;
+pub(super) mod notify;
+mod rotation;
+mod sql;
+mod turn;
+
+use super::config::OutboxConfig;
+use super::store::{Books, Store, StoreError, Taken, Verdict};
+use async_trait::async_trait;
+use connection::{Connection, failed};
+use keys::Window;
+use sql::Sql;
+use std::future::Future;
+use std::time::Duration;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Row};
+use turn::Turn;
+
+pub(super) use connection::settings;
+
+/// The version of the tables.
+const VERSION: i32 = 1;
+
+/// A parameter and its type.
+type Param<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// An outbox.
+pub(super) struct Postgres {
+    config: OutboxConfig,
+    sql: Sql,
+    connection: Connection,
+    /// The present connection was made to a database with a fitting outbox.
+    is_fit: bool,
+    /// The window that is being read, as far as this process knows it.
+    window: Option<Window>,
+    /// What this process does with its turn, while it has it.
+    turn: Option<Turn>,
+    /// The last number of the rows aside that were tried again; 0: begin with the first.
+    tried_aside: i64,
+    /// What keeps a table from being truncated.
+    held: Option<String>,
+}
+
+// === impl Postgres ===
+
+impl Postgres {
+    pub(super) fn new(config: &OutboxConfig) -> Self {
+        Self {
+            sql: Sql::new(&config.schema),
+            connection: Connection::new(config.clone()),
+            config: config.clone(),
+            is_fit: false,
+            window: None,
+            turn: None,
+            tried_aside: 0,
+            held: None,
+        }
+    }
+
+    /// Connects, if there is no connection, and checks that there is an outbox that can be read.
+    async fn connect(&mut self) -> Result<(), StoreError> {
+        if self.connection.is_open() && self.is_fit {
+            return Ok(());
+        }
+        (self.is_fit, self.window, self.turn) = (false, None, None);
+        let client = self.connection.open().await?;
+        let found = rows(client, &self.sql.fit(), &[]).await?;
+        let unfit = |why: String| Err(StoreError::Unfit(why));
+        let Some(found) = found.first() else { return unfit("delayq_outbox_state has no row".to_owned()) };
+        let (version, same_cluster): (i32, bool) = (found.get(0), found.get(1));
+        if version != VERSION {
+            return unfit(format!("the outbox has version {version}; this program reads {VERSION}"));
+        }
+        if !same_cluster {
+            let why = "the outbox was restored from another cluster, where transactions had other numbers; see delayq outbox \
+                       init --adopt";
+            return unfit(why.to_owned());
+        }
+        self.is_fit = true;
+        Ok(())
+    }
+
+    /// The client, after [`Self::connect`].
+    fn client(&self) -> Result<&Client, StoreError> {
+        self.connection.client().ok_or_else(|| StoreError::Unreachable("the connection is closed".to_owned()))
+    }
+
+    /// Forgets the connection with all that was under way, after an error.
+    fn ended<T>(&mut self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if result.is_err() {
+            self.connection.close();
+            (self.is_fit, self.window, self.turn) = (false, None, None);
+        }
+        result
+    }
+}
+
+#[async_trait]
+impl Store for Postgres {
+    async fn take(&mut self, resting: bool) -> Result<Taken, StoreError> {
+        let limit = *self.config.deadline;
+        let result = within(limit, self.take_turn(resting)).await;
+        self.ended(result)
+    }
+
+    async fn settle(&mut self, verdicts: Vec<Verdict>) -> Result<(), StoreError> {
+        let limit = *self.config.deadline;
+        let result = within(limit, self.end_turn(verdicts)).await;
+        self.ended(result)
+    }
+
+    async fn leave(&mut self) {
+        if self.turn.take().is_some() {
+            let rolled_back = match self.client() {
+                Ok(client) => within(*self.config.deadline, batch(client, "ROLLBACK")).await,
+                Err(error) => Err(error),
+            };
+            // Without a connection there is no turn either.
+            let _ = self.ended(rolled_back);
+        }
+    }
+
+    async fn rotate(&mut self) -> Result<(), StoreError> {
+        let limit = *self.config.deadline;
+        let result = within(limit, self.rotate_tables()).await;
+        self.ended(result)
+    }
+
+    async fn books(&mut self) -> Result<Books, StoreError> {
+        let limit = *self.config.deadline;
+        let result = within(limit, self.read_books()).await;
+        self.ended(result)
+    }
+}
+
+impl Postgres {
+    async fn read_books(&mut self) -> Result<Books, StoreError> {
+        self.connect().await?;
+        let found = rows(self.client()?, &self.sql.books(), &[]).await?;
+        let found =
+            found.first().ok_or_else(|| StoreError::Unfit("delayq_outbox_progress is empty".to_owned()))?;
+        let number = |column: usize| u64::try_from(found.get::<_, i64>(column)).unwrap_or(0);
+        let oldest: Option<i64> = found.get(0);
+        Ok(Books {
+            oldest: oldest.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0))),
+            rejected: number(1),
+            resting: number(2),
+            bytes: number(3),
+            held: self.held.clone(),
+        })
+    }
+}
+
+/// Bounds a call.
+async fn within<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let timed_out = |_| StoreError::Unreachable(format!("no answer within {limit:?}"));
+    tokio::time::timeout(limit, work).await.map_err(timed_out)?
+}
+
+/// Runs a statement.
+async fn rows(client: &Client, statement: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
+    client.query_typed(statement, params).await.map_err(|error| failed(&error))
+}
+
+/// Runs statements without parameters.
+async fn batch(client: &Client, statements: &str) -> Result<(), StoreError> {
+    client.batch_execute(statements).await.map_err(|error| failed(&error))
+}

@@ -1,0 +1,85 @@
+//! What an operator does with an outbox in PostgreSQL.
+
+use super::turn::row_of;
+use super::{Postgres, batch, rows};
+use crate::outbox::keeper::{AsideRow, Keeper};
+use crate::outbox::store::{Books, StoreError};
+use async_trait::async_trait;
+use delayq::UnixMillis;
+use tokio_postgres::types::Type;
+
+#[async_trait]
+impl Keeper for Postgres {
+    fn migration(&self, notify: bool) -> String {
+        self.sql.schema(notify)
+    }
+
+    async fn init(&mut self, notify: bool) -> Result<bool, StoreError> {
+        let client = self.connection.open().await?;
+        let found = rows(client, &self.sql.is_there(), &[]).await?;
+        if found.first().is_some_and(|row| row.get(0)) {
+            self.connect().await?;
+            return Ok(false);
+        }
+        let statements = format!("BEGIN; {} COMMIT;", self.sql.schema(notify));
+        let made = batch(client, &statements).await.map(|()| true);
+        self.ended(made)
+    }
+
+    async fn adopt(&mut self) -> Result<u64, StoreError> {
+        let client = self.connection.open().await?;
+        let adopted = rows(client, &self.sql.unsettled_rows(), &[]).await;
+        let waiting = adopted?.first().map_or(0, |row| row.get::<_, i64>(0));
+        let done = batch(client, &self.sql.adopt()).await;
+        self.ended(done)?;
+        Ok(u64::try_from(waiting).unwrap_or(0))
+    }
+
+    async fn books(&mut self) -> Result<Books, StoreError> {
+        let books = self.read_books().await?;
+        let held = self.holding().await?;
+        Ok(Books { held, ..books })
+    }
+
+    async fn aside(&mut self, resting: bool, after: u64, most: usize) -> Result<Vec<AsideRow>, StoreError> {
+        self.connect().await?;
+        let (after, most) = (number(after), i64::try_from(most).unwrap_or(i64::MAX));
+        let of = [(&resting as _, Type::BOOL), (&after as _, Type::INT8), (&most as _, Type::INT8)];
+        let found = rows(self.client()?, &self.sql.aside_rows(), &of).await?;
+        Ok(found.iter().map(aside_of).collect())
+    }
+
+    async fn retry(&mut self, numbers: &[u64]) -> Result<Vec<u64>, StoreError> {
+        let statement = self.sql.retry();
+        self.change(&statement, numbers).await
+    }
+
+    async fn discard(&mut self, numbers: &[u64]) -> Result<Vec<u64>, StoreError> {
+        let statement = self.sql.discard();
+        self.change(&statement, numbers).await
+    }
+}
+
+impl Postgres {
+    /// Changes rows aside, and returns the numbers of those that were there.
+    async fn change(&mut self, statement: &str, numbers: &[u64]) -> Result<Vec<u64>, StoreError> {
+        self.connect().await?;
+        let numbers: Vec<i64> = numbers.iter().copied().map(number).collect();
+        let found = rows(self.client()?, statement, &[(&numbers as _, Type::INT8_ARRAY)]).await?;
+        Ok(found.iter().map(|row| row.get::<_, i64>(0).unsigned_abs()).collect())
+    }
+}
+
+fn aside_of(found: &tokio_postgres::Row) -> AsideRow {
+    let since: i64 = found.get(15);
+    AsideRow {
+        number: found.get::<_, i64>(0).unsigned_abs(),
+        reason: found.get(14),
+        since: UnixMillis::new(since.unsigned_abs()),
+        row: row_of(found).into(),
+    }
+}
+
+fn number(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}

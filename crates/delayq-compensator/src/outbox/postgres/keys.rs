@@ -1,0 +1,84 @@
+//! A window: the keys of its rows that are still to be carried out, in order.
+//!
+//! They are read once, for rows of a window that waited long (a compensator that was away, one transaction of a million rows)
+//! can be many, and sorting them again for each batch would take as long as carrying them out.
+
+use std::collections::VecDeque;
+
+/// At most so many keys are kept, which take some 24 MB.
+pub(super) const MAX_KEYS: i64 = 1_000_000;
+/// A batch has no more bytes of payloads, unless one message has.
+const MAX_BYTES: i64 = 8 << 20;
+
+/// A row's key, and the bytes of its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) tx: i64,
+    pub(super) seq: i64,
+    pub(super) bytes: i64,
+}
+
+/// A window.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    /// The number of the progress that it belongs to.
+    pub(super) turn: i64,
+    pub(super) before: String,
+    pub(super) until: String,
+    /// Up to here it is settled.
+    pub(super) seq: i64,
+    /// What waits, in order.
+    pub(super) keys: VecDeque<Key>,
+    /// Whether there are no more keys than these.
+    pub(super) is_whole: bool,
+}
+
+// === impl Window ===
+
+impl Window {
+    /// The next rows: at most so many.
+    pub(super) fn page(&self, most: usize) -> Vec<Key> {
+        let mut bytes = 0;
+        let fits = |key: &&Key| {
+            bytes += key.bytes;
+            bytes <= MAX_BYTES || bytes == key.bytes
+        };
+        self.keys.iter().take(most).take_while(fits).copied().collect()
+    }
+
+    /// Drops what is settled; true: the window is.
+    pub(super) fn settle(&mut self, rows: usize) -> bool {
+        self.keys.drain(..rows);
+        self.keys.is_empty() && self.is_whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_bounded_by_rows_and_by_bytes_and_has_one_row_however_large() {
+        let window = |sizes: &[i64]| Window {
+            turn: 1,
+            before: String::new(),
+            until: String::new(),
+            seq: 0,
+            keys: (1..).zip(sizes).map(|(seq, &bytes)| Key { tx: 1, seq, bytes }).collect(),
+            is_whole: true,
+        };
+        for (sizes, most, expected) in [
+            (&[1, 1, 1][..], 2, 2),
+            (&[1, 1, 1], 9, 3),
+            (&[MAX_BYTES + 1, 1], 9, 1),
+            (&[1, MAX_BYTES], 9, 1),
+            (&[0, 0, MAX_BYTES, 1], 9, 3),
+            (&[], 9, 0),
+        ] {
+            assert_eq!(window(sizes).page(most).len(), expected, "{sizes:?}");
+        }
+        let mut window = window(&[1, 1, 1]);
+        assert!(!window.settle(2));
+        assert!(window.settle(1));
+    }
+}

@@ -1,0 +1,48 @@
+//! Notices of new rows, on a connection of its own.
+//!
+//! They only shorten the wait: whatever happens to them, rows are found by polling.
+
+use super::connection::connect;
+use crate::outbox::config::OutboxConfig;
+use crate::outbox::notices::Notices;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio_postgres::{AsyncMessage, Client, Error};
+
+/// Pause before a lost connection is made again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The messages of a connection.
+type Messages = dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> + Send;
+
+/// Passes notices on, for ever.
+pub(in crate::outbox) async fn listen(config: OutboxConfig, notices: Notices) -> Infallible {
+    loop {
+        match connect(&config).await {
+            Ok((client, mut messages)) => {
+                if let Err(error) = hear(&client, &mut messages, &notices).await {
+                    tracing::warn!(%error, "cannot listen for new outbox rows, which are polled meanwhile");
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot listen for new outbox rows, which are polled meanwhile");
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Passes notices on until the connection ends.
+async fn hear(client: &Client, messages: &mut Messages, notices: &Notices) -> Result<(), Error> {
+    let hearing = async {
+        while let Some(message) = poll_fn(&mut *messages).await {
+            if let AsyncMessage::Notification(_) = message? {
+                notices.tell();
+            }
+        }
+        Ok(())
+    };
+    tokio::try_join!(client.batch_execute("LISTEN delayq_outbox"), hearing).map(drop)
+}

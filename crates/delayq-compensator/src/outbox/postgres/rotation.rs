@@ -1,0 +1,162 @@
+//! Two tables take the rows in turns: while one is written to, the other is truncated once all of its rows are settled.
+
+use super::{Postgres, batch, rows};
+use crate::outbox::store::StoreError;
+use std::time::Duration;
+use tokio_postgres::types::Type;
+
+/// How long a truncation waits for transactions that still write to the table; those that come meanwhile wait behind it.
+const LOCK_WAIT_MS: u32 = 50;
+
+/// A table, as far as it matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Shape {
+    /// It takes room on the disk.
+    is_used: bool,
+    /// Ages of its first and its last row.
+    first: Option<Duration>,
+    last: Option<Duration>,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Nothing,
+    /// Truncate the table that takes no rows.
+    Truncate,
+    /// Let it take the rows.
+    Move,
+}
+
+/// `current` takes the rows, `other` does not.
+fn step(current: Shape, other: Shape, every: Duration, keep: Duration) -> Step {
+    match (other.is_used, other.last) {
+        (true, last) if last.is_none_or(|age| age >= keep) => Step::Truncate,
+        (false, _) if current.first.is_some_and(|age| age >= every) => Step::Move,
+        _ => Step::Nothing,
+    }
+}
+
+// === impl Postgres ===
+
+impl Postgres {
+    pub(super) async fn rotate_tables(&mut self) -> Result<(), StoreError> {
+        self.connect().await?;
+        let slot = self.slot().await?;
+        let (current, other) = (self.shape(slot).await?, self.shape(1 - slot).await?);
+        let step = step(current, other, *self.config.rotate_every, *self.config.keep);
+        if step != Step::Truncate {
+            self.held = None;
+        }
+        if step == Step::Nothing || self.begin(i64::MAX).await?.is_none() {
+            return batch(self.client()?, "ROLLBACK").await;
+        }
+        // Nobody else moves on while this one has the turn.
+        if self.slot().await? != slot {
+            return batch(self.client()?, "ROLLBACK").await;
+        }
+        match step {
+            Step::Move => drop(rows(self.client()?, &self.sql.move_to(1 - slot), &[]).await?),
+            _ => return self.truncate(1 - slot).await,
+        }
+        batch(self.client()?, "COMMIT").await
+    }
+
+    async fn slot(&self) -> Result<i64, StoreError> {
+        let found = rows(self.client()?, &self.sql.slot(), &[]).await?;
+        Ok(found.first().map_or(0, |row| row.get(0)))
+    }
+
+    async fn shape(&self, slot: i64) -> Result<Shape, StoreError> {
+        let found = rows(self.client()?, &self.sql.shape(slot), &[]).await?;
+        let Some(found) = found.first() else { return Ok(Shape::default()) };
+        let age = |column| {
+            found
+                .get::<_, Option<i64>>(column)
+                .map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)))
+        };
+        Ok(Shape { is_used: found.get(0), first: age(1), last: age(2) })
+    }
+
+    /// Ends the transaction of a turn, with the table truncated if all of its rows are settled.
+    async fn truncate(&mut self, slot: i64) -> Result<(), StoreError> {
+        let locked = self.client()?.batch_execute(&self.sql.lock(slot, LOCK_WAIT_MS)).await;
+        if locked.is_err() {
+            batch(self.client()?, "ROLLBACK").await?;
+            let held = self.holder(slot).await?.unwrap_or_else(|| "a transaction that has ended".to_owned());
+            if self.held.is_none() {
+                tracing::warn!(held, "a table of settled outbox rows cannot be truncated yet");
+            }
+            self.held = Some(held);
+            return Ok(());
+        }
+        self.held = None;
+        let client = self.client()?;
+        // Every writer of the table has ended: all of its rows are seen.
+        let progress = rows(client, &self.sql.progress(), &[]).await?;
+        let Some(progress) = progress.first().filter(|progress| progress.get(3)) else {
+            return batch(client, "ROLLBACK").await;
+        };
+        let before: String = progress.get(1);
+        let of = [(&before as _, Type::TEXT)];
+        let unsettled = rows(client, &self.sql.unsettled(slot), &of).await?;
+        if unsettled.first().is_none_or(|row| row.get(0)) {
+            return batch(client, "ROLLBACK").await;
+        }
+        let of = [(&before as _, Type::TEXT), (&None::<String> as _, Type::TEXT), (&0_i64 as _, Type::INT8)];
+        rows(client, &self.sql.advance(), &of).await?;
+        let truncate = format!("{}; COMMIT", self.sql.truncate(slot));
+        batch(client, &truncate).await
+    }
+
+    /// Who keeps the table that takes no rows from being truncated, if anybody does.
+    pub(super) async fn holding(&self) -> Result<Option<String>, StoreError> {
+        let other = 1 - self.slot().await?;
+        match self.shape(other).await?.is_used {
+            true => self.holder(other).await,
+            false => Ok(None),
+        }
+    }
+
+    /// Who holds a table, as a sentence.
+    async fn holder(&self, slot: i64) -> Result<Option<String>, StoreError> {
+        let found = rows(self.client()?, &self.sql.holder(slot), &[]).await?;
+        let Some(found) = found.first() else { return Ok(None) };
+        let Some(process) = found.get::<_, Option<i32>>(0) else {
+            return Ok(Some("a prepared transaction".to_owned()));
+        };
+        let text = |column| found.get::<_, Option<String>>(column).unwrap_or_default();
+        let seconds: Option<i64> = found.get(3);
+        Ok(Some(format!(
+            "process {process} (user {}, application {:?}), whose transaction began {} s ago",
+            text(1),
+            text(2),
+            seconds.unwrap_or(0)
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_truncated_when_its_last_row_is_old_enough_and_the_other_takes_rows_once_it_is_empty() {
+        let age = |s| Some(Duration::from_secs(s));
+        let table = |first, last| Shape { is_used: true, first: age(first), last: age(last) };
+        let (every, keep) = (Duration::from_secs(60), Duration::from_secs(100));
+        // Only rolled-back rows are in it.
+        let dead = Shape { is_used: true, ..Shape::default() };
+        for (current, other, expected) in [
+            (Shape::default(), Shape::default(), Step::Nothing),
+            (table(59, 0), Shape::default(), Step::Nothing),
+            (table(60, 0), Shape::default(), Step::Move),
+            (table(60, 0), table(200, 99), Step::Nothing),
+            (table(1, 0), table(200, 100), Step::Truncate),
+            (table(1, 0), dead, Step::Truncate),
+            (dead, Shape::default(), Step::Nothing),
+        ] {
+            assert_eq!(step(current, other, every, keep), expected, "{current:?} {other:?}");
+        }
+    }
+}

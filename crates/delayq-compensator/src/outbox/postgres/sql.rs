@@ -1,0 +1,294 @@
+//! The statements, for the tables of one schema.
+
+/// What a row says, in the order in which [`super::turn`] reads it.
+const COLUMNS: &str = "o.verb, o.topic, o.id, o.group_id, o.due, o.delay_ms, o.expected, o.payload, o.headers::text, \
+     o.expires, o.max_attempts, o.replaces, \
+     greatest(0, extract(epoch FROM clock_timestamp() - o.added) * 1000)::bigint";
+/// All columns of a row, by name.
+const ALL: &str = "tx, seq, slot, added, verb, topic, id, group_id, due, delay_ms, expected, payload, headers, expires, \
+     max_attempts, replaces";
+/// The number of this cluster.
+const CLUSTER: &str = "(SELECT system_identifier::text FROM pg_control_system())";
+
+/// The statements of one schema.
+#[derive(Debug)]
+pub(super) struct Sql {
+    schema: String,
+}
+
+// === impl Sql ===
+
+impl Sql {
+    /// `schema` needs no quotes.
+    pub(super) fn new(schema: &str) -> Self {
+        Self { schema: schema.to_owned() }
+    }
+
+    /// The statements that make the tables, with a trigger that notifies or without.
+    pub(super) fn schema(&self, notify: bool) -> String {
+        let trigger = if notify { include_str!("notify.sql") } else { "" };
+        [include_str!("schema.sql"), trigger].concat().replace("{schema}", &self.schema)
+    }
+
+    /// version, whether it is of this cluster.
+    pub(super) fn fit(&self) -> String {
+        format!("SELECT version, cluster = {CLUSTER} FROM {}.delayq_outbox_state", self.schema)
+    }
+
+    /// Whether anything waits. Ordered by the index, for a table without statistics would be read whole.
+    pub(super) fn waits(&self) -> String {
+        let s = &self.schema;
+        format!(
+            "SELECT p.until IS NOT NULL \
+             OR (SELECT tx FROM {s}.delayq_outbox WHERE tx >= pg_snapshot_xmax(p.before) ORDER BY tx LIMIT 1) IS NOT NULL \
+             OR (SELECT tx FROM {s}.delayq_outbox WHERE tx = ANY (ARRAY(SELECT pg_snapshot_xip(p.before))) \
+                 ORDER BY tx LIMIT 1) IS NOT NULL \
+             FROM (SELECT before, until FROM {s}.delayq_outbox_progress ORDER BY turn DESC LIMIT 1) p"
+        )
+    }
+
+    /// Begins a turn that the server ends itself if this process is gone.
+    pub(super) fn begin(idle_ms: u128) -> String {
+        format!(
+            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = {idle_ms}; \
+             SET LOCAL lock_timeout = {idle_ms}; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; \
+             SET LOCAL enable_mergejoin = off"
+        )
+    }
+
+    /// A row if the turn was free.
+    pub(super) fn turn(&self) -> String {
+        format!("SELECT version FROM {}.delayq_outbox_state FOR UPDATE SKIP LOCKED", self.schema)
+    }
+
+    /// turn, before, until or the present snapshot, whether `until` is new, seq.
+    pub(super) fn progress(&self) -> String {
+        format!(
+            "SELECT turn, before::text, coalesce(until, pg_current_snapshot())::text, until IS NULL, seq \
+             FROM {}.delayq_outbox_progress ORDER BY turn DESC LIMIT 1",
+            self.schema
+        )
+    }
+
+    /// topic, id of rows that rest, up to the number $1.
+    pub(super) fn resting_names(&self) -> String {
+        format!(
+            "SELECT DISTINCT topic, id FROM {}.delayq_outbox_aside WHERE resting AND number <= $1",
+            self.schema
+        )
+    }
+
+    /// tx, seq, bytes of the next keys of the window between $1 and $2, behind the seq $3, at most $4.
+    pub(super) fn keys(&self) -> String {
+        let s = &self.schema;
+        let part = |of: &str| {
+            format!(
+                "(SELECT tx::text::bigint AS tx, seq, coalesce(octet_length(payload), 0)::bigint AS bytes \
+                 FROM {s}.delayq_outbox WHERE {of} AND pg_visible_in_snapshot(tx, $2::text::pg_snapshot) AND seq > $3)"
+            )
+        };
+        let (late, new) = (
+            part("tx = ANY (ARRAY(SELECT pg_snapshot_xip($1::text::pg_snapshot)))"),
+            part(
+                "tx >= pg_snapshot_xmax($1::text::pg_snapshot) AND tx < pg_snapshot_xmax($2::text::pg_snapshot)",
+            ),
+        );
+        format!("{late} UNION ALL {new} ORDER BY seq LIMIT $4")
+    }
+
+    /// The place in the arrays $1 (tx) and $2 (seq), and the columns of those rows.
+    pub(super) fn rows(&self) -> String {
+        format!(
+            "SELECT k.place, {COLUMNS} FROM unnest($1, $2) WITH ORDINALITY AS k(tx, seq, place) \
+             JOIN {}.delayq_outbox o ON o.tx = k.tx::text::xid8 AND o.seq = k.seq ORDER BY k.place",
+            self.schema
+        )
+    }
+
+    /// number and columns of rows that rest, behind the number $1, at most $2.
+    pub(super) fn resting_rows(&self) -> String {
+        format!(
+            "SELECT o.number, {COLUMNS} FROM {}.delayq_outbox_aside o WHERE o.resting AND o.number > $1 ORDER BY o.number \
+             LIMIT $2",
+            self.schema
+        )
+    }
+
+    /// Keeps rows aside: tx, seq, resting, reason.
+    pub(super) fn set_aside(&self) -> String {
+        let s = &self.schema;
+        let columns = ALL.split(", ").map(|column| format!("o.{column}")).collect::<Vec<_>>().join(", ");
+        format!(
+            "INSERT INTO {s}.delayq_outbox_aside (resting, reason, {ALL}) \
+             SELECT k.resting, k.reason, {columns} \
+             FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k(tx, seq, resting, reason, place) \
+             JOIN {s}.delayq_outbox o ON o.tx = k.tx::text::xid8 AND o.seq = k.seq ORDER BY k.place"
+        )
+    }
+
+    /// Notes the progress: before, until, seq. Returns its number.
+    pub(super) fn advance(&self) -> String {
+        format!(
+            "INSERT INTO {}.delayq_outbox_progress (before, until, seq) \
+             VALUES ($1::text::pg_snapshot, $2::text::pg_snapshot, $3) RETURNING turn",
+            self.schema
+        )
+    }
+
+    /// Ends the rows aside with these numbers: they were carried out.
+    pub(super) fn carried_out(&self) -> String {
+        format!("DELETE FROM {}.delayq_outbox_aside WHERE number = ANY ($1)", self.schema)
+    }
+
+    /// Changes rows aside: numbers, resting, reason.
+    pub(super) fn still_aside(&self) -> String {
+        format!(
+            "UPDATE {}.delayq_outbox_aside a SET resting = k.resting, reason = k.reason \
+             FROM unnest($1, $2, $3) AS k(number, resting, reason) \
+             WHERE a.number = k.number AND (a.resting, a.reason) IS DISTINCT FROM (k.resting, k.reason)",
+            self.schema
+        )
+    }
+
+    /// age of the oldest row that waits, rejected and resting rows, bytes.
+    pub(super) fn books(&self) -> String {
+        let s = &self.schema;
+        let oldest = |of: &str| {
+            format!(
+                "(SELECT added FROM {s}.delayq_outbox WHERE {of} AND NOT (seq <= p.seq AND p.until IS NOT NULL \
+                 AND pg_visible_in_snapshot(tx, p.until)) ORDER BY tx, seq LIMIT 1)"
+            )
+        };
+        let (late, new) = (
+            oldest("tx = ANY (ARRAY(SELECT pg_snapshot_xip(p.before)))"),
+            oldest("tx >= pg_snapshot_xmax(p.before)"),
+        );
+        format!(
+            "SELECT (extract(epoch FROM clock_timestamp() - least({late}, {new}, a.oldest)) * 1000)::bigint, \
+             a.rejected, a.resting, \
+             pg_total_relation_size('{s}.delayq_outbox_0') + pg_total_relation_size('{s}.delayq_outbox_1') \
+             FROM (SELECT * FROM {s}.delayq_outbox_progress ORDER BY turn DESC LIMIT 1) p, \
+             (SELECT count(*) FILTER (WHERE NOT resting) AS rejected, count(*) FILTER (WHERE resting) AS resting, \
+              min(added) FILTER (WHERE resting) AS oldest FROM {s}.delayq_outbox_aside) a"
+        )
+    }
+
+    /// The table that takes new rows: 0 or 1.
+    pub(super) fn slot(&self) -> String {
+        format!("SELECT last_value FROM {}.delayq_outbox_slot", self.schema)
+    }
+
+    /// Moves on to the other table.
+    pub(super) fn move_to(&self, slot: i64) -> String {
+        format!("SELECT setval('{}.delayq_outbox_slot', {slot})", self.schema)
+    }
+
+    /// Of a table: whether it takes room, and the ages of its first and its last row in ms.
+    pub(super) fn shape(&self, slot: i64) -> String {
+        let table = format!("{}.delayq_outbox_{slot}", self.schema);
+        let age = |order: &str| {
+            format!(
+                "(SELECT extract(epoch FROM clock_timestamp() - added) * 1000 FROM {table} ORDER BY tx {order} LIMIT 1)::bigint"
+            )
+        };
+        format!("SELECT pg_relation_size('{table}') > 0, {}, {}", age("ASC"), age("DESC"))
+    }
+
+    /// Locks a table with its part of the progress, for as long as nobody writes to it.
+    pub(super) fn lock(&self, slot: i64, wait_ms: u32) -> String {
+        let s = &self.schema;
+        format!(
+            "SET LOCAL lock_timeout = {wait_ms}; \
+             LOCK TABLE {s}.delayq_outbox_{slot}, {s}.delayq_outbox_progress_{slot} IN ACCESS EXCLUSIVE MODE"
+        )
+    }
+
+    /// Whether a table has a row that the snapshot $1 does not see.
+    pub(super) fn unsettled(&self, slot: i64) -> String {
+        let table = format!("{}.delayq_outbox_{slot}", self.schema);
+        format!(
+            "SELECT (SELECT tx FROM {table} WHERE tx >= pg_snapshot_xmax($1::text::pg_snapshot) ORDER BY tx LIMIT 1) \
+                 IS NOT NULL \
+             OR (SELECT tx FROM {table} WHERE tx = ANY (ARRAY(SELECT pg_snapshot_xip($1::text::pg_snapshot))) \
+                 ORDER BY tx LIMIT 1) IS NOT NULL"
+        )
+    }
+
+    /// Truncates a table with its part of the progress.
+    pub(super) fn truncate(&self, slot: i64) -> String {
+        let s = &self.schema;
+        format!("TRUNCATE {s}.delayq_outbox_{slot}, {s}.delayq_outbox_progress_{slot}")
+    }
+
+    /// Who has held a table for the longest: process, user, application, for how many seconds.
+    pub(super) fn holder(&self, slot: i64) -> String {
+        format!(
+            "SELECT l.pid, a.usename::text, a.application_name, \
+             extract(epoch FROM clock_timestamp() - a.xact_start)::bigint \
+             FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid \
+             WHERE l.relation = '{}.delayq_outbox_{slot}'::regclass AND l.granted \
+             AND l.pid IS DISTINCT FROM pg_backend_pid() ORDER BY a.xact_start LIMIT 1",
+            self.schema
+        )
+    }
+
+    /// Whether there are tables.
+    pub(super) fn is_there(&self) -> String {
+        format!("SELECT to_regclass('{}.delayq_outbox_state') IS NOT NULL", self.schema)
+    }
+
+    /// number, columns, reason, since of rows aside: whether they rest, behind a number, at most.
+    pub(super) fn aside_rows(&self) -> String {
+        format!(
+            "SELECT o.number, {COLUMNS}, o.reason, (extract(epoch FROM o.since) * 1000)::bigint \
+             FROM {}.delayq_outbox_aside o WHERE o.resting = $1 AND o.number > $2 ORDER BY o.number LIMIT $3",
+            self.schema
+        )
+    }
+
+    /// Lets rejected rows rest until they are tried again.
+    pub(super) fn retry(&self) -> String {
+        format!(
+            "UPDATE {}.delayq_outbox_aside SET resting = true WHERE number = ANY ($1) AND NOT resting RETURNING number",
+            self.schema
+        )
+    }
+
+    /// Deletes rows aside.
+    pub(super) fn discard(&self) -> String {
+        format!("DELETE FROM {}.delayq_outbox_aside WHERE number = ANY ($1) RETURNING number", self.schema)
+    }
+
+    /// What is not settled, by the numbers of transactions of the cluster that the rows came from.
+    const fn is_unsettled() -> &'static str {
+        "NOT pg_visible_in_snapshot(o.tx, p.before) \
+         AND NOT (p.until IS NOT NULL AND pg_visible_in_snapshot(o.tx, p.until) AND o.seq <= p.seq)"
+    }
+
+    /// The number of rows that are not settled.
+    pub(super) fn unsettled_rows(&self) -> String {
+        let s = &self.schema;
+        format!(
+            "SELECT count(*) FROM {s}.delayq_outbox o, \
+             (SELECT * FROM {s}.delayq_outbox_progress ORDER BY turn DESC LIMIT 1) p WHERE {}",
+            Self::is_unsettled()
+        )
+    }
+
+    /// Takes over rows of another cluster: those that wait become rows of this transaction, the others go.
+    pub(super) fn adopt(&self) -> String {
+        let s = &self.schema;
+        format!(
+            "BEGIN; SELECT FROM {s}.delayq_outbox_state FOR UPDATE; \
+             LOCK TABLE {s}.delayq_outbox, {s}.delayq_outbox_progress IN ACCESS EXCLUSIVE MODE; \
+             CREATE TEMPORARY TABLE adopted ON COMMIT DROP AS SELECT o.* FROM {s}.delayq_outbox o, \
+             (SELECT * FROM {s}.delayq_outbox_progress ORDER BY turn DESC LIMIT 1) p WHERE {}; \
+             UPDATE adopted SET tx = pg_current_xact_id(); \
+             TRUNCATE {s}.delayq_outbox, {s}.delayq_outbox_progress; \
+             INSERT INTO {s}.delayq_outbox ({ALL}) SELECT {ALL} FROM adopted ORDER BY seq; \
+             INSERT INTO {s}.delayq_outbox_progress (before) VALUES (pg_current_snapshot()); \
+             UPDATE {s}.delayq_outbox_state SET cluster = {CLUSTER}; COMMIT",
+            Self::is_unsettled()
+        )
+    }
+}

@@ -1,0 +1,176 @@
+//! A row of the outbox as the write that it asks for.
+
+use delayq::spool::SpoolRecord;
+use delayq::{Due, Fate, Group, Message, MessageId, Reschedule, Target, Topic, UnixMillis};
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The columns of a row that say what to do.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) verb: String,
+    pub(crate) topic: String,
+    pub(crate) id: String,
+    pub(crate) group_id: Option<String>,
+    pub(crate) due: Option<SystemTime>,
+    pub(crate) delay_ms: Option<i64>,
+    pub(crate) expected: Option<SystemTime>,
+    pub(crate) payload: Option<Vec<u8>>,
+    /// JSON.
+    pub(crate) headers: Option<String>,
+    pub(crate) expires: Option<SystemTime>,
+    pub(crate) max_attempts: Option<i32>,
+    pub(crate) replaces: bool,
+    /// How long it has waited, by the database's clock.
+    pub(crate) age: Duration,
+}
+
+// === impl Row ===
+
+impl Row {
+    /// The write that it asks for. It may have been tried before, by a compensator that died before it could say so; its delay
+    /// counts from when the row was added.
+    ///
+    /// # Errors
+    /// Why it can never be carried out.
+    pub(crate) fn record(self, now: UnixMillis) -> Result<SpoolRecord, String> {
+        let tried_at = UnixMillis::new(now.get().saturating_sub(millis(self.age)));
+        let due = self.due()?;
+        let topic = Topic::new(self.topic).map_err(|error| error.to_string())?;
+        let id: MessageId = self.id.parse().map_err(|error| format!("{error}"))?;
+        let group = self.group_id.map(Group::new).transpose().map_err(|error| error.to_string())?;
+        let target = Target { id, group };
+        match self.verb.as_str() {
+            "cancel" => Ok(SpoolRecord::cancel(&topic, &target, tried_at)),
+            "reschedule" => {
+                let due = due.ok_or("a reschedule without `due` and `delay_ms`")?;
+                let change = match self.expected.map(|at| time("expected", at)).transpose()? {
+                    Some(expected) => Reschedule::ToIfDue(due, expected),
+                    None => Reschedule::To(due),
+                };
+                Ok(SpoolRecord::reschedule(&topic, &target, change, tried_at))
+            }
+            "put" => {
+                let mut message = Message::new(topic, self.payload.unwrap_or_default()).with_id(target.id);
+                message.due = due.unwrap_or(Due::After(Duration::ZERO));
+                message.group = target.group;
+                message.headers = self.headers.as_deref().map_or(Ok(Vec::new()), headers)?;
+                message.expires = self.expires.map(|at| time("expires", at)).transpose()?;
+                let attempts = u16::try_from(self.max_attempts.unwrap_or(0));
+                message.max_attempts = attempts.map_err(|_| "max_attempts: expected 0 to 65535")?;
+                message.replace = self.replaces;
+                Ok(SpoolRecord::put(&message, Fate::Unknown, tried_at))
+            }
+            other => Err(format!("verb {other:?}: expected put, cancel or reschedule")),
+        }
+    }
+
+    fn due(&self) -> Result<Option<Due>, String> {
+        match (self.due, self.delay_ms) {
+            (Some(_), Some(_)) => Err("it has both `due` and `delay_ms`".to_owned()),
+            (Some(at), None) => Ok(Some(Due::At(time("due", at)?))),
+            (None, Some(ms)) => {
+                let ms = u64::try_from(ms).map_err(|_| "delay_ms: expected 0 or more")?;
+                Ok(Some(Due::After(Duration::from_millis(ms))))
+            }
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// A time in whole milliseconds, never before the one that was written.
+fn time(column: &str, at: SystemTime) -> Result<UnixMillis, String> {
+    let since = at.duration_since(UNIX_EPOCH).map_err(|_| format!("{column}: it is before 1970"))?;
+    Ok(UnixMillis::new(millis(since + Duration::from_nanos(999_999))))
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Headers in the order of an array of pairs, or of an object by name.
+fn headers(json: &str) -> Result<Vec<(String, String)>, String> {
+    let read = if json.trim_start().starts_with('[') {
+        serde_json::from_str(json)
+    } else {
+        serde_json::from_str::<BTreeMap<_, _>>(json).map(|found| found.into_iter().collect())
+    };
+    read.map_err(|error| format!("headers: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq::spool::{Resubmit, SpoolAction};
+
+    const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+
+    fn row(verb: &str) -> Row {
+        Row { verb: verb.to_owned(), topic: "orders".to_owned(), id: "order-17".to_owned(), ..Row::default() }
+    }
+
+    fn at(ms: u64, nanos: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(ms) + Duration::from_nanos(nanos)
+    }
+
+    #[test]
+    fn a_put_has_all_that_its_columns_say_and_is_never_due_before_its_time() {
+        let full = Row {
+            group_id: Some("user-5".to_owned()),
+            due: Some(at(5, 1_000)),
+            payload: Some(vec![0, 255]),
+            headers: Some(r#"[["b","1"],["a","2"]]"#.to_owned()),
+            expires: Some(at(9, 0)),
+            max_attempts: Some(3),
+            replaces: true,
+            ..row("put")
+        };
+        let SpoolAction::Put(message) = full.record(NOW).unwrap().action else { panic!("a put") };
+        let expected = Message::new(Topic::new("orders").unwrap(), [0, 255]).at(UnixMillis::new(6));
+        let expected =
+            expected.id("order-17").unwrap().group("user-5").unwrap().header("b", "1").header("a", "2");
+        assert_eq!(message, expected.expires(UnixMillis::new(9)).max_attempts(3).replace());
+        let plain = Row { headers: Some(r#"{"b":"1","a":"2"}"#.to_owned()), ..row("put") };
+        let SpoolAction::Put(message) = plain.record(NOW).unwrap().action else { panic!("a put") };
+        assert_eq!(message.due, Due::After(Duration::ZERO));
+        assert_eq!(message.headers, [("a", "2"), ("b", "1")].map(|(n, v)| (n.to_owned(), v.to_owned())));
+    }
+
+    #[test]
+    fn a_delay_counts_from_when_the_row_was_added_and_each_row_may_have_been_tried_since() {
+        let waited = Row { delay_ms: Some(30_000), age: Duration::from_secs(10), ..row("put") };
+        let record = waited.record(NOW).unwrap();
+        let Resubmit::Put(message) = record.resubmit(NOW, None) else { panic!("a put") };
+        assert_eq!(message.due, Due::After(Duration::from_secs(20)));
+        assert_eq!(message.tried, Some(UnixMillis::new(NOW.get() - 10_000)));
+    }
+
+    #[test]
+    fn a_reschedule_may_expect_a_due_time_and_a_cancel_has_none() {
+        let moved = Row { due: Some(at(7, 0)), expected: Some(at(5, 0)), ..row("reschedule") };
+        let change = Reschedule::ToIfDue(Due::At(UnixMillis::new(7)), UnixMillis::new(5));
+        assert_eq!(moved.record(NOW).unwrap().action, SpoolAction::Reschedule(change));
+        assert_eq!(row("cancel").record(NOW).unwrap().action, SpoolAction::Cancel);
+    }
+
+    #[test]
+    fn what_can_never_be_carried_out_is_named() {
+        let put = || row("put");
+        for (row, expected) in [
+            (row("delete"), "verb \"delete\""),
+            (row("reschedule"), "without `due`"),
+            (Row { topic: "a b".to_owned(), ..put() }, "topic"),
+            (Row { id: String::new(), ..put() }, "it is empty"),
+            (Row { group_id: Some("\n".to_owned()), ..put() }, "control character"),
+            (Row { due: Some(at(1, 0)), delay_ms: Some(1), ..put() }, "both"),
+            (Row { due: Some(UNIX_EPOCH - Duration::from_secs(1)), ..put() }, "due: it is before 1970"),
+            (Row { delay_ms: Some(-1), ..put() }, "delay_ms"),
+            (Row { headers: Some(r#"{"n":1}"#.to_owned()), ..put() }, "headers: invalid type"),
+            (Row { max_attempts: Some(70_000), ..put() }, "max_attempts"),
+        ] {
+            let shown = format!("{row:?}");
+            let why = row.record(NOW).unwrap_err();
+            assert!(why.contains(expected), "{shown}: {why}");
+        }
+    }
+}

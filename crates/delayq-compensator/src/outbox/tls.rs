@@ -1,0 +1,41 @@
+//! TLS to the database: the server's certificate is always checked.
+
+use delayq_service::config::{PemFiles, read_pem};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+use std::sync::Arc;
+
+/// What a client trusts, and who it says it is.
+///
+/// # Errors
+/// A sentence: a file cannot be read or used, or the system has no authorities.
+pub(super) fn client(files: PemFiles<'_>) -> Result<ClientConfig, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots(files)?);
+    let Some([cert, key]) = files.identity()? else { return Ok(builder.with_no_client_auth()) };
+    let certs: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&cert).collect();
+    let certs = certs.map_err(|error| format!("cert: {error}"))?;
+    // The cause is left out: it may quote the file.
+    let key = PrivateKeyDer::from_pem_slice(&key).map_err(|_| "key: it holds no private key".to_owned())?;
+    builder.with_client_auth_cert(certs, key).map_err(|error| format!("cert: {error}"))
+}
+
+fn roots(files: PemFiles<'_>) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    let found: Vec<_> = match files.ca {
+        Some(file) => CertificateDer::pem_slice_iter(&read_pem(file).map_err(|why| format!("ca: {why}"))?)
+            .collect::<Result<_, _>>()
+            .map_err(|error| format!("ca: {error}"))?,
+        None => rustls_native_certs::load_native_certs().certs,
+    };
+    // Systems hold some that rustls does not read.
+    let (added, _) = roots.add_parsable_certificates(found);
+    if added == 0 {
+        return Err("ca: there is no authority to trust".to_owned());
+    }
+    Ok(roots)
+}

@@ -1,0 +1,62 @@
+//! Rows that cannot be carried out are kept aside with their reasons, and hold up no other.
+
+use crate::stand::{Stand, topic};
+use delayq::admin::{Policy, Repeats};
+use delayq::{Message, Topic};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_can_never_be_carried_out_is_kept_with_its_reason_until_it_is_retried_or_discarded() {
+    let stand = Stand::start().await;
+    stand.deployment.put([Message::new(topic(), "another").id("taken").unwrap()]).await;
+    let refuse = |repeats| Policy { repeats: Some(repeats), ..Policy::default() };
+    let strict = Topic::new("strict").unwrap();
+    stand.deployment.admin.set_policy(&strict, &refuse(Repeats::Refuse)).await.unwrap();
+    let database = stand.database().await;
+    database
+        .batch_execute(
+            "INSERT INTO delayq_outbox (topic, id, payload, added) VALUES
+               ('orders', 'taken', 'x', now()), ('a b', 'm', 'x', now()), ('strict', 'old', 'x', now() - interval '1 day'),
+               ('orders', 'fine', 'x', now())",
+        )
+        .await
+        .unwrap();
+    let reader = stand.read();
+    stand.is_settled(1).await;
+    let mut keeper = stand.keeper();
+    let aside = keeper.aside(false, 0, 10).await.unwrap();
+    let shown: Vec<_> =
+        aside.iter().map(|found| (found.row.topic(), found.row.id(), found.reason.as_str())).collect();
+    assert_eq!(shown[0], ("orders", "taken", "another message has this id"));
+    assert!(shown[1].0 == "a b" && shown[1].2.contains("only ASCII letters"), "{shown:?}");
+    assert!(shown[2].2.starts_with("stale"), "{shown:?}");
+    let books = keeper.books().await.unwrap();
+    assert_eq!((books.rejected, books.resting, books.oldest), (3, 0, None));
+
+    stand.deployment.admin.set_policy(&strict, &refuse(Repeats::Deliver)).await.unwrap();
+    let numbers: Vec<u64> = aside.iter().map(|found| found.number).collect();
+    assert_eq!(keeper.retry(&[numbers[2], 999]).await.unwrap(), [numbers[2]]);
+    stand.is_settled(2).await;
+    assert_eq!(keeper.discard(&numbers).await.unwrap(), numbers[..2]);
+    let books = keeper.books().await.unwrap();
+    assert_eq!((books.rejected, books.resting, books.oldest), (0, 0, None));
+    reader.end().await;
+}
+
+#[tokio::test]
+async fn what_no_write_can_be_is_refused_where_it_is_inserted() {
+    let stand = Stand::start().await;
+    let database = stand.database().await;
+    for values in [
+        "(verb, topic, id) VALUES ('delete', 'orders', 'a')",
+        "(topic, id, due, delay_ms) VALUES ('orders', 'a', now(), 1)",
+        "(topic, id, delay_ms) VALUES ('orders', 'a', -1)",
+        "(verb, topic, id) VALUES ('reschedule', 'orders', 'a')",
+        "(verb, topic, id, due) VALUES ('cancel', 'orders', 'a', now())",
+        "(verb, topic, id, payload) VALUES ('cancel', 'orders', 'a', 'x')",
+        "(topic, id, expected) VALUES ('orders', 'a', now())",
+        "(topic) VALUES ('orders')",
+    ] {
+        let refused = database.batch_execute(&format!("INSERT INTO delayq_outbox {values}")).await;
+        assert!(refused.is_err(), "{values}");
+    }
+}

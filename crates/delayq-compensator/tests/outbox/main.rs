@@ -1,0 +1,142 @@
+//! The way of a row from a producer's transaction in PostgreSQL to Redis.
+#![cfg(feature = "postgres")]
+#![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
+
+mod aside;
+mod bounded;
+mod order;
+mod process;
+mod stand;
+
+use delayq::UnixMillis;
+use stand::{Stand, put};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_committed_is_put_once_with_all_that_it_says_and_a_rollback_leaves_nothing() {
+    let stand = Stand::start().await;
+    let database = stand.database().await;
+    database
+        .batch_execute(
+            "BEGIN; INSERT INTO delayq_outbox (topic, id, payload) VALUES ('orders', 'gone', 'x'); ROLLBACK;
+             BEGIN; CREATE TABLE orders (id bigint); INSERT INTO orders VALUES (17);
+             INSERT INTO delayq_outbox (topic, id, group_id, due, payload, headers, expires, max_attempts)
+             VALUES ('orders', 'order-17', 'user-5', '2100-01-01T00:00:00.0001Z', '{\"order\":17}', '{\"h\":\"v\"}',
+                     '2100-01-02Z', 3); COMMIT;
+             INSERT INTO delayq_outbox (topic, id, delay_ms) VALUES ('orders', 'later', 3600000)",
+        )
+        .await
+        .unwrap();
+    let reader = stand.read();
+    stand.is_settled(2).await;
+    let kept = stand.stored("order-17", Some("user-5")).await.unwrap();
+    assert_eq!(kept.due.get(), 4_102_444_800_001, "never before the time that was written");
+    assert_eq!((kept.payload.as_slice(), kept.max_attempts), (&br#"{"order":17}"#[..], 3));
+    assert_eq!(kept.headers, [("h".to_owned(), "v".to_owned())]);
+    assert_eq!(kept.expires.map(UnixMillis::get), Some(4_102_531_200_000));
+    let late = stand.stored("later", None).await.unwrap().due.get() - stand.deployment.now().await.get();
+    assert!((3_500_000..=3_600_000).contains(&late), "{late}");
+    assert!(stand.stored("gone", None).await.is_none());
+    assert_eq!(stand.accepted().await, 2);
+    reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_wait_while_redis_is_away_and_are_put_once_when_it_is_back() {
+    let mut stand = Stand::start().await;
+    let reader = stand.read();
+    stand.deployment.server.kill().await;
+    let database = stand.database().await;
+    database.batch_execute(&put(0..50)).await.unwrap();
+    stand.held().await;
+    stand.deployment.server.resume().await;
+    stand.is_settled(50).await;
+    assert_eq!(stand.accepted().await, 50);
+    reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_killed_in_the_middle_loses_nothing_and_nothing_is_put_twice() {
+    let mut stand = Stand::start_with(|config| config.batch = 50).await;
+    let reader = stand.read();
+    for round in 0..3_u64 {
+        let database = stand.database().await;
+        for n in 0..40 {
+            let from = round * 4000 + n * 100;
+            database.batch_execute(&put(from..from + 100)).await.unwrap();
+        }
+        stand.waits_for_more_than(stand.accepted().await + 100).await;
+        stand.postgres.kill().await;
+        stand.postgres.resume().await;
+    }
+    stand.is_all_settled().await;
+    assert_eq!(stand.accepted().await, 12_000);
+    reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_readers_one_works_at_a_time_and_the_other_takes_over() {
+    let stand = Stand::start_with(|config| config.batch = 20).await;
+    let (first, second) = (stand.read(), stand.read());
+    let database = stand.database().await;
+    database.batch_execute(&put(0..2000)).await.unwrap();
+    stand.waits_for_more_than(200).await;
+    first.abort().await;
+    stand.is_all_settled().await;
+    assert_eq!(stand.accepted().await, 2000);
+    // Each row was carried out once: of a row that two had carried out, one would count it as done a second time.
+    let done = stand.done().await;
+    assert!((2000..=2020).contains(&done), "{done}");
+    second.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outbox_that_is_missing_or_of_another_cluster_is_refused_and_can_be_adopted() {
+    let stand = Stand::start().await;
+    let database = stand.database().await;
+    database.batch_execute(&put(0..10)).await.unwrap();
+    let reader = stand.read();
+    stand.is_settled(10).await;
+    reader.end().await;
+    // What a restored dump is: rows and progress with numbers of transactions that are far ahead of this cluster's.
+    database
+        .batch_execute(
+            "UPDATE delayq_outbox_state SET cluster = 'another';
+             INSERT INTO delayq_outbox (tx, topic, id) VALUES ('9000000', 'orders', 'waits');
+             INSERT INTO delayq_outbox_progress (before) VALUES ('8000000:8000000:')",
+        )
+        .await
+        .unwrap();
+    let refused = stand.try_read().await.unwrap_err();
+    assert!(refused.contains("DQ-K011") && refused.contains("--adopt"), "{refused}");
+    let mut keeper = stand.keeper();
+    assert!(keeper.init(false).await.is_err());
+    assert_eq!(keeper.adopt().await.unwrap(), 1);
+    assert!(!keeper.init(false).await.unwrap());
+    database.batch_execute(&put(10..20)).await.unwrap();
+    let reader = stand.read();
+    stand.is_settled(21).await;
+    assert_eq!(stand.accepted().await, 21);
+    reader.end().await;
+    database.batch_execute("DROP TABLE delayq_outbox_state").await.unwrap();
+    let refused = stand.try_read().await.unwrap_err();
+    assert!(refused.contains("delayq outbox init"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_thousand_rows_are_put_once_while_the_tables_are_rotated() {
+    let stand = Stand::start_with(|config| config.rotate_every = stand::ms(1000)).await;
+    let reader = stand.read();
+    let writers = (0..4_u64).map(async |writer| {
+        let database = stand.database().await;
+        for n in 0..250 {
+            let from = writer * 25_000 + n * 100;
+            database.batch_execute(&put(from..from + 100)).await.unwrap();
+        }
+    });
+    let [a, b, c, d] = writers.collect::<Vec<_>>().try_into().ok().unwrap();
+    tokio::join!(a, b, c, d);
+    stand.is_all_settled().await;
+    assert_eq!(stand.accepted().await, 100_000);
+    stand.is_truncated().await;
+    reader.end().await;
+}

@@ -1,0 +1,133 @@
+//! A private PostgreSQL.
+
+use crate::deadline::{LONG, wait_until};
+use crate::folder::Folder;
+use crate::ports::free_port;
+use crate::process::{Process, Signal};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The user that root lends it, for it refuses to run as root.
+const USER: &str = "postgres";
+
+/// A running (or stopped) server. Dropping it kills it and removes its folder.
+#[derive(Debug)]
+pub struct PostgresServer {
+    folder: Folder,
+    port: u16,
+    settings: Vec<(String, String)>,
+    process: Option<Process>,
+}
+
+// === impl PostgresServer ===
+
+impl PostgresServer {
+    /// Starts a server that flushes nothing to the disk (it survives kills, but no power cut), and waits until it is up.
+    ///
+    /// # Panics
+    /// If it does not come up; the message contains its output.
+    pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// The same, with these settings of `postgresql.conf`.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub async fn start_with(settings: &[(&str, &str)]) -> Self {
+        let folder = Folder::new("postgres");
+        lend(folder.path());
+        let initdb = command("initdb", &folder)
+            .args(["-A", "trust", "-U", USER, "--no-sync", "-D"])
+            .arg(folder.join("data"))
+            .output()
+            .expect("initdb can be started");
+        assert!(initdb.status.success(), "initdb: {}", String::from_utf8_lossy(&initdb.stderr));
+        let settings = settings.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let mut server = Self { folder, port: free_port(), settings, process: None };
+        server.resume().await;
+        server
+    }
+
+    /// Its URL.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("postgres://{USER}@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Its TCP port; the same after a restart.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Kills all of its processes (SIGKILL) and waits for their end.
+    ///
+    /// # Panics
+    /// If it is already stopped, or does not end in time.
+    pub async fn kill(&mut self) {
+        let mut process = self.process.take().expect("a stopped PostgreSQL cannot be killed");
+        // Each of its children leads a group of its own.
+        let id = process.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        let children: Vec<&str> = children.split_whitespace().collect();
+        process.end_by(Signal::KILL, LONG).await;
+        let _ = Command::new("kill").args(["-s", "KILL", "--"]).args(&children).output();
+        wait_until("the end of its children", LONG, || async {
+            children.iter().all(|child| !Path::new(&format!("/proc/{child}")).exists())
+        })
+        .await;
+    }
+
+    /// Starts it again on the same data. Does nothing while it runs.
+    ///
+    /// # Panics
+    /// If it does not come up; the message contains its output.
+    pub async fn resume(&mut self) {
+        if self.process.is_some() {
+            return;
+        }
+        let mut server = command("postgres", &self.folder);
+        server.arg("-D").arg(self.folder.join("data")).arg("-k").arg(self.folder.path());
+        server.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-c", "fsync=off"]);
+        for (name, value) in &self.settings {
+            server.arg("-c").arg(format!("{name}={value}"));
+        }
+        let process = self.process.insert(Process::spawn("PostgreSQL", server));
+        process.wait_for_line("ready to accept connections", LONG).await;
+    }
+}
+
+/// Makes a folder, and the way to it, usable by the lent user.
+fn lend(folder: &Path) {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let owned = Command::new("chown").arg(USER).arg(folder).status().expect("chown can be started");
+    assert!(owned.success(), "there is no user {USER}: apt-get install postgresql");
+    let run = folder.parent().expect("a test's folder is inside the run's");
+    fs::set_permissions(run, Permissions::from_mode(0o711)).expect("the run's folder is this user's");
+}
+
+/// A program of PostgreSQL, as a user that it accepts.
+fn command(name: &str, folder: &Folder) -> Command {
+    let program = program(name);
+    let mut command = if rustix::process::geteuid().is_root() {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", USER, "--regid", USER, "--init-groups"]).arg(program);
+        command
+    } else {
+        Command::new(program)
+    };
+    command.current_dir(folder.path());
+    command
+}
+
+/// Where Debian keeps the newest version of it.
+fn program(name: &str) -> PathBuf {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let found = versions.map(|version| version.path().join("bin").join(name)).filter(|path| path.is_file());
+    found.max().unwrap_or_else(|| panic!("{name} is missing: apt-get install postgresql"))
+}
