@@ -24,23 +24,36 @@ local function found(index, kind, entry)
   answer[n + 1], answer[n + 2], answer[n + 3] = index, kind, entry
 end
 
--- What entries lead nowhere, of those that stand for messages. They are read in one command. An entry that was read is of
--- this very moment, as are the messages.
+-- Whether the message that an entry of a bucket stands for is delayed there: most are. Anything else is left to `is_astray`.
+local PLAIN = struct.pack('>BB', FORMAT, PENDING)
+local function is_in_its_hour(env, member, from)
+  if string.sub(env, 1, 2) ~= PLAIN or string.sub(env, 5, 8) ~= string.sub(member, -4) then return false end
+  local due = #env >= 32 and struct.unpack('>I8', env, 9)
+  return due and due >= from and due < from + HOUR_MS
+end
+
+-- Finds the entries that lead nowhere. Their messages are read in one command, at the very moment of the entries.
 local function check_page(index, page)
-  local keys, known = {}, {}
-  for i = 1, #page, 2 do
-    local no, id, g = message_of(index, page[i])
-    if no then
-      keys[#keys + 1] = base .. 'm:' .. no .. ':' .. id
-      known[#known + 1] = { no, id, g, page[i] }
-    elseif leads_nowhere(index, page[i]) then
-      found(index, 'stale_entry', page[i])
+  local keys, members = {}, {}
+  local topic, hour = string.match(index, '^b:(%d+):(%d+)$')
+  local prefix, from = topic and base .. 'm:' .. topic .. ':', hour and hour * HOUR_MS
+  for i, member in ipairs(page) do
+    local no, id
+    if not prefix then no, id = message_of(index, member) end
+    if prefix then
+      keys[i], members[i] = prefix .. string.sub(member, 1, -5), member
+    elseif no then
+      keys[#keys + 1], members[#members + 1] = base .. 'm:' .. no .. ':' .. id, member
+    elseif leads_nowhere(index, member) then
+      found(index, 'stale_entry', member)
     end
   end
   if #keys == 0 then return end
   for i, env in ipairs(redis.call('MGET', unpack(keys))) do
-    local no, id, g, member = unpack(known[i])
-    if is_astray(index, g, decode(no, id, env)) then found(index, 'stale_entry', member) end
+    if not (env and from and is_in_its_hour(env, members[i], from)) then
+      local no, id, g = message_of(index, members[i])
+      if is_astray(index, g, decode(no, id, env)) then found(index, 'stale_entry', members[i]) end
+    end
   end
 end
 
@@ -56,14 +69,15 @@ local function check(index, score, last)
     if is_endless(index) then found(index, 'no_shift_end', '') end
   end
   if not ENTRY[kind_of(index)] and index ~= 'ends' then return true end
-  local page = page_behind(base .. index, score == '' and '-inf' or score, last, limit)
+  local from = last == '' and 0 or select(2, ranks(base .. index, score, last))
+  local page = redis.call('ZRANGE', base .. index, from, from + limit - 1)
   check_page(index, page)
-  answer[4] = answer[4] + #page / 2
-  if #page == 2 * limit then
-    answer[2], answer[3] = page[#page], page[#page - 1]
+  answer[4] = answer[4] + #page
+  if #page == limit then
+    answer[2], answer[3] = redis.call('ZSCORE', base .. index, page[#page]), page[#page]
     return false
   end
-  limit = limit - #page / 2
+  limit = limit - #page
   return true
 end
 

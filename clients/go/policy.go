@@ -35,6 +35,10 @@ type Policy struct {
 	History *uint32
 	// HistoryFor is how long it keeps them: at least 1 s; 7 days by default.
 	HistoryFor *time.Duration
+	// DeadFor is how long a dead letter is kept, until a sweep deletes it; 0, the default: until it is purged or replayed.
+	DeadFor *time.Duration
+	// DeadMax is how many dead letters each shard keeps: sweeps delete the oldest of more; 0, the default: all.
+	DeadMax *uint32
 }
 
 // Set makes a pointer to a value, for a field of a Policy.
@@ -58,6 +62,8 @@ const (
 	SettingRate              Setting = "rate"
 	SettingHistory           Setting = "history"
 	SettingHistoryFor        Setting = "history_for_ms"
+	SettingDeadFor           Setting = "dead_for_ms"
+	SettingDeadMax           Setting = "dead_max"
 )
 
 // Policy gives its policy.
@@ -94,7 +100,7 @@ func (t Topic) SetPolicy(ctx context.Context, patch Policy, reset ...Setting) (P
 
 func (p *Policy) check() (err error) {
 	for _, span := range []*time.Duration{p.Lease, p.ExpireAfter, p.RememberCancelled, p.RememberOwn, p.RememberGenerated,
-		p.HistoryFor} {
+		p.HistoryFor, p.DeadFor} {
 		if span != nil {
 			err = first(err, checkSpan("a span of a policy", *span))
 		}
@@ -112,7 +118,8 @@ func (p *Policy) check() (err error) {
 func (p *Policy) spans() map[Setting]**time.Duration {
 	return map[Setting]**time.Duration{SettingLease: &p.Lease, SettingExpireAfter: &p.ExpireAfter,
 		SettingRememberCancelled: &p.RememberCancelled, SettingRememberOwn: &p.RememberOwn,
-		SettingRememberGenerated: &p.RememberGenerated, SettingHistoryFor: &p.HistoryFor}
+		SettingRememberGenerated: &p.RememberGenerated, SettingHistoryFor: &p.HistoryFor,
+		SettingDeadFor: &p.DeadFor}
 }
 
 // settings are what configure takes of a patch, for one shard of so many.
@@ -144,6 +151,9 @@ func (p *Policy) settings(shards int) (args []any) {
 	if p.History != nil {
 		add(SettingHistory, *p.History)
 	}
+	if p.DeadMax != nil {
+		add(SettingDeadMax, *p.DeadMax)
+	}
 	return args
 }
 
@@ -158,6 +168,8 @@ func (p *Policy) read(setting Setting, value string, shards int) {
 		p.MaxAttempts = Set(uint16(atoi(value)))
 	case SettingHistory:
 		p.History = Set(uint32(atoi(value)))
+	case SettingDeadMax:
+		p.DeadMax = Set(uint32(atoi(value)))
 	case SettingBackoff:
 		p.Backoff = Set(backoffOf(value))
 	case SettingRepeats:

@@ -33,12 +33,48 @@ local function check(m)
   for _, kind in ipairs(faults_of(m)) do found(kind, name_of(m)) end
 end
 
+-- Delayed messages that no other index has are most of all: their buckets are asked for them together. `hours` has the
+-- buckets of each topic by hour, `delayed` has all; each has its members, and at which argument each message stands.
+local hours, delayed = {}, {}
+
+local function check_later(no, member, due, at)
+  local of_topic = hours[no]
+  if not of_topic then
+    of_topic = {}
+    hours[no] = of_topic
+  end
+  local hour = (due - due % HOUR_MS) / HOUR_MS
+  local bucket = of_topic[hour]
+  if not bucket then
+    bucket = { key = base .. bucket_of(no, due), members = {}, at = {} }
+    of_topic[hour], delayed[#delayed + 1] = bucket, bucket
+  end
+  local n = #bucket.members + 1
+  bucket.members[n], bucket.at[n] = member, at
+end
+
+-- Format, state and flags of a pending message in no other index.
+local PLAIN = struct.pack('>BB', FORMAT, PENDING)
+
 local keys = {}
 for i = 2, #ARGV do keys[i - 1] = base .. ARGV[i] end
 for i, env in ipairs(redis.call('MGET', unpack(keys))) do
-  local name = string.sub(ARGV[i + 1], 3)
-  local no, id = name_parts(name)
-  local m, why = decode(no, id, env)
-  if m then check(m) else unread(ARGV[i + 1], name, why) end
+  local key = ARGV[i + 1]
+  local colon = string.find(key, ':', 3, true) or 2
+  local no, id = string.sub(key, 3, colon - 1), string.sub(key, colon + 1)
+  if env and #env >= 32 and string.sub(env, 1, 2) == PLAIN and bit.band(string.byte(env, 4), INDEXED) == 0 then
+    check_later(no, id .. string.sub(env, 5, 8), struct.unpack('>I8', env, 9), i + 1)
+  else
+    local m, why = decode(no, id, env)
+    if m then check(m) else unread(key, string.sub(key, 3), why) end
+  end
+end
+for _, bucket in ipairs(delayed) do
+  local scores = redis.pcall('ZMSCORE', bucket.key, unpack(bucket.members))
+  for n, member in ipairs(bucket.members) do
+    local state = scores[n] and 1 or READY
+    answer[state] = answer[state] + 1
+    if state == READY then found('ready', string.sub(ARGV[bucket.at[n]], 3) .. string.sub(member, -4)) end
+  end
 end
 return answer

@@ -8,7 +8,9 @@
 --          remember_cancelled_ms, remember_own_ms, remember_generated_ms (these four at most 2^52), repeats (deliver |
 --          refuse: of a put whose end may be forgotten), paused (1), rate (messages a second, of this shard: 10^-9 to
 --          10^9), codec (none | zstd | zstd:<dictionary id>), history (about how many events are kept: at most
---          100,000; 0: none, and those that were kept are deleted), history_for_ms (for how long: at least 1,000)
+--          100,000; 0: none, and those that were kept are deleted), history_for_ms (for how long: at least 1,000),
+--          dead_for_ms (how long dead letters are kept; 0: for ever), dead_max (how many in this shard; 0: all). Sweeps
+--          see to these two
 -- RETURNS  every field that is set, and its value, as field, value, …; what scripts note beside them too
 -- COST     O(1); O(topics) where history is set
 --# include now, limits, arguments, registry, shard, type, topic, topics, defaults, policy, backoff, nearest, alarm, histories
@@ -38,6 +40,8 @@ local fits = {
   -- As XADD takes it: without zeros in front.
   history = function(text) return text == '0' or string.find(text, '^[1-9]') and within(text, 1, 100000) end,
   history_for_ms = whole(1000, LONGEST_SPAN_MS),
+  dead_for_ms = span,
+  dead_max = whole(0, 4294967295),
 }
 
 for i = 3, #ARGV, 2 do

@@ -32,6 +32,10 @@ export interface Policy {
   history?: number;
   /** How long it keeps them: at least 1 s. Default 7 days. */
   historyForMs?: number;
+  /** How long a dead letter is kept, until a sweep deletes it; 0: until it is purged or replayed. Default 0. */
+  deadForMs?: number;
+  /** How many dead letters each shard keeps: sweeps delete the oldest of more; 0: all. Default 0. */
+  deadMax?: number;
 }
 
 /** What is to change: `null` sets a field back to its default, what is left out stays. */
@@ -51,6 +55,8 @@ const FIELDS: Record<keyof Policy, string> = {
   rate: "rate",
   history: "history",
   historyForMs: "history_for_ms",
+  deadForMs: "dead_for_ms",
+  deadMax: "dead_max",
 };
 
 /** What `configure` takes, of one shard of so many. */

@@ -12,7 +12,7 @@ from .times import span_ms
 
 Setting = Literal[
     "max_attempts", "lease", "backoff", "expire_after", "remember_cancelled", "remember_own", "remember_generated",
-    "repeats", "codec", "paused", "rate", "history", "history_for",
+    "repeats", "codec", "paused", "rate", "history", "history_for", "dead_for", "dead_max",
 ]
 
 
@@ -46,6 +46,10 @@ class Policy:
     history: int | None = None
     #: How long it keeps them: at least 1 s. Default 7 days.
     history_for: timedelta | None = None
+    #: How long a dead letter is kept, until a sweep deletes it; zero: until it is purged or replayed. Default zero.
+    dead_for: timedelta | None = None
+    #: How many dead letters each shard keeps: sweeps delete the oldest of more; 0: all. Default 0.
+    dead_max: int | None = None
 
     def changes(self, reset: Sequence[Setting], shards: int) -> list[bytes | str | int]:
         """Fields and values as `configure` takes them in each of so many shards: what is set here, and what goes back to
@@ -108,4 +112,6 @@ _FORMS: dict[str, _Form] = {
     "rate": _Form("rate", (int, float), "{:.12f}".format, float),
     "history": _Form("history", int, int, int),
     "history_for": _span("history_for", 1000),
+    "dead_for": _span("dead_for"),
+    "dead_max": _Form("dead_max", int, int, int),
 }

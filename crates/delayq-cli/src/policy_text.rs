@@ -41,6 +41,10 @@ fn set(policy: &mut Policy, name: &str, value: &str) -> Result<(), String> {
             policy.history = Some(value.parse().map_err(|error| format!("{error}"))?);
         }
         Some(PolicySetting::HistoryFor) => policy.history_for = span()?,
+        Some(PolicySetting::DeadFor) => policy.dead_for = span()?,
+        Some(PolicySetting::DeadMax) => {
+            policy.dead_max = Some(value.parse().map_err(|error| format!("{error}"))?);
+        }
         Some(PolicySetting::Codec) => {
             policy.codec = Some(value.parse().map_err(|error| format!("{error}"))?);
         }
@@ -64,6 +68,8 @@ pub fn text(policy: &Policy, setting: PolicySetting) -> Option<String> {
         PolicySetting::Codec => policy.codec.map(|codec| codec.to_string()),
         PolicySetting::History => policy.history.map(|most| most.to_string()),
         PolicySetting::HistoryFor => span(policy.history_for),
+        PolicySetting::DeadFor => span(policy.dead_for),
+        PolicySetting::DeadMax => policy.dead_max.map(|most| most.to_string()),
     }
 }
 
@@ -92,6 +98,8 @@ mod tests {
             codec: Some(Codec::ZstdDictionary(7)),
             history: Some(5),
             history_for: Some(Duration::from_secs(3600)),
+            dead_for: Some(Duration::from_secs(86_400)),
+            dead_max: Some(1_000),
         };
         let settings = settings_of(&policy);
         assert_eq!((settings.len(), policy_of(&settings)), (PolicySetting::ALL.len(), Ok(policy)));

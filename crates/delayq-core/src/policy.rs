@@ -32,6 +32,10 @@ pub struct Policy {
     pub history: Option<u32>,
     /// How long it keeps them: at least 1 s. Default 7 days.
     pub history_for: Option<Duration>,
+    /// How long a dead letter is kept; zero: until it is purged or replayed. Sweeps delete older ones. Default zero.
+    pub dead_for: Option<Duration>,
+    /// How many dead letters each shard keeps; 0: all. Sweeps delete the oldest of more. Default all.
+    pub dead_max: Option<u32>,
 }
 
 /// What happens to a put that is repeated because its answer was lost, if its message is unknown: it never arrived, or
@@ -70,6 +74,10 @@ pub enum PolicySetting {
     History,
     /// [`Policy::history_for`]
     HistoryFor,
+    /// [`Policy::dead_for`]
+    DeadFor,
+    /// [`Policy::dead_max`]
+    DeadMax,
 }
 
 /// Settings of a topic as `configure` takes them: field and value; an empty value is the default.
@@ -98,6 +106,8 @@ impl Policy {
             codec: self.codec.or(Some(Codec::None)),
             history: self.history.or(Some(0)),
             history_for: self.history_for.or(Some(7 * 24 * hour)),
+            dead_for: self.dead_for.or(Some(Duration::ZERO)),
+            dead_max: self.dead_max.or(Some(0)),
         }
     }
 
@@ -117,6 +127,8 @@ impl Policy {
             "codec" => self.codec = Some(text.parse()?),
             "history" => self.history = text.parse().ok(),
             "history_for_ms" => self.history_for = ms(),
+            "dead_for_ms" => self.dead_for = ms(),
+            "dead_max" => self.dead_max = text.parse().ok(),
             // What is told by `count`.
             _ => {}
         }
@@ -150,6 +162,8 @@ impl Policy {
             PolicySetting::Codec => text(self.codec.map(|codec| codec.to_string())),
             PolicySetting::History => text(self.history.map(|most| most.to_string())),
             PolicySetting::HistoryFor => ms(self.history_for),
+            PolicySetting::DeadFor => ms(self.dead_for),
+            PolicySetting::DeadMax => text(self.dead_max.map(|most| most.to_string())),
         }
     }
 }
@@ -158,7 +172,7 @@ impl Policy {
 
 impl PolicySetting {
     /// Every setting, in the order in which a policy is shown.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::MaxAttempts,
         Self::Lease,
         Self::Backoff,
@@ -170,6 +184,8 @@ impl PolicySetting {
         Self::Codec,
         Self::History,
         Self::HistoryFor,
+        Self::DeadFor,
+        Self::DeadMax,
     ];
 
     /// Its name, as operators write it.
@@ -187,6 +203,8 @@ impl PolicySetting {
             Self::Codec => "codec",
             Self::History => "history",
             Self::HistoryFor => "history-for",
+            Self::DeadFor => "dead-for",
+            Self::DeadMax => "dead-max",
         }
     }
 
@@ -204,6 +222,8 @@ impl PolicySetting {
             Self::Codec => "codec",
             Self::History => "history",
             Self::HistoryFor => "history_for_ms",
+            Self::DeadFor => "dead_for_ms",
+            Self::DeadMax => "dead_max",
         }
     }
 }

@@ -17,6 +17,7 @@ pub(crate) struct SweepMetrics {
     pub(crate) looked_at: Counter,
     pub(crate) found: Family<OfKind, Counter>,
     pub(crate) mended: Family<OfKind, Counter>,
+    pub(crate) outlived: Counter,
     sweeps: Family<OfOutcome, Counter>,
     pub(crate) seconds: Gauge<f64, AtomicU64>,
 }
@@ -51,6 +52,10 @@ impl SweepMetrics {
             ),
             found: by_kind("timer_sweep_found", "Faults that sweeps found, by kind"),
             mended: by_kind("timer_sweep_mended", "Faults that sweeps mended, by kind"),
+            outlived: counter(
+                "timer_sweep_outlived",
+                "Dead letters that sweeps purged because their topic keeps them no longer",
+            ),
             sweeps: metrics.register(
                 "timer_sweeps",
                 "Sweeps that came to their end, and that Redis cut off",

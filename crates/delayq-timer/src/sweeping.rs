@@ -66,6 +66,7 @@ impl Sweeping {
         let mut sweep = self.admin.sweep(self.config.share, !self.config.dry_run);
         while let Some(swept) = sweep.next().await? {
             self.metrics.looked_at.inc_by(swept.looked_at);
+            self.metrics.outlived.inc_by(swept.outlived);
             for fault in swept.faults {
                 found.add(&self.metrics, fault);
             }

@@ -15,6 +15,7 @@ mod policies;
 mod queues;
 mod repair;
 mod replaying;
+mod retaining;
 mod stuck;
 mod sweep;
 mod training;

@@ -53,6 +53,7 @@ const TIMER: &[Verb] = &[
     Verb::AuditIndex,
     Verb::Repair,
     Verb::Recount,
+    Verb::Purge,
 ];
 
 /// Of each client, outside of scripts: connecting, checking the server, and loading scripts. ROLE is asked of what

@@ -30,8 +30,19 @@ impl Purged {
 
 /// One step through the messages of a topic in this state, up to this time.
 pub fn request(shard: ShardId, topic: &Topic, (state, to): (&str, UnixMillis), from: &Cursor) -> Call {
+    some(shard, topic, (state, to), from, MAX_IDS_A_CALL)
+}
+
+/// As `request`, of at most `limit` messages (1 to 500).
+pub fn some(
+    shard: ShardId,
+    topic: &Topic,
+    (state, to): (&str, UnixMillis),
+    from: &Cursor,
+    limit: usize,
+) -> Call {
     let call = Call::new(Verb::Purge, shard).arg(topic.as_str()).arg(state).cursor_time(from);
-    call.number(to.get()).cursor_entry(from).number(MAX_IDS_A_CALL as u64)
+    call.number(to.get()).cursor_entry(from).number(limit as u64)
 }
 
 /// What the step did, and where the next begins; `None`: this was the last.

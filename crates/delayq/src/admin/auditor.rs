@@ -57,6 +57,8 @@ pub(super) struct Page {
     pub(super) findings: Vec<Finding>,
     pub(super) drifts: Vec<Drift>,
     pub(super) uncounted: Option<Uncounted>,
+    /// The topic that was looked at, by shard, number and name.
+    pub(super) topic: Option<(ShardId, String, String)>,
 }
 
 // === impl Auditor ===
@@ -175,7 +177,10 @@ impl Auditor {
 
     async fn look_at_indexes(&mut self, shard: ShardId) -> Result<Page, Error> {
         let waiting = self.indexes.entry(shard).or_default();
-        let call = audit::indexes(shard, MESSAGES_A_CALL, waiting.iter().take(INDEXES_A_CALL));
+        // One that was not through in its first step is large.
+        let is_large = waiting.front().is_some_and(|first| !first.member.is_empty());
+        let some = if is_large { 1 } else { INDEXES_A_CALL };
+        let call = audit::indexes(shard, MESSAGES_A_CALL, waiting.iter().take(some));
         let report = self.redis.ask(call, audit::read_indexes).await?;
         waiting.drain(..report.done.min(waiting.len()));
         match waiting.front_mut() {
@@ -202,10 +207,11 @@ impl Auditor {
     async fn look_at_topic(&mut self, shard: ShardId, number: String) -> Result<Page, Error> {
         let mut page = Page::default();
         let key = (shard, number);
+        let Some(topic) = self.name_of(&key).await? else { return Ok(page) };
+        page.topic = Some((shard, key.1.clone(), topic.clone()));
         if self.faulty.contains_key(&key) {
             return Ok(page);
         }
-        let Some(topic) = self.name_of(&key).await? else { return Ok(page) };
         let why = match self.redis.counted(shard, &topic, false).await? {
             Counted::All(pairs) => {
                 let named = ["ready", "leased", "accepted"].into_iter().zip(pairs);

@@ -28,6 +28,8 @@ pub struct Swept {
     pub looked_at: u64,
     /// What is wrong, or was.
     pub faults: Vec<SweptFault>,
+    /// How many dead letters were purged because their topic keeps them no longer.
+    pub outlived: u64,
 }
 
 /// Something that was wrong.
@@ -74,8 +76,8 @@ impl Sweep {
     /// Redis cannot be used. A new sweep begins from the start.
     pub async fn next(&mut self) -> Result<Option<Swept>, Error> {
         let Some(page) = self.auditor.next().await? else { return Ok(None) };
-        let Page { looked_at, entries, findings, drifts, .. } = page;
-        let mut swept = Swept { looked_at: looked_at + entries, faults: Vec::new() };
+        let Page { looked_at, entries, findings, drifts, topic, .. } = page;
+        let mut swept = Swept { looked_at: looked_at + entries, ..Swept::default() };
         let mut shards: BTreeMap<ShardId, Vec<Finding>> = BTreeMap::new();
         for finding in findings {
             shards.entry(finding.shard).or_default().push(finding);
@@ -93,6 +95,9 @@ impl Sweep {
                 SweptMending::Left
             };
             swept.faults.push(SweptFault { kind: COUNTER, what: drift.to_string(), mending });
+        }
+        if let Some((shard, number, name)) = topic.filter(|_| self.mends) {
+            swept.outlived = self.auditor.redis().retain(shard, &number, &name).await?;
         }
         Ok(Some(swept))
     }
@@ -131,7 +136,8 @@ impl Sweep {
 // === impl Admin ===
 
 impl Admin {
-    /// Begins a sweep: an audit that mends what it finds as it goes, or only tells it where it `mends` nothing. Its calls take no more
+    /// Begins a sweep: an audit that mends what it finds as it goes, and purges the dead letters that their topic keeps no
+    /// longer; or only tells what it finds, where it `mends` nothing. Its calls take no more
     /// than a `share` of the time, their way to Redis included: more than 0 and at most 1, which is without a pause.
     pub fn sweep(&self, share: f64, mends: bool) -> Sweep {
         Sweep { auditor: Auditor::new(Paced::new(self.client.clone(), share)), mends }

@@ -379,6 +379,39 @@ async fn whatever_got_stuck_is_mended_by_sweeps_while_all_goes_on_and_nothing_el
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_purges_the_dead_letters_that_are_too_old_or_too_many_and_the_oldest_first() {
+    let scene = Scene::new().await;
+    let holder = Holder::new(scene.client.clone());
+    for n in 0..230 {
+        scene.put(scene.message(&format!("dead-{n:03}"))).await;
+    }
+    for (step, found) in scene.reserve().await.chunks(46).enumerate() {
+        scene.clock.set_offset_ms(i64::try_from(step).unwrap() * 3_600_000);
+        let buried: Vec<_> = found.iter().map(|one| (one.receipt.clone(), String::new())).collect();
+        holder.bury(&buried).await;
+    }
+    let left = async || {
+        let numbers = scene.admin.count(&scene.stuck).await.unwrap();
+        assert!(numbers.balances(), "{numbers:?}");
+        (numbers.dead, numbers.purged)
+    };
+    let set = async |policy| scene.admin.change_policy(&scene.stuck, &policy, &[]).await.unwrap();
+    assert_eq!((scene.swept(true).await, left().await), (Vec::new(), (230, 0)), "all are kept by default");
+    set(Policy { dead_max: Some(200), ..Policy::default() }).await;
+    assert_eq!((scene.swept(false).await, left().await), (Vec::new(), (230, 0)), "a dry run purges nothing");
+    assert_eq!((scene.swept(true).await, left().await), (Vec::new(), (200, 30)));
+    // Those of the first and the second step are older than that now, those of the third are not.
+    set(Policy { dead_for: Some(2 * FAR + FAR / 2), ..Policy::default() }).await;
+    assert_eq!((scene.swept(true).await, left().await), (Vec::new(), (138, 92)));
+    assert_eq!(
+        (scene.swept(true).await, left().await),
+        (Vec::new(), (138, 92)),
+        "a second sweep finds no more"
+    );
+    assert!(scene.found().await.0.is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counters_that_drift_are_set_right_while_all_goes_on() {
     let mut scene = Scene::new().await;
     let load = Load::start(&scene);

@@ -59,6 +59,12 @@ pub(super) struct Set {
     /// How long a history is kept: at least 1s. Default 7days
     #[arg(long, value_name = "DURATION", value_parser = history_for)]
     history_for: Option<Span>,
+    /// How long a dead letter is kept: sweeps delete older ones; 0s until it is purged or replayed, which is the default
+    #[arg(long, value_name = "DURATION")]
+    dead_for: Option<Span>,
+    /// How many dead letters each shard keeps: sweeps delete the oldest of more; 0 for all, which is the default
+    #[arg(long, value_name = "COUNT")]
+    dead_max: Option<u32>,
     /// Reset this setting to its default, or "all" of them; may be repeated
     #[arg(long, value_name = "SETTING", value_parser = reset)]
     reset: Vec<Reset>,
@@ -129,6 +135,8 @@ impl Set {
             codec: self.codec,
             history: self.history,
             history_for: span(self.history_for),
+            dead_for: span(self.dead_for),
+            dead_max: self.dead_max,
         }
     }
 }

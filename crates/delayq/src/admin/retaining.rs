@@ -1,0 +1,68 @@
+//! Retention: dead letters that their topic keeps no longer are purged, the oldest first.
+
+use super::paced::Paced;
+use crate::error::Error;
+use delayq_core::id::Topic;
+use delayq_core::shard::ShardId;
+use delayq_core::time::UnixMillis;
+use delayq_core::verbs::cursor::Cursor;
+use delayq_core::verbs::purge;
+
+/// Dead letters that are purged in one call.
+const A_CALL: usize = 100;
+
+// === impl Paced ===
+
+impl Paced {
+    /// Purges the dead letters of a topic in a shard that are older than its policy keeps them, and the oldest of those that
+    /// are too many: how many.
+    pub(super) async fn retain(&mut self, shard: ShardId, number: &str, topic: &str) -> Result<u64, Error> {
+        let Ok(topic) = Topic::new(topic) else { return Ok(0) };
+        let base = self.keys().base(shard);
+        let mut hmget = redis::cmd("HMGET");
+        hmget.arg(format!("{base}t:{number}")).arg("dead_for_ms").arg("dead_max");
+        let (dead_for_ms, most): (Option<u64>, Option<usize>) = self.query("HMGET", &hmget).await?;
+        let (dead_for_ms, most) = (dead_for_ms.unwrap_or(0), most.unwrap_or(0));
+        let dead = format!("{base}d:{number}");
+        let mut purged = 0;
+        if dead_for_ms > 0 {
+            let (seconds, micros): (u64, u64) = self.query("TIME", &redis::cmd("TIME")).await?;
+            let died = (seconds * 1000 + micros / 1000).saturating_sub(dead_for_ms);
+            purged += self.purge_dead(shard, &topic, UnixMillis::new(died), usize::MAX).await?;
+        }
+        let too_many = match most {
+            0 => 0,
+            most => self.query::<usize>("ZCARD", redis::cmd("ZCARD").arg(&dead)).await?.saturating_sub(most),
+        };
+        if too_many > 0 {
+            // Neither what died after the last of these, nor more than these: some may be replayed meanwhile.
+            let mut zrange = redis::cmd("ZRANGE");
+            zrange.arg(&dead).arg(too_many - 1).arg(too_many - 1).arg("WITHSCORES");
+            let last: Vec<(Vec<u8>, f64)> = self.query("ZRANGE", &zrange).await?;
+            let died = last.first().map_or(0, |&(_, died)| died as u64);
+            purged += self.purge_dead(shard, &topic, UnixMillis::new(died), too_many).await?;
+        }
+        Ok(purged)
+    }
+
+    /// Purges those that died up to that time, the oldest first and so many at most.
+    async fn purge_dead(
+        &mut self,
+        shard: ShardId,
+        topic: &Topic,
+        died: UnixMillis,
+        most: usize,
+    ) -> Result<u64, Error> {
+        let (mut purged, mut seen) = (0, 0);
+        let mut cursor = Some(Cursor::from(UnixMillis::new(0)));
+        while let Some(at) = cursor.filter(|_| seen < most) {
+            let limit = A_CALL.min(most - seen);
+            seen += limit;
+            let call = purge::some(shard, topic, ("dead", died), &at, limit);
+            let (some, next) = self.ask(call, purge::read).await?;
+            purged += some.purged;
+            cursor = next;
+        }
+        Ok(purged)
+    }
+}
