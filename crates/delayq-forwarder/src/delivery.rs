@@ -11,7 +11,7 @@ use crate::lane_state::TopicRoutes;
 use crate::pace::Measure;
 use crate::settle::{Verdict, settle};
 use crate::traced::{Delivery, Traced};
-use crate::{Blame, Outcome, Outcomes, Parcel};
+use crate::{About, Blame, Outcome, Outcomes, Parcel};
 use delayq::protocol::{Receipt, Reservation, UnixMicros, Unrestored};
 use delayq_service::{TRACEPARENT, TraceParent, Traces};
 use futures_util::StreamExt;
@@ -118,13 +118,22 @@ impl Batch {
                 *verdict = Some(put_back(why));
                 continue;
             }
-            let traced = Traced::reserved(traces, message, self.reserved.0);
+            let traced = Traced::of(traces, message);
             let route = &self.routes[&message.topic];
             match encode(route, self.lane.to.encoding, self.lane.to.event_prefix, message) {
-                Err(reason) => load.unencoded.push((i, Outcome::rejected(reason))),
+                Err(reason) => {
+                    let outcome = Outcome::rejected(reason);
+                    if let Some(traced) = traced {
+                        self.trace_unencoded(traced, traces, message, &outcome);
+                    }
+                    load.unencoded.push((i, outcome));
+                }
                 Ok(parcel) => match self.refusal(&parcel.destination, now, &mut load.probed) {
                     Some(rest) => *verdict = Some(Verdict::rest(rest, "the destination rests")),
                     None => {
+                        if let Some(traced) = traced {
+                            traced.reserved(traces, message, self.reserved.0);
+                        }
                         load.parcels.push(parcel);
                         load.indices.push(i);
                         load.traced.push(traced);
@@ -134,6 +143,15 @@ impl Batch {
         }
         self.messages = messages;
         load
+    }
+
+    /// Makes the spans of a message that its route cannot encode: it got as far as a delivery that failed at once.
+    fn trace_unencoded(&self, traced: Traced, traces: &Traces, message: &Reservation, outcome: &Outcome) {
+        let reserved = self.reserved.0;
+        traced.reserved(traces, message, reserved);
+        let (about, sink) = (&About::of(message), &self.lane.to.name);
+        let delivery = Delivery { about, destination: None, sink, start: reserved, end: reserved };
+        traced.delivered(traces, &delivery, outcome);
     }
 
     /// How long a message has to wait whose destination depends on it and rests. Lets one through as a probe.
@@ -201,8 +219,9 @@ impl Batch {
         for (k, outcome) in outcomes.fresh() {
             let parcel = &load.parcels[k];
             if let Some(traced) = load.traced[k] {
+                let (about, destination) = (&parcel.about, Some(parcel.destination.as_str()));
                 let sink = &self.lane.to.name;
-                let delivery = Delivery { parcel, sink, start: redis_clock, end: confirmed };
+                let delivery = Delivery { about, destination, sink, start: redis_clock, end: confirmed };
                 traced.delivered(&context.traces, &delivery, &outcome);
             }
             if outcome == Outcome::Delivered {

@@ -1,7 +1,7 @@
 //! The spans of a message whose trace is recorded. All are part of the span that its producer put it in, whose id is in the
 //! header `traceparent`; what is sent on names the span of its delivery instead. Times are by Redis's clock.
 
-use crate::{Outcome, Parcel};
+use crate::{About, Outcome};
 use delayq::protocol::{Reservation, UnixMicros};
 use delayq_service::traces::Span;
 use delayq_service::{TRACEPARENT, TraceParent, Traces};
@@ -17,7 +17,9 @@ pub(crate) struct Traced {
 
 /// A delivery that has its outcome.
 pub(crate) struct Delivery<'d> {
-    pub(crate) parcel: &'d Parcel,
+    pub(crate) about: &'d About,
+    /// None where its route did not say.
+    pub(crate) destination: Option<&'d str>,
     pub(crate) sink: &'d str,
     pub(crate) start: UnixMicros,
     pub(crate) end: UnixMicros,
@@ -26,9 +28,8 @@ pub(crate) struct Delivery<'d> {
 // === impl Traced ===
 
 impl Traced {
-    /// Makes the spans of pump and reserve, and puts that of the delivery into the header. `None`: the trace is not recorded,
-    /// or spans go nowhere.
-    pub(crate) fn reserved(traces: &Traces, message: &mut Reservation, now: UnixMicros) -> Option<Self> {
+    /// Puts the span of the delivery into the header. `None`: the trace is not recorded, or spans go nowhere.
+    pub(crate) fn of(traces: &Traces, message: &mut Reservation) -> Option<Self> {
         if !traces.is_on() {
             return None;
         }
@@ -37,24 +38,26 @@ impl Traced {
         let put = TraceParent::recorded(header)?;
         let traced = Self { put, deliver: put.another() };
         *header = traced.deliver.to_string();
-        let Reservation { topic, id, ready, envelope, .. } = message;
-        let (topic, id, ready) = (topic.to_string(), id.to_string(), *ready);
-        let due = UnixMicros(envelope.due.get().saturating_mul(1000));
-        let attributes = about(&topic, &id, envelope.delivery);
-        traces.record(traced.span("delayq.pump", due.min(ready), ready, attributes.clone()));
-        traces.record(traced.span("delayq.reserve", ready, now.max(ready), attributes));
         Some(traced)
+    }
+
+    /// Makes the spans of pump and reserve, once it is known that a delivery follows: a message that is only put back, as its
+    /// destination rests, is reserved again.
+    pub(crate) fn reserved(self, traces: &Traces, message: &Reservation, now: UnixMicros) {
+        let Reservation { topic, id, ready, envelope, .. } = message;
+        let due = UnixMicros(envelope.due.get().saturating_mul(1000));
+        let attributes = attributes(topic.as_str(), &id.to_string(), envelope.delivery);
+        traces.record(self.span("delayq.pump", due.min(*ready), *ready, attributes.clone()));
+        traces.record(self.span("delayq.reserve", *ready, now.max(*ready), attributes));
     }
 
     /// Makes the span of a delivery.
     pub(crate) fn delivered(self, traces: &Traces, delivery: &Delivery<'_>, outcome: &Outcome) {
-        let &Delivery { parcel, sink, start, end } = delivery;
-        let mut attributes = about(&parcel.about.topic, &parcel.about.id, parcel.about.delivery);
-        attributes.extend([
-            ("delayq.sink", sink.to_owned()),
-            ("delayq.destination", parcel.destination.clone()),
-            ("delayq.outcome", outcome.word().to_owned()),
-        ]);
+        let &Delivery { about, destination, sink, start, end } = delivery;
+        let mut attributes = attributes(&about.topic, &about.id, about.delivery);
+        attributes.push(("delayq.sink", sink.to_owned()));
+        attributes.extend(destination.map(|destination| ("delayq.destination", destination.to_owned())));
+        attributes.push(("delayq.outcome", outcome.word().to_owned()));
         let failure = match outcome {
             Outcome::Delivered => None,
             Outcome::Rejected { reason } | Outcome::Unavailable { reason, .. } => Some(reason.clone()),
@@ -75,7 +78,7 @@ impl Traced {
     }
 }
 
-fn about(topic: &str, id: &str, delivery: u32) -> Vec<(&'static str, String)> {
+fn attributes(topic: &str, id: &str, delivery: u32) -> Vec<(&'static str, String)> {
     vec![
         ("messaging.system", "delayq".to_owned()),
         ("messaging.destination.name", topic.to_owned()),

@@ -196,6 +196,65 @@ async fn the_span_of_a_failed_delivery_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_put_back_as_its_destination_rests_makes_no_spans() {
+    let (stage, collector) = (Stage::new().await, Collector::default());
+    let (traces, exporter, _metrics) = open(&to(&collector.start()));
+    let exporting = tokio::spawn(exporter.run());
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("out")).unwrap();
+    let mut settings = stage.settings([("s", file(folder.path()))], vec![route("t", "s", "{header.to}")]);
+    settings.forwarder.circuit_failures = 1;
+    let running = stage.forward_traced(settings, traces).await.unwrap();
+    // The sink takes some, so that one destination rests, and not the sink.
+    let to = |n| if n % 2 == 0 { "out" } else { "good" };
+    let messages = (0..40).map(|n| message(&n.to_string(), TRACE, 1).header("to", to(n))).collect();
+    for answer in stage.producer.put_many(messages).await {
+        assert!(answer.unwrap().outcome.is_accepted());
+    }
+    wait_until("messages that are put back", LONG, || async {
+        let text = running.metrics.encode();
+        undelivered(&text, "delayq_forwarder_settled") > undelivered(&text, "delayq_forwarder_outcomes")
+    })
+    .await;
+    running.stop().await;
+    within("the last spans", LONG, exporting).await.unwrap().unwrap();
+    let spans = collector.spans();
+    let count = |name: &str| spans.iter().filter(|span| span.name == name).count();
+    assert!(count("delayq.deliver") >= 20);
+    assert_eq!(count("delayq.pump"), count("delayq.deliver"));
+    assert_eq!(count("delayq.reserve"), count("delayq.deliver"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_its_route_cannot_encode_has_the_span_of_a_failed_delivery() {
+    let (stage, collector) = (Stage::new().await, Collector::default());
+    let (traces, exporter, _metrics) = open(&to(&collector.start()));
+    let exporting = tokio::spawn(exporter.run());
+    let folder = tempfile::tempdir().unwrap();
+    let settings = stage.settings([("s", file(folder.path()))], vec![route("t", "s", "{header.to}")]);
+    let running = stage.forward_traced(settings, traces).await.unwrap();
+    assert!(stage.producer.put(message("a", TRACE, 1)).await.unwrap().outcome.is_accepted());
+    wait_until("the failed delivery", LONG, || async {
+        collector.spans().iter().any(|span| span.name == "delayq.deliver")
+    })
+    .await;
+    running.stop().await;
+    within("the last spans", LONG, exporting).await.unwrap().unwrap();
+    let spans = collector.spans();
+    let [.., deliver] = &spans[..] else { panic!("{spans:?}") };
+    let (status, about) = (deliver.status.as_ref().unwrap(), texts(&deliver.attributes));
+    assert!(status.code() == StatusCode::Error && status.message.contains("header.to"), "{status:?}");
+    assert_eq!((about["delayq.sink"], about["delayq.outcome"]), ("s", "rejected"));
+    assert_eq!(about.get("delayq.destination"), None);
+}
+
+/// A metric over all its labels but that of what was delivered.
+fn undelivered(text: &str, name: &str) -> f64 {
+    let lines = text.lines().filter(|line| line.starts_with(name) && !line.contains("\"delivered\""));
+    lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_is_gone_or_does_not_answer_changes_nothing() {
     // Connections to it are accepted by the system, and nobody answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
