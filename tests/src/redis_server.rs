@@ -239,6 +239,13 @@ impl RedisServer {
         self.now_us().await / 1000
     }
 
+    /// How many scripts it has run.
+    pub async fn scripts_run(&self) -> u64 {
+        let info: String = self.command(&["INFO", "commandstats"]).await;
+        let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
+    }
+
     /// Runs one command on a new connection, for what a test does to the server.
     ///
     /// # Panics

@@ -1,6 +1,7 @@
 //! Secrets are planted wherever something takes one; programs run, well and badly; and nothing that they print, export or
 //! show to other users of the host holds one.
 
+mod collector;
 mod place;
 mod planted;
 
@@ -97,12 +98,28 @@ const COMMANDS: [&[&str]; 9] = [
     &["spool", "--json"],
 ];
 
+/// How long a sink has to answer where it is to deliver: brokers take their time while everything starts.
+const AT_WORK: &str = "1m";
+/// How long where it is to fail.
+const REFUSED: &str = "3s";
+
+/// Of a recorded trace.
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// How many messages a forwarder has delivered.
+fn delivered(metrics: &str) -> usize {
+    let mut lines = metrics.lines();
+    let line =
+        lines.find_map(|line| line.strip_prefix("delayq_forwarder_settled_total{word=\"delivered\"} "));
+    line.map_or(0, |count| count.parse().unwrap())
+}
+
 /// Every service at work with the right secrets, and every command that looks at them.
 async fn at_work(place: &Place, values: &Values, heard: &mut Heard, planted: &mut Planted) {
     let (_client, _admin, producer) = created(settings(place.redis.url(), 2)).await;
     let mut running = Vec::new();
     for (name, login) in SERVICES {
-        let configuration = write(place, name, &place.configuration(values, login, true));
+        let configuration = write(place, name, &place.configuration(values, login, AT_WORK));
         let mut process = service(name, &configuration, values, login).start();
         let endpoint = AdminEndpoint::of(&mut process).await;
         running.push((name, login, process, endpoint));
@@ -110,24 +127,26 @@ async fn at_work(place: &Place, values: &Values, heard: &mut Heard, planted: &mu
     let (payload, header) = (planted.plant("payload"), planted.plant("header"));
     let messages = SINKS.map(|sink| {
         let topic = delayq::Topic::new(sink).unwrap();
-        delayq::Message::new(topic, payload.clone()).id(OPEN).unwrap().header("x-planted", header.clone())
+        let message = delayq::Message::new(topic, payload.clone()).id(OPEN).unwrap();
+        message.header("x-planted", header.clone()).header("traceparent", TRACE)
     });
     for put in producer.put_many(messages.to_vec()).await {
         assert!(put.unwrap().outcome.is_accepted());
     }
     // Spooled while Redis cannot be reached, and resubmitted.
     let away =
-        place.configuration(values, Login::Password, true).replace(&place.redis.address(), "127.0.0.1:1");
+        place.configuration(values, Login::Password, AT_WORK).replace(&place.redis.address(), "127.0.0.1:1");
     let away = write(place, "away", &away);
     for (what, payload) in [("put", payload.as_str()), ("put again", header.as_str())] {
         heard.run(what, delayq(&away, &["put", "hook", payload, "--id", &what.replace(' ', "-")])).await;
     }
     // Nothing is bound to RabbitMQ's exchange: what it returns is released again and again.
-    let delivered = format!("delayq_forwarder_settled_total{{word=\"delivered\"}} {}", SINKS.len() + 1);
     let forwarder = running[1].3.clone();
-    wait_until("every delivery", LONG, async || forwarder.get("/metrics").await.1.contains(&delivered)).await;
+    wait_until("every delivery", LONG, async || delivered(&forwarder.get("/metrics").await.1) > SINKS.len())
+        .await;
+    wait_until("the spans", LONG, async || place.collector.was_called_with(&values.collector)).await;
 
-    let configuration = write(place, "command", &place.configuration(values, Login::Password, true));
+    let configuration = write(place, "command", &place.configuration(values, Login::Password, AT_WORK));
     for args in COMMANDS {
         heard.run(&args.join(" "), delayq(&configuration, args)).await;
         let logged = delayq(&configuration, args).env("RUST_LOG", "trace");
@@ -152,7 +171,7 @@ async fn refused(place: &Place, heard: &mut Heard, planted: &mut Planted) {
         .unwrap();
     let wrong = Values::plant(planted, "wrong", place.key());
     for (name, login) in SERVICES {
-        let configuration = write(place, "wrong", &place.configuration(&wrong, login, true));
+        let configuration = write(place, "wrong", &place.configuration(&wrong, login, REFUSED));
         let mut process = service(name, &configuration, &wrong, login).start();
         // Only the compensator waits until its login is right.
         if name == "delayq-compensator" {
@@ -165,7 +184,7 @@ async fn refused(place: &Place, heard: &mut Heard, planted: &mut Planted) {
         heard.hear(format!("{name}, refused"), said(&process));
     }
     let wrong = wrong.with_key(key);
-    let text = place.configuration(&wrong, Login::Password, true);
+    let text = place.configuration(&wrong, Login::Password, REFUSED);
     let away = text.replace(&place.redis.address(), "127.0.0.1:1");
     for (what, text) in [("refused", &text), ("away", &away)] {
         let configuration = write(place, what, text);
@@ -174,7 +193,7 @@ async fn refused(place: &Place, heard: &mut Heard, planted: &mut Planted) {
         }
     }
     // The forwarder's own Redis is right, and its sinks are wrong one by one.
-    let right = write(place, "sinks", &place.configuration(&wrong, Login::Password, true));
+    let right = write(place, "sinks", &place.configuration(&wrong, Login::Password, REFUSED));
     for sink in SINKS {
         let as_operator = service("delayq-forwarder", &right, &wrong, Login::File)
             .env("DELAYQ__REDIS__USERNAME", "default")

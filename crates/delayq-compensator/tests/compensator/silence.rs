@@ -7,13 +7,6 @@ use delayq_tests::deadline::{LONG, wait_for, within};
 /// So many that they would take more than ten minutes if each waited for a deadline.
 const PUTS: u64 = 300;
 
-/// How many scripts Redis has run.
-async fn scripts(host: &Host) -> u64 {
-    let stats: String = host.deployment.server.command(&["INFO", "commandstats"]).await;
-    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
-}
-
 /// Puts and cancels while nothing answers; all of it is spooled.
 async fn is_spooled(host: &Host) {
     assert_eq!(host.put(message("first")).await, PutOutcome::Spooled);
@@ -52,11 +45,11 @@ async fn returns(host: &Host) {
 #[tokio::test]
 async fn of_a_frozen_redis_no_write_after_the_first_waits_for_the_deadline() {
     let host = Host::start().await;
-    let before = scripts(&host).await;
+    let before = host.deployment.server.scripts_run().await;
     host.deployment.server.freeze();
     is_spooled(&host).await;
     host.deployment.server.thaw();
-    let sent = scripts(&host).await - before;
+    let sent = host.deployment.server.scripts_run().await - before;
     assert!(sent < PUTS / 10, "only what was sent before it was known: {sent}");
     returns(&host).await;
 }

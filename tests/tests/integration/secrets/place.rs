@@ -1,5 +1,6 @@
 //! Servers that ask for a secret each, and the configuration that has it, or another one.
 
+use super::collector::Collector;
 use super::planted::Planted;
 use delayq_tests::certs::{Authority, Certificate};
 use delayq_tests::deadline::{LONG, within};
@@ -31,6 +32,7 @@ pub(super) struct Place {
     rabbitmq: RabbitmqServer,
     nats: [NatsServer; 2],
     hook: String,
+    pub(super) collector: Collector,
     _kafka: KafkaServer,
 }
 
@@ -45,7 +47,7 @@ pub(super) struct Values {
     token: String,
     secret: String,
     bearer: String,
-    collector: String,
+    pub(super) collector: String,
 }
 
 /// Where the login of `[redis]` is written.
@@ -125,8 +127,20 @@ impl Place {
         kafka.create_topic("kafka", 1, &[]).await;
         let hook = hook(format!("Bearer {}", values.bearer)).await;
         let folder = Folder::new(OPEN);
-        let place =
-            Self { folder, redis, etcd, authority, member, listener, rabbitmq, nats, hook, _kafka: kafka };
+        let collector = Collector::start();
+        let place = Self {
+            folder,
+            redis,
+            etcd,
+            authority,
+            member,
+            listener,
+            rabbitmq,
+            nats,
+            hook,
+            collector,
+            _kafka: kafka,
+        };
         (place, values)
     }
 
@@ -135,8 +149,8 @@ impl Place {
         self.member.key.clone()
     }
 
-    /// A configuration with every secret there is; `required` as of a sink.
-    pub(super) fn configuration(&self, values: &Values, login: Login, required: bool) -> String {
+    /// A configuration with every secret there is; `timeout` as of a sink.
+    pub(super) fn configuration(&self, values: &Values, login: Login, timeout: &str) -> String {
         let (address, password) = (self.redis.address(), &values.redis);
         let file = self.folder.join(&format!("password-{password:.4}"));
         std::fs::write(&file, password).unwrap();
@@ -157,7 +171,7 @@ impl Place {
             let table = self.table(sink, values);
             let to = if sink == "list" { OPEN } else { sink };
             format!(
-                "[sinks.{sink}]\ntimeout = '3s'\nrequired = {required}\n[sinks.{sink}.{table}\n\
+                "[sinks.{sink}]\ntimeout = '{timeout}'\n[sinks.{sink}.{table}\n\
                  [[routes]]\ntopic = '{sink}'\nsink = '{sink}'\nto = '{to}'\n"
             )
         });
@@ -165,13 +179,14 @@ impl Place {
             "[deployment]\nshards = 2\n[redis]\n{redis}\n[etcd]\nendpoints = ['{etcd}']\nusername = '{OPEN}'\n\
              password = '{}'\n[etcd.tls]\nca = '{}'\ncert = '{}'\nkey = '{}'\n[admin]\nlisten = '127.0.0.1:0'\n\
              [log]\nfilter = 'trace'\nformat = 'json'\n[spool]\ndir = '{}'\n[timer]\nname = '{OPEN}'\n\
-             [traces]\nendpoint = 'http://127.0.0.1:1'\nheaders = {{ authorization = '{}' }}\n\
+             [traces]\nendpoint = '{}'\nheaders = {{ authorization = '{}' }}\n\
              [forwarder]\nname = '{OPEN}'\nsharing = 'plan'\n{}",
             values.etcd,
             ca.display(),
             certificate.display(),
             values.key.display(),
             spool.display(),
+            self.collector.endpoint,
             values.collector,
             sinks.concat(),
         )
@@ -219,7 +234,8 @@ async fn hook(login: String) -> String {
             let login = login.clone();
             tokio::spawn(async move {
                 let mut request = Vec::new();
-                while !request.windows(4).any(|window| window == b"\r\n\r\n") {
+                // Whole, with its body: the system resets a connection that is closed before all was read.
+                while !is_whole(&request) {
                     if stream.read_buf(&mut request).await.unwrap_or(0) == 0 {
                         return;
                     }
@@ -232,4 +248,13 @@ async fn hook(login: String) -> String {
         }
     });
     url
+}
+
+/// Whether a request has its head and as much behind it as its `content-length` says.
+fn is_whole(request: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(request);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().filter_map(|line| line.split_once(": "));
+    let length = length.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    body.len() >= length.map(|(_, length)| length.parse().unwrap()).next().unwrap_or(0)
 }
