@@ -1,8 +1,13 @@
 //! `[traces]`: the collector that spans are sent to.
 
 use crate::config::{Faults, Secret, Section};
+use hyper::Uri;
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::http::uri::Authority;
+use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::str::FromStr as _;
 
 /// `[traces]`: the collector that spans of recorded traces are sent to, by OTLP over gRPC. Needs the feature `otlp`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -27,17 +32,67 @@ impl Section for TracesConfig {
         if self.endpoint.contains('@') {
             // The text before the @ may be a secret: it is not repeated.
             at.refuse("endpoint", "it has no user and no password; put a token into `headers`");
-        } else if !self.endpoint.is_empty()
-            && !self.endpoint.starts_with("http://")
-            && !self.endpoint.starts_with("https://")
-        {
+        } else if !self.endpoint.is_empty() && !is_endpoint(&self.endpoint) {
             at.refuse(
                 "endpoint",
                 format!("`{}` is not http://host:port or https://host:port", self.endpoint),
             );
         }
         for (name, secret) in &self.headers {
-            at.secret(&format!("headers.{name}"), Some(secret));
+            if let Err(why) = check_header(name, secret) {
+                at.refuse(&format!("headers.{name}"), why);
+            }
+        }
+    }
+}
+
+fn is_endpoint(text: &str) -> bool {
+    let Ok(uri) = text.parse::<Uri>() else { return false };
+    // A port that is no number is left in the authority.
+    let is_whole = |at: &Authority| at.port_u16().is_some() || at.host() == at.as_str();
+    matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some_and(is_whole)
+}
+
+/// Whether a call can carry this header; the fault does not repeat its value.
+fn check_header(name: &str, secret: &Secret) -> Result<(), String> {
+    if HeaderName::from_str(name).is_err() {
+        return Err("not the name of a header".to_owned());
+    }
+    if name.to_ascii_lowercase().ends_with("-bin") {
+        return Err("its name says that its value is binary, which cannot be written here".to_owned());
+    }
+    let value = secret.reveal()?;
+    let read = HeaderValue::from_str(value.expose_secret());
+    read.map(drop).map_err(|_| "its value holds what no header can, such as a line break".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_forwarder_would_refuse_at_its_start_is_a_fault_of_the_configuration() {
+        let faults = |endpoint: &str, header: (&str, &str)| {
+            let headers = [(header.0.to_owned(), Secret::plain(header.1))].into();
+            let config = TracesConfig { endpoint: endpoint.to_owned(), headers, ..TracesConfig::default() };
+            let mut at = Faults::default();
+            at.section("traces", &config);
+            at.into_sentences()
+        };
+        let (endpoint, header) = ("https://collector.internal:4317", ("authorization", "Bearer a1"));
+        assert_eq!(faults(endpoint, header), Vec::<String>::new());
+        assert_eq!(faults("", header), Vec::<String>::new());
+        for wrong in ["http://", "http://a b:4317", "http://collector:99999x", "collector:4317"] {
+            let found = faults(wrong, header);
+            assert!(found.len() == 1 && found[0].starts_with("traces.endpoint: "), "{wrong}: {found:?}");
+        }
+        for (name, value) in [("two words", "a1"), ("", "a1"), ("x-bin", "a1"), ("x", "a\nhunter2")] {
+            let found = faults(endpoint, (name, value));
+            assert!(
+                found.len() == 1 && found[0].starts_with(&format!("traces.headers.{name}: ")),
+                "{found:?}"
+            );
+            assert!(!found[0].contains("hunter2"), "{found:?}");
         }
     }
 }
