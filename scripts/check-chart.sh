@@ -23,7 +23,7 @@ refuses() {
 refuses image.tga=1                              # no such value
 refuses redis.url=redis://:password@redis:6379   # a secret in plain text
 refuses redis.url=redis+sentinel://:password@sentinel:26379/delayq
-refuses drainSeconds=5                           # a forwarder alone waits as long
+refuses drainSeconds=6                           # a forwarder alone waits as long
 refuses timer.replicas=two
 refuses etcd.enabled=false                       # with two timers
 refuses forwarder.keda.enabled=true,forwarder.autoscaling.enabled=true

@@ -18,7 +18,9 @@ pub use otlp::Exporter;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use std::sync::Arc;
 use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Maximum number of spans that wait to be exported: some hundred bytes each.
 const QUEUE: usize = 8192;
@@ -56,6 +58,8 @@ pub struct Traces(Option<Queue>);
 struct Queue {
     spans: mpsc::Sender<Span>,
     counts: Counts,
+    /// Tells the exporter when the last clone goes.
+    _end: Arc<DropGuard>,
 }
 
 /// What a process says of itself, by the names of OpenTelemetry.
@@ -93,8 +97,9 @@ pub fn open(
     let (spans, queued) = mpsc::channel(QUEUE);
     let Program { name, version } = process.program;
     let own = [("service.name", name), ("service.version", version), ("service.instance.id", instance)];
-    let exporter = Exporter::new(config, own, queued, counts.clone())?;
-    Ok((Traces(Some(Queue { spans, counts })), Some(exporter)))
+    let ended = CancellationToken::new();
+    let exporter = Exporter::new(config, own, (queued, ended.clone()), counts.clone())?;
+    Ok((Traces(Some(Queue { spans, counts, _end: Arc::new(ended.drop_guard()) })), Some(exporter)))
 }
 
 // === impl Traces ===
@@ -108,7 +113,7 @@ impl Traces {
 
     /// Hands over a span; without room it is dropped. Never waits.
     pub fn record(&self, span: Span) {
-        if let Some(Queue { spans, counts }) = &self.0
+        if let Some(Queue { spans, counts, .. }) = &self.0
             && spans.try_send(span).is_err()
         {
             counts.add(DROPPED, 1);
@@ -139,7 +144,12 @@ impl Counts {
 
 #[cfg(not(feature = "otlp"))]
 impl Exporter {
-    fn new(_: &TracesConfig, own: Own<'_>, _: mpsc::Receiver<Span>, _: Counts) -> Result<Self, Fault> {
+    fn new(
+        _: &TracesConfig,
+        own: Own<'_>,
+        _: (mpsc::Receiver<Span>, CancellationToken),
+        _: Counts,
+    ) -> Result<Self, Fault> {
         let program = own[0].1;
         let why = format!("traces.endpoint: this {program} was built without the feature `otlp`");
         Err(Fault::new(&crate::codes::CONFIG_FAULTY, why))
@@ -174,7 +184,8 @@ mod tests {
     fn without_room_a_span_is_dropped_and_counted() {
         let metrics = Metrics::new();
         let (spans, mut queued) = mpsc::channel(1);
-        let traces = Traces(Some(Queue { spans, counts: Counts::new(&metrics) }));
+        let _end = Arc::new(CancellationToken::new().drop_guard());
+        let traces = Traces(Some(Queue { spans, counts: Counts::new(&metrics), _end }));
         traces.record(span());
         traces.record(span());
         assert!(queued.try_recv().is_ok() && queued.try_recv().is_err());

@@ -14,8 +14,9 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span as OtlpSpan, Status};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
+use tokio_util::sync::CancellationToken;
 use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap};
 use tonic::transport::{Channel, ClientTlsConfig};
 
@@ -25,13 +26,17 @@ const BATCH: usize = 512;
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a collector rests that failed.
 const REST: Duration = Duration::from_secs(1);
-/// For how long calls are begun after nobody is left who makes spans.
+/// How long the last spans may take once nobody is left who makes any: it counts against the drain.
 const LAST: Duration = Duration::from_secs(1);
 
 /// Sends what is queued to the collector.
 #[derive(Debug)]
 pub struct Exporter {
     queued: Receiver<Span>,
+    /// Cancelled when nobody is left who makes spans.
+    ended: CancellationToken,
+    /// How many spans the call has that is under way.
+    under_way: u64,
     client: TraceServiceClient<Channel>,
     headers: MetadataMap,
     resource: Resource,
@@ -53,12 +58,14 @@ impl Exporter {
     pub(super) fn new(
         config: &TracesConfig,
         own: Own<'_>,
-        queued: Receiver<Span>,
+        (queued, ended): (Receiver<Span>, CancellationToken),
         counts: Counts,
     ) -> Result<Self, Fault> {
         let refuse = |why: String| Fault::new(&CONFIG_FAULTY, format!("traces.{why}"));
         Ok(Self {
             queued,
+            ended,
+            under_way: 0,
             client: TraceServiceClient::new(channel(&config.endpoint).map_err(refuse)?),
             headers: headers(config).map_err(refuse)?,
             resource: resource(config, own),
@@ -71,32 +78,44 @@ impl Exporter {
         })
     }
 
-    /// Exports until nobody is left who makes spans; then what still waits, unless the
-    /// collector is down or too slow.
+    /// Exports until nobody is left who makes spans; then for a second at most what still waits, unless the collector is
+    /// down.
     ///
     /// # Errors
     /// Never: a collector that is down is logged, and its spans are counted.
     pub async fn run(mut self) -> Result<(), Fault> {
-        let (mut batch, mut failing, mut end) = (Vec::with_capacity(BATCH), false, None);
+        let ended = self.ended.clone();
+        let too_late = async {
+            ended.cancelled().await;
+            tokio::time::sleep(LAST).await;
+        };
+        tokio::select! {
+            () = self.export_all() => {}
+            () = too_late => {}
+        }
+        self.counts.add(FAILED, self.under_way);
+        self.counts.add(DROPPED, self.queued.len() as u64);
+        Ok(())
+    }
+
+    async fn export_all(&mut self) {
+        let (mut batch, mut failing) = (Vec::with_capacity(BATCH), false);
         while self.queued.recv_many(&mut batch, BATCH).await > 0 {
             let count = batch.len() as u64;
+            self.under_way = count;
             let taken = self.export(batch.drain(..).map(otlp).collect()).await;
+            self.under_way = 0;
             let refused = taken.as_ref().map_or_else(|refusal| refusal.spans.unwrap_or(count), |()| 0);
             self.counts.add(FAILED, refused);
             self.counts.add(EXPORTED, count.saturating_sub(refused));
             log_change(&taken, std::mem::replace(&mut failing, taken.is_err()));
-            let is_down = refused >= count;
-            if self.queued.is_closed() {
-                let end = *end.get_or_insert_with(|| Instant::now() + LAST);
-                if is_down || end <= Instant::now() {
-                    self.counts.add(DROPPED, self.queued.len() as u64);
-                    break;
+            if refused >= count {
+                if self.ended.is_cancelled() {
+                    return;
                 }
-            } else if is_down {
                 tokio::time::sleep(REST).await;
             }
         }
-        Ok(())
     }
 
     async fn export(&mut self, spans: Vec<OtlpSpan>) -> Result<(), Refusal> {
@@ -152,7 +171,7 @@ fn headers(config: &TracesConfig) -> Result<MetadataMap, String> {
         let key: AsciiMetadataKey = name.parse().map_err(|error| refuse(&error))?;
         let secret = secret.reveal().map_err(|why| refuse(&why))?;
         let mut value: AsciiMetadataValue =
-            secret.expose_secret().parse().map_err(|_| refuse(&"not visible ASCII"))?;
+            secret.expose_secret().parse().map_err(|_| refuse(&"its value holds what no header can"))?;
         value.set_sensitive(true);
         headers.insert(key, value);
     }
