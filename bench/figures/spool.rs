@@ -96,7 +96,7 @@ impl Bench {
         if done != count as u64 {
             return Err(BenchError::Wrong(format!("{done} of {count} records were resubmitted")));
         }
-        let figure = Figure::new(shape, "replay, beside put_many of 500 by one caller", "/s", measured);
+        let figure = Figure::new(shape, "replay, beside put_many of 2,000 by one caller", "/s", measured);
         Ok(vec![figure.limit(limit).target(lower(REPLAYED, limit))])
     }
 }

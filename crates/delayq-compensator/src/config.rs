@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CompensatorConfig {
-    /// Maximum number of records in one step: 1 to 500; default 500.
+    /// Maximum number of records in one step: 1 to 2,000; default 2,000.
     pub batch: u16,
     /// How often an empty spool is polled, which costs some microseconds. 10 ms to 1 m; default 200 ms. It bounds how long a
     /// record waits while Redis is available.
@@ -25,7 +25,7 @@ pub struct CompensatorConfig {
 
 impl CompensatorConfig {
     /// The default and the maximum of `batch`.
-    pub const BATCH: u16 = 500;
+    pub const BATCH: u16 = 2_000;
     /// The default of `poll_interval`.
     pub const POLL_INTERVAL: HumanDuration = HumanDuration::from_millis(200);
     /// The default of `longest_rest`.

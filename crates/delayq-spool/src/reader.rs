@@ -145,8 +145,8 @@ impl SpoolReader {
     /// The file cannot be read.
     pub fn waiting(&self, after: u64, most: usize) -> Result<Vec<Spooled>, SpoolError> {
         let read = || {
-            let sql =
-                "SELECT seq, spooled_ms, tried_ms, body FROM waiting WHERE seq > ? ORDER BY seq LIMIT ?";
+            let sql = "SELECT seq, spooled_ms, coalesce(waiting.tried_ms, begun.tried_ms), body
+                       FROM waiting LEFT JOIN begun USING (seq) WHERE seq > ? ORDER BY seq LIMIT ?";
             let mut select = self.connection.prepare_cached(sql)?;
             let (mut rows, mut batch, mut bytes) = (select.query(params![after, most])?, Vec::new(), 0);
             while bytes < BATCH_BYTES
@@ -168,9 +168,9 @@ impl SpoolReader {
     pub fn begin(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
         let now = clock::now().get();
         self.change(|change| {
-            let mut note = change
-                .prepare_cached("UPDATE waiting SET tried_ms = ? WHERE seq = ? AND tried_ms IS NULL")?;
-            seqs.iter().try_for_each(|seq| note.execute(params![now, seq]).map(drop))
+            let sql = "INSERT OR IGNORE INTO begun (seq, tried_ms) VALUES (?, ?)";
+            let mut note = change.prepare_cached(sql)?;
+            seqs.iter().try_for_each(|seq| note.execute(params![seq, now]).map(drop))
         })
     }
 
@@ -180,7 +180,7 @@ impl SpoolReader {
     /// Nothing is undone; a repeat may then be answered *stale*, if its topic refuses repeats.
     pub fn untried(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
         self.change(|change| {
-            let mut note = change.prepare_cached("UPDATE waiting SET tried_ms = NULL WHERE seq = ?")?;
+            let mut note = change.prepare_cached("DELETE FROM begun WHERE seq = ?")?;
             seqs.iter().try_for_each(|seq| note.execute([seq]).map(drop))
         })
     }
@@ -191,10 +191,9 @@ impl SpoolReader {
     /// Nothing is removed; they are resubmitted again.
     pub fn done(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
         self.change(|change| {
-            let mut remove = change.prepare_cached("DELETE FROM waiting WHERE seq = ?")?;
             let mut removed = 0;
-            for seq in seqs {
-                removed += remove.execute([seq])?;
+            for run in seqs.chunk_by(|one, next| one + 1 == *next) {
+                removed += no_longer_waits(change, run[0], run[run.len() - 1])?;
             }
             change.execute("UPDATE books SET replayed = replayed + ?", [removed]).map(drop)
         })?;
@@ -213,7 +212,7 @@ impl SpoolReader {
                 "INSERT INTO rejected SELECT seq, key, spooled_ms, ?, ?, body FROM waiting WHERE seq = ?",
                 params![now, reason, seq],
             )?;
-            change.execute("DELETE FROM waiting WHERE seq = ?", [seq])?;
+            no_longer_waits(change, seq, seq)?;
             change.execute("UPDATE books SET rejected = rejected + ?", [copied]).map(drop)
         })?;
         self.lower_flag();
@@ -272,7 +271,7 @@ impl SpoolReader {
     /// It stays.
     pub fn discard(&mut self, seq: u64) -> Result<bool, SpoolError> {
         let discarded = self.change(|change| {
-            let waited = change.execute("DELETE FROM waiting WHERE seq = ?", [seq])?;
+            let waited = no_longer_waits(change, seq, seq)?;
             let rejected = change.execute("DELETE FROM rejected WHERE seq = ?", [seq])?;
             let sql = "UPDATE books SET discarded = discarded + ?, rejected = rejected - ?";
             change.execute(sql, [waited + rejected, rejected])?;
@@ -343,6 +342,17 @@ impl SpoolReader {
     fn of(&self) -> impl Fn(rusqlite::Error) -> SpoolError + '_ {
         |error| SpoolError::of(&self.path, &error)
     }
+}
+
+/// Deletes the waiting records from one number to another; how many there were.
+fn no_longer_waits(change: &Transaction<'_>, first: u64, last: u64) -> rusqlite::Result<usize> {
+    let delete = |table| {
+        let sql = format!("DELETE FROM {table} WHERE seq BETWEEN ? AND ?");
+        change.prepare_cached(&sql)?.execute([first, last])
+    };
+    delete("waiting_group")?;
+    delete("begun")?;
+    delete("waiting")
 }
 
 fn spooled(row: &Row<'_>) -> rusqlite::Result<Spooled> {

@@ -10,6 +10,13 @@ use sha2::{Digest, Sha256};
 /// A row's overhead besides its body: its columns, its index entry, its share of the page.
 const ROW_BYTES: u64 = 64;
 
+/// Whether a record of a key waits: asked of each chunk of numbers, by which the index is divided.
+const WAITS: &str = "
+    WITH RECURSIVE chunks (chunk, last) AS (
+        SELECT (SELECT min(seq) FROM waiting) >> 13, (SELECT max(seq) FROM waiting) >> 13
+        UNION ALL SELECT chunk + 1, last FROM chunks WHERE chunk < last)
+    SELECT 1 FROM chunks CROSS JOIN waiting ON seq >> 13 = chunk AND key = ?";
+
 /// What `waiting_group` has of a record that may be of any group, where others have the key of their group.
 const ANY_GROUP: i64 = 0;
 /// What it has of a change of a group.
@@ -84,7 +91,7 @@ impl Row {
     /// Whether something waits that it must not overtake.
     pub(crate) fn has_to_wait(&self, connection: &Connection) -> rusqlite::Result<bool> {
         let Keys { key, of } = self.keys;
-        let waits = |key| connection.prepare_cached("SELECT 1 FROM waiting WHERE key = ?")?.exists([key]);
+        let waits = |key| connection.prepare_cached(WAITS)?.exists([key]);
         let noted =
             |key| connection.prepare_cached("SELECT 1 FROM waiting_group WHERE key = ?")?.exists([key]);
         if waits(key)? {

@@ -10,9 +10,11 @@ use rusqlite::{
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The columns of the two tables of records; the first is the number.
+/// The columns of the tables by numbers; the first is the number.
 const WAITING: (&str, &str) = ("waiting", "seq, key, spooled_ms, tried_ms, body");
 const REJECTED: (&str, &str) = ("rejected", "seq, key, spooled_ms, rejected_ms, reason, body");
+
+const BEGUN: (&str, &str) = ("begun", "seq, tried_ms");
 
 /// What a salvage found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +34,7 @@ pub struct Salvaged {
 /// What can be read of a file.
 struct Readable {
     waiting: Vec<RawRow>,
+    begun: Vec<RawRow>,
     rejected: Vec<RawRow>,
     lost: u64,
     lost_numbers: Vec<u64>,
@@ -85,16 +88,19 @@ impl Readable {
         })?;
         let waiting = rows(&connection, WAITING, issued).map_err(of)?;
         let rejected = rows(&connection, REJECTED, issued).map_err(of)?;
+        // A file of an earlier version has none.
+        let begun = rows(&connection, BEGUN, issued).unwrap_or_default();
         let lost_numbers = lost_numbers(&connection, &waiting);
         let kept = (waiting.len() + rejected.len()) as u64;
         let booked = number("SELECT spooled - replayed - discarded FROM books");
         let lost = booked.map_or(lost_numbers.len() as u64, |booked| booked.saturating_sub(kept));
-        Ok(Self { waiting, rejected, lost, lost_numbers, issued })
+        Ok(Self { waiting, begun, rejected, lost, lost_numbers, issued })
     }
 
     fn write(&self, connection: &mut Connection) -> rusqlite::Result<()> {
         let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         insert(&change, WAITING, &self.waiting)?;
+        insert(&change, BEGUN, &self.begun)?;
         insert(&change, REJECTED, &self.rejected)?;
         for row in &self.waiting {
             if let (Some(seq), Some(Value::Blob(body))) = (row.first().and_then(number), row.last())
@@ -135,11 +141,14 @@ fn rows(connection: &Connection, (table, columns): (&str, &str), last: u64) -> r
 /// The numbers that the index of keys has, and the table has no more; none where the index is damaged as well.
 fn lost_numbers(connection: &Connection, found: &[RawRow]) -> Vec<u64> {
     let found: BTreeSet<u64> = found.iter().filter_map(|row| number(row.first()?)).collect();
-    let indexed = || {
-        let mut select = connection.prepare("SELECT seq FROM waiting INDEXED BY waiting_key")?;
-        select.query_map([], |row| row.get::<_, u64>(0))?.collect::<rusqlite::Result<BTreeSet<_>>>()
-    };
-    indexed().unwrap_or_default().difference(&found).copied().collect()
+    // The second one is that of files of earlier versions.
+    let indexed = ["waiting_chunk_key", "waiting_key"].into_iter().find_map(|index| {
+        let sql = format!("SELECT seq FROM waiting INDEXED BY {index}");
+        let mut select = connection.prepare(&sql).ok()?;
+        let rows = select.query_map([], |row| row.get::<_, u64>(0)).ok()?;
+        rows.collect::<rusqlite::Result<BTreeSet<_>>>().ok()
+    });
+    indexed.unwrap_or_default().difference(&found).copied().collect()
 }
 
 fn number(value: &Value) -> Option<u64> {

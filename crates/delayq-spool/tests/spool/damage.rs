@@ -59,6 +59,7 @@ async fn a_damaged_file_is_refused_by_name_and_salvaged() {
     open(folder.path()).unwrap().append(vec![grouped]).await.unwrap();
     released(folder.path()).await;
     let mut before = reader(folder.path());
+    before.begin(&[1]).unwrap();
     before.reject(7, "conflict").unwrap();
     before.reject(1_999, "conflict").unwrap();
     before.shrink().unwrap();
@@ -82,6 +83,7 @@ async fn a_damaged_file_is_refused_by_name_and_salvaged() {
     let found = reader.waiting(0, 2_000).unwrap();
     assert!(found.iter().all(|spooled| !lost_numbers.contains(&spooled.seq) && spooled.record.is_ok()));
     assert_eq!(found.len() as u64, waiting);
+    assert!(found[0].seq == 1 && found[0].tried.is_some() && found[1].tried.is_none());
     assert_eq!(reader.rejected(0, 10).unwrap().iter().map(|r| r.seq).collect::<Vec<_>>(), [7, 1_999]);
     assert!(reader.stats().unwrap().balances());
     // No number is given twice, and what is of a group is known to be.

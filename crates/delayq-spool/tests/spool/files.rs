@@ -1,6 +1,8 @@
 //! The files: whose they are, who has them, and of which kind.
 
 use super::{ids, open, put, reader, released, spooled};
+use delayq_core::spool::Spool;
+use delayq_core::time::UnixMillis;
 use delayq_spool::{SpoolError, SpoolReader};
 use delayq_tests::folder::Folder;
 use std::fs::{self, Permissions};
@@ -72,4 +74,29 @@ async fn a_newer_format_is_refused() {
     newer.execute_batch("PRAGMA user_version = 2").unwrap();
     drop(newer);
     assert!(matches!(open(folder.path()), Err(SpoolError::Newer { found: 2, known: 1, .. })));
+}
+
+#[tokio::test]
+async fn a_file_of_an_earlier_version_is_served_as_before() {
+    let folder = Folder::new("spool");
+    spooled(folder.path(), 3, 10).await;
+    released(folder.path()).await;
+    let earlier = rusqlite::Connection::open(folder.join("spool.db")).unwrap();
+    earlier
+        .execute_batch(
+            "DROP INDEX waiting_chunk_key; DROP TABLE begun; CREATE INDEX waiting_key ON waiting (key);
+             CREATE TRIGGER no_longer_waiting AFTER DELETE ON waiting
+                 BEGIN DELETE FROM waiting_group WHERE seq = OLD.seq; END;
+             UPDATE waiting SET tried_ms = 5 WHERE seq = 1",
+        )
+        .unwrap();
+    drop(earlier);
+    let spool = open(folder.path()).unwrap();
+    let mut reader = reader(folder.path());
+    reader.begin(&[1, 2]).unwrap();
+    let tried: Vec<_> = reader.waiting(0, 9).unwrap().into_iter().map(|spooled| spooled.tried).collect();
+    assert!(tried[0] == Some(UnixMillis::new(5)) && tried[1].is_some() && tried[2].is_none(), "{tried:?}");
+    assert_eq!(spool.append_behind(&[put("m0", 10), put("new", 10)]).await, [Ok(true), Ok(false)]);
+    reader.done(&[1, 2, 3, 4]).unwrap();
+    assert!(!spool.may_hold() && reader.stats().unwrap().balances());
 }
