@@ -7,7 +7,8 @@
  * synced: $DELAYQ_DISK_SYNCED/names/NAME.
  *
  * $DELAYQ_DISK_MODE: "lies": an fsync does nothing and succeeds, as with PRAGMA synchronous=OFF; "fails:N": the Nth fsync
- * fails, and forgets the pages that it should have written, as Linux does.
+ * fails, and forgets the pages that it should have written, as Linux does; "ends:N": the process is killed in front of the
+ * Nth fsync.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -15,6 +16,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +29,7 @@
 #define MOST_PAGES (1 << 18)
 
 static char disk[PATH_MAX], synced[PATH_MAX];
-static int lies, fails_at, syncs;
+static int lies, fails_at, ends_at, syncs;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* By file descriptor: the name of a watched file, and its pages that were written since its last fsync. Two descriptors
@@ -50,6 +52,7 @@ __attribute__((constructor)) static void start(void) {
     snprintf(synced, sizeof synced, "%s", to);
     lies = mode && strcmp(mode, "lies") == 0;
     if (mode && strncmp(mode, "fails:", 6) == 0) fails_at = atoi(mode + 6);
+    if (mode && strncmp(mode, "ends:", 5) == 0) ends_at = atoi(mode + 5);
 }
 
 /* The name of a file directly below the disk; the index that processes share in memory is no file of the disk. */
@@ -173,7 +176,9 @@ int fsync(int fd) {
     }
     if (!names[fd]) return 0;
     pthread_mutex_lock(&lock);
-    int fails = fails_at && ++syncs == fails_at;
+    syncs++;
+    if (syncs == ends_at) kill(getpid(), SIGKILL);
+    int fails = syncs == fails_at;
     if (!fails) keep(fd);
     memset(dirty[fd], 0, MOST_PAGES);
     pthread_mutex_unlock(&lock);

@@ -34,6 +34,8 @@ pub enum Syncs {
     Lie,
     /// The one of this number fails, and forgets what it should have written; the others work.
     Fail(u32),
+    /// What it is told; in front of the one of this number the program is killed.
+    End(u32),
 }
 
 // === impl DiskShim ===
@@ -61,6 +63,7 @@ impl DiskShim {
             Syncs::Work => String::new(),
             Syncs::Lie => "lies".to_owned(),
             Syncs::Fail(number) => format!("fails:{number}"),
+            Syncs::End(number) => format!("ends:{number}"),
         };
         command.env("LD_PRELOAD", &library.path).env("DELAYQ_DISK_MODE", mode);
         command.env("DELAYQ_DISK", self.path()).env("DELAYQ_DISK_SYNCED", self.synced.path());

@@ -1,13 +1,16 @@
 //! The way of a message through the spool: a Redis that goes away, and comes back.
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
+mod aborts;
 mod full_disk;
 mod full_spool;
 mod killed;
 mod order;
+mod outage;
 mod ready;
 mod resting;
 mod silence;
+mod writes;
 
 use delayq::admin::{Policy, Repeats};
 use delayq::protocol::{Holder, ReserveRequest};

@@ -1,87 +1,33 @@
 //! Writes of one message are carried out in the order in which they were made, an outage in between or not.
 
-use super::{FAR, Host, drain, message, target, topic};
+use super::writes::{known, known_by_ids, writes};
+use super::{FAR, Host, drain, message, target};
 use delayq::protocol::{Layout, Scripts, Verb};
 use delayq::spool::{GroupChange, GroupRecord, SpoolRecord};
-use delayq::{Admin, Due, Fate, Group, Message, Producer, PutOutcome, Reschedule, Shift, Target, UnixMillis};
+use delayq::{Fate, Group, Message, PutOutcome, Shift, Target};
 use std::time::Duration;
-
-/// A write, by name and number.
-#[derive(Clone, Copy, Debug)]
-enum Write {
-    Put,
-    Replace,
-    Cancel,
-    Reschedule,
-}
-
-/// One write of message `id`, told apart from the others by `n`.
-async fn write(producer: &Producer, write: Write, id: &str, n: u64) {
-    let due = UnixMillis::new(FAR.get() + n);
-    match write {
-        Write::Put => drop(producer.put(message(id).at(due)).await.unwrap()),
-        Write::Replace => {
-            let message = Message::new(topic(), format!("body {n}")).id(id).unwrap().at(due).replace();
-            producer.put(message).await.unwrap();
-        }
-        Write::Cancel => drop(producer.cancel(&topic(), &target(id)).await.unwrap()),
-        Write::Reschedule => {
-            let change = Reschedule::To(Due::At(due));
-            producer.reschedule(&topic(), &target(id), change).await.unwrap();
-        }
-    }
-}
-
-/// Writes of four messages, in an order that is the same each time and follows no pattern.
-fn writes() -> impl Iterator<Item = (Write, String, u64)> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    (0..120).map(move |n| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let write =
-            [Write::Put, Write::Replace, Write::Cancel, Write::Reschedule][(state >> 33) as usize % 4];
-        (write, format!("m{}", (state >> 40) % 4), n)
-    })
-}
-
-/// What is known of the four messages.
-async fn known_of_four(host: &Host) -> Vec<String> {
-    known(host, (0..4).map(|id| target(&format!("m{id}")))).await
-}
-
-async fn known(host: &Host, targets: impl IntoIterator<Item = Target>) -> Vec<String> {
-    let admin = Admin::new(host.deployment.client.clone());
-    let mut known = Vec::new();
-    for target in targets {
-        let found = admin.get(&topic(), &target).await.unwrap();
-        known.push(found.map_or_else(String::new, |found| {
-            let kept = found.envelope.unwrap();
-            format!("{:?} {:?} {:?}", kept.state, kept.due, kept.payload)
-        }));
-    }
-    known
-}
 
 #[tokio::test]
 async fn no_write_overtakes_an_older_one_that_waits_in_the_spool() {
     let calm = Host::start().await;
-    for (kind, id, n) in writes() {
-        write(&calm.producer, kind, &id, n).await;
+    for write in writes(120, 4) {
+        write.carry_out(&calm.producer).await;
     }
 
     let mut host = Host::start().await;
     let mut resubmitter = host.resubmitter();
-    for (kind, id, n) in writes() {
-        match n % 40 {
+    for write in writes(120, 4) {
+        match write.n % 40 {
             10 => drop(host.deployment.server.kill().await),
             20 => host.deployment.server.resume().await,
             // Some are resubmitted, those behind them wait on.
             30 => drop(drain(&mut resubmitter).await),
             _ => {}
         }
-        write(&host.producer, kind, &id, n).await;
+        write.carry_out(&host.producer).await;
     }
     drain(&mut resubmitter).await;
-    assert_eq!(known_of_four(&host).await, known_of_four(&calm).await);
+    assert_eq!(known_by_ids(&host, 4).await, known_by_ids(&calm, 4).await);
     let stats = resubmitter.stats().await.unwrap();
     // Ten writes of each outage, and those that followed them.
     assert!(stats.spooled > 30 && stats.waiting == 0 && stats.balances(), "{stats:?}");
