@@ -14,6 +14,7 @@ mod config;
 mod health;
 mod kafka;
 mod metrics;
+mod nats;
 mod read;
 mod record;
 mod source;
@@ -30,6 +31,7 @@ use taking::{Intake, Takes, Waiting};
 
 pub use config::IntakeConfig;
 pub use kafka::KafkaIntakeConfig;
+pub use nats::NatsIntakeConfig;
 
 /// What intakes work with.
 pub struct IntakeDeps {
@@ -94,6 +96,12 @@ impl Parts<'_> {
             }
             #[cfg(not(feature = "intake-kafka"))]
             IntakeConfig { kafka: Some(_), .. } => Err(without("kafka")),
+            #[cfg(feature = "intake-nats")]
+            IntakeConfig { nats: Some(nats), dead, in_flight, .. } => {
+                Ok(self.over(nats::NatsSource::new(nats.clone(), dead, *in_flight)))
+            }
+            #[cfg(not(feature = "intake-nats"))]
+            IntakeConfig { nats: Some(_), .. } => Err(without("nats")),
             _ => Err("it has no kind".to_owned()),
         }
     }
@@ -111,7 +119,7 @@ impl Parts<'_> {
     }
 }
 
-#[cfg(not(feature = "intake-kafka"))]
+#[cfg(not(all(feature = "intake-kafka", feature = "intake-nats")))]
 fn without(kind: &str) -> String {
     format!("this program was built without the intake {kind}: build with --features intake-{kind}")
 }

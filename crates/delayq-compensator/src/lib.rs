@@ -29,7 +29,7 @@ mod writes;
 
 pub use compensator::{Compensator, Deps, build};
 pub use config::CompensatorConfig;
-pub use intake::{IntakeConfig, IntakeDeps, Intakes, KafkaIntakeConfig, build_intakes};
+pub use intake::{IntakeConfig, IntakeDeps, Intakes, KafkaIntakeConfig, NatsIntakeConfig, build_intakes};
 pub use outbox::{
     AsideRow, AskedRow, Books, OutboxConfig, OutboxDeps, OutboxKeeper, OutboxReader, build_outbox,
     outbox_keeper,

@@ -1,6 +1,7 @@
 //! `[intake.NAME]`: a topic, queue or stream that producers publish to.
 
 use super::kafka::KafkaIntakeConfig;
+use super::nats::NatsIntakeConfig;
 use delayq::Topic;
 use delayq_service::config::{Faults, HumanDuration, Section};
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,9 @@ pub struct IntakeConfig {
     /// A topic of Kafka.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kafka: Option<KafkaIntakeConfig>,
+    /// A stream of NATS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nats: Option<NatsIntakeConfig>,
 }
 
 impl Default for IntakeConfig {
@@ -36,6 +40,7 @@ impl Default for IntakeConfig {
             in_flight: 2000,
             longest_rest: HumanDuration::from_secs(5),
             kafka: None,
+            nats: None,
         }
     }
 }
@@ -49,13 +54,17 @@ impl Section for IntakeConfig {
         at.range("in_flight", &self.in_flight, self.batch..=60_000);
         let rest = HumanDuration::from_millis(100)..=HumanDuration::from_secs(600);
         at.range("longest_rest", &self.longest_rest, rest);
-        let kinds = [self.kafka.is_some()];
+        let kinds = [self.kafka.is_some(), self.nats.is_some()];
         if kinds.iter().filter(|there| **there).count() != 1 {
             at.refuse("kind", "an intake needs one table with the name of its kind: kafka, nats or rabbitmq");
         }
         if let Some(kafka) = &self.kafka {
             at.section("kafka", kafka);
             kafka.check_dead(&self.dead, at);
+        }
+        if let Some(nats) = &self.nats {
+            at.section("nats", nats);
+            nats.check_dead(&self.dead, at);
         }
     }
 }

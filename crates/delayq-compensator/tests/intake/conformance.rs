@@ -169,8 +169,13 @@ pub(crate) async fn two_compensators_take_each_record_in_once<B: Broker>() {
     stage.has_delayed(COUNT).await;
     stage.is_settled().await;
     assert_eq!(stage.books().await, all(COUNT));
-    // A reschedule that came before its put would have been rejected.
+    // A reschedule that came before its put would have been rejected, and its message would be due earlier.
     assert_eq!(second.metric("settled_total{intake=\"orders\",outcome=\"rejected\"}").await, Some(0.0));
+    for id in (0..COUNT).map(|n| format!("m{n}")) {
+        let again = Message::new(topic(), format!("body of {id}")).id(&id).unwrap();
+        let answer = stage.deployment.producer.put(again).await.unwrap().outcome;
+        assert_eq!(answer, PutOutcome::Exists(State::Delayed, UnixMillis::new(4_102_444_805_000)), "{id}");
+    }
     second.stop().await;
 }
 
@@ -193,3 +198,29 @@ pub(crate) async fn a_hundred_thousand_records_are_as_many_messages<B: Broker>()
 fn all(count: u64) -> Books {
     Books { accepted: count, delayed: count, ready: 0, cancelled: 0 }
 }
+
+/// The tests of one broker.
+macro_rules! conforms {
+    ($broker:ty) => {
+        conforms! { $broker:
+            each_form_reaches_a_consumer,
+            writes_of_one_message_keep_their_order,
+            poison_is_buried_with_its_reason_and_its_neighbours_go_on,
+            an_outage_of_redis_pauses_and_loses_nothing,
+            a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice,
+            a_broker_that_is_killed_in_a_batch_loses_nothing,
+            two_compensators_take_each_record_in_once,
+            a_hundred_thousand_records_are_as_many_messages,
+        }
+    };
+    ($broker:ty: $($name:ident),* $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                $crate::conformance::$name::<$broker>().await;
+            }
+        )*
+    };
+}
+
+pub(crate) use conforms;

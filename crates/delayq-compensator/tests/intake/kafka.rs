@@ -1,6 +1,6 @@
 //! The intake `kafka`.
 
-use crate::conformance;
+use crate::conformance::conforms;
 use crate::stage::{Broker, Sent};
 use delayq_tests::deadline::LONG;
 use delayq_tests::kafka_server::KafkaServer;
@@ -113,24 +113,4 @@ impl Broker for Kafka {
     }
 }
 
-macro_rules! conforms {
-    ($($name:ident),* $(,)?) => {
-        $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() {
-                conformance::$name::<Kafka>().await;
-            }
-        )*
-    };
-}
-
-conforms! {
-    each_form_reaches_a_consumer,
-    writes_of_one_message_keep_their_order,
-    poison_is_buried_with_its_reason_and_its_neighbours_go_on,
-    an_outage_of_redis_pauses_and_loses_nothing,
-    a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice,
-    a_broker_that_is_killed_in_a_batch_loses_nothing,
-    two_compensators_take_each_record_in_once,
-    a_hundred_thousand_records_are_as_many_messages,
-}
+conforms!(Kafka);

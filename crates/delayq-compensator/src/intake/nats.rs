@@ -1,0 +1,17 @@
+//! The intake `nats`: a stream of JetStream, read through a durable consumer.
+
+mod config;
+#[cfg(feature = "intake-nats")]
+mod dead;
+#[cfg(feature = "intake-nats")]
+mod outstanding;
+#[cfg(feature = "intake-nats")]
+mod record;
+#[cfg(feature = "intake-nats")]
+mod source;
+#[cfg(feature = "intake-nats")]
+mod turn;
+
+pub use config::NatsIntakeConfig;
+#[cfg(feature = "intake-nats")]
+pub(crate) use source::NatsSource;

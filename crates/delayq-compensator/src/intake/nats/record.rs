@@ -1,0 +1,31 @@
+//! A message of a stream as a record.
+
+use crate::intake::record::Record;
+use async_nats::header::NATS_MESSAGE_ID;
+use async_nats::jetstream::Message;
+use async_nats::jetstream::message::Info;
+use delayq::UnixMillis;
+use delayq_service::brokers::commands_nats;
+
+/// The record of a message. The client keeps headers in no order, so they are sorted: the same message gives the same record.
+pub(super) fn record(message: &Message, info: &Info<'_>) -> Record {
+    let mut headers: Vec<(String, Vec<u8>)> = message
+        .headers
+        .iter()
+        .flat_map(|headers| headers.iter())
+        .filter(|(name, _)| !commands_nats(name.as_ref()))
+        .flat_map(|(name, values)| {
+            values.iter().map(|value| (name.to_string(), value.as_str().as_bytes().to_vec()))
+        })
+        .collect();
+    headers.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let id = message.headers.as_ref().and_then(|headers| headers.get(NATS_MESSAGE_ID));
+    let published = u64::try_from(info.published.unix_timestamp_nanos() / 1_000_000).ok();
+    Record {
+        headers,
+        body: message.payload.to_vec(),
+        at: published.map(UnixMillis::new),
+        id: id.map(|id| id.as_str().to_owned()),
+        is_repeat: info.delivered > 1,
+    }
+}

@@ -1,0 +1,150 @@
+//! Whose turn it is: of all compensators that share a consumer, one reads at a time, or records of one message would be carried
+//! out beside each other.
+//!
+//! ```text
+//! waiting ── "claim ID" ──► claiming ── nobody objects ──► held
+//!    ▲                          │                           │ "claim" of another: objects
+//!    └──── rest ◄── "held ID" ──┘                           └─ the connection breaks: it is over
+//! ```
+//! They talk over one subject of the server, without anything that is stored: a turn ends with the connection of its holder.
+
+use async_nats::{Client, Subscriber};
+use futures_util::StreamExt;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// How long others have to object.
+const OBJECTION: Duration = Duration::from_millis(300);
+/// The rest between two claims.
+const REST: Duration = Duration::from_millis(700);
+
+/// The turn of a connection, asked for until this is dropped.
+pub(super) struct Turn {
+    held: watch::Receiver<bool>,
+    asking: AbortHandle,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    Claim(u64),
+    Held(u64),
+}
+
+// === impl Turn ===
+
+impl Turn {
+    pub(super) async fn ask(client: &Client, stream: &str, consumer: &str) -> Result<Self, String> {
+        let subject = format!("delayq.turn.{stream}.{consumer}");
+        let heard = client.subscribe(subject.clone()).await.map_err(|error| error.to_string())?;
+        let (sender, held) = watch::channel(false);
+        let talk = Talk { client: client.clone(), subject, heard, own: fastrand::u64(..) };
+        Ok(Self { held, asking: tokio::spawn(talk.run(sender)).abort_handle() })
+    }
+
+    /// Waits until it is this connection's turn. Cancel safe.
+    pub(super) async fn held(&mut self) -> Result<(), String> {
+        match self.held.wait_for(|held| *held).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err("the turn cannot be asked for".to_owned()),
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.asking.abort();
+    }
+}
+
+/// One side of the talk.
+struct Talk {
+    client: Client,
+    subject: String,
+    heard: Subscriber,
+    own: u64,
+}
+
+// === impl Talk ===
+
+impl Talk {
+    async fn run(mut self, held: watch::Sender<bool>) {
+        while !self.claim().await {
+            sleep(REST).await;
+        }
+        held.send_replace(true);
+        while let Some(word) = self.hear().await {
+            if matches!(word, Word::Claim(_)) {
+                self.say(Word::Held(self.own)).await;
+            }
+        }
+    }
+
+    /// Claims the turn; whether nobody objects, by having it or by a lower number among those that claim it too.
+    async fn claim(&mut self) -> bool {
+        self.say(Word::Claim(self.own)).await;
+        let end = Instant::now() + OBJECTION;
+        loop {
+            match timeout_at(end, self.hear()).await {
+                Err(_) => return true,
+                Ok(Some(Word::Held(_)) | None) => return false,
+                Ok(Some(Word::Claim(other))) if other < self.own => return false,
+                Ok(Some(Word::Claim(_))) => self.say(Word::Held(self.own)).await,
+            }
+        }
+    }
+
+    /// What another says; `None`: the connection is closed.
+    async fn hear(&mut self) -> Option<Word> {
+        loop {
+            let message = self.heard.next().await?;
+            let word = std::str::from_utf8(&message.payload).ok().and_then(Word::read);
+            match word {
+                Some(Word::Claim(number) | Word::Held(number)) if number != self.own => return word,
+                _ => {}
+            }
+        }
+    }
+
+    async fn say(&self, word: Word) {
+        // Where this fails the connection is gone, which its reader reports.
+        let _ = self.client.publish(self.subject.clone(), word.text().into()).await;
+    }
+}
+
+// === impl Word ===
+
+impl Word {
+    fn text(self) -> String {
+        match self {
+            Self::Claim(number) => format!("claim {number}"),
+            Self::Held(number) => format!("held {number}"),
+        }
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (word, number) = text.split_once(' ')?;
+        let number = number.parse().ok()?;
+        match word {
+            "claim" => Some(Self::Claim(number)),
+            "held" => Some(Self::Held(number)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_read_as_it_was_said() {
+        for word in [Word::Claim(0), Word::Held(u64::MAX)] {
+            assert_eq!(Word::read(&word.text()), Some(word));
+        }
+        for text in ["", "claim", "claim x", "keep 1"] {
+            assert_eq!(Word::read(text), None, "{text}");
+        }
+    }
+}
