@@ -4,7 +4,7 @@
 
 use delayq_service::config::{
     ConfigFaults, DeploymentConfig, Environment, Faults, HumanDuration, Listen, Location, RedisConfig,
-    Section, Source, SpoolConfig, check_sample, effective, load,
+    SECTIONS, Section, Source, SpoolConfig, check_sample, effective, load,
 };
 use delayq_service::{Exit, Fault};
 use serde::{Deserialize, Serialize};
@@ -259,6 +259,15 @@ fn the_effective_configuration_loads_to_itself_and_hides_secrets() {
 #[test]
 fn the_sample_file_equals_the_defaults() {
     check_sample::<Config>(include_str!("../../../config/delayq.toml")).unwrap();
+}
+
+#[test]
+fn every_program_knows_every_section_of_the_sample() {
+    let sample = include_str!("../../../config/delayq.toml");
+    for header in sample.lines().filter(|line| line.starts_with('[')) {
+        let section = header.trim_matches(['[', ']']).split('.').next().unwrap();
+        assert!(SECTIONS.contains(&section), "a program that has no [{section}] would refuse it");
+    }
 }
 
 #[test]

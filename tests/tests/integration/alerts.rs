@@ -17,9 +17,10 @@ use std::process::Command;
 const SHARDS: u16 = 256;
 
 /// What is shorter than in the rules: windows, and ages.
-const SHORTER: [(&str, &str); 4] = [
+const SHORTER: [(&str, &str); 5] = [
     ("[5m]", "[10s]"),
     ("[15m]", "[10s]"),
+    ("[6h]", "[10s]"),
     ("_seconds) > 30", "_seconds) > 2"),
     ("_seconds) > 60", "_seconds) > 2"),
 ];
@@ -62,7 +63,8 @@ impl Stack {
         let folder = Folder::new("alerts");
         let ports = [(); 3].map(|()| free_port());
         let text = format!(
-            "[deployment]\nshards = {SHARDS}\n[redis]\nurl = {:?}\n[etcd]\nenabled = false\n[spool]\ndir = {:?}\n\
+            "[deployment]\nshards = {SHARDS}\n[redis]\nurl = {:?}\n[etcd]\nenabled = false\n\
+             [sweep]\nevery = \"1s\"\ndry_run = true\n[spool]\ndir = {:?}\n\
              [forwarder]\ncircuit_longest_rest = \"1s\"\n[sinks.out.redis-stream.redis]\nurl = {:?}\n\
              [[routes]]\ntopic = \"orders\"\nsink = \"out\"\n\
              [[routes]]\ntopic = \"bad\"\nsink = \"out\"\nto = \"{{header.where}}\"\n",
@@ -145,6 +147,7 @@ async fn accept(redis: &RedisServer, by: i32) {
 async fn each_alert_fires_at_its_fault_and_clears_after_it() {
     let mut stack = Stack::start().await;
     stack.fires("DelayqBooksDoNotBalance").await;
+    stack.fires("DelayqSweepFound").await;
     accept(&stack.redis, -3).await;
 
     stack.timer.end_by(Signal::TERM, SHORT).await;
@@ -152,6 +155,7 @@ async fn each_alert_fires_at_its_fault_and_clears_after_it() {
     stack.timer = service(&stack.folder, "delayq-timer", stack.ports[0]);
     stack.clears("DelayqShardUnowned").await;
     stack.clears("DelayqBooksDoNotBalance").await;
+    stack.clears("DelayqSweepFound").await;
 
     stack.delayq(&["put", "orders", "due while Redis is frozen", "--in", "2s"]).await;
     stack.redis.freeze();

@@ -22,6 +22,7 @@ pub const SECTIONS: &[&str] = &[
     "outbox",
     "topics",
     "timer",
+    "sweep",
     "forwarder",
     "sinks",
     "routes",
