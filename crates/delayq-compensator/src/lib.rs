@@ -31,7 +31,7 @@ pub use compensator::{Compensator, Deps, build};
 pub use config::CompensatorConfig;
 pub use intake::{IntakeConfig, IntakeDeps, Intakes, KafkaIntakeConfig, NatsIntakeConfig, build_intakes};
 pub use outbox::{
-    AsideRow, AskedRow, Books, OutboxConfig, OutboxDeps, OutboxKeeper, OutboxReader, build_outbox,
-    outbox_keeper,
+    AsideRow, AskedRow, Books, OutboxConfig, OutboxDeps, OutboxKeeper, OutboxReader, Reconcile, Reconciled,
+    build_outbox, outbox_keeper,
 };
 pub use resubmit::{Report, Resubmitter};

@@ -16,6 +16,7 @@ mod notices;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod reader;
+mod reconcile;
 mod row;
 mod store;
 #[cfg(feature = "postgres")]
@@ -34,6 +35,7 @@ use store::{Store, StoreError};
 pub use config::OutboxConfig;
 pub use keeper::{AsideRow, AskedRow, OutboxKeeper};
 pub use reader::OutboxReader;
+pub use reconcile::{Reconcile, Reconciled};
 pub use store::Books;
 
 /// What the reader of an outbox works with.

@@ -2,11 +2,14 @@
 
 use crate::confirm::confirm;
 use crate::deployment::Context;
-use crate::failure::{unknown, usage};
+use crate::failure::{refused as refused_by_redis, unknown, usage};
 use crate::output::{Output, add_time, counted, duration, time, write};
 use clap::{Args, Subcommand};
-use delayq_compensator::{AsideRow, Books, OutboxKeeper, outbox_keeper};
+use delayq::{Producer, ProducerOptions};
+use delayq_compensator::{AsideRow, Books, OutboxKeeper, Reconcile, Reconciled, outbox_keeper};
 use delayq_service::Fault;
+use delayq_service::config::HumanDuration;
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 /// Make, show and manage the outbox of a database
@@ -45,6 +48,20 @@ enum Action {
     Retry {
         #[command(flatten)]
         which: Which,
+    },
+    /// Put what kept rows say is pending and Redis does not know
+    ///
+    /// For a Redis that lost its last seconds, or all. Rows are kept for `[outbox] keep`. Readers wait until it is done.
+    Reconcile {
+        /// Rows of the last 2h, for example
+        #[arg(long, value_name = "DURATION")]
+        since: HumanDuration,
+        /// Also messages that were due up to so long ago: delivered twice if they were, and their ids are forgotten
+        #[arg(long, value_name = "DURATION", default_value = "0s")]
+        overdue: HumanDuration,
+        /// Only say what would be put
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Delete rows that are kept aside
     Discard {
@@ -104,6 +121,11 @@ impl Outbox {
                 let done = keeper.retry(&numbers).await?;
                 each(output, &numbers, &done, "is tried again")
             }
+            Action::Reconcile { since, overdue, dry_run } => {
+                let what = Reconcile { since: *since, overdue: *overdue, dry_run };
+                let producer = Producer::start(context.client.clone(), ProducerOptions::default());
+                reconcile(&mut keeper, &producer, what, output).await
+            }
             Action::Discard { which, yes } => {
                 let numbers = which.numbers(&mut keeper).await?;
                 confirm(&format!("this deletes {} for good", counted(numbers.len() as u64, "row")), yes)?;
@@ -148,6 +170,38 @@ fn show(books: &Books, output: Output) -> Result<(), Fault> {
             bytes >> 10
         )
     })
+}
+
+async fn reconcile(
+    keeper: &mut OutboxKeeper,
+    producer: &Producer,
+    what: Reconcile,
+    output: Output,
+) -> Result<(), Fault> {
+    let bar = if output.lively { ProgressBar::new(0) } else { ProgressBar::hidden() };
+    let found = keeper.reconcile(producer, what, |done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    });
+    let found = found.await?;
+    bar.finish_and_clear();
+    let Reconciled { rows, known, put, cancelled, overdue, unclear, refused } = found;
+    let value = json!({
+        "rows": rows, "known": known, "put": put, "cancelled": cancelled, "overdue": overdue, "unclear": unclear,
+        "refused": refused, "dry_run": what.dry_run,
+    });
+    output.print(&value, || {
+        let word = if what.dry_run { "to be put" } else { "put" };
+        format!(
+            "{}: {known} messages known, {put} {word}, {cancelled} cancelled, {overdue} overdue, {unclear} unclear, \
+             {refused} refused",
+            counted(rows, "row")
+        )
+    })?;
+    match refused {
+        0 => Ok(()),
+        _ => Err(refused_by_redis(format!("Redis refuses {}", counted(refused, "message")))),
+    }
 }
 
 fn list(found: &[AsideRow], output: Output) -> Result<(), Fault> {

@@ -40,7 +40,7 @@ pub struct OutboxConfig {
     /// Shortest time between two truncations, so that the tables keep what was inserted for up to twice as long: 1 s to 30 days;
     /// default 1 m.
     pub rotate_every: HumanDuration,
-    /// How long settled rows are kept before they are truncated: up to 365 days; default 0 s.
+    /// How long settled rows are kept, for `delayq outbox reconcile`: up to 365 days; default 0 s.
     pub keep: HumanDuration,
 }
 

@@ -1,5 +1,6 @@
 //! What an operator does with an outbox.
 
+use super::reconcile::RowKey;
 use super::row::Row;
 use super::store::{Books, StoreError};
 use crate::codes::OUTBOX;
@@ -7,6 +8,7 @@ use async_trait::async_trait;
 use delayq::UnixMillis;
 use delayq::spool::SpoolRecord;
 use delayq_service::Fault;
+use std::time::Duration;
 
 /// What a database does for an operator.
 ///
@@ -34,6 +36,16 @@ pub(super) trait Keeper: Send {
 
     /// Deletes rows aside; returns which were there.
     async fn discard(&mut self, numbers: &[u64]) -> Result<Vec<u64>, StoreError>;
+
+    /// Waits for the turn and keeps it; returns the kept rows that are no older than this and not aside, without their
+    /// payloads, in the order of [`Store`](super::store::Store).
+    async fn kept(&mut self, since: Duration) -> Result<Vec<(RowKey, Row)>, StoreError>;
+
+    /// Rows that are there, each with its place in the keys.
+    async fn rows_of(&mut self, keys: &[RowKey]) -> Result<Vec<(usize, Row)>, StoreError>;
+
+    /// Gives up the turn.
+    async fn release(&mut self) -> Result<(), StoreError>;
 }
 
 /// An outbox, for an operator.
@@ -110,6 +122,18 @@ impl OutboxKeeper {
     /// The outbox cannot be changed.
     pub async fn discard(&mut self, numbers: &[u64]) -> Result<Vec<u64>, Fault> {
         self.0.discard(numbers).await.map_err(unusable)
+    }
+
+    pub(super) async fn kept(&mut self, since: Duration) -> Result<Vec<(RowKey, Row)>, Fault> {
+        self.0.kept(since).await.map_err(unusable)
+    }
+
+    pub(super) async fn rows_of(&mut self, keys: &[RowKey]) -> Result<Vec<(usize, Row)>, Fault> {
+        self.0.rows_of(keys).await.map_err(unusable)
+    }
+
+    pub(super) async fn release(&mut self) -> Result<(), Fault> {
+        self.0.release().await.map_err(unusable)
     }
 }
 

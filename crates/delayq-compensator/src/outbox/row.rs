@@ -79,7 +79,7 @@ impl Row {
 }
 
 /// A time in whole milliseconds, never before the one that was written.
-fn time(column: &str, at: SystemTime) -> Result<UnixMillis, String> {
+pub(super) fn time(column: &str, at: SystemTime) -> Result<UnixMillis, String> {
     let since = at.duration_since(UNIX_EPOCH).map_err(|_| format!("{column}: it is before 1970"))?;
     Ok(UnixMillis::new(millis(since + Duration::from_nanos(999_999))))
 }

@@ -6,6 +6,7 @@ mod aside;
 mod bounded;
 mod order;
 mod process;
+mod reconcile;
 mod stand;
 
 use delayq::UnixMillis;

@@ -1,11 +1,14 @@
 //! What an operator does with an outbox in PostgreSQL.
 
-use super::turn::row_of;
+use super::turn::{place_of, row_of};
 use super::{Postgres, batch, rows};
 use crate::outbox::keeper::{AsideRow, Keeper};
+use crate::outbox::reconcile::RowKey;
+use crate::outbox::row::Row;
 use crate::outbox::store::{Books, StoreError};
 use async_trait::async_trait;
 use delayq::UnixMillis;
+use std::time::Duration;
 use tokio_postgres::types::Type;
 
 #[async_trait]
@@ -57,6 +60,26 @@ impl Keeper for Postgres {
     async fn discard(&mut self, numbers: &[u64]) -> Result<Vec<u64>, StoreError> {
         let statement = self.sql.discard();
         self.change(&statement, numbers).await
+    }
+
+    async fn kept(&mut self, since: Duration) -> Result<Vec<(RowKey, Row)>, StoreError> {
+        self.connect().await?;
+        let since = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        let client = self.client()?;
+        batch(client, &self.sql.hold()).await?;
+        let found = rows(client, &self.sql.kept(), &[(&since as _, Type::INT8)]).await?;
+        Ok(found.iter().map(|row| ((row.get(0), row.get(14)), row_of(row))).collect())
+    }
+
+    async fn rows_of(&mut self, keys: &[RowKey]) -> Result<Vec<(usize, Row)>, StoreError> {
+        let (txs, seqs): (Vec<i64>, Vec<i64>) = keys.iter().copied().unzip();
+        let of = [(&txs as _, Type::INT8_ARRAY), (&seqs as _, Type::INT8_ARRAY)];
+        let found = rows(self.client()?, &self.sql.rows(), &of).await?;
+        Ok(found.iter().map(|row| (place_of(row), row_of(row))).collect())
+    }
+
+    async fn release(&mut self) -> Result<(), StoreError> {
+        batch(self.client()?, "ROLLBACK").await
     }
 }
 

@@ -291,4 +291,24 @@ impl Sql {
             Self::is_unsettled()
         )
     }
+
+    /// Waits for the turn, for a while.
+    pub(super) fn hold(&self) -> String {
+        format!(
+            "BEGIN; SET LOCAL lock_timeout = '30s'; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; \
+             SELECT FROM {}.delayq_outbox_state FOR UPDATE",
+            self.schema
+        )
+    }
+
+    /// tx, columns without payload and headers, seq of the rows of the last $1 ms that are not aside, in order.
+    pub(super) fn kept(&self) -> String {
+        let s = &self.schema;
+        let columns = COLUMNS.replace("o.payload", "NULL::bytea").replace("o.headers::text", "NULL::text");
+        format!(
+            "SELECT o.tx::text::bigint, {columns}, o.seq FROM {s}.delayq_outbox o \
+             WHERE o.added >= clock_timestamp() - $1 * interval '1 millisecond' \
+             AND (o.tx, o.seq) NOT IN (SELECT a.tx, a.seq FROM {s}.delayq_outbox_aside a) ORDER BY o.seq",
+        )
+    }
 }

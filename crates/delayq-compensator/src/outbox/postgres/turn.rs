@@ -96,8 +96,7 @@ impl Postgres {
         let of = [(&txs as _, Type::INT8_ARRAY), (&seqs as _, Type::INT8_ARRAY)];
         let found = rows(self.client()?, &self.sql.rows(), &of).await?;
         self.window = Some(window);
-        let place = |row: &tokio_postgres::Row| usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(0);
-        let keys = found.iter().filter_map(|row| page.get(place(row)).copied()).collect();
+        let keys = found.iter().filter_map(|row| page.get(place_of(row)).copied()).collect();
         Ok((Turn::Rows { keys, page: page.len() }, found.iter().map(row_of).collect()))
     }
 
@@ -256,6 +255,11 @@ impl Aside {
             (&self.reason as _, Type::TEXT_ARRAY),
         ]
     }
+}
+
+/// The place of a row of [`Sql::rows`] in the keys.
+pub(super) fn place_of(found: &tokio_postgres::Row) -> usize {
+    usize::try_from(found.get::<_, i64>(0) - 1).unwrap_or(0)
 }
 
 /// The row of [`Sql::rows`] or [`Sql::resting_rows`].

@@ -1,0 +1,259 @@
+//! The outbox as a second copy: what its kept rows, taken together, say is pending, for a Redis that may have lost it.
+//!
+//! Rows are read and put under the turn, so no reader carries out a cancel in between; and a put never replaces, so what Redis
+//! knows stays as it is.
+
+use super::keeper::OutboxKeeper;
+use super::row::Row;
+use super::store::Name;
+use crate::codes::OUTBOX;
+use delayq::spool::SpoolAction;
+use delayq::{Admin, Due, Message, Producer, PutOutcome, Target, UnixMillis};
+use delayq_service::Fault;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// So many messages are put together.
+const PAGE: usize = 500;
+
+/// What identifies a row.
+pub(super) type RowKey = (i64, i64);
+
+/// What to reconcile.
+#[derive(Clone, Copy, Debug)]
+pub struct Reconcile {
+    /// Rows that were added no longer ago than this.
+    pub since: Duration,
+    /// Messages that were due no longer ago than this: they may have been delivered.
+    pub overdue: Duration,
+    /// Ask only.
+    pub dry_run: bool,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reconciled {
+    /// Rows that were read.
+    pub rows: u64,
+    /// Messages that Redis knows.
+    pub known: u64,
+    /// Messages that Redis did not know: put again, or to be put.
+    pub put: u64,
+    /// Messages that were cancelled.
+    pub cancelled: u64,
+    /// Messages that are due too long ago.
+    pub overdue: u64,
+    /// Messages that were put again after a cancel, which may have had no effect: not put.
+    pub unclear: u64,
+    /// Messages that Redis refuses.
+    pub refused: u64,
+}
+
+/// What the rows of a message say of it so far.
+#[derive(Clone, Debug, PartialEq)]
+enum Net {
+    /// `past`: how long ago its delay, if it has one, had passed.
+    Pending {
+        key: RowKey,
+        due: Due,
+        past: Duration,
+    },
+    Cancelled,
+    Unclear,
+}
+
+/// The messages of rows, taken together.
+#[derive(Debug, Default)]
+struct Ledger(HashMap<Name, Net>);
+
+// === impl Ledger ===
+
+impl Ledger {
+    /// Adds the next row.
+    fn add(&mut self, key: RowKey, row: &Row) {
+        let name = (row.topic.clone(), row.id.clone());
+        let due = due_of(row);
+        let net = match (row.verb.as_str(), self.0.get(&name)) {
+            ("put", Some(Net::Pending { .. } | Net::Unclear)) if !row.replaces => return,
+            ("put", Some(Net::Cancelled)) if !row.replaces => Net::Unclear,
+            ("put", _) => {
+                let (due, past) = due.unwrap_or((Due::After(Duration::ZERO), row.age));
+                Net::Pending { key, due, past }
+            }
+            ("cancel", _) => Net::Cancelled,
+            ("reschedule", Some(Net::Pending { key, due: before, .. })) => match (due, before) {
+                (Some(_), Due::At(at)) if row.expected.is_some_and(|expected| time(expected) != *at) => {
+                    return;
+                }
+                (Some((due, past)), _) => Net::Pending { key: *key, due, past },
+                (None, _) => return,
+            },
+            _ => return,
+        };
+        self.0.insert(name, net);
+    }
+}
+
+/// When a row's message is due; of a delay, what is left, and for how long nothing has been.
+fn due_of(row: &Row) -> Option<(Due, Duration)> {
+    let at = row.due.map(|at| (Due::At(time(at)), Duration::ZERO));
+    at.or_else(|| {
+        let delay = Duration::from_millis(row.delay_ms?.unsigned_abs());
+        Some((Due::After(delay.saturating_sub(row.age)), row.age.saturating_sub(delay)))
+    })
+}
+
+fn time(at: std::time::SystemTime) -> UnixMillis {
+    super::row::time("due", at).unwrap_or(UnixMillis::new(0))
+}
+
+// === impl OutboxKeeper ===
+
+impl OutboxKeeper {
+    /// Puts what the kept rows say is pending and Redis does not know. Readers wait until it is done. `progress` is called with
+    /// the messages that were asked about, and how many there are.
+    ///
+    /// # Errors
+    /// The database or Redis cannot be used; some are put then. A repeat continues.
+    pub async fn reconcile(
+        &mut self,
+        producer: &Producer,
+        what: Reconcile,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<Reconciled, Fault> {
+        let (mut found, mut ledger) = (Reconciled::default(), Ledger::default());
+        for (key, row) in self.kept(what.since).await? {
+            found.rows += 1;
+            ledger.add(key, &row);
+        }
+        let now = delayq_service::host_now();
+        let mut pending: Vec<(RowKey, Due)> = Vec::new();
+        for net in ledger.0.into_values() {
+            match net {
+                Net::Cancelled => found.cancelled += 1,
+                Net::Unclear => found.unclear += 1,
+                Net::Pending { due: Due::At(at), .. } if now.since(at) > what.overdue => found.overdue += 1,
+                Net::Pending { past, .. } if past > what.overdue => found.overdue += 1,
+                Net::Pending { key, due, .. } => pending.push((key, due)),
+            }
+        }
+        pending.sort_unstable_by_key(|((_, seq), _)| *seq);
+        for (page, some) in pending.chunks(PAGE).enumerate() {
+            let messages = self.messages(some).await?;
+            match what.dry_run {
+                true => ask(producer, &messages, &mut found).await?,
+                false => put(producer, messages, &mut found).await?,
+            }
+            progress((page * PAGE + some.len()) as u64, pending.len() as u64);
+        }
+        self.release().await?;
+        Ok(found)
+    }
+
+    /// The messages of rows, as they are to be put now.
+    async fn messages(&mut self, some: &[(RowKey, Due)]) -> Result<Vec<Message>, Fault> {
+        let keys: Vec<RowKey> = some.iter().map(|(key, _)| *key).collect();
+        let rows = self.rows_of(&keys).await?;
+        let now = delayq_service::host_now();
+        let message = |(place, row): (usize, Row)| {
+            let SpoolAction::Put(mut message) = row.record(now).ok()?.never_tried().action else {
+                return None;
+            };
+            (message.due, message.replace) = (some.get(place)?.1, false);
+            Some(message)
+        };
+        Ok(rows.into_iter().filter_map(message).collect())
+    }
+}
+
+async fn put(producer: &Producer, messages: Vec<Message>, found: &mut Reconciled) -> Result<(), Fault> {
+    for answer in producer.put_many(messages).await {
+        match answer.map_err(|error| unusable(error.error))?.outcome {
+            PutOutcome::Stored(_) | PutOutcome::Ready(_) => found.put += 1,
+            PutOutcome::Exists(..) | PutOutcome::Conflict(..) | PutOutcome::Leased | PutOutcome::Newer => {
+                found.known += 1;
+            }
+            PutOutcome::Stale | PutOutcome::Malformed | PutOutcome::Refused(_) | PutOutcome::Spooled => {
+                found.refused += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn ask(producer: &Producer, messages: &[Message], found: &mut Reconciled) -> Result<(), Fault> {
+    let admin = Admin::new(producer.client().clone());
+    for message in messages {
+        let Some(id) = message.id.clone() else { continue };
+        let target = Target { id, group: message.group.clone() };
+        match admin.get(&message.topic, &target).await.map_err(unusable)? {
+            Some(_) => found.known += 1,
+            None => found.put += 1,
+        }
+    }
+    Ok(())
+}
+
+fn unusable(error: delayq::Error) -> Fault {
+    Fault::new(&OUTBOX, "Redis cannot be used; a repeat continues").because(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::UNIX_EPOCH;
+
+    /// What a sequence of rows of one message says of it, such as `p5 r7`: put due at 5 ms, rescheduled to 7 ms.
+    fn net(rows: &str) -> Option<Net> {
+        let mut ledger = Ledger::default();
+        for (seq, word) in (1..).zip(rows.split_whitespace()) {
+            let (verb, rest) = word.split_at(1);
+            let (due, expected) = rest.split_once('?').unwrap_or((rest, ""));
+            let at = |ms: &str| ms.parse().ok().map(|ms| UNIX_EPOCH + Duration::from_millis(ms));
+            let verbs = [("p", "put"), ("P", "put"), ("c", "cancel"), ("r", "reschedule")];
+            let row = Row {
+                verb: verbs.iter().find(|(short, _)| *short == verb).unwrap().1.to_owned(),
+                replaces: verb == "P",
+                due: at(due),
+                expected: at(expected),
+                ..Row::default()
+            };
+            ledger.add((1, seq), &row);
+        }
+        ledger.0.into_values().next()
+    }
+
+    #[test]
+    fn the_rows_of_a_message_are_taken_together_in_their_order() {
+        let pending = |seq, ms| {
+            let due = Due::At(UnixMillis::new(ms));
+            Some(Net::Pending { key: (1, seq), due, past: Duration::ZERO })
+        };
+        for (rows, expected) in [
+            ("p5", pending(1, 5)),
+            ("p5 r7", pending(1, 7)),
+            ("p5 r7?5", pending(1, 7)),
+            ("p5 r7?6", pending(1, 5)),
+            ("p5 p6", pending(1, 5)),
+            ("p5 P6", pending(2, 6)),
+            ("p5 c", Some(Net::Cancelled)),
+            ("p5 c p6", Some(Net::Unclear)),
+            ("p5 c P6", pending(3, 6)),
+            ("p5 c p6 c", Some(Net::Cancelled)),
+            ("p5 c r7", Some(Net::Cancelled)),
+            // Its put is not kept any more.
+            ("r7", None),
+        ] {
+            assert_eq!(net(rows), expected, "{rows}");
+        }
+    }
+
+    #[test]
+    fn of_a_delay_what_is_left_counts_and_how_long_ago_it_passed() {
+        let s = Duration::from_secs;
+        for (age, left, past) in [(2, 3, 0), (5, 0, 0), (9, 0, 4)] {
+            let row = Row { delay_ms: Some(5_000), age: s(age), ..Row::default() };
+            assert_eq!(due_of(&row), Some((Due::After(s(left)), s(past))));
+        }
+    }
+}
