@@ -4,7 +4,8 @@
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, then 1 a message (1 to 500): body key without its base ("m:<topic no>:<id>", as SCAN found it)
--- RETURNS  delayed, ready, leased, dead, finished, then 2 a finding: kind, name
+-- RETURNS  delayed, ready, leased, dead, finished, how many buckets follow, then 2 a bucket: its key without the base, how
+--          many of these messages it has; then 2 a finding: kind, name
 --            kind  ready (in no bucket: whether its queue has it is left to the caller; the name ends in its gen) |
 --                  no_lease | no_dead_entry | no_marker_entry | no_group_entry | no_expiry_entry (what should lead
 --                  to it does not) | malformed | wrong_type
@@ -13,9 +14,18 @@
 --# include now, limits, arguments, registry, shard, type, defaults, stats, nearest, alarm, format, fields, envelope, hour, bucket, fault
 
 arguments('audit', 1, 1)
-local answer = { 0, 0, 0, 0, 0 }
+local answer = { 0, 0, 0, 0, 0, 0 }
+-- How many of the messages each bucket has.
+local counts, order = {}, {}
 
-local function found(kind, name) answer[#answer + 1], answer[#answer + 2] = kind, name end
+local function has_one(bucket)
+  if not counts[bucket] then order[#order + 1] = bucket end
+  counts[bucket] = (counts[bucket] or 0) + 1
+end
+
+local findings = {}
+
+local function found(kind, name) findings[#findings + 1], findings[#findings + 2] = kind, name end
 
 -- A message of a later format is left to who can read it.
 local function unread(key, name, why)
@@ -25,9 +35,13 @@ end
 
 local function check(m)
   local state = math.min(m.state, 5)
-  if m.state == PENDING and not is_delayed(m) then
-    state = READY
-    found('ready', receipt_of(m))
+  if m.state == PENDING then
+    if is_delayed(m) then
+      has_one(bucket_of(m.no, m.due))
+    else
+      state = READY
+      found('ready', receipt_of(m))
+    end
   end
   answer[state] = answer[state] + 1
   for _, kind in ipairs(faults_of(m)) do found(kind, name_of(m)) end
@@ -38,16 +52,16 @@ end
 local hours, delayed = {}, {}
 
 local function check_later(no, member, due, at)
-  local of_topic = hours[no]
-  if not of_topic then
-    of_topic = {}
-    hours[no] = of_topic
+  local own = hours[no]
+  if not own then
+    own = {}
+    hours[no] = own
   end
   local hour = (due - due % HOUR_MS) / HOUR_MS
-  local bucket = of_topic[hour]
+  local bucket = own[hour]
   if not bucket then
-    bucket = { key = base .. bucket_of(no, due), members = {}, at = {} }
-    of_topic[hour], delayed[#delayed + 1] = bucket, bucket
+    bucket = { key = bucket_of(no, due), members = {}, at = {} }
+    own[hour], delayed[#delayed + 1] = bucket, bucket
   end
   local n = #bucket.members + 1
   bucket.members[n], bucket.at[n] = member, at
@@ -70,11 +84,15 @@ for i, env in ipairs(redis.call('MGET', unpack(keys))) do
   end
 end
 for _, bucket in ipairs(delayed) do
-  local scores = redis.pcall('ZMSCORE', bucket.key, unpack(bucket.members))
+  local scores = redis.pcall('ZMSCORE', base .. bucket.key, unpack(bucket.members))
   for n, member in ipairs(bucket.members) do
     local state = scores[n] and 1 or READY
     answer[state] = answer[state] + 1
+    if state ~= READY then has_one(bucket.key) end
     if state == READY then found('ready', string.sub(ARGV[bucket.at[n]], 3) .. string.sub(member, -4)) end
   end
 end
+answer[6] = #order
+for _, bucket in ipairs(order) do answer[#answer + 1], answer[#answer + 2] = bucket, counts[bucket] end
+for _, part in ipairs(findings) do answer[#answer + 1] = part end
 return answer

@@ -3,8 +3,9 @@
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, limit (1 to 500 entries), then 3 an index (1 to 500): key without its base, score, member (of the
---          entry that was looked at last; "" and "" at first)
+-- ARGV     layout, limit (1 to 500 entries), then 4 an index (1 to 500): key without its base, score, member (of the
+--          entry that was looked at last; "" and "" at first), sound (how many entries of a bucket `audit` told of: where
+--          it has no others, none is looked at; "" for all)
 -- RETURNS  how many indexes were checked to their end, where to go on in the next one (score and member), how many entries
 --          were looked at, then 3 a finding: index, kind, entry
 --            kind   stale_entry (its message is gone, or elsewhere) | of the index itself, with an empty entry:
@@ -13,7 +14,7 @@
 -- COST     O(log n) an index, and a read of the envelope an entry
 --# include now, limits, arguments, registry, shard, type, defaults, nearest, alarm, format, fields, envelope, hour, page, fault
 
-arguments('audit_index', 2, 3)
+arguments('audit_index', 2, 4)
 local limit = number('the limit', ARGV[2], 1, MOST_IDS)
 local answer = { 0, '', '', 0 }
 local TYPES = { r = 'list', e = 'list', t = 'hash', shift = 'hash', h = 'stream', stats = 'hash', dictionaries = 'hash',
@@ -58,7 +59,7 @@ local function check_page(index, page)
 end
 
 -- Whether an index was checked to its end.
-local function check(index, score, last)
+local function check(index, score, last, sound)
   if limit == 0 then return false end
   if not is(TYPES[kind_of(index)] or 'zset', index) then
     found(index, 'wrong_type', '')
@@ -69,6 +70,10 @@ local function check(index, score, last)
     if is_endless(index) then found(index, 'no_shift_end', '') end
   end
   if not ENTRY[kind_of(index)] and index ~= 'ends' then return true end
+  if sound ~= '' and score == '' and redis.call('ZCARD', base .. index) == tonumber(sound) then
+    answer[4] = answer[4] + sound
+    return true
+  end
   local from = last == '' and 0 or select(2, ranks(base .. index, score, last))
   local page = redis.call('ZRANGE', base .. index, from, from + limit - 1)
   check_page(index, page)
@@ -81,8 +86,8 @@ local function check(index, score, last)
   return true
 end
 
-for i = 3, #ARGV, 3 do
-  if not check(ARGV[i], ARGV[i + 1], ARGV[i + 2]) then break end
+for i = 3, #ARGV, 4 do
+  if not check(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) then break end
   answer[1] = answer[1] + 1
 end
 return answer

@@ -18,6 +18,17 @@ pub struct IndexAt {
     pub score: Vec<u8>,
     /// Where, as a member.
     pub member: Vec<u8>,
+    /// How many messages of a bucket were found in it: where it has no other entries, none is looked at.
+    pub sound: Option<u64>,
+}
+
+/// What a look at messages found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MessagesReport {
+    /// How many of the messages each bucket has.
+    pub buckets: Vec<(Vec<u8>, u64)>,
+    /// What is wrong.
+    pub findings: Vec<Named>,
 }
 
 /// What a step over indexes found.
@@ -39,7 +50,7 @@ impl IndexAt {
     /// The index from its beginning.
     #[must_use]
     pub const fn first(index: Vec<u8>) -> Self {
-        Self { index, score: Vec::new(), member: Vec::new() }
+        Self { index, score: Vec::new(), member: Vec::new(), sound: None }
     }
 }
 
@@ -50,27 +61,31 @@ pub fn messages<K: AsRef<[u8]>>(shard: ShardId, keys: &[K]) -> Call {
     call
 }
 
-/// The findings about the messages.
+/// The findings about the messages, and where the sound ones are.
 ///
 /// # Errors
 /// The script does not give such an answer.
-pub fn read_messages(reply: Value) -> Result<Vec<Named>, ReplyError> {
+pub fn read_messages(reply: Value) -> Result<MessagesReport, ReplyError> {
     let mut reply = Reply::new(Verb::Audit, reply)?;
     for _state in 0..5 {
         reply.number()?;
     }
-    let mut all = Vec::new();
-    while !reply.is_empty() {
-        all.push((reply.text()?, reply.bytes()?));
+    let mut report = MessagesReport::default();
+    for _ in 0..reply.number()? {
+        report.buckets.push((reply.bytes()?, reply.number()?));
     }
-    Ok(all)
+    while !reply.is_empty() {
+        report.findings.push((reply.text()?, reply.bytes()?));
+    }
+    Ok(report)
 }
 
 /// Checks indexes and up to `limit` (1 to 500) of their entries.
 pub fn indexes<'i>(shard: ShardId, limit: usize, indexes: impl IntoIterator<Item = &'i IndexAt>) -> Call {
     let mut call = Call::new(Verb::AuditIndex, shard).number(limit as u64);
-    for IndexAt { index, score, member } in indexes {
+    for IndexAt { index, score, member, sound } in indexes {
         [index, score, member].into_iter().for_each(|part| call.push(part));
+        call.push(sound.map_or_else(String::new, |sound| sound.to_string()));
     }
     call
 }

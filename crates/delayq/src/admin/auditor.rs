@@ -41,6 +41,9 @@ pub(super) struct Auditor {
     waiting: usize,
     /// Likewise, indexes and what else is no message.
     indexes: BTreeMap<ShardId, VecDeque<IndexAt>>,
+    /// Buckets, and how many of their messages were found in them: they are looked at behind all messages. `None`: their
+    /// entries are looked at one by one, whatever was found.
+    buckets: Option<BTreeMap<(ShardId, Vec<u8>), u64>>,
     candidates: Candidates,
     /// Topics that were seen, by number, and are not counted yet.
     topics: BTreeSet<(ShardId, String)>,
@@ -64,8 +67,12 @@ pub(super) struct Page {
 // === impl Auditor ===
 
 impl Auditor {
-    pub(super) fn new(redis: Paced) -> Self {
+    /// `each`: it looks at every entry of every bucket. Otherwise it passes over buckets that have as many entries as messages
+    /// were found in them, which is half the work; where messages come and go meanwhile, an entry too many may hide behind
+    /// one that went, until the next time.
+    pub(super) fn new(redis: Paced, each: bool) -> Self {
         Self {
+            buckets: (!each).then(BTreeMap::new),
             redis,
             cursor: Some(0),
             messages: BTreeMap::new(),
@@ -123,6 +130,12 @@ impl Auditor {
         {
             return Next::Messages(shard);
         }
+        if is_over && let Some(buckets) = self.buckets.take() {
+            for ((shard, bucket), sound) in buckets {
+                let at = IndexAt { sound: Some(sound), ..IndexAt::first(bucket) };
+                self.indexes.entry(shard).or_default().push_back(at);
+            }
+        }
         let fullest = self.indexes.iter().max_by_key(|(_, indexes)| indexes.len());
         if let Some((&shard, indexes)) = fullest
             && (indexes.len() >= INDEXES_A_CALL || is_over && !indexes.is_empty())
@@ -155,6 +168,10 @@ impl Auditor {
                 continue;
             }
             self.topics.extend(topic_number(name).map(|number| (shard, number)));
+            if let Some(buckets) = self.buckets.as_mut().filter(|_| name.starts_with(b"b:")) {
+                buckets.entry((shard, name.to_vec())).or_default();
+                continue;
+            }
             self.indexes.entry(shard).or_default().push_back(IndexAt::first(name.to_vec()));
         }
         Ok(Page::default())
@@ -164,9 +181,14 @@ impl Auditor {
         let waiting = self.messages.entry(shard).or_default();
         let keys = waiting.split_off(waiting.len().saturating_sub(MESSAGES_A_CALL));
         self.waiting -= keys.len();
-        let told = self.redis.ask(audit::messages(shard, &keys), audit::read_messages).await?;
+        let report = self.redis.ask(audit::messages(shard, &keys), audit::read_messages).await?;
+        if let Some(buckets) = &mut self.buckets {
+            for (bucket, count) in report.buckets {
+                *buckets.entry((shard, bucket)).or_default() += count;
+            }
+        }
         let mut page = Page { looked_at: keys.len() as u64, ..Page::default() };
-        for (word, name) in told {
+        for (word, name) in report.findings {
             match FindingKind::from_word(&word) {
                 Some(kind) => page.findings.push(Finding::of_message(kind, shard, name)),
                 None => self.candidates.add(shard, &name),

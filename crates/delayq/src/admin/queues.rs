@@ -110,7 +110,8 @@ impl Paced {
             let key = |member: &&Vec<u8>| [b"m:", number, b":", &member[..member.len() - 4]].concat();
             let keys: Vec<Vec<u8>> = some.iter().map(key).collect();
             let told = self.ask(audit::messages(shard, &keys), audit::read_messages).await?;
-            let receipts = told.into_iter().filter(|(word, _)| word == "ready").map(|(_, name)| name);
+            let receipts =
+                told.findings.into_iter().filter(|(word, _)| word == "ready").map(|(_, name)| name);
             ready.extend(receipts.filter_map(|name| name.get(number.len() + 1..).map(<[u8]>::to_vec)));
         }
         ready.retain(|member| members.contains(member));

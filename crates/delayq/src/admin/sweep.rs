@@ -140,6 +140,6 @@ impl Admin {
     /// longer; or only tells what it finds, where it `mends` nothing. Its calls take no more
     /// than a `share` of the time, their way to Redis included: more than 0 and at most 1, which is without a pause.
     pub fn sweep(&self, share: f64, mends: bool) -> Sweep {
-        Sweep { auditor: Auditor::new(Paced::new(self.client.clone(), share)), mends }
+        Sweep { auditor: Auditor::new(Paced::new(self.client.clone(), share), false), mends }
     }
 }

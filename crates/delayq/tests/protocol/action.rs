@@ -295,9 +295,10 @@ impl Action {
                 vec![text(topic), num(*from), num(*to), num(*width)]
             }
             Self::Audit { bodies } => bodies.clone(),
-            Self::AuditIndex { indexes } => {
-                with([num(500)], indexes.iter().flat_map(|index| [index.clone(), Vec::new(), Vec::new()]))
-            }
+            Self::AuditIndex { indexes } => with(
+                [num(500)],
+                indexes.iter().flat_map(|index| [index.clone(), Vec::new(), Vec::new(), Vec::new()]),
+            ),
             Self::Repair { findings } => findings.iter().flatten().cloned().collect(),
             Self::Recount { topic } => vec![text(topic), text("look"), text(""), num(0), num(0)],
             Self::Overview => vec![text("first")],

@@ -8,7 +8,7 @@ use delayq_tests::redis_server::RedisServer;
 const SEEDS: Seeds = Seeds { weather: Weather::Fair, first: 0, count: 2000 };
 
 /// What is broken, in which file, which text, and its replacement.
-const MUTANTS: [(&str, &str, &str, &str); 91] = [
+const MUTANTS: [(&str, &str, &str, &str); 93] = [
     ("a finish is missing from the history", "lib/finish", "  note(m.no, m.id, outcome)\n", ""),
     ("a ready message is missing from the history", "pump", "if any_history then", "if false then"),
     (
@@ -182,6 +182,18 @@ const MUTANTS: [(&str, &str, &str, &str); 91] = [
         "'leased', 'buried', 'accepted'",
     ),
     ("audit takes a marker for a message", "audit", "math.min(m.state, 5)", "math.min(m.state, 4)"),
+    (
+        "audit tells of fewer messages than a bucket has",
+        "audit",
+        "counts[bucket] = (counts[bucket] or 0) + 1",
+        "counts[bucket] = 1",
+    ),
+    (
+        "audit_index takes the entry of a lease for a stale one",
+        "lib/fault",
+        "if g and g ~= gen_bytes(m.gen) then return true end",
+        "if g then return true end",
+    ),
     (
         "overview counts markers for leases",
         "overview",
