@@ -189,7 +189,17 @@ impl RabbitmqServer {
         self.control(&["set_permissions", "-p", "/", name, configure, write, read]).await;
     }
 
-    async fn control(&self, words: &[&str]) {
+    /// How many messages a queue has, those included that are delivered and not acked.
+    ///
+    /// # Panics
+    /// If there is no such queue.
+    pub async fn messages(&self, queue: &str) -> u64 {
+        let listed = self.control(&["list_queues", "name", "messages", "--no-table-headers"]).await;
+        let found = listed.lines().find_map(|line| line.strip_prefix(queue)?.trim().parse().ok());
+        found.unwrap_or_else(|| panic!("no queue {queue}: {listed}"))
+    }
+
+    async fn control(&self, words: &[&str]) -> String {
         let mut command = tokio::process::Command::new("/usr/lib/rabbitmq/bin/rabbitmqctl");
         let node = format!("t{}@localhost", self.port);
         command.env("HOME", self.folder.path()).env("RABBITMQ_NODENAME", &node);
@@ -201,6 +211,7 @@ impl RabbitmqServer {
             "rabbitmqctl {words:?}: {}",
             String::from_utf8_lossy(&output.stderr)
         );
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 }
 

@@ -15,6 +15,7 @@ mod health;
 mod kafka;
 mod metrics;
 mod nats;
+mod rabbitmq;
 mod read;
 mod record;
 mod source;
@@ -32,6 +33,7 @@ use taking::{Intake, Takes, Waiting};
 pub use config::IntakeConfig;
 pub use kafka::KafkaIntakeConfig;
 pub use nats::NatsIntakeConfig;
+pub use rabbitmq::RabbitmqIntakeConfig;
 
 /// What intakes work with.
 pub struct IntakeDeps {
@@ -102,6 +104,12 @@ impl Parts<'_> {
             }
             #[cfg(not(feature = "intake-nats"))]
             IntakeConfig { nats: Some(_), .. } => Err(without("nats")),
+            #[cfg(feature = "intake-rabbitmq")]
+            IntakeConfig { rabbitmq: Some(rabbitmq), dead, in_flight, .. } => {
+                Ok(self.over(rabbitmq::RabbitmqSource::new(rabbitmq.clone(), dead, *in_flight)))
+            }
+            #[cfg(not(feature = "intake-rabbitmq"))]
+            IntakeConfig { rabbitmq: Some(_), .. } => Err(without("rabbitmq")),
             _ => Err("it has no kind".to_owned()),
         }
     }
@@ -119,7 +127,7 @@ impl Parts<'_> {
     }
 }
 
-#[cfg(not(all(feature = "intake-kafka", feature = "intake-nats")))]
+#[cfg(not(all(feature = "intake-kafka", feature = "intake-nats", feature = "intake-rabbitmq")))]
 fn without(kind: &str) -> String {
     format!("this program was built without the intake {kind}: build with --features intake-{kind}")
 }

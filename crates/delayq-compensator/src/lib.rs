@@ -29,7 +29,10 @@ mod writes;
 
 pub use compensator::{Compensator, Deps, build};
 pub use config::CompensatorConfig;
-pub use intake::{IntakeConfig, IntakeDeps, Intakes, KafkaIntakeConfig, NatsIntakeConfig, build_intakes};
+pub use intake::{
+    IntakeConfig, IntakeDeps, Intakes, KafkaIntakeConfig, NatsIntakeConfig, RabbitmqIntakeConfig,
+    build_intakes,
+};
 pub use outbox::{
     AsideRow, AskedRow, Books, OutboxConfig, OutboxDeps, OutboxKeeper, OutboxReader, Reconcile, Reconciled,
     build_outbox, outbox_keeper,

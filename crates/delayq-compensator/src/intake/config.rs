@@ -2,6 +2,7 @@
 
 use super::kafka::KafkaIntakeConfig;
 use super::nats::NatsIntakeConfig;
+use super::rabbitmq::RabbitmqIntakeConfig;
 use delayq::Topic;
 use delayq_service::config::{Faults, HumanDuration, Section};
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,9 @@ pub struct IntakeConfig {
     /// A stream of NATS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nats: Option<NatsIntakeConfig>,
+    /// A queue of RabbitMQ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rabbitmq: Option<RabbitmqIntakeConfig>,
 }
 
 impl Default for IntakeConfig {
@@ -41,6 +45,7 @@ impl Default for IntakeConfig {
             longest_rest: HumanDuration::from_secs(5),
             kafka: None,
             nats: None,
+            rabbitmq: None,
         }
     }
 }
@@ -54,7 +59,7 @@ impl Section for IntakeConfig {
         at.range("in_flight", &self.in_flight, self.batch..=60_000);
         let rest = HumanDuration::from_millis(100)..=HumanDuration::from_secs(600);
         at.range("longest_rest", &self.longest_rest, rest);
-        let kinds = [self.kafka.is_some(), self.nats.is_some()];
+        let kinds = [self.kafka.is_some(), self.nats.is_some(), self.rabbitmq.is_some()];
         if kinds.iter().filter(|there| **there).count() != 1 {
             at.refuse("kind", "an intake needs one table with the name of its kind: kafka, nats or rabbitmq");
         }
@@ -65,6 +70,10 @@ impl Section for IntakeConfig {
         if let Some(nats) = &self.nats {
             at.section("nats", nats);
             nats.check_dead(&self.dead, at);
+        }
+        if let Some(rabbitmq) = &self.rabbitmq {
+            at.section("rabbitmq", rabbitmq);
+            rabbitmq.check_dead(&self.dead, at);
         }
     }
 }

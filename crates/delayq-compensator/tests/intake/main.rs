@@ -1,8 +1,9 @@
 //! The intakes against real brokers: what is published becomes exactly one message by its id, whatever dies in between.
-#![cfg(all(feature = "intake-kafka", feature = "intake-nats"))]
+#![cfg(all(feature = "intake-kafka", feature = "intake-nats", feature = "intake-rabbitmq"))]
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 mod conformance;
 mod kafka;
 mod nats;
+mod rabbitmq;
 mod stage;

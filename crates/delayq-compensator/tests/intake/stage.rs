@@ -101,9 +101,14 @@ impl<B: Broker> Stage<B> {
 
     /// Starts a compensator; `more` are further keys of `[intake.orders]`.
     pub(crate) async fn compensator(&self, more: &str) -> Running {
+        self.compensator_with(more, "").await
+    }
+
+    /// The same, with further keys of the intake's kind.
+    pub(crate) async fn compensator_with(&self, more: &str, of_kind: &str) -> Running {
         let path = self.folder.join(&format!("delayq-{}.toml", fastrand::u32(..)));
         let text = format!(
-            "[redis]\nurl = \"{}\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[intake.orders]\nlongest_rest = \"500ms\"\n{more}\n{}",
+            "[redis]\nurl = \"{}\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[intake.orders]\nlongest_rest = \"500ms\"\n{more}\n{}{of_kind}\n",
             self.deployment.server.url(),
             self.broker.section(),
         );

@@ -8,8 +8,6 @@ mod config;
 #[cfg(feature = "rabbitmq")]
 mod confirms;
 #[cfg(feature = "rabbitmq")]
-mod connection;
-#[cfg(feature = "rabbitmq")]
 mod deliver;
 #[cfg(feature = "rabbitmq")]
 mod encode;

@@ -1,5 +1,6 @@
 //! `[sinks.NAME.rabbitmq]`.
 
+use delayq_service::brokers::RabbitmqAccess;
 use delayq_service::config::{Faults, HostPort, PemFiles, Secret, Section};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -56,20 +57,26 @@ impl Default for RabbitmqConfig {
 }
 
 impl RabbitmqConfig {
-    /// The files of its certificates.
-    pub(super) fn pem_files(&self) -> PemFiles<'_> {
+    pub(super) fn access(&self) -> RabbitmqAccess<'_> {
         let off = (!self.tls).then_some(("tls", "`tls` is false"));
-        PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off }
+        RabbitmqAccess {
+            server: &self.server,
+            files: PemFiles {
+                ca: self.ca.as_deref(),
+                cert: self.cert.as_deref(),
+                key: self.key.as_deref(),
+                off,
+            },
+            vhost: &self.vhost,
+            username: &self.username,
+            password: self.password.as_ref(),
+        }
     }
 }
 
 impl Section for RabbitmqConfig {
     fn validate(&self, at: &mut Faults) {
-        at.secret("password", self.password.as_ref());
-        if self.username != Self::default().username && self.password.is_none() {
-            at.contradiction(&["username", "password"], "a user needs a password");
-        }
-        self.pem_files().validate(at);
+        self.access().validate(at);
         if self.exchange.len() > 255 {
             at.refuse("exchange", "the name of an exchange has at most 255 bytes");
         }

@@ -3,10 +3,10 @@
 //! Each call has a channel to itself: `confirms.rs` says why.
 
 use super::confirms::{Confirms, Published};
-use super::connection::connect;
 use super::{RabbitmqConfig, check, encode};
 use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_trait::async_trait;
+use delayq_service::brokers::rabbitmq_key;
 use futures_util::future::join_all;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::{Channel, Connection};
@@ -47,7 +47,7 @@ impl RabbitmqSink {
         let connection = match open.connection.as_ref().filter(|connection| connection.status().connected()) {
             Some(connection) => connection.clone(),
             None => {
-                let connection = Arc::new(connect(&self.config).await?);
+                let connection = Arc::new(self.config.access().connect("delayq-forwarder").await?);
                 *open = Open { connection: Some(connection.clone()), free: Vec::new() };
                 connection
             }
@@ -60,7 +60,7 @@ impl RabbitmqSink {
     }
 
     async fn publish(&self, channel: &Channel, parcel: &Parcel) -> Published {
-        encode::routing_key(&self.config.exchange, &parcel.destination).map_err(Outcome::rejected)?;
+        rabbitmq_key(&self.config.exchange, &parcel.destination).map_err(Outcome::rejected)?;
         let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
         let (exchange, key) = (self.config.exchange.as_str().into(), parcel.destination.as_str().into());
         let properties = encode::properties(parcel, self.config.priority);

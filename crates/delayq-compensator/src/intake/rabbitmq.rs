@@ -1,0 +1,21 @@
+//! The intake `rabbitmq`: a queue with a single active consumer, acks of each record of its own.
+
+mod config;
+#[cfg(feature = "intake-rabbitmq")]
+mod dead;
+#[cfg(feature = "intake-rabbitmq")]
+mod queue;
+#[cfg(feature = "intake-rabbitmq")]
+mod ready;
+#[cfg(feature = "intake-rabbitmq")]
+mod record;
+#[cfg(feature = "intake-rabbitmq")]
+mod source;
+
+pub use config::RabbitmqIntakeConfig;
+#[cfg(feature = "intake-rabbitmq")]
+pub(crate) use source::RabbitmqSource;
+
+/// How long the broker may take to answer.
+#[cfg(feature = "intake-rabbitmq")]
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);

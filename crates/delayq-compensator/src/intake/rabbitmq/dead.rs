@@ -1,0 +1,140 @@
+//! Dead records: published as they came, persistent and with confirms.
+
+use super::config::RabbitmqIntakeConfig;
+use super::source::RabbitmqTicket;
+use super::{PATIENCE, queue};
+use crate::intake::source::{Dead, ORIGIN, REASON};
+use delayq_service::brokers::{rabbitmq_words, routes_rabbitmq};
+use futures_util::future::try_join_all;
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel, Confirmation, Connection};
+use tokio::time::timeout;
+
+const PERSISTENT: u8 = 2;
+
+/// Where dead records go, over a channel of its own.
+pub(super) struct Burial {
+    exchange: String,
+    key: String,
+    channel: Channel,
+}
+
+// === impl Burial ===
+
+impl Burial {
+    /// Checks that the destination exists.
+    pub(super) async fn open(
+        connection: &Connection,
+        config: &RabbitmqIntakeConfig,
+        key: &str,
+    ) -> Result<Self, String> {
+        let channel = connection.create_channel().await.map_err(|error| rabbitmq_words(&error))?;
+        let exchange = config.dead_exchange.clone();
+        match exchange.is_empty() {
+            true => drop(queue::ready(&channel, key).await?),
+            false => queue::exchange(&channel, &exchange).await?,
+        }
+        let confirms = channel.confirm_select(ConfirmSelectOptions::default()).await;
+        confirms.map_err(|error| rabbitmq_words(&error))?;
+        Ok(Self { exchange, key: key.to_owned(), channel })
+    }
+
+    pub(super) async fn publish(&self, dead: &[Dead<'_, RabbitmqTicket>]) -> Result<(), String> {
+        let sent = timeout(PATIENCE, try_join_all(dead.iter().map(|dead| self.send(dead)))).await;
+        let sent = sent.unwrap_or_else(|_| Err(format!("no confirm within {PATIENCE:?}")));
+        let Self { exchange, key, .. } = self;
+        sent.map(drop)
+            .map_err(|why| format!("the dead destination `{key}` of the exchange `{exchange}`: {why}"))
+    }
+
+    async fn send(&self, dead: &Dead<'_, RabbitmqTicket>) -> Result<(), String> {
+        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        let (exchange, key) = (self.exchange.as_str().into(), self.key.as_str().into());
+        let properties = properties(&dead.ticket.properties, dead.reason, &dead.ticket.to_string());
+        let sent = self.channel.basic_publish(exchange, key, options, &dead.record.body, properties).await;
+        let confirm = sent.map_err(|error| rabbitmq_words(&error))?.await;
+        match confirm.map_err(|error| rabbitmq_words(&error))? {
+            Confirmation::Ack(None) => Ok(()),
+            // It may be that of another record of this call; all of them are published again.
+            Confirmation::Ack(Some(back)) => {
+                Err(format!("no queue takes it: {} {}", back.reply_code, back.reply_text))
+            }
+            Confirmation::Nack(_) => {
+                Err("the broker refused it (nack): the queue is full or failing".to_owned())
+            }
+            Confirmation::NotRequested => Err("the channel lost its confirms".to_owned()),
+        }
+    }
+}
+
+/// The properties of a record that is buried: its own, with the types of its headers, but for what would let it expire, route
+/// it elsewhere, or be refused because another user published it.
+fn properties(own: &BasicProperties, reason: &str, origin: &str) -> BasicProperties {
+    let mut headers = FieldTable::default();
+    for (name, value) in own.headers().iter().flat_map(FieldTable::inner) {
+        let name = name.as_str();
+        let is_earlier = [REASON, ORIGIN].iter().any(|about| about.eq_ignore_ascii_case(name));
+        if !is_earlier && !routes_rabbitmq(name) {
+            headers.insert(name.into(), value.clone());
+        }
+    }
+    headers.insert(REASON.into(), AMQPValue::LongString(reason.into()));
+    headers.insert(ORIGIN.into(), AMQPValue::LongString(origin.into()));
+    let mut kept = BasicProperties::default().with_delivery_mode(PERSISTENT).with_headers(headers);
+    macro_rules! keep {
+        ($($read:ident $write:ident),* $(,)?) => {
+            $(if let Some(value) = own.$read() { kept = kept.$write(value.clone()); })*
+        };
+    }
+    keep! {
+        content_type with_content_type,
+        content_encoding with_content_encoding,
+        priority with_priority,
+        correlation_id with_correlation_id,
+        reply_to with_reply_to,
+        message_id with_message_id,
+        timestamp with_timestamp,
+        kind with_type,
+        app_id with_app_id,
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_record_keeps_its_properties_but_for_what_would_lose_it() {
+        let mut headers = FieldTable::default();
+        let text = |text: &str| AMQPValue::LongString(text.into());
+        let array = AMQPValue::FieldArray(vec![text("elsewhere")].into());
+        for (name, value) in [
+            ("delayq-due", AMQPValue::LongLongInt(5)),
+            ("CC", array),
+            ("Delayq-Reason", text("an earlier one")),
+        ] {
+            headers.insert(name.into(), value);
+        }
+        let own = BasicProperties::default()
+            .with_headers(headers)
+            .with_message_id("m".into())
+            .with_timestamp(7)
+            .with_expiration("1000".into())
+            .with_user_id("shop".into())
+            .with_delivery_mode(1);
+        let mut expected = FieldTable::default();
+        expected.insert("delayq-due".into(), AMQPValue::LongLongInt(5));
+        expected.insert("delayq-reason".into(), text("why"));
+        expected.insert("delayq-origin".into(), text("where"));
+        assert_eq!(
+            properties(&own, "why", "where"),
+            BasicProperties::default()
+                .with_headers(expected)
+                .with_message_id("m".into())
+                .with_timestamp(7)
+                .with_delivery_mode(PERSISTENT)
+        );
+    }
+}

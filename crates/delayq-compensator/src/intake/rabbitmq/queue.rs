@@ -1,0 +1,82 @@
+//! The queue has to exist and to keep its order: with one active consumer at a time and no priorities.
+//!
+//! A single active consumer is a property of the queue: however many compensators consume, the broker hands records to one of
+//! them, and to another only once that one is gone. An exclusive consumer would do the same, but the others would be refused
+//! again and again rather than wait.
+
+use delayq_service::brokers::{RabbitmqArguments, rabbitmq_arguments, rabbitmq_words};
+use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
+use lapin::types::FieldTable;
+use lapin::{Channel, Connection, ExchangeKind};
+
+const SINGLE: &str = "x-single-active-consumer";
+const PRIORITIES: &str = "x-max-priority";
+
+/// How many records of an existing queue are ready.
+pub(super) async fn ready(channel: &Channel, queue: &str) -> Result<u32, String> {
+    let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    let declared = channel.queue_declare(queue.into(), passive, FieldTable::default()).await;
+    declared.map(|queue| queue.message_count()).map_err(|error| rabbitmq_words(&error))
+}
+
+/// Checks that an exchange exists.
+pub(super) async fn exchange(channel: &Channel, exchange: &str) -> Result<(), String> {
+    let passive = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
+    let kind = ExchangeKind::Direct;
+    let declared = channel.exchange_declare(exchange.into(), kind, passive, FieldTable::default()).await;
+    declared.map_err(|error| rabbitmq_words(&error))
+}
+
+/// Refuses a queue that does not keep the order of its records, as far as this user may see it.
+pub(super) async fn keeps_order(connection: &Connection, queue: &str) -> Result<(), String> {
+    match rabbitmq_arguments(connection, queue).await? {
+        Some(arguments) => judge(queue, &arguments),
+        None => {
+            tracing::info!(
+                queue,
+                "this user may not configure the queue, so its arguments cannot be seen: see to it that it has \
+                 {SINGLE} and no {PRIORITIES}"
+            );
+            Ok(())
+        }
+    }
+}
+
+fn judge(queue: &str, arguments: &RabbitmqArguments) -> Result<(), String> {
+    if let Some(most) = arguments.get(PRIORITIES) {
+        return Err(format!(
+            "the queue `{queue}` has {PRIORITIES}={most}, which breaks the order of its records"
+        ));
+    }
+    if arguments.get(SINGLE).is_none_or(|single| single != "true") {
+        return Err(format!(
+            "the queue `{queue}` was declared without {SINGLE}, so several consumers would break the order of its \
+             records: declare it again with {SINGLE}=true"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_has_a_single_active_consumer_and_no_priorities() {
+        for (arguments, expected) in [
+            (&[][..], Some("without x-single-active-consumer")),
+            (&[(SINGLE, "false")], Some("without x-single-active-consumer")),
+            (&[(SINGLE, "true")], None),
+            (&[(SINGLE, "true"), ("x-queue-type", "quorum")], None),
+            (&[(SINGLE, "true"), (PRIORITIES, "10")], Some("x-max-priority=10")),
+        ] {
+            let arguments =
+                arguments.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            match (judge("in", &arguments), expected) {
+                (Ok(()), None) => {}
+                (Err(why), Some(part)) => assert!(why.contains(part), "{why}"),
+                (found, _) => panic!("{arguments:?}: {found:?}"),
+            }
+        }
+    }
+}

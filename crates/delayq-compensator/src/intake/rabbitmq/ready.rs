@@ -1,0 +1,40 @@
+//! How many records the queue has ready: asked from time to time, over a channel that nothing else uses.
+
+use super::queue;
+use lapin::Channel;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// The last answer. Nothing is asked once it is dropped.
+pub(super) struct Ready {
+    count: Arc<AtomicU32>,
+    _asking: JoinSet<()>,
+}
+
+// === impl Ready ===
+
+impl Ready {
+    /// Begins with an answer that is there already.
+    pub(super) fn start(channel: Channel, name: Arc<str>, first: u32) -> Self {
+        let count = Arc::new(AtomicU32::new(first));
+        let last = Arc::clone(&count);
+        let mut asking = JoinSet::new();
+        asking.spawn(async move {
+            // An error is that of the connection, or of a queue that is deleted, which the consumer reports.
+            while let Ok(ready) = queue::ready(&channel, &name).await {
+                last.store(ready, Ordering::Relaxed);
+                sleep(ASK_EVERY).await;
+            }
+        });
+        Self { count, _asking: asking }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed).into()
+    }
+}

@@ -1,0 +1,203 @@
+//! Consuming: the broker hands out as many records as may be in flight, and each is acked by itself. What is not acked comes
+//! again, in its place, when the connection is gone.
+
+use super::config::RabbitmqIntakeConfig;
+use super::dead::Burial;
+use super::ready::Ready;
+use super::record::record;
+use super::{PATIENCE, queue};
+use crate::intake::source::{Arrived, Dead, Source};
+use async_trait::async_trait;
+use delayq_service::brokers::rabbitmq_words;
+use futures_util::future::try_join_all;
+use futures_util::{FutureExt, StreamExt};
+use lapin::message::Delivery;
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
+use lapin::types::FieldTable;
+use lapin::{BasicProperties, Channel, Connection, Consumer};
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use tokio::time::timeout;
+
+/// Maximum bytes of the records of one call, exceeded by one record.
+const MOST_BYTES: usize = 16 << 20;
+
+/// A queue, and where its dead records go.
+pub(crate) struct RabbitmqSource {
+    config: RabbitmqIntakeConfig,
+    dead: String,
+    /// Maximum number of records that are not acked.
+    in_flight: u16,
+    open: Option<Open>,
+}
+
+struct Open {
+    connection: Connection,
+    channel: Channel,
+    consumer: Consumer,
+    burial: Burial,
+    ready: Ready,
+    queue: Arc<str>,
+    /// What arrived while nothing was to be taken.
+    early: VecDeque<Arrived<RabbitmqTicket>>,
+    /// How many arrived and are not acked.
+    unsettled: usize,
+}
+
+/// A record that was handed out.
+#[derive(Debug)]
+pub(crate) struct RabbitmqTicket {
+    queue: Arc<str>,
+    exchange: String,
+    key: String,
+    tag: u64,
+    /// Its dead record has the same, with their types.
+    pub(super) properties: BasicProperties,
+}
+
+// === impl RabbitmqSource ===
+
+impl RabbitmqSource {
+    /// Connects nothing yet.
+    pub(crate) fn new(config: RabbitmqIntakeConfig, dead: &str, in_flight: u16) -> Self {
+        Self { config, dead: dead.to_owned(), in_flight, open: None }
+    }
+
+    async fn connect(&self) -> Result<Open, String> {
+        let name = self.config.queue.as_str();
+        let connection = self.config.access().connect("delayq-compensator").await?;
+        let words = |error: lapin::Error| rabbitmq_words(&error);
+        let asks = connection.create_channel().await.map_err(words)?;
+        let first = queue::ready(&asks, name).await?;
+        let burial = Burial::open(&connection, &self.config, &self.dead).await?;
+        queue::keeps_order(&connection, name).await?;
+        let channel = connection.create_channel().await.map_err(words)?;
+        channel.basic_qos(self.in_flight, BasicQosOptions::default()).await.map_err(words)?;
+        let options = BasicConsumeOptions::default();
+        let consumer = channel.basic_consume(name.into(), "".into(), options, FieldTable::default()).await;
+        let queue: Arc<str> = name.into();
+        Ok(Open {
+            consumer: consumer.map_err(words)?,
+            ready: Ready::start(asks, Arc::clone(&queue), first),
+            early: VecDeque::new(),
+            unsettled: 0,
+            connection,
+            channel,
+            burial,
+            queue,
+        })
+    }
+
+    fn opened(&mut self) -> Result<&mut Open, String> {
+        self.open.as_mut().ok_or_else(|| "it is not connected".to_owned())
+    }
+}
+
+// === impl Open ===
+
+impl Open {
+    /// Waits for a record. Cancel safe.
+    async fn receive(&mut self) -> Result<Arrived<RabbitmqTicket>, String> {
+        match self.consumer.next().await {
+            Some(Ok(delivery)) => Ok(self.arrived(delivery)),
+            Some(Err(error)) => Err(rabbitmq_words(&error)),
+            None => {
+                Err(format!("the broker cancelled the consumer: was the queue `{}` deleted?", self.queue))
+            }
+        }
+    }
+
+    fn arrived(&mut self, delivery: Delivery) -> Arrived<RabbitmqTicket> {
+        self.unsettled += 1;
+        let Delivery { delivery_tag: tag, exchange, routing_key, redelivered, properties, data, .. } =
+            delivery;
+        let record = record(data, &properties, redelivered);
+        let (queue, exchange, key) = (Arc::clone(&self.queue), exchange.into(), routing_key.into());
+        Arrived { record, ticket: RabbitmqTicket { queue, exchange, key, tag, properties } }
+    }
+}
+
+#[async_trait]
+impl Source for RabbitmqSource {
+    type Ticket = RabbitmqTicket;
+
+    async fn open(&mut self) -> Result<(), String> {
+        self.close().await;
+        let opened = timeout(PATIENCE, self.connect()).await;
+        self.open =
+            Some(opened.unwrap_or_else(|_| {
+                Err(format!("{} did not answer within {PATIENCE:?}", self.config.server))
+            })?);
+        Ok(())
+    }
+
+    async fn next(&mut self, most: usize) -> Result<Vec<Arrived<RabbitmqTicket>>, String> {
+        let open = self.opened()?;
+        let (mut all, mut bytes) = (Vec::new(), 0);
+        while all.len() < most && bytes < MOST_BYTES {
+            let arrived = match open.early.pop_front() {
+                Some(arrived) => arrived,
+                None if all.is_empty() => open.receive().await?,
+                None => match open.receive().now_or_never() {
+                    Some(arrived) => arrived?,
+                    None => break,
+                },
+            };
+            bytes += arrived.record.bytes();
+            all.push(arrived);
+        }
+        Ok(all)
+    }
+
+    /// The broker stops by itself when as much is not acked as may be; what it sent until then is kept.
+    async fn hold(&mut self, _: &[&RabbitmqTicket]) -> Result<(), String> {
+        let open = self.opened()?;
+        loop {
+            let arrived = open.receive().await?;
+            open.early.push_back(arrived);
+        }
+    }
+
+    /// All are, with their channel.
+    fn is_lost(&self, _: &RabbitmqTicket) -> bool {
+        self.open.as_ref().is_none_or(|open| !open.channel.status().connected())
+    }
+
+    async fn settle(&mut self, tickets: &[&RabbitmqTicket]) -> Result<(), String> {
+        let open = self.opened()?;
+        // All at once: each waits until the client's own thread has written it, and together they take few writes.
+        let acks =
+            tickets.iter().map(|ticket| open.channel.basic_ack(ticket.tag, BasicAckOptions::default()));
+        try_join_all(acks).await.map_err(|error| rabbitmq_words(&error))?;
+        open.unsettled -= tickets.len();
+        Ok(())
+    }
+
+    async fn bury(&mut self, dead: &[Dead<'_, RabbitmqTicket>]) -> Result<(), String> {
+        self.opened()?.burial.publish(dead).await
+    }
+
+    fn lag(&self) -> Option<u64> {
+        self.open.as_ref().map(|open| open.ready.count() + open.unsettled as u64)
+    }
+
+    async fn close(&mut self) {
+        if let Some(open) = self.open.take()
+            && open.connection.status().connected()
+        {
+            let _ = timeout(PATIENCE, open.connection.close(200, "closing".into())).await;
+        }
+    }
+}
+
+impl fmt::Display for RabbitmqTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { queue, exchange, key, .. } = self;
+        write!(f, "rabbitmq {queue}")?;
+        match exchange.as_str() {
+            "" => Ok(()),
+            exchange => write!(f, " through exchange {exchange} by key {key}"),
+        }
+    }
+}

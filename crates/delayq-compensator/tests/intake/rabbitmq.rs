@@ -1,0 +1,236 @@
+//! The intake `rabbitmq`.
+
+use crate::conformance::conforms;
+use crate::stage::{Broker, Sent, Stage};
+use delayq_tests::deadline::{LONG, wait_for};
+use delayq_tests::rabbitmq_server::RabbitmqServer;
+use futures_util::future::join_all;
+use lapin::options::{
+    BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions, QueueBindOptions,
+    QueueDeclareOptions, QueueDeleteOptions,
+};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ExchangeKind};
+
+const QUEUE: &str = "orders-in";
+const DEAD: &str = "orders-dead";
+
+struct Rabbitmq {
+    server: RabbitmqServer,
+}
+
+// === impl Rabbitmq ===
+
+impl Rabbitmq {
+    async fn channel(&self) -> Channel {
+        let connection = Connection::connect(&self.server.url(), ConnectionProperties::default()).await;
+        let channel = connection.unwrap().create_channel().await.unwrap();
+        channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+        channel
+    }
+
+    async fn declare(&self, queue: &str, arguments: &[(&str, AMQPValue)]) {
+        let arguments = table(arguments);
+        self.channel()
+            .await
+            .queue_declare(queue.into(), QueueDeclareOptions::durable(), arguments)
+            .await
+            .unwrap();
+    }
+
+    /// Declares the queue that is taken in.
+    async fn declare_queue(&self) {
+        self.declare(QUEUE, &[("x-single-active-consumer", AMQPValue::Boolean(true))]).await;
+    }
+
+    async fn delete_queue(&self) {
+        self.channel().await.queue_delete(QUEUE.into(), QueueDeleteOptions::default()).await.unwrap();
+    }
+
+    async fn publish_as(&self, properties: BasicProperties, body: &[u8]) {
+        publish(&self.channel().await, properties, body).await;
+    }
+}
+
+impl Broker for Rabbitmq {
+    const EVENT_PREFIX: &'static str = "cloudEvents:";
+    const ORIGIN: &'static str = "rabbitmq orders-in";
+
+    async fn start() -> Self {
+        let broker = Self { server: RabbitmqServer::start().await };
+        broker.declare_queue().await;
+        broker.declare(DEAD, &[]).await;
+        broker
+    }
+
+    fn section(&self) -> String {
+        format!(
+            "dead = \"{DEAD}\"\n[intake.orders.rabbitmq]\nserver = \"{}\"\nqueue = \"{QUEUE}\"\n",
+            self.server.address()
+        )
+    }
+
+    async fn publish(&self, records: Vec<Sent>) {
+        let channel = self.channel().await;
+        let sends = records.iter().map(|record| {
+            let (kinds, headers): (Vec<_>, Vec<_>) =
+                record.headers.iter().partition(|(name, _)| name == "content-type");
+            let headers: Vec<_> = headers
+                .into_iter()
+                .map(|(name, value)| (name.as_str(), AMQPValue::LongString(value.as_str().into())))
+                .collect();
+            let properties = BasicProperties::default().with_delivery_mode(2).with_headers(table(&headers));
+            let properties = kinds
+                .into_iter()
+                .fold(properties, |properties, (_, kind)| properties.with_content_type(kind.as_str().into()));
+            publish(&channel, properties, &record.body)
+        });
+        join_all(sends).await;
+    }
+
+    async fn dead(&self, count: usize) -> Vec<Sent> {
+        let channel = self.channel().await;
+        let mut found = Vec::new();
+        while found.len() < count {
+            let got = wait_for("a dead record", LONG, async || {
+                channel.basic_get(DEAD.into(), BasicGetOptions { no_ack: true }).await.unwrap()
+            });
+            let got = got.await.delivery;
+            let headers = got.properties.headers().clone().unwrap();
+            let headers = headers.inner().iter().map(|(name, value)| match value {
+                AMQPValue::LongString(text) => (name.to_string(), text.to_string()),
+                other => panic!("{name} is {other:?}"),
+            });
+            found.push(Sent { headers: headers.collect(), body: got.data, key: String::new() });
+        }
+        found
+    }
+
+    /// Ready and not acked.
+    async fn unsettled(&self) -> u64 {
+        self.server.messages(QUEUE).await
+    }
+
+    async fn kill(&mut self) {
+        self.server.kill().await;
+    }
+
+    async fn resume(&mut self) {
+        self.server.resume().await;
+    }
+}
+
+conforms!(Rabbitmq);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn headers_of_other_types_than_text_are_read_and_kept_when_buried() {
+    let stage = Stage::<Rabbitmq>::start().await;
+    let compensator = stage.compensator("topic = \"orders\"").await;
+    let text = |text: &str| AMQPValue::LongString(text.into());
+    let publish = async |id: &str, at: Option<u64>, headers: &[(&str, AMQPValue)]| {
+        let properties = BasicProperties::default().with_message_id(id.into()).with_headers(table(headers));
+        let properties = at.into_iter().fold(properties, BasicProperties::with_timestamp);
+        stage.broker.publish_as(properties, id.as_bytes()).await;
+    };
+    let (past, attempts) = (1_700_000_000_000, ("delayq-max-attempts", AMQPValue::ShortInt(7)));
+    publish("number", None, &[("delayq-due", AMQPValue::LongLongInt(past)), attempts]).await;
+    publish("moment", None, &[("delayq-due", AMQPValue::Timestamp(1_700_000_000))]).await;
+    publish("delay", Some(1_700_000_000), &[("delayq-delay", text("59m")), ("count", AMQPValue::LongInt(3))])
+        .await;
+    // Its delay counts from a time to come, so it is delayed still.
+    publish("later", Some(4_102_444_800), &[("delayq-delay", text("1s"))]).await;
+    publish("poison", None, &[("delayq-dely", text("1s")), ("count", AMQPValue::LongInt(3))]).await;
+    let found = stage.reserved(3).await;
+    assert_eq!(found.keys().collect::<Vec<_>>(), ["delay", "moment", "number"]);
+    assert_eq!(found["delay"].envelope.headers, [("count".to_owned(), "3".to_owned())]);
+    assert_eq!(found["number"].envelope.payload, b"number");
+    stage.has_delayed(1).await;
+    let channel = stage.broker.channel().await;
+    let got = wait_for("the dead record", LONG, async || {
+        channel.basic_get(DEAD.into(), BasicGetOptions { no_ack: true }).await.unwrap()
+    });
+    let properties = got.await.delivery.properties;
+    let headers = properties.headers().clone().unwrap();
+    assert_eq!(headers.inner()["count"], AMQPValue::LongInt(3));
+    assert_eq!(headers.inner()["delayq-origin"], text("rabbitmq orders-in"));
+    assert_eq!(properties.message_id(), &Some("poison".into()));
+    assert_eq!(properties.delivery_mode(), &Some(2));
+    stage.is_settled().await;
+    compensator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_is_missing_or_cannot_keep_order_is_named_until_it_is_right() {
+    let stage = Stage::<Rabbitmq>::start().await;
+    stage.broker.delete_queue().await;
+    let compensator = stage.compensator("").await;
+    compensator.is_unready("no queue 'orders-in'").await;
+    stage.broker.declare(QUEUE, &[]).await;
+    compensator.is_unready("without x-single-active-consumer").await;
+    stage.broker.delete_queue().await;
+    let priorities = ("x-max-priority", AMQPValue::LongInt(3));
+    stage.broker.declare(QUEUE, &[("x-single-active-consumer", AMQPValue::Boolean(true)), priorities]).await;
+    compensator.is_unready("x-max-priority=3").await;
+    stage.broker.delete_queue().await;
+    stage.broker.declare_queue().await;
+    compensator.is_ready().await;
+    // Deleted under a consumer, it is missed at once.
+    stage.broker.delete_queue().await;
+    compensator.is_unready("orders-in").await;
+    stage.broker.declare_queue().await;
+    stage.broker.publish(vec![Sent::put("a", &[])]).await;
+    stage.has_delayed(1).await;
+    compensator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_record_that_no_queue_takes_stays_in_the_queue_until_one_does() {
+    const EXCHANGE: &str = "graveyard";
+    let stage = Stage::<Rabbitmq>::start().await;
+    let channel = stage.broker.channel().await;
+    let (kind, none) = (ExchangeKind::Direct, FieldTable::default());
+    let options = ExchangeDeclareOptions::default();
+    channel.exchange_declare(EXCHANGE.into(), kind, options, none.clone()).await.unwrap();
+    let compensator = stage.compensator_with("", &format!("dead_exchange = \"{EXCHANGE}\"")).await;
+    compensator.is_ready().await;
+    stage.broker.publish(vec![Sent::put("a", &[]), Sent::put("b", &[("delayq-dely", "5m")])]).await;
+    compensator.is_unready("no queue takes it").await;
+    stage.has_delayed(1).await;
+    assert_eq!(stage.broker.unsettled().await, 1);
+    let bind = QueueBindOptions::default();
+    channel.queue_bind(DEAD.into(), EXCHANGE.into(), DEAD.into(), bind, none).await.unwrap();
+    let dead = stage.broker.dead(1).await;
+    assert_eq!(dead[0].header("delayq-reason"), "nothing is known of delayq-dely");
+    stage.is_settled().await;
+    compensator.is_ready().await;
+    compensator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_may_only_read_the_queue_and_write_the_dead_records_is_enough() {
+    let stage = Stage::<Rabbitmq>::start().await;
+    stage.broker.server.add_user("delayq", "secret", ["^$", "^amq\\.default$", "^orders-in$"]).await;
+    let login = "username = \"delayq\"\npassword = \"secret\"";
+    let compensator = stage.compensator_with("", login).await;
+    stage.broker.publish(vec![Sent::put("a", &[]), Sent::put("b", &[("delayq-dely", "5m")])]).await;
+    stage.has_delayed(1).await;
+    stage.broker.dead(1).await;
+    stage.is_settled().await;
+    compensator.stop().await;
+}
+
+fn table(pairs: &[(&str, AMQPValue)]) -> FieldTable {
+    let mut table = FieldTable::default();
+    for (name, value) in pairs {
+        table.insert((*name).into(), value.clone());
+    }
+    table
+}
+
+/// Publishes to the queue that is taken in, and waits for the confirm.
+async fn publish(channel: &Channel, properties: BasicProperties, body: &[u8]) {
+    let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+    let sent = channel.basic_publish("".into(), QUEUE.into(), options, body, properties).await;
+    let confirm = sent.unwrap().await.unwrap();
+    assert!(confirm.is_ack() && confirm.take_message().is_none());
+}

@@ -1,0 +1,123 @@
+//! Reaching a RabbitMQ server, or another broker of AMQP 0-9-1.
+
+use crate::config::{Faults, HostPort, PemFiles, Secret};
+
+/// The user that a broker is created with, and its password.
+const GUEST: &str = "guest";
+
+/// The keys by which a server is reached.
+#[derive(Clone, Copy, Debug)]
+pub struct RabbitmqAccess<'c> {
+    /// Host and port.
+    pub server: &'c HostPort,
+    /// The files of TLS, and whether it is spoken.
+    pub files: PemFiles<'c>,
+    /// Virtual host.
+    pub vhost: &'c str,
+    /// User.
+    pub username: &'c str,
+    /// Password; `None`: that of `guest`.
+    pub password: Option<&'c Secret>,
+}
+
+// === impl RabbitmqAccess ===
+
+impl RabbitmqAccess<'_> {
+    /// Checks the keys, which have the names of the fields.
+    pub fn validate(&self, at: &mut Faults) {
+        at.secret("password", self.password);
+        if self.username != GUEST && self.password.is_none() {
+            at.contradiction(&["username", "password"], "a user needs a password");
+        }
+        self.files.validate(at);
+    }
+
+    /// Connects; the password and the certificates are read again.
+    ///
+    /// # Errors
+    /// Why not, with the server.
+    #[cfg(feature = "rabbitmq")]
+    pub async fn connect(&self, client: &str) -> Result<lapin::Connection, String> {
+        use lapin::ConnectionProperties;
+        use lapin::tcp::{OwnedIdentity, OwnedTLSConfig};
+        use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
+        use secrecy::ExposeSecret;
+        /// How long the broker may be silent before the connection counts as broken, in seconds.
+        const HEARTBEAT_SECS: u16 = 10;
+        let password = match self.password {
+            None => GUEST.to_owned(),
+            Some(secret) => secret.reveal()?.expose_secret().to_owned(),
+        };
+        let uri = AMQPUri {
+            scheme: if self.files.off.is_none() { AMQPScheme::AMQPS } else { AMQPScheme::AMQP },
+            authority: AMQPAuthority {
+                userinfo: AMQPUserInfo { username: self.username.to_owned(), password },
+                host: self.server.host().to_owned(),
+                port: self.server.port(),
+            },
+            vhost: self.vhost.to_owned(),
+            query: AMQPQueryString { heartbeat: Some(HEARTBEAT_SECS), ..AMQPQueryString::default() },
+        };
+        let cert_chain =
+            match self.files.ca {
+                None => None,
+                Some(path) => Some(std::fs::read_to_string(path).map_err(|error| {
+                    format!("the certificates {} cannot be read: {error}", path.display())
+                })?),
+            };
+        let identity = self.files.identity()?.map(|[pem, key]| OwnedIdentity::PKCS8 { pem, key });
+        let tls = OwnedTLSConfig { identity, cert_chain };
+        let properties = ConnectionProperties::default().with_connection_name(client.into());
+        let runtime = lapin::runtime::default_runtime().map_err(|error| error.to_string())?;
+        lapin::Connection::connect_uri_with_config(uri, properties, tls, runtime)
+            .await
+            .map_err(|error| self.files.explain(format!("{}: {error}", self.server)))
+    }
+}
+
+/// Checks that a text is a routing key that messages may be published with: over the default exchange it is a queue, and
+/// none of the broker's own, such as the reply queue of somebody's request (`amq.rabbitmq.reply-to.…`) or one that it named
+/// for its only consumer (`amq.gen-…`).
+///
+/// # Errors
+/// Why it is not.
+pub fn rabbitmq_key(exchange: &str, text: &str) -> Result<(), String> {
+    if text.len() > 255 {
+        return Err("a routing key has at most 255 bytes".to_owned());
+    }
+    if exchange.is_empty() && text.is_empty() {
+        return Err("a queue needs a name".to_owned());
+    }
+    if exchange.is_empty() && text.starts_with("amq.") {
+        return Err(format!(
+            "the queue `{text}` is the broker's own: nothing is delivered to one that begins with amq."
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the broker routes a message to more queues by this header. Text in it closes the channel.
+#[must_use]
+pub fn routes_rabbitmq(header: &str) -> bool {
+    ["CC", "BCC"].contains(&header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_routing_key_is_short_and_over_the_default_exchange_no_queue_of_the_brokers_own() {
+        for (exchange, key, expected) in [
+            ("", "orders", true),
+            ("", "", false),
+            ("", "amq.rabbitmq.reply-to.g1h2", false),
+            ("", "amq.gen-x", false),
+            ("events", "", true),
+            ("events", "amq.x", true),
+        ] {
+            assert_eq!(rabbitmq_key(exchange, key).is_ok(), expected, "{exchange} {key}");
+        }
+        assert!(rabbitmq_key("", &"x".repeat(256)).is_err());
+    }
+}
