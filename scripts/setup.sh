@@ -50,6 +50,8 @@ if wants test; then
     need nodejs "the Node client" has node
     need npm "fetches what the Node client is built with" has npm
     need golang-go "the Go client" has go
+    need mariadb-server-core "the outbox is tested with a real one" has mariadbd
+    need mariadb-client-core "makes the system tables of that MariaDB" has my_print_defaults
     need postgresql "the outbox is tested with a real one" sh -c 'ls /usr/lib/postgresql/*/bin/postgres'
 fi
 if wants test || wants check; then

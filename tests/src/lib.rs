@@ -21,6 +21,7 @@ pub mod invariants;
 pub mod kafka_listener;
 pub mod kafka_server;
 mod kafka_topics;
+pub mod mariadb_server;
 pub mod mutation;
 pub mod nats_server;
 pub mod ports;

@@ -12,6 +12,8 @@ mod carry;
 mod config;
 mod keeper;
 mod metrics;
+#[cfg(feature = "mysql")]
+mod mysql;
 mod notices;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -19,7 +21,7 @@ mod reader;
 mod reconcile;
 mod row;
 mod store;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 mod tls;
 
 use crate::codes::{NO_OUTBOX, OUTBOX};
@@ -54,8 +56,11 @@ pub struct OutboxDeps {
 /// The configuration cannot be used, or the database has no outbox that fits.
 pub async fn build_outbox(config: OutboxConfig, deps: OutboxDeps) -> Result<OutboxReader, Fault> {
     let notices = Notices::default();
+    #[cfg_attr(not(feature = "postgres"), allow(unused_mut, reason = "only PostgreSQL has notices"))]
     let mut listen: Option<Listen> = None;
     let mut store: Box<dyn Store> = match Kind::of(&config)? {
+        #[cfg(feature = "mysql")]
+        Kind::MySql => Box::new(mysql::MySql::new(&config)),
         #[cfg(feature = "postgres")]
         Kind::Postgres => {
             if config.notify {
@@ -89,6 +94,8 @@ pub async fn build_outbox(config: OutboxConfig, deps: OutboxDeps) -> Result<Outb
 /// The configuration cannot be used.
 pub fn outbox_keeper(config: &OutboxConfig) -> Result<OutboxKeeper, Fault> {
     match Kind::of(config)? {
+        #[cfg(feature = "mysql")]
+        Kind::MySql => Ok(OutboxKeeper(Box::new(mysql::MySql::new(config)))),
         #[cfg(feature = "postgres")]
         Kind::Postgres => Ok(OutboxKeeper(Box::new(postgres::Postgres::new(config)))),
     }
@@ -96,6 +103,8 @@ pub fn outbox_keeper(config: &OutboxConfig) -> Result<OutboxKeeper, Fault> {
 
 /// A database that this program can read.
 enum Kind {
+    #[cfg(feature = "mysql")]
+    MySql,
     #[cfg(feature = "postgres")]
     Postgres,
 }
@@ -109,6 +118,11 @@ impl Kind {
         let url = url.reveal().map_err(|why| Fault::new(&OUTBOX, format!("outbox.url: {why}")))?;
         let scheme = url.expose_secret().split_once("://").map_or("", |(scheme, _)| scheme);
         match scheme {
+            #[cfg(feature = "mysql")]
+            "mysql" | "mariadb" => {
+                mysql::settings(config).map_err(|why| Fault::new(&OUTBOX, why))?;
+                Ok(Self::MySql)
+            }
             #[cfg(feature = "postgres")]
             "postgres" | "postgresql" => {
                 postgres::settings(config).map_err(|why| Fault::new(&OUTBOX, why))?;
@@ -124,5 +138,10 @@ impl Kind {
 
 /// The kinds of databases that this program can read.
 fn kinds() -> &'static str {
-    if cfg!(feature = "postgres") { "postgres" } else { "none" }
+    match (cfg!(feature = "mysql"), cfg!(feature = "postgres")) {
+        (true, true) => "mysql, postgres",
+        (true, false) => "mysql",
+        (false, true) => "postgres",
+        (false, false) => "none",
+    }
 }

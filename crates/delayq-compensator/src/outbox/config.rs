@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OutboxConfig {
-    /// `postgres://user@host/database`; unset: no outbox. A secret, for it may hold the password.
+    /// `postgres://user@host/database` or `mysql://user@host/database`; unset: no outbox. A secret, for it may hold the password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<Secret>,
     /// Password; unset: the one in `url`, else none. A file is read again for each connection.
@@ -38,9 +38,10 @@ pub struct OutboxConfig {
     /// waits for twice as long.
     pub deadline: HumanDuration,
     /// Shortest time between two truncations, so that the tables keep what was inserted for up to twice as long: 1 s to 30 days;
-    /// default 1 m.
+    /// default 1 m. PostgreSQL only.
     pub rotate_every: HumanDuration,
-    /// How long settled rows are kept, for `delayq outbox reconcile`: up to 365 days; default 0 s.
+    /// How long settled rows are kept, for `delayq outbox reconcile`: up to 365 days; default 0 s. PostgreSQL
+    /// only: MySQL's are deleted when they are settled.
     pub keep: HumanDuration,
 }
 

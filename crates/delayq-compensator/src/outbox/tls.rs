@@ -1,15 +1,17 @@
 //! TLS to the database: the server's certificate is always checked.
 
 use delayq_service::config::{PemFiles, read_pem};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
-use std::sync::Arc;
+#[cfg(feature = "postgres")]
+use {rustls::ClientConfig, rustls::pki_types::PrivateKeyDer, std::sync::Arc};
 
 /// What a client trusts, and who it says it is.
 ///
 /// # Errors
 /// A sentence: a file cannot be read or used, or the system has no authorities.
+#[cfg(feature = "postgres")]
 pub(super) fn client(files: PemFiles<'_>) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
@@ -24,18 +26,28 @@ pub(super) fn client(files: PemFiles<'_>) -> Result<ClientConfig, String> {
     builder.with_client_auth_cert(certs, key).map_err(|error| format!("cert: {error}"))
 }
 
+#[cfg(feature = "postgres")]
 fn roots(files: PemFiles<'_>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    let found: Vec<_> = match files.ca {
+    roots.add_parsable_certificates(authorities(files)?);
+    Ok(roots)
+}
+
+/// The authorities to trust: those of the file, or of the system.
+///
+/// # Errors
+/// A sentence: the file cannot be read, or there is none that can be used.
+pub(super) fn authorities(files: PemFiles<'_>) -> Result<Vec<CertificateDer<'static>>, String> {
+    let mut found: Vec<_> = match files.ca {
         Some(file) => CertificateDer::pem_slice_iter(&read_pem(file).map_err(|why| format!("ca: {why}"))?)
             .collect::<Result<_, _>>()
             .map_err(|error| format!("ca: {error}"))?,
         None => rustls_native_certs::load_native_certs().certs,
     };
     // Systems hold some that rustls does not read.
-    let (added, _) = roots.add_parsable_certificates(found);
-    if added == 0 {
+    found.retain(|cert| RootCertStore::empty().add(cert.clone()).is_ok());
+    if found.is_empty() {
         return Err("ca: there is no authority to trust".to_owned());
     }
-    Ok(roots)
+    Ok(found)
 }

@@ -1,11 +1,13 @@
-//! The way of a row from a producer's transaction in PostgreSQL to Redis.
-#![cfg(feature = "postgres")]
+//! The way of a row from a producer's transaction in PostgreSQL or MySQL to Redis.
+#![cfg(all(feature = "mysql", feature = "postgres"))]
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 mod aside;
 mod bounded;
+mod mysql;
 mod order;
 mod process;
+mod readers;
 mod reconcile;
 mod stand;
 

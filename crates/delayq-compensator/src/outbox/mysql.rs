@@ -1,0 +1,175 @@
+//! The outbox in MySQL and MariaDB.
+//!
+//! ```text
+//! delayq_outbox         rows, inserted by producers
+//! delayq_outbox_aside   rows that were rejected, or rest
+//! delayq_outbox_state   one row, whose lock is the turn
+//! ```
+//! **No row is passed over**, for there is no cursor that could pass it. A turn reads the first committed rows that there are,
+//! and deletes those that are settled, by their numbers. A transaction that commits late shows its rows to the next turn,
+//! whatever their numbers; a number that is never used, after a rollback, is nothing to wait for. A cursor would have to know
+//! that nobody can fill a gap any more, which InnoDB does not say: `AUTO_INCREMENT` gives a number before its row can be seen
+//! or locked, to long statements many at a time.
+//!
+//! **In order.** Numbers are given in ascending order, so a row that was inserted after another one's commit has a larger
+//! number; and who sees it sees the other one, too, unless it is settled. The exception is documented: an `INSERT … SELECT`
+//! that takes numbers ahead of its rows.
+//!
+//! **Rows are deleted**, and not truncated with their table: `TRUNCATE` commits what is under way, and waits for each
+//! transaction that has used the table while all producers wait behind it. The price: while an old read view is held, deleted
+//! rows are not purged, and each turn walks over them.
+
+mod admin;
+mod connection;
+mod sql;
+mod turn;
+
+use super::config::OutboxConfig;
+use super::store::{Books, Store, StoreError, Taken, Verdict};
+use async_trait::async_trait;
+use connection::{Connection, failed};
+use mysql_async::prelude::{FromValue, Queryable as _};
+use mysql_async::{Conn, Row};
+use std::future::Future;
+use std::time::Duration;
+use turn::Turn;
+
+pub(super) use connection::settings;
+
+/// The version of the tables.
+const VERSION: u32 = 1;
+
+/// An outbox.
+pub(super) struct MySql {
+    config: OutboxConfig,
+    connection: Connection,
+    /// The present connection was made to a database with a fitting outbox.
+    is_fit: bool,
+    /// What this process does with its turn, while it has it.
+    turn: Option<Turn>,
+    /// The last number of the rows aside that were tried again; 0: begin with the first.
+    tried_aside: u64,
+}
+
+// === impl MySql ===
+
+impl MySql {
+    pub(super) fn new(config: &OutboxConfig) -> Self {
+        Self {
+            connection: Connection::new(config.clone()),
+            config: config.clone(),
+            is_fit: false,
+            turn: None,
+            tried_aside: 0,
+        }
+    }
+
+    /// The connection, a new one if there is none, to an outbox that can be read.
+    async fn connect(&mut self) -> Result<&mut Conn, StoreError> {
+        if !self.connection.is_open() || !self.is_fit {
+            (self.is_fit, self.turn) = (false, None);
+            let found = first(self.connection.open().await?, sql::FIT).await?;
+            let unfit = |why: String| Err(StoreError::Unfit(why));
+            let Some(mut found) = found else {
+                return unfit("delayq_outbox_state has no row; see delayq outbox init".to_owned());
+            };
+            let version: u32 = column(&mut found, 0)?;
+            if version != VERSION {
+                return unfit(format!("the outbox has version {version}; this program reads {VERSION}"));
+            }
+            self.is_fit = true;
+        }
+        self.connection.open().await
+    }
+
+    /// Forgets the connection with all that was under way, after an error.
+    fn ended<T>(&mut self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if result.is_err() {
+            self.connection.close();
+            (self.is_fit, self.turn) = (false, None);
+        }
+        result
+    }
+
+    async fn read_books(&mut self) -> Result<Books, StoreError> {
+        let found = first(self.connect().await?, sql::BOOKS).await?;
+        let mut found = found.ok_or_else(|| StoreError::Unfit("the outbox has no books".to_owned()))?;
+        let oldest: Option<u64> = column(&mut found, 0)?;
+        Ok(Books {
+            oldest: oldest.map(Duration::from_millis),
+            rejected: column(&mut found, 1)?,
+            resting: column(&mut found, 2)?,
+            bytes: column(&mut found, 3)?,
+            held: None,
+        })
+    }
+}
+
+#[async_trait]
+impl Store for MySql {
+    async fn take(&mut self, resting: bool) -> Result<Taken, StoreError> {
+        let limit = *self.config.deadline;
+        let result = within(limit, self.take_turn(resting)).await;
+        self.ended(result)
+    }
+
+    async fn settle(&mut self, verdicts: Vec<Verdict>) -> Result<(), StoreError> {
+        let limit = *self.config.deadline;
+        let result = within(limit, self.end_turn(verdicts)).await;
+        self.ended(result)
+    }
+
+    async fn leave(&mut self) {
+        if self.turn.take().is_some() {
+            let rolled_back = match self.connection.present() {
+                Some(conn) => within(*self.config.deadline, run(conn, "ROLLBACK")).await,
+                None => Ok(()),
+            };
+            // Without a connection there is no turn either.
+            let _ = self.ended(rolled_back);
+        }
+    }
+
+    /// Nothing: settled rows were deleted.
+    async fn rotate(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn books(&mut self) -> Result<Books, StoreError> {
+        let limit = *self.config.deadline;
+        let result = within(limit, self.read_books()).await;
+        self.ended(result)
+    }
+}
+
+/// Bounds a call.
+async fn within<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let timed_out = |_| StoreError::Unreachable(format!("no answer within {limit:?}"));
+    tokio::time::timeout(limit, work).await.map_err(timed_out)?
+}
+
+/// The rows of a statement.
+async fn rows(conn: &mut Conn, statement: &str) -> Result<Vec<Row>, StoreError> {
+    conn.query(statement).await.map_err(failed)
+}
+
+/// The first row of a statement.
+async fn first(conn: &mut Conn, statement: &str) -> Result<Option<Row>, StoreError> {
+    conn.query_first(statement).await.map_err(failed)
+}
+
+/// Runs a statement.
+async fn run(conn: &mut Conn, statement: &str) -> Result<(), StoreError> {
+    conn.query_drop(statement).await.map_err(failed)
+}
+
+/// Takes a value out of a row.
+fn column<T: FromValue>(row: &mut Row, at: usize) -> Result<T, StoreError> {
+    match row.take_opt(at) {
+        Some(Ok(value)) => Ok(value),
+        _ => Err(StoreError::Unfit(format!("column {at} of an answer is missing, or of another type"))),
+    }
+}

@@ -1,0 +1,124 @@
+//! What an operator does with an outbox in MySQL.
+
+use super::turn::row_of;
+use super::{MySql, column, first, rows, run, sql};
+use crate::outbox::keeper::{AsideRow, Keeper};
+use crate::outbox::reconcile::RowKey;
+use crate::outbox::row::Row;
+use crate::outbox::store::{Books, StoreError};
+use async_trait::async_trait;
+use delayq::UnixMillis;
+use std::time::Duration;
+
+const SCHEMA: &str = include_str!("schema.sql");
+
+#[async_trait]
+impl Keeper for MySql {
+    fn migration(&self, _notify: bool) -> String {
+        SCHEMA.to_owned()
+    }
+
+    async fn init(&mut self, notify: bool) -> Result<bool, StoreError> {
+        if notify {
+            return Err(StoreError::Unfit("MySQL has no notices; leave out --notify".to_owned()));
+        }
+        let conn = self.connection.open().await?;
+        if first(conn, sql::IS_THERE).await?.is_some() && first(conn, sql::FIT).await?.is_some() {
+            self.connect().await?;
+            return Ok(false);
+        }
+        let made = async {
+            for statement in statements() {
+                run(conn, &statement).await?;
+            }
+            Ok(true)
+        };
+        let made = made.await;
+        self.ended(made)
+    }
+
+    /// Nothing has to be taken over: its rows have no numbers of transactions.
+    async fn adopt(&mut self) -> Result<u64, StoreError> {
+        match first(self.connect().await?, sql::UNSETTLED_ROWS).await? {
+            Some(mut found) => column(&mut found, 0),
+            None => Ok(0),
+        }
+    }
+
+    async fn books(&mut self) -> Result<Books, StoreError> {
+        self.read_books().await
+    }
+
+    async fn aside(&mut self, resting: bool, after: u64, most: usize) -> Result<Vec<AsideRow>, StoreError> {
+        let found = rows(self.connect().await?, &sql::aside_rows(resting, after, most)).await?;
+        found.into_iter().map(aside_of).collect()
+    }
+
+    async fn retry(&mut self, numbers: &[u64]) -> Result<Vec<u64>, StoreError> {
+        self.change(sql::retry, &sql::lock_aside(numbers, true)).await
+    }
+
+    async fn discard(&mut self, numbers: &[u64]) -> Result<Vec<u64>, StoreError> {
+        self.change(sql::delete_aside, &sql::lock_aside(numbers, false)).await
+    }
+
+    async fn kept(&mut self, _since: Duration) -> Result<Vec<(RowKey, Row)>, StoreError> {
+        Err(StoreError::Unfit("it keeps no settled rows to reconcile with: MySQL's are deleted".to_owned()))
+    }
+
+    /// None: none was kept.
+    async fn rows_of(&mut self, _keys: &[RowKey]) -> Result<Vec<(usize, Row)>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Nothing: it was never taken to reconcile.
+    async fn release(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+impl MySql {
+    /// Changes those rows aside that a statement locks, and returns their numbers.
+    async fn change(&mut self, change: fn(&[u64]) -> String, lock: &str) -> Result<Vec<u64>, StoreError> {
+        let conn = self.connect().await?;
+        let changed = async {
+            run(conn, "START TRANSACTION").await?;
+            let mut numbers = Vec::new();
+            for mut row in rows(conn, lock).await? {
+                numbers.push(column(&mut row, 0)?);
+            }
+            run(conn, &change(&numbers)).await?;
+            run(conn, "COMMIT").await?;
+            Ok(numbers)
+        };
+        let changed = changed.await;
+        self.ended(changed)
+    }
+}
+
+/// The statements of the migration, one by one.
+fn statements() -> Vec<String> {
+    let code: String =
+        SCHEMA.split_inclusive('\n').filter(|line| !line.trim_start().starts_with("--")).collect();
+    code.split(';').map(str::trim).filter(|statement| !statement.is_empty()).map(str::to_owned).collect()
+}
+
+fn aside_of(mut found: mysql_async::Row) -> Result<AsideRow, StoreError> {
+    Ok(AsideRow {
+        number: column(&mut found, 0)?,
+        row: row_of(&mut found)?.into(),
+        reason: column(&mut found, 14)?,
+        since: UnixMillis::new(column(&mut found, 15)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outbox::mysql::VERSION;
+
+    #[test]
+    fn the_migration_makes_the_version_that_is_read() {
+        assert!(SCHEMA.contains(&format!("VALUES (1, {VERSION});")));
+    }
+}

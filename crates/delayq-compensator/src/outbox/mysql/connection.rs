@@ -1,0 +1,204 @@
+//! A connection to MySQL that is made again after an error.
+
+use super::{column, first, sql};
+use crate::outbox::config::OutboxConfig;
+use crate::outbox::store::StoreError;
+use crate::outbox::tls;
+use delayq_service::config::ExposeSecret as _;
+use mysql_async::{ClientIdentity, Conn, Error, Opts, OptsBuilder, SslOpts};
+use std::time::Duration;
+
+/// How long a new connection may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// After so much silence a dead peer is noticed.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+/// Longer than a reader rests between two turns, besides its poll.
+const REST: Duration = Duration::from_secs(10);
+/// The first versions with `SKIP LOCKED`, and with checks that refuse.
+const OLDEST: [(&str, [u32; 3]); 2] = [("MariaDB", [10, 6, 0]), ("MySQL", [8, 0, 16])];
+
+/// A connection, made when it is needed.
+pub(super) struct Connection {
+    config: OutboxConfig,
+    conn: Option<Conn>,
+}
+
+// === impl Connection ===
+
+impl Connection {
+    pub(super) fn new(config: OutboxConfig) -> Self {
+        Self { config, conn: None }
+    }
+
+    /// Whether it is there.
+    pub(super) fn is_open(&self) -> bool {
+        self.conn.is_some()
+    }
+
+    /// A new connection if there is none.
+    pub(super) async fn open(&mut self) -> Result<&mut Conn, StoreError> {
+        let conn = match self.conn.take() {
+            Some(conn) => conn,
+            None => connect(&self.config).await?,
+        };
+        Ok(self.conn.insert(conn))
+    }
+
+    /// The present connection.
+    pub(super) fn present(&mut self) -> Option<&mut Conn> {
+        self.conn.as_mut()
+    }
+
+    /// Drops it: the server rolls back what was under way.
+    pub(super) fn close(&mut self) {
+        self.conn = None;
+    }
+}
+
+async fn connect(config: &OutboxConfig) -> Result<Conn, StoreError> {
+    let mut options = OptsBuilder::from_opts(settings(config).map_err(StoreError::Unfit)?);
+    if config.tls {
+        options = options.ssl_opts(trusted(config).map_err(StoreError::Unfit)?);
+    }
+    let connecting = async {
+        let mut conn = Conn::new(options).await.map_err(failed)?;
+        let found = first(&mut conn, sql::SERVER).await?;
+        let version: String = match found {
+            Some(mut found) => column(&mut found, 0)?,
+            None => String::new(),
+        };
+        is_new_enough(&version).map_err(StoreError::Unfit)?;
+        Ok(conn)
+    };
+    let timed_out = |_| StoreError::Unreachable(format!("no connection within {CONNECT:?}"));
+    tokio::time::timeout(CONNECT, connecting).await.map_err(timed_out)?
+}
+
+/// How to connect, TLS aside.
+///
+/// # Errors
+/// A sentence without the URL, which may hold a password.
+pub(in crate::outbox) fn settings(config: &OutboxConfig) -> Result<Opts, String> {
+    let url = config.url.as_ref().ok_or("`[outbox] url` is unset")?.reveal()?;
+    let url = url.expose_secret().replacen("mariadb://", "mysql://", 1);
+    let given = Opts::from_url(&url).map_err(|_| "`[outbox] url` is not a URL of MySQL")?;
+    if given.ssl_opts().is_some() {
+        return Err("`[outbox] url` says how to speak TLS; set `tls` instead".to_owned());
+    }
+    if given.db_name().is_none_or(str::is_empty) {
+        return Err("`[outbox] url` names no database: mysql://user@host/database".to_owned());
+    }
+    let other = OutboxConfig::default();
+    for (name, is_set) in [
+        ("schema", config.schema != other.schema),
+        ("notify", config.notify != other.notify),
+        ("rotate_every", config.rotate_every != other.rotate_every),
+        ("keep", config.keep != other.keep),
+    ] {
+        if is_set {
+            return Err(format!("`[outbox] {name}` is for PostgreSQL; remove it, or set its default"));
+        }
+    }
+    let mut options = OptsBuilder::from_opts(given.clone());
+    if let Some(password) = &config.password {
+        if given.pass().is_some() {
+            return Err("`[outbox] url` holds a password too; keep one of the two".to_owned());
+        }
+        options = options.pass(Some(password.reveal()?.expose_secret().to_owned()));
+    }
+    options = options.prefer_socket(false).tcp_keepalive(Some(KEEPALIVE)).setup(session(config));
+    Ok(options.into())
+}
+
+/// What holds for the session: it sees what is committed and locks no gaps, and ends by itself if this process is frozen.
+fn session(config: &OutboxConfig) -> Vec<String> {
+    let idle = 2 * *config.deadline + *config.poll_interval + REST;
+    vec![
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
+        format!(
+            "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES', innodb_lock_wait_timeout = {limit}, \
+             lock_wait_timeout = {limit}, wait_timeout = {}",
+            idle.as_secs(),
+            limit = config.deadline.as_secs(),
+        ),
+    ]
+}
+
+/// Whom to trust, and who we are.
+fn trusted(config: &OutboxConfig) -> Result<SslOpts, String> {
+    let files = config.pem_files();
+    let authorities = tls::authorities(files)?.into_iter().map(|cert| cert.to_vec().into()).collect();
+    let options = SslOpts::default().with_disable_built_in_roots(true).with_root_certs(authorities);
+    let identity = files.identity()?.map(|[cert, key]| ClientIdentity::new(cert.into(), key.into()));
+    Ok(options.with_client_identity(identity))
+}
+
+/// Refuses a server that lacks what is needed.
+fn is_new_enough(version: &str) -> Result<(), String> {
+    let (name, oldest) = OLDEST[usize::from(!version.contains("MariaDB"))];
+    let mut parts = version.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    let found = [(); 3].map(|()| parts.next().unwrap_or(0));
+    let [a, b, c] = oldest;
+    if found < oldest {
+        Err(format!("{name} {version} is too old: {a}.{b}.{c} or newer is needed"))
+    } else {
+        Ok(())
+    }
+}
+
+/// What an error of the client means.
+pub(super) fn failed(error: Error) -> StoreError {
+    let Error::Server(refusal) = error else { return StoreError::Unreachable(error.to_string()) };
+    let said = format!("{} ({})", refusal.message, refusal.code);
+    match refusal.code {
+        // No such database, no such table.
+        1049 | 1146 => StoreError::Unfit(format!("there is no outbox: {said}; see delayq outbox init")),
+        // Too many connections, shutdown, lock waits, deadlocks, and connections that an operator ended.
+        1040 | 1053 | 1205 | 1213 | 1317 | 1927 => StoreError::Unreachable(said),
+        _ => StoreError::Refused(said),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq_service::config::{HumanDuration, Secret};
+
+    #[test]
+    fn a_server_without_skip_locked_is_refused() {
+        for (version, expected) in [
+            ("10.11.19-MariaDB-0+deb12u1", true),
+            ("10.6.0-MariaDB", true),
+            ("10.5.29-MariaDB-log", false),
+            ("8.0.16", true),
+            ("8.4.3-commercial", true),
+            ("8.0.15", false),
+            ("5.7.44-log", false),
+            ("", false),
+        ] {
+            assert_eq!(is_new_enough(version).is_ok(), expected, "{version}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_without_the_password() {
+        let plain = |url: &str| OutboxConfig { url: Some(Secret::plain(url)), ..OutboxConfig::default() };
+        let url = "mysql://app:hidden@db/shop";
+        assert!(settings(&plain("mariadb://app@db/shop")).is_ok());
+        for (config, expected) in [
+            (plain("mysql://app:hidden@db"), "names no database"),
+            (plain("mysql://app:hidden@db/shop?require_ssl=true&verify_ca=false"), "set `tls`"),
+            (plain("mysql://app:hidden@db:port/shop"), "not a URL"),
+            (OutboxConfig { password: Some(Secret::plain("two")), ..plain(url) }, "a password too"),
+            (
+                OutboxConfig { schema: "other".to_owned(), ..plain(url) },
+                "`[outbox] schema` is for PostgreSQL",
+            ),
+            (OutboxConfig { notify: true, ..plain(url) }, "`[outbox] notify`"),
+            (OutboxConfig { keep: HumanDuration::from_secs(1), ..plain(url) }, "`[outbox] keep`"),
+        ] {
+            let why = settings(&config).unwrap_err();
+            assert!(why.contains(expected) && !why.contains("hidden"), "{why}");
+        }
+    }
+}

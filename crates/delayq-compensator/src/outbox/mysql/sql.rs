@@ -1,0 +1,107 @@
+//! The statements.
+
+/// A batch has no more bytes of payloads, unless one message has.
+const MAX_BYTES: u64 = 8 << 20;
+/// What a row says, in the order in which [`super::turn::row_of`] reads it. Times are in microseconds.
+const COLUMNS: &str = "o.verb, o.topic, o.id, o.group_id, CAST(UNIX_TIMESTAMP(o.due) * 1000000 AS UNSIGNED), o.delay_ms, \
+     CAST(UNIX_TIMESTAMP(o.expected) * 1000000 AS UNSIGNED), o.payload, CAST(o.headers AS CHAR), \
+     CAST(UNIX_TIMESTAMP(o.expires) * 1000000 AS UNSIGNED), o.max_attempts, o.replaces, \
+     CAST(GREATEST(0, TIMESTAMPDIFF(MICROSECOND, o.added, SYSDATE(6))) DIV 1000 AS UNSIGNED)";
+/// All columns of a row, by name.
+const ALL: &str = "seq, added, verb, topic, id, group_id, due, delay_ms, expected, payload, headers, expires, max_attempts, \
+     replaces";
+
+/// The server's version.
+pub(super) const SERVER: &str = "SELECT VERSION()";
+/// The version of the tables.
+pub(super) const FIT: &str = "SELECT version FROM delayq_outbox_state";
+/// A row if anything waits.
+pub(super) const WAITS: &str = "SELECT 1 FROM delayq_outbox LIMIT 1";
+/// A row if the turn was free.
+pub(super) const TURN: &str = "SELECT version FROM delayq_outbox_state FOR UPDATE SKIP LOCKED";
+/// A row if there are tables.
+pub(super) const IS_THERE: &str = "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'delayq_outbox_state'";
+/// The number of rows that are not settled.
+pub(super) const UNSETTLED_ROWS: &str = "SELECT COUNT(*) FROM delayq_outbox";
+/// age of the oldest row that waits, rejected and resting rows, bytes.
+pub(super) const BOOKS: &str = "SELECT \
+     CAST(GREATEST(0, TIMESTAMPDIFF(MICROSECOND, \
+         LEAST(COALESCE(w.oldest, a.oldest), COALESCE(a.oldest, w.oldest)), SYSDATE(6))) DIV 1000 AS UNSIGNED), \
+     a.rejected, a.resting, \
+     (SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS UNSIGNED) FROM information_schema.tables \
+      WHERE table_schema = DATABASE() AND table_name = 'delayq_outbox') \
+     FROM (SELECT (SELECT added FROM delayq_outbox ORDER BY seq LIMIT 1) AS oldest) w, \
+     (SELECT CAST(COALESCE(SUM(NOT resting), 0) AS UNSIGNED) AS rejected, CAST(COALESCE(SUM(resting), 0) AS UNSIGNED) AS resting, \
+      MIN(CASE WHEN resting THEN added END) AS oldest FROM delayq_outbox_aside) a";
+/// Changes a row aside: resting, reason, number.
+pub(super) const STILL_ASIDE: &str =
+    "UPDATE delayq_outbox_aside SET resting = ?, reason = ? WHERE number = ?";
+
+/// Keeps a row aside: resting, reason, seq.
+pub(super) fn set_aside() -> String {
+    format!(
+        "INSERT INTO delayq_outbox_aside (resting, reason, {ALL}) SELECT ?, ?, {ALL} FROM delayq_outbox WHERE seq = ?"
+    )
+}
+
+/// seq and columns of the first rows, at most so many.
+pub(super) fn next_rows(most: u16) -> String {
+    format!(
+        "SELECT o.seq, {COLUMNS} FROM \
+         (SELECT seq, bytes, SUM(bytes) OVER (ORDER BY seq) AS total FROM \
+          (SELECT seq, COALESCE(OCTET_LENGTH(payload), 0) AS bytes FROM delayq_outbox ORDER BY seq LIMIT {most}) f) k \
+         JOIN delayq_outbox o ON o.seq = k.seq WHERE k.total <= {MAX_BYTES} OR k.total = k.bytes ORDER BY k.seq"
+    )
+}
+
+/// Deletes rows, each by its number alone: a statement for many may be a scan, which waits for rows that are not committed.
+pub(super) fn settled(seqs: &[u64]) -> String {
+    seqs.iter().map(|seq| format!("DELETE FROM delayq_outbox WHERE seq = {seq};")).collect()
+}
+
+/// topic, id of rows that rest, up to a number.
+pub(super) fn resting_names(upto: u64) -> String {
+    format!("SELECT topic, id FROM delayq_outbox_aside WHERE resting AND number <= {upto}")
+}
+
+/// number and columns of rows that rest, behind a number, at most so many.
+pub(super) fn resting_rows(after: u64, most: u16) -> String {
+    format!(
+        "SELECT o.number, {COLUMNS} FROM delayq_outbox_aside o WHERE o.resting AND o.number > {after} ORDER BY o.number LIMIT {most}"
+    )
+}
+
+/// number, columns, reason, since of rows aside: whether they rest, behind a number, at most.
+pub(super) fn aside_rows(resting: bool, after: u64, most: usize) -> String {
+    format!(
+        "SELECT o.number, {COLUMNS}, o.reason, CAST(UNIX_TIMESTAMP(o.since) * 1000 AS UNSIGNED) FROM delayq_outbox_aside o \
+         WHERE o.resting = {resting} AND o.number > {after} ORDER BY o.number LIMIT {most}"
+    )
+}
+
+/// Locks rows aside, and returns their numbers: all of these, or only those that were rejected.
+pub(super) fn lock_aside(numbers: &[u64], rejected: bool) -> String {
+    let only = if rejected { "AND NOT resting" } else { "" };
+    format!(
+        "SELECT number FROM delayq_outbox_aside WHERE number IN ({}) {only} ORDER BY number FOR UPDATE",
+        list(numbers)
+    )
+}
+
+/// Lets rejected rows rest until they are tried again.
+pub(super) fn retry(numbers: &[u64]) -> String {
+    format!("UPDATE delayq_outbox_aside SET resting = TRUE WHERE number IN ({})", list(numbers))
+}
+
+/// Deletes rows aside.
+pub(super) fn delete_aside(numbers: &[u64]) -> String {
+    format!("DELETE FROM delayq_outbox_aside WHERE number IN ({})", list(numbers))
+}
+
+/// Numbers for an `IN`, which cannot be empty; no number is 0.
+fn list(numbers: &[u64]) -> String {
+    if numbers.is_empty() {
+        return "0".to_owned();
+    }
+    numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+}

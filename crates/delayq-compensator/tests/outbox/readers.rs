@@ -1,0 +1,141 @@
+//! A deployment, and readers of an outbox, whatever its database is.
+
+use delayq::protocol::Envelope;
+use delayq::{Admin, Group, MessageId, Target, Topic};
+use delayq_compensator::{OutboxConfig, OutboxDeps, OutboxKeeper, build_outbox, outbox_keeper};
+use delayq_service::config::{HumanDuration, Secret};
+use delayq_service::{Fault, Metrics, Readiness, Shutdown};
+use delayq_tests::deadline::{LONG, wait_until, within};
+use delayq_tests::deployment::Deployment;
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use std::sync::Mutex;
+use tokio::task::JoinHandle;
+
+pub(crate) struct Readers {
+    pub(crate) deployment: Deployment,
+    pub(crate) config: OutboxConfig,
+    /// Of each reader that there ever was.
+    metrics: Mutex<Vec<Metrics>>,
+}
+
+/// A reader that runs.
+pub(crate) struct Reading {
+    shutdown: Shutdown,
+    running: JoinHandle<Result<(), Fault>>,
+}
+
+pub(crate) fn ms(ms: u64) -> HumanDuration {
+    HumanDuration::from_millis(ms)
+}
+
+pub(crate) fn topic() -> Topic {
+    Topic::new("orders").unwrap()
+}
+
+// === impl Readers ===
+
+impl Readers {
+    /// Makes the tables in a database without any.
+    pub(crate) async fn new(url: String, change: impl FnOnce(&mut OutboxConfig)) -> Self {
+        let redis = RedisServer::start_with(RedisOptions::default().append_only("always")).await;
+        let mut config =
+            OutboxConfig { url: Some(Secret::plain(url)), poll_interval: ms(20), ..OutboxConfig::default() };
+        change(&mut config);
+        let readers = Self { deployment: Deployment::on(redis, 4).await, config, metrics: Mutex::default() };
+        assert!(readers.keeper().init(false).await.unwrap());
+        readers
+    }
+
+    pub(crate) fn keeper(&self) -> OutboxKeeper {
+        outbox_keeper(&self.config).unwrap()
+    }
+
+    fn deps(&self) -> OutboxDeps {
+        let metrics = Metrics::new();
+        self.metrics.lock().unwrap().push(metrics.clone());
+        OutboxDeps { client: self.deployment.client.clone(), metrics, readiness: Readiness::new() }
+    }
+
+    /// Why there can be no reader.
+    pub(crate) async fn try_read(&self) -> Result<(), String> {
+        build_outbox(self.config.clone(), self.deps()).await.map(drop).map_err(|fault| fault.to_string())
+    }
+
+    pub(crate) fn read(&self) -> Reading {
+        let (config, deps, shutdown) = (self.config.clone(), self.deps(), Shutdown::new());
+        let of = shutdown.clone();
+        let running = tokio::spawn(async move { build_outbox(config, deps).await?.run(of).await });
+        Reading { shutdown, running }
+    }
+
+    pub(crate) async fn stored(&self, id: &str, group: Option<&str>) -> Option<Envelope> {
+        let group = group.map(|group| Group::new(group).unwrap());
+        let target = Target { id: MessageId::own(id).unwrap(), group };
+        let found = Admin::new(self.deployment.client.clone()).get(&topic(), &target).await.unwrap();
+        found.map(|found| found.envelope.unwrap())
+    }
+
+    /// How many messages Redis has ever accepted.
+    pub(crate) async fn accepted(&self) -> u64 {
+        Admin::new(self.deployment.client.clone()).count(&topic()).await.unwrap().accepted
+    }
+
+    pub(crate) fn metrics(&self) -> String {
+        self.metrics.lock().unwrap().iter().map(Metrics::encode).collect()
+    }
+
+    /// How often a row was done, over all readers of this stand.
+    pub(crate) async fn done(&self) -> u64 {
+        let text = self.metrics();
+        let lines = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("delayq_outbox_settled_total{outcome=\"done\"} "));
+        lines.map(|count| count.parse::<u64>().unwrap()).sum()
+    }
+
+    pub(crate) async fn is_settled(&self, rows: u64) {
+        wait_until("rows to be carried out", LONG, async || self.done().await >= rows).await;
+    }
+
+    pub(crate) async fn is_all_settled(&self) {
+        wait_until("an empty outbox", LONG, async || {
+            self.keeper().books().await.is_ok_and(|books| books.oldest.is_none())
+        })
+        .await;
+    }
+
+    pub(crate) async fn waits_for_more_than(&self, accepted: u64) {
+        wait_until("more messages", LONG, async || self.accepted().await > accepted).await;
+    }
+
+    /// Waits until a reader says that it is held up.
+    pub(crate) async fn held(&self) {
+        wait_until("a turn that is held", LONG, async || {
+            self.metrics()
+                .lines()
+                .any(|line| line.starts_with("delayq_outbox_held_total ") && !line.ends_with(" 0"))
+        })
+        .await;
+    }
+
+    /// Waits until the tables take less than they do with their indexes alone.
+    pub(crate) async fn is_truncated(&self) {
+        wait_until("truncated tables", LONG, async || self.keeper().books().await.unwrap().bytes < 100_000)
+            .await;
+    }
+}
+
+// === impl Reading ===
+
+impl Reading {
+    pub(crate) async fn end(self) {
+        self.shutdown.request();
+        within("the reader's end", LONG, self.running).await.unwrap().unwrap();
+    }
+
+    /// Ends it wherever it is, as a kill does.
+    pub(crate) async fn abort(self) {
+        self.running.abort();
+        assert!(self.running.await.unwrap_err().is_cancelled());
+    }
+}

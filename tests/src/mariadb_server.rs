@@ -1,0 +1,93 @@
+//! A private MariaDB.
+
+use crate::deadline::LONG;
+use crate::folder::Folder;
+use crate::ports::free_port;
+use crate::process::{Process, Signal};
+use std::process::Command;
+
+const UNFLUSHED: [&str; 3] =
+    ["--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=nosync", "--innodb-doublewrite=0"];
+
+/// A running (or stopped) server with an empty database `shop`. Dropping it kills it and removes its folder.
+#[derive(Debug)]
+pub struct MariadbServer {
+    folder: Folder,
+    port: u16,
+    process: Option<Process>,
+}
+
+// === impl MariadbServer ===
+
+impl MariadbServer {
+    /// Starts a server that flushes nothing to the disk (it survives kills, but no power cut), and waits until it is up.
+    ///
+    /// # Panics
+    /// If it does not come up; the message contains its output.
+    pub async fn start() -> Self {
+        let folder = Folder::new("mariadb");
+        let made = Command::new("mariadb-install-db")
+            .args([
+                "--no-defaults",
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+                "--user=root",
+            ])
+            .args(UNFLUSHED)
+            .arg(format!("--datadir={}", folder.join("data").display()))
+            .env("TMPDIR", folder.path())
+            .output()
+            .expect("mariadb-install-db can be started: apt-get install mariadb-server-core");
+        assert!(made.status.success(), "mariadb-install-db: {}", String::from_utf8_lossy(&made.stderr));
+        let start = folder.join("start.sql");
+        std::fs::write(&start, "CREATE DATABASE IF NOT EXISTS shop;\n").expect("the folder is new");
+        let mut server = Self { folder, port: free_port(), process: None };
+        server.resume().await;
+        server
+    }
+
+    /// Its URL.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("mysql://root@127.0.0.1:{}/shop", self.port)
+    }
+
+    /// Kills it (SIGKILL) and waits for its end.
+    ///
+    /// # Panics
+    /// If it is already stopped, or does not end in time.
+    pub async fn kill(&mut self) {
+        let mut process = self.process.take().expect("a stopped MariaDB cannot be killed");
+        process.end_by(Signal::KILL, LONG).await;
+    }
+
+    /// Starts it again on the same data. Does nothing while it runs.
+    ///
+    /// # Panics
+    /// If it does not come up; the message contains its output.
+    pub async fn resume(&mut self) {
+        if self.process.is_some() {
+            return;
+        }
+        let folder = &self.folder;
+        let mut server = Command::new("/usr/sbin/mariadbd");
+        // A server that starts deletes the temporary tables of all others in its folder for them.
+        server.env("TMPDIR", folder.path());
+        // It refuses to run as root unless it is told to; to others it does not matter.
+        server.args(["--no-defaults", "--user=root", "--bind-address=127.0.0.1", "--skip-log-bin"]);
+        // Numbers of concurrent statements are mixed, as they are by default in MySQL.
+        server.args(UNFLUSHED).arg("--innodb-autoinc-lock-mode=2");
+        server.arg(format!("--port={}", self.port));
+        for (name, file) in [
+            ("datadir", "data"),
+            ("socket", "socket"),
+            ("pid-file", "pid"),
+            ("init-file", "start.sql"),
+            ("plugin-dir", "plugins"),
+        ] {
+            server.arg(format!("--{name}={}", folder.join(file).display()));
+        }
+        let process = self.process.insert(Process::spawn("MariaDB", server));
+        process.wait_for_line("ready for connections", LONG).await;
+    }
+}
