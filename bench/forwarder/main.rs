@@ -8,6 +8,7 @@
 //! forwarded [MESSAGES] [SINK …] [IN_FLIGHT/BATCH …]   the forwarder alone, for a profiler
 //! late [RATE] [SINK …]        due time → an independent consumer has it
 //! bulkheads                   eight destinations alone, and beside a dead and a slow one
+//! intake [RECORDS] [BROKER …]     records of a broker → messages in Redis, beside a bare consumer and put_many
 //! memory [MESSAGES]           a forwarder's memory while a slow destination takes so many
 //! ```
 //! Nothing else should work on the machine.
@@ -18,6 +19,7 @@ mod bulkheads;
 mod cpu;
 mod deployment;
 mod due;
+mod intake;
 mod late;
 mod memory;
 mod receivers;
@@ -55,9 +57,10 @@ async fn measure(command: &str, mut arguments: Vec<String>) -> ExitCode {
         "forwarded" => sinks::run(number.unwrap_or(100_000), arguments, true).await,
         "late" => late::run(number.unwrap_or(1000), arguments).await,
         "bulkheads" => bulkheads::run().await,
+        "intake" => intake::run(number.unwrap_or(100_000), arguments).await,
         "memory" => memory::run(number.unwrap_or(1_000_000)).await,
         _ => {
-            eprintln!("expected sinks, forwarded, late, bulkheads or memory");
+            eprintln!("expected sinks, forwarded, late, bulkheads, intake or memory");
             return ExitCode::from(USAGE);
         }
     }

@@ -8,7 +8,7 @@
 //! could reach that adds nothing to the cost of the two others, with Redis, broker and client on the same cores:
 //! cores / (cost of bare + cost of limit).
 
-mod course;
+pub(crate) mod course;
 mod file;
 mod kafka;
 mod nats;
@@ -123,7 +123,7 @@ async fn target(name: &str) -> Option<Target> {
 }
 
 /// The one of median rate.
-fn median(mut figures: Vec<Figure>) -> Figure {
+pub(crate) fn median(mut figures: Vec<Figure>) -> Figure {
     figures.sort_by(|one, other| one.rate.total_cmp(&other.rate));
     figures[figures.len() / 2]
 }

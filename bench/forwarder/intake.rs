@@ -1,0 +1,144 @@
+//! The intake: records of a broker until they are messages in Redis and settled, beside a bare consumer that puts the same
+//! messages by `put_many` in batches of the same size and settles them.
+//!
+//! The records are published once, and each run reads them from the start: as a consumer group, or a durable consumer, of its
+//! own, into a deployment of its own. Intake and bare consumer take turns to go first; the medians count. A figure begins when
+//! a tenth of the records is through.
+
+mod kafka;
+mod nats;
+
+use crate::deployment::{BODY_BYTES, Deployment, metric};
+use crate::sinks::course::{Course, Figure};
+use crate::sinks::median;
+use delayq::{Message, MessageId, Producer, ProducerOptions, Topic, UnixMillis};
+use delayq_compensator::{IntakeConfig, IntakeDeps, build_intakes};
+use delayq_service::{Metrics, Readiness, Shutdown, Tasks};
+use delayq_tests::redis_server::RedisServer;
+use delayq_tests::shared::namespace;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SHARDS: u16 = 16;
+const ROUNDS: usize = 3;
+/// Records in one call to Redis, as many as an intake takes unless it is told otherwise.
+const BATCH: usize = 500;
+const TOPIC: &str = "t";
+/// In the year 2100.
+const DUE: &str = "4102444800000";
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+const STUCK: Duration = Duration::from_secs(100);
+
+/// Reads so many records under this name, puts and settles them.
+type Bare = Box<dyn Fn(String, Producer, Arc<Course>) -> Pin<Box<dyn Future<Output = ()>>>>;
+
+/// A broker with the records.
+struct Stand {
+    /// The intake that reads them under this name.
+    intake: Box<dyn Fn(String) -> IntakeConfig>,
+    bare: Bare,
+    /// The server behind it, stopped with it.
+    _server: Box<dyn Any>,
+}
+
+/// The headers of a record.
+fn headers(n: usize) -> [(&'static str, String); 3] {
+    [
+        ("delayq-id", format!("order-{n:09}")),
+        ("delayq-topic", TOPIC.to_owned()),
+        ("delayq-due", DUE.to_owned()),
+    ]
+}
+
+/// The message that a record asks for, as a bare consumer makes it.
+fn message(id: &str, body: &[u8]) -> Message {
+    let due = UnixMillis::new(DUE.parse().unwrap());
+    Message::new(Topic::new(TOPIC).unwrap(), body).with_id(MessageId::own(id).unwrap()).at(due)
+}
+
+async fn put(producer: &Producer, messages: Vec<Message>, course: &Course) {
+    let count = messages.len();
+    for put in producer.put_many(messages).await {
+        assert!(put.unwrap().outcome.is_accepted());
+    }
+    course.confirmed(count);
+}
+
+async fn bare(stand: &Stand, redis: &RedisServer, count: usize) -> Figure {
+    let deployment = Deployment::new(redis, SHARDS).await;
+    let producer = Producer::start(deployment.client.clone(), ProducerOptions::default());
+    let course = Course::new(count);
+    (stand.bare)(namespace(), producer, Arc::clone(&course)).await;
+    let figure = course.figure();
+    assert_eq!(deployment.pending(TOPIC).await, count as u64);
+    figure
+}
+
+async fn taken_in(stand: &Stand, redis: &RedisServer, count: usize) -> Figure {
+    let deployment = Deployment::new(redis, SHARDS).await;
+    let metrics = Metrics::new();
+    let deps = IntakeDeps {
+        client: deployment.client.clone(),
+        metrics: metrics.clone(),
+        readiness: Readiness::new(),
+    };
+    let configs = BTreeMap::from([("in".to_owned(), (stand.intake)(namespace()))]);
+    let (tasks, supervisor) = Tasks::new(Shutdown::new());
+    let (course, start) = (Course::new(count), Instant::now());
+    build_intakes(&configs, &deps).unwrap().run(&tasks);
+    loop {
+        let done = metric(&metrics, "delayq_intake_settled_total{intake=\"in\",outcome=\"done\"}") as usize;
+        course.reached(done);
+        if done >= count {
+            break;
+        }
+        assert!(start.elapsed() < STUCK, "the intake is stuck: {}", metrics.encode());
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    let figure = course.figure();
+    assert_eq!(deployment.pending(TOPIC).await, count as u64);
+    assert!(supervisor.drain(STUCK).await.left_running.is_empty());
+    figure
+}
+
+/// Measures the intakes of these names; none: all of them.
+pub(crate) async fn run(count: usize, mut names: Vec<String>) {
+    if names.is_empty() {
+        names = ["kafka", "nats"].map(str::to_owned).into();
+    }
+    let redis = RedisServer::private().await;
+    println!(
+        "{count} records of {BODY_BYTES} bytes in batches of {BATCH}, medians of {ROUNDS}; records a second"
+    );
+    println!("{:<10}{:>12}{:>7}{:>12}{:>7}{:>10}", "intake", "taken in", "µs", "bare", "µs", "of bare");
+    for name in names {
+        let stand = match name.as_str() {
+            "kafka" => kafka::stand(count).await,
+            "nats" => nats::stand(count).await,
+            _ => {
+                println!("{name:<10}there is no such intake");
+                continue;
+            }
+        };
+        let (mut bares, mut ours) = (Vec::new(), Vec::new());
+        for round in 0..ROUNDS {
+            if round % 2 == 0 {
+                bares.push(bare(&stand, &redis, count).await);
+                ours.push(taken_in(&stand, &redis, count).await);
+            } else {
+                ours.push(taken_in(&stand, &redis, count).await);
+                bares.push(bare(&stand, &redis, count).await);
+            }
+            let _: String = redis.command(&["FLUSHALL"]).await;
+        }
+        let (bare, our) = (median(bares), median(ours));
+        print!("{name:<10}");
+        for Figure { rate, cost_us } in [our, bare] {
+            print!("{rate:>12.0}{cost_us:>7.1}");
+        }
+        println!("{:>10.2}", our.rate / bare.rate);
+    }
+}
