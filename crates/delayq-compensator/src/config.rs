@@ -17,7 +17,7 @@ pub struct CompensatorConfig {
     pub longest_rest: HumanDuration,
     /// Maximum number of records a second, so that a large spool leaves Redis to others: 1 to 1,000,000; default 0: no limit.
     pub rate: u32,
-    /// Records that have waited for longer are set aside instead: up to 365 days; default 0 s: no limit.
+    /// Puts that have waited for longer are set aside instead: up to 365 days; default 0 s: no limit.
     pub max_age: HumanDuration,
 }
 

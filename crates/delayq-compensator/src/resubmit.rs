@@ -23,13 +23,15 @@ pub struct Resubmitter {
     /// The number of the last record that was read in this pass over the spool.
     read: u64,
     resting: Resting,
-    /// A record that has waited for longer is set aside.
+    /// A put that has waited for longer is set aside.
     max_age: Option<Duration>,
 }
 
 /// What one step did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
+    /// Records that were sent to Redis.
+    pub sent: u64,
     /// Records that were carried out.
     pub resubmitted: u64,
     /// Records that were set aside.
@@ -45,6 +47,7 @@ pub struct Report {
 /// What is to be recorded after the calls.
 #[derive(Default)]
 struct Tally {
+    sent: u64,
     done: Vec<u64>,
     rejected: Vec<(u64, String)>,
     untried: Vec<u64>,
@@ -102,7 +105,7 @@ impl Resubmitter {
         }
     }
 
-    /// Sets records aside that have waited for longer than this.
+    /// Sets puts aside that have waited for longer than this.
     #[must_use]
     pub fn max_age(mut self, max_age: Option<Duration>) -> Self {
         self.max_age = max_age;
@@ -190,16 +193,31 @@ impl Resubmitter {
         self.with(|reader| reader.shrink()).await
     }
 
+    /// Why a record is set aside for its age. Puts alone are: a message whose cancel was set aside would be delivered. When a
+    /// record was spooled may be unreadable: 0.
+    fn too_old(
+        &self,
+        record: &AnyRecord,
+        spooled_at: UnixMillis,
+        tried: Option<UnixMillis>,
+        now: UnixMillis,
+    ) -> Option<String> {
+        let max = self.max_age.filter(|&max| spooled_at.get() > 0 && now.since(spooled_at) > max)?;
+        let put = record.message().filter(|record| record.verb() == "put")?;
+        let is_open = tried.is_some() || put.fate == Fate::Unknown;
+        let stored = if is_open { ", and may be stored already" } else { "" };
+        Some(format!("it has waited for longer than {max:?}{stored}"))
+    }
+
     async fn resubmit(&mut self, batch: Vec<Spooled>) -> Result<Tally, SpoolError> {
         let mut tally = Tally::default();
         let (mut parts, mut fresh) = (Vec::new(), Vec::new());
         let now = delayq_service::host_now();
         for Spooled { seq, spooled_at, tried, record } in batch {
-            let too_old = self.max_age.filter(|&max| now.since(spooled_at) > max);
             match record {
                 Err(why) => tally.rejected.push((seq, why)),
-                Ok(_) if let Some(max) = too_old => {
-                    tally.rejected.push((seq, format!("it has waited for longer than {max:?}")));
+                Ok(record) if let Some(why) = self.too_old(&record, spooled_at, tried, now) => {
+                    tally.rejected.push((seq, why));
                 }
                 Ok(AnyRecord::Message(record)) if self.resting.holds(&record) => {}
                 Ok(AnyRecord::Group(record)) if self.resting.holds_group(&record.group) => {}
@@ -245,9 +263,9 @@ impl Resubmitter {
     }
 
     async fn settle(&self, tally: Tally) -> Result<Report, SpoolError> {
-        let Tally { done, rejected, untried, held, .. } = tally;
+        let Tally { sent, done, rejected, untried, held, .. } = tally;
         let (resubmitted, rejections) = (done.len() as u64, rejected.len() as u64);
-        let report = Report { resubmitted, rejected: rejections, held, ..Report::default() };
+        let report = Report { sent, resubmitted, rejected: rejections, held, ..Report::default() };
         self.with(move |reader| {
             if !done.is_empty() {
                 reader.done(&done)?;
@@ -282,6 +300,7 @@ impl Resubmitter {
 
 impl Tally {
     fn note(&mut self, seq: u64, settle: Settle) {
+        self.sent += u64::from(settle != Settle::Untried);
         match settle {
             Settle::Done => self.done.push(seq),
             Settle::Reject(reason) => self.rejected.push((seq, reason)),

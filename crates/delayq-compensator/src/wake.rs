@@ -19,8 +19,8 @@ pub(crate) fn wake(report: &Report, failures: u32, longest_rest: Duration, rate:
     match report {
         Report { held: Some(_), .. } => Wake::Rest(back_off(failures, longest_rest)),
         Report { at_end: true, .. } => Wake::Change,
-        Report { resubmitted, .. } if rate > 0 => {
-            Wake::Rest(Duration::from_secs_f64(*resubmitted as f64 / f64::from(rate)))
+        Report { sent, .. } if rate > 0 => {
+            Wake::Rest(Duration::from_secs_f64(*sent as f64 / f64::from(rate)))
         }
         _ => Wake::Now,
     }
@@ -39,7 +39,7 @@ mod tests {
     #[test]
     fn work_continues_an_empty_spool_waits_and_an_outage_rests_longer_each_time() {
         let longest = Duration::from_secs(5);
-        let some = Report { resubmitted: 5, ..Report::default() };
+        let some = Report { sent: 5, ..Report::default() };
         let end = Report { at_end: true, ..Report::default() };
         assert_eq!(wake(&end, 0, longest, 0), Wake::Change);
         assert_eq!(wake(&Report { resting: 7, ..end }, 0, longest, 10), Wake::Change);

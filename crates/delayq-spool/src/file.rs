@@ -17,6 +17,9 @@ const APPLICATION_ID: i64 = 0x6471_7370;
 /// The schema that this version writes, and the newest it reads.
 const FORMAT: i64 = 1;
 
+/// How the folder begins in which a salvage has its new database until that takes the damaged one's place.
+pub(crate) const SALVAGED: &str = "salvaged-";
+
 /// The mode bits for users that are neither the owner nor in the group.
 const STRANGERS: u32 = 0o007;
 
@@ -60,6 +63,10 @@ const ADDED: &str = "
 pub(crate) fn open(dir: &Path) -> Result<Connection, SpoolError> {
     make_folder(dir)?;
     let path = dir.join(NAME);
+    let half = salvaged(dir).map_err(|error| SpoolError::folder(dir, &error))?;
+    if half.iter().any(|made| made.join(NAME).exists()) {
+        return Err(SpoolError::Damaged { path, why: "a salvage of it was cut off".to_owned() });
+    }
     let of = |error: rusqlite::Error| SpoolError::of(&path, &error);
     let mut connection = Connection::open(&path).map_err(of)?;
     connection.busy_timeout(BUSY).map_err(of)?;
@@ -84,6 +91,15 @@ pub(crate) fn open(dir: &Path) -> Result<Connection, SpoolError> {
     // Writes nothing where all of it is there, so what waits gets out of a full disk all the same.
     connection.execute_batch(ADDED).map_err(of)?;
     Ok(connection)
+}
+
+/// The folders of salvages that did not come to their end.
+pub(crate) fn salvaged(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let folders = fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.path()));
+    let folders: Vec<PathBuf> = folders.collect::<Result<_, _>>()?;
+    let is_one =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(SALVAGED));
+    Ok(folders.into_iter().filter(is_one).collect())
 }
 
 /// Whether the tables are there; false for an empty database.
@@ -130,7 +146,7 @@ pub(crate) fn damage(connection: &Connection) -> rusqlite::Result<Option<String>
 }
 
 /// A file's name survives a power cut only once its folder is synced, and the folder's name once its parent is.
-fn sync_folder(dir: &Path) -> Result<(), SpoolError> {
+pub(crate) fn sync_folder(dir: &Path) -> Result<(), SpoolError> {
     let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
     for folder in [Some(dir), parent].into_iter().flatten() {
         let synced = File::open(folder).and_then(|folder| folder.sync_all());

@@ -246,9 +246,9 @@ impl SpoolReader {
             let sql = "SELECT body FROM rejected WHERE seq = ? AND body != x''";
             let found = change.query_row(sql, [seq], |row| Ok(record(row.get_ref(0)?))).optional()?;
             let Some(found) = found else { return Ok(false) };
-            let columns = "seq, key, spooled_ms, body";
-            let sql = format!("INSERT INTO waiting ({columns}) SELECT {columns} FROM rejected WHERE seq = ?");
-            change.execute(&sql, [seq])?;
+            // It waits since now: its age may be why it was set aside.
+            let sql = "INSERT INTO waiting (seq, key, spooled_ms, body) SELECT seq, key, ?, body FROM rejected WHERE seq = ?";
+            change.execute(sql, [clock::now().get(), seq])?;
             if let Ok(record) = found {
                 note_group(change, seq, &record)?;
                 if force {

@@ -8,6 +8,7 @@ use rusqlite::{
     Connection, OptionalExtension, Row, ToSql, Transaction, TransactionBehavior, params_from_iter,
 };
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The columns of the tables by numbers; the first is the number.
@@ -15,6 +16,11 @@ const WAITING: (&str, &str) = ("waiting", "seq, key, spooled_ms, tried_ms, body"
 const REJECTED: (&str, &str) = ("rejected", "seq, key, spooled_ms, rejected_ms, reason, body");
 
 const BEGUN: (&str, &str) = ("begun", "seq, tried_ms");
+
+/// The files of a spool; the database last.
+const FILES: [&str; 3] = ["spool.db-shm", "spool.db-wal", file::NAME];
+/// So many numbers in a row that cannot be read are the end of a table.
+const MOST_UNREADABLE: u32 = 1_000_000;
 
 /// What a salvage found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,28 +52,66 @@ struct Readable {
 type RawRow = Vec<Value>;
 
 /// Recovers what can be read of a damaged spool: the file is kept as `spool.db.damaged-<ms>`, and a new one gets its
-/// readable records, in order.
+/// readable records, in order. One that was cut off begins again.
 ///
 /// # Errors
 /// [`SpoolError::InUse`] while a producer or compensator has the folder open, [`SpoolError::Sound`] if nothing is damaged;
 /// else what prevents a new file.
 pub fn salvage_spool(dir: &Path) -> Result<Salvaged, SpoolError> {
     let _alone = file::have_alone(dir)?;
+    let of = |error: std::io::Error| SpoolError::folder(dir, &error);
+    undo(dir).map_err(of)?;
     let path = dir.join(file::NAME);
     let readable = Readable::of(&path)?;
-    let aside = dir.join(format!("{}.damaged-{}", file::NAME, clock::now().get()));
-    for log in ["", "-wal", "-shm"] {
-        let from = dir.join(format!("{}{log}", file::NAME));
-        if from.exists() {
-            let moved = std::fs::rename(&from, format!("{}{log}", aside.display()));
-            moved.map_err(|error| SpoolError::folder(dir, &error))?;
-        }
-    }
-    let mut connection = file::open(dir)?;
+    // Whole and on disk before anything is moved.
+    let making = dir.join("salvaging");
+    remove(&making).map_err(of)?;
+    let mut connection = file::open(&making)?;
     readable.write(&mut connection).map_err(|error| SpoolError::of(&path, &error))?;
+    file::empty_log(&connection, &path)?;
+    drop(connection);
+    let stamp = clock::now().get().to_string();
+    let made = dir.join(format!("{}{stamp}", file::SALVAGED));
+    fs::rename(&making, &made).map_err(of)?;
+    file::sync_folder(dir)?;
+    for name in FILES {
+        rename_if_there(&dir.join(name), &aside(dir, name, &stamp)).map_err(of)?;
+    }
+    fs::rename(made.join(file::NAME), &path).map_err(of)?;
+    file::sync_folder(dir)?;
+    remove(&made).map_err(of)?;
     let Readable { waiting, rejected, lost, lost_numbers, .. } = readable;
     let (waiting, rejected) = (waiting.len() as u64, rejected.len() as u64);
-    Ok(Salvaged { waiting, rejected, lost, lost_numbers, aside })
+    Ok(Salvaged { waiting, rejected, lost, lost_numbers, aside: aside(dir, file::NAME, &stamp) })
+}
+
+/// Moves back what a salvage had moved when it was cut off before its end.
+fn undo(dir: &Path) -> std::io::Result<()> {
+    for made in file::salvaged(dir)? {
+        let name = made.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let stamp = name.trim_start_matches(file::SALVAGED);
+        // Without its database it had come to its end.
+        let moved = if made.join(file::NAME).exists() { &FILES[..] } else { &[] };
+        for name in moved.iter().filter(|name| !dir.join(name).exists()) {
+            rename_if_there(&aside(dir, name, stamp), &dir.join(name))?;
+        }
+        remove(&made)?;
+    }
+    Ok(())
+}
+
+/// What a file of a damaged spool is called once it is replaced.
+fn aside(dir: &Path, name: &str, stamp: &str) -> PathBuf {
+    let log = name.trim_start_matches(file::NAME);
+    dir.join(format!("{}.damaged-{stamp}{log}", file::NAME))
+}
+
+fn rename_if_there(from: &Path, to: &Path) -> std::io::Result<()> {
+    if from.exists() { fs::rename(from, to) } else { Ok(()) }
+}
+
+fn remove(folder: &Path) -> std::io::Result<()> {
+    if folder.exists() { fs::remove_dir_all(folder) } else { Ok(()) }
 }
 
 // === impl Readable ===
@@ -124,15 +168,16 @@ fn rows(connection: &Connection, (table, columns): (&str, &str), last: u64) -> r
     let mut next = connection.prepare(&sql)?;
     let read =
         |row: &Row<'_>| (0..row.as_ref().column_count()).map(|i| row.get(i)).collect::<Result<RawRow, _>>();
-    let (mut rows, mut after) = (Vec::new(), 0);
-    while after < last {
+    let (mut rows, mut after, mut unreadable) = (Vec::new(), 0, 0);
+    while after < last && unreadable < MOST_UNREADABLE {
         match next.query_row([after], |row| Ok((row.get::<_, u64>(0)?, read(row)?))).optional() {
             Ok(None) => break,
-            Ok(Some((seq, row))) => {
-                after = seq;
+            // On a damaged page a number may be out of its order.
+            Ok(Some((seq, row))) if seq > after => {
+                (after, unreadable) = (seq, 0);
                 rows.push(row);
             }
-            Err(_) => after += 1,
+            _ => (after, unreadable) = (after + 1, unreadable + 1),
         }
     }
     Ok(rows)

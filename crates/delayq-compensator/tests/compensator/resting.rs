@@ -1,6 +1,6 @@
 //! What cannot be carried out although Redis can be used rests alone.
 
-use super::{FAR, Host, message, reader, target, topic};
+use super::{FAR, Host, drain, message, reader, target, topic};
 use delayq::spool::SpoolRecord;
 use delayq::{Admin, Fate, Message, Topic, UnixMillis};
 use delayq_compensator::{CompensatorConfig, Deps, Report, Resubmitter, build};
@@ -117,9 +117,29 @@ async fn what_has_waited_for_too_long_is_set_aside_if_that_is_asked_for() {
     spool(&host).await;
     tokio::time::sleep(Duration::from_millis(2)).await;
     let mut resubmitter = host.resubmitter().max_age(Some(Duration::from_millis(1)));
-    assert_eq!(resubmitter.run_once().await.unwrap().rejected, 500);
-    let aside = SpoolReader::open_beside(host.folder.path()).unwrap().rejected(0, 1).unwrap();
+    assert_eq!(resubmitter.run_once().await.unwrap().rejected, RECORDS);
+    let mut beside = SpoolReader::open_beside(host.folder.path()).unwrap();
+    let aside = beside.rejected(0, 1).unwrap();
     assert_eq!(aside[0].reason, "it has waited for longer than 1ms");
+    // One that waits again does so since now.
+    assert!(beside.retry(aside[0].seq, false).unwrap());
+    let mut resubmitter = resubmitter.max_age(Some(LONG));
+    for _ in 0..2 {
+        drain(&mut resubmitter).await;
+    }
+    assert_eq!(stored(&host).await, (1, 0));
+}
+
+#[tokio::test]
+async fn a_cancel_is_carried_out_however_long_it_has_waited() {
+    let host = Host::start().await;
+    host.present(message("old")).await;
+    let cancel = SpoolRecord::cancel(&topic(), &target("old"), UnixMillis::new(1));
+    host.spool.append(vec![cancel]).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let mut resubmitter = host.resubmitter().max_age(Some(Duration::from_millis(1)));
+    assert_eq!(resubmitter.run_once().await.unwrap().resubmitted, 1);
+    assert_eq!(stored(&host).await, (1, 1));
 }
 
 #[tokio::test]

@@ -94,6 +94,51 @@ async fn a_damaged_file_is_refused_by_name_and_salvaged() {
 }
 
 #[tokio::test]
+async fn a_salvage_that_was_cut_off_is_named_and_begins_again() {
+    let folder = Folder::new("spool");
+    spooled(folder.path(), 2_000, 200).await;
+    released(folder.path()).await;
+    let file = OpenOptions::new().write(true).open(folder.join("spool.db")).unwrap();
+    file.write_all_at(&[0xa5; 8192], 40 * 4096).unwrap();
+    drop(file);
+    // Cut off where the new database was whole, and the old one moved already.
+    std::fs::create_dir(folder.join("salvaged-5")).unwrap();
+    std::fs::write(folder.join("salvaged-5/spool.db"), "the new one").unwrap();
+    std::fs::rename(folder.join("spool.db"), folder.join("spool.db.damaged-5")).unwrap();
+    let refusal = open(folder.path()).unwrap_err();
+    assert!(matches!(&refusal, SpoolError::Damaged { why, .. } if why.contains("cut off")), "{refusal}");
+    assert!(!folder.join("spool.db").exists(), "nothing is made in its place");
+    let salvaged = salvage_spool(folder.path()).unwrap();
+    assert!(salvaged.waiting > 1_900 && salvaged.waiting + salvaged.lost == 2_000, "{salvaged:?}");
+    // Cut off where only its folder was left.
+    std::fs::create_dir(folder.join("salvaged-6")).unwrap();
+    assert_eq!(reader(folder.path()).stats().unwrap().waiting, salvaged.waiting);
+    assert!(matches!(salvage_spool(folder.path()), Err(SpoolError::Sound { .. } | SpoolError::InUse { .. })));
+}
+
+#[tokio::test]
+async fn a_number_out_of_its_order_does_not_keep_a_salvage_from_ending() {
+    let folder = Folder::new("spool");
+    spooled(folder.path(), 20, 3_000).await;
+    released(folder.path()).await;
+    let path = folder.join("spool.db");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let table: u64 = rusqlite::Connection::open(&path)
+        .unwrap()
+        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'waiting'", [], |row| row.get(0))
+        .unwrap();
+    // The key of the second cell of the interior page, and with it of the row itself: of a leaf, the varint behind the length.
+    let pages = (0..bytes.len() / 4096).filter(|page| bytes[page * 4096] == 13 && *page as u64 + 1 != table);
+    let leaf = pages.last().unwrap() * 4096;
+    let cell = leaf + usize::from(u16::from_be_bytes([bytes[leaf + 8], bytes[leaf + 9]]));
+    let length = bytes[cell..].iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
+    bytes[cell + length] = 1;
+    std::fs::write(&path, bytes).unwrap();
+    let salvaged = salvage_spool(folder.path()).unwrap();
+    assert!(salvaged.waiting >= 18, "{salvaged:?}");
+}
+
+#[tokio::test]
 async fn nothing_is_salvaged_while_the_folder_is_in_use() {
     let folder = Folder::new("spool");
     let _spool = open(folder.path()).unwrap();
