@@ -47,9 +47,11 @@ debian() {
 }
 BASE_IMAGE=debian:bookworm-slim
 export REDIS_IMAGE=redis:7.4-bookworm ETCD_IMAGE=quay.io/coreos/etcd:v3.5.17 PROMETHEUS_IMAGE=prom/prometheus:v2.55.1
+export RABBITMQ_IMAGE=rabbitmq:3.13
 image $REDIS_IMAGE "redis-server redis-tools"
 image $ETCD_IMAGE "etcd-server etcd-client"
 image $PROMETHEUS_IMAGE prometheus 'ENTRYPOINT ["prometheus"]'
+image $RABBITMQ_IMAGE rabbitmq-server 'CMD ["rabbitmq-server"]'
 
 if [ -z "${DELAYQ_IMAGE:-}" ]; then
     export DELAYQ_IMAGE=delayq:check
@@ -74,7 +76,8 @@ if run sh -c 'touch /etc/delayq/x /usr/local/bin/x' > /dev/null 2>&1; then fail 
 claim "nothing of the image can be written"
 
 REDIS_PORT=$(free_port) ETCD_PORT=$(free_port) ETCD_PEER_PORT=$(free_port) PROMETHEUS_PORT=$(free_port)
-export REDIS_PORT ETCD_PORT ETCD_PEER_PORT PROMETHEUS_PORT
+RABBITMQ_PORT=$(free_port) RABBITMQ_PEER_PORT=$(free_port) RABBITMQ_MAPPER_PORT=$(free_port)
+export REDIS_PORT ETCD_PORT ETCD_PEER_PORT PROMETHEUS_PORT RABBITMQ_PORT RABBITMQ_PEER_PORT RABBITMQ_MAPPER_PORT
 stack() {
     "${compose[@]}" --project-name delayq-check --file deploy/compose/compose.yaml --file deploy/compose/compose.host.yaml "$@"
 }
@@ -100,6 +103,9 @@ soon "every service is healthy" are healthy "${services[@]}"
 holds "a message is put" delayq put greetings '{"hello":"world"}' --id one --in 1s
 delivered() { inside "$(container forwarder)" grep -q '"id":"one"' /var/lib/delayq/delivered/greetings.ndjson; }
 soon "and delivered" delivered
+holds "another is put" delayq put orders '{"order":17}' --in 1s
+queued() { inside "$(container rabbitmq)" rabbitmqctl --quiet list_queues name messages | grep -q '^orders.1$'; }
+soon "and delivered into RabbitMQ" queued
 holds "the books balance" delayq audit
 ask() { curl --silent --fail "http://127.0.0.1:$PROMETHEUS_PORT/api/v1/$1"; }
 all_up() { [ "$(ask 'query?query=sum(up)' | grep -o '"4"')" = '"4"' ]; }
@@ -119,8 +125,9 @@ soon "with Redis back they are healthy again" are healthy "${services[@]}"
 
 began=$SECONDS
 stack stop "${services[@]}" > /dev/null 2>&1
+took=$((SECONDS - began))
 for service in "${services[@]}"; do
     [ "$(stack ps --all --quiet "$service" | xargs "$docker" inspect --format '{{.State.ExitCode}}')" = 0 ] || fail "a stop drains each service"
 done
-[ $((SECONDS - began)) -le 20 ] || fail "a stop drains each service within its grace period"
+[ $took -le 20 ] || fail "a stop drains each service within its grace period"
 claim "a stop drains each service within its grace period"
