@@ -106,13 +106,16 @@ def main():
     source = "\n".join(texts)
     metrics, exported = metrics_of(METRICS.read_text())
     metrics |= set(re.findall(r"name: \{ as: (\w+) \}", (ROOT / "docs/kubernetes.md").read_text()))
+    # Prose names the tables of an outbox, too.
+    tables = {name for file in ROOT.glob("crates/*/src/**/*.sql") for name in re.findall(r"delayq_\w+", file.read_text())}
     labels = dict(label for text in texts for label in labels_of(text))
     labels = {label: labels.get(label) for label in exported}
 
     faults = []
     for file in [ALERTS, ALERT_TESTS, RUNBOOKS, *PAGES, *CHART]:
         # Prose names a histogram as it is registered; a query names one of its series.
-        known = metrics | {series.removesuffix("_bucket") for series in metrics} if file.suffix == ".md" else metrics
+        prose = tables | {series.removesuffix("_bucket") for series in metrics}
+        known = metrics | prose if file.suffix == ".md" else metrics
         if file.exists():
             check(faults, file.relative_to(ROOT), file.read_text(), known, labels, source)
     queries = list(queries_of(json.loads(DASHBOARD.read_text())))
