@@ -123,13 +123,9 @@ async fn a_number_out_of_its_order_does_not_keep_a_salvage_from_ending() {
     released(folder.path()).await;
     let path = folder.join("spool.db");
     let mut bytes = std::fs::read(&path).unwrap();
-    let table: u64 = rusqlite::Connection::open(&path)
-        .unwrap()
-        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'waiting'", [], |row| row.get(0))
-        .unwrap();
-    // The key of the second cell of the interior page, and with it of the row itself: of a leaf, the varint behind the length.
-    let pages = (0..bytes.len() / 4096).filter(|page| bytes[page * 4096] == 13 && *page as u64 + 1 != table);
-    let leaf = pages.last().unwrap() * 4096;
+    // The last leaf of a table, its first cell: the length of the row, then its number, each a varint.
+    let mut leaves = (0..bytes.len()).step_by(4096).filter(|page| bytes[*page] == 13);
+    let leaf = leaves.next_back().unwrap();
     let cell = leaf + usize::from(u16::from_be_bytes([bytes[leaf + 8], bytes[leaf + 9]]));
     let length = bytes[cell..].iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
     bytes[cell + length] = 1;
