@@ -115,7 +115,7 @@ mod tests {
         assert!(!resting.holds(&own("b", Some("g"))) && !resting.holds_group(&group("other")));
         assert!(resting.holds_group(&group("g")));
         assert!(resting.holds(&own("b", Some("g"))), "now a change of its group rests");
-        assert!(!resting.holds(&own("b", None)) && !resting.holds(&own("c", Some("other"))));
+        assert!(!resting.holds(&own("c", None)) && !resting.holds(&own("d", Some("other"))));
         assert_eq!((resting.count(), resting.why()), (3, Some("why")));
     }
 

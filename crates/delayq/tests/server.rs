@@ -93,7 +93,8 @@ async fn a_redis_that_denies_a_command_of_the_role_is_refused_by_name() {
 async fn without_a_role_every_command_of_the_scripts_is_asked_for() {
     let server = RedisServer::private().await;
     for denied in allowed(Role::Timer).into_iter().chain(allowed(Role::Producer)) {
-        if OF_A_CONNECTION.contains(&denied.as_str()) {
+        // Only a role that sweeps walks over the keys.
+        if OF_A_CONNECTION.contains(&denied.as_str()) || denied == "+scan" {
             continue;
         }
         let commands: Vec<_> =

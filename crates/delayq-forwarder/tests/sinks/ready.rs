@@ -142,7 +142,8 @@ async fn an_unreachable_destination_or_a_paused_topic_leaves_a_forwarder_ready()
     stage.put("t", 0, 5, 10).await;
     stage.put("paused", 5, 5, 10).await;
     let running = stage.forward(settings).await.unwrap();
-    let given_back = || running.metric("delayq_forwarder_settled_total");
+    let settled = |word: &str| running.metric(&format!("delayq_forwarder_settled_total{{word=\"{word}\"}}"));
+    let given_back = || settled("delayed") + settled("ready");
     wait_until("the forwarder to be ready", LONG, || async { running.readiness.unready().is_empty() }).await;
     wait_until("a few probes", LONG, || async {
         assert_eq!(running.readiness.unready(), [], "its circuit is open");
