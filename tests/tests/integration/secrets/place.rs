@@ -153,7 +153,10 @@ impl Place {
     pub(super) fn configuration(&self, values: &Values, login: Login, timeout: &str) -> String {
         let (address, password) = (self.redis.address(), &values.redis);
         let file = self.folder.join(&format!("password-{password:.4}"));
-        std::fs::write(&file, password).unwrap();
+        // Programs that run read it meanwhile: it is replaced as a whole.
+        let fresh = file.with_extension("new");
+        std::fs::write(&fresh, password).unwrap();
+        std::fs::rename(&fresh, &file).unwrap();
         let as_user = |reference: String| {
             format!("url = 'redis://{address}'\nusername = '{OPEN}'\npassword = {reference}")
         };
