@@ -34,6 +34,8 @@ pub(crate) struct Delivery {
     pub(crate) due_ms: u64,
     /// When it became ready, on Redis's clock.
     pub(crate) ready_ms: u64,
+    /// Which attempt it was, from 1.
+    pub(crate) attempt: u32,
 }
 
 #[derive(Deserialize)]
@@ -43,6 +45,7 @@ struct Record {
     due: u64,
     ready: u64,
     late_ms: f64,
+    attempt: u32,
 }
 
 // === impl Deliveries ===
@@ -98,7 +101,7 @@ impl Deliveries {
             return;
         };
         self.lateness_us.saturating_record((record.late_ms * 1000.0).max(0.0) as u64);
-        let delivery = Delivery { due_ms: record.due, ready_ms: record.ready };
+        let delivery = Delivery { due_ms: record.due, ready_ms: record.ready, attempt: record.attempt };
         self.seen.entry((record.topic, record.id)).or_default().push(delivery);
     }
 }
@@ -123,7 +126,7 @@ mod tests {
         writeln!(out, "{}", &line[20..]).unwrap();
         deliveries.read_on().unwrap();
         let seen = &deliveries.seen[&("t".to_owned(), "a".to_owned())];
-        assert_eq!(seen.as_slice(), [Delivery { due_ms: 5, ready_ms: 6 }; 2]);
+        assert_eq!(seen.as_slice(), [Delivery { due_ms: 5, ready_ms: 6, attempt: 1 }; 2]);
         assert!((deliveries.late_ms(0.5) - 1.25).abs() < 0.01);
     }
 }

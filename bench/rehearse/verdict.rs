@@ -147,7 +147,9 @@ impl Verdict {
                     self.duplicates += seen.len() - 1;
                     let due_ms = journal.day.real(*due_ms).get();
                     for delivery in seen {
-                        if delivery.due_ms != due_ms {
+                        // What a killed forwarder held is due again when its lease ends.
+                        let is_again = delivery.attempt > 1 && journal.lives > 1;
+                        if delivery.due_ms != due_ms && !(is_again && delivery.due_ms > due_ms) {
                             self.misdated += 1;
                             self.example(format!("{id} was due {} ms, not {due_ms} ms", delivery.due_ms));
                         }
@@ -248,7 +250,7 @@ mod tests {
         Script::parse(&format!("{}\n{}\n{cancel}", put("a", "08:00"), put("b", "09:00"))).unwrap()
     }
 
-    fn verdict_of(seen: &[(&str, u64, u64)], lives: u32, odd: &[(usize, bool)]) -> Verdict {
+    fn verdict_of(seen: &[(&str, u64, u64, u32)], lives: u32, odd: &[(usize, bool)]) -> Verdict {
         let script = log();
         let day = Day { first_ms: script.first_ms, last_ms: script.last_ms, start_ms: 1_000_000, speed: 1.0 };
         let mut journal = Journal::new(&script, day, 0);
@@ -256,8 +258,8 @@ mod tests {
         let answer = || "unknown".to_owned();
         journal.odd = odd.iter().map(|&(line, late)| Odd { line, answer: answer(), late }).collect();
         let mut deliveries = Deliveries::new(Path::new("none"), 0);
-        for (id, due_ms, ready_ms) in seen {
-            let delivery = Delivery { due_ms: *due_ms, ready_ms: *ready_ms };
+        for (id, due_ms, ready_ms, attempt) in seen {
+            let delivery = Delivery { due_ms: *due_ms, ready_ms: *ready_ms, attempt: *attempt };
             deliveries.seen.entry(("t".to_owned(), (*id).to_owned())).or_default().push(delivery);
         }
         judge(&script, &journal, &deliveries, Vec::new())
@@ -267,17 +269,17 @@ mod tests {
 
     #[test]
     fn only_exactly_what_the_log_says_is_exact() {
-        assert_eq!(verdict_of(&[("a", DUE, DUE)], 1, &[]).result, Conclusion::Exact);
+        assert_eq!(verdict_of(&[("a", DUE, DUE, 1)], 1, &[]).result, Conclusion::Exact);
         for (seen, odd) in [
             (&[][..], &[][..]),
-            (&[("a", DUE, DUE), ("b", DUE, DUE)], &[]),
-            (&[("a", DUE, DUE), ("c", DUE, DUE)], &[]),
-            (&[("a", DUE + 1, DUE + 1)], &[]),
-            (&[("a", DUE, DUE - 1)], &[]),
-            (&[("a", DUE, DUE), ("a", DUE, DUE)], &[]),
-            (&[("a", DUE, DUE)], &[(3, false)]),
+            (&[("a", DUE, DUE, 1), ("b", DUE, DUE, 1)], &[]),
+            (&[("a", DUE, DUE, 1), ("c", DUE, DUE, 1)], &[]),
+            (&[("a", DUE + 1, DUE + 1, 1)], &[]),
+            (&[("a", DUE, DUE - 1, 1)], &[]),
+            (&[("a", DUE, DUE, 1), ("a", DUE, DUE, 1)], &[]),
+            (&[("a", DUE, DUE, 1)], &[(3, false)]),
             // A cancel that came too late explains what happened to its own message alone.
-            (&[("b", DUE, DUE)], &[(3, true)]),
+            (&[("b", DUE, DUE, 1)], &[(3, true)]),
         ] {
             let verdict = verdict_of(seen, 1, odd);
             assert_eq!(verdict.result, Conclusion::Wrong, "{seen:?} {odd:?}: {verdict:?}");
@@ -286,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_message_that_was_changed_too_late_is_not_judged() {
-        for seen in [&[("a", DUE, DUE)][..], &[("a", DUE, DUE), ("b", DUE, DUE)]] {
+        for seen in [&[("a", DUE, DUE, 1)][..], &[("a", DUE, DUE, 1), ("b", DUE, DUE, 1)]] {
             let verdict = verdict_of(seen, 1, &[(3, true)]);
             assert_eq!((verdict.result, verdict.too_late), (Conclusion::Inconclusive, 1), "{verdict:?}");
         }
@@ -294,10 +296,21 @@ mod tests {
 
     #[test]
     fn a_second_delivery_is_only_allowed_after_a_kill() {
-        let twice = [("a", DUE, DUE), ("a", DUE, DUE + 5000)];
+        let twice = [("a", DUE, DUE, 1), ("a", DUE, DUE + 5000, 1)];
         assert_eq!(verdict_of(&twice, 1, &[]).result, Conclusion::Wrong);
         let verdict = verdict_of(&twice, 2, &[]);
         assert_eq!(verdict.result, Conclusion::Exact);
         assert_eq!(verdict.duplicates, 1);
+    }
+
+    #[test]
+    fn a_further_attempt_is_due_later_after_a_kill_alone() {
+        for (attempt, lives, result) in
+            [(2, 2, Conclusion::Exact), (2, 1, Conclusion::Wrong), (1, 2, Conclusion::Wrong)]
+        {
+            let verdict = verdict_of(&[("a", DUE + 9000, DUE + 9000, attempt)], lives, &[]);
+            assert_eq!(verdict.result, result, "attempt {attempt}, {lives} lives: {verdict:?}");
+        }
+        assert_eq!(verdict_of(&[("a", DUE - 1, DUE, 2)], 2, &[]).result, Conclusion::Wrong);
     }
 }
