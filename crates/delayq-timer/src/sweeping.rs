@@ -7,6 +7,7 @@
 use crate::events;
 use crate::sweep_config::SweepConfig;
 use crate::sweep_metrics::SweepMetrics;
+use delayq::admin::Sweep;
 use delayq::protocol::ShardId;
 use delayq::{Admin, Error};
 use std::time::{Duration, Instant};
@@ -47,9 +48,10 @@ impl Sweeping {
         let every = *self.config.every;
         // Not at once: a fleet that starts has other things to do.
         sleep(every.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+        let mut sweep = self.admin.sweep(self.config.share, !self.config.dry_run);
         loop {
             let started = Instant::now();
-            let rest = match self.sweep().await {
+            let rest = match self.go_over_all(&mut sweep).await {
                 Ok(()) => every.saturating_sub(started.elapsed()),
                 Err(error) => {
                     events::sweep_failed(&self.metrics, &error);
@@ -60,10 +62,9 @@ impl Sweeping {
         }
     }
 
-    async fn sweep(&self) -> Result<(), Error> {
+    async fn go_over_all(&self, sweep: &mut Sweep) -> Result<(), Error> {
         let started = Instant::now();
         let mut found = events::SweptAll::default();
-        let mut sweep = self.admin.sweep(self.config.share, !self.config.dry_run);
         while let Some(swept) = sweep.next().await? {
             self.metrics.looked_at.inc_by(swept.looked_at);
             self.metrics.outlived.inc_by(swept.outlived);

@@ -2,7 +2,7 @@
 
 use crate::load::Load;
 use crate::stand::{Running, Stand, start_sweeping};
-use delayq::admin::Policy;
+use delayq::admin::{Policy, Sweep};
 use delayq::protocol::{Holder, ReserveRequest, ShardId};
 use delayq::{Group, Message, ShardCount, Topic};
 use delayq_service::config::HumanDuration;
@@ -71,9 +71,10 @@ impl<'a> Faulty<'a> {
         self.stand.deployment.put([message.after(after)]).await;
     }
 
+    /// For longer than a test takes: a lease that was lost ends when one by the topic's policy would.
     async fn reserve(&self) -> usize {
         let topics = vec![self.topic.clone()];
-        let request = ReserveRequest { topics, most: 10, max_bytes: 0, lease: None };
+        let request = ReserveRequest { topics, most: 10, max_bytes: 0, lease: Some(FAR) };
         let reserved = Holder::new(self.stand.client.clone()).reserve(&[(self.shard, request)]).await;
         reserved.into_iter().map(|report| report.unwrap().messages.len()).sum()
     }
@@ -144,8 +145,10 @@ async fn what_is_wrong_under_load_is_mended_by_the_timer_and_nothing_else_is_tou
         let pending = if topic == &faulty.topic { 4 } else { 0 };
         assert_eq!((numbers.balances(), numbers.pending()), (true, pending), "{topic}: {numbers:?}");
     }
-    let mended: f64 = delayq::admin::Sweep::KINDS.iter().map(|kind| of_kind(&timer, "mended", kind)).sum();
-    assert!((6.0..=9.0).contains(&mended), "{mended} faults were mended where few were planted");
+    let mended = Sweep::KINDS.map(|kind| (kind, of_kind(&timer, "mended", kind).round() as u64));
+    // The counter of accepted messages, and that of ready ones: the message that is lost to its bucket was counted as ready.
+    let planted = |kind| if kind == "counter" { 2 } else { u64::from(KINDS.contains(&kind)) };
+    assert_eq!(mended, Sweep::KINDS.map(|kind| (kind, planted(kind))));
     timer.stop().await;
 }
 

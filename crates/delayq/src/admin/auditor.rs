@@ -8,7 +8,7 @@
 //! ```
 //! Redis lists the keys of all shards at once, so one walk is for the whole deployment.
 
-use super::paced::Paced;
+use super::paced::{Paced, is_wrong_type};
 use super::queues::Candidates;
 use crate::admin::stuck::{Drift, Finding, FindingKind, Uncounted};
 use crate::error::Error;
@@ -41,6 +41,9 @@ pub(super) struct Auditor {
     waiting: usize,
     /// Likewise, indexes and what else is no message.
     indexes: BTreeMap<ShardId, VecDeque<IndexAt>>,
+    /// Of the large index that is looked at in a shard, the score of its last entry at its first look: what comes behind that is
+    /// left to the next walk, or one under load would not end.
+    ends: BTreeMap<ShardId, f64>,
     /// Buckets, and how many of their messages were found in them: they are looked at behind all messages. `None`: their
     /// entries are looked at one by one, whatever was found.
     buckets: Option<BTreeMap<(ShardId, Vec<u8>), u64>>,
@@ -78,16 +81,12 @@ impl Auditor {
             messages: BTreeMap::new(),
             waiting: 0,
             indexes: BTreeMap::new(),
+            ends: BTreeMap::new(),
             candidates: Candidates::default(),
             topics: BTreeSet::new(),
             faulty: BTreeMap::new(),
             names: BTreeMap::new(),
         }
-    }
-
-    /// What it calls Redis by.
-    pub(super) fn redis(&mut self) -> &mut Paced {
-        &mut self.redis
     }
 
     /// Goes one step: what that found; `None`: all is looked at.
@@ -206,18 +205,41 @@ impl Auditor {
         let report = self.redis.ask(call, audit::read_indexes).await?;
         waiting.drain(..report.done.min(waiting.len()));
         match waiting.front_mut() {
-            Some(next) if !report.at.1.is_empty() => (next.score, next.member) = report.at,
+            Some(next) if !report.at.1.is_empty() => {
+                (next.score, next.member) = report.at;
+                let (index, score) = (next.index.clone(), next.score.clone());
+                if self.is_behind_its_end(shard, &index, &score, is_large).await? {
+                    self.indexes.entry(shard).or_default().pop_front();
+                }
+            }
             _ => {}
         }
-        if waiting.is_empty() {
-            self.indexes.remove(&shard);
-        }
+        self.indexes.retain(|_, waiting| !waiting.is_empty());
         let finding = |(index, (word, entry)): (Vec<u8>, (String, Vec<u8>))| {
             let kind = FindingKind::from_word(&word)?;
             Some(Finding::of_index(kind, shard, index, entry))
         };
         let findings = report.findings.into_iter().filter_map(finding).collect();
         Ok(Page { entries: report.entries, findings, ..Page::default() })
+    }
+
+    /// Whether a large index was looked at up to what was its last entry at the first look, which this is or not.
+    async fn is_behind_its_end(
+        &mut self,
+        shard: ShardId,
+        index: &[u8],
+        score: &[u8],
+        is_known: bool,
+    ) -> Result<bool, Error> {
+        if !is_known {
+            let mut zrange = redis::cmd("ZRANGE");
+            zrange.arg([self.redis.keys().base(shard).as_bytes(), index].concat());
+            let last: Vec<(Vec<u8>, f64)> =
+                self.redis.query("ZRANGE", zrange.arg(-1).arg(-1).arg("WITHSCORES")).await?;
+            self.ends.insert(shard, last.first().map_or(f64::INFINITY, |&(_, score)| score));
+        }
+        let score = std::str::from_utf8(score).ok().and_then(|score| score.parse::<f64>().ok());
+        Ok(score.zip(self.ends.get(&shard)).is_some_and(|(score, end)| score > *end))
     }
 
     async fn look_through_queues(&mut self) -> Result<Page, Error> {
@@ -234,16 +256,18 @@ impl Auditor {
         if self.faulty.contains_key(&key) {
             return Ok(page);
         }
-        let why = match self.redis.counted(shard, &topic, false).await? {
-            Counted::All(pairs) => {
+        let why = match self.redis.counted(shard, &topic, false).await {
+            Err(error) if is_wrong_type(&error) => "wrong_type",
+            Err(error) => return Err(error),
+            Ok(Counted::All(pairs)) => {
                 let named = ["ready", "leased", "accepted"].into_iter().zip(pairs);
                 let drifts = named.filter(|(_, (says, is))| says != is);
                 let drift = |(counter, (says, is))| Drift { shard, topic: topic.clone(), counter, says, is };
                 page.drifts.extend(drifts.map(drift));
                 return Ok(page);
             }
-            Counted::Crowded => "crowded",
-            Counted::Changed => "busy",
+            Ok(Counted::Crowded) => "crowded",
+            Ok(Counted::Changed) => "busy",
         };
         page.uncounted = Some(Uncounted { shard, topic, why });
         Ok(page)

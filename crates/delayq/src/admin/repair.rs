@@ -1,6 +1,6 @@
 //! Mending what an audit found, while the deployment is in use.
 
-use super::paced::Paced;
+use super::paced::{Paced, is_wrong_type};
 use super::{Admin, Audit};
 use crate::admin::stuck::{Finding, FindingKind};
 use crate::error::Error;
@@ -84,7 +84,12 @@ impl Paced {
             let parts =
                 some.iter().map(|found| [found.kind.word().as_bytes(), &found.raw_index, &found.raw_name]);
             let read = |reply| repair::read(reply, some.len());
-            answers.extend(self.ask(repair::request(shard, parts), read).await?);
+            match self.ask(repair::request(shard, parts), read).await {
+                Err(error) if is_wrong_type(&error) => {
+                    answers.extend(some.iter().map(|_| Mending::Failed(error.to_string())));
+                }
+                mended => answers.extend(mended?),
+            }
         }
         Ok(answers)
     }

@@ -1,6 +1,6 @@
 //! Retention: dead letters that their topic keeps no longer are purged, the oldest first.
 
-use super::paced::Paced;
+use super::paced::{Paced, is_wrong_type};
 use crate::error::Error;
 use delayq_core::id::Topic;
 use delayq_core::shard::ShardId;
@@ -18,6 +18,13 @@ impl Paced {
     /// are too many: how many.
     pub(super) async fn retain(&mut self, shard: ShardId, number: &str, topic: &str) -> Result<u64, Error> {
         let Ok(topic) = Topic::new(topic) else { return Ok(0) };
+        match self.purge_outlived(shard, number, &topic).await {
+            Err(error) if is_wrong_type(&error) => Ok(0),
+            purged => purged,
+        }
+    }
+
+    async fn purge_outlived(&mut self, shard: ShardId, number: &str, topic: &Topic) -> Result<u64, Error> {
         let base = self.keys().base(shard);
         let mut hmget = redis::cmd("HMGET");
         hmget.arg(format!("{base}t:{number}")).arg("dead_for_ms").arg("dead_max");
@@ -28,7 +35,7 @@ impl Paced {
         if dead_for_ms > 0 {
             let (seconds, micros): (u64, u64) = self.query("TIME", &redis::cmd("TIME")).await?;
             let died = (seconds * 1000 + micros / 1000).saturating_sub(dead_for_ms);
-            purged += self.purge_dead(shard, &topic, UnixMillis::new(died), usize::MAX).await?;
+            purged += self.purge_dead(shard, topic, UnixMillis::new(died), usize::MAX).await?;
         }
         let too_many = match most {
             0 => 0,
@@ -40,7 +47,7 @@ impl Paced {
             zrange.arg(&dead).arg(too_many - 1).arg(too_many - 1).arg("WITHSCORES");
             let last: Vec<(Vec<u8>, f64)> = self.query("ZRANGE", &zrange).await?;
             let died = last.first().map_or(0, |&(_, died)| died as u64);
-            purged += self.purge_dead(shard, &topic, UnixMillis::new(died), too_many).await?;
+            purged += self.purge_dead(shard, topic, UnixMillis::new(died), too_many).await?;
         }
         Ok(purged)
     }

@@ -78,7 +78,7 @@ pub struct Uncounted {
     /// Which.
     pub topic: String,
     /// `crowded`: it has too many leases or buckets to be counted in one step; `busy`: more than 1,000 of its messages
-    /// are ready, and it changed while they were counted.
+    /// are ready, and it changed while they were counted; `wrong_type`: a key that is needed for it is of the wrong type.
     pub why: &'static str,
 }
 
@@ -180,6 +180,13 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, shard, index, topic, id, .. } = self;
         write!(f, "{kind} {shard} {index} {topic} {id}")
+    }
+}
+
+impl Drift {
+    /// By how much it says too much.
+    pub(crate) const fn by(&self) -> i64 {
+        self.says - self.is
     }
 }
 

@@ -3,22 +3,34 @@
 use super::Admin;
 use super::auditor::{Auditor, Page};
 use super::paced::Paced;
-use crate::admin::stuck::{Finding, FindingKind};
+use crate::admin::stuck::{Drift, Finding, FindingKind};
 use crate::error::Error;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::recount::Counted;
 use delayq_core::verbs::repair::Mending;
 use std::collections::BTreeMap;
+use std::mem;
 
 /// The kind of a counter that is not what there is.
 const COUNTER: &str = "counter";
 
-/// One walk over a deployment in use: every message, entry and counter. See [`Admin::sweep`].
+/// Walks over a deployment in use, one after the other: every message, entry and counter. See [`Admin::sweep`].
+///
+/// **A counter is mended once two walks in a row found it off by as much.** A message that got stuck behind the first walk makes
+/// the counters of its topic look wrong; the second walk finds that message instead.
 #[derive(Debug)]
 pub struct Sweep {
+    redis: Paced,
     auditor: Auditor,
     mends: bool,
+    /// The topics whose counters are off, by this walk so far.
+    off: Off,
+    /// Likewise by the walk before.
+    off_before: Off,
 }
+
+/// By how much counters of a topic in a shard are off.
+type Off = BTreeMap<(ShardId, String), Vec<(&'static str, i64)>>;
 
 /// What one step of a sweep found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,12 +81,24 @@ impl Sweep {
         kinds
     };
 
-    /// Goes one step, of some calls; `None`: all is looked at. What is found is looked at once more and mended in one
-    /// script each, so a step may be dropped or repeated, and two sweeps may meet.
+    /// Goes one step, of some calls; `None`: all is looked at, and the next step begins the next walk. What is found is looked
+    /// at once more and mended in one script each, so a step may be dropped or repeated, and two sweeps may meet.
     ///
     /// # Errors
-    /// Redis cannot be used. A new sweep begins from the start.
+    /// Redis cannot be used. The next step begins this walk again.
     pub async fn next(&mut self) -> Result<Option<Swept>, Error> {
+        let step = self.step().await;
+        if !matches!(step, Ok(Some(_))) {
+            self.auditor = Auditor::new(self.redis.clone(), false);
+            let off = mem::take(&mut self.off);
+            if step.is_ok() {
+                self.off_before = off;
+            }
+        }
+        step
+    }
+
+    async fn step(&mut self) -> Result<Option<Swept>, Error> {
         let Some(page) = self.auditor.next().await? else { return Ok(None) };
         let Page { looked_at, entries, findings, drifts, topic, .. } = page;
         let mut swept = Swept { looked_at: looked_at + entries, ..Swept::default() };
@@ -85,21 +109,42 @@ impl Sweep {
         for (shard, findings) in shards {
             swept.faults.extend(self.mend(shard, &findings).await?);
         }
-        for drift in drifts {
-            let mending = if self.mends {
-                match self.auditor.redis().counted(drift.shard, &drift.topic, true).await? {
-                    Counted::All(_) => SweptMending::Mended,
-                    Counted::Crowded | Counted::Changed => SweptMending::Failed("it changed".to_owned()),
-                }
-            } else {
-                SweptMending::Left
-            };
-            swept.faults.push(SweptFault { kind: COUNTER, what: drift.to_string(), mending });
-        }
-        if let Some((shard, number, name)) = topic.filter(|_| self.mends) {
-            swept.outlived = self.auditor.redis().retain(shard, &number, &name).await?;
+        if let Some((shard, number, name)) = topic {
+            swept.faults.extend(self.mend_counters(shard, &name, drifts).await?);
+            if self.mends {
+                swept.outlived = self.redis.retain(shard, &number, &name).await?;
+            }
         }
         Ok(Some(swept))
+    }
+
+    /// Mends the counters of a topic.
+    async fn mend_counters(
+        &mut self,
+        shard: ShardId,
+        topic: &str,
+        drifts: Vec<Drift>,
+    ) -> Result<Vec<SweptFault>, Error> {
+        if drifts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (key, off) =
+            ((shard, topic.to_owned()), drifts.iter().map(|drift| (drift.counter, drift.by())).collect());
+        let is_proven = self.off_before.get(&key) == Some(&off);
+        self.off.insert(key, off);
+        let mending = match self.mends {
+            _ if !is_proven => return Ok(Vec::new()),
+            false => SweptMending::Left,
+            true => match self.redis.counted(shard, topic, true).await? {
+                // The deployment's own work mended it meanwhile.
+                Counted::All(pairs) if pairs.iter().all(|(says, is)| says == is) => return Ok(Vec::new()),
+                Counted::All(_) => SweptMending::Mended,
+                Counted::Crowded | Counted::Changed => SweptMending::Failed("it changed".to_owned()),
+            },
+        };
+        let fault =
+            |drift: Drift| SweptFault { kind: COUNTER, what: drift.to_string(), mending: mending.clone() };
+        Ok(drifts.into_iter().map(fault).collect())
     }
 
     async fn mend(&mut self, shard: ShardId, findings: &[Finding]) -> Result<Vec<SweptFault>, Error> {
@@ -112,7 +157,7 @@ impl Sweep {
             return Ok(findings.iter().map(|finding| fault(finding, SweptMending::Left)).collect());
         }
         let mut faults = Vec::new();
-        let answers = self.auditor.redis().mend(shard, findings).await?;
+        let answers = self.redis.mend(shard, findings).await?;
         for (finding, answer) in findings.iter().zip(answers) {
             let mending = match answer {
                 Mending::Mended => SweptMending::Mended,
@@ -140,6 +185,8 @@ impl Admin {
     /// longer; or only tells what it finds, where it `mends` nothing. Its calls take no more
     /// than a `share` of the time, their way to Redis included: more than 0 and at most 1, which is without a pause.
     pub fn sweep(&self, share: f64, mends: bool) -> Sweep {
-        Sweep { auditor: Auditor::new(Paced::new(self.client.clone(), share), false), mends }
+        let redis = Paced::new(self.client.clone(), share);
+        let auditor = Auditor::new(redis.clone(), false);
+        Sweep { redis, auditor, mends, off: Off::new(), off_before: Off::new() }
     }
 }
