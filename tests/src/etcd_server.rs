@@ -41,6 +41,7 @@ pub struct EtcdOptions {
     members: usize,
     tls: bool,
     partitionable: bool,
+    in_memory: bool,
     arguments: Vec<String>,
 }
 
@@ -48,7 +49,7 @@ pub struct EtcdOptions {
 
 impl Default for EtcdOptions {
     fn default() -> Self {
-        Self { members: 1, tls: false, partitionable: false, arguments: Vec::new() }
+        Self { members: 1, tls: false, partitionable: false, in_memory: false, arguments: Vec::new() }
     }
 }
 
@@ -64,6 +65,13 @@ impl EtcdOptions {
     #[must_use]
     pub fn partitionable(mut self) -> Self {
         self.partitionable = true;
+        self
+    }
+
+    /// Keeps the data in memory, as quick as the disk that etcd asks for: for tests whose bounds a slow one breaks.
+    #[must_use]
+    pub fn in_memory(mut self) -> Self {
+        self.in_memory = true;
         self
     }
 
@@ -226,7 +234,7 @@ impl EtcdMember {
         let peer_port = free_port();
         let peer_proxy = options.partitionable.then(|| Proxy::start(&format!("127.0.0.1:{peer_port}")));
         Self {
-            folder: Folder::new("etcd"),
+            folder: if options.in_memory { Folder::in_memory("etcd") } else { Folder::new("etcd") },
             name: format!("m{number}"),
             scheme: if options.tls { "https" } else { "http" },
             client_port: free_port(),

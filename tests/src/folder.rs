@@ -11,16 +11,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use tempfile::TempDir;
 
-/// Waits for the end of input, ends the marked groups, and removes the folder, twice in case a server wrote into it
-/// meanwhile.
+/// Waits for the end of input, ends the groups marked in the first folder, and removes all that it is given, twice in case a
+/// server wrote into them meanwhile.
 const JANITOR: &str = r#"
 cat >/dev/null
 for mark in "$1"/groups/*; do
     [ -e "$mark" ] && kill -s KILL -- "-${mark##*/}"
 done
-rm -rf "$1" || { sleep 1; rm -rf "$1"; }
+rm -rf "$@" || { sleep 1; rm -rf "$@"; }
 "#;
+
+/// Where memory stands in for a disk, and how much of it has to be free: etcd allocates 64 MiB at once.
+const MEMORY: &str = "/dev/shm";
+const MEMORY_FREE: u64 = 512 << 20;
 
 static RUN: OnceLock<Run> = OnceLock::new();
 static NUMBER: AtomicU32 = AtomicU32::new(1);
@@ -33,6 +38,8 @@ pub struct Folder {
 
 struct Run {
     path: PathBuf,
+    /// Its folder in memory, where the system has one.
+    in_memory: Option<PathBuf>,
     /// Held open, never written to: its end is the janitor's signal.
     _janitor: Child,
 }
@@ -46,8 +53,26 @@ impl Folder {
     /// If the folder cannot be created.
     #[must_use]
     pub fn new(label: &str) -> Self {
+        Self::within(&run().path, label)
+    }
+
+    /// The same in memory, for a server whose disk would be what a test measures; on disk where the system has no memory for
+    /// it.
+    ///
+    /// # Panics
+    /// If the folder cannot be created.
+    #[must_use]
+    pub fn in_memory(label: &str) -> Self {
+        let run = run();
+        let is_roomy = |_: &&PathBuf| {
+            rustix::fs::statvfs(MEMORY).is_ok_and(|system| system.f_bavail * system.f_frsize >= MEMORY_FREE)
+        };
+        Self::within(run.in_memory.as_ref().filter(is_roomy).unwrap_or(&run.path), label)
+    }
+
+    fn within(parent: &Path, label: &str) -> Self {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = run().path.join(format!("{label}-{number}"));
+        let path = parent.join(format!("{label}-{number}"));
         fs::create_dir(&path).unwrap_or_else(|e| panic!("cannot make {}: {e}", path.display()));
         Self { path }
     }
@@ -89,15 +114,16 @@ fn group_mark(group: u32) -> PathBuf {
 
 fn run() -> &'static Run {
     RUN.get_or_init(|| {
-        let path = tempfile::Builder::new()
-            .prefix("delayq-tests-")
-            .tempdir()
+        let named = |folder: &Path| tempfile::Builder::new().prefix("delayq-tests-").tempdir_in(folder);
+        let path = named(&std::env::temp_dir())
             .expect("a test run needs a folder for temporary files that it may write to")
             .keep();
+        let in_memory = named(MEMORY.as_ref()).ok().map(TempDir::keep);
         fs::create_dir(path.join("groups")).expect("a folder just made can be written to");
         let janitor = Command::new("sh")
             .args(["-c", JANITOR, "janitor"])
             .arg(&path)
+            .args(&in_memory)
             // Its own group, so that Ctrl-C ends the tests and not the janitor.
             .process_group(0)
             .stdin(Stdio::piped())
@@ -105,6 +131,6 @@ fn run() -> &'static Run {
             .stderr(Stdio::null())
             .spawn()
             .expect("every system that runs these tests has a shell named sh");
-        Run { path, _janitor: janitor }
+        Run { path, in_memory, _janitor: janitor }
     })
 }

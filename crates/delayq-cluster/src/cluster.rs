@@ -19,6 +19,7 @@ use crate::spawner::Spawner;
 use crate::stats::Counters;
 use delayq::ShardCount;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
@@ -83,6 +84,7 @@ impl Cluster {
             leaving,
             failed,
             counters: Arc::new(Counters::default()),
+            leads: Arc::new(AtomicBool::new(true)),
             tasks: spawner.tasks,
             mode: Mode::Single { name: name.into(), role },
         };
@@ -96,7 +98,7 @@ fn prepare(config: ClusterConfig) -> Result<(Base, Desired), ClusterError> {
     let link = Link::new(config.etcd.clone(), counters.clone())?;
     let desired = Desired::serving(config.shards);
     let keys = Keys::of(&config);
-    Ok((Base { link, keys, config: Arc::new(config), counters }, desired))
+    Ok((Base { link, keys, config: Arc::new(config), counters, leads: Arc::default() }, desired))
 }
 
 async fn enroll(base: &Base, desired: &Desired) -> Result<Session, ClusterError> {
@@ -141,6 +143,7 @@ fn start(base: Base, desired: Desired, standing: Standing) -> (Handle, Ownership
         leaving,
         failed,
         counters: base.counters.clone(),
+        leads: base.leads.clone(),
         tasks: spawner.tasks,
         mode: Mode::Etcd { base, recheck },
     };

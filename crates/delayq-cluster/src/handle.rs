@@ -14,6 +14,7 @@ use delayq::ShardCount;
 use delayq::protocol::ShardId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
@@ -34,6 +35,7 @@ pub(crate) struct Inner {
     pub(crate) leaving: watch::Sender<bool>,
     pub(crate) failed: watch::Receiver<Option<&'static str>>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) leads: Arc<AtomicBool>,
     pub(crate) tasks: TaskTracker,
     pub(crate) mode: Mode,
 }
@@ -198,6 +200,12 @@ impl Handle {
             }
             Mode::Single { name, role } => Ok(self.overview_of_one(name, *role)),
         }
+    }
+
+    /// Whether the member leads the fleet, as far as it knows: for the time that its lease runs on unnoticed, two may say so,
+    /// and while etcd is away nobody does. A single owner always leads.
+    pub fn leads(&self) -> bool {
+        self.inner.leads.load(Ordering::Relaxed)
     }
 
     /// What the member did with etcd so far.

@@ -10,6 +10,8 @@ use crate::planner::{self, Candidate};
 use crate::quiet::Quiet;
 use crate::registration::Registration;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -36,6 +38,9 @@ pub(crate) struct Leader {
     /// What etcd holds is not the plan known here.
     unwritten: bool,
 }
+
+/// Says that this member leads, until it is dropped.
+struct Leading(Arc<AtomicBool>);
 
 // === impl Leader ===
 
@@ -72,6 +77,7 @@ impl Leader {
             return Err(EtcdError::LeaseGone);
         }
         tracing::info!(member = %self.session.member, members = self.members.len(), "leads");
+        let _leading = Leading::begin(self.base.leads.clone());
         let watched = [members, plan, drains].map(|key| WatchRange {
             prefix: key.ends_with('/'),
             key,
@@ -244,6 +250,21 @@ impl Leader {
         (self.plan, self.plan_revision) = (Some(next), revision);
         (self.shape_changed, self.unwritten) = (false, false);
         Ok(true)
+    }
+}
+
+// === impl Leading ===
+
+impl Leading {
+    fn begin(leads: Arc<AtomicBool>) -> Self {
+        leads.store(true, Ordering::Relaxed);
+        Self(leads)
+    }
+}
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 

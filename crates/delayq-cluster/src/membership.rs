@@ -13,6 +13,7 @@ use delayq::protocol::ShardId;
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -62,6 +63,8 @@ pub(crate) struct Base {
     pub(crate) keys: Keys,
     pub(crate) config: Arc<ClusterConfig>,
     pub(crate) counters: Arc<Counters>,
+    /// Whether this member leads.
+    pub(crate) leads: Arc<AtomicBool>,
 }
 
 // === impl Base ===

@@ -10,6 +10,7 @@ use crate::lane::{Judgement, Lane};
 use crate::lane_state::TopicRoutes;
 use crate::pace::Measure;
 use crate::settle::{Verdict, settle};
+use crate::stats::Late;
 use crate::traced::{Delivery, Traced};
 use crate::{About, Blame, Outcome, Outcomes, Parcel};
 use delayq::protocol::{Receipt, Reservation, UnixMicros, Unrestored};
@@ -226,7 +227,11 @@ impl Batch {
             }
             if outcome == Outcome::Delivered {
                 let trace = parcel.header(TRACEPARENT).and_then(TraceParent::recorded);
-                late.push((confirmed.since(parcel.about.due), trace.map(TraceParent::trace_id)));
+                late.push(Late {
+                    class: self.routes[&self.messages[load.indices[k]].topic].config.class(),
+                    after: confirmed.since(parcel.about.due),
+                    trace: trace.map(TraceParent::trace_id),
+                });
                 progress.measure.delivered += 1;
                 progress.measure.took = Some(now - progress.started);
             }

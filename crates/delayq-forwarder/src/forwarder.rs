@@ -82,6 +82,7 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
         tracing::warn!(sink, destination, why, "not available yet: its messages wait");
     }
     let stats = Stats::new(&deps.metrics);
+    routes.classes().for_each(|(sink, class)| stats.expect(sink, class));
     let condition = deps.readiness.condition("forwarder");
     let destinations = deps.readiness.condition("destinations");
     destinations.ready();

@@ -55,6 +55,11 @@ impl Routes {
         self.0.iter().map(|route| (route.config.sink.as_str(), route.to.fixed()))
     }
 
+    /// Each sink with the classes of the topics that go to it.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|route| (route.config.sink.as_str(), route.config.class()))
+    }
+
     /// The topics that routes name outright.
     pub(crate) fn exact_topics(&self) -> impl Iterator<Item = Topic> {
         self.0.iter().filter_map(|route| route.config.topic.exact().and_then(|text| Topic::new(text).ok()))

@@ -23,6 +23,13 @@ struct OfSink {
     sink: String,
 }
 
+/// A class of topics, as routes name it, at a sink.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfClass {
+    class: String,
+    sink: String,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfOutcome {
     sink: String,
@@ -60,7 +67,7 @@ pub struct Stats {
     /// Times that the brake put a destination to rest.
     pub(crate) brakes: Counter,
     delivery: Family<OfSink, Histogram, fn() -> Histogram>,
-    lateness: Family<OfSink, Traced, fn() -> Traced>,
+    lateness: Family<OfClass, Traced, fn() -> Traced>,
     /// Topics without a route.
     pub unrouted_topics: Gauge,
     /// Ready messages of those topics.
@@ -75,6 +82,14 @@ pub struct Stats {
     pub reserves: Counter,
     /// Calls of `reserve` that Redis did not answer.
     pub reserve_errors: Counter,
+}
+
+/// How late one message was confirmed.
+pub(crate) struct Late<'l> {
+    pub(crate) class: &'l str,
+    pub(crate) after: Duration,
+    /// The trace that is recorded of it.
+    pub(crate) trace: Option<String>,
 }
 
 fn delivery_histogram() -> Histogram {
@@ -204,13 +219,27 @@ impl Stats {
         self.delivery.get_or_create(&OfSink { sink: sink.to_owned() }).observe(took.as_secs_f64());
     }
 
-    /// Messages of a sink were confirmed so long after their due times; each with the trace that is recorded of it.
-    pub(crate) fn late(&self, sink: &str, late: impl Iterator<Item = (Duration, Option<String>)>) {
-        let lateness = self.lateness.get_or_create_owned(&OfSink { sink: sink.to_owned() });
-        for (late, trace) in late {
+    /// Shows the lateness of a class from the start: of a series that begins with a delivery, Prometheus sees no rate.
+    pub(crate) fn expect(&self, sink: &str, class: &str) {
+        drop(self.lateness_of(sink, class));
+    }
+
+    /// Messages of a sink were confirmed so long after their due times.
+    pub(crate) fn late<'l>(&self, sink: &str, late: impl Iterator<Item = Late<'l>>) {
+        let mut current: Option<(&str, Traced)> = None;
+        for Late { class, after, trace } in late {
+            // Most of a batch are of one class.
+            let known = current.take().filter(|(of, _)| *of == class);
+            let (_, lateness) =
+                current.insert(known.unwrap_or_else(|| (class, self.lateness_of(sink, class))));
             let of_trace = trace.map(|trace_id| OfTrace { trace_id });
-            lateness.observe(late.as_secs_f64(), of_trace, None);
+            lateness.observe(after.as_secs_f64(), of_trace, None);
         }
+    }
+
+    fn lateness_of(&self, sink: &str, class: &str) -> Traced {
+        let of = OfClass { class: class.to_owned(), sink: sink.to_owned() };
+        self.lateness.get_or_create_owned(&of)
     }
 }
 

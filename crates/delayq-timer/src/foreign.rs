@@ -17,7 +17,9 @@ use std::time::Duration;
 const OVERDUE: Duration = Duration::from_secs(10);
 /// How often a shard is checked at most, whatever it is due for.
 const SOON: Duration = Duration::from_secs(5);
-/// How often at least, where puts are notified, and where they are not.
+/// How often at least by the leader, whose figure of what is overdue is that of all shards.
+const LED: Duration = Duration::from_secs(10);
+/// How often at least by others, where puts are notified, and where they are not.
 const FOLLOWED: Duration = Duration::from_secs(60);
 const UNFOLLOWED: Duration = Duration::from_secs(15);
 /// With so many other timers at most, each is notified of puts into the others' shards.
@@ -32,6 +34,8 @@ const ON_ITS_WAY: Duration = Duration::from_secs(1);
 pub(crate) struct Foreign {
     shards: BTreeMap<ShardId, Watched>,
     others: usize,
+    /// Whether this timer leads the fleet.
+    leads: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +60,14 @@ impl Foreign {
     /// There are so many other timers.
     pub(crate) fn others(&mut self, others: usize) {
         self.others = others.max(1);
+    }
+
+    /// Whether this timer leads the fleet: then it knows of every shard, and checks all of them often.
+    pub(crate) fn lead(&mut self, leads: bool, now: UnixMillis) {
+        if leads && !self.leads {
+            self.shards.values_mut().for_each(|watched| watched.check = watched.check.min(now + LED));
+        }
+        self.leads = leads;
     }
 
     /// Those whose wake-ups to follow.
@@ -102,7 +114,12 @@ impl Foreign {
         now: UnixMillis,
     ) {
         let others = u32::try_from(self.others).unwrap_or(u32::MAX);
-        let longest = now + if self.others <= FEW { FOLLOWED } else { UNFOLLOWED } * others;
+        let longest = match self.others {
+            _ if self.leads => LED,
+            0..=FEW => FOLLOWED * others,
+            _ => UNFOLLOWED * others,
+        };
+        let longest = now + longest;
         let soonest = now + SOON;
         let overdue = overdue.filter(|&due| due + ON_ITS_WAY <= now);
         let check = match (overdue, next_due) {
@@ -130,8 +147,11 @@ impl Foreign {
         self.shards.values().filter_map(|watched| watched.overdue).min()
     }
 
-    /// A moment of its own: the others check at theirs.
+    /// A moment of its own: the others check at theirs, and the leader for all.
     fn stretch(&self) -> Duration {
+        if self.leads {
+            return Duration::ZERO;
+        }
         let most = SOON * u32::try_from(self.others.saturating_sub(1)).unwrap_or(u32::MAX);
         Duration::from_millis(fastrand::u64(0..=u64::try_from(most.as_millis()).unwrap_or(u64::MAX)))
     }
@@ -212,6 +232,25 @@ mod tests {
         assert_eq!(foreign.take(s(15), false), [A]);
         foreign.answered(A, None, None, s(15));
         assert_eq!(foreign.overdue(), None);
+    }
+
+    #[test]
+    fn the_leader_of_many_timers_checks_each_shard_every_ten_seconds() {
+        let mut foreign = Foreign::default();
+        foreign.set([A, B].into_iter(), 40, s(0));
+        foreign.take(UnixMillis::MAX, false);
+        foreign.answered(A, None, None, s(0));
+        foreign.answered(B, Some(s(4_000)), None, s(0));
+        assert_eq!(foreign.take(s(599), false), [], "one of many checks seldom");
+        foreign.lead(true, s(599));
+        assert_eq!(foreign.take(s(608), false), []);
+        assert_eq!(foreign.take(s(609), false), [A, B]);
+        foreign.answered(A, None, None, s(609));
+        foreign.answered(B, Some(s(4_000)), None, s(609));
+        assert_eq!(foreign.take(s(619), false), [A, B]);
+        foreign.lead(false, s(619));
+        foreign.answered(A, None, None, s(619));
+        assert_eq!(foreign.take(s(1_218), false), [], "another leads now");
     }
 
     #[test]

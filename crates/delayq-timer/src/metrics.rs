@@ -39,6 +39,7 @@ pub(crate) struct TimerMetrics {
     pub(crate) epochs: Family<OfShard, Gauge>,
     pub(crate) degraded: Gauge,
     pub(crate) drained: Gauge,
+    pub(crate) leader: Gauge,
     pub(crate) hindered: Gauge,
     pub(crate) hindrance_changes: Counter,
     pub(crate) clock_held: Gauge,
@@ -174,6 +175,10 @@ impl TimerMetrics {
             drained: gauge(
                 "timer_drained",
                 "1 while an operator keeps this timer without shards: `delayq timers drain`",
+            ),
+            leader: gauge(
+                "timer_leader",
+                "1 while this timer leads the fleet, and checks every shard for what is overdue",
             ),
             hindered: gauge(
                 "timer_hindered",

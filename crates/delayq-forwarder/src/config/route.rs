@@ -8,6 +8,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// The class of a route that names none.
+const DEFAULT_CLASS: &str = "default";
+/// The longest name of a class.
+const MAX_CLASS_LENGTH: usize = 32;
+
 /// `[[routes]]`: which topics go where. The first route that matches a topic applies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -19,6 +24,10 @@ pub struct RouteConfig {
     /// The destination as a template; unset: the default of the sink's kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<Template>,
+    /// The class under which the lateness of its messages is shown, a label of metrics: 1 to 32 of `a-z 0-9 _ -`; unset:
+    /// `default`. All routes together have at most 16.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
     /// What the destination partitions or orders by, as a template; unset: the group, else the id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Template>,
@@ -33,6 +42,14 @@ pub struct RouteConfig {
 
 // === impl RouteConfig ===
 
+impl RouteConfig {
+    /// Its own class, or the default.
+    #[must_use]
+    pub fn class(&self) -> &str {
+        self.class.as_deref().unwrap_or(DEFAULT_CLASS)
+    }
+}
+
 impl Section for RouteConfig {
     fn validate(&self, at: &mut Faults) {
         // Checked here and not by serde, which would leave out the faults of the rest of the route.
@@ -41,6 +58,9 @@ impl Section for RouteConfig {
         }
         if self.sink.is_empty() {
             at.refuse("sink", "a route needs the name of a sink");
+        }
+        if !is_class(self.class()) {
+            at.refuse("class", "a class is 1 to 32 characters of a-z, 0-9, _ and -");
         }
         let fixed = self.partition.as_ref().and_then(Template::fixed);
         if let Some(Err(message)) = fixed.map(partition) {
@@ -55,6 +75,11 @@ impl Section for RouteConfig {
             }
         }
     }
+}
+
+fn is_class(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-');
+    (1..=MAX_CLASS_LENGTH).contains(&name.len()) && name.bytes().all(plain)
 }
 
 /// Reads the number of a partition.

@@ -4,7 +4,10 @@ use super::{ForwarderConfig, RouteConfig, Sharing};
 use crate::sinks::{Kind, SinkConfig};
 use delayq_cluster::EtcdConfig;
 use delayq_service::config::{Faults, Locations};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most classes that routes may name together: each is a histogram for each sink that they go to.
+const MAX_CLASSES: usize = 16;
 
 /// The sections of a forwarder, in a process of its own or in another program.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,6 +41,20 @@ impl Settings {
         }
         for (i, route) in self.routes.iter().enumerate() {
             self.contradictions_of_route(at, i, route);
+        }
+        self.contradictions_of_classes(at);
+    }
+
+    /// Refuses the first route that brings a class too many.
+    fn contradictions_of_classes(&self, at: &mut Faults) {
+        let mut classes = BTreeSet::new();
+        let too_many =
+            |route: &RouteConfig| classes.insert(route.class().to_owned()) && classes.len() > MAX_CLASSES;
+        if let Some(i) = self.routes.iter().position(too_many) {
+            let message = format!(
+                "the routes have more than {MAX_CLASSES} classes, each of which is a label of metrics"
+            );
+            at.refuse(&format!("routes[{i}].class"), message);
         }
     }
 

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod classes;
 mod conformance;
 mod file;
 #[cfg(feature = "kafka")]

@@ -12,6 +12,7 @@ impl Pumping {
     /// those that are pumped here move.
     pub(super) fn judge(&mut self, now: Instant) {
         self.fleet.show_drain(&self.metrics);
+        self.metrics.leader.set(i64::from(self.fleet.handle().leads()));
         let mine = self.schedule.earliest();
         let oldest = [mine, self.foreign.overdue()].into_iter().flatten().min();
         let next_due = mine.map(|due| due.get() as f64 / 1000.0);

@@ -62,6 +62,7 @@ impl Pumping {
         }
         let Some(redis) = self.redis_ms(now) else { return };
         self.foreign.others(self.other_timers(self.schedule.count()));
+        self.foreign.lead(self.fleet.handle().leads(), redis);
         let shards = self.foreign.take(redis, self.fleet.is_silent());
         self.rescue(&shards, now);
     }

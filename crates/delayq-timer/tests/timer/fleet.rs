@@ -3,11 +3,11 @@
 use crate::bounds::Times;
 use crate::stand::{Running, Stand, polling, start};
 use delayq::Client;
-use delayq_cluster::{ClusterConfig, EtcdConfig, Operator, Role};
+use delayq_cluster::{Cluster, ClusterConfig, EtcdConfig, Handle, Operator, Ownership, Role};
 use delayq_service::config::{DeploymentConfig, HumanDuration, Secret};
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::deployment::settings;
-use delayq_tests::etcd_server::EtcdCluster;
+use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
 use delayq_timer::{Membership, TimerConfig};
 use std::time::Duration;
 
@@ -46,6 +46,11 @@ impl Fleet {
         Self::on(Stand::new(shards).await, EtcdCluster::start_one().await)
     }
 
+    /// The same with an etcd whose disk is quick, as bounds of milliseconds ask for.
+    pub(crate) async fn with_quick_etcd(shards: u16) -> Self {
+        Self::on(Stand::new(shards).await, EtcdCluster::start_with(EtcdOptions::default().in_memory()).await)
+    }
+
     /// With so many shards and an etcd of three members.
     pub(crate) async fn with_three(shards: u16) -> Self {
         Self::on(Stand::new(shards).await, EtcdCluster::start_three().await)
@@ -77,6 +82,11 @@ impl Fleet {
     /// What an operator asks of the timers.
     pub(crate) fn operator(&self) -> Operator {
         Operator::new(&self.member("operator", &self.direct())).unwrap()
+    }
+
+    /// A member that takes its shards and pumps none of them, for as long as both live.
+    pub(crate) async fn idler(&self, name: &str) -> (Handle, Ownership) {
+        Cluster::join(self.member(name, &self.direct())).await.unwrap()
     }
 
     fn member(&self, name: &str, Route { etcd, client }: &Route) -> ClusterConfig {

@@ -5,6 +5,7 @@ use crate::drill::Drill;
 use crate::fleet::{Fleet, Route};
 use crate::witness::another_text;
 use delayq::Client;
+use delayq::protocol::ShardId;
 use delayq_cluster::DrainOutcome;
 use delayq_tests::deployment::settings;
 use delayq_tests::timing::conclusive;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_third_timer_that_joins_a_loaded_pair_makes_nothing_late() {
     conclusive(async || {
-        let drill = Drill::new(Fleet::with(256).await).await;
+        let drill = Drill::new(Fleet::with_quick_etcd(256).await).await;
         let (one, other) = drill.pair().await;
         let load = drill.load().await;
         let third = drill.timer("third").await;
@@ -29,7 +30,7 @@ async fn a_third_timer_that_joins_a_loaded_pair_makes_nothing_late() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_that_stops_hands_256_shards_over_within_a_second_and_nothing_is_late() {
     conclusive(async || {
-        let drill = Drill::new(Fleet::with(512).await).await;
+        let drill = Drill::new(Fleet::with_quick_etcd(512).await).await;
         let (one, other) = drill.pair().await;
         let load = drill.load().await;
         let asked = Instant::now();
@@ -48,7 +49,7 @@ async fn a_timer_that_stops_hands_256_shards_over_within_a_second_and_nothing_is
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_that_is_drained_and_undrained_under_load_makes_nothing_late() {
     conclusive(async || {
-        let drill = Drill::new(Fleet::with(512).await).await;
+        let drill = Drill::new(Fleet::with_quick_etcd(512).await).await;
         let (one, other) = drill.pair().await;
         let operator = drill.fleet.operator();
         let load = drill.load().await;
@@ -70,6 +71,41 @@ async fn a_timer_that_is_drained_and_undrained_under_load_makes_nothing_late() {
         timing.and(drill.within("taking 256 shards over", took, Duration::from_secs(1)))
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_timer_leads_and_another_when_it_is_gone() {
+    let fleet = Fleet::with(4).await;
+    let (one, other) = (fleet.timer("one").await, fleet.timer("other").await);
+    one.reaches("delayq_timer_leader", 1.0).await;
+    fleet.share(&[&one, &other]).await;
+    assert!(other.metric("delayq_timer_leader") < 0.5, "the oldest leads");
+    one.stop().await;
+    other.reaches("delayq_timer_leader", 1.0).await;
+    other.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_overdue_in_any_shard_is_seen_by_the_leader() {
+    let mut fleet = Fleet::with(16).await;
+    // So that it leaves the others' shards as they are.
+    fleet.strict = true;
+    let leader = fleet.timer("leader").await;
+    leader.reaches("delayq_timer_leader", 1.0).await;
+    let mut idlers = Vec::new();
+    for name in ["a", "b", "c", "d", "e", "f", "g"] {
+        idlers.push(fleet.idler(name).await);
+    }
+    leader.owns(2).await;
+    let due = fleet.stand.now_ms().await + 50;
+    for shard in 0..16 {
+        fleet.stand.put_into(ShardId::new(shard), [due]).await;
+    }
+    leader.exceeds("delayq_timer_oldest_overdue_seconds", 10.0).await;
+    drop(idlers);
+    leader.owns(16).await;
+    leader.reaches("delayq_timer_oldest_overdue_seconds", 0.0).await;
+    leader.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
