@@ -58,7 +58,13 @@ pub struct Compensator {
 pub async fn build(config: CompensatorConfig, deps: Deps) -> Result<Compensator, Fault> {
     let Deps { client, spool, holder, metrics, readiness } = deps;
     let room = Room::of(&spool);
-    let opened = tokio::task::spawn_blocking(move || SpoolReader::open(&spool, &holder)).await;
+    let kept = room.clone();
+    let opened = tokio::task::spawn_blocking(move || match SpoolReader::open(&spool, &holder) {
+        // A spool of an earlier version is added to, in the room that an earlier process kept.
+        Err(SpoolError::DiskFull { .. }) if kept.give() => SpoolReader::open(&spool, &holder),
+        opened => opened,
+    });
+    let opened = opened.await;
     let reader = opened.unwrap_or(Err(SpoolError::Closed)).map_err(unusable)?;
     let batch = match config.rate {
         0 => config.batch.into(),

@@ -138,6 +138,15 @@ impl Committer {
         if !works.map_err(|error| SpoolError::of(&self.path, &error))?.contains(&true) {
             return Ok(appends.iter().map(|append| vec![Ok(false); append.rows.len()]).collect());
         }
+        let written = self.write(appends);
+        // What does not wait is not to cost every write a question. One that was locked out has set nothing.
+        if matches!(&written, Err(error) if !matches!(error, SpoolError::Busy { .. })) && self.flag.is_set() {
+            let _ = self.flag.renew(&mut self.connection);
+        }
+        written
+    }
+
+    fn write(&mut self, appends: &[Append]) -> Result<Vec<Answers>, SpoolError> {
         let mut room = self.room(appends)?;
         let Self { connection, path, flag, .. } = self;
         let of = |error: rusqlite::Error| SpoolError::of(path, &error);

@@ -257,6 +257,8 @@ impl SpoolReader {
                 }
             }
             change.execute("DELETE FROM rejected WHERE seq = ?", [seq])?;
+            // Where a compensator of an earlier version has set it aside.
+            change.execute("DELETE FROM begun WHERE seq = ?", [seq])?;
             change.execute("UPDATE books SET rejected = rejected - 1", [])?;
             Ok(true)
         })?;

@@ -10,12 +10,17 @@ use sha2::{Digest, Sha256};
 /// A row's overhead besides its body: its columns, its index entry, its share of the page.
 const ROW_BYTES: u64 = 64;
 
-/// Whether a record of a key waits: asked of each chunk of numbers, by which the index is divided.
+/// Whether a record of a key waits: asked of each chunk of numbers, by which the index is divided. An old record that rests may
+/// be many empty chunks away from the next one.
 const WAITS: &str = "
-    WITH RECURSIVE chunks (chunk, last) AS (
-        SELECT (SELECT min(seq) FROM waiting) >> 13, (SELECT max(seq) FROM waiting) >> 13
-        UNION ALL SELECT chunk + 1, last FROM chunks WHERE chunk < last)
+    WITH RECURSIVE chunks (chunk) AS (
+        SELECT min(seq) >> 13 FROM waiting
+        UNION ALL SELECT (SELECT min(seq) >> 13 FROM waiting WHERE seq >= (chunk + 1) << 13) FROM chunks
+        WHERE chunk IS NOT NULL)
     SELECT 1 FROM chunks CROSS JOIN waiting ON seq >> 13 = chunk AND key = ?";
+
+/// Whether a waiting record has this note. A compensator of an earlier version leaves notes of what it has done.
+const NOTED: &str = "SELECT 1 FROM waiting_group AS noted JOIN waiting USING (seq) WHERE noted.key = ?";
 
 /// What `waiting_group` has of a record that may be of any group, where others have the key of their group.
 const ANY_GROUP: i64 = 0;
@@ -92,8 +97,7 @@ impl Row {
     pub(crate) fn has_to_wait(&self, connection: &Connection) -> rusqlite::Result<bool> {
         let Keys { key, of } = self.keys;
         let waits = |key| connection.prepare_cached(WAITS)?.exists([key]);
-        let noted =
-            |key| connection.prepare_cached("SELECT 1 FROM waiting_group WHERE key = ?")?.exists([key]);
+        let noted = |key| connection.prepare_cached(NOTED)?.exists([key]);
         if waits(key)? {
             return Ok(true);
         }

@@ -3,7 +3,7 @@
 use crate::{lasting_redis, message, topic};
 use delayq::spool::SpoolRecord;
 use delayq::{Admin, Fate, UnixMillis};
-use delayq_compensator::{CompensatorConfig, Deps, build};
+use delayq_compensator::{Compensator, CompensatorConfig, Deps, build};
 use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use delayq_spool::{SpoolError, SpoolReader, SpoolSettings, SpoolWriter};
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
@@ -27,6 +27,21 @@ fn record(n: usize) -> SpoolRecord {
     SpoolRecord::put(&message(&format!("m{n}")), Fate::NotApplied, UnixMillis::new(1))
 }
 
+async fn built(
+    deployment: &Deployment,
+    disk: &SmallDisk,
+    readiness: &Readiness,
+) -> Result<Compensator, Fault> {
+    let deps = Deps {
+        client: deployment.client.clone(),
+        spool: disk.path().to_owned(),
+        holder: "the test".to_owned(),
+        metrics: Metrics::new(),
+        readiness: readiness.clone(),
+    };
+    build(CompensatorConfig::default(), deps).await
+}
+
 // === impl Host ===
 
 impl Host {
@@ -38,14 +53,7 @@ impl Host {
         let spool = SpoolWriter::open(disk.path(), &SpoolSettings::default()).unwrap();
         spool.append((0..RECORDS).map(record).collect()).await.unwrap();
         let (readiness, shutdown) = (Readiness::new(), Shutdown::new());
-        let deps = Deps {
-            client: deployment.client.clone(),
-            spool: disk.path().to_owned(),
-            holder: "the test".to_owned(),
-            metrics: Metrics::new(),
-            readiness: readiness.clone(),
-        };
-        let compensator = build(CompensatorConfig::default(), deps).await.unwrap();
+        let compensator = built(&deployment, &disk, &readiness).await.unwrap();
         disk.fill();
         let full = spool.append(vec![record(RECORDS)]).await.unwrap_err();
         assert!(matches!(full, SpoolError::DiskFull { .. } | SpoolError::Io { .. }), "{full}");
@@ -97,4 +105,19 @@ async fn on_a_disk_without_any_room_what_waits_keeps_its_place_until_there_is_so
     host.is_resubmitted().await;
     wait_until("it to be ready again", LONG, || async { host.readiness.unready().is_empty() }).await;
     host.ends_empty().await;
+}
+
+#[tokio::test]
+async fn what_opening_a_spool_writes_has_the_room_that_was_kept_on_a_full_disk() {
+    let test = "what_opening_a_spool_writes_has_the_room_that_was_kept_on_a_full_disk";
+    let Some(disk) = SmallDisk::mount(20 << 10, test) else { return };
+    let (deployment, readiness) = (Deployment::on(lasting_redis().await, 4).await, Readiness::new());
+    drop(built(&deployment, &disk, &readiness).await.unwrap());
+    // All of it is to be written again; what a later version adds to a spool is less.
+    std::fs::remove_file(disk.path().join("spool.db")).unwrap();
+    disk.fill();
+    assert!(disk.path().join("room").exists());
+    let compensator = built(&deployment, &disk, &readiness).await.unwrap();
+    assert!(!disk.path().join("room").exists());
+    drop(compensator);
 }

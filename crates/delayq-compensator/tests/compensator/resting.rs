@@ -10,6 +10,8 @@ use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use std::time::{Duration, Instant};
 
 const RECORDS: u64 = 400;
+/// More than this is too old.
+const AGE: Duration = Duration::from_millis(1);
 const BROKEN: &str = "{dq:2}:meta";
 const AWAY: &str = "{dq:2}:away";
 
@@ -115,8 +117,8 @@ async fn the_running_compensator_serves_the_others_and_retries_what_rests() {
 async fn what_has_waited_for_too_long_is_set_aside_if_that_is_asked_for() {
     let host = Host::start().await;
     spool(&host).await;
-    tokio::time::sleep(Duration::from_millis(2)).await;
-    let mut resubmitter = host.resubmitter().max_age(Some(Duration::from_millis(1)));
+    wait_until("the records to be old", LONG, async || stats(&host).oldest_age() > AGE).await;
+    let mut resubmitter = host.resubmitter().max_age(Some(AGE));
     assert_eq!(resubmitter.run_once().await.unwrap().rejected, RECORDS);
     let mut beside = SpoolReader::open_beside(host.folder.path()).unwrap();
     let aside = beside.rejected(0, 1).unwrap();
@@ -136,8 +138,8 @@ async fn a_cancel_is_carried_out_however_long_it_has_waited() {
     host.present(message("old")).await;
     let cancel = SpoolRecord::cancel(&topic(), &target("old"), UnixMillis::new(1));
     host.spool.append(vec![cancel]).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(2)).await;
-    let mut resubmitter = host.resubmitter().max_age(Some(Duration::from_millis(1)));
+    wait_until("the records to be old", LONG, async || stats(&host).oldest_age() > AGE).await;
+    let mut resubmitter = host.resubmitter().max_age(Some(AGE));
     assert_eq!(resubmitter.run_once().await.unwrap().resubmitted, 1);
     assert_eq!(stored(&host).await, (1, 1));
 }

@@ -7,6 +7,7 @@ use delayq_core::spool::{Spool, SpoolRecord};
 use delayq_core::target::Target;
 use delayq_core::time::UnixMillis;
 use delayq_spool::SpoolReader;
+use delayq_tests::deadline::{SHORT, within};
 use delayq_tests::folder::Folder;
 use std::fs;
 
@@ -135,4 +136,54 @@ async fn nothing_overtakes_a_change_of_its_group_and_what_may_be_of_any_group_wa
     reader.done(&numbers).unwrap();
     assert_eq!(spool.append_behind(&records).await, vec![Ok(false); 5]);
     assert_eq!(spool.append_group(&cancel_group("g"), true).await, Ok(false));
+}
+
+#[tokio::test]
+async fn an_old_record_that_rests_does_not_slow_down_what_comes_long_behind_it() {
+    let folder = Folder::new("spool");
+    let spool = open(folder.path()).unwrap();
+    spool.append(vec![put("old", 10)]).await.unwrap();
+    let since = rusqlite::Connection::open(folder.join("spool.db")).unwrap();
+    since.execute_batch("UPDATE sqlite_sequence SET seq = 1 << 60").unwrap();
+    spool.append(vec![put("new", 10)]).await.unwrap();
+    let behind = [put("new", 10), put("old", 10), put("other", 10)];
+    let behind = within("an answer", SHORT, spool.append_behind(&behind)).await;
+    assert_eq!(behind, [Ok(true), Ok(true), Ok(false)]);
+}
+
+#[tokio::test]
+async fn what_a_compensator_of_an_earlier_version_leaves_behind_is_of_nothing_that_waits() {
+    let folder = Folder::new("spool");
+    let spool = open(folder.path()).unwrap();
+    spool.append(vec![cancel("a", Some("g")), put("b", 10)]).await.unwrap();
+    let mut reader = reader(folder.path());
+    reader.begin(&[1]).unwrap();
+    // It knows neither the notes of groups, which it leaves to a trigger, nor those of what was begun.
+    let earlier = rusqlite::Connection::open(folder.join("spool.db")).unwrap();
+    earlier
+        .execute_batch(
+            "INSERT INTO rejected SELECT seq, key, spooled_ms, 1, 'why', body FROM waiting WHERE seq = 1;
+             DELETE FROM waiting WHERE seq = 1; UPDATE books SET rejected = 1",
+        )
+        .unwrap();
+    assert_eq!(spool.append_group(&cancel_group("g"), true).await, Ok(false));
+    assert!(reader.retry(1, true).unwrap());
+    assert_eq!(reader.waiting(0, 1).unwrap()[0].tried, None, "it was forced to be as never tried");
+    assert_eq!(spool.append_group(&cancel_group("g"), true).await, Ok(true));
+}
+
+#[tokio::test]
+async fn a_commit_that_fails_leaves_no_process_to_ask_for_nothing() {
+    let folder = Folder::new("spool");
+    let (spool, other) = (open(folder.path()).unwrap(), open(folder.path()).unwrap());
+    let fault = rusqlite::Connection::open(folder.join("spool.db")).unwrap();
+    let set = |sql| fault.execute_batch(sql).unwrap();
+    set("CREATE TRIGGER fault BEFORE UPDATE ON books BEGIN SELECT RAISE(ABORT, 'a fault'); END");
+    spool.append(vec![put("a", 10)]).await.unwrap_err();
+    assert!(!spool.may_hold() && !other.may_hold());
+    set("DROP TRIGGER fault");
+    spool.append(vec![put("a", 10)]).await.unwrap();
+    set("CREATE TRIGGER fault BEFORE UPDATE ON books BEGIN SELECT RAISE(ABORT, 'a fault'); END");
+    spool.append(vec![put("b", 10)]).await.unwrap_err();
+    assert!(spool.may_hold() && other.may_hold(), "another record waits");
 }
