@@ -154,6 +154,19 @@ impl fmt::Display for State {
     }
 }
 
+/// Of a pending message in no index but its bucket, by the first [`HEAD_BYTES`] of its stored form: when it is due, and the
+/// generation that its entry there ends in. `None` of any other.
+pub fn delayed_entry(head: &[u8]) -> Option<(UnixMillis, [u8; 4])> {
+    let head: &[u8; HEAD_BYTES] = head.try_into().ok()?;
+    let [format, state, flags @ ..] = head.first_chunk::<4>()?;
+    let is_indexed = u16::from_be_bytes(*flags) & (EXPIRES | GROUP) > 0;
+    if *format != FORMAT || *state != State::Delayed as u8 || is_indexed {
+        return None;
+    }
+    let due = u64::from_be_bytes(*head[8..].first_chunk()?);
+    Some((UnixMillis::new(due), *head[4..].first_chunk()?))
+}
+
 // === impl Envelope ===
 
 impl Envelope {

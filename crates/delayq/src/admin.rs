@@ -5,6 +5,7 @@ mod auditor;
 mod deleting;
 mod deployment;
 mod finding;
+mod glance;
 mod growing;
 mod history;
 mod listeners;

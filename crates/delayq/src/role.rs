@@ -63,8 +63,8 @@ const OF_A_CONNECTION: [&str; 7] = ["hello", "auth", "info", "role", "time", "ev
 /// Of who follows wake-ups, on a connection that may be idle.
 const OF_A_LISTENER: [&str; 3] = ["ping", "ssubscribe", "sunsubscribe"];
 
-/// Of who sweeps, outside of scripts: walking over all keys.
-const OF_A_SWEEPER: [&str; 1] = ["scan"];
+/// Of who sweeps, outside of scripts: walking over all keys, and a first look at messages.
+const OF_A_SWEEPER: [&str; 2] = ["scan", "getrange"];
 
 /// Of an admin, outside of scripts: asking who listens.
 const OF_AN_ADMIN: [&str; 1] = ["pubsub|shardnumsub"];
@@ -207,7 +207,13 @@ mod tests {
         for role in Role::ALL {
             let is_admin = role == Role::Admin;
             assert_eq!(role.commands().contains("pubsub|shardnumsub"), is_admin, "{role}");
-            assert_eq!(role.commands().contains("scan"), is_admin || role == Role::Timer, "{role}");
+            for command in OF_A_SWEEPER {
+                assert_eq!(
+                    role.commands().contains(command),
+                    is_admin || role == Role::Timer,
+                    "{role}: {command}"
+                );
+            }
         }
     }
 

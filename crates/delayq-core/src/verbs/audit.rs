@@ -1,9 +1,12 @@
 //! `audit`, `audit_index`: finding messages that no entry leads to, and entries that lead to no message.
 
 use crate::call::Call;
+use crate::envelope;
 use crate::reply::{Reply, ReplyError, Value};
 use crate::script::Verb;
 use crate::shard::ShardId;
+
+const HOUR_MS: u64 = 3_600_000;
 
 /// A finding as a script names it: its kind, and the message's or the entry's name.
 pub type Named = (String, Vec<u8>);
@@ -52,6 +55,16 @@ impl IndexAt {
     pub const fn first(index: Vec<u8>) -> Self {
         Self { index, score: Vec::new(), member: Vec::new(), sound: None }
     }
+}
+
+/// The bucket of a message that is plainly delayed, and its entry there, by its key without the base and the first
+/// [`envelope::HEAD_BYTES`] of its value. `None` of any other: the script looks at those.
+pub fn delayed_entry(key: &[u8], head: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (due, generation) = envelope::delayed_entry(head)?;
+    let name = key.strip_prefix(b"m:")?;
+    let (number, id) = name.split_at(name.iter().position(|&byte| byte == b':')?);
+    let hour = (due.get() / HOUR_MS).to_string();
+    Some(([b"b:", number, b":", hour.as_bytes()].concat(), [&id[1..], &generation].concat()))
 }
 
 /// Checks these messages, each named by its key without the base.
@@ -107,4 +120,26 @@ pub fn read_indexes(reply: Value) -> Result<IndexesReport, ReplyError> {
         report.findings.push((reply.bytes()?, (reply.text()?, reply.bytes()?)));
     }
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envelope::{Envelope, HEAD_BYTES, State};
+    use crate::id::{Group, Topic};
+    use crate::message::Message;
+    use crate::time::UnixMillis;
+
+    #[test]
+    fn an_entry_is_told_of_a_message_that_only_a_bucket_has() {
+        let plain = Message::new(Topic::new("t").unwrap(), "x").envelope(b"x".to_vec(), false);
+        let (state, due) = (State::Delayed, UnixMillis::new(2 * HOUR_MS + 1));
+        let delayed = Envelope { state, due, generation: 0x0102_0304, ..plain };
+        let entry = |envelope: &Envelope| delayed_entry(b"m:12:a:7", &envelope.encode()[..HEAD_BYTES]);
+        assert_eq!(entry(&delayed), Some((b"b:12:2".to_vec(), b"a:7\x01\x02\x03\x04".to_vec())));
+        assert_eq!(entry(&Envelope { state: State::Leased, ..delayed.clone() }), None);
+        assert_eq!(entry(&Envelope { group: Some(Group::new("g").unwrap()), ..delayed.clone() }), None);
+        assert_eq!(entry(&Envelope { expires: Some(UnixMillis::new(9)), ..delayed }), None);
+        assert_eq!(delayed_entry(b"m:12:a:7", b""), None);
+    }
 }

@@ -1,8 +1,8 @@
 //! A walk over every message, every index and every counter of a deployment, one call after the other.
 //!
 //! ```text
-//! SCAN ─┬─ messages ─► audit ─┬─ findings
-//!       │                     └─ in no bucket ─► are they in their queue? ─► findings
+//! SCAN ─┬─ messages ─► glance ─► audit ─┬─ findings
+//!       │                               └─ in no bucket ─► are they in their queue? ─► findings
 //!       ├─ indexes ──► audit_index ─► findings
 //!       └─ topics ───► at the end: recount ─► drifts
 //! ```
@@ -21,6 +21,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Keys that Redis walks over in one step.
 const KEYS_A_STEP: usize = 250;
+/// Messages of a shard that are looked at together.
+const MESSAGES_A_LOOK: usize = 500;
 /// Messages that a script reads in one call, and entries. Each message may be a MiB.
 const MESSAGES_A_CALL: usize = 100;
 /// Indexes in one call: most groups have few messages.
@@ -125,7 +127,7 @@ impl Auditor {
         let is_crowded = is_over || self.waiting > MOST_WAITING;
         let fullest = self.messages.iter().max_by_key(|(_, keys)| keys.len());
         if let Some((&shard, keys)) = fullest
-            && (keys.len() >= MESSAGES_A_CALL || is_crowded && !keys.is_empty())
+            && (keys.len() >= MESSAGES_A_LOOK || is_crowded && !keys.is_empty())
         {
             return Next::Messages(shard);
         }
@@ -178,22 +180,30 @@ impl Auditor {
 
     async fn look_at_messages(&mut self, shard: ShardId) -> Result<Page, Error> {
         let waiting = self.messages.entry(shard).or_default();
-        let keys = waiting.split_off(waiting.len().saturating_sub(MESSAGES_A_CALL));
+        let keys = waiting.split_off(waiting.len().saturating_sub(MESSAGES_A_LOOK));
         self.waiting -= keys.len();
-        let report = self.redis.ask(audit::messages(shard, &keys), audit::read_messages).await?;
-        if let Some(buckets) = &mut self.buckets {
-            for (bucket, count) in report.buckets {
-                *buckets.entry((shard, bucket)).or_default() += count;
-            }
-        }
         let mut page = Page { looked_at: keys.len() as u64, ..Page::default() };
-        for (word, name) in report.findings {
-            match FindingKind::from_word(&word) {
-                Some(kind) => page.findings.push(Finding::of_message(kind, shard, name)),
-                None => self.candidates.add(shard, &name),
+        let glance = self.redis.glance(shard, keys).await?;
+        self.are_in(shard, glance.buckets);
+        for keys in glance.doubtful.chunks(MESSAGES_A_CALL) {
+            let report = self.redis.ask(audit::messages(shard, keys), audit::read_messages).await?;
+            self.are_in(shard, report.buckets);
+            for (word, name) in report.findings {
+                match FindingKind::from_word(&word) {
+                    Some(kind) => page.findings.push(Finding::of_message(kind, shard, name)),
+                    None => self.candidates.add(shard, &name),
+                }
             }
         }
         Ok(page)
+    }
+
+    /// Notes in which buckets messages were found.
+    fn are_in(&mut self, shard: ShardId, found: impl IntoIterator<Item = (Vec<u8>, u64)>) {
+        let Some(buckets) = &mut self.buckets else { return };
+        for (bucket, count) in found {
+            *buckets.entry((shard, bucket)).or_default() += count;
+        }
     }
 
     async fn look_at_indexes(&mut self, shard: ShardId) -> Result<Page, Error> {

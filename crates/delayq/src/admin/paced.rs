@@ -6,7 +6,7 @@ use crate::error::Error;
 use delayq_core::call::Call;
 use delayq_core::keys::Keys;
 use delayq_core::reply::{ReplyError, Value};
-use redis::{Cmd, FromRedisValue};
+use redis::{Cmd, FromRedisValue, Pipeline};
 use std::time::Duration;
 
 /// Rests shorter than this are put together: no sleep is.
@@ -56,6 +56,17 @@ impl Paced {
         let answer = self.client.calls.link().run(command).await;
         self.rest(sent.elapsed()).await;
         answer
+    }
+
+    /// Runs commands in one pipeline, and rests.
+    pub(super) async fn pipeline(
+        &mut self,
+        pipeline: &Pipeline,
+    ) -> Result<Vec<Result<redis::Value, Error>>, Error> {
+        let sent = clock::instant();
+        let answers = self.client.calls.link().pipeline(pipeline).await;
+        self.rest(sent.elapsed()).await;
+        answers
     }
 
     /// Runs one command, whose answer has this type, and rests.
