@@ -52,6 +52,7 @@ if wants test; then
     need golang-go "the Go client" has go
     need mariadb-server-core "the outbox is tested with a real one" has mariadbd
     need mariadb-client-core "makes the system tables of that MariaDB" has my_print_defaults
+    need pgbouncer "the outbox is tested behind a pooler" has pgbouncer
     need postgresql "the outbox is tested with a real one" sh -c 'ls /usr/lib/postgresql/*/bin/postgres'
 fi
 if wants test || wants check; then

@@ -1,9 +1,11 @@
 //! A private MariaDB.
 
+use crate::certs::Certificate;
 use crate::deadline::LONG;
 use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
+use std::path::Path;
 use std::process::Command;
 
 const UNFLUSHED: [&str; 3] =
@@ -14,6 +16,7 @@ const UNFLUSHED: [&str; 3] =
 pub struct MariadbServer {
     folder: Folder,
     port: u16,
+    settings: Vec<String>,
     process: Option<Process>,
 }
 
@@ -25,6 +28,22 @@ impl MariadbServer {
     /// # Panics
     /// If it does not come up; the message contains its output.
     pub async fn start() -> Self {
+        Self::start_with(Vec::new()).await
+    }
+
+    /// One that speaks only TLS, with this certificate.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub async fn start_tls(certificate: &Certificate) -> Self {
+        let file = |name: &str, path: &Path| format!("--{name}={}", path.display());
+        let pair = [file("ssl-cert", &certificate.certificate), file("ssl-key", &certificate.key)];
+        let settings =
+            pair.into_iter().chain(["--require-secure-transport=ON".to_owned()]).collect::<Vec<_>>();
+        Self::start_with(settings).await
+    }
+
+    async fn start_with(settings: Vec<String>) -> Self {
         let folder = Folder::new("mariadb");
         let made = Command::new("mariadb-install-db")
             .args([
@@ -41,7 +60,7 @@ impl MariadbServer {
         assert!(made.status.success(), "mariadb-install-db: {}", String::from_utf8_lossy(&made.stderr));
         let start = folder.join("start.sql");
         std::fs::write(&start, "CREATE DATABASE IF NOT EXISTS shop;\n").expect("the folder is new");
-        let mut server = Self { folder, port: free_port(), process: None };
+        let mut server = Self { folder, port: free_port(), settings, process: None };
         server.resume().await;
         server
     }
@@ -77,7 +96,7 @@ impl MariadbServer {
         server.args(["--no-defaults", "--user=root", "--bind-address=127.0.0.1", "--skip-log-bin"]);
         // Numbers of concurrent statements are mixed, as they are by default in MySQL.
         server.args(UNFLUSHED).arg("--innodb-autoinc-lock-mode=2");
-        server.arg(format!("--port={}", self.port));
+        server.arg(format!("--port={}", self.port)).args(&self.settings);
         for (name, file) in [
             ("datadir", "data"),
             ("socket", "socket"),

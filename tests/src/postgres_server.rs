@@ -1,5 +1,6 @@
 //! A private PostgreSQL.
 
+use crate::certs::Certificate;
 use crate::deadline::{LONG, wait_until};
 use crate::folder::Folder;
 use crate::ports::free_port;
@@ -39,7 +40,7 @@ impl PostgresServer {
     pub async fn start_with(settings: &[(&str, &str)]) -> Self {
         let folder = Folder::new("postgres");
         lend(folder.path());
-        let initdb = command("initdb", &folder)
+        let initdb = lent(&program("initdb"), &folder)
             .args(["-A", "trust", "-U", USER, "--no-sync", "-D"])
             .arg(folder.join("data"))
             .output()
@@ -49,6 +50,48 @@ impl PostgresServer {
         let mut server = Self { folder, port: free_port(), settings, process: None };
         server.resume().await;
         server
+    }
+
+    /// One that speaks TLS too, with this certificate.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub async fn start_tls(certificate: &Certificate) -> Self {
+        let mut server = Self::start().await;
+        server.kill().await;
+        for (file, from) in [("server.crt", &certificate.certificate), ("server.key", &certificate.key)] {
+            let to = server.folder.join("data").join(file);
+            fs::copy(from, &to).expect("the certificate can be copied");
+            fs::set_permissions(&to, Permissions::from_mode(0o600)).expect("the copy is this user's");
+            give(&to);
+        }
+        server.settings.push(("ssl".to_owned(), "on".to_owned()));
+        server.resume().await;
+        server
+    }
+
+    /// What its `pg_dump` makes of its database.
+    ///
+    /// # Panics
+    /// If it cannot.
+    #[must_use]
+    pub fn dump(&self) -> Vec<u8> {
+        let made = Command::new(program("pg_dump")).arg(self.url()).output().expect("pg_dump can be started");
+        assert!(made.status.success(), "pg_dump: {}", String::from_utf8_lossy(&made.stderr));
+        made.stdout
+    }
+
+    /// Restores a dump of another one.
+    ///
+    /// # Panics
+    /// If it cannot.
+    pub fn restore(&self, dump: &[u8]) {
+        let file = self.folder.join("dump.sql");
+        fs::write(&file, dump).expect("the dump can be written");
+        let mut psql = Command::new(program("psql"));
+        let made = psql.args(["-q", "-v", "ON_ERROR_STOP=1", "-f"]).arg(file).arg(self.url()).output();
+        let made = made.expect("psql can be started");
+        assert!(made.status.success(), "psql: {}", String::from_utf8_lossy(&made.stderr));
     }
 
     /// Its URL.
@@ -89,7 +132,7 @@ impl PostgresServer {
         if self.process.is_some() {
             return;
         }
-        let mut server = command("postgres", &self.folder);
+        let mut server = lent(&program("postgres"), &self.folder);
         server.arg("-D").arg(self.folder.join("data")).arg("-k").arg(self.folder.path());
         server.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-c", "fsync=off"]);
         for (name, value) in &self.settings {
@@ -101,19 +144,25 @@ impl PostgresServer {
 }
 
 /// Makes a folder, and the way to it, usable by the lent user.
-fn lend(folder: &Path) {
+pub(crate) fn lend(folder: &Path) {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let owned = Command::new("chown").arg(USER).arg(folder).status().expect("chown can be started");
-    assert!(owned.success(), "there is no user {USER}: apt-get install postgresql");
+    give(folder);
     let run = folder.parent().expect("a test's folder is inside the run's");
     fs::set_permissions(run, Permissions::from_mode(0o711)).expect("the run's folder is this user's");
 }
 
-/// A program of PostgreSQL, as a user that it accepts.
-fn command(name: &str, folder: &Folder) -> Command {
-    let program = program(name);
+/// Makes the lent user the owner, if there is need of one.
+fn give(path: &Path) {
+    if rustix::process::geteuid().is_root() {
+        let owned = Command::new("chown").arg(USER).arg(path).status().expect("chown can be started");
+        assert!(owned.success(), "there is no user {USER}: apt-get install postgresql");
+    }
+}
+
+/// A program that refuses to run as root, as a user that it accepts.
+pub(crate) fn lent(program: &Path, folder: &Folder) -> Command {
     let mut command = if rustix::process::geteuid().is_root() {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", USER, "--regid", USER, "--init-groups"]).arg(program);

@@ -207,7 +207,7 @@ async fn reconcile(
 fn list(found: &[AsideRow], output: Output) -> Result<(), Fault> {
     let mut rows = output.rows(&[">number", "since", "row", "why"]);
     let mut values: Vec<Value> = Vec::new();
-    for AsideRow { number, reason, since, row } in found {
+    for AsideRow { number, reason, since, row, .. } in found {
         let mut value = json!({
             "number": number, "verb": row.verb(), "topic": row.topic(), "id": row.id(), "reason": reason,
         });

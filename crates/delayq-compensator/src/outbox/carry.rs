@@ -1,22 +1,22 @@
 //! Carrying out the rows of a turn, and what became of each.
 
 use super::row::Row;
-use super::store::{Batch, Name, Verdict};
+use super::store::Verdict;
 use crate::outcome::Settle;
 use crate::resting::Resting;
 use crate::writes::{self, Write, probe};
 use delayq::Producer;
-use std::collections::HashSet;
 
 const BEHIND: &str = "an older row of its message rests";
+/// A reason has at most so many characters, for it has to fit into a column.
+const REASON: usize = 1000;
 
 /// What became of each row, and why Redis could not be used, if so.
-pub(super) async fn carry_out(producer: &Producer, batch: Batch) -> (Vec<Verdict>, Option<String>) {
-    let Batch { rows, resting } = batch;
+pub(super) async fn carry_out(producer: &Producer, rows: Vec<Row>) -> (Vec<Verdict>, Option<String>) {
     let mut verdicts = vec![Verdict::Untried; rows.len()];
     let (mut places, mut asked) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
     for (place, row) in rows.into_iter().enumerate() {
-        match read(row, &resting) {
+        match read(row) {
             Ok(write) => {
                 places.push(place);
                 asked.push(write);
@@ -29,8 +29,8 @@ pub(super) async fn carry_out(producer: &Producer, batch: Batch) -> (Vec<Verdict
     for (place, settle) in places.into_iter().zip(settled) {
         verdicts[place] = match settle {
             Settle::Done => Verdict::Done,
-            Settle::Reject(reason) => Verdict::Rejected(reason),
-            Settle::Rest(_, why) => Verdict::Rests(why),
+            Settle::Reject(reason) => Verdict::Rejected(short(reason)),
+            Settle::Rest(_, why) => Verdict::Rests(short(why)),
             // Nothing ended the batch before it: it rests behind a row of its message.
             Settle::Untried if held.is_none() => Verdict::Rests(BEHIND.to_owned()),
             Settle::Untried => Verdict::Untried,
@@ -52,11 +52,18 @@ pub(super) async fn carry_out(producer: &Producer, batch: Batch) -> (Vec<Verdict
 }
 
 /// The write of a row, unless it is to rest or cannot be one.
-fn read(row: Row, resting: &HashSet<Name>) -> Result<Write, Verdict> {
-    // Names are only made where there is something to compare them with.
-    if !resting.is_empty() && resting.contains(&(row.topic.clone(), row.id.clone())) {
+fn read(row: Row) -> Result<Write, Verdict> {
+    if row.is_behind {
         return Err(Verdict::Rests(BEHIND.to_owned()));
     }
-    let record = row.record(delayq_service::host_now()).map_err(Verdict::Rejected)?;
+    let rejected = |reason| Verdict::Rejected(short(reason));
+    let record = row.record(delayq_service::host_now()).map_err(rejected)?;
     Ok(Write { record, tried: None })
+}
+
+fn short(mut reason: String) -> String {
+    if let Some((end, _)) = reason.char_indices().nth(REASON) {
+        reason.truncate(end);
+    }
+    reason
 }

@@ -10,6 +10,9 @@ use delayq::spool::SpoolRecord;
 use delayq_service::Fault;
 use std::time::Duration;
 
+/// Takes a row.
+pub(super) type Each<'a> = dyn FnMut(RowKey, Row) + Send + 'a;
+
 /// What a database does for an operator.
 ///
 /// # Contract
@@ -37,9 +40,9 @@ pub(super) trait Keeper: Send {
     /// Deletes rows aside; returns which were there.
     async fn discard(&mut self, numbers: &[u64]) -> Result<Vec<u64>, StoreError>;
 
-    /// Waits for the turn and keeps it; returns the kept rows that are no older than this and not aside, without their
+    /// Waits for the turn and keeps it; passes on the kept rows that are no older than this and not aside, without their
     /// payloads, in the order of [`Store`](super::store::Store).
-    async fn kept(&mut self, since: Duration) -> Result<Vec<(RowKey, Row)>, StoreError>;
+    async fn kept(&mut self, since: Duration, each: &mut Each<'_>) -> Result<(), StoreError>;
 
     /// Rows that are there, each with its place in the keys.
     async fn rows_of(&mut self, keys: &[RowKey]) -> Result<Vec<(usize, Row)>, StoreError>;
@@ -56,6 +59,8 @@ pub struct OutboxKeeper(pub(super) Box<dyn Keeper>);
 pub struct AsideRow {
     /// Its number.
     pub number: u64,
+    /// Whether it rests until it is tried again; or it was rejected.
+    pub rests: bool,
     /// Why it is kept aside.
     pub reason: String,
     /// Since when, by the database's clock.
@@ -124,8 +129,8 @@ impl OutboxKeeper {
         self.0.discard(numbers).await.map_err(unusable)
     }
 
-    pub(super) async fn kept(&mut self, since: Duration) -> Result<Vec<(RowKey, Row)>, Fault> {
-        self.0.kept(since).await.map_err(unusable)
+    pub(super) async fn kept(&mut self, since: Duration, each: &mut Each<'_>) -> Result<(), Fault> {
+        self.0.kept(since, each).await.map_err(unusable)
     }
 
     pub(super) async fn rows_of(&mut self, keys: &[RowKey]) -> Result<Vec<(usize, Row)>, Fault> {

@@ -27,10 +27,9 @@ mod turn;
 use super::config::OutboxConfig;
 use super::store::{Books, Store, StoreError, Taken, Verdict};
 use async_trait::async_trait;
-use connection::{Connection, failed};
-use mysql_async::prelude::{FromValue, Queryable as _};
-use mysql_async::{Conn, Row};
-use std::future::Future;
+use connection::{Connection, Link};
+use mysql_async::Row;
+use mysql_async::prelude::FromValue;
 use std::time::Duration;
 use turn::Turn;
 
@@ -65,10 +64,10 @@ impl MySql {
     }
 
     /// The connection, a new one if there is none, to an outbox that can be read.
-    async fn connect(&mut self) -> Result<&mut Conn, StoreError> {
+    async fn connect(&mut self) -> Result<&mut Link, StoreError> {
         if !self.connection.is_open() || !self.is_fit {
             (self.is_fit, self.turn) = (false, None);
-            let found = first(self.connection.open().await?, sql::FIT).await?;
+            let found = self.connection.open().await?.first(sql::FIT).await?;
             let unfit = |why: String| Err(StoreError::Unfit(why));
             let Some(mut found) = found else {
                 return unfit("delayq_outbox_state has no row; see delayq outbox init".to_owned());
@@ -92,7 +91,7 @@ impl MySql {
     }
 
     async fn read_books(&mut self) -> Result<Books, StoreError> {
-        let found = first(self.connect().await?, sql::BOOKS).await?;
+        let found = self.connect().await?.first(sql::BOOKS).await?;
         let mut found = found.ok_or_else(|| StoreError::Unfit("the outbox has no books".to_owned()))?;
         let oldest: Option<u64> = column(&mut found, 0)?;
         Ok(Books {
@@ -108,23 +107,20 @@ impl MySql {
 #[async_trait]
 impl Store for MySql {
     async fn take(&mut self, resting: bool) -> Result<Taken, StoreError> {
-        let limit = *self.config.deadline;
-        let result = within(limit, self.take_turn(resting)).await;
-        self.ended(result)
+        let taken = self.take_turn(resting).await;
+        self.ended(taken)
     }
 
     async fn settle(&mut self, verdicts: Vec<Verdict>) -> Result<(), StoreError> {
-        let limit = *self.config.deadline;
-        let result = within(limit, self.end_turn(verdicts)).await;
-        self.ended(result)
+        let settled = self.end_turn(verdicts).await;
+        self.ended(settled)
     }
 
     async fn leave(&mut self) {
-        if self.turn.take().is_some() {
-            let rolled_back = match self.connection.present() {
-                Some(conn) => within(*self.config.deadline, run(conn, "ROLLBACK")).await,
-                None => Ok(()),
-            };
+        if self.turn.take().is_some()
+            && let Some(link) = self.connection.present()
+        {
+            let rolled_back = link.run("ROLLBACK").await;
             // Without a connection there is no turn either.
             let _ = self.ended(rolled_back);
         }
@@ -136,34 +132,9 @@ impl Store for MySql {
     }
 
     async fn books(&mut self) -> Result<Books, StoreError> {
-        let limit = *self.config.deadline;
-        let result = within(limit, self.read_books()).await;
-        self.ended(result)
+        let books = self.read_books().await;
+        self.ended(books)
     }
-}
-
-/// Bounds a call.
-async fn within<T>(
-    limit: Duration,
-    work: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    let timed_out = |_| StoreError::Unreachable(format!("no answer within {limit:?}"));
-    tokio::time::timeout(limit, work).await.map_err(timed_out)?
-}
-
-/// The rows of a statement.
-async fn rows(conn: &mut Conn, statement: &str) -> Result<Vec<Row>, StoreError> {
-    conn.query(statement).await.map_err(failed)
-}
-
-/// The first row of a statement.
-async fn first(conn: &mut Conn, statement: &str) -> Result<Option<Row>, StoreError> {
-    conn.query_first(statement).await.map_err(failed)
-}
-
-/// Runs a statement.
-async fn run(conn: &mut Conn, statement: &str) -> Result<(), StoreError> {
-    conn.query_drop(statement).await.map_err(failed)
 }
 
 /// Takes a value out of a row.

@@ -25,22 +25,16 @@ mod turn;
 use super::config::OutboxConfig;
 use super::store::{Books, Store, StoreError, Taken, Verdict};
 use async_trait::async_trait;
-use connection::{Connection, failed};
+use connection::{Connection, Link, Param};
 use keys::Window;
 use sql::Sql;
-use std::future::Future;
 use std::time::Duration;
-use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row};
 use turn::Turn;
 
 pub(super) use connection::settings;
 
 /// The version of the tables.
 const VERSION: i32 = 1;
-
-/// A parameter and its type.
-type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// An outbox.
 pub(super) struct Postgres {
@@ -81,26 +75,23 @@ impl Postgres {
             return Ok(());
         }
         (self.is_fit, self.window, self.turn) = (false, None, None);
-        let client = self.connection.open().await?;
-        let found = rows(client, &self.sql.fit(), &[]).await?;
+        let found = self.connection.open().await?.rows(&self.sql.fit(), &[]).await?;
         let unfit = |why: String| Err(StoreError::Unfit(why));
         let Some(found) = found.first() else { return unfit("delayq_outbox_state has no row".to_owned()) };
-        let (version, same_cluster): (i32, bool) = (found.get(0), found.get(1));
+        let version: i32 = found.get(0);
         if version != VERSION {
             return unfit(format!("the outbox has version {version}; this program reads {VERSION}"));
         }
-        if !same_cluster {
-            let why = "the outbox was restored from another cluster, where transactions had other numbers; see delayq outbox \
-                       init --adopt";
-            return unfit(why.to_owned());
-        }
+        is_of(found.get(1))?;
         self.is_fit = true;
         Ok(())
     }
 
-    /// The client, after [`Self::connect`].
-    fn client(&self) -> Result<&Client, StoreError> {
-        self.connection.client().ok_or_else(|| StoreError::Unreachable("the connection is closed".to_owned()))
+    /// The link, after [`Self::connect`].
+    fn link(&self) -> Result<&Link, StoreError> {
+        self.connection
+            .present()
+            .ok_or_else(|| StoreError::Unreachable("the connection is closed".to_owned()))
     }
 
     /// Forgets the connection with all that was under way, after an error.
@@ -116,21 +107,19 @@ impl Postgres {
 #[async_trait]
 impl Store for Postgres {
     async fn take(&mut self, resting: bool) -> Result<Taken, StoreError> {
-        let limit = *self.config.deadline;
-        let result = within(limit, self.take_turn(resting)).await;
-        self.ended(result)
+        let taken = self.take_turn(resting).await;
+        self.ended(taken)
     }
 
     async fn settle(&mut self, verdicts: Vec<Verdict>) -> Result<(), StoreError> {
-        let limit = *self.config.deadline;
-        let result = within(limit, self.end_turn(verdicts)).await;
-        self.ended(result)
+        let settled = self.end_turn(verdicts).await;
+        self.ended(settled)
     }
 
     async fn leave(&mut self) {
         if self.turn.take().is_some() {
-            let rolled_back = match self.client() {
-                Ok(client) => within(*self.config.deadline, batch(client, "ROLLBACK")).await,
+            let rolled_back = match self.link() {
+                Ok(link) => link.batch("ROLLBACK").await,
                 Err(error) => Err(error),
             };
             // Without a connection there is no turn either.
@@ -139,24 +128,21 @@ impl Store for Postgres {
     }
 
     async fn rotate(&mut self) -> Result<(), StoreError> {
-        let limit = *self.config.deadline;
-        let result = within(limit, self.rotate_tables()).await;
-        self.ended(result)
+        let rotated = self.rotate_tables().await;
+        self.ended(rotated)
     }
 
     async fn books(&mut self) -> Result<Books, StoreError> {
-        let limit = *self.config.deadline;
-        let result = within(limit, self.read_books()).await;
-        self.ended(result)
+        let books = self.read_books().await;
+        self.ended(books)
     }
 }
 
 impl Postgres {
     async fn read_books(&mut self) -> Result<Books, StoreError> {
         self.connect().await?;
-        let found = rows(self.client()?, &self.sql.books(), &[]).await?;
-        let found =
-            found.first().ok_or_else(|| StoreError::Unfit("delayq_outbox_progress is empty".to_owned()))?;
+        let found = self.link()?.rows(&self.sql.books(), &[]).await?;
+        let found = found.first().ok_or_else(no_progress)?;
         let number = |column: usize| u64::try_from(found.get::<_, i64>(column)).unwrap_or(0);
         let oldest: Option<i64> = found.get(0);
         Ok(Books {
@@ -169,21 +155,17 @@ impl Postgres {
     }
 }
 
-/// Bounds a call.
-async fn within<T>(
-    limit: Duration,
-    work: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    let timed_out = |_| StoreError::Unreachable(format!("no answer within {limit:?}"));
-    tokio::time::timeout(limit, work).await.map_err(timed_out)?
+/// Refuses tables whose transactions have numbers of another cluster.
+fn is_of(same_cluster: bool) -> Result<(), StoreError> {
+    if same_cluster {
+        return Ok(());
+    }
+    let why = "the outbox was restored from another cluster, where transactions had other numbers; see delayq outbox init \
+               --adopt";
+    Err(StoreError::Unfit(why.to_owned()))
 }
 
-/// Runs a statement.
-async fn rows(client: &Client, statement: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
-    client.query_typed(statement, params).await.map_err(|error| failed(&error))
-}
-
-/// Runs statements without parameters.
-async fn batch(client: &Client, statements: &str) -> Result<(), StoreError> {
-    client.batch_execute(statements).await.map_err(|error| failed(&error))
+/// A dump that was made while a table was truncated may have none.
+fn no_progress() -> StoreError {
+    StoreError::Unfit("delayq_outbox_progress is empty; see delayq outbox init --adopt".to_owned())
 }

@@ -4,7 +4,8 @@ use super::carry::carry_out;
 use super::config::OutboxConfig;
 use super::metrics::OutboxMetrics;
 use super::notices::Notices;
-use super::store::{Batch, Store, StoreError, Taken, Verdict};
+use super::row::Row;
+use super::store::{Store, StoreError, Taken, Verdict};
 use crate::wake::back_off;
 use delayq::Producer;
 use delayq_service::{Condition, Fault, Shutdown};
@@ -109,36 +110,57 @@ impl OutboxReader {
             self.resting.plan(books.resting, now);
             self.metrics.show(&books);
         }
-        let tries_resting = self.resting.is_due(now);
-        match self.store.take(tries_resting).await? {
+        let mut hurries = false;
+        if self.resting.is_due(now)
+            && let Taken::Turn(rows) = self.store.take(true).await?
+        {
+            let (step, done) = self.carry_out(rows).await?;
+            if let Step::Held(_) = step {
+                return Ok(step);
+            }
+            // What kept them seems to be over: the others do not wait for their next try.
+            hurries = done;
+            if hurries {
+                self.resting.hurry(now);
+            }
+        }
+        match self.store.take(false).await? {
+            Taken::Turn(rows) => self.carry_out(rows).await.map(|(step, _)| step),
+            _ if hurries => Ok(Step::More),
             Taken::Nothing | Taken::Busy => Ok(Step::Idle),
-            Taken::Turn(batch) => self.carry_out(batch).await,
         }
     }
 
-    /// Carries out a batch, and settles what is done.
-    async fn carry_out(&mut self, batch: Batch) -> Result<Step, StoreError> {
+    /// Carries out rows, and settles what is done; whether any is.
+    async fn carry_out(&mut self, rows: Vec<Row>) -> Result<(Step, bool), StoreError> {
         let limit = *self.config.deadline;
-        let carrying = carry_out(&self.producer, batch);
+        let carrying = carry_out(&self.producer, rows);
         let Ok((verdicts, held)) = tokio::time::timeout(limit, carrying).await else {
             self.store.leave().await;
-            return Ok(Step::Held(format!("a batch was not carried out within {limit:?}")));
+            return Ok((Step::Held(format!("a batch was not carried out within {limit:?}")), false));
         };
+        let (mut rejected, mut first) = (0, None);
         for verdict in &verdicts {
             match verdict {
                 Verdict::Rejected(reason) => {
-                    tracing::error!(reason, "an outbox row is rejected and set aside");
+                    rejected += 1;
+                    first.get_or_insert(reason);
                 }
-                Verdict::Rests(reason) => {
-                    tracing::debug!(reason, "an outbox row rests");
-                    self.books_at = Instant::now();
-                }
+                Verdict::Rests(_) => self.books_at = Instant::now(),
                 Verdict::Done | Verdict::Untried => {}
             }
         }
+        if let Some(reason) = first {
+            tracing::error!(
+                rejected,
+                reason,
+                "outbox rows are rejected and set aside: see delayq outbox rejected"
+            );
+        }
         self.store.settle(verdicts.clone()).await?;
         self.metrics.count(&verdicts);
-        Ok(held.map_or(Step::More, Step::Held))
+        let done = verdicts.contains(&Verdict::Done);
+        Ok((held.map_or(Step::More, Step::Held), done))
     }
 
     fn is_well(&mut self) {
@@ -172,6 +194,11 @@ impl Resting {
                 tracing::warn!(rows, "outbox rows rest alone, and are tried again");
             }
         }
+    }
+
+    /// Has them tried again at once.
+    fn hurry(&mut self, now: Instant) {
+        (self.tries, self.again_at) = (0, Some(now));
     }
 
     /// Whether to try them now; then a next try has to be planned.

@@ -5,13 +5,12 @@
 
 use super::keeper::OutboxKeeper;
 use super::row::Row;
-use super::store::Name;
 use crate::codes::OUTBOX;
 use delayq::spool::SpoolAction;
 use delayq::{Admin, Due, Message, Producer, PutOutcome, Target, UnixMillis};
 use delayq_service::Fault;
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// So many messages are put together.
 const PAGE: usize = 500;
@@ -45,14 +44,17 @@ pub struct Reconciled {
     pub overdue: u64,
     /// Messages that were put again after a cancel, which may have had no effect: not put.
     pub unclear: u64,
-    /// Messages that Redis refuses.
+    /// Messages that Redis refuses, or whose row is no write.
     pub refused: u64,
 }
+
+/// The topic and the id of a message, as they are written in a row.
+type Name = (String, String);
 
 /// What the rows of a message say of it so far.
 #[derive(Clone, Debug, PartialEq)]
 enum Net {
-    /// `past`: how long ago its delay, if it has one, had passed.
+    /// `past`: for how long it has been due.
     Pending {
         key: RowKey,
         due: Due,
@@ -70,10 +72,12 @@ struct Ledger(HashMap<Name, Net>);
 
 impl Ledger {
     /// Adds the next row.
-    fn add(&mut self, key: RowKey, row: &Row) {
+    fn add(&mut self, key: RowKey, row: &Row, now: UnixMillis) {
         let name = (row.topic.clone(), row.id.clone());
-        let due = due_of(row);
+        let due = due_of(row, now);
         let net = match (row.verb.as_str(), self.0.get(&name)) {
+            // Its id may have been forgotten by then, and it be another message.
+            ("put", Some(Net::Pending { past, .. })) if !row.replaces && *past > row.age => Net::Unclear,
             ("put", Some(Net::Pending { .. } | Net::Unclear)) if !row.replaces => return,
             ("put", Some(Net::Cancelled)) if !row.replaces => Net::Unclear,
             ("put", _) => {
@@ -81,6 +85,8 @@ impl Ledger {
                 Net::Pending { key, due, past }
             }
             ("cancel", _) => Net::Cancelled,
+            // It came too late.
+            ("reschedule", Some(Net::Pending { past, .. })) if *past > row.age => return,
             ("reschedule", Some(Net::Pending { key, due: before, .. })) => match (due, before) {
                 (Some(_), Due::At(at)) if row.expected.is_some_and(|expected| time(expected) != *at) => {
                     return;
@@ -94,13 +100,21 @@ impl Ledger {
     }
 }
 
-/// When a row's message is due; of a delay, what is left, and for how long nothing has been.
-fn due_of(row: &Row) -> Option<(Due, Duration)> {
-    let at = row.due.map(|at| (Due::At(time(at)), Duration::ZERO));
+/// When a row's message is due, of a delay what is left of it; and for how long it has been due.
+fn due_of(row: &Row, now: UnixMillis) -> Option<(Due, Duration)> {
+    let at = row.due.map(|at| (Due::At(time(at)), now.since(time(at))));
     at.or_else(|| {
         let delay = Duration::from_millis(row.delay_ms?.unsigned_abs());
         Some((Due::After(delay.saturating_sub(row.age)), row.age.saturating_sub(delay)))
     })
+}
+
+/// A due time so much later: of a delay, what is left then.
+fn later(due: Due, by: Duration) -> Due {
+    match due {
+        Due::At(at) => Due::At(at),
+        Due::After(delay) => Due::After(delay.saturating_sub(by)),
+    }
 }
 
 fn time(at: std::time::SystemTime) -> UnixMillis {
@@ -122,24 +136,25 @@ impl OutboxKeeper {
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Reconciled, Fault> {
         let (mut found, mut ledger) = (Reconciled::default(), Ledger::default());
-        for (key, row) in self.kept(what.since).await? {
+        let (now, begun) = (delayq_service::host_now(), Instant::now());
+        let mut add = |key: RowKey, row: Row| {
             found.rows += 1;
-            ledger.add(key, &row);
-        }
-        let now = delayq_service::host_now();
+            ledger.add(key, &row, now);
+        };
+        self.kept(what.since, &mut add).await?;
         let mut pending: Vec<(RowKey, Due)> = Vec::new();
         for net in ledger.0.into_values() {
             match net {
                 Net::Cancelled => found.cancelled += 1,
                 Net::Unclear => found.unclear += 1,
-                Net::Pending { due: Due::At(at), .. } if now.since(at) > what.overdue => found.overdue += 1,
                 Net::Pending { past, .. } if past > what.overdue => found.overdue += 1,
                 Net::Pending { key, due, .. } => pending.push((key, due)),
             }
         }
         pending.sort_unstable_by_key(|((_, seq), _)| *seq);
         for (page, some) in pending.chunks(PAGE).enumerate() {
-            let messages = self.messages(some).await?;
+            let messages = self.messages(some, begun).await?;
+            found.refused += (some.len() - messages.len()) as u64;
             match what.dry_run {
                 true => ask(producer, &messages, &mut found).await?,
                 false => put(producer, messages, &mut found).await?,
@@ -151,7 +166,7 @@ impl OutboxKeeper {
     }
 
     /// The messages of rows, as they are to be put now.
-    async fn messages(&mut self, some: &[(RowKey, Due)]) -> Result<Vec<Message>, Fault> {
+    async fn messages(&mut self, some: &[(RowKey, Due)], begun: Instant) -> Result<Vec<Message>, Fault> {
         let keys: Vec<RowKey> = some.iter().map(|(key, _)| *key).collect();
         let rows = self.rows_of(&keys).await?;
         let now = delayq_service::host_now();
@@ -159,7 +174,7 @@ impl OutboxKeeper {
             let SpoolAction::Put(mut message) = row.record(now).ok()?.never_tried().action else {
                 return None;
             };
-            (message.due, message.replace) = (some.get(place)?.1, false);
+            (message.due, message.replace) = (later(some.get(place)?.1, begun.elapsed()), false);
             Some(message)
         };
         Ok(rows.into_iter().filter_map(message).collect())
@@ -203,6 +218,8 @@ mod tests {
     use super::*;
     use std::time::UNIX_EPOCH;
 
+    const NOW: UnixMillis = UnixMillis::new(1);
+
     /// What a sequence of rows of one message says of it, such as `p5 r7`: put due at 5 ms, rescheduled to 7 ms.
     fn net(rows: &str) -> Option<Net> {
         let mut ledger = Ledger::default();
@@ -218,7 +235,7 @@ mod tests {
                 expected: at(expected),
                 ..Row::default()
             };
-            ledger.add((1, seq), &row);
+            ledger.add((1, seq), &row, NOW);
         }
         ledger.0.into_values().next()
     }
@@ -249,11 +266,43 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_a_message_that_was_due_by_then_is_of_another_one() {
+        let row = |verb: &str, delay_s: u64, age_s: u64| Row {
+            verb: verb.to_owned(),
+            delay_ms: (verb != "cancel").then_some(delay_s as i64 * 1000),
+            age: Duration::from_secs(age_s),
+            ..Row::default()
+        };
+        let left = |s| Due::After(Duration::from_secs(s));
+        for (rows, expected) in [
+            // Put 100 s ago for 90 s later; 50 s ago, it was still pending.
+            ([row("put", 90, 100), row("put", 90, 50)], (1, Some((left(0), 10)))),
+            ([row("put", 90, 100), row("reschedule", 90, 50)], (1, Some((left(40), 0)))),
+            // Put 100 s ago for 10 s later; 50 s ago, it had been delivered.
+            ([row("put", 10, 100), row("put", 90, 50)], (0, None)),
+            ([row("put", 10, 100), row("reschedule", 90, 50)], (1, Some((left(0), 90)))),
+        ] {
+            let mut ledger = Ledger::default();
+            for (seq, row) in (1..).zip(&rows) {
+                ledger.add((1, seq), row, NOW);
+            }
+            let found = match ledger.0.into_values().next().unwrap() {
+                Net::Pending { key, due, past } => (key.1, Some((due, past.as_secs()))),
+                Net::Unclear => (0, None),
+                Net::Cancelled => (-1, None),
+            };
+            assert_eq!(found, expected, "{rows:?}");
+        }
+    }
+
+    #[test]
     fn of_a_delay_what_is_left_counts_and_how_long_ago_it_passed() {
         let s = Duration::from_secs;
         for (age, left, past) in [(2, 3, 0), (5, 0, 0), (9, 0, 4)] {
             let row = Row { delay_ms: Some(5_000), age: s(age), ..Row::default() };
-            assert_eq!(due_of(&row), Some((Due::After(s(left)), s(past))));
+            assert_eq!(due_of(&row, NOW), Some((Due::After(s(left)), s(past))));
         }
+        assert_eq!(later(Due::After(s(5)), s(2)), Due::After(s(3)), "it goes by while others are put");
+        assert_eq!(later(Due::At(NOW), s(2)), Due::At(NOW));
     }
 }

@@ -1,9 +1,15 @@
 //! A row of the outbox as the write that it asks for.
 
+use delayq::protocol::{MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES};
 use delayq::spool::SpoolRecord;
 use delayq::{Due, Fate, Group, Message, MessageId, Reschedule, Target, Topic, UnixMillis};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// No deployment allows a longer payload: it is not read.
+pub(super) const MAX_PAYLOAD: usize = MAX_PAYLOAD_BYTES;
+/// Headers whose JSON is longer are not read. It has escapes of six bytes for one.
+pub(super) const MAX_HEADERS: usize = 8 * MAX_HEADER_BYTES;
 
 /// The columns of a row that say what to do.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +29,10 @@ pub(crate) struct Row {
     pub(crate) replaces: bool,
     /// How long it has waited, by the database's clock.
     pub(crate) age: Duration,
+    /// Why it was not read whole.
+    pub(crate) fault: Option<String>,
+    /// Whether an older row of its message rests.
+    pub(crate) is_behind: bool,
 }
 
 // === impl Row ===
@@ -34,6 +44,9 @@ impl Row {
     /// # Errors
     /// Why it can never be carried out.
     pub(crate) fn record(self, now: UnixMillis) -> Result<SpoolRecord, String> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
         let tried_at = UnixMillis::new(now.get().saturating_sub(millis(self.age)));
         let due = self.due()?;
         let topic = Topic::new(self.topic).map_err(|error| error.to_string())?;
@@ -88,14 +101,20 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Headers in the order of an array of pairs, or of an object by name.
+/// Headers in the order of an array of pairs, or of an object by name; `null`, as object mappers write what is missing, is
+/// none. The error of the parser is left out, for it quotes values.
 fn headers(json: &str) -> Result<Vec<(String, String)>, String> {
-    let read = if json.trim_start().starts_with('[') {
-        serde_json::from_str(json)
-    } else {
-        serde_json::from_str::<BTreeMap<_, _>>(json).map(|found| found.into_iter().collect())
+    let read = match json.trim_start().as_bytes().first() {
+        Some(b'[') => serde_json::from_str(json),
+        _ => serde_json::from_str::<Option<BTreeMap<_, _>>>(json)
+            .map(|found| found.unwrap_or_default().into_iter().collect()),
     };
-    read.map_err(|error| format!("headers: {error}"))
+    read.map_err(|error| {
+        format!(
+            "headers: expected an object of strings, or an array of pairs of strings, at byte {}",
+            error.column()
+        )
+    })
 }
 
 #[cfg(test)]
@@ -130,6 +149,9 @@ mod tests {
         let expected =
             expected.id("order-17").unwrap().group("user-5").unwrap().header("b", "1").header("a", "2");
         assert_eq!(message, expected.expires(UnixMillis::new(9)).max_attempts(3).replace());
+        let none = Row { headers: Some("null".to_owned()), ..row("put") };
+        let SpoolAction::Put(message) = none.record(NOW).unwrap().action else { panic!("a put") };
+        assert_eq!(message.headers, []);
         let plain = Row { headers: Some(r#"{"b":"1","a":"2"}"#.to_owned()), ..row("put") };
         let SpoolAction::Put(message) = plain.record(NOW).unwrap().action else { panic!("a put") };
         assert_eq!(message.due, Due::After(Duration::ZERO));
@@ -165,12 +187,14 @@ mod tests {
             (Row { due: Some(at(1, 0)), delay_ms: Some(1), ..put() }, "both"),
             (Row { due: Some(UNIX_EPOCH - Duration::from_secs(1)), ..put() }, "due: it is before 1970"),
             (Row { delay_ms: Some(-1), ..put() }, "delay_ms"),
-            (Row { headers: Some(r#"{"n":1}"#.to_owned()), ..put() }, "headers: invalid type"),
+            (Row { headers: Some(r#"{"n":1}"#.to_owned()), ..put() }, "headers: expected an object"),
+            (Row { headers: Some(r#""hidden""#.to_owned()), ..put() }, "headers: expected an object"),
+            (Row { fault: Some("payload: 9".to_owned()), ..put() }, "payload: 9"),
             (Row { max_attempts: Some(70_000), ..put() }, "max_attempts"),
         ] {
             let shown = format!("{row:?}");
             let why = row.record(NOW).unwrap_err();
-            assert!(why.contains(expected), "{shown}: {why}");
+            assert!(why.contains(expected) && !why.contains("hidden"), "{shown}: {why}");
         }
     }
 }

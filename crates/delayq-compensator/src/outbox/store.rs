@@ -2,11 +2,10 @@
 
 use super::row::Row;
 use async_trait::async_trait;
-use std::collections::HashSet;
 use std::time::Duration;
 
-/// The topic and the id of a message, as they are written in a row.
-pub(crate) type Name = (String, String);
+/// How long a statement may take that reads whole tables.
+pub(super) const SLOW: Duration = Duration::from_secs(600);
 
 /// A database with an outbox.
 ///
@@ -41,16 +40,8 @@ pub(crate) enum Taken {
     Nothing,
     /// Another one has the turn.
     Busy,
-    /// The turn.
-    Turn(Batch),
-}
-
-/// The rows of a turn.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    pub(crate) rows: Vec<Row>,
-    /// Messages with a row that rests: later rows of theirs go behind it.
-    pub(crate) resting: HashSet<Name>,
+    /// The turn, with its rows.
+    Turn(Vec<Row>),
 }
 
 /// What became of a row.
@@ -93,4 +84,13 @@ pub(crate) enum StoreError {
     /// Its outbox is missing, of another version, or of another cluster.
     #[error("{0}")]
     Unfit(String),
+}
+
+/// Bounds what is asked of a database: one that hangs is an error.
+pub(super) async fn within<T>(
+    limit: Duration,
+    asked: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let timed_out = |_| StoreError::Unreachable(format!("no answer within {limit:?}"));
+    tokio::time::timeout(limit, asked).await.map_err(timed_out)?
 }

@@ -1,7 +1,9 @@
 //! The same in MariaDB: no row is passed over, writes of one message keep their order, and each is put once.
 
 mod stand;
+mod unreadable;
 
+use crate::readers::{OVERLAPPING, write_overlapping};
 use delayq::admin::{Policy, Repeats};
 use delayq::{Message, State, Topic, UnixMillis};
 use delayq_tests::deadline::{LONG, wait_until};
@@ -92,33 +94,16 @@ async fn a_transaction_that_commits_late_is_not_passed_over_and_holds_up_nobody(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transactions_that_overlap_at_random_are_all_carried_out() {
-    const WRITERS: u64 = 6;
-    const EACH: u64 = 60;
     let stand = Stand::start_with(|config| config.batch = 7).await;
     let reader = stand.read();
-    let writing = (0..WRITERS).map(async |writer| {
+    write_overlapping(async || {
         let mut database = stand.database().await;
-        let mut random = fastrand::Rng::with_seed(writer);
-        for n in 0..EACH {
-            let row = |part: &str| {
-                format!("INSERT INTO delayq_outbox (topic, id) VALUES ('orders', 'w{writer}-{n}-{part}')")
-            };
-            database.run(&format!("BEGIN; {}", row("a"))).await;
-            for _ in 0..random.u8(0..16) {
-                tokio::task::yield_now().await;
-                database.run("SELECT 1").await;
-            }
-            let end = if n % 10 == 9 { "ROLLBACK" } else { "COMMIT" };
-            database.run(&format!("{}; {end}", row("b"))).await;
-        }
-    });
-    let writing: [_; WRITERS as usize] = writing.collect::<Vec<_>>().try_into().ok().unwrap();
-    let [a, b, c, d, e, f] = writing;
-    tokio::join!(a, b, c, d, e, f);
-    let expected = WRITERS * EACH * 2 * 9 / 10;
-    stand.is_settled(expected).await;
+        async move |statements: String| database.run(&statements).await
+    })
+    .await;
+    stand.is_settled(OVERLAPPING).await;
     stand.is_all_settled().await;
-    assert_eq!(stand.accepted().await, expected);
+    assert_eq!(stand.accepted().await, OVERLAPPING);
     reader.end().await;
 }
 

@@ -1,5 +1,6 @@
 //! No row is passed over, and writes of one message are carried out in the order of their transactions.
 
+use crate::readers::{OVERLAPPING, write_overlapping};
 use crate::stand::Stand;
 use delayq::State;
 
@@ -35,38 +36,16 @@ async fn a_transaction_that_commits_late_is_not_passed_over_and_holds_up_nobody(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transactions_that_overlap_at_random_are_all_carried_out() {
-    const WRITERS: u64 = 6;
-    const EACH: u64 = 60;
     let stand = Stand::start_with(|config| config.batch = 7).await;
     let reader = stand.read();
-    let writing = (0..WRITERS).map(async |writer| {
+    write_overlapping(async || {
         let database = stand.database().await;
-        let mut state = writer + 1;
-        for n in 0..EACH {
-            let row = |part: &str| {
-                format!("INSERT INTO delayq_outbox (topic, id) VALUES ('orders', 'w{writer}-{n}-{part}')")
-            };
-            // Take a number, write, let others commit in between, write again.
-            database
-                .batch_execute(&format!("BEGIN; SELECT pg_current_xact_id(); {}", row("a")))
-                .await
-                .unwrap();
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            for _ in 0..(state >> 60) {
-                tokio::task::yield_now().await;
-                database.batch_execute("SELECT 1").await.unwrap();
-            }
-            let end = if n % 10 == 9 { "ROLLBACK" } else { "COMMIT" };
-            database.batch_execute(&format!("{}; {end}", row("b"))).await.unwrap();
-        }
-    });
-    let writing: [_; WRITERS as usize] = writing.collect::<Vec<_>>().try_into().ok().unwrap();
-    let [a, b, c, d, e, f] = writing;
-    tokio::join!(a, b, c, d, e, f);
-    let expected = WRITERS * EACH * 2 * 9 / 10;
-    stand.is_settled(expected).await;
+        async move |statements: String| database.batch_execute(&statements).await.unwrap()
+    })
+    .await;
+    stand.is_settled(OVERLAPPING).await;
     stand.is_all_settled().await;
-    assert_eq!(stand.accepted().await, expected);
+    assert_eq!(stand.accepted().await, OVERLAPPING);
     reader.end().await;
 }
 

@@ -8,6 +8,7 @@ use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::deployment::Deployment;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use futures_util::future::join_all;
 use std::sync::Mutex;
 use tokio::task::JoinHandle;
 
@@ -30,6 +31,32 @@ pub(crate) fn ms(ms: u64) -> HumanDuration {
 
 pub(crate) fn topic() -> Topic {
     Topic::new("orders").unwrap()
+}
+
+/// Writers of [`write_overlapping`].
+const WRITERS: u64 = 6;
+const EACH: u64 = 60;
+/// How many rows they commit.
+pub(crate) const OVERLAPPING: u64 = WRITERS * EACH * 2 * 9 / 10;
+
+/// Transactions of two rows each, between which others commit, over connections of their own; a tenth is rolled back.
+pub(crate) async fn write_overlapping<R: AsyncFnMut(String)>(connect: impl AsyncFn() -> R) {
+    let writing = (0..WRITERS).map(async |writer| {
+        let (mut run, mut random) = (connect().await, fastrand::Rng::with_seed(writer));
+        for n in 0..EACH {
+            let row = |part: &str| {
+                format!("INSERT INTO delayq_outbox (topic, id) VALUES ('orders', 'w{writer}-{n}-{part}')")
+            };
+            run(format!("BEGIN; {}", row("a"))).await;
+            for _ in 0..random.u8(0..16) {
+                tokio::task::yield_now().await;
+                run("SELECT 1".to_owned()).await;
+            }
+            let end = if n % 10 == 9 { "ROLLBACK" } else { "COMMIT" };
+            run(format!("{}; {end}", row("b"))).await;
+        }
+    });
+    join_all(writing).await;
 }
 
 // === impl Readers ===
@@ -86,11 +113,16 @@ impl Readers {
 
     /// How often a row was done, over all readers of this stand.
     pub(crate) async fn done(&self) -> u64 {
+        self.sum("delayq_outbox_settled_total{outcome=\"done\"} ")
+    }
+
+    /// A counter, over all readers of this stand.
+    fn sum(&self, series: &str) -> u64 {
         let text = self.metrics();
-        let lines = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("delayq_outbox_settled_total{outcome=\"done\"} "));
-        lines.map(|count| count.parse::<u64>().unwrap()).sum()
+        text.lines()
+            .filter_map(|line| line.strip_prefix(series))
+            .map(|count| count.parse::<u64>().unwrap())
+            .sum()
     }
 
     pub(crate) async fn is_settled(&self, rows: u64) {
@@ -108,14 +140,14 @@ impl Readers {
         wait_until("more messages", LONG, async || self.accepted().await > accepted).await;
     }
 
+    /// How many turns were held up, over all readers of this stand.
+    pub(crate) fn held_turns(&self) -> u64 {
+        self.sum("delayq_outbox_held_total ")
+    }
+
     /// Waits until a reader says that it is held up.
     pub(crate) async fn held(&self) {
-        wait_until("a turn that is held", LONG, async || {
-            self.metrics()
-                .lines()
-                .any(|line| line.starts_with("delayq_outbox_held_total ") && !line.ends_with(" 0"))
-        })
-        .await;
+        wait_until("a turn that is held", LONG, async || self.held_turns() > 0).await;
     }
 
     /// Waits until the tables take less than they do with their indexes alone.

@@ -50,3 +50,33 @@ async fn what_is_pending_is_put_again_where_redis_lost_it_and_nothing_else() {
     stand.is_settled(11).await;
     reader.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_discarded_or_may_be_of_another_message_is_not_put() {
+    let stand = Stand::start_with(|config| config.keep = ms(3_600_000)).await;
+    let database = stand.database().await;
+    database
+        .batch_execute(
+            "INSERT INTO delayq_outbox (topic, id, due, added) VALUES
+               ('orders', 'again', now() - interval '30 minutes', now() - interval '40 minutes'),
+               ('orders', 'again', now() + interval '1 day', now());
+             INSERT INTO delayq_outbox (topic, id, due) VALUES ('a b', 'discarded', '2100-01-01Z'),
+               ('orders', 'kept', '2100-01-01Z'), ('a b', 'waits', '2100-01-01Z')",
+        )
+        .await
+        .unwrap();
+    let reader = stand.read();
+    stand.is_all_settled().await;
+    reader.end().await;
+    let mut keeper = stand.keeper();
+    let aside = keeper.aside(false, 0, 10).await.unwrap();
+    let discarded = aside.iter().find(|row| row.row.id() == "discarded").unwrap().number;
+    assert_eq!(keeper.discard(&[discarded]).await.unwrap(), [discarded]);
+    // Not carried out yet, and no write.
+    database.batch_execute("INSERT INTO delayq_outbox (topic, id) VALUES ('a b', 'new')").await.unwrap();
+    let what =
+        Reconcile { since: Duration::from_secs(3600), overdue: Duration::from_secs(60), dry_run: false };
+    let found = keeper.reconcile(&stand.deployment.producer, what, |_, _| {}).await.unwrap();
+    let expected = Reconciled { rows: 4, known: 1, unclear: 1, refused: 1, ..Reconciled::default() };
+    assert_eq!(found, expected);
+}

@@ -31,7 +31,12 @@ impl Stand {
     }
 
     pub(crate) async fn start_with(change: impl FnOnce(&mut OutboxConfig)) -> Self {
-        let postgres = PostgresServer::start_with(&[("max_prepared_transactions", "5")]).await;
+        Self::start_on(&[("max_prepared_transactions", "5")], change).await
+    }
+
+    /// On a PostgreSQL with these settings.
+    pub(crate) async fn start_on(settings: &[(&str, &str)], change: impl FnOnce(&mut OutboxConfig)) -> Self {
+        let postgres = PostgresServer::start_with(settings).await;
         let readers = Readers::new(postgres.url(), change).await;
         Self { postgres, readers }
     }

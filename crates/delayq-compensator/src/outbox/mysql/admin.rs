@@ -1,8 +1,8 @@
 //! What an operator does with an outbox in MySQL.
 
 use super::turn::row_of;
-use super::{MySql, column, first, rows, run, sql};
-use crate::outbox::keeper::{AsideRow, Keeper};
+use super::{MySql, column, sql};
+use crate::outbox::keeper::{AsideRow, Each, Keeper};
 use crate::outbox::reconcile::RowKey;
 use crate::outbox::row::Row;
 use crate::outbox::store::{Books, StoreError};
@@ -22,14 +22,14 @@ impl Keeper for MySql {
         if notify {
             return Err(StoreError::Unfit("MySQL has no notices; leave out --notify".to_owned()));
         }
-        let conn = self.connection.open().await?;
-        if first(conn, sql::IS_THERE).await?.is_some() && first(conn, sql::FIT).await?.is_some() {
+        let link = self.connection.open().await?;
+        if link.first(sql::IS_THERE).await?.is_some() && link.first(sql::FIT).await?.is_some() {
             self.connect().await?;
             return Ok(false);
         }
         let made = async {
             for statement in statements() {
-                run(conn, &statement).await?;
+                link.run(&statement).await?;
             }
             Ok(true)
         };
@@ -39,7 +39,7 @@ impl Keeper for MySql {
 
     /// Nothing has to be taken over: its rows have no numbers of transactions.
     async fn adopt(&mut self) -> Result<u64, StoreError> {
-        match first(self.connect().await?, sql::UNSETTLED_ROWS).await? {
+        match self.connect().await?.first(sql::UNSETTLED_ROWS).await? {
             Some(mut found) => column(&mut found, 0),
             None => Ok(0),
         }
@@ -50,7 +50,7 @@ impl Keeper for MySql {
     }
 
     async fn aside(&mut self, resting: bool, after: u64, most: usize) -> Result<Vec<AsideRow>, StoreError> {
-        let found = rows(self.connect().await?, &sql::aside_rows(resting, after, most)).await?;
+        let found = self.connect().await?.rows(&sql::aside_rows(resting, after, most)).await?;
         found.into_iter().map(aside_of).collect()
     }
 
@@ -62,7 +62,7 @@ impl Keeper for MySql {
         self.change(sql::delete_aside, &sql::lock_aside(numbers, false)).await
     }
 
-    async fn kept(&mut self, _since: Duration) -> Result<Vec<(RowKey, Row)>, StoreError> {
+    async fn kept(&mut self, _since: Duration, _each: &mut Each<'_>) -> Result<(), StoreError> {
         Err(StoreError::Unfit("it keeps no settled rows to reconcile with: MySQL's are deleted".to_owned()))
     }
 
@@ -80,15 +80,15 @@ impl Keeper for MySql {
 impl MySql {
     /// Changes those rows aside that a statement locks, and returns their numbers.
     async fn change(&mut self, change: fn(&[u64]) -> String, lock: &str) -> Result<Vec<u64>, StoreError> {
-        let conn = self.connect().await?;
+        let link = self.connect().await?;
         let changed = async {
-            run(conn, "START TRANSACTION").await?;
+            link.run("START TRANSACTION").await?;
             let mut numbers = Vec::new();
-            for mut row in rows(conn, lock).await? {
+            for mut row in link.rows(lock).await? {
                 numbers.push(column(&mut row, 0)?);
             }
-            run(conn, &change(&numbers)).await?;
-            run(conn, "COMMIT").await?;
+            link.run(&change(&numbers)).await?;
+            link.run("COMMIT").await?;
             Ok(numbers)
         };
         let changed = changed.await;
@@ -107,8 +107,9 @@ fn aside_of(mut found: mysql_async::Row) -> Result<AsideRow, StoreError> {
     Ok(AsideRow {
         number: column(&mut found, 0)?,
         row: row_of(&mut found)?.into(),
-        reason: column(&mut found, 14)?,
-        since: UnixMillis::new(column(&mut found, 15)?),
+        reason: column(&mut found, 16)?,
+        since: UnixMillis::new(column(&mut found, 17)?),
+        rests: column(&mut found, 18)?,
     })
 }
 

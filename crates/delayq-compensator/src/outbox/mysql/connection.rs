@@ -1,11 +1,12 @@
 //! A connection to MySQL that is made again after an error.
 
-use super::{column, first, sql};
+use super::{column, sql};
 use crate::outbox::config::OutboxConfig;
-use crate::outbox::store::StoreError;
+use crate::outbox::store::{StoreError, within};
 use crate::outbox::tls;
 use delayq_service::config::ExposeSecret as _;
-use mysql_async::{ClientIdentity, Conn, Error, Opts, OptsBuilder, SslOpts};
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{ClientIdentity, Conn, Error, Opts, OptsBuilder, Params, Row, SslOpts};
 use std::time::Duration;
 
 /// How long a new connection may take.
@@ -20,38 +21,72 @@ const OLDEST: [(&str, [u32; 3]); 2] = [("MariaDB", [10, 6, 0]), ("MySQL", [8, 0,
 /// A connection, made when it is needed.
 pub(super) struct Connection {
     config: OutboxConfig,
-    conn: Option<Conn>,
+    link: Option<Link>,
+}
+
+/// An open connection. Each statement is bounded: a database that hangs is an error.
+pub(super) struct Link {
+    conn: Conn,
+    limit: Duration,
 }
 
 // === impl Connection ===
 
 impl Connection {
     pub(super) fn new(config: OutboxConfig) -> Self {
-        Self { config, conn: None }
+        Self { config, link: None }
     }
 
     /// Whether it is there.
     pub(super) fn is_open(&self) -> bool {
-        self.conn.is_some()
+        self.link.is_some()
     }
 
-    /// A new connection if there is none.
-    pub(super) async fn open(&mut self) -> Result<&mut Conn, StoreError> {
-        let conn = match self.conn.take() {
-            Some(conn) => conn,
-            None => connect(&self.config).await?,
+    /// The link, a new one if there is none.
+    pub(super) async fn open(&mut self) -> Result<&mut Link, StoreError> {
+        let link = match self.link.take() {
+            Some(link) => link,
+            None => Link { conn: connect(&self.config).await?, limit: *self.config.deadline },
         };
-        Ok(self.conn.insert(conn))
+        Ok(self.link.insert(link))
     }
 
-    /// The present connection.
-    pub(super) fn present(&mut self) -> Option<&mut Conn> {
-        self.conn.as_mut()
+    /// The present link.
+    pub(super) fn present(&mut self) -> Option<&mut Link> {
+        self.link.as_mut()
     }
 
     /// Drops it: the server rolls back what was under way.
     pub(super) fn close(&mut self) {
-        self.conn = None;
+        self.link = None;
+    }
+}
+
+// === impl Link ===
+
+impl Link {
+    /// The rows of a statement.
+    pub(super) async fn rows(&mut self, statement: &str) -> Result<Vec<Row>, StoreError> {
+        within(self.limit, async { self.conn.query(statement).await.map_err(failed) }).await
+    }
+
+    /// The first row of a statement.
+    pub(super) async fn first(&mut self, statement: &str) -> Result<Option<Row>, StoreError> {
+        within(self.limit, async { self.conn.query_first(statement).await.map_err(failed) }).await
+    }
+
+    /// Runs statements.
+    pub(super) async fn run(&mut self, statements: &str) -> Result<(), StoreError> {
+        within(self.limit, async { self.conn.query_drop(statements).await.map_err(failed) }).await
+    }
+
+    /// Runs a statement with parameters.
+    pub(super) async fn run_with(
+        &mut self,
+        statement: &str,
+        params: impl Into<Params> + Send,
+    ) -> Result<(), StoreError> {
+        within(self.limit, async { self.conn.exec_drop(statement, params).await.map_err(failed) }).await
     }
 }
 
@@ -62,7 +97,7 @@ async fn connect(config: &OutboxConfig) -> Result<Conn, StoreError> {
     }
     let connecting = async {
         let mut conn = Conn::new(options).await.map_err(failed)?;
-        let found = first(&mut conn, sql::SERVER).await?;
+        let found = conn.query_first(sql::SERVER).await.map_err(failed)?;
         let version: String = match found {
             Some(mut found) => column(&mut found, 0)?,
             None => String::new(),
@@ -70,8 +105,7 @@ async fn connect(config: &OutboxConfig) -> Result<Conn, StoreError> {
         is_new_enough(&version).map_err(StoreError::Unfit)?;
         Ok(conn)
     };
-    let timed_out = |_| StoreError::Unreachable(format!("no connection within {CONNECT:?}"));
-    tokio::time::timeout(CONNECT, connecting).await.map_err(timed_out)?
+    within(CONNECT, connecting).await
 }
 
 /// How to connect, TLS aside.

@@ -58,7 +58,8 @@ CREATE TABLE IF NOT EXISTS delayq_outbox_aside (
     headers      JSON            NULL,
     expires      TIMESTAMP(6)    NULL DEFAULT NULL,
     max_attempts INT             NULL,
-    replaces     BOOLEAN         NOT NULL
+    replaces     BOOLEAN         NOT NULL,
+    INDEX (id(255))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- One row. Its lock is the turn of one compensator.

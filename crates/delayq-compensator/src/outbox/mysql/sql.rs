@@ -1,12 +1,9 @@
 //! The statements.
 
+use crate::outbox::row::{MAX_HEADERS, MAX_PAYLOAD};
+
 /// A batch has no more bytes of payloads, unless one message has.
 const MAX_BYTES: u64 = 8 << 20;
-/// What a row says, in the order in which [`super::turn::row_of`] reads it. Times are in microseconds.
-const COLUMNS: &str = "o.verb, o.topic, o.id, o.group_id, CAST(UNIX_TIMESTAMP(o.due) * 1000000 AS UNSIGNED), o.delay_ms, \
-     CAST(UNIX_TIMESTAMP(o.expected) * 1000000 AS UNSIGNED), o.payload, CAST(o.headers AS CHAR), \
-     CAST(UNIX_TIMESTAMP(o.expires) * 1000000 AS UNSIGNED), o.max_attempts, o.replaces, \
-     CAST(GREATEST(0, TIMESTAMPDIFF(MICROSECOND, o.added, SYSDATE(6))) DIV 1000 AS UNSIGNED)";
 /// All columns of a row, by name.
 const ALL: &str = "seq, added, verb, topic, id, group_id, due, delay_ms, expected, payload, headers, expires, max_attempts, \
      replaces";
@@ -37,6 +34,26 @@ pub(super) const BOOKS: &str = "SELECT \
 pub(super) const STILL_ASIDE: &str =
     "UPDATE delayq_outbox_aside SET resting = ?, reason = ? WHERE number = ?";
 
+/// What a row says, in the order in which [`super::turn::row_of`] reads it; `behind`: rows aside that it may go behind. Times
+/// are in microseconds. What no message can have is not read, for it may take more memory than there is.
+fn columns(behind: &str) -> String {
+    format!(
+        "o.verb, LEFT(o.topic, 999), LEFT(o.id, 999), LEFT(o.group_id, 999), \
+         CAST(UNIX_TIMESTAMP(o.due) * 1000000 AS UNSIGNED), o.delay_ms, \
+         CAST(UNIX_TIMESTAMP(o.expected) * 1000000 AS UNSIGNED), \
+         IF(OCTET_LENGTH(o.payload) <= {MAX_PAYLOAD}, o.payload, NULL), \
+         IF(OCTET_LENGTH(o.headers) <= {MAX_HEADERS}, CAST(o.headers AS CHAR), NULL), \
+         CAST(UNIX_TIMESTAMP(o.expires) * 1000000 AS UNSIGNED), o.max_attempts, o.replaces <> 0, \
+         CAST(GREATEST(0, COALESCE(TIMESTAMPDIFF(MICROSECOND, o.added, SYSDATE(6)), 0)) DIV 1000 AS UNSIGNED), \
+         CASE WHEN OCTET_LENGTH(o.payload) > {MAX_PAYLOAD} \
+             THEN CONCAT('payload: ', OCTET_LENGTH(o.payload), ' bytes; at most {MAX_PAYLOAD}') \
+         WHEN OCTET_LENGTH(o.headers) > {MAX_HEADERS} \
+             THEN CONCAT('headers: ', OCTET_LENGTH(o.headers), ' bytes; at most {MAX_HEADERS}') END, \
+         EXISTS (SELECT 1 FROM delayq_outbox_aside b \
+             WHERE b.resting AND b.id = o.id AND b.topic = o.topic AND {behind})"
+    )
+}
+
 /// Keeps a row aside: resting, reason, seq.
 pub(super) fn set_aside() -> String {
     format!(
@@ -47,10 +64,12 @@ pub(super) fn set_aside() -> String {
 /// seq and columns of the first rows, at most so many.
 pub(super) fn next_rows(most: u16) -> String {
     format!(
-        "SELECT o.seq, {COLUMNS} FROM \
+        "SELECT o.seq, {} FROM \
          (SELECT seq, bytes, SUM(bytes) OVER (ORDER BY seq) AS total FROM \
-          (SELECT seq, COALESCE(OCTET_LENGTH(payload), 0) AS bytes FROM delayq_outbox ORDER BY seq LIMIT {most}) f) k \
-         JOIN delayq_outbox o ON o.seq = k.seq WHERE k.total <= {MAX_BYTES} OR k.total = k.bytes ORDER BY k.seq"
+          (SELECT seq, COALESCE(OCTET_LENGTH(payload), 0) + COALESCE(OCTET_LENGTH(headers), 0) AS bytes \
+           FROM delayq_outbox ORDER BY seq LIMIT {most}) f) k \
+         JOIN delayq_outbox o ON o.seq = k.seq WHERE k.total <= {MAX_BYTES} OR k.total = k.bytes ORDER BY k.seq",
+        columns("TRUE")
     )
 }
 
@@ -59,23 +78,20 @@ pub(super) fn settled(seqs: &[u64]) -> String {
     seqs.iter().map(|seq| format!("DELETE FROM delayq_outbox WHERE seq = {seq};")).collect()
 }
 
-/// topic, id of rows that rest, up to a number.
-pub(super) fn resting_names(upto: u64) -> String {
-    format!("SELECT topic, id FROM delayq_outbox_aside WHERE resting AND number <= {upto}")
-}
-
 /// number and columns of rows that rest, behind a number, at most so many.
 pub(super) fn resting_rows(after: u64, most: u16) -> String {
     format!(
-        "SELECT o.number, {COLUMNS} FROM delayq_outbox_aside o WHERE o.resting AND o.number > {after} ORDER BY o.number LIMIT {most}"
+        "SELECT o.number, {} FROM delayq_outbox_aside o WHERE o.resting AND o.number > {after} ORDER BY o.number LIMIT {most}",
+        columns(&format!("b.number <= {after}"))
     )
 }
 
-/// number, columns, reason, since of rows aside: whether they rest, behind a number, at most.
+/// number, columns, reason, since, whether they rest, of rows aside: that rest, or rejected ones; behind a number, at most.
 pub(super) fn aside_rows(resting: bool, after: u64, most: usize) -> String {
     format!(
-        "SELECT o.number, {COLUMNS}, o.reason, CAST(UNIX_TIMESTAMP(o.since) * 1000 AS UNSIGNED) FROM delayq_outbox_aside o \
-         WHERE o.resting = {resting} AND o.number > {after} ORDER BY o.number LIMIT {most}"
+        "SELECT o.number, {}, o.reason, CAST(UNIX_TIMESTAMP(o.since) * 1000 AS UNSIGNED), o.resting <> 0 \
+         FROM delayq_outbox_aside o WHERE o.resting = {resting} AND o.number > {after} ORDER BY o.number LIMIT {most}",
+        columns("FALSE")
     )
 }
 

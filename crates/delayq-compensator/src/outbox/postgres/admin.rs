@@ -1,11 +1,11 @@
 //! What an operator does with an outbox in PostgreSQL.
 
+use super::Postgres;
 use super::turn::{place_of, row_of};
-use super::{Postgres, batch, rows};
-use crate::outbox::keeper::{AsideRow, Keeper};
+use crate::outbox::keeper::{AsideRow, Each, Keeper};
 use crate::outbox::reconcile::RowKey;
 use crate::outbox::row::Row;
-use crate::outbox::store::{Books, StoreError};
+use crate::outbox::store::{Books, SLOW, StoreError};
 use async_trait::async_trait;
 use delayq::UnixMillis;
 use std::time::Duration;
@@ -18,24 +18,28 @@ impl Keeper for Postgres {
     }
 
     async fn init(&mut self, notify: bool) -> Result<bool, StoreError> {
-        let client = self.connection.open().await?;
-        let found = rows(client, &self.sql.is_there(), &[]).await?;
+        let link = self.connection.open().await?;
+        let found = link.rows(&self.sql.is_there(), &[]).await?;
         if found.first().is_some_and(|row| row.get(0)) {
             self.connect().await?;
             return Ok(false);
         }
         let statements = format!("BEGIN; {} COMMIT;", self.sql.schema(notify));
-        let made = batch(client, &statements).await.map(|()| true);
+        let made = link.batch(&statements).await.map(|()| true);
         self.ended(made)
     }
 
     async fn adopt(&mut self) -> Result<u64, StoreError> {
-        let client = self.connection.open().await?;
-        let adopted = rows(client, &self.sql.unsettled_rows(), &[]).await;
-        let waiting = adopted?.first().map_or(0, |row| row.get::<_, i64>(0));
-        let done = batch(client, &self.sql.adopt()).await;
-        self.ended(done)?;
-        Ok(u64::try_from(waiting).unwrap_or(0))
+        let link = self.connection.open().await?;
+        let adopted = async {
+            link.batch_within(SLOW, &self.sql.adopt()).await?;
+            let mut waiting = 0_i64;
+            link.each_row(&self.sql.adopted(), &[], |row| waiting = row.get(0)).await?;
+            link.batch("COMMIT").await?;
+            Ok(waiting.unsigned_abs())
+        };
+        let adopted = adopted.await;
+        self.ended(adopted)
     }
 
     async fn books(&mut self) -> Result<Books, StoreError> {
@@ -48,7 +52,7 @@ impl Keeper for Postgres {
         self.connect().await?;
         let (after, most) = (number(after), i64::try_from(most).unwrap_or(i64::MAX));
         let of = [(&resting as _, Type::BOOL), (&after as _, Type::INT8), (&most as _, Type::INT8)];
-        let found = rows(self.client()?, &self.sql.aside_rows(), &of).await?;
+        let found = self.link()?.rows(&self.sql.aside_rows(), &of).await?;
         Ok(found.iter().map(aside_of).collect())
     }
 
@@ -62,24 +66,24 @@ impl Keeper for Postgres {
         self.change(&statement, numbers).await
     }
 
-    async fn kept(&mut self, since: Duration) -> Result<Vec<(RowKey, Row)>, StoreError> {
+    async fn kept(&mut self, since: Duration, each: &mut Each<'_>) -> Result<(), StoreError> {
         self.connect().await?;
         let since = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-        let client = self.client()?;
-        batch(client, &self.sql.hold()).await?;
-        let found = rows(client, &self.sql.kept(), &[(&since as _, Type::INT8)]).await?;
-        Ok(found.iter().map(|row| ((row.get(0), row.get(14)), row_of(row))).collect())
+        let link = self.link()?;
+        link.batch_within(SLOW, &self.sql.hold()).await?;
+        let each = |row: &tokio_postgres::Row| each((row.get(0), row.get(16)), row_of(row));
+        link.each_row(&self.sql.kept(), &[(&since as _, Type::INT8)], each).await
     }
 
     async fn rows_of(&mut self, keys: &[RowKey]) -> Result<Vec<(usize, Row)>, StoreError> {
         let (txs, seqs): (Vec<i64>, Vec<i64>) = keys.iter().copied().unzip();
         let of = [(&txs as _, Type::INT8_ARRAY), (&seqs as _, Type::INT8_ARRAY)];
-        let found = rows(self.client()?, &self.sql.rows(), &of).await?;
+        let found = self.link()?.rows(&self.sql.rows(), &of).await?;
         Ok(found.iter().map(|row| (place_of(row), row_of(row))).collect())
     }
 
     async fn release(&mut self) -> Result<(), StoreError> {
-        batch(self.client()?, "ROLLBACK").await
+        self.link()?.batch("ROLLBACK").await
     }
 }
 
@@ -88,16 +92,17 @@ impl Postgres {
     async fn change(&mut self, statement: &str, numbers: &[u64]) -> Result<Vec<u64>, StoreError> {
         self.connect().await?;
         let numbers: Vec<i64> = numbers.iter().copied().map(number).collect();
-        let found = rows(self.client()?, statement, &[(&numbers as _, Type::INT8_ARRAY)]).await?;
+        let found = self.link()?.rows(statement, &[(&numbers as _, Type::INT8_ARRAY)]).await?;
         Ok(found.iter().map(|row| row.get::<_, i64>(0).unsigned_abs()).collect())
     }
 }
 
 fn aside_of(found: &tokio_postgres::Row) -> AsideRow {
-    let since: i64 = found.get(15);
+    let since: i64 = found.get(17);
     AsideRow {
         number: found.get::<_, i64>(0).unsigned_abs(),
-        reason: found.get(14),
+        reason: found.get(16),
+        rests: found.get(18),
         since: UnixMillis::new(since.unsigned_abs()),
         row: row_of(found).into(),
     }

@@ -4,16 +4,20 @@
 //! the mode `transaction` may stand in between.
 
 use crate::outbox::config::OutboxConfig;
-use crate::outbox::store::StoreError;
+use crate::outbox::store::{SLOW, StoreError, within};
 use crate::outbox::tls;
 use delayq_service::config::ExposeSecret as _;
+use futures_util::StreamExt as _;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// How long a new connection may take.
@@ -21,42 +25,106 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// After so much silence a dead peer is noticed.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
+/// A parameter and its type.
+pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
+
 /// A connection, made when it is needed.
 pub(super) struct Connection {
     config: OutboxConfig,
-    client: Option<Client>,
+    link: Option<Link>,
+}
+
+/// An open connection. Each statement is bounded: a database that hangs is an error.
+pub(super) struct Link {
+    client: Client,
+    driver: JoinHandle<()>,
+    limit: Duration,
 }
 
 // === impl Connection ===
 
 impl Connection {
     pub(super) fn new(config: OutboxConfig) -> Self {
-        Self { config, client: None }
+        Self { config, link: None }
     }
 
     /// Whether it is there.
     pub(super) fn is_open(&self) -> bool {
-        self.client.as_ref().is_some_and(|client| !client.is_closed())
+        self.present().is_some()
     }
 
-    /// The client, of a new connection if there is none.
-    pub(super) async fn open(&mut self) -> Result<&Client, StoreError> {
+    /// The link, a new one if there is none.
+    pub(super) async fn open(&mut self) -> Result<&Link, StoreError> {
         if !self.is_open() {
             let (client, messages) = connect(&self.config).await?;
-            tokio::spawn(drive(messages));
-            self.client = Some(client);
+            let driver = tokio::spawn(drive(messages));
+            self.link = Some(Link { client, driver, limit: *self.config.deadline });
         }
-        Ok(self.client.as_ref().expect("it was made where there was none"))
+        Ok(self.link.as_ref().expect("it was made where there was none"))
     }
 
-    /// The client of the present connection.
-    pub(super) fn client(&self) -> Option<&Client> {
-        self.client.as_ref().filter(|client| !client.is_closed())
+    /// The present link.
+    pub(super) fn present(&self) -> Option<&Link> {
+        self.link.as_ref().filter(|link| !link.client.is_closed())
     }
 
-    /// Drops it: the server rolls back what was under way.
+    /// Drops it: the server rolls back what was under way. It is asked to, for a backend that waits for a lock does not notice
+    /// that its client is gone, and one more would wait after each try.
     pub(super) fn close(&mut self) {
-        self.client = None;
+        let Some(link) = self.link.take() else { return };
+        let (token, config) = (link.client.cancel_token(), self.config.clone());
+        tokio::spawn(tokio::time::timeout(CONNECT, async move {
+            match tls::client(config.pem_files()) {
+                Ok(tls) if config.tls => token.cancel_query(MakeRustlsConnect::new(tls)).await,
+                _ => token.cancel_query(NoTls).await,
+            }
+        }));
+    }
+}
+
+// === impl Link ===
+
+impl Link {
+    /// Runs a statement.
+    pub(super) async fn rows(&self, statement: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
+        let asked =
+            async { self.client.query_typed(statement, params).await.map_err(|error| failed(&error)) };
+        within(self.limit, asked).await
+    }
+
+    /// Runs a statement that may read whole tables, and passes its rows on one by one.
+    pub(super) async fn each_row(
+        &self,
+        statement: &str,
+        params: &[Param<'_>],
+        mut each: impl FnMut(&Row),
+    ) -> Result<(), StoreError> {
+        let params = params.iter().map(|(value, of)| (*value, of.clone()));
+        let asked =
+            async { self.client.query_typed_raw(statement, params).await.map_err(|error| failed(&error)) };
+        let mut found = pin!(within(SLOW, asked).await?);
+        while let Some(row) = within(SLOW, async { Ok(found.next().await) }).await? {
+            each(&row.map_err(|error| failed(&error))?);
+        }
+        Ok(())
+    }
+
+    /// Runs statements without parameters.
+    pub(super) async fn batch(&self, statements: &str) -> Result<(), StoreError> {
+        self.batch_within(self.limit, statements).await
+    }
+
+    /// Runs statements without parameters that may take longer.
+    pub(super) async fn batch_within(&self, limit: Duration, statements: &str) -> Result<(), StoreError> {
+        within(limit, async { self.client.batch_execute(statements).await.map_err(|error| failed(&error)) })
+            .await
+    }
+}
+
+/// A server that hangs would keep the connection, if its driver waited for an answer.
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.driver.abort();
     }
 }
 
@@ -77,8 +145,7 @@ pub(super) async fn connect(config: &OutboxConfig) -> Result<(Client, Messages),
             Ok((made.0, messages(made.1)))
         }
     };
-    let timed_out = |_| StoreError::Unreachable(format!("no connection within {CONNECT:?}"));
-    tokio::time::timeout(CONNECT, connecting).await.map_err(timed_out)?
+    within(CONNECT, connecting).await
 }
 
 fn messages<S, T>(mut link: tokio_postgres::Connection<S, T>) -> Messages

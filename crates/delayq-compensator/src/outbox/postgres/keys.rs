@@ -10,7 +10,7 @@ pub(super) const MAX_KEYS: i64 = 1_000_000;
 /// A batch has no more bytes of payloads, unless one message has.
 const MAX_BYTES: i64 = 8 << 20;
 
-/// A row's key, and the bytes of its payload.
+/// A row's key, and the bytes of its payload and headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) tx: i64,
@@ -46,6 +46,11 @@ impl Window {
         self.keys.iter().take(most).take_while(fits).copied().collect()
     }
 
+    /// Whether it is what the progress says, for another one may have gone on, or the database been replaced behind a pooler.
+    pub(super) fn is_at(&self, turn: i64, until: &str, seq: i64) -> bool {
+        (self.turn, self.until.as_str(), self.seq) == (turn, until, seq) && !self.keys.is_empty()
+    }
+
     /// Drops what is settled; true: the window is.
     pub(super) fn settle(&mut self, rows: usize) -> bool {
         self.keys.drain(..rows);
@@ -78,6 +83,8 @@ mod tests {
             assert_eq!(window(sizes).page(most).len(), expected, "{sizes:?}");
         }
         let mut window = window(&[1, 1, 1]);
+        assert!(window.is_at(1, "", 0) && !window.is_at(2, "", 0) && !window.is_at(1, "3:3:", 0));
+        assert!(!window.is_at(1, "", 9));
         assert!(!window.settle(2));
         assert!(window.settle(1));
     }

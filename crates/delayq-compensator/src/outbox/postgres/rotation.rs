@@ -1,12 +1,14 @@
 //! Two tables take the rows in turns: while one is written to, the other is truncated once all of its rows are settled.
 
-use super::{Postgres, batch, rows};
+use super::Postgres;
 use crate::outbox::store::StoreError;
 use std::time::Duration;
 use tokio_postgres::types::Type;
 
 /// How long a truncation waits for transactions that still write to the table; those that come meanwhile wait behind it.
 const LOCK_WAIT_MS: u32 = 50;
+/// Transactions that are shorter hold nothing up: each turn of a reader is one.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A table, as far as it matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,27 +50,27 @@ impl Postgres {
         if step != Step::Truncate {
             self.held = None;
         }
-        if step == Step::Nothing || self.begin(i64::MAX).await?.is_none() {
-            return batch(self.client()?, "ROLLBACK").await;
+        if step == Step::Nothing {
+            return Ok(());
         }
         // Nobody else moves on while this one has the turn.
-        if self.slot().await? != slot {
-            return batch(self.client()?, "ROLLBACK").await;
+        if self.begin().await?.is_none() || self.slot().await? != slot {
+            return self.link()?.batch("ROLLBACK").await;
         }
         match step {
-            Step::Move => drop(rows(self.client()?, &self.sql.move_to(1 - slot), &[]).await?),
+            Step::Move => drop(self.link()?.rows(&self.sql.move_to(1 - slot), &[]).await?),
             _ => return self.truncate(1 - slot).await,
         }
-        batch(self.client()?, "COMMIT").await
+        self.link()?.batch("COMMIT").await
     }
 
     async fn slot(&self) -> Result<i64, StoreError> {
-        let found = rows(self.client()?, &self.sql.slot(), &[]).await?;
+        let found = self.link()?.rows(&self.sql.slot(), &[]).await?;
         Ok(found.first().map_or(0, |row| row.get(0)))
     }
 
     async fn shape(&self, slot: i64) -> Result<Shape, StoreError> {
-        let found = rows(self.client()?, &self.sql.shape(slot), &[]).await?;
+        let found = self.link()?.rows(&self.sql.shape(slot), &[]).await?;
         let Some(found) = found.first() else { return Ok(Shape::default()) };
         let age = |column| {
             found
@@ -80,10 +82,12 @@ impl Postgres {
 
     /// Ends the transaction of a turn, with the table truncated if all of its rows are settled.
     async fn truncate(&mut self, slot: i64) -> Result<(), StoreError> {
-        let locked = self.client()?.batch_execute(&self.sql.lock(slot, LOCK_WAIT_MS)).await;
-        if locked.is_err() {
-            batch(self.client()?, "ROLLBACK").await?;
-            let held = self.holder(slot).await?.unwrap_or_else(|| "a transaction that has ended".to_owned());
+        let link = self.link()?;
+        if let Err(error) = link.batch(&self.sql.lock(slot, LOCK_WAIT_MS)).await {
+            // Such as a missing privilege. Rows are carried out all the same.
+            let StoreError::Refused(why) = error else { return Err(error) };
+            link.batch("ROLLBACK").await?;
+            let held = self.holder(slot, Duration::ZERO).await?.unwrap_or(why);
             if self.held.is_none() {
                 tracing::warn!(held, "a table of settled outbox rows cannot be truncated yet");
             }
@@ -91,36 +95,40 @@ impl Postgres {
             return Ok(());
         }
         self.held = None;
-        let client = self.client()?;
+        let link = self.link()?;
         // Every writer of the table has ended: all of its rows are seen.
-        let progress = rows(client, &self.sql.progress(), &[]).await?;
+        let progress = link.rows(&self.sql.progress(), &[]).await?;
         let Some(progress) = progress.first().filter(|progress| progress.get(3)) else {
-            return batch(client, "ROLLBACK").await;
+            return link.batch("ROLLBACK").await;
         };
         let before: String = progress.get(1);
         let of = [(&before as _, Type::TEXT)];
-        let unsettled = rows(client, &self.sql.unsettled(slot), &of).await?;
+        let unsettled = link.rows(&self.sql.unsettled(slot), &of).await?;
         if unsettled.first().is_none_or(|row| row.get(0)) {
-            return batch(client, "ROLLBACK").await;
+            return link.batch("ROLLBACK").await;
         }
-        let of = [(&before as _, Type::TEXT), (&None::<String> as _, Type::TEXT), (&0_i64 as _, Type::INT8)];
-        rows(client, &self.sql.advance(), &of).await?;
-        let truncate = format!("{}; COMMIT", self.sql.truncate(slot));
-        batch(client, &truncate).await
+        let of = [
+            (&before as _, Type::TEXT),
+            (&None::<String> as _, Type::TEXT),
+            (&0_i64 as _, Type::INT8),
+            (&None::<i64> as _, Type::INT8),
+        ];
+        link.rows(&self.sql.advance(), &of).await?;
+        link.batch(&format!("{}; COMMIT", self.sql.truncate(slot))).await
     }
 
-    /// Who keeps the table that takes no rows from being truncated, if anybody does.
+    /// Who has kept the table that takes no rows from being truncated for a while, if anybody has.
     pub(super) async fn holding(&self) -> Result<Option<String>, StoreError> {
         let other = 1 - self.slot().await?;
         match self.shape(other).await?.is_used {
-            true => self.holder(other).await,
+            true => self.holder(other, PATIENCE).await,
             false => Ok(None),
         }
     }
 
     /// Who holds a table, as a sentence.
-    async fn holder(&self, slot: i64) -> Result<Option<String>, StoreError> {
-        let found = rows(self.client()?, &self.sql.holder(slot), &[]).await?;
+    async fn holder(&self, slot: i64, longer_than: Duration) -> Result<Option<String>, StoreError> {
+        let found = self.link()?.rows(&self.sql.holder(slot, longer_than.as_secs()), &[]).await?;
         let Some(found) = found.first() else { return Ok(None) };
         let Some(process) = found.get::<_, Option<i32>>(0) else {
             return Ok(Some("a prepared transaction".to_owned()));

@@ -41,6 +41,7 @@ CREATE TABLE {schema}.delayq_outbox (
     max_attempts integer     CHECK (max_attempts BETWEEN 0 AND 65535),
     replaces     boolean     NOT NULL DEFAULT false,
     PRIMARY KEY (tx, seq, slot),
+    CHECK (isfinite(added)),
     CHECK (due IS NULL OR delay_ms IS NULL),
     CHECK (verb <> 'reschedule' OR due IS NOT NULL OR delay_ms IS NOT NULL),
     CHECK (verb <> 'cancel' OR (due IS NULL AND delay_ms IS NULL)),
@@ -58,9 +59,11 @@ CREATE TABLE {schema}.delayq_outbox_aside (
     since   timestamptz NOT NULL DEFAULT now(),
     LIKE {schema}.delayq_outbox
 );
+CREATE INDEX ON {schema}.delayq_outbox_aside USING hash (id) WHERE resting;
 
 -- How far the rows are settled; the last one counts. All that the snapshot `before` sees is settled, and of what `until` sees
--- besides, the rows up to `seq`. Inserted only, and truncated with the rows: an updated one would leave a version a batch.
+-- besides, the rows up to `seq`, the last of which was inserted at `added`. Inserted only, and truncated with the rows: an
+-- updated one would leave a version a batch. The first one sees nothing, so that rows may be inserted in this transaction.
 CREATE SEQUENCE {schema}.delayq_outbox_turn;
 CREATE TABLE {schema}.delayq_outbox_progress (
     turn   bigint      NOT NULL DEFAULT nextval('{schema}.delayq_outbox_turn'),
@@ -68,12 +71,17 @@ CREATE TABLE {schema}.delayq_outbox_progress (
     before pg_snapshot NOT NULL,
     until  pg_snapshot,
     seq    bigint      NOT NULL DEFAULT 0,
+    added  timestamptz,
     PRIMARY KEY (turn, slot)
 ) PARTITION BY LIST (slot);
 CREATE TABLE {schema}.delayq_outbox_progress_0 PARTITION OF {schema}.delayq_outbox_progress FOR VALUES IN (0);
 CREATE TABLE {schema}.delayq_outbox_progress_1 PARTITION OF {schema}.delayq_outbox_progress FOR VALUES IN (1);
-INSERT INTO {schema}.delayq_outbox_progress (before) VALUES (pg_current_snapshot());
+INSERT INTO {schema}.delayq_outbox_progress (before) VALUES ('4:4:'::pg_snapshot);
 
 -- One row. Its lock is the turn of one compensator; `cluster` is the cluster whose transactions `tx` counts.
-CREATE TABLE {schema}.delayq_outbox_state (version integer NOT NULL, cluster text NOT NULL);
-INSERT INTO {schema}.delayq_outbox_state SELECT 1, system_identifier::text FROM pg_control_system();
+CREATE TABLE {schema}.delayq_outbox_state (
+    one     boolean PRIMARY KEY DEFAULT true CHECK (one),
+    version integer NOT NULL,
+    cluster text    NOT NULL
+);
+INSERT INTO {schema}.delayq_outbox_state (version, cluster) SELECT 1, system_identifier::text FROM pg_control_system();

@@ -1,14 +1,19 @@
 //! The statements, for the tables of one schema.
 
-/// What a row says, in the order in which [`super::turn`] reads it.
-const COLUMNS: &str = "o.verb, o.topic, o.id, o.group_id, o.due, o.delay_ms, o.expected, o.payload, o.headers::text, \
-     o.expires, o.max_attempts, o.replaces, \
-     greatest(0, extract(epoch FROM clock_timestamp() - o.added) * 1000)::bigint";
+use crate::outbox::row::{MAX_HEADERS, MAX_PAYLOAD};
+
 /// All columns of a row, by name.
 const ALL: &str = "tx, seq, slot, added, verb, topic, id, group_id, due, delay_ms, expected, payload, headers, expires, \
      max_attempts, replaces";
 /// The number of this cluster.
 const CLUSTER: &str = "(SELECT system_identifier::text FROM pg_control_system())";
+
+/// Settled, for transactions have numbers from 3 on.
+const SETTLED: &str = "'3'::xid8";
+/// Sees the rows of [`SETTLED`], and no others.
+const ALL_WAIT: &str = "'4:4:'::pg_snapshot";
+/// A statement that has to pass a disabled plan is not worth compiling.
+const PLANS: &str = "SET LOCAL jit = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
 
 /// The statements of one schema.
 #[derive(Debug)]
@@ -28,6 +33,28 @@ impl Sql {
     pub(super) fn schema(&self, notify: bool) -> String {
         let trigger = if notify { include_str!("notify.sql") } else { "" };
         [include_str!("schema.sql"), trigger].concat().replace("{schema}", &self.schema)
+    }
+
+    /// What a row says, in the order in which [`super::turn`] reads it; `behind`: rows aside that it may go behind. What no
+    /// message can have is not read, for it may take more memory than there is.
+    fn columns(&self, behind: &str) -> String {
+        let payload = format!("CASE WHEN octet_length(o.payload) <= {MAX_PAYLOAD} THEN o.payload END");
+        let headers =
+            format!("CASE WHEN octet_length(o.headers::text) <= {MAX_HEADERS} THEN o.headers::text END");
+        self.columns_with(&payload, &headers, behind)
+    }
+
+    fn columns_with(&self, payload: &str, headers: &str, behind: &str) -> String {
+        format!(
+            "o.verb, left(o.topic, 999), left(o.id, 999), left(o.group_id, 999), o.due, o.delay_ms, o.expected, {payload}, \
+             {headers}, o.expires, o.max_attempts, o.replaces, \
+             greatest(0, extract(epoch FROM clock_timestamp() - o.added) * 1000)::bigint, \
+             CASE WHEN octet_length(o.payload) > {MAX_PAYLOAD} THEN 'payload: ' || octet_length(o.payload) || ' bytes; at most {MAX_PAYLOAD}' \
+             WHEN octet_length(o.headers::text) > {MAX_HEADERS} THEN 'headers: ' || octet_length(o.headers::text) || ' bytes; at most {MAX_HEADERS}' END, \
+             EXISTS (SELECT FROM {}.delayq_outbox_aside b \
+             WHERE b.resting AND b.id = o.id AND b.topic = o.topic AND {behind})",
+            self.schema
+        )
     }
 
     /// version, whether it is of this cluster.
@@ -51,14 +78,13 @@ impl Sql {
     pub(super) fn begin(idle_ms: u128) -> String {
         format!(
             "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = {idle_ms}; \
-             SET LOCAL lock_timeout = {idle_ms}; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; \
-             SET LOCAL enable_mergejoin = off"
+             SET LOCAL lock_timeout = {idle_ms}; SET LOCAL enable_seqscan = off; {PLANS}"
         )
     }
 
-    /// A row if the turn was free.
+    /// A row as of [`Self::fit`] if the turn was free.
     pub(super) fn turn(&self) -> String {
-        format!("SELECT version FROM {}.delayq_outbox_state FOR UPDATE SKIP LOCKED", self.schema)
+        format!("{} FOR UPDATE SKIP LOCKED", self.fit())
     }
 
     /// turn, before, until or the present snapshot, whether `until` is new, seq.
@@ -70,20 +96,13 @@ impl Sql {
         )
     }
 
-    /// topic, id of rows that rest, up to the number $1.
-    pub(super) fn resting_names(&self) -> String {
-        format!(
-            "SELECT DISTINCT topic, id FROM {}.delayq_outbox_aside WHERE resting AND number <= $1",
-            self.schema
-        )
-    }
-
     /// tx, seq, bytes of the next keys of the window between $1 and $2, behind the seq $3, at most $4.
     pub(super) fn keys(&self) -> String {
         let s = &self.schema;
         let part = |of: &str| {
             format!(
-                "(SELECT tx::text::bigint AS tx, seq, coalesce(octet_length(payload), 0)::bigint AS bytes \
+                "(SELECT tx::text::bigint AS tx, seq, \
+                 (coalesce(octet_length(payload), 0) + coalesce(pg_column_size(headers), 0))::bigint AS bytes \
                  FROM {s}.delayq_outbox WHERE {of} AND pg_visible_in_snapshot(tx, $2::text::pg_snapshot) AND seq > $3)"
             )
         };
@@ -99,8 +118,9 @@ impl Sql {
     /// The place in the arrays $1 (tx) and $2 (seq), and the columns of those rows.
     pub(super) fn rows(&self) -> String {
         format!(
-            "SELECT k.place, {COLUMNS} FROM unnest($1, $2) WITH ORDINALITY AS k(tx, seq, place) \
+            "SELECT k.place, {} FROM unnest($1, $2) WITH ORDINALITY AS k(tx, seq, place) \
              JOIN {}.delayq_outbox o ON o.tx = k.tx::text::xid8 AND o.seq = k.seq ORDER BY k.place",
+            self.columns("true"),
             self.schema
         )
     }
@@ -108,8 +128,8 @@ impl Sql {
     /// number and columns of rows that rest, behind the number $1, at most $2.
     pub(super) fn resting_rows(&self) -> String {
         format!(
-            "SELECT o.number, {COLUMNS} FROM {}.delayq_outbox_aside o WHERE o.resting AND o.number > $1 ORDER BY o.number \
-             LIMIT $2",
+            "SELECT o.number, {} FROM {}.delayq_outbox_aside o WHERE o.resting AND o.number > $1 ORDER BY o.number LIMIT $2",
+            self.columns("b.number <= $1"),
             self.schema
         )
     }
@@ -126,12 +146,13 @@ impl Sql {
         )
     }
 
-    /// Notes the progress: before, until, seq. Returns its number.
+    /// Notes the progress: before, until, seq, tx of the row with it. Returns its number.
     pub(super) fn advance(&self) -> String {
+        let s = &self.schema;
         format!(
-            "INSERT INTO {}.delayq_outbox_progress (before, until, seq) \
-             VALUES ($1::text::pg_snapshot, $2::text::pg_snapshot, $3) RETURNING turn",
-            self.schema
+            "INSERT INTO {s}.delayq_outbox_progress (before, until, seq, added) \
+             VALUES ($1::text::pg_snapshot, $2::text::pg_snapshot, $3, \
+             (SELECT added FROM {s}.delayq_outbox WHERE tx = $4::text::xid8 AND seq = $3)) RETURNING turn",
         )
     }
 
@@ -150,21 +171,19 @@ impl Sql {
         )
     }
 
-    /// age of the oldest row that waits, rejected and resting rows, bytes.
+    /// age of the oldest row that waits, rejected and resting rows, bytes. Within a window it is the age of the last settled
+    /// row, for the first one behind it may be millions of rows away.
     pub(super) fn books(&self) -> String {
         let s = &self.schema;
-        let oldest = |of: &str| {
-            format!(
-                "(SELECT added FROM {s}.delayq_outbox WHERE {of} AND NOT (seq <= p.seq AND p.until IS NOT NULL \
-                 AND pg_visible_in_snapshot(tx, p.until)) ORDER BY tx, seq LIMIT 1)"
-            )
-        };
+        let oldest =
+            |of: &str| format!("(SELECT added FROM {s}.delayq_outbox WHERE {of} ORDER BY tx, seq LIMIT 1)");
         let (late, new) = (
             oldest("tx = ANY (ARRAY(SELECT pg_snapshot_xip(p.before)))"),
             oldest("tx >= pg_snapshot_xmax(p.before)"),
         );
         format!(
-            "SELECT (extract(epoch FROM clock_timestamp() - least({late}, {new}, a.oldest)) * 1000)::bigint, \
+            "SELECT (extract(epoch FROM clock_timestamp() - \
+             least(CASE WHEN p.added IS NULL THEN least({late}, {new}) ELSE p.added END, a.oldest)) * 1000)::bigint, \
              a.rejected, a.resting, \
              pg_total_relation_size('{s}.delayq_outbox_0') + pg_total_relation_size('{s}.delayq_outbox_1') \
              FROM (SELECT * FROM {s}.delayq_outbox_progress ORDER BY turn DESC LIMIT 1) p, \
@@ -220,14 +239,18 @@ impl Sql {
         format!("TRUNCATE {s}.delayq_outbox_{slot}, {s}.delayq_outbox_progress_{slot}")
     }
 
-    /// Who has held a table for the longest: process, user, application, for how many seconds.
-    pub(super) fn holder(&self, slot: i64) -> String {
+    /// Who has held a table for the longest, and for longer than so many seconds: process, user, application, for how many
+    /// seconds.
+    pub(super) fn holder(&self, slot: i64, longer_than: u64) -> String {
         format!(
             "SELECT l.pid, a.usename::text, a.application_name, \
              extract(epoch FROM clock_timestamp() - a.xact_start)::bigint \
              FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid \
-             WHERE l.relation = '{}.delayq_outbox_{slot}'::regclass AND l.granted \
-             AND l.pid IS DISTINCT FROM pg_backend_pid() ORDER BY a.xact_start LIMIT 1",
+             WHERE l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+             AND l.relation = '{}.delayq_outbox_{slot}'::regclass AND l.granted \
+             AND l.pid IS DISTINCT FROM pg_backend_pid() \
+             AND coalesce(a.xact_start <= clock_timestamp() - interval '{longer_than} s', true) \
+             ORDER BY a.xact_start LIMIT 1",
             self.schema
         )
     }
@@ -237,11 +260,12 @@ impl Sql {
         format!("SELECT to_regclass('{}.delayq_outbox_state') IS NOT NULL", self.schema)
     }
 
-    /// number, columns, reason, since of rows aside: whether they rest, behind a number, at most.
+    /// number, columns, reason, since, whether they rest, of rows aside: that rest, or rejected ones; behind a number, at most.
     pub(super) fn aside_rows(&self) -> String {
         format!(
-            "SELECT o.number, {COLUMNS}, o.reason, (extract(epoch FROM o.since) * 1000)::bigint \
+            "SELECT o.number, {}, o.reason, (extract(epoch FROM o.since) * 1000)::bigint, o.resting \
              FROM {}.delayq_outbox_aside o WHERE o.resting = $1 AND o.number > $2 ORDER BY o.number LIMIT $3",
+            self.columns("false"),
             self.schema
         )
     }
@@ -254,48 +278,47 @@ impl Sql {
         )
     }
 
-    /// Deletes rows aside.
+    /// Deletes rows aside, and where they came from, so that they are not reconciled.
     pub(super) fn discard(&self) -> String {
-        format!("DELETE FROM {}.delayq_outbox_aside WHERE number = ANY ($1) RETURNING number", self.schema)
-    }
-
-    /// What is not settled, by the numbers of transactions of the cluster that the rows came from.
-    const fn is_unsettled() -> &'static str {
-        "NOT pg_visible_in_snapshot(o.tx, p.before) \
-         AND NOT (p.until IS NOT NULL AND pg_visible_in_snapshot(o.tx, p.until) AND o.seq <= p.seq)"
-    }
-
-    /// The number of rows that are not settled.
-    pub(super) fn unsettled_rows(&self) -> String {
         let s = &self.schema;
         format!(
-            "SELECT count(*) FROM {s}.delayq_outbox o, \
-             (SELECT * FROM {s}.delayq_outbox_progress ORDER BY turn DESC LIMIT 1) p WHERE {}",
-            Self::is_unsettled()
+            "WITH discarded AS (DELETE FROM {s}.delayq_outbox_aside WHERE number = ANY ($1) RETURNING number, tx, seq), \
+             kept AS (DELETE FROM {s}.delayq_outbox o USING discarded d WHERE o.tx = d.tx AND o.seq = d.seq) \
+             SELECT number FROM discarded",
         )
     }
 
-    /// Takes over rows of another cluster: those that wait become rows of this transaction, the others go.
+    /// Begins to take over rows of another cluster, whose transactions had other numbers: settled ones stay settled, the others
+    /// wait. Rows that are newer than the progress were inserted here, or restored after it; they wait in any case.
     pub(super) fn adopt(&self) -> String {
         let s = &self.schema;
+        let settled = "pg_visible_in_snapshot(o.tx, p.before) \
+             OR (p.until IS NOT NULL AND pg_visible_in_snapshot(o.tx, p.until) AND o.seq <= p.seq)";
         format!(
-            "BEGIN; SELECT FROM {s}.delayq_outbox_state FOR UPDATE; \
+            "BEGIN; SET LOCAL lock_timeout = '10s'; SELECT FROM {s}.delayq_outbox_state FOR UPDATE; \
              LOCK TABLE {s}.delayq_outbox, {s}.delayq_outbox_progress IN ACCESS EXCLUSIVE MODE; \
-             CREATE TEMPORARY TABLE adopted ON COMMIT DROP AS SELECT o.* FROM {s}.delayq_outbox o, \
-             (SELECT * FROM {s}.delayq_outbox_progress ORDER BY turn DESC LIMIT 1) p WHERE {}; \
-             UPDATE adopted SET tx = pg_current_xact_id(); \
-             TRUNCATE {s}.delayq_outbox, {s}.delayq_outbox_progress; \
-             INSERT INTO {s}.delayq_outbox ({ALL}) SELECT {ALL} FROM adopted ORDER BY seq; \
-             INSERT INTO {s}.delayq_outbox_progress (before) VALUES (pg_current_snapshot()); \
-             UPDATE {s}.delayq_outbox_state SET cluster = {CLUSTER}; COMMIT",
-            Self::is_unsettled()
+             UPDATE {s}.delayq_outbox o SET tx = CASE WHEN coalesce({settled}, false) AND age(o.xmin) >= age(p.at) \
+                 THEN {SETTLED} WHEN age(o.xmin) >= age(p.at) THEN '4' ELSE '5' END::xid8 \
+             FROM (SELECT 1) one LEFT JOIN \
+                 (SELECT before, until, seq, xmin AS at FROM {s}.delayq_outbox_progress ORDER BY turn DESC LIMIT 1) p ON true; \
+             UPDATE {s}.delayq_outbox_aside SET tx = {SETTLED}; \
+             TRUNCATE {s}.delayq_outbox_progress; \
+             INSERT INTO {s}.delayq_outbox_progress (before) VALUES ({ALL_WAIT}); \
+             SELECT setval('{s}.delayq_outbox_seq', greatest((SELECT last_value FROM {s}.delayq_outbox_seq), \
+                 (SELECT max(seq) FROM {s}.delayq_outbox))); \
+             UPDATE {s}.delayq_outbox_state SET cluster = {CLUSTER}"
         )
     }
 
-    /// Waits for the turn, for a while.
+    /// The number of rows that wait in adopted tables.
+    pub(super) fn adopted(&self) -> String {
+        format!("SELECT count(*) FROM {}.delayq_outbox WHERE tx > {SETTLED}", self.schema)
+    }
+
+    /// Waits for the turn, for a while. A process that is frozen with it is ended.
     pub(super) fn hold(&self) -> String {
         format!(
-            "BEGIN; SET LOCAL lock_timeout = '30s'; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; \
+            "BEGIN; SET LOCAL lock_timeout = '30s'; SET LOCAL idle_in_transaction_session_timeout = '5min'; {PLANS}; \
              SELECT FROM {}.delayq_outbox_state FOR UPDATE",
             self.schema
         )
@@ -304,11 +327,21 @@ impl Sql {
     /// tx, columns without payload and headers, seq of the rows of the last $1 ms that are not aside, in order.
     pub(super) fn kept(&self) -> String {
         let s = &self.schema;
-        let columns = COLUMNS.replace("o.payload", "NULL::bytea").replace("o.headers::text", "NULL::text");
+        let columns = self.columns_with("NULL::bytea", "NULL::text", "false");
         format!(
             "SELECT o.tx::text::bigint, {columns}, o.seq FROM {s}.delayq_outbox o \
              WHERE o.added >= clock_timestamp() - $1 * interval '1 millisecond' \
              AND (o.tx, o.seq) NOT IN (SELECT a.tx, a.seq FROM {s}.delayq_outbox_aside a) ORDER BY o.seq",
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_migration_and_an_adoption_begin_with_nothing_settled() {
+        assert!(Sql::new("public").schema(false).contains(&format!("VALUES ({ALL_WAIT})")));
     }
 }

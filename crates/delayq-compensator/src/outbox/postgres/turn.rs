@@ -1,10 +1,10 @@
 //! One turn: rows are read under the lock of the state, and the progress is noted with it.
 
 use super::keys::{Key, MAX_KEYS, Window};
-use super::{Postgres, Sql, batch, rows};
+use super::{Param, Postgres, Sql, is_of, no_progress};
 use crate::outbox::row::Row;
-use crate::outbox::store::{Batch, Name, StoreError, Taken, Verdict};
-use std::collections::HashSet;
+use crate::outbox::store::{StoreError, Taken, Verdict};
+use std::collections::VecDeque;
 use std::time::Duration;
 use tokio_postgres::types::Type;
 
@@ -35,10 +35,8 @@ impl Postgres {
         if !resting && !self.waits().await? {
             return Ok(Taken::Nothing);
         }
-        // Names of rows that rest, which later rows of theirs go behind: all, or those before the ones that are tried now.
-        let upto = if resting { self.tried_aside } else { i64::MAX };
-        let Some((progress, names)) = self.begin(upto).await? else {
-            batch(self.client()?, "ROLLBACK").await?;
+        let Some(progress) = self.begin().await? else {
+            self.link()?.batch("ROLLBACK").await?;
             return Ok(Taken::Busy);
         };
         let (turn, found) = match resting {
@@ -46,39 +44,36 @@ impl Postgres {
             false => self.rows_of(&progress).await?,
         };
         self.turn = Some(turn);
-        Ok(Taken::Turn(Batch { rows: found, resting: names }))
+        Ok(Taken::Turn(found))
     }
 
     async fn waits(&self) -> Result<bool, StoreError> {
-        let found = rows(self.client()?, &self.sql.waits(), &[]).await?;
-        match found.first() {
-            Some(found) => Ok(found.get(0)),
-            None => Err(StoreError::Unfit("delayq_outbox_progress is empty".to_owned())),
-        }
+        let found = self.link()?.rows(&self.sql.waits(), &[]).await?;
+        found.first().map(|found| found.get(0)).ok_or_else(no_progress)
     }
 
-    /// Begins a turn, in one round trip; `None`: another one has it.
-    pub(super) async fn begin(&self, upto: i64) -> Result<Option<(Progress, HashSet<Name>)>, StoreError> {
-        let client = self.client()?;
+    /// Begins a turn, in one round trip; `None`: another one has it. The cluster is compared in each, for a pooler may stand
+    /// in between, and another cluster behind it.
+    pub(super) async fn begin(&self) -> Result<Option<Progress>, StoreError> {
+        let link = self.link()?;
         let begin = Sql::begin(2 * self.config.deadline.as_millis());
-        let (turn, progress, names) = (self.sql.turn(), self.sql.progress(), self.sql.resting_names());
-        let names_of = [(&upto as _, Type::INT8)];
-        let (_, turn, progress, names) = tokio::try_join!(
+        let (turn, progress) = (self.sql.turn(), self.sql.progress());
+        let (_, turn, progress) = tokio::try_join!(
             biased;
-            batch(client, &begin),
-            rows(client, &turn, &[]),
-            rows(client, &progress, &[]),
-            rows(client, &names, &names_of),
+            link.batch(&begin),
+            link.rows(&turn, &[]),
+            link.rows(&progress, &[]),
         )?;
-        let (Some(_), Some(found)) = (turn.first(), progress.first()) else { return Ok(None) };
-        let progress = Progress {
+        let Some(turn) = turn.first() else { return Ok(None) };
+        is_of(turn.get(1))?;
+        let found = progress.first().ok_or_else(no_progress)?;
+        Ok(Some(Progress {
             turn: found.get(0),
             before: found.get(1),
             until: found.get(2),
             is_new: found.get(3),
             seq: found.get(4),
-        };
-        Ok(Some((progress, names.iter().map(|name| (name.get(0), name.get(1))).collect())))
+        }))
     }
 
     /// The next rows of the window.
@@ -86,7 +81,7 @@ impl Postgres {
         let known = self
             .window
             .take()
-            .filter(|window| !progress.is_new && window.turn == progress.turn && !window.keys.is_empty());
+            .filter(|window| !progress.is_new && window.is_at(progress.turn, &progress.until, progress.seq));
         let window = match known {
             Some(window) => window,
             None => self.read_keys(progress).await?,
@@ -94,7 +89,7 @@ impl Postgres {
         let page = window.page(self.config.batch.into());
         let (txs, seqs): (Vec<i64>, Vec<i64>) = page.iter().map(|key| (key.tx, key.seq)).unzip();
         let of = [(&txs as _, Type::INT8_ARRAY), (&seqs as _, Type::INT8_ARRAY)];
-        let found = rows(self.client()?, &self.sql.rows(), &of).await?;
+        let found = self.link()?.rows(&self.sql.rows(), &of).await?;
         self.window = Some(window);
         let keys = found.iter().filter_map(|row| page.get(place_of(row)).copied()).collect();
         Ok((Turn::Rows { keys, page: page.len() }, found.iter().map(row_of).collect()))
@@ -108,15 +103,18 @@ impl Postgres {
             (seq as _, Type::INT8),
             (&MAX_KEYS as _, Type::INT8),
         ];
-        let found = rows(self.client()?, &self.sql.keys(), &of).await?;
-        let key = |row: &tokio_postgres::Row| Key { tx: row.get(0), seq: row.get(1), bytes: row.get(2) };
+        let mut keys = VecDeque::new();
+        let key = |row: &tokio_postgres::Row| {
+            keys.push_back(Key { tx: row.get(0), seq: row.get(1), bytes: row.get(2) });
+        };
+        self.link()?.each_row(&self.sql.keys(), &of, key).await?;
         Ok(Window {
             turn: *turn,
             before: before.clone(),
             until: until.clone(),
             seq: *seq,
-            keys: found.iter().map(key).collect(),
-            is_whole: (found.len() as i64) < MAX_KEYS,
+            is_whole: (keys.len() as i64) < MAX_KEYS,
+            keys,
         })
     }
 
@@ -124,7 +122,7 @@ impl Postgres {
     async fn rows_aside(&mut self) -> Result<(Turn, Vec<Row>), StoreError> {
         let most = i64::from(self.config.batch);
         let of = [(&self.tried_aside as _, Type::INT8), (&most as _, Type::INT8)];
-        let found = rows(self.client()?, &self.sql.resting_rows(), &of).await?;
+        let found = self.link()?.rows(&self.sql.resting_rows(), &of).await?;
         let numbers: Vec<i64> = found.iter().map(|row| row.get(0)).collect();
         self.tried_aside = match numbers.last() {
             Some(&last) if numbers.len() == usize::from(self.config.batch) => last,
@@ -156,7 +154,8 @@ impl Postgres {
             true => page,
             false => window.keys.iter().position(|key| *key == keys[settled]).unwrap_or(0),
         };
-        if let Some(last) = window.keys.iter().take(passed).next_back() {
+        let last = passed.checked_sub(1).map(|last| window.keys[last]);
+        if let Some(last) = last {
             window.seq = last.seq;
         }
         let is_over = window.settle(passed);
@@ -165,19 +164,25 @@ impl Postgres {
             true => (window.until.clone(), None, 0),
             false => (window.before.clone(), Some(window.until.clone()), window.seq),
         };
-        let client = self.client()?;
-        let of = [(&before as _, Type::TEXT), (&until as _, Type::TEXT), (&seq as _, Type::INT8)];
+        let tx = last.map(|last| last.tx);
+        let link = self.link()?;
+        let of = [
+            (&before as _, Type::TEXT),
+            (&until as _, Type::TEXT),
+            (&seq as _, Type::INT8),
+            (&tx as _, Type::INT8),
+        ];
         let (set_aside, advance) = (self.sql.set_aside(), self.sql.advance());
         let (_, advanced, ()) = tokio::try_join!(
             biased;
             async {
                 match aside.reason.is_empty() {
                     true => Ok(Vec::new()),
-                    false => rows(client, &set_aside, &aside.params()).await,
+                    false => link.rows(&set_aside, &aside.params()).await,
                 }
             },
-            rows(client, &advance, &of),
-            batch(client, "COMMIT"),
+            link.rows(&advance, &of),
+            link.batch("COMMIT"),
         )?;
         window.turn = advanced.first().map_or(0, |row| row.get(0));
         self.window = (!is_over).then_some(window);
@@ -201,7 +206,7 @@ impl Postgres {
             resting.push(rests);
             reasons.push(reason);
         }
-        let client = self.client()?;
+        let link = self.link()?;
         let (carried_out, still_aside) = (self.sql.carried_out(), self.sql.still_aside());
         let done = [(&done as _, Type::INT8_ARRAY)];
         let still = [
@@ -211,9 +216,9 @@ impl Postgres {
         ];
         tokio::try_join!(
             biased;
-            rows(client, &carried_out, &done),
-            rows(client, &still_aside, &still),
-            batch(client, "COMMIT"),
+            link.rows(&carried_out, &done),
+            link.rows(&still_aside, &still),
+            link.batch("COMMIT"),
         )?;
         Ok(())
     }
@@ -247,7 +252,7 @@ impl Aside {
         aside
     }
 
-    fn params(&self) -> [super::Param<'_>; 4] {
+    fn params(&self) -> [Param<'_>; 4] {
         [
             (&self.tx as _, Type::INT8_ARRAY),
             (&self.seq as _, Type::INT8_ARRAY),
@@ -278,5 +283,7 @@ pub(super) fn row_of(found: &tokio_postgres::Row) -> Row {
         max_attempts: found.get(11),
         replaces: found.get(12),
         age: Duration::from_millis(u64::try_from(found.get::<_, i64>(13)).unwrap_or(0)),
+        fault: found.get(14),
+        is_behind: found.get(15),
     }
 }

@@ -1,0 +1,63 @@
+//! TLS to the database, which is not used unless its certificate can be trusted.
+
+use crate::readers::Readers;
+use crate::stand::put;
+use delayq_compensator::{OutboxConfig, outbox_keeper};
+use delayq_service::config::Secret;
+use delayq_tests::certs::Authority;
+use delayq_tests::mariadb_server::MariadbServer;
+use delayq_tests::postgres_server::PostgresServer;
+use tokio_postgres::NoTls;
+
+/// Why a database cannot be used over TLS.
+async fn refused(url: String, trusted: &Authority) -> String {
+    let (url, ca) = (Some(Secret::plain(url)), Some(trusted.authority()));
+    let config = OutboxConfig { url, tls: true, ca, ..OutboxConfig::default() };
+    outbox_keeper(&config).unwrap().init(false).await.unwrap_err().to_string()
+}
+
+/// A deployment with readers that trust this authority.
+async fn readers(url: String, trusted: &Authority) -> Readers {
+    Readers::new(url, |config| (config.tls, config.ca) = (true, Some(trusted.authority()))).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_is_used_if_its_certificate_is_of_the_authority_and_has_its_name() {
+    let (trusted, other) = (Authority::new(), Authority::new());
+    let server = PostgresServer::start_tls(&trusted.server()).await;
+    let why = refused(server.url(), &other).await;
+    assert!(why.contains("invalid peer certificate"), "{why}");
+    let elsewhere = PostgresServer::start_tls(&trusted.wrong_name()).await;
+    let why = refused(elsewhere.url(), &trusted).await;
+    assert!(why.contains("invalid peer certificate"), "{why}");
+
+    let stand = readers(server.url(), &trusted).await;
+    let (database, driver) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
+    tokio::spawn(driver);
+    database.batch_execute(&put(0..5)).await.unwrap();
+    let reader = stand.read();
+    stand.is_settled(5).await;
+    let encrypted = "SELECT bool_and(s.ssl) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) \
+                     WHERE a.application_name = 'delayq'";
+    assert!(database.query_one(encrypted, &[]).await.unwrap().get::<_, bool>(0));
+    reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mariadb_is_used_if_its_certificate_is_of_the_authority_and_has_its_name() {
+    let (trusted, other) = (Authority::new(), Authority::new());
+    let server = MariadbServer::start_tls(&trusted.server()).await;
+    let why = refused(server.url(), &other).await;
+    assert!(why.contains("invalid peer certificate"), "{why}");
+    let elsewhere = MariadbServer::start_tls(&trusted.wrong_name()).await;
+    let why = refused(elsewhere.url(), &trusted).await;
+    assert!(why.contains("invalid peer certificate"), "{why}");
+
+    let stand = readers(server.url(), &trusted).await;
+    let plain = OutboxConfig { url: Some(Secret::plain(server.url())), ..OutboxConfig::default() };
+    let why = outbox_keeper(&plain).unwrap().books().await.unwrap_err().to_string();
+    assert!(why.contains("Access denied"), "the server takes no other connection: {why}");
+    let reader = stand.read();
+    stand.is_all_settled().await;
+    reader.end().await;
+}
