@@ -59,7 +59,7 @@ impl IntakesMetrics {
             ),
             held: metrics.register(
                 "intake_held",
-                "Steps that ended because Redis could not be used",
+                "Steps that ended because Redis or the dead destination could not be used",
                 Family::default(),
             ),
             lag: metrics.register(
@@ -80,7 +80,7 @@ impl IntakesMetrics {
             ),
             paused: metrics.register(
                 "intake_paused",
-                "1 while nothing is taken from the broker, because Redis cannot be used or too much rests",
+                "1 while nothing is taken from the broker, because Redis or the dead destination cannot be used or too much rests",
                 Family::default(),
             ),
             connected: metrics.register(

@@ -35,6 +35,9 @@ pub(crate) fn read(record: &Record, topic: Option<&Topic>, now: UnixMillis) -> R
 }
 
 fn content(record: &Record) -> Result<Content, String> {
+    if let Some(damage) = record.damage {
+        return Err(damage.to_owned());
+    }
     let kind = record.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(event::CONTENT_TYPE));
     let mut content = match kind.map(|(_, kind)| event::form_of(kind)).transpose()?.flatten() {
         Some(event::Structured) => event::structured(&record.body)?,

@@ -15,13 +15,18 @@ pub(crate) struct Record {
     pub(crate) id: Option<String>,
     /// Whether the broker says that it has delivered it before.
     pub(crate) is_repeat: bool,
+    /// Why it could not be taken over whole: it cannot be read then.
+    pub(crate) damage: Option<&'static str>,
 }
 
 // === impl Record ===
 
 impl Record {
-    /// Its approximate size: the body and what its headers hold.
+    /// Its approximate size in memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.body.len() + self.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+        /// That of two allocations and their addresses.
+        const HEADER: usize = 64;
+        let headers = self.headers.iter().map(|(name, value)| HEADER + name.len() + value.len());
+        size_of::<Self>() + self.body.len() + headers.sum::<usize>()
     }
 }

@@ -9,8 +9,8 @@ use std::fmt;
 /// # Contract
 /// - What was handed out and not settled is handed out again: after [`open`](Self::open), or by another process.
 /// - Records of one partition or queue are handed out in order, to one process at a time.
-/// - An error ends the connection: what was handed out over it is lost to this process, until the next
-///   [`open`](Self::open).
+/// - An error, but of [`bury`](Self::bury), ends the connection: what was handed out over it is lost to this process, until the
+///   next [`open`](Self::open).
 #[async_trait]
 pub(crate) trait Source: Send {
     /// What settles one record; shown, it says where the record comes from.
@@ -33,7 +33,7 @@ pub(crate) trait Source: Send {
     ///
     /// # Errors
     /// As [`next`](Self::next).
-    async fn hold(&mut self, held: &[&Self::Ticket]) -> Result<(), String>;
+    async fn hold(&mut self) -> Result<(), String>;
 
     /// Whether a record was lost to another process since it was handed out.
     fn is_lost(&self, ticket: &Self::Ticket) -> bool;
@@ -47,7 +47,7 @@ pub(crate) trait Source: Send {
     /// Publishes records to the dead destination, and waits until all are confirmed.
     ///
     /// # Errors
-    /// Why they are not; some may be.
+    /// Why they are not; some may be. What was handed out stays so, and the call may be repeated.
     async fn bury(&mut self, dead: &[Dead<'_, Self::Ticket>]) -> Result<(), String>;
 
     /// How many records wait in the broker or are not settled, as far as that is known.

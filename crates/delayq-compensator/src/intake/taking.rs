@@ -2,7 +2,8 @@
 //!
 //! What was carried out is settled at once, and the rest keeps its order: after an outage of Redis all of it is tried again
 //! before anything else is taken. What only its own shard or topic holds up rests alone, with the later records of its
-//! message, and the others go on, until as much rests as may be in flight.
+//! message, and the others go on, until as much rests as may be in flight. What the dead destination does not take waits for
+//! it, over the same connection: a new one would hand out again what is done already.
 
 use super::config::IntakeConfig;
 use super::health::Health;
@@ -17,13 +18,18 @@ use crate::writes::{Write, carry_out, probe};
 use async_trait::async_trait;
 use delayq::{Fate, Producer, UnixMillis};
 use delayq_service::{Fault, Shutdown, host_now};
+use prometheus_client::metrics::counter::Counter;
 use std::time::{Duration, Instant};
-use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until};
+use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 /// How often the metrics are brought up to date while nothing happens.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// Maximum bytes of records that wait for another try, exceeded by one call's.
 const MOST_WAITING_BYTES: usize = 64 << 20;
+/// How long a broker may take to note what is settled or buried, or to close. Longer than the sources' own bounds.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum characters of the reason that a dead record carries.
+const LONGEST_REASON: usize = 300;
 
 /// One intake.
 pub(crate) struct Intake<S: Source> {
@@ -39,9 +45,10 @@ pub(crate) struct Intake<S: Source> {
 /// Records that wait for another try, the oldest first.
 pub(super) struct Waiting<T> {
     items: Vec<Item<T>>,
-    bytes: usize,
+    /// What the dead destination has not confirmed.
+    unburied: Vec<Letter<T>>,
     resting: Resting,
-    /// Redis cannot be used: nothing more is taken.
+    /// Redis or the dead destination cannot be used: nothing more is taken.
     is_held: bool,
     /// Tries in a row after which some were left.
     tries: u32,
@@ -60,6 +67,14 @@ struct Origin<T> {
     ticket: T,
 }
 
+/// A record for the dead destination.
+struct Letter<T> {
+    origin: Origin<T>,
+    reason: String,
+    /// Counts it once it is there.
+    counter: Counter,
+}
+
 /// An intake, whatever it takes in from.
 #[async_trait]
 pub(crate) trait Takes: Send {
@@ -71,29 +86,43 @@ pub(crate) trait Takes: Send {
 
 impl<T> Default for Waiting<T> {
     fn default() -> Self {
-        let (items, resting) = (Vec::new(), Resting::default());
-        Self { items, bytes: 0, resting, is_held: false, tries: 0, again_at: None }
+        let (items, unburied, resting) = (Vec::new(), Vec::new(), Resting::default());
+        Self { items, unburied, resting, is_held: false, tries: 0, again_at: None }
     }
 }
 
 impl<T> Waiting<T> {
-    fn push(&mut self, item: Item<T>) {
-        self.bytes += item.origin.record.bytes();
-        self.items.push(item);
+    fn origins(&self) -> impl Iterator<Item = &Origin<T>> {
+        let unburied = self.unburied.iter().map(|letter| &letter.origin);
+        self.items.iter().map(|item| &item.origin).chain(unburied)
+    }
+
+    fn count(&self) -> usize {
+        self.items.len() + self.unburied.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.origins().map(|origin| origin.record.bytes()).sum()
     }
 
     /// All of them, where it is time to try them again; nothing waits then.
-    fn take_due(&mut self, now: Instant) -> Vec<Item<T>> {
+    fn take_due(&mut self, now: Instant) -> (Vec<Item<T>>, Vec<Letter<T>>) {
         if self.again_at.is_some_and(|at| at > now) {
-            return Vec::new();
+            return Default::default();
         }
-        (self.bytes, self.resting, self.again_at) = (0, Resting::default(), None);
-        std::mem::take(&mut self.items)
+        (self.resting, self.again_at) = (Resting::default(), None);
+        (std::mem::take(&mut self.items), std::mem::take(&mut self.unburied))
+    }
+
+    /// Forgets what was lost to another process.
+    fn forget(&mut self, is_lost: impl Fn(&T) -> bool) {
+        self.items.retain(|item| !is_lost(&item.origin.ticket));
+        self.unburied.retain(|letter| !is_lost(&letter.origin.ticket));
     }
 
     /// Plans the next try; `is_held`: of everything. Whether it is the first one.
     fn plan(&mut self, is_held: bool, longest_rest: Duration, now: Instant) -> bool {
-        if self.items.is_empty() {
+        if self.count() == 0 {
             (self.is_held, self.tries, self.again_at) = (false, 0, None);
             return false;
         }
@@ -106,8 +135,27 @@ impl<T> Waiting<T> {
     }
 
     fn oldest(&self) -> Duration {
-        self.items.first().map_or(Duration::ZERO, |item| host_now().since(item.write.record.tried_at))
+        let items = self.items.first().map(|item| item.write.record.tried_at);
+        let unburied = self.unburied.iter().filter_map(|letter| letter.origin.record.at);
+        items.into_iter().chain(unburied).min().map_or(Duration::ZERO, |at| host_now().since(at))
     }
+}
+
+impl<T> Letter<T> {
+    fn new(origin: Origin<T>, reason: &str, counter: &Counter) -> Self {
+        Self { origin, reason: brief(reason), counter: counter.clone() }
+    }
+}
+
+/// A reason as it may stand in a header and in a log: it may quote what a producer wrote, and a record that it makes too large
+/// for the dead destination would block all behind it.
+fn brief(reason: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    let mut brief: String = reason.chars().map(plain).take(LONGEST_REASON).collect();
+    if reason.chars().nth(LONGEST_REASON).is_some() {
+        brief.push('…');
+    }
+    brief
 }
 
 // === impl Intake ===
@@ -118,13 +166,13 @@ impl<S: Source> Takes for Intake<S> {
         let mut failures = 0;
         while let Err(why) = self.serve(&shutdown, &mut failures).await {
             failures += 1;
-            self.lost(&why);
+            self.lost(&why).await;
             let rest = back_off(failures, *self.config.longest_rest);
             if shutdown.or(sleep(rest)).await.is_none() {
                 break;
             }
         }
-        self.source.close().await;
+        self.close().await;
         Ok(())
     }
 }
@@ -152,8 +200,8 @@ impl<S: Source> Intake<S> {
         let Self { source, waiting, config, metrics, .. } = self;
         let mut shows = interval(SHOW_EVERY);
         shows.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let free = usize::from(config.in_flight).saturating_sub(waiting.items.len());
-        let is_full = free == 0 || waiting.bytes >= MOST_WAITING_BYTES;
+        let free = usize::from(config.in_flight).saturating_sub(waiting.count());
+        let is_full = free == 0 || waiting.bytes() >= MOST_WAITING_BYTES;
         let is_paused = waiting.is_held || is_full;
         metrics.paused(is_paused);
         loop {
@@ -165,9 +213,7 @@ impl<S: Source> Intake<S> {
             };
             let take = async {
                 if is_paused {
-                    let held: Vec<&S::Ticket> =
-                        waiting.items.iter().map(|item| &item.origin.ticket).collect();
-                    source.hold(&held).await.map(|()| Vec::new())
+                    source.hold().await.map(|()| Vec::new())
                 } else {
                     source.next(free.min(config.batch.into())).await
                 }
@@ -179,43 +225,47 @@ impl<S: Source> Intake<S> {
                 _ = shows.tick() => {}
             }
             metrics.lag(source.lag());
-            metrics.waiting(waiting.items.len(), waiting.oldest());
+            metrics.waiting(waiting.count(), waiting.oldest());
         }
     }
 
     async fn step(&mut self, arrived: Vec<Arrived<S::Ticket>>) -> Result<(), String> {
         let Self { source, waiting, .. } = self;
-        let mut due = waiting.take_due(Instant::now());
-        due.retain(|item| !source.is_lost(&item.origin.ticket));
-        waiting.items.retain(|item| !source.is_lost(&item.origin.ticket));
-        let (now, mut dead) = (host_now(), Vec::new());
+        waiting.forget(|ticket| source.is_lost(ticket));
+        let (mut due, mut dead) = waiting.take_due(Instant::now());
+        let now = host_now();
         for Arrived { record, ticket } in arrived.into_iter().filter(|new| !source.is_lost(&new.ticket)) {
             let read = read(&record, self.config.topic.as_ref(), now);
             let origin = Origin { record, ticket };
             match read {
                 Ok(record) => due.push(Item { write: Write { record, tried: None }, origin }),
-                Err(reason) => dead.push((origin, reason)),
+                Err(reason) => dead.push(Letter::new(origin, &reason, &self.metrics.unreadable)),
             }
         }
-        self.metrics.unreadable.inc_by(dead.len() as u64);
         // In a box: the calls to Redis nest too deep for the compiler to lay all of it out in one.
-        let done = Box::pin(self.carry_out(due, now, &mut dead)).await;
-        self.settle(&done, &dead).await
+        let (done, held) = Box::pin(self.carry_out(due, now, &mut dead)).await;
+        self.settle(done.iter()).await?;
+        let unburied = self.bury(dead).await?;
+        self.plan(held.or(unburied).as_deref());
+        Ok(())
     }
 
-    /// Carries out what can be, and lets the others wait. Returns what is done, and adds what is rejected to the dead.
+    /// Carries out what can be, and lets the others wait. Returns what is done, and why not all could be tried, and adds what
+    /// is rejected to the dead.
     async fn carry_out(
         &mut self,
         due: Vec<Item<S::Ticket>>,
         now: UnixMillis,
-        dead: &mut Vec<(Origin<S::Ticket>, String)>,
-    ) -> Vec<Origin<S::Ticket>> {
+        dead: &mut Vec<Letter<S::Ticket>>,
+    ) -> (Vec<Origin<S::Ticket>>, Option<String>) {
+        if due.is_empty() {
+            return (Vec::new(), None);
+        }
         if self.waiting.is_held
             && let Err(error) = probe(&self.producer).await
         {
-            due.into_iter().for_each(|item| self.waiting.push(item));
-            self.plan(Some(&error.to_string()));
-            return Vec::new();
+            self.waiting.items.extend(due);
+            return (Vec::new(), Some(error.to_string()));
         }
         let (writes, origins): (Vec<_>, Vec<_>) =
             due.into_iter().map(|item| (item.write, item.origin)).unzip();
@@ -225,8 +275,8 @@ impl<S: Source> Intake<S> {
         for ((mut write, origin), settle) in writes.into_iter().zip(origins).zip(settled) {
             match settle {
                 Settle::Done => done.push(origin),
-                Settle::Reject(reason) => dead.push((origin, reason)),
-                Settle::Untried => self.waiting.push(Item { write, origin }),
+                Settle::Reject(reason) => dead.push(Letter::new(origin, &reason, &self.metrics.rejected)),
+                Settle::Untried => self.waiting.items.push(Item { write, origin }),
                 Settle::Hold(fate, _) | Settle::Rest(fate, _) => {
                     if fate == Fate::Unknown {
                         write.tried.get_or_insert(now);
@@ -234,24 +284,22 @@ impl<S: Source> Intake<S> {
                     if let Settle::Hold(_, why) = settle {
                         held.get_or_insert(why);
                     }
-                    self.waiting.push(Item { write, origin });
+                    self.waiting.items.push(Item { write, origin });
                 }
             }
         }
-        let rejected = dead.len() - buried;
         self.metrics.done.inc_by(done.len() as u64);
-        self.metrics.rejected.inc_by(rejected as u64);
-        if done.is_empty() && rejected == 0 && held.is_none() && !self.waiting.items.is_empty() {
+        let is_stuck = done.is_empty() && dead.len() == buried && held.is_none();
+        if is_stuck && !self.waiting.items.is_empty() {
             held = probe(&self.producer).await.err().map(|error| error.to_string());
         }
-        self.plan(held.as_deref());
-        done
+        (done, held)
     }
 
     /// Plans the next try of what waits, and says why it does.
     fn plan(&mut self, held: Option<&str>) {
         let first = self.waiting.plan(held.is_some(), *self.config.longest_rest, Instant::now());
-        let (intake, records) = (&self.name, self.waiting.items.len());
+        let (intake, records) = (&self.name, self.waiting.count());
         self.metrics.held.inc_by(u64::from(held.is_some()));
         match (held, self.waiting.resting.why()) {
             (Some(why), _) if first => {
@@ -265,35 +313,53 @@ impl<S: Source> Intake<S> {
         self.health.set(&self.name, held);
     }
 
-    async fn settle(
-        &mut self,
-        done: &[Origin<S::Ticket>],
-        dead: &[(Origin<S::Ticket>, String)],
-    ) -> Result<(), String> {
-        if !done.is_empty() {
-            self.source.settle(&done.iter().map(|origin| &origin.ticket).collect::<Vec<_>>()).await?;
-        }
+    async fn settle<'o>(&mut self, origins: impl Iterator<Item = &'o Origin<S::Ticket>>) -> Result<(), String>
+    where
+        S: 'o,
+    {
+        let tickets: Vec<&S::Ticket> = origins.map(|origin| &origin.ticket).collect();
+        if tickets.is_empty() { Ok(()) } else { within(self.source.settle(&tickets)).await }
+    }
+
+    /// Buries and settles records; where the dead destination does not take them, they wait, and why is returned.
+    async fn bury(&mut self, dead: Vec<Letter<S::Ticket>>) -> Result<Option<String>, String> {
         if dead.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let letters: Vec<_> = dead
             .iter()
-            .map(|(Origin { record, ticket }, reason)| {
-                tracing::error!(intake = self.name, origin = %ticket, reason, "a record goes to the dead destination");
-                Dead { record, ticket, reason }
-            })
+            .map(|Letter { origin: Origin { record, ticket }, reason, .. }| Dead { record, ticket, reason })
             .collect();
-        self.source.bury(&letters).await?;
-        self.source.settle(&dead.iter().map(|(origin, _)| &origin.ticket).collect::<Vec<_>>()).await
+        if let Err(why) = within(self.source.bury(&letters)).await {
+            self.waiting.unburied = dead;
+            return Ok(Some(why));
+        }
+        for Letter { origin, reason, counter } in &dead {
+            counter.inc();
+            tracing::error!(intake = self.name, origin = %origin.ticket, reason, "a record went to the dead destination");
+        }
+        self.settle(dead.iter().map(|letter| &letter.origin)).await.map(|()| None)
     }
 
-    /// The connection is gone, and with it what was taken over it: the broker hands it out again.
-    fn lost(&mut self, why: &str) {
+    /// The connection is gone, and with it what was taken over it: the broker hands it out again, to another process too.
+    async fn lost(&mut self, why: &str) {
         self.waiting = Waiting::default();
         self.metrics.connected(false);
         self.metrics.waiting(0, Duration::ZERO);
         if self.health.set(&self.name, Some(why)) {
             tracing::warn!(intake = self.name, why, "the broker cannot be used: connecting again");
         }
+        self.close().await;
     }
+
+    async fn close(&mut self) {
+        // A broker that does not answer learns of it by itself.
+        let _ = timeout(PATIENCE, self.source.close()).await;
+    }
+}
+
+/// An answer of a broker, or that there is none.
+async fn within<T>(answer: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let answered = timeout(PATIENCE, answer).await;
+    answered.unwrap_or_else(|_| Err(format!("the broker did not answer within {PATIENCE:?}")))
 }

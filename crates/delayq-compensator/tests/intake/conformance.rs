@@ -1,9 +1,9 @@
 //! What every intake promises, whatever its broker.
 
-use crate::stage::{Books, Broker, Running, Sent, Stage, topic};
+use crate::stage::{Books, Broker, Place, Running, Sent, Stage, topic};
 use delayq::{Message, PutOutcome, State, UnixMillis};
 use delayq_tests::deadline::{LONG, wait_until};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const DONE: &str = "settled_total{intake=\"orders\",outcome=\"done\"}";
 
@@ -147,6 +147,88 @@ pub(crate) async fn a_broker_that_is_killed_in_a_batch_loses_nothing<B: Broker>(
     compensator.stop().await;
 }
 
+/// A dead destination that is away holds back what comes behind, and nothing is carried out a second time.
+pub(crate) async fn a_dead_destination_that_is_away_is_waited_for_and_nothing_is_done_twice<B: Broker>() {
+    let stage = Stage::<B>::start().await;
+    let compensator = stage.compensator("").await;
+    compensator.is_ready().await;
+    stage.broker.delete(Place::Dead).await;
+    let poison = Sent { key: "k".to_owned(), ..Sent::put("poison", &[("delayq-dely", "5m")]) };
+    let of_key = |id: &str| Sent { key: "k".to_owned(), ..Sent::put(id, &[]) };
+    let records = std::iter::once(poison).chain((0..50).map(|n| of_key(&format!("m{n}"))));
+    stage.broker.publish(records.collect()).await;
+    compensator.is_unready("dead").await;
+    compensator.shows("paused{intake=\"orders\"}", 1.0).await;
+    let held = "held_total{intake=\"orders\"}";
+    let before = compensator.metric(held).await.unwrap();
+    wait_until("more tries", LONG, async || compensator.metric(held).await.unwrap() >= before + 2.0).await;
+    stage.broker.create(Place::Dead).await;
+    compensator.is_ready().await;
+    stage.has_delayed(50).await;
+    assert_eq!(stage.broker.dead(1).await[0].header("delayq-id"), "poison");
+    stage.is_settled().await;
+    assert_eq!(compensator.metric(DONE).await, Some(50.0));
+    compensator.shows("settled_total{intake=\"orders\",outcome=\"unreadable\"}", 1.0).await;
+    compensator.stop().await;
+}
+
+/// What is taken in may be deleted while it is read.
+pub(crate) async fn a_source_that_is_deleted_is_named_and_read_again_once_it_is_there<B: Broker>() {
+    let stage = Stage::<B>::start().await;
+    let compensator = stage.compensator("").await;
+    stage.broker.publish(vec![Sent::put("a", &[])]).await;
+    stage.has_delayed(1).await;
+    stage.broker.delete(Place::Source).await;
+    compensator.is_unready(B::MISSING).await;
+    stage.broker.create(Place::Source).await;
+    compensator.is_ready().await;
+    stage.broker.publish(vec![Sent::put("b", &[])]).await;
+    stage.has_delayed(2).await;
+    compensator.stop().await;
+}
+
+/// A broker that is away keeps no compensator from ending.
+pub(crate) async fn a_compensator_ends_while_its_broker_is_away<B: Broker>() {
+    let mut stage = Stage::<B>::start().await;
+    let compensator = stage.compensator("").await;
+    compensator.is_ready().await;
+    stage.broker.kill().await;
+    compensator.is_unready("orders").await;
+    compensator.stop().await;
+}
+
+/// Values that no record should have are named briefly, and stop nobody.
+pub(crate) async fn records_of_hostile_sizes_are_buried_with_a_brief_reason<B: Broker>() {
+    let stage = Stage::<B>::start().await;
+    let compensator = stage.compensator("").await;
+    let (long, many) = ("\u{7f}é".repeat(10_000), "x".repeat(100));
+    let names: Vec<String> = (0..300).map(|n| format!("x-{n}")).collect();
+    let headers: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), many.as_str())).collect();
+    stage
+        .broker
+        .publish(vec![
+            Sent::put("delay", &[("delayq-delay", &long)]),
+            Sent::put("at", &[("delayq-expires", "99999999999999999999999")]),
+            Sent { body: vec![b'x'; 900_000], ..Sent::put("body", &[]) },
+            Sent::put("headers", &headers),
+            Sent::put("sound", &[]),
+        ])
+        .await;
+    compensator.shows(DONE, 1.0).await;
+    let dead = stage.broker.dead(4).await;
+    let ids: BTreeSet<&str> = dead.iter().map(|dead| dead.header("delayq-id")).collect();
+    assert_eq!(ids, BTreeSet::from(["at", "body", "delay", "headers"]));
+    for dead in &dead {
+        let reason = dead.header("delayq-reason");
+        assert!(
+            (1..=301).contains(&reason.chars().count()) && !reason.contains(char::is_control),
+            "{reason}"
+        );
+    }
+    stage.is_settled().await;
+    compensator.stop().await;
+}
+
 /// Two compensators share the work, or one waits for the other; when one is killed, the other has all of it.
 pub(crate) async fn two_compensators_take_each_record_in_once<B: Broker>() {
     const COUNT: u64 = 4000;
@@ -209,6 +291,10 @@ macro_rules! conforms {
             an_outage_of_redis_pauses_and_loses_nothing,
             a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice,
             a_broker_that_is_killed_in_a_batch_loses_nothing,
+            a_dead_destination_that_is_away_is_waited_for_and_nothing_is_done_twice,
+            a_source_that_is_deleted_is_named_and_read_again_once_it_is_there,
+            a_compensator_ends_while_its_broker_is_away,
+            records_of_hostile_sizes_are_buried_with_a_brief_reason,
             two_compensators_take_each_record_in_once,
             a_hundred_thousand_records_are_as_many_messages,
         }

@@ -1,10 +1,12 @@
 //! The intake `kafka`.
 
 use crate::conformance::conforms;
-use crate::stage::{Broker, Sent};
+use crate::stage::{Broker, Place, Sent, Stage};
 use delayq_tests::deadline::LONG;
 use delayq_tests::kafka_server::KafkaServer;
 use futures_util::future::join_all;
+use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, Headers, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord};
@@ -32,12 +34,14 @@ impl Kafka {
 
 impl Broker for Kafka {
     const EVENT_PREFIX: &'static str = "ce_";
+    const MISSING: &'static str = "the topic `orders-in` does not exist";
     const ORIGIN: &'static str = "kafka orders-in/";
 
     async fn start() -> Self {
         let server = KafkaServer::start().await;
-        server.create_topic(TOPIC, PARTITIONS, &[]).await;
-        server.create_topic(DEAD, 1, &[]).await;
+        for (name, partitions) in [topic(Place::Source), topic(Place::Dead)] {
+            server.create_topic(name, partitions, &[]).await;
+        }
         let mut settings = ClientConfig::new();
         settings.set("bootstrap.servers", server.address()).set("linger.ms", "5");
         settings.set("partitioner", "murmur2_random");
@@ -104,6 +108,18 @@ impl Broker for Kafka {
         tokio::task::spawn_blocking(look).await.unwrap()
     }
 
+    async fn delete(&self, place: Place) {
+        let admin: AdminClient<DefaultClientContext> = self.settings().create().unwrap();
+        let name = topic(place).0;
+        let gone = admin.delete_topics(&[name], &AdminOptions::new()).await.unwrap();
+        assert_eq!(gone, [Ok(name.to_owned())]);
+    }
+
+    async fn create(&self, place: Place) {
+        let (name, partitions) = topic(place);
+        self.server.create_topic(name, partitions, &[]).await;
+    }
+
     async fn kill(&mut self) {
         self.server.kill().await;
     }
@@ -113,4 +129,30 @@ impl Broker for Kafka {
     }
 }
 
+const fn topic(place: Place) -> (&'static str, i32) {
+    match place {
+        Place::Source => (TOPIC, PARTITIONS),
+        Place::Dead => (DEAD, 1),
+    }
+}
+
 conforms!(Kafka);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_header_whose_name_is_not_utf_8_is_buried_without_it_and_stops_nobody() {
+    let stage = Stage::<Kafka>::start().await;
+    let compensator = stage.compensator("topic = \"orders\"").await;
+    let script = format!(
+        "printf poison | kcat -b {} -P -t {TOPIC} -p 0 -k a -H \"$(printf '\\377')=1\" -H delayq-id=a",
+        stage.broker.server.address()
+    );
+    let sent = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert!(sent.status.success(), "{sent:?}");
+    stage.broker.publish(vec![Sent::put("b", &[])]).await;
+    stage.has_delayed(1).await;
+    let dead = stage.broker.dead(1).await;
+    assert!(dead[0].header("delayq-reason").contains("a header whose name is not UTF-8"), "{dead:?}");
+    assert_eq!((dead[0].header("delayq-id"), &dead[0].body[..], &*dead[0].key), ("a", &b"poison"[..], "a"));
+    stage.is_settled().await;
+    compensator.stop().await;
+}

@@ -1,7 +1,7 @@
 //! The intake `nats`.
 
 use crate::conformance::conforms;
-use crate::stage::{Broker, Sent};
+use crate::stage::{Broker, Place, Sent, Stage};
 use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::stream::Config;
 use async_nats::jetstream::{self, Context};
@@ -22,15 +22,13 @@ impl Nats {
 
 impl Broker for Nats {
     const EVENT_PREFIX: &'static str = "ce-";
+    const MISSING: &'static str = "the stream `in`";
     const ORIGIN: &'static str = "nats in sequence ";
 
     async fn start() -> Self {
         let nats = Self { server: NatsServer::start(&[]).await };
-        let context = nats.context().await;
-        for (name, subject) in [("in", "in.>"), ("dead", "dead")] {
-            let (name, subjects) = (name.to_owned(), vec![subject.to_owned()]);
-            context.create_stream(Config { name, subjects, ..Config::default() }).await.unwrap();
-        }
+        nats.create(Place::Source).await;
+        nats.create(Place::Dead).await;
         nats
     }
 
@@ -87,6 +85,16 @@ impl Broker for Nats {
         }
     }
 
+    async fn delete(&self, place: Place) {
+        self.context().await.delete_stream(stream(place).0).await.unwrap();
+    }
+
+    async fn create(&self, place: Place) {
+        let (name, subject) = stream(place);
+        let (name, subjects) = (name.to_owned(), vec![subject.to_owned()]);
+        self.context().await.create_stream(Config { name, subjects, ..Config::default() }).await.unwrap();
+    }
+
     async fn kill(&mut self) {
         self.server.kill().await;
     }
@@ -96,4 +104,51 @@ impl Broker for Nats {
     }
 }
 
+/// A stream and its subjects.
+const fn stream(place: Place) -> (&'static str, &'static str) {
+    match place {
+        Place::Source => ("in", "in.>"),
+        Place::Dead => ("dead", "dead"),
+    }
+}
+
 conforms!(Nats);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_without_a_bound_is_read_no_further_ahead_than_the_intake_says() {
+    let mut stage = Stage::<Nats>::start().await;
+    let of = stage.broker.context().await.get_stream("in").await.unwrap();
+    let unbounded = pull::Config {
+        durable_name: Some("delayq".to_owned()),
+        max_ack_pending: -1,
+        ..pull::Config::default()
+    };
+    of.create_consumer(unbounded).await.unwrap();
+    let compensator = stage.compensator("batch = 5\nin_flight = 20").await;
+    compensator.is_ready().await;
+    stage.deployment.server.kill().await;
+    stage.broker.publish((0..500).map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
+    compensator.shows("paused{intake=\"orders\"}", 1.0).await;
+    let info = of.consumer_info("delayq").await.unwrap();
+    assert!((1..=20).contains(&info.num_ack_pending), "{info:?}");
+    stage.deployment.server.resume().await;
+    stage.has_delayed(500).await;
+    stage.is_settled().await;
+    compensator.stop().await;
+}
+
+/// Records of 1 MiB, of which the next never fits into what is left: fewer are asked for, and none is passed over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_as_large_as_the_server_takes_are_taken_in_bounded_by_their_bytes() {
+    let stage = Stage::<Nats>::start().await;
+    let large = |n: usize| Sent { body: vec![b'x'; 1_000_000], ..Sent::put(&format!("large{n}"), &[]) };
+    for chunk in 0..10 {
+        stage.broker.publish((chunk * 10..(chunk + 1) * 10).map(large).collect()).await;
+    }
+    stage.broker.publish(vec![Sent::put("small", &[])]).await;
+    let compensator = stage.compensator("").await;
+    stage.has_delayed(1).await;
+    compensator.shows("settled_total{intake=\"orders\",outcome=\"rejected\"}", 100.0).await;
+    stage.is_settled().await;
+    compensator.stop().await;
+}

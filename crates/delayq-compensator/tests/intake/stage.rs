@@ -27,6 +27,8 @@ pub(crate) struct Sent {
 pub(crate) trait Broker: Sized + Send + Sync {
     /// What the names of an event's attributes begin with.
     const EVENT_PREFIX: &'static str;
+    /// What is said of a source that does not exist.
+    const MISSING: &'static str;
     /// What the origin of a dead record contains.
     const ORIGIN: &'static str;
 
@@ -38,8 +40,19 @@ pub(crate) trait Broker: Sized + Send + Sync {
     fn dead(&self, count: usize) -> impl Future<Output = Vec<Sent>> + Send;
     /// How many records it would hand out if no compensator ran.
     fn unsettled(&self) -> impl Future<Output = u64> + Send;
+    /// Deletes the topic, queue or stream.
+    fn delete(&self, place: Place) -> impl Future<Output = ()> + Send;
+    /// Creates it again.
+    fn create(&self, place: Place) -> impl Future<Output = ()> + Send;
     fn kill(&mut self) -> impl Future<Output = ()> + Send;
     fn resume(&mut self) -> impl Future<Output = ()> + Send;
+}
+
+/// What is taken in, or the dead destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Source,
+    Dead,
 }
 
 /// A Redis and a broker.

@@ -3,8 +3,8 @@
 use super::offsets::Offsets;
 use delayq_service::brokers::KafkaWords;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, Rebalance};
-use rdkafka::error::KafkaError;
-use rdkafka::{ClientContext, Statistics};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::{ClientContext, Statistics, TopicPartitionList};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -91,6 +91,14 @@ impl ConsumerContext for Group {
                 partitions.elements().iter().for_each(|element| offsets.revoke(element.partition()));
             }
             Rebalance::Error(_) => {}
+        }
+    }
+
+    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
+        // What is not committed is carried out again, by the next owner of the partition.
+        match result {
+            Ok(()) | Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => {}
+            Err(error) => tracing::warn!(topic = self.0.topic, %error, "offsets were not committed"),
         }
     }
 

@@ -46,8 +46,12 @@ impl Offsets {
         self.partitions.keys().copied()
     }
 
-    /// Hands out a record; `None`: its partition is not assigned.
+    /// Hands out a record; `None`: its partition is not assigned. Where offsets go back, because the log was cut off or the
+    /// topic created again, what was handed out before is lost.
     pub(super) fn hand_out(&mut self, partition: i32, offset: i64) -> Option<Place> {
+        if self.partitions.get(&partition)?.out.back().is_some_and(|(last, _)| *last >= offset) {
+            self.assign(partition);
+        }
         let known = self.partitions.get_mut(&partition)?;
         known.out.push_back((offset, false));
         Some(Place { partition, offset, assignment: known.assignment })
@@ -90,6 +94,15 @@ mod tests {
         assert_eq!(offsets.settle(&places[1]), Some(15));
         assert_eq!(offsets.settle(&places[1]), None, "a second time");
         assert_eq!(offsets.settle(&places[3]), Some(16));
+    }
+
+    #[test]
+    fn offsets_that_go_back_are_committed_and_those_before_are_lost() {
+        let mut offsets = Offsets::default();
+        offsets.assign(0);
+        let (old, new) = (offsets.hand_out(0, 100).unwrap(), offsets.hand_out(0, 3).unwrap());
+        assert!(offsets.is_lost(&old) && !offsets.is_lost(&new));
+        assert_eq!((offsets.settle(&old), offsets.settle(&new)), (None, Some(3)));
     }
 
     #[test]

@@ -14,9 +14,10 @@ use futures_util::{FutureExt, StreamExt};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{Consumer, StreamConsumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{BorrowedMessage, Headers};
+use rdkafka::message::{BorrowedMessage, Header, Headers};
 use rdkafka::{Message, TopicPartitionList};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +36,8 @@ pub(crate) struct KafkaSource {
 struct Open {
     consumer: Arc<StreamConsumer<Group>>,
     group: Group,
-    burial: Burial,
+    /// None after it failed: the next one reads the password again.
+    burial: Option<Burial>,
 }
 
 /// A record that was handed out.
@@ -74,7 +76,7 @@ impl KafkaSource {
         let group = Group::new(&self.config.topic);
         let consumer = StreamConsumer::from_config_and_context(&settings, group.clone());
         let consumer = Arc::new(consumer.map_err(|error| error.to_string())?);
-        let burial = Burial::new(&self.config, &self.dead)?;
+        let burial = Some(Burial::new(&self.config, &self.dead)?);
         Ok(Open { consumer, group, burial })
     }
 
@@ -126,23 +128,36 @@ impl Open {
 
     fn arrived(&self, topic: &Arc<str>, message: &BorrowedMessage<'_>) -> Option<Arrived<KafkaTicket>> {
         let place = self.group.offsets().hand_out(message.partition(), message.offset())?;
-        let headers = message.headers().map_or_else(Vec::new, |headers| {
-            headers
-                .iter()
-                .map(|header| (header.key.to_owned(), header.value.unwrap_or_default().to_vec()))
-                .collect()
-        });
+        let (headers, damage) = headers(message);
         let at = message.timestamp().to_millis().and_then(|ms| u64::try_from(ms).ok());
         let record = Record {
             headers,
             body: message.payload().unwrap_or_default().to_vec(),
             at: at.map(UnixMillis::new),
-            id: None,
-            is_repeat: false,
+            damage,
+            ..Record::default()
         };
         let key = message.key().map(<[u8]>::to_vec);
         Some(Arrived { record, ticket: KafkaTicket { topic: Arc::clone(topic), place, key } })
     }
+}
+
+/// The headers of a message, and whether some are left out: the client panics at a name that is not UTF-8.
+fn headers(message: &BorrowedMessage<'_>) -> (Vec<(String, Vec<u8>)>, Option<&'static str>) {
+    let (mut all, mut damage) = (Vec::new(), None);
+    let Some(headers) = message.headers() else { return (all, damage) };
+    for index in 0..headers.count() {
+        let read = || {
+            let Header { key, value } = headers.get(index);
+            (key.to_owned(), value.unwrap_or_default().to_vec())
+        };
+        // It changes nothing that could be left half done.
+        match catch_unwind(AssertUnwindSafe(read)) {
+            Ok(header) => all.push(header),
+            Err(_) => damage = Some("it has a header whose name is not UTF-8, which is left out"),
+        }
+    }
+    (all, damage)
 }
 
 #[async_trait]
@@ -177,8 +192,9 @@ impl Source for KafkaSource {
             match next {
                 Some(Ok(message)) => {
                     open.group.words().forget();
-                    arrived.extend(open.arrived(&topic, &message));
-                    bytes += message.payload_len() + 512;
+                    let record = open.arrived(&topic, &message);
+                    bytes += record.as_ref().map_or(0, |arrived| arrived.record.bytes());
+                    arrived.extend(record);
                 }
                 Some(Err(error)) => open.judge(&error)?,
                 None => return Err("the consumer was closed".to_owned()),
@@ -187,7 +203,7 @@ impl Source for KafkaSource {
         Ok(arrived)
     }
 
-    async fn hold(&mut self, _: &[&KafkaTicket]) -> Result<(), String> {
+    async fn hold(&mut self) -> Result<(), String> {
         let open = self.opened()?;
         if !open.group.set_paused(true) {
             let all = open.assigned(&self.config.topic);
@@ -226,7 +242,15 @@ impl Source for KafkaSource {
     }
 
     async fn bury(&mut self, dead: &[Dead<'_, KafkaTicket>]) -> Result<(), String> {
-        self.opened()?.burial.publish(dead).await
+        let Self { config, dead: topic, open, .. } = self;
+        let open = open.as_mut().ok_or("it is not connected")?;
+        let burial = match open.burial.take() {
+            Some(burial) => burial,
+            None => Burial::new(config, topic)?,
+        };
+        burial.publish(dead).await?;
+        open.burial = Some(burial);
+        Ok(())
     }
 
     fn lag(&self) -> Option<u64> {

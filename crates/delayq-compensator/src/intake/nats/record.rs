@@ -27,5 +27,6 @@ pub(super) fn record(message: &Message, info: &Info<'_>) -> Record {
         at: published.map(UnixMillis::new),
         id: id.map(|id| id.as_str().to_owned()),
         is_repeat: info.delivered > 1,
+        damage: None,
     }
 }

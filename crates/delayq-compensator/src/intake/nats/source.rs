@@ -4,21 +4,22 @@
 //! connection nothing is carried out until everything that is not acked is here; then it is in the order of the stream.
 
 use super::config::NatsIntakeConfig;
-use super::outstanding::Outstanding;
+use super::outstanding::{Known, Outstanding};
 use super::turn::Turn;
 use super::{dead, record};
 use crate::intake::source::{Arrived, Dead, Source};
-use async_nats::jetstream::consumer::pull::{Config, Stream};
-use async_nats::jetstream::consumer::{AckPolicy, Consumer};
-use async_nats::jetstream::{self, Context};
-use async_nats::{Client, Event};
+use async_nats::jetstream::consumer::pull::{Batch, Config};
+use async_nats::jetstream::consumer::{AckPolicy, Consumer, Info};
+use async_nats::jetstream::{self, Context, Message};
+use async_nats::{Client, Event, Subject};
 use async_trait::async_trait;
 use futures_util::{FutureExt, StreamExt};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 /// How long the server may take to answer.
@@ -28,9 +29,18 @@ const ACK_WAIT: Duration = Duration::from_secs(10);
 /// How often the server is asked whether everything is here.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
-/// How often the server says that it has nothing, and when it is asked again.
-const HEARTBEAT: Duration = Duration::from_secs(5);
+/// For how long a request for records stands, and when it should have ended.
 const EXPIRES: Duration = Duration::from_secs(15);
+const ENDED: Duration = Duration::from_secs(18);
+/// What the server says where the next record is larger than what is left of a request.
+const TOO_LARGE: &str = "Exceeds MaxBytes";
+
+/// Maximum bytes of the records of one call, exceeded by one record.
+const MOST_BYTES: usize = 16 << 20;
+/// Maximum bytes of records that are not acked, exceeded by one record.
+const MOST_AHEAD_BYTES: usize = 64 << 20;
+
+const BROKEN: &str = "the connection broke";
 
 /// A stream, and the subject of its dead records.
 pub(crate) struct NatsSource {
@@ -48,17 +58,31 @@ struct Open {
     consumer: Consumer<Config>,
     broken: watch::Receiver<bool>,
     turn: Turn,
-    /// None before it is this connection's turn.
-    messages: Option<Stream>,
+    /// The request that stands.
+    request: Option<Request>,
+    /// The bytes that were held when the next record was too large to be held too.
+    cramped_at: Option<usize>,
     outstanding: Outstanding,
+    in_flight: usize,
     /// What arrived and is not handed out yet.
     early: VecDeque<Arrived<NatsTicket>>,
     /// Whether everything that is not acked is here.
     is_gathered: bool,
+    /// When the turn began.
+    since: Option<Instant>,
+    asking: Option<JoinHandle<Result<Info, String>>>,
     pending: u64,
     /// Which connection it is, from 1.
     number: u64,
     stream: Arc<str>,
+}
+
+/// Records that the server was asked for.
+struct Request {
+    records: Batch,
+    since: Instant,
+    /// How many came.
+    count: usize,
 }
 
 /// A record that was handed out.
@@ -148,20 +172,21 @@ impl Open {
             return Ok(());
         }
         self.turn.held().await?;
-        if self.messages.is_none() {
-            let ahead =
-                usize::try_from(self.consumer.cached_info().config.max_ack_pending).unwrap_or(1).max(1);
-            let stream =
-                self.consumer.stream().max_messages_per_batch(ahead).heartbeat(HEARTBEAT).expires(EXPIRES);
-            self.messages = Some(stream.messages().await.map_err(|error| error.to_string())?);
-        }
+        let since = *self.since.get_or_insert_with(Instant::now);
         loop {
-            while let Some(received) = self.receive().now_or_never() {
+            while self.request.is_some()
+                && let Some(received) = self.receive().now_or_never()
+            {
                 received?;
             }
-            let info = self.consumer.get_info().await.map_err(|error| error.to_string())?;
-            if info.num_ack_pending == self.outstanding.count() {
+            let info = self.ask().await?;
+            let missing = info.num_ack_pending.saturating_sub(self.outstanding.held().0);
+            if missing == 0 {
                 break;
+            }
+            // Before, the server would hand out later ones in their place.
+            if self.request.is_none() && since.elapsed() > info.config.ack_wait {
+                self.request(missing, 0).await?;
             }
             sleep(ASK_EVERY).await;
         }
@@ -170,25 +195,103 @@ impl Open {
         Ok(())
     }
 
-    /// Waits for a record, and keeps it. Cancel safe.
+    /// Asks how much is not acked and not handed out. Cancel safe: the next call waits for the same answer.
+    async fn ask(&mut self) -> Result<Info, String> {
+        let consumer = &self.consumer;
+        let asking = self.asking.get_or_insert_with(|| {
+            let consumer = consumer.clone();
+            tokio::spawn(async move { consumer.get_info().await.map_err(|error| error.to_string()) })
+        });
+        let answer = asking.await.unwrap_or_else(|panic| Err(panic.to_string()));
+        self.asking = None;
+        self.pending = answer.as_ref().map_or(self.pending, |info| info.num_pending);
+        answer
+    }
+
+    /// Asks for so many records and bytes; 0 bytes: any. Cancel safe, because the request goes out last.
+    async fn request(&mut self, most: usize, max_bytes: usize) -> Result<(), String> {
+        let asked = self.consumer.batch().max_messages(most).max_bytes(max_bytes).expires(EXPIRES).messages();
+        let records = asked.await.map_err(|error| error.to_string())?;
+        self.request = Some(Request { records, since: Instant::now(), count: 0 });
+        Ok(())
+    }
+
+    /// How many records and bytes may be asked for; `None`: none.
+    fn room(&self) -> Option<(usize, usize)> {
+        let (count, bytes) = self.outstanding.held();
+        let most = self.in_flight.checked_sub(count).filter(|&most| most > 0)?;
+        match self.cramped_at {
+            Some(_) if bytes == 0 => Some((1, 0)),
+            Some(before) if bytes >= before => None,
+            _ => MOST_AHEAD_BYTES.checked_sub(bytes).filter(|&bytes| bytes > 0).map(|bytes| (most, bytes)),
+        }
+    }
+
+    /// Waits for a record, and keeps it; asks for more where there is room. Cancel safe.
+    async fn take(&mut self) -> Result<(), String> {
+        if self.request.is_none()
+            && let Some((most, bytes)) = self.room()
+        {
+            self.request(most, bytes).await?;
+        }
+        self.receive().await
+    }
+
+    /// Waits for a record of the request that stands, or for its end, and keeps it. Cancel safe.
     async fn receive(&mut self) -> Result<(), String> {
-        let messages = self.messages.as_mut().ok_or("it is not this connection's turn")?;
-        let message = tokio::select! {
-            biased;
-            _ = self.broken.wait_for(|broken| *broken) => return Err("the connection broke".to_owned()),
-            message = messages.next() => message,
+        let next = async {
+            match &mut self.request {
+                Some(request) => request.records.next().await,
+                None => std::future::pending().await,
+            }
         };
-        let message = message.ok_or("the consumer is gone")?.map_err(|error| error.to_string())?;
+        let next = tokio::select! {
+            biased;
+            _ = self.broken.wait_for(|broken| *broken) => return Err(BROKEN.to_owned()),
+            why = self.turn.over() => return Err(why),
+            next = next => next,
+        };
+        match next {
+            Some(Ok(message)) => self.arrived(message).await,
+            Some(Err(error)) if error.to_string().contains(TOO_LARGE) => {
+                let came = self.request.take().is_some_and(|request| request.count > 0);
+                self.cramped_at = (!came).then(|| self.outstanding.held().1);
+                Ok(())
+            }
+            Some(Err(error)) => Err(error.to_string()),
+            // It was answered in full, or stood for as long as it may. One that was not answered at all may be still.
+            None => match self.request.take() {
+                Some(request) if request.since.elapsed() > ENDED => {
+                    Err("the server did not end a request for records".to_owned())
+                }
+                _ => Ok(()),
+            },
+        }
+    }
+
+    async fn arrived(&mut self, message: Message) -> Result<(), String> {
         let info = message.info().map_err(|error| error.to_string())?;
         self.pending = info.pending;
         let (sequence, record) = (info.stream_sequence, record::record(&message, &info));
         let reply = message.reply.clone().ok_or("a message without an address for its ack")?;
-        // Handed out again while it is here, it is no second record.
-        if self.outstanding.add(sequence, reply) {
-            let ticket = NatsTicket { stream: Arc::clone(&self.stream), sequence, connection: self.number };
-            self.early.push_back(Arrived { record, ticket });
+        if let Some(request) = &mut self.request {
+            request.count += 1;
+        }
+        self.cramped_at = None;
+        match self.outstanding.add(sequence, reply.clone(), record.bytes()) {
+            Known::New => {
+                let ticket =
+                    NatsTicket { stream: Arc::clone(&self.stream), sequence, connection: self.number };
+                self.early.push_back(Arrived { record, ticket });
+            }
+            Known::Here => {}
+            Known::Acked => self.ack(reply).await?,
         }
         Ok(())
+    }
+
+    async fn ack(&self, reply: Subject) -> Result<(), String> {
+        self.client.publish(reply, "+ACK".into()).await.map_err(|error| error.to_string())
     }
 }
 
@@ -212,9 +315,13 @@ impl Source for NatsSource {
             consumer,
             broken,
             turn,
-            messages: None,
+            request: None,
+            cramped_at: None,
+            in_flight: self.in_flight.into(),
             early: VecDeque::new(),
             is_gathered: false,
+            since: None,
+            asking: None,
             number: self.connections,
             stream: self.config.stream.as_str().into(),
         });
@@ -225,21 +332,28 @@ impl Source for NatsSource {
         let open = self.opened()?;
         open.gather().await?;
         while open.early.is_empty() {
-            open.receive().await?;
+            open.take().await?;
         }
         while open.early.len() < most
-            && let Some(received) = open.receive().now_or_never()
+            && let Some(received) = open.take().now_or_never()
         {
             received?;
         }
-        let count = most.min(open.early.len());
-        Ok(open.early.drain(..count).collect())
+        let (mut all, mut bytes) = (Vec::new(), 0);
+        while all.len() < most
+            && bytes < MOST_BYTES
+            && let Some(arrived) = open.early.pop_front()
+        {
+            bytes += arrived.record.bytes();
+            all.push(arrived);
+        }
+        Ok(all)
     }
 
-    /// The server stops by itself when as much is not acked as may be; what it sent until then is kept.
-    async fn hold(&mut self, _: &[&NatsTicket]) -> Result<(), String> {
+    /// Asks for nothing more; what was asked for is kept.
+    async fn hold(&mut self) -> Result<(), String> {
         let open = self.opened()?;
-        open.pending = open.consumer.get_info().await.map_err(|error| error.to_string())?.num_pending;
+        open.ask().await?;
         loop {
             open.receive().await?;
         }
@@ -252,7 +366,7 @@ impl Source for NatsSource {
     async fn settle(&mut self, tickets: &[&NatsTicket]) -> Result<(), String> {
         let open = self.opened()?;
         for reply in tickets.iter().filter_map(|ticket| open.outstanding.take(ticket.sequence)) {
-            open.client.publish(reply, "+ACK".into()).await.map_err(|error| error.to_string())?;
+            open.ack(reply).await?;
         }
         Ok(())
     }
@@ -263,7 +377,7 @@ impl Source for NatsSource {
     }
 
     fn lag(&self) -> Option<u64> {
-        self.open.as_ref().map(|open| open.pending + open.outstanding.count() as u64)
+        self.open.as_ref().map(|open| open.pending + open.outstanding.held().0 as u64)
     }
 
     async fn close(&mut self) {

@@ -2,23 +2,26 @@
 //! out beside each other.
 //!
 //! ```text
-//! waiting ── "claim ID" ──► claiming ── nobody objects ──► held
-//!    ▲                          │                           │ "claim" of another: objects
-//!    └──── rest ◄── "held ID" ──┘                           └─ the connection breaks: it is over
+//! waiting ── "claim ID" ──► claiming ── nobody objects ──► held ── says so from time to time, and to each claim
+//!    ▲                          │                           │
+//!    └──── rest ◄── "held ID" ──┘                           └─ the connection breaks, or "held" of a lower ID: it is over
 //! ```
 //! They talk over one subject of the server, without anything that is stored: a turn ends with the connection of its holder.
+//! One that was too slow to object, or cut off from the others, has its turn beside another's until they hear of each other.
 
 use async_nats::{Client, Subscriber};
 use futures_util::StreamExt;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, interval, sleep, timeout_at};
 
 /// How long others have to object.
 const OBJECTION: Duration = Duration::from_millis(300);
-/// The rest between two claims.
+/// The rest between two claims, and how often a holder says that it is one.
 const REST: Duration = Duration::from_millis(700);
+
+const OVER: &str = "another compensator reads the consumer";
 
 /// The turn of a connection, asked for until this is dropped.
 pub(super) struct Turn {
@@ -47,8 +50,14 @@ impl Turn {
     pub(super) async fn held(&mut self) -> Result<(), String> {
         match self.held.wait_for(|held| *held).await {
             Ok(_) => Ok(()),
-            Err(_) => Err("the turn cannot be asked for".to_owned()),
+            Err(_) => Err(OVER.to_owned()),
         }
+    }
+
+    /// Waits until a turn that was held is over. Cancel safe.
+    pub(super) async fn over(&mut self) -> String {
+        while self.held.changed().await.is_ok() {}
+        OVER.to_owned()
     }
 }
 
@@ -74,10 +83,17 @@ impl Talk {
             sleep(REST).await;
         }
         held.send_replace(true);
-        while let Some(word) = self.hear().await {
-            if matches!(word, Word::Claim(_)) {
-                self.say(Word::Held(self.own)).await;
+        let mut says = interval(REST);
+        loop {
+            tokio::select! {
+                _ = says.tick() => {}
+                word = self.hear() => match word {
+                    None => return,
+                    Some(Word::Held(other)) if other < self.own => return,
+                    Some(_) => {}
+                }
             }
+            self.say(Word::Held(self.own)).await;
         }
     }
 

@@ -13,22 +13,21 @@ use tokio::time::timeout;
 
 const PERSISTENT: u8 = 2;
 
-/// Where dead records go, over a channel of its own.
+/// Where dead records go, over a connection of its own: a broker that is short of memory or disk reads nothing from one that
+/// publishes, acks neither.
 pub(super) struct Burial {
     exchange: String,
     key: String,
+    connection: Connection,
     channel: Channel,
 }
 
 // === impl Burial ===
 
 impl Burial {
-    /// Checks that the destination exists.
-    pub(super) async fn open(
-        connection: &Connection,
-        config: &RabbitmqIntakeConfig,
-        key: &str,
-    ) -> Result<Self, String> {
+    /// Connects, and checks that the destination exists.
+    pub(super) async fn open(config: &RabbitmqIntakeConfig, key: &str) -> Result<Self, String> {
+        let connection = config.access().connect("delayq-compensator").await?;
         let channel = connection.create_channel().await.map_err(|error| rabbitmq_words(&error))?;
         let exchange = config.dead_exchange.clone();
         match exchange.is_empty() {
@@ -37,7 +36,11 @@ impl Burial {
         }
         let confirms = channel.confirm_select(ConfirmSelectOptions::default()).await;
         confirms.map_err(|error| rabbitmq_words(&error))?;
-        Ok(Self { exchange, key: key.to_owned(), channel })
+        Ok(Self { exchange, key: key.to_owned(), connection, channel })
+    }
+
+    pub(super) async fn close(self) {
+        queue::close(&self.connection).await;
     }
 
     pub(super) async fn publish(&self, dead: &[Dead<'_, RabbitmqTicket>]) -> Result<(), String> {

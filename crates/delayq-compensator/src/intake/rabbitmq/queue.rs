@@ -4,13 +4,22 @@
 //! them, and to another only once that one is gone. An exclusive consumer would do the same, but the others would be refused
 //! again and again rather than wait.
 
+use super::PATIENCE;
 use delayq_service::brokers::{RabbitmqArguments, rabbitmq_arguments, rabbitmq_words};
 use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 use lapin::{Channel, Connection, ExchangeKind};
+use tokio::time::timeout;
 
 const SINGLE: &str = "x-single-active-consumer";
 const PRIORITIES: &str = "x-max-priority";
+
+/// Closes a connection, unless it is broken.
+pub(super) async fn close(connection: &Connection) {
+    if connection.status().connected() {
+        let _ = timeout(PATIENCE, connection.close(200, "closing".into())).await;
+    }
+}
 
 /// How many records of an existing queue are ready.
 pub(super) async fn ready(channel: &Channel, queue: &str) -> Result<u32, String> {

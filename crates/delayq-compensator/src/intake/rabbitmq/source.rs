@@ -22,12 +22,19 @@ use tokio::time::timeout;
 
 /// Maximum bytes of the records of one call, exceeded by one record.
 const MOST_BYTES: usize = 16 << 20;
+/// Maximum bytes of what is not acked, where records are as large as those that came: AMQP bounds their number alone, and the
+/// client keeps in memory what it is sent.
+const MOST_AHEAD_BYTES: usize = 128 << 20;
+/// A number of records whose mean says something about the others.
+const FEW: usize = 16;
+
+const NOT_CONNECTED: &str = "it is not connected";
 
 /// A queue, and where its dead records go.
 pub(crate) struct RabbitmqSource {
     config: RabbitmqIntakeConfig,
     dead: String,
-    /// Maximum number of records that are not acked.
+    /// Maximum number of records that are not acked; fewer than the configuration says where they are large.
     in_flight: u16,
     open: Option<Open>,
 }
@@ -36,13 +43,15 @@ struct Open {
     connection: Connection,
     channel: Channel,
     consumer: Consumer,
-    burial: Burial,
+    /// None after it failed.
+    burial: Option<Burial>,
     ready: Ready,
     queue: Arc<str>,
     /// What arrived while nothing was to be taken.
     early: VecDeque<Arrived<RabbitmqTicket>>,
-    /// How many arrived and are not acked.
+    /// How many arrived and are not acked, and their bytes.
     unsettled: usize,
+    bytes: usize,
 }
 
 /// A record that was handed out.
@@ -52,6 +61,7 @@ pub(crate) struct RabbitmqTicket {
     exchange: String,
     key: String,
     tag: u64,
+    bytes: usize,
     /// Its dead record has the same, with their types.
     pub(super) properties: BasicProperties,
 }
@@ -70,7 +80,7 @@ impl RabbitmqSource {
         let words = |error: lapin::Error| rabbitmq_words(&error);
         let asks = connection.create_channel().await.map_err(words)?;
         let first = queue::ready(&asks, name).await?;
-        let burial = Burial::open(&connection, &self.config, &self.dead).await?;
+        let burial = Some(Burial::open(&self.config, &self.dead).await?);
         queue::keeps_order(&connection, name).await?;
         let channel = connection.create_channel().await.map_err(words)?;
         channel.basic_qos(self.in_flight, BasicQosOptions::default()).await.map_err(words)?;
@@ -82,6 +92,7 @@ impl RabbitmqSource {
             ready: Ready::start(asks, Arc::clone(&queue), first),
             early: VecDeque::new(),
             unsettled: 0,
+            bytes: 0,
             connection,
             channel,
             burial,
@@ -90,8 +101,28 @@ impl RabbitmqSource {
     }
 
     fn opened(&mut self) -> Result<&mut Open, String> {
-        self.open.as_mut().ok_or_else(|| "it is not connected".to_owned())
+        self.open.as_mut().ok_or_else(|| NOT_CONNECTED.to_owned())
     }
+
+    /// Fewer records at once from now on, over a new connection, where as many of this size would be too many.
+    fn check_size(&mut self) -> Result<(), String> {
+        let Some(Open { unsettled, bytes, .. }) = self.open else { return Ok(()) };
+        match fewer(self.in_flight, unsettled, bytes) {
+            None => Ok(()),
+            Some(fewer) => {
+                self.in_flight = fewer;
+                let mean = bytes / unsettled;
+                Err(format!("records have {mean} bytes on average: connecting again for {fewer} at once"))
+            }
+        }
+    }
+}
+
+/// How many records may be in flight where `count` of them have so many bytes; `None`: as many as may be now.
+fn fewer(in_flight: u16, count: usize, bytes: usize) -> Option<u16> {
+    let mean = bytes.checked_div(count)?.max(1);
+    let most = u16::try_from(MOST_AHEAD_BYTES / mean).unwrap_or(u16::MAX).max(1);
+    (count >= FEW && most < in_flight).then_some(most)
 }
 
 // === impl Open ===
@@ -109,12 +140,14 @@ impl Open {
     }
 
     fn arrived(&mut self, delivery: Delivery) -> Arrived<RabbitmqTicket> {
-        self.unsettled += 1;
         let Delivery { delivery_tag: tag, exchange, routing_key, redelivered, properties, data, .. } =
             delivery;
         let record = record(data, &properties, redelivered);
+        let bytes = record.bytes();
+        self.unsettled += 1;
+        self.bytes += bytes;
         let (queue, exchange, key) = (Arc::clone(&self.queue), exchange.into(), routing_key.into());
-        Arrived { record, ticket: RabbitmqTicket { queue, exchange, key, tag, properties } }
+        Arrived { record, ticket: RabbitmqTicket { queue, exchange, key, tag, bytes, properties } }
     }
 }
 
@@ -144,18 +177,20 @@ impl Source for RabbitmqSource {
                     None => break,
                 },
             };
-            bytes += arrived.record.bytes();
+            bytes += arrived.ticket.bytes;
             all.push(arrived);
         }
+        self.check_size()?;
         Ok(all)
     }
 
     /// The broker stops by itself when as much is not acked as may be; what it sent until then is kept.
-    async fn hold(&mut self, _: &[&RabbitmqTicket]) -> Result<(), String> {
-        let open = self.opened()?;
+    async fn hold(&mut self) -> Result<(), String> {
         loop {
+            let open = self.opened()?;
             let arrived = open.receive().await?;
             open.early.push_back(arrived);
+            self.check_size()?;
         }
     }
 
@@ -171,11 +206,23 @@ impl Source for RabbitmqSource {
             tickets.iter().map(|ticket| open.channel.basic_ack(ticket.tag, BasicAckOptions::default()));
         try_join_all(acks).await.map_err(|error| rabbitmq_words(&error))?;
         open.unsettled -= tickets.len();
+        open.bytes -= tickets.iter().map(|ticket| ticket.bytes).sum::<usize>();
         Ok(())
     }
 
     async fn bury(&mut self, dead: &[Dead<'_, RabbitmqTicket>]) -> Result<(), String> {
-        self.opened()?.burial.publish(dead).await
+        let Self { config, dead: key, open, .. } = self;
+        let open = open.as_mut().ok_or(NOT_CONNECTED)?;
+        let burial = match open.burial.take() {
+            Some(burial) => burial,
+            None => Burial::open(config, key).await?,
+        };
+        if let Err(why) = burial.publish(dead).await {
+            burial.close().await;
+            return Err(why);
+        }
+        open.burial = Some(burial);
+        Ok(())
     }
 
     fn lag(&self) -> Option<u64> {
@@ -183,10 +230,10 @@ impl Source for RabbitmqSource {
     }
 
     async fn close(&mut self) {
-        if let Some(open) = self.open.take()
-            && open.connection.status().connected()
-        {
-            let _ = timeout(PATIENCE, open.connection.close(200, "closing".into())).await;
+        let Some(Open { connection, burial, .. }) = self.open.take() else { return };
+        queue::close(&connection).await;
+        if let Some(burial) = burial {
+            burial.close().await;
         }
     }
 }
@@ -199,5 +246,25 @@ impl fmt::Display for RabbitmqTicket {
             "" => Ok(()),
             exchange => write!(f, " through exchange {exchange} by key {key}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_large_records_fewer_are_in_flight() {
+        for (count, bytes, expected) in [
+            (0, 0, None),
+            (FEW, 0, None),
+            (FEW, FEW << 10, None),
+            (FEW, FEW << 20, Some(128)),
+            (FEW - 1, FEW << 20, None),
+            (FEW, FEW << 30, Some(1)),
+        ] {
+            assert_eq!(fewer(2000, count, bytes), expected, "{count} records of {bytes} bytes");
+        }
+        assert_eq!(fewer(128, FEW, FEW << 20), None, "once is enough");
     }
 }

@@ -4,9 +4,11 @@ use super::Content;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use delayq_service::headers::{STRUCTURED_EVENT, rest_of};
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 pub(super) const CONTENT_TYPE: &str = "content-type";
 /// The attribute that every event has.
@@ -17,6 +19,9 @@ const OWN: &str = "delayq";
 /// An event as one document.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Structured;
+
+/// The members of an object, each of them once: of two, one would be ignored.
+struct Members<'d>(BTreeMap<String, &'d RawValue>);
 
 /// What a content type says of the form of its body.
 ///
@@ -43,8 +48,10 @@ pub(super) fn attribute(content: &mut Content, name: &str, value: String) -> Res
         "type" => Some(&mut content.asked.event_type),
         _ => None,
     };
-    if let Some(slot) = slot {
-        *slot = Some(value.clone());
+    if let Some(slot) = slot
+        && slot.replace(value.clone()).is_some()
+    {
+        return Err(format!("the attribute {name} is there twice"));
     }
     content.carried.headers.push((format!("ce-{}", name.to_ascii_lowercase()), value));
     Ok(())
@@ -53,8 +60,10 @@ pub(super) fn attribute(content: &mut Content, name: &str, value: String) -> Res
 /// Reads an event as one document.
 pub(super) fn structured(body: &[u8]) -> Result<Content, String> {
     let wrong = |why: &str| format!("it is not an event as JSON: {why}");
-    let event: BTreeMap<Cow<'_, str>, &RawValue> =
-        serde_json::from_slice(body).map_err(|error| wrong(&error.to_string()))?;
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(wrong("it is no object"));
+    }
+    let Members(event) = serde_json::from_slice(body).map_err(|error| wrong(&error.to_string()))?;
     let mut content = Content::default();
     content.asked.is_event = true;
     let text_of = |name: &str, value: &RawValue| match serde_json::from_str(value.get()) {
@@ -65,7 +74,7 @@ pub(super) fn structured(body: &[u8]) -> Result<Content, String> {
         }
         _ => Err(wrong(&format!("the attribute {name} is neither a text nor a number"))),
     };
-    if !event.contains_key(VERSION) {
+    if event.get(VERSION).is_none_or(|version| version.get() == "null") {
         return Err(wrong("it has no specversion"));
     }
     let kind = match event.get("datacontenttype") {
@@ -86,13 +95,42 @@ pub(super) fn structured(body: &[u8]) -> Result<Content, String> {
         content.carried.headers.push((CONTENT_TYPE.to_owned(), kind));
     }
     for (name, value) in &event {
-        if !["data", "data_base64", "datacontenttype"].contains(&name.as_ref())
+        if !["data", "data_base64", "datacontenttype"].contains(&name.as_str())
             && let Some(value) = text_of(name, value)?
         {
             attribute(&mut content, name, value)?;
         }
     }
     Ok(content)
+}
+
+// === impl Members ===
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+struct MembersVisitor;
+
+impl<'de> Visitor<'de> for MembersVisitor {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+        let mut members = BTreeMap::new();
+        while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
+            if members.contains_key(&name) {
+                return Err(A::Error::custom(format_args!("the member {name:?} is there twice")));
+            }
+            members.insert(name, value);
+        }
+        Ok(Members(members))
+    }
 }
 
 /// JSON as it is written; the text of a string where the content is something else.

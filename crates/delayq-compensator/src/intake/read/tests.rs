@@ -197,6 +197,7 @@ fn what_cannot_be_read_is_refused_with_what_is_wrong() {
         (vec![("content-type", "application/cloudevents-batch+json")], "only application/cloudevents+json"),
         (vec![("content-type", "application/cloudevents+json")], "not an event as JSON"),
         (vec![("ce_specversion", "0.3")], "an event of version 0.3"),
+        (vec![("ce_specversion", "1.0"), ("ce_id", "x"), ("ce-id", "y")], "the attribute id is there twice"),
     ] {
         let refusal = reading(&[&base[..], &more].concat(), "").unwrap_err();
         assert!(refusal.contains(part), "{more:?}: {refusal}");
@@ -205,6 +206,38 @@ fn what_cannot_be_read_is_refused_with_what_is_wrong() {
     assert_eq!(reading(&[("delayq-id", "a")], "").unwrap_err(), "it has no delayq-topic");
     let binary = Record { headers: vec![("x".to_owned(), vec![0xff])], ..record(&base, "") };
     assert_eq!(read(&binary, None, NOW).unwrap_err(), "the value of the header \"x\" is not UTF-8");
+}
+
+#[test]
+fn a_document_that_is_no_event_is_refused_without_its_words() {
+    let structured = ("content-type", "application/cloudevents+json");
+    for (body, part) in [
+        (r#""hunter2""#, "it is no object"),
+        ("[1]", "it is no object"),
+        ("", "it is no object"),
+        ("{", "EOF while parsing"),
+        (r#"{"specversion":null,"id":"hunter2"}"#, "it has no specversion"),
+        (r#"{"specversion":"1.0","id":"a","id":"hunter2"}"#, "the member \"id\" is there twice"),
+        (r#"{"specversion":"1.0","id":["hunter2"]}"#, "the attribute id is neither"),
+        (r#"{"specversion":"1.0","data":"hunter2","data_base64":""}"#, "both data and data_base64"),
+        (r#"{"specversion":"1.0","data_base64":"hunter2!"}"#, "data_base64: "),
+    ] {
+        let refusal = reading(&[structured], body).unwrap_err();
+        assert!(refusal.contains(part) && !refusal.contains("hunter2"), "{body}: {refusal}");
+    }
+}
+
+#[test]
+fn a_delay_counts_from_no_time_that_cannot_be_that_of_its_publication() {
+    let base = [("delayq-topic", "t"), ("delayq-id", "a")];
+    for at in [0, 1_766_000_000, UnixMillis::MAX.get() + 1, u64::MAX] {
+        let of = |headers: &[(&str, &str)]| {
+            read(&Record { at: Some(UnixMillis::new(at)), ..record(headers, "") }, None, NOW)
+        };
+        assert_eq!(of(&base).unwrap().target.id, MessageId::own("a").unwrap(), "nothing counts from it");
+        let refusal = of(&[base[0], base[1], ("delayq-delay", "5s")]).unwrap_err();
+        assert!(refusal.contains(&format!("{at} ms since 1970")), "{refusal}");
+    }
 }
 
 #[test]

@@ -8,6 +8,15 @@ use jiff::Timestamp;
 /// this century in seconds lies in the January of 1970, and the message would be delivered at once.
 const DOUBTFUL_BEFORE_MS: u64 = 978_307_200_000;
 
+/// When a record was published, unless that cannot be: it may be a producer's word, in seconds, or that of a clock that was
+/// never set.
+pub(super) fn published(at: UnixMillis) -> Result<UnixMillis, String> {
+    match at.get() {
+        DOUBTFUL_BEFORE_MS.. if at <= UnixMillis::MAX => Ok(at),
+        ms => Err(format!("no delay counts from when it was published: {ms} ms since 1970")),
+    }
+}
+
 /// Reads a point in time; `name` is that of its header.
 pub(super) fn moment(name: &str, text: &str) -> Result<UnixMillis, String> {
     let wrong = |why: &str| format!("delayq-{name} is {text:?}: {why}");
@@ -29,7 +38,7 @@ pub(super) fn moment(name: &str, text: &str) -> Result<UnixMillis, String> {
 /// is not known, from the put.
 pub(super) fn due(text: &str, published: Option<UnixMillis>) -> Result<Due, String> {
     let delay: HumanDuration = text.parse().map_err(|error| format!("delayq-delay is {text:?}: {error}"))?;
-    Ok(match published {
+    Ok(match published.map(self::published).transpose()? {
         Some(at) => Due::At(at + *delay),
         None => Due::After(*delay),
     })
