@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 shopt -s nullglob globstar
 
-for set in python helm book; do scripts/deploy-tools.sh $set || true; done
+for set in python helm dashboard book; do scripts/deploy-tools.sh $set || true; done
 PATH=$PWD/target/deploy-tools/bin:$PATH
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -63,7 +63,7 @@ verify_unit() {
     [ -z "$words" ] || { echo "$words"; return 1; }
 }
 
-for file in deploy/**/Dockerfile; do look hadolint "$file" hadolint "$file"; done
+for file in deploy/**/*Dockerfile; do look hadolint "$file" hadolint "$file"; done
 for file in deploy/compose/compose*.yaml; do
     look check-jsonschema "$file" check-jsonschema --builtin-schema vendor.compose-spec "$file"
 done
@@ -74,6 +74,8 @@ look promtool deploy/prometheus/alerts.yaml promtool check rules deploy/promethe
 look promtool "when each alert fires" promtool test rules deploy/prometheus/alerts.test.yaml
 look python3 "metrics of alerts, dashboard and runbooks" scripts/check-telemetry.py "$work/queries.yaml"
 look promtool "queries of the dashboard" promtool check rules "$work/queries.yaml"
+
+look tsc "the dashboard, by Grafana's types" scripts/check-dashboard.py
 
 look mdbook "the book of docs/" build_book
 

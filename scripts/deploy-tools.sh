@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs the tools that look over deploy/ and are not in Debian, in pinned versions, into target/deploy-tools/bin:
-#   python  hadolint, check-jsonschema, kubernetes-validate
-#   helm    helm
-#   book    mdbook: about three minutes of compiling
-#   sbom    cargo-cyclonedx: about two minutes of compiling
-#   cluster kube-apiserver and kube-controller-manager: about four minutes of compiling
+#   python     hadolint, check-jsonschema, kubernetes-validate
+#   helm       helm
+#   dashboard  the types of Grafana's dashboards, and the compiler that reads them
+#   book       mdbook: about three minutes of compiling
+#   sbom       cargo-cyclonedx: about two minutes of compiling
+#   cluster    kube-apiserver and kube-controller-manager: about four minutes of compiling
 # What is there already is left alone. Ends with 69 when one cannot be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,6 +14,8 @@ HELM=v3.19.0
 MDBOOK=0.5.4
 CYCLONEDX=0.5.9
 KUBERNETES=v1.34.2
+GRAFANA=13.2.3
+TYPESCRIPT=5.9.3
 
 requirements=$PWD/scripts/deploy-tools.txt
 tools=$PWD/target/deploy-tools
@@ -47,6 +50,20 @@ install_helm() {
         go install -ldflags "-s -w -X helm.sh/helm/v3/internal/version.version=$HELM" "helm.sh/helm/v3/cmd/helm@$HELM" 2>&1 |
         grep -v '^go: downloading' || true
     [ -x "$tools/bin/helm" ] || refuse "helm could not be built"
+}
+
+install_dashboard() {
+    local packages="@grafana/schema@$GRAFANA typescript@$TYPESCRIPT"
+    [ "$(cat "$tools/dashboard/installed" 2> /dev/null)" = "$packages" ] && return
+    command -v npm > /dev/null || refuse "there is no npm"
+    echo "deploy-tools: installing $packages"
+    rm -rf "$tools/dashboard"
+    mkdir -p "$tools/dashboard"
+    # shellcheck disable=SC2086
+    npm install --silent --no-save --ignore-scripts --prefix "$tools/dashboard" $packages > /dev/null || refuse "npm failed"
+    echo "$packages" > "$tools/dashboard/installed"
+    # Under this name where there is a compiler, so that a check without one is skipped by name.
+    ln -sf ../dashboard/node_modules/typescript/bin/tsc "$tools/bin/tsc"
 }
 
 # cargo_tool CRATE VERSION [OPTION...]: from crates.io, with its own lock file.
@@ -85,12 +102,12 @@ install_cluster() {
     cd / && rm -rf "$tools/cluster"
 }
 
-usage() { echo "usage: deploy-tools.sh python|helm|book|sbom|cluster ..." >&2; exit 64; }
+usage() { echo "usage: deploy-tools.sh python|helm|dashboard|book|sbom|cluster ..." >&2; exit 64; }
 
 [ $# -gt 0 ] || usage
 for set in "$@"; do
     case $set in
-        python | helm | book | sbom | cluster) (install_$set) ;;
+        python | helm | dashboard | book | sbom | cluster) (install_$set) ;;
         *) usage ;;
     esac
 done

@@ -17,8 +17,21 @@ pub mod codes;
 mod compensator;
 mod config;
 mod groups;
+#[cfg_attr(
+    not(any(feature = "intake-kafka", feature = "intake-nats", feature = "intake-rabbitmq")),
+    allow(dead_code, reason = "the client of a broker calls it, and its tests do without one")
+)]
 mod intake;
 mod metrics;
+#[cfg_attr(
+    not(any(feature = "mysql", feature = "postgres")),
+    allow(
+        dead_code,
+        unreachable_code,
+        unused_variables,
+        reason = "without a client of a database it only refuses"
+    )
+)]
 mod outbox;
 mod outcome;
 mod resting;
