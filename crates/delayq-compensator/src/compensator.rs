@@ -100,7 +100,7 @@ impl Compensator {
         self.condition.ready();
         let mut failures = 0;
         while !shutdown.is_requested() {
-            self.begin_again_in_time();
+            self.try_again_in_time();
             let condition = self.condition.clone();
             let report = watched(&condition, self.step()).await?;
             failures = if report.held.is_some() { failures + 1 } else { 0 };
@@ -131,10 +131,10 @@ impl Compensator {
         }
     }
 
-    fn begin_again_in_time(&mut self) {
+    fn try_again_in_time(&mut self) {
         if self.again_at.is_some_and(|at| at <= Instant::now()) {
             self.again_at = None;
-            self.resubmitter.begin_again();
+            self.resubmitter.try_again();
         }
     }
 

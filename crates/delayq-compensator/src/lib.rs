@@ -34,6 +34,7 @@ mod metrics;
 )]
 mod outbox;
 mod outcome;
+mod probes;
 mod resting;
 mod resubmit;
 mod room;

@@ -2,13 +2,18 @@
 
 use crate::groups;
 use crate::outcome::Settle;
+use crate::probes::Probes;
 use crate::resting::Resting;
 use crate::writes::{Write, carry_out, probe};
 use delayq::spool::{AnyRecord, GroupRecord};
 use delayq::{Client, Fate, Producer, ProducerOptions, UnixMillis};
 use delayq_spool::{SpoolError, SpoolReader, SpoolStats, Spooled};
+use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+/// How often some of what rests is tried again before all of it is: one may be mended that is not among those of its cause.
+const TRIES_OF_SOME: u32 = 60;
 
 /// Resubmits a spool, one batch a step.
 #[derive(Debug)]
@@ -23,6 +28,12 @@ pub struct Resubmitter {
     /// The number of the last record that was read in this pass over the spool.
     read: u64,
     resting: Resting,
+    /// Those of them that are tried again.
+    probes: Probes,
+    /// How often they were, since all were.
+    tries: u32,
+    /// It is time to try them again.
+    is_time: bool,
     /// A put that has waited for longer is set aside.
     max_age: Option<Duration>,
 }
@@ -101,6 +112,9 @@ impl Resubmitter {
             doubtful: false,
             read: 0,
             resting: Resting::default(),
+            probes: Probes::default(),
+            tries: 0,
+            is_time: false,
             max_age: None,
         }
     }
@@ -114,7 +128,14 @@ impl Resubmitter {
 
     /// Begins again with the first record, those that rest alone included.
     pub fn begin_again(&mut self) {
-        (self.read, self.resting) = (0, Resting::default());
+        (self.read, self.resting, self.probes) = (0, Resting::default(), Probes::default());
+        (self.tries, self.is_time) = (0, false);
+    }
+
+    /// Tries what rests alone again in the next step: a few records of each cause. Once one of them can be carried out, or what
+    /// waits is not what rested, it begins again with the first record; now and then in any case.
+    pub fn try_again(&mut self) {
+        self.is_time = true;
     }
 
     /// Resubmits one batch; a smaller one after a step that filled the disk. A dropped future may have resubmitted some of
@@ -135,6 +156,9 @@ impl Resubmitter {
     }
 
     async fn resubmit_next(&mut self) -> Result<Report, SpoolError> {
+        if mem::take(&mut self.is_time) {
+            return self.try_some().await;
+        }
         let (read, max) = (self.read, self.max);
         let batch = self.with(move |reader| reader.waiting(read, max)).await?;
         let Some(last) = batch.last().map(|last| last.seq) else {
@@ -145,23 +169,49 @@ impl Resubmitter {
             }
             return Ok(Report { at_end: true, resting, ..Report::default() });
         };
-        if self.doubtful
-            && let Err(error) = probe(&self.producer).await
-        {
-            return Ok(Report { held: Some(error.to_string()), ..Report::default() });
-        }
-        let mut tally = self.resubmit(batch).await?;
-        // Where nothing at all is carried out, it may be the whole Redis.
-        if tally.done.is_empty() && tally.resting > 0 && tally.held.is_none() {
-            tally.held = probe(&self.producer).await.err().map(|error| error.to_string());
-        }
-        self.doubtful = tally.held.is_some();
-        let report = self.settle(tally).await?;
+        let report = self.resubmit(batch).await?;
         match self.doubtful {
             true => self.begin_again(),
             false => self.read = last,
         }
         Ok(report)
+    }
+
+    /// Tries some of what rests again.
+    async fn try_some(&mut self) -> Result<Report, SpoolError> {
+        self.tries += 1;
+        let (read, numbers) = (self.read, self.probes.numbers(self.max));
+        let look = move |reader: &mut SpoolReader| Ok((reader.count_to(read)?, reader.numbered(&numbers)?));
+        let (waiting, some) = self.with(look).await?;
+        // What was let wait again has an old number.
+        if waiting != self.resting.count() || self.tries > TRIES_OF_SOME {
+            self.begin_again();
+            return Ok(Report::default());
+        }
+        let (resting, probes) = (mem::take(&mut self.resting), mem::take(&mut self.probes));
+        let report = self.resubmit(some).await?;
+        if self.doubtful || report.resubmitted + report.rejected > 0 {
+            self.begin_again();
+            return Ok(report);
+        }
+        (self.resting, self.probes) = (resting, probes);
+        Ok(Report { at_end: true, resting: self.resting.count(), ..report })
+    }
+
+    /// Resubmits records, unless Redis is still unavailable.
+    async fn resubmit(&mut self, batch: Vec<Spooled>) -> Result<Report, SpoolError> {
+        if self.doubtful
+            && let Err(error) = probe(&self.producer).await
+        {
+            return Ok(Report { held: Some(error.to_string()), ..Report::default() });
+        }
+        let mut tally = self.tally(batch).await?;
+        // Where nothing at all is carried out, it may be the whole Redis.
+        if tally.done.is_empty() && tally.resting > 0 && tally.held.is_none() {
+            tally.held = probe(&self.producer).await.err().map(|error| error.to_string());
+        }
+        self.doubtful = tally.held.is_some();
+        self.settle(tally).await
     }
 
     /// Why a record rests alone; `None`: none does.
@@ -209,7 +259,7 @@ impl Resubmitter {
         Some(format!("it has waited for longer than {max:?}{stored}"))
     }
 
-    async fn resubmit(&mut self, batch: Vec<Spooled>) -> Result<Tally, SpoolError> {
+    async fn tally(&mut self, batch: Vec<Spooled>) -> Result<Tally, SpoolError> {
         let mut tally = Tally::default();
         let (mut parts, mut fresh) = (Vec::new(), Vec::new());
         let now = delayq_service::host_now();
@@ -241,14 +291,19 @@ impl Resubmitter {
     }
 
     async fn carry_out(&mut self, part: Part, tally: &mut Tally) {
-        let Self { producer, resting, .. } = self;
+        let Self { producer, resting, probes, .. } = self;
         match part {
             Part::Messages(numbers, writes) => {
                 let settled = match tally.held {
                     None => carry_out(producer, resting, &writes).await,
                     Some(_) => vec![Settle::Untried; writes.len()],
                 };
-                numbers.into_iter().zip(settled).for_each(|(seq, settle)| tally.note(seq, settle));
+                for ((seq, write), settle) in numbers.into_iter().zip(&writes).zip(settled) {
+                    if let Settle::Rest(_, why) = &settle {
+                        probes.note(seq, Some(&write.record.topic), why);
+                    }
+                    tally.note(seq, settle);
+                }
             }
             Part::Group(seq, record, tried) => {
                 let settle = match tally.held {
@@ -257,6 +312,9 @@ impl Resubmitter {
                     }
                     _ => Settle::Untried,
                 };
+                if let Settle::Rest(_, why) = &settle {
+                    probes.note(seq, None, why);
+                }
                 tally.note(seq, settle);
             }
         }

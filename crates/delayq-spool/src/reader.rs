@@ -11,6 +11,10 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehav
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+/// Waiting records, as [`spooled`] reads them.
+const WAITING: &str = "SELECT seq, spooled_ms, coalesce(waiting.tried_ms, begun.tried_ms), body
+                       FROM waiting LEFT JOIN begun USING (seq)";
+
 /// The size at which a batch is full.
 const BATCH_BYTES: usize = 16 << 20;
 
@@ -145,9 +149,8 @@ impl SpoolReader {
     /// The file cannot be read.
     pub fn waiting(&self, after: u64, most: usize) -> Result<Vec<Spooled>, SpoolError> {
         let read = || {
-            let sql = "SELECT seq, spooled_ms, coalesce(waiting.tried_ms, begun.tried_ms), body
-                       FROM waiting LEFT JOIN begun USING (seq) WHERE seq > ? ORDER BY seq LIMIT ?";
-            let mut select = self.connection.prepare_cached(sql)?;
+            let sql = format!("{WAITING} WHERE seq > ? ORDER BY seq LIMIT ?");
+            let mut select = self.connection.prepare_cached(&sql)?;
             let (mut rows, mut batch, mut bytes) = (select.query(params![after, most])?, Vec::new(), 0);
             while bytes < BATCH_BYTES
                 && let Some(row) = rows.next()?
@@ -158,6 +161,29 @@ impl SpoolReader {
             Ok(batch)
         };
         read().map_err(self.of())
+    }
+
+    /// Those of the records of these numbers that wait, in their order.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn numbered(&self, seqs: &[u64]) -> Result<Vec<Spooled>, SpoolError> {
+        let read = || {
+            let mut select = self.connection.prepare_cached(&format!("{WAITING} WHERE seq = ?"))?;
+            let found = seqs.iter().map(|seq| select.query_row([seq], spooled).optional());
+            found.filter_map(Result::transpose).collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(self.of())
+    }
+
+    /// How many records wait up to this number. Reads every row's number.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn count_to(&self, seq: u64) -> Result<u64, SpoolError> {
+        let sql = "SELECT count(key) FROM waiting INDEXED BY waiting_chunk_key WHERE seq <= ?";
+        let count = || self.connection.prepare_cached(sql)?.query_row([seq], |row| row.get(0));
+        count().map_err(self.of())
     }
 
     /// Records that these are about to be resubmitted, so that a repeat after a crash carries the time of its first

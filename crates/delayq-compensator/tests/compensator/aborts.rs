@@ -1,13 +1,19 @@
-//! The process `delayq-compensator` ends at one of its steps: in front of a sync of the spool, which is between any two steps.
+//! A compensator's or a producer's process ends at one of its steps: in front of a sync of the spool, which is between any two
+//! steps.
 
 use super::writes::{known_by_ids, writes};
 use super::{Host, drain, reader};
+use delayq::{Client, Producer, ProducerOptions, Settings};
 use delayq_compensator::Resubmitter;
 use delayq_spool::{SpoolSettings, SpoolWriter};
 use delayq_tests::deadline::LONG;
 use delayq_tests::disk_shim::{DiskShim, Syncs};
-use delayq_tests::process::Process;
+use delayq_tests::ports::free_port;
+use delayq_tests::process::{Process, Stream};
+use std::env;
+use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_delayq-compensator");
 const WRITES: u64 = 60;
@@ -51,5 +57,63 @@ async fn a_compensator_that_ends_between_any_two_steps_changes_nothing_of_the_re
         assert_eq!(known_by_ids(&host, IDS).await, expected, "sync {number}");
         let stats = resubmitter.stats().await.unwrap();
         assert!(stats.waiting == 0 && stats.balances(), "sync {number}: {stats:?}");
+    }
+}
+
+/// Of the producer: the folder of its spool, and the first of its writes.
+const SPOOL: &str = "DELAYQ_TEST_SPOOL";
+const FIRST: &str = "DELAYQ_TEST_FIRST";
+const ACKNOWLEDGED: &str = "acknowledged";
+
+/// The process that [`produce`] starts: writes by a producer whose Redis is away, one after the other.
+#[tokio::test]
+#[ignore = "a process that another test starts"]
+#[allow(clippy::disallowed_methods, reason = "what the test that starts it says")]
+async fn the_producer() {
+    let (spool, first) = (env::var(SPOOL).unwrap(), env::var(FIRST).unwrap().parse().unwrap());
+    let spool = SpoolWriter::open(Path::new(&spool), &SpoolSettings::default()).unwrap();
+    let client = Client::new(Settings::new(format!("redis://127.0.0.1:{}", free_port())));
+    let producer = Producer::start(client, ProducerOptions::default().spool(Arc::new(spool)));
+    for write in writes(WRITES, IDS).skip(first) {
+        write.carry_out(&producer).await;
+        println!("{ACKNOWLEDGED} {}", write.n);
+    }
+}
+
+/// Runs the producer from this write to its end: how many writes it was told of as spooled.
+async fn produce(disk: &DiskShim, syncs: Syncs, first: usize) -> usize {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", "aborts::the_producer", "--nocapture"]);
+    command.env(SPOOL, disk.path()).env(FIRST, first.to_string());
+    disk.apply(&mut command, syncs);
+    let mut process = Process::spawn("producer", command);
+    let ended = process.wait_end(LONG).await;
+    assert_eq!(ended.code().is_none(), matches!(syncs, Syncs::End(_)), "{}", process.tail());
+    process.text(Stream::Out).matches(ACKNOWLEDGED).count()
+}
+
+#[tokio::test]
+async fn a_producer_that_ends_between_any_two_steps_and_repeats_its_last_write_changes_nothing_of_the_result()
+{
+    let calm = Host::start().await;
+    for write in writes(WRITES, IDS) {
+        write.carry_out(&calm.producer).await;
+    }
+    let expected = known_by_ids(&calm, IDS).await;
+    // The first ones make the file; then each write has one, in front of its commit.
+    for number in [1, 2, 3, 4, 5, 6, 7, 8, 12, 30] {
+        let (host, disk) = (Host::start().await, DiskShim::new());
+        let before = produce(&disk, Syncs::End(number), 0).await;
+        let after = produce(&disk, Syncs::Work, before).await;
+        assert_eq!((before + after) as u64, WRITES, "sync {number}");
+        let mut resubmitter = Resubmitter::new(reader(disk.path()), host.deployment.client.clone(), 500);
+        let spooled = resubmitter.stats().await.unwrap();
+        // The write that it was at is there once more, if it was written before it was synced.
+        assert!(
+            spooled.balances() && (WRITES..=WRITES + 1).contains(&spooled.waiting),
+            "sync {number}: {spooled:?}"
+        );
+        drain(&mut resubmitter).await;
+        assert_eq!(known_by_ids(&host, IDS).await, expected, "sync {number}");
     }
 }

@@ -78,6 +78,59 @@ async fn a_shard_that_is_missing_holds_up_its_own_messages_alone() {
     assert!(stats.waiting == 0 && stats.rejected == 0 && stats.balances(), "{stats:?}");
 }
 
+/// Steps to the end of what can be read: what rests then, and how many records were sent on the way.
+async fn pass(resubmitter: &mut Resubmitter) -> (u64, u64) {
+    let mut sent = 0;
+    loop {
+        let report = resubmitter.run_once().await.unwrap();
+        assert_eq!((report.rejected, &report.held), (0, &None), "{report:?}");
+        sent += report.sent;
+        if report.at_end {
+            return (report.resting, sent);
+        }
+    }
+}
+
+#[tokio::test]
+async fn however_many_rest_few_of_each_cause_are_tried_again_until_one_of_them_can_be_carried_out() {
+    let host = Host::start().await;
+    rename(&host, BROKEN, AWAY).await;
+    spool(&host).await;
+    let mut resubmitter = host.resubmitter();
+    let (resting, _) = pass(&mut resubmitter).await;
+    assert!(resting > 40, "{resting}");
+    for _ in 0..3 {
+        resubmitter.try_again();
+        assert_eq!(pass(&mut resubmitter).await, (resting, 16));
+    }
+    // What an operator lets wait again is not among them, and is found by its number.
+    let mut beside = SpoolReader::open_beside(host.folder.path()).unwrap();
+    let last = beside.waiting(0, 1000).unwrap().pop().unwrap().seq;
+    let fine = SpoolRecord::put(&message("fine"), Fate::NotApplied, UnixMillis::new(1));
+    host.spool.append(vec![fine]).await.unwrap();
+    let fine = beside.waiting(last, 1).unwrap().pop().unwrap().seq;
+    beside.reject(fine, "for now").unwrap();
+    host.spool.append(vec![SpoolRecord::cancel(&topic(), &target("m0"), UnixMillis::new(1))]).await.unwrap();
+    let (resting, _) = pass(&mut resubmitter).await;
+    assert!(beside.retry(fine, false).unwrap());
+    resubmitter.try_again();
+    let (still, sent) = pass(&mut resubmitter).await;
+    assert!(still <= resting + 1 && sent > 16, "all are tried: {still} of {resting} rest, {sent} were sent");
+    // Now and then all are.
+    let mut most = 0;
+    for _ in 0..61 {
+        resubmitter.try_again();
+        most = most.max(pass(&mut resubmitter).await.1);
+    }
+    assert!(most > 40, "{most}");
+
+    rename(&host, AWAY, BROKEN).await;
+    resubmitter.try_again();
+    assert_eq!(pass(&mut resubmitter).await.0, 0);
+    let stats = stats(&host);
+    assert!(stats.waiting == 0 && stats.rejected == 0 && stats.balances(), "{stats:?}");
+}
+
 #[tokio::test]
 async fn a_redis_without_any_shard_holds_up_everything_in_order() {
     let host = Host::start().await;
