@@ -68,8 +68,9 @@ end
 
 -- Each topic and each index has a share of the limit. `hours` says how many of each topic's buckets are due; `unfinished`,
 -- of which topics more is due than was moved: their later hours wait, so that the oldest goes first.
-local hours, unfinished, parts = {}, {}, rang
-for i = 1, rang > 1 and rang or 0 do
+local hours, unfinished, parts = nil, nil, rang
+if rang > 1 then hours, unfinished = {}, {} end
+for i = 1, hours and rang or 0 do
   local no = string.match(alarms[2 * i - 1], '^b:(%d+):')
   if no then
     if hours[no] then parts = parts - 1 end
@@ -78,16 +79,17 @@ for i = 1, rang > 1 and rang or 0 do
 end
 -- Buckets at once, without a function of their own: making one costs as much as a command. The other indexes below, since
 -- few calls have any.
-local indexes, runs = {}, nil
+local indexes, runs
 for i = 1, rang do
   -- When to come back to this one.
   local ms, text
   local member, n = alarms[2 * i - 1], math.ceil(limit / parts)
   local no = string.match(member, '^b:(%d+):')
-  if limit == 0 or no and unfinished[no] then
+  if limit == 0 or hours and no and unfinished[no] then
     text = alarms[2 * i]
     ms = tonumber(text)
   elseif not no then
+    indexes = indexes or {}
     indexes[#indexes + 1], indexes[#indexes + 2] = member, n
     limit, parts = limit - n, parts - 1
   else
@@ -131,7 +133,7 @@ for i = 1, rang do
       end
     end
     limit = limit - many
-    if rang > 1 then
+    if hours then
       unfinished[no], hours[no] = ms and ms <= now, hours[no] - 1
       if unfinished[no] or hours[no] == 0 then parts = parts - 1 end
     end
@@ -149,7 +151,7 @@ if rang == 0 then
   end
 end
 
-if indexes[1] then
+if indexes then
 --# include type, push, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, note, ends, finish, place, receipt, kill, backoff, retry, lease
 local longest = math.max(longest_lease(), LEASE_MS)
 

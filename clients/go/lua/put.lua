@@ -34,9 +34,11 @@ local any_history, events = terms and terms[3] and terms[3] ~= '0', nil
 local plain = terms and not terms.err and (not terms[2] or tonumber(terms[2]) == 0)
 -- What they add: keys and bodies, buckets with scores and members, ready entries, groups' keys with score and name.
 local keys, bodies, buckets, entries, joined, met
-local max_default, free, last_gen
+local max_default, free, last_gen, usual_max, unleased
 if plain then
   max_default = tonumber(terms[1]) or MAX_ATTEMPTS
+  -- What all heads have behind the due time: now, and nothing of a lease.
+  usual_max, unleased = struct.pack('>I2', max_default), struct.pack('>I8', now) .. '\0\0\0\0\0\0'
   local key_of = base .. 'm:' .. no .. ':'
   keys = { key_of .. ARGV[3] }
   for i = 7, last, 4 do keys[#keys + 1] = key_of .. ARGV[i] end
@@ -46,8 +48,8 @@ if plain then
   last_gen = call('HINCRBY', KEYS[1], 'gen', last == 6 and '2' or 2 * #keys) - 2 * #keys
   bodies, buckets = { nil, nil }, {}
 end
--- The due time that was read last, as text for a score, and its bucket: the messages of a call often share them.
-local due_text, due, score, hour_start, bucket
+-- The due time that was read last, as text for a score and in bytes, and its bucket: the messages of a call often share them.
+local due_text, due, score, due_bytes, hour_start, bucket
 while plain and at <= last do
   local id, text, env, key = ARGV[at], ARGV[at + 1], ARGV[at + 3], keys[accepted + 1]
   if text ~= due_text then
@@ -60,6 +62,7 @@ while plain and at <= last do
       score = string.format('%d', due)
     end
     if not due or due == 0 or due > LAST_MS then break end
+    due_bytes = struct.pack('>I8', due)
     if due <= now and not held then
       -- What is due already has none.
       bucket, hour_start = nil, nil
@@ -83,17 +86,17 @@ while plain and at <= last do
   end
   if rest > #env + 1 then break end
 
-  high, low = byte(env, 31, 32)
-  local max = high + low > 0 and high * 256 + low or max_default
+  local max = sub(env, 31, 32)
+  if max == '\0\0' then max = usual_max end
   last_gen = last_gen + 2
-  local head = struct.pack(HEAD, FORMAT, PENDING, flags, (last_gen + (group and 1 or 0)) % 4294967296, due, now, 0, 0, max)
-  local member, n = id .. sub(head, 5, 8), 2 * accepted
+  local gen_bytes = struct.pack('>I4', (last_gen + (group and 1 or 0)) % 4294967296)
+  local member, n = id .. gen_bytes, 2 * accepted
   accepted = accepted + 1
   if last > 6 then
     met = met or {}
     met[key] = true
   end
-  bodies[n + 1], bodies[n + 2] = key, head .. sub(env, 33)
+  bodies[n + 1], bodies[n + 2] = key, '\1\1' .. sub(env, 3, 4) .. gen_bytes .. due_bytes .. unleased .. max .. sub(env, 33)
   if group then
     joined = joined or {}
     n = #joined
@@ -135,6 +138,10 @@ if accepted > 0 then
   -- finds and nothing leads to.
   if not failed then
     call('MSET', unpack(bodies))
+    -- Now and then, since a Redis that was started again has lists.
+    if counted % 1024 < accepted then
+--# include tables
+    end
     if entries and length == #entries then redis.call('SPUBLISH', base .. 'ready', topic) end
     if any_history then
       events = { nil }

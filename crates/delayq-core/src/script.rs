@@ -48,7 +48,7 @@ macro_rules! parts {
 parts! {
     "alarm", "arguments", "backoff", "bucket", "bucket_due", "cancel", "defaults", "delay", "due", "each", "empty", "ends", "envelope", "expiry", "fault", "fields", "finish",
     "format", "gen", "histories", "hour", "kill", "lease", "limits", "look", "nearest", "note", "now", "page", "place", "policy", "push", "ready", "receipt", "record", "registry", "reschedule", "retry", "shard", "stale",
-    "stats", "topic", "topics", "type", "wake",
+    "stats", "tables", "topic", "topics", "type", "wake",
 }
 
 /// One script, ready to be sent.

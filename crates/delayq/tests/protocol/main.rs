@@ -35,5 +35,6 @@ mod reserving;
 mod slots;
 mod snapshot;
 mod stuck;
+mod tables;
 mod torn_log;
 mod way_out;

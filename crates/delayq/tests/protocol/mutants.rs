@@ -313,7 +313,7 @@ const MUTANTS: [(&str, &str, &str, &str); 93] = [
     (
         "a later hour is pumped before the rest of an earlier one",
         "pump",
-        "if limit == 0 or no and unfinished[no] then",
+        "if limit == 0 or hours and no and unfinished[no] then",
         "if limit == 0 then",
     ),
     ("a back-off of any kind is taken", "lib/backoff", "if not right then return false end", ""),

@@ -144,6 +144,12 @@ impl Lab {
         items.push(Item::new(b"plain", NOW));
         items.push(Item::new(&[1; 16], NOW));
         self.put(&items).await;
+        // The next put, and the next reserve of several, find that it is time to make tables.
+        for (counter, value) in [(b"delivered:1".as_slice(), 2), (b"accepted:1", 20)] {
+            let counted = self.shard.command(&[b"HINCRBY", b"~stats", counter, b"1003"]).await;
+            assert_eq!(counted, redis::Value::Int(1003 + value));
+        }
+        self.shard.command(&[b"HSET", b"~meta", b"gen", b"1258"]).await;
     }
 
     /// Runs normal operation to its end.
@@ -285,6 +291,11 @@ fn cases() -> Vec<Case> {
         case("shift_group later", |_| shift(1000)),
         case("shift_group earlier", |_| shift(-1000)),
         case("reserve", |_| Action::Reserve(Reserve::from("a", 100, Some(1000)))),
+        Case {
+            name: "reserve of many",
+            at: 300,
+            action: Box::new(|_| Action::Reserve(Reserve::from("a", 100, Some(1000)))),
+        },
         case("ack", move |lab| Action::Ack { receipts: receipts(lab, "leased") }),
         case("bury", move |lab| Action::Bury { receipts: receipts(lab, "leased") }),
         case("extend", move |lab| Action::Extend { receipts: receipts(lab, "leased"), lease: Some(9000) }),
