@@ -81,13 +81,13 @@ impl PostgresServer {
         made.stdout
     }
 
-    /// Restores a dump of another one.
+    /// Runs statements, such as a dump of another one, in `psql`.
     ///
     /// # Panics
     /// If it cannot.
-    pub fn restore(&self, dump: &[u8]) {
-        let file = self.folder.join("dump.sql");
-        fs::write(&file, dump).expect("the dump can be written");
+    pub fn run(&self, statements: impl AsRef<[u8]>) {
+        let file = self.folder.join("statements.sql");
+        fs::write(&file, statements).expect("the statements can be written");
         let mut psql = Command::new(program("psql"));
         let made = psql.args(["-q", "-v", "ON_ERROR_STOP=1", "-f"]).arg(file).arg(self.url()).output();
         let made = made.expect("psql can be started");

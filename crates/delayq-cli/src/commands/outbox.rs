@@ -1,5 +1,8 @@
 //! `delayq outbox`: the table in which producers ask for writes within their own transactions.
 
+mod export;
+mod row;
+
 use crate::confirm::confirm;
 use crate::deployment::Context;
 use crate::failure::{refused as refused_by_redis, unknown, usage};
@@ -9,6 +12,7 @@ use delayq::{Producer, ProducerOptions};
 use delayq_compensator::{AsideRow, Books, OutboxKeeper, Reconcile, Reconciled, outbox_keeper};
 use delayq_service::Fault;
 use delayq_service::config::HumanDuration;
+use export::Export;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
@@ -33,8 +37,14 @@ enum Action {
         #[arg(long)]
         adopt: bool,
     },
-    /// Show what waits
-    Show,
+    /// Show what waits, or one row that is kept aside
+    Show {
+        /// The row's number, as delayq outbox rejected lists it
+        number: Option<u64>,
+        /// Print only the payload, byte for byte; on a terminal, with control characters escaped
+        #[arg(long, alias = "raw", requires = "number", conflicts_with_all = ["json", "output"])]
+        payload: bool,
+    },
     /// List rows that are kept aside, with the reasons
     Rejected {
         /// Those that rest and are tried again by themselves, instead of the rejected ones
@@ -44,6 +54,8 @@ enum Action {
         #[arg(long, default_value_t = 50)]
         limit: usize,
     },
+    /// Print rows that are kept aside as NDJSON
+    Export(Export),
     /// Try rejected rows again
     Retry {
         #[command(flatten)]
@@ -64,6 +76,7 @@ enum Action {
         dry_run: bool,
     },
     /// Delete rows that are kept aside
+    #[command(visible_alias = "drop")]
     Discard {
         #[command(flatten)]
         which: Which,
@@ -114,7 +127,11 @@ impl Outbox {
                     if made { "made the tables" } else { "the tables are there already" }.to_owned()
                 })
             }
-            Action::Show => show(&keeper.books().await?, output),
+            Action::Show { number: None, .. } => show(&keeper.books().await?, output),
+            Action::Show { number: Some(number), payload } => {
+                row::show(&mut keeper, number, payload, output).await
+            }
+            Action::Export(export) => export.run(&mut keeper).await,
             Action::Rejected { resting, limit } => list(&keeper.aside(resting, 0, limit).await?, output),
             Action::Retry { which } => {
                 let numbers = which.numbers(&mut keeper).await?;
@@ -207,16 +224,18 @@ async fn reconcile(
 fn list(found: &[AsideRow], output: Output) -> Result<(), Fault> {
     let mut rows = output.rows(&[">number", "since", "row", "why"]);
     let mut values: Vec<Value> = Vec::new();
-    for AsideRow { number, reason, since, row, .. } in found {
+    for found in found {
+        let AsideRow { number, reason, since, row, .. } = found;
         let mut value = json!({
-            "number": number, "verb": row.verb(), "topic": row.topic(), "id": row.id(), "reason": reason,
+            "number": number, "state": row::state(found), "verb": row.verb(), "topic": row.topic(), "id": row.id(), "reason": reason,
         });
         add_time(&mut value, "since", Some(*since));
         values.push(value);
         let asked = format!("{} {} {}", row.verb(), row.topic(), row.id());
         rows.row([number.to_string(), time(*since), asked, reason.clone()]);
     }
-    output.print(&values, || if found.is_empty() { "none".to_owned() } else { rows.text() })
+    let empty = values.is_empty();
+    output.print(&values, || if empty { "none".to_owned() } else { rows.text() })
 }
 
 fn each(output: Output, numbers: &[u64], done: &[u64], word: &str) -> Result<(), Fault> {

@@ -1,7 +1,7 @@
 //! `delayq spool`: what waits on this host's disk, and what was set aside.
 
-mod export;
-mod record;
+pub(super) mod export;
+pub(super) mod record;
 mod select;
 
 use crate::confirm::confirm;

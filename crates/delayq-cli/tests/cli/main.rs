@@ -19,6 +19,8 @@ mod drain;
 mod generated;
 mod growth;
 mod ndjson;
+#[cfg(feature = "postgres")]
+mod outbox;
 mod paging;
 mod pipes;
 mod policy;

@@ -164,6 +164,11 @@ impl AskedRow {
         &self.0.id
     }
 
+    /// The payload; `None`: it has none, or one that no message can have.
+    pub fn payload(&self) -> Option<&[u8]> {
+        self.0.payload.as_deref()
+    }
+
     /// The write, tried when the row was added.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ async fn a_dump_that_is_adopted_keeps_what_waits_what_is_settled_and_what_was_in
     let restored = PostgresServer::start().await;
     let (new, driver) = tokio_postgres::connect(&restored.url(), NoTls).await.unwrap();
     tokio::spawn(driver);
-    restored.restore(&stand.postgres.dump());
+    restored.run(stand.postgres.dump());
     // As producers do that are not stopped.
     new.batch_execute(&put(13..15)).await.unwrap();
     new.batch_execute(&format!("BEGIN; SAVEPOINT one; {}; COMMIT", put(15..16))).await.unwrap();

@@ -154,7 +154,7 @@ fn line(record: &AnyRecord, reason: Option<&str>) -> String {
     }
 }
 
-fn line_of_message(record: &SpoolRecord, reason: Option<&str>) -> String {
+pub(in crate::commands) fn line_of_message(record: &SpoolRecord, reason: Option<&str>) -> String {
     let SpoolRecord { topic, target, tried_at, action, .. } = record;
     let mut value = json!({ "topic": topic, "id": target.id });
     if let Some(group) = &target.group {

@@ -131,7 +131,7 @@ impl Found {
     }
 }
 
-fn fields_of_message(fields: &mut Vec<(&'static str, String)>, record: &SpoolRecord) {
+pub(in crate::commands) fn fields_of_message(fields: &mut Vec<(&'static str, String)>, record: &SpoolRecord) {
     fields.extend([("topic", record.topic.to_string()), ("id", record.target.id.to_string())]);
     fields.extend(record.target.group.as_ref().map(|group| ("group", group.to_string())));
     fields.push(("tried", tried(record.tried_at, record.fate)));
@@ -149,7 +149,7 @@ fn fields_of_message(fields: &mut Vec<(&'static str, String)>, record: &SpoolRec
     }
 }
 
-fn json_of_message(value: &mut Value, record: &SpoolRecord) {
+pub(in crate::commands) fn json_of_message(value: &mut Value, record: &SpoolRecord) {
     value["topic"] = record.topic.as_str().into();
     value["id"] = record.target.id.to_string().into();
     value["group"] = record.target.group.as_ref().map(|group| group.as_str().to_owned()).into();
