@@ -22,6 +22,9 @@ pub(crate) enum BenchError {
     /// Bare SQLite failed.
     #[error("bare SQLite: {0}")]
     Sqlite(#[from] rusqlite::Error),
+    /// The database of an outbox failed.
+    #[error("PostgreSQL: {0}")]
+    Postgres(#[from] tokio_postgres::Error),
     /// A name is invalid.
     #[error("delayq: {0}")]
     Name(#[from] NameError),

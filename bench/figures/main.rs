@@ -3,6 +3,7 @@
 
 mod bare;
 mod bare_loop;
+mod bare_outbox;
 mod bare_spool;
 mod bench;
 mod clock;
@@ -13,6 +14,7 @@ mod lateness;
 mod life;
 mod memory;
 mod messages;
+mod outbox;
 mod put;
 mod script_times;
 mod server;
@@ -61,12 +63,12 @@ const MEASUREMENT: Code = Code {
 
 /// Measure this machine: every figure with its limit
 ///
-/// Putting, reserving, storms, lateness, memory and the spool, each compared with the same scripts, driven by a bare client in the same run.
+/// Putting, reserving, storms, lateness, memory, the spool and the outbox, each compared with the same scripts, driven by a bare client in the same run.
 /// It starts a redis-server and an etcd of its own, and prints the median of the runs.
 #[derive(Debug, Parser)]
 #[command(name = "delayq-bench", version, max_term_width = 100)]
 struct Arguments {
-    /// What to measure; without any, everything but `shards`, `spool` and `sweep`
+    /// What to measure; without any, everything but `outbox`, `shards`, `spool` and `sweep`
     #[arg(value_enum)]
     parts: Vec<Part>,
     /// How many runs the median is taken of

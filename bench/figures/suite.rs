@@ -35,6 +35,8 @@ pub(crate) enum Part {
     Shards,
     /// Spooled puts and their replay, on the disk of the folder for temporary files (TMPDIR); only by name
     Spool,
+    /// Rows of an outbox, beside a bare reader, and their way while a snapshot is held; starts a PostgreSQL; only by name
+    Outbox,
     /// A sweep of a million messages; only by name
     Sweep,
 }
@@ -104,6 +106,7 @@ impl Bench {
             Part::Life => figures = self.lives(own, timers).await?,
             Part::Spool => figures = self.spool(own).await?,
             Part::Shards => figures = self.over_shards(MANY_SHARDS, timers).await?,
+            Part::Outbox => figures = self.outbox(own).await?,
             Part::Sweep => figures = self.sweep(own).await?,
         }
         Ok(figures)
