@@ -4,7 +4,7 @@
 #
 #   units   the Debian package installed, used, upgraded and removed in a system of its own (make check-units)
 #   docker  the image is built, `compose up` with the host's network, and a message goes through it; the health check,
-#           the alerts in Prometheus, a Redis that is away, a stop within the grace period
+#           the alerts in Prometheus, a Redis that is away, a stop within the grace period; then the test suite in a container
 #   cluster a real API server with its controllers: the chart installed, upgraded, rolled back and removed in a restricted
 #           namespace. It needs no root
 #

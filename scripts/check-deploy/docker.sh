@@ -2,7 +2,8 @@
 # The image and the compose file on a real engine. Sourced by check-deploy.sh.
 #
 # An engine that runs already is used; else one of our own is started, without bridge networks. Images that no registry
-# gives are made from Debian's packages, under the same tags. DELAYQ_IMAGE names an image that is built already.
+# gives are made from Debian's packages, under the same tags. DELAYQ_IMAGE names an image that is built already; TESTS a part
+# of the test suite in place of all of it: "cargo test --package delayq-core".
 scripts/setup.sh engine
 docker=${DOCKER:-docker}
 mkdir -p "$work/docker"
@@ -45,6 +46,16 @@ debian() {
         "$BASE_IMAGE" > /dev/null
     rm "$work/docker/base.tar"
 }
+# The image of Rust; the toolchain of this machine stands in for it. npm and pip have authorities of their own.
+rust() {
+    local authorities=/etc/ssl/certs/ca-certificates.crt
+    mkdir -p "$work/docker/context"
+    cp -r "$(rustc --print sysroot)" "$work/docker/context/rust"
+    image rust:1.95-bookworm "gcc g++ libc6-dev make" 'COPY rust /usr/local/rust' \
+        'ENV PATH=/usr/local/rust/bin:$PATH CARGO_HOME=/usr/local/cargo' \
+        "ENV NODE_EXTRA_CA_CERTS=$authorities PIP_CERT=$authorities"
+    rm -r "$work/docker/context/rust"
+}
 BASE_IMAGE=debian:bookworm-slim
 export REDIS_IMAGE=redis:7.4-bookworm ETCD_IMAGE=quay.io/coreos/etcd:v3.5.17 PROMETHEUS_IMAGE=prom/prometheus:v2.55.1
 export RABBITMQ_IMAGE=rabbitmq:3.13
@@ -56,12 +67,7 @@ image $RABBITMQ_IMAGE rabbitmq-server 'CMD ["rabbitmq-server"]'
 if [ -z "${DELAYQ_IMAGE:-}" ]; then
     export DELAYQ_IMAGE=delayq:check
     debian
-    # The toolchain of this machine stands in for the image of Rust.
-    mkdir -p "$work/docker/context"
-    cp -r "$(rustc --print sysroot)" "$work/docker/context/rust"
-    image rust:1.95-bookworm "gcc g++ libc6-dev make" 'COPY rust /usr/local/rust' \
-        'ENV PATH=/usr/local/rust/bin:$PATH CARGO_HOME=/usr/local/cargo'
-    rm -r "$work/docker/context/rust"
+    rust
     holds "make image" make --no-print-directory image DOCKER="$docker" IMAGE=$DELAYQ_IMAGE DOCKER_BUILD_OPTIONS=--network=host
 fi
 of_image() { "$docker" image inspect --format "$1" "$DELAYQ_IMAGE"; }
@@ -131,3 +137,22 @@ for service in "${services[@]}"; do
 done
 [ $took -le 20 ] || fail "a stop drains each service within its grace period"
 claim "a stop drains each service within its grace period"
+
+down
+rust
+export TESTS_IMAGE=delayq-tests:check TESTS=${TESTS:-make test}
+build_tests() {
+    DOCKER_BUILDKIT=1 "$docker" build --network=host --file deploy/docker/tests.Dockerfile --tag $TESTS_IMAGE .
+}
+holds "the image of the tests" build_tests
+tests() { "${compose[@]}" --project-name delayq-check-tests --file deploy/compose/compose.test.host-network.yaml "$@"; }
+# What was built there is kept, where the engine is not ours.
+tests_down() { tests down --timeout 5 > /dev/null 2>&1 || true; }
+cleanups+=(tests_down)
+if ! tests run --rm -T tests > "$work/tests.log" 2>&1; then
+    grep -E '^(test .* FAILED|failed: )' "$work/tests.log" || true
+    fail "the test suite in a container ($TESTS)"
+fi
+ran=$(awk '/^test result: ok/ { sum += $4 } END { print sum + 0 " passed" }' "$work/tests.log")
+clients=$(grep '^clients: ' "$work/tests.log" || true)
+claim "the test suite in a container ($TESTS): $ran${clients:+; $clients}"
