@@ -76,7 +76,7 @@ book: ## build the book of docs/ into target/book
 docs-figures: ## draw the pictures of docs/figures, from the scripts and from the data there
 	cargo run --quiet -p delayq-bench --bin docs-figures
 
-FUZZED := core service spool cli forwarder
+FUZZED := core service spool cli forwarder compensator
 
 fuzz: ## more than ten million mutated inputs to all that reads foreign bytes: some minutes
 	cargo test --release $(FUZZED:%=-p delayq-%) --lib --test hostile -- --ignored long::

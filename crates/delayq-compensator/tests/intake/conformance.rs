@@ -1,7 +1,8 @@
 //! What every intake promises, whatever its broker.
 
-use crate::stage::{Books, Broker, Place, Running, Sent, Stage, topic};
+use crate::stage::{Books, Broker, Guard, PASSWORD, Place, Running, Sent, Stage, USER, topic};
 use delayq::{Message, PutOutcome, State, UnixMillis};
+use delayq_tests::certs::Authority;
 use delayq_tests::deadline::{LONG, wait_until};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -229,6 +230,46 @@ pub(crate) async fn records_of_hostile_sizes_are_buried_with_a_brief_reason<B: B
     compensator.stop().await;
 }
 
+/// A broker that asks for a client's certificate is told of the one that is configured, or named as asking for it.
+pub(crate) async fn tls_shows_the_certificate_that_the_broker_asks_for<B: Broker>() {
+    let authority = Authority::new();
+    let stage = Stage::<B>::guarded(Guard::Asking(&authority)).await;
+    let own = authority.sign("compensator", &["compensator.test"]);
+    let without = format!("{}ca = {:?}\n", B::TLS, authority.authority());
+    let refused = stage.compensator_with("", &without).await;
+    refused.is_unready("set `cert` and `key`").await;
+    refused.stop().await;
+    let with = format!("{without}cert = {:?}\nkey = {:?}\n", own.certificate, own.key);
+    let compensator = stage.compensator_with("", &with).await;
+    stage.broker.publish(vec![Sent::put("a", &[]), Sent::put("b", &[("delayq-dely", "5m")])]).await;
+    stage.has_delayed(1).await;
+    assert_eq!(stage.broker.dead(1).await[0].header("delayq-id"), "b");
+    stage.is_settled().await;
+    compensator.stop().await;
+}
+
+/// A password that the broker refuses is read again for the next try, and shown nowhere.
+pub(crate) async fn a_password_is_read_again_until_the_broker_takes_it<B: Broker>() {
+    let stage = Stage::<B>::guarded(Guard::Login).await;
+    let file = stage.folder.join("password");
+    std::fs::write(&file, "battery-staple").unwrap();
+    let login = format!("{}username = \"{USER}\"\npassword = {{ file = {file:?} }}\n", B::LOGIN);
+    let compensator = stage.compensator_with("", &login).await;
+    compensator.is_unready("orders: ").await;
+    let tries = "waiting for a refusal of the login";
+    wait_until(tries, LONG, async || !compensator.endpoint.get("/readyz").await.1.contains("starting")).await;
+    let (_, why) = compensator.endpoint.get("/readyz").await;
+    assert!(!why.contains("battery-staple"), "{why}");
+    std::fs::write(&file, PASSWORD).unwrap();
+    compensator.is_ready().await;
+    stage.broker.publish(vec![Sent::put("a", &[]), Sent::put("b", &[("delayq-dely", "5m")])]).await;
+    stage.has_delayed(1).await;
+    assert_eq!(stage.broker.dead(1).await[0].header("delayq-id"), "b");
+    stage.is_settled().await;
+    assert!(!compensator.process.tail().contains("battery-staple"));
+    compensator.stop().await;
+}
+
 /// Two compensators share the work, or one waits for the other; when one is killed, the other has all of it.
 pub(crate) async fn two_compensators_take_each_record_in_once<B: Broker>() {
     const COUNT: u64 = 4000;
@@ -295,6 +336,8 @@ macro_rules! conforms {
             a_source_that_is_deleted_is_named_and_read_again_once_it_is_there,
             a_compensator_ends_while_its_broker_is_away,
             records_of_hostile_sizes_are_buried_with_a_brief_reason,
+            tls_shows_the_certificate_that_the_broker_asks_for,
+            a_password_is_read_again_until_the_broker_takes_it,
             two_compensators_take_each_record_in_once,
             a_hundred_thousand_records_are_as_many_messages,
         }

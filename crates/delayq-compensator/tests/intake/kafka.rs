@@ -1,8 +1,9 @@
 //! The intake `kafka`.
 
 use crate::conformance::conforms;
-use crate::stage::{Broker, Place, Sent, Stage};
+use crate::stage::{Broker, Guard, PASSWORD, Place, Sent, Stage, USER};
 use delayq_tests::deadline::LONG;
+use delayq_tests::kafka_listener::Listener;
 use delayq_tests::kafka_server::KafkaServer;
 use futures_util::future::join_all;
 use rdkafka::admin::{AdminClient, AdminOptions};
@@ -21,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Kafka {
     server: KafkaServer,
     producer: FutureProducer,
+    guarded: Option<Listener>,
 }
 
 impl Kafka {
@@ -37,21 +39,31 @@ impl Broker for Kafka {
     const MISSING: &'static str = "the topic `orders-in` does not exist";
     const ORIGIN: &'static str = "kafka orders-in/";
 
-    async fn start() -> Self {
-        let server = KafkaServer::start().await;
+    const TLS: &'static str = "tls = true\n";
+    const LOGIN: &'static str = "mechanism = \"PLAIN\"\n";
+
+    async fn start(guard: Guard<'_>) -> Self {
+        let guarded = match guard {
+            Guard::Open => None,
+            Guard::Asking(authority) => {
+                Some(Listener::plain().certificate(&authority.server()).asking(&authority.authority()))
+            }
+            Guard::Login => Some(Listener::plain().login(USER, PASSWORD)),
+        };
+        let server = KafkaServer::start_with(guarded.as_slice()).await;
         for (name, partitions) in [topic(Place::Source), topic(Place::Dead)] {
             server.create_topic(name, partitions, &[]).await;
         }
         let mut settings = ClientConfig::new();
         settings.set("bootstrap.servers", server.address()).set("linger.ms", "5");
         settings.set("partitioner", "murmur2_random");
-        Self { producer: settings.create().unwrap(), server }
+        Self { producer: settings.create().unwrap(), server, guarded }
     }
 
     fn section(&self) -> String {
         format!(
             "dead = \"{DEAD}\"\n[intake.orders.kafka]\nbrokers = [\"{}\"]\ntopic = \"{TOPIC}\"\n",
-            self.server.address()
+            self.guarded.as_ref().map_or_else(|| self.server.address(), Listener::address)
         )
     }
 

@@ -1,22 +1,24 @@
 //! The intake `nats`.
 
 use crate::conformance::conforms;
-use crate::stage::{Broker, Place, Sent, Stage};
+use crate::stage::{Broker, Guard, PASSWORD, Place, Sent, Stage, USER};
 use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::stream::Config;
 use async_nats::jetstream::{self, Context};
-use async_nats::{HeaderMap, HeaderName};
+use async_nats::{ConnectOptions, HeaderMap, HeaderName};
 use delayq_tests::deadline::{LONG, wait_for};
 use delayq_tests::nats_server::NatsServer;
 use futures_util::future::try_join_all;
 
 struct Nats {
     server: NatsServer,
+    /// How it lets in those who publish.
+    options: ConnectOptions,
 }
 
 impl Nats {
     async fn context(&self) -> Context {
-        jetstream::new(async_nats::connect(self.server.url()).await.unwrap())
+        jetstream::new(self.options.clone().connect(self.server.url()).await.unwrap())
     }
 }
 
@@ -25,8 +27,28 @@ impl Broker for Nats {
     const MISSING: &'static str = "the stream `in`";
     const ORIGIN: &'static str = "nats in sequence ";
 
-    async fn start() -> Self {
-        let nats = Self { server: NatsServer::start(&[]).await };
+    const TLS: &'static str = "";
+    const LOGIN: &'static str = "";
+
+    async fn start(guard: Guard<'_>) -> Self {
+        let options = ConnectOptions::new();
+        let (server, options) = match guard {
+            Guard::Open => (NatsServer::start(&[]).await, options),
+            Guard::Asking(authority) => {
+                let (server, own) = (authority.server(), authority.sign("publisher", &["publisher.test"]));
+                let files = [&authority.authority(), &server.certificate, &server.key];
+                let [ca, cert, key] = files.map(|file| file.to_str().unwrap());
+                let arguments = ["--tlsverify", "--tlscacert", ca, "--tlscert", cert, "--tlskey", key];
+                let options = options.add_root_certificates(authority.authority());
+                let options = options.add_client_certificate(own.certificate, own.key).require_tls(true);
+                (NatsServer::start(&arguments).await, options)
+            }
+            Guard::Login => {
+                let server = NatsServer::start(&["--user", USER, "--pass", PASSWORD]).await;
+                (server, options.user_and_password(USER.to_owned(), PASSWORD.to_owned()))
+            }
+        };
+        let nats = Self { server, options };
         nats.create(Place::Source).await;
         nats.create(Place::Dead).await;
         nats

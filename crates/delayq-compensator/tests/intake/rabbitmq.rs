@@ -1,7 +1,7 @@
 //! The intake `rabbitmq`.
 
 use crate::conformance::conforms;
-use crate::stage::{Broker, Place, Sent, Stage};
+use crate::stage::{Broker, Guard, PASSWORD, Place, Sent, Stage, USER};
 use delayq_tests::deadline::{LONG, wait_for};
 use delayq_tests::rabbitmq_server::RabbitmqServer;
 use futures_util::future::join_all;
@@ -17,6 +17,7 @@ const DEAD: &str = "orders-dead";
 
 struct Rabbitmq {
     server: RabbitmqServer,
+    has_tls: bool,
 }
 
 // === impl Rabbitmq ===
@@ -48,18 +49,31 @@ impl Broker for Rabbitmq {
     const MISSING: &'static str = "no queue 'orders-in'";
     const ORIGIN: &'static str = "rabbitmq orders-in";
 
-    async fn start() -> Self {
-        let broker = Self { server: RabbitmqServer::start().await };
+    const TLS: &'static str = "tls = true\n";
+    const LOGIN: &'static str = "";
+
+    async fn start(guard: Guard<'_>) -> Self {
+        let server = match guard {
+            Guard::Asking(authority) => {
+                RabbitmqServer::start_asking(&authority.server(), &authority.authority()).await
+            }
+            Guard::Open | Guard::Login => RabbitmqServer::start().await,
+        };
+        if matches!(guard, Guard::Login) {
+            server.add_user(USER, PASSWORD, [".*"; 3]).await;
+        }
+        let broker = Self { server, has_tls: matches!(guard, Guard::Asking(_)) };
         broker.create(Place::Source).await;
         broker.create(Place::Dead).await;
         broker
     }
 
     fn section(&self) -> String {
-        format!(
-            "dead = \"{DEAD}\"\n[intake.orders.rabbitmq]\nserver = \"{}\"\nqueue = \"{QUEUE}\"\n",
-            self.server.address()
-        )
+        let server = match self.has_tls {
+            true => format!("127.0.0.1:{}", self.server.tls_port()),
+            false => self.server.address(),
+        };
+        format!("dead = \"{DEAD}\"\n[intake.orders.rabbitmq]\nserver = \"{server}\"\nqueue = \"{QUEUE}\"\n")
     }
 
     async fn publish(&self, records: Vec<Sent>) {

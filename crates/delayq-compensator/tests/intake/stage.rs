@@ -3,6 +3,7 @@
 use delayq::protocol::{Holder, Reservation, ReserveRequest};
 use delayq::{Admin, Topic};
 use delayq_tests::admin_endpoint::AdminEndpoint;
+use delayq_tests::certs::Authority;
 use delayq_tests::deadline::{LONG, wait_for, wait_until, within};
 use delayq_tests::deployment::Deployment;
 use delayq_tests::folder::Folder;
@@ -32,7 +33,12 @@ pub(crate) trait Broker: Sized + Send + Sync {
     /// What the origin of a dead record contains.
     const ORIGIN: &'static str;
 
-    fn start() -> impl Future<Output = Self> + Send;
+    /// The keys of TLS and login besides those that all have.
+    const TLS: &'static str;
+    const LOGIN: &'static str;
+
+    /// Starts one; `section` leads to its guarded side.
+    fn start(guard: Guard<'_>) -> impl Future<Output = Self> + Send;
     /// The tables of the intake's kind, below `[intake.orders]` with its `dead`.
     fn section(&self) -> String;
     fn publish(&self, records: Vec<Sent>) -> impl Future<Output = ()> + Send;
@@ -55,11 +61,24 @@ pub(crate) enum Place {
     Dead,
 }
 
+/// Whom a broker lets in.
+#[derive(Clone, Copy)]
+pub(crate) enum Guard<'a> {
+    Open,
+    /// Who shows a certificate of this authority, which signed the broker's own too.
+    Asking(&'a Authority),
+    /// [`USER`] with [`PASSWORD`].
+    Login,
+}
+
+pub(crate) const USER: &str = "delayq";
+pub(crate) const PASSWORD: &str = "correct-horse";
+
 /// A Redis and a broker.
 pub(crate) struct Stage<B> {
     pub(crate) deployment: Deployment,
     pub(crate) broker: B,
-    folder: Folder,
+    pub(crate) folder: Folder,
 }
 
 /// A compensator under way.
@@ -106,7 +125,11 @@ impl Sent {
 
 impl<B: Broker> Stage<B> {
     pub(crate) async fn start() -> Self {
-        let broker = B::start().await;
+        Self::guarded(Guard::Open).await
+    }
+
+    pub(crate) async fn guarded(guard: Guard<'_>) -> Self {
+        let broker = B::start(guard).await;
         let redis = RedisServer::start_with(RedisOptions::default().append_only("always")).await;
         let deployment = Deployment::on(redis, 4).await;
         Self { deployment, broker, folder: Folder::new("intake") }

@@ -1,3 +1,5 @@
+mod hostile;
+
 use super::*;
 use delayq::spool::SpoolAction;
 use delayq::{Backoff, Due, Fate, Message, MessageId, Reschedule, Shift, Target};
