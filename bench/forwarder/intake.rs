@@ -1,12 +1,13 @@
 //! The intake: records of a broker until they are messages in Redis and settled, beside a bare consumer that puts the same
 //! messages by `put_many` in batches of the same size and settles them.
 //!
-//! The records are published once, and each run reads them from the start: as a consumer group, or a durable consumer, of its
-//! own, into a deployment of its own. Intake and bare consumer take turns to go first; the medians count. A figure begins when
+//! The records are published before, and each run reads them from the start: as a consumer group, a durable consumer, or from a
+//! queue, of its own, into a deployment of its own. Intake and bare consumer take turns to go first; the medians count. A figure begins when
 //! a tenth of the records is through.
 
 mod kafka;
 mod nats;
+mod rabbitmq;
 
 use crate::deployment::{BODY_BYTES, Deployment, metric};
 use crate::sinks::course::{Course, Figure};
@@ -67,17 +68,17 @@ async fn put(producer: &Producer, messages: Vec<Message>, course: &Course) {
     course.confirmed(count);
 }
 
-async fn bare(stand: &Stand, redis: &RedisServer, count: usize) -> Figure {
+async fn bare(stand: &Stand, redis: &RedisServer, count: usize, name: &str) -> Figure {
     let deployment = Deployment::new(redis, SHARDS).await;
     let producer = Producer::start(deployment.client.clone(), ProducerOptions::default());
     let course = Course::new(count);
-    (stand.bare)(namespace(), producer, Arc::clone(&course)).await;
+    (stand.bare)(name.to_owned(), producer, Arc::clone(&course)).await;
     let figure = course.figure();
     assert_eq!(deployment.pending(TOPIC).await, count as u64);
     figure
 }
 
-async fn taken_in(stand: &Stand, redis: &RedisServer, count: usize) -> Figure {
+async fn taken_in(stand: &Stand, redis: &RedisServer, count: usize, name: &str) -> Figure {
     let deployment = Deployment::new(redis, SHARDS).await;
     let metrics = Metrics::new();
     let deps = IntakeDeps {
@@ -85,7 +86,7 @@ async fn taken_in(stand: &Stand, redis: &RedisServer, count: usize) -> Figure {
         metrics: metrics.clone(),
         readiness: Readiness::new(),
     };
-    let configs = BTreeMap::from([("in".to_owned(), (stand.intake)(namespace()))]);
+    let configs = BTreeMap::from([("in".to_owned(), (stand.intake)(name.to_owned()))]);
     let (tasks, supervisor) = Tasks::new(Shutdown::new());
     let (course, start) = (Course::new(count), Instant::now());
     build_intakes(&configs, &deps).unwrap().run(&tasks);
@@ -104,41 +105,64 @@ async fn taken_in(stand: &Stand, redis: &RedisServer, count: usize) -> Figure {
     figure
 }
 
-/// Measures the intakes of these names; none: all of them.
+/// Measures the intakes of these names; none: all of them. `--markdown` among them: as a table of docs/performance.md.
 pub(crate) async fn run(count: usize, mut names: Vec<String>) {
+    let markdown = names.iter().position(|name| name == "--markdown").map(|at| names.remove(at)).is_some();
     if names.is_empty() {
-        names = ["kafka", "nats"].map(str::to_owned).into();
+        names = ["kafka", "nats", "rabbitmq"].map(str::to_owned).into();
     }
     let redis = RedisServer::private().await;
     println!(
-        "{count} records of {BODY_BYTES} bytes in batches of {BATCH}, medians of {ROUNDS}; records a second"
+        "{count} records of {BODY_BYTES} bytes in batches of {BATCH}, medians of {ROUNDS}; records a second\n"
     );
-    println!("{:<10}{:>12}{:>7}{:>12}{:>7}{:>10}", "intake", "taken in", "µs", "bare", "µs", "of bare");
+    match markdown {
+        true => println!(
+            "| intake | taken in | µs | bare | µs | of bare |\n| --- | ---: | ---: | ---: | ---: | ---: |"
+        ),
+        false => println!(
+            "{:<10}{:>12}{:>7}{:>12}{:>7}{:>10}",
+            "intake", "taken in", "µs", "bare", "µs", "of bare"
+        ),
+    }
     for name in names {
+        let runs: Vec<String> = (0..2 * ROUNDS).map(|_| namespace()).collect();
         let stand = match name.as_str() {
             "kafka" => kafka::stand(count).await,
             "nats" => nats::stand(count).await,
+            "rabbitmq" => rabbitmq::stand(count, &runs).await,
             _ => {
-                println!("{name:<10}there is no such intake");
+                eprintln!("{name}: there is no such intake");
                 continue;
             }
         };
-        let (mut bares, mut ours) = (Vec::new(), Vec::new());
-        for round in 0..ROUNDS {
-            if round % 2 == 0 {
-                bares.push(bare(&stand, &redis, count).await);
-                ours.push(taken_in(&stand, &redis, count).await);
-            } else {
-                ours.push(taken_in(&stand, &redis, count).await);
-                bares.push(bare(&stand, &redis, count).await);
-            }
-            let _: String = redis.command(&["FLUSHALL"]).await;
+        let (our, bare) = measure(&stand, &redis, count, &runs).await;
+        let ratio = our.rate / bare.rate;
+        let (ours, bares) = ((our.rate, our.cost_us), (bare.rate, bare.cost_us));
+        match markdown {
+            true => println!(
+                "| {name} | {:.0} | {:.1} | {:.0} | {:.1} | {ratio:.2} |",
+                ours.0, ours.1, bares.0, bares.1
+            ),
+            false => println!(
+                "{name:<10}{:>12.0}{:>7.1}{:>12.0}{:>7.1}{ratio:>10.2}",
+                ours.0, ours.1, bares.0, bares.1
+            ),
         }
-        let (bare, our) = (median(bares), median(ours));
-        print!("{name:<10}");
-        for Figure { rate, cost_us } in [our, bare] {
-            print!("{rate:>12.0}{cost_us:>7.1}");
-        }
-        println!("{:>10.2}", our.rate / bare.rate);
     }
+}
+
+/// The medians of the intake and of the bare consumer, each run under a name of its own.
+async fn measure(stand: &Stand, redis: &RedisServer, count: usize, runs: &[String]) -> (Figure, Figure) {
+    let (mut bares, mut ours) = (Vec::new(), Vec::new());
+    for (round, names) in runs.chunks_exact(2).enumerate() {
+        if round % 2 == 0 {
+            bares.push(bare(stand, redis, count, &names[0]).await);
+            ours.push(taken_in(stand, redis, count, &names[1]).await);
+        } else {
+            ours.push(taken_in(stand, redis, count, &names[1]).await);
+            bares.push(bare(stand, redis, count, &names[0]).await);
+        }
+        let _: String = redis.command(&["FLUSHALL"]).await;
+    }
+    (median(ours), median(bares))
 }

@@ -8,7 +8,7 @@
 //! forwarded [MESSAGES] [SINK …] [IN_FLIGHT/BATCH …]   the forwarder alone, for a profiler
 //! late [RATE] [SINK …]        due time → an independent consumer has it
 //! bulkheads                   eight destinations alone, and beside a dead and a slow one
-//! intake [RECORDS] [BROKER …]     records of a broker → messages in Redis, beside a bare consumer and put_many
+//! intake [RECORDS] [BROKER …] [--markdown]    records of a broker → messages in Redis, beside a bare consumer and put_many
 //! memory [MESSAGES]           a forwarder's memory while a slow destination takes so many
 //! ```
 //! Nothing else should work on the machine.
