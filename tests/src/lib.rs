@@ -31,6 +31,7 @@ mod preload;
 pub mod process;
 pub mod proxy;
 pub mod rabbitmq_server;
+pub mod redis_cluster;
 pub mod redis_monitor;
 pub mod redis_server;
 pub mod resp;

@@ -21,6 +21,8 @@ pub struct RedisOptions {
     settings: Vec<(String, String)>,
     password: Option<String>,
     clock: Option<ClockShim>,
+    /// Whether it takes every slot of its cluster once started.
+    all_slots: bool,
 }
 
 const GIVEN: &str = "a given Redis is broken by nobody: start one of the test's own by RedisServer::private";
@@ -70,6 +72,12 @@ impl RedisOptions {
     /// Makes it a Redis Cluster of one that serves every slot, once started.
     #[must_use]
     pub fn cluster(self) -> Self {
+        Self { all_slots: true, ..self.cluster_node() }
+    }
+
+    /// Makes it a node of a Redis Cluster that has no slots and knows no others.
+    #[must_use]
+    pub fn cluster_node(self) -> Self {
         // Longer than a busy machine delays a node: a node thought dead would take the cluster down.
         self.set("cluster-enabled", "yes").set("cluster-node-timeout", "10000")
     }
@@ -126,7 +134,7 @@ impl RedisServer {
             given: None,
         };
         server.resume().await;
-        if server.options.is_cluster() {
+        if server.options.all_slots {
             server.take_all_slots().await;
         }
         server

@@ -3,6 +3,9 @@
 use crate::id::Namespace;
 use crate::shard::ShardId;
 
+/// How many slots a Redis Cluster has.
+pub const SLOTS: u16 = 16384;
+
 /// The keys of one deployment.
 #[derive(Clone, Debug)]
 pub struct Keys(Namespace);
@@ -32,6 +35,12 @@ impl Keys {
     /// The prefix of every key of a shard: `{dq:7}:`.
     pub fn base(&self, shard: ShardId) -> String {
         format!("{{{}:{shard}}}:", self.0)
+    }
+
+    /// The slot of a Redis Cluster in which all of a shard is.
+    pub fn slot(&self, shard: ShardId) -> u16 {
+        let base = self.base(shard);
+        crc16(&base.as_bytes()[1..base.len() - 2]) % SLOTS
     }
 
     /// The shard's registry, the first key of every call: it always exists.
@@ -78,6 +87,14 @@ impl Channel {
     }
 }
 
+/// CRC-16/XMODEM, by which a Redis Cluster tells the slot of a hash tag.
+fn crc16(tag: &[u8]) -> u16 {
+    tag.iter().fold(0, |crc, &byte| {
+        let first = crc ^ u16::from(byte) << 8;
+        (0..8).fold(first, |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +108,14 @@ mod tests {
         for other in ["{dx:7}:ready", "{dq:7}:r", "{dq:x}:ready", "{dq:70000}:ready", "{dq}:ready"] {
             assert_eq!(keys.parse_channel(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_slot_is_the_one_that_cluster_keyslot_says() {
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        let keys = Keys::new(Namespace::new("dq").unwrap());
+        let slots = [0, 1, 4095].map(|shard| keys.slot(ShardId::new(shard)));
+        assert_eq!(slots, [8214, 12343, 742]);
     }
 
     #[test]

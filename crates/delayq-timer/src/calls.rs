@@ -1,10 +1,12 @@
 //! The calls that the loop sends, and what comes back.
 
 use crate::forgetting::Page;
+use crate::nodes::NodeId;
 use crate::schedule::Round;
 use crate::survey::Question;
 use delayq::protocol::{
-    BooksAt, BooksPage, Claimed, ForgottenTopics, HoldAnswer, Owner, PumpReport, ShardId, Survey, UnixMicros,
+    BooksAt, BooksPage, Claimed, ForgottenTopics, HoldAnswer, Owner, Places, PumpReport, ShardId, Survey,
+    UnixMicros,
 };
 use delayq::{Error, UnixMillis};
 use delayq_cluster::{ClusterError, DrainReport, Handle};
@@ -38,8 +40,11 @@ pub(crate) enum Call {
         epoch: u64,
         on: bool,
     },
-    /// Asks Redis for its clock, and whether it takes writes.
-    Probe,
+    /// Asks a node by this shard for its clock, and whether it takes writes.
+    Probe {
+        node: NodeId,
+        shard: ShardId,
+    },
     /// Pumps other timers' shards without an epoch: that moves only what is overdue by 10 s.
     Rescue {
         shards: Vec<ShardId>,
@@ -57,7 +62,7 @@ pub(crate) enum Answer {
     Claimed { shards: Vec<ShardId>, trip: Trip, claims: Vec<Result<Claimed, Error>> },
     Asked { shards: Vec<ShardId>, mine: Result<Vec<ShardId>, ClusterError> },
     Held { shard: ShardId, on: bool, answer: Result<HoldAnswer, Error> },
-    Probed { trip: Trip, clock: Option<UnixMicros>, wrote: Result<(), Error> },
+    Probed { node: NodeId, shard: ShardId, trip: Trip, clock: Option<UnixMicros>, wrote: Result<(), Error> },
     Rescued { shards: Vec<ShardId>, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
     Forgot { shard: ShardId, answer: Result<ForgottenTopics, Error> },
     Surveyed { shard: ShardId, answer: Result<Survey, Error> },
@@ -70,6 +75,8 @@ pub(crate) enum Answer {
 pub(crate) struct Trip {
     pub(crate) sent: Instant,
     pub(crate) answered: Instant,
+    /// Whether a shard may have moved to another node meanwhile: then nobody knows whose clock answered.
+    pub(crate) moved: bool,
 }
 
 /// The calls that are under way.
@@ -84,6 +91,7 @@ pub(crate) struct Calls {
     under_way: FuturesUnordered<Pin<Box<dyn Future<Output = Answer>>>>,
     /// How many were sent so far.
     sent: u64,
+    places: Places,
 }
 
 // === impl Call ===
@@ -106,7 +114,7 @@ impl Call {
             Self::Claim(shards) => shards.clone(),
             Self::Hold { shard, .. } => vec![*shard],
             Self::Ask(_)
-            | Self::Probe
+            | Self::Probe { .. }
             | Self::Rescue { .. }
             | Self::Forget(_)
             | Self::Survey(_)
@@ -120,7 +128,8 @@ impl Call {
 
 impl Calls {
     pub(crate) fn new(shards: Owner, handle: Handle, owner: String, lock: Duration, batch: u16) -> Self {
-        Self { shards, handle, owner, lock, batch, under_way: FuturesUnordered::new(), sent: 0 }
+        let places = shards.places();
+        Self { shards, handle, owner, lock, batch, under_way: FuturesUnordered::new(), sent: 0, places }
     }
 
     pub(crate) const fn sent(&self) -> u64 {
@@ -147,19 +156,21 @@ impl Calls {
         join_all(shards.chunks(SHARDS_A_CALL).map(give)).await;
     }
 
-    pub(crate) fn send(&mut self, call: Call) {
+    /// `placed`: the version of the places by which its shards have their nodes.
+    pub(crate) fn send(&mut self, call: Call, placed: u64) {
         self.sent += 1;
+        let from = (self.places.clone(), placed);
         let (redis, handle) = (self.shards.clone(), self.handle.clone());
         let (batch, lock) = (self.batch, self.lock);
         self.under_way.push(match call {
             Call::Pump { round, latest } => Box::pin(async move {
-                let (trip, reports) = Trip::of(redis.pump(&round.shards, round.limit, latest)).await;
+                let (trip, reports) = Trip::of(from, redis.pump(&round.shards, round.limit, latest)).await;
                 Answer::Pumped { round, trip, reports }
             }),
             Call::Claim(shards) => {
                 let owner = self.owner.clone();
                 Box::pin(async move {
-                    let (trip, claims) = Trip::of(redis.claim(&shards, &owner, lock)).await;
+                    let (trip, claims) = Trip::of(from, redis.claim(&shards, &owner, lock)).await;
                     Answer::Claimed { shards, trip, claims }
                 })
             }
@@ -172,10 +183,10 @@ impl Calls {
                     async move { Answer::Held { shard, on, answer: redis.hold(shard, epoch, on).await } },
                 )
             }
-            Call::Probe => Box::pin(probe(redis)),
+            Call::Probe { node, shard } => Box::pin(probe(redis, (node, shard), from)),
             Call::Rescue { shards, latest } => Box::pin(async move {
                 let calls: Vec<_> = shards.iter().map(|&shard| (shard, None)).collect();
-                let (trip, reports) = Trip::of(redis.pump(&calls, batch, latest)).await;
+                let (trip, reports) = Trip::of(from, redis.pump(&calls, batch, latest)).await;
                 Answer::Rescued { shards, trip, reports }
             }),
             Call::Forget(Page { shard, from, quiet }) => Box::pin(async move {
@@ -192,15 +203,14 @@ impl Calls {
     }
 }
 
-/// Asks any shard, since none may be owned. A pump is refused where writes are; the clock is answered all the same.
-async fn probe(redis: Owner) -> Answer {
-    let any = [(ShardId::new(0), None)];
-    let (trip, mut reports) = Trip::of(redis.pump(&any, 1, Some(NO_LATER))).await;
+/// Asks a shard, which need not be owned. A pump is refused where writes are; the clock is answered all the same.
+async fn probe(redis: Owner, (node, shard): (NodeId, ShardId), from: (Places, u64)) -> Answer {
+    let (trip, mut reports) = Trip::of(from.clone(), redis.pump(&[(shard, None)], 1, Some(NO_LATER))).await;
     match reports.remove(0) {
-        Ok(report) => Answer::Probed { trip, clock: Some(report.now), wrote: Ok(()) },
+        Ok(report) => Answer::Probed { node, shard, trip, clock: Some(report.now), wrote: Ok(()) },
         Err(error) => {
-            let (trip, clock) = Trip::of(redis.redis_time()).await;
-            Answer::Probed { trip, clock: clock.ok(), wrote: Err(error) }
+            let (trip, clock) = Trip::of(from, redis.redis_time(shard)).await;
+            Answer::Probed { node, shard, trip, clock: clock.ok(), wrote: Err(error) }
         }
     }
 }
@@ -208,9 +218,10 @@ async fn probe(redis: Owner) -> Answer {
 // === impl Trip ===
 
 impl Trip {
-    async fn of<T>(call: impl Future<Output = T>) -> (Self, T) {
+    /// `placed`: the version of the places by which the call's shards have their nodes.
+    async fn of<T>((places, placed): (Places, u64), call: impl Future<Output = T>) -> (Self, T) {
         let sent = Instant::now();
         let answer = call.await;
-        (Self { sent, answered: Instant::now() }, answer)
+        (Self { sent, answered: Instant::now(), moved: places.version() != placed }, answer)
     }
 }

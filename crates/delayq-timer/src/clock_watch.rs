@@ -2,6 +2,7 @@
 
 use crate::calls::{Call, Trip};
 use crate::guard::{Comparison, Guard, Verdict};
+use crate::nodes::NodeId;
 use crate::schedule::Schedule;
 use delayq::UnixMillis;
 use delayq::protocol::{ShardId, UnixMicros};
@@ -27,6 +28,11 @@ pub(crate) struct ClockWatch {
 impl ClockWatch {
     pub(crate) fn new(guard: Guard) -> Self {
         Self { guard, held: BTreeSet::new(), sent: BTreeMap::new() }
+    }
+
+    /// The watch of a Redis that takes over from this one's.
+    pub(crate) fn heir(&self) -> Self {
+        Self::new(self.guard.heir())
     }
 
     pub(crate) fn is_jumped(&self) -> bool {
@@ -74,15 +80,15 @@ impl ClockWatch {
         self.sent.remove(&shard);
     }
 
-    /// The holds to set or to end now. Each comes back by [`Self::settled`].
-    pub(crate) fn due(&mut self, schedule: &Schedule, now: Instant) -> Vec<Call> {
+    /// The holds to set or to end now in the shards of this node. Each comes back by [`Self::settled`].
+    pub(crate) fn due(&mut self, schedule: &Schedule, node: NodeId, now: Instant) -> Vec<Call> {
         let on = self.is_jumped();
         if !on && !self.guard.is_proven(now) {
             return Vec::new();
         }
         let wrong = |shard: &ShardId| self.held.contains(shard) != on && !self.sent.contains_key(shard);
         let call = |shard| Some(Call::Hold { shard, epoch: schedule.epoch(shard)?, on });
-        let calls: Vec<Call> = schedule.owned().filter(wrong).filter_map(call).collect();
+        let calls: Vec<Call> = schedule.owned_at(node).filter(wrong).filter_map(call).collect();
         self.sent.extend(calls.iter().flat_map(Call::owned_shards).map(|shard| (shard, on)));
         calls
     }
@@ -116,12 +122,18 @@ mod tests {
         /// A comparison after so many seconds with a clock that is so many seconds ahead.
         fn reads(&mut self, at: u64, ahead: u64) -> Verdict {
             let sent = self.start + Duration::from_secs(at);
-            self.watch.compare(Trip { sent, answered: sent }, UnixMicros((1_000 + at + ahead) * 1_000_000))
+            self.watch.compare(
+                Trip { sent, answered: sent, moved: false },
+                UnixMicros((1_000 + at + ahead) * 1_000_000),
+            )
         }
 
         /// The shards for which a hold is set or ended.
         fn due(&mut self, at: u64) -> Vec<(ShardId, bool)> {
-            let calls = self.watch.due(&self.schedule, self.start + Duration::from_secs(at)).into_iter();
+            let calls = self
+                .watch
+                .due(&self.schedule, NodeId::default(), self.start + Duration::from_secs(at))
+                .into_iter();
             calls
                 .map(|call| match call {
                     Call::Hold { shard, on, .. } => (shard, on),

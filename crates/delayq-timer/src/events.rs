@@ -80,17 +80,22 @@ pub(crate) fn drain_changed(metrics: &TimerMetrics, drained: bool) {
     }
 }
 
-pub(crate) fn clock_jumped(metrics: &TimerMetrics, by_us: i64, shards: usize) {
+pub(crate) fn clock_jumped(metrics: &TimerMetrics, by_us: i64, shards: usize, redis: &str) {
     metrics.clock_jumps.inc();
     metrics.clock_held.set(1);
     let by_ms = by_us / 1000;
-    tracing::error!(code = CLOCK.id, by_ms, shards, "Redis's clock jumped: its shards are held");
+    tracing::error!(code = CLOCK.id, by_ms, shards, redis, "Redis's clock jumped: its shards are held");
 }
 
-/// Redis's clock was steady for long enough.
-pub(crate) fn clock_steady(metrics: &TimerMetrics) {
-    metrics.clock_held.set(0);
-    tracing::warn!(code = CLOCK.id, "Redis's clock is steady again: its shards go on");
+/// Redis's clock was steady for long enough. `others`: whether that of another node is not.
+pub(crate) fn clock_steady(metrics: &TimerMetrics, others: bool, redis: &str) {
+    metrics.clock_held.set(i64::from(others));
+    tracing::warn!(code = CLOCK.id, redis, "Redis's clock is steady again: its shards go on");
+}
+
+/// A shard is at another node of its cluster now.
+pub(crate) fn moved(shard: ShardId, from: &str, to: &str) {
+    tracing::info!(%shard, from, to, "a shard moved to another node");
 }
 
 /// Redis could not be used, for the first time since it could.

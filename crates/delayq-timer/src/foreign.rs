@@ -143,8 +143,9 @@ impl Foreign {
     }
 
     /// Since when the oldest of all is overdue that nobody pumps.
-    pub(crate) fn overdue(&self) -> Option<UnixMillis> {
-        self.shards.values().filter_map(|watched| watched.overdue).min()
+    pub(crate) fn overdue(&self) -> Option<(ShardId, UnixMillis)> {
+        let overdue = self.shards.iter().filter_map(|(&shard, watched)| Some((shard, watched.overdue?)));
+        overdue.min_by_key(|&(_, due)| due)
     }
 
     /// A moment of its own: the others check at theirs, and the leader for all.
@@ -225,10 +226,10 @@ mod tests {
         let mut foreign = two();
         foreign.answered(A, Some(s(4)), Some(s(4)), s(5));
         foreign.answered(B, Some(s(60)), Some(s(5)), s(5));
-        assert_eq!(foreign.overdue(), Some(s(4)), "what is overdue by less than a second is on its way");
+        assert_eq!(foreign.overdue(), Some((A, s(4))), "what is overdue by less than a second is on its way");
         assert_eq!(foreign.take(s(10), false), [A], "it is checked again soon");
         foreign.failed(A, s(10));
-        assert_eq!(foreign.overdue(), Some(s(4)), "nothing new is known");
+        assert_eq!(foreign.overdue(), Some((A, s(4))), "nothing new is known");
         assert_eq!(foreign.take(s(15), false), [A]);
         foreign.answered(A, None, None, s(15));
         assert_eq!(foreign.overdue(), None);

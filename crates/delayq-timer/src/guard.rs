@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The baseline is the difference of the two clocks. It belongs to the address, not to the connection: a reconnect, a
-//! restart or another master behind the same address must fit it.
+//! restart or another master behind the same address must fit it, and so must a node of a cluster that takes over.
 
 use delayq::UnixMillis;
 use delayq::protocol::UnixMicros;
@@ -65,6 +65,11 @@ impl Guard {
         Self { origin: now, max_step, steady_for, baseline: None, since: None, jumped: false }
     }
 
+    /// The guard of a Redis that takes over from this one's: its clock has to fit the same baseline.
+    pub(crate) fn heir(&self) -> Self {
+        Self { since: None, jumped: false, ..self.clone() }
+    }
+
     /// Whether the clock is not to be trusted now.
     pub(crate) fn is_jumped(&self) -> bool {
         self.jumped
@@ -105,6 +110,7 @@ impl Guard {
             self.jumped = true;
             return Verdict::Jumped(-off);
         }
+        self.since.get_or_insert(seen.answered);
         // A slow answer says little about the offset: it confirms the baseline and does not move it.
         self.rebase(baseline.offset_us.clamp(low, high), seen.answered);
         if self.jumped
@@ -149,6 +155,18 @@ mod tests {
 
     fn guard(start: Instant) -> Guard {
         Guard::new(start, Duration::from_secs(1), Duration::from_secs(5))
+    }
+
+    #[test]
+    fn who_takes_over_has_to_fit_the_clock_of_before_and_is_proven_by_its_own_time() {
+        let start = Instant::now();
+        let mut former = guard(start);
+        former.compare(seen(start, 0, 0, 1));
+        assert_eq!(former.heir().compare(seen(start, 100, 10_000, 1)), Verdict::Jumped(9_999_500));
+        let mut heir = former.heir();
+        let after = |ms| start + Duration::from_millis(ms);
+        assert_eq!(heir.compare(seen(start, 60_000, 0, 1)), Verdict::Fits);
+        assert!(!heir.is_proven(after(64_000)) && heir.is_proven(after(65_001)));
     }
 
     #[test]

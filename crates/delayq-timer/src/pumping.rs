@@ -1,7 +1,8 @@
 //! The timer's loop: wait, send what is due, receive what comes back.
 //!
-//! Each thing that is known stands in a type of its own: which shards are due ([`Schedule`]), when to send ([`Aim`]), whether
-//! the clock is trusted ([`ClockWatch`]), how Redis is ([`RedisHealth`]), whose the shards are ([`Owning`]), what the slow net
+//! Each thing that is known stands in a type of its own: which shards are due ([`Schedule`]), when to send
+//! ([`Aim`](crate::aim::Aim)) and whether the clock is trusted ([`ClockWatch`](crate::clock_watch::ClockWatch)), both of each
+//! of the [`Nodes`], how Redis is ([`RedisHealth`]), whose the shards are ([`Owning`]), what the slow net
 //! asks ([`SafetyPoll`], [`Foreign`]). They return [`Call`]s; only [`Pumping::send`] sends.
 
 mod answers;
@@ -10,11 +11,10 @@ mod owners;
 mod polls;
 mod standing;
 
-use crate::aim::{Aim, Shot};
+use crate::aim::Shot;
 use crate::alarm::Alarm;
 use crate::books::Books;
 use crate::calls::{Answer, Call, Calls};
-use crate::clock_watch::ClockWatch;
 use crate::codes::MEMBER;
 use crate::config::TimerConfig;
 use crate::fleet::Fleet;
@@ -22,6 +22,7 @@ use crate::foreign::Foreign;
 use crate::forgetting::Forgetting;
 use crate::guard::Guard;
 use crate::metrics::TimerMetrics;
+use crate::nodes::{Node, Nodes};
 use crate::owning::Owning;
 use crate::progress::{Progress, Stall};
 use crate::redis_health::RedisHealth;
@@ -30,7 +31,7 @@ use crate::schedule::Schedule;
 use crate::survey::Surveys;
 use crate::sweeping::FIRST;
 use crate::wakes::Wakes;
-use delayq::protocol::{Growth, Notification, Owner};
+use delayq::protocol::{Growth, Notification, Owner, ShardId};
 use delayq::{Client, ShardCount};
 use delayq_cluster::{Handle, Ownership, OwnershipChange};
 use delayq_service::{Condition, Fault, Heartbeat, Shutdown};
@@ -74,8 +75,7 @@ pub(crate) struct Pumping {
     /// How many calls had been sent when the alarm rang, if it was what woke the loop.
     rang_at: Option<u64>,
     schedule: Schedule,
-    aim: Aim,
-    clock: ClockWatch,
+    nodes: Nodes,
     health: RedisHealth,
     owning: Owning,
     poll: SafetyPoll,
@@ -101,6 +101,7 @@ enum Woken {
     Alarm,
     Changed(OwnershipChange),
     Grown(ShardCount),
+    Moved,
     Shutdown,
     Failed(&'static str),
 }
@@ -113,15 +114,15 @@ impl Pumping {
         let Parts { config, client, metrics, condition, owner, lock, handle, ownership, sweeps } = parts;
         let shards = Owner::new(client.clone());
         let (now, single) = (Instant::now(), !lock.is_zero());
-        Self {
+        let guard = Guard::new(now, *config.max_clock_step, *config.clock_steady);
+        let mut pumping = Self {
             reported: Reported::new(condition),
             single,
             calls: Calls::new(shards.clone(), handle.clone(), owner, lock, config.batch),
             alarm,
             rang_at: None,
             schedule: Schedule::new(config.batch, *config.resolution),
-            aim: Aim::new(now),
-            clock: ClockWatch::new(Guard::new(now, *config.max_clock_step, *config.clock_steady)),
+            nodes: Nodes::new(shards.places(), guard),
             health: RedisHealth::new(single),
             owning: Owning::default(),
             poll: SafetyPoll::new(*config.poll_interval, now),
@@ -141,7 +142,9 @@ impl Pumping {
             client,
             metrics,
             heartbeat,
-        }
+        };
+        pumping.place(now);
+        pumping
     }
 
     /// Pumps until shutdown is asked for and everything is handed over.
@@ -160,6 +163,7 @@ impl Pumping {
                 wake = self.wakes.next() => Woken::Notified(wake),
                 () = self.alarm.wait_until(shot.wake) => Woken::Alarm,
                 shards = self.growth.next() => Woken::Grown(shards),
+                () = self.nodes.changed() => Woken::Moved,
                 name = &mut failed => Woken::Failed(name),
                 () = shutdown.requested(), if self.stopping.is_none() => Woken::Shutdown,
             };
@@ -171,6 +175,8 @@ impl Pumping {
                 Woken::Alarm => self.rang(shot),
                 Woken::Changed(change) => self.change(change),
                 Woken::Grown(shards) => self.grow(shards),
+                // Shards are placed before anything is sent.
+                Woken::Moved => {}
                 Woken::Failed(name) => return Err(Fault::new(&MEMBER, name)),
                 Woken::Shutdown => self.drain(),
             }
@@ -185,9 +191,12 @@ impl Pumping {
     /// Sends whatever can be sent now. Returns when to try again.
     fn send_what_is_due(&mut self) -> Shot {
         let now = Instant::now();
+        if self.nodes.is_outdated() {
+            self.place(now);
+        }
         let wanted = self.owning.claims(now);
         wanted.iter().for_each(|&shard| self.schedule.expect(shard));
-        self.send_all(Call::claims(&wanted));
+        self.claim(&wanted);
         let doubted = self.owning.questions(now);
         self.send_all((!doubted.is_empty()).then_some(Call::Ask(doubted)));
         if let Some(hindered) = self.health.turn(now, self.owning.is_given_any(), &self.metrics) {
@@ -203,9 +212,11 @@ impl Pumping {
             self.judge(now);
         }
         if self.fleet.may_pump() {
-            let latest = self.clock.latest(now);
-            let rounds = self.schedule.rounds(now, |due| self.aim.finds(now, due));
-            self.send_all(rounds.into_iter().map(|round| Call::Pump { round, latest }));
+            let rounds = self.schedule.rounds(now, |node, due| self.nodes[node].aim.finds(now, due));
+            for round in rounds {
+                let latest = self.nodes[round.node].clock.latest(now);
+                self.send(Call::Pump { round, latest });
+            }
         }
         let shot = self.next_shot(now);
         let in_vain = self.rang_at.take() == Some(self.calls.sent()) && shot.wake <= now;
@@ -220,13 +231,12 @@ impl Pumping {
         let others =
             [self.owning.next(), self.health.next(), Some(now + BEAT), Some(self.books.next(shards))];
         let others = others.into_iter().chain(polls);
-        let mut pumps = [None, None];
-        if self.fleet.may_pump() {
-            let next = self.schedule.next(now);
-            let due = next.due.map(|due| self.aim.shot(due, now));
+        let nodes = self.fleet.may_pump().then(|| self.schedule.next(now));
+        let pumps = nodes.into_iter().flatten().flat_map(|(node, next)| {
+            let due = next.due.map(|due| self.nodes[node].aim.shot(due, now));
             let due = due.map(|shot| next.not_before.filter(|&from| from > shot.wake).map_or(shot, Shot::at));
-            pumps = [due, next.anyway.map(Shot::at)];
-        }
+            [due, next.anyway.map(Shot::at)]
+        });
         let shots = others.map(|time| time.map(Shot::at)).chain(pumps).flatten();
         shots.min_by_key(|shot| shot.wake).expect("a beat is always due")
     }
@@ -235,7 +245,7 @@ impl Pumping {
     fn rang(&mut self, Shot { wake, send }: Shot) {
         let now = Instant::now();
         self.rang_at = Some(self.calls.sent());
-        self.aim.woke(wake, now);
+        self.nodes.woke(wake, now);
         if send.saturating_duration_since(now) < AWAKE {
             while Instant::now() < send {
                 std::hint::spin_loop();
@@ -250,12 +260,20 @@ impl Pumping {
 
     fn send(&mut self, call: Call) {
         call.owned_shards().into_iter().for_each(|shard| self.owning.sent(shard));
-        self.calls.send(call);
+        self.calls.send(call, self.nodes.version());
+    }
+
+    /// Claims shards, those of each node by themselves.
+    fn claim(&mut self, shards: &[ShardId]) {
+        for some in self.nodes.apart(shards).into_values() {
+            self.send_all(Call::claims(&some));
+        }
     }
 
     /// Sets and ends the holds that the clock asks for.
     fn send_holds(&mut self, now: Instant) {
-        let holds = self.clock.due(&self.schedule, now);
+        let due = |(id, node): (_, &mut Node)| node.clock.due(&self.schedule, id, now);
+        let holds: Vec<Call> = self.nodes.numbered().flat_map(due).collect();
         self.send_all(holds);
     }
 

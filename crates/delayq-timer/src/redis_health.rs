@@ -1,33 +1,35 @@
-//! How Redis is doing: whether it answers, whether the shards are there, and whether others should have them.
+//! How the Redises are doing: whether each answers, whether the shards are there, and whether others should have them.
 
 use crate::events;
 use crate::hindrance::Hindrance;
 use crate::metrics::TimerMetrics;
+use crate::nodes::NodeId;
 use delayq::Error;
 use delayq::protocol::ShardId;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 /// What the last answers said.
 pub(crate) struct RedisHealth {
-    state: State,
+    /// Those that have answered, or failed to.
+    nodes: BTreeMap<NodeId, State>,
     hindrance: Hindrance,
-    /// Whether Redis is being asked for its clock.
-    asking: bool,
+    /// The nodes that are being asked for their clocks.
+    asking: BTreeSet<NodeId>,
 }
 
 enum State {
-    Starting,
     Well,
     Silent { since: Instant },
     Missing(String),
 }
 
-/// Why Redis is of no use.
+/// Why a Redis is of no use.
 pub(crate) enum Ailment<'a> {
-    /// It has not answered yet.
+    /// None has answered yet.
     Starting,
-    /// It does not answer, or refuses writes.
-    Silent,
+    /// This one does not answer, or refuses writes.
+    Silent(NodeId),
     /// It does not have a shard, or has it otherwise: why.
     Missing(&'a str),
 }
@@ -38,21 +40,24 @@ impl RedisHealth {
     /// `alone`: there is nobody to take the shards.
     pub(crate) fn new(alone: bool) -> Self {
         let hindrance = if alone { Hindrance::Alone } else { Hindrance::none() };
-        Self { state: State::Starting, hindrance, asking: false }
+        Self { nodes: BTreeMap::new(), hindrance, asking: BTreeSet::new() }
     }
 
     pub(crate) fn ailment(&self) -> Option<Ailment<'_>> {
-        match &self.state {
-            State::Well => None,
-            State::Starting => Some(Ailment::Starting),
-            State::Silent { .. } => Some(Ailment::Silent),
+        let missing = self.nodes.values().find_map(|state| match state {
             State::Missing(why) => Some(Ailment::Missing(why)),
-        }
+            State::Well | State::Silent { .. } => None,
+        });
+        let silent = self.nodes.iter().find_map(|(&node, state)| match state {
+            State::Silent { .. } => Some(Ailment::Silent(node)),
+            State::Well | State::Missing(_) => None,
+        });
+        missing.or(silent).or_else(|| self.nodes.is_empty().then_some(Ailment::Starting))
     }
 
-    /// Whether Redis is to be asked more often than usual.
-    pub(crate) fn is_poor(&self) -> bool {
-        !matches!(self.state, State::Well) || self.hindrance.is_hindered()
+    /// Whether a Redis is to be asked more often than usual.
+    pub(crate) fn is_poor(&self, node: NodeId) -> bool {
+        !matches!(self.nodes.get(&node), Some(State::Well)) || self.hindrance.is_hindered()
     }
 
     /// When [`Self::turn`] has something to say.
@@ -72,51 +77,64 @@ impl RedisHealth {
         self.hindrance = Hindrance::Alone;
     }
 
-    /// Whether to ask for the clock now: one question is out at most, until [`Self::asked`].
-    pub(crate) fn ask(&mut self) -> bool {
-        !std::mem::replace(&mut self.asking, true)
+    /// Whether to ask a node for its clock now: one question is out at most, until [`Self::asked`].
+    pub(crate) fn ask(&mut self, node: NodeId) -> bool {
+        self.asking.insert(node)
     }
 
-    pub(crate) fn asked(&mut self) {
-        self.asking = false;
+    pub(crate) fn asked(&mut self, node: NodeId) {
+        self.asking.remove(&node);
     }
 
-    /// A call for a shard failed. Whether that is news: Redis does not answer any more.
-    pub(crate) fn failed(&mut self, shard: ShardId, error: &Error, redis: &str, now: Instant) -> bool {
+    /// A node has no shards any more: how it is does not matter.
+    pub(crate) fn forget(&mut self, node: NodeId) {
+        self.nodes.remove(&node);
+    }
+
+    /// A call for a shard failed. Whether that is news: its Redis does not answer any more.
+    pub(crate) fn failed(
+        &mut self,
+        (node, shard): (NodeId, ShardId),
+        error: &Error,
+        redis: &str,
+        now: Instant,
+    ) -> bool {
         if !is_missing(error) {
-            return self.unanswered(error, now);
+            return self.unanswered(node, error, now);
         }
-        if !matches!(self.state, State::Missing(_)) {
+        if !matches!(self.nodes.get(&node), Some(State::Missing(_))) {
             events::shard_missing(shard, error, redis);
-            self.state = State::Missing(error.to_string());
+            self.nodes.insert(node, State::Missing(error.to_string()));
         }
         false
     }
 
     /// A call for another's shard failed. Whether that is news.
-    pub(crate) fn unanswered(&mut self, error: &Error, now: Instant) -> bool {
-        if is_missing(error) {
+    pub(crate) fn unanswered(&mut self, node: NodeId, error: &Error, now: Instant) -> bool {
+        if is_missing(error) || is_on_the_move(error) {
             return false;
         }
         self.hindrance.failed(now);
-        let is_news = matches!(self.state, State::Well | State::Starting);
+        let is_news = matches!(self.nodes.get(&node), None | Some(State::Well));
         if is_news {
             events::redis_lost(error);
-            self.state = State::Silent { since: now };
+            self.nodes.insert(node, State::Silent { since: now });
         }
         is_news
     }
 
-    /// A script that may write was answered. Whether Redis was silent before. `behind`: a shard could not be claimed yet.
-    pub(crate) fn answered(&mut self, behind: bool, now: Instant) -> bool {
+    /// A script that may write was answered. Whether this Redis was silent before. `behind`: a shard could not be claimed
+    /// yet.
+    pub(crate) fn answered(&mut self, node: NodeId, behind: bool, now: Instant) -> bool {
         self.hindrance.answered(now);
-        let silent_since = match self.state {
+        let silent_since = match self.nodes.get(&node) {
+            Some(State::Well) => return false,
             // One missing shard is enough not to be ready, whatever the others answer.
-            State::Missing(_) if behind => return false,
-            State::Silent { since } => Some(since),
-            _ => None,
+            Some(State::Missing(_)) if behind => return false,
+            Some(State::Silent { since }) => Some(*since),
+            Some(State::Missing(_)) | None => None,
         };
-        self.state = State::Well;
+        self.nodes.insert(node, State::Well);
         if let Some(since) = silent_since {
             events::redis_back(now.saturating_duration_since(since));
         }
@@ -127,4 +145,9 @@ impl RedisHealth {
 /// Whether Redis answered, and does not have the shard as this process knows it.
 pub(crate) fn is_missing(error: &Error) -> bool {
     matches!(error, Error::Uninitialised(_) | Error::Layout { .. } | Error::Deployment(_))
+}
+
+/// Whether a node answered that the shard is on its way to another one: nothing is wrong with either.
+fn is_on_the_move(error: &Error) -> bool {
+    matches!(error, Error::Redis { code, .. } if ["ASK", "MOVED", "TRYAGAIN"].contains(&code.as_str()))
 }

@@ -4,13 +4,14 @@
 //! shard in one pipeline, with few ids each. A shard that had more than that goes by the *heavy* lane, alone and with
 //! a full batch, in turns with the other heavy ones. Redis runs one pipeline's scripts without a pause between, so the
 //! pipelines' sizes bound what any other client waits. Polls go by the light pipeline when nothing else does, or a few alongside
-//! what is due: nothing due waits for a poll.
+//! what is due: nothing due waits for a poll. Each node of a cluster has pipelines of its own.
 
 mod queues;
 mod round;
 
 pub(crate) use round::{Found, Next, Pipeline, Round};
 
+use crate::nodes::NodeId;
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use queues::{Place, Queues};
@@ -40,20 +41,29 @@ const STUCK_RETRY: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     shards: BTreeMap<ShardId, Shard>,
-    queues: Queues,
+    /// Of the shards of the deployment, owned or not, the node; the first, where none is named.
+    homes: BTreeMap<ShardId, NodeId>,
+    ways: BTreeMap<NodeId, Way>,
     /// Shards that are being claimed, and the earliest wake woken meanwhile: the claim's answer may be older than it.
     expected: BTreeMap<ShardId, Option<UnixMillis>>,
     batch: u16,
     resolution: Duration,
+    turn: u64,
+}
+
+/// What waits for one node, and what is under way to it.
+#[derive(Clone, Debug, Default)]
+struct Way {
+    queues: Queues,
     light_out: usize,
     heavy_out: usize,
     light_sent: Option<Instant>,
-    turn: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Shard {
     epoch: u64,
+    node: NodeId,
     /// The earliest time something is due; lowered by wakes, replaced by answers.
     next_due: Option<UnixMillis>,
     /// The earliest wake woken while a call was out: the call's answer may be older than it.
@@ -80,15 +90,23 @@ impl Schedule {
     pub(crate) fn new(batch: u16, resolution: Duration) -> Self {
         Self {
             shards: BTreeMap::new(),
-            queues: Queues::default(),
+            homes: BTreeMap::new(),
+            ways: BTreeMap::new(),
             expected: BTreeMap::new(),
             batch,
             resolution,
-            light_out: 0,
-            heavy_out: 0,
-            light_sent: None,
             turn: 0,
         }
+    }
+
+    /// A shard is at this node from now on. What is out for it went to another one, and is waited for no more.
+    pub(crate) fn place(&mut self, id: ShardId, node: NodeId) {
+        self.homes.insert(id, node);
+        let Some(mut shard) = self.shards.remove(&id) else { return };
+        self.requeue(&shard, id, &Place::of(&shard), &Place::default());
+        (shard.node, shard.out, shard.resting, shard.poll) = (node, None, None, true);
+        self.requeue(&shard, id, &Place::default(), &Place::of(&shard));
+        self.shards.insert(id, shard);
     }
 
     /// A shard is being claimed: what is woken of it counts from now on.
@@ -102,9 +120,11 @@ impl Schedule {
     pub(crate) fn own(&mut self, id: ShardId, epoch: u64, next_due: Option<UnixMillis>) {
         let known = self.shards.get(&id);
         let (out, woken) = known.map_or((None, None), |known| (known.out, known.woken));
+        let before = known.map_or(Place::default(), Place::of);
         let woken = earlier(woken, self.expected.remove(&id).flatten());
         let owned = Shard {
             epoch,
+            node: self.homes.get(&id).copied().unwrap_or_default(),
             next_due: earlier(next_due, woken),
             woken,
             out,
@@ -117,16 +137,15 @@ impl Schedule {
             doubted: false,
             turn: self.turn,
         };
-        let place = Place::of(&owned);
-        let before = self.shards.insert(id, owned).map_or(Place::default(), |before| Place::of(&before));
-        self.queues.replace(id, &before, &place);
+        self.requeue(&owned, id, &before, &Place::of(&owned));
+        self.shards.insert(id, owned);
     }
 
     /// Lets a shard go: nothing is sent for it any more. Whether a call is still out for it.
     pub(crate) fn drop(&mut self, id: ShardId) -> bool {
         self.expected.remove(&id);
         let Some(shard) = self.shards.remove(&id) else { return false };
-        self.queues.replace(id, &Place::of(&shard), &Place::default());
+        self.requeue(&shard, id, &Place::of(&shard), &Place::default());
         shard.out.is_some()
     }
 
@@ -176,47 +195,68 @@ impl Schedule {
         all.into_iter().for_each(|id| self.poll(id));
     }
 
-    /// The pipelines to send now, given which due times a call sent now finds.
-    pub(crate) fn rounds(&mut self, now: Instant, finds: impl Fn(UnixMillis) -> bool) -> Vec<Round> {
-        while let Some(rested) = self.queues.rested(now) {
-            self.edit(rested, |shard| shard.resting = None);
-        }
+    /// The pipelines to send now, given which due times a call sent now to a node finds.
+    pub(crate) fn rounds(&mut self, now: Instant, finds: impl Fn(NodeId, UnixMillis) -> bool) -> Vec<Round> {
         let mut rounds = Vec::new();
-        while self.heavy_out < HEAVY_CALLS
-            && let Some(shard) = self.queues.heavy()
-        {
-            rounds.push(self.send(Pipeline::Heavy, &[(shard, true)], self.batch, now));
-        }
-        if self.light_out < LIGHT_PIPELINES && self.light_from().is_none_or(|from| now >= from) {
-            let chosen = self.light(&finds);
-            if !chosen.is_empty() {
-                let share = usize::from(LIGHT_IDS) / chosen.len();
-                let limit =
-                    u16::try_from(share).unwrap_or(LIGHT_IDS).clamp(8, self.batch.max(8)).min(self.batch);
-                rounds.push(self.send(Pipeline::Light, &chosen, limit, now));
-            }
+        let mut next = self.ways.first_key_value().map(|(&node, _)| node);
+        while let Some(node) = next {
+            self.rounds_to(node, now, |due| finds(node, due), &mut rounds);
+            next = self.ways.range((Excluded(node), Unbounded)).next().map(|(&node, _)| node);
         }
         rounds
     }
 
-    /// When to ask for rounds again, if nothing is woken or answered before.
-    pub(crate) fn next(&self, now: Instant) -> Next {
-        let not_before = self.light_from();
-        if self.light_out >= LIGHT_PIPELINES {
+    fn rounds_to(
+        &mut self,
+        node: NodeId,
+        now: Instant,
+        finds: impl Fn(UnixMillis) -> bool,
+        rounds: &mut Vec<Round>,
+    ) {
+        while let Some(rested) = self.ways[&node].queues.rested(now) {
+            self.edit(rested, |shard| shard.resting = None);
+        }
+        while self.ways[&node].heavy_out < HEAVY_CALLS
+            && let Some(shard) = self.ways[&node].queues.heavy()
+        {
+            rounds.push(self.send((node, Pipeline::Heavy), &[(shard, true)], self.batch, now));
+        }
+        let way = &self.ways[&node];
+        if way.light_out < LIGHT_PIPELINES && self.light_from(way).is_none_or(|from| now >= from) {
+            let chosen = self.light(way, &finds);
+            if !chosen.is_empty() {
+                let share = usize::from(LIGHT_IDS) / chosen.len();
+                let limit =
+                    u16::try_from(share).unwrap_or(LIGHT_IDS).clamp(8, self.batch.max(8)).min(self.batch);
+                rounds.push(self.send((node, Pipeline::Light), &chosen, limit, now));
+            }
+        }
+    }
+
+    /// When to ask for rounds to each node again, if nothing is woken or answered before.
+    pub(crate) fn next(&self, now: Instant) -> impl Iterator<Item = (NodeId, Next)> {
+        self.ways.iter().map(move |(&node, way)| (node, self.next_to(way, now)))
+    }
+
+    fn next_to(&self, way: &Way, now: Instant) -> Next {
+        let not_before = self.light_from(way);
+        if way.light_out >= LIGHT_PIPELINES {
             return Next { due: None, not_before, anyway: None };
         }
         // Polls alone wait for the answer that is out: it asks for rounds again.
-        let polls = self.light_out == 0 && self.queues.has_polls();
+        let polls = way.light_out == 0 && way.queues.has_polls();
         let poll = polls.then(|| not_before.map_or(now, |from| from.max(now)));
-        let anyway = [poll, self.queues.first_rest()].into_iter().flatten().min();
-        Next { due: self.queues.first_due(), not_before, anyway }
+        let anyway = [poll, way.queues.first_rest()].into_iter().flatten().min();
+        Next { due: way.queues.first_due(), not_before, anyway }
     }
 
     /// An answer came for a shard.
     pub(crate) fn answered(&mut self, id: ShardId, answer: Found, now: Instant) {
-        if answer.early {
+        if answer.early
+            && let Some(way) = self.shards.get(&id).and_then(|shard| self.ways.get_mut(&shard.node))
+        {
             // What is left of its time is shorter than any merging is worth.
-            self.light_sent = None;
+            way.light_sent = None;
         }
         self.edit(id, |shard| {
             shard.out = None;
@@ -243,10 +283,11 @@ impl Schedule {
     }
 
     /// A pipeline is through; each of its shards was answered, failed, or let go meanwhile.
-    pub(crate) fn returned(&mut self, pipeline: Pipeline) {
+    pub(crate) fn returned(&mut self, node: NodeId, pipeline: Pipeline) {
+        let way = self.ways.entry(node).or_default();
         match pipeline {
-            Pipeline::Light => self.light_out = self.light_out.saturating_sub(1),
-            Pipeline::Heavy => self.heavy_out = self.heavy_out.saturating_sub(1),
+            Pipeline::Light => way.light_out = way.light_out.saturating_sub(1),
+            Pipeline::Heavy => way.heavy_out = way.heavy_out.saturating_sub(1),
         }
     }
 
@@ -270,6 +311,11 @@ impl Schedule {
         self.shards.keys().copied()
     }
 
+    /// Every shard of a node that is owned.
+    pub(crate) fn owned_at(&self, node: NodeId) -> impl Iterator<Item = ShardId> {
+        self.shards.iter().filter(move |(_, shard)| shard.node == node).map(|(&id, _)| id)
+    }
+
     /// How many are owned.
     pub(crate) fn count(&self) -> usize {
         self.shards.len()
@@ -282,27 +328,36 @@ impl Schedule {
         round.map(|(&shard, _)| shard).take(most).collect()
     }
 
-    /// The earliest due time of all, also of those that are held. A doubted one has a newer owner, who answers for it.
-    pub(crate) fn earliest(&self) -> Option<UnixMillis> {
-        self.shards.values().filter(|shard| !shard.doubted).filter_map(|shard| shard.next_due).min()
+    /// The earliest due time of each node, also of shards that are held. A doubted one has a newer owner, who answers for it.
+    pub(crate) fn earliest(&self) -> BTreeMap<NodeId, UnixMillis> {
+        let mut nodes = BTreeMap::new();
+        for shard in self.shards.values().filter(|shard| !shard.doubted) {
+            if let Some(due) = shard.next_due {
+                nodes
+                    .entry(shard.node)
+                    .and_modify(|first: &mut UnixMillis| *first = due.min(*first))
+                    .or_insert(due);
+            }
+        }
+        nodes
     }
 
-    fn light_from(&self) -> Option<Instant> {
-        self.light_sent.map(|sent| sent + self.resolution)
+    fn light_from(&self, way: &Way) -> Option<Instant> {
+        way.light_sent.map(|sent| sent + self.resolution)
     }
 
     /// The shards of a light pipeline, and whether something is due in them.
-    fn light(&self, finds: impl Fn(UnixMillis) -> bool) -> Vec<(ShardId, bool)> {
-        let due = self.queues.due().take_while(|(due, _)| finds(*due)).take(LIGHT_SHARDS);
+    fn light(&self, way: &Way, finds: impl Fn(UnixMillis) -> bool) -> Vec<(ShardId, bool)> {
+        let due = way.queues.due().take_while(|(due, _)| finds(*due)).take(LIGHT_SHARDS);
         let mut chosen: Vec<(ShardId, bool)> = due.map(|(_, id)| (id, true)).collect();
-        let polls = match (chosen.is_empty(), self.light_out) {
+        let polls = match (chosen.is_empty(), way.light_out) {
             (true, 0) => POLLS_ALONE,
             (true, _) => 0,
             (false, _) => POLLS_BESIDE.min(LIGHT_SHARDS - chosen.len()),
         };
         // One that is due is polled at as well.
         let only_polls = |id: &ShardId| self.shards[id].next_due.is_none_or(|due| !finds(due));
-        chosen.extend(self.queues.polls().filter(only_polls).take(polls).map(|id| (id, false)));
+        chosen.extend(way.queues.polls().filter(only_polls).take(polls).map(|id| (id, false)));
         chosen
     }
 
@@ -311,16 +366,28 @@ impl Schedule {
         let Some(shard) = self.shards.get_mut(&id) else { return };
         let before = Place::of(shard);
         change(shard);
-        self.queues.replace(id, &before, &Place::of(shard));
+        self.ways.entry(shard.node).or_default().queues.replace(id, &before, &Place::of(shard));
     }
 
-    fn send(&mut self, pipeline: Pipeline, shards: &[(ShardId, bool)], limit: u16, now: Instant) -> Round {
+    /// A shard that waited there at its node waits here now.
+    fn requeue(&mut self, shard: &Shard, id: ShardId, before: &Place, now: &Place) {
+        self.ways.entry(shard.node).or_default().queues.replace(id, before, now);
+    }
+
+    fn send(
+        &mut self,
+        (node, pipeline): (NodeId, Pipeline),
+        shards: &[(ShardId, bool)],
+        limit: u16,
+        now: Instant,
+    ) -> Round {
+        let way = self.ways.entry(node).or_default();
         match pipeline {
-            Pipeline::Light => (self.light_out, self.light_sent) = (self.light_out + 1, Some(now)),
-            Pipeline::Heavy => self.heavy_out += 1,
+            Pipeline::Light => (way.light_out, way.light_sent) = (way.light_out + 1, Some(now)),
+            Pipeline::Heavy => way.heavy_out += 1,
         }
         self.turn += 1;
-        let mut round = Round { pipeline, shards: Vec::with_capacity(shards.len()), limit };
+        let mut round = Round { node, pipeline, shards: Vec::with_capacity(shards.len()), limit };
         for &(id, due) in shards {
             let turn = self.turn;
             self.edit(id, |shard| {

@@ -17,6 +17,7 @@ mod queues;
 mod repair;
 mod replaying;
 mod retaining;
+mod scanning;
 mod stuck;
 mod sweep;
 mod training;
@@ -36,7 +37,7 @@ pub use walking::{Walk, WalkCursor};
 
 pub use crate::link::{SentinelFacts, SentinelReport, sentinel_rule};
 pub use crate::role::Role;
-pub use crate::server::ServerFacts;
+pub use crate::server::{NodeFacts, ServerFacts};
 pub use delayq_core::codec::Codec;
 pub use delayq_core::policy::{Policy, PolicySetting, Repeats};
 pub use delayq_core::verbs::count::Numbers;

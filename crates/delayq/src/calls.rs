@@ -10,7 +10,7 @@
 
 use crate::error::Error;
 use crate::growth::SharedLayout;
-use crate::link::Link;
+use crate::link::{Link, Nodes};
 use crate::script_link::ScriptLink;
 use delayq_core::call::Call;
 use delayq_core::keys::Keys;
@@ -52,8 +52,30 @@ impl Calls {
         Self { scripts: Arc::new(self.scripts.another()), layout: self.layout.clone() }
     }
 
-    pub(crate) fn link(&self) -> &Link {
-        self.scripts.link()
+    pub(crate) fn nodes(&self) -> &Nodes {
+        self.scripts.nodes()
+    }
+
+    /// The connection to the node that has a shard.
+    ///
+    /// # Errors
+    /// No node says which one that is, or none has it: nothing was sent.
+    pub(crate) async fn link_of(&self, shard: ShardId) -> Result<Arc<Link>, Error> {
+        self.nodes().of_slot(self.keys().slot(shard)).await
+    }
+
+    /// These shards by the nodes that have them, with the connection to each.
+    ///
+    /// # Errors
+    /// No node says which one that is, or none has one of them: nothing was sent.
+    pub(crate) async fn by_node(&self, shards: &[ShardId]) -> Result<Vec<(Arc<Link>, Vec<ShardId>)>, Error> {
+        let mut nodes: BTreeMap<String, (Arc<Link>, Vec<ShardId>)> = BTreeMap::new();
+        for &shard in shards {
+            let link = self.link_of(shard).await?;
+            let node = nodes.entry(link.address().to_owned()).or_insert_with(|| (link, Vec::new()));
+            node.1.push(shard);
+        }
+        Ok(nodes.into_values().collect())
     }
 
     /// Sends calls as they are, whatever layout is in force.

@@ -3,7 +3,7 @@
 use crate::calls::Calls;
 use crate::error::Error;
 use crate::growth::Growth;
-use crate::link::{Link, LinkSettings};
+use crate::link::{LinkSettings, Nodes};
 use crate::name::process_name;
 use crate::payloads::Payloads;
 use crate::role::Role;
@@ -95,7 +95,7 @@ impl Client {
     /// A client with other scripts than the published ones, for tests.
     pub fn with_scripts(settings: Settings, scripts: Arc<Scripts>) -> Self {
         let Settings { link, namespace, shards, max_payload_bytes, name, role } = settings;
-        let scripts = ScriptLink::new(Link::new(link), Keys::new(namespace), scripts);
+        let scripts = ScriptLink::new(Nodes::new(link), Keys::new(namespace), scripts);
         let calls = Calls::new(scripts, shards);
         Self { payloads: Payloads::new(calls.clone()), calls, max_payload_bytes, name: name.into(), role }
     }
@@ -109,7 +109,7 @@ impl Client {
 
     /// The Redis's address, without secrets.
     pub fn address(&self) -> String {
-        self.calls.link().address().to_owned()
+        self.calls.nodes().address()
     }
 
     /// What the deployment's keys begin with.
@@ -132,7 +132,7 @@ impl Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("link", self.calls.link().settings())
+            .field("link", self.calls.nodes().settings())
             .field("namespace", self.namespace())
             .field("shards", &self.shards())
             .finish()

@@ -36,7 +36,7 @@ impl Holder {
     /// Listens for ready queues that stop being empty, on its own connection.
     pub fn listen(&self, shards: Vec<ShardId>) -> Listener {
         let calls = &self.client.calls;
-        Listener::start(calls.link(), calls.keys().clone(), Channel::Ready, shards)
+        Listener::start(calls, Channel::Ready, shards)
     }
 
     /// A page of the topics of each of these shards, in one round trip; each from where the page before it ended, or

@@ -17,6 +17,7 @@ mod options;
 mod owner;
 mod password;
 mod payloads;
+mod places;
 mod placing;
 mod producer;
 pub mod protocol;

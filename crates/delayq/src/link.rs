@@ -7,27 +7,39 @@
 //! A Redis that answers that it is no longer the master is well, and yet of no use: behind an address that moves, a new
 //! connection leads to the present master. So such an answer ends the connection too, and listeners reconnect.
 //!
+//! In a cluster each node has a link ([`Nodes`]), and whatever makes it doubt that node has the cluster asked again who has
+//! which slot.
+//!
 //! Where sentinels say which Redis is the master, a connection lasts as long as its *term* at most: when they name
 //! another one, nothing more is sent over it, and what it has not answered is unknown. Any doubt has them asked again.
 
 mod address;
+mod cluster;
+mod cluster_url;
+mod hosts;
 mod identity;
 mod master;
 mod node;
+mod nodes;
 mod sentinel_url;
 mod sentinels;
 mod settings;
 mod term;
 
+pub(crate) use cluster::View;
 pub(crate) use master::{Connected, Master};
+pub(crate) use nodes::Nodes;
 
 pub use address::mask_query;
+pub use cluster_url::ClusterUrl;
 pub use identity::Identity;
 pub use sentinel_url::SentinelUrl;
 pub use sentinels::{SentinelFacts, SentinelReport, sentinel_rule};
 pub use settings::{LinkSettings, SentinelSettings};
 
 use crate::error::Error;
+use cluster::Board;
+use node::Node;
 use redis::{
     AsyncConnectionConfig, Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value, from_redis_value,
 };
@@ -89,6 +101,11 @@ impl Link {
         }
     }
 
+    /// A link to a node of a cluster. `doubts`: whether the cluster is asked again who has which slot when it fails.
+    fn of_node(board: &Arc<Board>, node: &Node, doubts: bool) -> Self {
+        Self::to(Arc::new(Master::of_node(board, node, doubts)), watch::Sender::new(0))
+    }
+
     /// Another connection to the same Redis.
     pub(crate) fn another(&self) -> Self {
         Self::to(Arc::clone(&self.master), self.moves.clone())
@@ -140,14 +157,19 @@ impl Link {
     /// Redis cannot be reached, or does not answer within the deadline. With fate *unknown*, the commands may have been
     /// carried out.
     pub async fn pipeline(&self, pipeline: &Pipeline) -> Result<Vec<Result<Value, Error>>, Error> {
-        let answers = self.by_deadline(|line| async move { self.exchange(&line, pipeline).await }).await?;
+        let trip = |line| async move { self.exchange(&line, pipeline).await };
+        let answers = Box::pin(self.by_deadline(self.settings().deadline, trip)).await?;
         let read =
             |answer: RedisResult<Value>| answer.map_err(|error| Error::of_call(self.address(), None, &error));
         Ok(answers.into_iter().map(read).collect())
     }
 
     /// Gives round trips a connection, and their deadline.
-    pub(crate) async fn by_deadline<T, F>(&self, trips: impl FnOnce(Line) -> F) -> Result<T, Error>
+    pub(crate) async fn by_deadline<T, F>(
+        &self,
+        deadline: Duration,
+        trips: impl FnOnce(Line) -> F,
+    ) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
     {
@@ -157,7 +179,6 @@ impl Link {
             sent.store(true, Ordering::Relaxed);
             trips(line).await
         };
-        let deadline = self.settings().deadline;
         if let Some(answer) = by_deadline(deadline, run).await {
             return answer;
         }
@@ -237,6 +258,7 @@ impl Link {
                     self.moves.send_modify(|moves| *moves = moves.wrapping_add(1));
                 }
             }
+            Some("CLUSTERDOWN" | "MOVED") => self.master.doubt(),
             Some(_) => {}
         }
     }

@@ -5,7 +5,13 @@
 //!
 //! A Redis that was replaced may keep the connection and stay silent. A writer notices that first, and makes the
 //! listener reconnect.
+//!
+//! The channels of a shard are where its keys are: in a cluster there is a connection to each node (`listen/spread.rs`), and
+//! a shard that moves to another node is followed there.
 
+mod spread;
+
+use crate::calls::Calls;
 use crate::error::Error;
 use crate::link::{Connected, Link, Master};
 use delayq_core::fate::Advice;
@@ -13,9 +19,12 @@ use delayq_core::id::Topic;
 use delayq_core::keys::{Channel, Keys};
 use delayq_core::shard::ShardId;
 use delayq_core::time::UnixMillis;
+use futures_util::future::try_join_all;
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value, from_redis_value};
-use std::sync::Arc;
+use spread::Spread;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
@@ -55,27 +64,38 @@ enum Change {
     Remove(Vec<ShardId>),
 }
 
-struct Task {
-    master: Arc<Master>,
+/// Follows the channels of shards on one connection.
+struct Ear {
+    link: Arc<Link>,
     keys: Keys,
     channel: Channel,
-    shards: Vec<ShardId>,
+    shards: BTreeSet<ShardId>,
     changes: mpsc::UnboundedReceiver<Change>,
     notify: mpsc::UnboundedSender<Notification>,
     /// Changes when this Redis no longer takes writes.
     moves: watch::Receiver<u32>,
+    /// Of a node of a cluster, the shards whose channels it may not take away.
+    kept: Option<Kept>,
 }
+
+/// Shards whose channels are subscribed to, as the connection itself sees them.
+type Kept = Arc<Mutex<BTreeSet<ShardId>>>;
 
 // === impl Listener ===
 
 impl Listener {
-    /// Starts to listen to one channel of these shards, on a connection of its own.
-    pub(crate) fn start(link: &Link, keys: Keys, channel: Channel, shards: Vec<ShardId>) -> Self {
-        let (master, moves) = (Arc::clone(link.master()), link.moves());
+    /// Starts to listen to one channel of these shards, on connections of its own.
+    pub(crate) fn start(calls: &Calls, channel: Channel, shards: Vec<ShardId>) -> Self {
         let (shards_tx, changes) = mpsc::unbounded_channel();
         let (notify, notified) = mpsc::unbounded_channel();
-        let task = Task { master, keys, channel, shards, changes, notify, moves };
-        Self { shards: shards_tx, notified, _task: AbortOnDropHandle::new(tokio::spawn(task.run())) }
+        let task = match calls.nodes().only() {
+            Some(link) => {
+                let place = (Arc::clone(link), calls.keys().clone(), channel);
+                tokio::spawn(Ear::new(place, shards, (changes, notify), false).run())
+            }
+            None => tokio::spawn(Spread::new(calls.clone(), channel, shards, changes, notify).run()),
+        };
+        Self { shards: shards_tx, notified, _task: AbortOnDropHandle::new(task) }
     }
 
     /// Listens to more shards. A [`Notification::Resync`] follows when it does.
@@ -103,9 +123,19 @@ impl Listener {
     }
 }
 
-// === impl Task ===
+// === impl Ear ===
 
-impl Task {
+impl Ear {
+    fn new(
+        (link, keys, channel): (Arc<Link>, Keys, Channel),
+        shards: impl IntoIterator<Item = ShardId>,
+        (changes, notify): (mpsc::UnboundedReceiver<Change>, mpsc::UnboundedSender<Notification>),
+        in_cluster: bool,
+    ) -> Self {
+        let (moves, kept) = (link.moves(), in_cluster.then(Kept::default));
+        Self { link, keys, channel, shards: shards.into_iter().collect(), changes, notify, moves, kept }
+    }
+
     async fn run(mut self) {
         let mut refused = false;
         loop {
@@ -116,6 +146,9 @@ impl Task {
                 }
                 Err(error) => tracing::debug!(%error, "listening was interrupted"),
             }
+            if self.kept.is_some() {
+                self.link.master().doubt();
+            }
             sleep(RECONNECT_AFTER.mul_f64(1.0 + fastrand::f64())).await;
         }
     }
@@ -124,7 +157,8 @@ impl Task {
     async fn connected(&mut self) -> Result<(), Error> {
         self.moves.mark_unchanged();
         let (broke, mut broken) = mpsc::unbounded_channel();
-        let Connected { mut connection, address, term } = connect(&self.master, self.receiver(broke)).await?;
+        let Connected { mut connection, address, term } =
+            connect(self.link.master(), self.receiver(broke)).await?;
         let address = address.to_string();
         let over = async {
             match &term {
@@ -133,8 +167,13 @@ impl Task {
             }
         };
         tokio::pin!(over);
-        let all = self.shards.clone();
-        self.subscribe(&mut connection, "SSUBSCRIBE", &all).await?;
+        // Some of them may have left this node while there was no connection.
+        while let Ok(change) = self.changes.try_recv() {
+            self.follow(&change);
+        }
+        let all: Vec<ShardId> = self.shards.iter().copied().collect();
+        self.keep(all.iter().copied());
+        self.subscribe(&connection, "SSUBSCRIBE", &all).await?;
         if self.notify.send(Notification::Resync).is_err() {
             return Ok(());
         }
@@ -148,11 +187,11 @@ impl Task {
                 Ok(()) = self.moves.changed() => return Err(succeeded(address)),
                 change = self.changes.recv() => match change {
                     None => return Ok(()),
-                    Some(change) => self.change(&mut connection, change).await?,
+                    Some(change) => self.change(&connection, change).await?,
                 },
                 () = sleep(PING_EVERY) => {
                     let ping = redis::cmd("PING");
-                    match timeout(self.master.settings().deadline, ping.query_async::<()>(&mut connection)).await {
+                    match timeout(self.link.settings().deadline, ping.query_async::<()>(&mut connection)).await {
                         Ok(Ok(())) => {}
                         Ok(Err(error)) => return Err(Error::of_call(&address, None, &error)),
                         Err(_) => return Err(Error::NoAnswer { address, why: "PING was not answered".to_owned() }),
@@ -162,39 +201,53 @@ impl Task {
         }
     }
 
-    async fn change(&mut self, connection: &mut MultiplexedConnection, change: Change) -> Result<(), Error> {
+    async fn change(&mut self, connection: &MultiplexedConnection, change: Change) -> Result<(), Error> {
+        self.follow(&change);
+        self.keep(self.shards.iter().copied());
         match change {
             Change::Add(shards) => {
-                self.shards.retain(|shard| !shards.contains(shard));
-                self.shards.extend(&shards);
                 self.subscribe(connection, "SSUBSCRIBE", &shards).await?;
                 let _ = self.notify.send(Notification::Resync);
             }
-            Change::Remove(shards) => {
-                self.shards.retain(|shard| !shards.contains(shard));
-                self.subscribe(connection, "SUNSUBSCRIBE", &shards).await?;
-            }
+            Change::Remove(shards) => match self.subscribe(connection, "SUNSUBSCRIBE", &shards).await {
+                // The node that gave a shard away has ended its subscriptions itself.
+                Err(Error::Redis { code, .. }) if code == "MOVED" => {}
+                answer => answer?,
+            },
         }
         Ok(())
     }
 
+    fn follow(&mut self, change: &Change) {
+        match change {
+            Change::Add(shards) => self.shards.extend(shards),
+            Change::Remove(shards) => self.shards.retain(|shard| !shards.contains(shard)),
+        }
+    }
+
+    fn keep(&self, shards: impl IntoIterator<Item = ShardId>) {
+        if let Some(kept) = &self.kept {
+            *lock(kept) = shards.into_iter().collect();
+        }
+    }
+
+    /// A node of a cluster takes no channels of several slots in one command.
     async fn subscribe(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &MultiplexedConnection,
         verb: &str,
         shards: &[ShardId],
     ) -> Result<(), Error> {
-        for some in shards.chunks(CHANNELS_A_CALL) {
-            let mut command = redis::cmd(verb);
+        let most = if self.kept.is_some() { 1 } else { CHANNELS_A_CALL };
+        let calls = shards.chunks(most).map(|some| {
+            let (mut command, mut connection) = (redis::cmd(verb), connection.clone());
             for &shard in some {
                 command.arg(self.keys.channel(shard, self.channel));
             }
-            command
-                .exec_async(connection)
-                .await
-                .map_err(|error| Error::of_call(self.master.address(), None, &error))?;
-        }
-        Ok(())
+            async move { command.exec_async(&mut connection).await }
+        });
+        let answers = try_join_all(calls).await;
+        answers.map(drop).map_err(|error| Error::of_call(self.link.address(), None, &error))
     }
 
     /// Runs in the connection itself for each push: no task in between delays a waiting caller.
@@ -202,25 +255,41 @@ impl Task {
         &self,
         broke: mpsc::UnboundedSender<()>,
     ) -> impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static {
-        let (keys, notify) = (self.keys.clone(), self.notify.clone());
+        let (keys, notify, kept) = (self.keys.clone(), self.notify.clone(), self.kept.clone());
         move |push| match push.kind {
             PushKind::SMessage => match understand(&keys, &push) {
                 Some(notification) => notify.send(notification).map_err(drop),
                 None => Ok(()),
             },
             PushKind::Disconnection => broke.send(()).map_err(drop),
+            PushKind::SUnsubscribe if kept.as_ref().is_some_and(|kept| is_taken(&keys, kept, &push)) => {
+                broke.send(()).map_err(drop)
+            }
             _ => Ok(()),
         }
     }
 }
 
 fn understand(keys: &Keys, push: &PushInfo) -> Option<Notification> {
-    let text = |value: Option<&Value>| value.and_then(|value| from_redis_value::<String>(value.clone()).ok());
     let (channel, message) = (text(push.data.first())?, text(push.data.get(1))?);
     match keys.parse_channel(&channel)? {
         (shard, Channel::Wake) => Some(Notification::Wake(shard, UnixMillis::new(message.parse().ok()?))),
         (shard, Channel::Ready) => Some(Notification::Ready(shard, Topic::new(message).ok())),
     }
+}
+
+/// Whether the server ended a subscription that is still wanted: the shard is at another node now.
+fn is_taken(keys: &Keys, kept: &Kept, push: &PushInfo) -> bool {
+    let shard = text(push.data.first()).and_then(|channel| keys.parse_channel(&channel));
+    shard.is_some_and(|(shard, _)| lock(kept).contains(&shard))
+}
+
+fn text(value: Option<&Value>) -> Option<String> {
+    from_redis_value(value?.clone()).ok()
+}
+
+fn lock(kept: &Kept) -> MutexGuard<'_, BTreeSet<ShardId>> {
+    kept.lock().expect("nothing panics while it holds the shards")
 }
 
 fn succeeded(address: String) -> Error {
@@ -240,9 +309,9 @@ async fn connect(master: &Master, receiver: impl AsyncPushSender) -> Result<Conn
 ///
 /// # Errors
 /// Redis cannot be reached, or denies it.
-pub(crate) async fn try_listening(master: &Master, keys: &Keys) -> Result<(), Error> {
+pub(crate) async fn try_listening(master: &Master, keys: &Keys, shard: ShardId) -> Result<(), Error> {
     let Connected { mut connection, address, .. } = connect(master, |_: PushInfo| Ok::<(), ()>(())).await?;
-    let channels = [Channel::Wake, Channel::Ready].map(|kind| keys.channel(ShardId::new(0), kind));
+    let channels = [Channel::Wake, Channel::Ready].map(|kind| keys.channel(shard, kind));
     for verb in ["PING", "SSUBSCRIBE", "SUNSUBSCRIBE"] {
         let mut command = redis::cmd(verb);
         if verb != "PING" {

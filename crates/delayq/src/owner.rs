@@ -4,6 +4,7 @@ use crate::books::{self, BooksAt, BooksPage};
 use crate::client::Client;
 use crate::error::Error;
 use crate::listen::Listener;
+use crate::places::Places;
 use crate::server;
 use delayq_core::keys::Channel;
 use delayq_core::shard::ShardId;
@@ -37,7 +38,12 @@ impl Owner {
     /// Listens for due times that come nearer, on its own connection.
     pub fn listen(&self, shards: Vec<ShardId>) -> Listener {
         let calls = &self.client.calls;
-        Listener::start(calls.link(), calls.keys().clone(), Channel::Wake, shards)
+        Listener::start(calls, Channel::Wake, shards)
+    }
+
+    /// Follows which Redis has which shard.
+    pub fn places(&self) -> Places {
+        Places::of(&self.client.calls)
     }
 
     /// Makes `owner` the owner of shards, each under a new epoch, in one round trip. With a `lock`, a claim is refused
@@ -107,11 +113,11 @@ impl Owner {
         books::books(&self.client, shard, at).await
     }
 
-    /// Redis's clock. A replica answers it too, and a Redis that refuses writes.
+    /// The clock of a shard's Redis. A replica answers it too, and a Redis that refuses writes.
     ///
     /// # Errors
     /// Redis cannot be reached, or does not allow TIME.
-    pub async fn redis_time(&self) -> Result<UnixMicros, Error> {
-        server::redis_time(&self.client.calls).await
+    pub async fn redis_time(&self, shard: ShardId) -> Result<UnixMicros, Error> {
+        server::redis_time(&self.client.calls, shard).await
     }
 }

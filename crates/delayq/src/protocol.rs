@@ -4,9 +4,10 @@
 pub use crate::books::{BooksAt, BooksPage};
 pub use crate::growth::Growth;
 pub use crate::holder::Holder;
-pub use crate::link::{Identity, Link, SentinelUrl, mask_query};
+pub use crate::link::{ClusterUrl, Identity, Link, SentinelUrl, mask_query};
 pub use crate::listen::{Listener, Notification};
 pub use crate::owner::Owner;
+pub use crate::places::Places;
 pub use delayq_core::codec::{CodecError, DICTIONARY_BYTES, FEWEST_SAMPLES, Unrestored};
 pub use delayq_core::envelope::{Envelope, EnvelopeError, FORMAT, HEAD_BYTES};
 pub use delayq_core::id::OwnId;

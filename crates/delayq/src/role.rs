@@ -57,8 +57,9 @@ const TIMER: &[Verb] = &[
 ];
 
 /// Of each client, outside of scripts: connecting, checking the server, and loading scripts. ROLE is asked of what
-/// sentinels name.
-const OF_A_CONNECTION: [&str; 7] = ["hello", "auth", "info", "role", "time", "evalsha", "script|load"];
+/// sentinels name, CLUSTER of the nodes of a cluster.
+const OF_A_CONNECTION: [&str; 9] =
+    ["hello", "auth", "info", "role", "cluster|info", "cluster|slots", "time", "evalsha", "script|load"];
 
 /// Of who follows wake-ups, on a connection that may be idle.
 const OF_A_LISTENER: [&str; 3] = ["ping", "ssubscribe", "sunsubscribe"];

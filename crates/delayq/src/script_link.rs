@@ -1,24 +1,34 @@
-//! Running scripts over a link: a Redis that does not know one is given it.
+//! Running scripts: each at the node that has its shard, and a Redis that does not know one is given it.
+//!
+//! A node that answers MOVED did not run the script, so it is sent to the node that has the shard now. One that answers
+//! ASK or TRYAGAIN is giving the shard's slot away: each script declares a key that never exists, so neither node runs any
+//! until the last key has moved, and asking the other one first is of no use. The caller tries again.
 
 mod value;
 
+use crate::clock;
 use crate::error::Error;
-use crate::link::{Line, Link};
+use crate::link::{Line, Link, Nodes};
 use delayq_core::call::Call;
 use delayq_core::keys::Keys;
 use delayq_core::layout::NOT_ASKED;
 use delayq_core::reply;
 use delayq_core::script::{Scripts, Verb};
+use futures_util::future::join_all;
 use redis::{Cmd, ErrorKind, Pipeline, RedisResult, ServerErrorKind, Value};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Maximum times that scripts are loaded for one call, if Redis forgets them again at once.
 const LOADS: usize = 10;
 
-/// A link, and the scripts of one deployment.
+/// Rounds of sending calls to where they moved: more moves than that during one call are none.
+const REDIRECTS: usize = 5;
+
+/// The connections to a deployment, and its scripts.
 pub(crate) struct ScriptLink {
-    link: Link,
+    nodes: Nodes,
     keys: Keys,
     scripts: Arc<Scripts>,
 }
@@ -26,38 +36,101 @@ pub(crate) struct ScriptLink {
 // === impl ScriptLink ===
 
 impl ScriptLink {
-    pub(crate) fn new(link: Link, keys: Keys, scripts: Arc<Scripts>) -> Self {
-        Self { link, keys, scripts }
+    pub(crate) fn new(nodes: Nodes, keys: Keys, scripts: Arc<Scripts>) -> Self {
+        Self { nodes, keys, scripts }
     }
 
-    /// The same over another connection.
+    /// The same over other connections.
     pub(crate) fn another(&self) -> Self {
-        Self::new(self.link.another(), self.keys.clone(), Arc::clone(&self.scripts))
+        Self::new(self.nodes.another(), self.keys.clone(), Arc::clone(&self.scripts))
     }
 
-    pub(crate) fn link(&self) -> &Link {
-        &self.link
+    pub(crate) fn nodes(&self) -> &Nodes {
+        &self.nodes
     }
 
     pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// Sends calls in one pipeline: one answer each. A Redis that does not know a script is given it, and only the
-    /// calls that it refused for that are sent again; their order among the others is lost then.
+    /// Sends calls, those for each node in one pipeline: one answer each. A Redis that does not know a script is given it,
+    /// and only the calls that it refused for that are sent again, as are those whose shard has moved to another node;
+    /// their order among the others is lost then.
     pub(crate) async fn send_all(&self, calls: &[Call]) -> Vec<Result<reply::Value, Error>> {
         if calls.is_empty() {
             return Vec::new();
         }
-        match self.link.by_deadline(|line| self.send_over(line, calls)).await {
+        let deadline = self.nodes.settings().deadline;
+        let every: Vec<&Call> = calls.iter().collect();
+        // Boxed, because a future in which all of them lie is more than the compiler lays out.
+        match self.nodes.only() {
+            Some(link) => Box::pin(self.send_to(link, &every, deadline)).await,
+            None => Box::pin(self.route(&every, deadline)).await,
+        }
+    }
+
+    /// Sends each call to the node that has its shard.
+    async fn route(&self, calls: &[&Call], deadline: Duration) -> Vec<Result<reply::Value, Error>> {
+        let began = clock::instant();
+        let mut answers: Vec<Option<Result<reply::Value, Error>>> = vec![None; calls.len()];
+        let mut left: Vec<usize> = (0..calls.len()).collect();
+        for _ in 0..REDIRECTS {
+            let mut parts: BTreeMap<String, (Arc<Link>, Vec<usize>)> = BTreeMap::new();
+            for i in left.drain(..) {
+                match self.nodes.of_slot(self.keys.slot(calls[i].shard)).await {
+                    Ok(link) => {
+                        let part = parts.entry(link.address().to_owned());
+                        part.or_insert_with(|| (link, Vec::new())).1.push(i);
+                    }
+                    Err(error) => answers[i] = Some(Err(error)),
+                }
+            }
+            let rest = deadline.saturating_sub(began.elapsed());
+            let sent = join_all(parts.into_values().map(|(link, which)| async move {
+                let some: Vec<&Call> = which.iter().map(|&i| calls[i]).collect();
+                let answers = self.send_to(&link, &some, rest).await;
+                (link, which, answers)
+            }));
+            for (link, which, some) in sent.await {
+                for (i, answer) in which.into_iter().zip(some) {
+                    if let Err(Error::Redis { code, detail }) = &answer
+                        && code == "MOVED"
+                        && let Some((_, to)) = detail.split_once(' ')
+                    {
+                        self.nodes.moved(self.keys.slot(calls[i].shard), &link, to);
+                        left.push(i);
+                    }
+                    answers[i] = Some(answer);
+                }
+            }
+            if left.is_empty() || began.elapsed() >= deadline {
+                break;
+            }
+        }
+        answers.into_iter().map(|answer| answer.expect("each call was sent or refused")).collect()
+    }
+
+    /// Sends calls to one node, in one pipeline.
+    async fn send_to(
+        &self,
+        link: &Link,
+        calls: &[&Call],
+        deadline: Duration,
+    ) -> Vec<Result<reply::Value, Error>> {
+        match link.by_deadline(deadline, |line| self.send_over(link, line, calls)).await {
             Ok(answers) => answers,
             Err(error) => vec![Err(error); calls.len()],
         }
     }
 
-    async fn send_over(&self, line: Line, calls: &[Call]) -> Result<Vec<Result<reply::Value, Error>>, Error> {
+    async fn send_over(
+        &self,
+        link: &Link,
+        line: Line,
+        calls: &[&Call],
+    ) -> Result<Vec<Result<reply::Value, Error>>, Error> {
         let all: Vec<usize> = (0..calls.len()).collect();
-        let mut answers = self.trip(&line, calls, &all, &[]).await?;
+        let mut answers = self.trip((link, &line), calls, &all, &[]).await?;
         let mut failed = None;
         // Somebody may flush the scripts again between the loading and the call.
         for _ in 0..LOADS {
@@ -67,7 +140,7 @@ impl ScriptLink {
             }
             let verbs: HashSet<Verb> = unknown.iter().map(|&i| calls[i].verb).collect();
             let verbs: Vec<Verb> = verbs.into_iter().collect();
-            match self.trip(&line, calls, &unknown, &verbs).await {
+            match self.trip((link, &line), calls, &unknown, &verbs).await {
                 Ok(again) => unknown.into_iter().zip(again).for_each(|(i, answer)| answers[i] = answer),
                 // What was answered before stays so.
                 Err(error) => {
@@ -76,7 +149,7 @@ impl ScriptLink {
                 }
             }
         }
-        let answer = |(call, answer): (&Call, RedisResult<Value>)| match answer {
+        let answer = |(call, answer): (&&Call, RedisResult<Value>)| match answer {
             Ok(answer) => Ok(value::of_redis(answer)),
             answer
                 if is_no_script(&answer)
@@ -86,7 +159,7 @@ impl ScriptLink {
             }
             Err(error) => {
                 let of = (call.shard, call.layout.unwrap_or(NOT_ASKED));
-                Err(Error::of_call(self.link.address(), Some(of), &error))
+                Err(Error::of_call(link.address(), Some(of), &error))
             }
         };
         Ok(calls.iter().zip(answers).map(answer).collect())
@@ -95,8 +168,8 @@ impl ScriptLink {
     /// One round trip: loads `load` first, then sends the calls at `which`.
     async fn trip(
         &self,
-        line: &Line,
-        calls: &[Call],
+        (link, line): (&Link, &Line),
+        calls: &[&Call],
         which: &[usize],
         load: &[Verb],
     ) -> Result<Vec<RedisResult<Value>>, Error> {
@@ -105,9 +178,9 @@ impl ScriptLink {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(&self.scripts.get(verb).source);
         }
         for &i in which {
-            pipeline.add_command(self.command(&calls[i]));
+            pipeline.add_command(self.command(calls[i]));
         }
-        let mut answers = self.link.exchange(line, &pipeline).await?.into_iter();
+        let mut answers = link.exchange(line, &pipeline).await?.into_iter();
         // What could not be loaded is why its calls are not known.
         let unloaded = answers.by_ref().take(load.len()).find_map(Result::err);
         let because = |answer: RedisResult<Value>| match &unloaded {

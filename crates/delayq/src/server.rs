@@ -2,6 +2,7 @@
 
 use crate::calls::Calls;
 use crate::error::Error;
+use crate::link::Link;
 use crate::listen::try_listening;
 use crate::role::Role;
 use delayq_core::shard::ShardId;
@@ -9,6 +10,7 @@ use delayq_core::time::UnixMicros;
 use delayq_core::verbs::probe;
 use serde::Serialize;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The oldest Redis that has what the scripts need (flags of scripts, sharded pub/sub).
 const OLDEST: (u64, u64) = (7, 0);
@@ -42,56 +44,99 @@ pub struct ServerFacts {
     pub min_replicas_seen: Option<u64>,
 }
 
+/// A Redis, or a node of a cluster: what it says of itself, and the shards that it has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct NodeFacts {
+    /// Its address.
+    pub address: String,
+    /// Its shards, as far as the number of all of them is known.
+    pub shards: Vec<ShardId>,
+    /// What it says of itself.
+    pub facts: ServerFacts,
+}
+
 /// Checks that the server would lose no message and denies no command that the role needs, and that a deployment that is there is
-/// the configured one. Costs about a millisecond and a short connection.
+/// the configured one; of a cluster, each of its masters. Costs about a millisecond and a short connection each.
 ///
 /// # Errors
 /// [`Error::Unfit`] names the setting and what to do; [`Error::Deployment`] if the deployment never had the configured
 /// number of shards; others if the server cannot be reached.
-pub(crate) async fn check(calls: &Calls, role: Option<Role>) -> Result<ServerFacts, Error> {
-    let facts = facts(calls).await.map_err(denied_by_name)?;
-    facts.check()?;
-    check_permissions(calls, role).await.map_err(denied_by_name)?;
+pub(crate) async fn check(calls: &Calls, role: Option<Role>) -> Result<Vec<NodeFacts>, Error> {
+    let mut nodes = Vec::new();
+    for link in calls.nodes().all().await? {
+        let facts = check_node(calls, &link, role).await;
+        nodes.push(match calls.nodes().is_cluster() {
+            true => facts.map_err(|error| of_node(&link, error))?,
+            false => facts?,
+        });
+    }
     match calls.layout().await {
-        Ok(_) | Err(Error::Uninitialised(_)) => Ok(facts),
+        Ok(_) | Err(Error::Uninitialised(_)) => Ok(nodes),
         Err(error) => Err(error),
     }
 }
 
-/// Redis's clock. A replica answers it too, and a server that refuses writes.
+async fn check_node(calls: &Calls, link: &Arc<Link>, role: Option<Role>) -> Result<NodeFacts, Error> {
+    let facts = facts(link).await.map_err(denied_by_name)?;
+    facts.check(calls.nodes().is_cluster())?;
+    let shards: Vec<ShardId> = calls.shards().shards().collect();
+    let mut by_node = calls.by_node(&shards).await?;
+    by_node.retain(|(node, _)| Arc::ptr_eq(node, link));
+    let shards = by_node.pop().map_or_else(Vec::new, |(_, shards)| shards);
+    check_permissions(calls, link, shards.first().copied(), role).await.map_err(denied_by_name)?;
+    Ok(NodeFacts { address: link.address().to_owned(), shards, facts })
+}
+
+/// Names the node of a cluster.
+fn of_node(link: &Link, error: Error) -> Error {
+    match error {
+        Error::Unfit(why) => Error::Unfit(format!("node {}: {why}", link.address())),
+        error => error,
+    }
+}
+
+/// The clock of a shard's Redis. A replica answers it too, and a server that refuses writes.
 ///
 /// # Errors
 /// It cannot be reached, or does not allow TIME.
-pub(crate) async fn redis_time(calls: &Calls) -> Result<UnixMicros, Error> {
-    let (seconds, micros): (u64, u64) = calls.link().query("TIME", &redis::cmd("TIME")).await?;
+pub(crate) async fn redis_time(calls: &Calls, shard: ShardId) -> Result<UnixMicros, Error> {
+    let link = calls.link_of(shard).await?;
+    let (seconds, micros): (u64, u64) = link.query("TIME", &redis::cmd("TIME")).await?;
     Ok(UnixMicros(seconds * 1_000_000 + micros))
 }
 
-async fn facts(calls: &Calls) -> Result<ServerFacts, Error> {
-    let text: String = calls.link().query("INFO", &redis::cmd("INFO")).await?;
+async fn facts(link: &Link) -> Result<ServerFacts, Error> {
+    let text: String = link.query("INFO", &redis::cmd("INFO")).await?;
     Ok(ServerFacts::parse(&text))
 }
 
 /// Every command that the role needs must be allowed; without a role, every one of the scripts. One that is denied to a
 /// script would stop it halfway; without SCRIPT LOAD a restarted Redis could never be served, and without SSUBSCRIBE
-/// every wake-up would be lost.
-async fn check_permissions(calls: &Calls, role: Option<Role>) -> Result<(), Error> {
-    calls.link().run(redis::cmd("SCRIPT").arg("LOAD").arg("return 1")).await?;
-    if role.is_none_or(Role::listens) {
-        try_listening(calls.link().master(), calls.keys()).await?;
-    }
+/// every wake-up would be lost. Scripts and channels can be tried at a shard that the node has.
+async fn check_permissions(
+    calls: &Calls,
+    link: &Link,
+    shard: Option<ShardId>,
+    role: Option<Role>,
+) -> Result<(), Error> {
+    link.run(redis::cmd("SCRIPT").arg("LOAD").arg("return 1")).await?;
     if role.is_some_and(Role::sweeps) {
-        calls.link().run(redis::cmd("SCAN").arg(0)).await?;
-        let never = calls.keys().never(ShardId::new(0));
-        calls.link().run(redis::cmd("GETRANGE").arg(never).arg(0).arg(0)).await?;
+        link.run(redis::cmd("SCAN").arg(0)).await?;
     }
     if role == Some(Role::Admin) {
-        calls.link().run(redis::cmd("PUBSUB").arg("SHARDNUMSUB")).await?;
+        link.run(redis::cmd("PUBSUB").arg("SHARDNUMSUB")).await?;
+    }
+    let Some(shard) = shard else { return Ok(()) };
+    if role.is_some_and(Role::sweeps) {
+        link.run(redis::cmd("GETRANGE").arg(calls.keys().never(shard)).arg(0).arg(0)).await?;
+    }
+    if role.is_none_or(Role::listens) {
+        try_listening(link.master(), calls.keys(), shard).await?;
     }
     let needed: Vec<String> =
         role.unwrap_or(Role::Admin).commands().into_iter().map(|command| command.to_uppercase()).collect();
-    let denied =
-        calls.ask(probe::request(ShardId::new(0), needed.iter().map(String::as_str)), probe::read).await?;
+    let denied = calls.ask(probe::request(shard, needed.iter().map(String::as_str)), probe::read).await?;
     if denied.is_empty() {
         return Ok(());
     }
@@ -136,7 +181,8 @@ impl ServerFacts {
         }
     }
 
-    fn check(&self) -> Result<(), Error> {
+    /// `in_cluster`: whether it was reached as a node of a cluster.
+    fn check(&self, in_cluster: bool) -> Result<(), Error> {
         let unfit = |why: String| Err(Error::Unfit(why));
         let mut parts = self.version.split('.').map_while(|part| part.parse::<u64>().ok());
         let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
@@ -155,9 +201,9 @@ impl ServerFacts {
                 self.maxmemory_policy
             ));
         }
-        if self.cluster {
+        if self.cluster && !in_cluster {
             return unfit(
-                "it is part of a Redis Cluster, which this version does not serve; use a single master"
+                "it is a node of a Redis Cluster: write redis+cluster://host:port,host:port with some of its nodes"
                     .to_owned(),
             );
         }
@@ -177,14 +223,15 @@ mod tests {
     fn a_server_that_would_lose_messages_is_refused_by_name() {
         let good =
             "redis_version:7.0.15\r\nrole:master\r\nmaxmemory_policy:noeviction\r\ncluster_enabled:0\r\n";
-        assert!(facts(good).check().is_ok());
+        assert!(facts(good).check(false).is_ok());
+        assert!(facts(&good.replace("enabled:0", "enabled:1")).check(true).is_ok());
         for (from, to, named) in [
             ("7.0.15", "6.2.7", "version 6.2.7"),
             ("master", "slave", "replica"),
             ("noeviction", "allkeys-lru", "allkeys-lru"),
             ("enabled:0", "enabled:1", "Cluster"),
         ] {
-            let error = facts(&good.replace(from, to)).check().unwrap_err().to_string();
+            let error = facts(&good.replace(from, to)).check(false).unwrap_err().to_string();
             assert!(error.contains(named), "{error}");
         }
     }

@@ -108,4 +108,9 @@ impl Check {
     fn warning(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { what, verdict: Verdict::Warning, found: found.into(), advice: advice.into() }
     }
+
+    /// The same, and it says of whom.
+    fn about(self, whom: &str) -> Self {
+        Self { found: format!("{whom}: {}", self.found), ..self }
+    }
 }

@@ -11,6 +11,7 @@ use delayq::protocol::ShardId;
 use delayq_service::Fault;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Show the shards: contents, owner, epoch and when each is pumped next; or add some
 #[derive(Debug, Args)]
@@ -42,6 +43,8 @@ struct Grow {
 
 struct Line {
     shard: ShardId,
+    /// Of a cluster, the address of its node.
+    node: Option<String>,
     knows: ShardLayout,
     overview: Overview,
 }
@@ -65,15 +68,22 @@ async fn show(context: &Context) -> Result<(), Fault> {
     let admin = context.admin();
     let overviews = admin.overview().await.map_err(of_core)?;
     let shards: Vec<ShardId> = overviews.iter().map(|(shard, _)| *shard).collect();
+    let mut nodes = BTreeMap::new();
+    if admin.is_cluster() {
+        for (node, shards) in admin.shards_by_node().await.map_err(of_core)? {
+            nodes.extend(shards.into_iter().map(|shard| (shard, node.clone())));
+        }
+    }
     let mut lines = Vec::with_capacity(shards.len());
     for ((shard, overview), knows) in overviews.into_iter().zip(admin.shard_layouts(&shards).await) {
         let knows = knows.map_err(of_core)?.ok_or(delayq::Error::Uninitialised(shard)).map_err(of_core)?;
-        lines.push(Line { shard, knows, overview });
+        lines.push(Line { shard, node: nodes.remove(&shard), knows, overview });
     }
     let layout = admin.layout().await.map_err(of_core)?;
     let values: Vec<Value> = lines.iter().map(Line::json).collect();
     context.output.print(&values, || {
-        let columns = [
+        let is_cluster = lines.iter().any(|line| line.node.is_some());
+        let mut columns = vec![
             "shard",
             ">layout",
             ">messages",
@@ -85,24 +95,25 @@ async fn show(context: &Context) -> Result<(), Fault> {
             ">topics",
             "clock",
         ];
+        if is_cluster {
+            columns.insert(1, "node");
+        }
         let mut rows = context.output.rows(&columns);
-        for Line { shard, knows, overview } in &lines {
+        for Line { shard, node, knows, overview } in &lines {
             let now = overview.now.millis();
-            rows.judged(
-                !overview.held && knows.layout == layout,
-                [
-                    shard.to_string(),
-                    knows.layout.number().to_string(),
-                    knows.messages.to_string(),
-                    if overview.owner.is_empty() { "nobody yet".to_owned() } else { overview.owner.clone() },
-                    overview.epoch.to_string(),
-                    overview.next_due.map_or("nothing".to_owned(), |due| time_from(due, now)),
-                    overview.leases.to_string(),
-                    overview.markers.to_string(),
-                    overview.topics.to_string(),
-                    if overview.held { "HELD" } else { "trusted" }.to_owned(),
-                ],
-            );
+            let node = is_cluster.then(|| node.clone().unwrap_or_default());
+            let cells = [Some(shard.to_string()), node].into_iter().flatten().chain([
+                knows.layout.number().to_string(),
+                knows.messages.to_string(),
+                if overview.owner.is_empty() { "nobody yet".to_owned() } else { overview.owner.clone() },
+                overview.epoch.to_string(),
+                overview.next_due.map_or("nothing".to_owned(), |due| time_from(due, now)),
+                overview.leases.to_string(),
+                overview.markers.to_string(),
+                overview.topics.to_string(),
+                if overview.held { "HELD" } else { "trusted" }.to_owned(),
+            ]);
+            rows.judged(!overview.held && knows.layout == layout, cells);
         }
         let behind = lines.iter().filter(|line| line.knows.layout != layout).count();
         let counts: Vec<String> = layout.counts().iter().map(ToString::to_string).collect();
@@ -118,12 +129,15 @@ async fn show(context: &Context) -> Result<(), Fault> {
 
 impl Line {
     fn json(&self) -> Value {
-        let Self { shard, knows, overview } = self;
+        let Self { shard, node, knows, overview } = self;
         let mut value = json!({
             "shard": shard, "messages": knows.messages, "owner": overview.owner, "epoch": overview.epoch,
             "leases": overview.leases, "markers": overview.markers, "topics": overview.topics,
             "held": overview.held,
         });
+        if let Some(node) = node {
+            value["node"] = json!(node);
+        }
         value["layout"] = knows.layout.counts().iter().map(|count| count.get()).collect();
         add_time(&mut value, "next_pump", overview.next_due);
         value

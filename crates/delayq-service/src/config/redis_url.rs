@@ -4,14 +4,15 @@ use super::secret::MASK;
 use super::secrets;
 use super::text::Written;
 use delayq::LinkSettings;
-use delayq::protocol::{SentinelUrl, mask_query};
+use delayq::protocol::{ClusterUrl, SentinelUrl, mask_query};
 use secrecy::SecretString;
 use std::fmt;
 use std::str::FromStr;
 
 /// `redis://[user[:password]@]host:port[/db]`, `rediss://…` for TLS, or `unix:///path` and `redis+unix:///path`, which
 /// may be followed by `?db=`, `&user=` and `&pass=`. Of a Redis whose sentinels say where it is:
-/// `redis+sentinel://[user[:password]@]host:port,…/service[?db=N]`, `rediss+sentinel://…` for TLS.
+/// `redis+sentinel://[user[:password]@]host:port,…/service[?db=N]`, `rediss+sentinel://…` for TLS. Of a Redis Cluster:
+/// `redis+cluster://[user[:password]@]host:port,…`, `rediss+cluster://…` for TLS.
 ///
 /// [`expose`](Self::expose) is the whole of it; printed in any way, a password is `***`.
 #[derive(Clone, PartialEq, Eq)]
@@ -113,6 +114,9 @@ impl FromStr for RedisUrl {
         if SentinelUrl::is_meant_by(text) {
             return Self(text.to_owned()).unmasked().and_then(|url| text.parse().map(|_: SentinelUrl| url));
         }
+        if ClusterUrl::is_meant_by(text) {
+            return Self(text.to_owned()).unmasked().and_then(|url| text.parse().map(|_: ClusterUrl| url));
+        }
         let (scheme, rest) = text.split_once("://").ok_or_else(refusal)?;
         let known = SCHEMES.iter().find(|(known, _)| *known == scheme);
         let Some((_, keys)) = known.filter(|_| !rest.is_empty() && !rest.contains(char::is_whitespace))
@@ -132,7 +136,7 @@ impl FromStr for RedisUrl {
 
 crate::written!(
     RedisUrl,
-    "\"redis://host:port\", \"rediss://host:port\" (TLS), \"unix:///path\" or \"redis+sentinel://host:port,host:port/service\""
+    "\"redis://host:port\", \"rediss://host:port\" (TLS), \"unix:///path\", \"redis+sentinel://host:port,host:port/service\" or \"redis+cluster://host:port,host:port\""
 );
 
 #[cfg(test)]
@@ -147,6 +151,7 @@ mod tests {
             ("rediss://user:hun:t@er2@h:1", "rediss://user:***@h:1"),
             ("redis://user@h:1", "redis://user@h:1"),
             ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+            ("redis+cluster://u:hunter2@a:1,b:2", "redis+cluster://u:***@a:1,b:2"),
             ("redis+sentinel://u:hunter2@a:1,b:2/m?db=1", "redis+sentinel://u:***@a:1,b:2/m?db=1"),
             ("redis+unix:///r@1.sock?db=1&pass=hun@ter2", "redis+unix:///r@1.sock?db=1&pass=***"),
         ] {
@@ -177,6 +182,9 @@ mod tests {
             "redis://:hunter2@h:99999",
             "redis+sentinel://:hunter2@h:1",
             "redis+sentinel://u:***@h:1/m",
+            "redis+cluster://u:***@h:1",
+            "redis+cluster://:hunter2@h:x",
+            "redis+cluster://:hunter2@h:1/3",
         ] {
             let refusal = text.parse::<RedisUrl>().unwrap_err();
             assert!(!refusal.contains("hunter2"), "{refusal}");

@@ -2,8 +2,10 @@
 
 use super::Pumping;
 use crate::calls::{Answer, Trip};
+use crate::clock_watch::ClockWatch;
 use crate::events;
 use crate::guard::Verdict;
+use crate::nodes::NodeId;
 use crate::redis_health::is_missing;
 use crate::schedule::{Found, Round};
 use delayq::Error;
@@ -25,7 +27,10 @@ impl Pumping {
             Answer::Claimed { shards, trip, claims } => self.claimed(&shards, trip, claims),
             Answer::Asked { shards, mine } => self.asked(&shards, mine),
             Answer::Held { shard, on, answer } => self.held(shard, on, answer),
-            Answer::Probed { trip, clock, wrote } => self.probed(trip, clock, wrote),
+            Answer::Probed { node, shard, trip, clock, wrote } => {
+                self.health.asked(node);
+                self.probed(shard, trip, clock, wrote);
+            }
             Answer::Rescued { shards, trip, reports } => self.rescued(&shards, trip, reports),
             Answer::Forgot { shard, answer } => self.forgot(shard, answer),
             Answer::Surveyed { shard, answer } => self.surveyed(shard, answer),
@@ -36,9 +41,11 @@ impl Pumping {
 
     fn pumped(&mut self, round: &Round, trip: Trip, reports: Vec<Result<PumpReport, Error>>) {
         if let Some(first) = reports.iter().find_map(|report| report.as_ref().ok()) {
-            self.aim.ran(trip.sent, first.now);
+            if !trip.moved {
+                self.nodes[round.node].aim.ran(trip.sent, first.now);
+            }
             self.metrics.pipeline(trip.answered - trip.sent);
-            self.compare(trip, first.now);
+            self.compare(round.node, trip, first.now);
         }
         for (&(shard, epoch), report) in round.shards.iter().zip(reports) {
             self.owning.returned(shard);
@@ -47,7 +54,7 @@ impl Pumping {
                 Err(error) => self.failed(shard, &error, trip.answered),
             }
         }
-        self.schedule.returned(round.pipeline);
+        self.schedule.returned(round.node, round.pipeline);
     }
 
     fn pumped_one(&mut self, shard: ShardId, epoch: u64, report: &PumpReport, trip: Trip) {
@@ -62,11 +69,11 @@ impl Pumping {
         let (now, more) = (report.now.millis(), report.word == PumpWord::More);
         self.schedule.answered(shard, Found { next_due: report.next_due, more, now, early }, trip.answered);
         match report.word {
-            PumpWord::Pumped | PumpWord::More => self.clock.learn(shard, false),
+            PumpWord::Pumped | PumpWord::More => self.clock_of(shard).learn(shard, false),
             // What is behind a clock that reads too much, the guard has seen already.
             PumpWord::NotOverdue | PumpWord::Ahead => {}
             PumpWord::Held => {
-                self.clock.learn(shard, true);
+                self.clock_of(shard).learn(shard, true);
                 self.schedule.hold(shard, true);
                 self.send_holds(trip.answered);
             }
@@ -76,7 +83,7 @@ impl Pumping {
                 self.owning.doubt(shard, trip.answered);
             }
         }
-        self.well(trip.answered);
+        self.well(shard, trip.answered);
     }
 
     fn claimed(&mut self, shards: &[ShardId], trip: Trip, claims: Vec<Result<Claimed, Error>>) {
@@ -110,12 +117,12 @@ impl Pumping {
                 Err(error) => self.failed(shard, &error, now),
             }
         }
-        if let Some(clock) = clock {
-            self.aim.ran_otherwise(trip.sent, clock);
-            self.well(now);
-            self.compare(trip, clock);
+        // Those of one call are of one node.
+        if let (Some(clock), Some(&shard)) = (clock, shards.first()) {
+            self.hear(shard, trip, clock);
+            self.well(shard, now);
             // A shard that was just claimed is not stopped yet: what is held stays held.
-            self.stop_while_jumped(now);
+            self.stop_while_jumped(self.nodes.of(shard), now);
         }
         self.count_shards();
     }
@@ -141,12 +148,13 @@ impl Pumping {
     fn held(&mut self, shard: ShardId, on: bool, answer: Result<HoldAnswer, Error>) {
         let now = Instant::now();
         self.owning.returned(shard);
-        self.clock.settled(shard, matches!(answer, Ok(HoldAnswer::Done)));
+        self.clock_of(shard).settled(shard, matches!(answer, Ok(HoldAnswer::Done)));
         match answer {
             Ok(HoldAnswer::Done) => {
-                self.schedule.hold(shard, self.clock.holds(shard));
+                let clock = &self.nodes[self.nodes.of(shard)].clock;
+                self.schedule.hold(shard, clock.holds(shard));
                 // The clock may have been judged again while this was on its way.
-                if on != self.clock.is_jumped() {
+                if on != clock.is_jumped() {
                     self.send_holds(now);
                 }
             }
@@ -159,29 +167,49 @@ impl Pumping {
         }
     }
 
-    pub(super) fn compare(&mut self, trip: Trip, ran: UnixMicros) {
+    fn clock_of(&mut self, shard: ShardId) -> &mut ClockWatch {
+        let node = self.nodes.of(shard);
+        &mut self.nodes[node].clock
+    }
+
+    /// Hears of the clock of a shard's node by a call that is no pump of owned shards.
+    pub(super) fn hear(&mut self, shard: ShardId, trip: Trip, clock: UnixMicros) {
+        let node = self.nodes.of(shard);
+        if !trip.moved {
+            self.nodes[node].aim.ran_otherwise(trip.sent, clock);
+        }
+        self.compare(node, trip, clock);
+    }
+
+    pub(super) fn compare(&mut self, node: NodeId, trip: Trip, ran: UnixMicros) {
         let now = trip.answered;
-        match self.clock.compare(trip, ran) {
+        if trip.moved {
+            return;
+        }
+        match self.nodes[node].clock.compare(trip, ran) {
             Verdict::Fits => {}
             Verdict::Jumped(by_us) => {
-                events::clock_jumped(&self.metrics, by_us, self.schedule.count());
-                self.stop_while_jumped(now);
+                let shards = self.schedule.owned_at(node).count();
+                events::clock_jumped(&self.metrics, by_us, shards, &self.nodes[node].name);
+                self.stop_while_jumped(node, now);
                 self.poll.closely(now);
             }
             Verdict::Steady => {
-                events::clock_steady(&self.metrics);
+                let others = self.nodes.is_any_jumped();
+                events::clock_steady(&self.metrics, others, &self.nodes[node].name);
                 // A shard whose hold was not answered, since Redis refused writes or did not answer, says by its answer
                 // whether it is held.
-                let owned: Vec<ShardId> = self.schedule.owned().collect();
-                owned.into_iter().for_each(|shard| self.schedule.hold(shard, self.clock.holds(shard)));
+                let owned: Vec<ShardId> = self.schedule.owned_at(node).collect();
+                let clock = &self.nodes[node].clock;
+                owned.into_iter().for_each(|shard| self.schedule.hold(shard, clock.holds(shard)));
                 self.send_holds(now);
             }
         }
     }
 
-    fn stop_while_jumped(&mut self, now: Instant) {
-        if self.clock.is_jumped() {
-            let owned: Vec<ShardId> = self.schedule.owned().collect();
+    fn stop_while_jumped(&mut self, node: NodeId, now: Instant) {
+        if self.nodes[node].clock.is_jumped() {
+            let owned: Vec<ShardId> = self.schedule.owned_at(node).collect();
             owned.into_iter().for_each(|shard| self.schedule.hold(shard, true));
             self.send_holds(now);
         }
@@ -205,22 +233,25 @@ impl Pumping {
     }
 
     pub(super) fn lost(&mut self, shard: ShardId, error: &Error, now: Instant) {
-        if self.health.failed(shard, error, &self.client.address(), now) {
+        let node = self.nodes.of(shard);
+        if self.health.failed((node, shard), error, &self.nodes[node].name, now) {
             self.poll.closely(now);
         }
     }
 
     /// A call was not answered, or refused; the shard is not this timer's, or does not matter.
-    pub(super) fn unanswered(&mut self, error: &Error, now: Instant) {
-        if self.health.unanswered(error, now) {
+    pub(super) fn unanswered(&mut self, shard: ShardId, error: &Error, now: Instant) {
+        if self.health.unanswered(self.nodes.of(shard), error, now) {
             self.poll.closely(now);
         }
     }
 
-    /// A script that may write was answered.
-    pub(super) fn well(&mut self, now: Instant) {
-        if self.health.answered(self.owning.is_behind(), now) {
-            self.schedule.poll_all();
+    /// A script of a shard that may write was answered.
+    pub(super) fn well(&mut self, shard: ShardId, now: Instant) {
+        let node = self.nodes.of(shard);
+        if self.health.answered(node, self.owning.is_behind(), now) {
+            let here: Vec<ShardId> = self.schedule.owned_at(node).collect();
+            here.into_iter().for_each(|shard| self.schedule.poll(shard));
         }
     }
 }

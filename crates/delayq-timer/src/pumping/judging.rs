@@ -2,8 +2,7 @@
 
 use super::Pumping;
 use crate::events;
-use delayq::UnixMillis;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 // === impl Pumping ===
 
@@ -13,15 +12,18 @@ impl Pumping {
     pub(super) fn judge(&mut self, now: Instant) {
         self.fleet.show_drain(&self.metrics);
         self.metrics.leader.set(i64::from(self.fleet.handle().leads()));
-        let mine = self.schedule.earliest();
-        let oldest = [mine, self.foreign.overdue()].into_iter().flatten().min();
-        let next_due = mine.map(|due| due.get() as f64 / 1000.0);
+        let nodes = self.schedule.earliest();
+        let next_due = nodes.values().min().map(|due| due.get() as f64 / 1000.0);
+        let mine = nodes.into_iter().map(|(node, due)| self.nodes.overdue(node, due, now)).max();
+        let mine = mine.unwrap_or_default();
+        let others =
+            self.foreign.overdue().map(|(shard, due)| self.nodes.overdue(self.nodes.of(shard), due, now));
         let lease = self.fleet.lease_margin();
-        let overdue = self.overdue(oldest, now).max(self.progress.blocked_for(now));
+        let overdue = mine.max(others.unwrap_or_default()).max(self.progress.blocked_for(now));
         self.metrics.stands(next_due, overdue.as_secs_f64(), lease);
         self.metrics.surveyed(&self.surveys.totals());
         self.metrics.books_off(self.books.off_by());
-        let stall = self.progress.judge(self.overdue(mine, now), now);
+        let stall = self.progress.judge(mine, now);
         match (self.stall, stall) {
             (None, Some(stall)) => events::stalled(&self.metrics, stall),
             (Some(_), None) => events::moving(&self.metrics),
@@ -30,13 +32,5 @@ impl Pumping {
         self.stall = stall;
         // The loop's next turn may be a second away.
         self.reported.report(self.stands());
-    }
-
-    /// For how long something has been due, by Redis's clock; zero for nothing, and before it answered.
-    fn overdue(&self, due: Option<UnixMillis>, now: Instant) -> Duration {
-        let us = |due: UnixMillis| {
-            self.aim.reach_us(now)?.checked_sub(i64::try_from(due.get()).ok()?.checked_mul(1000)?)
-        };
-        Duration::from_micros(u64::try_from(due.and_then(us).unwrap_or(0)).unwrap_or(0))
     }
 }

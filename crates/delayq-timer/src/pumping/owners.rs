@@ -3,6 +3,7 @@
 use super::Pumping;
 use crate::calls::Call;
 use crate::events;
+use crate::nodes::Moved;
 use delayq::protocol::{Notification, ShardId};
 use delayq::{ShardCount, UnixMillis};
 use delayq_cluster::{DrainReport, Lost, OwnershipChange};
@@ -70,8 +71,23 @@ impl Pumping {
         self.fleet.others(given, usize::from(self.client.shards().get()))
     }
 
+    /// Places the shards at the nodes that have them now.
+    pub(super) fn place(&mut self, now: Instant) {
+        for Moved { shard, from, to } in self.nodes.place(self.client.shards(), now) {
+            if let Some(from) = from {
+                events::moved(shard, &self.nodes[from].name, &self.nodes[to].name);
+                self.nodes[from].clock.drop(shard);
+                if !self.nodes.in_use().contains_key(&from) {
+                    self.health.forget(from);
+                }
+            }
+            self.schedule.place(shard, to);
+        }
+    }
+
     /// The deployment has more shards now: the plan gives the new ones out.
     pub(super) fn grow(&mut self, shards: ShardCount) {
+        self.place(Instant::now());
         self.fleet.handle().set_shards(shards);
         self.listen(Vec::new(), Instant::now());
     }
@@ -80,7 +96,8 @@ impl Pumping {
         let shard = lost.shard;
         events::parted(&self.metrics, shard, &lost.reason);
         self.schedule.drop(shard);
-        self.clock.drop(shard);
+        let node = self.nodes.of(shard);
+        self.nodes[node].clock.drop(shard);
         self.poll.drop(shard);
         self.progress.drop(shard);
         self.forgetting.drop(shard);

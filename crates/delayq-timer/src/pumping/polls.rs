@@ -13,9 +13,14 @@ impl Pumping {
     /// Polls everything but the owned shards, and reports.
     pub(super) fn poll(&mut self, now: Instant) {
         self.send_holds(now);
-        let wrong = self.clock.is_jumped() || self.health.is_poor();
-        if (wrong || self.schedule.count() == 0) && self.health.ask() {
-            self.send(Call::Probe);
+        let mut wrong = false;
+        for (node, shard) in self.nodes.in_use().clone() {
+            let doubtful = self.nodes[node].clock.is_jumped() || self.health.is_poor(node);
+            wrong |= doubtful;
+            let unseen = self.schedule.owned_at(node).next().is_none();
+            if (doubtful || unseen) && self.health.ask(node) {
+                self.send(Call::Probe { node, shard });
+            }
         }
         self.poll_foreign(now);
         self.fleet.count(&self.metrics);
@@ -28,13 +33,15 @@ impl Pumping {
         let shards = self.poll.owned(&self.schedule, now);
         if self.is_single() {
             // A claim by the owner renews its lock and answers the next due time: a poll in one.
-            self.send_all(Call::claims(&shards));
+            self.claim(&shards);
         } else {
             shards.into_iter().for_each(|shard| self.schedule.poll(shard));
         }
         match self.forgetting.take(&self.schedule, now) {
             // By a clock that is not trusted nobody knows how long a topic was quiet.
-            Some(page) if self.clock.is_jumped() => self.forgetting.answered(page.shard, None),
+            Some(page) if self.nodes[self.nodes.of(page.shard)].clock.is_jumped() => {
+                self.forgetting.answered(page.shard, None)
+            }
             Some(page) => self.send(Call::Forget(page)),
             None => {}
         }
@@ -44,15 +51,19 @@ impl Pumping {
         self.send_all(books.map(|(shard, at)| Call::Books(shard, at)));
     }
 
-    pub(super) fn probed(&mut self, trip: Trip, clock: Option<UnixMicros>, wrote: Result<(), Error>) {
-        self.health.asked();
+    pub(super) fn probed(
+        &mut self,
+        shard: ShardId,
+        trip: Trip,
+        clock: Option<UnixMicros>,
+        wrote: Result<(), Error>,
+    ) {
         if let Some(clock) = clock {
-            self.aim.ran_otherwise(trip.sent, clock);
-            self.compare(trip, clock);
+            self.hear(shard, trip, clock);
         }
         match wrote {
-            Ok(()) => self.well(trip.answered),
-            Err(error) => self.lost(ShardId::new(0), &error, trip.answered),
+            Ok(()) => self.well(shard, trip.answered),
+            Err(error) => self.lost(shard, &error, trip.answered),
         }
     }
 
@@ -70,9 +81,12 @@ impl Pumping {
     /// Nobody pumps another's shards with `strict`, and by a clock that is not trusted nothing is moved: then it only learns
     /// what is due.
     fn rescue(&mut self, shards: &[ShardId], now: Instant) {
-        let only_learn = !self.fleet.may_rescue() || self.clock.is_jumped();
-        let latest = if only_learn { Some(NO_LATER) } else { self.clock.latest(now) };
-        self.send_all(Call::rescues(shards, latest));
+        for (node, some) in self.nodes.apart(shards) {
+            let clock = &self.nodes[node].clock;
+            let only_learn = !self.fleet.may_rescue() || clock.is_jumped();
+            let latest = if only_learn { Some(NO_LATER) } else { clock.latest(now) };
+            self.send_all(Call::rescues(&some, latest));
+        }
     }
 
     pub(super) fn rescued(
@@ -88,7 +102,7 @@ impl Pumping {
                 Err(error) => {
                     let now = self.redis_ms(trip.answered).unwrap_or(NO_LATER);
                     self.foreign.failed(shard, now);
-                    self.unanswered(&error, trip.answered);
+                    self.unanswered(shard, &error, trip.answered);
                 }
             }
         }
@@ -99,8 +113,8 @@ impl Pumping {
 
     /// Receives what was found in another's shard; the shard again where there may be more to rescue.
     fn rescued_one(&mut self, shard: ShardId, report: &PumpReport, trip: Trip) -> Option<ShardId> {
-        self.compare(trip, report.now);
-        self.well(trip.answered);
+        self.compare(self.nodes.of(shard), trip, report.now);
+        self.well(shard, trip.answered);
         let now = report.now.millis();
         let overdue = report.runs.first().map(|&(due, _)| due).or(report.next_due).filter(|&due| due <= now);
         self.foreign.answered(shard, report.next_due, overdue, now);
@@ -121,7 +135,7 @@ impl Pumping {
                     events::topic_forgotten(&self.metrics, topic, shard, is_news);
                 }
             }
-            Err(error) => self.unanswered(&error, Instant::now()),
+            Err(error) => self.unanswered(shard, &error, Instant::now()),
         }
     }
 
@@ -151,7 +165,6 @@ impl Pumping {
     }
 
     pub(super) fn redis_ms(&self, now: Instant) -> Option<UnixMillis> {
-        let us = u64::try_from(self.aim.reach_us(now)?).unwrap_or(0);
-        Some(UnixMillis::new(us / 1000))
+        self.nodes.redis_ms(now)
     }
 }

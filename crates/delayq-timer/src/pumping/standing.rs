@@ -16,8 +16,8 @@ pub(super) enum Standing {
     HandingOver,
     /// Redis does not have a shard, or has it otherwise: why.
     Missing(String),
-    /// Redis does not answer, or refuses writes.
-    Silent,
+    /// Redis does not answer, or refuses writes; of a cluster, this node.
+    Silent(Option<String>),
     /// Another timer has the lock.
     LockedOut(String),
     /// The shards are held.
@@ -50,10 +50,12 @@ impl Pumping {
         }
         match self.health.ailment() {
             Some(Ailment::Missing(why)) => Standing::Missing(why.to_owned()),
-            Some(Ailment::Silent) => Standing::Silent,
+            Some(Ailment::Silent(node)) => {
+                Standing::Silent((self.nodes.in_use().len() > 1).then(|| self.nodes[node].name.clone()))
+            }
             Some(Ailment::Starting) => Standing::Starting,
-            None if self.clock.is_jumped() => Standing::Jumped,
-            None if self.clock.holds_any() => Standing::Held,
+            None if self.nodes.is_any_jumped() => Standing::Jumped,
+            None if self.nodes.hold_any() => Standing::Held,
             None if !self.fleet.may_pump() => Standing::Untrusted,
             None if self.is_unplaced() => Standing::Unplaced,
             None => self.stall.map_or(Standing::Ready, Standing::Stalled),
@@ -99,7 +101,10 @@ impl Standing {
             Self::Starting => "starting",
             Self::HandingOver => "handing over",
             Self::Missing(why) => why,
-            Self::Silent => "Redis cannot be used",
+            Self::Silent(None) => "Redis cannot be used",
+            Self::Silent(Some(node)) => {
+                return Some(format!("node {node} of the Redis Cluster cannot be used"));
+            }
             Self::LockedOut(owner) => return Some(format!("{owner} has the lock")),
             Self::Jumped => "Redis's clock jumped: its shards are held",
             Self::Held => "shards are held until Redis's clock is proven",

@@ -1,5 +1,6 @@
 //! What a schedule sends, and what it learns of it.
 
+use crate::nodes::NodeId;
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use std::time::Instant;
@@ -16,6 +17,8 @@ pub(crate) enum Pipeline {
 /// Calls to send together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Round {
+    /// Where to.
+    pub(crate) node: NodeId,
     /// The pipeline.
     pub(crate) pipeline: Pipeline,
     /// The shards, each with its epoch.

@@ -3,6 +3,8 @@
 use super::*;
 
 const EPOCH: u64 = 7;
+/// The node of all shards, where nothing else is said.
+const NODE: NodeId = NodeId::FIRST;
 
 fn shard(n: u16) -> ShardId {
     ShardId::new(n)
@@ -27,15 +29,19 @@ fn owning(due: &[Option<u64>]) -> Schedule {
 
 /// The rounds that go out when Redis's clock reads `redis`.
 fn rounds(schedule: &mut Schedule, at: Instant, redis: u64) -> Vec<Round> {
-    schedule.rounds(at, |due| due <= ms(redis))
+    schedule.rounds(at, |_, due| due <= ms(redis))
+}
+
+fn upcoming(schedule: &Schedule, at: Instant) -> Next {
+    schedule.next(at).next().expect("there is a node").1
 }
 
 fn light(shards: &[u16], limit: u16) -> Round {
-    Round { pipeline: Pipeline::Light, shards: shards.iter().map(|&n| of(n)).collect(), limit }
+    Round { node: NODE, pipeline: Pipeline::Light, shards: shards.iter().map(|&n| of(n)).collect(), limit }
 }
 
 fn heavy(n: u16) -> Round {
-    Round { pipeline: Pipeline::Heavy, shards: vec![of(n)], limit: 500 }
+    Round { node: NODE, pipeline: Pipeline::Heavy, shards: vec![of(n)], limit: 500 }
 }
 
 fn answer(next_due: Option<u64>, more: bool, now: u64) -> Found {
@@ -58,7 +64,7 @@ fn what_is_due_goes_in_one_pipeline_and_the_rest_waits_for_the_earliest() {
         let out = rounds(&mut schedule, now, redis);
         let shards: Vec<u16> = out.iter().flat_map(|round| &round.shards).map(|(s, _)| s.get()).collect();
         assert_eq!(shards, sent, "{due:?} at {redis}");
-        assert_eq!(schedule.next(now).due, next.map(ms), "{due:?} at {redis}");
+        assert_eq!(upcoming(&schedule, now).due, next.map(ms), "{due:?} at {redis}");
     }
 }
 
@@ -80,7 +86,7 @@ fn more_shards_than_a_pipeline_takes_go_in_turns() {
     for (id, _) in &first.shards {
         schedule.answered(*id, answer(Some(1), false, 0), now);
     }
-    schedule.returned(Pipeline::Light);
+    schedule.returned(NODE, Pipeline::Light);
     let second = rounds(&mut schedule, now + Duration::from_millis(1), 1).remove(0);
     let unserved = (64..100).map(of).all(|s| second.shards.contains(&s));
     assert!(unserved, "those that waited come first: {second:?}");
@@ -101,8 +107,8 @@ fn a_wake_that_comes_while_a_call_is_out_is_not_overwritten_by_its_answer() {
             schedule.wake(shard(0), ms(woken));
         }
         schedule.answered(shard(0), answer(answered, false, 100), now);
-        schedule.returned(Pipeline::Light);
-        assert_eq!(schedule.next(now).due, Some(ms(next)), "woken {woken:?}, answered {answered:?}");
+        schedule.returned(NODE, Pipeline::Light);
+        assert_eq!(upcoming(&schedule, now).due, Some(ms(next)), "woken {woken:?}, answered {answered:?}");
     }
 }
 
@@ -111,7 +117,7 @@ fn a_nearer_wake_lowers_the_next_due_time_and_a_later_one_does_not_raise_it() {
     let mut schedule = owning(&[Some(100)]);
     for (woken, next) in [(200, 100), (50, 50), (70, 50)] {
         schedule.wake(shard(0), ms(woken));
-        assert_eq!(schedule.next(Instant::now()).due, Some(ms(next)));
+        assert_eq!(upcoming(&schedule, Instant::now()).due, Some(ms(next)));
     }
 }
 
@@ -121,10 +127,10 @@ fn wakes_closer_than_the_resolution_are_merged() {
     let mut schedule = owning(&[Some(100), Some(101)]);
     assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 128)]);
     schedule.answered(shard(0), answer(None, false, 100), now);
-    schedule.returned(Pipeline::Light);
+    schedule.returned(NODE, Pipeline::Light);
     let soon = now + Duration::from_micros(299);
     assert_eq!(rounds(&mut schedule, soon, 101), []);
-    assert_eq!(schedule.next(soon).not_before, Some(now + Duration::from_micros(300)));
+    assert_eq!(upcoming(&schedule, soon).not_before, Some(now + Duration::from_micros(300)));
     schedule.wake(shard(0), ms(101));
     assert_eq!(rounds(&mut schedule, now + Duration::from_micros(300), 101), [light(&[1, 0], 64)]);
 }
@@ -136,8 +142,8 @@ fn a_call_that_came_too_early_goes_again_at_once() {
     assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 128)]);
     let early = Found { early: true, ..answer(Some(100), false, 99) };
     schedule.answered(shard(0), early, now + Duration::from_micros(50));
-    schedule.returned(Pipeline::Light);
-    assert_eq!(schedule.next(now).not_before, None);
+    schedule.returned(NODE, Pipeline::Light);
+    assert_eq!(upcoming(&schedule, now).not_before, None);
     assert_eq!(rounds(&mut schedule, now + Duration::from_micros(50), 100), [light(&[0], 128)]);
 }
 
@@ -150,7 +156,7 @@ fn a_third_light_pipeline_waits_for_an_answer() {
     assert_eq!(rounds(&mut schedule, now + ms, 101), [light(&[1], 128)], "one is at work, one on its way");
     assert_eq!(rounds(&mut schedule, now + 2 * ms, 102), []);
     schedule.answered(shard(0), answer(None, false, 102), now + 2 * ms);
-    schedule.returned(Pipeline::Light);
+    schedule.returned(NODE, Pipeline::Light);
     assert_eq!(rounds(&mut schedule, now + 2 * ms, 102), [light(&[2], 128)]);
 }
 
@@ -162,11 +168,11 @@ fn a_full_batch_goes_again_at_once_alone_and_in_turns_beside_what_is_light() {
     for n in 0..3 {
         schedule.answered(shard(n), answer(Some(100), true, 100), now);
     }
-    schedule.returned(Pipeline::Light);
+    schedule.returned(NODE, Pipeline::Light);
     assert_eq!(rounds(&mut schedule, now, 100), [heavy(0)]);
     assert_eq!(rounds(&mut schedule, now, 100), [], "one at a time");
     schedule.answered(shard(0), answer(Some(100), true, 100), now);
-    schedule.returned(Pipeline::Heavy);
+    schedule.returned(NODE, Pipeline::Heavy);
     let later = now + Duration::from_millis(1);
     assert_eq!(
         rounds(&mut schedule, later, 200),
@@ -174,10 +180,10 @@ fn a_full_batch_goes_again_at_once_alone_and_in_turns_beside_what_is_light() {
         "the one that waited longest"
     );
     schedule.answered(shard(1), answer(None, false, 200), later);
-    schedule.returned(Pipeline::Heavy);
+    schedule.returned(NODE, Pipeline::Heavy);
     assert_eq!(rounds(&mut schedule, later, 200), [heavy(2)]);
     schedule.answered(shard(2), answer(None, false, 200), later);
-    schedule.returned(Pipeline::Heavy);
+    schedule.returned(NODE, Pipeline::Heavy);
     assert_eq!(rounds(&mut schedule, later, 200), [heavy(0)]);
 }
 
@@ -190,14 +196,14 @@ fn a_shard_that_failed_rests_longer_each_time_and_holds_up_no_other() {
         assert_eq!(rounds(&mut schedule, at, 100).len(), 1);
         schedule.failed(shard(0), at);
         schedule.answered(shard(1), answer(Some(100), false, 99), at);
-        schedule.returned(Pipeline::Light);
-        assert_eq!(schedule.next(at).anyway, Some(at + Duration::from_millis(rest)));
-        assert_eq!(schedule.next(at).due, Some(ms(100)), "the other is not affected");
+        schedule.returned(NODE, Pipeline::Light);
+        assert_eq!(upcoming(&schedule, at).anyway, Some(at + Duration::from_millis(rest)));
+        assert_eq!(upcoming(&schedule, at).due, Some(ms(100)), "the other is not affected");
         at += Duration::from_millis(rest);
     }
     assert_eq!(rounds(&mut schedule, at, 100)[0].shards.len(), 2);
     schedule.answered(shard(0), answer(None, false, 100), at);
-    schedule.returned(Pipeline::Light);
+    schedule.returned(NODE, Pipeline::Light);
     schedule.poll_all();
     rounds(&mut schedule, at + Duration::from_millis(1), 0);
     schedule.failed(shard(0), at);
@@ -210,10 +216,10 @@ fn an_answer_that_left_what_is_due_is_not_repeated_at_once() {
     let mut schedule = owning(&[Some(100)]);
     rounds(&mut schedule, now, 100);
     schedule.answered(shard(0), answer(Some(100), false, 105), now);
-    schedule.returned(Pipeline::Light);
+    schedule.returned(NODE, Pipeline::Light);
     let soon = now + Duration::from_millis(1);
     assert_eq!(rounds(&mut schedule, soon, 105), []);
-    assert_eq!(schedule.next(soon).anyway, Some(now + STUCK_RETRY));
+    assert_eq!(upcoming(&schedule, soon).anyway, Some(now + STUCK_RETRY));
     assert_eq!(rounds(&mut schedule, now + STUCK_RETRY, 110).len(), 1);
 }
 
@@ -222,7 +228,7 @@ fn a_look_goes_out_whatever_is_due_and_counts_as_one() {
     let now = Instant::now();
     let mut schedule = owning(&[Some(100), None]);
     schedule.poll_all();
-    assert_eq!(schedule.next(now).anyway, Some(now));
+    assert_eq!(upcoming(&schedule, now).anyway, Some(now));
     assert_eq!(rounds(&mut schedule, now, 100), [light(&[0, 1], 64)]);
     assert!(schedule.was_due(shard(0)) && !schedule.was_due(shard(1)));
 }
@@ -234,7 +240,7 @@ fn a_stopped_or_dropped_shard_is_not_pumped() {
     schedule.hold(shard(0), true);
     schedule.drop(shard(1));
     assert_eq!(rounds(&mut schedule, now, 100), []);
-    assert_eq!(schedule.next(now), Next { due: None, not_before: None, anyway: None });
+    assert_eq!(upcoming(&schedule, now), Next { due: None, not_before: None, anyway: None });
     schedule.doubt(shard(0), true);
     schedule.hold(shard(0), false);
     assert_eq!(rounds(&mut schedule, now, 100), [], "it is still in doubt");
@@ -251,7 +257,7 @@ fn what_is_due_waits_for_no_look() {
     assert_eq!(polls.shards.len(), POLLS_ALONE, "nothing is due yet");
     let later = now + Duration::from_millis(1);
     assert_eq!(rounds(&mut schedule, later, 99), [], "what becomes due has the other pipeline");
-    assert_eq!(schedule.next(later).anyway, None, "the answer asks for more polls");
+    assert_eq!(upcoming(&schedule, later).anyway, None, "the answer asks for more polls");
     let due = rounds(&mut schedule, later, 100).remove(0);
     assert_eq!(due.shards[..3], [of(200), of(201), of(202)]);
     assert_eq!(due.shards.len(), 3 + POLLS_BESIDE, "polls continue under load");
@@ -264,12 +270,16 @@ fn a_wake_that_overtakes_the_answer_to_its_claim_is_not_dropped() {
         schedule.expect(shard(0));
         schedule.wake(shard(0), ms(woken));
         schedule.own(shard(0), EPOCH, claimed.map(ms));
-        assert_eq!(schedule.next(Instant::now()).due, Some(ms(next)), "woken {woken}, claimed {claimed:?}");
+        assert_eq!(
+            upcoming(&schedule, Instant::now()).due,
+            Some(ms(next)),
+            "woken {woken}, claimed {claimed:?}"
+        );
     }
     let mut schedule = owning(&[]);
     schedule.wake(shard(0), ms(50));
     schedule.own(shard(0), EPOCH, None);
-    assert_eq!(schedule.next(Instant::now()).due, None, "what is another's is not kept");
+    assert_eq!(upcoming(&schedule, Instant::now()).due, None, "what is another's is not kept");
 }
 
 #[test]
@@ -279,4 +289,25 @@ fn a_shard_owned_again_has_the_new_epoch() {
     schedule.doubt(shard(0), true);
     schedule.own(shard(0), EPOCH + 1, Some(ms(100)));
     assert_eq!(rounds(&mut schedule, now, 100)[0].shards, [(shard(0), Some(EPOCH + 1))]);
+}
+
+#[test]
+fn a_node_that_does_not_answer_holds_up_no_other_and_a_shard_that_moves_is_polled_at_its_new_one() {
+    let now = Instant::now();
+    let other = NodeId::of_number(1);
+    let mut schedule = Schedule::new(500, Duration::ZERO);
+    schedule.place(shard(1), other);
+    schedule.own(shard(0), EPOCH, Some(ms(1)));
+    schedule.own(shard(1), EPOCH, Some(ms(1)));
+    let away = |n: u16| Round { node: other, ..light(&[n], 128) };
+    assert_eq!(rounds(&mut schedule, now, 1), [light(&[0], 128), away(1)]);
+    schedule.answered(shard(1), answer(Some(2), false, 1), now);
+    schedule.returned(other, Pipeline::Light);
+    assert_eq!(rounds(&mut schedule, now, 2), [away(1)], "the first node has not answered");
+    schedule.place(shard(0), other);
+    assert_eq!(rounds(&mut schedule, now, 2), [away(0)]);
+    schedule.answered(shard(0), answer(None, false, 2), now);
+    schedule.returned(other, Pipeline::Light);
+    assert_eq!(schedule.earliest(), BTreeMap::from([(other, ms(2))]));
+    assert_eq!(schedule.owned_at(NODE).count(), 0);
 }

@@ -10,6 +10,7 @@
 
 use super::paced::{Paced, is_wrong_type};
 use super::queues::Candidates;
+use super::scanning::KeyScan;
 use crate::admin::stuck::{Drift, Finding, FindingKind, Uncounted};
 use crate::error::Error;
 use delayq_core::shard::ShardId;
@@ -36,8 +37,8 @@ const COUNTS: usize = 5;
 #[derive(Debug)]
 pub(super) struct Auditor {
     redis: Paced,
-    /// Where the next step over the keys begins; `None`: all were seen.
-    cursor: Option<u64>,
+    /// The walk over the keys.
+    keys: KeyScan,
     /// Messages that were seen and not looked at yet, by key without the base.
     messages: BTreeMap<ShardId, Vec<Vec<u8>>>,
     waiting: usize,
@@ -76,10 +77,11 @@ impl Auditor {
     /// were found in them, which is half the work; where messages come and go meanwhile, an entry too many may hide behind
     /// one that went, until the next time.
     pub(super) fn new(redis: Paced, each: bool) -> Self {
+        let pattern = format!("{{{}:*}}:*", redis.keys().namespace());
         Self {
             buckets: (!each).then(BTreeMap::new),
             redis,
-            cursor: Some(0),
+            keys: KeyScan::new(pattern, KEYS_A_STEP),
             messages: BTreeMap::new(),
             waiting: 0,
             indexes: BTreeMap::new(),
@@ -97,7 +99,7 @@ impl Auditor {
             Next::Messages(shard) => self.look_at_messages(shard).await?,
             Next::Indexes(shard) => self.look_at_indexes(shard).await?,
             Next::Queues => self.look_through_queues().await?,
-            Next::Keys(cursor) => self.scan(cursor).await?,
+            Next::Keys => self.scan().await?,
             Next::Topic(shard, number) => self.look_at_topic(shard, number).await?,
             Next::Nothing => return Ok(None),
         };
@@ -123,7 +125,7 @@ impl Auditor {
 
     /// Whole pages first, and what is left of each shard once all keys were seen.
     fn whats_next(&mut self) -> Next {
-        let is_over = self.cursor.is_none();
+        let is_over = self.keys.is_over();
         let is_crowded = is_over || self.waiting > MOST_WAITING;
         let fullest = self.messages.iter().max_by_key(|(_, keys)| keys.len());
         if let Some((&shard, keys)) = fullest
@@ -146,22 +148,17 @@ impl Auditor {
         if self.candidates.is_full() || is_over && !self.candidates.is_empty() {
             return Next::Queues;
         }
-        match (self.cursor, self.topics.pop_first()) {
-            (Some(cursor), topic) => {
-                self.topics.extend(topic);
-                Next::Keys(cursor)
-            }
-            (None, Some((shard, number))) => Next::Topic(shard, number),
-            (None, None) => Next::Nothing,
+        if !is_over {
+            return Next::Keys;
+        }
+        match self.topics.pop_first() {
+            Some((shard, number)) => Next::Topic(shard, number),
+            None => Next::Nothing,
         }
     }
 
-    async fn scan(&mut self, cursor: u64) -> Result<Page, Error> {
-        let mut scan = redis::cmd("SCAN");
-        scan.arg(cursor).arg("MATCH").arg(format!("{{{}:*}}:*", self.redis.keys().namespace()));
-        let (next, found): (u64, Vec<Vec<u8>>) =
-            self.redis.query("SCAN", scan.arg("COUNT").arg(KEYS_A_STEP)).await?;
-        self.cursor = (next != 0).then_some(next);
+    async fn scan(&mut self) -> Result<Page, Error> {
+        let found = self.redis.scan(&mut self.keys).await?;
         for (shard, name) in found.iter().filter_map(|key| self.redis.keys().parse(key)) {
             if name.starts_with(b"m:") {
                 self.messages.entry(shard).or_default().push(name.to_vec());
@@ -245,7 +242,7 @@ impl Auditor {
             let mut zrange = redis::cmd("ZRANGE");
             zrange.arg([self.redis.keys().base(shard).as_bytes(), index].concat());
             let last: Vec<(Vec<u8>, f64)> =
-                self.redis.query("ZRANGE", zrange.arg(-1).arg(-1).arg("WITHSCORES")).await?;
+                self.redis.query(shard, "ZRANGE", zrange.arg(-1).arg(-1).arg("WITHSCORES")).await?;
             self.ends.insert(shard, last.first().map_or(f64::INFINITY, |&(_, score)| score));
         }
         let score = std::str::from_utf8(score).ok().and_then(|score| score.parse::<f64>().ok());
@@ -298,7 +295,7 @@ enum Next {
     Messages(ShardId),
     Indexes(ShardId),
     Queues,
-    Keys(u64),
+    Keys,
     Topic(ShardId, String),
     Nothing,
 }
@@ -310,7 +307,7 @@ impl Paced {
     pub(super) async fn topic_name(&mut self, shard: ShardId, number: &str) -> Result<Option<String>, Error> {
         let mut hget = redis::cmd("HGET");
         hget.arg(format!("{}t:{number}", self.keys().base(shard))).arg("name");
-        match self.run(&hget).await {
+        match self.run(shard, &hget).await {
             Ok(name) => Ok(from_redis_value(name).ok().flatten()),
             // A key of the wrong type is a finding of its own.
             Err(error) if error.is_outage() => Err(error),

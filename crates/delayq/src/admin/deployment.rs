@@ -3,11 +3,12 @@
 use super::Admin;
 use crate::error::Error;
 use crate::link::SentinelReport;
-use crate::server::{self, ServerFacts};
+use crate::server::{self, NodeFacts, ServerFacts};
 use delayq_core::call::Call;
 use delayq_core::layout::Layout;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::deployment::{self, Init, ShardLayout};
+use std::collections::BTreeMap;
 
 // === impl Admin ===
 
@@ -19,13 +20,37 @@ impl Admin {
     /// [`Error::Unfit`] names the setting and what to do; [`Error::Deployment`] if the deployment never had the
     /// configured number of shards; others if the server cannot be reached.
     pub async fn check_server(&self) -> Result<ServerFacts, Error> {
+        let first = self.check_nodes().await?.into_iter().next();
+        first.map(|node| node.facts).ok_or_else(|| Error::Unfit("it has no nodes".to_owned()))
+    }
+
+    /// As [`Self::check_server`], of a cluster each of its masters: what each of them says.
+    ///
+    /// # Errors
+    /// As those of [`Self::check_server`], of any of them.
+    pub async fn check_nodes(&self) -> Result<Vec<NodeFacts>, Error> {
         server::check(&self.client.calls, self.client.role).await
+    }
+
+    /// Whether its Redis is a cluster.
+    pub fn is_cluster(&self) -> bool {
+        self.client.calls.nodes().is_cluster()
+    }
+
+    /// The shards of each node of a cluster, by its address; of one Redis, all of them.
+    ///
+    /// # Errors
+    /// No node says who has which slot, or none has that of a shard.
+    pub async fn shards_by_node(&self) -> Result<BTreeMap<String, Vec<ShardId>>, Error> {
+        let shards: Vec<ShardId> = self.client.shards().shards().collect();
+        let nodes = self.client.calls.by_node(&shards).await?.into_iter();
+        Ok(nodes.map(|(link, shards)| (link.address().to_owned(), shards)).collect())
     }
 
     /// What each sentinel of the Redis says now, one that is down included; `None`: the address names no sentinels. Waits
     /// at most about `connect_timeout`.
     pub async fn sentinels(&self) -> Option<Vec<SentinelReport>> {
-        self.client.calls.link().sentinels().await
+        self.client.calls.nodes().sentinels().await
     }
 
     /// The deployment's layout as Redis knows it, which is asked the first time only.

@@ -36,7 +36,7 @@ impl Paced {
         for key in &keys {
             pipeline.cmd("GETRANGE").arg([&base[..], key].concat()).arg(0).arg(HEAD_BYTES - 1);
         }
-        let heads = self.pipeline(&pipeline).await?;
+        let heads = self.pipeline(shard, &pipeline).await?;
         let (mut glance, mut buckets) = (Glance::default(), BTreeMap::<Vec<u8>, Expected>::new());
         for (key, head) in keys.into_iter().zip(heads) {
             let head = head.ok().and_then(|head| from_redis_value::<Vec<u8>>(head).ok()).unwrap_or_default();
@@ -48,25 +48,26 @@ impl Paced {
             expected.entries.push(entry);
             expected.keys.push(key);
         }
-        self.find(&base, buckets, &mut glance).await?;
+        self.find(shard, buckets, &mut glance).await?;
         Ok(glance)
     }
 
     /// Whether each entry is in its bucket.
     async fn find(
         &mut self,
-        base: &[u8],
+        shard: ShardId,
         buckets: BTreeMap<Vec<u8>, Expected>,
         glance: &mut Glance,
     ) -> Result<(), Error> {
         if buckets.is_empty() {
             return Ok(());
         }
-        let mut pipeline = Pipeline::with_capacity(buckets.len());
+        let (base, mut pipeline) =
+            (self.keys().base(shard).into_bytes(), Pipeline::with_capacity(buckets.len()));
         for (bucket, expected) in &buckets {
-            pipeline.cmd("ZMSCORE").arg([base, bucket].concat()).arg(&expected.entries);
+            pipeline.cmd("ZMSCORE").arg([&base[..], bucket].concat()).arg(&expected.entries);
         }
-        let answers = self.pipeline(&pipeline).await?;
+        let answers = self.pipeline(shard, &pipeline).await?;
         for ((bucket, expected), scores) in buckets.into_iter().zip(answers) {
             let scores = match scores {
                 Ok(Value::Array(scores)) => scores,

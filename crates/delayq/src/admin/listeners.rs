@@ -8,20 +8,24 @@ use delayq_core::shard::ShardId;
 // === impl Admin ===
 
 impl Admin {
-    /// Those of the shards to which no timer listens: none is connected that owns them, or it may not listen. Only this
-    /// node of a cluster is asked.
+    /// Those of the shards to which no timer listens: none is connected that owns them, or it may not listen.
     ///
     /// # Errors
     /// Redis cannot be used, or denies PUBSUB.
     pub async fn shards_without_listener(&self, shards: &[ShardId]) -> Result<Vec<ShardId>, Error> {
-        let keys = self.client.calls.keys();
-        let mut numsub = redis::cmd("PUBSUB");
-        numsub.arg("SHARDNUMSUB");
-        for &shard in shards {
-            numsub.arg(keys.channel(shard, Channel::Wake));
+        let calls = &self.client.calls;
+        let mut silent = Vec::new();
+        for (link, here) in calls.by_node(shards).await? {
+            let mut numsub = redis::cmd("PUBSUB");
+            numsub.arg("SHARDNUMSUB");
+            for &shard in &here {
+                numsub.arg(calls.keys().channel(shard, Channel::Wake));
+            }
+            let counts: Vec<(String, u64)> = link.query("PUBSUB", &numsub).await?;
+            let unheard = counts.iter().filter(|(_, count)| *count == 0);
+            silent.extend(unheard.filter_map(|(channel, _)| Some(calls.keys().parse_channel(channel)?.0)));
         }
-        let counts: Vec<(String, u64)> = self.client.calls.link().query("PUBSUB", &numsub).await?;
-        let silent = counts.iter().filter(|(_, count)| *count == 0);
-        Ok(silent.filter_map(|(channel, _)| Some(keys.parse_channel(channel)?.0)).collect())
+        silent.sort_unstable();
+        Ok(silent)
     }
 }

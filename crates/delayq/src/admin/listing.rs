@@ -224,7 +224,7 @@ impl Admin {
     async fn numbered(&self, shard: ShardId, after: &ListCursor) -> Result<Option<Cursor>, Error> {
         let mut hget = redis::cmd("HGET");
         hget.arg(self.client.calls.keys().meta(shard)).arg(format!("topic:{}", after.topic));
-        let number: Option<String> = self.client.calls.link().query("HGET", &hget).await?;
+        let number: Option<String> = self.client.calls.link_of(shard).await?.query("HGET", &hget).await?;
         Ok(Some(match number {
             Some(number) => Cursor::behind(after.at, [number.as_bytes(), b":", &after.entry].concat()),
             // The topic was deleted, with all that stood there.

@@ -1,6 +1,7 @@
 //! Which deployments a Redis holds.
 
 use super::Admin;
+use super::scanning::KeyScan;
 use crate::error::Error;
 use delayq_core::id::Namespace;
 use std::collections::BTreeSet;
@@ -12,20 +13,17 @@ const STEPS: usize = 200;
 // === impl Admin ===
 
 impl Admin {
-    /// The namespaces of the deployments in this Redis, whichever its own is. Among many millions of keys, and in a
-    /// cluster, some may be missing.
+    /// The namespaces of the deployments in this Redis, whichever its own is. Among many millions of keys some may be
+    /// missing.
     ///
     /// # Errors
     /// Redis cannot be used, or denies SCAN.
     pub async fn namespaces(&self) -> Result<Vec<Namespace>, Error> {
-        let (mut found, mut cursor) = (BTreeSet::new(), 0_u64);
+        let (mut found, mut scan) = (BTreeSet::new(), KeyScan::new("{*:0}:meta".to_owned(), A_STEP));
         for _ in 0..STEPS {
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(cursor).arg("MATCH").arg("{*:0}:meta").arg("COUNT").arg(A_STEP);
-            let (next, keys): (u64, Vec<Vec<u8>>) = self.client.calls.link().query("SCAN", &scan).await?;
+            let keys = scan.next(self.client.calls.nodes()).await?;
             found.extend(keys.iter().filter_map(|key| namespace_of(key)));
-            cursor = next;
-            if cursor == 0 {
+            if scan.is_over() {
                 break;
             }
         }

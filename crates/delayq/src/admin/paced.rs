@@ -1,11 +1,13 @@
 //! Calls that leave Redis to others most of the time: after each one a rest.
 
+use super::scanning::KeyScan;
 use crate::client::Client;
 use crate::clock;
 use crate::error::Error;
 use delayq_core::call::Call;
 use delayq_core::keys::Keys;
 use delayq_core::reply::{ReplyError, Value};
+use delayq_core::shard::ShardId;
 use redis::{Cmd, FromRedisValue, Pipeline};
 use std::time::Duration;
 
@@ -50,29 +52,49 @@ impl Paced {
         answer
     }
 
-    /// Runs one command, and rests.
-    pub(super) async fn run(&mut self, command: &Cmd) -> Result<redis::Value, Error> {
+    /// Runs one command at the node that has this shard, and rests.
+    pub(super) async fn run(&mut self, shard: ShardId, command: &Cmd) -> Result<redis::Value, Error> {
         let sent = clock::instant();
-        let answer = self.client.calls.link().run(command).await;
+        let answer = match self.client.calls.link_of(shard).await {
+            Ok(link) => link.run(command).await,
+            Err(error) => Err(error),
+        };
         self.rest(sent.elapsed()).await;
         answer
     }
 
-    /// Runs commands in one pipeline, and rests.
+    /// Runs commands in one pipeline at the node that has this shard, and rests.
     pub(super) async fn pipeline(
         &mut self,
+        shard: ShardId,
         pipeline: &Pipeline,
     ) -> Result<Vec<Result<redis::Value, Error>>, Error> {
         let sent = clock::instant();
-        let answers = self.client.calls.link().pipeline(pipeline).await;
+        let answers = match self.client.calls.link_of(shard).await {
+            Ok(link) => link.pipeline(pipeline).await,
+            Err(error) => Err(error),
+        };
         self.rest(sent.elapsed()).await;
         answers
     }
 
-    /// Runs one command, whose answer has this type, and rests.
-    pub(super) async fn query<T: FromRedisValue>(&mut self, name: &str, command: &Cmd) -> Result<T, Error> {
+    /// Runs one command, whose answer has this type, at the node that has this shard, and rests.
+    pub(super) async fn query<T: FromRedisValue>(
+        &mut self,
+        shard: ShardId,
+        name: &str,
+        command: &Cmd,
+    ) -> Result<T, Error> {
         let odd = |error| Error::Unfit(format!("{name} answers what no Redis answers: {error}"));
-        redis::from_redis_value(self.run(command).await?).map_err(odd)
+        redis::from_redis_value(self.run(shard, command).await?).map_err(odd)
+    }
+
+    /// Takes the next step of a walk over keys, and rests.
+    pub(super) async fn scan(&mut self, scan: &mut KeyScan) -> Result<Vec<Vec<u8>>, Error> {
+        let sent = clock::instant();
+        let found = scan.next(self.client.calls.nodes()).await;
+        self.rest(sent.elapsed()).await;
+        found
     }
 
     async fn rest(&mut self, took: Duration) {

@@ -79,7 +79,7 @@ impl Paced {
             let mut lrange = redis::cmd("LRANGE");
             lrange.arg(&key).arg(end - A_STEP + 1).arg(end);
             // A queue of the wrong type has none of them.
-            let reply = match self.run(&lrange).await {
+            let reply = match self.run(shard, &lrange).await {
                 Err(error) if error.is_outage() => return Err(error),
                 Err(_) => return Ok(()),
                 Ok(reply) => reply,

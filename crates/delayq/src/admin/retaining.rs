@@ -28,24 +28,27 @@ impl Paced {
         let base = self.keys().base(shard);
         let mut hmget = redis::cmd("HMGET");
         hmget.arg(format!("{base}t:{number}")).arg("dead_for_ms").arg("dead_max");
-        let (dead_for_ms, most): (Option<u64>, Option<usize>) = self.query("HMGET", &hmget).await?;
+        let (dead_for_ms, most): (Option<u64>, Option<usize>) = self.query(shard, "HMGET", &hmget).await?;
         let (dead_for_ms, most) = (dead_for_ms.unwrap_or(0), most.unwrap_or(0));
         let dead = format!("{base}d:{number}");
         let mut purged = 0;
         if dead_for_ms > 0 {
-            let (seconds, micros): (u64, u64) = self.query("TIME", &redis::cmd("TIME")).await?;
+            let (seconds, micros): (u64, u64) = self.query(shard, "TIME", &redis::cmd("TIME")).await?;
             let died = (seconds * 1000 + micros / 1000).saturating_sub(dead_for_ms);
             purged += self.purge_dead(shard, topic, UnixMillis::new(died), usize::MAX).await?;
         }
         let too_many = match most {
             0 => 0,
-            most => self.query::<usize>("ZCARD", redis::cmd("ZCARD").arg(&dead)).await?.saturating_sub(most),
+            most => self
+                .query::<usize>(shard, "ZCARD", redis::cmd("ZCARD").arg(&dead))
+                .await?
+                .saturating_sub(most),
         };
         if too_many > 0 {
             // Neither what died after the last of these, nor more than these: some may be replayed meanwhile.
             let mut zrange = redis::cmd("ZRANGE");
             zrange.arg(&dead).arg(too_many - 1).arg(too_many - 1).arg("WITHSCORES");
-            let last: Vec<(Vec<u8>, f64)> = self.query("ZRANGE", &zrange).await?;
+            let last: Vec<(Vec<u8>, f64)> = self.query(shard, "ZRANGE", &zrange).await?;
             let died = last.first().map_or(0, |&(_, died)| died as u64);
             purged += self.purge_dead(shard, topic, UnixMillis::new(died), too_many).await?;
         }

@@ -7,6 +7,7 @@
 use super::Admin;
 use super::paced::Paced;
 use crate::error::Error;
+use crate::link::Link;
 use delayq_core::codec::Unrestored;
 use delayq_core::id::{Group, MessageId, Topic};
 use delayq_core::shard::ShardId;
@@ -15,6 +16,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// Keys that Redis walks over in one step: about so many messages are in memory at a time.
 const A_STEP: usize = 250;
@@ -91,7 +93,7 @@ impl Walk {
         let calls = &self.admin.client.calls;
         let mut scan = redis::cmd("SCAN");
         scan.arg(self.at.cursor).arg("MATCH").arg(format!("{{{}:*}}:m:*", calls.keys().namespace()));
-        calls.link().query("SCAN", scan.arg("COUNT").arg(A_STEP)).await
+        self.admin.only()?.query("SCAN", scan.arg("COUNT").arg(A_STEP)).await
     }
 
     /// Whose key it is; `None` where it is no message's, or that of a topic without a name.
@@ -139,7 +141,7 @@ impl Walk {
             Unrestored::Never(_) => None,
         });
         match not_now {
-            Some(why) => Err(Error::NoAnswer { address: client.calls.link().address().to_owned(), why }),
+            Some(why) => Err(Error::NoAnswer { address: client.address(), why }),
             None => Ok(messages),
         }
     }
@@ -181,7 +183,7 @@ impl Admin {
     /// Begins a walk over every message of the deployment, or continues one.
     ///
     /// # Errors
-    /// [`Error::Walk`]: the cursor is of another process of Redis. Redis cannot be used, or the deployment is not there.
+    /// [`Error::Walk`]: the cursor is of another process of Redis, or it is a Redis Cluster. Redis cannot be used, or the deployment is not there.
     pub async fn walk(&self, from: Option<&WalkCursor>) -> Result<Walk, Error> {
         self.client.calls.layout().await?;
         let run_id = self.run_id().await?;
@@ -210,10 +212,20 @@ impl Admin {
         }
     }
 
+    /// The one Redis: of a cluster, whose shards may move while it is walked over, messages would be passed over.
+    fn only(&self) -> Result<&Link, Error> {
+        let only = self.client.calls.nodes().only().map(Arc::as_ref);
+        only.ok_or_else(|| {
+            Error::Walk(
+                "this version does not walk over a Redis Cluster: back up its nodes instead".to_owned(),
+            )
+        })
+    }
+
     /// What tells one process of Redis from every other.
     async fn run_id(&self) -> Result<String, Error> {
         let mut info = redis::cmd("INFO");
-        let text: String = self.client.calls.link().query("INFO", info.arg("server")).await?;
+        let text: String = self.only()?.query("INFO", info.arg("server")).await?;
         let run_id = text.lines().find_map(|line| line.trim().strip_prefix("run_id:"));
         run_id.map(str::to_owned).ok_or_else(|| Error::Unfit("INFO names no run_id".to_owned()))
     }

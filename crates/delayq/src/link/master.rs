@@ -2,13 +2,16 @@
 //!
 //! What its sentinels say is checked on the new connection itself, before anything is written over it.
 
+use super::cluster::Board;
+use super::cluster_url::ClusterUrl;
+use super::node::Node;
 use super::sentinel_url::SentinelUrl;
 use super::sentinels::{SentinelReport, Sentinels};
 use super::settings::LinkSettings;
 use super::term::Term;
 use crate::error::Error;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Value, cmd};
+use redis::{AsyncConnectionConfig, ConnectionInfo, Value, cmd};
 use std::sync::Arc;
 use tokio::time::timeout;
 
@@ -22,6 +25,8 @@ pub(crate) struct Master {
 enum Place {
     /// At one address.
     Fixed,
+    /// A node of a cluster, which is asked again who has which slot whenever this one is in doubt.
+    Node(Box<ConnectionInfo>, Option<Arc<Board>>),
     /// Where its sentinels say.
     Sentinels(Box<Sentinels>),
     /// The URL cannot be read: why.
@@ -42,14 +47,24 @@ pub(crate) struct Connected {
 
 impl Master {
     pub(super) fn new(settings: LinkSettings) -> Self {
-        let place = match SentinelUrl::is_meant_by(&settings.url) {
-            false => Place::Fixed,
-            true => match settings.url.parse() {
+        let place = if SentinelUrl::is_meant_by(&settings.url) {
+            match settings.url.parse() {
                 Ok(url) => Place::Sentinels(Box::new(Sentinels::new(url, settings.clone()))),
                 Err(why) => Place::Unreadable(why),
-            },
+            }
+        } else if ClusterUrl::is_meant_by(&settings.url) {
+            let why = || "it is the address of a whole cluster, and one Redis is meant".to_owned();
+            Place::Unreadable(settings.url.parse::<ClusterUrl>().err().unwrap_or_else(why))
+        } else {
+            Place::Fixed
         };
         Self { address: settings.address().into(), settings, place }
+    }
+
+    /// A node of a cluster.
+    pub(super) fn of_node(board: &Arc<Board>, node: &Node, doubts: bool) -> Self {
+        let place = Place::Node(Box::new(board.node(node)), doubts.then(|| Arc::clone(board)));
+        Self { address: node.to_string().into(), settings: board.settings().clone(), place }
     }
 
     pub(crate) fn settings(&self) -> &LinkSettings {
@@ -61,10 +76,12 @@ impl Master {
         &self.address
     }
 
-    /// Has the sentinels asked again before the next connection.
-    pub(super) fn doubt(&self) {
-        if let Place::Sentinels(sentinels) = &self.place {
-            sentinels.doubt();
+    /// Has the sentinels asked again before the next connection, or the cluster who has which slot.
+    pub(crate) fn doubt(&self) {
+        match &self.place {
+            Place::Sentinels(sentinels) => sentinels.doubt(),
+            Place::Node(_, Some(board)) => board.doubt(),
+            Place::Node(_, None) | Place::Fixed | Place::Unreadable(_) => {}
         }
     }
 
@@ -72,7 +89,7 @@ impl Master {
     pub(super) async fn sentinels(&self) -> Option<Vec<SentinelReport>> {
         match &self.place {
             Place::Sentinels(sentinels) => Some(sentinels.report().await),
-            Place::Fixed | Place::Unreadable(_) => None,
+            Place::Fixed | Place::Node(..) | Place::Unreadable(_) => None,
         }
     }
 
@@ -82,15 +99,24 @@ impl Master {
     /// It could not be made, or what answers is no master: nothing was written.
     pub(crate) async fn connect(&self, config: &AsyncConnectionConfig) -> Result<Connected, Error> {
         match &self.place {
-            Place::Fixed => {
-                let connection = self.settings.client(self.settings.info()?)?;
-                let connection = connection.get_multiplexed_async_connection_with_config(config).await;
-                let connection = connection.map_err(|error| Error::of_connecting(&self.address, &error))?;
-                Ok(Connected { connection, address: Arc::clone(&self.address), term: None })
+            Place::Fixed => self.connect_at(self.settings.info()?, config).await,
+            Place::Node(info, _) => {
+                self.connect_at((**info).clone(), config).await.inspect_err(|_| self.doubt())
             }
             Place::Sentinels(sentinels) => self.connect_by(sentinels, config).await,
             Place::Unreadable(why) => Err(self.unreachable(why.clone())),
         }
+    }
+
+    async fn connect_at(
+        &self,
+        info: ConnectionInfo,
+        config: &AsyncConnectionConfig,
+    ) -> Result<Connected, Error> {
+        let connection = self.settings.client(info)?;
+        let connection = connection.get_multiplexed_async_connection_with_config(config).await;
+        let connection = connection.map_err(|error| Error::of_connecting(&self.address, &error))?;
+        Ok(Connected { connection, address: Arc::clone(&self.address), term: None })
     }
 
     async fn connect_by(

@@ -2,13 +2,9 @@
 
 use redis::ConnectionAddr;
 use std::fmt;
-use std::str::FromStr;
 
-/// Where sentinels listen by default.
-const SENTINEL_PORT: u16 = 26379;
-
-/// A host and a port, as a configuration or a sentinel names a server.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// A host and a port, as a configuration, a sentinel or a cluster names a server.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
     host: String,
     port: u16,
@@ -19,6 +15,30 @@ pub(crate) struct Node {
 impl Node {
     pub(super) fn new(host: impl Into<String>, port: u16) -> Self {
         Self { host: host.into(), port }
+    }
+
+    /// Reads `host` or `host:port`, with an IPv6 address in brackets.
+    pub(super) fn parse(text: &str, port: u16) -> Option<Self> {
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
+            _ => (text, port),
+        };
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let sound = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c) || (bare.is_some() && c == ':');
+        let host = bare.unwrap_or(host);
+        (!host.is_empty() && host.chars().all(sound) && port != 0).then(|| Self::new(host, port))
+    }
+
+    /// Reads where an answer of this node redirects to: `host:port`, of which the host may be missing, and an IPv6 address
+    /// has no brackets.
+    pub(super) fn redirected(&self, text: &str) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let host = if host.is_empty() { &self.host } else { host };
+        Some(Self::new(host, port.parse().ok()?))
+    }
+
+    pub(super) fn host(&self) -> &str {
+        &self.host
     }
 
     pub(super) fn at(&self, tls: bool) -> ConnectionAddr {
@@ -36,25 +56,5 @@ impl fmt::Display for Node {
             true => write!(f, "[{}]:{}", self.host, self.port),
             false => write!(f, "{}:{}", self.host, self.port),
         }
-    }
-}
-
-impl FromStr for Node {
-    type Err = String;
-
-    /// Reads `host` or `host:port` of a sentinel, with an IPv6 address in brackets.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let refusal = || format!("`{text}` is not a sentinel; write host:port, an IPv6 address in brackets");
-        let (host, port) = match text.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(|_| refusal())?),
-            _ => (text, SENTINEL_PORT),
-        };
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        let sound = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c) || (bare.is_some() && c == ':');
-        let host = bare.unwrap_or(host);
-        if host.is_empty() || !host.chars().all(sound) || port == 0 {
-            return Err(refusal());
-        }
-        Ok(Self::new(host, port))
     }
 }

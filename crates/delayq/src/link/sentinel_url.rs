@@ -1,11 +1,14 @@
 //! The URL of a Redis whose sentinels say where it is.
 
+use super::hosts::{Hosts, Schemes};
 use super::node::Node;
-use redis::{ConnectionInfo, IntoConnectionInfo};
+use redis::ConnectionInfo;
 use std::str::FromStr;
 
-/// The schemes, and whether they ask for TLS.
-const SCHEMES: [(&str, bool); 2] = [("redis+sentinel://", false), ("rediss+sentinel://", true)];
+const SHAPE: &str = "expected redis+sentinel://host:port,host:port/service";
+/// Where sentinels listen by default.
+const PORT: u16 = 26379;
+const SCHEMES: Schemes = [("redis+sentinel://", false), ("rediss+sentinel://", true)];
 
 /// `redis+sentinel://[user[:password]@]host[:port],…/service[?db=N]`; `rediss+sentinel://` for TLS.
 ///
@@ -40,37 +43,11 @@ impl FromStr for SentinelUrl {
 
     /// Refuses by name what is wrong, without the user and the password.
     fn from_str(text: &str) -> Result<Self, String> {
-        let of = |(scheme, tls): (&str, bool)| Some((text.strip_prefix(scheme)?, tls));
-        let shape = "expected redis+sentinel://host:port,host:port/service";
-        let (rest, tls) = SCHEMES.into_iter().find_map(of).ok_or(shape)?;
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        if query.contains('@') {
-            return Err(format!("it has an @ behind a ?: write %3F for a ? in a password; {shape}"));
-        }
-        let (login, place) = place.rsplit_once('@').map_or(("", place), |(login, place)| (login, place));
-        let (hosts, service) = place.split_once('/').unwrap_or((place, ""));
-        let nodes = nodes(hosts)?;
-        check_service(service)?;
-        let login = if login.is_empty() { String::new() } else { format!("{login}@") };
-        let redis = format!("redis://{login}{}/{}", nodes[0], database(query)?);
-        // Behind a # nothing is read: neither the login nor the database.
-        let redis =
-            Some(redis).filter(|redis| !redis.contains('#')).map(IntoConnectionInfo::into_connection_info);
-        let redis = redis
-            .and_then(Result::ok)
-            .ok_or("its user or password cannot be read: write @ : / ? # % as %40 %3A %2F %3F %23 %25")?;
-        Ok(Self { nodes, service: service.to_owned(), tls, redis })
-    }
-}
-
-fn nodes(hosts: &str) -> Result<Vec<Node>, String> {
-    if hosts.is_empty() {
-        return Err("it names no sentinel: expected redis+sentinel://host:port,host:port/service".to_owned());
-    }
-    let nodes: Vec<Node> = hosts.split(',').map(str::parse).collect::<Result<_, _>>()?;
-    match nodes.iter().enumerate().find(|(i, node)| nodes[..*i].contains(node)) {
-        Some((_, twice)) => Err(format!("it names the sentinel {twice} twice")),
-        None => Ok(nodes),
+        let hosts = Hosts::read(text, &SCHEMES, SHAPE)?;
+        let nodes = hosts.nodes("sentinel", PORT, SHAPE)?;
+        check_service(hosts.path)?;
+        let redis = hosts.redis(database(&hosts)?)?;
+        Ok(Self { nodes, service: hosts.path.to_owned(), tls: hosts.tls, redis })
     }
 }
 
@@ -83,13 +60,11 @@ fn check_service(service: &str) -> Result<(), String> {
     }
 }
 
-fn database(query: &str) -> Result<u16, String> {
+fn database(hosts: &Hosts<'_>) -> Result<u16, String> {
     let mut database = 0;
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        database = match pair.split_once('=') {
-            Some(("db", number)) => {
-                number.parse().map_err(|_| "db is not the number of a database".to_owned())?
-            }
+    for (key, value) in hosts.query() {
+        database = match key {
+            "db" => value.parse().map_err(|_| "db is not the number of a database".to_owned())?,
             _ => return Err("its query has an unknown parameter; a URL with sentinels has: db".to_owned()),
         };
     }

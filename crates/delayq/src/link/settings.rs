@@ -1,6 +1,7 @@
 //! Where a Redis is, who asks it, and how long to wait for it.
 
 use super::address;
+use super::cluster_url::ClusterUrl;
 use super::identity::Identity;
 use super::node::Node;
 use super::sentinel_url::SentinelUrl;
@@ -20,7 +21,8 @@ use std::time::Duration;
 #[non_exhaustive]
 pub struct LinkSettings {
     /// `redis://host:port/db`, `rediss://…` for TLS, `redis+unix:///path`; or, for a Redis whose sentinels say where it is,
-    /// `redis+sentinel://host:port,host:port/service?db=N`, `rediss+sentinel://…` for TLS.
+    /// `redis+sentinel://host:port,host:port/service?db=N`, `rediss+sentinel://…` for TLS; or, for a Redis Cluster,
+    /// `redis+cluster://host:port,host:port`, `rediss+cluster://…` for TLS.
     pub url: String,
     /// The ACL user; `None`: the default user, or the one in the URL.
     pub username: Option<String>,
@@ -106,6 +108,10 @@ impl LinkSettings {
     /// The URL, the certificates or the password's file are invalid.
     pub fn check(&self) -> Result<(), Error> {
         let unusable = |why| Error::Unreachable { address: self.address(), why };
+        if ClusterUrl::is_meant_by(&self.url) {
+            let url: ClusterUrl = self.url.parse().map_err(unusable)?;
+            return self.client(url.node(&url.nodes[0])).map(drop);
+        }
         if !SentinelUrl::is_meant_by(&self.url) {
             return self.client(self.info()?).map(drop);
         }

@@ -8,6 +8,7 @@
 use crate::calls::Calls;
 use crate::error::Error;
 use crate::server;
+use delayq_core::shard::ShardId;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -42,8 +43,11 @@ impl Circuit {
         lock(&self.state).clone()
     }
 
-    /// Opens the circuit if a write ended without an answer.
+    /// Opens the circuit if a write ended without an answer. Of a cluster one silent node says nothing about the others.
     pub(super) fn note(&self, error: &Error) {
+        if self.calls.nodes().is_cluster() {
+            return;
+        }
         if error.is_silence() && !is_own(error) && self.open(error) {
             tracing::warn!(%error, "Redis is silent: writes go to the spool");
             tokio::spawn(probe(self.calls.clone(), Closing(Arc::downgrade(&self.state))));
@@ -57,7 +61,7 @@ impl Circuit {
             return false;
         }
         let why = format!("{NOT_SENT}; before: {error}");
-        *state = Some(Error::Unreachable { address: self.calls.link().address().to_owned(), why });
+        *state = Some(Error::Unreachable { address: self.calls.nodes().address(), why });
         true
     }
 }
@@ -70,7 +74,7 @@ fn is_own(error: &Error) -> bool {
 /// Probes until Redis gives any answer, or the producer has ended.
 async fn probe(calls: Calls, closing: Closing) {
     while closing.0.strong_count() > 0 {
-        match server::redis_time(&calls).await {
+        match server::redis_time(&calls, ShardId::new(0)).await {
             Err(error) if error.is_silence() => tokio::time::sleep(REST).await,
             _ => return tracing::info!("Redis answers again"),
         }

@@ -88,11 +88,9 @@ impl Producer {
         let undated = puts.iter_mut().filter(|put| put.first_try.is_none());
         let repeats: Vec<(&mut Placed, Duration)> =
             undated.filter_map(|put| since(put).map(|since| (put, since))).collect();
-        if repeats.is_empty() {
-            return Ok(());
-        }
+        let Some((first, _)) = repeats.first() else { return Ok(()) };
         // A little late rather than early: what was over before the first try has to be replaced.
-        let now_ms = server::redis_time(&self.client.calls).await?.0.div_ceil(1000);
+        let now_ms = server::redis_time(&self.client.calls, first.place.home()).await?.0.div_ceil(1000);
         for (put, since) in repeats {
             put.first_try = Some(UnixMillis::new(now_ms.saturating_sub(since.as_millis() as u64)));
         }

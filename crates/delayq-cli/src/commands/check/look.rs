@@ -100,7 +100,9 @@ impl Shards {
 }
 
 async fn facts(admin: &Admin) -> Result<ServerFacts, String> {
-    admin.check_server().await.map_err(|error| error.to_string())
+    let nodes = admin.check_nodes().await.map_err(|error| error.to_string())?;
+    let fullest = nodes.into_iter().map(|node| node.facts).max_by_key(|facts| facts.used_memory_bytes);
+    fullest.ok_or_else(|| "it has no nodes".to_owned())
 }
 
 async fn unheard(admin: &Admin, overviews: &[(ShardId, Overview)]) -> Option<usize> {

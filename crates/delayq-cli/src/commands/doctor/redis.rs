@@ -3,13 +3,13 @@
 use super::Check;
 use crate::deployment::Context;
 use delayq::Error;
-use delayq::admin::{SentinelFacts, SentinelReport, ServerFacts};
+use delayq::admin::{NodeFacts, SentinelFacts, SentinelReport, ServerFacts};
 use std::collections::BTreeSet;
 
 pub(super) async fn checks(context: &Context) -> Vec<Check> {
     let address = context.client.address();
-    let facts = match context.admin().check_server().await {
-        Ok(facts) => facts,
+    let nodes = match context.admin().check_nodes().await {
+        Ok(nodes) => nodes,
         Err(error @ Error::Unfit(_)) => {
             return vec![Check::bad("redis", error.to_string(), "change the setting, or use another Redis")];
         }
@@ -21,6 +21,10 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
             )];
         }
     };
+    if context.admin().is_cluster() {
+        return cluster(&address, &nodes);
+    }
+    let Some(NodeFacts { facts, .. }) = nodes.first() else { return Vec::new() };
     let sentinels = context.admin().sentinels().await;
     let kind = if sentinels.is_some() { "by Sentinel" } else { "standalone" };
     let mut checks = vec![
@@ -32,10 +36,50 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
     ];
     if let Some(sentinels) = sentinels {
         checks.push(failover(&sentinels));
-        checks.push(cut_off(&facts));
+        checks.push(cut_off(facts));
     }
-    checks.push(persistence(&facts));
-    checks.push(match (facts.used_memory_bytes, facts.maxmemory_bytes) {
+    checks.extend([persistence(facts), memory(facts)]);
+    checks
+}
+
+/// Whether each node is fit, and the shards are spread over them.
+fn cluster(address: &str, nodes: &[NodeFacts]) -> Vec<Check> {
+    let Some(first) = nodes.first() else { return Vec::new() };
+    let (masters, version) = (nodes.len(), &first.facts.version);
+    let mut checks = vec![
+        Check::good("redis", format!("{address}, version {version}, a cluster of {masters} masters")),
+        Check::good("eviction", first.facts.maxmemory_policy.clone()),
+        spread(nodes),
+    ];
+    for NodeFacts { address, facts, .. } in nodes {
+        let of_node = |check: Check| check.about(&format!("node {address}"));
+        checks.push(of_node(match facts.replicas {
+            0 => Check::warning("failover", "no replica", "add one: its shards stop while this node is gone"),
+            some => Check::good("failover", format!("{some} replicas")),
+        }));
+        checks.extend([persistence(facts), memory(facts)].map(of_node));
+    }
+    checks
+}
+
+/// Whether one node has much more than another: a core of Redis is the limit of its shards.
+fn spread(nodes: &[NodeFacts]) -> Check {
+    const WHAT: &str = "spread";
+    let counts = || nodes.iter().map(|node| node.shards.len());
+    let each: Vec<String> =
+        nodes.iter().map(|node| format!("{} at {}", node.shards.len(), node.address)).collect();
+    let found = format!("shards: {}", each.join(", "));
+    let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
+    if most <= 2 * least {
+        return Check::good(WHAT, found);
+    }
+    let advice =
+        "more shards spread more evenly (delayq shards grow), or move slots: redis-cli --cluster reshard";
+    Check::warning(WHAT, found, advice)
+}
+
+fn memory(facts: &ServerFacts) -> Check {
+    match (facts.used_memory_bytes, facts.maxmemory_bytes) {
         (used, 0) => Check::warning(
             "memory",
             format!("{} MiB used, no limit", used >> 20),
@@ -47,8 +91,7 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
             "raise maxmemory, or purge",
         ),
         (used, most) => Check::good("memory", format!("{} of {} MiB used", used >> 20, most >> 20)),
-    });
-    checks
+    }
 }
 
 /// Whether the sentinels can fail over, and agree.

@@ -96,12 +96,11 @@ fn of_drain(drain: &DrainInfo) -> Check {
     Check::warning("drained", drained(drain), advice)
 }
 
-/// To how many shards no timer listens; `None` where Redis does not say, as each node of a cluster knows only its own.
+/// To how many shards no timer listens; `None` where Redis does not say.
 async fn unheard(context: &Context, overviews: &[(ShardId, Overview)]) -> Option<usize> {
-    let facts = context.admin().check_server().await.ok()?;
     let shards: Vec<ShardId> = overviews.iter().map(|(shard, _)| *shard).collect();
     let unheard = context.admin().shards_without_listener(&shards).await.ok()?;
-    (!facts.cluster).then_some(unheard.len())
+    Some(unheard.len())
 }
 
 /// The timers; `None` without etcd, and where it does not say.

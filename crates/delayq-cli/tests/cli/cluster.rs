@@ -1,0 +1,88 @@
+//! The whole of delayq over a Redis Cluster while slots move, and while a master dies.
+
+use crate::flow::{BOUND, Flow, Load, Window, delayq, moment};
+use delayq::protocol::{Keys, ShardId};
+use delayq::{Namespace, Producer, ProducerOptions};
+use delayq_tests::deadline::LONG;
+use delayq_tests::redis_cluster::RedisCluster;
+use delayq_tests::stall::Stall;
+use delayq_tests::timing::{Timing, conclusive};
+use serde_json::Value;
+use std::time::Instant;
+
+const SHARDS: u16 = 6;
+
+fn slot(shard: u16) -> u16 {
+    Keys::new(Namespace::default()).slot(ShardId::new(shard))
+}
+
+async fn whole_run() -> Timing {
+    let mut cluster = RedisCluster::with_replicas().await;
+    let redis = format!("[redis]\nurl = '{}'", cluster.url());
+    let flow = Flow::start(&redis, cluster.url(), SHARDS).await;
+    let producer = Producer::start(flow.client.clone(), ProducerOptions::default());
+    flow.flows(&producer, "begin").await;
+    let load = Load::start(producer.clone());
+
+    // There and back: what this costs is time alone, so it has no window.
+    for to in [1, 0] {
+        for shard in 0..SHARDS {
+            let master = cluster.master_of(slot(shard)).await;
+            cluster.move_slot(slot(shard), (master + 1 + to) % 3).await;
+        }
+        flow.flows(&producer, &format!("moved-{to}")).await;
+    }
+
+    let doctor = delayq(&flow.configuration, &["doctor", "--json"]).run(b"", LONG).await;
+    for named in ["a cluster of 3 masters", "shards: ", "1 replicas"] {
+        assert!(doctor.stdout.contains(named), "{doctor:?}");
+    }
+    let shards = delayq(&flow.configuration, &["shards", "--json"]).run(b"", LONG).await;
+    let shards: Vec<Value> = serde_json::from_str(&shards.stdout).unwrap();
+    for (line, shard) in shards.iter().zip(0..) {
+        let master = cluster.master_of(slot(shard)).await;
+        assert_eq!(line["node"], cluster.nodes[master].address(), "{line}");
+    }
+
+    let (victim, stall) = (cluster.master_of(slot(0)).await, Stall::watch());
+    let broken = moment();
+    cluster.nodes[victim].kill().await;
+    cluster.master_after(victim, slot(0)).await;
+    let known = Instant::now();
+    flow.flows(&producer, "killed").await;
+    let timing = Timing::of("killed", known.elapsed(), BOUND, stall.allow(BOUND));
+    let killed = Window::since(broken);
+    cluster.nodes[victim].resume().await;
+    cluster.settled().await;
+    flow.check(load, &[killed]).await;
+    timing
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_service_follows_the_slots_and_only_a_failover_loses_or_repeats_anything() {
+    conclusive(whole_run).await;
+}
+
+#[tokio::test]
+async fn the_rules_that_are_printed_are_enough_for_a_cluster() {
+    let cluster = RedisCluster::start().await;
+    let folder = delayq_tests::folder::Folder::new("cluster");
+    let file = folder.join("delayq.toml");
+    let text = format!("[redis]\nurl = '{}'\n[etcd]\nenabled = false\n", cluster.url());
+    std::fs::write(&file, text).unwrap();
+    let printed = delayq(&file, &["acl", "print", "--role", "admin", "--json"]).run(b"", LONG).await;
+    let printed: Value = serde_json::from_str(&printed.stdout).unwrap();
+    let rule = printed[0]["redis"].as_str().unwrap();
+    for node in &cluster.nodes {
+        let words: Vec<&str> = ["ACL", "SETUSER"].into_iter().chain(rule.split(' ').skip(1)).collect();
+        node.command::<()>(&words).await;
+        node.command::<()>(&["ACL", "SETUSER", "poor", "on", ">PASSWORD", "-@all", "+hello", "+auth"]).await;
+    }
+    let init = |user: &'static str| {
+        let init = delayq(&file, &["init"]).env("DELAYQ__REDIS__USERNAME", user);
+        init.env("DELAYQ__REDIS__PASSWORD", "PASSWORD").run(b"", LONG)
+    };
+    let refused = init("poor").await;
+    assert!(refused.stderr.contains("cluster|info"), "{refused:?}");
+    assert_eq!(init("delayq-admin").await.code, Some(0));
+}

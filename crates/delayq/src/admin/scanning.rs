@@ -1,0 +1,64 @@
+//! Walking over the keys of a Redis, of a cluster node after node.
+
+use crate::error::Error;
+use crate::link::Nodes;
+
+/// A walk over all keys of a pattern, step by step, in no order. Keys of a shard that moves to another node meanwhile may
+/// be passed over, or come twice.
+#[derive(Clone, Debug)]
+pub(super) struct KeyScan {
+    pattern: String,
+    /// Keys that Redis walks over in one step.
+    step: usize,
+    at: At,
+}
+
+#[derive(Clone, Debug)]
+enum At {
+    Beginning,
+    /// The nodes that are left, the present one last, and where in it the next step begins.
+    Within(Vec<String>, u64),
+    End,
+}
+
+// === impl KeyScan ===
+
+impl KeyScan {
+    pub(super) const fn new(pattern: String, step: usize) -> Self {
+        Self { pattern, step, at: At::Beginning }
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        matches!(self.at, At::End)
+    }
+
+    /// The next keys; some steps have none. Safe to repeat after an error.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or [`Error::Walk`]: a node has gone, and nobody knows where its keys are.
+    pub(super) async fn next(&mut self, nodes: &Nodes) -> Result<Vec<Vec<u8>>, Error> {
+        let links = nodes.all().await?;
+        if matches!(self.at, At::Beginning) {
+            self.at = At::Within(links.iter().map(|link| link.address().to_owned()).collect(), 0);
+        }
+        let At::Within(left, cursor) = &mut self.at else { return Ok(Vec::new()) };
+        let Some(address) = left.last() else {
+            self.at = At::End;
+            return Ok(Vec::new());
+        };
+        let link = links.iter().find(|link| link.address() == address).ok_or_else(|| {
+            Error::Walk(format!("node {address} of the cluster is no longer a master: begin again"))
+        })?;
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(*cursor).arg("MATCH").arg(&self.pattern).arg("COUNT").arg(self.step);
+        let (next, found): (u64, Vec<Vec<u8>>) = link.query("SCAN", &scan).await?;
+        *cursor = next;
+        if next == 0 {
+            left.pop();
+        }
+        if left.is_empty() {
+            self.at = At::End;
+        }
+        Ok(found)
+    }
+}

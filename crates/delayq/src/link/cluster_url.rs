@@ -1,0 +1,85 @@
+//! The URL of a Redis Cluster.
+
+use super::hosts::{Hosts, Schemes};
+use super::node::Node;
+use redis::ConnectionInfo;
+use std::str::FromStr;
+
+const SHAPE: &str = "expected redis+cluster://host:port,host:port";
+/// Where a Redis listens by default.
+const PORT: u16 = 6379;
+const SCHEMES: Schemes = [("redis+cluster://", false), ("rediss+cluster://", true)];
+
+/// `redis+cluster://[user[:password]@]host[:port],…`; `rediss+cluster://` for TLS.
+///
+/// One node that answers is enough: it names the others, and their addresses are used as the cluster announces them.
+#[derive(Clone)]
+pub struct ClusterUrl {
+    /// Some nodes; at least one.
+    pub(super) nodes: Vec<Node>,
+    tls: bool,
+    /// The login; the address stands for that of any node.
+    redis: ConnectionInfo,
+}
+
+// === impl ClusterUrl ===
+
+impl ClusterUrl {
+    /// Whether a URL is meant as one of these.
+    pub fn is_meant_by(url: &str) -> bool {
+        SCHEMES.iter().any(|(scheme, _)| url.starts_with(scheme))
+    }
+
+    /// How to connect to a node.
+    pub(super) fn node(&self, node: &Node) -> ConnectionInfo {
+        self.redis.clone().set_addr(node.at(self.tls))
+    }
+}
+
+impl FromStr for ClusterUrl {
+    type Err = String;
+
+    /// Refuses by name what is wrong, without the user and the password.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let hosts = Hosts::read(text, &SCHEMES, SHAPE)?;
+        let nodes = hosts.nodes("node of a cluster", PORT, SHAPE)?;
+        if !["", "0"].contains(&hosts.path) {
+            return Err("it names a database; a Redis Cluster has the database 0 alone".to_owned());
+        }
+        if hosts.query().next().is_some() {
+            return Err("its query has a parameter; the URL of a cluster has none".to_owned());
+        }
+        Ok(Self { nodes, tls: hosts.tls, redis: hosts.redis(0)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_some_nodes_and_the_login() {
+        let ClusterUrl { nodes, tls, redis } =
+            "rediss+cluster://user:p%40ss@n1:1,[::1]:2,n3/".parse().unwrap();
+        assert_eq!(nodes.iter().map(Node::to_string).collect::<Vec<_>>(), ["n1:1", "[::1]:2", "n3:6379"]);
+        let login = redis.redis_settings();
+        assert_eq!((tls, login.username(), login.password()), (true, Some("user"), Some("p@ss")));
+    }
+
+    #[test]
+    fn each_fault_is_named_and_no_secret_is_repeated() {
+        for (text, named) in [
+            ("redis://h:1", "expected redis+cluster://"),
+            ("redis+cluster://:hunter2@", "names no node"),
+            ("redis+cluster://:hunter2@n1:x", "`n1:x` is not a node"),
+            ("redis+cluster://n1:1,n1:1", "n1:1 twice"),
+            ("redis+cluster://:hunter2@n1:1/2", "database 0 alone"),
+            ("redis+cluster://n1:1?pass=hunter2", "has a parameter"),
+            ("redis+cluster://u:hun#ter2@n1:1", "user or password cannot be read"),
+        ] {
+            let refusal = text.parse::<ClusterUrl>().err().unwrap_or_else(|| panic!("{text}"));
+            assert!(refusal.contains(named), "{text}: {refusal}");
+            assert!(!refusal.contains("ter2"), "{refusal}");
+        }
+    }
+}

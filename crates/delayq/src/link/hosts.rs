@@ -1,0 +1,68 @@
+//! What the URLs that name several hosts have in common: a login, the hosts, and what follows.
+
+use super::node::Node;
+use redis::{ConnectionInfo, IntoConnectionInfo};
+
+/// The parts of `scheme://[user[:password]@]host[:port],…[/path][?query]`.
+pub(super) struct Hosts<'a> {
+    pub(super) tls: bool,
+    login: &'a str,
+    hosts: &'a str,
+    /// What follows the hosts and a slash.
+    pub(super) path: &'a str,
+    query: &'a str,
+}
+
+/// The schemes of a kind of URL, and whether they ask for TLS.
+pub(super) type Schemes = [(&'static str, bool); 2];
+
+// === impl Hosts ===
+
+impl<'a> Hosts<'a> {
+    pub(super) fn read(text: &'a str, schemes: &Schemes, shape: &str) -> Result<Self, String> {
+        let of = |&(scheme, tls): &(&str, bool)| Some((text.strip_prefix(scheme)?, tls));
+        let (rest, tls) = schemes.iter().find_map(of).ok_or_else(|| shape.to_owned())?;
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if query.contains('@') {
+            return Err(format!("it has an @ behind a ?: write %3F for a ? in a password; {shape}"));
+        }
+        let (login, place) = place.rsplit_once('@').unwrap_or(("", place));
+        let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
+        Ok(Self { tls, login, hosts, path, query })
+    }
+
+    /// The hosts, of which each is a `what` and listens on this port unless the URL says otherwise.
+    pub(super) fn nodes(&self, what: &str, port: u16, shape: &str) -> Result<Vec<Node>, String> {
+        if self.hosts.is_empty() {
+            return Err(format!("it names no {what}: {shape}"));
+        }
+        let node = |text| {
+            Node::parse(text, port).ok_or_else(|| {
+                format!("`{text}` is not a {what}; write host:port, an IPv6 address in brackets")
+            })
+        };
+        let nodes: Vec<Node> = self.hosts.split(',').map(node).collect::<Result<_, _>>()?;
+        match nodes.iter().enumerate().find(|(i, node)| nodes[..*i].contains(node)) {
+            Some((_, twice)) => Err(format!("it names the {what} {twice} twice")),
+            None => Ok(nodes),
+        }
+    }
+
+    /// The parameters behind the question mark.
+    pub(super) fn query(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let pairs = self.query.split('&').filter(|pair| !pair.is_empty());
+        pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+    }
+
+    /// The login and the database; the address stands for that of any server.
+    pub(super) fn redis(&self, database: u16) -> Result<ConnectionInfo, String> {
+        let login = if self.login.is_empty() { String::new() } else { format!("{}@", self.login) };
+        let redis = format!("redis://{login}host/{database}");
+        // Behind a # nothing is read: neither the login nor the database.
+        let redis =
+            Some(redis).filter(|redis| !redis.contains('#')).map(IntoConnectionInfo::into_connection_info);
+        redis.and_then(Result::ok).ok_or_else(|| {
+            "its user or password cannot be read: write @ : / ? # % as %40 %3A %2F %3F %23 %25".to_owned()
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! Listening to a cluster: one ear at each node, for the shards that are there.
+
+use super::{Change, Ear, Notification};
+use crate::calls::Calls;
+use crate::error::Error;
+use crate::link::{Link, View};
+use delayq_core::keys::Channel;
+use delayq_core::shard::ShardId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
+
+/// How soon shards are placed again of which no node says where they are.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// Moves shards to the ears of their nodes.
+pub(super) struct Spread {
+    calls: Calls,
+    channel: Channel,
+    shards: BTreeSet<ShardId>,
+    changes: mpsc::UnboundedReceiver<Change>,
+    notify: mpsc::UnboundedSender<Notification>,
+    ears: BTreeMap<String, Placed>,
+    views: watch::Receiver<View>,
+}
+
+/// An ear, and the shards that it follows.
+struct Placed {
+    shards: BTreeSet<ShardId>,
+    changes: mpsc::UnboundedSender<Change>,
+    _task: AbortOnDropHandle<()>,
+}
+
+// === impl Spread ===
+
+impl Spread {
+    pub(super) fn new(
+        calls: Calls,
+        channel: Channel,
+        shards: Vec<ShardId>,
+        changes: mpsc::UnboundedReceiver<Change>,
+        notify: mpsc::UnboundedSender<Notification>,
+    ) -> Self {
+        let views = calls.nodes().views().expect("it is a cluster");
+        let shards = shards.into_iter().collect();
+        Self { calls, channel, shards, changes, notify, ears: BTreeMap::new(), views }
+    }
+
+    /// Ends when nobody wants to listen any more.
+    pub(super) async fn run(mut self) {
+        loop {
+            self.views.mark_unchanged();
+            let retry = match self.place().await {
+                Ok(()) => None,
+                Err(error) => {
+                    tracing::debug!(%error, "shards are not listened to until a node has them");
+                    Some(RETRY)
+                }
+            };
+            let again = async {
+                match retry {
+                    Some(retry) => sleep(retry).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                change = self.changes.recv() => match change {
+                    None => return,
+                    Some(change) => self.change(change),
+                },
+                // The sender goes with the client, which this one holds.
+                Ok(()) = self.views.changed() => {}
+                () = again => {}
+            }
+        }
+    }
+
+    /// What is added is subscribed to again where it is followed already, so that a resync follows.
+    fn change(&mut self, change: Change) {
+        match change {
+            Change::Add(shards) => {
+                for ear in self.ears.values() {
+                    let here: Vec<ShardId> =
+                        shards.iter().copied().filter(|shard| ear.shards.contains(shard)).collect();
+                    ear.tell(Change::Add, here);
+                }
+                self.shards.extend(shards);
+            }
+            Change::Remove(shards) => self.shards.retain(|shard| !shards.contains(shard)),
+        }
+    }
+
+    /// Has each shard followed at its node, and nowhere else.
+    async fn place(&mut self) -> Result<(), Error> {
+        let shards: Vec<ShardId> = self.shards.iter().copied().collect();
+        let nodes = self.calls.by_node(&shards).await?;
+        let mut wanted: BTreeMap<String, (Arc<Link>, BTreeSet<ShardId>)> = nodes
+            .into_iter()
+            .map(|(link, shards)| (link.address().to_owned(), (link, shards.into_iter().collect())))
+            .collect();
+        self.ears.retain(|address, ear| match wanted.remove(address) {
+            None => false,
+            Some((_, shards)) => {
+                ear.tell(Change::Remove, ear.shards.difference(&shards).copied().collect());
+                ear.tell(Change::Add, shards.difference(&ear.shards).copied().collect());
+                ear.shards = shards;
+                true
+            }
+        });
+        for (address, (link, shards)) in wanted {
+            let (changes, changed) = mpsc::unbounded_channel();
+            let place = (link, self.calls.keys().clone(), self.channel);
+            let ear = Ear::new(place, shards.iter().copied(), (changed, self.notify.clone()), true);
+            let _task = AbortOnDropHandle::new(tokio::spawn(ear.run()));
+            self.ears.insert(address, Placed { shards, changes, _task });
+        }
+        Ok(())
+    }
+}
+
+// === impl Placed ===
+
+impl Placed {
+    fn tell(&self, change: impl FnOnce(Vec<ShardId>) -> Change, shards: Vec<ShardId>) {
+        if !shards.is_empty() {
+            let _ = self.changes.send(change(shards));
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Which Redis has which shard, as far as is known.
+
+use crate::calls::Calls;
+use crate::link::View;
+use delayq_core::keys::Keys;
+use delayq_core::shard::ShardId;
+use tokio::sync::watch;
+
+/// Which Redis has which shard: the one that there is, or a node of a cluster. Each has a clock of its own. Made by
+/// [`Owner::places`](crate::owner::Owner::places).
+#[derive(Clone)]
+pub struct Places {
+    keys: Keys,
+    address: String,
+    /// The version that was told last.
+    told: u64,
+    /// `None`: there is one Redis.
+    views: Option<watch::Receiver<View>>,
+}
+
+// === impl Places ===
+
+impl Places {
+    pub(crate) fn of(calls: &Calls) -> Self {
+        let (keys, address) = (calls.keys().clone(), calls.nodes().address());
+        Self { keys, address, told: 0, views: calls.nodes().views() }
+    }
+
+    /// The address of the node that has a shard; without a cluster, and where none is known to have it, that of the
+    /// deployment.
+    pub fn node(&self, shard: ShardId) -> String {
+        let map = self.views.as_ref().and_then(|views| views.borrow().map.clone());
+        let node = map.as_ref().and_then(|map| map.node(self.keys.slot(shard)));
+        node.map_or_else(|| self.address.clone(), ToString::to_string)
+    }
+
+    /// Rises whenever a shard may have moved.
+    pub fn version(&self) -> u64 {
+        self.views.as_ref().map_or(0, |views| views.borrow().version)
+    }
+
+    /// Waits until a shard may have moved. Cancel safe.
+    pub async fn changed(&mut self) {
+        let told = self.told;
+        let changed = async {
+            let views = self.views.as_mut()?;
+            Some(views.wait_for(|view| view.version != told).await.ok()?.version)
+        };
+        match changed.await {
+            Some(version) => self.told = version,
+            // One Redis has all of them, or the client is gone.
+            None => std::future::pending().await,
+        }
+    }
+}

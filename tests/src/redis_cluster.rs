@@ -1,0 +1,221 @@
+//! A Redis Cluster of three masters, with a replica each where a test needs them, whose slots a test can move.
+
+use crate::deadline::{LONG, wait_for, wait_until};
+use crate::redis_server::{RedisOptions, RedisServer};
+
+/// How many slots there are.
+const SLOTS: usize = 16384;
+/// Keys that a node hands over in one command.
+const A_STEP: &str = "100";
+
+/// The nodes.
+#[derive(Debug)]
+pub struct RedisCluster {
+    /// The first three are the masters in the beginning, each of a third of the slots; behind them their replicas in the
+    /// same order, if there are any.
+    pub nodes: Vec<RedisServer>,
+}
+
+// === impl RedisCluster ===
+
+impl RedisCluster {
+    /// Three masters without replicas.
+    ///
+    /// # Panics
+    /// If they do not come to know each other.
+    pub async fn start() -> Self {
+        Self::start_with(RedisOptions::default(), 0).await
+    }
+
+    /// Three masters and a replica of each, which takes over from a master that does not answer for a second and a half.
+    ///
+    /// # Panics
+    /// If they do not come to know each other.
+    pub async fn with_replicas() -> Self {
+        // Otherwise a replica waits five seconds for others before it is given the data.
+        Self::start_with(RedisOptions::default().set("repl-diskless-sync-delay", "0"), 1).await
+    }
+
+    /// Three masters with so many replicas of each.
+    ///
+    /// # Panics
+    /// If they do not come to know each other.
+    pub async fn start_with(options: RedisOptions, replicas: usize) -> Self {
+        let mut options = options.cluster_node().set("cluster-require-full-coverage", "no");
+        if replicas > 0 {
+            options = options.set("cluster-node-timeout", "1500").set("cluster-replica-validity-factor", "0");
+        }
+        let count = 3 * (1 + replicas);
+        let mut cluster = Self { nodes: Vec::new() };
+        for _ in 0..count {
+            cluster.nodes.push(RedisServer::start_with(options.clone()).await);
+        }
+        cluster.meet().await;
+        for replica in 3..count {
+            let master: String = cluster.nodes[replica % 3].command(&["CLUSTER", "MYID"]).await;
+            cluster.nodes[replica].command::<()>(&["CLUSTER", "REPLICATE", &master]).await;
+        }
+        for replica in &cluster.nodes[3..] {
+            let follows = async || replica.field("master_link_status").await == "up";
+            wait_until("the replica to have its master's data", LONG, follows).await;
+        }
+        cluster.settled().await;
+        cluster
+    }
+
+    async fn meet(&self) {
+        for (i, node) in self.nodes.iter().enumerate() {
+            node.command::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &(i + 1).to_string()]).await;
+            if i < 3 {
+                let (first, last) = (i * SLOTS / 3, (i + 1) * SLOTS / 3 - 1);
+                let (first, last) = (first.to_string(), last.to_string());
+                node.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]).await;
+            }
+            let (port, bus) = (node.port().to_string(), node.bus_port().to_string());
+            self.nodes[0].command::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await;
+        }
+        self.settled().await;
+    }
+
+    /// Waits until every node that runs knows all others, and that each slot is served.
+    ///
+    /// # Panics
+    /// If one does not in time.
+    pub async fn settled(&self) {
+        wait_until("the nodes of the cluster to know each other", LONG, async || {
+            for node in &self.nodes {
+                let info: String = node.try_command(&["CLUSTER", "INFO"]).await.unwrap_or_default();
+                let known = format!("cluster_known_nodes:{}\r", self.nodes.len());
+                let whole = info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384");
+                if !whole || !info.contains(&known) {
+                    return false;
+                }
+            }
+            true
+        })
+        .await;
+    }
+
+    /// The URL with the first three nodes.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let nodes: Vec<String> = self.nodes[..3].iter().map(RedisServer::address).collect();
+        format!("redis+cluster://{}", nodes.join(","))
+    }
+
+    /// The slot of a key.
+    pub async fn slot(&self, key: &str) -> u16 {
+        self.any().await.command(&["CLUSTER", "KEYSLOT", key]).await
+    }
+
+    /// The node that has a slot, as the first one that answers says.
+    ///
+    /// # Panics
+    /// If none has it.
+    pub async fn master_of(&self, slot: u16) -> usize {
+        let words = ["CLUSTER", "SLOTS"];
+        let ranges: Vec<Vec<redis::Value>> = self.any().await.command(&words).await;
+        let port = ranges.into_iter().find_map(|range| {
+            let number = |i: usize| redis::from_redis_value::<u16>(range[i].clone()).expect("a slot");
+            let master: Vec<redis::Value> = redis::from_redis_value(range[2].clone()).expect("a node");
+            let port: u16 = redis::from_redis_value(master[1].clone()).expect("a port");
+            (number(0)..=number(1)).contains(&slot).then_some(port)
+        });
+        let port = port.unwrap_or_else(|| panic!("no node has slot {slot}"));
+        self.nodes.iter().position(|node| node.port() == port).expect("it is one of the nodes")
+    }
+
+    /// Moves a slot to another node, as `redis-cli --cluster reshard` does.
+    ///
+    /// # Panics
+    /// If a node refuses it.
+    pub async fn move_slot(&self, slot: u16, to: usize) {
+        let from = self.begin_move(slot, to).await;
+        while self.carry(slot, from, to).await > 0 {}
+        self.end_move(slot, from, to).await;
+    }
+
+    /// Begins to move a slot: from now on scripts of its shards are refused. The node that has it.
+    ///
+    /// # Panics
+    /// If a node refuses it.
+    pub async fn begin_move(&self, slot: u16, to: usize) -> usize {
+        let (from, number) = (self.master_of(slot).await, slot.to_string());
+        let (source, target) = (&self.nodes[from], &self.nodes[to]);
+        let (source_id, target_id): (String, String) =
+            (source.command(&["CLUSTER", "MYID"]).await, target.command(&["CLUSTER", "MYID"]).await);
+        target.command::<()>(&["CLUSTER", "SETSLOT", &number, "IMPORTING", &source_id]).await;
+        source.command::<()>(&["CLUSTER", "SETSLOT", &number, "MIGRATING", &target_id]).await;
+        from
+    }
+
+    /// Carries some keys of a slot that is being moved: how many.
+    ///
+    /// # Panics
+    /// If a node refuses it.
+    pub async fn carry(&self, slot: u16, from: usize, to: usize) -> usize {
+        let source = &self.nodes[from];
+        let keys: Vec<Vec<u8>> =
+            source.command(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), A_STEP]).await;
+        if !keys.is_empty() {
+            let mut migrate = redis::cmd("MIGRATE");
+            migrate
+                .arg("127.0.0.1")
+                .arg(self.nodes[to].port())
+                .arg("")
+                .arg(0)
+                .arg(60_000)
+                .arg("KEYS")
+                .arg(&keys);
+            let mut connection = source.connect().await;
+            let carried: String = migrate.query_async(&mut connection).await.expect("the keys are carried");
+            assert_eq!(carried, "OK");
+        }
+        keys.len()
+    }
+
+    /// Ends the move of a slot: it is the other node's now, and the source does not know it any more.
+    ///
+    /// # Panics
+    /// If a node refuses it.
+    pub async fn end_move(&self, slot: u16, from: usize, to: usize) {
+        let (number, id): (_, String) =
+            (slot.to_string(), self.nodes[to].command(&["CLUSTER", "MYID"]).await);
+        for node in [to, from] {
+            self.nodes[node].command::<()>(&["CLUSTER", "SETSLOT", &number, "NODE", &id]).await;
+        }
+    }
+
+    /// Waits until another node than this one has a slot: which.
+    ///
+    /// # Panics
+    /// If none does in time.
+    pub async fn master_after(&self, former: usize, slot: u16) -> usize {
+        wait_for("another master", LONG, async || {
+            let master = self.master_of(slot).await;
+            (master != former && self.nodes[master].field("role").await == "master").then_some(master)
+        })
+        .await
+    }
+
+    /// All keys of the cluster that match, each as often as a master has it.
+    pub async fn keys(&self, pattern: &str) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        for node in &self.nodes {
+            if node.field("role").await == "master" {
+                all.extend(node.command::<Vec<Vec<u8>>>(&["KEYS", pattern]).await);
+            }
+        }
+        all
+    }
+
+    /// The last node that answers: replicas, behind the masters, know of a failover as soon as they win one.
+    async fn any(&self) -> &RedisServer {
+        for node in self.nodes.iter().rev() {
+            if node.try_command::<String>(&["PING"]).await.is_ok() {
+                return node;
+            }
+        }
+        panic!("no node of the cluster answers");
+    }
+}
