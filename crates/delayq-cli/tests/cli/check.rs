@@ -1,7 +1,7 @@
 //! `delayq check`: its exit code and what it prints, as monitoring systems read them.
 
 use super::printed::assert_is_documented;
-use super::{delayq, deployment, done, run};
+use super::{delayq, deployed, deployment, done, run};
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::folder::Folder;
@@ -29,7 +29,7 @@ async fn check(redis: &RedisServer, args: &[&str]) -> (Option<i32>, String) {
 
 #[tokio::test]
 async fn each_status_has_its_exit_code_and_its_line() {
-    let (redis, folder) = (deployment().await, Folder::new("check"));
+    let (redis, folder) = (deployed(RedisServer::private().await).await, Folder::new("check"));
     let (code, line) = check(&redis, &[]).await;
     assert_eq!((code, line.starts_with("CRITICAL - no timer has ever owned 4 of 4 shards")), (Some(2), true));
 

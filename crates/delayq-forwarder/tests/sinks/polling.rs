@@ -45,7 +45,7 @@ fn reserves(seen: &Seen) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_forwarder_of_many_topics_asks_by_shards_and_not_by_topics() {
     const TOPICS: usize = 300;
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let (stage, folder) = (Stage::at(&server.url()).await, tempfile::tempdir().unwrap());
     make_topics(&stage, TOPICS).await;
     let lanes = stage.settings([("f", file(folder.path()))], vec![route("*", "f", "{topic}")]);

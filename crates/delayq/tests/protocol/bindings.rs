@@ -190,7 +190,7 @@ fn every_script_takes_as_many_arguments_as_its_header_says() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_bindings_send_the_keys_and_arguments_that_the_headers_name() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let monitor = RedisMonitor::start(&server).await;
     everything(&server).await;
     let scripts = Scripts::published();
