@@ -44,7 +44,11 @@ impl Bench {
             rotate_every: ROTATE_EVERY,
             ..OutboxConfig::default()
         };
-        outbox_keeper(&config).map_err(wrong)?.init(false).await.map_err(wrong)?;
+        outbox_keeper(&config)
+            .map_err(|fault| wrong(&fault))?
+            .init(false)
+            .await
+            .map_err(|fault| wrong(&fault))?;
         let database = BareOutbox::connect(&server.url()).await?;
         database.fill(self.messages, shape).await?;
 
@@ -165,7 +169,7 @@ fn rate(count: usize, start: Instant) -> f64 {
     count as f64 / start.elapsed().as_secs_f64()
 }
 
-fn wrong(fault: Fault) -> BenchError {
+fn wrong(fault: &Fault) -> BenchError {
     BenchError::Wrong(fault.to_string())
 }
 
@@ -175,12 +179,15 @@ impl Reading {
     async fn start(config: OutboxConfig, prepared: &Prepared) -> Result<Self, BenchError> {
         let (client, shutdown) = (prepared.client.clone(), Shutdown::new());
         let deps = OutboxDeps { client, metrics: Metrics::new(), readiness: Readiness::new() };
-        let reader = build_outbox(config, deps).await.map_err(wrong)?;
+        let reader = build_outbox(config, deps).await.map_err(|fault| wrong(&fault))?;
         Ok(Self { running: tokio::spawn(reader.run(shutdown.clone())), shutdown })
     }
 
     async fn end(self) -> Result<(), BenchError> {
         self.shutdown.request();
-        self.running.await.map_err(|error| BenchError::Wrong(error.to_string()))?.map_err(wrong)
+        self.running
+            .await
+            .map_err(|error| BenchError::Wrong(error.to_string()))?
+            .map_err(|fault| wrong(&fault))
     }
 }
