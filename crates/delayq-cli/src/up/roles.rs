@@ -2,13 +2,17 @@
 
 use super::servers::Servers;
 use delayq_cluster::{advertised, name_of_process};
-use delayq_compensator::{Compensator, CompensatorConfig, OutboxDeps, OutboxReader, build_outbox};
+use delayq_compensator::{
+    Compensator, CompensatorConfig, IntakeConfig, IntakeDeps, Intakes, OutboxDeps, OutboxReader,
+    build_intakes, build_outbox,
+};
 use delayq_forwarder::{Config as ForwarderConfig, Forwarder, Settings as ForwarderSettings};
 use delayq_service::config::{Environment, Loaded, Source, load};
 use delayq_service::deployment::client;
 use delayq_service::traces::{self, Exporter};
 use delayq_service::{Fault, Process, Tasks, configuration};
 use delayq_timer::{Membership, SweepConfig, Timer, TimerConfig, stores};
+use std::collections::BTreeMap;
 
 configuration! {
     /// The sections of timer and compensator, in addition to those that the command line has anyway.
@@ -16,6 +20,7 @@ configuration! {
         timer: TimerConfig,
         sweep: SweepConfig,
         compensator: CompensatorConfig,
+        intake: BTreeMap<String, IntakeConfig>,
     }
 }
 
@@ -30,6 +35,7 @@ pub struct Roles {
     compensator: Option<Compensator>,
     /// None where there is no outbox.
     outbox: Option<OutboxReader>,
+    intakes: Intakes,
 }
 
 // === impl Roles ===
@@ -41,7 +47,7 @@ impl Roles {
     /// What a role cannot do without.
     pub async fn build(text: &str, servers: &Servers, process: &Process) -> Result<Self, Fault> {
         let source = Source::text("delayq.toml", text);
-        let RoleSections { timer, sweep, compensator } =
+        let RoleSections { timer, sweep, compensator, intake } =
             load::<RoleSections>(&source, &Environment::empty())?.config;
         let Loaded { config: forwarder, locations, .. } =
             load::<ForwarderConfig>(&source, &Environment::empty())?;
@@ -88,6 +94,12 @@ impl Roles {
                 Some(build_outbox(config.outbox.clone(), deps).await?)
             }
         };
+        let deps = IntakeDeps {
+            client: client(&servers.config.deployment, &servers.config.redis)?,
+            metrics: metrics.clone(),
+            readiness: readiness.clone(),
+        };
+        let intakes = build_intakes(&intake, &deps)?;
         let settings = ForwarderSettings { locations, ..forwarder.settings() };
         let mut exporter = None;
         let forwarder = match settings.routes.is_empty() {
@@ -105,7 +117,7 @@ impl Roles {
                 Some(delayq_forwarder::build(settings, deps).await?)
             }
         };
-        Ok(Self { timer, forwarder, exporter, compensator, outbox })
+        Ok(Self { timer, forwarder, exporter, compensator, outbox, intakes })
     }
 
     /// Starts them.
@@ -123,5 +135,6 @@ impl Roles {
         if let Some(outbox) = self.outbox {
             tasks.spawn("outbox", outbox.run(tasks.shutdown().clone()));
         }
+        self.intakes.run(tasks);
     }
 }

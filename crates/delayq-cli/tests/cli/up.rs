@@ -2,6 +2,7 @@
 
 mod doctor;
 mod forwarding;
+mod intake;
 mod kept;
 mod work;
 
