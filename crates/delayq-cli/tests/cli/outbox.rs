@@ -71,7 +71,7 @@ async fn one_row_is_shown_with_its_payload_and_rows_are_lines_that_put_reads() {
     let some = printed(&redis, &postgres, &["export", "--topic", "orders", "--state", "resting"]).await;
     assert_eq!(some.lines().count(), 1);
     let put = delayq(&redis)
-        .args(&["put", "--from", "-"])
+        .args(["put", "--from", "-"])
         .run(exported.stdout.lines().next().unwrap().as_bytes(), LONG);
     let put = put.await;
     assert_eq!(put.code, Some(0), "{put:?}");
