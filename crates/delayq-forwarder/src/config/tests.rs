@@ -64,7 +64,7 @@ fn a_class_of_a_route_is_a_short_word_and_there_are_at_most_sixteen() {
     }
     // With the default of the last route.
     let many = |count: usize| -> Vec<String> { (0..count).map(|n| format!("class-{}", n % 16)).collect() };
-    load::<Config>(&Source::text("f.toml", &routes(&many(15))), &Environment::empty()).unwrap();
+    load::<Config>(&Source::text("f.toml", routes(&many(15))), &Environment::empty()).unwrap();
     let text = faults(&routes(&many(17)));
     assert!(text.contains("f.toml:71: routes[17].class: the routes have more than 16 classes"), "{text}");
 }

@@ -40,7 +40,7 @@ impl Pumping {
         match self.forgetting.take(&self.schedule, now) {
             // By a clock that is not trusted nobody knows how long a topic was quiet.
             Some(page) if self.nodes[self.nodes.of(page.shard)].clock.is_jumped() => {
-                self.forgetting.answered(page.shard, None)
+                self.forgetting.answered(page.shard, None);
             }
             Some(page) => self.send(Call::Forget(page)),
             None => {}

@@ -125,7 +125,7 @@ impl Board {
     }
 
     /// A node said that this slot is another's now.
-    pub(crate) fn moved(&self, slot: u16, to: Node) {
+    pub(crate) fn moved(&self, slot: u16, to: &Node) {
         self.view.send_if_modified(|view| {
             let Some(map) = &view.map else { return false };
             let map = map.with(slot, to);

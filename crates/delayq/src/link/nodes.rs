@@ -115,7 +115,7 @@ impl Nodes {
         let links = links.lock().expect(UNBROKEN);
         let node = links.iter().find(|(_, link)| link.address() == from.address());
         if let Some(to) = node.and_then(|(node, _)| node.redirected(to)) {
-            cluster.board().moved(slot, to);
+            cluster.board().moved(slot, &to);
         }
     }
 
