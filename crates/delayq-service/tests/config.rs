@@ -33,6 +33,8 @@ struct Route {
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     partition: Option<String>,

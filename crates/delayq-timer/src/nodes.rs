@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// The number of a node; one that was never told of is the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct NodeId(usize);
+pub(crate) struct NodeId(pub(crate) usize);
 
 /// What is known of all nodes.
 pub(crate) struct Nodes {
@@ -44,17 +44,6 @@ pub(crate) struct Moved {
     /// `None`: it is new.
     pub(crate) from: Option<NodeId>,
     pub(crate) to: NodeId,
-}
-
-// === impl NodeId ===
-
-#[cfg(test)]
-impl NodeId {
-    pub(crate) const FIRST: Self = Self(0);
-
-    pub(crate) const fn of_number(number: usize) -> Self {
-        Self(number)
-    }
 }
 
 // === impl Nodes ===

@@ -14,6 +14,7 @@
 //! another one, nothing more is sent over it, and what it has not answered is unknown. Any doubt has them asked again.
 
 mod address;
+mod board;
 mod cluster;
 mod cluster_url;
 mod hosts;
@@ -24,9 +25,10 @@ mod nodes;
 mod sentinel_url;
 mod sentinels;
 mod settings;
+mod slot_map;
 mod term;
 
-pub(crate) use cluster::View;
+pub(crate) use board::View;
 pub(crate) use master::{Connected, Master};
 pub(crate) use nodes::Nodes;
 
@@ -38,7 +40,7 @@ pub use sentinels::{SentinelFacts, SentinelReport, sentinel_rule};
 pub use settings::{LinkSettings, SentinelSettings};
 
 use crate::error::Error;
-use cluster::Board;
+use board::Board;
 use node::Node;
 use redis::{
     AsyncConnectionConfig, Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value, from_redis_value,

@@ -64,7 +64,7 @@ impl Stack {
         let ports = [(); 3].map(|()| free_port());
         let text = format!(
             "[deployment]\nshards = {SHARDS}\n[redis]\nurl = {:?}\n[etcd]\nenabled = false\n\
-             [sweep]\nevery = \"1s\"\ndry_run = true\n[spool]\ndir = {:?}\n\
+             [sweep]\nevery = \"1s\"\nshare = 0.5\ndry_run = true\n[spool]\ndir = {:?}\n\
              [forwarder]\ncircuit_longest_rest = \"1s\"\n[sinks.out.redis-stream.redis]\nurl = {:?}\n\
              [[routes]]\ntopic = \"orders\"\nsink = \"out\"\n\
              [[routes]]\ntopic = \"bad\"\nsink = \"out\"\nto = \"{{header.where}}\"\n",

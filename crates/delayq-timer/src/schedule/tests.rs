@@ -4,7 +4,7 @@ use super::*;
 
 const EPOCH: u64 = 7;
 /// The node of all shards, where nothing else is said.
-const NODE: NodeId = NodeId::FIRST;
+const NODE: NodeId = NodeId(0);
 
 fn shard(n: u16) -> ShardId {
     ShardId::new(n)
@@ -294,7 +294,7 @@ fn a_shard_owned_again_has_the_new_epoch() {
 #[test]
 fn a_node_that_does_not_answer_holds_up_no_other_and_a_shard_that_moves_is_polled_at_its_new_one() {
     let now = Instant::now();
-    let other = NodeId::of_number(1);
+    let other = NodeId(1);
     let mut schedule = Schedule::new(500, Duration::ZERO);
     schedule.place(shard(1), other);
     schedule.own(shard(0), EPOCH, Some(ms(1)));

@@ -2,7 +2,7 @@
 //!
 //! What its sentinels say is checked on the new connection itself, before anything is written over it.
 
-use super::cluster::Board;
+use super::board::Board;
 use super::cluster_url::ClusterUrl;
 use super::node::Node;
 use super::sentinel_url::SentinelUrl;

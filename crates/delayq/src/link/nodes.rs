@@ -1,11 +1,13 @@
 //! The connections of one client to all nodes of its Redis: one, or as many as a cluster has masters.
 
 use super::Link;
-use super::cluster::{Board, Cluster, SlotMap, View};
+use super::board::{Board, View};
+use super::cluster::Cluster;
 use super::cluster_url::ClusterUrl;
 use super::node::Node;
 use super::sentinels::SentinelReport;
 use super::settings::LinkSettings;
+use super::slot_map::SlotMap;
 use crate::error::Error;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,10 +1,10 @@
 //! Asking the nodes of a cluster which of them has which slot.
 
-use super::map::SlotMap;
-use super::{Board, PATIENCE};
 use crate::error::Error;
 use crate::link::Link;
+use crate::link::board::Board;
 use crate::link::node::Node;
+use crate::link::slot_map::SlotMap;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::{Pipeline, Value, from_redis_value};
@@ -18,6 +18,8 @@ use tokio::time::{sleep, timeout};
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often the map is asked for without any doubt.
 const SLOWLY: Duration = Duration::from_secs(20);
+/// How much longer than a connection takes the first answer is waited for, and others after a first one.
+pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 /// Nodes asked at once.
 const AT_ONCE: usize = 3;
 

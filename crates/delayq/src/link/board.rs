@@ -1,0 +1,113 @@
+//! What is known of a Redis Cluster: which of its nodes has which slot.
+
+use super::cluster_url::ClusterUrl;
+use super::node::Node;
+use super::settings::LinkSettings;
+use super::slot_map::SlotMap;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// What is known of a cluster. Who asks it writes, those who call it read.
+pub(crate) struct Board {
+    pub(super) url: ClusterUrl,
+    settings: LinkSettings,
+    pub(super) view: watch::Sender<View>,
+    /// The round of questions; from 1.
+    pub(super) round: watch::Sender<u64>,
+}
+
+/// The map, and when it was asked for.
+#[derive(Clone, Default)]
+pub(crate) struct View {
+    /// The last round that was answered, or failed.
+    pub(super) round: u64,
+    /// Rises with each change of the map.
+    pub(crate) version: u64,
+    /// `None`: no node has answered yet.
+    pub(crate) map: Option<Arc<SlotMap>>,
+    /// Why the last round failed.
+    pub(super) why: Option<String>,
+}
+
+// === impl Board ===
+
+impl Board {
+    /// Of a cluster of which no node was asked yet.
+    pub(super) fn new(url: ClusterUrl, settings: LinkSettings) -> Self {
+        let (view, round) = (watch::Sender::new(View::default()), watch::Sender::new(1));
+        Self { url, settings, view, round }
+    }
+
+    /// How to connect to a node.
+    pub(super) fn node(&self, node: &Node) -> redis::ConnectionInfo {
+        self.url.node(node)
+    }
+
+    pub(crate) fn settings(&self) -> &LinkSettings {
+        &self.settings
+    }
+
+    /// Has the map asked for again now.
+    pub(crate) fn doubt(&self) {
+        self.round.send_modify(|round| *round += 1);
+    }
+
+    /// Follows the map.
+    pub(crate) fn views(&self) -> watch::Receiver<View> {
+        self.view.subscribe()
+    }
+
+    /// A node said that this slot is another's now.
+    pub(crate) fn moved(&self, slot: u16, to: &Node) {
+        self.view.send_if_modified(|view| {
+            let Some(map) = &view.map else { return false };
+            let map = map.with(slot, to);
+            view.replace(map)
+        });
+        self.doubt();
+    }
+
+    /// Takes in what the nodes answered.
+    pub(super) fn note(&self, round: u64, found: Result<SlotMap, String>) {
+        self.view.send_modify(|view| {
+            view.round = round;
+            match found {
+                Ok(map) => {
+                    view.tell(&map);
+                    view.replace(map);
+                    view.why = None;
+                }
+                Err(why) => {
+                    if view.why.is_none() {
+                        tracing::warn!(%why, "no node of the cluster says who has which slot");
+                    }
+                    view.why = Some(why);
+                }
+            }
+        });
+    }
+}
+
+// === impl View ===
+
+impl View {
+    /// Whether the map differs from the one before.
+    fn replace(&mut self, map: SlotMap) -> bool {
+        let differs = self.map.as_deref() != Some(&map);
+        if differs {
+            self.map = Some(Arc::new(map));
+            self.version += 1;
+        }
+        differs
+    }
+
+    fn tell(&self, map: &SlotMap) {
+        let Some(before) = &self.map else { return };
+        for gone in before.masters().iter().filter(|node| !map.masters().contains(node)) {
+            tracing::warn!(node = %gone, "a node of the cluster is no longer the master of any slot");
+        }
+        for new in map.masters().iter().filter(|node| !before.masters().contains(node)) {
+            tracing::info!(node = %new, "a node of the cluster is a master now");
+        }
+    }
+}
