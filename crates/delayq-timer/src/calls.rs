@@ -1,7 +1,7 @@
 //! The calls that the loop sends, and what comes back.
 
 use crate::forgetting::Page;
-use crate::nodes::NodeId;
+use crate::node_id::NodeId;
 use crate::schedule::Round;
 use crate::survey::Question;
 use delayq::protocol::{

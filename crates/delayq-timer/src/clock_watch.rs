@@ -2,7 +2,7 @@
 
 use crate::calls::{Call, Trip};
 use crate::guard::{Comparison, Guard, Verdict};
-use crate::nodes::NodeId;
+use crate::node_id::NodeId;
 use crate::schedule::Schedule;
 use delayq::UnixMillis;
 use delayq::protocol::{ShardId, UnixMicros};

@@ -38,6 +38,7 @@ mod forgetting;
 mod guard;
 mod hindrance;
 mod metrics;
+mod node_id;
 mod nodes;
 mod owning;
 mod progress;

@@ -4,15 +4,12 @@
 use crate::aim::Aim;
 use crate::clock_watch::ClockWatch;
 use crate::guard::Guard;
+use crate::node_id::NodeId;
 use delayq::protocol::{Places, ShardId};
 use delayq::{ShardCount, UnixMillis};
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 use std::time::{Duration, Instant};
-
-/// The number of a node; one that was never told of is the first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct NodeId(pub(crate) usize);
 
 /// What is known of all nodes.
 pub(crate) struct Nodes {

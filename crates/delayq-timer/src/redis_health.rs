@@ -3,7 +3,7 @@
 use crate::events;
 use crate::hindrance::Hindrance;
 use crate::metrics::TimerMetrics;
-use crate::nodes::NodeId;
+use crate::node_id::NodeId;
 use delayq::Error;
 use delayq::protocol::ShardId;
 use std::collections::{BTreeMap, BTreeSet};

@@ -11,7 +11,7 @@ mod round;
 
 pub(crate) use round::{Found, Next, Pipeline, Round};
 
-use crate::nodes::NodeId;
+use crate::node_id::NodeId;
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use queues::{Place, Queues};

@@ -5,7 +5,7 @@ use crate::calls::{Answer, Trip};
 use crate::clock_watch::ClockWatch;
 use crate::events;
 use crate::guard::Verdict;
-use crate::nodes::NodeId;
+use crate::node_id::NodeId;
 use crate::redis_health::is_missing;
 use crate::schedule::{Found, Round};
 use delayq::Error;

@@ -1,6 +1,6 @@
 //! What a schedule sends, and what it learns of it.
 
-use crate::nodes::NodeId;
+use crate::node_id::NodeId;
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use std::time::Instant;

@@ -1,6 +1,6 @@
 //! Listening to a cluster: one ear at each node, for the shards that are there.
 
-use super::{Change, Ear, Notification};
+use super::ear::{Change, Ear, Notification};
 use crate::calls::Calls;
 use crate::error::Error;
 use crate::link::{Link, View};

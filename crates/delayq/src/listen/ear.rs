@@ -1,0 +1,263 @@
+//! Listening on one connection: to the channels of shards that are at one Redis.
+
+use crate::error::Error;
+use crate::link::{Connected, Link, Master};
+use delayq_core::fate::Advice;
+use delayq_core::id::Topic;
+use delayq_core::keys::{Channel, Keys};
+use delayq_core::shard::ShardId;
+use delayq_core::time::UnixMillis;
+use futures_util::future::try_join_all;
+use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value, from_redis_value};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
+
+/// How often an idle connection is asked whether it is still there.
+const PING_EVERY: Duration = Duration::from_secs(5);
+/// Minimum rest before the next try to connect, plus up to as much again at random, so that the clients of a lost Redis do
+/// not reconnect in step.
+const RECONNECT_AFTER: Duration = Duration::from_millis(200);
+/// Channels in one SSUBSCRIBE.
+const CHANNELS_A_CALL: usize = 64;
+
+/// What a listener reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notification {
+    /// The shard's next due time has come nearer.
+    Wake(ShardId, UnixMillis),
+    /// The ready queue of this topic was empty and is not any more; `None`: any topic may be.
+    Ready(ShardId, Option<Topic>),
+    /// The connection is new: notifications before it are lost. Ask every shard.
+    Resync,
+}
+
+/// Which other shards to follow.
+#[derive(Debug)]
+pub(super) enum Change {
+    Add(Vec<ShardId>),
+    Remove(Vec<ShardId>),
+}
+
+/// Follows the channels of shards on one connection.
+pub(super) struct Ear {
+    link: Arc<Link>,
+    keys: Keys,
+    channel: Channel,
+    shards: BTreeSet<ShardId>,
+    changes: mpsc::UnboundedReceiver<Change>,
+    notify: mpsc::UnboundedSender<Notification>,
+    /// Changes when this Redis no longer takes writes.
+    moves: watch::Receiver<u32>,
+    /// Of a node of a cluster, the shards whose channels it may not take away.
+    kept: Option<Kept>,
+}
+
+/// Shards whose channels are subscribed to, as the connection itself sees them.
+type Kept = Arc<Mutex<BTreeSet<ShardId>>>;
+
+// === impl Ear ===
+
+impl Ear {
+    pub(super) fn new(
+        (link, keys, channel): (Arc<Link>, Keys, Channel),
+        shards: impl IntoIterator<Item = ShardId>,
+        (changes, notify): (mpsc::UnboundedReceiver<Change>, mpsc::UnboundedSender<Notification>),
+        in_cluster: bool,
+    ) -> Self {
+        let (moves, kept) = (link.moves(), in_cluster.then(Kept::default));
+        Self { link, keys, channel, shards: shards.into_iter().collect(), changes, notify, moves, kept }
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut refused = false;
+        loop {
+            match self.connected().await {
+                Ok(()) => return,
+                Err(error) if error.advice() == Advice::GiveUp && !std::mem::replace(&mut refused, true) => {
+                    tracing::warn!(%error, "Redis refuses listening: messages are noticed late until it allows it");
+                }
+                Err(error) => tracing::debug!(%error, "listening was interrupted"),
+            }
+            if self.kept.is_some() {
+                self.link.master().doubt();
+            }
+            sleep(RECONNECT_AFTER.mul_f64(1.0 + fastrand::f64())).await;
+        }
+    }
+
+    /// Listens on one connection until it breaks; `Ok` when nobody wants to listen any more.
+    async fn connected(&mut self) -> Result<(), Error> {
+        self.moves.mark_unchanged();
+        let (broke, mut broken) = mpsc::unbounded_channel();
+        let Connected { mut connection, address, term } =
+            connect(self.link.master(), self.receiver(broke)).await?;
+        let address = address.to_string();
+        let over = async {
+            match &term {
+                Some(term) => term.over().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(over);
+        // Some of them may have left this node while there was no connection.
+        while let Ok(change) = self.changes.try_recv() {
+            self.follow(&change);
+        }
+        let all: Vec<ShardId> = self.shards.iter().copied().collect();
+        self.keep(all.iter().copied());
+        self.subscribe(&connection, "SSUBSCRIBE", &all).await?;
+        if self.notify.send(Notification::Resync).is_err() {
+            return Ok(());
+        }
+        loop {
+            tokio::select! {
+                _ = broken.recv() => {
+                    return Err(Error::NoAnswer { address, why: "the connection broke".to_owned() });
+                }
+                () = &mut over => return Err(succeeded(address)),
+                // The sender goes with the client; then nobody writes any more.
+                Ok(()) = self.moves.changed() => return Err(succeeded(address)),
+                change = self.changes.recv() => match change {
+                    None => return Ok(()),
+                    Some(change) => self.change(&connection, change).await?,
+                },
+                () = sleep(PING_EVERY) => {
+                    let ping = redis::cmd("PING");
+                    match timeout(self.link.settings().deadline, ping.query_async::<()>(&mut connection)).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(error)) => return Err(Error::of_call(&address, None, &error)),
+                        Err(_) => return Err(Error::NoAnswer { address, why: "PING was not answered".to_owned() }),
+                    }
+                }
+            }
+        }
+    }
+
+    async fn change(&mut self, connection: &MultiplexedConnection, change: Change) -> Result<(), Error> {
+        self.follow(&change);
+        self.keep(self.shards.iter().copied());
+        match change {
+            Change::Add(shards) => {
+                self.subscribe(connection, "SSUBSCRIBE", &shards).await?;
+                let _ = self.notify.send(Notification::Resync);
+            }
+            Change::Remove(shards) => match self.subscribe(connection, "SUNSUBSCRIBE", &shards).await {
+                // The node that gave a shard away has ended its subscriptions itself.
+                Err(Error::Redis { code, .. }) if code == "MOVED" => {}
+                answer => answer?,
+            },
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, change: &Change) {
+        match change {
+            Change::Add(shards) => self.shards.extend(shards),
+            Change::Remove(shards) => self.shards.retain(|shard| !shards.contains(shard)),
+        }
+    }
+
+    fn keep(&self, shards: impl IntoIterator<Item = ShardId>) {
+        if let Some(kept) = &self.kept {
+            *lock(kept) = shards.into_iter().collect();
+        }
+    }
+
+    /// A node of a cluster takes no channels of several slots in one command.
+    async fn subscribe(
+        &self,
+        connection: &MultiplexedConnection,
+        verb: &str,
+        shards: &[ShardId],
+    ) -> Result<(), Error> {
+        let most = if self.kept.is_some() { 1 } else { CHANNELS_A_CALL };
+        let calls = shards.chunks(most).map(|some| {
+            let (mut command, mut connection) = (redis::cmd(verb), connection.clone());
+            for &shard in some {
+                command.arg(self.keys.channel(shard, self.channel));
+            }
+            async move { command.exec_async(&mut connection).await }
+        });
+        let answers = try_join_all(calls).await;
+        answers.map(drop).map_err(|error| Error::of_call(self.link.address(), None, &error))
+    }
+
+    /// Runs in the connection itself for each push: no task in between delays a waiting caller.
+    fn receiver(
+        &self,
+        broke: mpsc::UnboundedSender<()>,
+    ) -> impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static {
+        let (keys, notify, kept) = (self.keys.clone(), self.notify.clone(), self.kept.clone());
+        move |push| match push.kind {
+            PushKind::SMessage => match understand(&keys, &push) {
+                Some(notification) => notify.send(notification).map_err(drop),
+                None => Ok(()),
+            },
+            PushKind::Disconnection => broke.send(()).map_err(drop),
+            PushKind::SUnsubscribe if kept.as_ref().is_some_and(|kept| is_taken(&keys, kept, &push)) => {
+                broke.send(()).map_err(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn understand(keys: &Keys, push: &PushInfo) -> Option<Notification> {
+    let (channel, message) = (text(push.data.first())?, text(push.data.get(1))?);
+    match keys.parse_channel(&channel)? {
+        (shard, Channel::Wake) => Some(Notification::Wake(shard, UnixMillis::new(message.parse().ok()?))),
+        (shard, Channel::Ready) => Some(Notification::Ready(shard, Topic::new(message).ok())),
+    }
+}
+
+/// Whether the server ended a subscription that is still wanted: the shard is at another node now.
+fn is_taken(keys: &Keys, kept: &Kept, push: &PushInfo) -> bool {
+    let shard = text(push.data.first()).and_then(|channel| keys.parse_channel(&channel));
+    shard.is_some_and(|(shard, _)| lock(kept).contains(&shard))
+}
+
+fn text(value: Option<&Value>) -> Option<String> {
+    from_redis_value(value?.clone()).ok()
+}
+
+fn lock(kept: &Kept) -> MutexGuard<'_, BTreeSet<ShardId>> {
+    kept.lock().expect("nothing panics while it holds the shards")
+}
+
+fn succeeded(address: String) -> Error {
+    Error::Unreachable { address, why: "it is no longer the master".to_owned() }
+}
+
+/// A connection of which each push is handed to `receiver`.
+async fn connect(master: &Master, receiver: impl AsyncPushSender) -> Result<Connected, Error> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(master.settings().connect_timeout))
+        .set_response_timeout(Some(master.settings().deadline))
+        .set_push_sender(receiver);
+    master.connect(&config).await
+}
+
+/// Subscribes and unsubscribes once, on its own connection: whether this user may.
+///
+/// # Errors
+/// Redis cannot be reached, or denies it.
+pub(crate) async fn try_listening(master: &Master, keys: &Keys, shard: ShardId) -> Result<(), Error> {
+    let Connected { mut connection, address, .. } = connect(master, |_: PushInfo| Ok::<(), ()>(())).await?;
+    let channels = [Channel::Wake, Channel::Ready].map(|kind| keys.channel(shard, kind));
+    for verb in ["PING", "SSUBSCRIBE", "SUNSUBSCRIBE"] {
+        let mut command = redis::cmd(verb);
+        if verb != "PING" {
+            command.arg(&channels);
+        }
+        let answer = command.exec_async(&mut connection).await;
+        answer.map_err(|error| match Error::of_call(&address, None, &error) {
+            Error::Redis { code, detail } => Error::Redis { code, detail: format!("{verb}: {detail}") },
+            error => error,
+        })?;
+    }
+    Ok(())
+}
