@@ -10,7 +10,7 @@
 
 use crate::error::Error;
 use crate::growth::SharedLayout;
-use crate::link::{Link, Nodes};
+use crate::link::{Grouped, Link, Nodes};
 use crate::script_link::ScriptLink;
 use delayq_core::call::Call;
 use delayq_core::keys::Keys;
@@ -31,6 +31,9 @@ pub(crate) struct Calls {
     scripts: Arc<ScriptLink>,
     layout: SharedLayout,
 }
+
+/// The connection to a node, and shards that it has.
+pub(crate) type AtNode = (Arc<Link>, Vec<ShardId>);
 
 /// What to do about a call that was refused for its layout.
 enum Step {
@@ -68,14 +71,20 @@ impl Calls {
     ///
     /// # Errors
     /// No node says which one that is, or none has one of them: nothing was sent.
-    pub(crate) async fn by_node(&self, shards: &[ShardId]) -> Result<Vec<(Arc<Link>, Vec<ShardId>)>, Error> {
-        let mut nodes: BTreeMap<String, (Arc<Link>, Vec<ShardId>)> = BTreeMap::new();
-        for &shard in shards {
-            let link = self.link_of(shard).await?;
-            let node = nodes.entry(link.address().to_owned()).or_insert_with(|| (link, Vec::new()));
-            node.1.push(shard);
-        }
-        Ok(nodes.into_values().collect())
+    pub(crate) async fn by_node(&self, shards: &[ShardId]) -> Result<Vec<AtNode>, Error> {
+        let (nodes, nowhere) = self.placed(shards).await;
+        nowhere.into_iter().next().map_or(Ok(nodes), |(_, error)| Err(error))
+    }
+
+    /// As [`Self::by_node`], with those shards apart that are at no node.
+    pub(crate) async fn placed(&self, shards: &[ShardId]) -> (Vec<AtNode>, Vec<(ShardId, Error)>) {
+        let slots: Vec<u16> = shards.iter().map(|&shard| self.keys().slot(shard)).collect();
+        let Grouped { nodes, nowhere } = self.nodes().group(&slots, self.nodes().settings().deadline).await;
+        let theirs = |which: Vec<usize>| which.into_iter().map(|i| shards[i]).collect();
+        (
+            nodes.into_iter().map(|(link, which)| (link, theirs(which))).collect(),
+            nowhere.into_iter().map(|(i, error)| (shards[i], error)).collect(),
+        )
     }
 
     /// Sends calls as they are, whatever layout is in force.
@@ -107,22 +116,34 @@ impl Calls {
         shards.iter().zip(replies).map(|(&shard, reply)| shard_layout(shard, reply?)).collect()
     }
 
-    /// The layout of the deployment, which the first shard is asked for if none has been yet.
+    /// The layout of the deployment, which the first shard is asked for if none has been yet; in a cluster any other one,
+    /// where the node of the first one cannot be used.
     ///
     /// # Errors
     /// [`Error::Uninitialised`] without a deployment, [`Error::Deployment`] if it never had the configured number of
     /// shards; a Redis that cannot be used.
     pub(crate) async fn layout(&self) -> Result<Layout, Error> {
         if !self.known().asked {
-            let first = ShardId::new(0);
-            let mut found = self.shard_layouts(&[first]).await;
-            let found = found.pop().expect("one answer for one shard")?;
-            let found = found.ok_or(Error::Uninitialised(first))?.layout;
+            let found = self.any_layout().await?;
             if self.layout.learn(&found) == LayoutRelation::NeverSo {
                 return Err(never_so(&self.known(), &found));
             }
         }
         Ok(self.known().layout)
+    }
+
+    async fn any_layout(&self) -> Result<Layout, Error> {
+        let mut all = self.shards().shards();
+        let first = all.next().expect("every deployment has a shard");
+        match self.shard_layouts(&[first]).await.pop().expect("one answer for one shard") {
+            Ok(found) => found.map(|found| found.layout).ok_or(Error::Uninitialised(first)),
+            Err(error) if error.is_outage() && self.nodes().is_cluster() => {
+                let others = self.shard_layouts(&all.collect::<Vec<_>>()).await;
+                let known = others.into_iter().flatten().flatten().map(|found| found.layout).next();
+                known.ok_or(error)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Sends one call, and reads its answer.

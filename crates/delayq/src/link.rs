@@ -30,7 +30,7 @@ mod term;
 
 pub(crate) use board::View;
 pub(crate) use master::{Connected, Master};
-pub(crate) use nodes::Nodes;
+pub(crate) use nodes::{Grouped, Nodes};
 
 pub use address::mask_query;
 pub use cluster_url::ClusterUrl;

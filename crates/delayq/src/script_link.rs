@@ -8,7 +8,7 @@ mod value;
 
 use crate::clock;
 use crate::error::Error;
-use crate::link::{Line, Link, Nodes};
+use crate::link::{Grouped, Line, Link, Nodes};
 use delayq_core::call::Call;
 use delayq_core::keys::Keys;
 use delayq_core::layout::NOT_ASKED;
@@ -16,15 +16,15 @@ use delayq_core::reply;
 use delayq_core::script::{Scripts, Verb};
 use futures_util::future::join_all;
 use redis::{Cmd, ErrorKind, Pipeline, RedisResult, ServerErrorKind, Value};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum times that scripts are loaded for one call, if Redis forgets them again at once.
 const LOADS: usize = 10;
 
-/// Rounds of sending calls to where they moved: more moves than that during one call are none.
-const REDIRECTS: usize = 5;
+/// How often a call is sent at most, each time to where it moved: more moves during one call are none.
+const SENDINGS: usize = 5;
 
 /// The connections to a deployment, and its scripts.
 pub(crate) struct ScriptLink {
@@ -74,35 +74,33 @@ impl ScriptLink {
         let began = clock::instant();
         let mut answers: Vec<Option<Result<reply::Value, Error>>> = vec![None; calls.len()];
         let mut left: Vec<usize> = (0..calls.len()).collect();
-        for _ in 0..REDIRECTS {
-            let mut parts: BTreeMap<String, (Arc<Link>, Vec<usize>)> = BTreeMap::new();
-            for i in left.drain(..) {
-                match self.nodes.of_slot(self.keys.slot(calls[i].shard)).await {
-                    Ok(link) => {
-                        let part = parts.entry(link.address().to_owned());
-                        part.or_insert_with(|| (link, Vec::new())).1.push(i);
-                    }
-                    Err(error) => answers[i] = Some(Err(error)),
+        for _ in 0..SENDINGS {
+            let slots: Vec<u16> = left.iter().map(|&i| self.keys.slot(calls[i].shard)).collect();
+            let rest = || deadline.saturating_sub(began.elapsed());
+            let Grouped { nodes, nowhere } = self.nodes.group(&slots, rest()).await;
+            nowhere.into_iter().for_each(|(at, error)| answers[left[at]] = Some(Err(error)));
+            let rest = rest();
+            let sent = join_all(nodes.into_iter().map(|(link, which)| {
+                let which: Vec<usize> = which.into_iter().map(|at| left[at]).collect();
+                async move {
+                    let some: Vec<&Call> = which.iter().map(|&i| calls[i]).collect();
+                    let answers = self.send_to(&link, &some, rest).await;
+                    (link, which, answers)
                 }
-            }
-            let rest = deadline.saturating_sub(began.elapsed());
-            let sent = join_all(parts.into_values().map(|(link, which)| async move {
-                let some: Vec<&Call> = which.iter().map(|&i| calls[i]).collect();
-                let answers = self.send_to(&link, &some, rest).await;
-                (link, which, answers)
             }));
-            for (link, which, some) in sent.await {
+            let sent = sent.await;
+            left.clear();
+            let mut moved = Vec::new();
+            for (link, which, some) in sent {
                 for (i, answer) in which.into_iter().zip(some) {
-                    if let Err(Error::Redis { code, detail }) = &answer
-                        && code == "MOVED"
-                        && let Some((_, to)) = detail.split_once(' ')
-                    {
-                        self.nodes.moved(self.keys.slot(calls[i].shard), &link, to);
+                    if let Some(to) = redirection(&answer).and_then(|to| Nodes::redirected(&link, to)) {
+                        moved.push((self.keys.slot(calls[i].shard), to));
                         left.push(i);
                     }
                     answers[i] = Some(answer);
                 }
             }
+            self.nodes.moved(&moved);
             if left.is_empty() || began.elapsed() >= deadline {
                 break;
             }
@@ -199,6 +197,14 @@ impl ScriptLink {
             command.arg(argument);
         }
         command
+    }
+}
+
+/// Where a node says that a call's slot is now.
+fn redirection(answer: &Result<reply::Value, Error>) -> Option<&str> {
+    match answer {
+        Err(Error::Redis { code, detail }) if code == "MOVED" => Some(detail.split_once(' ')?.1),
+        _ => None,
     }
 }
 

@@ -4,6 +4,7 @@ use super::cluster_url::ClusterUrl;
 use super::node::Node;
 use super::settings::LinkSettings;
 use super::slot_map::SlotMap;
+use crate::error::Error;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -26,7 +27,7 @@ pub(crate) struct View {
     /// `None`: no node has answered yet.
     pub(crate) map: Option<Arc<SlotMap>>,
     /// Why the last round failed.
-    pub(super) why: Option<String>,
+    pub(super) why: Option<Error>,
 }
 
 // === impl Board ===
@@ -57,18 +58,23 @@ impl Board {
         self.view.subscribe()
     }
 
-    /// A node said that this slot is another's now.
-    pub(crate) fn moved(&self, slot: u16, to: &Node) {
+    /// Nodes said that these slots are other ones' now.
+    pub(super) fn moved(&self, slots: &[(u16, Node)]) {
         self.view.send_if_modified(|view| {
             let Some(map) = &view.map else { return false };
-            let map = map.with(slot, to);
+            let is_new = |(slot, to): &&(u16, Node)| map.node(*slot) != Some(to);
+            let new: Vec<&(u16, Node)> = slots.iter().filter(is_new).collect();
+            if new.is_empty() {
+                return false;
+            }
+            let map = map.with(&new);
+            view.tell(&map);
             view.replace(map)
         });
-        self.doubt();
     }
 
     /// Takes in what the nodes answered.
-    pub(super) fn note(&self, round: u64, found: Result<SlotMap, String>) {
+    pub(super) fn note(&self, round: u64, found: Result<SlotMap, Error>) {
         self.view.send_modify(|view| {
             view.round = round;
             match found {
@@ -77,11 +83,11 @@ impl Board {
                     view.replace(map);
                     view.why = None;
                 }
-                Err(why) => {
+                Err(error) => {
                     if view.why.is_none() {
-                        tracing::warn!(%why, "no node of the cluster says who has which slot");
+                        tracing::warn!(%error, "no node of the cluster says who has which slot");
                     }
-                    view.why = Some(why);
+                    view.why = Some(error);
                 }
             }
         });

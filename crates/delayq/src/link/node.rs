@@ -30,11 +30,12 @@ impl Node {
     }
 
     /// Reads where an answer of this node redirects to: `host:port`, of which the host may be missing, and an IPv6 address
-    /// has no brackets.
+    /// has no brackets. `None`: nowhere; `?` is a node that has no name, and port 0 one that its node does not know.
     pub(super) fn redirected(&self, text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = if host.is_empty() { &self.host } else { host };
-        Some(Self::new(host, port.parse().ok()?))
+        let port = port.parse().ok().filter(|port| *port != 0)?;
+        (host != "?").then(|| Self::new(host, port))
     }
 
     pub(super) fn host(&self) -> &str {
@@ -55,6 +56,34 @@ impl fmt::Display for Node {
         match self.host.contains(':') {
             true => write!(f, "[{}]:{}", self.host, self.port),
             false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirection_without_a_host_is_to_the_same_host_and_one_to_nowhere_is_none() {
+        let node = Node::new("here", 7000);
+        for (text, to) in [
+            ("there:7001", "there:7001"),
+            (":7001", "here:7001"),
+            ("::1:7001", "[::1]:7001"),
+            ("?:7001", ""),
+            ("there:0", ""),
+            ("there:x", ""),
+            ("there", ""),
+        ] {
+            assert_eq!(node.redirected(text).map(|node| node.to_string()).unwrap_or_default(), to, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_node_is_read_as_it_is_printed() {
+        for node in [Node::new("a-1.b_2", 7000), Node::new("10.0.0.1", 1), Node::new("fe80::1", 65535)] {
+            assert_eq!(Node::parse(&node.to_string(), 0), Some(node));
         }
     }
 }

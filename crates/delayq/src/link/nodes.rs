@@ -7,11 +7,12 @@ use super::cluster_url::ClusterUrl;
 use super::node::Node;
 use super::sentinels::SentinelReport;
 use super::settings::LinkSettings;
-use super::slot_map::SlotMap;
 use crate::error::Error;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// The connections of one client.
 pub(crate) struct Nodes(Place);
@@ -23,6 +24,15 @@ enum Place {
         cluster: Arc<Cluster>,
         links: Mutex<BTreeMap<Node, Arc<Link>>>,
     },
+}
+
+/// Where some slots are, each named by its place among them.
+#[derive(Default)]
+pub(crate) struct Grouped {
+    /// Each node that has some, and which.
+    pub(crate) nodes: Vec<(Arc<Link>, Vec<usize>)>,
+    /// Those that no node has, or of which none says who has them: nothing can be sent there.
+    pub(crate) nowhere: Vec<(usize, Error)>,
 }
 
 // === impl Nodes ===
@@ -81,21 +91,47 @@ impl Nodes {
     /// # Errors
     /// No node says which one that is, or none has it: nothing was sent.
     pub(crate) async fn of_slot(&self, slot: u16) -> Result<Arc<Link>, Error> {
-        match &self.0 {
-            Place::One(link) => Ok(Arc::clone(link)),
-            Place::Cluster { cluster, .. } => self.in_map(&*Box::pin(cluster.map()).await?, slot),
-        }
+        let Grouped { nodes, nowhere } = self.group(&[slot], self.settings().deadline).await;
+        let nowhere = nowhere.into_iter().next().map(|(_, error)| error);
+        let node = nodes.into_iter().next().map(|(link, _)| link);
+        node.ok_or_else(|| nowhere.expect("a slot is at a node or nowhere"))
     }
 
-    fn in_map(&self, map: &SlotMap, slot: u16) -> Result<Arc<Link>, Error> {
-        match map.node(slot) {
-            Some(node) => Ok(self.link(node)),
-            None => {
-                self.board().into_iter().for_each(|board| board.doubt());
-                let detail = format!("no node of {} has slot {slot}", self.address());
-                Err(Error::Redis { code: "CLUSTERDOWN".to_owned(), detail })
+    /// Groups slots by the nodes that have them. If that is not known yet, the cluster is asked once for all of them, and
+    /// waited for no longer than `within`.
+    pub(crate) async fn group(&self, slots: &[u16], within: Duration) -> Grouped {
+        let all = 0..slots.len();
+        let cluster = match &self.0 {
+            _ if slots.is_empty() => return Grouped::default(),
+            Place::One(link) => {
+                return Grouped { nodes: vec![(Arc::clone(link), all.collect())], nowhere: Vec::new() };
+            }
+            Place::Cluster { cluster, .. } => cluster,
+        };
+        let late = |_| {
+            let why = format!("no node says within {within:?} who has which slot");
+            Err(Error::Unreachable { address: self.address(), why })
+        };
+        let map = match timeout(within, Box::pin(cluster.map())).await.unwrap_or_else(late) {
+            Ok(map) => map,
+            Err(error) => {
+                return Grouped { nodes: Vec::new(), nowhere: all.map(|i| (i, error.clone())).collect() };
+            }
+        };
+        let (mut nodes, mut nowhere) = (BTreeMap::<&Node, Vec<usize>>::new(), Vec::new());
+        for (i, &slot) in slots.iter().enumerate() {
+            match map.node(slot) {
+                Some(node) => nodes.entry(node).or_default().push(i),
+                None => nowhere.push((i, self.nobodys(slot))),
             }
         }
+        Grouped { nodes: nodes.into_iter().map(|(node, which)| (self.link(node), which)).collect(), nowhere }
+    }
+
+    fn nobodys(&self, slot: u16) -> Error {
+        self.board().into_iter().for_each(|board| board.doubt());
+        let detail = format!("no node of {} has slot {slot}", self.address());
+        Error::Redis { code: "CLUSTERDOWN".to_owned(), detail }
     }
 
     /// The connections to all nodes that have a slot, by their addresses.
@@ -111,14 +147,15 @@ impl Nodes {
         }
     }
 
-    /// A node refused a call because its slot is at `to` now.
-    pub(crate) fn moved(&self, slot: u16, from: &Link, to: &str) {
-        let Place::Cluster { cluster, links } = &self.0 else { return };
-        let links = links.lock().expect(UNBROKEN);
-        let node = links.iter().find(|(_, link)| link.address() == from.address());
-        if let Some(to) = node.and_then(|(node, _)| node.redirected(to)) {
-            cluster.board().moved(slot, &to);
-        }
+    /// Where `from` redirects a call to; `None`: that cannot be read, or is `from` itself.
+    pub(crate) fn redirected(from: &Link, to: &str) -> Option<Node> {
+        let from = Node::parse(from.address(), 0)?;
+        from.redirected(to).filter(|to| *to != from)
+    }
+
+    /// Nodes said that these slots are elsewhere now.
+    pub(crate) fn moved(&self, slots: &[(u16, Node)]) {
+        self.board().into_iter().for_each(|board| board.moved(slots));
     }
 
     /// Follows who has which slot; `None`: it is no cluster.
@@ -139,7 +176,7 @@ impl Nodes {
     }
 
     /// The connection to a node. Those to nodes that are gone are dropped when another one comes.
-    pub(crate) fn link(&self, node: &Node) -> Arc<Link> {
+    fn link(&self, node: &Node) -> Arc<Link> {
         match &self.0 {
             Place::One(link) => Arc::clone(link),
             Place::Cluster { cluster, links } => {

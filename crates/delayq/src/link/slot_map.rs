@@ -67,17 +67,19 @@ impl SlotMap {
         &self.masters
     }
 
-    /// The same, but this slot is that node's.
-    pub(super) fn with(&self, slot: u16, node: &Node) -> Self {
+    /// The same, but these slots are those nodes'.
+    pub(super) fn with(&self, moved: &[&(u16, Node)]) -> Self {
         let mut masters = self.masters.clone();
-        if let Err(at) = masters.binary_search(node) {
-            masters.insert(at, node.clone());
-        }
+        masters.extend(moved.iter().map(|(_, node)| node.clone()));
+        masters.sort_unstable();
+        masters.dedup();
         let mut map = Self { masters, slots: Vec::new() };
         let renumbered: Vec<u16> = self.masters.iter().map(|master| map.index(master)).collect();
         let of = |&master: &u16| renumbered.get(usize::from(master)).copied().unwrap_or(NOBODY);
         map.slots = self.slots.iter().map(of).collect();
-        map.slots[usize::from(slot)] = map.index(node);
+        for (slot, node) in moved {
+            map.slots[usize::from(*slot)] = map.index(node);
+        }
         map
     }
 
@@ -131,11 +133,11 @@ mod tests {
         let ranges = vec![range(0, 9, text("b"), 1), range(10, 16383, text("d"), 1)];
         let map = SlotMap::read(Value::Array(ranges), &asked()).unwrap();
         for to in ["a", "b", "c", "e"] {
-            let moved = map.with(10, &Node::new(to, 1));
+            let moved = map.with(&[&(10, Node::new(to, 1)), &(12, Node::new("b", 1))]);
             let of = |slot| moved.node(slot).unwrap().host().to_owned();
-            assert_eq!([9, 10, 11, 16383].map(of), ["b", to, "d", "d"]);
+            assert_eq!([9, 10, 11, 12, 16383].map(of), ["b", to, "d", "b", "d"]);
         }
-        assert_eq!(map.with(3, &Node::new("b", 1)), map);
+        assert_eq!(map.with(&[&(3, Node::new("b", 1))]), map);
     }
 
     #[test]
