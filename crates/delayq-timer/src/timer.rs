@@ -157,15 +157,19 @@ async fn other_owner(
     owner: &str,
     lock: Duration,
 ) -> Result<Option<String>, Fault> {
+    let (mut is_mine, mut outage) = (false, None);
     for some in shards.chunks(SHARDS_A_CALL) {
         for claimed in Owner::new(client.clone()).claim(some, owner, lock).await {
-            match claimed.map_err(|error| unusable(client, error))? {
-                Claimed::Mine { .. } => {}
-                Claimed::Owned { owner } => return Ok(Some(owner)),
+            match claimed {
+                Ok(Claimed::Mine { .. }) => is_mine = true,
+                Ok(Claimed::Owned { owner }) => return Ok(Some(owner)),
+                Err(error) if error.is_outage() => outage = Some(error),
+                Err(error) => return Err(unusable(client, error)),
             }
         }
     }
-    Ok(None)
+    // Shards of a node that cannot be used now are claimed once it can.
+    outage.filter(|_| !is_mine).map_or(Ok(None), |error| Err(unusable(client, error)))
 }
 
 fn unusable(client: &Client, error: Error) -> Fault {

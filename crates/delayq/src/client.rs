@@ -81,14 +81,14 @@ impl Client {
     }
 
     /// Connects, and refuses a Redis that would lose messages, denies a command, or keeps another deployment. A
-    /// deployment that was not created yet is no error.
+    /// deployment that was not created yet is no error, nor are nodes of a cluster that do not answer while others do.
     ///
     /// # Errors
     /// [`Error::Unfit`] names the setting and what to do; [`Error::Deployment`] if the deployment never had this number
     /// of shards; others if Redis cannot be reached.
     pub async fn connect(settings: Settings) -> Result<Self, Error> {
         let client = Self::new(settings);
-        server::check(&client.calls, client.role).await?;
+        server::check_usable(&client.calls, client.role).await?;
         Ok(client)
     }
 

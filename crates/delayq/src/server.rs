@@ -1,6 +1,6 @@
 //! Whether a Redis is fit to keep messages: checked before serving, and regularly afterwards.
 
-use crate::calls::Calls;
+use crate::calls::{AtNode, Calls};
 use crate::error::Error;
 use crate::link::Link;
 use crate::listen::try_listening;
@@ -8,12 +8,15 @@ use crate::role::Role;
 use delayq_core::shard::ShardId;
 use delayq_core::time::UnixMicros;
 use delayq_core::verbs::probe;
+use futures_util::future::join_all;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The oldest Redis that has what the scripts need (flags of scripts, sharded pub/sub).
 const OLDEST: (u64, u64) = (7, 0);
+/// The role of one that takes writes.
+const MASTER: &str = "master";
 
 /// What a Redis says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -63,13 +66,48 @@ pub struct NodeFacts {
 /// [`Error::Unfit`] names the setting and what to do; [`Error::Deployment`] if the deployment never had the configured
 /// number of shards; others if the server cannot be reached.
 pub(crate) async fn check(calls: &Calls, role: Option<Role>) -> Result<Vec<NodeFacts>, Error> {
-    let mut nodes = Vec::new();
-    for link in calls.nodes().all().await? {
-        let facts = check_node(calls, &link, role).await;
-        nodes.push(match calls.nodes().is_cluster() {
-            true => facts.map_err(|error| of_node(&link, error))?,
-            false => facts?,
+    check_each(calls, role).await?.into_iter().collect()
+}
+
+/// As [`check`], but of a cluster without the nodes that cannot be used now, as long as another one can.
+pub(crate) async fn check_usable(calls: &Calls, role: Option<Role>) -> Result<Vec<NodeFacts>, Error> {
+    let (mut usable, mut outage) = (Vec::new(), None);
+    for node in check_each(calls, role).await? {
+        match node {
+            Ok(facts) => usable.push(facts),
+            Err(error) => outage = outage.or(Some(error)),
+        }
+    }
+    match outage {
+        Some(error) if usable.is_empty() => return Err(error),
+        Some(error) => tracing::warn!(%error, "a part of the cluster cannot be used now"),
+        None => {}
+    }
+    Ok(usable)
+}
+
+/// What each node says of itself, or why it cannot be used now.
+async fn check_each(calls: &Calls, role: Option<Role>) -> Result<Vec<Result<NodeFacts, Error>>, Error> {
+    let links = calls.nodes().all().await?;
+    let shards: Vec<ShardId> = calls.shards().shards().collect();
+    let (placed, nowhere) = calls.placed(&shards).await;
+    let checked = join_all(links.iter().map(|link| {
+        let here = placed.iter().find(|(node, _)| Arc::ptr_eq(node, link));
+        check_node(calls, link, here.map_or_else(Vec::new, |(_, shards)| shards.clone()), role)
+    }));
+    let mut nodes = Vec::with_capacity(links.len());
+    for (link, facts) in links.iter().zip(checked.await) {
+        nodes.push(match facts {
+            Err(error) if !error.is_outage() && calls.nodes().is_cluster() => {
+                return Err(of_node(link, error));
+            }
+            Err(error) if !error.is_outage() => return Err(error),
+            facts => facts,
         });
+    }
+    nodes.extend(nowhere.into_iter().next().map(|(_, error)| Err(error)));
+    if nodes.iter().all(Result::is_err) {
+        return Ok(nodes);
     }
     match calls.layout().await {
         Ok(_) | Err(Error::Uninitialised(_)) => Ok(nodes),
@@ -77,13 +115,21 @@ pub(crate) async fn check(calls: &Calls, role: Option<Role>) -> Result<Vec<NodeF
     }
 }
 
-async fn check_node(calls: &Calls, link: &Arc<Link>, role: Option<Role>) -> Result<NodeFacts, Error> {
+async fn check_node(
+    calls: &Calls,
+    link: &Arc<Link>,
+    shards: Vec<ShardId>,
+    role: Option<Role>,
+) -> Result<NodeFacts, Error> {
     let facts = facts(link).await.map_err(denied_by_name)?;
-    facts.check(calls.nodes().is_cluster())?;
-    let shards: Vec<ShardId> = calls.shards().shards().collect();
-    let mut by_node = calls.by_node(&shards).await?;
-    by_node.retain(|(node, _)| Arc::ptr_eq(node, link));
-    let shards = by_node.pop().map_or_else(Vec::new, |(_, shards)| shards);
+    let in_cluster = calls.nodes().is_cluster();
+    if in_cluster && facts.role != MASTER {
+        // It was the master a moment ago.
+        link.master().doubt();
+        let why = "it is a replica now".to_owned();
+        return Err(Error::Unreachable { address: link.address().to_owned(), why });
+    }
+    facts.check(in_cluster)?;
     check_permissions(calls, link, shards.first().copied(), role).await.map_err(denied_by_name)?;
     Ok(NodeFacts { address: link.address().to_owned(), shards, facts })
 }
@@ -102,6 +148,24 @@ fn of_node(link: &Link, error: Error) -> Error {
 /// It cannot be reached, or does not allow TIME.
 pub(crate) async fn redis_time(calls: &Calls, shard: ShardId) -> Result<UnixMicros, Error> {
     let link = calls.link_of(shard).await?;
+    time_of(&link).await
+}
+
+/// The clock of each shard's Redis, or why it does not say it. Each Redis is asked once, and none waits for another.
+pub(crate) async fn times(
+    calls: &Calls,
+    shards: &BTreeSet<ShardId>,
+) -> BTreeMap<ShardId, Result<UnixMicros, Error>> {
+    let (placed, nowhere) = calls.placed(&shards.iter().copied().collect::<Vec<_>>()).await;
+    let said = join_all(placed.iter().map(|(link, _)| time_of(link))).await;
+    let of_node = |((_, here), time): (AtNode, Result<UnixMicros, Error>)| {
+        here.into_iter().map(move |shard| (shard, time.clone()))
+    };
+    let nowhere = nowhere.into_iter().map(|(shard, error)| (shard, Err(error)));
+    placed.into_iter().zip(said).flat_map(of_node).chain(nowhere).collect()
+}
+
+async fn time_of(link: &Link) -> Result<UnixMicros, Error> {
     let (seconds, micros): (u64, u64) = link.query("TIME", &redis::cmd("TIME")).await?;
     Ok(UnixMicros(seconds * 1_000_000 + micros))
 }
@@ -192,7 +256,7 @@ impl ServerFacts {
                 self.version
             ));
         }
-        if self.role != "master" {
+        if self.role != MASTER {
             return unfit("it is a replica; connect to its master".to_owned());
         }
         if self.maxmemory_policy != "noeviction" {

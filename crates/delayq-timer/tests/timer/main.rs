@@ -6,6 +6,7 @@ mod books;
 mod bounds;
 mod clock;
 mod clock_drills;
+mod cluster;
 mod cut_off;
 mod drill;
 mod etcd_breaks;

@@ -14,20 +14,21 @@ use std::collections::BTreeMap;
 
 impl Admin {
     /// Checks that the server would lose no message and denies no command that the client's role needs, and that a deployment that is there is
-    /// the configured one. Costs about a millisecond and a short connection.
+    /// the configured one. Costs about a millisecond and a short connection. Of a cluster, each master is checked that can
+    /// be reached.
     ///
     /// # Errors
     /// [`Error::Unfit`] names the setting and what to do; [`Error::Deployment`] if the deployment never had the
     /// configured number of shards; others if the server cannot be reached.
     pub async fn check_server(&self) -> Result<ServerFacts, Error> {
-        let first = self.check_nodes().await?.into_iter().next();
+        let first = server::check_usable(&self.client.calls, self.client.role).await?.into_iter().next();
         first.map(|node| node.facts).ok_or_else(|| Error::Unfit("it has no nodes".to_owned()))
     }
 
     /// As [`Self::check_server`], of a cluster each of its masters: what each of them says.
     ///
     /// # Errors
-    /// As those of [`Self::check_server`], of any of them.
+    /// As those of [`Self::check_server`], of any of them; also if only one cannot be reached.
     pub async fn check_nodes(&self) -> Result<Vec<NodeFacts>, Error> {
         server::check(&self.client.calls, self.client.role).await
     }

@@ -1,6 +1,6 @@
 //! Repeating puts whose answers were lost: once at once, then by the spool.
 //!
-//! A repeat says when its first try began, on Redis's clock: by that its topic tells what it may have forgotten, and a
+//! A repeat says when its first try began, on the clock of its Redis: by that its topic tells what it may have forgotten, and a
 //! put that replaces does not replace what it had put itself.
 
 use super::sending::Waiting;
@@ -9,9 +9,11 @@ use crate::error::Error;
 use crate::placing::{Placed, PutAnswer};
 use crate::{clock, server};
 use delayq_core::fate::Fate;
+use delayq_core::shard::ShardId;
 use delayq_core::spool::SpoolRecord;
 use delayq_core::time::UnixMillis;
 use delayq_core::verbs::put::PutOutcome;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -53,48 +55,63 @@ impl Producer {
         answers
     }
 
-    /// Hands messages to the gathering, and waits for their answers.
+    /// Hands messages to the gathering, and waits for their answers. Repeats that cannot be dated are not sent.
     async fn put_once(&self, puts: &mut [Placed]) -> Vec<PutAnswer> {
-        if let Err(error) = self.date_repeats(puts).await {
-            return vec![Err(error); puts.len()];
+        let undated = self.date_repeats(puts).await;
+        let dated: Vec<usize> = (0..puts.len()).filter(|i| !undated.contains_key(i)).collect();
+        let mut answers: Vec<PutAnswer> = vec![Err(Error::Closed); puts.len()];
+        undated.into_iter().for_each(|(i, error)| answers[i] = Err(error));
+        if dated.is_empty() {
+            return answers;
         }
-        let room = Arc::new(self.room.take(puts.iter().map(|put| put.message.bytes()).sum()).await);
-        let hand = |put: &Placed| {
+        let bytes = dated.iter().map(|&i| puts[i].message.bytes()).sum();
+        let room = Arc::new(self.room.take(bytes).await);
+        let hand = |&i: &usize| {
             let (answer, answered) = oneshot::channel();
-            (Waiting { put: put.clone(), answer, _room: Arc::clone(&room) }, answered)
+            (Waiting { put: puts[i].clone(), answer, _room: Arc::clone(&room) }, (i, answered))
         };
-        let (waiting, answered): (Vec<_>, Vec<_>) = puts.iter().map(hand).unzip();
-        if self.queue.send(waiting).await.is_err() {
-            return vec![Err(Error::Closed); puts.len()];
-        }
-        let mut answers = Vec::with_capacity(puts.len());
-        for answer in answered {
-            answers.push(answer.await.unwrap_or_else(|_| Err(ended())));
+        let (waiting, answered): (Vec<_>, Vec<_>) = dated.iter().map(hand).unzip();
+        if self.queue.send(waiting).await.is_ok() {
+            for (i, answered) in answered {
+                answers[i] = answered.await.unwrap_or_else(|_| Err(ended()));
+            }
         }
         answers
     }
 
-    /// Says of repeats when their first try began, on Redis's clock: from its time now, less how long ago it was by this
-    /// host's clock.
-    ///
-    /// # Errors
-    /// Redis did not say its time: undated, a repeat would be taken for a new message.
-    async fn date_repeats(&self, puts: &mut [Placed]) -> Result<(), Error> {
+    /// Says of repeats when their first try began, on the clock of their Redis: from its time now, less how long ago it was
+    /// by this host's clock. Returns those of which their Redis did not say its time: undated, a repeat would be taken for a
+    /// new message.
+    async fn date_repeats(&self, puts: &mut [Placed]) -> BTreeMap<usize, Error> {
         let (host_now, asked) = (clock::now(), clock::instant());
         let since = |put: &Placed| match put.message.tried {
             Some(tried) => Some(host_now.since(tried)),
             None => put.lost.map(|began| asked.duration_since(began)),
         };
-        let undated = puts.iter_mut().filter(|put| put.first_try.is_none());
-        let repeats: Vec<(&mut Placed, Duration)> =
-            undated.filter_map(|put| since(put).map(|since| (put, since))).collect();
-        let Some((first, _)) = repeats.first() else { return Ok(()) };
-        // A little late rather than early: what was over before the first try has to be replaced.
-        let now_ms = server::redis_time(&self.client.calls, first.place.home()).await?.0.div_ceil(1000);
-        for (put, since) in repeats {
-            put.first_try = Some(UnixMillis::new(now_ms.saturating_sub(since.as_millis() as u64)));
+        let repeats: Vec<(usize, Duration)> = puts
+            .iter()
+            .enumerate()
+            .filter(|(_, put)| put.first_try.is_none())
+            .filter_map(|(i, put)| Some((i, since(put)?)))
+            .collect();
+        let mut undated = BTreeMap::new();
+        if repeats.is_empty() {
+            return undated;
         }
-        Ok(())
+        let homes: BTreeSet<ShardId> = repeats.iter().map(|&(i, _)| puts[i].place.home()).collect();
+        let times = server::times(&self.client.calls, &homes).await;
+        for (i, since) in repeats {
+            match &times[&puts[i].place.home()] {
+                Ok(now) => {
+                    // A little late rather than early: what was over before the first try has to be replaced.
+                    let now_ms = now.0.div_ceil(1000);
+                    puts[i].first_try =
+                        Some(UnixMillis::new(now_ms.saturating_sub(since.as_millis() as u64)));
+                }
+                Err(error) => drop(undated.insert(i, error.clone())),
+            }
+        }
+        undated
     }
 }
 
