@@ -1,7 +1,8 @@
 //! The nodes of a Redis Cluster, and which of them has which slot.
 //!
 //! The map is learned from CLUSTER SLOTS, which names the port that this connection would use, with or without TLS. It is
-//! asked for again when a node refuses a call for its slot, a connection is lost, a node is silent, and from time to time.
+//! asked for again when a node refuses a call for its slot, a connection is lost, a node is silent, and from time to time;
+//! ever less often while such doubts bring nothing new.
 //! Of the nodes that answer the one that has seen the latest epoch is believed: a node that is cut off from the others
 //! still answers with the map of before.
 //!
@@ -39,7 +40,7 @@ impl Cluster {
     /// The map, as it was known last. The first time a node is asked for it.
     ///
     /// # Errors
-    /// No node answered: what each of them said.
+    /// What each node said: [`Error::Unfit`] if those that answered refuse for good.
     pub(crate) async fn map(&self) -> Result<Arc<SlotMap>, Error> {
         self.ask();
         let mut views = self.board.view.subscribe();
@@ -52,14 +53,20 @@ impl Cluster {
         }
         let round = *self.board.round.borrow();
         let answered = views.wait_for(|view| view.map.is_some() || view.round >= round);
-        let why = match timeout(self.board.settings().connect_timeout + PATIENCE, answered).await {
+        // The rest after the round before, and the round itself.
+        let within = self.board.settings().connect_timeout + 2 * PATIENCE;
+        let failed = match timeout(within, answered).await {
             Ok(view) => match view.expect("the sender is this cluster's own").clone() {
                 View { map: Some(map), .. } => return Ok(map),
-                View { why, .. } => why.unwrap_or_default(),
+                View { why, .. } => why,
             },
-            Err(_) => "no node answers".to_owned(),
+            Err(_) => None,
         };
-        Err(Error::Unreachable { address: self.board.settings().address(), why })
+        let silence = || {
+            let why = "no node answers".to_owned();
+            Error::Unreachable { address: self.board.settings().address(), why }
+        };
+        Err(failed.unwrap_or_else(silence))
     }
 
     /// Asks for the map from now on, unless that is done already. A runtime that ended has taken its tasks with it.

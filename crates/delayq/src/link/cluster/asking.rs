@@ -16,9 +16,12 @@ use tokio::time::{sleep, timeout};
 
 /// The rest between two rounds, however many doubts there are.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The longest rest, while doubts do not end and bring nothing new: nodes that live are not flooded while another is dead.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How often the map is asked for without any doubt.
 const SLOWLY: Duration = Duration::from_secs(20);
-/// How much longer than a connection takes the first answer is waited for, and others after a first one.
+/// How much longer than a connection takes the first answer is waited for, and others after a first one; the longest rest
+/// between two rounds as long as nobody has answered.
 pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 /// Nodes asked at once.
 const AT_ONCE: usize = 3;
@@ -30,6 +33,9 @@ pub(super) struct Asking {
     /// Connections to the nodes that were asked last.
     links: BTreeMap<Node, Link>,
 }
+
+/// Why a node does not say it.
+type Why = (Node, Error);
 
 /// What one node said: the latest epoch that it knows, and the map.
 type Said = (u64, SlotMap);
@@ -43,30 +49,43 @@ impl Asking {
     }
 
     pub(super) async fn run(mut self) {
+        let (mut views, mut pause) = (self.board.views(), PAUSE);
         loop {
             let round = *self.rounds.borrow_and_update();
+            let before = views.borrow().version;
             let found = self.ask().await;
             self.board.note(round, found);
+            let version = views.borrow_and_update().version;
             sleep(PAUSE).await;
+            // A node that says where a slot is now has news, and the others may have more.
+            let news = views.wait_for(|view| view.version != version);
+            let is_news = timeout(pause - PAUSE, news).await.is_ok() || version != before;
+            let in_doubt = self.rounds.has_changed().unwrap_or(false);
+            // Without a map, callers wait for this round.
+            let longest = if views.borrow().map.is_some() { LONGEST_PAUSE } else { PATIENCE };
+            pause = if in_doubt && !is_news { longest.min(2 * pause) } else { PAUSE };
             let _ = timeout(SLOWLY.mul_f64(1.0 - fastrand::f64() / 4.0), self.rounds.changed()).await;
         }
     }
 
     /// Asks some nodes after others until one answers.
-    async fn ask(&mut self) -> Result<SlotMap, String> {
-        let mut whys = Vec::new();
-        for some in self.candidates().chunks(AT_ONCE) {
-            let links = some.iter().map(|node| {
-                let link = self.links.remove(node).unwrap_or_else(|| Link::of_node(&self.board, node, false));
-                (node.clone(), link)
-            });
-            self.links = links.collect();
-            match latest(&self.links).await {
+    ///
+    /// # Errors
+    /// What each of them said: [`Error::Unfit`] if all that answered refuse for good.
+    async fn ask(&mut self) -> Result<SlotMap, Error> {
+        let (candidates, mut whys) = (self.candidates(), Vec::new());
+        self.links.retain(|node, _| candidates.contains(node));
+        for some in candidates.chunks(AT_ONCE) {
+            for node in some {
+                let link = || Link::of_node(&self.board, node, false);
+                self.links.entry(node.clone()).or_insert_with(link);
+            }
+            match latest(some.iter().map(|node| (node, &self.links[node]))).await {
                 Ok(map) => return Ok(map),
                 Err(some) => whys.extend(some),
             }
         }
-        Err(whys.join("; "))
+        Err(none_says(self.board.settings().address(), &whys))
     }
 
     /// The masters in any order, then those that the URL names.
@@ -82,8 +101,9 @@ impl Asking {
 
 /// The map of the node that knows the latest epoch; or why none of them says one. The first answer does not wait long
 /// for others.
-async fn latest(links: &BTreeMap<Node, Link>) -> Result<SlotMap, Vec<String>> {
-    let mut asked: FuturesUnordered<_> = links.iter().map(|(node, link)| said_by(node, link)).collect();
+async fn latest<'n>(links: impl Iterator<Item = (&'n Node, &'n Link)>) -> Result<SlotMap, Vec<Why>> {
+    let said = |(node, link)| async move { said_by(node, link).await.map_err(|error| (node.clone(), error)) };
+    let mut asked: FuturesUnordered<_> = links.map(said).collect();
     let (mut best, mut whys): (Option<Said>, _) = (None, Vec::new());
     loop {
         let next = match &best {
@@ -99,19 +119,65 @@ async fn latest(links: &BTreeMap<Node, Link>) -> Result<SlotMap, Vec<String>> {
     }
 }
 
-async fn said_by(node: &Node, link: &Link) -> Result<Said, String> {
-    let of = |error: Error| format!("node {node}: {error}");
+async fn said_by(node: &Node, link: &Link) -> Result<Said, Error> {
     let mut pipeline = Pipeline::with_capacity(2);
     pipeline.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");
-    let answers: Vec<Value> =
-        link.pipeline(&pipeline).await.map_err(of)?.into_iter().collect::<Result<_, _>>().map_err(of)?;
+    let answers: Vec<Value> = link.pipeline(&pipeline).await?.into_iter().collect::<Result<_, _>>()?;
     let [info, slots] = <[Value; 2]>::try_from(answers).expect("two answers to two commands");
-    let info: String = from_redis_value(info).map_err(|error| format!("node {node}: {error}"))?;
+    let info: String = from_redis_value(info).map_err(|error| Error::Unfit(error.to_string()))?;
     let epoch =
         info.lines().find_map(|line| line.trim().strip_prefix("cluster_current_epoch:")?.parse().ok());
-    let map = SlotMap::read(slots, node).map_err(|why| format!("node {node}: {why}"))?;
+    let map = SlotMap::read(slots, node).map_err(Error::Unfit)?;
     match map.masters() {
-        [] => Err(format!("node {node} is of a cluster in which no node has a slot")),
+        [] => {
+            let why = "it is of a cluster in which no node has a slot".to_owned();
+            Err(Error::Unreachable { address: node.to_string(), why })
+        }
         _ => Ok((epoch.unwrap_or(0), map)),
+    }
+}
+
+/// Why no node says who has which slot. What all refuse that answer does not pass by itself.
+fn none_says(address: String, whys: &[Why]) -> Error {
+    let each: Vec<String> = whys.iter().map(|(node, error)| format!("node {node}: {error}")).collect();
+    let why = each.join("; ");
+    let mut answered = whys.iter().map(|(_, error)| error).filter(|error| !error.is_silence()).peekable();
+    if answered.peek().is_none() || answered.any(Error::is_outage) {
+        return Error::Unreachable { address, why };
+    }
+    let is_denied = |(_, error): &Why| matches!(error, Error::Redis { code, .. } if code == "NOPERM");
+    let advice = match whys.iter().any(is_denied) {
+        true => "allow it in the ACL (delayq acl print shows all)",
+        false => "a Redis that is no cluster is named by redis://",
+    };
+    Error::Unfit(format!("{why}: {advice}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: &str) -> Error {
+        Error::Redis { code: code.to_owned(), detail: "detail".to_owned() }
+    }
+
+    fn silent() -> Error {
+        Error::Unreachable { address: "a:1".to_owned(), why: "silent".to_owned() }
+    }
+
+    #[test]
+    fn only_what_all_refuse_that_answer_is_for_good() {
+        for (errors, is_outage, named) in [
+            (vec![silent(), silent()], true, "node a:0"),
+            (vec![silent(), refused("NOPERM")], false, "delayq acl print"),
+            (vec![refused("ERR"), refused("ERR")], false, "redis://"),
+            (vec![refused("ERR"), refused("LOADING")], true, "node a:1"),
+            (Vec::new(), true, "somewhere"),
+        ] {
+            let named_nodes = errors.into_iter().zip(0..).map(|(error, n)| (Node::new("a", n), error));
+            let error = none_says("somewhere".to_owned(), &named_nodes.collect::<Vec<_>>());
+            assert_eq!(error.is_outage(), is_outage, "{error}");
+            assert!(error.to_string().contains(named), "{error}");
+        }
     }
 }
