@@ -1,4 +1,7 @@
 //! Listening on one connection: to the channels of shards that are at one Redis.
+//!
+//! A node of a cluster refuses the channel of a shard that it does not have, and ends the subscription when it gives the shard
+//! away. The others are followed on; that one is tried again until it is followed at another node.
 
 use crate::error::Error;
 use crate::link::{Connected, Link, Master};
@@ -7,7 +10,7 @@ use delayq_core::id::Topic;
 use delayq_core::keys::{Channel, Keys};
 use delayq_core::shard::ShardId;
 use delayq_core::time::UnixMillis;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value, from_redis_value};
 use std::collections::BTreeSet;
@@ -54,6 +57,16 @@ pub(super) struct Ear {
     moves: watch::Receiver<u32>,
     /// Of a node of a cluster, the shards whose channels it may not take away.
     kept: Option<Kept>,
+    /// Of a node of a cluster, the shards that it said it does not have.
+    elsewhere: BTreeSet<ShardId>,
+}
+
+/// What the connection itself reports.
+enum Loss {
+    /// It broke.
+    All,
+    /// The server ended the subscription of this shard.
+    Of(ShardId),
 }
 
 /// Shards whose channels are subscribed to, as the connection itself sees them.
@@ -69,7 +82,8 @@ impl Ear {
         in_cluster: bool,
     ) -> Self {
         let (moves, kept) = (link.moves(), in_cluster.then(Kept::default));
-        Self { link, keys, channel, shards: shards.into_iter().collect(), changes, notify, moves, kept }
+        let (shards, elsewhere) = (shards.into_iter().collect(), BTreeSet::new());
+        Self { link, keys, channel, shards, changes, notify, moves, kept, elsewhere }
     }
 
     pub(super) async fn run(mut self) {
@@ -92,9 +106,9 @@ impl Ear {
     /// Listens on one connection until it breaks; `Ok` when nobody wants to listen any more.
     async fn connected(&mut self) -> Result<(), Error> {
         self.moves.mark_unchanged();
-        let (broke, mut broken) = mpsc::unbounded_channel();
+        let (lost, mut losses) = mpsc::unbounded_channel();
         let Connected { mut connection, address, term } =
-            connect(self.link.master(), self.receiver(broke)).await?;
+            connect(self.link.master(), self.receiver(lost)).await?;
         let address = address.to_string();
         let over = async {
             match &term {
@@ -109,17 +123,28 @@ impl Ear {
         }
         let all: Vec<ShardId> = self.shards.iter().copied().collect();
         self.keep(all.iter().copied());
-        self.subscribe(&connection, "SSUBSCRIBE", &all).await?;
+        self.elsewhere.clear();
+        self.subscribe(&connection, &all).await?;
         if self.notify.send(Notification::Resync).is_err() {
             return Ok(());
         }
         loop {
             tokio::select! {
-                _ = broken.recv() => {
-                    return Err(Error::NoAnswer { address, why: "the connection broke".to_owned() });
+                loss = losses.recv() => match loss {
+                    Some(Loss::Of(shard)) => self.is_elsewhere(shard),
+                    Some(Loss::All) | None => {
+                        return Err(Error::NoAnswer { address, why: "the connection broke".to_owned() });
+                    }
+                },
+                () = sleep(RECONNECT_AFTER), if !self.elsewhere.is_empty() => {
+                    let all: Vec<ShardId> = std::mem::take(&mut self.elsewhere).into_iter().collect();
+                    self.subscribe(&connection, &all).await?;
+                    if self.elsewhere.len() < all.len() {
+                        let _ = self.notify.send(Notification::Resync);
+                    }
                 }
                 () = &mut over => return Err(succeeded(address)),
-                // The sender goes with the client; then nobody writes any more.
+                // The sender belongs to the link, which this one holds.
                 Ok(()) = self.moves.changed() => return Err(succeeded(address)),
                 change = self.changes.recv() => match change {
                     None => return Ok(()),
@@ -142,14 +167,18 @@ impl Ear {
         self.keep(self.shards.iter().copied());
         match change {
             Change::Add(shards) => {
-                self.subscribe(connection, "SSUBSCRIBE", &shards).await?;
+                self.subscribe(connection, &shards).await?;
                 let _ = self.notify.send(Notification::Resync);
             }
-            Change::Remove(shards) => match self.subscribe(connection, "SUNSUBSCRIBE", &shards).await {
-                // The node that gave a shard away has ended its subscriptions itself.
-                Err(Error::Redis { code, .. }) if code == "MOVED" => {}
-                answer => answer?,
-            },
+            Change::Remove(shards) => {
+                for (_, answer) in self.send(connection, "SUNSUBSCRIBE", &shards).await {
+                    match answer {
+                        // The node that gave a shard away has ended its subscriptions itself.
+                        Err(Error::Redis { code, .. }) if code == "MOVED" => {}
+                        answer => answer?,
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -157,7 +186,18 @@ impl Ear {
     fn follow(&mut self, change: &Change) {
         match change {
             Change::Add(shards) => self.shards.extend(shards),
-            Change::Remove(shards) => self.shards.retain(|shard| !shards.contains(shard)),
+            Change::Remove(shards) => {
+                self.shards.retain(|shard| !shards.contains(shard));
+                self.elsewhere.retain(|shard| !shards.contains(shard));
+            }
+        }
+    }
+
+    /// This node does not have the shard any more, or not yet: the cluster is asked who has.
+    fn is_elsewhere(&mut self, shard: ShardId) {
+        if self.shards.contains(&shard) {
+            self.elsewhere.insert(shard);
+            self.link.master().doubt();
         }
     }
 
@@ -167,29 +207,48 @@ impl Ear {
         }
     }
 
-    /// A node of a cluster takes no channels of several slots in one command.
+    /// Subscribes to the channels of shards; those of which the node says that they are elsewhere are not followed yet.
     async fn subscribe(
+        &mut self,
+        connection: &MultiplexedConnection,
+        shards: &[ShardId],
+    ) -> Result<(), Error> {
+        for (some, answer) in self.send(connection, "SSUBSCRIBE", shards).await {
+            match answer {
+                Err(Error::Redis { code, .. }) if code == "MOVED" => {
+                    some.iter().for_each(|&shard| self.is_elsewhere(shard));
+                }
+                answer => answer?,
+            }
+        }
+        Ok(())
+    }
+
+    /// One answer for some shards each: a node of a cluster takes no channels of several slots in one command.
+    async fn send<'s>(
         &self,
         connection: &MultiplexedConnection,
         verb: &str,
-        shards: &[ShardId],
-    ) -> Result<(), Error> {
+        shards: &'s [ShardId],
+    ) -> Vec<(&'s [ShardId], Result<(), Error>)> {
         let most = if self.kept.is_some() { 1 } else { CHANNELS_A_CALL };
         let calls = shards.chunks(most).map(|some| {
             let (mut command, mut connection) = (redis::cmd(verb), connection.clone());
             for &shard in some {
                 command.arg(self.keys.channel(shard, self.channel));
             }
-            async move { command.exec_async(&mut connection).await }
+            async move {
+                let answer = command.exec_async(&mut connection).await;
+                (some, answer.map_err(|error| Error::of_call(self.link.address(), None, &error)))
+            }
         });
-        let answers = try_join_all(calls).await;
-        answers.map(drop).map_err(|error| Error::of_call(self.link.address(), None, &error))
+        join_all(calls).await
     }
 
     /// Runs in the connection itself for each push: no task in between delays a waiting caller.
     fn receiver(
         &self,
-        broke: mpsc::UnboundedSender<()>,
+        lost: mpsc::UnboundedSender<Loss>,
     ) -> impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static {
         let (keys, notify, kept) = (self.keys.clone(), self.notify.clone(), self.kept.clone());
         move |push| match push.kind {
@@ -197,10 +256,11 @@ impl Ear {
                 Some(notification) => notify.send(notification).map_err(drop),
                 None => Ok(()),
             },
-            PushKind::Disconnection => broke.send(()).map_err(drop),
-            PushKind::SUnsubscribe if kept.as_ref().is_some_and(|kept| is_taken(&keys, kept, &push)) => {
-                broke.send(()).map_err(drop)
-            }
+            PushKind::Disconnection => lost.send(Loss::All).map_err(drop),
+            PushKind::SUnsubscribe => match kept.as_ref().and_then(|kept| taken(&keys, kept, &push)) {
+                Some(shard) => lost.send(Loss::Of(shard)).map_err(drop),
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
     }
@@ -214,10 +274,10 @@ fn understand(keys: &Keys, push: &PushInfo) -> Option<Notification> {
     }
 }
 
-/// Whether the server ended a subscription that is still wanted: the shard is at another node now.
-fn is_taken(keys: &Keys, kept: &Kept, push: &PushInfo) -> bool {
-    let shard = text(push.data.first()).and_then(|channel| keys.parse_channel(&channel));
-    shard.is_some_and(|(shard, _)| lock(kept).contains(&shard))
+/// The shard of which the server ended a subscription that is still wanted: it is at another node now.
+fn taken(keys: &Keys, kept: &Kept, push: &PushInfo) -> Option<ShardId> {
+    let (shard, _) = keys.parse_channel(&text(push.data.first())?)?;
+    lock(kept).contains(&shard).then_some(shard)
 }
 
 fn text(value: Option<&Value>) -> Option<String> {

@@ -2,7 +2,6 @@
 
 use super::ear::{Change, Ear, Notification};
 use crate::calls::Calls;
-use crate::error::Error;
 use crate::link::{Link, View};
 use delayq_core::keys::Channel;
 use delayq_core::shard::ShardId;
@@ -53,17 +52,11 @@ impl Spread {
     pub(super) async fn run(mut self) {
         loop {
             self.views.mark_unchanged();
-            let retry = match self.place().await {
-                Ok(()) => None,
-                Err(error) => {
-                    tracing::debug!(%error, "shards are not listened to until a node has them");
-                    Some(RETRY)
-                }
-            };
+            let is_whole = self.place().await;
             let again = async {
-                match retry {
-                    Some(retry) => sleep(retry).await,
-                    None => std::future::pending().await,
+                match is_whole {
+                    false => sleep(RETRY).await,
+                    true => std::future::pending().await,
                 }
             };
             tokio::select! {
@@ -71,7 +64,7 @@ impl Spread {
                     None => return,
                     Some(change) => self.change(change),
                 },
-                // The sender goes with the client, which this one holds.
+                // The sender belongs to the client, which this one holds.
                 Ok(()) = self.views.changed() => {}
                 () = again => {}
             }
@@ -93,10 +86,14 @@ impl Spread {
         }
     }
 
-    /// Has each shard followed at its node, and nowhere else.
-    async fn place(&mut self) -> Result<(), Error> {
+    /// Has each shard followed at its node, and nowhere else. Whether each has one.
+    async fn place(&mut self) -> bool {
         let shards: Vec<ShardId> = self.shards.iter().copied().collect();
-        let nodes = self.calls.by_node(&shards).await?;
+        let (nodes, nowhere) = self.calls.placed(&shards).await;
+        if let Some((shard, error)) = nowhere.first() {
+            let shards = nowhere.len();
+            tracing::debug!(%shard, %error, shards, "not listened to until a node has them");
+        }
         let mut wanted: BTreeMap<String, (Arc<Link>, BTreeSet<ShardId>)> = nodes
             .into_iter()
             .map(|(link, shards)| (link.address().to_owned(), (link, shards.into_iter().collect())))
@@ -117,7 +114,7 @@ impl Spread {
             let _task = AbortOnDropHandle::new(tokio::spawn(ear.run()));
             self.ears.insert(address, Placed { shards, changes, _task });
         }
-        Ok(())
+        nowhere.is_empty()
     }
 }
 
