@@ -1,5 +1,6 @@
 //! A Redis Cluster of three masters, with a replica each where a test needs them, whose slots a test can move.
 
+use crate::clock_shim::ClockShim;
 use crate::deadline::{LONG, wait_for, wait_until};
 use crate::redis_server::{RedisOptions, RedisServer};
 
@@ -41,14 +42,27 @@ impl RedisCluster {
     /// # Panics
     /// If they do not come to know each other.
     pub async fn start_with(options: RedisOptions, replicas: usize) -> Self {
-        let mut options = options.cluster_node().set("cluster-require-full-coverage", "no");
-        if replicas > 0 {
-            options = options.set("cluster-node-timeout", "1500").set("cluster-replica-validity-factor", "0");
-        }
+        Self::start_each(&[options.clone(), options.clone(), options], replicas).await
+    }
+
+    /// Three masters without replicas, each with a clock of its own.
+    ///
+    /// # Panics
+    /// If they do not come to know each other.
+    pub async fn with_clocks(clocks: &[ClockShim; 3]) -> Self {
+        Self::start_each(&clocks.each_ref().map(|clock| RedisOptions::default().clock(clock)), 0).await
+    }
+
+    async fn start_each(options: &[RedisOptions; 3], replicas: usize) -> Self {
         let count = 3 * (1 + replicas);
         let mut cluster = Self { nodes: Vec::new() };
-        for _ in 0..count {
-            cluster.nodes.push(RedisServer::start_with(options.clone()).await);
+        for options in options.iter().cycle().take(count) {
+            let mut options = options.clone().cluster_node().set("cluster-require-full-coverage", "no");
+            if replicas > 0 {
+                options =
+                    options.set("cluster-node-timeout", "1500").set("cluster-replica-validity-factor", "0");
+            }
+            cluster.nodes.push(RedisServer::start_with(options).await);
         }
         cluster.meet().await;
         for replica in 3..count {

@@ -2,19 +2,21 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
-use delayq::protocol::{Keys, Notification, Owner, ShardId};
+use delayq::protocol::{Keys, Listener, Notification, Owner, ShardId};
 use delayq::{
-    Admin, Client, Consumer, ConsumerOptions, Error, Fate, Message, Namespace, Producer, ProducerOptions,
-    PutOutcome, Settings, Topic, UnixMillis,
+    Admin, Client, Consumer, ConsumerOptions, Error, Fate, LinkSettings, Message, Namespace, Producer,
+    ProducerOptions, PutOutcome, Settings, ShardCount, State, Topic, UnixMillis,
 };
+use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::deployment::{created, settings};
 use delayq_tests::redis_cluster::RedisCluster;
 use delayq_tests::redis_server::RedisServer;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Far enough away that no message becomes due.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
@@ -31,6 +33,31 @@ fn message(id: &str) -> Message {
 /// The slot of a shard.
 fn slot(shard: u16) -> u16 {
     Keys::new(Namespace::default()).slot(ShardId::new(shard))
+}
+
+/// An own id of this shard.
+fn id_in(shard: u16, name: &str) -> String {
+    let shards = ShardCount::new(SHARDS).unwrap();
+    let mut ids = (0..).map(|n| format!("{name}-{n}"));
+    ids.find(|id| shards.shard_of_name(id).get() == shard).unwrap()
+}
+
+/// Two shards of which each is at another node, the first one that of the first shard.
+async fn apart(cluster: &RedisCluster) -> [u16; 2] {
+    let first = cluster.master_of(slot(0)).await;
+    for shard in 1..SHARDS {
+        if cluster.master_of(slot(shard)).await != first {
+            return [0, shard];
+        }
+    }
+    panic!("all shards are at one node");
+}
+
+/// The address of a server that takes connections and never answers.
+fn silent() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    (listener, address)
 }
 
 /// A node that does not have this shard.
@@ -95,8 +122,48 @@ async fn the_wrong_kind_of_url_is_refused_with_the_right_one() {
     let error = Client::connect(Settings::new(cluster.nodes[0].url())).await.unwrap_err().to_string();
     assert!(error.contains("redis+cluster://host:port"), "{error}");
     let url = format!("redis+cluster://{}", single.address());
-    let error = Client::connect(Settings::new(url)).await.unwrap_err().to_string();
-    assert!(error.contains("cluster support disabled"), "{error}");
+    let error = Client::connect(Settings::new(url)).await.unwrap_err();
+    let Error::Unfit(why) = &error else { panic!("{error:?}") };
+    assert!(why.contains("cluster support disabled") && why.contains("redis://"), "{error}");
+}
+
+#[tokio::test]
+async fn a_user_that_may_not_ask_who_has_which_slot_is_told_so_and_no_outage_is_seen() {
+    let cluster = RedisCluster::start().await;
+    for node in &cluster.nodes {
+        node.command::<()>(&["ACL", "SETUSER", "poor", "on", ">word", "~*", "&*", "+@all", "-cluster"]).await;
+    }
+    let link = LinkSettings::new(cluster.url()).username("poor").password("word");
+    let producer = Producer::start(Client::new(settings(link, SHARDS)), ProducerOptions::default());
+    let error = producer.put(message("x")).await.unwrap_err().error;
+    assert!(matches!(&error, Error::Unfit(why) if why.contains("delayq acl print")), "{error}");
+    assert_eq!((error.fate(), error.is_outage()), (Fate::NotApplied, false));
+}
+
+/// How often a node was asked who has which slot.
+async fn questions(node: &RedisServer) -> u64 {
+    let stats: String = node.command(&["INFO", "commandstats"]).await;
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_cluster|slots:calls="));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
+#[tokio::test]
+async fn the_other_nodes_are_asked_less_and_less_often_while_a_master_stays_dead() {
+    let mut cluster = RedisCluster::start().await;
+    let (_, _, producer) = created(settings(cluster.url(), SHARDS)).await;
+    let victim = cluster.master_of(slot(0)).await;
+    cluster.nodes[victim].kill().await;
+    let other = &cluster.nodes[(victim + 1) % 3];
+    let (began, before) = (Instant::now(), questions(other).await);
+    let mut failed = 0;
+    while failed < 50 || began.elapsed() < Duration::from_secs(5) {
+        producer.put(message(&id_in(0, "x"))).await.unwrap_err();
+        failed += 1;
+    }
+    // A rest is never shorter than it is meant to be: 50 ms, then twice that each time up to a second.
+    let most = 6 + began.elapsed().as_secs();
+    let asked = questions(other).await - before;
+    assert!(asked <= most, "asked {asked} times in {:?}, {failed} puts failed", began.elapsed());
 }
 
 #[tokio::test]
@@ -105,6 +172,106 @@ async fn one_node_that_answers_is_enough_to_find_the_others() {
     let url = format!("redis+cluster://127.0.0.1:1,{}", cluster.nodes[2].address());
     let (_, admin, _) = created(settings(url, SHARDS)).await;
     assert_eq!(admin.check_nodes().await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn calls_of_many_shards_wait_once_for_a_cluster_that_never_answers() {
+    let (_silent, address) = silent();
+    let client = Client::new(settings(format!("redis+cluster://{address}"), 256));
+    let shards: Vec<ShardId> = client.shards().shards().collect();
+    let owner = Owner::new(client);
+    // One after another, they would take several times as long.
+    let claims = within("all of one call", LONG, owner.claim(&shards, "timer", Duration::ZERO)).await;
+    for claim in claims {
+        let error = claim.unwrap_err();
+        assert_eq!((error.fate(), error.is_outage()), (Fate::NotApplied, true), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_connects_while_a_master_is_down_and_only_a_check_of_each_node_fails() {
+    let mut cluster = RedisCluster::start().await;
+    drop(created(settings(cluster.url(), SHARDS)).await);
+    let victim = cluster.master_of(slot(0)).await;
+    cluster.nodes[victim].kill().await;
+    let admin = Admin::new(Client::connect(settings(cluster.url(), SHARDS)).await.unwrap());
+    admin.check_server().await.unwrap();
+    let error = admin.check_nodes().await.unwrap_err();
+    assert!(error.is_outage() && error.to_string().contains(&cluster.nodes[victim].address()), "{error}");
+    for node in (0..3).filter(|node| *node != victim) {
+        cluster.nodes[node].command::<()>(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+        let error = admin.check_server().await.unwrap_err();
+        assert!(matches!(&error, Error::Unfit(why) if why.contains("allkeys-lru")), "{error}");
+        cluster.nodes[node].command::<()>(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
+    }
+    for node in (0..3).filter(|node| *node != victim) {
+        cluster.nodes[node].kill().await;
+    }
+    assert!(admin.check_server().await.unwrap_err().is_outage());
+}
+
+#[tokio::test]
+async fn a_master_that_became_a_replica_is_looked_for_and_not_called_unfit() {
+    let cluster = RedisCluster::with_replicas().await;
+    let (_, admin, _) = created(settings(cluster.url(), SHARDS)).await;
+    admin.check_nodes().await.unwrap();
+    let former = cluster.master_of(slot(0)).await;
+    loop {
+        let _ = cluster.nodes[former + 3].try_command::<()>(&["CLUSTER", "FAILOVER", "FORCE"]).await;
+        let after = cluster.master_after(former, slot(0));
+        if tokio::time::timeout(Duration::from_secs(8), after).await.is_ok() {
+            break;
+        }
+    }
+    wait_until("each master to be found", LONG, async || match admin.check_nodes().await {
+        Ok(nodes) => nodes.iter().any(|node| node.address == cluster.nodes[former + 3].address()),
+        Err(error) => {
+            assert!(error.is_outage(), "{error}");
+            false
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_repeat_is_dated_by_the_clock_of_its_own_node() {
+    let clocks = [(); 3].map(|()| ClockShim::new());
+    clocks[0].set_offset_ms(-3_600_000);
+    let cluster = RedisCluster::with_clocks(&clocks).await;
+    let (_, _, producer) = created(settings(cluster.url(), SHARDS)).await;
+    let mut masters = Vec::new();
+    for shard in 0..SHARDS {
+        masters.push(cluster.master_of(slot(shard)).await);
+    }
+    let [behind, other] = [true, false].map(|behind| {
+        (0..SHARDS).zip(&masters).find(|(_, master)| (**master == 0) == behind).expect("a shard there").0
+    });
+    let was_put = message(&id_in(behind, "x")).replace();
+    producer.put(was_put.clone()).await.unwrap();
+    producer.cancel(&topic(), &was_put.id.clone().unwrap().into()).await.unwrap();
+    let tried = UnixMillis::new(cluster.nodes[1].now_ms().await - 10_000);
+    let repeats = vec![message(&id_in(other, "y")).first_tried(tried), was_put.first_tried(tried)];
+    let answers = producer.put_many(repeats).await;
+    let outcomes: Vec<PutOutcome> = answers.into_iter().map(|put| put.unwrap().outcome).collect();
+    assert!(
+        matches!(outcomes[..], [PutOutcome::Stored(FAR), PutOutcome::Exists(State::Cancelled, _)]),
+        "{outcomes:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_say_its_time_fails_its_own_repeats_alone() {
+    let cluster = RedisCluster::start().await;
+    let (_, _, producer) = created(settings(cluster.url(), SHARDS)).await;
+    let [silent, other] = apart(&cluster).await;
+    let (frozen, tried) = (cluster.master_of(slot(silent)).await, UnixMillis::new(1));
+    cluster.nodes[frozen].freeze();
+    let repeats = [silent, other].map(|shard| message(&id_in(shard, "x")).first_tried(tried));
+    let answers = producer.put_many(repeats.into()).await;
+    cluster.nodes[frozen].thaw();
+    let error = &answers[0].as_ref().unwrap_err().error;
+    assert!(error.is_outage(), "{error}");
+    assert_eq!(answers[1].as_ref().unwrap().outcome, PutOutcome::Stored(FAR));
 }
 
 /// Puts one id after another until it is stopped, each until it is accepted: what was accepted, and how.
@@ -173,51 +340,62 @@ async fn slots_that_move_there_and_back_under_load_lose_nothing_and_double_nothi
 #[tokio::test]
 async fn a_shard_on_the_move_is_refused_and_the_others_go_on() {
     let cluster = RedisCluster::start().await;
-    let (client, _, producer) = created(settings(cluster.url(), SHARDS)).await;
-    let shards = client.shards();
-    let in_shard = |shard: u16, name: &str| {
-        (0..).map(|n| format!("{name}-{n}")).find(|id| shards.shard_of_name(id).get() == shard).unwrap()
-    };
+    let (_, _, producer) = created(settings(cluster.url(), SHARDS)).await;
     let to = elsewhere(&cluster, 3).await;
     let from = cluster.begin_move(slot(3), to).await;
-    let both = vec![message(&in_shard(3, "a")), message(&in_shard(4, "a"))];
+    let both = vec![message(&id_in(3, "a")), message(&id_in(4, "a"))];
     let answers = producer.put_many(both).await;
     let error = &answers[0].as_ref().unwrap_err().error;
     assert!(matches!(error, Error::Redis { code, .. } if code == "TRYAGAIN"), "{error}");
     assert_eq!(answers[1].as_ref().unwrap().outcome, PutOutcome::Stored(FAR));
     while cluster.carry(slot(3), from, to).await > 0 {}
-    let error = producer.put(message(&in_shard(3, "b"))).await.unwrap_err().error;
+    let error = producer.put(message(&id_in(3, "b"))).await.unwrap_err().error;
     assert!(matches!(&error, Error::Redis { code, .. } if code == "ASK"), "{error}");
     assert_eq!((error.fate(), error.is_outage()), (Fate::NotApplied, true));
     cluster.end_move(slot(3), from, to).await;
-    let put = producer.put(message(&in_shard(3, "b"))).await.unwrap();
+    let put = producer.put(message(&id_in(3, "b"))).await.unwrap();
     assert_eq!(put.outcome, PutOutcome::Stored(FAR), "it follows the redirection");
+}
+
+/// A listener to wake-ups of all shards, and who causes them.
+struct Hearing {
+    producer: Producer,
+    listener: Listener,
+    due: u64,
+}
+
+impl Hearing {
+    fn start(client: &Client, producer: &Producer) -> Self {
+        let listener = Owner::new(client.clone()).listen(client.shards().shards().collect());
+        Self { producer: producer.clone(), listener, due: FAR.get() }
+    }
+
+    /// Waits until a wake-up of this shard is heard: while nobody is subscribed, one is lost, and a resync follows.
+    async fn hears(&mut self, shard: u16) {
+        let heard = async {
+            loop {
+                self.due -= 1;
+                let due = UnixMillis::new(self.due);
+                self.producer.put(message(&id_in(shard, &self.due.to_string())).at(due)).await.unwrap();
+                let wake = Notification::Wake(ShardId::new(shard), due);
+                let hears = async { while self.listener.next().await != wake {} };
+                if tokio::time::timeout(Duration::from_millis(500), hears).await.is_ok() {
+                    return;
+                }
+            }
+        };
+        within(&format!("a wake-up of shard {shard}"), LONG, heard).await;
+    }
 }
 
 #[tokio::test]
 async fn a_listener_follows_a_shard_to_its_new_node() {
     let cluster = RedisCluster::start().await;
     let (client, _, producer) = created(settings(cluster.url(), SHARDS)).await;
-    let owner = Owner::new(client.clone());
-    let mut listener = owner.listen(client.shards().shards().collect());
-    let mut due = FAR.get();
-    for moves in 0..3 {
-        for shard in client.shards().shards() {
-            // Until it is heard: while nobody is subscribed, a wake-up is lost, and a resync follows.
-            let heard = async {
-                loop {
-                    due -= 1;
-                    let id = (0..).map(|n| format!("{due}-{n}"));
-                    let id = id.into_iter().find(|id| client.shards().shard_of_name(id) == shard).unwrap();
-                    producer.put(message(&id).at(UnixMillis::new(due))).await.unwrap();
-                    let wake = Notification::Wake(shard, UnixMillis::new(due));
-                    let hears = async { while listener.next().await != wake {} };
-                    if tokio::time::timeout(Duration::from_millis(500), hears).await.is_ok() {
-                        return;
-                    }
-                }
-            };
-            within(&format!("a wake-up of shard {shard} after {moves} moves"), LONG, heard).await;
+    let mut hearing = Hearing::start(&client, &producer);
+    for _ in 0..3 {
+        for shard in 0..SHARDS {
+            hearing.hears(shard).await;
         }
         for shard in [0, 5] {
             cluster.move_slot(slot(shard), elsewhere(&cluster, shard).await).await;
@@ -225,11 +403,55 @@ async fn a_listener_follows_a_shard_to_its_new_node() {
     }
 }
 
+/// The connections of a node that are subscribed to channels of shards.
+async fn subscribed(node: &RedisServer) -> BTreeSet<String> {
+    let clients: String = node.command(&["CLIENT", "LIST"]).await;
+    let is_subscribed = |line: &&str| line.contains(" ssub=") && !line.contains(" ssub=0 ");
+    clients.lines().filter(is_subscribed).map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_shard_that_leaves_a_node_does_not_interrupt_the_listening_to_the_others_there() {
+    let cluster = RedisCluster::start().await;
+    let (client, _, producer) = created(settings(cluster.url(), SHARDS)).await;
+    let mut hearing = Hearing::start(&client, &producer);
+    let (from, to) = (cluster.master_of(slot(0)).await, elsewhere(&cluster, 0).await);
+    let mut stays = 1;
+    while cluster.master_of(slot(stays)).await != from {
+        stays += 1;
+    }
+    hearing.hears(0).await;
+    hearing.hears(stays).await;
+    let before = subscribed(&cluster.nodes[from]).await;
+    assert_eq!(before.len(), 1);
+    cluster.move_slot(slot(0), to).await;
+    hearing.hears(0).await;
+    hearing.hears(stays).await;
+    assert_eq!(subscribed(&cluster.nodes[from]).await, before);
+}
+
+#[tokio::test]
+async fn a_slot_that_no_node_has_keeps_no_other_shard_from_being_heard() {
+    let cluster = RedisCluster::start().await;
+    let (_, _, producer) = created(settings(cluster.url(), SHARDS)).await;
+    let (lost, master) = (slot(3).to_string(), cluster.master_of(slot(3)).await);
+    for node in &cluster.nodes {
+        node.command::<()>(&["CLUSTER", "DELSLOTS", &lost]).await;
+    }
+    let mut hearing = Hearing::start(&Client::new(settings(cluster.url(), SHARDS)), &producer);
+    for shard in (0..SHARDS).filter(|shard| *shard != 3) {
+        hearing.hears(shard).await;
+    }
+    cluster.nodes[master].command::<()>(&["CLUSTER", "ADDSLOTS", &lost]).await;
+    cluster.settled().await;
+    wait_until("a put into it", LONG, async || producer.put(message(&id_in(3, "x"))).await.is_ok()).await;
+    hearing.hears(3).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_dies_stops_its_shards_alone_and_its_replica_takes_over() {
     let mut cluster = RedisCluster::with_replicas().await;
-    let (client, _, producer) = created(settings(cluster.url(), SHARDS)).await;
-    let shards = client.shards();
+    let (_, _, producer) = created(settings(cluster.url(), SHARDS)).await;
     let victim = cluster.master_of(slot(0)).await;
     let mut theirs = Vec::new();
     for shard in 0..SHARDS {
@@ -240,9 +462,7 @@ async fn a_master_that_dies_stops_its_shards_alone_and_its_replica_takes_over() 
     let replicas: u64 = cluster.nodes[victim].command(&["WAIT", "1", "60000"]).await;
     assert_eq!(replicas, 1);
     cluster.nodes[victim].kill().await;
-    let one = |shard: u16| {
-        (0..).map(|n| format!("x-{n}")).find(|id| shards.shard_of_name(id).get() == shard).unwrap()
-    };
+    let one = |shard| id_in(shard, "x");
     for shard in (0..SHARDS).filter(|shard| !theirs.contains(shard)) {
         let put = producer.put(message(&one(shard))).await.unwrap();
         assert_eq!(put.outcome, PutOutcome::Stored(FAR), "shard {shard} has a master");
