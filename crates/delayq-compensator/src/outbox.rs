@@ -20,6 +20,7 @@ mod postgres;
 mod reader;
 mod reconcile;
 mod row;
+mod side_job;
 mod store;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod tls;
@@ -30,8 +31,9 @@ use delayq_service::config::ExposeSecret as _;
 use delayq_service::{Fault, Metrics, Readiness};
 use metrics::OutboxMetrics;
 use notices::Notices;
-use reader::{Listen, Resting};
-use std::time::Instant;
+use reader::{BOOKS_EVERY, Listen, Resting};
+use side_job::SideJob;
+use std::time::Duration;
 use store::{Store, StoreError};
 
 pub use config::OutboxConfig;
@@ -72,7 +74,7 @@ pub async fn build_outbox(config: OutboxConfig, deps: OutboxDeps) -> Result<Outb
     if let Err(error @ StoreError::Unfit(_)) = store.books().await {
         return Err(Fault::new(&OUTBOX, "the outbox").because(error));
     }
-    let now = Instant::now();
+    let rotate_every = (*config.rotate_every / 10).min(Duration::from_secs(10));
     Ok(OutboxReader {
         store,
         producer: Producer::start(deps.client, ProducerOptions::default()),
@@ -81,9 +83,9 @@ pub async fn build_outbox(config: OutboxConfig, deps: OutboxDeps) -> Result<Outb
         notices,
         listen,
         failures: 0,
-        resting: Resting::default(),
-        rotate_at: now,
-        books_at: now,
+        resting: Resting::new(),
+        rotation: SideJob::new("rotate the tables of the outbox", rotate_every),
+        books: SideJob::new("read the books of the outbox", BOOKS_EVERY),
         config,
     })
 }

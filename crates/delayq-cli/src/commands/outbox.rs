@@ -132,7 +132,9 @@ impl Outbox {
                 row::show(&mut keeper, number, payload, output).await
             }
             Action::Export(export) => export.run(&mut keeper).await,
-            Action::Rejected { resting, limit } => list(&keeper.aside(resting, 0, limit).await?, output),
+            Action::Rejected { resting, limit } => {
+                list(&keeper.aside_names(resting, 0, limit).await?, output)
+            }
             Action::Retry { which } => {
                 let numbers = which.numbers(&mut keeper).await?;
                 let done = keeper.retry(&numbers).await?;
@@ -146,7 +148,8 @@ impl Outbox {
             Action::Discard { which, yes } => {
                 let numbers = which.numbers(&mut keeper).await?;
                 confirm(&format!("this deletes {} for good", counted(numbers.len() as u64, "row")), yes)?;
-                let done = keeper.discard(&numbers).await?;
+                // A server ends a session that is idle while the operator thinks.
+                let done = outbox_keeper(config)?.discard(&numbers).await?;
                 each(output, &numbers, &done, "discarded")
             }
         }
@@ -162,7 +165,8 @@ impl Which {
         }
         let mut numbers = Vec::new();
         loop {
-            let found = keeper.aside(false, numbers.last().copied().unwrap_or(0), PAGE).await?;
+            let after = numbers.last().copied().unwrap_or(0);
+            let found = keeper.aside_names(false, after, PAGE).await?;
             if found.is_empty() {
                 return Ok(numbers);
             }
@@ -227,7 +231,8 @@ fn list(found: &[AsideRow], output: Output) -> Result<(), Fault> {
     for found in found {
         let AsideRow { number, reason, since, row, .. } = found;
         let mut value = json!({
-            "number": number, "state": row::state(found), "verb": row.verb(), "topic": row.topic(), "id": row.id(), "reason": reason,
+            "number": number, "state": row::state(found), "verb": row.verb(), "topic": row.topic(), "id": row.id(),
+            "reason": reason,
         });
         add_time(&mut value, "since", Some(*since));
         values.push(value);

@@ -31,8 +31,8 @@ pub(super) trait Keeper: Send {
     /// What waits.
     async fn books(&mut self) -> Result<Books, StoreError>;
 
-    /// Rows aside behind a number, in order: those that rest, or rejected ones.
-    async fn aside(&mut self, resting: bool, after: u64, most: usize) -> Result<Vec<AsideRow>, StoreError>;
+    /// Rows aside.
+    async fn aside(&mut self, page: Page) -> Result<Vec<AsideRow>, StoreError>;
 
     /// Has rejected rows tried again; returns which were there.
     async fn retry(&mut self, numbers: &[u64]) -> Result<Vec<u64>, StoreError>;
@@ -49,6 +49,17 @@ pub(super) trait Keeper: Send {
 
     /// Gives up the turn.
     async fn release(&mut self) -> Result<(), StoreError>;
+}
+
+/// Which rows aside: in order, behind a number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    /// Those that rest, or rejected ones.
+    pub(super) resting: bool,
+    pub(super) after: u64,
+    pub(super) most: usize,
+    /// With payloads and headers; then as many as their bytes allow, and one at least.
+    pub(super) whole: bool,
 }
 
 /// An outbox, for an operator.
@@ -105,12 +116,26 @@ impl OutboxKeeper {
         self.0.books().await.map_err(unusable)
     }
 
-    /// Rows aside behind a number, in order, at most so many: those that rest, or rejected ones.
+    /// Rows aside behind a number, in order: those that rest, or rejected ones. At most so many, and fewer where they have more
+    /// than 8 MiB; none: there are no more.
     ///
     /// # Errors
     /// The outbox cannot be read.
     pub async fn aside(&mut self, resting: bool, after: u64, most: usize) -> Result<Vec<AsideRow>, Fault> {
-        self.0.aside(resting, after, most).await.map_err(unusable)
+        self.0.aside(Page { resting, after, most, whole: true }).await.map_err(unusable)
+    }
+
+    /// The same without payloads and headers, so that as many come as are asked for.
+    ///
+    /// # Errors
+    /// The outbox cannot be read.
+    pub async fn aside_names(
+        &mut self,
+        resting: bool,
+        after: u64,
+        most: usize,
+    ) -> Result<Vec<AsideRow>, Fault> {
+        self.0.aside(Page { resting, after, most, whole: false }).await.map_err(unusable)
     }
 
     /// Has rejected rows tried again; returns which were there.

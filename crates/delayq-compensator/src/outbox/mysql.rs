@@ -46,6 +46,8 @@ pub(super) struct MySql {
     is_fit: bool,
     /// What this process does with its turn, while it has it.
     turn: Option<Turn>,
+    /// The turn is being taken.
+    is_taking: bool,
     /// The last number of the rows aside that were tried again; 0: begin with the first.
     tried_aside: u64,
 }
@@ -59,6 +61,7 @@ impl MySql {
             config: config.clone(),
             is_fit: false,
             turn: None,
+            is_taking: false,
             tried_aside: 0,
         }
     }
@@ -107,7 +110,9 @@ impl MySql {
 #[async_trait]
 impl Store for MySql {
     async fn take(&mut self, resting: bool) -> Result<Taken, StoreError> {
+        self.is_taking = true;
         let taken = self.take_turn(resting).await;
+        self.is_taking = false;
         self.ended(taken)
     }
 
@@ -117,7 +122,9 @@ impl Store for MySql {
     }
 
     async fn leave(&mut self) {
-        if self.turn.take().is_some()
+        if self.is_taking {
+            self.connection.close();
+        } else if self.turn.take().is_some()
             && let Some(link) = self.connection.present()
         {
             let rolled_back = link.run("ROLLBACK").await;
@@ -132,8 +139,11 @@ impl Store for MySql {
     }
 
     async fn books(&mut self) -> Result<Books, StoreError> {
-        let books = self.read_books().await;
-        self.ended(books)
+        match self.read_books().await {
+            // Outside of a transaction a refusal ends nothing.
+            refused @ Err(StoreError::Refused(_)) => refused,
+            books => self.ended(books),
+        }
     }
 }
 

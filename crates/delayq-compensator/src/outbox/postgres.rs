@@ -11,8 +11,9 @@
 //! none that stays open holds up the others. Within a window rows go by `seq`: where one transaction waited for another one's
 //! commit, its rows come later, in both orders.
 //!
-//! **No row is deleted.** Settled rows are truncated with their table, so there are no dead versions, whatever the oldest
-//! snapshot of the database is. The progress is inserted too, for the same reason.
+//! **No settled row is deleted.** They are truncated with their table, so there are no dead versions, whatever the oldest
+//! snapshot of the database is. The progress is inserted too, for the same reason. Only rows that an operator discards are
+//! deleted.
 
 pub(super) mod admin;
 mod connection;
@@ -47,6 +48,8 @@ pub(super) struct Postgres {
     window: Option<Window>,
     /// What this process does with its turn, while it has it.
     turn: Option<Turn>,
+    /// The turn is being taken.
+    is_taking: bool,
     /// The last number of the rows aside that were tried again; 0: begin with the first.
     tried_aside: i64,
     /// What keeps a table from being truncated.
@@ -64,6 +67,7 @@ impl Postgres {
             is_fit: false,
             window: None,
             turn: None,
+            is_taking: false,
             tried_aside: 0,
             held: None,
         }
@@ -107,7 +111,9 @@ impl Postgres {
 #[async_trait]
 impl Store for Postgres {
     async fn take(&mut self, resting: bool) -> Result<Taken, StoreError> {
+        self.is_taking = true;
         let taken = self.take_turn(resting).await;
+        self.is_taking = false;
         self.ended(taken)
     }
 
@@ -117,7 +123,12 @@ impl Store for Postgres {
     }
 
     async fn leave(&mut self) {
-        if self.turn.take().is_some() {
+        if self.is_taking {
+            // What it reads would go on, and this process may be gone before the server is asked to end it.
+            if let Some(asking) = self.connection.close() {
+                let _ = asking.await;
+            }
+        } else if self.turn.take().is_some() {
             let rolled_back = match self.link() {
                 Ok(link) => link.batch("ROLLBACK").await,
                 Err(error) => Err(error),
@@ -133,8 +144,11 @@ impl Store for Postgres {
     }
 
     async fn books(&mut self) -> Result<Books, StoreError> {
-        let books = self.read_books().await;
-        self.ended(books)
+        match self.read_books().await {
+            // Outside of a transaction a refusal ends nothing.
+            refused @ Err(StoreError::Refused(_)) => refused,
+            books => self.ended(books),
+        }
     }
 }
 

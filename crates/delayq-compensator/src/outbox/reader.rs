@@ -5,10 +5,12 @@ use super::config::OutboxConfig;
 use super::metrics::OutboxMetrics;
 use super::notices::Notices;
 use super::row::Row;
+use super::side_job::SideJob;
 use super::store::{Store, StoreError, Taken, Verdict};
 use crate::wake::back_off;
 use delayq::Producer;
 use delayq_service::{Condition, Fault, Shutdown};
+use futures_util::FutureExt as _;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +20,7 @@ use tokio::task::JoinHandle;
 /// Longest rest between two tries while Redis or the database is unavailable.
 const LONGEST_REST: Duration = Duration::from_secs(5);
 /// The shortest time between two reads of the books.
-const BOOKS_EVERY: Duration = Duration::from_secs(2);
+pub(super) const BOOKS_EVERY: Duration = Duration::from_secs(2);
 
 /// The outbox of a database, and the deployment that its rows are carried out in.
 pub struct OutboxReader {
@@ -34,8 +36,8 @@ pub struct OutboxReader {
     pub(super) failures: u32,
     /// How often the rows that rest were tried in vain, and when they are tried again.
     pub(super) resting: Resting,
-    pub(super) rotate_at: Instant,
-    pub(super) books_at: Instant,
+    pub(super) rotation: SideJob,
+    pub(super) books: SideJob,
 }
 
 /// Listens for as long as it is polled.
@@ -54,6 +56,8 @@ impl Drop for AbortOnDrop {
 pub(super) struct Resting {
     tries: u32,
     again_at: Option<Instant>,
+    /// It was logged that there are some.
+    is_known: bool,
 }
 
 /// How a turn ended.
@@ -64,6 +68,8 @@ enum Step {
     Idle,
     /// Redis or the database cannot be used.
     Held(String),
+    /// This process is to end.
+    Over,
 }
 
 // === impl OutboxReader ===
@@ -72,11 +78,11 @@ impl OutboxReader {
     /// Carries out rows until shutdown, and finishes the current batch.
     ///
     /// # Errors
-    /// None at present: what cannot be used now is tried again.
+    /// None: what cannot be used is tried again, tables that do not fit any more included, for a restore may bring them back.
     pub async fn run(mut self, shutdown: Shutdown) -> Result<(), Fault> {
         let listening = self.listen.take().map(|listen| AbortOnDrop(tokio::spawn(listen)));
         while !shutdown.is_requested() {
-            let step = match self.step().await {
+            let step = match self.step(&shutdown).await {
                 Ok(step) => step,
                 Err(error) => Step::Held(error.to_string()),
             };
@@ -90,6 +96,7 @@ impl OutboxReader {
                     *self.config.poll_interval
                 }
                 Step::Held(why) => self.hold(why),
+                Step::Over => break,
             };
             let _ = shutdown.or(tokio::time::timeout(rest, self.notices.next())).await;
         }
@@ -98,69 +105,119 @@ impl OutboxReader {
         Ok(())
     }
 
-    async fn step(&mut self) -> Result<Step, StoreError> {
-        let now = Instant::now();
-        if self.rotate_at <= now {
-            self.rotate_at = now + (*self.config.rotate_every / 10).min(Duration::from_secs(10));
-            self.store.rotate().await?;
+    /// Rows come first: a database that cannot be used is reported by them.
+    async fn step(&mut self, shutdown: &Shutdown) -> Result<Step, StoreError> {
+        let step = self.rows(shutdown).await?;
+        if !shutdown.is_requested() {
+            self.side_jobs().await;
         }
-        if self.books_at <= now {
-            self.books_at = now + BOOKS_EVERY;
-            let books = self.store.books().await?;
-            self.resting.plan(books.resting, now);
-            self.metrics.show(&books);
-        }
+        Ok(step)
+    }
+
+    async fn rows(&mut self, shutdown: &Shutdown) -> Result<Step, StoreError> {
         let mut hurries = false;
-        if self.resting.is_due(now)
-            && let Taken::Turn(rows) = self.store.take(true).await?
-        {
-            let (step, done) = self.carry_out(rows).await?;
-            if let Step::Held(_) = step {
-                return Ok(step);
-            }
-            // What kept them seems to be over: the others do not wait for their next try.
-            hurries = done;
-            if hurries {
-                self.resting.hurry(now);
+        if self.resting.is_due(Instant::now()) {
+            match self.take(true, shutdown).await? {
+                None => return Ok(Step::Over),
+                Some(Taken::Turn(rows)) => {
+                    if rows.is_empty() {
+                        self.resting = Resting::default();
+                    }
+                    let (step, done) = self.carry_out(rows, true).await?;
+                    if let Step::Held(_) = step {
+                        return Ok(step);
+                    }
+                    // What kept them seems to be over: the others do not wait for their next try.
+                    hurries = done;
+                    if hurries {
+                        self.resting.hurry(Instant::now());
+                    }
+                }
+                Some(Taken::Nothing | Taken::Busy) => {}
             }
         }
-        match self.store.take(false).await? {
-            Taken::Turn(rows) => self.carry_out(rows).await.map(|(step, _)| step),
-            _ if hurries => Ok(Step::More),
-            Taken::Nothing | Taken::Busy => Ok(Step::Idle),
+        match self.take(false, shutdown).await? {
+            None => Ok(Step::Over),
+            Some(Taken::Turn(rows)) => self.carry_out(rows, false).await.map(|(step, _)| step),
+            Some(_) if hurries => Ok(Step::More),
+            Some(Taken::Nothing | Taken::Busy) => Ok(Step::Idle),
+        }
+    }
+
+    /// Takes the turn; `None`: this process is to end. A window that is read for long is no reason to be ready meanwhile.
+    async fn take(&mut self, resting: bool, shutdown: &Shutdown) -> Result<Option<Taken>, StoreError> {
+        let Self { store, condition, config, .. } = self;
+        let limit = *config.deadline;
+        let slow = async {
+            tokio::time::sleep(limit).await;
+            condition.unready(format!("the rows that wait have been read for longer than {limit:?}"));
+            std::future::pending::<Infallible>().await
+        };
+        tokio::select! {
+            biased;
+            taken = shutdown.or(store.take(resting)) => taken.transpose(),
+            never = slow => match never {},
+        }
+    }
+
+    /// Rotates the tables and reads the books, if it is time.
+    async fn side_jobs(&mut self) {
+        let began = Instant::now();
+        if self.rotation.is_due(began) {
+            let rotated = self.store.rotate().await;
+            self.rotation.ended(began, Instant::now(), rotated);
+        }
+        let began = Instant::now();
+        if self.books.is_due(began) {
+            let books = self.store.books().await;
+            if let Some(books) = self.books.ended(began, Instant::now(), books) {
+                self.resting.note(books.resting, Instant::now());
+                self.metrics.show(&books);
+            }
         }
     }
 
     /// Carries out rows, and settles what is done; whether any is.
-    async fn carry_out(&mut self, rows: Vec<Row>) -> Result<(Step, bool), StoreError> {
+    async fn carry_out(&mut self, rows: Vec<Row>, resting: bool) -> Result<(Step, bool), StoreError> {
         let limit = *self.config.deadline;
-        let carrying = carry_out(&self.producer, rows);
-        let Ok((verdicts, held)) = tokio::time::timeout(limit, carrying).await else {
+        // In a box: the calls to Redis nest too deep for the compiler to see whether all of it may be sent.
+        let carrying = carry_out(&self.producer, rows).boxed();
+        let Ok((mut verdicts, held)) = tokio::time::timeout(limit, carrying).await else {
             self.store.leave().await;
             return Ok((Step::Held(format!("a batch was not carried out within {limit:?}")), false));
         };
-        let (mut rejected, mut first) = (0, None);
-        for verdict in &verdicts {
+        // What follows a row that is still to be carried out is read again with it. Rows aside are each settled by itself.
+        if !resting {
+            let settled = verdicts.iter().take_while(|verdict| **verdict != Verdict::Untried).count();
+            verdicts.truncate(settled);
+        }
+        self.store.settle(verdicts.clone()).await?;
+        self.report(&verdicts);
+        Ok((held.map_or(Step::More, Step::Held), verdicts.contains(&Verdict::Done)))
+    }
+
+    /// Counts and logs what became of rows.
+    fn report(&mut self, verdicts: &[Verdict]) {
+        self.metrics.count(verdicts);
+        let mut rejected = Vec::new();
+        let mut resting = 0;
+        for verdict in verdicts {
             match verdict {
-                Verdict::Rejected(reason) => {
-                    rejected += 1;
-                    first.get_or_insert(reason);
-                }
-                Verdict::Rests(_) => self.books_at = Instant::now(),
+                Verdict::Rejected(reason) => rejected.push(reason),
+                Verdict::Rests(_) => resting += 1,
                 Verdict::Done | Verdict::Untried => {}
             }
         }
-        if let Some(reason) = first {
+        if let Some(reason) = rejected.first() {
             tracing::error!(
-                rejected,
+                rejected = rejected.len(),
                 reason,
                 "outbox rows are rejected and set aside: see delayq outbox rejected"
             );
         }
-        self.store.settle(verdicts.clone()).await?;
-        self.metrics.count(&verdicts);
-        let done = verdicts.contains(&Verdict::Done);
-        Ok((held.map_or(Step::More, Step::Held), done))
+        if resting > 0 {
+            self.resting.note(resting, Instant::now());
+        }
     }
 
     fn is_well(&mut self) {
@@ -183,16 +240,22 @@ impl OutboxReader {
 // === impl Resting ===
 
 impl Resting {
-    /// Plans the next try, by how many rows rest.
-    fn plan(&mut self, rows: u64, now: Instant) {
+    /// Due at once: rows may rest since before this process.
+    pub(super) fn new() -> Self {
+        Self { again_at: Some(Instant::now()), ..Self::default() }
+    }
+
+    /// So many rows rest.
+    fn note(&mut self, rows: u64, now: Instant) {
         if rows == 0 {
             *self = Self::default();
-        } else if self.again_at.is_none() {
-            self.tries += 1;
-            self.again_at = Some(now + back_off(self.tries, LONGEST_REST));
-            if self.tries == 1 {
-                tracing::warn!(rows, "outbox rows rest alone, and are tried again");
-            }
+            return;
+        }
+        if !std::mem::replace(&mut self.is_known, true) {
+            tracing::warn!(rows, "outbox rows rest alone, and are tried again");
+        }
+        if self.again_at.is_none() {
+            self.plan(now);
         }
     }
 
@@ -201,8 +264,17 @@ impl Resting {
         (self.tries, self.again_at) = (0, Some(now));
     }
 
-    /// Whether to try them now; then a next try has to be planned.
+    /// Whether to try them now; the next try is planned then.
     fn is_due(&mut self, now: Instant) -> bool {
-        self.again_at.take_if(|at| *at <= now).is_some()
+        let is_due = self.again_at.is_some_and(|at| at <= now);
+        if is_due {
+            self.plan(now);
+        }
+        is_due
+    }
+
+    fn plan(&mut self, now: Instant) {
+        self.tries += 1;
+        self.again_at = Some(now + back_off(self.tries, LONGEST_REST));
     }
 }

@@ -11,6 +11,9 @@ pub(super) const MAX_PAYLOAD: usize = MAX_PAYLOAD_BYTES;
 /// Headers whose JSON is longer are not read. It has escapes of six bytes for one.
 pub(super) const MAX_HEADERS: usize = 8 * MAX_HEADER_BYTES;
 
+/// A page of rows has no more bytes of payloads and headers, unless one row has.
+pub(super) const MAX_PAGE_BYTES: i64 = 8 << 20;
+
 /// The columns of a row that say what to do.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {

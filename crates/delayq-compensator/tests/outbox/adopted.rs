@@ -1,6 +1,7 @@
 //! Tables that came from another cluster, whose transactions had other numbers.
 
 use crate::stand::{Stand, ms, put};
+use delayq::State;
 use delayq_compensator::{Reconcile, Reconciled};
 use delayq_service::config::Secret;
 use delayq_tests::deadline::{LONG, wait_until};
@@ -51,6 +52,41 @@ async fn a_dump_that_is_adopted_keeps_what_waits_what_is_settled_and_what_was_in
     let found = keeper.reconcile(&stand.deployment.producer, what, |_, _| {}).await.unwrap();
     assert_eq!(found, Reconciled { rows: 20, known: 20, ..Reconciled::default() });
     reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_that_were_inserted_before_the_sequence_was_restored_come_last_and_none_is_lost() {
+    let mut stand = Stand::start_with(|config| config.batch = 1).await;
+    let database = stand.database().await;
+    database.batch_execute("SELECT setval('delayq_outbox_seq', 900)").await.unwrap();
+    let due = "('put', 'orders', 'order-17', '2100-01-01Z')";
+    database
+        .batch_execute(&format!("INSERT INTO delayq_outbox (verb, topic, id, due) VALUES {due}"))
+        .await
+        .unwrap();
+    database.batch_execute(&put(0..20)).await.unwrap();
+    let restored = PostgresServer::start().await;
+    let (new, driver) = tokio_postgres::connect(&restored.url(), NoTls).await.unwrap();
+    tokio::spawn(driver);
+    restored.run(stand.postgres.dump());
+    // As it is while the dump is still being restored.
+    new.batch_execute("SELECT setval('delayq_outbox_seq', 2)").await.unwrap();
+    let cancel = "INSERT INTO delayq_outbox (verb, topic, id) VALUES ('cancel', 'orders', 'order-17')";
+    new.batch_execute(cancel).await.unwrap();
+    // Numbers that waiting rows have too.
+    new.batch_execute("SELECT setval('delayq_outbox_seq', 905)").await.unwrap();
+    new.batch_execute(&put(20..30)).await.unwrap();
+
+    stand.config.url = Some(Secret::plain(restored.url()));
+    assert_eq!(stand.keeper().adopt().await.unwrap(), 32);
+    new.batch_execute(&put(30..40)).await.unwrap();
+    // Each reads the window anew after the other one's turn.
+    let (first, second) = (stand.read(), stand.read());
+    stand.is_all_settled().await;
+    assert_eq!(stand.accepted().await, 41);
+    assert_eq!(stand.stored("order-17", None).await.unwrap().state, State::Cancelled);
+    first.end().await;
+    second.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

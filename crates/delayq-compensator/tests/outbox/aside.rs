@@ -1,8 +1,10 @@
 //! Rows that cannot be carried out are kept aside with their reasons, and hold up no other.
 
+use crate::readers::pages_of_rows_that_rest;
 use crate::stand::{Stand, topic};
 use delayq::admin::{Policy, Repeats};
 use delayq::{Message, Topic};
+use delayq_tests::deadline::{LONG, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_can_never_be_carried_out_is_kept_with_its_reason_until_it_is_retried_or_discarded() {
@@ -59,4 +61,40 @@ async fn what_no_write_can_be_is_refused_where_it_is_inserted() {
         let refused = database.batch_execute(&format!("INSERT INTO delayq_outbox {values}")).await;
         assert!(refused.is_err(), "{values}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_behind_one_that_waits_are_rejected_and_counted_once() {
+    let mut stand = Stand::start().await;
+    let reader = stand.read();
+    stand.deployment.server.kill().await;
+    let database = stand.database().await;
+    database
+        .batch_execute("INSERT INTO delayq_outbox (topic, id) VALUES ('orders', 'waits'), ('a b', 'never')")
+        .await
+        .unwrap();
+    wait_until("more tries", LONG, async || stand.held_turns() >= 4).await;
+    assert_eq!(stand.settled("rejected"), 0);
+    stand.deployment.server.resume().await;
+    stand.is_all_settled().await;
+    stand.is_settled(1).await;
+    wait_until("a rejected row", LONG, async || stand.settled("rejected") > 0).await;
+    assert_eq!((stand.settled("done"), stand.settled("rejected")), (1, 1));
+    reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_rows_aside_are_bounded_by_their_bytes() {
+    let stand = Stand::start().await;
+    let database = stand.database().await;
+    pages_of_rows_that_rest(&stand, async |range| {
+        let rows = format!(
+            "INSERT INTO delayq_outbox (topic, id, due, payload) SELECT 'orders', 'm' || n, '2100-01-01Z', \
+             convert_to(repeat('x', 200000), 'UTF8') FROM generate_series({}, {}) n",
+            range.start,
+            range.end - 1
+        );
+        database.batch_execute(&rows).await.unwrap();
+    })
+    .await;
 }

@@ -1,6 +1,6 @@
 //! The tables stay small, whatever other transactions of the database do.
 
-use crate::stand::{Stand, ms, put};
+use crate::stand::{Stand, ms, put, shadow};
 use delayq_tests::deadline::{LONG, wait_for, wait_until};
 use std::time::Duration;
 use tokio_postgres::Client;
@@ -137,4 +137,22 @@ async fn a_database_that_does_not_answer_is_reported_and_asked_again_over_few_co
     locking.batch_execute("COMMIT").await.unwrap();
     stand.is_settled(5).await;
     reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_window_that_is_read_for_long_is_reported_and_given_up_at_a_shutdown() {
+    let stand = Stand::start_with(|config| config.deadline = ms(1000)).await;
+    let database = stand.database().await;
+    database.batch_execute(&put(0..5)).await.unwrap();
+    let length = "octet_length(bytea) RETURNS integer";
+    database.batch_execute(&shadow(length, "PERFORM pg_sleep(3600)")).await.unwrap();
+    let reader = stand.read();
+    stand.is_unready("have been read for longer than 1s").await;
+    reader.end().await;
+    wait_until("the end of the statement", LONG, async || {
+        let of =
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'delayq' AND state = 'active'";
+        database.query_one(of, &[]).await.unwrap().get::<_, i64>(0) == 0
+    })
+    .await;
 }

@@ -5,6 +5,7 @@
 mod adopted;
 mod aside;
 mod bounded;
+mod hosts;
 mod mysql;
 mod order;
 mod pooled;
@@ -12,6 +13,7 @@ mod process;
 mod readers;
 mod reconcile;
 mod resting;
+mod side_jobs;
 mod stand;
 mod tls;
 mod unreadable;

@@ -3,7 +3,7 @@
 mod stand;
 mod unreadable;
 
-use crate::readers::{OVERLAPPING, write_overlapping};
+use crate::readers::{OVERLAPPING, pages_of_rows_that_rest, write_overlapping};
 use delayq::admin::{Policy, Repeats};
 use delayq::{Message, State, Topic, UnixMillis};
 use delayq_tests::deadline::{LONG, wait_until};
@@ -292,4 +292,17 @@ async fn twenty_thousand_rows_are_put_once_under_a_read_view_that_is_held() {
     })
     .await;
     reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_rows_aside_are_bounded_by_their_bytes() {
+    let stand = Stand::start().await;
+    let mut database = stand.database().await;
+    pages_of_rows_that_rest(&stand, async |numbers| {
+        for n in numbers {
+            let row = format!("('orders', 'm{n}', '2037-01-01', REPEAT('x', 200000))");
+            database.run(&format!("INSERT INTO delayq_outbox (topic, id, due, payload) VALUES {row}")).await;
+        }
+    })
+    .await;
 }

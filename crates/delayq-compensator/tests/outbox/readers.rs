@@ -9,6 +9,7 @@ use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::deployment::Deployment;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use futures_util::future::join_all;
+use std::ops::Range;
 use std::sync::Mutex;
 use tokio::task::JoinHandle;
 
@@ -16,7 +17,7 @@ pub(crate) struct Readers {
     pub(crate) deployment: Deployment,
     pub(crate) config: OutboxConfig,
     /// Of each reader that there ever was.
-    metrics: Mutex<Vec<Metrics>>,
+    reports: Mutex<Vec<(Metrics, Readiness)>>,
 }
 
 /// A reader that runs.
@@ -59,6 +60,43 @@ pub(crate) async fn write_overlapping<R: AsyncFnMut(String)>(connect: impl Async
     join_all(writing).await;
 }
 
+/// Rows of 200 kB that rest come in pages of at most 8 MiB to an operator, and to a reader as soon as they can be carried out;
+/// their names come together. `insert` inserts so many.
+pub(crate) async fn pages_of_rows_that_rest(readers: &Readers, insert: impl AsyncFnOnce(Range<u64>)) {
+    const ROWS: u64 = 240;
+    let rename = async |from: &str, to: &str| {
+        let _: String = readers.deployment.server.command(&["RENAME", from, to]).await;
+    };
+    rename("{dq:2}:meta", "{dq:2}:away").await;
+    insert(0..ROWS).await;
+    let reader = readers.read();
+    let mut keeper = readers.keeper();
+    wait_until("all but the missing shard's", LONG, async || {
+        let resting = readers.keeper().books().await.unwrap().resting;
+        resting > 42 && readers.done().await + resting == ROWS
+    })
+    .await;
+    let names = keeper.aside_names(true, 0, 1000).await.unwrap();
+    assert!(names.iter().all(|row| row.row.payload().is_none() && row.row.id().starts_with('m')));
+    let (mut numbers, mut pages) = (Vec::new(), 0);
+    loop {
+        let page = keeper.aside(true, numbers.last().copied().unwrap_or(0), 1000).await.unwrap();
+        let bytes: usize = page.iter().map(|row| row.row.payload().unwrap().len()).sum();
+        assert!(bytes <= 8 << 20, "{bytes}");
+        if page.is_empty() {
+            break;
+        }
+        numbers.extend(page.iter().map(|row| row.number));
+        pages += 1;
+    }
+    assert!(pages > 1);
+    assert_eq!(numbers, names.iter().map(|row| row.number).collect::<Vec<_>>());
+    rename("{dq:2}:away", "{dq:2}:meta").await;
+    readers.is_all_settled().await;
+    assert_eq!(readers.accepted().await, ROWS);
+    reader.end().await;
+}
+
 // === impl Readers ===
 
 impl Readers {
@@ -68,7 +106,7 @@ impl Readers {
         let mut config =
             OutboxConfig { url: Some(Secret::plain(url)), poll_interval: ms(20), ..OutboxConfig::default() };
         change(&mut config);
-        let readers = Self { deployment: Deployment::on(redis, 4).await, config, metrics: Mutex::default() };
+        let readers = Self { deployment: Deployment::on(redis, 4).await, config, reports: Mutex::default() };
         assert!(readers.keeper().init(false).await.unwrap());
         readers
     }
@@ -78,9 +116,9 @@ impl Readers {
     }
 
     fn deps(&self) -> OutboxDeps {
-        let metrics = Metrics::new();
-        self.metrics.lock().unwrap().push(metrics.clone());
-        OutboxDeps { client: self.deployment.client.clone(), metrics, readiness: Readiness::new() }
+        let (metrics, readiness) = (Metrics::new(), Readiness::new());
+        self.reports.lock().unwrap().push((metrics.clone(), readiness.clone()));
+        OutboxDeps { client: self.deployment.client.clone(), metrics, readiness }
     }
 
     /// Why there can be no reader.
@@ -108,12 +146,27 @@ impl Readers {
     }
 
     pub(crate) fn metrics(&self) -> String {
-        self.metrics.lock().unwrap().iter().map(Metrics::encode).collect()
+        self.reports.lock().unwrap().iter().map(|(metrics, _)| metrics.encode()).collect()
+    }
+
+    /// Waits until a reader is not ready, for a reason that contains this.
+    pub(crate) async fn is_unready(&self, why: &str) {
+        wait_until(why, LONG, async || {
+            let reports = self.reports.lock().unwrap();
+            let mut unready = reports.iter().flat_map(|(_, readiness)| readiness.unready());
+            unready.any(|unready| unready.reason.contains(why))
+        })
+        .await;
     }
 
     /// How often a row was done, over all readers of this stand.
     pub(crate) async fn done(&self) -> u64 {
-        self.sum("delayq_outbox_settled_total{outcome=\"done\"} ")
+        self.settled("done")
+    }
+
+    /// How often a row had this outcome, over all readers of this stand.
+    pub(crate) fn settled(&self, outcome: &str) -> u64 {
+        self.sum(&format!("delayq_outbox_settled_total{{outcome=\"{outcome}\"}} "))
     }
 
     /// A counter, over all readers of this stand.

@@ -23,6 +23,14 @@ pub(crate) fn put(numbers: Range<u64>) -> String {
     )
 }
 
+/// Statements that put a function in the way of one of the database's own, for connections to come.
+pub(crate) fn shadow(function: &str, body: &str) -> String {
+    format!(
+        "CREATE SCHEMA shadow; CREATE FUNCTION shadow.{function} LANGUAGE plpgsql AS $$BEGIN {body}; END$$; \
+         ALTER ROLE postgres SET search_path TO shadow, pg_catalog, public"
+    )
+}
+
 // === impl Stand ===
 
 impl Stand {

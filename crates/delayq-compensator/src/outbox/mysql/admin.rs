@@ -2,7 +2,7 @@
 
 use super::turn::row_of;
 use super::{MySql, column, sql};
-use crate::outbox::keeper::{AsideRow, Each, Keeper};
+use crate::outbox::keeper::{AsideRow, Each, Keeper, Page};
 use crate::outbox::reconcile::RowKey;
 use crate::outbox::row::Row;
 use crate::outbox::store::{Books, StoreError};
@@ -49,8 +49,8 @@ impl Keeper for MySql {
         self.read_books().await
     }
 
-    async fn aside(&mut self, resting: bool, after: u64, most: usize) -> Result<Vec<AsideRow>, StoreError> {
-        let found = self.connect().await?.rows(&sql::aside_rows(resting, after, most)).await?;
+    async fn aside(&mut self, page: Page) -> Result<Vec<AsideRow>, StoreError> {
+        let found = self.connect().await?.rows(&sql::aside_rows(page)).await?;
         found.into_iter().map(aside_of).collect()
     }
 

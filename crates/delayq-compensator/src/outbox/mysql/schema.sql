@@ -59,7 +59,8 @@ CREATE TABLE IF NOT EXISTS delayq_outbox_aside (
     expires      TIMESTAMP(6)    NULL DEFAULT NULL,
     max_attempts INT             NULL,
     replaces     BOOLEAN         NOT NULL,
-    INDEX (id(255))
+    INDEX (id(255)),
+    INDEX (resting, number, added)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- One row. Its lock is the turn of one compensator.

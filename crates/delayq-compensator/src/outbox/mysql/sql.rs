@@ -1,9 +1,10 @@
 //! The statements.
 
-use crate::outbox::row::{MAX_HEADERS, MAX_PAYLOAD};
+use crate::outbox::keeper::Page;
+use crate::outbox::row::{MAX_HEADERS, MAX_PAGE_BYTES, MAX_PAYLOAD};
 
-/// A batch has no more bytes of payloads, unless one message has.
-const MAX_BYTES: u64 = 8 << 20;
+/// The bytes of a row's payload and headers.
+const BYTES: &str = "COALESCE(OCTET_LENGTH(payload), 0) + COALESCE(OCTET_LENGTH(headers), 0)";
 /// All columns of a row, by name.
 const ALL: &str = "seq, added, verb, topic, id, group_id, due, delay_ms, expected, payload, headers, expires, max_attempts, \
      replaces";
@@ -17,7 +18,8 @@ pub(super) const WAITS: &str = "SELECT 1 FROM delayq_outbox LIMIT 1";
 /// A row if the turn was free.
 pub(super) const TURN: &str = "SELECT version FROM delayq_outbox_state FOR UPDATE SKIP LOCKED";
 /// A row if there are tables.
-pub(super) const IS_THERE: &str = "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'delayq_outbox_state'";
+pub(super) const IS_THERE: &str = "SELECT 1 FROM information_schema.tables \
+     WHERE table_schema = DATABASE() AND table_name = 'delayq_outbox_state'";
 /// The number of rows that are not settled.
 pub(super) const UNSETTLED_ROWS: &str = "SELECT COUNT(*) FROM delayq_outbox";
 /// age of the oldest row that waits, rejected and resting rows, bytes.
@@ -28,7 +30,8 @@ pub(super) const BOOKS: &str = "SELECT \
      (SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS UNSIGNED) FROM information_schema.tables \
       WHERE table_schema = DATABASE() AND table_name = 'delayq_outbox') \
      FROM (SELECT (SELECT added FROM delayq_outbox ORDER BY seq LIMIT 1) AS oldest) w, \
-     (SELECT CAST(COALESCE(SUM(NOT resting), 0) AS UNSIGNED) AS rejected, CAST(COALESCE(SUM(resting), 0) AS UNSIGNED) AS resting, \
+     (SELECT CAST(COALESCE(SUM(NOT resting), 0) AS UNSIGNED) AS rejected, \
+      CAST(COALESCE(SUM(resting), 0) AS UNSIGNED) AS resting, \
       MIN(CASE WHEN resting THEN added END) AS oldest FROM delayq_outbox_aside) a";
 /// Changes a row aside: resting, reason, number.
 pub(super) const STILL_ASIDE: &str =
@@ -37,12 +40,17 @@ pub(super) const STILL_ASIDE: &str =
 /// What a row says, in the order in which [`super::turn::row_of`] reads it; `behind`: rows aside that it may go behind. Times
 /// are in microseconds. What no message can have is not read, for it may take more memory than there is.
 fn columns(behind: &str) -> String {
+    let payload = format!("IF(OCTET_LENGTH(o.payload) <= {MAX_PAYLOAD}, o.payload, NULL)");
+    let headers = format!("IF(OCTET_LENGTH(o.headers) <= {MAX_HEADERS}, CAST(o.headers AS CHAR), NULL)");
+    columns_with(&payload, &headers, behind)
+}
+
+fn columns_with(payload: &str, headers: &str, behind: &str) -> String {
     format!(
         "o.verb, LEFT(o.topic, 999), LEFT(o.id, 999), LEFT(o.group_id, 999), \
          CAST(UNIX_TIMESTAMP(o.due) * 1000000 AS UNSIGNED), o.delay_ms, \
          CAST(UNIX_TIMESTAMP(o.expected) * 1000000 AS UNSIGNED), \
-         IF(OCTET_LENGTH(o.payload) <= {MAX_PAYLOAD}, o.payload, NULL), \
-         IF(OCTET_LENGTH(o.headers) <= {MAX_HEADERS}, CAST(o.headers AS CHAR), NULL), \
+         {payload}, {headers}, \
          CAST(UNIX_TIMESTAMP(o.expires) * 1000000 AS UNSIGNED), o.max_attempts, o.replaces <> 0, \
          CAST(GREATEST(0, COALESCE(TIMESTAMPDIFF(MICROSECOND, o.added, SYSDATE(6)), 0)) DIV 1000 AS UNSIGNED), \
          CASE WHEN OCTET_LENGTH(o.payload) > {MAX_PAYLOAD} \
@@ -66,9 +74,8 @@ pub(super) fn next_rows(most: u16) -> String {
     format!(
         "SELECT o.seq, {} FROM \
          (SELECT seq, bytes, SUM(bytes) OVER (ORDER BY seq) AS total FROM \
-          (SELECT seq, COALESCE(OCTET_LENGTH(payload), 0) + COALESCE(OCTET_LENGTH(headers), 0) AS bytes \
-           FROM delayq_outbox ORDER BY seq LIMIT {most}) f) k \
-         JOIN delayq_outbox o ON o.seq = k.seq WHERE k.total <= {MAX_BYTES} OR k.total = k.bytes ORDER BY k.seq",
+          (SELECT seq, {BYTES} AS bytes FROM delayq_outbox ORDER BY seq LIMIT {most}) f) k \
+         JOIN delayq_outbox o ON o.seq = k.seq WHERE k.total <= {MAX_PAGE_BYTES} OR k.total = k.bytes ORDER BY k.seq",
         columns("TRUE")
     )
 }
@@ -78,20 +85,19 @@ pub(super) fn settled(seqs: &[u64]) -> String {
     seqs.iter().map(|seq| format!("DELETE FROM delayq_outbox WHERE seq = {seq};")).collect()
 }
 
-/// number and columns of rows that rest, behind a number, at most so many.
-pub(super) fn resting_rows(after: u64, most: u16) -> String {
+/// number, columns, reason, since, whether they rest, of rows aside.
+pub(super) fn aside_rows(Page { resting, after, most, whole }: Page) -> String {
+    let (bytes, columns) = match whole {
+        true => (BYTES, columns(&format!("b.number <= {after}"))),
+        false => ("0", columns_with("NULL", "NULL", "FALSE")),
+    };
     format!(
-        "SELECT o.number, {} FROM delayq_outbox_aside o WHERE o.resting AND o.number > {after} ORDER BY o.number LIMIT {most}",
-        columns(&format!("b.number <= {after}"))
-    )
-}
-
-/// number, columns, reason, since, whether they rest, of rows aside: that rest, or rejected ones; behind a number, at most.
-pub(super) fn aside_rows(resting: bool, after: u64, most: usize) -> String {
-    format!(
-        "SELECT o.number, {}, o.reason, CAST(UNIX_TIMESTAMP(o.since) * 1000 AS UNSIGNED), o.resting <> 0 \
-         FROM delayq_outbox_aside o WHERE o.resting = {resting} AND o.number > {after} ORDER BY o.number LIMIT {most}",
-        columns("FALSE")
+        "SELECT o.number, {columns}, o.reason, CAST(UNIX_TIMESTAMP(o.since) * 1000 AS UNSIGNED), o.resting <> 0 FROM \
+         (SELECT number, bytes, SUM(bytes) OVER (ORDER BY number) AS total FROM \
+          (SELECT number, {bytes} AS bytes FROM delayq_outbox_aside \
+           WHERE resting = {resting} AND number > {after} ORDER BY number LIMIT {most}) f) k \
+         JOIN delayq_outbox_aside o ON o.number = k.number \
+         WHERE k.total <= {MAX_PAGE_BYTES} OR k.total = k.bytes ORDER BY k.number"
     )
 }
 

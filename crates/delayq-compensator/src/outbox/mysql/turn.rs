@@ -1,6 +1,7 @@
 //! One turn: rows are read under the lock of the state, and deleted with it.
 
 use super::{Link, MySql, column, sql};
+use crate::outbox::keeper::Page;
 use crate::outbox::row::Row;
 use crate::outbox::store::{StoreError, Taken, Verdict};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -28,21 +29,24 @@ impl MySql {
             link.run("ROLLBACK").await?;
             return Ok(Taken::Busy);
         }
-        let statement = if resting { sql::resting_rows(tried_aside, batch) } else { sql::next_rows(batch) };
+        let page = |after| Page { resting, after, most: batch.into(), whole: true };
+        let mut read = match resting {
+            true => link.rows(&sql::aside_rows(page(tried_aside))).await?,
+            false => link.rows(&sql::next_rows(batch)).await?,
+        };
+        // After the last one that rests, the first one again.
+        if resting && read.is_empty() && tried_aside > 0 {
+            read = link.rows(&sql::aside_rows(page(0))).await?;
+        }
         let (mut keys, mut found) = (Vec::new(), Vec::new());
-        for mut row in link.rows(&statement).await? {
+        for mut row in read {
             keys.push(column(&mut row, 0)?);
             found.push(row_of(&mut row)?);
         }
-        self.turn = Some(match resting {
-            false => Turn::Rows(keys),
-            true => {
-                // After the last one, the first one again.
-                self.tried_aside =
-                    keys.last().filter(|_| keys.len() == usize::from(batch)).map_or(0, |&last| last);
-                Turn::Aside(keys)
-            }
-        });
+        if resting {
+            self.tried_aside = keys.last().copied().unwrap_or(0);
+        }
+        self.turn = Some(if resting { Turn::Aside(keys) } else { Turn::Rows(keys) });
         Ok(Taken::Turn(found))
     }
 
@@ -58,7 +62,6 @@ impl MySql {
     }
 }
 
-/// What follows a row that is still to be carried out is read again with it.
 async fn settle_rows(link: &mut Link, seqs: &[u64], verdicts: Vec<Verdict>) -> Result<(), StoreError> {
     let set_aside = sql::set_aside();
     let mut settled = Vec::with_capacity(seqs.len());
@@ -87,7 +90,7 @@ async fn settle_aside(link: &mut Link, numbers: &[u64], verdicts: Vec<Verdict>) 
     if done.is_empty() { Ok(()) } else { link.run(&sql::delete_aside(&done)).await }
 }
 
-/// The row of [`sql::next_rows`], [`sql::resting_rows`] or [`sql::aside_rows`].
+/// The row of [`sql::next_rows`] or [`sql::aside_rows`].
 pub(super) fn row_of(found: &mut mysql_async::Row) -> Result<Row, StoreError> {
     Ok(Row {
         verb: column(found, 1)?,

@@ -2,7 +2,7 @@
 
 use super::Postgres;
 use super::turn::{place_of, row_of};
-use crate::outbox::keeper::{AsideRow, Each, Keeper};
+use crate::outbox::keeper::{AsideRow, Each, Keeper, Page};
 use crate::outbox::reconcile::RowKey;
 use crate::outbox::row::Row;
 use crate::outbox::store::{Books, SLOW, StoreError};
@@ -48,11 +48,12 @@ impl Keeper for Postgres {
         Ok(Books { held, ..books })
     }
 
-    async fn aside(&mut self, resting: bool, after: u64, most: usize) -> Result<Vec<AsideRow>, StoreError> {
+    async fn aside(&mut self, page: Page) -> Result<Vec<AsideRow>, StoreError> {
         self.connect().await?;
-        let (after, most) = (number(after), i64::try_from(most).unwrap_or(i64::MAX));
-        let of = [(&resting as _, Type::BOOL), (&after as _, Type::INT8), (&most as _, Type::INT8)];
-        let found = self.link()?.rows(&self.sql.aside_rows(), &of).await?;
+        let statement = if page.whole { self.sql.aside_rows() } else { self.sql.aside_names() };
+        let (after, most) = (number(page.after), i64::try_from(page.most).unwrap_or(i64::MAX));
+        let of = [(&page.resting as _, Type::BOOL), (&after as _, Type::INT8), (&most as _, Type::INT8)];
+        let found = self.link()?.rows(&statement, &of).await?;
         Ok(found.iter().map(aside_of).collect())
     }
 

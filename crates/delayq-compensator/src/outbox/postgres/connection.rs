@@ -9,19 +9,19 @@ use crate::outbox::tls;
 use delayq_service::config::ExposeSecret as _;
 use futures_util::StreamExt as _;
 use std::future::poll_fn;
-use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// How long a new connection may take.
+/// How long a new connection to one host may take, and to one of its addresses.
 const CONNECT: Duration = Duration::from_secs(5);
+const ADDRESS: Duration = Duration::from_secs(2);
 /// After so much silence a dead peer is noticed.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
@@ -69,16 +69,20 @@ impl Connection {
     }
 
     /// Drops it: the server rolls back what was under way. It is asked to, for a backend that waits for a lock does not notice
-    /// that its client is gone, and one more would wait after each try.
-    pub(super) fn close(&mut self) {
-        let Some(link) = self.link.take() else { return };
+    /// that its client is gone, and one more would wait after each try. Returns the asking, if there was a link.
+    pub(super) fn close(&mut self) -> Option<JoinHandle<()>> {
+        let link = self.link.take()?;
         let (token, config) = (link.client.cancel_token(), self.config.clone());
-        tokio::spawn(tokio::time::timeout(CONNECT, async move {
-            match tls::client(config.pem_files()) {
-                Ok(tls) if config.tls => token.cancel_query(MakeRustlsConnect::new(tls)).await,
-                _ => token.cancel_query(NoTls).await,
-            }
-        }));
+        Some(tokio::spawn(async move {
+            let asking = async {
+                match tls::client(config.pem_files()) {
+                    Ok(tls) if config.tls => token.cancel_query(MakeRustlsConnect::new(tls)).await,
+                    _ => token.cancel_query(NoTls).await,
+                }
+            };
+            // Where it fails, the server finds out by itself.
+            let _ = tokio::time::timeout(CONNECT, asking).await;
+        }))
     }
 }
 
@@ -92,7 +96,7 @@ impl Link {
         within(self.limit, asked).await
     }
 
-    /// Runs a statement that may read whole tables, and passes its rows on one by one.
+    /// Runs a statement that may read whole tables before its first row, and passes its rows on one by one.
     pub(super) async fn each_row(
         &self,
         statement: &str,
@@ -100,11 +104,16 @@ impl Link {
         mut each: impl FnMut(&Row),
     ) -> Result<(), StoreError> {
         let params = params.iter().map(|(value, of)| (*value, of.clone()));
-        let asked =
-            async { self.client.query_typed_raw(statement, params).await.map_err(|error| failed(&error)) };
-        let mut found = pin!(within(SLOW, asked).await?);
-        while let Some(row) = within(SLOW, async { Ok(found.next().await) }).await? {
+        let asked = async {
+            let found =
+                self.client.query_typed_raw(statement, params).await.map_err(|error| failed(&error))?;
+            let mut found = Box::pin(found);
+            Ok((found.next().await, found))
+        };
+        let (mut next, mut found) = within(SLOW, asked).await?;
+        while let Some(row) = next {
             each(&row.map_err(|error| failed(&error))?);
+            next = within(self.limit, async { Ok(found.next().await) }).await?;
         }
         Ok(())
     }
@@ -135,17 +144,55 @@ pub(super) type Messages =
 /// A client, and the messages of its connection.
 pub(super) async fn connect(config: &OutboxConfig) -> Result<(Client, Messages), StoreError> {
     let settings = settings(config).map_err(StoreError::Unfit)?;
-    let connecting = async {
-        if config.tls {
-            let tls = tls::client(config.pem_files()).map_err(StoreError::Unfit)?;
-            let made = settings.connect(MakeRustlsConnect::new(tls)).await.map_err(|error| failed(&error))?;
-            Ok((made.0, messages(made.1)))
-        } else {
-            let made = settings.connect(NoTls).await.map_err(|error| failed(&error))?;
-            Ok((made.0, messages(made.1)))
+    let mut connected = Err(StoreError::Unfit("`[outbox] url` names no host".to_owned()));
+    for host in hosts(&settings) {
+        connected = within(CONNECT, connect_to(&host, config)).await;
+        if connected.is_ok() {
+            break;
         }
+    }
+    connected
+}
+
+async fn connect_to(host: &Config, config: &OutboxConfig) -> Result<(Client, Messages), StoreError> {
+    if config.tls {
+        let tls = tls::client(config.pem_files()).map_err(StoreError::Unfit)?;
+        let made = host.connect(MakeRustlsConnect::new(tls)).await.map_err(|error| failed(&error))?;
+        Ok((made.0, messages(made.1)))
+    } else {
+        let made = host.connect(NoTls).await.map_err(|error| failed(&error))?;
+        Ok((made.0, messages(made.1)))
+    }
+}
+
+/// The settings for each host by itself: the client would wait for one that accepts and is silent, and never try the next one.
+fn hosts(all: &Config) -> Vec<Config> {
+    let count = all.get_hosts().len().max(all.get_hostaddrs().len());
+    let of = |place: usize| {
+        let mut one = Config::new();
+        match all.get_hosts().get(place) {
+            Some(Host::Tcp(name)) => drop(one.host(name)),
+            Some(Host::Unix(path)) => drop(one.host_path(path)),
+            None => {}
+        }
+        all.get_hostaddrs().get(place).map(|address| one.hostaddr(*address));
+        all.get_ports().get(place).or(all.get_ports().first()).map(|port| one.port(*port));
+        all.get_user().map(|user| one.user(user));
+        all.get_password().map(|password| one.password(password));
+        all.get_dbname().map(|name| one.dbname(name));
+        all.get_options().map(|options| one.options(options));
+        all.get_application_name().map(|name| one.application_name(name));
+        all.get_connect_timeout().map(|limit| one.connect_timeout(*limit));
+        all.get_tcp_user_timeout().map(|limit| one.tcp_user_timeout(*limit));
+        all.get_keepalives_interval().map(|every| one.keepalives_interval(every));
+        all.get_keepalives_retries().map(|retries| one.keepalives_retries(retries));
+        one.keepalives(all.get_keepalives()).keepalives_idle(all.get_keepalives_idle());
+        one.ssl_mode(all.get_ssl_mode()).ssl_negotiation(all.get_ssl_negotiation());
+        one.channel_binding(all.get_channel_binding()).target_session_attrs(all.get_target_session_attrs());
+        one.load_balance_hosts(all.get_load_balance_hosts());
+        one
     };
-    within(CONNECT, connecting).await
+    (0..count).map(of).collect()
 }
 
 fn messages<S, T>(mut link: tokio_postgres::Connection<S, T>) -> Messages
@@ -184,7 +231,7 @@ pub(in crate::outbox) fn settings(config: &OutboxConfig) -> Result<Config, Strin
         }
         settings.password(password.reveal()?.expose_secret());
     }
-    settings.application_name("delayq").connect_timeout(CONNECT);
+    settings.application_name("delayq").connect_timeout(ADDRESS);
     settings.keepalives_idle(KEEPALIVE).tcp_user_timeout(2 * KEEPALIVE);
     Ok(settings)
 }

@@ -3,12 +3,11 @@
 //! They are read once, for rows of a window that waited long (a compensator that was away, one transaction of a million rows)
 //! can be many, and sorting them again for each batch would take as long as carrying them out.
 
+use crate::outbox::row::MAX_PAGE_BYTES;
 use std::collections::VecDeque;
 
 /// At most so many keys are kept, which take some 24 MB.
 pub(super) const MAX_KEYS: i64 = 1_000_000;
-/// A batch has no more bytes of payloads, unless one message has.
-const MAX_BYTES: i64 = 8 << 20;
 
 /// A row's key, and the bytes of its payload and headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +40,7 @@ impl Window {
         let mut bytes = 0;
         let fits = |key: &&Key| {
             bytes += key.bytes;
-            bytes <= MAX_BYTES || bytes == key.bytes
+            bytes <= MAX_PAGE_BYTES || bytes == key.bytes
         };
         self.keys.iter().take(most).take_while(fits).copied().collect()
     }
@@ -75,9 +74,9 @@ mod tests {
         for (sizes, most, expected) in [
             (&[1, 1, 1][..], 2, 2),
             (&[1, 1, 1], 9, 3),
-            (&[MAX_BYTES + 1, 1], 9, 1),
-            (&[1, MAX_BYTES], 9, 1),
-            (&[0, 0, MAX_BYTES, 1], 9, 3),
+            (&[MAX_PAGE_BYTES + 1, 1], 9, 1),
+            (&[1, MAX_PAGE_BYTES], 9, 1),
+            (&[0, 0, MAX_PAGE_BYTES, 1], 9, 3),
             (&[], 9, 0),
         ] {
             assert_eq!(window(sizes).page(most).len(), expected, "{sizes:?}");

@@ -47,21 +47,43 @@ impl Postgres {
         let slot = self.slot().await?;
         let (current, other) = (self.shape(slot).await?, self.shape(1 - slot).await?);
         let step = step(current, other, *self.config.rotate_every, *self.config.keep);
-        if step != Step::Truncate {
-            self.held = None;
-        }
         if step == Step::Nothing {
+            self.held = None;
             return Ok(());
         }
         // Nobody else moves on while this one has the turn.
         if self.begin().await?.is_none() || self.slot().await? != slot {
             return self.link()?.batch("ROLLBACK").await;
         }
-        match step {
-            Step::Move => drop(self.link()?.rows(&self.sql.move_to(1 - slot), &[]).await?),
-            _ => return self.truncate(1 - slot).await,
+        let done = match step {
+            Step::Move => self.move_to(1 - slot).await,
+            _ => self.truncate(1 - slot).await,
+        };
+        match done {
+            // Such as a missing privilege, or a writer that stays. Rows are carried out all the same.
+            Err(StoreError::Refused(why)) => self.hold(1 - slot, why).await,
+            done => {
+                self.held = None;
+                done
+            }
         }
-        self.link()?.batch("COMMIT").await
+    }
+
+    async fn move_to(&self, slot: i64) -> Result<(), StoreError> {
+        let link = self.link()?;
+        link.rows(&self.sql.move_to(slot), &[]).await?;
+        link.batch("COMMIT").await
+    }
+
+    /// Ends the transaction, and notes who holds the table that takes no rows, or else why it is not truncated.
+    async fn hold(&mut self, slot: i64, why: String) -> Result<(), StoreError> {
+        self.link()?.batch("ROLLBACK").await?;
+        let held = self.holder(slot, Duration::ZERO).await?.unwrap_or(why);
+        if self.held.is_none() {
+            tracing::warn!(held, "a table of settled outbox rows cannot be truncated yet");
+        }
+        self.held = Some(held);
+        Ok(())
     }
 
     async fn slot(&self) -> Result<i64, StoreError> {
@@ -81,21 +103,9 @@ impl Postgres {
     }
 
     /// Ends the transaction of a turn, with the table truncated if all of its rows are settled.
-    async fn truncate(&mut self, slot: i64) -> Result<(), StoreError> {
+    async fn truncate(&self, slot: i64) -> Result<(), StoreError> {
         let link = self.link()?;
-        if let Err(error) = link.batch(&self.sql.lock(slot, LOCK_WAIT_MS)).await {
-            // Such as a missing privilege. Rows are carried out all the same.
-            let StoreError::Refused(why) = error else { return Err(error) };
-            link.batch("ROLLBACK").await?;
-            let held = self.holder(slot, Duration::ZERO).await?.unwrap_or(why);
-            if self.held.is_none() {
-                tracing::warn!(held, "a table of settled outbox rows cannot be truncated yet");
-            }
-            self.held = Some(held);
-            return Ok(());
-        }
-        self.held = None;
-        let link = self.link()?;
+        link.batch(&self.sql.lock(slot, LOCK_WAIT_MS)).await?;
         // Every writer of the table has ended: all of its rows are seen.
         let progress = link.rows(&self.sql.progress(), &[]).await?;
         let Some(progress) = progress.first().filter(|progress| progress.get(3)) else {

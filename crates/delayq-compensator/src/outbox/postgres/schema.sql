@@ -60,6 +60,7 @@ CREATE TABLE {schema}.delayq_outbox_aside (
     LIKE {schema}.delayq_outbox
 );
 CREATE INDEX ON {schema}.delayq_outbox_aside USING hash (id) WHERE resting;
+CREATE INDEX ON {schema}.delayq_outbox_aside (resting, number, added);
 
 -- How far the rows are settled; the last one counts. All that the snapshot `before` sees is settled, and of what `until` sees
 -- besides, the rows up to `seq`, the last of which was inserted at `added`. Inserted only, and truncated with the rows: an

@@ -1,10 +1,12 @@
 //! The statements, for the tables of one schema.
 
-use crate::outbox::row::{MAX_HEADERS, MAX_PAYLOAD};
+use crate::outbox::row::{MAX_HEADERS, MAX_PAGE_BYTES, MAX_PAYLOAD};
 
 /// All columns of a row, by name.
 const ALL: &str = "tx, seq, slot, added, verb, topic, id, group_id, due, delay_ms, expected, payload, headers, expires, \
      max_attempts, replaces";
+/// The bytes of a row's payload and headers.
+const BYTES: &str = "(coalesce(octet_length(payload), 0) + coalesce(pg_column_size(headers), 0))::bigint";
 /// The number of this cluster.
 const CLUSTER: &str = "(SELECT system_identifier::text FROM pg_control_system())";
 
@@ -49,8 +51,10 @@ impl Sql {
             "o.verb, left(o.topic, 999), left(o.id, 999), left(o.group_id, 999), o.due, o.delay_ms, o.expected, {payload}, \
              {headers}, o.expires, o.max_attempts, o.replaces, \
              greatest(0, extract(epoch FROM clock_timestamp() - o.added) * 1000)::bigint, \
-             CASE WHEN octet_length(o.payload) > {MAX_PAYLOAD} THEN 'payload: ' || octet_length(o.payload) || ' bytes; at most {MAX_PAYLOAD}' \
-             WHEN octet_length(o.headers::text) > {MAX_HEADERS} THEN 'headers: ' || octet_length(o.headers::text) || ' bytes; at most {MAX_HEADERS}' END, \
+             CASE WHEN octet_length(o.payload) > {MAX_PAYLOAD} \
+                 THEN 'payload: ' || octet_length(o.payload) || ' bytes; at most {MAX_PAYLOAD}' \
+             WHEN octet_length(o.headers::text) > {MAX_HEADERS} \
+                 THEN 'headers: ' || octet_length(o.headers::text) || ' bytes; at most {MAX_HEADERS}' END, \
              EXISTS (SELECT FROM {}.delayq_outbox_aside b \
              WHERE b.resting AND b.id = o.id AND b.topic = o.topic AND {behind})",
             self.schema
@@ -101,9 +105,8 @@ impl Sql {
         let s = &self.schema;
         let part = |of: &str| {
             format!(
-                "(SELECT tx::text::bigint AS tx, seq, \
-                 (coalesce(octet_length(payload), 0) + coalesce(pg_column_size(headers), 0))::bigint AS bytes \
-                 FROM {s}.delayq_outbox WHERE {of} AND pg_visible_in_snapshot(tx, $2::text::pg_snapshot) AND seq > $3)"
+                "(SELECT tx::text::bigint AS tx, seq, {BYTES} AS bytes FROM {s}.delayq_outbox \
+                 WHERE {of} AND pg_visible_in_snapshot(tx, $2::text::pg_snapshot) AND seq > $3)"
             )
         };
         let (late, new) = (
@@ -121,15 +124,6 @@ impl Sql {
             "SELECT k.place, {} FROM unnest($1, $2) WITH ORDINALITY AS k(tx, seq, place) \
              JOIN {}.delayq_outbox o ON o.tx = k.tx::text::xid8 AND o.seq = k.seq ORDER BY k.place",
             self.columns("true"),
-            self.schema
-        )
-    }
-
-    /// number and columns of rows that rest, behind the number $1, at most $2.
-    pub(super) fn resting_rows(&self) -> String {
-        format!(
-            "SELECT o.number, {} FROM {}.delayq_outbox_aside o WHERE o.resting AND o.number > $1 ORDER BY o.number LIMIT $2",
-            self.columns("b.number <= $1"),
             self.schema
         )
     }
@@ -260,13 +254,26 @@ impl Sql {
         format!("SELECT to_regclass('{}.delayq_outbox_state') IS NOT NULL", self.schema)
     }
 
-    /// number, columns, reason, since, whether they rest, of rows aside: that rest, or rejected ones; behind a number, at most.
+    /// number, columns, reason, since, whether they rest, of a page of rows aside: that rest, or rejected ones ($1), behind a
+    /// number ($2), at most ($3).
     pub(super) fn aside_rows(&self) -> String {
+        self.aside_page(BYTES, &self.columns("b.number <= $2"))
+    }
+
+    /// The same without payloads and headers.
+    pub(super) fn aside_names(&self) -> String {
+        self.aside_page("0", &self.columns_with("NULL::bytea", "NULL::text", "false"))
+    }
+
+    fn aside_page(&self, bytes: &str, columns: &str) -> String {
+        let s = &self.schema;
         format!(
-            "SELECT o.number, {}, o.reason, (extract(epoch FROM o.since) * 1000)::bigint, o.resting \
-             FROM {}.delayq_outbox_aside o WHERE o.resting = $1 AND o.number > $2 ORDER BY o.number LIMIT $3",
-            self.columns("false"),
-            self.schema
+            "SELECT o.number, {columns}, o.reason, (extract(epoch FROM o.since) * 1000)::bigint, o.resting FROM \
+             (SELECT number, bytes, sum(bytes) OVER (ORDER BY number) AS total FROM \
+              (SELECT number, {bytes} AS bytes FROM {s}.delayq_outbox_aside \
+               WHERE resting = $1 AND number > $2 ORDER BY number LIMIT $3) f) k \
+             JOIN {s}.delayq_outbox_aside o ON o.number = k.number \
+             WHERE k.total <= {MAX_PAGE_BYTES} OR k.total = k.bytes ORDER BY k.number"
         )
     }
 
@@ -289,18 +296,27 @@ impl Sql {
     }
 
     /// Begins to take over rows of another cluster, whose transactions had other numbers: settled ones stay settled, the others
-    /// wait. Rows that are newer than the progress were inserted here, or restored after it; they wait in any case.
+    /// wait. Rows that are newer than the progress were inserted here, or restored after it; they wait in any case. What waits
+    /// gets new numbers, these rows the last ones: producers may have inserted them before the sequence was restored.
     pub(super) fn adopt(&self) -> String {
         let s = &self.schema;
         let settled = "pg_visible_in_snapshot(o.tx, p.before) \
              OR (p.until IS NOT NULL AND pg_visible_in_snapshot(o.tx, p.until) AND o.seq <= p.seq)";
+        let kind = format!(
+            "CASE WHEN coalesce({settled}, false) AND age(o.xmin) >= age(p.at) THEN {SETTLED} \
+             WHEN age(o.xmin) >= age(p.at) THEN '4' ELSE '5' END::xid8"
+        );
         format!(
             "BEGIN; SET LOCAL lock_timeout = '10s'; SELECT FROM {s}.delayq_outbox_state FOR UPDATE; \
              LOCK TABLE {s}.delayq_outbox, {s}.delayq_outbox_progress IN ACCESS EXCLUSIVE MODE; \
-             UPDATE {s}.delayq_outbox o SET tx = CASE WHEN coalesce({settled}, false) AND age(o.xmin) >= age(p.at) \
-                 THEN {SETTLED} WHEN age(o.xmin) >= age(p.at) THEN '4' ELSE '5' END::xid8 \
-             FROM (SELECT 1) one LEFT JOIN \
-                 (SELECT before, until, seq, xmin AS at FROM {s}.delayq_outbox_progress ORDER BY turn DESC LIMIT 1) p ON true; \
+             UPDATE {s}.delayq_outbox o \
+             SET tx = k.kind, seq = CASE k.kind WHEN {SETTLED} THEN o.seq ELSE k.largest + k.place END \
+             FROM (SELECT tx, seq, slot, kind, max(seq) OVER () AS largest, \
+                   row_number() OVER (ORDER BY kind, seq, tx) AS place \
+                   FROM (SELECT o.tx, o.seq, o.slot, {kind} AS kind FROM {s}.delayq_outbox o LEFT JOIN \
+                         (SELECT before, until, seq, xmin AS at FROM {s}.delayq_outbox_progress \
+                          ORDER BY turn DESC LIMIT 1) p ON true) r) k \
+             WHERE (o.tx, o.seq, o.slot) = (k.tx, k.seq, k.slot); \
              UPDATE {s}.delayq_outbox_aside SET tx = {SETTLED}; \
              TRUNCATE {s}.delayq_outbox_progress; \
              INSERT INTO {s}.delayq_outbox_progress (before) VALUES ({ALL_WAIT}); \

@@ -120,15 +120,19 @@ impl Postgres {
 
     /// The next rows that rest; after the last one, the first one again.
     async fn rows_aside(&mut self) -> Result<(Turn, Vec<Row>), StoreError> {
-        let most = i64::from(self.config.batch);
-        let of = [(&self.tried_aside as _, Type::INT8), (&most as _, Type::INT8)];
-        let found = self.link()?.rows(&self.sql.resting_rows(), &of).await?;
+        let mut found = self.aside_after(self.tried_aside).await?;
+        if found.is_empty() && self.tried_aside > 0 {
+            found = self.aside_after(0).await?;
+        }
         let numbers: Vec<i64> = found.iter().map(|row| row.get(0)).collect();
-        self.tried_aside = match numbers.last() {
-            Some(&last) if numbers.len() == usize::from(self.config.batch) => last,
-            _ => 0,
-        };
+        self.tried_aside = numbers.last().copied().unwrap_or(0);
         Ok((Turn::Aside(numbers), found.iter().map(row_of).collect()))
+    }
+
+    async fn aside_after(&self, number: i64) -> Result<Vec<tokio_postgres::Row>, StoreError> {
+        let most = i64::from(self.config.batch);
+        let of = [(&true as _, Type::BOOL), (&number as _, Type::INT8), (&most as _, Type::INT8)];
+        self.link()?.rows(&self.sql.aside_rows(), &of).await
     }
 
     pub(super) async fn end_turn(&mut self, verdicts: Vec<Verdict>) -> Result<(), StoreError> {
@@ -148,18 +152,16 @@ impl Postgres {
         let Some(mut window) = self.window.take() else {
             return Err(StoreError::Unreachable("the window was lost".to_owned()));
         };
-        // What follows a row that is still to be carried out is read again with it.
-        let settled = verdicts.iter().take_while(|verdict| **verdict != Verdict::Untried).count();
-        let passed = match settled == keys.len() {
-            true => page,
-            false => window.keys.iter().position(|key| *key == keys[settled]).unwrap_or(0),
+        let passed = match keys.get(verdicts.len()) {
+            None => page,
+            Some(first) => window.keys.iter().position(|key| key == first).unwrap_or(0),
         };
         let last = passed.checked_sub(1).map(|last| window.keys[last]);
         if let Some(last) = last {
             window.seq = last.seq;
         }
         let is_over = window.settle(passed);
-        let aside = Aside::of(keys, &verdicts[..settled]);
+        let aside = Aside::of(keys, &verdicts);
         let (before, until, seq) = match is_over {
             true => (window.until.clone(), None, 0),
             false => (window.before.clone(), Some(window.until.clone()), window.seq),
@@ -267,7 +269,7 @@ pub(super) fn place_of(found: &tokio_postgres::Row) -> usize {
     usize::try_from(found.get::<_, i64>(0) - 1).unwrap_or(0)
 }
 
-/// The row of [`Sql::rows`] or [`Sql::resting_rows`].
+/// The row of [`Sql::rows`] or [`Sql::aside_rows`].
 pub(super) fn row_of(found: &tokio_postgres::Row) -> Row {
     Row {
         verb: found.get(1),
