@@ -132,8 +132,8 @@ impl Resubmitter {
         (self.tries, self.is_time) = (0, false);
     }
 
-    /// Tries what rests alone again in the next step: a few records of each cause. Once one of them can be carried out, or what
-    /// waits is not what rested, it begins again with the first record; now and then in any case.
+    /// Tries what rests alone again in the next step, ahead of its batch: a few records of each cause. Once one of them can be
+    /// carried out, or what waits is not what rested, it begins again with the first record; now and then in any case.
     pub fn try_again(&mut self) {
         self.is_time = true;
     }
@@ -156,9 +156,24 @@ impl Resubmitter {
     }
 
     async fn resubmit_next(&mut self) -> Result<Report, SpoolError> {
-        if mem::take(&mut self.is_time) {
-            return self.try_some().await;
+        let tried = match mem::take(&mut self.is_time) {
+            true => self.try_some().await?,
+            false => Report::default(),
+        };
+        if tried.held.is_some() {
+            return Ok(tried);
         }
+        let next = self.read_on().await?;
+        Ok(Report {
+            sent: tried.sent + next.sent,
+            resubmitted: tried.resubmitted + next.resubmitted,
+            rejected: tried.rejected + next.rejected,
+            ..next
+        })
+    }
+
+    /// Resubmits the records behind those that were read.
+    async fn read_on(&mut self) -> Result<Report, SpoolError> {
         let (read, max) = (self.read, self.max);
         let batch = self.with(move |reader| reader.waiting(read, max)).await?;
         let Some(last) = batch.last().map(|last| last.seq) else {
@@ -190,12 +205,11 @@ impl Resubmitter {
         }
         let (resting, probes) = (mem::take(&mut self.resting), mem::take(&mut self.probes));
         let report = self.resubmit(some).await?;
-        if self.doubtful || report.resubmitted + report.rejected > 0 {
-            self.begin_again();
-            return Ok(report);
+        match self.doubtful || report.resubmitted + report.rejected > 0 {
+            true => self.begin_again(),
+            false => (self.resting, self.probes) = (resting, probes),
         }
-        (self.resting, self.probes) = (resting, probes);
-        Ok(Report { at_end: true, resting: self.resting.count(), ..report })
+        Ok(report)
     }
 
     /// Resubmits records, unless Redis is still unavailable.

@@ -132,6 +132,30 @@ async fn however_many_rest_few_of_each_cause_are_tried_again_until_one_of_them_c
 }
 
 #[tokio::test]
+async fn a_try_of_what_rests_keeps_no_backlog_from_being_read() {
+    let host = Host::start().await;
+    rename(&host, BROKEN, AWAY).await;
+    spool(&host).await;
+    let mut resubmitter = Resubmitter::new(reader(host.folder.path()), host.deployment.client.clone(), 20);
+    let mut done = 0;
+    loop {
+        resubmitter.try_again();
+        let report = resubmitter.run_once().await.unwrap();
+        done += report.resubmitted;
+        if report.at_end {
+            assert_eq!(done + report.resting, 2 * RECORDS, "all were read");
+            break;
+        }
+    }
+    // An outage forgets what rested: it is read again, although it is to be tried.
+    rename(&host, AWAY, BROKEN).await;
+    resubmitter.begin_again();
+    resubmitter.try_again();
+    assert_eq!(pass(&mut resubmitter).await.0, 0);
+    assert_eq!(stats(&host).waiting, 0);
+}
+
+#[tokio::test]
 async fn a_redis_without_any_shard_holds_up_everything_in_order() {
     let host = Host::start().await;
     spool(&host).await;
