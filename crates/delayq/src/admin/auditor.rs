@@ -44,9 +44,9 @@ pub(super) struct Auditor {
     waiting: usize,
     /// Likewise, indexes and what else is no message.
     indexes: BTreeMap<ShardId, VecDeque<IndexAt>>,
-    /// Of the large index that is looked at in a shard, the score of its last entry at its first look: what comes behind that is
-    /// left to the next walk, or one under load would not end.
-    ends: BTreeMap<ShardId, f64>,
+    /// Of the large index that is looked at in a shard, its last entry when that began: what comes behind it is left to the next
+    /// walk, or one under load would not end.
+    ends: BTreeMap<ShardId, Option<(f64, Vec<u8>)>>,
     /// Buckets, and how many of their messages were found in them: they are looked at behind all messages. `None`: their
     /// entries are looked at one by one, whatever was found.
     buckets: Option<BTreeMap<(ShardId, Vec<u8>), u64>>,
@@ -93,7 +93,10 @@ impl Auditor {
         }
     }
 
-    /// Goes one step: what that found; `None`: all is looked at.
+    /// Goes one step: what that found; `None`: all is looked at. After an error the next step is this one again.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or [`Error::Walk`]: only a new walk sees all.
     pub(super) async fn next(&mut self) -> Result<Option<Page>, Error> {
         let mut page = match self.whats_next() {
             Next::Messages(shard) => self.look_at_messages(shard).await?,
@@ -106,7 +109,8 @@ impl Auditor {
         for finding in &mut page.findings {
             let Some(number) = finding.number() else { continue };
             let key = (finding.shard, number);
-            finding.topic = self.name_of(&key).await?.unwrap_or_else(|| format!("#{}", key.1));
+            let name = self.name_of(&key).await.ok().flatten();
+            finding.topic = name.unwrap_or_else(|| format!("#{}", key.1));
             *self.faulty.entry(key).or_default() += 1;
         }
         Ok(Some(page))
@@ -151,8 +155,8 @@ impl Auditor {
         if !is_over {
             return Next::Keys;
         }
-        match self.topics.pop_first() {
-            Some((shard, number)) => Next::Topic(shard, number),
+        match self.topics.first() {
+            Some((shard, number)) => Next::Topic(*shard, number.clone()),
             None => Next::Nothing,
         }
     }
@@ -176,14 +180,17 @@ impl Auditor {
     }
 
     async fn look_at_messages(&mut self, shard: ShardId) -> Result<Page, Error> {
-        let waiting = self.messages.entry(shard).or_default();
-        let keys = waiting.split_off(waiting.len().saturating_sub(MESSAGES_A_LOOK));
-        self.waiting -= keys.len();
+        let waiting = &self.messages[&shard];
+        let left = waiting.len().saturating_sub(MESSAGES_A_LOOK);
+        let keys = waiting[left..].to_vec();
         let mut page = Page { looked_at: keys.len() as u64, ..Page::default() };
         let glance = self.redis.glance(shard, keys).await?;
-        self.are_in(shard, glance.buckets);
+        let mut reports = Vec::new();
         for keys in glance.doubtful.chunks(MESSAGES_A_CALL) {
-            let report = self.redis.ask(audit::messages(shard, keys), audit::read_messages).await?;
+            reports.push(self.redis.ask(audit::messages(shard, keys), audit::read_messages).await?);
+        }
+        self.are_in(shard, glance.buckets);
+        for report in reports {
             self.are_in(shard, report.buckets);
             for (word, name) in report.findings {
                 match FindingKind::from_word(&word) {
@@ -192,6 +199,8 @@ impl Auditor {
                 }
             }
         }
+        self.messages.entry(shard).or_default().truncate(left);
+        self.waiting -= page.looked_at as usize;
         Ok(page)
     }
 
@@ -204,22 +213,31 @@ impl Auditor {
     }
 
     async fn look_at_indexes(&mut self, shard: ShardId) -> Result<Page, Error> {
-        let waiting = self.indexes.entry(shard).or_default();
         // One that was not through in its first step is large.
-        let is_large = waiting.front().is_some_and(|first| !first.member.is_empty());
-        let some = if is_large { 1 } else { INDEXES_A_CALL };
+        let large = self.indexes[&shard].front().filter(|first| !first.member.is_empty());
+        if let Some(index) = large.map(|large| large.index.clone())
+            && !self.ends.contains_key(&shard)
+        {
+            let end = self.redis.last_entry(shard, &index).await?;
+            self.ends.insert(shard, end);
+        }
+        let waiting = self.indexes.entry(shard).or_default();
+        let some = if self.ends.contains_key(&shard) { 1 } else { INDEXES_A_CALL };
         let call = audit::indexes(shard, MESSAGES_A_CALL, waiting.iter().take(some));
         let report = self.redis.ask(call, audit::read_indexes).await?;
         waiting.drain(..report.done.min(waiting.len()));
-        match waiting.front_mut() {
-            Some(next) if !report.at.1.is_empty() => {
-                (next.score, next.member) = report.at;
-                let (index, score) = (next.index.clone(), next.score.clone());
-                if self.is_behind_its_end(shard, &index, &score, is_large).await? {
-                    self.indexes.entry(shard).or_default().pop_front();
-                }
+        let mut is_through = report.done > 0;
+        if let Some(next) = waiting.front_mut()
+            && !report.at.1.is_empty()
+        {
+            (next.score, next.member) = report.at;
+            if self.ends.get(&shard).and_then(Option::as_ref).is_some_and(|end| is_at(next, end)) {
+                waiting.pop_front();
+                is_through = true;
             }
-            _ => {}
+        }
+        if is_through {
+            self.ends.remove(&shard);
         }
         self.indexes.retain(|_, waiting| !waiting.is_empty());
         let finding = |(index, (word, entry)): (Vec<u8>, (String, Vec<u8>))| {
@@ -230,37 +248,27 @@ impl Auditor {
         Ok(Page { entries: report.entries, findings, ..Page::default() })
     }
 
-    /// Whether a large index was looked at up to what was its last entry at the first look, which this is or not.
-    async fn is_behind_its_end(
-        &mut self,
-        shard: ShardId,
-        index: &[u8],
-        score: &[u8],
-        is_known: bool,
-    ) -> Result<bool, Error> {
-        if !is_known {
-            let mut zrange = redis::cmd("ZRANGE");
-            zrange.arg([self.redis.keys().base(shard).as_bytes(), index].concat());
-            let last: Vec<(Vec<u8>, f64)> =
-                self.redis.query(shard, "ZRANGE", zrange.arg(-1).arg(-1).arg("WITHSCORES")).await?;
-            self.ends.insert(shard, last.first().map_or(f64::INFINITY, |&(_, score)| score));
-        }
-        let score = std::str::from_utf8(score).ok().and_then(|score| score.parse::<f64>().ok());
-        Ok(score.zip(self.ends.get(&shard)).is_some_and(|(score, end)| score > *end))
-    }
-
     async fn look_through_queues(&mut self) -> Result<Page, Error> {
-        let findings = self.redis.lost(std::mem::take(&mut self.candidates)).await?;
+        let findings = self.redis.lost(&self.candidates).await?;
+        self.candidates = Candidates::default();
         Ok(Page { findings, ..Page::default() })
     }
 
     /// Counts a topic; one with findings is not counted.
     async fn look_at_topic(&mut self, shard: ShardId, number: String) -> Result<Page, Error> {
-        let mut page = Page::default();
         let key = (shard, number);
-        let Some(topic) = self.name_of(&key).await? else { return Ok(page) };
-        page.topic = Some((shard, key.1.clone(), topic.clone()));
-        if self.faulty.contains_key(&key) {
+        let page = match self.name_of(&key).await? {
+            Some(topic) => self.count(&key, topic).await?,
+            None => Page::default(),
+        };
+        self.topics.remove(&key);
+        Ok(page)
+    }
+
+    async fn count(&mut self, key: &(ShardId, String), topic: String) -> Result<Page, Error> {
+        let shard = key.0;
+        let mut page = Page { topic: Some((shard, key.1.clone(), topic.clone())), ..Page::default() };
+        if self.faulty.contains_key(key) {
             return Ok(page);
         }
         let why = match self.redis.counted(shard, &topic, false).await {
@@ -303,6 +311,18 @@ enum Next {
 // === impl Paced ===
 
 impl Paced {
+    /// The last entry of an index; `None`: it has none.
+    async fn last_entry(&mut self, shard: ShardId, index: &[u8]) -> Result<Option<(f64, Vec<u8>)>, Error> {
+        let mut zrange = redis::cmd("ZRANGE");
+        zrange.arg([self.keys().base(shard).as_bytes(), index].concat());
+        let last = self.query(shard, "ZRANGE", zrange.arg(-1).arg(-1).arg("WITHSCORES")).await;
+        let last: Vec<(Vec<u8>, f64)> = match last {
+            Err(error) if is_wrong_type(&error) => Vec::new(),
+            last => last?,
+        };
+        Ok(last.into_iter().next().map(|(member, score)| (score, member)))
+    }
+
     /// The name of a topic that has this number in a shard.
     pub(super) async fn topic_name(&mut self, shard: ShardId, number: &str) -> Result<Option<String>, Error> {
         let mut hget = redis::cmd("HGET");
@@ -310,8 +330,8 @@ impl Paced {
         match self.run(shard, &hget).await {
             Ok(name) => Ok(from_redis_value(name).ok().flatten()),
             // A key of the wrong type is a finding of its own.
-            Err(error) if error.is_outage() => Err(error),
-            Err(_) => Ok(None),
+            Err(error) if is_wrong_type(&error) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -341,6 +361,12 @@ impl Paced {
             }
         }
     }
+}
+
+/// Whether a look has come to an entry, or past its place.
+fn is_at(at: &IndexAt, end: &(f64, Vec<u8>)) -> bool {
+    let score = std::str::from_utf8(&at.score).ok().and_then(|score| score.parse::<f64>().ok());
+    score.is_some_and(|score| (score, &at.member) >= (end.0, &end.1))
 }
 
 /// The number of a topic of whose key this is the name.

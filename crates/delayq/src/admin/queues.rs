@@ -1,6 +1,6 @@
 //! Looking for ready messages in their queues: those that are in none are lost to everybody who reserves.
 
-use super::paced::Paced;
+use super::paced::{Paced, is_wrong_type};
 use crate::admin::stuck::Finding;
 use crate::error::Error;
 use delayq_core::shard::ShardId;
@@ -49,12 +49,13 @@ impl Candidates {
 impl Paced {
     /// Those of the candidates that are in no queue: ready at a first look and a last one under the same gen, and not
     /// found in between.
-    pub(super) async fn lost(&mut self, candidates: Candidates) -> Result<Vec<Finding>, Error> {
+    pub(super) async fn lost(&mut self, candidates: &Candidates) -> Result<Vec<Finding>, Error> {
         let mut lost = Vec::new();
-        for ((shard, number), mut members) in candidates.queues {
+        for ((shard, number), members) in &candidates.queues {
+            let (shard, mut members) = (*shard, members.clone());
             for _ in 0..LOOKS {
-                self.look_through(shard, &number, &mut members).await?;
-                members = self.still_ready(shard, &number, members).await?;
+                self.look_through(shard, number, &mut members).await?;
+                members = self.still_ready(shard, number, members).await?;
                 if members.is_empty() {
                     break;
                 }
@@ -80,8 +81,8 @@ impl Paced {
             lrange.arg(&key).arg(end - A_STEP + 1).arg(end);
             // A queue of the wrong type has none of them.
             let reply = match self.run(shard, &lrange).await {
-                Err(error) if error.is_outage() => return Err(error),
-                Err(_) => return Ok(()),
+                Err(error) if is_wrong_type(&error) => return Ok(()),
+                Err(error) => return Err(error),
                 Ok(reply) => reply,
             };
             let entries: Vec<Vec<u8>> = from_redis_value(reply)

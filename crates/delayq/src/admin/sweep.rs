@@ -85,10 +85,10 @@ impl Sweep {
     /// at once more and mended in one script each, so a step may be dropped or repeated, and two sweeps may meet.
     ///
     /// # Errors
-    /// Redis cannot be used. The next step begins this walk again.
+    /// Redis cannot be used: the next step is this one again. Or [`Error::Walk`]: the next step begins a new walk.
     pub async fn next(&mut self) -> Result<Option<Swept>, Error> {
         let step = self.step().await;
-        if !matches!(step, Ok(Some(_))) {
+        if matches!(step, Ok(None) | Err(Error::Walk(_))) {
             self.auditor = Auditor::new(self.redis.clone(), false);
             let off = mem::take(&mut self.off);
             if step.is_ok() {
@@ -131,17 +131,21 @@ impl Sweep {
         let (key, off) =
             ((shard, topic.to_owned()), drifts.iter().map(|drift| (drift.counter, drift.by())).collect());
         let is_proven = self.off_before.get(&key) == Some(&off);
-        self.off.insert(key, off);
         let mending = match self.mends {
-            _ if !is_proven => return Ok(Vec::new()),
-            false => SweptMending::Left,
-            true => match self.redis.counted(shard, topic, true).await? {
+            true if is_proven => match self.redis.counted(shard, topic, true).await? {
                 // The deployment's own work mended it meanwhile.
                 Counted::All(pairs) if pairs.iter().all(|(says, is)| says == is) => return Ok(Vec::new()),
                 Counted::All(_) => SweptMending::Mended,
                 Counted::Crowded | Counted::Changed => SweptMending::Failed("it changed".to_owned()),
             },
+            _ => SweptMending::Left,
         };
+        if mending != SweptMending::Mended {
+            self.off.insert(key, off);
+        }
+        if !is_proven {
+            return Ok(Vec::new());
+        }
         let fault =
             |drift: Drift| SweptFault { kind: COUNTER, what: drift.to_string(), mending: mending.clone() };
         Ok(drifts.into_iter().map(fault).collect())

@@ -25,7 +25,7 @@ const ROUNDS: u64 = 20;
 const NEVER: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
 struct Scene {
-    _server: RedisServer,
+    server: RedisServer,
     clock: ClockShim,
     client: Client,
     producer: Producer,
@@ -99,6 +99,12 @@ async fn one_round(client: &Client, producer: &Producer, round: u64) {
     }
 }
 
+fn kinds(faults: &[SweptFault]) -> Vec<&'static str> {
+    let mut kinds: Vec<_> = faults.iter().map(|fault| fault.kind).collect();
+    kinds.sort_unstable();
+    kinds
+}
+
 fn own(id: &str) -> MessageId {
     MessageId::own(id).unwrap()
 }
@@ -114,7 +120,12 @@ impl Scene {
         // So that nothing finishes before it is planted.
         admin.set_policy(&stuck, &Policy { lease: Some(LEASE), ..Policy::default() }).await.unwrap();
         let bare = BareShard::uncreated(&server, "dq", Arc::new(Scripts::published())).await;
-        Self { _server: server, clock, client, producer, admin, bare, stuck }
+        Self { server, clock, client, producer, admin, bare, stuck }
+    }
+
+    /// Changes what everybody may do.
+    async fn allow(&self, rule: &str) {
+        let () = self.server.command(&["ACL", "SETUSER", "default", rule]).await;
     }
 
     async fn put(&self, message: Message) {
@@ -515,7 +526,7 @@ async fn a_counter_that_looks_wrong_for_a_message_that_got_stuck_meanwhile_is_le
     scene.take_out(&bucket, "a").await;
     assert_eq!(swept_by(&mut sweep).await, [], "the count is off by one for this walk alone");
     let faults = swept_by(&mut sweep).await;
-    assert_eq!(faults.iter().map(|fault| fault.kind).collect::<Vec<_>>(), ["no_place"], "{faults:#?}");
+    assert_eq!(kinds(&faults), ["no_place"], "{faults:#?}");
     // A message without a place counted as ready: that much is left.
     assert_eq!(swept_by(&mut sweep).await.len(), 1);
     assert_eq!(swept_by(&mut sweep).await, []);
@@ -525,21 +536,51 @@ async fn a_counter_that_looks_wrong_for_a_message_that_got_stuck_meanwhile_is_le
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_index_that_grows_faster_than_it_is_looked_at_does_not_keep_a_sweep_from_ending() {
     const STEPS: u64 = 100;
-    let mut scene = Scene::new().await;
-    let mut grow = async |from: u64| {
-        let mut add = vec![b"ZADD".to_vec(), b"~expiries".to_vec()];
-        for n in from..from + 300 {
-            add.extend([n.to_string().into_bytes(), format!("1:nobody-{n}").into_bytes()]);
+    // What comes in behind its end may have higher scores, or be later members of one.
+    for by in [1, 0] {
+        let mut scene = Scene::new().await;
+        let mut grow = async |from: u64| {
+            let mut add = vec![b"ZADD".to_vec(), b"~expiries".to_vec()];
+            for n in from..from + 300 {
+                let score = NEVER.get() + by * n;
+                add.extend([score.to_string().into_bytes(), format!("1:nobody-{n:06}").into_bytes()]);
+            }
+            scene.bare.command(&add.iter().map(Vec::as_slice).collect::<Vec<_>>()).await;
+        };
+        grow(0).await;
+        let (mut sweep, mut found, mut steps) = (scene.admin.sweep(1.0, false), 0, 0);
+        while let Some(swept) = sweep.next().await.unwrap() {
+            found += swept.faults.len();
+            steps += 1;
+            assert!(steps < STEPS, "{found} found");
+            grow(300 * steps).await;
         }
-        scene.bare.command(&add.iter().map(Vec::as_slice).collect::<Vec<_>>()).await;
-    };
-    grow(NEVER.get()).await;
-    let (mut sweep, mut found, mut steps) = (scene.admin.sweep(1.0, false), 0, 0);
-    while let Some(swept) = sweep.next().await.unwrap() {
-        found += swept.faults.len();
-        steps += 1;
-        assert!(steps < STEPS, "{found} found");
-        grow(NEVER.get() + 300 * steps).await;
+        assert!(found >= 300, "{found}: what was there at first is looked at");
     }
-    assert!(found >= 300, "{found}: what was there at first is looked at");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_in_any_step_of_a_sweep_makes_it_pass_over_nothing() {
+    let mut scene = Scene::new().await;
+    for n in 0..600 {
+        scene.put(scene.message(&format!("m{n}")).after(FAR)).await;
+    }
+    let bucket = scene.bucket_of("m0").await;
+    scene.take_out(&bucket, "m0").await;
+    scene.bare.command(&[b"ZADD", b"~g:nobody", b"1", b"1:nobody"]).await;
+    let calm = kinds(&swept_by(&mut scene.admin.sweep(1.0, false)).await);
+    assert_eq!(calm, ["no_place", "stale_entry"]);
+    let (mut sweep, mut faults, mut failures) = (scene.admin.sweep(1.0, false), Vec::new(), 0);
+    loop {
+        // Each step fails once: what it reads by is denied.
+        scene.allow("-@read").await;
+        failures += u64::from(sweep.next().await.is_err());
+        scene.allow("+@read").await;
+        match sweep.next().await.unwrap() {
+            Some(swept) => faults.extend(swept.faults),
+            None => break,
+        }
+    }
+    assert!(failures > 5, "{failures}");
+    assert_eq!(kinds(&faults), calm);
 }
