@@ -2,7 +2,7 @@
 
 use crate::error::SpoolError;
 use crate::flag::Flag;
-use crate::row::Row;
+use crate::row::{INSERT, Row};
 use crate::{clock, file, lost};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::collections::HashMap;
@@ -65,6 +65,7 @@ impl Append {
     ) -> rusqlite::Result<Answers> {
         // Why a message's record is refused: its later ones must not overtake it.
         let mut refused: HashMap<i64, SpoolError> = HashMap::new();
+        let mut insert = transaction.prepare_cached(INSERT)?;
         let mut answers = Vec::with_capacity(self.rows.len());
         for row in &self.rows {
             let taken = match refused.get(&row.key()) {
@@ -73,7 +74,7 @@ impl Append {
                 None => room.take(row).map(Some),
             };
             match taken {
-                Ok(Some(body)) => row.insert(transaction, now_ms, body)?,
+                Ok(Some(body)) => row.insert(transaction, &mut insert, now_ms, body)?,
                 Ok(None) => {}
                 Err(ref error) => drop(refused.insert(row.key(), error.clone())),
             }

@@ -101,7 +101,8 @@ pub(crate) fn encode_message(record: &SpoolRecord) -> Vec<u8> {
         SpoolAction::Cancel => {}
         SpoolAction::Put(message) => {
             push_due(&mut out, message.due);
-            out.extend(message.envelope(message.payload.clone(), false).encode());
+            out.extend(message.envelope(Vec::new(), false).encode());
+            out.extend(&message.payload);
         }
         SpoolAction::Reschedule(change) => push_change(&mut out, *change),
     }

@@ -4,7 +4,7 @@ use crate::encoding;
 use crate::error::SpoolError;
 use delayq_core::id::{Group, MessageId, Topic};
 use delayq_core::spool::{AnyRecord, GroupRecord, SpoolRecord};
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, Statement, Transaction, params};
 use sha2::{Digest, Sha256};
 
 /// A row's overhead besides its body: its columns, its index entry, its share of the page.
@@ -21,6 +21,9 @@ const WAITS: &str = "
 
 /// Whether a waiting record has this note. A compensator of an earlier version leaves notes of what it has done.
 const NOTED: &str = "SELECT 1 FROM waiting_group AS noted JOIN waiting USING (seq) WHERE noted.key = ?";
+
+/// Appends a row.
+pub(crate) const INSERT: &str = "INSERT INTO waiting (key, spooled_ms, body) VALUES (?, ?, ?)";
 
 /// What `waiting_group` has of a record that may be of any group, where others have the key of their group.
 const ANY_GROUP: i64 = 0;
@@ -109,15 +112,16 @@ impl Row {
         }
     }
 
+    /// By [`INSERT`], prepared once for many rows.
     pub(crate) fn insert(
         &self,
         transaction: &Transaction<'_>,
+        insert: &mut Statement<'_>,
         now_ms: u64,
         body: &[u8],
     ) -> rusqlite::Result<()> {
-        let sql = "INSERT INTO waiting (key, spooled_ms, body) VALUES (?, ?, ?)";
-        transaction.prepare_cached(sql)?.execute(params![self.keys.key, now_ms, body])?;
-        self.keys.note(transaction, transaction.last_insert_rowid())
+        let seq = insert.insert(params![self.keys.key, now_ms, body])?;
+        self.keys.note(transaction, seq)
     }
 }
 
