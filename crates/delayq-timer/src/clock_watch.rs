@@ -74,10 +74,10 @@ impl ClockWatch {
         }
     }
 
-    /// A shard is not owned any more.
-    pub(crate) fn drop(&mut self, shard: ShardId) {
-        self.held.remove(&shard);
+    /// A shard is not owned any more, or not at this node. Whether it was known to be held.
+    pub(crate) fn drop(&mut self, shard: ShardId) -> bool {
         self.sent.remove(&shard);
+        self.held.remove(&shard)
     }
 
     /// The holds to set or to end now in the shards of this node. Each comes back by [`Self::settled`].

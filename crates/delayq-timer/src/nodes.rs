@@ -5,6 +5,7 @@ use crate::aim::Aim;
 use crate::clock_watch::ClockWatch;
 use crate::guard::Guard;
 use crate::node_id::NodeId;
+use crate::schedule::Schedule;
 use delayq::protocol::{Places, ShardId};
 use delayq::{ShardCount, UnixMillis};
 use std::collections::BTreeMap;
@@ -66,16 +67,27 @@ impl Nodes {
         self.version
     }
 
-    /// Places the shards of the deployment: those that moved.
+    /// Places the shards of the deployment: those that moved. Whether one is held goes with it.
     ///
     /// A node that is new is expected to have the clock of the one that its first shard comes from: it may be the replica
     /// that took over.
-    pub(crate) fn place(&mut self, shards: ShardCount, now: Instant) -> Vec<Moved> {
+    pub(crate) fn place(&mut self, shards: ShardCount, schedule: &mut Schedule, now: Instant) -> Vec<Moved> {
         self.version = self.places.version();
+        let places = self.places.clone();
+        self.place_by(|shard| places.node(shard), shards, schedule, now)
+    }
+
+    fn place_by(
+        &mut self,
+        name: impl Fn(ShardId) -> String,
+        shards: ShardCount,
+        schedule: &mut Schedule,
+        now: Instant,
+    ) -> Vec<Moved> {
         let mut moved = Vec::new();
         for shard in shards.shards() {
             let from = self.homes.get(usize::from(shard.get())).copied();
-            let to = self.node(self.places.node(shard), from, now);
+            let to = self.node(name(shard), from, now);
             if from == Some(to) {
                 continue;
             }
@@ -83,6 +95,9 @@ impl Nodes {
                 Some(_) => self.homes[usize::from(shard.get())] = to,
                 None => self.homes.push(to),
             }
+            let held = from.is_some_and(|from| self[from].clock.drop(shard));
+            self[to].clock.learn(shard, held);
+            schedule.place(shard, to, self[to].clock.holds(shard));
             moved.push(Moved { shard, from, to });
         }
         self.used.clear();
@@ -168,5 +183,90 @@ impl Index<NodeId> for Nodes {
 impl IndexMut<NodeId> for Nodes {
     fn index_mut(&mut self, node: NodeId) -> &mut Node {
         &mut self.all[node.0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::{Call, Trip};
+    use delayq::protocol::{Owner, UnixMicros};
+    use delayq::{Client, Settings};
+
+    const SHARDS: [ShardId; 2] = [ShardId::new(0), ShardId::new(1)];
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Two shards that are owned, at nodes of these names.
+    struct Scene {
+        nodes: Nodes,
+        schedule: Schedule,
+        start: Instant,
+    }
+
+    impl Scene {
+        fn new(names: [&str; 2]) -> Self {
+            let (start, client) = (Instant::now(), Client::new(Settings::new("redis://127.0.0.1:1")));
+            let nodes = Nodes::new(Owner::new(client).places(), Guard::new(start, SECOND, SECOND));
+            let mut scene = Self { nodes, schedule: Schedule::new(10, Duration::ZERO), start };
+            scene.place(names);
+            SHARDS.into_iter().for_each(|shard| scene.schedule.own(shard, 1, Some(UnixMillis::new(1))));
+            scene
+        }
+
+        fn place(&mut self, names: [&str; 2]) -> Vec<Moved> {
+            let name = |shard: ShardId| names[usize::from(shard.get())].to_owned();
+            self.nodes.place_by(name, ShardCount::new(2).unwrap(), &mut self.schedule, self.start)
+        }
+
+        /// The clock of a shard's node is this far ahead after so many seconds.
+        fn reads(&mut self, shard: ShardId, at: u64, ahead: u64) {
+            let (node, sent) = (self.nodes.of(shard), self.start + SECOND * at as u32);
+            let trip = Trip { sent, answered: sent, moved: false };
+            self.nodes[node].clock.compare(trip, UnixMicros((1_000 + at + ahead) * 1_000_000));
+        }
+
+        /// The shards that are pumped.
+        fn pumped(&mut self) -> Vec<ShardId> {
+            let rounds = self.schedule.rounds(self.start, |_, _| true);
+            rounds.into_iter().flat_map(|round| round.shards).map(|(shard, _)| shard).collect()
+        }
+
+        /// The holds that are set and ended at a shard's node after so many seconds.
+        fn holds(&mut self, shard: ShardId, at: u64) -> Vec<(ShardId, bool)> {
+            let (node, now) = (self.nodes.of(shard), self.start + SECOND * at as u32);
+            let calls = self.nodes[node].clock.due(&self.schedule, node, now);
+            let hold = |call| match call {
+                Call::Hold { shard, on, .. } => (shard, on),
+                _ => panic!("no other call comes from the clock"),
+            };
+            calls.into_iter().map(hold).collect()
+        }
+    }
+
+    #[test]
+    fn a_held_shard_that_moves_stays_held_and_is_let_go_at_its_new_node() {
+        let [moves, stays] = SHARDS;
+        let mut scene = Scene::new(["one", "one"]);
+        let one = scene.nodes.of(moves);
+        scene.nodes[one].clock.learn(moves, true);
+        scene.schedule.hold(moves, true);
+        scene.place(["other", "one"]);
+        assert!(!scene.nodes[one].clock.holds_any());
+        assert_eq!(scene.pumped(), [stays]);
+        scene.reads(moves, 0, 0);
+        scene.reads(moves, 2, 0);
+        assert_eq!(scene.holds(moves, 2), [(moves, false)]);
+    }
+
+    #[test]
+    fn a_shard_that_moves_to_a_node_whose_clock_jumped_is_held_there() {
+        let [moves, stays] = SHARDS;
+        let mut scene = Scene::new(["one", "jumped"]);
+        scene.reads(stays, 0, 0);
+        scene.reads(stays, 1, 100);
+        assert_eq!(scene.holds(stays, 1), [(stays, true)]);
+        scene.place(["jumped", "jumped"]);
+        assert!(!scene.pumped().contains(&moves));
+        assert_eq!(scene.holds(moves, 1), [(moves, true)]);
     }
 }

@@ -99,12 +99,13 @@ impl Schedule {
         }
     }
 
-    /// A shard is at this node from now on. What is out for it went to another one, and is waited for no more.
-    pub(crate) fn place(&mut self, id: ShardId, node: NodeId) {
+    /// A shard is at this node from now on, and held there or not. What is out for it went to another one, and is waited for
+    /// no more.
+    pub(crate) fn place(&mut self, id: ShardId, node: NodeId, held: bool) {
         self.homes.insert(id, node);
         let Some(mut shard) = self.shards.remove(&id) else { return };
         self.requeue(&shard, id, &Place::of(&shard), &Place::default());
-        (shard.node, shard.out, shard.resting, shard.poll) = (node, None, None, true);
+        (shard.node, shard.held, shard.out, shard.resting, shard.poll) = (node, held, None, None, true);
         self.requeue(&shard, id, &Place::default(), &Place::of(&shard));
         self.shards.insert(id, shard);
     }

@@ -73,16 +73,15 @@ impl Pumping {
 
     /// Places the shards at the nodes that have them now.
     pub(super) fn place(&mut self, now: Instant) {
-        for Moved { shard, from, to } in self.nodes.place(self.client.shards(), now) {
+        for Moved { shard, from, to } in self.nodes.place(self.client.shards(), &mut self.schedule, now) {
             if let Some(from) = from {
                 events::moved(shard, &self.nodes[from].name, &self.nodes[to].name);
-                self.nodes[from].clock.drop(shard);
                 if !self.nodes.in_use().contains_key(&from) {
                     self.health.forget(from);
                 }
             }
-            self.schedule.place(shard, to);
         }
+        self.send_holds(now);
     }
 
     /// The deployment has more shards now: the plan gives the new ones out.

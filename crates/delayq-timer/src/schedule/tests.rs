@@ -296,7 +296,7 @@ fn a_node_that_does_not_answer_holds_up_no_other_and_a_shard_that_moves_is_polle
     let now = Instant::now();
     let other = NodeId(1);
     let mut schedule = Schedule::new(500, Duration::ZERO);
-    schedule.place(shard(1), other);
+    schedule.place(shard(1), other, false);
     schedule.own(shard(0), EPOCH, Some(ms(1)));
     schedule.own(shard(1), EPOCH, Some(ms(1)));
     let away = |n: u16| Round { node: other, ..light(&[n], 128) };
@@ -304,7 +304,7 @@ fn a_node_that_does_not_answer_holds_up_no_other_and_a_shard_that_moves_is_polle
     schedule.answered(shard(1), answer(Some(2), false, 1), now);
     schedule.returned(other, Pipeline::Light);
     assert_eq!(rounds(&mut schedule, now, 2), [away(1)], "the first node has not answered");
-    schedule.place(shard(0), other);
+    schedule.place(shard(0), other, false);
     assert_eq!(rounds(&mut schedule, now, 2), [away(0)]);
     schedule.answered(shard(0), answer(None, false, 2), now);
     schedule.returned(other, Pipeline::Light);
