@@ -30,8 +30,11 @@ pub(crate) enum Call {
         round: Round,
         latest: Option<UnixMillis>,
     },
-    /// Claims shards, or renews their locks.
-    Claim(Vec<ShardId>),
+    /// Claims shards of a node, or renews their locks.
+    Claim {
+        node: NodeId,
+        shards: Vec<ShardId>,
+    },
     /// Asks etcd whose these shards are.
     Ask(Vec<ShardId>),
     /// Sets the shard's hold, or ends it.
@@ -45,8 +48,9 @@ pub(crate) enum Call {
         node: NodeId,
         shard: ShardId,
     },
-    /// Pumps other timers' shards without an epoch: that moves only what is overdue by 10 s.
+    /// Pumps other timers' shards of a node without an epoch: that moves only what is overdue by 10 s.
     Rescue {
+        node: NodeId,
         shards: Vec<ShardId>,
         latest: Option<UnixMillis>,
     },
@@ -59,11 +63,11 @@ pub(crate) enum Call {
 /// What came back.
 pub(crate) enum Answer {
     Pumped { round: Round, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
-    Claimed { shards: Vec<ShardId>, trip: Trip, claims: Vec<Result<Claimed, Error>> },
+    Claimed { node: NodeId, shards: Vec<ShardId>, trip: Trip, claims: Vec<Result<Claimed, Error>> },
     Asked { shards: Vec<ShardId>, mine: Result<Vec<ShardId>, ClusterError> },
     Held { shard: ShardId, on: bool, answer: Result<HoldAnswer, Error> },
     Probed { node: NodeId, shard: ShardId, trip: Trip, clock: Option<UnixMicros>, wrote: Result<(), Error> },
-    Rescued { shards: Vec<ShardId>, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
+    Rescued { node: NodeId, shards: Vec<ShardId>, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
     Forgot { shard: ShardId, answer: Result<ForgottenTopics, Error> },
     Surveyed { shard: ShardId, answer: Result<Survey, Error> },
     Counted { shard: ShardId, answer: Result<BooksPage, Error> },
@@ -97,21 +101,25 @@ pub(crate) struct Calls {
 // === impl Call ===
 
 impl Call {
-    /// Claims of these shards.
-    pub(crate) fn claims(shards: &[ShardId]) -> impl Iterator<Item = Self> {
-        shards.chunks(SHARDS_A_CALL).map(|some| Self::Claim(some.to_vec()))
+    /// Claims of these shards of a node.
+    pub(crate) fn claims(node: NodeId, shards: &[ShardId]) -> impl Iterator<Item = Self> {
+        shards.chunks(SHARDS_A_CALL).map(move |some| Self::Claim { node, shards: some.to_vec() })
     }
 
-    /// Rescues in these shards.
-    pub(crate) fn rescues(shards: &[ShardId], latest: Option<UnixMillis>) -> impl Iterator<Item = Self> {
-        shards.chunks(SHARDS_A_CALL).map(move |some| Self::Rescue { shards: some.to_vec(), latest })
+    /// Rescues in these shards of a node.
+    pub(crate) fn rescues(
+        node: NodeId,
+        shards: &[ShardId],
+        latest: Option<UnixMillis>,
+    ) -> impl Iterator<Item = Self> {
+        shards.chunks(SHARDS_A_CALL).map(move |some| Self::Rescue { node, shards: some.to_vec(), latest })
     }
 
     /// The owned shards that it is for: each is confirmed as stopped only once it came back.
     pub(crate) fn owned_shards(&self) -> Vec<ShardId> {
         match self {
             Self::Pump { round, .. } => round.shards.iter().map(|&(shard, _)| shard).collect(),
-            Self::Claim(shards) => shards.clone(),
+            Self::Claim { shards, .. } => shards.clone(),
             Self::Hold { shard, .. } => vec![*shard],
             Self::Ask(_)
             | Self::Probe { .. }
@@ -167,11 +175,11 @@ impl Calls {
                 let (trip, reports) = Trip::of(from, redis.pump(&round.shards, round.limit, latest)).await;
                 Answer::Pumped { round, trip, reports }
             }),
-            Call::Claim(shards) => {
+            Call::Claim { node, shards } => {
                 let owner = self.owner.clone();
                 Box::pin(async move {
                     let (trip, claims) = Trip::of(from, redis.claim(&shards, &owner, lock)).await;
-                    Answer::Claimed { shards, trip, claims }
+                    Answer::Claimed { node, shards, trip, claims }
                 })
             }
             Call::Ask(shards) => Box::pin(async move {
@@ -184,10 +192,10 @@ impl Calls {
                 )
             }
             Call::Probe { node, shard } => Box::pin(probe(redis, (node, shard), from)),
-            Call::Rescue { shards, latest } => Box::pin(async move {
+            Call::Rescue { node, shards, latest } => Box::pin(async move {
                 let calls: Vec<_> = shards.iter().map(|&shard| (shard, None)).collect();
                 let (trip, reports) = Trip::of(from, redis.pump(&calls, batch, latest)).await;
-                Answer::Rescued { shards, trip, reports }
+                Answer::Rescued { node, shards, trip, reports }
             }),
             Call::Forget(Page { shard, from, quiet }) => Box::pin(async move {
                 Answer::Forgot { shard, answer: redis.forget_quiet(shard, from, quiet).await }

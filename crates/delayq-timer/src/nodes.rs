@@ -129,6 +129,11 @@ impl Nodes {
         &self.used
     }
 
+    /// Whether a node has any shard of the deployment.
+    pub(crate) fn is_used(&self, node: NodeId) -> bool {
+        self.used.contains_key(&node)
+    }
+
     /// These shards by their nodes: a call to one of them waits for no other.
     pub(crate) fn apart(&self, shards: &[ShardId]) -> BTreeMap<NodeId, Vec<ShardId>> {
         let mut nodes = BTreeMap::<NodeId, Vec<ShardId>>::new();

@@ -265,8 +265,8 @@ impl Pumping {
 
     /// Claims shards, those of each node by themselves.
     fn claim(&mut self, shards: &[ShardId]) {
-        for some in self.nodes.apart(shards).into_values() {
-            self.send_all(Call::claims(&some));
+        for (node, some) in self.nodes.apart(shards) {
+            self.send_all(Call::claims(node, &some));
         }
     }
 

@@ -251,10 +251,14 @@ impl Schedule {
         Next { due: way.queues.first_due(), not_before, anyway }
     }
 
-    /// An answer came for a shard.
-    pub(crate) fn answered(&mut self, id: ShardId, answer: Found, now: Instant) {
+    /// An answer for a shard came from a node. Whether the shard is still owned, and still there: otherwise the answer says
+    /// nothing of it.
+    pub(crate) fn answered(&mut self, (node, id): (NodeId, ShardId), answer: Found, now: Instant) -> bool {
+        if !self.is_at(id, node) {
+            return false;
+        }
         if answer.early
-            && let Some(way) = self.shards.get(&id).and_then(|shard| self.ways.get_mut(&shard.node))
+            && let Some(way) = self.ways.get_mut(&node)
         {
             // What is left of its time is shorter than any merging is worth.
             way.light_sent = None;
@@ -268,10 +272,14 @@ impl Schedule {
             let stuck = !answer.more && answer.next_due.is_some_and(|due| due <= answer.now);
             shard.resting = stuck.then(|| now + STUCK_RETRY);
         });
+        true
     }
 
-    /// A call for a shard failed: it rests.
-    pub(crate) fn failed(&mut self, id: ShardId, now: Instant) {
+    /// A call to a node for a shard failed: it rests. Whether it is still owned, and still there.
+    pub(crate) fn failed(&mut self, (node, id): (NodeId, ShardId), now: Instant) -> bool {
+        if !self.is_at(id, node) {
+            return false;
+        }
         self.edit(id, |shard| {
             shard.out = None;
             shard.woken = None;
@@ -281,6 +289,7 @@ impl Schedule {
             shard.resting = Some(now + rest.min(LONGEST_RETRY));
             shard.failures += 1;
         });
+        true
     }
 
     /// A pipeline is through; each of its shards was answered, failed, or let go meanwhile.
@@ -341,6 +350,11 @@ impl Schedule {
             }
         }
         nodes
+    }
+
+    /// Whether a shard is owned, and at this node.
+    fn is_at(&self, shard: ShardId, node: NodeId) -> bool {
+        self.shards.get(&shard).is_some_and(|shard| shard.node == node)
     }
 
     fn light_from(&self, way: &Way) -> Option<Instant> {

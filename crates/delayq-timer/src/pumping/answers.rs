@@ -24,14 +24,14 @@ impl Pumping {
     pub(super) fn receive(&mut self, answer: Answer) {
         match answer {
             Answer::Pumped { round, trip, reports } => self.pumped(&round, trip, reports),
-            Answer::Claimed { shards, trip, claims } => self.claimed(&shards, trip, claims),
+            Answer::Claimed { node, shards, trip, claims } => self.claimed((node, &shards), trip, claims),
             Answer::Asked { shards, mine } => self.asked(&shards, mine),
             Answer::Held { shard, on, answer } => self.held(shard, on, answer),
             Answer::Probed { node, shard, trip, clock, wrote } => {
                 self.health.asked(node);
-                self.probed(shard, trip, clock, wrote);
+                self.probed((node, shard), trip, clock, wrote);
             }
-            Answer::Rescued { shards, trip, reports } => self.rescued(&shards, trip, reports),
+            Answer::Rescued { node, shards, trip, reports } => self.rescued((node, &shards), trip, reports),
             Answer::Forgot { shard, answer } => self.forgot(shard, answer),
             Answer::Surveyed { shard, answer } => self.surveyed(shard, answer),
             Answer::Counted { shard, answer } => self.counted(shard, answer),
@@ -50,24 +50,28 @@ impl Pumping {
         for (&(shard, epoch), report) in round.shards.iter().zip(reports) {
             self.owning.returned(shard);
             match report {
-                Ok(report) => self.pumped_one(shard, epoch.unwrap_or(0), &report, trip),
-                Err(error) => self.failed(shard, &error, trip.answered),
+                Ok(report) => self.pumped_one((round.node, shard), epoch.unwrap_or(0), &report, trip),
+                Err(error) => self.failed((round.node, shard), &error, trip.answered),
             }
         }
         self.schedule.returned(round.node, round.pipeline);
     }
 
-    fn pumped_one(&mut self, shard: ShardId, epoch: u64, report: &PumpReport, trip: Trip) {
+    fn pumped_one(&mut self, (node, shard): (NodeId, ShardId), epoch: u64, report: &PumpReport, trip: Trip) {
         let due = self.schedule.was_due(shard);
         let early = self.metrics.count(report, due);
-        let done = report.moved + report.returned + report.buried + report.expired + report.forgotten;
-        self.progress.answered(shard, done > 0, report.blocked > 0, trip.answered);
-        self.poll.moved(shard, report.moved);
         if report.blocked > 0 {
             events::blocked(shard, report.blocked);
         }
+        self.well(node, trip);
         let (now, more) = (report.now.millis(), report.word == PumpWord::More);
-        self.schedule.answered(shard, Found { next_due: report.next_due, more, now, early }, trip.answered);
+        let found = Found { next_due: report.next_due, more, now, early };
+        if !self.schedule.answered((node, shard), found, trip.answered) {
+            return;
+        }
+        let done = report.moved + report.returned + report.buried + report.expired + report.forgotten;
+        self.progress.answered(shard, done > 0, report.blocked > 0, trip.answered);
+        self.poll.moved(shard, report.moved);
         match report.word {
             PumpWord::Pumped | PumpWord::More => self.clock_of(shard).learn(shard, false),
             // What is behind a clock that reads too much, the guard has seen already.
@@ -83,10 +87,14 @@ impl Pumping {
                 self.owning.doubt(shard, trip.answered);
             }
         }
-        self.well(shard, trip.answered);
     }
 
-    fn claimed(&mut self, shards: &[ShardId], trip: Trip, claims: Vec<Result<Claimed, Error>>) {
+    fn claimed(
+        &mut self,
+        (node, shards): (NodeId, &[ShardId]),
+        trip: Trip,
+        claims: Vec<Result<Claimed, Error>>,
+    ) {
         let now = trip.answered;
         let mut clock = None;
         for (&shard, claim) in shards.iter().zip(claims) {
@@ -106,6 +114,8 @@ impl Pumping {
                         self.schedule.own(shard, epoch, next_due);
                         // Only a pump says whether an earlier owner left the shard held.
                         self.schedule.poll(shard);
+                        let held = self.clock_of(shard).holds(shard);
+                        self.schedule.hold(shard, held);
                         events::owned(&self.metrics, shard, epoch);
                     }
                 }
@@ -114,15 +124,15 @@ impl Pumping {
                     self.schedule.drop(shard);
                     self.owning.locked_out(shard, owner, now + *self.config.poll_interval);
                 }
-                Err(error) => self.failed(shard, &error, now),
+                Err(error) => self.failed((node, shard), &error, now),
             }
         }
-        // Those of one call are of one node.
-        if let (Some(clock), Some(&shard)) = (clock, shards.first()) {
-            self.hear(shard, trip, clock);
-            self.well(shard, now);
-            // A shard that was just claimed is not stopped yet: what is held stays held.
-            self.stop_while_jumped(self.nodes.of(shard), now);
+        if let Some(clock) = clock {
+            self.hear(node, trip, clock);
+            self.well(node, trip);
+            if self.nodes.is_any_jumped() {
+                self.send_holds(now);
+            }
         }
         self.count_shards();
     }
@@ -172,9 +182,8 @@ impl Pumping {
         &mut self.nodes[node].clock
     }
 
-    /// Hears of the clock of a shard's node by a call that is no pump of owned shards.
-    pub(super) fn hear(&mut self, shard: ShardId, trip: Trip, clock: UnixMicros) {
-        let node = self.nodes.of(shard);
+    /// Hears of a node's clock by a call that is no pump of owned shards.
+    pub(super) fn hear(&mut self, node: NodeId, trip: Trip, clock: UnixMicros) {
         if !trip.moved {
             self.nodes[node].aim.ran_otherwise(trip.sent, clock);
         }
@@ -216,40 +225,41 @@ impl Pumping {
     }
 
     /// A call for a shard that is given to this timer failed.
-    fn failed(&mut self, shard: ShardId, error: &Error, now: Instant) {
+    fn failed(&mut self, (node, shard): (NodeId, ShardId), error: &Error, now: Instant) {
         self.metrics.call_failed();
         if is_missing(error) {
             self.progress.drop(shard);
             self.schedule.drop(shard);
             self.owning.missing(shard, now + *self.config.poll_interval);
-        } else if self.schedule.epoch(shard).is_some() {
-            self.progress.failed(shard, now);
-            self.schedule.failed(shard, now);
-        } else {
+        } else if self.schedule.epoch(shard).is_none() {
             self.owning.retry(shard, now + CLAIM_RETRY);
+        } else if self.schedule.failed((node, shard), now) {
+            self.progress.failed(shard, now);
         }
-        self.lost(shard, error, now);
+        self.lost((node, shard), error, now);
         self.count_shards();
     }
 
-    pub(super) fn lost(&mut self, shard: ShardId, error: &Error, now: Instant) {
-        let node = self.nodes.of(shard);
-        if self.health.failed((node, shard), error, &self.nodes[node].name, now) {
+    /// A call to a node for a shard failed. How a node is that has no shard any more does not matter.
+    pub(super) fn lost(&mut self, (node, shard): (NodeId, ShardId), error: &Error, now: Instant) {
+        if self.nodes.is_used(node) && self.health.failed((node, shard), error, &self.nodes[node].name, now) {
             self.poll.closely(now);
         }
     }
 
-    /// A call was not answered, or refused; the shard is not this timer's, or does not matter.
-    pub(super) fn unanswered(&mut self, shard: ShardId, error: &Error, now: Instant) {
-        if self.health.unanswered(self.nodes.of(shard), error, now) {
+    /// A call to a node was not answered, or refused; the shard is not this timer's.
+    pub(super) fn unanswered(&mut self, node: NodeId, error: &Error, now: Instant) {
+        if self.nodes.is_used(node) && self.health.unanswered(node, error, now) {
             self.poll.closely(now);
         }
     }
 
-    /// A script of a shard that may write was answered.
-    pub(super) fn well(&mut self, shard: ShardId, now: Instant) {
-        let node = self.nodes.of(shard);
-        if self.health.answered(node, self.owning.is_behind(), now) {
+    /// A script that may write was answered by a node.
+    pub(super) fn well(&mut self, node: NodeId, trip: Trip) {
+        if trip.moved || !self.nodes.is_used(node) {
+            return;
+        }
+        if self.health.answered(node, self.owning.is_behind(), trip.answered) {
             let here: Vec<ShardId> = self.schedule.owned_at(node).collect();
             here.into_iter().for_each(|shard| self.schedule.poll(shard));
         }

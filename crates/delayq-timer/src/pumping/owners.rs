@@ -76,7 +76,7 @@ impl Pumping {
         for Moved { shard, from, to } in self.nodes.place(self.client.shards(), &mut self.schedule, now) {
             if let Some(from) = from {
                 events::moved(shard, &self.nodes[from].name, &self.nodes[to].name);
-                if !self.nodes.in_use().contains_key(&from) {
+                if !self.nodes.is_used(from) {
                     self.health.forget(from);
                 }
             }

@@ -53,17 +53,17 @@ impl Pumping {
 
     pub(super) fn probed(
         &mut self,
-        shard: ShardId,
+        (node, shard): (NodeId, ShardId),
         trip: Trip,
         clock: Option<UnixMicros>,
         wrote: Result<(), Error>,
     ) {
         if let Some(clock) = clock {
-            self.hear(shard, trip, clock);
+            self.hear(node, trip, clock);
         }
         match wrote {
-            Ok(()) => self.well(shard, trip.answered),
-            Err(error) => self.lost(shard, &error, trip.answered),
+            Ok(()) => self.well(node, trip),
+            Err(error) => self.lost((node, shard), &error, trip.answered),
         }
     }
 
@@ -85,24 +85,24 @@ impl Pumping {
             let clock = &self.nodes[node].clock;
             let only_learn = !self.fleet.may_rescue() || clock.is_jumped();
             let latest = if only_learn { Some(NO_LATER) } else { clock.latest(now) };
-            self.send_all(Call::rescues(&some, latest));
+            self.send_all(Call::rescues(node, &some, latest));
         }
     }
 
     pub(super) fn rescued(
         &mut self,
-        shards: &[ShardId],
+        (node, shards): (NodeId, &[ShardId]),
         trip: Trip,
         reports: Vec<Result<PumpReport, Error>>,
     ) {
         let mut more = Vec::new();
         for (&shard, report) in shards.iter().zip(reports) {
             match report {
-                Ok(report) => more.extend(self.rescued_one(shard, &report, trip)),
+                Ok(report) => more.extend(self.rescued_one((node, shard), &report, trip)),
                 Err(error) => {
                     let now = self.redis_ms(trip.answered).unwrap_or(NO_LATER);
                     self.foreign.failed(shard, now);
-                    self.unanswered(shard, &error, trip.answered);
+                    self.unanswered(node, &error, trip.answered);
                 }
             }
         }
@@ -112,9 +112,14 @@ impl Pumping {
     }
 
     /// Receives what was found in another's shard; the shard again where there may be more to rescue.
-    fn rescued_one(&mut self, shard: ShardId, report: &PumpReport, trip: Trip) -> Option<ShardId> {
-        self.compare(self.nodes.of(shard), trip, report.now);
-        self.well(shard, trip.answered);
+    fn rescued_one(
+        &mut self,
+        (node, shard): (NodeId, ShardId),
+        report: &PumpReport,
+        trip: Trip,
+    ) -> Option<ShardId> {
+        self.compare(node, trip, report.now);
+        self.well(node, trip);
         let now = report.now.millis();
         let overdue = report.runs.first().map(|&(due, _)| due).or(report.next_due).filter(|&due| due <= now);
         self.foreign.answered(shard, report.next_due, overdue, now);
@@ -135,11 +140,12 @@ impl Pumping {
                     events::topic_forgotten(&self.metrics, topic, shard, is_news);
                 }
             }
-            Err(error) => self.unanswered(shard, &error, Instant::now()),
+            // Whether Redis answers is for the polls to say.
+            Err(error) => tracing::debug!(%shard, %error, "it is asked to forget topics again later"),
         }
     }
 
-    /// Whether Redis answers is for the polls to say.
+    /// Likewise.
     pub(super) fn surveyed(&mut self, shard: ShardId, answer: Result<Survey, Error>) {
         match answer {
             Ok(found) if self.schedule.epoch(shard).is_some() => self.surveys.answered(shard, found),

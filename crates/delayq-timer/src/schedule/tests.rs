@@ -84,7 +84,7 @@ fn more_shards_than_a_pipeline_takes_go_in_turns() {
     assert_eq!(first.shards.len(), LIGHT_SHARDS);
     assert_eq!(rounds(&mut schedule, now, 1), [], "the others are merged");
     for (id, _) in &first.shards {
-        schedule.answered(*id, answer(Some(1), false, 0), now);
+        schedule.answered((NODE, *id), answer(Some(1), false, 0), now);
     }
     schedule.returned(NODE, Pipeline::Light);
     let second = rounds(&mut schedule, now + Duration::from_millis(1), 1).remove(0);
@@ -106,7 +106,7 @@ fn a_wake_that_comes_while_a_call_is_out_is_not_overwritten_by_its_answer() {
         if let Some(woken) = woken {
             schedule.wake(shard(0), ms(woken));
         }
-        schedule.answered(shard(0), answer(answered, false, 100), now);
+        schedule.answered((NODE, shard(0)), answer(answered, false, 100), now);
         schedule.returned(NODE, Pipeline::Light);
         assert_eq!(upcoming(&schedule, now).due, Some(ms(next)), "woken {woken:?}, answered {answered:?}");
     }
@@ -126,7 +126,7 @@ fn wakes_closer_than_the_resolution_are_merged() {
     let now = Instant::now();
     let mut schedule = owning(&[Some(100), Some(101)]);
     assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 128)]);
-    schedule.answered(shard(0), answer(None, false, 100), now);
+    schedule.answered((NODE, shard(0)), answer(None, false, 100), now);
     schedule.returned(NODE, Pipeline::Light);
     let soon = now + Duration::from_micros(299);
     assert_eq!(rounds(&mut schedule, soon, 101), []);
@@ -141,7 +141,7 @@ fn a_call_that_came_too_early_goes_again_at_once() {
     let mut schedule = owning(&[Some(100)]);
     assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 128)]);
     let early = Found { early: true, ..answer(Some(100), false, 99) };
-    schedule.answered(shard(0), early, now + Duration::from_micros(50));
+    schedule.answered((NODE, shard(0)), early, now + Duration::from_micros(50));
     schedule.returned(NODE, Pipeline::Light);
     assert_eq!(upcoming(&schedule, now).not_before, None);
     assert_eq!(rounds(&mut schedule, now + Duration::from_micros(50), 100), [light(&[0], 128)]);
@@ -155,7 +155,7 @@ fn a_third_light_pipeline_waits_for_an_answer() {
     assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 128)]);
     assert_eq!(rounds(&mut schedule, now + ms, 101), [light(&[1], 128)], "one is at work, one on its way");
     assert_eq!(rounds(&mut schedule, now + 2 * ms, 102), []);
-    schedule.answered(shard(0), answer(None, false, 102), now + 2 * ms);
+    schedule.answered((NODE, shard(0)), answer(None, false, 102), now + 2 * ms);
     schedule.returned(NODE, Pipeline::Light);
     assert_eq!(rounds(&mut schedule, now + 2 * ms, 102), [light(&[2], 128)]);
 }
@@ -166,12 +166,12 @@ fn a_full_batch_goes_again_at_once_alone_and_in_turns_beside_what_is_light() {
     let mut schedule = owning(&[Some(100), Some(100), Some(100), Some(200)]);
     assert_eq!(rounds(&mut schedule, now, 100), [light(&[0, 1, 2], 42)]);
     for n in 0..3 {
-        schedule.answered(shard(n), answer(Some(100), true, 100), now);
+        schedule.answered((NODE, shard(n)), answer(Some(100), true, 100), now);
     }
     schedule.returned(NODE, Pipeline::Light);
     assert_eq!(rounds(&mut schedule, now, 100), [heavy(0)]);
     assert_eq!(rounds(&mut schedule, now, 100), [], "one at a time");
-    schedule.answered(shard(0), answer(Some(100), true, 100), now);
+    schedule.answered((NODE, shard(0)), answer(Some(100), true, 100), now);
     schedule.returned(NODE, Pipeline::Heavy);
     let later = now + Duration::from_millis(1);
     assert_eq!(
@@ -179,10 +179,10 @@ fn a_full_batch_goes_again_at_once_alone_and_in_turns_beside_what_is_light() {
         [heavy(1), light(&[3], 128)],
         "the one that waited longest"
     );
-    schedule.answered(shard(1), answer(None, false, 200), later);
+    schedule.answered((NODE, shard(1)), answer(None, false, 200), later);
     schedule.returned(NODE, Pipeline::Heavy);
     assert_eq!(rounds(&mut schedule, later, 200), [heavy(2)]);
-    schedule.answered(shard(2), answer(None, false, 200), later);
+    schedule.answered((NODE, shard(2)), answer(None, false, 200), later);
     schedule.returned(NODE, Pipeline::Heavy);
     assert_eq!(rounds(&mut schedule, later, 200), [heavy(0)]);
 }
@@ -194,19 +194,19 @@ fn a_shard_that_failed_rests_longer_each_time_and_holds_up_no_other() {
     let mut at = now;
     for rest in [20, 40, 80, 160, 320, 640, 1000, 1000] {
         assert_eq!(rounds(&mut schedule, at, 100).len(), 1);
-        schedule.failed(shard(0), at);
-        schedule.answered(shard(1), answer(Some(100), false, 99), at);
+        schedule.failed((NODE, shard(0)), at);
+        schedule.answered((NODE, shard(1)), answer(Some(100), false, 99), at);
         schedule.returned(NODE, Pipeline::Light);
         assert_eq!(upcoming(&schedule, at).anyway, Some(at + Duration::from_millis(rest)));
         assert_eq!(upcoming(&schedule, at).due, Some(ms(100)), "the other is not affected");
         at += Duration::from_millis(rest);
     }
     assert_eq!(rounds(&mut schedule, at, 100)[0].shards.len(), 2);
-    schedule.answered(shard(0), answer(None, false, 100), at);
+    schedule.answered((NODE, shard(0)), answer(None, false, 100), at);
     schedule.returned(NODE, Pipeline::Light);
     schedule.poll_all();
     rounds(&mut schedule, at + Duration::from_millis(1), 0);
-    schedule.failed(shard(0), at);
+    schedule.failed((NODE, shard(0)), at);
     assert_eq!(schedule.shards[&shard(0)].resting, Some(at + FIRST_RETRY), "an answer ends the series");
 }
 
@@ -215,7 +215,7 @@ fn an_answer_that_left_what_is_due_is_not_repeated_at_once() {
     let now = Instant::now();
     let mut schedule = owning(&[Some(100)]);
     rounds(&mut schedule, now, 100);
-    schedule.answered(shard(0), answer(Some(100), false, 105), now);
+    schedule.answered((NODE, shard(0)), answer(Some(100), false, 105), now);
     schedule.returned(NODE, Pipeline::Light);
     let soon = now + Duration::from_millis(1);
     assert_eq!(rounds(&mut schedule, soon, 105), []);
@@ -301,13 +301,47 @@ fn a_node_that_does_not_answer_holds_up_no_other_and_a_shard_that_moves_is_polle
     schedule.own(shard(1), EPOCH, Some(ms(1)));
     let away = |n: u16| Round { node: other, ..light(&[n], 128) };
     assert_eq!(rounds(&mut schedule, now, 1), [light(&[0], 128), away(1)]);
-    schedule.answered(shard(1), answer(Some(2), false, 1), now);
+    schedule.answered((other, shard(1)), answer(Some(2), false, 1), now);
     schedule.returned(other, Pipeline::Light);
     assert_eq!(rounds(&mut schedule, now, 2), [away(1)], "the first node has not answered");
     schedule.place(shard(0), other, false);
     assert_eq!(rounds(&mut schedule, now, 2), [away(0)]);
-    schedule.answered(shard(0), answer(None, false, 2), now);
+    schedule.answered((other, shard(0)), answer(None, false, 2), now);
     schedule.returned(other, Pipeline::Light);
     assert_eq!(schedule.earliest(), BTreeMap::from([(other, ms(2))]));
     assert_eq!(schedule.owned_at(NODE).count(), 0);
+}
+
+#[test]
+fn what_the_former_node_of_a_shard_answers_late_is_not_taken_for_its_new_one() {
+    let now = Instant::now();
+    let other = NodeId(1);
+    for fails in [false, true] {
+        let mut schedule = owning(&[Some(100)]);
+        assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 128)]);
+        schedule.place(shard(0), other, false);
+        assert_eq!(rounds(&mut schedule, now, 100), [Round { node: other, ..light(&[0], 128) }]);
+        schedule.wake(shard(0), ms(150));
+        let counts = match fails {
+            true => schedule.failed((NODE, shard(0)), now),
+            false => schedule.answered((NODE, shard(0)), answer(None, false, 100), now),
+        };
+        schedule.returned(NODE, Pipeline::Light);
+        assert!(!counts);
+        assert_eq!(rounds(&mut schedule, now, 200), [], "the new node has not answered");
+        assert!(schedule.answered((other, shard(0)), answer(Some(300), false, 100), now));
+        schedule.returned(other, Pipeline::Light);
+        assert_eq!(schedule.earliest(), BTreeMap::from([(other, ms(150))]), "the wake is not lost");
+    }
+}
+
+#[test]
+fn an_answer_for_a_shard_that_was_given_away_says_nothing() {
+    let now = Instant::now();
+    let mut schedule = owning(&[Some(100)]);
+    rounds(&mut schedule, now, 100);
+    schedule.drop(shard(0));
+    assert!(!schedule.answered((NODE, shard(0)), answer(Some(100), true, 100), now));
+    assert!(!schedule.failed((NODE, shard(0)), now));
+    assert_eq!(schedule.count(), 0);
 }
