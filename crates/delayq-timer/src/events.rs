@@ -98,13 +98,13 @@ pub(crate) fn moved(shard: ShardId, from: &str, to: &str) {
     tracing::info!(%shard, from, to, "a shard moved to another node");
 }
 
-/// Redis could not be used, for the first time since it could.
-pub(crate) fn redis_lost(error: &Error) {
-    tracing::error!(%error, "Redis cannot be used: nothing becomes ready until it can");
+/// A Redis could not be used, for the first time since it could.
+pub(crate) fn redis_lost(redis: &str, error: &Error) {
+    tracing::error!(redis, %error, "Redis cannot be used: nothing of its shards becomes ready until it can");
 }
 
-pub(crate) fn redis_back(after: Duration) {
-    tracing::warn!(?after, "Redis can be used again");
+pub(crate) fn redis_back(redis: &str, after: Duration) {
+    tracing::warn!(redis, ?after, "Redis can be used again");
 }
 
 /// Whether this timer can own shards, as far as Redis is concerned, changed.

@@ -1,4 +1,4 @@
-//! Whether this timer can reach Redis well enough to own shards. Pure.
+//! Whether this timer can reach one Redis well enough to own its shards. Pure.
 //!
 //! ```text
 //!          silent for PATIENCE                       answers, and still has shards: nobody else could take them
@@ -17,11 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How long every call has to be answered before shards are taken again.
 const STEADY: Duration = Duration::from_secs(5);
 
-/// How far the way to Redis is to be trusted with shards.
+/// How far the way to one Redis is to be trusted with shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hindrance {
-    /// There is nobody to take its shards: it owns them by a lock, or is leaving. Nothing changes that.
-    Alone,
     /// It takes what it is given.
     Able {
         /// Since when no call was answered.
@@ -49,7 +47,6 @@ impl Hindrance {
     /// A call failed.
     pub(crate) fn failed(&mut self, now: Instant) {
         match self {
-            Self::Alone => {}
             Self::Able { silent } => *silent = silent.or(Some(now)),
             Self::Hindered { well } => *well = None,
         }
@@ -58,7 +55,6 @@ impl Hindrance {
     /// A call was answered.
     pub(crate) fn answered(&mut self, now: Instant) {
         match self {
-            Self::Alone => {}
             Self::Able { silent } => *silent = None,
             Self::Hindered { well } => *well = well.or(Some(now)),
         }
@@ -68,25 +64,29 @@ impl Hindrance {
     pub(crate) fn next(&self) -> Option<Instant> {
         match self {
             Self::Able { silent } => silent.map(|since| since + PATIENCE),
-            Self::Alone | Self::Hindered { .. } => None,
+            Self::Hindered { .. } => None,
         }
     }
 
-    /// Moves on, if it is time to; answers whether it did. `has_shards`: whether any is given to this timer.
-    pub(crate) fn turn(&mut self, now: Instant, has_shards: bool) -> bool {
-        let next = match *self {
+    /// Moves on, if it is time to. `has_shards`: whether any is given to this timer.
+    pub(crate) fn turn(&mut self, now: Instant, has_shards: bool) {
+        *self = match *self {
             Self::Able { silent: Some(since) } if now >= since + PATIENCE => Self::Hindered { well: None },
             Self::Hindered { well: Some(since) } if has_shards || now >= since + STEADY => Self::none(),
-            _ => return false,
+            same => same,
         };
-        *self = next;
-        true
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whether it is hindered after a turn.
+    fn is_hindered(way: &mut Hindrance, now: Instant, has_shards: bool) -> bool {
+        way.turn(now, has_shards);
+        way.is_hindered()
+    }
 
     #[test]
     fn patience_ends_when_nothing_was_answered_for_all_of_it() {
@@ -98,19 +98,9 @@ mod tests {
         way.failed(start + PATIENCE);
         way.failed(start + PATIENCE + PATIENCE / 2);
         assert_eq!(way.next(), Some(start + 2 * PATIENCE));
-        assert!(!way.turn(start + 2 * PATIENCE - Duration::from_millis(1), true));
-        assert!(way.turn(start + 2 * PATIENCE, true) && way.is_hindered());
-        assert!(!way.turn(start + 3 * PATIENCE, true), "once");
+        assert!(!is_hindered(&mut way, start + 2 * PATIENCE - Duration::from_millis(1), true));
+        assert!(is_hindered(&mut way, start + 2 * PATIENCE, true));
         assert_eq!(way.next(), None, "it changes by answers");
-    }
-
-    #[test]
-    fn who_is_alone_has_nothing_to_say_however_long_nothing_is_answered() {
-        let start = Instant::now();
-        let mut way = Hindrance::Alone;
-        way.failed(start);
-        assert_eq!(way.next(), None);
-        assert!(!way.turn(start + 2 * PATIENCE, true) && !way.is_hindered());
     }
 
     #[test]
@@ -120,17 +110,17 @@ mod tests {
         way.answered(start);
         way.failed(start + STEADY / 2);
         way.answered(start + STEADY);
-        assert!(!way.turn(start + STEADY + STEADY / 2, false));
+        assert!(is_hindered(&mut way, start + STEADY + STEADY / 2, false));
         way.answered(start + STEADY + STEADY / 2);
-        assert!(way.turn(start + 2 * STEADY, false) && !way.is_hindered());
+        assert!(!is_hindered(&mut way, start + 2 * STEADY, false));
     }
 
     #[test]
     fn who_still_has_its_shards_goes_on_with_the_first_answer() {
         let start = Instant::now();
         let mut way = Hindrance::Hindered { well: None };
-        assert!(!way.turn(start, true));
+        assert!(is_hindered(&mut way, start, true));
         way.answered(start);
-        assert!(way.turn(start, true) && !way.is_hindered());
+        assert!(!is_hindered(&mut way, start, true));
     }
 }

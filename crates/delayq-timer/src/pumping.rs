@@ -17,6 +17,7 @@ use crate::books::Books;
 use crate::calls::{Answer, Call, Calls};
 use crate::codes::MEMBER;
 use crate::config::TimerConfig;
+use crate::events;
 use crate::fleet::Fleet;
 use crate::foreign::Foreign;
 use crate::forgetting::Forgetting;
@@ -199,7 +200,9 @@ impl Pumping {
         self.claim(&wanted);
         let doubted = self.owning.questions(now);
         self.send_all((!doubted.is_empty()).then_some(Call::Ask(doubted)));
-        if let Some(hindered) = self.health.turn(now, self.owning.is_given_any(), &self.metrics) {
+        let used = self.nodes.in_use().len();
+        if let Some(hindered) = self.health.turn(now, used, self.owning.is_given_any()) {
+            events::hindrance_changed(&self.metrics, hindered);
             self.fleet.handle().set_hindered(hindered);
             self.poll.at_once(now);
         }

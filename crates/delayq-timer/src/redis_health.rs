@@ -2,7 +2,6 @@
 
 use crate::events;
 use crate::hindrance::Hindrance;
-use crate::metrics::TimerMetrics;
 use crate::node_id::NodeId;
 use delayq::Error;
 use delayq::protocol::ShardId;
@@ -12,10 +11,19 @@ use std::time::Instant;
 /// What the last answers said.
 pub(crate) struct RedisHealth {
     /// Those that have answered, or failed to.
-    nodes: BTreeMap<NodeId, State>,
-    hindrance: Hindrance,
+    nodes: BTreeMap<NodeId, Known>,
+    /// There is nobody to take the shards: this timer owns them by a lock, or is leaving.
+    alone: bool,
+    /// Whether others should have the shards: none of the nodes can be used.
+    hindered: bool,
     /// The nodes that are being asked for their clocks.
     asking: BTreeSet<NodeId>,
+}
+
+/// What is known of one Redis.
+struct Known {
+    state: State,
+    way: Hindrance,
 }
 
 enum State {
@@ -34,21 +42,30 @@ pub(crate) enum Ailment<'a> {
     Missing(&'a str),
 }
 
+/// What an answer or a failure changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// A Redis that answered does not any more.
+    Lost,
+    /// A Redis that was silent answers.
+    Back,
+    Nothing,
+}
+
 // === impl RedisHealth ===
 
 impl RedisHealth {
     /// `alone`: there is nobody to take the shards.
     pub(crate) fn new(alone: bool) -> Self {
-        let hindrance = if alone { Hindrance::Alone } else { Hindrance::none() };
-        Self { nodes: BTreeMap::new(), hindrance, asking: BTreeSet::new() }
+        Self { nodes: BTreeMap::new(), alone, hindered: false, asking: BTreeSet::new() }
     }
 
     pub(crate) fn ailment(&self) -> Option<Ailment<'_>> {
-        let missing = self.nodes.values().find_map(|state| match state {
+        let missing = self.nodes.values().find_map(|known| match &known.state {
             State::Missing(why) => Some(Ailment::Missing(why)),
             State::Well | State::Silent { .. } => None,
         });
-        let silent = self.nodes.iter().find_map(|(&node, state)| match state {
+        let silent = self.nodes.iter().find_map(|(&node, known)| match known.state {
             State::Silent { .. } => Some(Ailment::Silent(node)),
             State::Well | State::Missing(_) => None,
         });
@@ -57,24 +74,31 @@ impl RedisHealth {
 
     /// Whether a Redis is to be asked more often than usual.
     pub(crate) fn is_poor(&self, node: NodeId) -> bool {
-        !matches!(self.nodes.get(&node), Some(State::Well)) || self.hindrance.is_hindered()
+        self.nodes
+            .get(&node)
+            .is_none_or(|known| !matches!(known.state, State::Well) || known.way.is_hindered())
     }
 
     /// When [`Self::turn`] has something to say.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.hindrance.next()
+        let ways = self.nodes.values().filter(|_| !self.alone);
+        ways.filter_map(|known| known.way.next()).min()
     }
 
-    /// Whether others should have the shards, where that changed.
-    pub(crate) fn turn(&mut self, now: Instant, has_shards: bool, metrics: &TimerMetrics) -> Option<bool> {
-        let hindered = self.hindrance.turn(now, has_shards).then(|| self.hindrance.is_hindered())?;
-        events::hindrance_changed(metrics, hindered);
-        Some(hindered)
+    /// Whether others should have the shards, where that changed: `used` nodes have any, and none of them can be used.
+    pub(crate) fn turn(&mut self, now: Instant, used: usize, has_shards: bool) -> Option<bool> {
+        if self.alone {
+            return None;
+        }
+        self.nodes.values_mut().for_each(|known| known.way.turn(now, has_shards));
+        let hindered =
+            used > 0 && self.nodes.values().filter(|known| known.way.is_hindered()).count() == used;
+        (std::mem::replace(&mut self.hindered, hindered) != hindered).then_some(hindered)
     }
 
     /// From now on shards are given away whatever Redis does.
     pub(crate) fn leave(&mut self) {
-        self.hindrance = Hindrance::Alone;
+        self.alone = true;
     }
 
     /// Whether to ask a node for its clock now: one question is out at most, until [`Self::asked`].
@@ -91,54 +115,59 @@ impl RedisHealth {
         self.nodes.remove(&node);
     }
 
-    /// A call for a shard failed. Whether that is news: its Redis does not answer any more.
+    /// A call for a shard failed at the node of this name.
     pub(crate) fn failed(
         &mut self,
         (node, shard): (NodeId, ShardId),
         error: &Error,
-        redis: &str,
+        name: &str,
         now: Instant,
-    ) -> bool {
+    ) -> Change {
         if !is_missing(error) {
-            return self.unanswered(node, error, now);
+            return self.unanswered(node, error, name, now);
         }
-        if !matches!(self.nodes.get(&node), Some(State::Missing(_))) {
-            events::shard_missing(shard, error, redis);
-            self.nodes.insert(node, State::Missing(error.to_string()));
+        let known = self.known(node);
+        if !matches!(known.state, State::Missing(_)) {
+            known.state = State::Missing(error.to_string());
+            events::shard_missing(shard, error, name);
         }
-        false
+        Change::Nothing
     }
 
-    /// A call for another's shard failed. Whether that is news.
-    pub(crate) fn unanswered(&mut self, node: NodeId, error: &Error, now: Instant) -> bool {
+    /// A call for another's shard failed at the node of this name.
+    pub(crate) fn unanswered(&mut self, node: NodeId, error: &Error, name: &str, now: Instant) -> Change {
         if is_missing(error) || is_on_the_move(error) {
-            return false;
+            return Change::Nothing;
         }
-        self.hindrance.failed(now);
-        let is_news = matches!(self.nodes.get(&node), None | Some(State::Well));
-        if is_news {
-            events::redis_lost(error);
-            self.nodes.insert(node, State::Silent { since: now });
+        let known = self.known(node);
+        known.way.failed(now);
+        if !matches!(known.state, State::Well) {
+            return Change::Nothing;
         }
-        is_news
+        known.state = State::Silent { since: now };
+        events::redis_lost(name, error);
+        Change::Lost
     }
 
-    /// A script that may write was answered. Whether this Redis was silent before. `behind`: a shard could not be claimed
-    /// yet.
-    pub(crate) fn answered(&mut self, node: NodeId, behind: bool, now: Instant) -> bool {
-        self.hindrance.answered(now);
-        let silent_since = match self.nodes.get(&node) {
-            Some(State::Well) => return false,
+    /// A script that may write was answered by the node of this name. `behind`: a shard could not be claimed yet.
+    pub(crate) fn answered(&mut self, node: NodeId, name: &str, behind: bool, now: Instant) -> Change {
+        let known = self.known(node);
+        known.way.answered(now);
+        let silent_since = match known.state {
+            State::Well => return Change::Nothing,
             // One missing shard is enough not to be ready, whatever the others answer.
-            Some(State::Missing(_)) if behind => return false,
-            Some(State::Silent { since }) => Some(*since),
-            Some(State::Missing(_)) | None => None,
+            State::Missing(_) if behind => return Change::Nothing,
+            State::Silent { since } => Some(since),
+            State::Missing(_) => None,
         };
-        self.nodes.insert(node, State::Well);
-        if let Some(since) = silent_since {
-            events::redis_back(now.saturating_duration_since(since));
-        }
-        silent_since.is_some()
+        known.state = State::Well;
+        let Some(since) = silent_since else { return Change::Nothing };
+        events::redis_back(name, now.saturating_duration_since(since));
+        Change::Back
+    }
+
+    fn known(&mut self, node: NodeId) -> &mut Known {
+        self.nodes.entry(node).or_insert(Known { state: State::Well, way: Hindrance::none() })
     }
 }
 
@@ -150,4 +179,105 @@ pub(crate) fn is_missing(error: &Error) -> bool {
 /// Whether a node answered that the shard is on its way to another one: nothing is wrong with either.
 fn is_on_the_move(error: &Error) -> bool {
     matches!(error, Error::Redis { code, .. } if ["ASK", "MOVED", "TRYAGAIN"].contains(&code.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const ONE: NodeId = NodeId(0);
+    const OTHER: NodeId = NodeId(1);
+
+    /// Two nodes that have answered, by seconds.
+    struct Scene {
+        health: RedisHealth,
+        start: Instant,
+    }
+
+    impl Scene {
+        fn new(alone: bool) -> Self {
+            let mut scene = Self { health: RedisHealth::new(alone), start: Instant::now() };
+            scene.answers(ONE, 0);
+            scene.answers(OTHER, 0);
+            scene
+        }
+
+        fn at(&self, second: u64) -> Instant {
+            self.start + Duration::from_secs(second)
+        }
+
+        fn answers(&mut self, node: NodeId, second: u64) -> Change {
+            self.health.answered(node, "node", false, self.at(second))
+        }
+
+        fn fails(&mut self, node: NodeId, second: u64) -> Change {
+            let error = Error::Unreachable { address: "node".to_owned(), why: "refused".to_owned() };
+            self.health.unanswered(node, &error, "node", self.at(second))
+        }
+
+        fn all_fail(&mut self, second: u64) {
+            for node in [ONE, OTHER] {
+                self.fails(node, second);
+            }
+        }
+
+        fn turn(&mut self, second: u64, has_shards: bool) -> Option<bool> {
+            self.health.turn(self.at(second), 2, has_shards)
+        }
+    }
+
+    #[test]
+    fn one_dead_node_hinders_no_timer_however_seldom_the_others_are_asked() {
+        let mut scene = Scene::new(false);
+        assert_eq!(scene.fails(ONE, 1), Change::Lost);
+        for second in 2..30 {
+            assert_eq!(scene.fails(ONE, second), Change::Nothing);
+            assert_eq!(scene.turn(second, true), None, "after {second} s");
+        }
+        assert!(scene.health.is_poor(ONE) && !scene.health.is_poor(OTHER));
+        scene.fails(OTHER, 30);
+        assert_eq!(scene.turn(33, true), Some(true), "now none answers");
+    }
+
+    #[test]
+    fn a_hindered_timer_without_shards_recovers_by_one_node_though_another_refuses_connections() {
+        let mut scene = Scene::new(false);
+        scene.all_fail(1);
+        assert_eq!(scene.turn(4, true), Some(true));
+        for second in 4..9 {
+            scene.fails(ONE, second);
+            scene.answers(OTHER, second);
+            assert_eq!(scene.turn(second, false), None, "after {second} s");
+        }
+        assert_eq!(scene.turn(9, false), Some(false), "steady for five seconds");
+    }
+
+    #[test]
+    fn a_node_that_has_not_been_heard_of_yet_may_be_well() {
+        let mut scene = Scene::new(false);
+        scene.health.forget(OTHER);
+        scene.fails(ONE, 1);
+        assert_eq!(scene.turn(9, false), None);
+        scene.fails(OTHER, 9);
+        assert_eq!(scene.turn(12, false), Some(true));
+    }
+
+    #[test]
+    fn who_is_alone_has_nothing_to_say_however_long_nothing_is_answered() {
+        let mut scene = Scene::new(true);
+        scene.all_fail(1);
+        assert_eq!(scene.health.next(), None);
+        assert_eq!(scene.turn(60, true), None);
+    }
+
+    #[test]
+    fn who_leaves_while_it_is_hindered_does_not_change_its_mind() {
+        let mut scene = Scene::new(false);
+        scene.all_fail(1);
+        assert_eq!(scene.turn(4, true), Some(true));
+        scene.health.leave();
+        scene.answers(ONE, 5);
+        assert_eq!(scene.turn(60, true), None);
+    }
 }

@@ -6,7 +6,7 @@ use crate::clock_watch::ClockWatch;
 use crate::events;
 use crate::guard::Verdict;
 use crate::node_id::NodeId;
-use crate::redis_health::is_missing;
+use crate::redis_health::{Change, is_missing};
 use crate::schedule::{Found, Round};
 use delayq::Error;
 use delayq::protocol::{Claimed, HoldAnswer, PumpReport, PumpWord, ShardId, UnixMicros};
@@ -242,14 +242,22 @@ impl Pumping {
 
     /// A call to a node for a shard failed. How a node is that has no shard any more does not matter.
     pub(super) fn lost(&mut self, (node, shard): (NodeId, ShardId), error: &Error, now: Instant) {
-        if self.nodes.is_used(node) && self.health.failed((node, shard), error, &self.nodes[node].name, now) {
+        if !self.nodes.is_used(node) {
+            return;
+        }
+        let name = &self.nodes[node].name;
+        if self.health.failed((node, shard), error, name, now) == Change::Lost {
             self.poll.closely(now);
         }
     }
 
     /// A call to a node was not answered, or refused; the shard is not this timer's.
     pub(super) fn unanswered(&mut self, node: NodeId, error: &Error, now: Instant) {
-        if self.nodes.is_used(node) && self.health.unanswered(node, error, now) {
+        if !self.nodes.is_used(node) {
+            return;
+        }
+        let name = &self.nodes[node].name;
+        if self.health.unanswered(node, error, name, now) == Change::Lost {
             self.poll.closely(now);
         }
     }
@@ -259,7 +267,8 @@ impl Pumping {
         if trip.moved || !self.nodes.is_used(node) {
             return;
         }
-        if self.health.answered(node, self.owning.is_behind(), trip.answered) {
+        let (name, behind) = (&self.nodes[node].name, self.owning.is_behind());
+        if self.health.answered(node, name, behind, trip.answered) == Change::Back {
             let here: Vec<ShardId> = self.schedule.owned_at(node).collect();
             here.into_iter().for_each(|shard| self.schedule.poll(shard));
         }
