@@ -52,7 +52,7 @@ pub(crate) enum Call {
     Rescue {
         node: NodeId,
         shards: Vec<ShardId>,
-        latest: Option<UnixMillis>,
+        latest: UnixMillis,
     },
     Forget(Page),
     Survey(Question),
@@ -110,7 +110,7 @@ impl Call {
     pub(crate) fn rescues(
         node: NodeId,
         shards: &[ShardId],
-        latest: Option<UnixMillis>,
+        latest: UnixMillis,
     ) -> impl Iterator<Item = Self> {
         shards.chunks(SHARDS_A_CALL).map(move |some| Self::Rescue { node, shards: some.to_vec(), latest })
     }
@@ -194,7 +194,7 @@ impl Calls {
             Call::Probe { node, shard } => Box::pin(probe(redis, (node, shard), from)),
             Call::Rescue { node, shards, latest } => Box::pin(async move {
                 let calls: Vec<_> = shards.iter().map(|&shard| (shard, None)).collect();
-                let (trip, reports) = Trip::of(from, redis.pump(&calls, batch, latest)).await;
+                let (trip, reports) = Trip::of(from, redis.pump(&calls, batch, Some(latest))).await;
                 Answer::Rescued { node, shards, trip, reports }
             }),
             Call::Forget(Page { shard, from, quiet }) => Box::pin(async move {

@@ -1,4 +1,5 @@
-//! Other timers' shards: when to check whether anybody pumps them. Pure, by Redis's clock.
+//! Other timers' shards: when to check whether anybody pumps them. Pure, by the local clock: the shards are of several
+//! Redises, each with a clock of its own.
 //!
 //! A check costs a call, so most are spared: the last one answered when the shard is due next, and until ten seconds after
 //! that time there is nothing to rescue. A nearer message is notified where few timers share the shards. Where many do, each
@@ -11,7 +12,7 @@
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long something must be overdue for being anybody's.
 const OVERDUE: Duration = Duration::from_secs(10);
@@ -40,20 +41,32 @@ pub(crate) struct Foreign {
 
 #[derive(Clone, Copy, Debug)]
 struct Watched {
-    check: UnixMillis,
+    /// `None`: a check is out, and nothing asks for the next one.
+    check: Option<Instant>,
     out: bool,
-    /// Since when something was overdue at the last check.
+    /// Since when something was overdue at the last check, by its Redis's clock.
     overdue: Option<UnixMillis>,
+}
+
+/// What a check found, by its Redis's clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// When something is due next.
+    pub(crate) next_due: Option<UnixMillis>,
+    /// Since when something was due, if anything was.
+    pub(crate) overdue: Option<UnixMillis>,
+    /// When it ran.
+    pub(crate) ran: UnixMillis,
 }
 
 // === impl Foreign ===
 
 impl Foreign {
     /// These shards belong to so many other timers.
-    pub(crate) fn set(&mut self, shards: impl Iterator<Item = ShardId>, others: usize, now: UnixMillis) {
+    pub(crate) fn set(&mut self, shards: impl Iterator<Item = ShardId>, others: usize, now: Instant) {
         self.others = others.max(1);
         let before = std::mem::take(&mut self.shards);
-        let fresh = || Watched { check: now + SOON + self.stretch(), out: false, overdue: None };
+        let fresh = || Watched { check: Some(now + SOON + self.stretch()), out: false, overdue: None };
         self.shards = shards.map(|s| (s, before.get(&s).copied().unwrap_or_else(fresh))).collect();
     }
 
@@ -63,9 +76,9 @@ impl Foreign {
     }
 
     /// Whether this timer leads the fleet: then it knows of every shard, and checks all of them often.
-    pub(crate) fn lead(&mut self, leads: bool, now: UnixMillis) {
+    pub(crate) fn lead(&mut self, leads: bool, now: Instant) {
         if leads && !self.leads {
-            self.shards.values_mut().for_each(|watched| watched.check = watched.check.min(now + LED));
+            self.shards.values_mut().for_each(|watched| watched.check_by(now + LED));
         }
         self.leads = leads;
     }
@@ -77,68 +90,60 @@ impl Foreign {
     }
 
     /// A wake-up: something is due at `due`.
-    pub(crate) fn wake(&mut self, shard: ShardId, due: UnixMillis) {
+    pub(crate) fn wake(&mut self, shard: ShardId, due: Instant) {
         let check = due + OVERDUE + self.stretch();
         if let Some(watched) = self.shards.get_mut(&shard) {
-            watched.check = watched.check.min(check);
+            watched.check_by(check);
         }
     }
 
     /// Wake-ups may be lost: every shard whose wake-ups are followed is checked soon.
-    pub(crate) fn missed_some(&mut self, now: UnixMillis) {
+    pub(crate) fn missed_some(&mut self, now: Instant) {
         if self.others <= FEW {
-            self.shards.values_mut().for_each(|watched| watched.check = watched.check.min(now + SOON));
+            self.shards.values_mut().for_each(|watched| watched.check_by(now + SOON));
         }
     }
 
     /// The shards to check now; with etcd `silent`, whatever their time. Each comes back by `answered`.
-    pub(crate) fn take(&mut self, now: UnixMillis, silent: bool) -> Vec<ShardId> {
+    pub(crate) fn take(&mut self, now: Instant, silent: bool) -> Vec<ShardId> {
         let others = self.others;
         let mine = || others <= CHECKERS || fastrand::usize(..others) < CHECKERS;
         let mut taken = Vec::new();
         for (&shard, watched) in self.shards.iter_mut().filter(|(_, watched)| !watched.out) {
-            if watched.check <= now || silent && mine() {
-                (watched.check, watched.out) = (UnixMillis::MAX, true);
+            if watched.check.is_some_and(|check| check <= now) || silent && mine() {
+                (watched.check, watched.out) = (None, true);
                 taken.push(shard);
             }
         }
         taken
     }
 
-    /// A check found this to be due next, and something due since `overdue`.
-    pub(crate) fn answered(
-        &mut self,
-        shard: ShardId,
-        next_due: Option<UnixMillis>,
-        overdue: Option<UnixMillis>,
-        now: UnixMillis,
-    ) {
+    /// A check was answered.
+    pub(crate) fn answered(&mut self, shard: ShardId, seen: Seen, now: Instant) {
         let others = u32::try_from(self.others).unwrap_or(u32::MAX);
         let longest = match self.others {
             _ if self.leads => LED,
             0..=FEW => FOLLOWED * others,
             _ => UNFOLLOWED * others,
         };
-        let longest = now + longest;
-        let soonest = now + SOON;
-        let overdue = overdue.filter(|&due| due + ON_ITS_WAY <= now);
-        let check = match (overdue, next_due) {
-            (Some(_), _) => soonest,
-            (None, Some(due)) => (due + OVERDUE).clamp(soonest, longest),
+        let overdue = seen.overdue.filter(|&due| due + ON_ITS_WAY <= seen.ran);
+        let rest = match (overdue, seen.next_due) {
+            (Some(_), _) => SOON,
+            (None, Some(due)) => (due + OVERDUE).since(seen.ran).clamp(SOON, longest),
             (None, None) => longest,
         };
-        let stretch = self.stretch();
+        let check = now + rest + self.stretch();
         if let Some(watched) = self.shards.get_mut(&shard) {
             // A wake-up during the check may not be in its answer yet.
-            watched.check = watched.check.min(check + stretch);
+            watched.check_by(check);
             (watched.out, watched.overdue) = (false, overdue);
         }
     }
 
     /// A check was not answered.
-    pub(crate) fn failed(&mut self, shard: ShardId, now: UnixMillis) {
+    pub(crate) fn failed(&mut self, shard: ShardId, now: Instant) {
         if let Some(watched) = self.shards.get_mut(&shard) {
-            (watched.check, watched.out) = (now + SOON, false);
+            (watched.check, watched.out) = (Some(now + SOON), false);
         }
     }
 
@@ -158,15 +163,40 @@ impl Foreign {
     }
 }
 
+// === impl Watched ===
+
+impl Watched {
+    /// It is checked at this time, unless it is before.
+    fn check_by(&mut self, at: Instant) {
+        self.check = Some(self.check.map_or(at, |check| check.min(at)));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::LazyLock;
 
     const A: ShardId = ShardId::new(1);
     const B: ShardId = ShardId::new(2);
 
-    fn s(seconds: u64) -> UnixMillis {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+    fn s(seconds: u64) -> Instant {
+        *START + Duration::from_secs(seconds)
+    }
+
+    /// The same by Redis's clock.
+    fn redis(seconds: u64) -> UnixMillis {
         UnixMillis::new(1_000_000_000 + seconds * 1000)
+    }
+
+    fn found(next_due: Option<u64>, overdue: Option<u64>, ran: u64) -> Seen {
+        Seen { next_due: next_due.map(redis), overdue: overdue.map(redis), ran: redis(ran) }
+    }
+
+    fn answered(foreign: &mut Foreign, shard: ShardId, next_due: Option<u64>, second: u64) {
+        foreign.answered(shard, found(next_due, None, second), s(second));
     }
 
     fn two() -> Foreign {
@@ -179,23 +209,32 @@ mod tests {
 
     #[test]
     fn a_shard_is_checked_when_what_it_was_due_for_is_ten_seconds_overdue() {
-        for (next_due, check) in
-            [(None, 65), (Some(s(3_600)), 65), (Some(s(20)), 30), (Some(s(6)), 16), (Some(s(0)), 10)]
+        for (next_due, check) in [(None, 65), (Some(3_600), 65), (Some(20), 30), (Some(6), 16), (Some(0), 10)]
         {
             let mut foreign = two();
-            foreign.answered(A, next_due, None, s(5));
+            answered(&mut foreign, A, next_due, 5);
             assert_eq!(foreign.take(s(check - 1), false), [], "due {next_due:?}");
             assert_eq!(foreign.take(s(check), false), [A], "due {next_due:?}");
         }
     }
 
     #[test]
+    fn a_shard_is_checked_in_time_whatever_the_clock_of_its_redis_reads() {
+        for ahead in [0, 3_600, 86_400] {
+            let mut foreign = two();
+            foreign.answered(A, found(Some(ahead + 20), None, ahead + 5), s(5));
+            assert_eq!(foreign.take(s(29), false), [], "{ahead} s ahead");
+            assert_eq!(foreign.take(s(30), false), [A], "{ahead} s ahead");
+        }
+    }
+
+    #[test]
     fn a_nearer_due_time_brings_the_check_forward_also_while_one_is_out() {
         let mut foreign = two();
-        foreign.answered(A, None, None, s(5));
+        answered(&mut foreign, A, None, 5);
         foreign.wake(A, s(8));
         foreign.wake(B, s(9));
-        foreign.answered(B, None, None, s(5));
+        answered(&mut foreign, B, None, 5);
         assert_eq!(foreign.take(s(18), false), [A]);
         assert_eq!(foreign.take(s(19), false), [B]);
     }
@@ -204,7 +243,7 @@ mod tests {
     fn without_etcd_all_are_checked_each_time_but_none_twice_at_once() {
         let mut foreign = two();
         assert_eq!(foreign.take(s(6), true), [], "both are out");
-        foreign.answered(A, None, None, s(6));
+        answered(&mut foreign, A, None, 6);
         assert_eq!(foreign.take(s(6), true), [A]);
     }
 
@@ -216,7 +255,7 @@ mod tests {
         for _ in 0..100 {
             let taken = foreign.take(s(0), true);
             checks += taken.len();
-            taken.into_iter().for_each(|shard| foreign.answered(shard, None, None, s(0)));
+            taken.into_iter().for_each(|shard| answered(&mut foreign, shard, None, 0));
         }
         assert!((7_000..9_000).contains(&checks), "{checks} checks of 100 timers at 1,000 shards");
     }
@@ -224,14 +263,14 @@ mod tests {
     #[test]
     fn a_shard_that_nobody_pumps_counts_as_overdue_until_a_check_finds_it_well() {
         let mut foreign = two();
-        foreign.answered(A, Some(s(4)), Some(s(4)), s(5));
-        foreign.answered(B, Some(s(60)), Some(s(5)), s(5));
+        foreign.answered(A, found(Some(4), Some(4), 5), s(5));
+        foreign.answered(B, found(Some(60), Some(5), 5), s(5));
         assert_eq!(foreign.overdue(), Some((A, s(4))), "what is overdue by less than a second is on its way");
         assert_eq!(foreign.take(s(10), false), [A], "it is checked again soon");
         foreign.failed(A, s(10));
         assert_eq!(foreign.overdue(), Some((A, s(4))), "nothing new is known");
         assert_eq!(foreign.take(s(15), false), [A]);
-        foreign.answered(A, None, None, s(15));
+        answered(&mut foreign, A, None, 15);
         assert_eq!(foreign.overdue(), None);
     }
 
@@ -239,18 +278,18 @@ mod tests {
     fn the_leader_of_many_timers_checks_each_shard_every_ten_seconds() {
         let mut foreign = Foreign::default();
         foreign.set([A, B].into_iter(), 40, s(0));
-        foreign.take(UnixMillis::MAX, false);
-        foreign.answered(A, None, None, s(0));
-        foreign.answered(B, Some(s(4_000)), None, s(0));
+        foreign.take(s(1_000_000), false);
+        answered(&mut foreign, A, None, 0);
+        answered(&mut foreign, B, Some(4_000), 0);
         assert_eq!(foreign.take(s(599), false), [], "one of many checks seldom");
         foreign.lead(true, s(599));
         assert_eq!(foreign.take(s(608), false), []);
         assert_eq!(foreign.take(s(609), false), [A, B]);
-        foreign.answered(A, None, None, s(609));
-        foreign.answered(B, Some(s(4_000)), None, s(609));
+        answered(&mut foreign, A, None, 609);
+        answered(&mut foreign, B, Some(4_000), 609);
         assert_eq!(foreign.take(s(619), false), [A, B]);
         foreign.lead(false, s(619));
-        foreign.answered(A, None, None, s(619));
+        answered(&mut foreign, A, None, 619);
         assert_eq!(foreign.take(s(1_218), false), [], "another leads now");
     }
 
@@ -259,11 +298,11 @@ mod tests {
         let mut foreign = Foreign::default();
         foreign.set([A].into_iter(), 40, s(0));
         assert_eq!(foreign.to_listen().count(), 0);
-        let checks: Vec<UnixMillis> = (0..200)
+        let checks: Vec<Instant> = (0..200)
             .map(|_| {
-                foreign.take(UnixMillis::MAX, false);
-                foreign.answered(A, Some(s(10)), None, s(0));
-                foreign.shards[&A].check
+                foreign.take(s(1_000_000), false);
+                answered(&mut foreign, A, Some(10), 0);
+                foreign.shards[&A].check.unwrap()
             })
             .collect();
         assert!(checks.iter().all(|&check| check >= s(20) && check <= s(20 + 39 * 5)));

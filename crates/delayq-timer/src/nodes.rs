@@ -159,22 +159,27 @@ impl Nodes {
 
     /// For how long something has been due, by the clock of its node; zero for nothing, and before it answered.
     pub(crate) fn overdue(&self, node: NodeId, due: UnixMillis, now: Instant) -> Duration {
-        let reach = self.all.get(node.0).and_then(|node| node.aim.reach_us(now));
-        let due = i64::try_from(due.get()).ok().and_then(|due| due.checked_mul(1000));
-        let us = reach.zip(due).and_then(|(reach, due)| reach.checked_sub(due));
-        Duration::from_micros(us.and_then(|us| u64::try_from(us).ok()).unwrap_or(0))
+        positive(self.overdue_us(node, due, now))
     }
 
-    /// The clock of the first node that has answered.
-    pub(crate) fn redis_ms(&self, now: Instant) -> Option<UnixMillis> {
-        let us = self.all.iter().find_map(|node| node.aim.reach_us(now))?;
-        Some(UnixMillis::new(u64::try_from(us).unwrap_or(0) / 1000))
+    /// How long until something is due, likewise.
+    pub(crate) fn until(&self, node: NodeId, due: UnixMillis, now: Instant) -> Duration {
+        positive(-self.overdue_us(node, due, now))
+    }
+
+    fn overdue_us(&self, node: NodeId, due: UnixMillis, now: Instant) -> i128 {
+        let reach = self.all.get(node.0).and_then(|node| node.aim.reach_us(now));
+        reach.map_or(0, |reach| i128::from(reach) - i128::from(due.get()) * 1000)
     }
 
     /// An alarm that was set to `aimed` woke the loop at `woken`.
     pub(crate) fn woke(&mut self, aimed: Instant, woken: Instant) {
         self.all.iter_mut().for_each(|node| node.aim.woke(aimed, woken));
     }
+}
+
+fn positive(us: i128) -> Duration {
+    Duration::from_micros(u64::try_from(us.max(0)).unwrap_or(u64::MAX))
 }
 
 impl Index<NodeId> for Nodes {
@@ -261,6 +266,21 @@ mod tests {
         scene.reads(moves, 0, 0);
         scene.reads(moves, 2, 0);
         assert_eq!(scene.holds(moves, 2), [(moves, false)]);
+    }
+
+    #[test]
+    fn what_is_due_is_judged_by_the_clock_of_its_own_node() {
+        let mut scene = Scene::new(["one", "ahead"]);
+        let now = scene.start;
+        for (shard, ms) in SHARDS.into_iter().zip([100_000, 3_700_000]) {
+            let node = scene.nodes.of(shard);
+            let (soon, long_ago) = (UnixMillis::new(ms + 1_000), UnixMillis::new(ms - 1_000));
+            assert_eq!(scene.nodes.until(node, soon, now), Duration::ZERO, "its clock is not known");
+            scene.nodes[node].aim.ran(now, UnixMicros(ms * 1000));
+            assert_eq!(scene.nodes.until(node, soon, now), SECOND);
+            assert_eq!(scene.nodes.overdue(node, soon, now), Duration::ZERO);
+            assert_eq!(scene.nodes.overdue(node, long_ago, now), SECOND);
+        }
     }
 
     #[test]

@@ -4,8 +4,8 @@ use super::Pumping;
 use crate::calls::Call;
 use crate::events;
 use crate::nodes::Moved;
+use delayq::ShardCount;
 use delayq::protocol::{Notification, ShardId};
-use delayq::{ShardCount, UnixMillis};
 use delayq_cluster::{DrainReport, Lost, OwnershipChange};
 use delayq_service::Fault;
 use std::collections::BTreeSet;
@@ -21,19 +21,18 @@ const FAREWELL: Duration = Duration::from_millis(500);
 
 impl Pumping {
     pub(super) fn notified(&mut self, first: Notification) {
-        let mut next = Some(first);
+        let (mut next, now) = (Some(first), Instant::now());
         for _ in 0..WAKES_A_STEP {
             match next.take().or_else(|| self.wakes.try_next()) {
                 Some(Notification::Wake(shard, due)) => {
                     self.schedule.wake(shard, due);
-                    self.foreign.wake(shard, due);
+                    let until = self.nodes.until(self.nodes.of(shard), due, now);
+                    self.foreign.wake(shard, now + until);
                 }
                 Some(Notification::Resync) => {
                     self.metrics.resyncs.inc();
                     self.schedule.poll_all();
-                    if let Some(redis) = self.redis_ms(Instant::now()) {
-                        self.foreign.missed_some(redis);
-                    }
+                    self.foreign.missed_some(now);
                 }
                 Some(Notification::Ready(..)) => {}
                 None => return,
@@ -59,9 +58,8 @@ impl Pumping {
         let (given, others): (Vec<_>, Vec<_>) =
             self.client.shards().shards().partition(|&shard| self.owning.is_given(shard));
         if !self.is_single() {
-            let redis = self.redis_ms(now).unwrap_or(UnixMillis::new(0));
             let timers = self.other_timers(given.len());
-            self.foreign.set(others.into_iter(), timers, redis);
+            self.foreign.set(others.into_iter(), timers, now);
         }
         let wanted: BTreeSet<ShardId> = given.into_iter().chain(self.foreign.to_listen()).collect();
         self.wakes.follow(wanted, gained);

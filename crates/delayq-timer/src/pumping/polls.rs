@@ -3,8 +3,10 @@
 use super::Pumping;
 use crate::calls::{Call, NO_LATER, Trip};
 use crate::events;
+use crate::foreign::Seen;
+use crate::node_id::NodeId;
+use delayq::Error;
 use delayq::protocol::{BooksPage, ForgottenTopics, PumpReport, PumpWord, ShardId, Survey, UnixMicros};
-use delayq::{Error, UnixMillis};
 use std::time::Instant;
 
 // === impl Pumping ===
@@ -71,20 +73,19 @@ impl Pumping {
         if self.is_single() || self.stopping.is_some() {
             return;
         }
-        let Some(redis) = self.redis_ms(now) else { return };
         self.foreign.others(self.other_timers(self.schedule.count()));
-        self.foreign.lead(self.fleet.handle().leads(), redis);
-        let shards = self.foreign.take(redis, self.fleet.is_silent());
+        self.foreign.lead(self.fleet.handle().leads(), now);
+        let shards = self.foreign.take(now, self.fleet.is_silent());
         self.rescue(&shards, now);
     }
 
-    /// Nobody pumps another's shards with `strict`, and by a clock that is not trusted nothing is moved: then it only learns
-    /// what is due.
+    /// Nobody pumps another's shards with `strict`, and by a clock that is not known, or not trusted, nothing is moved: then
+    /// it only learns what is due.
     fn rescue(&mut self, shards: &[ShardId], now: Instant) {
         for (node, some) in self.nodes.apart(shards) {
             let clock = &self.nodes[node].clock;
             let only_learn = !self.fleet.may_rescue() || clock.is_jumped();
-            let latest = if only_learn { Some(NO_LATER) } else { clock.latest(now) };
+            let latest = clock.latest(now).filter(|_| !only_learn).unwrap_or(NO_LATER);
             self.send_all(Call::rescues(node, &some, latest));
         }
     }
@@ -100,8 +101,7 @@ impl Pumping {
             match report {
                 Ok(report) => more.extend(self.rescued_one((node, shard), &report, trip)),
                 Err(error) => {
-                    let now = self.redis_ms(trip.answered).unwrap_or(NO_LATER);
-                    self.foreign.failed(shard, now);
+                    self.foreign.failed(shard, trip.answered);
                     self.unanswered(node, &error, trip.answered);
                 }
             }
@@ -122,7 +122,8 @@ impl Pumping {
         self.well(node, trip);
         let now = report.now.millis();
         let overdue = report.runs.first().map(|&(due, _)| due).or(report.next_due).filter(|&due| due <= now);
-        self.foreign.answered(shard, report.next_due, overdue, now);
+        let seen = Seen { next_due: report.next_due, overdue, ran: now };
+        self.foreign.answered(shard, seen, trip.answered);
         if report.moved + report.returned + report.expired == 0 {
             return None;
         }
@@ -168,9 +169,5 @@ impl Pumping {
         for topic in self.books.answered(shard, found) {
             events::books_off(shard, &topic);
         }
-    }
-
-    pub(super) fn redis_ms(&self, now: Instant) -> Option<UnixMillis> {
-        self.nodes.redis_ms(now)
     }
 }
