@@ -78,7 +78,11 @@ impl Foreign {
     /// Whether this timer leads the fleet: then it knows of every shard, and checks all of them often.
     pub(crate) fn lead(&mut self, leads: bool, now: Instant) {
         if leads && !self.leads {
-            self.shards.values_mut().for_each(|watched| watched.check_by(now + LED));
+            for watched in self.shards.values_mut() {
+                watched.check_by(now + LED);
+                // It may have been seen long ago.
+                watched.overdue = None;
+            }
         }
         self.leads = leads;
     }
@@ -147,10 +151,11 @@ impl Foreign {
         }
     }
 
-    /// Since when the oldest of all is overdue that nobody pumps.
-    pub(crate) fn overdue(&self) -> Option<(ShardId, UnixMillis)> {
-        let overdue = self.shards.iter().filter_map(|(&shard, watched)| Some((shard, watched.overdue?)));
-        overdue.min_by_key(|&(_, due)| due)
+    /// The shards in which something is overdue that nobody pumps, and since when: only of who checks often, which is the
+    /// leader, and with etcd `silent` all. Others would show for long what was pumped right after they checked.
+    pub(crate) fn overdue(&self, silent: bool) -> impl Iterator<Item = (ShardId, UnixMillis)> {
+        let shards = self.shards.iter().filter(move |_| self.leads || silent);
+        shards.filter_map(|(&shard, watched)| Some((shard, watched.overdue?)))
     }
 
     /// A moment of its own: the others check at theirs, and the leader for all.
@@ -260,18 +265,36 @@ mod tests {
         assert!((7_000..9_000).contains(&checks), "{checks} checks of 100 timers at 1,000 shards");
     }
 
+    fn overdue(foreign: &Foreign, silent: bool) -> Vec<(ShardId, UnixMillis)> {
+        foreign.overdue(silent).collect()
+    }
+
     #[test]
     fn a_shard_that_nobody_pumps_counts_as_overdue_until_a_check_finds_it_well() {
         let mut foreign = two();
+        foreign.lead(true, s(5));
         foreign.answered(A, found(Some(4), Some(4), 5), s(5));
         foreign.answered(B, found(Some(60), Some(5), 5), s(5));
-        assert_eq!(foreign.overdue(), Some((A, s(4))), "what is overdue by less than a second is on its way");
+        let expected = [(A, redis(4))];
+        assert_eq!(overdue(&foreign, false), expected, "what is overdue by less than a second is on its way");
         assert_eq!(foreign.take(s(10), false), [A], "it is checked again soon");
         foreign.failed(A, s(10));
-        assert_eq!(foreign.overdue(), Some((A, s(4))), "nothing new is known");
-        assert_eq!(foreign.take(s(15), false), [A]);
+        assert_eq!(overdue(&foreign, false), expected, "nothing new is known");
+        assert_eq!(foreign.take(s(15), false), [A, B]);
         answered(&mut foreign, A, None, 15);
-        assert_eq!(foreign.overdue(), None);
+        assert_eq!(overdue(&foreign, false), []);
+    }
+
+    #[test]
+    fn what_one_of_many_timers_saw_overdue_does_not_grow_while_the_leader_sees_it_pumped() {
+        let mut foreign = Foreign::default();
+        foreign.set([A].into_iter(), 20, s(0));
+        foreign.take(s(1_000_000), false);
+        foreign.answered(A, found(Some(4), Some(4), 6), s(6));
+        assert_eq!(overdue(&foreign, false), []);
+        assert_eq!(overdue(&foreign, true), [(A, redis(4))], "nobody leads while etcd is silent");
+        foreign.lead(true, s(90));
+        assert_eq!(overdue(&foreign, false), [], "it was seen long ago");
     }
 
     #[test]

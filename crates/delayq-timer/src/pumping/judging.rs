@@ -16,8 +16,8 @@ impl Pumping {
         let next_due = nodes.values().min().map(|due| due.get() as f64 / 1000.0);
         let mine = nodes.into_iter().map(|(node, due)| self.nodes.overdue(node, due, now)).max();
         let mine = mine.unwrap_or_default();
-        let others =
-            self.foreign.overdue().map(|(shard, due)| self.nodes.overdue(self.nodes.of(shard), due, now));
+        let others = self.foreign.overdue(self.fleet.is_silent());
+        let others = others.map(|(shard, due)| self.nodes.overdue(self.nodes.of(shard), due, now)).max();
         let lease = self.fleet.lease_margin();
         let overdue = mine.max(others.unwrap_or_default()).max(self.progress.blocked_for(now));
         self.metrics.stands(next_due, overdue.as_secs_f64(), lease);
