@@ -82,14 +82,12 @@ pub(crate) fn drain_changed(metrics: &TimerMetrics, drained: bool) {
 
 pub(crate) fn clock_jumped(metrics: &TimerMetrics, by_us: i64, shards: usize, redis: &str) {
     metrics.clock_jumps.inc();
-    metrics.clock_held.set(1);
     let by_ms = by_us / 1000;
     tracing::error!(code = CLOCK.id, by_ms, shards, redis, "Redis's clock jumped: its shards are held");
 }
 
-/// Redis's clock was steady for long enough. `others`: whether that of another node is not.
-pub(crate) fn clock_steady(metrics: &TimerMetrics, others: bool, redis: &str) {
-    metrics.clock_held.set(i64::from(others));
+/// Redis's clock was steady for long enough.
+pub(crate) fn clock_steady(redis: &str) {
     tracing::warn!(code = CLOCK.id, redis, "Redis's clock is steady again: its shards go on");
 }
 

@@ -273,8 +273,9 @@ impl Pumping {
         }
     }
 
-    /// Sets and ends the holds that the clock asks for.
+    /// Sets and ends the holds that the clocks ask for, and shows whether they ask for any.
     fn send_holds(&mut self, now: Instant) {
+        self.metrics.clock_held.set(i64::from(self.nodes.is_any_jumped()));
         let due = |(id, node): (_, &mut Node)| node.clock.due(&self.schedule, id, now);
         let holds: Vec<Call> = self.nodes.numbered().flat_map(due).collect();
         self.send_all(holds);

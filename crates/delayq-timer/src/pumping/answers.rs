@@ -196,32 +196,20 @@ impl Pumping {
             return;
         }
         match self.nodes[node].clock.compare(trip, ran) {
-            Verdict::Fits => {}
+            Verdict::Fits => return,
             Verdict::Jumped(by_us) => {
                 let shards = self.schedule.owned_at(node).count();
                 events::clock_jumped(&self.metrics, by_us, shards, &self.nodes[node].name);
-                self.stop_while_jumped(node, now);
                 self.poll.closely(now);
             }
-            Verdict::Steady => {
-                let others = self.nodes.is_any_jumped();
-                events::clock_steady(&self.metrics, others, &self.nodes[node].name);
-                // A shard whose hold was not answered, since Redis refused writes or did not answer, says by its answer
-                // whether it is held.
-                let owned: Vec<ShardId> = self.schedule.owned_at(node).collect();
-                let clock = &self.nodes[node].clock;
-                owned.into_iter().for_each(|shard| self.schedule.hold(shard, clock.holds(shard)));
-                self.send_holds(now);
-            }
+            Verdict::Steady => events::clock_steady(&self.nodes[node].name),
         }
-    }
-
-    fn stop_while_jumped(&mut self, node: NodeId, now: Instant) {
-        if self.nodes[node].clock.is_jumped() {
-            let owned: Vec<ShardId> = self.schedule.owned_at(node).collect();
-            owned.into_iter().for_each(|shard| self.schedule.hold(shard, true));
-            self.send_holds(now);
-        }
+        // Steady again, a shard whose hold was not answered, since Redis refused writes or did not answer, says by its answer
+        // whether it is held.
+        let owned: Vec<ShardId> = self.schedule.owned_at(node).collect();
+        let clock = &self.nodes[node].clock;
+        owned.into_iter().for_each(|shard| self.schedule.hold(shard, clock.holds(shard)));
+        self.send_holds(now);
     }
 
     /// A call for a shard that is given to this timer failed.
