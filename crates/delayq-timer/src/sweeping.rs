@@ -10,9 +10,9 @@ use crate::sweep_metrics::SweepMetrics;
 use delayq::admin::Sweep;
 use delayq::protocol::ShardId;
 use delayq::{Admin, Error};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 /// The shard whose owner sweeps.
 pub(crate) const FIRST: ShardId = ShardId::new(0);
@@ -29,36 +29,37 @@ pub(crate) struct Sweeping {
 // === impl Sweeping ===
 
 impl Sweeping {
-    /// Sweeps while it is this timer's turn; ends when nobody says so any more. What it is at is dropped as soon as another
-    /// timer may be at it.
+    /// Sweeps while it is this timer's turn; ends when nobody says so any more. It stops as soon as another timer may be at it,
+    /// and continues there in its next turn: what a walk found is remembered however often Redis or etcd is away for a moment.
     pub(crate) async fn run(self, mut turn: watch::Receiver<bool>) {
-        if self.config.every.is_zero() {
+        let every = *self.config.every;
+        if every.is_zero() {
             return;
         }
+        let mut sweep = self.admin.sweep(self.config.share, !self.config.dry_run);
+        // Not at once: a fleet that starts has other things to do.
+        let mut due = Instant::now() + every.mul_f64(0.5 + fastrand::f64() / 2.0);
         while turn.wait_for(|mine| *mine).await.is_ok() {
             tokio::select! {
                 biased;
                 _ = turn.wait_for(|mine| !mine) => {}
-                () = self.sweep_on() => {}
+                () = self.sweep_on(&mut sweep, &mut due) => {}
             }
         }
     }
 
-    async fn sweep_on(&self) {
+    async fn sweep_on(&self, sweep: &mut Sweep, due: &mut Instant) {
         let every = *self.config.every;
-        // Not at once: a fleet that starts has other things to do.
-        sleep(every.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-        let mut sweep = self.admin.sweep(self.config.share, !self.config.dry_run);
         loop {
+            sleep_until(*due).await;
             let started = Instant::now();
-            let rest = match self.go_over_all(&mut sweep).await {
-                Ok(()) => every.saturating_sub(started.elapsed()),
+            *due = match self.go_over_all(sweep).await {
+                Ok(()) => started + every,
                 Err(error) => {
                     events::sweep_failed(&self.metrics, &error);
-                    every.min(RETRY)
+                    Instant::now() + every.min(RETRY)
                 }
             };
-            sleep(rest).await;
         }
     }
 

@@ -1,7 +1,7 @@
 //! Sweeps: what is wrong in shards under load is found and mended by the timer that pumps the first one.
 
 use crate::load::Load;
-use crate::stand::{Running, Stand, start_sweeping};
+use crate::stand::{Running, Stand, polling, start_sweeping};
 use delayq::admin::{Policy, Sweep};
 use delayq::protocol::{Holder, ReserveRequest, ShardId};
 use delayq::{Group, Message, ShardCount, Topic};
@@ -110,11 +110,15 @@ impl<'a> Faulty<'a> {
         self.take_out(&self.bucket_of("lost").await, "lost").await;
         self.take_out("alarms", &self.bucket_of("silent").await).await;
         self.take_out("g:planted", "alone").await;
-        let (stats, bucket) = (format!("{}stats", self.base), self.bucket_of("alone").await);
-        let stale = [self.base.as_str(), &bucket].concat();
+        let stale = [self.base.as_str(), &self.bucket_of("alone").await].concat();
         let () = self.stand.server.command(&["ZADD", &stale, "9999999999999", "nobody0000"]).await;
-        let () =
-            self.stand.server.command(&["HINCRBY", &stats, &format!("accepted:{}", self.number), "9"]).await;
+        self.miscount().await;
+    }
+
+    /// Makes a counter wrong.
+    async fn miscount(&self) {
+        let (stats, counter) = (format!("{}stats", self.base), format!("accepted:{}", self.number));
+        let () = self.stand.server.command(&["HINCRBY", &stats, &counter, "9"]).await;
     }
 
     async fn is_clean(&self) -> bool {
@@ -184,6 +188,26 @@ async fn a_sweep_that_another_timer_takes_over_is_swept_by_that() {
     wait_until("the second to mend it", LONG, || async { faulty.is_clean().await }).await;
     second.exceeds("delayq_timer_sweep_looked_at_total", 10_000.0).await;
     second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_counter_that_two_walks_found_off_is_mended_though_redis_was_away_between_them() {
+    let stand = Stand::new(SHARDS).await;
+    let faulty = Faulty::new(&stand).await;
+    faulty.put("counted", FAR).await;
+    faulty.miscount().await;
+    let seldom = SweepConfig { every: HumanDuration::from_secs(4), ..often() };
+    let membership = Membership::Single { owner: "one".to_owned() };
+    let config = polling(Duration::from_millis(250));
+    let timer = start_sweeping(config, stand.client.clone(), membership, seldom).await.unwrap();
+    timer.exceeds(FINISHED, 0.5).await;
+    let () = stand.server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+    timer.unready().await;
+    let () = stand.server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
+    timer.is_ready().await;
+    timer.exceeds(FINISHED, 1.5).await;
+    assert!(of_kind(&timer, "mended", "counter") > 0.5, "the second walk knew of the first");
+    timer.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
