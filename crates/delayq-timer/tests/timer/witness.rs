@@ -4,7 +4,7 @@ use crate::stand::Stand;
 use delayq::protocol::{Scripts, Verb};
 use delayq_tests::history::{Event, sha256_hex};
 use delayq_tests::redis_monitor::{RedisMonitor, Seen};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Looks on at a deployment's Redis from its beginning.
 pub(crate) struct Witness {
@@ -39,6 +39,14 @@ impl Witness {
     /// Every pump with an epoch so far, in the order in which Redis ran them.
     pub(crate) async fn pumps(&self, stand: &Stand) -> Vec<Event> {
         pumps(&self.monitor.seen(&stand.server).await, &self.pumps)
+    }
+
+    /// The shards that were pumped without an epoch so far, by who does not own them.
+    pub(crate) async fn checked(&self, stand: &Stand) -> BTreeSet<u32> {
+        let seen = self.monitor.seen(&stand.server).await;
+        let calls = seen.iter().filter(|seen| is_pump(seen, &self.pumps));
+        let calls = calls.filter_map(|seen| Call::read(seen, &BTreeMap::new()));
+        calls.filter(|call| call.epoch.is_none()).map(|call| call.shard).collect()
     }
 }
 
@@ -103,7 +111,7 @@ fn pumps(seen: &[Seen], names: &[String]) -> Vec<Event> {
     for seen in seen {
         if !seen.in_script {
             pumps.extend(open.take().and_then(Call::event));
-            if seen.name == "evalsha" && names.iter().any(|name| seen.text(0) == Some(name)) {
+            if is_pump(seen, names) {
                 open = Call::read(seen, &newest);
             }
             continue;
@@ -120,6 +128,10 @@ fn pumps(seen: &[Seen], names: &[String]) -> Vec<Event> {
     }
     pumps.extend(open.and_then(Call::event));
     pumps
+}
+
+fn is_pump(seen: &Seen, names: &[String]) -> bool {
+    !seen.in_script && seen.name == "evalsha" && names.iter().any(|name| seen.text(0) == Some(name))
 }
 
 /// `{dq:7}:meta` is shard 7's.
