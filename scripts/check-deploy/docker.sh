@@ -19,12 +19,15 @@ fi
 compose=("$docker" compose)
 "${compose[@]}" version > /dev/null 2>&1 || compose=(docker-compose)
 
+# have TAG: the engine has the image, or a registry gives it.
+have() {
+    "$docker" image inspect "$1" > /dev/null 2>&1 || timeout 300 "$docker" pull --quiet "$1" > "$work/pull.log" 2>&1
+}
 # image TAG PACKAGES [LINE...]: pulled, or made of Debian's packages and further lines of a Dockerfile.
-image() {
+image() { have "$1" || make_image "$@"; }
+make_image() {
     local tag=$1 packages=$2
     shift 2
-    "$docker" image inspect "$tag" > /dev/null 2>&1 && return
-    timeout 300 "$docker" pull --quiet "$tag" > "$work/pull.log" 2>&1 && return
     debian
     echo "         $tag is made of Debian's packages"
     mkdir -p "$work/docker/context"
@@ -36,8 +39,7 @@ image() {
 }
 # The base image; where no registry has it, a system of Debian's packages that trusts what this machine trusts.
 debian() {
-    "$docker" image inspect "$BASE_IMAGE" > /dev/null 2>&1 && return
-    timeout 300 "$docker" pull --quiet "$BASE_IMAGE" > "$work/pull.log" 2>&1 && return
+    have "$BASE_IMAGE" && return
     echo "         $BASE_IMAGE is made of Debian's packages"
     mmdebstrap --quiet --variant=minbase --include=ca-certificates bookworm "$work/docker/base.tar" 2> "$work/mmdebstrap.log" \
         --customize-hook='cp /etc/ssl/certs/ca-certificates.crt "$1/etc/ssl/certs/"' ||
@@ -48,10 +50,11 @@ debian() {
 }
 # The image of Rust; the toolchain of this machine stands in for it. npm and pip have authorities of their own.
 rust() {
-    local authorities=/etc/ssl/certs/ca-certificates.crt
+    local tag=rust:1.95-bookworm authorities=/etc/ssl/certs/ca-certificates.crt
+    have "$tag" && return
     mkdir -p "$work/docker/context"
     cp -r "$(rustc --print sysroot)" "$work/docker/context/rust"
-    image rust:1.95-bookworm "gcc g++ libc6-dev make" 'COPY rust /usr/local/rust' \
+    make_image "$tag" "gcc g++ libc6-dev make" 'COPY rust /usr/local/rust' \
         'ENV PATH=/usr/local/rust/bin:$PATH CARGO_HOME=/usr/local/cargo' \
         "ENV NODE_EXTRA_CA_CERTS=$authorities PIP_CERT=$authorities"
     rm -r "$work/docker/context/rust"
