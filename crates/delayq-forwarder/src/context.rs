@@ -2,7 +2,7 @@
 
 use crate::progress::Progress;
 use crate::stats::Stats;
-use delayq::protocol::Holder;
+use delayq::protocol::{Holder, Places};
 use delayq_service::{Shutdown, Traces};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,6 +12,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) holder: Holder,
+    /// Which Redis has which shard.
+    pub(crate) places: Places,
     pub(crate) lease: Duration,
     pub(crate) stats: Stats,
     pub(crate) traces: Traces,
@@ -43,10 +45,8 @@ impl Context {
         traces: Traces,
     ) -> (Self, UnboundedReceiver<Freed>) {
         let (freed, receiver) = unbounded_channel();
-        (
-            Self { holder, lease, stats, traces, give_up: Shutdown::new(), freed, progress: Arc::default() },
-            receiver,
-        )
+        let (places, give_up, progress) = (holder.places(), Shutdown::new(), Arc::default());
+        (Self { holder, places, lease, stats, traces, give_up, freed, progress }, receiver)
     }
 
     /// Whether messages move.

@@ -3,6 +3,7 @@
 use crate::client::Client;
 use crate::error::Error;
 use crate::listen::Listener;
+use crate::places::Places;
 use crate::scatter::{Batch, batches, in_order, scatter};
 use delayq_core::call::Call;
 use delayq_core::keys::Channel;
@@ -37,6 +38,11 @@ impl Holder {
     pub fn listen(&self, shards: Vec<ShardId>) -> Listener {
         let calls = &self.client.calls;
         Listener::start(calls, Channel::Ready, shards)
+    }
+
+    /// Follows which Redis has which shard.
+    pub fn places(&self) -> Places {
+        Places::of(&self.client.calls)
     }
 
     /// A page of the topics of each of these shards, in one round trip; each from where the page before it ended, or

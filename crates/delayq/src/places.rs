@@ -4,10 +4,11 @@ use crate::calls::Calls;
 use crate::link::View;
 use delayq_core::keys::Keys;
 use delayq_core::shard::ShardId;
+use std::collections::BTreeMap;
 use tokio::sync::watch;
 
 /// Which Redis has which shard: the one that there is, or a node of a cluster. Each has a clock of its own. Made by
-/// [`Owner::places`](crate::owner::Owner::places).
+/// [`Owner::places`](crate::owner::Owner::places) and [`Holder::places`](crate::holder::Holder::places).
 #[derive(Clone)]
 pub struct Places {
     keys: Keys,
@@ -32,6 +33,24 @@ impl Places {
         let map = self.views.as_ref().and_then(|views| views.borrow().map.clone());
         let node = map.as_ref().and_then(|map| map.node(self.keys.slot(shard)));
         node.map_or_else(|| self.address.clone(), ToString::to_string)
+    }
+
+    /// Whether there is one Redis, which has all shards.
+    pub fn is_one(&self) -> bool {
+        self.views.is_none()
+    }
+
+    /// Groups what is of shards by the nodes that have them, in order.
+    pub fn by_node<T>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+        shard: impl Fn(&T) -> ShardId,
+    ) -> Vec<Vec<T>> {
+        let mut nodes = BTreeMap::<String, Vec<T>>::new();
+        for item in items {
+            nodes.entry(self.node(shard(&item))).or_default().push(item);
+        }
+        nodes.into_values().collect()
     }
 
     /// Rises whenever a shard may have moved.

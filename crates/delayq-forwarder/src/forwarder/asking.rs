@@ -1,4 +1,5 @@
-//! Asking shards for messages: one call of `reserve` for several shards of one lane.
+//! Asking shards for messages: one call of `reserve` for several shards of one lane, which are at one node: what another
+//! node has reserved does not wait for its answer.
 
 use super::board::Board;
 use crate::circuit::Pass;
@@ -72,7 +73,14 @@ impl Ask {
             let state = &mut board.lanes[number];
             let before = state.bytes;
             let probe = state.lane.pass(now) == Pass::Probe;
-            for Pipeline { parts, max_bytes } in state.shares(now, bounds.of_a_shard, free_bytes) {
+            let pipelines = state.shares(now, bounds.of_a_shard, free_bytes).into_iter();
+            for (parts, max_bytes) in pipelines.flat_map(|Pipeline { parts, max_bytes }| {
+                context
+                    .places
+                    .by_node(parts, |part| part.shard)
+                    .into_iter()
+                    .map(move |parts| (parts, max_bytes))
+            }) {
                 let request = |Part { shard, max, topics }| {
                     let lease = Some(context.lease);
                     let names = topics.iter().map(|topic: &usize| state.topics[*topic].clone()).collect();

@@ -3,8 +3,10 @@
 //! A poll asks each shard for one page of its topics: it costs by shards, not by topics. A shard whose notifications may
 //! have been missed is swept: asked for page after page without a rest.
 
+use crate::context::Context;
 use delayq::Error;
 use delayq::protocol::{Holder, ShardId, TopicsPage};
+use futures_util::future::join_all;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,8 @@ pub(super) struct Polls {
     /// When every shard is polled next.
     next: Instant,
     under_way: bool,
+    /// No poll begins before this.
+    rests_until: Option<Instant>,
     /// Shards whose answer says where to continue; a shard that is swept from the start meanwhile is not among them.
     asked: BTreeSet<ShardId>,
     /// Where a shard's next page begins, where it is not the first.
@@ -24,12 +28,15 @@ pub(super) struct Polls {
     swept: BTreeSet<ShardId>,
 }
 
+/// What a shard answered.
+type Page = (ShardId, Result<TopicsPage, Error>);
+
 /// What a poll found.
 pub(super) struct Polled {
     /// The answer of each shard.
-    pub(super) pages: Vec<(ShardId, Result<TopicsPage, Error>)>,
-    /// Whether Redis takes writes: reading a page does not tell.
-    pub(super) wrote: Result<(), Error>,
+    pub(super) pages: Vec<Page>,
+    /// Whether each node takes writes: reading a page does not tell.
+    pub(super) wrote: Vec<Result<(), Error>>,
 }
 
 // === impl Polls ===
@@ -40,6 +47,7 @@ impl Polls {
             every,
             next: now,
             under_way: false,
+            rests_until: None,
             asked: BTreeSet::new(),
             pages: BTreeMap::new(),
             swept: BTreeSet::new(),
@@ -57,11 +65,17 @@ impl Polls {
 
     /// When to poll; `None`: a poll is under way.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
-        match (self.under_way, self.swept.is_empty()) {
-            (true, _) => None,
-            (false, true) => Some(self.next),
-            (false, false) => Some(now.min(self.next)),
-        }
+        let next = match (self.under_way, self.swept.is_empty()) {
+            (true, _) => return None,
+            (false, true) => self.next,
+            (false, false) => now.min(self.next),
+        };
+        Some(self.rests_until.map_or(next, |until| next.max(until)))
+    }
+
+    /// Polls nothing before this: a shard that is swept would be asked again at once.
+    pub(super) fn rest(&mut self, until: Instant) {
+        self.rests_until = Some(until);
     }
 
     /// The pages to ask these shards for now.
@@ -100,15 +114,35 @@ impl Polls {
     }
 }
 
-/// Asks for these pages, of which there is at least one, and whether writes are taken.
-pub(super) async fn poll(holder: Holder, pages: Vec<(ShardId, Option<u64>)>) -> Polled {
+/// Asks for these pages, and whether writes are taken: each node apart from the others.
+pub(super) async fn poll(context: Context, pages: Vec<(ShardId, Option<u64>)>) -> Polled {
+    let nodes = context.places.by_node(pages, |(shard, _)| *shard);
+    let polled = join_all(nodes.iter().map(|pages| poll_node(&context.holder, pages))).await;
+    let (wrote, pages): (Vec<_>, Vec<_>) = polled.into_iter().unzip();
+    Polled { pages: pages.into_iter().flatten().collect(), wrote }
+}
+
+/// Asks one node for these pages, of which there is at least one. If it does not answer, it is not asked for the others.
+async fn poll_node(holder: &Holder, pages: &[(ShardId, Option<u64>)]) -> (Result<(), Error>, Vec<Page>) {
     let wrote = holder.takes_writes(pages[0].0).await;
+    let mut silence = wrote.as_ref().err().filter(|error| is_silence(error)).cloned();
     let mut polled = Vec::with_capacity(pages.len());
     for some in pages.chunks(MAX_SHARDS) {
-        let answers = holder.topics(some).await;
+        let answers = match &silence {
+            Some(error) => vec![Err(error.clone()); some.len()],
+            None => holder.topics(some).await,
+        };
+        silence = silence.or_else(|| {
+            let errors: Option<Vec<&Error>> = answers.iter().map(|answer| answer.as_ref().err()).collect();
+            errors?.into_iter().find(|error| is_silence(error)).cloned()
+        });
         polled.extend(some.iter().map(|(shard, _)| *shard).zip(answers));
     }
-    Polled { pages: polled, wrote }
+    (wrote, polled)
+}
+
+fn is_silence(error: &Error) -> bool {
+    matches!(error, Error::Unreachable { .. } | Error::NoAnswer { .. })
 }
 
 #[cfg(test)]

@@ -57,6 +57,8 @@ pub(super) struct Run {
     next_count: Option<Instant>,
     /// Redis did not answer: nothing is sent before this.
     rest_until: Option<Instant>,
+    /// Some nodes of several do not serve their shards, and that was logged.
+    in_part: bool,
     /// Errors of single shards that were logged.
     logged_errors: BTreeSet<String>,
     /// Topics that a shard set aside because one of their keys has the wrong type.
@@ -100,6 +102,7 @@ impl Run {
             board,
             under_way: JoinSet::new(),
             rest_until: None,
+            in_part: false,
             logged_errors: BTreeSet::new(),
             refused,
             share,
@@ -172,8 +175,8 @@ impl Run {
         self.rest_until = None;
         let pages = self.polls.due(self.board.shards(), now);
         if !pages.is_empty() {
-            let holder = self.context.holder.clone();
-            self.under_way.spawn(async { Ended::Poll(poll(holder, pages).await) });
+            let context = self.context.clone();
+            self.under_way.spawn(async { Ended::Poll(poll(context, pages).await) });
         }
         if self.next_count.is_some_and(|at| now >= at) {
             self.next_count = None;
@@ -345,25 +348,25 @@ impl Run {
     fn polled(&mut self, polled: Polled) -> Result<(), Fault> {
         let now = Instant::now();
         self.polls.ended();
-        let takes_writes = polled.wrote.is_ok();
-        if let Err(error) = polled.wrote {
-            self.condition.unready(error.to_string());
+        let (mut trouble, mut answered) = (None, false);
+        for error in polled.wrote.into_iter().filter_map(Result::err) {
             self.failed(&error)?;
+            trouble = trouble.or(Some(error));
         }
         for (shard, page) in polled.pages {
             match page {
                 Err(error) => {
+                    self.failed(&error)?;
                     if error.advice() == Advice::GiveUp {
                         // It cannot say what it has: any known topic may have messages there.
                         self.polls.answered(shard, None);
                         self.board.heat(shard, now);
+                    } else {
+                        trouble = trouble.or(Some(error));
                     }
-                    self.failed(&error)?;
                 }
                 Ok(page) => {
-                    if takes_writes {
-                        self.condition.ready();
-                    }
+                    answered = true;
                     self.polls.answered(shard, page.next);
                     for here in page.topics {
                         self.seen(shard, here, now);
@@ -379,7 +382,20 @@ impl Run {
                 }
             }
         }
+        match trouble {
+            Some(error) => self.condition.unready(error.to_string()),
+            None if answered => self.well(),
+            None => {}
+        }
         Ok(())
+    }
+
+    /// Every node answered a poll, and takes writes.
+    fn well(&mut self) {
+        self.condition.ready();
+        if std::mem::replace(&mut self.in_part, false) {
+            tracing::info!("every node of Redis answers again");
+        }
     }
 
     /// A shard has this topic.
@@ -405,8 +421,8 @@ impl Run {
         Ok(())
     }
 
-    /// A call failed. Without an answer from Redis everything rests; without the deployment the forwarder ends; an error of
-    /// one shard concerns that shard alone.
+    /// A call failed. Without an answer from the one Redis everything rests, and without one from a node of several its shards;
+    /// without the deployment the forwarder ends; an error of one shard concerns that shard alone.
     fn failed(&mut self, error: &Error) -> Result<(), Fault> {
         self.context.stats.reserve_errors.inc();
         if matches!(error, Error::Uninitialised(_) | Error::Deployment(_) | Error::Unfit(_) | Error::Closed) {
@@ -419,13 +435,21 @@ impl Run {
             }
             return Ok(());
         }
-        let now = Instant::now();
+        let until = Instant::now() + REST_AFTER_ERROR;
+        if !self.context.places.is_one() {
+            // The lanes rest from its shards alone.
+            self.polls.rest(until);
+            if !std::mem::replace(&mut self.in_part, true) {
+                tracing::warn!(%error, "a node of Redis does not serve its shards: trying again, the others continue");
+            }
+            return Ok(());
+        }
         if self.rest_until.is_none() {
             tracing::warn!(%error, "Redis does not answer; trying again");
             self.condition.unready(error.to_string());
             self.polls.sweep(self.board.shards());
         }
-        self.rest_until = Some(now + REST_AFTER_ERROR);
+        self.rest_until = Some(until);
         Ok(())
     }
 

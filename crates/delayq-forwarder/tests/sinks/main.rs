@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod classes;
+mod cluster;
 mod conformance;
 mod file;
 #[cfg(feature = "kafka")]
