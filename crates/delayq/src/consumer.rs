@@ -10,6 +10,7 @@ mod fetcher;
 mod later;
 mod leases;
 mod looking;
+mod rounds;
 mod settlement;
 mod settling;
 

@@ -448,6 +448,35 @@ async fn a_slot_that_no_node_has_keeps_no_other_shard_from_being_heard() {
     hearing.hears(3).await;
 }
 
+#[tokio::test]
+async fn a_consumer_gets_what_the_other_nodes_have_while_one_is_silent() {
+    let cluster = RedisCluster::start().await;
+    let (client, _, producer) = created(settings(cluster.url(), SHARDS)).await;
+    let [silent, other] = apart(&cluster).await;
+    let mut consumer = Consumer::start(client, ConsumerOptions::new([topic()]));
+    let mut delivered = async |shard: u16, name: &str| {
+        let id = id_in(shard, name);
+        producer.put(message(&id).after(Duration::ZERO)).await.unwrap();
+        let delivery = within("a delivery", LONG, consumer.next()).await.unwrap();
+        assert_eq!(delivery.id.to_string(), id);
+        delivery.ack().await.unwrap();
+    };
+    delivered(silent, "before").await;
+    delivered(other, "before").await;
+    let frozen = &cluster.nodes[cluster.master_of(slot(silent)).await];
+    frozen.freeze();
+    // If each waited for the silent node, they would take longer.
+    within("what the others have", LONG, async {
+        for n in 0..100 {
+            delivered(other, &format!("{n}x")).await;
+        }
+    })
+    .await;
+    frozen.thaw();
+    delivered(silent, "after").await;
+    consumer.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_dies_stops_its_shards_alone_and_its_replica_takes_over() {
     let mut cluster = RedisCluster::with_replicas().await;

@@ -1,9 +1,11 @@
-//! Reserving: as much as may be handed out, from the shards that may have messages.
+//! Reserving: as much as may be handed out, from the shards that may have messages. Each round trip is to one node, so that
+//! what one has reserved does not wait for another's answer.
 
 use super::asking::Asking;
 use super::delivery::{Delivery, Held};
 use super::leases::{Leases, Origin};
 use super::looking::Looking;
+use super::rounds::{ROUNDS, Rounds};
 use super::settlement::Settle;
 use super::settling::Settler;
 use crate::client::Client;
@@ -22,7 +24,7 @@ use futures_util::stream::FuturesUnordered;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 /// How a consumer works.
@@ -44,8 +46,6 @@ pub struct ConsumerOptions {
 const LEAST_BYTES: usize = 64 * 1024;
 /// How long to wait after Redis could not be used.
 const REST: Duration = Duration::from_millis(200);
-/// Concurrent round trips: a notification during one does not wait for its answer.
-const ROUNDS: usize = 4;
 /// The part of all places that must be free for a round while another one is in flight.
 const PART_OF_ALL: usize = 8;
 
@@ -64,14 +64,16 @@ struct Watch {
     listener: Listener,
     asking: Asking,
     looking: Looking,
+    rounds: Rounds,
     /// How many messages the rounds in flight may bring.
     out: usize,
     /// A permanent refusal was reported, and is not reported again each time.
     is_refused: bool,
 }
 
-/// One round trip: which shards were asked, for how many each, and what they answered.
+/// One round trip: which shards were asked, of which node, for how many each, and what they answered.
 struct Round {
+    node: String,
     sent: Instant,
     asked: Vec<(ShardId, usize)>,
     reports: Vec<Result<ReserveReport, Error>>,
@@ -108,29 +110,35 @@ impl Fetcher {
         // On its own connection: a reserve does not wait behind the answers to settlements.
         let holder = Holder::new(self.client.apart());
         let listener = holder.listen(shards.clone());
-        let (asking, looking) = (Asking::default(), Looking::new(now()));
-        let mut watch = Watch { growth, shards, listener, asking, looking, out: 0, is_refused: false };
+        let (asking, looking, rounds) = (Asking::default(), Looking::new(now()), Rounds::default());
+        let mut watch =
+            Watch { growth, shards, listener, asking, looking, rounds, out: 0, is_refused: false };
+        let places = holder.places();
+        // The nodes of a cluster have their limits apart.
+        let most = if places.is_one() { ROUNDS } else { usize::MAX };
         let mut rounds = FuturesUnordered::new();
         while !stopping.is_cancelled() && !self.handed.is_closed() {
             watch.look_around(&self.options.topics);
-            while rounds.len() < ROUNDS && self.may_ask(&watch, rounds.len()) {
+            while rounds.len() < most && self.may_ask(&watch, rounds.len()) {
                 // Half of what is free, so that the next notification finds something left.
                 let free = self.free(&watch).div_ceil(2);
                 let asked = watch.asking.take(now(), free);
                 if asked.is_empty() {
                     break;
                 }
-                asked.iter().for_each(|&(shard, _)| watch.looking.asked(shard, now()));
-                watch.out += asked.iter().map(|(_, most)| most).sum::<usize>();
-                rounds.push(self.fetch(&holder, asked));
-            }
-            if let Some(round) = self.wait(&mut watch, &mut rounds, &stopping).await
-                && !self.take(round, &mut watch)
-            {
-                tokio::select! {
-                    () = sleep(REST) => {}
-                    () = stopping.cancelled() => {}
+                for asked in places.by_node(asked, |&(shard, _)| shard) {
+                    let node = places.node(asked[0].0);
+                    let asked = watch.rounds.begin(&node, asked);
+                    if !asked.is_empty() {
+                        asked.iter().for_each(|&(shard, _)| watch.looking.asked(shard, now()));
+                        watch.out += asked.iter().map(|(_, most)| most).sum::<usize>();
+                        rounds.push(self.fetch(&holder, node, asked));
+                    }
                 }
+            }
+            let may_ask = rounds.len() < most && self.may_ask(&watch, rounds.len());
+            if let Some(round) = self.wait(&mut watch, &mut rounds, may_ask, &stopping).await {
+                self.take(round, &mut watch);
             }
         }
         // What they reserved is released at once, instead of when its lease runs out.
@@ -144,9 +152,9 @@ impl Fetcher {
         &self,
         watch: &mut Watch,
         rounds: &mut FuturesUnordered<impl Future<Output = Round>>,
+        may_ask: bool,
         stopping: &CancellationToken,
     ) -> Option<Round> {
-        let may_ask = rounds.len() < ROUNDS && self.may_ask(watch, rounds.len());
         let look = watch.looking.next();
         let next = watch.asking.next(now()).filter(|_| may_ask).map_or(look, |at| at.min(look));
         tokio::select! {
@@ -173,7 +181,7 @@ impl Fetcher {
         self.free(watch) >= least
     }
 
-    async fn fetch(&self, holder: &Holder, asked: Vec<(ShardId, usize)>) -> Round {
+    async fn fetch(&self, holder: &Holder, node: String, asked: Vec<(ShardId, usize)>) -> Round {
         // All answers together must arrive within the deadline of a call.
         let max_bytes = (delayq_core::limits::MAX_BYTES_A_CALL / asked.len().max(1)).max(LEAST_BYTES);
         let request = |most: usize| ReserveRequest {
@@ -185,12 +193,19 @@ impl Fetcher {
         let sent = now();
         let requests: Vec<_> = asked.iter().map(|&(shard, most)| (shard, request(most))).collect();
         let reports = holder.reserve(&requests).await;
-        Round { sent, asked, reports }
+        Round { node, sent, asked, reports }
     }
 
-    /// Hands out what a round brought; false if Redis could not be used.
-    fn take(&self, round: Round, watch: &mut Watch) -> bool {
-        let mut usable = true;
+    /// Hands out what a round brought.
+    fn take(&self, round: Round, watch: &mut Watch) {
+        let is_silence = |report: &Result<_, Error>| report.as_ref().is_err_and(Error::is_silence);
+        let is_silent = round.reports.iter().all(is_silence);
+        for shard in watch.rounds.end(&round.node, is_silent) {
+            match is_silent {
+                true => watch.asking.ask_later(shard, now(), REST),
+                false => watch.asking.ask(shard),
+            }
+        }
         for ((shard, most), report) in round.asked.into_iter().zip(round.reports) {
             watch.out -= most;
             match report {
@@ -208,12 +223,10 @@ impl Fetcher {
                     } else {
                         tracing::debug!(%shard, %error, "nothing could be reserved");
                     }
-                    usable = false;
-                    watch.asking.ask(shard);
+                    watch.asking.ask_later(shard, now(), REST);
                 }
             }
         }
-        usable
     }
 
     /// Hands out what one shard answered. Returns when to ask it again: at once if there may be more.

@@ -1,0 +1,86 @@
+//! Which round trips are under way to which node: a few at once, and a single message of a single shard to try a node that did
+//! not answer, so that it holds up no other. Pure.
+
+use delayq_core::shard::ShardId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Concurrent round trips to a node: a notification during one does not wait for its answer.
+pub(super) const ROUNDS: usize = 4;
+
+/// The round trips that are under way, and the shards that wait for the end of one.
+#[derive(Debug, Default)]
+pub(super) struct Rounds {
+    nodes: BTreeMap<String, Node>,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    under_way: usize,
+    /// Whether the last one was not answered.
+    is_silent: bool,
+    waiting: BTreeSet<ShardId>,
+}
+
+// === impl Rounds ===
+
+impl Rounds {
+    /// Begins a round trip: which of these shards to ask, for how many messages each. The others wait until one ends.
+    pub(super) fn begin(&mut self, node: &str, asked: Vec<(ShardId, usize)>) -> Vec<(ShardId, usize)> {
+        let node = self.nodes.entry(node.to_owned()).or_default();
+        let mut asked = asked.into_iter();
+        let now: Vec<_> = match (node.is_silent, node.under_way) {
+            (false, ROUNDS..) | (true, 1..) => Vec::new(),
+            (false, _) => asked.by_ref().collect(),
+            (true, 0) => asked.by_ref().take(1).map(|(shard, _)| (shard, 1)).collect(),
+        };
+        node.waiting.extend(asked.map(|(shard, _)| shard));
+        node.under_way += usize::from(!now.is_empty());
+        now
+    }
+
+    /// A round trip has ended: the shards that waited for that.
+    pub(super) fn end(&mut self, node: &str, is_silent: bool) -> BTreeSet<ShardId> {
+        let node = self.nodes.get_mut(node).expect("what ends has begun");
+        node.under_way -= 1;
+        node.is_silent = is_silent;
+        std::mem::take(&mut node.waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shards(numbers: &[u16]) -> Vec<(ShardId, usize)> {
+        numbers.iter().map(|&number| (ShardId::new(number), 8)).collect()
+    }
+
+    fn waiting(numbers: &[u16]) -> BTreeSet<ShardId> {
+        numbers.iter().map(|&number| ShardId::new(number)).collect()
+    }
+
+    #[test]
+    fn a_node_has_a_few_round_trips_and_what_comes_meanwhile_waits_for_the_end_of_one() {
+        let mut rounds = Rounds::default();
+        for shard in 0..4 {
+            assert_eq!(rounds.begin("a", shards(&[shard])), shards(&[shard]));
+        }
+        assert_eq!(rounds.begin("a", shards(&[4, 5])), []);
+        assert_eq!(rounds.begin("b", shards(&[6])), shards(&[6]), "another node has its own");
+        assert_eq!(rounds.end("a", false), waiting(&[4, 5]));
+        assert_eq!(rounds.begin("a", shards(&[4, 5])), shards(&[4, 5]));
+    }
+
+    #[test]
+    fn a_silent_node_is_tried_by_one_message_at_a_time_until_it_answers() {
+        let mut rounds = Rounds::default();
+        rounds.begin("a", shards(&[0, 1]));
+        assert_eq!(rounds.end("a", true), waiting(&[]));
+        assert_eq!(rounds.begin("a", shards(&[0, 1])), [(ShardId::new(0), 1)]);
+        assert_eq!(rounds.begin("a", shards(&[2])), []);
+        assert_eq!(rounds.end("a", true), waiting(&[1, 2]));
+        assert_eq!(rounds.begin("a", shards(&[1])), [(ShardId::new(1), 1)]);
+        rounds.end("a", false);
+        assert_eq!(rounds.begin("a", shards(&[0, 1])), shards(&[0, 1]));
+    }
+}
