@@ -1,6 +1,7 @@
 """delayq's client for Python: messages that are delivered at their due time, kept in Redis."""
 
 from .client import AsyncClient, Client
+from .connecting import connect, connect_async
 from .consumer import AsyncConsumer, Consumer
 from .delivery import AsyncDelivery, Delivery, Receipt
 from .envelope import Stored
@@ -15,3 +16,4 @@ from .worker import AsyncWorker, Worker
 __all__ = ["AsyncClient", "AsyncConsumer", "AsyncDelivery", "AsyncGroup", "AsyncTopic", "AsyncWorker", "Backoff", "Bury"]
 __all__ += ["Client", "Consumer", "Delivery", "Group", "GroupCancel", "GroupShift", "Incomplete", "InvalidArgument"]
 __all__ += ["Message", "Numbers", "Outcome", "Policy", "Receipt", "ScriptError", "State", "Stored", "Topic", "Word", "Worker"]
+__all__ += ["connect", "connect_async"]

@@ -1,19 +1,21 @@
 """The link to Redis: one connection to each server, made by the settings of the redis-py client that was given.
 
 A connection has a deadline for each answer, and is replaced after any error. It is also replaced when its server turns out
-to be a replica: behind its address, or by a Sentinel, the present master is found.
+to be a replica, or Sentinels name another master: behind its address, or by a Sentinel, the present master is found.
+
+Nothing is sent again but what a server of a cluster refused because another one has the slot now. A slot that is on its way
+is refused too (ASK, TRYAGAIN): each script declares a key that never is, so neither server runs one until the slot has moved.
 """
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
-from redis.client import NEVER_DECODE
-from redis.exceptions import AskError, ReadOnlyError, RedisClusterException, RedisError, ResponseError
+from redis.exceptions import ClusterDownError, MovedError, ReadOnlyError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import TimeoutError as DeadlinePassed
 
+from .places import place_of
 from .runtime import Runtime, settled
 
 #: How long an answer may take, unless the given client has a `socket_timeout`.
@@ -22,6 +24,8 @@ DEADLINE_S = 5.0
 MAX_BYTES = 4 * 1024 * 1024
 #: How long a connection is kept before an answer may end it.
 SHORTEST_LIFE_S = 0.2
+#: How often a command is sent: a slot does not move more often than that during one call.
+TRIPS = 5
 
 #: What leaves a call without an answer.
 _LOST = LostConnection, DeadlinePassed, OSError
@@ -38,42 +42,32 @@ class Link:
     """All connections of one client but those that listen."""
 
     def __init__(self, redis: Any, runtime: Runtime) -> None:
-        self._redis, self._runtime = redis, runtime
+        self._runtime, self.place = runtime, place_of(redis)
         self._lines: dict[str, _Line] = {}
-        #: Called when a server turned out to be a replica.
+        #: Called when a server turned out to be no master any more.
         self.moved: Callable[[], Awaitable[None]] | None = None
 
     async def send(self, commands: Sequence[Command]) -> list[Any]:
-        """Sends commands in one pipeline a server. Returns a reply each, in bytes, or the error in its place."""
-        servers: dict[str, list[int]] = {}
-        for i, command in enumerate(commands):
-            servers.setdefault(await self.server(command.key), []).append(i)
+        """Sends commands, those for each server in one pipeline. Returns a reply each, in bytes, or the error in its
+        place."""
+        await self._leave_former()
         replies: list[Any] = [None] * len(commands)
-        for server, places in servers.items():
-            some = [commands[i] for i in places]
-            answers = await self._line(server, some[0].key).exchange([command.args for command in some])
-            if any(isinstance(answer, ReadOnlyError) for answer in answers) and self.moved:
-                await self.moved()
-            if isinstance(answers[-1], _LOST):
-                await self._find_servers()
-            for i, command, answer in zip(places, some, answers, strict=True):
-                replies[i] = await self._redirected(command) if isinstance(answer, AskError) else answer
+        left: Sequence[int] = range(len(commands))
+        for _ in range(TRIPS):
+            for server, places in (await self._parted(commands, left, replies)).items():
+                answers = await self._exchange(server, [commands[i].args for i in places])
+                for i, answer in zip(places, answers, strict=True):
+                    replies[i] = answer
+            left = [i for i in left if isinstance(replies[i], MovedError)]
+            for i in left:
+                self.place.note_moved(replies[i])
+            if not left:
+                break
         return replies
 
-    async def server(self, key: str) -> str:
-        """The name of the server that has a key: of a cluster the node, else the only one there is."""
-        if not hasattr(self._redis, "get_node_from_key"):
-            return ""
-        if hasattr(self._redis, "initialize"):
-            await self._redis.initialize()
-        try:
-            return str(self._redis.get_node_from_key(key).name)
-        except (RedisClusterException, AttributeError) as fault:
-            raise LostConnection(f"no server of the cluster has the slot of {key}: {fault}") from None
-
-    def connection(self, key: str) -> Any:
-        """A connection of its own to the server that has a key, not opened yet."""
-        made_by, settings = self._settings(key)
+    def connection(self, server: str) -> Any:
+        """A connection of its own to a server, not opened yet."""
+        made_by, settings = self.place.settings(server)
         # What keeps redis-py's own pools informed; connections of RESP2 have no use for it.
         own = {name: value for name, value in settings.items() if not name.startswith(("maint_", "orig_"))}
         own |= {
@@ -87,32 +81,38 @@ class Link:
         for line in lines.values():
             await line.close()
 
-    def _line(self, server: str, key: str) -> "_Line":
+    async def _parted(
+        self, commands: Sequence[Command], which: Sequence[int], replies: list[Any]
+    ) -> dict[str, list[int]]:
+        """The commands of each server. One that has none now gets the error as its reply."""
+        parts: dict[str, list[int]] = {}
+        for i in which:
+            try:
+                parts.setdefault(await self.place.server(commands[i].key), []).append(i)
+            except _LOST as fault:
+                replies[i] = fault
+        return parts
+
+    async def _exchange(self, server: str, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        answers = await self._line(server).exchange(commands)
+        if isinstance(answers[-1], (*_LOST, ClusterDownError)):
+            await self.place.doubt()
+        if any(isinstance(answer, ReadOnlyError) for answer in answers) and self.moved:
+            await self.moved()
+        return answers
+
+    async def _leave_former(self) -> None:
+        """Writes nothing more to a master that was succeeded by another one."""
+        if await self.place.is_replaced():
+            for line in list(self._lines.values()):
+                line.is_over = True
+            if self.moved:
+                await self.moved()
+
+    def _line(self, server: str) -> "_Line":
         if server not in self._lines:
-            self._lines.setdefault(server, _Line(lambda: self.connection(key), self._runtime))
+            self._lines.setdefault(server, _Line(lambda: self.connection(server), self._runtime))
         return self._lines[server]
-
-    def _settings(self, key: str) -> tuple[Any, dict[str, Any]]:
-        made_by = self._redis
-        if hasattr(made_by, "get_node_from_key"):
-            made_by = made_by.get_node_from_key(key)
-            if not hasattr(made_by, "connection_kwargs"):
-                made_by = self._redis.get_redis_connection(made_by)
-        made_by = getattr(made_by, "connection_pool", made_by)
-        return made_by.connection_class, made_by.connection_kwargs
-
-    async def _find_servers(self) -> None:
-        """Has the cluster's client find its slots again: a server that is gone redirects no call."""
-        if hasattr(self._redis, "get_node_from_key"):
-            with suppress(RedisError, RedisClusterException, OSError):
-                await settled(self._redis.nodes_manager.initialize())
-
-    async def _redirected(self, command: Command) -> Any:
-        """A slot that is elsewhere, or on its way: the cluster's client follows it, and remembers where it is."""
-        try:
-            return await settled(self._redis.execute_command(*command.args, **{NEVER_DECODE: []}))
-        except (RedisError, OSError) as fault:
-            return fault
 
 
 class _Line:
@@ -122,6 +122,8 @@ class _Line:
         self._make, self._runtime, self._turn = make, runtime, runtime.lock()
         self._connection: Any = None
         self._since_s = 0.0
+        #: Whether its connection is to be replaced before it is used again.
+        self.is_over = False
 
     async def exchange(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         """The reply to each command, or the error in its place: what was answered before a fault is known."""
@@ -151,8 +153,9 @@ class _Line:
             await settled(connection.disconnect())
 
     async def _open(self) -> Any:
-        if self._connection is not None and await self._is_stale():
+        if self._connection is not None and (self.is_over or await self._is_stale()):
             await self.close()
+        self.is_over = False
         if self._connection is None:
             self._connection, self._since_s = self._make(), time.monotonic()
             await settled(self._connection.connect())

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from redis.exceptions import ConnectionError as LostConnection
-from redis.exceptions import RedisError
+from redis.exceptions import MovedError, RedisError
 
 from .asking import Asking
 from .link import DEADLINE_S, Link
@@ -93,7 +93,7 @@ class Watch:
 
     async def _start_listeners(self) -> None:
         """Has a listener for each server of the shards."""
-        for server in {await self._link.server(self._key(shard)) for shard in range(self._shards)}:
+        for server in {await self._server(shard) for shard in range(self._shards)}:
             with self._mutex:
                 if server not in self._listeners and not self.is_closed:
                     self._listeners[server] = self._runtime.spawn(partial(self._listen_to, server), "delayq-listen")
@@ -105,14 +105,18 @@ class Watch:
             era = self._era
             try:
                 await self._start_listeners()  # the shards may have moved to a server that nobody listens to
-                shards = [n for n in range(self._shards) if await self._link.server(self._key(n)) == server]
+                shards = await self._shards_at(server)
                 if not shards:
                     self._listeners.pop(server, None)
                     return
-                await self._listen_on_one(server, shards)
+                await self._listen_on_one(server, shards, era)
                 is_refused = False
             except (LostConnection, OSError) as fault:
                 log.debug("listening was interrupted: %s", fault)
+                if era == self._era:
+                    await self._link.place.doubt()
+            except MovedError as moved:
+                self._link.place.note_moved(moved)
             except RedisError as refusal:
                 if not is_refused:
                     log.warning("Redis refuses listening; messages are noticed late: %s", refusal)
@@ -124,9 +128,9 @@ class Watch:
                 await self._runtime.bell().wait(REST_S * (1 + random.random()))
                 self._ask(range(self._shards))
 
-    async def _listen_on_one(self, server: str, shards: Sequence[int]) -> None:
-        """Listens on one connection until it has to be replaced."""
-        era, connection = self._era, self._link.connection(self._key(shards[0]))
+    async def _listen_on_one(self, server: str, shards: Sequence[int], era: int) -> None:
+        """Listens on one connection until it has to be replaced, or the server has other shards."""
+        connection = self._link.connection(server)
         try:
             await settled(connection.connect())
             # One command a channel: in a cluster they are of different slots.
@@ -136,13 +140,14 @@ class Watch:
                 await settled(connection.read_response(disable_decoding=True))
             self._ask(shards)
             self._connections[server] = connection
-            received_s = pinged_s = time.monotonic()
+            received_s = pinged_s = checked_s = time.monotonic()
             while era == self._era and (self._has_waiters() or self._lingers()):
                 push = await self._runtime.pushed(connection, TICK_S)
                 now_s = time.monotonic()
                 if push is not None:
                     received_s = now_s
                     if push[0] == b"sunsubscribe":
+                        await self._link.place.doubt()
                         return
                     self._note(push)
                 elif received_s < pinged_s <= now_s - DEADLINE_S:
@@ -150,6 +155,10 @@ class Watch:
                 if received_s >= pinged_s and now_s - received_s >= PING_S:
                     pinged_s = now_s
                     await settled(connection.send_command("PING", check_health=False))
+                if now_s - checked_s >= TICK_S:
+                    checked_s = now_s
+                    if shards != await self._shards_at(server):
+                        return
                 self._poll_one(now_s)
         finally:
             self._connections.pop(server, None)
@@ -189,5 +198,8 @@ class Watch:
     def _lingers(self) -> bool:
         return time.monotonic() - self._waited_s < LINGER_S
 
-    def _key(self, shard: int) -> str:
-        return f"{{{self._namespace}:{shard}}}:meta"
+    async def _shards_at(self, server: str) -> list[int]:
+        return [shard for shard in range(self._shards) if await self._server(shard) == server]
+
+    async def _server(self, shard: int) -> str:
+        return await self._link.place.server(f"{{{self._namespace}:{shard}}}:meta")

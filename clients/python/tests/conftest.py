@@ -8,7 +8,7 @@ from pathlib import Path
 import packing
 import pytest
 import redis
-from servers import RedisServer, Timer
+from servers import RedisGroup, RedisServer, Timer
 
 VECTORS = Path(__file__).resolve().parents[3] / "tests" / "vectors"
 
@@ -30,6 +30,22 @@ def redis_socket(folder):
     """The socket of a server that answers."""
     with RedisServer(folder) as server:
         yield server.socket
+
+
+@pytest.fixture(scope="session")
+def sentinel():
+    """A master, two replicas and three Sentinels."""
+    group = RedisGroup("sentinel")
+    yield group
+    group.end()
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """Three masters and a replica of each."""
+    group = RedisGroup("cluster")
+    yield group
+    group.end()
 
 
 @pytest.fixture

@@ -16,5 +16,8 @@ class Deployment:
             self.call("init", shard, shard, shards)
 
     def call(self, verb, shard, *args, layout=1):
-        base = f"{{{self.namespace}:{shard}}}:"
-        return self.redis.eval(script(verb)[0], 2, f"{base}meta", f"{base}never", layout, *args)
+        keys = self.key(shard), self.key(shard, "never")
+        return self.redis.eval(script(verb)[0], 2, *keys, layout, *args)
+
+    def key(self, shard, name="meta"):
+        return f"{{{self.namespace}:{shard}}}:{name}"

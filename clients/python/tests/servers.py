@@ -1,4 +1,4 @@
-"""The servers that tests start: redis-server, and delayq's own timer."""
+"""The servers that tests start: redis-server, groups of it, and delayq's own timer."""
 
 import os
 import signal
@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 import redis
 
-BUILT = Path(__file__).resolve().parents[3] / "target" / "debug" / "delayq-timer"
+BUILT = Path(__file__).resolve().parents[3] / "target" / "debug"
+
+
+def program(name, variable, package):
+    """A program of the repository."""
+    path = Path(os.environ.get(variable, BUILT / name))
+    return path if path.exists() else pytest.skip(f"{path} is missing: cargo build -p {package} --bin {name}")
 
 
 def free_port():
@@ -57,20 +63,38 @@ class RedisServer:
         self.kill()
 
 
+class RedisGroup:
+    """A master with its replicas and Sentinels, or the nodes of a cluster (tests/src/bin/redis-group.rs)."""
+
+    def __init__(self, kind):
+        command = [program("redis-group", "DELAYQ_REDIS_GROUP", "delayq-tests"), kind]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.url = self._line()
+
+    def does(self, what, key="x"):
+        """Has something done to the master that has a key: `kill`, `freeze`, `thaw`, `move`."""
+        print(what, key, file=self._process.stdin, flush=True)
+        assert self._line() == "done"
+
+    def end(self):
+        self._process.communicate()
+
+    def _line(self):
+        return self._process.stdout.readline().strip()
+
+
 class Timer:
     """delayq-timer, which owns every shard of a deployment."""
 
     def __init__(self, folder, redis_socket, namespace, shards):
-        program = Path(os.environ.get("DELAYQ_TIMER", BUILT))
-        if not program.exists():
-            pytest.skip(f"{program} is missing: cargo build -p delayq-timer")
+        timer = program("delayq-timer", "DELAYQ_TIMER", "delayq-timer")
         config = Path(folder) / f"{namespace}.toml"
         config.write_text(
             f'[deployment]\nnamespace = "{namespace}"\nshards = {shards}\n'
             f'[redis]\nurl = "unix://{redis_socket}"\n[etcd]\nenabled = false\n[admin]\nlisten = "127.0.0.1:0"\n'
         )
         log = open(config.with_suffix(".log"), "w")
-        self._process = subprocess.Popen([program, config], stdout=log, stderr=log)
+        self._process = subprocess.Popen([timer, config], stdout=log, stderr=log)
         log.close()
 
     def end(self):

@@ -7,12 +7,20 @@ import re
 from datetime import timedelta
 
 import pytest
-import redis
-import redis.asyncio
 from conftest import vectors
 from redis.client import NEVER_DECODE
 
-from delayq import AsyncClient, Backoff, Client, Incomplete, InvalidArgument, Message, ScriptError
+from delayq import (
+    AsyncClient,
+    Backoff,
+    Client,
+    Incomplete,
+    InvalidArgument,
+    Message,
+    ScriptError,
+    connect,
+    connect_async,
+)
 from delayq.scripts import script
 
 SCENARIOS = vectors("conformance.json")["scenarios"]
@@ -103,7 +111,8 @@ class Run:
             assert {outcome.word for outcome in await settled(self.client.ack(receipts))} == {"delivered"}
             return len(receipts)
         if op == "listening":
-            while not (await self.redis("PUBSUB", "SHARDNUMSUB", f"{{{self.namespace}:{own['shard']}}}:ready"))[1]:
+            channel = f"{{{self.namespace}:{own['shard']}}}:ready"
+            while not (await self.redis("PUBSUB", "SHARDNUMSUB", channel, at=channel))[1]:
                 await asyncio.sleep(0)
             return None
         if op == "pump":
@@ -119,9 +128,15 @@ class Run:
         verb = getattr(self.client, op)
         return [vars(outcome) for outcome in await settled(verb(own["receipts"], **options))]
 
-    async def redis(self, *args):
-        """Any command, its answer in bytes."""
-        return await settled(self.client.redis.execute_command(*args, **{NEVER_DECODE: []}))
+    async def redis(self, *args, at=None):
+        """Any command, its answer in bytes. In a cluster, one without a key goes to the server that has this one, or to
+        all masters."""
+        connection, options = self.client.redis, {NEVER_DECODE: []}
+        if at and hasattr(connection, "get_node_from_key"):
+            options["target_nodes"] = connection.get_node_from_key(at)
+        elif args[0] == "SCRIPT" and hasattr(connection, "get_primaries"):
+            options["target_nodes"] = connection.get_primaries()
+        return await settled(connection.execute_command(*args, **options))
 
     async def script(self, verb, shard, args, layout=1):
         """The published script itself, for verbs that no client has."""
@@ -189,19 +204,28 @@ def shown_delivery(delivery):
     }
 
 
-@pytest.mark.parametrize("number", range(len(SCENARIOS)), ids=lambda number: SCENARIOS[number]["name"])
-def test_blocking(number, redis_socket):
-    with redis.Redis(unix_socket_path=redis_socket) as connection, Client(connection, f"b{number}") as client:
+@pytest.fixture
+def url(request, place):
+    """Of one Redis, of a group with Sentinels, or of a cluster."""
+    return f"unix://{request.getfixturevalue('redis_socket')}" if place == "one" else request.getfixturevalue(place).url
+
+
+everywhere = pytest.mark.parametrize("place", ["one", "sentinel", "cluster"])
+each_scenario = pytest.mark.parametrize("number", range(len(SCENARIOS)), ids=lambda number: SCENARIOS[number]["name"])
+
+
+@everywhere
+@each_scenario
+def test_blocking(number, url):
+    with connect(url) as connection, Client(connection, f"b{number}") as client:
         asyncio.run(Run(client, f"b{number}").scenario(SCENARIOS[number]))
 
 
-@pytest.mark.parametrize("number", range(len(SCENARIOS)), ids=lambda number: SCENARIOS[number]["name"])
-def test_asynchronous(number, redis_socket):
+@everywhere
+@each_scenario
+def test_asynchronous(number, url):
     async def run():
-        async with (
-            redis.asyncio.Redis(unix_socket_path=redis_socket, decode_responses=True) as connection,
-            AsyncClient(connection, f"a{number}") as client,
-        ):
+        async with connect_async(url, decode_responses=True) as connection, AsyncClient(connection, f"a{number}") as client:
             await Run(client, f"a{number}").scenario(SCENARIOS[number])
 
     asyncio.run(run())

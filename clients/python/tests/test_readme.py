@@ -46,8 +46,13 @@ def test_what_else_it_shows_works(connection):
     with delayq.Client(connection, deployment.namespace) as client:
         client.put(delayq.Message("orders", b"x"))
         names = {name: getattr(delayq, name) for name in delayq.__all__} | {"client": client, "timedelta": timedelta}
-        consumer, verbs = FRAGMENTS
+        consumer, verbs, _ = FRAGMENTS
         exec(consumer.replace("delivery.ack()", "delivery.ack(); break"), names)
         assert client.topic("orders").count().delivered == 1
         exec(verbs, names)
         assert client.topic("orders").policy().max_attempts == 5
+
+
+def test_the_urls_it_shows_are_taken(sentinel, cluster):
+    text = re.sub(r'"redis\+sentinel:.*?"', repr(sentinel.url), FRAGMENTS[2])
+    exec(re.sub(r'"redis\+cluster:.*?"', repr(cluster.url), text), {"Client": delayq.Client, "connect": delayq.connect})

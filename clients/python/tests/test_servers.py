@@ -1,231 +1,157 @@
-"""Redis Cluster and Sentinel, by the connections of redis-py that were given."""
+"""Redis by Sentinel and Redis Cluster: servers that die, are silent, or hand slots over."""
 
 import asyncio
-import subprocess
-import tempfile
+import inspect
 import time
-from datetime import timedelta
-from pathlib import Path
-from queue import Queue
 
 import pytest
-import redis
-import redis.asyncio
-import redis.asyncio.sentinel
-import redis.sentinel
 from deployment import Deployment
-from redis.exceptions import ClusterError, RedisError
-from servers import RedisServer, free_port
+from redis.exceptions import RedisError
 
-from delayq import AsyncClient, Client, Message, Worker
+from delayq import AsyncClient, AsyncWorker, Client, Message, Worker, connect, connect_async, watch
 from delayq.errors import is_outage
 
-LONG = timedelta(seconds=60)
-PATIENCE_S = 40
+PATIENCE_S = 60
 SHARDS = 8
 
 
-def until(condition):
-    """Waits for what other processes do: they are asked, for they do not say."""
-    ends_s = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            if condition():
-                return
-        except RedisError:
-            pass
-        assert time.monotonic() < ends_s, "it did not come about"
-        time.sleep(0.02)
+async def settled(value):
+    """What a call of either client gives."""
+    return await value if inspect.isawaitable(value) else value
 
 
-@pytest.fixture(scope="module")
-def nodes():
-    """A cluster of two, each with half of the slots."""
-    with tempfile.TemporaryDirectory(prefix="delayq-py-") as folder:
-        ports, bus = [free_port() for _ in range(2)], [free_port() for _ in range(2)]
-        options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"]
-        servers = [
-            RedisServer(
-                folder, *options, "--cluster-port", str(bus[n]), "--cluster-config-file", f"n{n}.conf",
-                port=ports[n], name=f"n{n}",
-            )
-            for n in range(2)
-        ]
-        for n in range(2):
-            servers[n].bus = bus[n]
-        first, second = (server.connect() for server in servers)
-        first.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 8191)
-        second.execute_command("CLUSTER", "ADDSLOTSRANGE", 8192, 16383)
-        first.execute_command("CLUSTER", "MEET", "127.0.0.1", ports[1], bus[1])
-        until(lambda: all(node.cluster("info")["cluster_state"] == "ok" for node in (first, second)))
-        until(lambda: all(len(node.cluster("nodes")) == 2 for node in (first, second)))
-        yield servers
-        for server in servers:
-            server.kill()
+@pytest.fixture(params=["sentinel", "cluster"])
+def group(request):
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture
-def cluster(nodes):
-    with redis.cluster.RedisCluster("127.0.0.1", nodes[0].port, socket_timeout=5) as cluster:
-        yield cluster
+def deployment(group):
+    with connect(group.url) as connection:
+        yield Deployment(connection, SHARDS, f"s{time.time_ns()}")
 
 
-def test_a_blocking_client_works_on_a_cluster(cluster):
-    deployment = Deployment(cluster, SHARDS)
-    with Client(cluster, deployment.namespace) as client:
-        puts = client.put_many([Message("orders", b"x", id=f"order-{n}") for n in range(100)])
-        assert len({put.shard for put in puts}) == SHARDS and all(put.accepted for put in puts)
-        acked = []
-        while found := client.reserve(["orders"], 50):
-            acked += client.ack([delivery.receipt for delivery in found])
-        assert len(acked) == 100 and client.topic("orders").count().delivered == 100
-        handled = Queue()
-        worker = Worker(client, {"orders": lambda delivery: handled.put(delivery.id)}, concurrency=4)
-        worker.start()
-        until(lambda: client._core._watch._connections.keys() == {node.name for node in cluster.get_primaries()})
-        for n in range(20):
-            client.put(Message("orders", b"x", id=f"late-{n}"))
-        assert {handled.get(timeout=PATIENCE_S) for _ in range(20)} == {f"late-{n}" for n in range(20)}
-        worker.stop()
+both = pytest.mark.parametrize("kind", [Client, AsyncClient], ids=["blocking", "asynchronous"])
 
 
-def test_an_asynchronous_client_works_on_a_cluster(nodes, cluster):
-    deployment = Deployment(cluster, SHARDS)
+def driven(kind, url, namespace, work, **options):
+    """Has work done by a client of either kind."""
 
     async def run():
-        async with (
-            redis.asyncio.RedisCluster("127.0.0.1", nodes[0].port) as own,
-            AsyncClient(own, deployment.namespace) as client,
-        ):
-            puts = await asyncio.gather(*(client.put(Message("orders", b"x", id=f"o-{n}")) for n in range(100)))
-            assert len({put.shard for put in puts}) == SHARDS
-            found = [message.id async for message in client.topic("orders").list("ready")]
-            assert len(found) == 100
-            while deliveries := await client.reserve(["orders"], 50):
-                await client.ack([delivery.receipt for delivery in deliveries])
-            waiting = asyncio.create_task(client.reserve(["orders"], wait=LONG))
-            while len(client._watch._connections) < 2:
-                await asyncio.sleep(0)
-            await client.put(Message("orders", b"x", id="late"))
-            assert [delivery.id for delivery in await asyncio.wait_for(waiting, PATIENCE_S)] == ["late"]
-
-    asyncio.run(run())
-
-
-def test_a_slot_that_moves_takes_no_calls_meanwhile_and_is_followed(nodes, cluster):
-    deployment = Deployment(cluster, 1)
-    first, second = (server.connect() for server in nodes)
-    with Client(cluster, deployment.namespace) as client:
-        client.put(Message("orders", b"x", id="before"))
-        slot = cluster.keyslot(f"{{{deployment.namespace}:0}}:meta")
-        if slot > 8191:
-            first, second = second, first
-        port = nodes[1 if slot <= 8191 else 0].port
-        ids = [node.execute_command("CLUSTER", "MYID").decode() for node in (first, second)]
-        second.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0])
-        first.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1])
-        for key in first.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1000):
-            first.execute_command("MIGRATE", "127.0.0.1", port, key, 0, 5000)
-        with pytest.raises(ClusterError) as refused:
-            client.put(Message("orders", b"x", id="meanwhile"))
-        assert is_outage(refused.value)
-        for node in (second, first):
-            node.execute_command("CLUSTER", "SETSLOT", slot, "NODE", ids[1])
-        assert client.put(Message("orders", b"x", id="after")).accepted
-        assert {message.id for message in client.topic("orders").list("ready")} == {"before", "after"}
-
-
-def test_a_worker_follows_a_failover_of_the_cluster(nodes, cluster):
-    """Kept last of those that share the cluster: one of its servers is gone afterwards."""
-    deployment = Deployment(cluster, SHARDS)
-    with tempfile.TemporaryDirectory(prefix="delayq-py-") as folder:
-        options = ["--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--cluster-node-timeout", "2000"]
-        with RedisServer(folder, *options, port=free_port()) as replica, Client(cluster, deployment.namespace) as client:
-            own = replica.connect()
-            own.execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[0].port, nodes[0].bus)
-            master = nodes[1].connect().execute_command("CLUSTER", "MYID").decode()
-            until(lambda: own.execute_command("CLUSTER", "REPLICATE", master))
-            until(lambda: own.info("replication").get("master_link_status") == "up")
-            handled = Queue()
-            worker = Worker(client, {"orders": lambda delivery: handled.put(delivery.id)}, concurrency=4)
-            worker.start()
-            nodes[1].connect().wait(1, 5000)
-            nodes[1].kill()
-            own.execute_command("CLUSTER", "FAILOVER", "TAKEOVER")
-            for n in range(20):
-                until(lambda: client.put(Message("orders", b"x", id=f"after-{n}")).accepted)
-            assert {handled.get(timeout=PATIENCE_S) for _ in range(20)} >= {f"after-{n}" for n in range(20)}
-            worker.stop()
-
-
-@pytest.fixture
-def sentinel():
-    """A master, a replica, and one Sentinel that watches them."""
-    with tempfile.TemporaryDirectory(prefix="delayq-py-") as folder:
-        ports = [free_port() for _ in range(3)]
-        with (
-            RedisServer(folder, port=ports[0], name="master") as master,
-            RedisServer(folder, "--replicaof", "127.0.0.1", str(ports[0]), port=ports[1], name="replica") as replica,
-        ):
-            until(lambda: replica.connect().info("replication")["master_link_status"] == "up")
-            config = Path(folder) / "sentinel.conf"
-            config.write_text(
-                f"port {ports[2]}\nbind 127.0.0.1\ndir {folder}\nsentinel monitor dq 127.0.0.1 {ports[0]} 1\n"
-                "sentinel down-after-milliseconds dq 1000\nsentinel failover-timeout dq 5000\n"
-            )
-            process = subprocess.Popen(["redis-server", config, "--sentinel"], stdout=subprocess.DEVNULL)
-            try:
-                group = redis.sentinel.Sentinel([("127.0.0.1", ports[2])])
-                until(lambda: group.discover_slaves("dq"))
-                yield master, ports[2]
-            finally:
-                process.kill()
-                process.wait()
-
-
-@pytest.mark.parametrize("end", ["failover", "death"])
-def test_a_worker_follows_a_failover_by_sentinel(sentinel, end):
-    master, port = sentinel
-    handled = Queue()
-    own = redis.sentinel.Sentinel([("127.0.0.1", port)], socket_timeout=1).master_for("dq", socket_timeout=1)
-    deployment = Deployment(own, shards=4)
-    master.connect().wait(1, 5000)
-    with Client(own, deployment.namespace) as client:
-        worker = Worker(client, {"orders": lambda delivery: handled.put(delivery.id)}, concurrency=4)
-        worker.start()
-        client.put(Message("orders", b"x", id="before"))
-        assert handled.get(timeout=PATIENCE_S) == "before"
-        master.connect().wait(1, 5000)
-        if end == "failover":
-            until(lambda: redis.Redis(port=port).execute_command("SENTINEL", "FAILOVER", "dq"))
-            until(lambda: master.connect().info("replication")["role"] == "slave")
+        if kind is Client:
+            with connect(url, **options) as connection, Client(connection, namespace) as client:
+                await work(client)
         else:
-            master.kill()
-        until(lambda: client.put(Message("orders", b"x", id="after")).accepted)
-        assert handled.get(timeout=PATIENCE_S) == "after"
-        worker.stop()
-
-
-def test_an_asynchronous_client_follows_a_failover_by_sentinel(sentinel):
-    master, port = sentinel
-
-    async def run():
-        group = redis.asyncio.sentinel.Sentinel([("127.0.0.1", port)], socket_timeout=1)
-        own = group.master_for("dq", socket_timeout=1)
-        with redis.sentinel.Sentinel([("127.0.0.1", port)]).master_for("dq") as blocking:
-            deployment = Deployment(blocking)
-        master.connect().wait(1, 5000)
-        async with AsyncClient(own, deployment.namespace) as client:
-            assert (await client.put(Message("orders", b"x", id="before"))).accepted
-            until(lambda: redis.Redis(port=port).execute_command("SENTINEL", "FAILOVER", "dq"))
-            until(lambda: master.connect().info("replication")["role"] == "slave")
-            while True:
-                try:
-                    assert (await client.put(Message("orders", b"x", id="after"))).accepted
-                    break
-                except RedisError:
-                    await asyncio.sleep(0.1)
-        for connection in (own, *group.sentinels):
-            await connection.aclose()
+            async with connect_async(url, **options) as connection, AsyncClient(connection, namespace) as client:
+                await work(client)
 
     asyncio.run(run())
+
+
+class Handled:
+    """A worker, and the ids that it was handed."""
+
+    def __init__(self, client):
+        self.ids = []
+
+        async def handle(delivery):
+            self.ids.append(delivery.id)
+
+        is_blocking = isinstance(client, Client)
+        make = Worker if is_blocking else AsyncWorker
+        handler = (lambda delivery: self.ids.append(delivery.id)) if is_blocking else handle
+        self.worker = make(client, {"orders": handler}, concurrency=4)
+
+    async def has(self, ids):
+        ends_s = time.monotonic() + PATIENCE_S
+        while not set(ids) <= set(self.ids):
+            assert time.monotonic() < ends_s, f"{set(ids) - set(self.ids)} did not come"
+            await asyncio.sleep(0.01)
+
+
+async def put_all(client, name, count=4 * SHARDS):
+    """Puts messages of all shards, each until it is taken. Returns their ids."""
+    ids = [f"{name}-{n}" for n in range(count)]
+    for id in ids:
+        while True:
+            try:
+                assert (await settled(client.put(Message("orders", b"x", id=id)))).accepted
+                break
+            except RedisError as fault:
+                assert is_outage(fault), repr(fault)
+                await asyncio.sleep(0.02)
+    return ids
+
+
+async def put_while(client, name, harm):
+    """Puts for as long as servers are harmed, in a thread. Returns the ids."""
+    harming, ids = asyncio.create_task(asyncio.to_thread(harm)), []
+    while not harming.done():
+        ids += await put_all(client, f"{name}-{len(ids)}", 1)
+        await asyncio.sleep(0.005)
+    await harming
+    return ids
+
+
+@pytest.fixture
+def no_polls(monkeypatch):
+    """What comes does not come by a poll."""
+    monkeypatch.setattr(watch, "POLL_S", 1000.0)
+
+
+@both
+@pytest.mark.usefixtures("no_polls")
+def test_a_worker_goes_on_at_the_successor_of_a_master_that_was_killed(kind, group, deployment):
+    async def work(client):
+        handled = Handled(client)
+        await settled(handled.worker.start())
+        await handled.has(await put_all(client, "before"))
+        # Those that the dying master answered may be lost with it.
+        await put_while(client, "meanwhile", lambda: group.does("kill", deployment.key(0)))
+        await handled.has(await put_all(client, "after"))
+        await settled(handled.worker.stop())
+
+    driven(kind, group.url, deployment.namespace, work, socket_timeout=1)
+
+
+@both
+@pytest.mark.usefixtures("no_polls")
+@pytest.mark.parametrize("group", ["cluster"], indirect=True)
+def test_a_slot_that_goes_to_another_server_and_back_loses_and_repeats_nothing(kind, group, deployment):
+    async def work(client):
+        handled = Handled(client)
+        await settled(handled.worker.start())
+        ids = await put_all(client, "before")
+        for way in ("there", "back"):
+            ids += await put_while(client, way, lambda: group.does("move", deployment.key(0)))
+            await handled.has(ids)
+            ids += await put_all(client, f"after-{way}")
+        await handled.has(ids)
+        assert sorted(handled.ids) == sorted(ids)
+        await settled(handled.worker.stop())
+        assert (await settled(client.topic("orders").count())).delivered == len(ids)
+
+    driven(kind, group.url, deployment.namespace, work)
+
+
+@both
+def test_a_call_whose_answer_is_lost_is_not_sent_again(kind, group, deployment):
+    async def work(client):
+        puts = [Message("orders", b"x", group=deployment.namespace) for _ in range(5)]
+        (shard,) = {put.shard for put in await settled(client.put_many(puts))}
+        group.does("freeze", deployment.key(shard))
+        try:
+            with pytest.raises((RedisError, OSError)):
+                await settled(client.reserve(["orders"]))
+        finally:
+            group.does("thaw")
+        ends_s = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                numbers = await settled(client.topic("orders").count())
+                break
+            except (RedisError, OSError):  # the server that was silent may have been succeeded
+                assert time.monotonic() < ends_s
+        assert numbers.leased <= 1 and numbers.ready + numbers.leased == 5
+
+    driven(kind, group.url, deployment.namespace, work, socket_timeout=0.5)

@@ -5,7 +5,8 @@ import re
 import pytest
 from conftest import vectors
 
-from delayq import Backoff, Delivery, InvalidArgument, Message
+from delayq import Backoff, Delivery, InvalidArgument, Message, connect, connect_async
+from delayq.addresses import Address, read_address
 from delayq.calls import places_of
 from delayq.names import generate_id, generated, id_bytes, id_text, name
 from delayq.scripts import script
@@ -91,3 +92,17 @@ def test_a_script_is_put_together_as_everywhere(tmp_path):
     for file, text in case["files"].items():
         (tmp_path / f"{file}.lua").write_bytes(text.encode())
     assert script(case["verb"], tmp_path) == (case["source"], case["sha1"])
+
+
+@pytest.mark.parametrize("said", vectors("urls.json")["urls"], ids=lambda said: said["url"])
+def test_a_url_says_the_hosts_and_the_login_as_everywhere(said):
+    parts = {key: value for key, value in said.items() if key != "url"}
+    assert read_address(said["url"]) == Address(**parts | {"nodes": tuple(map(tuple, said["nodes"]))})
+
+
+@pytest.mark.parametrize("case", vectors("urls.json")["refused"], ids=lambda case: case["url"])
+@pytest.mark.parametrize("by", [connect, connect_async])
+def test_a_url_that_is_wrong_is_refused_by_name_and_no_secret_is_repeated(case, by):
+    with pytest.raises(InvalidArgument) as refused:
+        by(case["url"])
+    assert case["named"] in str(refused.value) and "ter2" not in str(refused.value)

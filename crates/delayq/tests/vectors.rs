@@ -4,8 +4,8 @@
 
 use delayq::protocol::{Envelope, EnvelopeError, HEAD_BYTES, Keys, Scripts, Verb};
 use delayq::{
-    Admin, Backoff, Client, Group, Message, MessageId, Namespace, Producer, ProducerOptions, Settings,
-    ShardCount, State, Topic, UnixMillis,
+    Admin, Backoff, Client, Group, LinkSettings, Message, MessageId, Namespace, Producer, ProducerOptions,
+    Settings, ShardCount, State, Topic, UnixMillis,
 };
 use delayq_tests::redis_server::RedisServer;
 use serde_json::Value;
@@ -123,6 +123,20 @@ fn names_and_ids_are_what_the_vectors_say() {
     refused("group").iter().for_each(|name| drop(Group::new(*name).expect_err(name)));
     refused("topic").iter().for_each(|name| drop(Topic::new(*name).expect_err(name)));
     refused("namespace").iter().for_each(|name| drop(Namespace::new(*name).expect_err(name)));
+}
+
+#[test]
+fn urls_of_several_hosts_are_taken_and_refused_as_the_vectors_say() {
+    let vectors = vectors("urls.json");
+    for case in list(&vectors["urls"]) {
+        LinkSettings::new(text(&case["url"])).check().unwrap();
+    }
+    for case in list(&vectors["refused"]) {
+        let refusal =
+            LinkSettings::new(text(&case["url"])).check().expect_err(text(&case["url"])).to_string();
+        assert!(refusal.contains(text(&case["named"])), "{case}: {refusal}");
+        assert!(!refusal.contains("ter2"), "{refusal}");
+    }
 }
 
 #[test]

@@ -1,0 +1,69 @@
+"""Connections by URL, as delayq's own programs take them."""
+
+from typing import Any
+
+from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
+from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.cluster import ClusterNode, RedisCluster
+from redis.sentinel import Sentinel
+
+from .addresses import Address, read_address
+from .errors import InvalidArgument
+from .link import DEADLINE_S
+from .runtime import Loop, Runtime, Threads
+
+#: How long a connection may take to be made, unless it is said.
+CONNECT_S = 1.0
+
+
+def connect(url: str, **options: Any) -> "Redis | RedisCluster":
+    """What a URL names, for a `Client`: `redis://`, `rediss://`, `unix://`;
+    `redis+sentinel://[user[:password]@]host[:port],…/service[?db=N]`; or `redis+cluster://[user[:password]@]host[:port],…`;
+    `rediss+…` for TLS. `options` are redis-py's own, such as `socket_timeout`. A cluster is asked for its nodes at once."""
+    made: Redis | RedisCluster = _made(url, options, Threads, Redis, Sentinel, RedisCluster, ClusterNode)
+    return made
+
+
+def connect_async(url: str, **options: Any) -> "AsyncRedis | AsyncRedisCluster":
+    """As `connect`, for an `AsyncClient`. A cluster is asked for its nodes by the first call."""
+    made: AsyncRedis | AsyncRedisCluster
+    made = _made(url, options, Loop, AsyncRedis, AsyncSentinel, AsyncRedisCluster, AsyncClusterNode)
+    return made
+
+
+def _made(
+    url: str, options: dict[str, Any], runtime: type[Runtime], one: Any, sentinel: Any, cluster: Any, node: Any
+) -> Any:
+    """By these classes of redis-py."""
+    if not isinstance(url, str):
+        raise InvalidArgument(f"url must be a str, not {url!r}")
+    address = read_address(url)
+    if address is None:
+        return one.from_url(url, **_bounded(options))
+    settings = _settings(address, options)
+    if address.kind == "cluster":
+        return cluster(startup_nodes=[node(*place) for place in address.nodes], **settings)
+    group = sentinel(list(address.nodes), sentinel_kwargs=_of_sentinels(settings) | {"retry": runtime.no_retry})
+    return group.master_for(address.service, db=address.db, **settings)
+
+
+def _bounded(options: dict[str, Any]) -> dict[str, Any]:
+    """Nothing is waited for without an end."""
+    return {"socket_timeout": DEADLINE_S, "socket_connect_timeout": CONNECT_S} | options
+
+
+def _settings(address: Address, options: dict[str, Any]) -> dict[str, Any]:
+    said: dict[str, Any] = {"username": address.username, "password": address.password}
+    if address.tls:
+        said["ssl"] = True
+    return _bounded({name: value for name, value in said.items() if value is not None} | options)
+
+
+def _of_sentinels(settings: dict[str, Any]) -> dict[str, Any]:
+    """The login of the Redis is never sent to a Sentinel, which also answers sooner: where one does not, another one is
+    asked."""
+    shared = {name: value for name, value in settings.items() if name.startswith(("socket_", "ssl"))}
+    return shared | {"socket_timeout": settings["socket_connect_timeout"]}

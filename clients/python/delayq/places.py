@@ -1,0 +1,100 @@
+"""Where the servers of a deployment are, as the given client of redis-py knows: one, a Sentinel's master, or a cluster."""
+
+import time
+from contextlib import suppress
+from typing import Any
+
+from redis.exceptions import ConnectionError as LostConnection
+from redis.exceptions import MovedError, RedisClusterException, RedisError
+
+from .runtime import settled
+
+#: Between two questions to Sentinels, besides those of new connections: a former master that is cut off from them, and not
+#: from its clients, takes writes that are lost.
+ASK_S = 2.0
+
+
+def place_of(redis: Any) -> "Place":
+    """Where a client of redis-py leads to."""
+    if hasattr(redis, "nodes_manager"):
+        return Cluster(redis)
+    pool = redis.connection_pool
+    return Sentinels(redis) if hasattr(pool, "sentinel_manager") and pool.is_master else Place(redis)
+
+
+class Place:
+    """One Redis, at one address."""
+
+    def __init__(self, redis: Any) -> None:
+        self._redis = redis
+
+    async def server(self, key: str) -> str:
+        """The name of the server that has a key."""
+        return ""
+
+    def settings(self, server: str) -> tuple[Any, dict[str, Any]]:
+        """The class of connections to a server, and what they are made with."""
+        pool = self._redis.connection_pool
+        return pool.connection_class, pool.connection_kwargs
+
+    async def doubt(self) -> None:
+        """A server does not answer, or does not serve: learns anew which there are."""
+
+    def note_moved(self, refusal: MovedError) -> None:
+        """A server said which one has a slot now."""
+
+    async def is_replaced(self) -> bool:
+        """Whether another server than before has everything now."""
+        return False
+
+
+class Sentinels(Place):
+    """The master that Sentinels name. redis-py asks them for each new connection."""
+
+    def __init__(self, redis: Any) -> None:
+        super().__init__(redis)
+        self._pool, self._asked_s, self._master = redis.connection_pool, -ASK_S, None
+        sentinels = [one.connection_pool.connection_kwargs for one in self._pool.sentinel_manager.sentinels]
+        #: Those that may be silent for ever are asked for new connections alone.
+        self._answers_in_time = all(settings.get("socket_timeout") for settings in sentinels)
+
+    async def is_replaced(self) -> bool:
+        now_s = time.monotonic()
+        if not self._answers_in_time or now_s - self._asked_s < ASK_S:
+            return False
+        self._asked_s, before = now_s, self._master
+        with suppress(RedisError, OSError):  # without Sentinels, the connection is used on
+            self._master = await settled(self._pool.sentinel_manager.discover_master(self._pool.service_name))
+        return before not in (None, self._master)
+
+
+class Cluster(Place):
+    """The masters of a cluster: the map of redis-py, and what servers have said since it was made."""
+
+    def __init__(self, redis: Any) -> None:
+        super().__init__(redis)
+        self._moved: dict[int, str] = {}
+
+    async def server(self, key: str) -> str:
+        try:
+            if hasattr(self._redis, "initialize"):
+                await self._redis.initialize()
+            return self._moved.get(self._redis.keyslot(key)) or str(self._redis.get_node_from_key(key).name)
+        except (RedisClusterException, AttributeError) as fault:
+            raise LostConnection(f"no server of the cluster has the slot of {key}: {fault}") from None
+
+    def settings(self, server: str) -> tuple[Any, dict[str, Any]]:
+        made_by = self._redis.get_node(node_name=server) or self._redis.get_nodes()[0]
+        if not hasattr(made_by, "connection_kwargs"):
+            made_by = self._redis.get_redis_connection(made_by).connection_pool
+        host, _, port = server.rpartition(":")
+        return made_by.connection_class, made_by.connection_kwargs | {"host": host, "port": int(port)}
+
+    async def doubt(self) -> None:
+        self._moved = {}
+        with suppress(RedisError, RedisClusterException, OSError):
+            await settled(self._redis.nodes_manager.initialize())
+
+    def note_moved(self, refusal: MovedError) -> None:
+        host, port = self._redis.nodes_manager.remap_host_port(refusal.host, refusal.port)
+        self._moved = self._moved | {refusal.slot_id: f"{host}:{port}"}

@@ -1,0 +1,161 @@
+//! Several Redises that belong together, for the tests of clients in other languages: `redis-group sentinel`, or
+//! `redis-group cluster`.
+//!
+//! It prints their URL in a line. Then it does what each line of its input says, and prints `done`:
+//!
+//! | line | what is done |
+//! | --- | --- |
+//! | `kill KEY` | the master that has the key is killed once its replicas have all that it has; done when another has taken over |
+//! | `freeze KEY`, `thaw KEY` | it is stopped (SIGSTOP), and goes on; the second is for the one that was frozen last |
+//! | `move KEY` | the key's slot goes to another master of the cluster, and the next time back; on its way it waits until scripts were refused, so somebody has to send some |
+//!
+//! It ends with its input, and its servers with it.
+
+use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::redis_cluster::RedisCluster;
+use delayq_tests::redis_server::RedisServer;
+use delayq_tests::sentinel_group::SentinelGroup;
+use std::collections::HashMap;
+
+struct Group {
+    servers: Servers,
+    /// Where slots were that have been moved.
+    homes: HashMap<u16, usize>,
+    frozen: Option<usize>,
+}
+
+enum Servers {
+    Sentinel(SentinelGroup),
+    Cluster(RedisCluster),
+}
+
+#[tokio::main]
+async fn main() {
+    let kind = std::env::args().nth(1);
+    let servers = match kind.as_deref() {
+        Some("sentinel") => Servers::Sentinel(SentinelGroup::start().await),
+        Some("cluster") => Servers::Cluster(RedisCluster::with_replicas().await),
+        _ => panic!("expected: redis-group sentinel, or redis-group cluster"),
+    };
+    let mut group = Group { servers, homes: HashMap::new(), frozen: None };
+    println!("{}", group.url());
+    for line in std::io::stdin().lines() {
+        let line = line.expect("its input is text");
+        match line.split_once(' ') {
+            Some(("kill", key)) => group.kill(key).await,
+            Some(("freeze", key)) => group.freeze(key).await,
+            Some(("thaw", _)) => group.thaw(),
+            Some(("move", key)) => group.move_slot(key).await,
+            _ => panic!("`{line}` is no command"),
+        }
+        println!("done");
+    }
+}
+
+// === impl Group ===
+
+impl Group {
+    fn url(&self) -> String {
+        match &self.servers {
+            Servers::Sentinel(group) => group.url(),
+            Servers::Cluster(cluster) => cluster.url(),
+        }
+    }
+
+    fn all(&mut self) -> &mut Vec<RedisServer> {
+        match &mut self.servers {
+            Servers::Sentinel(group) => &mut group.redises,
+            Servers::Cluster(cluster) => &mut cluster.nodes,
+        }
+    }
+
+    async fn master(&self, key: &str) -> usize {
+        match &self.servers {
+            Servers::Sentinel(group) => group.master_by(0).await.expect("a sentinel names the master"),
+            Servers::Cluster(cluster) => cluster.master_of(cluster.slot(key).await).await,
+        }
+    }
+
+    async fn kill(&mut self, key: &str) {
+        let former = self.master(key).await;
+        let servers = self.all();
+        replicated(servers, former).await;
+        servers[former].kill().await;
+        match &mut self.servers {
+            Servers::Sentinel(group) => drop(group.master_after(former).await),
+            Servers::Cluster(cluster) => {
+                cluster.master_after(former, cluster.slot(key).await).await;
+                // Back as a replica, so that the next one may be killed too.
+                cluster.nodes[former].resume().await;
+            }
+        }
+    }
+
+    async fn freeze(&mut self, key: &str) {
+        let master = self.master(key).await;
+        self.all()[master].freeze();
+        self.frozen = Some(master);
+    }
+
+    fn thaw(&mut self) {
+        let frozen = self.frozen.take().expect("one was frozen before");
+        self.all()[frozen].thaw();
+    }
+
+    async fn move_slot(&mut self, key: &str) {
+        let Servers::Cluster(cluster) = &self.servers else { panic!("a group of sentinels has no slots") };
+        let slot = cluster.slot(key).await;
+        let from = cluster.master_of(slot).await;
+        let to = match self.homes.remove(&slot) {
+            Some(home) => home,
+            None => {
+                self.homes.insert(slot, from);
+                masters(cluster).await.into_iter().find(|&node| node != from).expect("there are three")
+            }
+        };
+        cluster.begin_move(slot, to).await;
+        for refusal in ["TRYAGAIN", "ASK"] {
+            let source = &cluster.nodes[from];
+            let before = refused(source, refusal).await;
+            let more = async || refused(source, refusal).await > before;
+            wait_until("a script to be refused", LONG, more).await;
+            while cluster.carry(slot, from, to).await > 0 {}
+        }
+        cluster.end_move(slot, from, to).await;
+    }
+}
+
+async fn masters(cluster: &RedisCluster) -> Vec<usize> {
+    let mut masters = Vec::new();
+    for (i, node) in cluster.nodes.iter().enumerate() {
+        if node.field("role").await == "master" {
+            masters.push(i);
+        }
+    }
+    masters
+}
+
+/// How often a server has answered with this error.
+async fn refused(server: &RedisServer, code: &str) -> u64 {
+    let count = server.field(&format!("errorstat_{code}")).await;
+    count.strip_prefix("count=").and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+/// Waits until the replicas of a master have all that it has.
+async fn replicated(servers: &[RedisServer], master: usize) {
+    let port = servers[master].port().to_string();
+    wait_until("the replicas to have what their master has", LONG, async || {
+        let written = servers[master].field("master_repl_offset").await;
+        let mut replicas = 0;
+        for server in servers {
+            if server.field("master_port").await == port {
+                replicas += 1;
+                if server.field("slave_repl_offset").await != written {
+                    return false;
+                }
+            }
+        }
+        replicas > 0
+    })
+    .await;
+}
