@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // How much a call may have, and how many calls go together.
@@ -113,18 +111,22 @@ func (c *Client) fill(ctx context.Context, verb string, items []*item) (fault er
 		}
 		calls, rest := together(verb, left)
 		left = rest
+		var outage error
 		for i, answer := range c.send(ctx, known, calls) {
 			_, refused := answer.err.(ScriptError)
 			switch {
-			case answer.err != nil && !refused:
-				return answer.err
 			case refused:
 				fault = first(fault, answer.err)
+			case answer.err != nil:
+				outage = first(outage, answer.err)
 			case answer.reply == nil:
 				left = append(left, calls[i].items...)
 			default:
 				left = append(left, read(calls[i].items, answer.reply)...)
 			}
+		}
+		if outage != nil {
+			return outage
 		}
 	}
 	return fault
@@ -280,31 +282,13 @@ func hasNil(replies [][]any) bool {
 	return false
 }
 
-// send makes calls in one pipeline: an answer each. Those of scripts that Redis does not know go once more,
-// with the script itself.
+// send makes calls, each where its shard is: an answer each.
 func (c *Client) send(ctx context.Context, known *layout, calls []call) []answer {
 	ctx, end := context.WithTimeout(ctx, c.Timeout)
 	defer end()
-	commands, pipe := make([]*redis.Cmd, len(calls)), c.redis.Pipeline()
-	for i := range calls {
-		commands[i] = pipe.EvalSha(ctx, c.scripts[calls[i].verb].Hash(), c.keys(calls[i].shard), c.arguments(known, calls[i])...)
-	}
-	_, fault := pipe.Exec(ctx)
-	pipe = c.redis.Pipeline()
-	for i := range calls {
-		if err := commands[i].Err(); err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-			commands[i] = c.scripts[calls[i].verb].Eval(ctx, pipe, c.keys(calls[i].shard), c.arguments(known, calls[i])...)
-		}
-	}
-	if pipe.Len() > 0 {
-		_, fault = pipe.Exec(ctx)
-	}
 	answers := make([]answer, len(calls))
-	for i, command := range commands {
+	for i, command := range c.trips(ctx, known, calls) {
 		reply, err := command.Result()
-		if reply == nil && err == nil { // what came before the commands has failed
-			err = fault
-		}
 		many, is := reply.([]any)
 		switch {
 		case err != nil:
@@ -316,10 +300,6 @@ func (c *Client) send(ctx context.Context, known *layout, calls []call) []answer
 		}
 	}
 	return answers
-}
-
-func (c *Client) arguments(known *layout, one call) []any {
-	return append([]any{known.number}, one.args...)
 }
 
 func (c *Client) keys(shard int) []string {

@@ -57,12 +57,19 @@ type said struct {
 type run struct {
 	t         *testing.T
 	client    *Client
-	redis     *redis.Client
+	redis     redis.UniversalClient
 	namespace string
 	bound     map[string]any
 }
 
 func TestEveryStepOfTheSuiteGetsTheAnswerThatAllClientsGet(t *testing.T) {
+	t.Run("of one Redis", func(t *testing.T) { conforms(t, connect(t)) })
+	for _, kind := range []string{"sentinel", "cluster"} {
+		t.Run("of a "+kind, func(t *testing.T) { conforms(t, groupOf(t, kind).connect(t, nil)) })
+	}
+}
+
+func conforms(t *testing.T, connection redis.UniversalClient) {
 	var suite struct {
 		Scenarios []struct {
 			Name   string
@@ -72,7 +79,6 @@ func TestEveryStepOfTheSuiteGetsTheAnswerThatAllClientsGet(t *testing.T) {
 		}
 	}
 	vectors(t, "conformance.json", &suite)
-	connection := connect(t)
 	for number, scenario := range suite.Scenarios {
 		t.Run(scenario.Name, func(t *testing.T) {
 			namespace, shards := fmt.Sprintf("g%d", number), scenario.Shards
@@ -80,6 +86,7 @@ func TestEveryStepOfTheSuiteGetsTheAnswerThatAllClientsGet(t *testing.T) {
 				shards = 1
 			}
 			client := must(New(connection, namespace))
+			t.Cleanup(client.Close)
 			r := run{t, client, connection, namespace, map[string]any{}}
 			for shard := 0; scenario.Init == nil && shard < shards; shard++ {
 				must(r.script("init", shard, 1, shard, shards))
@@ -161,8 +168,9 @@ func (r *run) step(s step) (any, error) {
 	case "drain":
 		return r.drain(ctx, s)
 	case "listening":
+		channel := fmt.Sprintf("{%s:%v}:ready", r.namespace, s.Shard)
 		for listening := int64(0); listening == 0; {
-			counts := must(r.redis.PubSubShardNumSub(ctx, fmt.Sprintf("{%s:%v}:ready", r.namespace, s.Shard)).Result())
+			counts := must(must(nodeOf(ctx, r.redis, channel)).PubSubShardNumSub(ctx, channel).Result())
 			for _, listening = range counts {
 			}
 		}
@@ -189,6 +197,9 @@ func (r *run) step(s step) (any, error) {
 		var args []any
 		for _, arg := range s.Args {
 			args = append(args, strings.ReplaceAll(arg.(string), "NAMESPACE", r.namespace))
+		}
+		if cluster, is := r.redis.(*redis.ClusterClient); is && args[0] == "SCRIPT" { // says no key
+			return nil, cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Do(ctx, args...).Err() })
 		}
 		return nil, r.redis.Do(ctx, args...).Err()
 	}

@@ -1,14 +1,13 @@
-// Connections to a Redis Cluster and by a Sentinel, used as they are given.
+// Redis by sentinels and Redis Cluster: servers that die, are silent, or hand slots over.
 
 package delayq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"sort"
 	"strings"
 	"testing"
 	"time"
@@ -16,97 +15,129 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-func freePort() int {
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
-}
-
-// startOn starts a redis-server on a free port.
-func startOn(t *testing.T, settings ...string) (port int, server *exec.Cmd) {
+// putAll puts messages of all shards, each until it is taken: their ids.
+func putAll(t *testing.T, client *Client, name string, count int) (ids []string) {
 	t.Helper()
-	port = freePort()
-	own := []string{"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", ""}
-	if strings.HasPrefix(settings[0], "/") { // a configuration comes first
-		own, settings = append(settings[:1:1], own...), settings[1:]
-	}
-	server = start("redis-server", append(own, settings...)...)
-	t.Cleanup(func() { kill(server) })
-	answers(plain(t, port))
-	return port, server
-}
-
-func plain(t *testing.T, port int) *redis.Client {
-	connection := redis.NewClient(&redis.Options{Addr: fmt.Sprint("127.0.0.1:", port)})
-	t.Cleanup(func() { _ = connection.Close() })
-	return connection
-}
-
-// handsOver puts by a client, and works on what that stores, in turn.
-func handsOver(t *testing.T, client *Client, ids []string, before func(id string)) {
-	t.Helper()
-	worker := work(t, client, "orders", nothing)
-	for _, id := range ids {
-		before(id)
-		for stored := false; !stored; {
+	for n := 0; n < count; n++ {
+		id := fmt.Sprint(name, "-", n)
+		for stored := false; !stored; time.Sleep(5 * time.Millisecond) {
 			put, err := client.Put(context.Background(), Message{Topic: "orders", ID: id})
-			stored = err == nil && put.Accepted()
+			if stored = err == nil && put.Accepted(); !stored && err == nil {
+				t.Fatal(put)
+			}
 		}
-		if one := within(t, id, worker.handed); one.ID != id {
-			t.Fatal(one)
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// putWhile puts for as long as servers are harmed: the ids.
+func putWhile(t *testing.T, client *Client, name string, harm func()) (ids []string) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		harm()
+	}()
+	for {
+		select {
+		case <-done:
+			return ids
+		default:
+			ids = append(ids, putAll(t, client, fmt.Sprint(name, "-", len(ids)), 1)...)
 		}
 	}
+}
+
+// has waits until a worker was handed all of these, and gives back all that it was handed.
+func has(t *testing.T, worker atWork, before []string, ids []string) (handed []string) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, id := range before {
+		seen[id] = true
+	}
+	for handed = before; ; {
+		missing := ""
+		for _, id := range ids {
+			if !seen[id] {
+				missing = id
+			}
+		}
+		if missing == "" {
+			return handed
+		}
+		one := within(t, missing, worker.handed)
+		seen[one.ID], handed = true, append(handed, one.ID)
+	}
+}
+
+func TestAWorkerGoesOnAtTheSuccessorOfAMasterThatWasKilled(t *testing.T) {
+	for _, kind := range []string{"sentinel", "cluster"} {
+		t.Run(kind, func(t *testing.T) {
+			group := groupOf(t, kind)
+			client := deployment(t, group.connect(t, nil), "killed", 8)
+			client.pollInterval = time.Minute // a poll would come too late
+			worker := work(t, client, "orders", nothing)
+			handed := has(t, worker, nil, putAll(t, client, "before", 32))
+			// Those that the dying master answered may be lost with it.
+			putWhile(t, client, "meanwhile", func() { group.does("kill", client.key(0, "meta")) })
+			has(t, worker, handed, putAll(t, client, "after", 32))
+			if err := worker.close(t); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestASlotThatGoesToAnotherServerAndBackLosesAndRepeatsNothing(t *testing.T) {
+	group := groupOf(t, "cluster")
+	client := deployment(t, group.connect(t, nil), "moved", 8)
+	client.pollInterval = time.Minute // a poll would come too late
+	worker := work(t, client, "orders", nothing)
+	ids := putAll(t, client, "before", 32)
+	var handed []string
+	for _, way := range []string{"there", "back"} {
+		ids = append(ids, putWhile(t, client, way, func() { group.does("move", client.key(0, "meta")) })...)
+		handed = has(t, worker, handed, ids)
+		ids = append(ids, putAll(t, client, "after-"+way, 32)...)
+	}
+	handed = has(t, worker, handed, ids)
 	if err := worker.close(t); err != nil {
 		t.Fatal(err)
 	}
+	sort.Strings(ids)
+	sort.Strings(handed)
+	if strings.Join(ids, " ") != strings.Join(handed, " ") || counted(t, client, "orders").Delivered != int64(len(ids)) {
+		t.Fatal(len(ids), len(handed), counted(t, client, "orders"))
+	}
 }
 
-func TestARedisClusterServesEveryShardAndItsWakeUpsAreHeardOnEveryNode(t *testing.T) {
-	ctx, ranges := context.Background(), [][2]int{{0, 5460}, {5461, 10922}, {10923, 16383}}
-	var nodes []*redis.Client
-	for i := range ranges {
-		bus := freePort()
-		port, _ := startOn(t, "--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(bus))
-		nodes = append(nodes, plain(t, port))
-		must(nodes[i].ClusterAddSlotsRange(ctx, ranges[i][0], ranges[i][1]).Result())
-		must(nodes[0].Do(ctx, "CLUSTER", "MEET", "127.0.0.1", port, bus).Result())
+func TestACallWhoseAnswerIsLostIsNotSentAgain(t *testing.T) {
+	for _, kind := range []string{"sentinel", "cluster"} {
+		t.Run(kind, func(t *testing.T) {
+			group, ctx := groupOf(t, kind), context.Background()
+			connection := group.connect(t, func(options *redis.UniversalOptions) {
+				options.ReadTimeout, options.MaxRetries = 500*time.Millisecond, 3
+			})
+			client := deployment(t, connection, "silent", 8)
+			var five []Message
+			for n := 0; n < 5; n++ {
+				five = append(five, Message{Topic: "orders", Group: "user-5"})
+			}
+			key := client.key(must(client.PutMany(ctx, five))[0].Shard, "meta")
+			group.does("freeze", key)
+			_, err := client.Reserve(ctx, Reserve{Topics: []string{"orders"}})
+			group.does("thaw", key)
+			var timeout net.Error
+			if !errors.As(err, &timeout) {
+				t.Fatal(err)
+			}
+			numbers, err := client.Topic("orders").Count(ctx)
+			for ; err != nil; numbers, err = client.Topic("orders").Count(ctx) { // it may have been succeeded
+			}
+			if numbers.Leased > 1 || numbers.Ready+numbers.Leased != 5 {
+				t.Fatal(numbers)
+			}
+		})
 	}
-	for _, node := range nodes {
-		for len(must(node.ClusterSlots(ctx).Result())) < 3 || !strings.Contains(must(node.ClusterInfo(ctx).Result()), "cluster_state:ok") {
-		}
-	}
-	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].Options().Addr}})
-	defer cluster.Close()
-	var ids []string
-	for n := 0; n < 24; n++ {
-		ids = append(ids, fmt.Sprint("order-", n))
-	}
-	client := deployment(t, cluster, "fleet", 8)
-	client.pollInterval = time.Minute // a poll would come too late
-	handsOver(t, client, ids, func(string) {})
-}
-
-func TestAFailoverBySentinelIsFollowed(t *testing.T) {
-	port, master := startOn(t, "--appendonly", "no")
-	replicaPort, _ := startOn(t, "--replicaof", fmt.Sprint("127.0.0.1 ", port))
-	config := filepath.Join(t.TempDir(), "sentinel.conf")
-	watched := fmt.Sprintf("sentinel monitor m 127.0.0.1 %d 1\nsentinel down-after-milliseconds m 300\n", port)
-	if err := os.WriteFile(config, []byte(watched), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	sentinelPort, _ := startOn(t, config, "--sentinel")
-	ctx, sentinel, replica := context.Background(), plain(t, sentinelPort), plain(t, replicaPort)
-	for !strings.Contains(fmt.Sprint(must(sentinel.Do(ctx, "SENTINEL", "REPLICAS", "m").Result())), fmt.Sprint("127.0.0.1:", replicaPort)) {
-	}
-	for !strings.Contains(must(replica.Info(ctx, "replication").Result()), "master_link_status:up") {
-	}
-	connection := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{sentinel.Options().Addr}})
-	defer connection.Close()
-	client := deployment(t, connection, "fleet", 2)
-	must(connection.Wait(ctx, 1, 0).Result())
-	handsOver(t, client, []string{"before", "after"}, func(id string) {
-		if id == "after" {
-			kill(master)
-		}
-	})
 }

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,13 +24,42 @@ type listener struct {
 	shards int
 	// pingAfter is after how long a silent connection is pinged; the answer may take a third of that.
 	pingAfter time.Duration
+	// end ends it.
+	end context.CancelFunc
 }
 
-// run listens, and starts again after a growing pause where that fails.
+// run listens to each node, and to all of them anew once a shard is at another one.
 func (l *listener) run(ctx context.Context) {
+	ctx, l.end = context.WithCancel(ctx)
+	defer l.end()
+	for ctx.Err() == nil {
+		nodes, err := l.nodes(ctx)
+		if err != nil {
+			wait(ctx, rest)
+			continue
+		}
+		round, over := context.WithCancel(ctx)
+		var all sync.WaitGroup
+		for node, shards := range nodes {
+			all.Add(1)
+			go func(node redis.UniversalClient, shards []int) {
+				defer all.Done()
+				defer over()
+				l.stay(round, node, shards)
+			}(node, shards)
+		}
+		all.Wait()
+		over()
+	}
+}
+
+// stay listens to the shards of a node for as long as they are there; again after a growing pause where that fails.
+func (l *listener) stay(ctx context.Context, node redis.UniversalClient, shards []int) {
 	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause *= 2 {
 		began := time.Now()
-		if err := l.listen(ctx); errors.Is(err, redis.ErrClosed) {
+		err := l.listen(ctx, node, shards)
+		if errors.Is(err, redis.ErrClosed) && errors.Is(l.redis.Ping(ctx).Err(), redis.ErrClosed) {
+			l.end() // not that of a node alone, which has left the cluster
 			return
 		}
 		if time.Since(began) > l.pingAfter {
@@ -36,73 +67,61 @@ func (l *listener) run(ctx context.Context) {
 		} else if pause > 2*time.Second {
 			pause = 2 * time.Second
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		wait(ctx, pause)
+		if cluster, is := l.redis.(*redis.ClusterClient); is {
+			relearn(ctx, cluster)
+			if nodes, err := l.nodes(ctx); err == nil && !reflect.DeepEqual(nodes[node], shards) {
+				return
+			}
 		}
 	}
 }
 
-// listen listens until anything fails.
-func (l *listener) listen(ctx context.Context) error {
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	nodes, err := l.nodes(ctx)
-	failed := make(chan error, len(nodes))
-	for node, shards := range nodes {
-		subscription, fault := l.subscribe(ctx, node, shards)
-		err = first(err, fault)
-		defer subscription.Close()
-		go func() { failed <- l.receive(ctx, subscription) }()
-	}
-	if err != nil {
-		return err
-	}
+// wait waits for so long, or until the context ends.
+func wait(ctx context.Context, long time.Duration) {
 	select {
-	case err = <-failed:
+	case <-time.After(long):
 	case <-ctx.Done():
 	}
-	return err
-}
-
-// subscriber is a Redis that can be subscribed to.
-type subscriber interface {
-	SSubscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 
 // nodes are those that have to be listened to, and the shards of each.
-func (l *listener) nodes(ctx context.Context) (map[subscriber][]int, error) {
-	nodes := map[subscriber][]int{}
+func (l *listener) nodes(ctx context.Context) (map[redis.UniversalClient][]int, error) {
+	nodes := map[redis.UniversalClient][]int{}
 	for shard := 0; shard < l.shards; shard++ {
-		var node subscriber = l.redis
-		if cluster, is := l.redis.(*redis.ClusterClient); is {
-			master, err := cluster.MasterForKey(ctx, l.channel(shard))
-			if err != nil {
-				return nil, err
-			}
-			node = master
+		node, err := nodeOf(ctx, l.redis, l.channel(shard))
+		if err != nil {
+			return nil, err
 		}
 		nodes[node] = append(nodes[node], shard)
 	}
 	return nodes, nil
 }
 
-// subscribe subscribes to each shard by itself: in a cluster, one command may have channels of one slot only.
-func (l *listener) subscribe(ctx context.Context, node subscriber, shards []int) (*redis.PubSub, error) {
+// listen listens to shards of one node until anything fails.
+func (l *listener) listen(ctx context.Context, node redis.UniversalClient, shards []int) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	subscription := node.SSubscribe(ctx)
-	if _, is := l.redis.(*redis.ClusterClient); !is {
+	go func() {
+		<-ctx.Done()
+		subscription.Close()
+	}()
+	// In a cluster, a command may have channels of one slot only.
+	size := len(shards)
+	if _, is := l.redis.(*redis.ClusterClient); is {
+		size = 1
+	}
+	for ; len(shards) > 0; shards = shards[size:] {
 		var channels []string
-		for _, shard := range shards {
+		for _, shard := range shards[:size] {
 			channels = append(channels, l.channel(shard))
 		}
-		return subscription, subscription.SSubscribe(ctx, channels...)
-	}
-	for _, shard := range shards {
-		if err := subscription.SSubscribe(ctx, l.channel(shard)); err != nil {
-			return subscription, err
+		if err := subscription.SSubscribe(ctx, channels...); err != nil {
+			return err
 		}
 	}
-	return subscription, nil
+	return l.receive(ctx, subscription)
 }
 
 // receive passes on what is published, until it fails. What a shard published before the subscription is lost, so the

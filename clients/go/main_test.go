@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -32,6 +33,9 @@ func TestMain(m *testing.M) {
 	probe.Close()
 	code := m.Run()
 	kill(server)
+	for _, group := range groups {
+		group.end()
+	}
 	os.RemoveAll(folder)
 	os.Exit(code)
 }
@@ -115,6 +119,63 @@ func ownServer(t *testing.T) (at string, server func() *exec.Cmd, restart func()
 		kill(running)
 	})
 	return at, func() *exec.Cmd { return running }, restart
+}
+
+// redisGroup is a master with its replicas and sentinels, or the nodes of a cluster (tests/src/bin/redis-group.rs).
+type redisGroup struct {
+	url     string
+	servers *exec.Cmd
+	input   io.WriteCloser
+	output  *bufio.Scanner
+}
+
+// groups are those that run, by their kind. All tests share them.
+var groups = map[string]*redisGroup{}
+
+func groupOf(t *testing.T, kind string) *redisGroup {
+	t.Helper()
+	if groups[kind] == nil {
+		program, is := os.LookupEnv("DELAYQ_REDIS_GROUP")
+		if !is {
+			program = "../../target/debug/redis-group"
+		}
+		servers := exec.Command(program, kind)
+		input, output := must(servers.StdinPipe()), must(servers.StdoutPipe())
+		servers.Stderr = os.Stderr
+		if err := servers.Start(); err != nil {
+			t.Fatal(err)
+		}
+		group := &redisGroup{servers: servers, input: input, output: bufio.NewScanner(output)}
+		group.output.Scan()
+		group.url, groups[kind] = group.output.Text(), group
+	}
+	return groups[kind]
+}
+
+// end ends its servers with it.
+func (g *redisGroup) end() {
+	g.input.Close()
+	_ = g.servers.Wait()
+}
+
+// does has something done to the master that has a key: kill, freeze, thaw, move.
+func (g *redisGroup) does(what, key string) {
+	fmt.Fprintln(g.input, what, key)
+	if !g.output.Scan() || g.output.Text() != "done" {
+		panic("it could not " + what)
+	}
+}
+
+// connect connects to it as a URL says.
+func (g *redisGroup) connect(t *testing.T, change func(*redis.UniversalOptions)) redis.UniversalClient {
+	t.Helper()
+	options := must(ParseURL(g.url))
+	if change != nil {
+		change(options)
+	}
+	connection := redis.NewUniversalClient(options)
+	t.Cleanup(func() { _ = connection.Close() })
+	return connection
 }
 
 // proxy stands between a client and a server, and can fall silent: what is connected then gets no answer, and no end.

@@ -94,7 +94,7 @@ func placesOf(name string, counts []int) (places []int) {
 	return places
 }
 
-func contains(places []int, place int) bool {
+func contains[T comparable](places []T, place T) bool {
 	for _, one := range places {
 		if one == place {
 			return true

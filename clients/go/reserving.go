@@ -198,7 +198,11 @@ func (c *Client) ask(ctx context.Context, ask Reserve, shards []int, watch *watc
 		shard, part := shards[i], calls[i].args[0].(int)
 		if answer.reply == nil { // an error, or another layout
 			err = first(err, answer.err)
-			watch.again(shard, 0)
+			pause := rest // so that those of other nodes do not wait for it
+			if answer.err == nil {
+				pause = 0
+			}
+			watch.again(shard, pause)
 			continue
 		}
 		some, fault := c.deliveries(ctx, ask, shard, answer.reply, sent)

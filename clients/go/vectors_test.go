@@ -4,6 +4,8 @@ package delayq
 
 import (
 	"encoding/hex"
+	"fmt"
+	"net"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -192,5 +194,35 @@ func TestAScriptIsPutTogetherAsEverywhere(t *testing.T) {
 	got := must(assemble(folder, file.Verb))
 	if got.Hash() != file.SHA1 {
 		t.Errorf("got %+v", got)
+	}
+}
+
+func TestAURLSaysTheHostsAndTheLoginAsEverywhere(t *testing.T) {
+	var cases struct {
+		URLs []struct {
+			URL, Kind, Username, Password, Service string
+			TLS                                    bool
+			Nodes                                  [][2]any
+			DB                                     int
+		}
+		Refused []struct{ URL, Named string }
+	}
+	vectors(t, "urls.json", &cases)
+	for _, said := range cases.URLs {
+		options := must(ParseURL(said.URL))
+		var nodes []string
+		for _, node := range said.Nodes {
+			nodes = append(nodes, net.JoinHostPort(node[0].(string), fmt.Sprint(node[1])))
+		}
+		same := reflect.DeepEqual(options.Addrs, nodes) && options.Username == said.Username && options.Password == said.Password
+		same = same && options.MasterName == said.Service && options.DB == said.DB && (options.TLSConfig != nil) == said.TLS
+		if !same || options.IsClusterMode != (said.Kind == "cluster") || options.MaxRetries != -1 {
+			t.Fatal(said, options)
+		}
+	}
+	for _, said := range cases.Refused {
+		if _, err := ParseURL(said.URL); err == nil || !strings.Contains(err.Error(), said.Named) || strings.Contains(err.Error(), "ter2") {
+			t.Fatal(said, err)
+		}
 	}
 }

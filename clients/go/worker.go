@@ -108,12 +108,9 @@ func (r *running) take(ctx context.Context, ask Reserve) {
 			continue
 		}
 		r.OnError(nil, err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
-		if pause *= 2; pause > 5*time.Second {
-			pause = 5 * time.Second
+		wait(ctx, pause)
+		if pause *= 2; pause > 2*time.Second {
+			pause = 2 * time.Second
 		}
 	}
 }

@@ -1,0 +1,126 @@
+// Which Redis has a shard, and calls that are sent to it once.
+//
+// go-redis sends a command again whose answer was lost, and not all of delayq's calls may be repeated without a word. So
+// the calls of each node go to it directly, with go-redis's repeats switched off.
+
+package delayq
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// maxTrips are the most times that a call is sent: a slot does not move more often than that during one call.
+const maxTrips = 6
+
+// trips sends calls, those of each node in one pipeline and all pipelines at once: a command each, with its answer. What
+// a node refuses as MOVED goes to the one that has the slot now, and a script that it does not know goes there itself.
+// Nothing else is sent again: while a slot is on its way, both nodes refuse its calls (ASK, TRYAGAIN), for each declares
+// a key that never is.
+func (c *Client) trips(ctx context.Context, known *layout, calls []call) []*redis.Cmd {
+	commands, unknown, left := make([]*redis.Cmd, len(calls)), map[int]bool{}, make([]int, len(calls))
+	for i := range calls {
+		left[i] = i
+	}
+	add := func(pipe redis.Pipeliner, i int) {
+		script, keys, args := c.scripts[calls[i].verb], c.keys(calls[i].shard), append([]any{known.number}, calls[i].args...)
+		if unknown[i] {
+			commands[i] = script.Eval(ctx, pipe, keys, args...)
+		} else {
+			commands[i] = script.EvalSha(ctx, pipe, keys, args...)
+		}
+	}
+	for trip := 0; trip < maxTrips && len(left) > 0; trip++ {
+		parts := map[redis.UniversalClient][]int{}
+		for _, i := range left {
+			if node, err := nodeOf(ctx, c.redis, c.key(calls[i].shard, "meta")); err == nil {
+				parts[node] = append(parts[node], i)
+			} else {
+				commands[i] = redis.NewCmd(ctx)
+				commands[i].SetErr(err)
+			}
+		}
+		var all sync.WaitGroup
+		for node, some := range parts {
+			all.Add(1)
+			go func(node redis.UniversalClient, some []int) {
+				defer all.Done()
+				c.trip(ctx, node, some, add, commands)
+			}(node, some)
+		}
+		all.Wait()
+		left = left[:0]
+		for i, command := range commands {
+			switch err := command.Err(); {
+			case refusedAs(err, "NOSCRIPT") && !unknown[i]:
+				unknown[i], left = true, append(left, i)
+			case refusedAs(err, "MOVED"):
+				left = append(left, i)
+			}
+		}
+	}
+	return commands
+}
+
+// trip is one pipeline to one node.
+func (c *Client) trip(ctx context.Context, node redis.UniversalClient, some []int, add func(redis.Pipeliner, int), commands []*redis.Cmd) {
+	pipe := once(node).Pipeline()
+	for _, i := range some {
+		add(pipe, i)
+	}
+	_, fault := pipe.Exec(ctx)
+	for _, i := range some {
+		if commands[i].Err() == nil && commands[i].Val() == nil { // what came before the commands has failed
+			commands[i].SetErr(fault)
+		}
+	}
+	if cluster, is := c.redis.(*redis.ClusterClient); is {
+		for _, i := range some {
+			heed(ctx, cluster, commands[i].Err())
+		}
+	}
+}
+
+// heed has a cluster's client learn which node has which slot, at once where it can be known already.
+func heed(ctx context.Context, cluster *redis.ClusterClient, err error) {
+	_, answered := err.(redis.Error)
+	switch {
+	case refusedAs(err, "MOVED"):
+		relearn(ctx, cluster)
+	case err != nil && !answered, refusedAs(err, "CLUSTERDOWN"):
+		cluster.ReloadState(ctx)
+	}
+}
+
+// nodeOf is the Redis that has a key.
+func nodeOf(ctx context.Context, connection redis.UniversalClient, key string) (redis.UniversalClient, error) {
+	if cluster, is := connection.(*redis.ClusterClient); is {
+		return cluster.MasterForKey(ctx, key)
+	}
+	return connection, nil
+}
+
+// once is a view of a connection that repeats nothing. It shares the pool, and so what keeps that at the present master.
+func once(node redis.UniversalClient) redis.UniversalClient {
+	client, is := node.(*redis.Client)
+	if !is {
+		return node
+	}
+	given := client.Options()
+	own := client.WithTimeout(given.ReadTimeout)
+	own.Options().WriteTimeout, own.Options().MaxRetries = given.WriteTimeout, 0
+	return own
+}
+
+// relearn asks a node of a cluster who has which slot: of what go-redis offers, this waits for the answer.
+func relearn(ctx context.Context, cluster *redis.ClusterClient) {
+	_ = cluster.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil })
+}
+
+// refusedAs says whether an error is Redis's own, of this code.
+func refusedAs(err error, code string) bool {
+	return err != nil && strings.HasPrefix(err.Error(), code)
+}
