@@ -1,6 +1,7 @@
 /** Calls of scripts: many messages at a time, in as few calls as the limits allow, wherever they are. */
 
 import type { Cluster, Redis } from "ioredis";
+import { connectionFor, ownConnection } from "./connections.js";
 import { name, placesOf } from "./names.js";
 import { Incomplete, outcomeOf, ScriptError, TimeoutError, unanswered, type Outcome, type Verb, type Words } from "./outcome.js";
 import { script } from "./scripts.js";
@@ -8,7 +9,7 @@ import { script } from "./scripts.js";
 /** How much a call may have, and how many calls go together. */
 const [MAX_IDS, MAX_BYTES, MAX_CALLS] = [500, 4 * 1024 * 1024, 64];
 
-/** The scripts that a client calls: its connection gets a command for each. */
+/** The scripts that a client calls: its own connection gets a command for each. */
 const SCRIPTS = `ack bury cancel cancel_group configure count describe dictionary extend grow list list_group overview peek
   purge put release replay reschedule reserve shift_group`.split(/\s+/);
 
@@ -30,13 +31,22 @@ export class Calls {
   /** How many shards there were in each layout, the newest last. Replaced as a whole, never changed. */
   private counts: readonly number[] = [];
   private learning?: Promise<unknown>;
-  private replaced?: unknown;
+  /** The end of a connection that was silent: ioredis would give up with it what waits for the next one. */
+  private closing: Promise<unknown> = Promise.resolve();
+  /** Made like the given one. */
+  readonly redis: Redis | Cluster;
 
   /** `timeoutMs` is the deadline of each call. */
-  constructor(readonly redis: Redis | Cluster, readonly namespace: string, private readonly timeoutMs: number) {
-    if (redis.options.keyPrefix) throw new Error("the connection's keyPrefix hides the deployment's keys");
+  constructor(given: Redis | Cluster, readonly namespace: string, private readonly timeoutMs: number) {
+    if (given.options.keyPrefix) throw new Error("the connection's keyPrefix hides the deployment's keys");
     name("namespace", namespace);
-    for (const verb of SCRIPTS) redis.defineCommand(`delayq_${verb}`, { numberOfKeys: 2, lua: script(verb) });
+    this.redis = ownConnection(given);
+    for (const verb of SCRIPTS) this.redis.defineCommand(`delayq_${verb}`, { numberOfKeys: 2, lua: script(verb) });
+  }
+
+  /** Ends its connection. */
+  close(): void {
+    this.redis.disconnect();
   }
 
   /** How many shards there are. Asks Redis the first time: a client that knows none is refused, with their number. */
@@ -117,9 +127,10 @@ export class Calls {
   async call(verb: string, shard: number, args: Arg[], counts?: readonly number[]): Promise<any> {
     const base = `{${this.namespace}:${shard}}:`;
     const rest = [(counts ?? this.counts).length, ...args.map((arg) => arg ?? "")];
+    await this.closing;
     try {
       const command = (this.redis as any)[`delayq_${verb}Buffer`](`${base}meta`, `${base}never`, ...rest);
-      const reply = await this.inTime(command);
+      const reply = await this.inTime(command, `${base}meta`);
       return Array.isArray(reply) ? reply : [reply];
     } catch (fault) {
       if (!(fault instanceof Error && fault.message.startsWith("DQ"))) throw fault;
@@ -129,11 +140,11 @@ export class Calls {
   }
 
   /** An answer, or a TimeoutError at the call's deadline. A connection that was silent for so long is replaced. */
-  private async inTime<T>(command: Promise<T>): Promise<T> {
+  private async inTime<T>(command: Promise<T>, key: string): Promise<T> {
     let timer: NodeJS.Timeout | undefined;
     const deadline = new Promise<never>((_, reject) => {
       timer = setTimeout(() => {
-        this.replaceConnection();
+        this.replaceConnection(key);
         reject(new TimeoutError(`Redis did not answer within ${this.timeoutMs} ms`, command));
       }, this.timeoutMs);
     });
@@ -144,12 +155,12 @@ export class Calls {
     }
   }
 
-  /** Once for each: it keeps its status until it is closed. One that fell silent while it was made has "connect". */
-  private replaceConnection(): void {
-    const { status, stream } = this.redis as { status: string; stream?: unknown };
-    if (!["ready", "connect"].includes(status) || (stream !== undefined && stream === this.replaced)) return;
-    this.replaced = stream;
-    this.redis.disconnect(true);
+  /** What is called next waits for the new one. One that fell silent while it was made has the status "connect". */
+  private replaceConnection(key: string): void {
+    const connection = connectionFor(this.redis, key);
+    if (!connection || !["ready", "connect"].includes(connection.status)) return;
+    this.closing = new Promise((resolve) => connection.once("close", resolve));
+    connection.stream.destroy();
   }
 
   /** Takes over the layout of a shard that knows more, and gives this one's to a shard that knows less. */

@@ -38,8 +38,9 @@ export class Client {
   private readonly maxPayloadBytes: number;
   private readonly reserver: Reserver;
   private turn = Math.floor(Math.random() * 2 ** 32);
+  private readonly onEnd = (): void => this.close();
 
-  /** Over a connection of the caller, to a Redis, a Sentinel's master or a Redis Cluster. */
+  /** Over connections of its own, made like the given one: to a Redis, a Sentinel's master or a Redis Cluster. */
   constructor(readonly redis: Redis | Cluster, options: ClientOptions = {}) {
     optionsOf("the second argument of Client", options, "namespace maxPayloadBytes timeoutMs");
     const { namespace = "dq", maxPayloadBytes = 262_144, timeoutMs = 5_000 } = options;
@@ -48,11 +49,14 @@ export class Client {
     this.restorer = new Restorer(async (id) => (await this.calls.call("dictionary", 0, [id, ""]))[0]);
     this.reserver = new Reserver(this.calls, this.gatherer, this.restorer);
     this.maxPayloadBytes = Math.min(maxPayloadBytes, MAX_PAYLOAD_BYTES);
+    redis.once("end", this.onEnd);
   }
 
-  /** Stops listening for messages; close workers first. Closing the given connection, which stays open, does the same. */
+  /** Closes its connections; close workers first. Closing the given connection, which stays open, does the same. */
   close(): void {
+    this.redis.off("end", this.onEnd);
     this.reserver.close();
+    this.calls.close();
   }
 
   /** Puts one message. Those of many callers go together. */

@@ -25,7 +25,7 @@ type Fields = Lease & Omit<Envelope, "state" | "atMs" | "backoff" | "doomed" | "
 export interface Delivery extends Fields {}
 
 /** How long to rest between tries while Redis cannot be used. */
-const REST_MS = 200;
+export const REST_MS = 200;
 
 /**
  * A message under lease. Its attempt and delivery count this one; times are on Redis's clock. It is settled by `ack`,

@@ -2,6 +2,7 @@
 
 export type { Time } from "./arguments.js";
 export { Client, type Change, type ClientOptions, type ReserveOptions } from "./client.js";
+export { connect } from "./connections.js";
 export { Deliveries, type DeliveriesOptions } from "./deliveries.js";
 export { Delivery, type Receipt, type ReleaseOptions } from "./delivery.js";
 export { GroupBusy, type Group, type GroupCancelled, type GroupShifted } from "./group.js";

@@ -1,77 +1,116 @@
-/** Listening for ready queues that stop being empty, over one connection for a whole client. */
+/** Listening for ready queues that stop being empty, over one connection for a whole client; in a cluster, one a node. */
 
 import type { Cluster, Redis } from "ioredis";
-
-const reconnectMs = (times: number): number => Math.min(50 * 2 ** times, 2_000);
+import { connectionFor, reconnectMs, relearn } from "./connections.js";
 
 /** Called for a shard whose ready queue may have something, of this topic or, where it is empty, of any. */
 export type Notify = (shard: number, topic: string) => void;
 
-/** Listens to the shards of a deployment, until it or the client's connection is closed. */
+/** One connection, and the shards that it listens to. */
+type Ear = { connection: Redis; shards: number[]; pings: NodeJS.Timeout };
+
+/** Listens to the shards of a deployment, until it is closed. */
 export class Listener {
-  /** How often the connection is pinged; the answer may take a third of that. */
+  /** How often a connection is pinged; the answer may take a third of that. */
   static pingMs = 15_000;
 
-  private readonly connection: Redis | Cluster;
-  private readonly pings: NodeJS.Timeout;
+  private readonly ears = new Map<Redis, Ear>();
   private isClosed = false;
+  private failures = 0;
+  private planned?: NodeJS.Timeout;
 
+  /** `redis` is the connection for calls: its nodes are listened to. */
   constructor(
-    redis: Redis | Cluster,
+    private readonly redis: Redis | Cluster,
     private readonly namespace: string,
     private shards: number,
     private readonly notify: Notify,
   ) {
-    this.connection = listening(redis);
-    this.connection.on("error", () => undefined); // the client's own connection reports what is wrong
-    this.connection.on("smessage", (channel: string, topic: string) => notify(Number(/:(\d+)}:ready$/.exec(channel)![1]), topic));
-    this.connection.on("ready", () => void this.subscribe(0));
-    this.pings = setInterval(() => void this.ping(), Listener.pingMs);
-    redis.once("end", () => this.close());
+    this.spread();
   }
 
   /** Listens to the shards that a growth has added, too. */
   grow(shards: number): void {
-    const known = this.shards;
-    if (shards <= known) return;
+    if (shards <= this.shards) return;
     this.shards = shards;
-    void this.subscribe(known);
+    this.spread();
   }
 
   close(): void {
     this.isClosed = true;
-    clearInterval(this.pings);
-    this.connection.disconnect();
+    clearTimeout(this.planned);
+    for (const node of [...this.ears.keys()]) this.drop(node);
   }
 
-  /**
-   * Subscribes to the shards from one on. What they published before is lost, so each counts as notified once. Where this
-   * fails, the connection is replaced and subscribes to all.
-   */
-  private async subscribe(from: number): Promise<void> {
-    const channels = Array.from({ length: this.shards - from }, (_, n) => `{${this.namespace}:${from + n}}:ready`);
-    try {
-      // In a cluster each is on the node of its slot.
-      if (this.connection.isCluster) await Promise.all(channels.map((channel) => this.connection.ssubscribe(channel)));
-      else await this.connection.ssubscribe(...channels);
-      for (let shard = from; shard < this.shards; shard++) this.notify(shard, "");
-    } catch {
-      if (!this.isClosed) setTimeout(() => this.connection.disconnect(true), reconnectMs(2)).unref();
+  /** Listens to each shard at the node that has it: where that has changed, anew. */
+  private spread(): void {
+    const parts = new Map<Redis, number[]>();
+    for (let shard = 0; shard < this.shards; shard++) {
+      const node = connectionFor(this.redis, this.channel(shard));
+      if (node) parts.set(node, [...(parts.get(node) ?? []), shard]);
+      else this.plan();
+    }
+    for (const [node, { shards }] of this.ears) {
+      if (String(parts.get(node)) !== String(shards)) this.drop(node);
+    }
+    for (const [node, shards] of parts) {
+      if (!this.ears.has(node)) this.listen(node, shards);
     }
   }
 
-  /** Replaces a connection that is dead without having been closed. In a cluster, the polls are the net. */
-  private async ping(): Promise<void> {
-    if (this.connection.isCluster || !["ready", "connect"].includes(this.connection.status)) return;
-    const silent = setTimeout(() => this.connection.disconnect(true), Listener.pingMs / 3);
-    await this.connection.ping().catch(() => undefined);
+  /** Opens a connection to a node. It is replaced after any error: what a node says unasked is one, as that a slot is gone. */
+  private listen(node: Redis, shards: number[]): void {
+    const always = { lazyConnect: false, autoResubscribe: false, enableOfflineQueue: true, maxRetriesPerRequest: 0 };
+    const connection = node.duplicate({ ...always, retryStrategy: () => null, sentinelRetryStrategy: () => null });
+    const ear = { connection, shards, pings: setInterval(() => void this.ping(ear), Listener.pingMs) };
+    this.ears.set(node, ear);
+    const lost = (): void => {
+      if (this.ears.get(node) !== ear) return;
+      this.drop(node);
+      this.plan();
+    };
+    connection.on("error", lost);
+    connection.on("end", lost);
+    connection.on("smessage", (channel: string, topic: string) => this.notify(Number(/:(\d+)}:ready$/.exec(channel)![1]), topic));
+    connection.once("ready", () => this.subscribe(ear).catch(lost));
+  }
+
+  /** What was published before is lost, so each shard counts as notified once. */
+  private async subscribe({ connection, shards }: Ear): Promise<void> {
+    const channels = shards.map((shard) => this.channel(shard));
+    // In a cluster, a command may have channels of one slot only.
+    if (this.redis.isCluster) await Promise.all(channels.map((channel) => connection.ssubscribe(channel)));
+    else await connection.ssubscribe(...channels);
+    this.failures = 0;
+    for (const shard of shards) this.notify(shard, "");
+  }
+
+  /** Listens anew after a growing pause, by what is known of the nodes then. */
+  private plan(): void {
+    if (this.isClosed || this.planned) return;
+    this.planned = setTimeout(async () => {
+      await relearn(this.redis);
+      this.planned = undefined;
+      if (!this.isClosed) this.spread();
+    }, reconnectMs(++this.failures));
+  }
+
+  private drop(node: Redis): void {
+    const { connection, pings } = this.ears.get(node)!;
+    this.ears.delete(node);
+    clearInterval(pings);
+    connection.disconnect();
+  }
+
+  /** Ends a connection that is dead without having been closed. */
+  private async ping({ connection }: Ear): Promise<void> {
+    if (!["ready", "connect"].includes(connection.status)) return;
+    const silent = setTimeout(() => connection.disconnect(), Listener.pingMs / 3);
+    await connection.ping().catch(() => undefined);
     clearTimeout(silent);
   }
-}
 
-/** A connection like the client's that always reconnects. */
-function listening(redis: Redis | Cluster): Redis | Cluster {
-  if (redis.isCluster) return (redis as Cluster).duplicate([], { shardedSubscribers: true, clusterRetryStrategy: reconnectMs });
-  const always = { lazyConnect: false, autoResubscribe: false, enableOfflineQueue: true, maxRetriesPerRequest: null };
-  return (redis as Redis).duplicate({ ...always, retryStrategy: reconnectMs, sentinelRetryStrategy: reconnectMs });
+  private channel(shard: number): string {
+    return `{${this.namespace}:${shard}}:ready`;
+  }
 }

@@ -10,14 +10,15 @@ type Find = (id: number) => Promise<Buffer>;
 /** Restores payloads, and keeps the dictionaries that it needed. */
 export class Restorer {
   private readonly dictionaries = new Map<number, Buffer>();
-  private zstd?: Promise<typeof import("@bokuweb/zstd-wasm")>;
+  /** Of the process: initialised again, it would restore nothing. */
+  private static zstd?: Promise<typeof import("@bokuweb/zstd-wasm")>;
 
   constructor(private readonly find: Find) {}
 
   /** The payload as it was put. */
   async restore(frame: Buffer): Promise<Buffer> {
     const id = dictionaryOf(frame);
-    const zstd = await (this.zstd ??= load());
+    const zstd = await (Restorer.zstd ??= load());
     const known = id > 0 ? await this.dictionary(id) : Buffer.alloc(0);
     const context = zstd.createDCtx();
     try {

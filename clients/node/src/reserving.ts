@@ -4,7 +4,7 @@ import { hostname } from "node:os";
 import { basename } from "node:path";
 
 import type { Calls } from "./calls.js";
-import { Delivery, leases, settleItem, type Lease, type SettleOne } from "./delivery.js";
+import { Delivery, leases, REST_MS, settleItem, type Lease, type SettleOne } from "./delivery.js";
 import type { Gatherer } from "./gather.js";
 import { Listener } from "./listener.js";
 import { InvalidMessage } from "./names.js";
@@ -97,7 +97,7 @@ export class Reserver {
         else if (typeof waitMs === "number") watch?.notify(shard, "", waitMs);
         return found;
       } catch (fault) {
-        watch?.notify(shard);
+        watch?.notify(shard, "", REST_MS); // so that those of other nodes do not wait for it
         if (fault instanceof TimeoutError) void this.giveBackLate(shard, topics, fault.late);
         throw fault;
       }
@@ -109,7 +109,7 @@ export class Reserver {
     return found;
   }
 
-  /** Gives back what is reserved after the deadline, such as by a call that ioredis sent again on a new connection. */
+  /** Gives back what is reserved after the deadline, such as by a call that had waited for a connection. */
   private async giveBackLate(shard: number, topics: readonly string[], late: Promise<unknown>): Promise<void> {
     try {
       const reserved = leases(shard, topics, ((await late) as unknown[]).slice(6));

@@ -26,7 +26,8 @@ test("500 puts at once go together, and each caller gets its own answer", async 
   const puts = (by: Client) => Promise.all(Array.from({ length: 500 }, (_, n) => by.put({ ...message, id: `m-${n}`, afterMs: n })));
   await puts(client);
   let answers: Awaited<ReturnType<typeof puts>> = [];
-  const commands = await commandsDuring(redis, async () => (answers = await puts(new Client(redis))));
+  const all = await commandsDuring(redis, async () => (answers = await puts(new Client(redis))));
+  const commands = all.filter((command) => command.startsWith("eval")); // others open its connection
   assert.deepEqual(answers.map(({ id, word }) => [id, word]), answers.map((_, n) => [`m-${n}`, "exists"]));
   assert.ok(commands.length <= 2 + 16, `${commands.length} commands: two to learn the number of shards, one a shard`);
 });

@@ -4,10 +4,11 @@ import assert from "node:assert/strict";
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createConnection, createServer, type AddressInfo, type Server as NetServer, type Socket } from "node:net";
+import { createConnection, createServer, type Server as NetServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
+import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { Cluster, Redis } from "ioredis";
+import { Redis, type Cluster } from "ioredis";
 import { script } from "../src/scripts.js";
 
 export const REPOSITORY = fileURLToPath(new URL("../../../..", import.meta.url));
@@ -103,75 +104,29 @@ async function killed(child: ChildProcess): Promise<void> {
   await ended;
 }
 
-/** Servers on free ports of the loopback address. */
-export class Fleet {
-  private readonly folder = mkdtempSync(`${tmpdir()}/delayq-fleet-`);
-  private readonly processes: ChildProcess[] = [];
+/** A master with its replicas and sentinels, or the nodes of a cluster (tests/src/bin/redis-group.rs). */
+export class RedisGroup {
+  private constructor(private readonly process: ChildProcess, private readonly lines: AsyncIterator<string>, readonly url: string) {}
 
-  /** A Redis Cluster of three masters. */
-  async cluster(): Promise<Cluster> {
-    const ports = await Promise.all([1, 2, 3].map(() => this.start(["--cluster-enabled", "yes"])));
-    const nodes = ports.map((port) => new Redis(port, { maxRetriesPerRequest: 500, retryStrategy: () => 20 }));
-    for (const [i, node] of nodes.entries()) {
-      await node.call("CLUSTER", "ADDSLOTSRANGE", [0, 5461, 10923][i]!, [5460, 10922, 16383][i]!);
-      await nodes[0]!.call("CLUSTER", "MEET", "127.0.0.1", ports[i]!, await busPort(node));
-    }
-    const agreed = async () => (await Promise.all(nodes.map((node) => node.cluster("SLOTS")))).every((slots) => slots.length === 3);
-    const isOk = async () => (await nodes[0]!.cluster("INFO")).includes("cluster_state:ok");
-    while (!((await agreed()) && (await isOk())));
-    nodes.forEach((node) => node.disconnect());
-    return new Cluster([{ host: "127.0.0.1", port: ports[0]! }]);
+  static async start(kind: string): Promise<RedisGroup> {
+    const program = process.env["DELAYQ_REDIS_GROUP"] ?? `${REPOSITORY}/target/debug/redis-group`;
+    const servers = spawn(program, [kind], { stdio: ["pipe", "pipe", "inherit"] });
+    const lines = createInterface(servers.stdout)[Symbol.asyncIterator]();
+    return new RedisGroup(servers, lines, (await lines.next()).value);
   }
 
-  /** A master with a replica and a Sentinel that watches them; the connection goes by the Sentinel. */
-  async sentinel(): Promise<{ redis: Redis; killMaster: () => Promise<void> }> {
-    const master = await this.start([]);
-    const replica = await this.start(["--replicaof", `127.0.0.1 ${master}`]);
-    const config = `${this.folder}/sentinel.conf`;
-    writeFileSync(config, `sentinel monitor m 127.0.0.1 ${master} 1\nsentinel down-after-milliseconds m 300\n`);
-    const sentinel = await this.start(["--sentinel"], config);
-    const probe = new Redis(sentinel);
-    while (!String(await probe.call("SENTINEL", "REPLICAS", "m")).includes(`127.0.0.1:${replica}`));
-    probe.disconnect();
-    const follower = new Redis(replica);
-    while (!(await follower.info("replication")).includes("master_link_status:up"));
-    follower.disconnect();
-    const redis = new Redis({ sentinels: [{ host: "127.0.0.1", port: sentinel }], name: "m" });
-    redis.on("error", () => undefined);
-    return { redis, killMaster: () => killed(this.processes[0]!) };
+  /** Has something done to the master that has a key: `kill`, `freeze`, `thaw`, `move`. */
+  async does(what: string, key: string): Promise<void> {
+    this.process.stdin!.write(`${what} ${key}\n`);
+    assert.equal((await this.lines.next()).value, "done");
   }
 
+  /** It ends with its input, and its servers with it. */
   async stop(): Promise<void> {
-    await Promise.all(this.processes.map(killed));
-    rmSync(this.folder, { recursive: true });
+    const ended = once(this.process, "exit");
+    this.process.stdin!.end();
+    await ended;
   }
-
-  private async start(settings: string[], config?: string): Promise<number> {
-    const port = await freePort();
-    const own = ["--port", String(port), "--bind", "127.0.0.1", "--dir", this.folder, "--save", ""];
-    const names = ["--dbfilename", `${port}.rdb`, "--cluster-config-file", `${port}.conf`, "--cluster-port", String(await freePort())];
-    const args = [...(config ? [config] : []), ...own, ...(config ? [] : names), ...settings];
-    this.processes.push(spawn("redis-server", args, { stdio: "ignore" }));
-    const probe = new Redis(port, { retryStrategy: () => 20, maxRetriesPerRequest: 500 });
-    probe.on("error", () => undefined);
-    await probe.ping();
-    probe.disconnect();
-    return port;
-  }
-}
-
-async function busPort(node: Redis): Promise<number> {
-  const [, port] = (await node.config("GET", "cluster-port")) as string[];
-  return Number(port);
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, "127.0.0.1");
-  await once(probe, "listening");
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, "close");
-  return port;
 }
 
 /** A published script itself, for verbs that no client has. */

@@ -6,7 +6,8 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { InvalidMessage } from "../src/index.js";
+import { readAddress } from "../src/address.js";
+import { connect, InvalidMessage } from "../src/index.js";
 import { readEnvelope } from "../src/stored.js";
 import { contentHash, envelopeOf } from "../src/message.js";
 import { generateId, idBytes, idText, isGenerated, name, placesOf } from "../src/names.js";
@@ -100,4 +101,19 @@ test("a script is put together as everywhere", () => {
   const made = script(verb, pathToFileURL(`${folder}/`));
   assert.deepEqual([made, createHash("sha1").update(made).digest("hex")], [source, sha1]);
   rmSync(folder, { recursive: true });
+});
+
+test("a URL says the hosts and the login as everywhere", () => {
+  const { urls, refused } = vectors("urls.json");
+  for (const { url, nodes, ...said } of urls) {
+    const { username = null, password = null, nodes: found, ...rest } = readAddress(url)!;
+    const places = found.map(({ host, port }) => [host, port]);
+    assert.deepEqual({ ...rest, username, password, nodes: places }, { ...said, nodes });
+  }
+  for (const { url, named } of refused) {
+    assert.throws(() => connect(url), (fault: Error) => {
+      assert.ok(fault instanceof InvalidMessage && fault.message.includes(named) && !fault.message.includes("ter2"), `${url}: ${fault}`);
+      return true;
+    });
+  }
 });

@@ -1,0 +1,82 @@
+/**
+ * Connections of a client's own, made like the one that it was given.
+ *
+ * They repeat nothing that may have been carried out: ioredis would send a command again whose answer is lost, and not all
+ * calls may be repeated without saying so. What a node of a cluster refuses is asked again a few times, for nothing was
+ * done: MOVED at the node that has the slot now; ASK and TRYAGAIN, by which both nodes refuse a slot that is on its way.
+ */
+
+import { Cluster, Command, Redis } from "ioredis";
+import { readAddress } from "./address.js";
+
+/** How long to wait before the n-th try to connect again. */
+export const reconnectMs = (times: number): number => Math.min(50 * 2 ** times, 2_000);
+
+/** A connection for calls. It connects when it is used first. */
+export function ownConnection(redis: Redis | Cluster): Redis | Cluster {
+  const own = redis.isCluster ? ofCluster(redis as Cluster) : ofOne(redis as Redis);
+  own.on("error", () => undefined); // each call says what is wrong
+  return own;
+}
+
+function ofOne(redis: Redis): Redis {
+  return redis.duplicate({
+    lazyConnect: true,
+    enableOfflineQueue: true,
+    maxRetriesPerRequest: 0,
+    autoResendUnfulfilledCommands: false,
+    retryStrategy: reconnectMs,
+    sentinelRetryStrategy: reconnectMs,
+    // A former master is left as soon as a sentinel names another one, or it says itself that it takes no writes.
+    failoverDetector: true,
+    reconnectOnError: (fault) => fault.message.startsWith("READONLY"),
+  });
+}
+
+function ofCluster(redis: Cluster): Cluster {
+  return redis.duplicate([], {
+    lazyConnect: true,
+    enableOfflineQueue: true,
+    scaleReads: "master",
+    maxRedirections: 5,
+    retryDelayOnFailover: 0,
+    retryDelayOnClusterDown: 0,
+    clusterNodeRetryStrategy: null,
+    clusterRetryStrategy: reconnectMs,
+    shardedSubscribers: false,
+  });
+}
+
+/** The connection that calls of a key go over; undefined while a cluster's node for it is not known. */
+export function connectionFor(redis: Redis | Cluster, key: string): Redis | undefined {
+  if (!redis.isCluster) return redis as Redis;
+  const cluster = redis as Cluster;
+  const node = cluster.slots[new Command("get", [key]).getSlot()!]?.[0];
+  return cluster.nodes("all").find(({ options: { host, port } }) => `${host}:${port}` === node);
+}
+
+/** Has a cluster's map of slots read again. */
+export function relearn(redis: Redis | Cluster): Promise<void> {
+  if (!redis.isCluster) return Promise.resolve();
+  return new Promise((resolve) => (redis as Cluster).refreshSlotsCache(() => resolve()));
+}
+
+/**
+ * What a URL names, for a `Client`: `redis://`, `rediss://` or a path, as ioredis reads it;
+ * `redis+sentinel://[user[:password]@]host[:port],…/service[?db=N]`; or `redis+cluster://[user[:password]@]host[:port],…`;
+ * `rediss+…` for TLS. `options` are ioredis's own for a Redis. It connects when it is used.
+ */
+export function connect(url: string, options: object = {}): Redis | Cluster {
+  const address = readAddress(url);
+  if (address === undefined) return new Redis(url, { lazyConnect: true, ...options });
+  const { kind, tls, nodes, username, password, service, db } = address;
+  const secure = tls ? { tls: {} } : {};
+  const login = { ...(username === undefined ? {} : { username }), ...(password === undefined ? {} : { password }) };
+  if (kind === "cluster") {
+    // The names of TLS certificates are those that the nodes announce.
+    const names = tls ? { dnsLookup: (name: string, told: (fault: null, name: string) => void) => told(null, name) } : {};
+    return new Cluster(nodes, { lazyConnect: true, ...names, redisOptions: { ...secure, ...login, ...options } });
+  }
+  const group = { sentinels: nodes, name: service, db, enableTLSForSentinelMode: tls, ...(tls ? { sentinelTLS: {} } : {}) };
+  return new Redis({ lazyConnect: true, ...group, ...secure, ...login, ...options });
+}
