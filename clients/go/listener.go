@@ -28,7 +28,7 @@ type listener struct {
 	end context.CancelFunc
 }
 
-// run listens to each node, and to all of them anew once a shard is at another one.
+// run listens to each node, and starts over once a shard is at another one.
 func (l *listener) run(ctx context.Context) {
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()

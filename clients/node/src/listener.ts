@@ -42,7 +42,7 @@ export class Listener {
     for (const node of [...this.ears.keys()]) this.drop(node);
   }
 
-  /** Listens to each shard at the node that has it: where that has changed, anew. */
+  /** Listens to each shard at the node that has it. Where that has changed, starts over. */
   private spread(): void {
     const parts = new Map<Redis, number[]>();
     for (let shard = 0; shard < this.shards; shard++) {
@@ -85,7 +85,7 @@ export class Listener {
     for (const shard of shards) this.notify(shard, "");
   }
 
-  /** Listens anew after a growing pause, by what is known of the nodes then. */
+  /** Listens again after a growing pause, by what is known of the nodes then. */
   private plan(): void {
     if (this.isClosed || this.planned) return;
     this.planned = setTimeout(async () => {

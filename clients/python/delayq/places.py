@@ -38,7 +38,7 @@ class Place:
         return pool.connection_class, pool.connection_kwargs
 
     async def doubt(self) -> None:
-        """A server does not answer, or does not serve: learns anew which there are."""
+        """A server does not answer, or does not serve: asks again which there are."""
 
     def note_moved(self, refusal: MovedError) -> None:
         """A server said which one has a slot now."""
