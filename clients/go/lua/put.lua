@@ -96,6 +96,7 @@ while plain and at <= last do
     met = met or {}
     met[key] = true
   end
+  -- '\1\1': FORMAT and PENDING.
   bodies[n + 1], bodies[n + 2] = key, '\1\1' .. sub(env, 3, 4) .. gen_bytes .. due_bytes .. unleased .. max .. sub(env, 33)
   if group then
     joined = joined or {}

@@ -1,333 +1,26 @@
 //! Every way in which a message can get stuck, planted in a shard under load: an audit names it, a repair frees it, and
 //! no message in motion looks stuck.
 
-use crate::bare_shard::BareShard;
-use crate::snapshot::lossy;
-use delayq::admin::{Audit, FindingKind, Policy, Sweep, SweptFault, SweptMending};
-use delayq::protocol::{Holder, Owner, ReserveRequest, Scripts, ShardId};
-use delayq::{Admin, Client, Message, MessageId, Producer, Settled, Topic, UnixMillis};
-use delayq_tests::clock_shim::ClockShim;
-use delayq_tests::deadline::{LONG, wait_until};
-use delayq_tests::deployment::Deployment;
-use delayq_tests::redis_server::{RedisOptions, RedisServer};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
-use tokio::task::JoinHandle;
+mod load;
+mod plant;
+mod scene;
 
-const SHARD: ShardId = ShardId::new(0);
+use delayq::admin::{FindingKind, Policy, SweptFault, SweptMending};
+use delayq::protocol::Holder;
+use delayq::{Topic, UnixMillis};
+use load::Load;
+use scene::{Scene, own, swept_by};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
 const FAR: Duration = Duration::from_secs(3600);
-const LEASE: Duration = Duration::from_secs(60);
-/// Rounds of the load that a test awaits, so that audits fall between them.
-const ROUNDS: u64 = 20;
 /// An expiry that no test reaches.
 const NEVER: UnixMillis = UnixMillis::new(4_102_444_800_000);
-
-struct Scene {
-    server: RedisServer,
-    clock: ClockShim,
-    client: Client,
-    producer: Producer,
-    admin: Admin,
-    bare: BareShard,
-    stuck: Topic,
-}
-
-/// Puts, pumps, reserves, acks, releases and cancels in a topic of its own until it is stopped.
-struct Load {
-    stop: Arc<AtomicBool>,
-    rounds: Arc<AtomicU64>,
-    task: JoinHandle<()>,
-}
-
-// === impl Load ===
-
-impl Load {
-    fn start(scene: &Scene) -> Self {
-        let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (client, producer) = (scene.client.clone(), scene.producer.clone());
-        let task = {
-            let (stop, rounds) = (Arc::clone(&stop), Arc::clone(&rounds));
-            tokio::spawn(async move {
-                while !stop.load(Ordering::Relaxed) {
-                    one_round(&client, &producer, rounds.fetch_add(1, Ordering::Relaxed)).await;
-                }
-            })
-        };
-        Self { stop, rounds, task }
-    }
-
-    async fn turns(&self) {
-        let until = self.rounds.load(Ordering::Relaxed) + ROUNDS;
-        wait_until("the load to turn", LONG, || async { self.rounds.load(Ordering::Relaxed) >= until }).await;
-    }
-
-    async fn stop(self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.task.await.unwrap();
-    }
-}
-
-async fn one_round(client: &Client, producer: &Producer, round: u64) {
-    let topic = Topic::new("load").unwrap();
-    let message = |n: u64| {
-        let own = Message::new(topic.clone(), "x").with_id(own(&format!("load-{round}-{n}")));
-        let own = if n.is_multiple_of(2) { own.group("crowd").unwrap() } else { own };
-        if n.is_multiple_of(3) { own.after(Duration::from_millis(5)) } else { own }
-    };
-    for put in producer.put_many((0..20).map(message).collect()).await {
-        assert!(put.unwrap().outcome.is_accepted());
-    }
-    producer.cancel(&topic, &own(&format!("load-{round}-1")).into()).await.unwrap();
-    Owner::new(client.clone()).pump(&[(SHARD, Some(1))], 500, None).await.remove(0).unwrap();
-    let request = ReserveRequest { topics: vec![topic], most: 25, max_bytes: 0, lease: None };
-    let found =
-        Holder::new(client.clone()).reserve(&[(SHARD, request.clone())]).await.remove(0).unwrap().messages;
-    let receipts: Vec<_> = found.into_iter().map(|found| found.receipt).collect();
-    let (given_back, acked) = receipts.split_at(receipts.len() / 4);
-    let release = |receipt: &delayq::protocol::Receipt| delayq::protocol::Release {
-        receipt: receipt.clone(),
-        delay: Some(Duration::ZERO),
-        keep_attempt: true,
-        reason: String::new(),
-    };
-    let holder = Holder::new(client.clone());
-    holder.release(&given_back.iter().map(release).collect::<Vec<_>>()).await;
-    for settled in holder.ack(acked).await {
-        assert_eq!(settled.unwrap(), Settled::Delivered);
-    }
-}
 
 fn kinds(faults: &[SweptFault]) -> Vec<&'static str> {
     let mut kinds: Vec<_> = faults.iter().map(|fault| fault.kind).collect();
     kinds.sort_unstable();
     kinds
-}
-
-fn own(id: &str) -> MessageId {
-    MessageId::own(id).unwrap()
-}
-
-// === impl Scene ===
-
-impl Scene {
-    async fn new() -> Self {
-        let clock = ClockShim::new();
-        let server = RedisServer::start_with(RedisOptions::default().clock(&clock)).await;
-        let Deployment { server, client, producer, admin } = Deployment::on(server, 1).await;
-        let stuck = Topic::new("stuck").unwrap();
-        // So that nothing finishes before it is planted.
-        admin.set_policy(&stuck, &Policy { lease: Some(LEASE), ..Policy::default() }).await.unwrap();
-        let bare = BareShard::uncreated(&server, "dq", Arc::new(Scripts::published())).await;
-        Self { server, clock, client, producer, admin, bare, stuck }
-    }
-
-    /// Changes what everybody may do.
-    async fn allow(&self, rule: &str) {
-        let () = self.server.command(&["ACL", "SETUSER", "default", rule]).await;
-    }
-
-    async fn put(&self, message: Message) {
-        assert!(self.producer.put(message).await.unwrap().outcome.is_accepted());
-    }
-
-    fn message(&self, id: &str) -> Message {
-        Message::new(self.stuck.clone(), id.to_owned()).with_id(own(id))
-    }
-
-    async fn reserve(&self) -> Vec<delayq::protocol::Reservation> {
-        let request =
-            ReserveRequest { topics: vec![self.stuck.clone()], most: 500, max_bytes: 0, lease: None };
-        Holder::new(self.client.clone())
-            .reserve(&[(SHARD, request.clone())])
-            .await
-            .remove(0)
-            .unwrap()
-            .messages
-    }
-
-    /// The entries of an index in which `id` is.
-    async fn entries(&mut self, key: &str, id: &str) -> Vec<Vec<u8>> {
-        let range: &[u8] = if key.starts_with("r:") { b"LRANGE" } else { b"ZRANGE" };
-        let name = format!("~{key}");
-        let all = self.bare.command(&[range, name.as_bytes(), b"0", b"-1"]).await;
-        let all: Vec<Vec<u8>> = redis::from_redis_value(all).unwrap();
-        all.into_iter().filter(|entry| lossy(entry).contains(id)).collect()
-    }
-
-    async fn take_out(&mut self, key: &str, id: &str) {
-        let entries = self.entries(key, id).await;
-        assert!(!entries.is_empty(), "{id} is not in {key}");
-        let name = format!("~{key}");
-        for entry in entries {
-            let words: Vec<&[u8]> = match key.starts_with("r:") {
-                true => vec![b"LREM", name.as_bytes(), b"0", &entry],
-                false => vec![b"ZREM", name.as_bytes(), &entry],
-            };
-            self.bare.command(&words).await;
-        }
-    }
-
-    /// The key of the bucket in which `id` is.
-    async fn bucket_of(&mut self, id: &str) -> String {
-        let shard = self.bare.snapshot().await;
-        let found = shard.buckets.iter().find(|(_, _, entry, _)| lossy(entry).contains(id)).unwrap();
-        format!("b:{}:{}", found.0, found.1)
-    }
-
-    async fn delete(&mut self, key: &str) {
-        self.bare.command(&[b"DEL", format!("~{key}").as_bytes()]).await;
-    }
-
-    /// One message, entry, index and counter of each kind of fault. Topic `stuck` is number 1.
-    async fn plant(&mut self) -> BTreeSet<(FindingKind, String)> {
-        self.plant_messages().await;
-        self.plant_entries().await;
-        self.bare.command(&[b"HSET", b"~shift:endless", b"token", b"t"]).await;
-        let [far, farther] = [self.bucket_of("rings").await, self.bucket_of("body-gone").await];
-        self.bare.command(&[b"ZREM", b"~alarms", far.as_bytes()]).await;
-        use FindingKind::{
-            Malformed, NoAlarm, NoDeadEntry, NoExpiryEntry, NoGroupEntry, NoLease, NoMarkerEntry, NoPlace,
-            NoShiftEnd, StaleEntry,
-        };
-        let messages = [
-            (NoPlace, "lost-ready"),
-            (NoPlace, "lost-delayed"),
-            (NoLease, "unleased"),
-            (NoDeadEntry, "undead"),
-            (NoMarkerEntry, "remembered"),
-            (NoGroupEntry, "alone"),
-            (NoExpiryEntry, "undying"),
-            (Malformed, "tiny"),
-        ];
-        let messages = messages.map(|(kind, id)| (kind, format!("m {id}")));
-        let entries = [farther, "g:gone".into(), "expiries".into(), "leases".into(), "d:1".into()];
-        let entries = entries.into_iter().map(|index| (StaleEntry, format!("{index} body-gone")));
-        let markers = ["markers nothing", "ends e:"].map(|entry| (StaleEntry, entry.to_owned()));
-        let indexes = [format!("{far} "), "e:9999999999998 ".to_owned()].map(|index| (NoAlarm, index));
-        let shifts = [(NoShiftEnd, "shift:endless ".to_owned())];
-        messages.into_iter().chain(entries).chain(markers).chain(indexes).chain(shifts).collect()
-    }
-
-    async fn plant_messages(&mut self) {
-        for id in ["unleased", "undead"] {
-            self.put(self.message(id)).await;
-        }
-        for found in self.reserve().await {
-            if found.id == own("undead") {
-                Holder::new(self.client.clone())
-                    .bury(&[(found.receipt, "of no use".to_owned())])
-                    .await
-                    .remove(0)
-                    .unwrap();
-            }
-        }
-        self.take_out("leases", "unleased").await;
-        self.take_out("d:1", "undead").await;
-        self.put(self.message("lost-ready")).await;
-        for id in ["lost-delayed", "remembered"] {
-            self.put(self.message(id).after(FAR)).await;
-        }
-        self.put(self.message("rings").after(2 * FAR)).await;
-        self.put(self.message("alone").after(FAR).group("crew").unwrap()).await;
-        self.put(self.message("undying").after(FAR).expires(NEVER)).await;
-        self.producer.cancel(&self.stuck, &own("remembered").into()).await.unwrap();
-        // Its entry is of another gen, and its time is long over.
-        self.bare.command(&[b"SETRANGE", b"~m:1:remembered", b"4", b"gone"]).await;
-        self.bare.command(&[b"SETRANGE", b"~m:1:remembered", b"16", &[0; 8]]).await;
-        self.take_out("r:1", "lost-ready").await;
-        let bucket = self.bucket_of("lost-delayed").await;
-        self.take_out(&bucket, "lost-delayed").await;
-        self.take_out("g:crew", "alone").await;
-        self.take_out("expiries", "undying").await;
-    }
-
-    async fn plant_entries(&mut self) {
-        let gone = self.message("body-gone-1").after(4 * FAR).group("gone").unwrap().expires(NEVER);
-        self.put(gone).await;
-        self.put(self.message("body-gone-2")).await;
-        self.put(self.message("body-gone-3")).await;
-        for found in self.reserve().await {
-            if found.id == own("body-gone-3") {
-                Holder::new(self.client.clone())
-                    .bury(&[(found.receipt, "of no use".to_owned())])
-                    .await
-                    .remove(0)
-                    .unwrap();
-            }
-        }
-        for n in 1..4 {
-            self.delete(&format!("m:1:body-gone-{n}")).await;
-        }
-        self.bare.command(&[b"ZADD", b"~markers", b"9999999999999", b"1:nothing"]).await;
-        self.bare.command(&[b"ZADD", b"~alarms", b"9999999999999", b"markers"]).await;
-        self.bare.command(&[b"ZADD", b"~ends", b"9999999999999", b"e:9999999999999"]).await;
-        self.bare.command(&[b"RPUSH", b"~e:9999999999998", b"1:nobody\0\0\0\0"]).await;
-        self.put(self.message("tiny")).await;
-        self.bare.command(&[b"SET", b"~m:1:tiny", b"tiny"]).await;
-    }
-
-    /// What an audit found, without consequential findings.
-    async fn found(&self) -> (Audit, BTreeSet<(FindingKind, String)>) {
-        let audit = self.admin.audit(|_| {}).await.unwrap();
-        let found = audit.findings.iter().map(|found| {
-            let id = found.id.trim_end_matches(|c: char| c == '-' || c.is_ascii_digit());
-            (found.kind, format!("{} {id}", found.index))
-        });
-        let found = found.collect();
-        (audit, found)
-    }
-
-    /// What a sweep over everything found.
-    async fn swept(&self, mends: bool) -> Vec<SweptFault> {
-        swept_by(&mut self.admin.sweep(1.0, mends)).await
-    }
-
-    /// Lets the rest run its course in normal operation; returns the delivered ids.
-    async fn drain(&mut self) -> BTreeSet<String> {
-        let mut delivered = BTreeSet::new();
-        let topics = vec![self.stuck.clone(), Topic::new("load").unwrap()];
-        for step in 1..8_i64 {
-            self.clock.set_offset_ms(step * 3_600_000);
-            wait_until("what is due to be pumped", LONG, || async {
-                let report = Owner::new(self.client.clone())
-                    .pump(&[(SHARD, Some(1))], 500, None)
-                    .await
-                    .remove(0)
-                    .unwrap();
-                report.next_due.is_none_or(|due| due > report.now.millis())
-            })
-            .await;
-            loop {
-                let request = ReserveRequest { topics: topics.clone(), most: 500, max_bytes: 0, lease: None };
-                let found = Holder::new(self.client.clone())
-                    .reserve(&[(SHARD, request.clone())])
-                    .await
-                    .remove(0)
-                    .unwrap()
-                    .messages;
-                if found.is_empty() {
-                    break;
-                }
-                delivered.extend(found.iter().map(|found| found.id.to_string()));
-                let receipts: Vec<_> = found.into_iter().map(|found| found.receipt).collect();
-                for settled in Holder::new(self.client.clone()).ack(&receipts).await {
-                    assert_eq!(settled.unwrap(), Settled::Delivered);
-                }
-            }
-        }
-        delivered
-    }
-}
-
-/// What the next walk of a sweep found.
-async fn swept_by(sweep: &mut Sweep) -> Vec<SweptFault> {
-    let mut faults = Vec::new();
-    while let Some(swept) = sweep.next().await.unwrap() {
-        faults.extend(swept.faults);
-    }
-    faults
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -392,6 +85,28 @@ async fn whatever_got_stuck_is_mended_by_sweeps_while_all_goes_on_and_nothing_el
         let numbers = scene.admin.count(&Topic::new(topic).unwrap()).await.unwrap();
         assert_eq!((numbers.pending(), numbers.balances()), (0, true), "{topic}: {numbers:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_leaves_a_shard_in_which_nothing_is_wrong_as_it_is() {
+    let mut scene = Scene::new().await;
+    let load = Load::start(&scene);
+    load.turns().await;
+    load.stop().await;
+    for id in ["dead", "leased"] {
+        scene.put(scene.message(id)).await;
+    }
+    let receipt = scene.reserve().await.into_iter().find(|found| found.id == own("dead")).unwrap().receipt;
+    Holder::new(scene.client.clone()).bury(&[(receipt, "of no use".to_owned())]).await.remove(0).unwrap();
+    scene.put(scene.message("ready")).await;
+    scene.put(scene.message("cancelled").after(FAR)).await;
+    scene.producer.cancel(&scene.stuck, &own("cancelled").into()).await.unwrap();
+    scene.put(scene.message("delayed").after(FAR).group("crew").unwrap().expires(NEVER)).await;
+    let (before, mut sweep) = (scene.bare.snapshot().await, scene.admin.sweep(1.0, true));
+    for _ in 0..3 {
+        assert_eq!(swept_by(&mut sweep).await, []);
+    }
+    assert_eq!(scene.bare.snapshot().await, before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
