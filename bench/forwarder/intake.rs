@@ -17,6 +17,7 @@ use delayq_compensator::{IntakeConfig, IntakeDeps, build_intakes};
 use delayq_service::{Metrics, Readiness, Shutdown, Tasks};
 use delayq_tests::redis_server::RedisServer;
 use delayq_tests::shared::namespace;
+use futures_util::{FutureExt, Stream, StreamExt};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -66,6 +67,17 @@ async fn put(producer: &Producer, messages: Vec<Message>, course: &Course) {
         assert!(put.unwrap().outcome.is_accepted());
     }
     course.confirmed(count);
+}
+
+/// What has arrived, and waits for the first: a batch at most.
+async fn arrived<R>(mut records: impl Stream<Item = R> + Unpin) -> Vec<R> {
+    let mut batch = vec![records.next().await.expect("a consumer does not end by itself")];
+    while batch.len() < BATCH
+        && let Some(Some(record)) = records.next().now_or_never()
+    {
+        batch.push(record);
+    }
+    batch
 }
 
 async fn bare(stand: &Stand, redis: &RedisServer, count: usize, name: &str) -> Figure {

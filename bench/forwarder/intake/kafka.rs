@@ -1,14 +1,14 @@
 //! Kafka: the bare consumer reads what has been fetched, puts it, and stores its offsets.
 
-use super::{BATCH, Stand, headers, message, put};
+use super::{Stand, arrived, headers, message, put};
 use crate::deployment::body;
 use crate::sinks::course::Course;
 use delayq::Producer;
 use delayq_compensator::{IntakeConfig, KafkaIntakeConfig};
 use delayq_tests::kafka_server::KafkaServer;
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{StreamExt, stream};
 use rdkafka::consumer::{Consumer, StreamConsumer};
-use rdkafka::message::{BorrowedMessage, Header, Headers, OwnedHeaders};
+use rdkafka::message::{Header, Headers, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::{ClientConfig, Message};
 use std::sync::Arc;
@@ -68,12 +68,7 @@ async fn consume(address: String, group: String, producer: Producer, course: Arc
     consumer.subscribe(&[TOPIC]).unwrap();
     let (mut records, mut left) = (consumer.stream(), count);
     while left > 0 {
-        let mut batch: Vec<BorrowedMessage<'_>> = vec![records.next().await.unwrap().unwrap()];
-        while batch.len() < BATCH
-            && let Some(Some(record)) = records.next().now_or_never()
-        {
-            batch.push(record.unwrap());
-        }
+        let batch: Vec<_> = arrived(&mut records).await.into_iter().map(Result::unwrap).collect();
         let messages = batch.iter().map(|record| {
             let id = record.headers().unwrap().get(0).value.unwrap();
             message(std::str::from_utf8(id).unwrap(), record.payload().unwrap())

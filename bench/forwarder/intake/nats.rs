@@ -1,18 +1,18 @@
 //! NATS: the bare consumer pulls through a durable consumer, puts what has arrived, and acks each.
 
-use super::{BATCH, Stand, headers, message, put};
+use super::{Stand, arrived, headers, message, put};
 use crate::deployment::body;
 use crate::sinks::course::Course;
+use async_nats::jetstream;
 use async_nats::jetstream::consumer::AckPolicy;
 use async_nats::jetstream::consumer::pull::Config as ConsumerConfig;
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::Config;
-use async_nats::jetstream::{self, Message};
 use delayq::Producer;
 use delayq_compensator::{IntakeConfig, NatsIntakeConfig};
 use delayq_tests::nats_server::NatsServer;
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{StreamExt, stream};
 use std::sync::Arc;
 
 pub(super) async fn stand(count: usize) -> Stand {
@@ -71,12 +71,7 @@ async fn consume(url: String, name: String, producer: Producer, course: Arc<Cour
     let mut records = consumer.stream().max_messages_per_batch(ahead.into()).messages().await.unwrap();
     let mut left = count;
     while left > 0 {
-        let mut batch: Vec<Message> = vec![records.next().await.unwrap().unwrap()];
-        while batch.len() < BATCH
-            && let Some(Some(record)) = records.next().now_or_never()
-        {
-            batch.push(record.unwrap());
-        }
+        let batch: Vec<_> = arrived(&mut records).await.into_iter().map(Result::unwrap).collect();
         let messages = batch.iter().map(|record| {
             let id = record.headers.as_ref().unwrap().get("delayq-id").unwrap();
             message(id.as_str(), &record.payload)

@@ -1,14 +1,13 @@
 //! RabbitMQ: a queue of its own for each run, filled beforehand; the bare consumer puts what has arrived, and acks each.
 
-use super::{BATCH, Stand, headers, message, put};
+use super::{Stand, arrived, headers, message, put};
 use crate::deployment::body;
 use crate::sinks::course::Course;
 use delayq::Producer;
 use delayq_compensator::{IntakeConfig, RabbitmqIntakeConfig};
 use delayq_tests::rabbitmq_server::RabbitmqServer;
 use futures_util::future::try_join_all;
-use futures_util::{FutureExt, StreamExt, stream};
-use lapin::message::Delivery;
+use futures_util::{StreamExt, stream};
 use lapin::options::{
     BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions,
     QueueDeclareOptions,
@@ -79,12 +78,7 @@ async fn consume(url: String, queue: String, producer: Producer, course: Arc<Cou
     let consumer = channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await;
     let (mut records, mut left) = (consumer.unwrap(), count);
     while left > 0 {
-        let mut batch: Vec<Delivery> = vec![records.next().await.unwrap().unwrap()];
-        while batch.len() < BATCH
-            && let Some(Some(record)) = records.next().now_or_never()
-        {
-            batch.push(record.unwrap());
-        }
+        let batch: Vec<_> = arrived(&mut records).await.into_iter().map(Result::unwrap).collect();
         let messages = batch.iter().map(|record| {
             let headers = record.properties.headers().as_ref().unwrap();
             let AMQPValue::LongString(id) = &headers.inner()["delayq-id"] else { panic!("an id is text") };

@@ -189,6 +189,21 @@ impl Readers {
         .await;
     }
 
+    /// Reads to the end: of all rows the messages of these ids come, and so many others are set aside, for these reasons among
+    /// others.
+    pub(crate) async fn is_read(&self, ids: &[&str], aside: usize, reasons: [&str; 2]) {
+        let reader = self.read();
+        self.is_all_settled().await;
+        for id in ids {
+            assert!(self.stored(id, None).await.is_some(), "{id}");
+        }
+        let rows = self.keeper().aside(false, 0, 50).await.unwrap();
+        let found: Vec<_> = rows.iter().map(|row| row.reason.as_str()).collect();
+        assert_eq!((self.accepted().await, found.len()), (ids.len() as u64, aside), "{found:?}");
+        assert!(reasons.iter().all(|reason| found.contains(reason)), "{found:?}");
+        reader.end().await;
+    }
+
     pub(crate) async fn waits_for_more_than(&self, accepted: u64) {
         wait_until("more messages", LONG, async || self.accepted().await > accepted).await;
     }
