@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod backup_line;
+pub mod checked;
 pub mod commands;
 pub mod completion;
 pub mod confirm;
@@ -17,6 +18,7 @@ pub mod policy_text;
 pub mod printable;
 pub mod program;
 pub mod put_line;
+pub mod sources;
 pub mod up;
 pub mod when;
 pub mod whole;

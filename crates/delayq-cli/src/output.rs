@@ -29,7 +29,8 @@ pub struct Output {
 }
 
 /// What a row says of its subject, as its colour on a terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Judgement {
     /// Green.
     Good,

@@ -13,6 +13,7 @@
 mod config;
 mod health;
 mod kafka;
+mod look;
 mod metrics;
 mod nats;
 mod rabbitmq;
@@ -32,6 +33,7 @@ use taking::{Intake, Takes, Waiting};
 
 pub use config::IntakeConfig;
 pub use kafka::KafkaIntakeConfig;
+pub use look::{IntakeFault, IntakeLook};
 pub use nats::NatsIntakeConfig;
 pub use rabbitmq::RabbitmqIntakeConfig;
 
@@ -64,6 +66,28 @@ pub fn build_intakes(configs: &BTreeMap<String, IntakeConfig>, deps: &IntakeDeps
         Ok((name.clone(), takes))
     };
     configs.iter().map(build).collect::<Result<_, Fault>>().map(Intakes)
+}
+
+/// Looks at what an intake reads, and where its dead records go. Nothing is taken, and nothing is created.
+///
+/// # Errors
+/// What keeps a compensator from taking in.
+pub async fn look_at_intake(config: &IntakeConfig) -> Result<IntakeLook, IntakeFault> {
+    match config {
+        #[cfg(feature = "intake-kafka")]
+        IntakeConfig { kafka: Some(kafka), dead, .. } => kafka::look(kafka, dead).await,
+        #[cfg(not(feature = "intake-kafka"))]
+        IntakeConfig { kafka: Some(_), .. } => Err(IntakeFault::Unknown(without("kafka"))),
+        #[cfg(feature = "intake-nats")]
+        IntakeConfig { nats: Some(nats), dead, .. } => nats::look(nats, dead).await,
+        #[cfg(not(feature = "intake-nats"))]
+        IntakeConfig { nats: Some(_), .. } => Err(IntakeFault::Unknown(without("nats"))),
+        #[cfg(feature = "intake-rabbitmq")]
+        IntakeConfig { rabbitmq: Some(rabbitmq), dead, .. } => rabbitmq::look(rabbitmq, dead).await,
+        #[cfg(not(feature = "intake-rabbitmq"))]
+        IntakeConfig { rabbitmq: Some(_), .. } => Err(IntakeFault::Unknown(without("rabbitmq"))),
+        _ => Err(IntakeFault::Unusable("it has no kind".to_owned())),
+    }
 }
 
 /// What one intake is made of.

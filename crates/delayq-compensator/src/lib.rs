@@ -44,8 +44,8 @@ mod writes;
 pub use compensator::{Compensator, Deps, build};
 pub use config::CompensatorConfig;
 pub use intake::{
-    IntakeConfig, IntakeDeps, Intakes, KafkaIntakeConfig, NatsIntakeConfig, RabbitmqIntakeConfig,
-    build_intakes,
+    IntakeConfig, IntakeDeps, IntakeFault, IntakeLook, Intakes, KafkaIntakeConfig, NatsIntakeConfig,
+    RabbitmqIntakeConfig, build_intakes, look_at_intake,
 };
 pub use outbox::{
     AsideRow, AskedRow, Books, OutboxConfig, OutboxDeps, OutboxKeeper, OutboxReader, Reconcile, Reconciled,

@@ -19,8 +19,8 @@ mod print;
 
 /// Check the deployment once, for Nagios, Prometheus or people
 ///
-/// Looks at Redis, at how long a shard is overdue, at the timers, and at ready messages and dead letters of each topic.
-/// The exit code says what it found: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN. Without --format it prints one line as
+/// Looks at Redis, at how long a shard is overdue, at the timers, at ready messages and dead letters of each topic, and
+/// at the outbox and the intakes. The exit code says what it found: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN. Without --format it prints one line as
 /// plugins of Nagios do.
 #[derive(Debug, Args)]
 pub struct Check {
@@ -76,7 +76,7 @@ impl Check {
         let limits = self.limits()?;
         let output = crate::output::Output::of_process(global.json());
         let look = match global.context() {
-            Ok(context) => self.look(&context).await,
+            Ok(context) => self.look(global, &context).await,
             Err(fault) => Err(fault.to_string()),
         };
         let (look, judged) = match look {
@@ -100,7 +100,7 @@ impl Check {
         Ok(ExitCode::from(status.code()))
     }
 
-    async fn look(&self, context: &Context) -> Result<Look, String> {
+    async fn look(&self, global: &Global, context: &Context) -> Result<Look, String> {
         let looking = async {
             for topic in &self.topics {
                 match context.known_topic(topic).await {
@@ -110,7 +110,7 @@ impl Check {
                     Ok(_) => {}
                 }
             }
-            Ok(Look::take(context, &self.topics).await)
+            Ok(Look::take(global, context, &self.topics).await)
         };
         match tokio::time::timeout(*self.deadline, looking).await {
             Ok(look) => look,

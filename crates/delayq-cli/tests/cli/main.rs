@@ -31,6 +31,7 @@ mod private;
 mod reference;
 mod refused;
 mod sentinel;
+mod sources;
 mod spool;
 mod tail;
 mod terminal;

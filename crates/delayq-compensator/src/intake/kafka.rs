@@ -6,10 +6,16 @@ mod dead;
 #[cfg(feature = "intake-kafka")]
 mod group;
 #[cfg(feature = "intake-kafka")]
+mod look;
+#[cfg(feature = "intake-kafka")]
 mod offsets;
 #[cfg(feature = "intake-kafka")]
 mod source;
+#[cfg(feature = "intake-kafka")]
+mod topics;
 
 pub use config::KafkaIntakeConfig;
+#[cfg(feature = "intake-kafka")]
+pub(crate) use look::look;
 #[cfg(feature = "intake-kafka")]
 pub(crate) use source::KafkaSource;

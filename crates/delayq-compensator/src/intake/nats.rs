@@ -2,7 +2,11 @@
 
 mod config;
 #[cfg(feature = "intake-nats")]
+mod consumer;
+#[cfg(feature = "intake-nats")]
 mod dead;
+#[cfg(feature = "intake-nats")]
+mod look;
 #[cfg(feature = "intake-nats")]
 mod outstanding;
 #[cfg(feature = "intake-nats")]
@@ -14,4 +18,10 @@ mod turn;
 
 pub use config::NatsIntakeConfig;
 #[cfg(feature = "intake-nats")]
+pub(crate) use look::look;
+#[cfg(feature = "intake-nats")]
 pub(crate) use source::NatsSource;
+
+/// How long the server may take to answer.
+#[cfg(feature = "intake-nats")]
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);

@@ -4,6 +4,8 @@ mod config;
 #[cfg(feature = "intake-rabbitmq")]
 mod dead;
 #[cfg(feature = "intake-rabbitmq")]
+mod look;
+#[cfg(feature = "intake-rabbitmq")]
 mod queue;
 #[cfg(feature = "intake-rabbitmq")]
 mod ready;
@@ -13,6 +15,8 @@ mod record;
 mod source;
 
 pub use config::RabbitmqIntakeConfig;
+#[cfg(feature = "intake-rabbitmq")]
+pub(crate) use look::look;
 #[cfg(feature = "intake-rabbitmq")]
 pub(crate) use source::RabbitmqSource;
 

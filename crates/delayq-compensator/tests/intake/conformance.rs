@@ -1,5 +1,6 @@
 //! What every intake promises, whatever its broker.
 
+pub(crate) use crate::look::an_operator_sees_what_waits_who_reads_it_and_what_is_missing;
 use crate::stage::{Books, Broker, Guard, PASSWORD, Place, Running, Sent, Stage, USER, topic};
 use delayq::{Message, PutOutcome, State, UnixMillis};
 use delayq_tests::certs::Authority;
@@ -339,6 +340,7 @@ macro_rules! conforms {
             tls_shows_the_certificate_that_the_broker_asks_for,
             a_password_is_read_again_until_the_broker_takes_it,
             two_compensators_take_each_record_in_once,
+            an_operator_sees_what_waits_who_reads_it_and_what_is_missing,
             a_hundred_thousand_records_are_as_many_messages,
         }
     };

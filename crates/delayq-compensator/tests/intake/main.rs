@@ -4,6 +4,7 @@
 
 mod conformance;
 mod kafka;
+mod look;
 mod nats;
 mod rabbitmq;
 mod stage;

@@ -1,12 +1,15 @@
 //! The intake `nats`.
 
 use crate::conformance::conforms;
+use crate::look::look;
 use crate::stage::{Broker, Guard, PASSWORD, Place, Sent, Stage, USER};
 use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::stream::Config;
 use async_nats::jetstream::{self, Context};
 use async_nats::{ConnectOptions, HeaderMap, HeaderName};
+use delayq_compensator::{IntakeFault, IntakeLook};
 use delayq_tests::deadline::{LONG, wait_for};
+use delayq_tests::folder::Folder;
 use delayq_tests::nats_server::NatsServer;
 use futures_util::future::try_join_all;
 
@@ -135,6 +138,26 @@ const fn stream(place: Place) -> (&'static str, &'static str) {
 }
 
 conforms!(Nats);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_creates_no_consumer_and_repeats_what_the_server_denies() {
+    let rules = Folder::new("nats");
+    let path = rules.join("rules.conf");
+    let users = "authorization { users = [ { user: all, password: p }, { user: few, password: p, \
+                 permissions: { publish: [ \"$JS.API.STREAM.>\", \"delayq.turn.>\" ] } } ] }";
+    std::fs::write(&path, users).unwrap();
+    let server = NatsServer::start(&["-c", path.to_str().unwrap()]).await;
+    let options = ConnectOptions::new().user_and_password("all".to_owned(), "p".to_owned());
+    let nats = Nats { server, options };
+    nats.create(Place::Source).await;
+    nats.create(Place::Dead).await;
+    let seen = look(&nats, "username = \"all\"\npassword = \"p\"").await;
+    assert_eq!(seen, Ok(IntakeLook { lag: 0, reader: None }));
+    let stream = nats.context().await.get_stream("in").await.unwrap();
+    assert_eq!(stream.cached_info().state.consumer_count, 0);
+    let denied = look(&nats, "username = \"few\"\npassword = \"p\"").await.unwrap_err();
+    assert!(matches!(&denied, IntakeFault::Unusable(why) if why.contains("CONSUMER.INFO")), "{denied:?}");
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consumer_without_a_bound_is_read_no_further_ahead_than_the_intake_says() {

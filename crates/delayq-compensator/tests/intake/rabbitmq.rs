@@ -1,7 +1,9 @@
 //! The intake `rabbitmq`.
 
 use crate::conformance::conforms;
+use crate::look::look;
 use crate::stage::{Broker, Guard, PASSWORD, Place, Sent, Stage, USER};
+use delayq_compensator::{IntakeFault, IntakeLook};
 use delayq_tests::deadline::{LONG, wait_for};
 use delayq_tests::rabbitmq_server::RabbitmqServer;
 use futures_util::future::join_all;
@@ -231,6 +233,28 @@ async fn a_user_who_may_only_read_the_queue_and_write_the_dead_records_is_enough
     stage.broker.dead(1).await;
     stage.is_settled().await;
     compensator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_names_the_right_that_is_missing_and_leaves_no_trace() {
+    let stage = Stage::<Rabbitmq>::start().await;
+    stage.broker.publish(vec![Sent::put("a", &[])]).await;
+    for (user, [write, read], missing) in [
+        ("reader", ["^$", "^orders-in$"], Some("access to exchange 'amq.default'")),
+        ("writer", ["^amq\\.default$", "^$"], Some("access to queue 'orders-in'")),
+        ("both", ["^amq\\.default$", "^orders-in$"], None),
+    ] {
+        stage.broker.server.add_user(user, "secret", ["^$", write, read]).await;
+        let login = format!("username = \"{user}\"\npassword = \"secret\"");
+        match (look(&stage.broker, &login).await, missing) {
+            (Ok(look), None) => assert_eq!(look, IntakeLook { lag: 1, reader: None }),
+            (Err(IntakeFault::Unusable(why)), Some(missing)) => {
+                assert!(why.contains(missing), "{user}: {why}")
+            }
+            (found, _) => panic!("{user}: {found:?}"),
+        }
+    }
+    assert_eq!((stage.broker.unsettled().await, stage.broker.server.messages(DEAD).await), (1, 0));
 }
 
 fn table(pairs: &[(&str, AMQPValue)]) -> FieldTable {

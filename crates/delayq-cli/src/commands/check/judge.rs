@@ -1,6 +1,7 @@
 //! What a look means: a pure function from what was seen and the thresholds.
 
 use super::look::{Fleet, Look, Shards};
+use crate::checked::Check;
 use crate::output::{Judgement, duration};
 use delayq::Topic;
 use delayq::admin::{Numbers, ServerFacts};
@@ -87,6 +88,17 @@ impl Judged {
     }
 }
 
+impl From<&Check> for Judged {
+    fn from(check: &Check) -> Self {
+        let status = match check.verdict {
+            Judgement::Good => Status::Ok,
+            Judgement::Warning => Status::Warning,
+            Judgement::Bad => Status::Critical,
+        };
+        Self::new(status, check.what, format!("{}: {}", check.what, check.found))
+    }
+}
+
 /// The worst of all; a fault that is known comes before what is not known.
 pub(super) fn worst(judged: &[Judged]) -> Status {
     judged.iter().map(|one| one.status).max().unwrap_or(Status::Unknown)
@@ -110,6 +122,7 @@ pub(super) fn judge(look: &Look, limits: &Limits) -> Vec<Judged> {
         judged.push(most(&look.topics, "ready messages", limits.ready, |numbers| numbers.ready));
         judged.push(most(&look.topics, "dead letters", limits.dead, |numbers| numbers.dead));
     }
+    judged.extend(look.sources.iter().map(Judged::from));
     judged
 }
 

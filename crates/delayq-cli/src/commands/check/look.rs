@@ -1,7 +1,9 @@
 //! What a check looks at.
 
-use crate::deployment::Context;
+use crate::checked::Check;
+use crate::deployment::{Context, Global};
 use crate::fleet::observer;
+use crate::sources;
 use delayq::admin::{Numbers, Overview, ServerFacts};
 use delayq::protocol::ShardId;
 use delayq::{Admin, Error, Topic};
@@ -19,6 +21,8 @@ pub(super) struct Look {
     pub(super) fleet: Option<Result<Fleet, String>>,
     /// The numbers of each topic.
     pub(super) topics: BTreeMap<Topic, Numbers>,
+    /// The outbox and the intakes.
+    pub(super) sources: Vec<Check>,
 }
 
 /// The shards together.
@@ -48,7 +52,13 @@ pub(super) struct Fleet {
 
 impl Look {
     /// Looks at everything. What cannot be seen is missing or says why.
-    pub(super) async fn take(context: &Context, topics: &[Topic]) -> Self {
+    pub(super) async fn take(global: &Global, context: &Context, topics: &[Topic]) -> Self {
+        let (look, sources) =
+            tokio::join!(Self::of_messages(context, topics), sources::look(global, context));
+        Self { sources, ..look }
+    }
+
+    async fn of_messages(context: &Context, topics: &[Topic]) -> Self {
         let mut look = Self { redis: Some(facts(&context.admin()).await), ..Self::default() };
         if matches!(look.redis, Some(Ok(_)))
             && let Err(error) = look.messages(context, topics).await

@@ -5,6 +5,7 @@ use super::config::KafkaIntakeConfig;
 use super::dead::Burial;
 use super::group::Group;
 use super::offsets::Place;
+use super::topics;
 use crate::intake::record::Record;
 use crate::intake::source::{Arrived, Dead, Source};
 use async_trait::async_trait;
@@ -88,17 +89,12 @@ impl KafkaSource {
 // === impl Open ===
 
 impl Open {
-    /// Asks for all topics, because asking for one may create it.
     async fn check(&self, topics: [&str; 2], files: PemFiles<'_>) -> Result<(), String> {
         let consumer = Arc::clone(&self.consumer);
         let fetched = tokio::task::spawn_blocking(move || consumer.client().fetch_metadata(None, PATIENCE));
         let metadata = fetched.await.map_err(|panic| panic.to_string())?;
         let explain = |error: KafkaError| files.explain(self.group.words().explain(error.to_string()));
-        let metadata = metadata.map_err(explain)?;
-        match topics.iter().find(|topic| metadata.topics().iter().all(|known| known.name() != **topic)) {
-            None => Ok(()),
-            Some(missing) => Err(format!("the topic `{missing}` does not exist")),
-        }
+        topics::exist(&metadata.map_err(explain)?, topics)
     }
 
     /// What an error of the client means: it mends most by itself.

@@ -6,7 +6,7 @@
 use super::config::NatsIntakeConfig;
 use super::outstanding::{Known, Outstanding};
 use super::turn::Turn;
-use super::{dead, record};
+use super::{PATIENCE, consumer, dead, record};
 use crate::intake::source::{Arrived, Dead, Source};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, Info};
@@ -22,8 +22,6 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// How long the server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// After this time without a sign a record is handed out again, if this process creates the consumer.
 const ACK_WAIT: Duration = Duration::from_secs(10);
 /// How often the server is asked whether everything is here.
@@ -120,41 +118,19 @@ impl NatsSource {
 
     /// The consumer, created where it is missing; one that would lose records is refused.
     async fn consumer(&self, context: &Context) -> Result<Consumer<Config>, String> {
-        let NatsIntakeConfig { stream: name, consumer, subject, .. } = &self.config;
-        let stream =
-            context.get_stream(name).await.map_err(|error| format!("the stream `{name}`: {error}"))?;
-        let dead = context.stream_by_subject(&self.dead).await;
-        let dead =
-            dead.map_err(|error| format!("no stream takes the dead subject `{}`: {error}", self.dead))?;
-        if dead == *name && subject.is_none() {
-            return Err(format!(
-                "the dead subject `{}` is of the stream `{name}`: dead records would be taken in again",
-                self.dead
-            ));
-        }
+        let NatsIntakeConfig { consumer: name, subject, .. } = &self.config;
+        let stream = consumer::stream(context, &self.config, &self.dead).await?;
         let wanted = Config {
-            durable_name: Some(consumer.clone()),
+            durable_name: Some(name.clone()),
             ack_policy: AckPolicy::Explicit,
             ack_wait: ACK_WAIT,
             max_ack_pending: self.in_flight.into(),
             filter_subject: subject.clone().unwrap_or_default(),
             ..Config::default()
         };
-        let created = stream.get_or_create_consumer(consumer, wanted).await;
-        let created = created.map_err(|error| format!("the consumer `{consumer}`: {error}"))?;
-        let found = &created.cached_info().config;
-        if found.ack_policy != AckPolicy::Explicit {
-            return Err(format!("the consumer `{consumer}` has no explicit acks"));
-        }
-        if found.max_deliver > 0 {
-            return Err(format!(
-                "the consumer `{consumer}` has max_deliver={}: it would lose records",
-                found.max_deliver
-            ));
-        }
-        if found.filter_subject != subject.clone().unwrap_or_default() {
-            return Err(format!("the consumer `{consumer}` reads the subject `{}`", found.filter_subject));
-        }
+        let created = stream.get_or_create_consumer(name, wanted).await;
+        let created = created.map_err(|error| format!("the consumer `{name}`: {error}"))?;
+        consumer::check(&created.cached_info().config, &self.config)?;
         Ok(created)
     }
 

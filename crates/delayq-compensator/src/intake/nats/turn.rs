@@ -39,10 +39,8 @@ enum Word {
 
 impl Turn {
     pub(super) async fn ask(client: &Client, stream: &str, consumer: &str) -> Result<Self, String> {
-        let subject = format!("delayq.turn.{stream}.{consumer}");
-        let heard = client.subscribe(subject.clone()).await.map_err(|error| error.to_string())?;
+        let talk = Talk::join(client, stream, consumer).await?;
         let (sender, held) = watch::channel(false);
-        let talk = Talk { client: client.clone(), subject, heard, own: fastrand::u64(..) };
         Ok(Self { held, asking: tokio::spawn(talk.run(sender)).abort_handle() })
     }
 
@@ -67,6 +65,19 @@ impl Drop for Turn {
     }
 }
 
+/// Whether a compensator says that it has the turn. It says so from time to time, and this waits for it.
+pub(super) async fn is_held(client: &Client, stream: &str, consumer: &str) -> Result<bool, String> {
+    let mut talk = Talk::join(client, stream, consumer).await?;
+    let end = Instant::now() + 2 * REST;
+    loop {
+        match timeout_at(end, talk.hear()).await {
+            Ok(Some(Word::Held(_))) => return Ok(true),
+            Ok(Some(Word::Claim(_))) => {}
+            Ok(None) | Err(_) => return Ok(false),
+        }
+    }
+}
+
 /// One side of the talk.
 struct Talk {
     client: Client,
@@ -78,6 +89,12 @@ struct Talk {
 // === impl Talk ===
 
 impl Talk {
+    async fn join(client: &Client, stream: &str, consumer: &str) -> Result<Self, String> {
+        let subject = format!("delayq.turn.{stream}.{consumer}");
+        let heard = client.subscribe(subject.clone()).await.map_err(|error| error.to_string())?;
+        Ok(Self { client: client.clone(), subject, heard, own: fastrand::u64(..) })
+    }
+
     async fn run(mut self, held: watch::Sender<bool>) {
         while !self.claim().await {
             sleep(REST).await;
@@ -106,7 +123,8 @@ impl Talk {
                 Err(_) => return true,
                 Ok(Some(Word::Held(_)) | None) => return false,
                 Ok(Some(Word::Claim(other))) if other < self.own => return false,
-                Ok(Some(Word::Claim(_))) => self.say(Word::Held(self.own)).await,
+                // Not that it is held: a holder with a higher number would believe it.
+                Ok(Some(Word::Claim(_))) => self.say(Word::Claim(self.own)).await,
             }
         }
     }

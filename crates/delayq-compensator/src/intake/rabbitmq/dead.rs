@@ -30,10 +30,7 @@ impl Burial {
         let connection = config.access().connect("delayq-compensator").await?;
         let channel = connection.create_channel().await.map_err(|error| rabbitmq_words(&error))?;
         let exchange = config.dead_exchange.clone();
-        match exchange.is_empty() {
-            true => drop(queue::ready(&channel, key).await?),
-            false => queue::exchange(&channel, &exchange).await?,
-        }
+        queue::destination(&channel, &exchange, key).await?;
         let confirms = channel.confirm_select(ConfirmSelectOptions::default()).await;
         confirms.map_err(|error| rabbitmq_words(&error))?;
         Ok(Self { exchange, key: key.to_owned(), connection, channel })

@@ -8,7 +8,7 @@ use super::PATIENCE;
 use delayq_service::brokers::{RabbitmqArguments, rabbitmq_arguments, rabbitmq_words};
 use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
-use lapin::{Channel, Connection, ExchangeKind};
+use lapin::{Channel, Connection, ExchangeKind, Queue};
 use tokio::time::timeout;
 
 const SINGLE: &str = "x-single-active-consumer";
@@ -21,15 +21,23 @@ pub(super) async fn close(connection: &Connection) {
     }
 }
 
-/// How many records of an existing queue are ready.
-pub(super) async fn ready(channel: &Channel, queue: &str) -> Result<u32, String> {
+/// What there is to know of a queue, which exists.
+pub(super) async fn existing(channel: &Channel, queue: &str) -> Result<Queue, String> {
     let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
     let declared = channel.queue_declare(queue.into(), passive, FieldTable::default()).await;
-    declared.map(|queue| queue.message_count()).map_err(|error| rabbitmq_words(&error))
+    declared.map_err(|error| rabbitmq_words(&error))
 }
 
-/// Checks that an exchange exists.
-pub(super) async fn exchange(channel: &Channel, exchange: &str) -> Result<(), String> {
+/// How many records of an existing queue are ready.
+pub(super) async fn ready(channel: &Channel, queue: &str) -> Result<u32, String> {
+    existing(channel, queue).await.map(|queue| queue.message_count())
+}
+
+/// Checks that an exchange exists, or over the default one the queue that the key names.
+pub(super) async fn destination(channel: &Channel, exchange: &str, key: &str) -> Result<(), String> {
+    if exchange.is_empty() {
+        return existing(channel, key).await.map(drop);
+    }
     let passive = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
     let kind = ExchangeKind::Direct;
     let declared = channel.exchange_declare(exchange.into(), kind, passive, FieldTable::default()).await;

@@ -1,0 +1,37 @@
+//! What a compensator takes writes from besides a spool: the outbox of a database, and the intakes. Can they be used, does
+//! anybody read them, and what waits?
+
+mod intake;
+mod outbox;
+
+use crate::checked::Check;
+use crate::deployment::{Context, Global};
+use delayq_compensator::IntakeConfig;
+use delayq_service::config::{Environment, load};
+use delayq_service::{Fault, configuration};
+use futures_util::future::join_all;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long a database or a broker may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+configuration! {
+    /// Read for this alone, because the secrets of the brokers may be out of reach of other commands' users.
+    struct IntakeSections {
+        intake: BTreeMap<String, IntakeConfig>,
+    }
+}
+
+/// Looks at those of the configuration, all at once. Nothing is taken from them.
+pub async fn look(global: &Global, context: &Context) -> Vec<Check> {
+    let intakes = match load::<IntakeSections>(&global.source(), &Environment::of_process()) {
+        Ok(loaded) => loaded.config.intake,
+        Err(faults) => {
+            return vec![Check::bad("intake", Fault::from(faults).to_string(), "delayq config check")];
+        }
+    };
+    let looks = join_all(intakes.iter().map(|(name, config)| intake::look(name, config)));
+    let (outbox, intakes) = tokio::join!(outbox::look(&context.config.outbox), looks);
+    outbox.into_iter().chain(intakes).collect()
+}

@@ -1,0 +1,92 @@
+//! Looking at a topic and its group, without joining it.
+
+use super::config::KafkaIntakeConfig;
+use super::group::Group;
+use super::topics;
+use crate::intake::look::{IntakeFault, IntakeLook};
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::metadata::Metadata;
+use rdkafka::{Offset, TopicPartitionList};
+use std::time::Duration;
+
+/// How long the brokers may take for each answer.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Looks at the topic, the group and the topic of the dead records.
+pub(crate) async fn look(config: &KafkaIntakeConfig, dead: &str) -> Result<IntakeLook, IntakeFault> {
+    let mut settings = config.access().settings("delayq-look").map_err(IntakeFault::Unreachable)?;
+    settings.set("group.id", &config.group).set("allow.auto.create.topics", "false");
+    let group = Group::new(&config.topic);
+    let consumer = BaseConsumer::from_config_and_context(&settings, group.clone());
+    let consumer = consumer.map_err(|error| IntakeFault::Unreachable(error.to_string()))?;
+    let looker = Looker { consumer, group, config: config.clone(), dead: dead.to_owned() };
+    let looked = tokio::task::spawn_blocking(move || looker.look()).await;
+    looked.map_err(|panic| IntakeFault::Unreachable(panic.to_string()))?
+}
+
+struct Looker {
+    /// It never subscribes, so it is no member of the group.
+    consumer: BaseConsumer<Group>,
+    group: Group,
+    config: KafkaIntakeConfig,
+    dead: String,
+}
+
+// === impl Looker ===
+
+impl Looker {
+    fn look(&self) -> Result<IntakeLook, IntakeFault> {
+        let described = self.consumer.fetch_metadata(None, PATIENCE);
+        let metadata = described.map_err(|error| {
+            IntakeFault::Unreachable(self.config.pem_files().explain(self.explain(&error)))
+        })?;
+        topics::exist(&metadata, [&self.config.topic, &self.dead]).map_err(IntakeFault::Unusable)?;
+        let unusable = |error: KafkaError| IntakeFault::Unusable(self.explain(&error));
+        let lag = self.lag(&metadata).map_err(unusable)?;
+        Ok(IntakeLook { lag, reader: self.reader().map_err(unusable)? })
+    }
+
+    /// What lies behind the committed offsets; where nothing was ever committed, all that is there.
+    fn lag(&self, metadata: &Metadata) -> Result<u64, KafkaError> {
+        let topic = self.config.topic.as_str();
+        let mut partitions = TopicPartitionList::new();
+        for described in metadata.topics().iter().filter(|described| described.name() == topic) {
+            for partition in described.partitions() {
+                partitions.add_partition(topic, partition.id());
+            }
+        }
+        let mut lag = 0;
+        for partition in self.consumer.committed_offsets(partitions, PATIENCE)?.elements() {
+            partition.error()?;
+            let (low, high) = self.consumer.fetch_watermarks(topic, partition.partition(), PATIENCE)?;
+            let settled = match partition.offset() {
+                Offset::Offset(offset) => offset.max(low),
+                _ => low,
+            };
+            lag += u64::try_from(high - settled).unwrap_or(0);
+        }
+        Ok(lag)
+    }
+
+    fn reader(&self) -> Result<Option<String>, KafkaError> {
+        let name = self.config.group.as_str();
+        let groups = self.consumer.fetch_group_list(Some(name), PATIENCE)?;
+        let members = groups.groups().iter().flat_map(|group| group.members());
+        let mut hosts: Vec<&str> =
+            members.map(|member| member.client_host().trim_start_matches('/')).collect();
+        hosts.sort_unstable();
+        Ok(match hosts.len() {
+            0 => None,
+            1 => Some(format!("1 member of the group {name}, at {}", hosts[0])),
+            count => Some(format!("{count} members of the group {name}, at {}", hosts.join(", "))),
+        })
+    }
+
+    /// An error with what the client said before it.
+    fn explain(&self, error: &KafkaError) -> String {
+        while self.consumer.poll(Duration::ZERO).is_some() {}
+        self.group.words().explain(error.to_string())
+    }
+}

@@ -1,0 +1,55 @@
+//! Looking at a stream and its consumer, which is not created by it.
+
+use super::config::NatsIntakeConfig;
+use super::consumer;
+use super::turn::is_held;
+use crate::intake::look::{IntakeFault, IntakeLook};
+use async_nats::jetstream::context::{ConsumerInfoErrorKind, ContextBuilder};
+use async_nats::{Client, Event};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How long the server may take for each answer: what a user may not ask is never answered.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Looks at the stream, the consumer and the stream of the dead records.
+pub(crate) async fn look(config: &NatsIntakeConfig, dead: &str) -> Result<IntakeLook, IntakeFault> {
+    let (said, words) = watch::channel(None);
+    let options = config.access().options("delayq-look").await.map_err(IntakeFault::Unreachable)?;
+    let options =
+        options.connection_timeout(PATIENCE).request_timeout(Some(PATIENCE)).event_callback(move |event| {
+            // What a user may not do is not answered, but said beside.
+            if let Event::ServerError(error) = event {
+                said.send_replace(Some(error.to_string()));
+            }
+            std::future::ready(())
+        });
+    let client = config.access().connect(options).await.map_err(IntakeFault::Unreachable)?;
+    let seen = see(&client, config, dead).await;
+    seen.map_err(|why| {
+        IntakeFault::Unusable(match words.borrow().as_deref() {
+            Some(words) => format!("{why}: {words}"),
+            None => why,
+        })
+    })
+}
+
+async fn see(client: &Client, config: &NatsIntakeConfig, dead: &str) -> Result<IntakeLook, String> {
+    let NatsIntakeConfig { stream: of, consumer: name, .. } = config;
+    let context = ContextBuilder::new().timeout(PATIENCE).build(client.clone());
+    let mut stream = consumer::stream(&context, config, dead).await?;
+    let lag = match stream.consumer_info(name).await {
+        Ok(info) => {
+            consumer::check(&info.config, config)?;
+            info.num_pending + info.num_ack_pending as u64
+        }
+        // The first compensator creates it, and begins with the oldest record.
+        Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
+            let info = stream.info().await.map_err(|error| format!("the stream `{of}`: {error}"))?;
+            info.state.messages
+        }
+        Err(error) => return Err(format!("the consumer `{name}`: {error}")),
+    };
+    let held = is_held(client, of, name).await?;
+    Ok(IntakeLook { lag, reader: held.then(|| format!("a compensator, through the consumer {name}")) })
+}

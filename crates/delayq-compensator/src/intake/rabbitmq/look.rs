@@ -1,0 +1,75 @@
+//! Looking at a queue, without consuming.
+
+use super::config::RabbitmqIntakeConfig;
+use super::{PATIENCE, queue};
+use crate::intake::look::{IntakeFault, IntakeLook};
+use delayq_service::brokers::rabbitmq_words;
+use lapin::options::{BasicConsumeOptions, BasicPublishOptions};
+use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel, Connection, Error, ErrorKind};
+use tokio::time::timeout;
+
+/// An argument that no consumer can have: its value is a number.
+const IMPOSSIBLE: (&str, &str) = ("x-priority", "none");
+
+/// Looks at the queue, at the destination of the dead records, and at what this user may do with them.
+pub(crate) async fn look(config: &RabbitmqIntakeConfig, dead: &str) -> Result<IntakeLook, IntakeFault> {
+    let connecting = timeout(PATIENCE, config.access().connect("delayq-look")).await;
+    let connection = connecting.unwrap_or_else(|_| Err(silent(config))).map_err(IntakeFault::Unreachable)?;
+    let seen = timeout(PATIENCE, see(&connection, config, dead)).await;
+    let seen = seen.unwrap_or_else(|_| Err(silent(config)));
+    queue::close(&connection).await;
+    seen.map_err(IntakeFault::Unusable)
+}
+
+fn silent(config: &RabbitmqIntakeConfig) -> String {
+    format!("{} did not answer within {PATIENCE:?}", config.server)
+}
+
+async fn see(
+    connection: &Connection,
+    config: &RabbitmqIntakeConfig,
+    dead: &str,
+) -> Result<IntakeLook, String> {
+    let RabbitmqIntakeConfig { queue: name, dead_exchange: exchange, .. } = config;
+    let channel = connection.create_channel().await.map_err(|error| rabbitmq_words(&error))?;
+    let found = queue::existing(&channel, name).await?;
+    queue::destination(&channel, exchange, dead).await?;
+    queue::keeps_order(connection, name).await?;
+    may_read(connection, name).await.map_err(|error| rabbitmq_words(&error))?;
+    may_write(&channel, exchange, dead).await.map_err(|error| rabbitmq_words(&error))?;
+    let reader = match found.consumer_count() {
+        0 => None,
+        1 => Some("1 consumer".to_owned()),
+        count => Some(format!("{count} consumers, one of them active")),
+    };
+    Ok(IntakeLook { lag: found.message_count().into(), reader })
+}
+
+/// Asks to consume with an argument that is refused, but after the right to read is checked.
+async fn may_read(connection: &Connection, queue: &str) -> Result<(), Error> {
+    let mut arguments = FieldTable::default();
+    arguments.insert(IMPOSSIBLE.0.into(), AMQPValue::LongString(IMPOSSIBLE.1.into()));
+    let channel = connection.create_channel().await?;
+    let options = BasicConsumeOptions::default();
+    match channel.basic_consume(queue.into(), "".into(), options, arguments).await {
+        Err(error) if is_refused_argument(&error) => Ok(()),
+        Err(error) => Err(error),
+        // It read nothing yet: what was sent goes back with the channel.
+        Ok(_) => channel.close(200, "checked".into()).await,
+    }
+}
+
+fn is_refused_argument(error: &Error) -> bool {
+    let refused = AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED);
+    matches!(error.kind(), ErrorKind::ProtocolError(amqp) if *amqp.kind() == refused)
+}
+
+/// Publishes in a transaction that is rolled back: nothing is routed, but the right to write is checked.
+async fn may_write(channel: &Channel, exchange: &str, key: &str) -> Result<(), Error> {
+    channel.tx_select().await?;
+    let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
+    channel.basic_publish(exchange.into(), key.into(), options, &[], properties).await?;
+    channel.tx_rollback().await
+}
