@@ -1,7 +1,6 @@
 //! Carrying out spooled changes of whole groups.
 
 use crate::outcome::{Settle, of_error};
-use crate::resting::Resting;
 use delayq::spool::{GroupChange, GroupRecord};
 use delayq::{Fate, Producer, UnixMillis};
 use std::time::Duration;
@@ -10,12 +9,7 @@ use std::time::Duration;
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// Carries out a change; `tried` is when it was first tried since it was spooled.
-pub(crate) async fn change(
-    producer: &Producer,
-    resting: &mut Resting,
-    record: &GroupRecord,
-    tried: Option<UnixMillis>,
-) -> Settle {
+pub(crate) async fn change(producer: &Producer, record: &GroupRecord, tried: Option<UnixMillis>) -> Settle {
     let settled = match &record.change {
         GroupChange::Cancel => producer.cancel_group(&record.group).await,
         GroupChange::Shift { .. } if is_forgotten(record, tried, delayq_service::host_now()) => {
@@ -26,17 +20,13 @@ pub(crate) async fn change(
         }
         GroupChange::Shift { by, token } => producer.reschedule_group(&record.group, *by, token).await,
     };
-    let settle = match settled {
+    match settled {
         Ok(tally) if tally.busy => {
             Settle::Rest(Fate::Unknown, format!("another shift of group {} is under way", record.group))
         }
         Ok(_) => Settle::Done,
         Err(error) => of_error(&error),
-    };
-    if let Settle::Rest(_, why) = &settle {
-        resting.add_group(&record.group, why.clone());
     }
-    settle
 }
 
 /// Whether a try that may have shifted some of the group is so long past that its token is forgotten.

@@ -23,7 +23,8 @@ mod source;
 mod taking;
 
 use crate::codes::INTAKE;
-use delayq::{Client, Producer, ProducerOptions};
+use crate::writes::Carrier;
+use delayq::Client;
 use delayq_service::{Fault, Metrics, Readiness, Shutdown, Tasks};
 use health::Health;
 use metrics::IntakesMetrics;
@@ -143,7 +144,7 @@ impl Parts<'_> {
             name: self.name.to_owned(),
             config: self.config.clone(),
             source,
-            producer: Producer::start(self.deps.client.clone(), ProducerOptions::default()),
+            carrier: Carrier::new(self.deps.client.clone()),
             metrics: self.metrics.of(self.name),
             health: self.health.clone(),
             waiting: Waiting::default(),

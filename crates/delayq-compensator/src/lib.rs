@@ -13,6 +13,7 @@
 //! [`build`] takes the lease on the spool's folder, [`Compensator::run`] resubmits until shutdown. It may die anywhere: what
 //! was not recorded as done is resubmitted under the same id. On a full disk it uses room that it has reserved.
 
+mod away;
 pub mod codes;
 mod compensator;
 mod config;

@@ -26,7 +26,8 @@ mod store;
 mod tls;
 
 use crate::codes::{NO_OUTBOX, OUTBOX};
-use delayq::{Client, Producer, ProducerOptions};
+use crate::writes::Carrier;
+use delayq::Client;
 use delayq_service::config::ExposeSecret as _;
 use delayq_service::{Fault, Metrics, Readiness};
 use metrics::OutboxMetrics;
@@ -77,7 +78,7 @@ pub async fn build_outbox(config: OutboxConfig, deps: OutboxDeps) -> Result<Outb
     let rotate_every = (*config.rotate_every / 10).min(Duration::from_secs(10));
     Ok(OutboxReader {
         store,
-        producer: Producer::start(deps.client, ProducerOptions::default()),
+        carrier: Carrier::new(deps.client),
         metrics: OutboxMetrics::register(&deps.metrics),
         condition: deps.readiness.condition("outbox"),
         notices,

@@ -1,12 +1,11 @@
 //! One step: a batch from the spool to Redis, and what became of each record.
 
-use crate::groups;
 use crate::outcome::Settle;
 use crate::probes::Probes;
 use crate::resting::Resting;
-use crate::writes::{Write, carry_out, probe};
+use crate::writes::{Carrier, Write};
 use delayq::spool::{AnyRecord, GroupRecord};
-use delayq::{Client, Fate, Producer, ProducerOptions, UnixMillis};
+use delayq::{Client, Fate, UnixMillis};
 use delayq_spool::{SpoolError, SpoolReader, SpoolStats, Spooled};
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +18,7 @@ const TRIES_OF_SOME: u32 = 60;
 #[derive(Debug)]
 pub struct Resubmitter {
     reader: Arc<Mutex<SpoolReader>>,
-    producer: Producer,
+    carrier: Carrier,
     batch: usize,
     /// Maximum number of records in a step now: fewer after a step that filled the disk.
     max: usize,
@@ -101,12 +100,11 @@ impl Resubmitter {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn new(reader: SpoolReader, client: Client, batch: usize) -> Self {
-        // Without a spool of its own: what cannot be put stays in this one.
-        let producer = Producer::start(client, ProducerOptions::default());
+        let carrier = Carrier::new(client);
         let reader = Arc::new(Mutex::new(reader));
         Self {
             reader,
-            producer,
+            carrier,
             batch,
             max: batch,
             doubtful: false,
@@ -215,14 +213,14 @@ impl Resubmitter {
     /// Resubmits records, unless Redis is still unavailable.
     async fn resubmit(&mut self, batch: Vec<Spooled>) -> Result<Report, SpoolError> {
         if self.doubtful
-            && let Err(error) = probe(&self.producer).await
+            && let Err(error) = self.carrier.probe().await
         {
             return Ok(Report { held: Some(error.to_string()), ..Report::default() });
         }
         let mut tally = self.tally(batch).await?;
         // Where nothing at all is carried out, it may be the whole Redis.
         if tally.done.is_empty() && tally.resting > 0 && tally.held.is_none() {
-            tally.held = probe(&self.producer).await.err().map(|error| error.to_string());
+            tally.held = self.carrier.probe().await.err().map(|error| error.to_string());
         }
         self.doubtful = tally.held.is_some();
         self.settle(tally).await
@@ -305,11 +303,11 @@ impl Resubmitter {
     }
 
     async fn carry_out(&mut self, part: Part, tally: &mut Tally) {
-        let Self { producer, resting, probes, .. } = self;
+        let Self { carrier, resting, probes, .. } = self;
         match part {
             Part::Messages(numbers, writes) => {
                 let settled = match tally.held {
-                    None => carry_out(producer, resting, &writes).await,
+                    None => carrier.carry_out(resting, &writes).await,
                     Some(_) => vec![Settle::Untried; writes.len()],
                 };
                 for ((seq, write), settle) in numbers.into_iter().zip(&writes).zip(settled) {
@@ -322,7 +320,7 @@ impl Resubmitter {
             Part::Group(seq, record, tried) => {
                 let settle = match tally.held {
                     None if !resting.holds_group(&record.group) => {
-                        groups::change(producer, resting, &record, tried).await
+                        carrier.change(resting, &record, tried).await
                     }
                     _ => Settle::Untried,
                 };

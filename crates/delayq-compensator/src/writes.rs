@@ -1,9 +1,12 @@
 //! Carrying out writes in their order: those of one message one after the other, others together.
 
+use crate::away::{Away, ask_all};
+use crate::groups;
 use crate::outcome::{Settle, of_cancel, of_put, of_reschedule};
 use crate::resting::{Resting, message_of};
-use delayq::spool::{Resubmit, SpoolRecord};
-use delayq::{Admin, Error, Producer, UnixMillis};
+use delayq::protocol::Placement;
+use delayq::spool::{GroupRecord, Resubmit, SpoolRecord};
+use delayq::{Client, Error, Fate, Producer, ProducerOptions, UnixMillis};
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -15,35 +18,95 @@ pub(crate) struct Write {
     pub(crate) tried: Option<UnixMillis>,
 }
 
-/// Carries out a batch, as far as Redis can be used. One answer for each write, in their order.
-pub(crate) async fn carry_out(producer: &Producer, resting: &mut Resting, batch: &[Write]) -> Vec<Settle> {
-    let mut settled = vec![Settle::Untried; batch.len()];
-    for run in runs(batch) {
-        let tried: Vec<usize> = run.filter(|&at| !resting.holds(&batch[at].record)).collect();
-        let writes: Vec<&Write> = tried.iter().map(|&at| &batch[at]).collect();
-        let mut has_ended = false;
-        for (at, settle) in tried.into_iter().zip(call(producer, &writes).await) {
-            if let Settle::Rest(_, why) = &settle {
-                resting.add(&batch[at].record, why.clone());
-            }
-            has_ended |= matches!(settle, Settle::Hold(..));
-            settled[at] = settle;
-        }
-        if has_ended {
-            break;
-        }
-    }
-    settled
+/// Carries out writes in a deployment.
+#[derive(Debug)]
+pub(crate) struct Carrier {
+    producer: Producer,
+    away: Away,
 }
 
-/// Whether any shard can be used: where nothing at all is carried out, it may be the whole Redis.
-pub(crate) async fn probe(producer: &Producer) -> Result<(), Error> {
-    let client = producer.client();
-    let shards: Vec<_> = client.shards().shards().collect();
-    let mut answers = Admin::new(client.clone()).overview_of(&shards).await;
-    match answers.iter().position(Result::is_ok) {
-        Some(_) => Ok(()),
-        None => answers.swap_remove(0).map(drop),
+// === impl Carrier ===
+
+impl Carrier {
+    /// Without a spool of its own: what cannot be carried out stays where it was recorded.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub(crate) fn new(client: Client) -> Self {
+        Self { producer: Producer::start(client, ProducerOptions::default()), away: Away::default() }
+    }
+
+    /// Carries out a batch, as far as Redis can be used. One answer for each write, in their order.
+    pub(crate) async fn carry_out(&mut self, resting: &mut Resting, batch: &[Write]) -> Vec<Settle> {
+        let mut settled = vec![Settle::Untried; batch.len()];
+        for run in runs(batch) {
+            let mut tried = Vec::with_capacity(run.len());
+            for at in run {
+                let record = &batch[at].record;
+                if resting.holds(record) {
+                    continue;
+                }
+                match self.away.why(|| self.places(record)) {
+                    None => tried.push(at),
+                    Some(why) => {
+                        resting.add(record, why.clone());
+                        settled[at] = Settle::Rest(Fate::NotApplied, why);
+                    }
+                }
+            }
+            let writes: Vec<&Write> = tried.iter().map(|&at| &batch[at]).collect();
+            let answers = call(&self.producer, &writes).await;
+            self.away.learn(self.producer.client(), &answers).await;
+            let mut has_ended = false;
+            for (at, settle) in tried.into_iter().zip(answers) {
+                let record = &batch[at].record;
+                let settle = self.away.judge(settle, || self.places(record));
+                if let Settle::Rest(_, why) = &settle {
+                    resting.add(record, why.clone());
+                }
+                has_ended |= matches!(settle, Settle::Hold(..));
+                settled[at] = settle;
+            }
+            if has_ended {
+                break;
+            }
+        }
+        settled
+    }
+
+    /// Carries out a change of a group; `tried` is when it was first tried since it was recorded.
+    pub(crate) async fn change(
+        &mut self,
+        resting: &mut Resting,
+        record: &GroupRecord,
+        tried: Option<UnixMillis>,
+    ) -> Settle {
+        let places = || self.producer.client().layout().placement(record.group.as_str());
+        let settle = match self.away.why(places) {
+            Some(why) => Settle::Rest(Fate::NotApplied, why),
+            None => {
+                let settle = groups::change(&self.producer, record, tried).await;
+                self.away.learn(self.producer.client(), std::slice::from_ref(&settle)).await;
+                self.away.judge(settle, places)
+            }
+        };
+        if let Settle::Rest(_, why) = &settle {
+            resting.add_group(&record.group, why.clone());
+        }
+        settle
+    }
+
+    /// Whether any shard can be used: where nothing at all is carried out, it may be the whole Redis.
+    pub(crate) async fn probe(&self) -> Result<(), Error> {
+        let mut answers = ask_all(self.producer.client()).await;
+        match answers.iter().position(|(_, answer)| answer.is_ok()) {
+            Some(_) => Ok(()),
+            None => answers.swap_remove(0).1,
+        }
+    }
+
+    fn places(&self, record: &SpoolRecord) -> Placement {
+        self.producer.client().layout().placement_of(&record.target.id, record.target.group.as_ref())
     }
 }
 
@@ -111,7 +174,7 @@ async fn call(producer: &Producer, run: &[&Write]) -> Vec<Settle> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use delayq::{Fate, Message, MessageId, Target, Topic};
+    use delayq::{Message, MessageId, Target, Topic};
 
     fn write(word: &str) -> Write {
         let (verb, id) = word.split_at(1);

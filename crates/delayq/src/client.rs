@@ -12,6 +12,7 @@ use crate::server;
 use crate::setters::setters;
 use delayq_core::id::Namespace;
 use delayq_core::keys::Keys;
+use delayq_core::layout::Layout;
 use delayq_core::message::DEFAULT_PAYLOAD_BYTES;
 use delayq_core::script::Scripts;
 use delayq_core::shard::ShardCount;
@@ -121,6 +122,11 @@ impl Client {
     /// new number once any call has met it. [`Admin::layout`](crate::admin::Admin::layout) asks.
     pub fn shards(&self) -> ShardCount {
         self.calls.shards()
+    }
+
+    /// Where messages belong, and belonged before a growth, as far as is known.
+    pub fn layout(&self) -> Layout {
+        self.calls.known().layout
     }
 
     /// Follows the number of shards: for a process that serves all of them for a long time.

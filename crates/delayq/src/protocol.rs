@@ -12,7 +12,7 @@ pub use delayq_core::codec::{CodecError, DICTIONARY_BYTES, FEWEST_SAMPLES, Unres
 pub use delayq_core::envelope::{Envelope, EnvelopeError, FORMAT, HEAD_BYTES};
 pub use delayq_core::id::OwnId;
 pub use delayq_core::keys::{Channel, Keys};
-pub use delayq_core::layout::{Layout, LayoutError};
+pub use delayq_core::layout::{Layout, LayoutError, Placement};
 pub use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
 pub use delayq_core::message::{DEFAULT_PAYLOAD_BYTES, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES};
 pub use delayq_core::script::{Script, Scripts, Swap, Verb};

@@ -14,9 +14,9 @@ use super::source::{Arrived, Dead, Source};
 use crate::outcome::Settle;
 use crate::resting::Resting;
 use crate::wake::back_off;
-use crate::writes::{Write, carry_out, probe};
+use crate::writes::{Carrier, Write};
 use async_trait::async_trait;
-use delayq::{Fate, Producer, UnixMillis};
+use delayq::{Fate, UnixMillis};
 use delayq_service::{Fault, Shutdown, host_now};
 use prometheus_client::metrics::counter::Counter;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ pub(crate) struct Intake<S: Source> {
     pub(super) name: String,
     pub(super) config: IntakeConfig,
     pub(super) source: S,
-    pub(super) producer: Producer,
+    pub(super) carrier: Carrier,
     pub(super) metrics: IntakeMetrics,
     pub(super) health: Health,
     pub(super) waiting: Waiting<S::Ticket>,
@@ -262,14 +262,14 @@ impl<S: Source> Intake<S> {
             return (Vec::new(), None);
         }
         if self.waiting.is_held
-            && let Err(error) = probe(&self.producer).await
+            && let Err(error) = self.carrier.probe().await
         {
             self.waiting.items.extend(due);
             return (Vec::new(), Some(error.to_string()));
         }
         let (writes, origins): (Vec<_>, Vec<_>) =
             due.into_iter().map(|item| (item.write, item.origin)).unzip();
-        let settled = carry_out(&self.producer, &mut self.waiting.resting, &writes).await;
+        let settled = self.carrier.carry_out(&mut self.waiting.resting, &writes).await;
         let (mut done, mut held) = (Vec::new(), None);
         let buried = dead.len();
         for ((mut write, origin), settle) in writes.into_iter().zip(origins).zip(settled) {
@@ -291,7 +291,7 @@ impl<S: Source> Intake<S> {
         self.metrics.done.inc_by(done.len() as u64);
         let is_stuck = done.is_empty() && dead.len() == buried && held.is_none();
         if is_stuck && !self.waiting.items.is_empty() {
-            held = probe(&self.producer).await.err().map(|error| error.to_string());
+            held = self.carrier.probe().await.err().map(|error| error.to_string());
         }
         (done, held)
     }

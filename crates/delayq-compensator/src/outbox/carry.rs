@@ -4,15 +4,14 @@ use super::row::Row;
 use super::store::Verdict;
 use crate::outcome::Settle;
 use crate::resting::Resting;
-use crate::writes::{self, Write, probe};
-use delayq::Producer;
+use crate::writes::{Carrier, Write};
 
 const BEHIND: &str = "an older row of its message rests";
 /// A reason has at most so many characters, for it has to fit into a column.
 const REASON: usize = 1000;
 
 /// What became of each row, and why Redis could not be used, if so.
-pub(super) async fn carry_out(producer: &Producer, rows: Vec<Row>) -> (Vec<Verdict>, Option<String>) {
+pub(super) async fn carry_out(carrier: &mut Carrier, rows: Vec<Row>) -> (Vec<Verdict>, Option<String>) {
     let mut verdicts = vec![Verdict::Untried; rows.len()];
     let (mut places, mut asked) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
     for (place, row) in rows.into_iter().enumerate() {
@@ -25,7 +24,7 @@ pub(super) async fn carry_out(producer: &Producer, rows: Vec<Row>) -> (Vec<Verdi
         }
     }
     let mut held = None;
-    let settled = writes::carry_out(producer, &mut Resting::default(), &asked).await;
+    let settled = carrier.carry_out(&mut Resting::default(), &asked).await;
     for (place, settle) in places.into_iter().zip(settled) {
         verdicts[place] = match settle {
             Settle::Done => Verdict::Done,
@@ -43,7 +42,7 @@ pub(super) async fn carry_out(producer: &Producer, rows: Vec<Row>) -> (Vec<Verdi
     // Where nothing at all is carried out, it may be the whole Redis.
     let rests = verdicts.iter().any(|verdict| matches!(verdict, Verdict::Rests(_)));
     if held.is_none() && rests && !verdicts.contains(&Verdict::Done) {
-        held = probe(producer).await.err().map(|error| error.to_string());
+        held = carrier.probe().await.err().map(|error| error.to_string());
         if held.is_some() {
             verdicts.fill(Verdict::Untried);
         }

@@ -8,7 +8,7 @@ use super::row::Row;
 use super::side_job::SideJob;
 use super::store::{Store, StoreError, Taken, Verdict};
 use crate::wake::back_off;
-use delayq::Producer;
+use crate::writes::Carrier;
 use delayq_service::{Condition, Fault, Shutdown};
 use futures_util::FutureExt as _;
 use std::convert::Infallible;
@@ -26,7 +26,7 @@ pub(super) const BOOKS_EVERY: Duration = Duration::from_secs(2);
 pub struct OutboxReader {
     pub(super) config: OutboxConfig,
     pub(super) store: Box<dyn Store>,
-    pub(super) producer: Producer,
+    pub(super) carrier: Carrier,
     pub(super) metrics: OutboxMetrics,
     pub(super) condition: Condition,
     pub(super) notices: Notices,
@@ -181,7 +181,7 @@ impl OutboxReader {
     async fn carry_out(&mut self, rows: Vec<Row>, resting: bool) -> Result<(Step, bool), StoreError> {
         let limit = *self.config.deadline;
         // In a box: the calls to Redis nest too deep for the compiler to see whether all of it may be sent.
-        let carrying = carry_out(&self.producer, rows).boxed();
+        let carrying = carry_out(&mut self.carrier, rows).boxed();
         let Ok((mut verdicts, held)) = tokio::time::timeout(limit, carrying).await else {
             self.store.leave().await;
             return Ok((Step::Held(format!("a batch was not carried out within {limit:?}")), false));

@@ -5,6 +5,7 @@ mod aborts;
 mod full_disk;
 mod full_spool;
 mod killed;
+mod nodes;
 mod order;
 mod outage;
 mod ready;

@@ -249,7 +249,7 @@ async fn a_look_names_the_right_that_is_missing_and_leaves_no_trace() {
         match (look(&stage.broker, &login).await, missing) {
             (Ok(look), None) => assert_eq!(look, IntakeLook { lag: 1, reader: None }),
             (Err(IntakeFault::Unusable(why)), Some(missing)) => {
-                assert!(why.contains(missing), "{user}: {why}")
+                assert!(why.contains(missing), "{user}: {why}");
             }
             (found, _) => panic!("{user}: {found:?}"),
         }

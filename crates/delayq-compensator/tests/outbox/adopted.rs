@@ -80,7 +80,7 @@ async fn rows_that_were_inserted_before_the_sequence_was_restored_come_last_and_
     stand.config.url = Some(Secret::plain(restored.url()));
     assert_eq!(stand.keeper().adopt().await.unwrap(), 32);
     new.batch_execute(&put(30..40)).await.unwrap();
-    // Each reads the window anew after the other one's turn.
+    // Each reads the window again after the other one's turn.
     let (first, second) = (stand.read(), stand.read());
     stand.is_all_settled().await;
     assert_eq!(stand.accepted().await, 41);

@@ -10,7 +10,7 @@ pub(crate) const POISON: &str = "POISON";
 pub(crate) type Name = (u32, Vec<u8>);
 
 /// A whole shard at one instant.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Snapshot {
     /// The names of all keys, but the test's clock.
     pub(crate) keys: Vec<String>,

@@ -9,7 +9,7 @@ use delayq::admin::{FindingKind, Policy, SweptFault, SweptMending};
 use delayq::protocol::Holder;
 use delayq::{Topic, UnixMillis};
 use load::Load;
-use scene::{Scene, swept_by};
+use scene::{Scene, own, swept_by};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -85,6 +85,28 @@ async fn whatever_got_stuck_is_mended_by_sweeps_while_all_goes_on_and_nothing_el
         let numbers = scene.admin.count(&Topic::new(topic).unwrap()).await.unwrap();
         assert_eq!((numbers.pending(), numbers.balances()), (0, true), "{topic}: {numbers:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_leaves_a_shard_in_which_nothing_is_wrong_as_it_is() {
+    let mut scene = Scene::new().await;
+    let load = Load::start(&scene);
+    load.turns().await;
+    load.stop().await;
+    for id in ["dead", "leased"] {
+        scene.put(scene.message(id)).await;
+    }
+    let receipt = scene.reserve().await.into_iter().find(|found| found.id == own("dead")).unwrap().receipt;
+    Holder::new(scene.client.clone()).bury(&[(receipt, "of no use".to_owned())]).await.remove(0).unwrap();
+    scene.put(scene.message("ready")).await;
+    scene.put(scene.message("cancelled").after(FAR)).await;
+    scene.producer.cancel(&scene.stuck, &own("cancelled").into()).await.unwrap();
+    scene.put(scene.message("delayed").after(FAR).group("crew").unwrap().expires(NEVER)).await;
+    let (before, mut sweep) = (scene.bare.snapshot().await, scene.admin.sweep(1.0, true));
+    for _ in 0..3 {
+        assert_eq!(swept_by(&mut sweep).await, []);
+    }
+    assert_eq!(scene.bare.snapshot().await, before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,6 +7,7 @@ use crate::intake::look::{IntakeFault, IntakeLook};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
+use rdkafka::groups::GroupInfo;
 use rdkafka::metadata::Metadata;
 use rdkafka::{Offset, TopicPartitionList};
 use std::time::Duration;
@@ -73,7 +74,7 @@ impl Looker {
     fn reader(&self) -> Result<Option<String>, KafkaError> {
         let name = self.config.group.as_str();
         let groups = self.consumer.fetch_group_list(Some(name), PATIENCE)?;
-        let members = groups.groups().iter().flat_map(|group| group.members());
+        let members = groups.groups().iter().flat_map(GroupInfo::members);
         let mut hosts: Vec<&str> =
             members.map(|member| member.client_host().trim_start_matches('/')).collect();
         hosts.sort_unstable();
