@@ -7,10 +7,11 @@
 -- RETURNS  one answer a message: cancelled (now or before) | leased (will not be retried) | dead |
 --          finished <outcome> <ms> | unknown | failed <why>
 -- COST     O(log n) a message, n = messages of its topic due in its hour
---# include now, registry, shard, type, limits, arguments, topic, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, ends, finish, cancel, each
+--# include now, registry, shard, type, limits, arguments, topic, durability, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, ends, finish, cancel, each
 
 arguments('cancel', 2, 1)
 local no = topic_no(ARGV[2])
+must_wait(no, ARGV[2])
 must_be('hash', 'stats')
 must_be('zset', 'ends')
 local answers = each(3, 1, function(id) return no and cancel(no, id) or 'unknown' end)

@@ -7,7 +7,7 @@
 --          its name ("" at first, then what the last step answered), limit (1 to 500)
 -- RETURNS  due ms and name for the next step (both "" when through), cancelled, leased, failed
 -- COST     O(log n) a message, n = messages of the group; what is leased stays in the group
---# include now, registry, shard, type, limits, arguments, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, ends, finish, cancel, page
+--# include now, registry, shard, type, limits, arguments, durability, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, ends, finish, cancel, page
 
 arguments('cancel_group', 5)
 local group = 'g:' .. ARGV[2]
@@ -17,6 +17,7 @@ must_be('zset', group)
 must_be('hash', 'stats')
 must_be('zset', 'ends')
 local page = page_behind(base .. group, ARGV[3], ARGV[4], limit)
+for i = 1, #page, 2 do must_wait(string.match(page[i], '^%d+')) end
 local tally = { cancelled = 0, leased = 0, failed = 0 }
 for i = 1, #page, 2 do
   local name = page[i]

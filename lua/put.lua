@@ -29,7 +29,11 @@ local answers, accepted, at = { now_us, nil }, 0, 3
 -- First the plain messages, as many as the call begins with, and all of them together, without a function of their own:
 -- making one costs as much as a command. Plain is a message of a known topic that adds no expiry, whose id is free, without
 -- options, and without fields that a script looks at but a hash and a group.
-local terms = no and redis.pcall('HMGET', base .. 't:' .. no, 'max_attempts', 'expire_after_ms', 'history') or nil
+local terms = no and redis.pcall('HMGET', base .. 't:' .. no, 'max_attempts', 'expire_after_ms', 'history', 'durability') or nil
+if terms and terms[4] then
+--# include durability
+  must_wait(no, topic)
+end
 local any_history, events = terms and terms[3] and terms[3] ~= '0', nil
 local plain = terms and not terms.err and (not terms[2] or tonumber(terms[2]) == 0)
 -- What they add: keys and bodies, buckets with scores and members, ready entries, groups' keys with score and name.

@@ -10,10 +10,11 @@
 --          changed <due ms> (not the expected one) | leased | dead | finished <outcome> <ms> | unknown |
 --          refused <why> | failed <why>
 -- COST     O(log n) a message, n = messages of its topic due in its hours
---# include now, limits, arguments, due, delay, registry, shard, type, topic, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, each
+--# include now, limits, arguments, due, delay, registry, shard, type, topic, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, each
 
 arguments('reschedule', 2, 3)
 local no = topic_no(ARGV[2])
+must_wait(no, ARGV[2])
 must_be('hash', 'stats')
 gens(#ARGV)
 

@@ -7,7 +7,7 @@
 --          difference in ms (not 0), limit (1 to 500)
 -- RETURNS  more | done | busy (another token is at work on this group), moved in this step, passed over
 -- COST     O(log n) a message. The cursor stands in `shift:<group>` and is forgotten an hour after the last step
---# include now, limits, arguments, delay, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, page
+--# include now, limits, arguments, delay, registry, shard, type, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, page
 
 arguments('shift_group', 5)
 local group, token = ARGV[2], ARGV[3]
@@ -25,6 +25,7 @@ if known ~= token then at, last = nil, nil end
 
 -- From the far end, so that what was moved is not met again: the latest first where times grow.
 local page = page_behind(base .. index, at or (by > 0 and '+inf' or '-inf'), last or '', limit, by > 0)
+for i = 1, #page, 2 do must_wait(string.match(page[i], '^%d+')) end
 gens(limit)
 local moved, passed = 0, 0
 

@@ -45,7 +45,7 @@ type State string
 var states = []State{Delayed, Ready, Leased, Dead, Delivered, Cancelled, Expired, Purged}
 
 // ScriptError says that a script refused the whole call, and did nothing. Its code is DQUNINITIALISED,
-// DQLAYOUT, DQTYPE or DQARG.
+// DQLAYOUT, DQDURABILITY, DQTYPE or DQARG.
 type ScriptError struct{ Code, Detail string }
 
 func (e ScriptError) Error() string { return e.Code + " " + e.Detail }

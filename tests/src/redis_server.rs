@@ -10,7 +10,7 @@ use crate::ports::free_port;
 use crate::process::{Process, Signal};
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 mod given;
@@ -21,6 +21,8 @@ pub struct RedisOptions {
     settings: Vec<(String, String)>,
     password: Option<String>,
     clock: Option<ClockShim>,
+    /// What is started; `None`: redis-server.
+    program: Option<PathBuf>,
     /// Whether it takes every slot of its cluster once started.
     all_slots: bool,
 }
@@ -80,6 +82,18 @@ impl RedisOptions {
     pub fn cluster_node(self) -> Self {
         // Longer than a busy machine delays a node: a node thought dead would take the cluster down.
         self.set("cluster-enabled", "yes").set("cluster-node-timeout", "10000")
+    }
+
+    /// Starts another server that speaks Redis's protocol.
+    #[must_use]
+    pub fn program(self, path: PathBuf) -> Self {
+        Self { program: Some(path), ..self }
+    }
+
+    /// Makes it a replica of another server.
+    #[must_use]
+    pub fn replica_of(self, master: &RedisServer) -> Self {
+        self.set("replicaof", &format!("127.0.0.1 {}", master.port()))
     }
 
     /// Runs it under a clock that the test can step.
@@ -207,7 +221,7 @@ impl RedisServer {
 
     /// The folder of its data and its log.
     #[must_use]
-    pub fn folder(&self) -> &std::path::Path {
+    pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
@@ -379,7 +393,8 @@ impl RedisServer {
     }
 
     fn launch(&self) -> Command {
-        let mut command = Command::new("redis-server");
+        let program = self.options.program.as_deref().unwrap_or(Path::new("redis-server"));
+        let mut command = Command::new(program);
         command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string()]);
         command.arg("--unixsocket").arg(self.socket()).arg("--dir").arg(self.folder.path());
         command.args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"]);

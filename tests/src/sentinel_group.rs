@@ -52,7 +52,7 @@ impl SentinelGroup {
         // Otherwise a replica waits five seconds for others before it is given the data.
         let options = RedisOptions::default().set("repl-diskless-sync-delay", "0");
         let master = RedisServer::start_with(options.clone()).await;
-        let of_master = options.set("replicaof", &format!("127.0.0.1 {}", master.port()));
+        let of_master = options.replica_of(&master);
         let (one, two) = tokio::join!(
             RedisServer::start_with(of_master.clone()),
             RedisServer::start_with(of_master.clone())

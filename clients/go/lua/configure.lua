@@ -10,7 +10,7 @@
 --          10^9), codec (none | zstd | zstd:<dictionary id>), history (about how many events are kept: at most
 --          100,000; 0: none, and those that were kept are deleted), history_for_ms (for how long: at least 1,000),
 --          dead_for_ms (how long dead letters are kept; 0: for ever), dead_max (how many in this shard; 0: all). Sweeps
---          see to these two
+--          see to these two; durability (memory | disk | replica:<1 to 9>: what the answers to writes wait for)
 -- RETURNS  every field that is set, and its value, as field, value, …; what scripts note beside them too
 -- COST     O(1); O(topics) where history is set
 --# include now, limits, arguments, registry, shard, type, topic, topics, defaults, policy, backoff, nearest, alarm, histories
@@ -42,6 +42,7 @@ local fits = {
   history_for_ms = whole(1000, LONGEST_SPAN_MS),
   dead_for_ms = span,
   dead_max = whole(0, 4294967295),
+  durability = function(text) return text == 'memory' or text == 'disk' or string.find(text, '^replica:[1-9]$') end,
 }
 
 for i = 3, #ARGV, 2 do

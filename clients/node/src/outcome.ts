@@ -1,6 +1,6 @@
 /** What scripts answer. */
 
-/** A script refused the whole call, and did nothing. Why: DQUNINITIALISED, DQLAYOUT, DQTYPE or DQARG. */
+/** A script refused the whole call, and did nothing. Why: DQUNINITIALISED, DQLAYOUT, DQDURABILITY, DQTYPE or DQARG. */
 export class ScriptError extends Error {
   override name = "ScriptError";
   readonly code = this.message.split(" ", 1)[0]!;

@@ -23,7 +23,8 @@ class InvalidArgument(ValueError):
 
 
 class ScriptError(Exception):
-    """A script refused the whole call and did nothing. `code` is DQUNINITIALISED, DQLAYOUT, DQTYPE or DQARG."""
+    """A script refused the whole call and did nothing. `code` is DQUNINITIALISED, DQLAYOUT, DQDURABILITY, DQTYPE or
+    DQARG."""
 
     @property
     def code(self) -> str:

@@ -48,6 +48,7 @@ fn set(policy: &mut Policy, name: &str, value: &str) -> Result<(), String> {
         Some(PolicySetting::Codec) => {
             policy.codec = Some(value.parse().map_err(|error| format!("{error}"))?);
         }
+        Some(PolicySetting::Durability) => policy.durability = Some(value.parse()?),
         None => return Err("there is no such setting".to_owned()),
     }
     Ok(())
@@ -70,6 +71,7 @@ pub fn text(policy: &Policy, setting: PolicySetting) -> Option<String> {
         PolicySetting::HistoryFor => span(policy.history_for),
         PolicySetting::DeadFor => span(policy.dead_for),
         PolicySetting::DeadMax => policy.dead_max.map(|most| most.to_string()),
+        PolicySetting::Durability => policy.durability.map(|durability| durability.to_string()),
     }
 }
 
@@ -82,7 +84,7 @@ fn exactly(length: Duration) -> String {
 mod tests {
     use super::*;
     use delayq::Backoff;
-    use delayq::admin::{Codec, Repeats};
+    use delayq::admin::{Codec, Durability, Repeats};
 
     #[test]
     fn every_setting_is_read_back_as_it_was_written() {
@@ -100,6 +102,7 @@ mod tests {
             history_for: Some(Duration::from_secs(3600)),
             dead_for: Some(Duration::from_secs(86_400)),
             dead_max: Some(1_000),
+            durability: Some(Durability::Replicas(2)),
         };
         let settings = settings_of(&policy);
         assert_eq!((settings.len(), policy_of(&settings)), (PolicySetting::ALL.len(), Ok(policy)));

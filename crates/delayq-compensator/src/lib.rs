@@ -17,6 +17,7 @@ mod away;
 pub mod codes;
 mod compensator;
 mod config;
+mod confirming;
 mod groups;
 #[cfg_attr(
     not(any(feature = "intake-kafka", feature = "intake-nats", feature = "intake-rabbitmq")),
@@ -44,6 +45,7 @@ mod writes;
 
 pub use compensator::{Compensator, Deps, build};
 pub use config::CompensatorConfig;
+pub use confirming::watch_confirmations;
 pub use intake::{
     IntakeConfig, IntakeDeps, IntakeFault, IntakeLook, Intakes, KafkaIntakeConfig, NatsIntakeConfig,
     RabbitmqIntakeConfig, build_intakes, look_at_intake,

@@ -4,7 +4,7 @@ use delayq::admin::Role;
 use delayq_compensator::codes::NO_SPOOL;
 use delayq_compensator::{
     Compensator, CompensatorConfig, Deps, IntakeConfig, IntakeDeps, Intakes, OutboxConfig, OutboxDeps,
-    OutboxReader, build, build_intakes, build_outbox,
+    OutboxReader, build, build_intakes, build_outbox, watch_confirmations,
 };
 use delayq_service::config::{DeploymentConfig, RedisConfig, SpoolConfig};
 use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
@@ -44,6 +44,7 @@ impl Service for CompensatorService {
             return Err(Fault::new(&NO_SPOOL, why));
         }
         let client = delayq_service::deployment::client_of(Role::Compensator, &deployment, &redis)?;
+        watch_confirmations(&client, &process.metrics);
         // Redis may be unavailable: resubmitting starts once it is back.
         let fitness = Fitness::if_there(&client, &process.readiness).await?;
         let deps = IntakeDeps {

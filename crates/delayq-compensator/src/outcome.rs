@@ -66,10 +66,12 @@ fn of_script(word: &str, why: &str) -> Settle {
     if is_of_redis { Settle::Rest(Fate::NotApplied, why) } else { Settle::Reject(why) }
 }
 
-/// Only an error of the message itself is final; anything else may be fixed.
+/// Only an error of the message itself is final; anything else may be fixed. Replicas or a disk that do not confirm hold up the
+/// topics that ask for that, and no others.
 pub(crate) fn of_error(error: &Error) -> Settle {
     match error {
         Error::Message(_) | Error::Name(_) => Settle::Reject(error.to_string()),
+        Error::Unconfirmed { fate, .. } => Settle::Rest(*fate, error.to_string()),
         _ if error.is_outage() => Settle::Hold(error.fate(), error.to_string()),
         _ => Settle::Rest(error.fate(), error.to_string()),
     }
@@ -100,6 +102,9 @@ mod tests {
         assert!(matches!(of_put(Err(&lost)), Settle::Hold(Fate::Unknown, _)));
         let shard = Error::Uninitialised(delayq::protocol::ShardId::new(3));
         assert!(matches!(of_put(Err(&shard)), Settle::Rest(Fate::NotApplied, _)));
+        let unconfirmed =
+            Error::Unconfirmed { durability: String::new(), fate: Fate::Unknown, why: String::new() };
+        assert!(matches!(of_put(Err(&unconfirmed)), Settle::Rest(Fate::Unknown, _)));
         assert!(matches!(of_put(Err(&Error::Message(MessageError::Backoff))), Settle::Reject(_)));
         for (why, rests) in [
             ("ERR The user executing the script can't run this command or subcommand", true),

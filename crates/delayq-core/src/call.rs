@@ -1,5 +1,6 @@
 //! One call of a script, as data: any connection can send it.
 
+use crate::durability::Waits;
 use crate::script::Verb;
 use crate::shard::ShardId;
 use std::io::Write;
@@ -13,6 +14,8 @@ pub struct Call {
     pub shard: ShardId,
     /// The layout that the caller assumes; `None`: the one known when the call is sent.
     pub layout: Option<u32>,
+    /// What is waited for before it is answered.
+    pub waits: Waits,
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -22,7 +25,7 @@ pub struct Call {
 impl Call {
     /// A call without arguments.
     pub const fn new(verb: Verb, shard: ShardId) -> Self {
-        Self { verb, shard, layout: None, bytes: Vec::new(), ends: Vec::new() }
+        Self { verb, shard, layout: None, waits: Waits::NOTHING, bytes: Vec::new(), ends: Vec::new() }
     }
 
     /// Sets the layout that the caller assumes.
@@ -30,6 +33,14 @@ impl Call {
     pub const fn under(mut self, layout: u32) -> Self {
         self.layout = Some(layout);
         self
+    }
+
+    /// The topic to whose messages it writes on behalf of a producer; `None`: it does not, or to those of a group.
+    pub fn written_topic(&self) -> Option<&[u8]> {
+        match self.verb {
+            Verb::Put | Verb::Cancel | Verb::Reschedule => self.arguments().next(),
+            _ => None,
+        }
     }
 
     /// The arguments after the layout, in order.

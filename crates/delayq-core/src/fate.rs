@@ -19,12 +19,13 @@ pub enum Advice {
 }
 
 /// The errors that Redis or a script answers before it writes anything, and whether they pass once Redis recovers.
-const REFUSALS: [(&str, bool); 20] = [
+const REFUSALS: [(&str, bool); 21] = [
     ("ASK", true),
     ("BUSY", true),
     ("CLUSTERDOWN", true),
     ("CROSSSLOT", false),
     ("DQARG", false),
+    ("DQDURABILITY", false),
     ("DQLAYOUT", false),
     ("DQTYPE", false),
     ("DQUNINITIALISED", false),

@@ -6,6 +6,7 @@
 pub mod backoff;
 pub mod call;
 pub mod codec;
+pub mod durability;
 pub mod envelope;
 pub mod fate;
 pub mod id;

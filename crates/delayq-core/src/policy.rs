@@ -2,6 +2,7 @@
 
 use crate::backoff::Backoff;
 use crate::codec::{Codec, CodecError};
+use crate::durability::Durability;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub struct Policy {
     pub dead_for: Option<Duration>,
     /// How many dead letters each shard keeps; 0: all. Sweeps delete the oldest of more. Default all.
     pub dead_max: Option<u32>,
+    /// What the answers to puts, cancels and reschedules wait for. Default nothing.
+    pub durability: Option<Durability>,
 }
 
 /// What happens to a put that is repeated because its answer was lost, if its message is unknown: it never arrived, or
@@ -78,6 +81,8 @@ pub enum PolicySetting {
     DeadFor,
     /// [`Policy::dead_max`]
     DeadMax,
+    /// [`Policy::durability`]
+    Durability,
 }
 
 /// Settings of a topic as `configure` takes them: field and value; an empty value is the default.
@@ -108,6 +113,7 @@ impl Policy {
             history_for: self.history_for.or(Some(7 * 24 * hour)),
             dead_for: self.dead_for.or(Some(Duration::ZERO)),
             dead_max: self.dead_max.or(Some(0)),
+            durability: self.durability.or(Some(Durability::Memory)),
         }
     }
 
@@ -129,6 +135,7 @@ impl Policy {
             "history_for_ms" => self.history_for = ms(),
             "dead_for_ms" => self.dead_for = ms(),
             "dead_max" => self.dead_max = text.parse().ok(),
+            "durability" => self.durability = text.parse().ok(),
             // What is told by `count`.
             _ => {}
         }
@@ -164,6 +171,7 @@ impl Policy {
             PolicySetting::HistoryFor => ms(self.history_for),
             PolicySetting::DeadFor => ms(self.dead_for),
             PolicySetting::DeadMax => text(self.dead_max.map(|most| most.to_string())),
+            PolicySetting::Durability => text(self.durability.map(|durability| durability.to_string())),
         }
     }
 }
@@ -172,7 +180,7 @@ impl Policy {
 
 impl PolicySetting {
     /// Every setting, in the order in which a policy is shown.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::MaxAttempts,
         Self::Lease,
         Self::Backoff,
@@ -186,6 +194,7 @@ impl PolicySetting {
         Self::HistoryFor,
         Self::DeadFor,
         Self::DeadMax,
+        Self::Durability,
     ];
 
     /// Its name, as operators write it.
@@ -205,6 +214,7 @@ impl PolicySetting {
             Self::HistoryFor => "history-for",
             Self::DeadFor => "dead-for",
             Self::DeadMax => "dead-max",
+            Self::Durability => "durability",
         }
     }
 
@@ -224,6 +234,7 @@ impl PolicySetting {
             Self::HistoryFor => "history_for_ms",
             Self::DeadFor => "dead_for_ms",
             Self::DeadMax => "dead_max",
+            Self::Durability => "durability",
         }
     }
 }

@@ -37,6 +37,7 @@ pub fn link(redis: &RedisConfig) -> Result<LinkSettings, String> {
         .connect_timeout(*redis.connect_timeout)
         .deadline(*redis.call_deadline)
         .keepalive(*redis.keepalive);
+    link.confirm_timeout = redis.confirm_timeout.map(|timeout| *timeout);
     link.username.clone_from(&redis.username);
     link.password = password(redis.password.as_ref()).map_err(|why| format!("password: {why}"))?;
     (link.ca_pem, link.identity) = certificates(redis.pem_files())?;

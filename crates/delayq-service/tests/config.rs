@@ -112,7 +112,7 @@ fn the_report_says_what_a_key_accepts_and_ends_with_78() {
         faults.to_string(),
         "3 faults in delayq.toml\n  \
          delayq.toml:2: redis.call_deadline: a bare number, expected a duration with its unit in quotes, such as \"250ms\" or \"2h30m\"\n  \
-         delayq.toml:3: redis.urll: unknown field `urll`, expected one of `url`, `username`, `password`, `ca`, `cert`, `key`, `connect_timeout`, `call_deadline`, `keepalive`, `sentinel`\n  \
+         delayq.toml:3: redis.urll: unknown field `urll`, expected one of `url`, `username`, `password`, `ca`, `cert`, `key`, `connect_timeout`, `call_deadline`, `confirm_timeout`, `keepalive`, `sentinel`\n  \
          delayq.toml:5: deployment.shards: a deployment has 1 to 4096 shards, not 5000"
     );
     let fault = Fault::from(faults);

@@ -39,6 +39,7 @@ pub use crate::link::{SentinelFacts, SentinelReport, sentinel_rule};
 pub use crate::role::Role;
 pub use crate::server::{NodeFacts, ServerFacts};
 pub use delayq_core::codec::Codec;
+pub use delayq_core::durability::Durability;
 pub use delayq_core::policy::{Policy, PolicySetting, Repeats};
 pub use delayq_core::verbs::count::Numbers;
 pub use delayq_core::verbs::deployment::ShardLayout;

@@ -6,19 +6,24 @@
 //!                                     └─ of no relation   ─► an error
 //! ```
 //! Nothing was done by a call that was refused, so repeating it is safe for every script. Only a put is not repeated
-//! here after a newer layout: its messages may belong elsewhere now, which is for the caller to see to.
+//! here after a newer layout: its messages may belong elsewhere now, which is for the caller to see to. A call that does not
+//! wait as its topic asks is refused and repeated in the same way.
 
+use crate::durable::Durable;
 use crate::error::Error;
 use crate::growth::SharedLayout;
 use crate::link::{Grouped, Link, Nodes};
 use crate::script_link::ScriptLink;
 use delayq_core::call::Call;
+use delayq_core::durability::{Durability, Waits};
+use delayq_core::id::Topic;
 use delayq_core::keys::Keys;
 use delayq_core::layout::{CallerLayout, Layout, LayoutRelation};
 use delayq_core::reply::{ReplyError, Value};
 use delayq_core::script::Verb;
 use delayq_core::shard::{ShardCount, ShardId};
 use delayq_core::verbs::deployment::{self, Asked, Grown, ShardLayout};
+use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,6 +34,7 @@ const MOST_ROUNDS: usize = 4;
 #[derive(Clone)]
 pub(crate) struct Calls {
     scripts: Arc<ScriptLink>,
+    durable: Arc<Durable>,
     layout: SharedLayout,
 }
 
@@ -47,12 +53,14 @@ enum Step {
 
 impl Calls {
     pub(crate) fn new(scripts: ScriptLink, shards: ShardCount) -> Self {
-        Self { scripts: Arc::new(scripts), layout: SharedLayout::configured(shards) }
+        let layout = SharedLayout::configured(shards);
+        Self { scripts: Arc::new(scripts), durable: Arc::default(), layout }
     }
 
     /// The same shards on a connection of its own.
     pub(crate) fn apart(&self) -> Self {
-        Self { scripts: Arc::new(self.scripts.another()), layout: self.layout.clone() }
+        let Self { scripts, durable, layout } = self.clone();
+        Self { scripts: Arc::new(scripts.another()), durable, layout }
     }
 
     pub(crate) fn nodes(&self) -> &Nodes {
@@ -98,6 +106,16 @@ impl Calls {
 
     pub(crate) fn shared_layout(&self) -> &SharedLayout {
         &self.layout
+    }
+
+    /// The calls that wait for replicas or a disk.
+    pub(crate) fn durable(&self) -> &Durable {
+        &self.durable
+    }
+
+    /// What the answers to a topic's writes wait for, as far as is known.
+    pub(crate) fn waits(&self, topic: &Topic) -> Waits {
+        self.durable.waits(topic.as_str().as_bytes())
     }
 
     pub(crate) fn known(&self) -> CallerLayout {
@@ -165,21 +183,25 @@ impl Calls {
         self.send_all(calls).await.into_iter().map(|reply| Ok(read(reply?)?)).collect()
     }
 
-    /// Sends calls in one pipeline: one answer each. Those that are refused for their layout are sent again.
+    /// Sends calls in one pipeline: one answer each. Those that are refused for their layout, or because they do not wait as
+    /// their topic asks, are sent again.
     pub(crate) async fn send_all(&self, mut calls: Vec<Call>) -> Vec<Result<Value, Error>> {
         let word = self.known().word();
         for call in &mut calls {
             call.layout.get_or_insert(word);
+            if let Some(topic) = call.written_topic() {
+                call.waits = self.durable.waits(topic);
+            }
         }
-        let mut answers = self.scripts.send_all(&calls).await;
+        let mut answers = self.send(&calls).await;
         for _ in 0..MOST_ROUNDS {
-            let again = self.follow(&calls, &mut answers).await;
+            let again = self.follow(&mut calls, &mut answers).await;
             if again.is_empty() {
                 break;
             }
             let word = self.known().word();
             let repeated: Vec<Call> = again.iter().map(|&i| calls[i].clone().under(word)).collect();
-            for (i, answer) in again.into_iter().zip(self.scripts.send_all(&repeated).await) {
+            for (i, answer) in again.into_iter().zip(self.send(&repeated).await) {
                 answers[i] = answer;
             }
         }
@@ -187,12 +209,38 @@ impl Calls {
         answers
     }
 
-    /// Takes in why calls were refused: which to send again.
-    async fn follow(&self, calls: &[Call], answers: &mut [Result<Value, Error>]) -> Vec<usize> {
-        let (mut again, mut behind) = (Vec::new(), BTreeMap::<ShardId, Vec<usize>>::new());
+    /// Sends calls as they are, each where it does not hold up those that wait for less.
+    async fn send(&self, calls: &[Call]) -> Vec<Result<Value, Error>> {
+        if calls.iter().all(|call| call.waits.is_empty()) {
+            return self.scripts.send_all(calls).await;
+        }
+        let mut lanes = BTreeMap::<&Waits, Vec<usize>>::new();
         for (i, call) in calls.iter().enumerate() {
-            let Err(Error::Layout { found, counts, .. }) = &answers[i] else { continue };
-            match self.step(call, found, counts).await {
+            lanes.entry(&call.waits).or_default().push(i);
+        }
+        let sent = join_all(lanes.into_iter().map(|(waits, which)| async move {
+            let some: Vec<Call> = which.iter().map(|&i| calls[i].clone()).collect();
+            let answers = match waits.is_empty() {
+                true => self.scripts.send_all(&some).await,
+                false => self.durable.send(&self.scripts, waits, &some).await,
+            };
+            which.into_iter().zip(answers).collect::<Vec<_>>()
+        }));
+        let mut answers = sent.await.concat();
+        answers.sort_by_key(|(i, _)| *i);
+        answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    /// Takes in why calls were refused: which to send again.
+    async fn follow(&self, calls: &mut [Call], answers: &mut [Result<Value, Error>]) -> Vec<usize> {
+        let (mut again, mut behind) = (Vec::new(), BTreeMap::<ShardId, Vec<usize>>::new());
+        for (i, call) in calls.iter_mut().enumerate() {
+            let step = match &answers[i] {
+                Err(Error::Layout { found, counts, .. }) => self.step(call, found, counts).await,
+                Err(Error::Durability(asked)) => self.wait_for(call, *asked),
+                _ => continue,
+            };
+            match step {
                 Step::Repeat => again.push(i),
                 Step::Raise => behind.entry(call.shard).or_default().push(i),
                 Step::Leave => {}
@@ -211,6 +259,16 @@ impl Calls {
             again.sort_unstable();
         }
         again
+    }
+
+    /// Has a call wait for what its topic asks. A put is not repeated here: those that were sent together would have to wait for
+    /// it.
+    fn wait_for(&self, call: &mut Call, asked: Durability) -> Step {
+        if let Some(topic) = call.written_topic() {
+            self.durable.learn(topic, asked);
+        }
+        call.waits.add(asked);
+        if call.verb == Verb::Put { Step::Leave } else { Step::Repeat }
     }
 
     async fn step(&self, call: &Call, found: &str, counts: &str) -> Step {

@@ -1,6 +1,7 @@
 //! The client: a deployment, and the connection to the Redis that keeps it.
 
 use crate::calls::Calls;
+use crate::durable::Confirmation;
 use crate::error::Error;
 use crate::growth::Growth;
 use crate::link::{LinkSettings, Nodes};
@@ -106,6 +107,12 @@ impl Client {
     pub fn apart(&self) -> Self {
         let calls = self.calls.apart();
         Self { payloads: Payloads::new(calls.clone()), calls, ..self.clone() }
+    }
+
+    /// Has each confirmation of writes reported, of topics that ask for durability: for metrics. Only the first observer of
+    /// a client and its clones is told.
+    pub fn observe_confirmations(&self, observer: impl Fn(Confirmation) + Send + Sync + 'static) {
+        self.calls.durable().observe(Box::new(observer));
     }
 
     /// The Redis's address, without secrets.

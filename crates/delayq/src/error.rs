@@ -1,6 +1,7 @@
 //! What can go wrong between a caller and Redis, and what is known of the call then.
 
 use delayq_core::codec::CodecError;
+use delayq_core::durability::Durability;
 use delayq_core::fate::{Advice, Fate, is_passing, is_refusal};
 use delayq_core::id::NameError;
 use delayq_core::message::MessageError;
@@ -61,6 +62,19 @@ pub enum Error {
         /// The layout of the call; 0: Redis had not been asked.
         known: u32,
     },
+    /// A topic asks that its writes are waited for, and this call was not: nothing was done.
+    #[error("the topic asks for durability {0}, which this call does not wait for")]
+    Durability(Durability),
+    /// A write was not confirmed as its topic asks ([`Durability`]).
+    #[error("not confirmed as its topic asks, durability {durability}: {why}")]
+    Unconfirmed {
+        /// What its topic asks.
+        durability: String,
+        /// Whether it was carried out.
+        fate: Fate,
+        /// How much was confirmed, and within what time.
+        why: String,
+    },
     /// The deployment was created otherwise than this process is configured.
     #[error("the deployment differs: {0}")]
     Deployment(String),
@@ -105,6 +119,7 @@ impl Error {
         match self {
             Self::NoAnswer { .. } | Self::Protocol { .. } => Fate::Unknown,
             Self::Redis { code, .. } if !is_refusal(code) => Fate::Unknown,
+            Self::Unconfirmed { fate, .. } => *fate,
             Self::Spool { refusal, outage } => match outage {
                 Some(outage) if refusal.fate == Fate::NotApplied => outage.fate(),
                 _ => refusal.fate,
@@ -116,9 +131,12 @@ impl Error {
     /// What to do about it.
     pub fn advice(&self) -> Advice {
         match self {
-            Self::Unreachable { .. } | Self::NoAnswer { .. } | Self::Layout { .. } | Self::Spool { .. } => {
-                Advice::Retry
-            }
+            Self::Unreachable { .. }
+            | Self::NoAnswer { .. }
+            | Self::Layout { .. }
+            | Self::Durability(_)
+            | Self::Unconfirmed { .. }
+            | Self::Spool { .. } => Advice::Retry,
             Self::Redis { code, .. } if is_passing(code) => Advice::Retry,
             _ => Advice::GiveUp,
         }
@@ -126,7 +144,8 @@ impl Error {
 
     /// Whether Redis itself could not be used: what a spool is for.
     pub fn is_outage(&self) -> bool {
-        self.advice() == Advice::Retry && !matches!(self, Self::Layout { .. } | Self::Spool { .. })
+        self.advice() == Advice::Retry
+            && !matches!(self, Self::Layout { .. } | Self::Durability(_) | Self::Spool { .. })
     }
 
     /// Whether Redis gave no answer at all.
@@ -163,9 +182,15 @@ impl Error {
                 let (found, counts) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
                 Self::Layout { shard, found, counts, known }
             }
+            ("DQDURABILITY", Some(_)) if let Some(asked) = asked(detail) => Self::Durability(asked),
             _ => Self::Redis { code: code.to_owned(), detail: detail.to_owned() },
         }
     }
+}
+
+/// What a topic asks, as its refusal begins.
+fn asked(detail: &str) -> Option<Durability> {
+    detail.split(' ').next()?.parse().ok()
 }
 
 impl From<ReplyError> for Error {

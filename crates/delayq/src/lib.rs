@@ -6,6 +6,7 @@ mod calls;
 mod client;
 mod clock;
 mod consumer;
+mod durable;
 mod error;
 mod gather;
 mod growth;

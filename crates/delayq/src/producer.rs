@@ -5,6 +5,7 @@
 
 mod changing;
 mod circuit;
+mod lanes;
 mod repeating;
 mod room;
 mod sending;
@@ -13,10 +14,8 @@ mod spooling;
 use crate::client::Client;
 use crate::clock;
 use crate::error::Error;
-use crate::gather::Gathering;
 use crate::options::in_range;
 use crate::placing::{Placed, Placing};
-use crate::scatter::MAX_IDS_A_PIPELINE;
 use crate::setters::setters;
 use circuit::Circuit;
 use delayq_core::fate::Fate;
@@ -27,15 +26,11 @@ use delayq_core::shard::ShardId;
 use delayq_core::spool::Spool;
 use delayq_core::target::Reference;
 use delayq_core::verbs::put::PutOutcome;
-use room::Room;
-use sending::{Sender, Waiting};
+use lanes::{Lanes, Limits};
+use sending::Sender;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
-
-/// Calls that may wait to be gathered before callers are held back.
-const QUEUE: usize = 4096;
 
 /// How a producer works.
 #[derive(Clone, Debug)]
@@ -51,19 +46,19 @@ pub struct ProducerOptions {
     /// A single message may exceed it.
     pub pipeline_bytes: usize,
     /// The most bytes of messages that wait or are under way before callers are held back, 1 MiB to 1 GiB; default 64 MiB.
+    /// What topics ask to be confirmed has a queue of its own for each durability.
     pub queue_bytes: usize,
     /// Where puts go that cannot reach Redis; `None`: they fail.
     pub spool: Option<Arc<dyn Spool>>,
 }
 
-/// A producer. Cheap to clone: all clones share one queue; it ends with the last of them.
+/// A producer. Cheap to clone: all clones share their queues, which end with the last of them.
 #[derive(Clone)]
 #[must_use = "puts go through it, and it ends with its last clone"]
 pub struct Producer {
     client: Client,
     placing: Placing,
-    queue: mpsc::Sender<Vec<Waiting>>,
-    room: Room,
+    lanes: Arc<Lanes>,
     spool: Option<Arc<dyn Spool>>,
     /// Open only where there is a spool to go to.
     circuit: Circuit,
@@ -133,28 +128,20 @@ impl Default for ProducerOptions {
 // === impl Producer ===
 
 impl Producer {
-    /// Starts a producer, and the task that gathers its puts. Of an option outside its range the nearest value in it is
+    /// Starts a producer, and what gathers its puts. Of an option outside its range the nearest value in it is
     /// taken, and a warning logged.
     pub fn start(client: Client, options: ProducerOptions) -> Self {
-        let (queue, waiting) = mpsc::channel(QUEUE);
-        let gathering = Gathering {
-            max_items: MAX_IDS_A_PIPELINE,
-            max_bytes: in_range("pipeline_bytes", options.pipeline_bytes, 64 << 10..=MAX_BYTES_A_CALL),
-            in_flight: in_range("in_flight", options.in_flight, 1..=64),
-            linger: options.linger,
-        };
         let placing = Placing::new(&client);
         let circuit = Circuit::new(client.calls.clone());
+        let limits = Limits {
+            linger: options.linger,
+            in_flight: in_range("in_flight", options.in_flight, 1..=64),
+            pipeline_bytes: in_range("pipeline_bytes", options.pipeline_bytes, 64 << 10..=MAX_BYTES_A_CALL),
+            queue_bytes: in_range("queue_bytes", options.queue_bytes, 1 << 20..=1 << 30),
+        };
         let sender = Sender { placing: placing.clone(), circuit: circuit.clone() };
-        tokio::spawn(async move { gathering.run(waiting, |gathered| sender.send(gathered)).await });
-        Self {
-            client,
-            placing,
-            queue,
-            room: Room::new(in_range("queue_bytes", options.queue_bytes, 1 << 20..=1 << 30) as u32),
-            spool: options.spool,
-            circuit,
-        }
+        let lanes = Arc::new(Lanes::new(sender, limits));
+        Self { client, placing, lanes, spool: options.spool, circuit }
     }
 
     /// Reads the policy of a topic ahead of its first put. Without it the first puts are stored uncompressed.

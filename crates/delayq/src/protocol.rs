@@ -2,6 +2,7 @@
 //! and the holders of leases see it. Applications need none of it.
 
 pub use crate::books::{BooksAt, BooksPage};
+pub use crate::durable::Confirmation;
 pub use crate::growth::Growth;
 pub use crate::holder::Holder;
 pub use crate::link::{ClusterUrl, Identity, Link, SentinelUrl, mask_query};

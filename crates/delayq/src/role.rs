@@ -2,6 +2,7 @@
 //!
 //! The commands are read out of the scripts that the role calls: so the list cannot differ from what is run.
 
+use delayq_core::durability::Durability;
 use delayq_core::id::Namespace;
 use delayq_core::script::{Scripts, Verb};
 use std::collections::BTreeSet;
@@ -129,6 +130,16 @@ impl Role {
         let commands: Vec<String> =
             self.commands().into_iter().map(|command| format!("+{command}")).collect();
         format!("user {user} on >PASSWORD ~{{{namespace}:* &{{{namespace}:* -@all {}", commands.join(" "))
+    }
+
+    /// What it calls besides where topics ask for this durability: [`Self::commands`] has it not, because no other deployment needs
+    /// it, and a Redis before 7.2 does not know WAITAOF.
+    pub const fn waits_by(self, durability: Durability) -> Option<&'static str> {
+        match (self, durability) {
+            (Self::Consumer | Self::Timer | Self::Forwarder, _) | (_, Durability::Memory) => None,
+            (_, Durability::Disk) => Some("waitaof"),
+            (_, Durability::Replicas(_)) => Some("wait"),
+        }
     }
 
     /// Whether it follows wake-ups.

@@ -3,22 +3,29 @@
 //! A node that answers MOVED did not run the script, so it is sent to the node that has the shard now. One that answers
 //! ASK or TRYAGAIN is giving the shard's slot away: each script declares a key that never exists, so neither node runs any
 //! until the last key has moved, and asking the other one first is of no use. The caller tries again.
+//!
+//! Where calls wait for replicas or a disk, WAIT and WAITAOF go behind them in the same pipeline: so they count from these
+//! calls on, and no call is answered by another master than the one that is waited for.
 
+mod confirming;
 mod value;
 
 use crate::clock;
 use crate::error::Error;
 use crate::link::{Grouped, Line, Link, Nodes};
+use confirming::Confirming;
 use delayq_core::call::Call;
+use delayq_core::durability::Waits;
 use delayq_core::keys::Keys;
 use delayq_core::layout::NOT_ASKED;
 use delayq_core::reply;
 use delayq_core::script::{Scripts, Verb};
 use futures_util::future::join_all;
-use redis::{Cmd, ErrorKind, Pipeline, RedisResult, ServerErrorKind, Value};
+use redis::{Cmd, Pipeline, RedisResult, Value};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Maximum times that scripts are loaded for one call, if Redis forgets them again at once.
 const LOADS: usize = 10;
@@ -31,18 +38,32 @@ pub(crate) struct ScriptLink {
     nodes: Nodes,
     keys: Keys,
     scripts: Arc<Scripts>,
+    /// What all its calls wait for.
+    waits: Waits,
+}
+
+/// The connection over which calls go, and their deadline.
+struct Way<'l> {
+    link: &'l Link,
+    line: Line,
+    until: Instant,
 }
 
 // === impl ScriptLink ===
 
 impl ScriptLink {
     pub(crate) fn new(nodes: Nodes, keys: Keys, scripts: Arc<Scripts>) -> Self {
-        Self { nodes, keys, scripts }
+        Self { nodes, keys, scripts, waits: Waits::NOTHING }
     }
 
     /// The same over other connections.
     pub(crate) fn another(&self) -> Self {
         Self::new(self.nodes.another(), self.keys.clone(), Arc::clone(&self.scripts))
+    }
+
+    /// The same over other connections, for calls that wait for this.
+    pub(crate) fn waiting(&self, waits: Waits) -> Self {
+        Self { waits, ..self.another() }
     }
 
     pub(crate) fn nodes(&self) -> &Nodes {
@@ -115,7 +136,8 @@ impl ScriptLink {
         calls: &[&Call],
         deadline: Duration,
     ) -> Vec<Result<reply::Value, Error>> {
-        match link.by_deadline(deadline, |line| self.send_over(link, line, calls)).await {
+        let until = clock::instant() + deadline;
+        match link.by_deadline(deadline, |line| self.send_over(Way { link, line, until }, calls)).await {
             Ok(answers) => answers,
             Err(error) => vec![Err(error); calls.len()],
         }
@@ -123,13 +145,11 @@ impl ScriptLink {
 
     async fn send_over(
         &self,
-        link: &Link,
-        line: Line,
+        way: Way<'_>,
         calls: &[&Call],
     ) -> Result<Vec<Result<reply::Value, Error>>, Error> {
         let all: Vec<usize> = (0..calls.len()).collect();
-        let mut answers = self.trip((link, &line), calls, &all, &[]).await?;
-        let mut failed = None;
+        let mut answers = self.trip(&way, calls, &all, &[]).await?;
         // Somebody may flush the scripts again between the loading and the call.
         for _ in 0..LOADS {
             let unknown: Vec<usize> = (0..answers.len()).filter(|&i| is_no_script(&answers[i])).collect();
@@ -138,61 +158,63 @@ impl ScriptLink {
             }
             let verbs: HashSet<Verb> = unknown.iter().map(|&i| calls[i].verb).collect();
             let verbs: Vec<Verb> = verbs.into_iter().collect();
-            match self.trip((link, &line), calls, &unknown, &verbs).await {
+            match self.trip(&way, calls, &unknown, &verbs).await {
                 Ok(again) => unknown.into_iter().zip(again).for_each(|(i, answer)| answers[i] = answer),
                 // What was answered before stays so.
                 Err(error) => {
-                    failed = Some(error);
+                    unknown.into_iter().for_each(|i| answers[i] = Err(error.clone()));
                     break;
                 }
             }
         }
-        let answer = |(call, answer): (&&Call, RedisResult<Value>)| match answer {
-            Ok(answer) => Ok(value::of_redis(answer)),
-            answer
-                if is_no_script(&answer)
-                    && let Some(error) = &failed =>
-            {
-                Err(error.clone())
-            }
-            Err(error) => {
-                let of = (call.shard, call.layout.unwrap_or(NOT_ASKED));
-                Err(Error::of_call(link.address(), Some(of), &error))
-            }
-        };
-        Ok(calls.iter().zip(answers).map(answer).collect())
+        Ok(answers)
     }
 
-    /// One round trip: loads `load` first, then sends the calls at `which`.
+    /// One round trip: loads `load` first, then sends the calls at `which`, and waits for what confirms them.
     async fn trip(
         &self,
-        (link, line): (&Link, &Line),
+        Way { link, line, until }: &Way<'_>,
         calls: &[&Call],
         which: &[usize],
         load: &[Verb],
-    ) -> Result<Vec<RedisResult<Value>>, Error> {
-        let mut pipeline = Pipeline::with_capacity(load.len() + which.len());
+    ) -> Result<Vec<Result<reply::Value, Error>>, Error> {
+        let mut pipeline = Pipeline::with_capacity(load.len() + which.len() + 2);
         for &verb in load {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(&self.scripts.get(verb).source);
         }
         for &i in which {
             pipeline.add_command(self.command(calls[i]));
         }
+        let confirming = Confirming::new(&self.waits, link.settings(), *until);
+        confirming.ask(&mut pipeline);
         let mut answers = link.exchange(line, &pipeline).await?.into_iter();
         // What could not be loaded is why its calls are not known.
         let unloaded = answers.by_ref().take(load.len()).find_map(Result::err);
-        let because = |answer: RedisResult<Value>| match &unloaded {
-            Some(error) if is_no_script(&answer) => Err(error.clone()),
-            _ => answer,
+        let some: Vec<RedisResult<Value>> = answers.by_ref().take(which.len()).collect();
+        let unconfirmed = confirming.read(answers);
+        let read = |(&i, answer): (&usize, RedisResult<Value>)| {
+            let of = (calls[i].shard, calls[i].layout.unwrap_or(NOT_ASKED));
+            let answer = answer.map_err(|error| Error::of_call(link.address(), Some(of), &error));
+            match (&unloaded, &unconfirmed) {
+                (Some(error), _) if is_no_script(&answer) => {
+                    Err(Error::of_call(link.address(), Some(of), error))
+                }
+                (_, Some(error)) if answer.is_ok() => Err(error.clone()),
+                _ => answer.map(value::of_redis),
+            }
         };
-        Ok(answers.map(because).collect())
+        Ok(which.iter().zip(some).map(read).collect())
     }
 
     fn command(&self, call: &Call) -> Cmd {
         let mut command = Cmd::with_capacity(call.arguments().count() + 6, call.bytes() + 160);
         command.arg("EVALSHA").arg(&self.scripts.get(call.verb).sha).arg(2);
         command.arg(self.keys.meta(call.shard)).arg(self.keys.never(call.shard));
-        command.arg(call.layout.unwrap_or(NOT_ASKED));
+        let layout = call.layout.unwrap_or(NOT_ASKED);
+        match call.waits.is_empty() {
+            true => command.arg(layout),
+            false => command.arg(format!("{layout} {}", call.waits)),
+        };
         for argument in call.arguments() {
             command.arg(argument);
         }
@@ -208,6 +230,6 @@ fn redirection(answer: &Result<reply::Value, Error>) -> Option<&str> {
     }
 }
 
-fn is_no_script(answer: &RedisResult<Value>) -> bool {
-    matches!(answer, Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
+fn is_no_script<T>(answer: &Result<T, Error>) -> bool {
+    matches!(answer, Err(Error::Redis { code, .. }) if code == "NOSCRIPT")
 }

@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::link::Link;
 use crate::listen::try_listening;
 use crate::role::Role;
+use delayq_core::durability::Durability;
 use delayq_core::shard::ShardId;
 use delayq_core::time::UnixMicros;
 use delayq_core::verbs::probe;
@@ -17,6 +18,9 @@ use std::sync::Arc;
 const OLDEST: (u64, u64) = (7, 0);
 /// The role of one that takes writes.
 const MASTER: &str = "master";
+
+/// The oldest one that has WAITAOF; a Valkey says this version or a newer one.
+const WAITAOF: (u64, u64) = (7, 2);
 
 /// What a Redis says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -245,12 +249,32 @@ impl ServerFacts {
         }
     }
 
+    fn is_before(&self, version: (u64, u64)) -> bool {
+        let mut parts = self.version.split('.').map_while(|part| part.parse::<u64>().ok());
+        (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < version
+    }
+
+    /// Whether it can confirm writes as a topic asks.
+    ///
+    /// # Errors
+    /// What is missing for that.
+    pub fn confirms(&self, durability: Durability) -> Result<(), String> {
+        match durability {
+            Durability::Disk if self.is_before(WAITAOF) => {
+                Err(format!("version {} has no WAITAOF, which needs Redis 7.2 or a Valkey", self.version))
+            }
+            Durability::Disk if !self.aof => Err("there is no append-only file".to_owned()),
+            Durability::Replicas(count) if self.replicas < u64::from(count) => {
+                Err(format!("{} replicas follow", self.replicas))
+            }
+            Durability::Memory | Durability::Disk | Durability::Replicas(_) => Ok(()),
+        }
+    }
+
     /// `in_cluster`: whether it was reached as a node of a cluster.
     fn check(&self, in_cluster: bool) -> Result<(), Error> {
         let unfit = |why: String| Err(Error::Unfit(why));
-        let mut parts = self.version.split('.').map_while(|part| part.parse::<u64>().ok());
-        let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-        if version < OLDEST {
+        if self.is_before(OLDEST) {
             return unfit(format!(
                 "it is version {}; delayq needs Redis 7.0 or Valkey 7.2 at least",
                 self.version
@@ -297,6 +321,21 @@ mod tests {
         ] {
             let error = facts(&good.replace(from, to)).check(false).unwrap_err().to_string();
             assert!(error.contains(named), "{error}");
+        }
+    }
+    #[test]
+    fn what_cannot_be_confirmed_is_named() {
+        let info = "redis_version:7.2.4\r\naof_enabled:1\r\nconnected_slaves:1\r\n";
+        for durability in [Durability::Memory, Durability::Disk, Durability::Replicas(1)] {
+            assert_eq!(facts(info).confirms(durability), Ok(()));
+        }
+        for (info, durability, named) in [
+            (info.replace("7.2.4", "7.0.15"), Durability::Disk, "WAITAOF"),
+            (info.replace("enabled:1", "enabled:0"), Durability::Disk, "append-only"),
+            (info.to_owned(), Durability::Replicas(2), "1 replicas"),
+        ] {
+            let why = facts(&info).confirms(durability).unwrap_err();
+            assert!(why.contains(named), "{why}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
+use delayq::admin::{Durability, Policy};
 use delayq::{
     Admin, Client, Error, Fate, Message, Producer, ProducerOptions, SentinelSettings, Settings, Topic,
     UnixMillis,
@@ -242,6 +243,33 @@ async fn connections_that_are_reset_again_and_again_lose_no_put() {
     let answers = load.stop().await;
     let stored = stored(&group.redises[0]).await;
     assert!(answers.iter().all(|(id, answer, _)| answer.is_err() || stored.contains(id)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_put_that_a_replica_confirmed_is_lost_in_failovers() {
+    let mut group = SentinelGroup::start().await;
+    let (_, admin, producer) = created(settings(group.url(), 2)).await;
+    let policy = Policy { durability: Some(Durability::Replicas(1)), ..Policy::default() };
+    admin.change_policy(&Topic::new("orders").unwrap(), &policy, &[]).await.unwrap();
+    replicated(&group).await;
+    let (load, mut master) = (Load::start(producer), 0);
+    for _ in 0..3 {
+        let before = load.accepted();
+        wait_until("puts that a replica confirms", LONG, async || load.accepted() > before + 200).await;
+        group.redises[master].kill().await;
+        let former = master;
+        master = group.master_after(former).await;
+        group.redises[former].resume().await;
+        wait_until("both replicas to follow", LONG, async || {
+            let field = async |name| group.redises[master].field(name).await;
+            field("slave0").await.contains("state=online") && field("slave1").await.contains("state=online")
+        })
+        .await;
+    }
+    let answers = load.stop().await;
+    let stored = stored(&group.redises[master]).await;
+    let lost = answers.iter().filter(|(id, answer, _)| answer.is_ok() && !stored.contains(id));
+    assert_eq!(lost.map(|(id, ..)| id).collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,9 +6,17 @@ if registry.err then return redis.error_reply('DQTYPE ' .. KEYS[1] .. ' is not a
 if not layout then
   return redis.error_reply('DQUNINITIALISED ' .. KEYS[1] .. ' does not exist')
 end
+-- What the caller waits for behind the call, in words behind the layout: see `durability.lua`.
+local waits = ''
 if layout ~= ARGV[1] then
-  -- With the shard counts, so that the caller needs no second call to follow.
-  local counts, shards = unpack(redis.call('HMGET', KEYS[1], 'counts', 'shards'))
-  return redis.error_reply('DQLAYOUT ' .. layout .. ' ' .. (counts or shards or '?') .. ' is the layout of '
-    .. KEYS[1] .. ', not ' .. tostring(ARGV[1]))
+  local known, words = string.match(tostring(ARGV[1]), '^(%d+) (.+)$')
+  if known ~= layout then
+    -- With the shard counts, so that the caller needs no second call to follow.
+    local counts, shards = unpack(redis.call('HMGET', KEYS[1], 'counts', 'shards'))
+    return redis.error_reply('DQLAYOUT ' .. layout .. ' ' .. (counts or shards or '?') .. ' is the layout of '
+      .. KEYS[1] .. ', not ' .. tostring(known or ARGV[1]))
+  end
+  waits = words
+  -- WAIT counts from the connection's last write: what changes nothing, such as a repeat, is waited for as well.
+  redis.call('HSET', KEYS[1], 'layout', layout)
 end

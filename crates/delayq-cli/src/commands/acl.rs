@@ -2,10 +2,11 @@
 
 use crate::deployment::{CliConfig, Context};
 use clap::{Args, Subcommand};
-use delayq::admin::{Role, sentinel_rule};
+use delayq::admin::{Durability, Role, sentinel_rule};
 use delayq_cluster::{ClusterConfig, Role as Fleet};
 use delayq_service::Fault;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Print the least permissions of each role, for Redis and etcd
 #[derive(Debug, Args)]
@@ -28,6 +29,9 @@ struct Print {
     /// Only this role: producer, consumer, timer, forwarder, compensator or admin; may be repeated
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<Role>,
+    /// Also the commands for topics with this durability: disk or replica:N; may be repeated
+    #[arg(long = "durability", value_name = "DURABILITY")]
+    durabilities: Vec<Durability>,
     /// The user's name. Default delayq-ROLE
     #[arg(long, value_name = "NAME", requires = "roles")]
     user: Option<String>,
@@ -41,10 +45,10 @@ impl Acl {
     /// # Errors
     /// Standard output cannot be written.
     pub fn run(self, context: &Context) -> Result<(), Fault> {
-        let Action::Print(Print { roles, user }) = self.action;
+        let Action::Print(Print { roles, durabilities, user }) = self.action;
         let roles = if roles.is_empty() { Role::ALL.to_vec() } else { roles };
-        let rights: Vec<Rights> =
-            roles.into_iter().map(|role| Rights::of(role, user.clone(), &context.config)).collect();
+        let of = |role| Rights::of(role, &durabilities, user.clone(), &context.config);
+        let rights: Vec<Rights> = roles.into_iter().map(of).collect();
         let values: Vec<Value> = rights.iter().map(Rights::json).collect();
         context.output.print(&values, || {
             let texts: Vec<String> = rights.iter().map(Rights::text).collect();
@@ -66,9 +70,12 @@ struct Rights {
 // === impl Rights ===
 
 impl Rights {
-    fn of(role: Role, user: Option<String>, config: &CliConfig) -> Self {
+    fn of(role: Role, durabilities: &[Durability], user: Option<String>, config: &CliConfig) -> Self {
         let user = user.unwrap_or_else(|| format!("delayq-{role}"));
-        let redis = role.rule(&user, &config.deployment.namespace);
+        let waits: BTreeSet<&str> =
+            durabilities.iter().filter_map(|&durability| role.waits_by(durability)).collect();
+        let mut redis = role.rule(&user, &config.deployment.namespace);
+        waits.into_iter().for_each(|command| redis.push_str(&format!(" +{command}")));
         let sentinel = config.redis.place().has_sentinels().then(|| sentinel_rule(&user));
         let etcd = if config.etcd.enabled { etcd(role, &user, config) } else { Vec::new() };
         Self { role, user, redis, sentinel, etcd }

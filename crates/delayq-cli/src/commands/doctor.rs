@@ -8,6 +8,7 @@ use crate::sources;
 use clap::Args;
 use delayq_service::Fault;
 
+mod durability;
 mod etcd;
 mod process;
 mod readers;
@@ -53,6 +54,7 @@ pub(super) async fn examine(global: &Global, context: &Context) -> Vec<Check> {
     let mut checks = redis::checks(context).await;
     if checks.iter().all(|check| check.verdict != Judgement::Bad) {
         checks.extend(shards::checks(context).await);
+        checks.extend(durability::checks(context).await);
         checks.extend(readers::checks(global, context).await);
     }
     checks.extend(etcd::checks(context).await);

@@ -11,6 +11,7 @@ mod outage;
 mod ready;
 mod resting;
 mod silence;
+mod unconfirmed;
 mod writes;
 
 use delayq::admin::{Policy, Repeats};
@@ -43,7 +44,10 @@ struct Host {
 
 impl Host {
     async fn start() -> Self {
-        let deployment = Deployment::on(lasting_redis().await, 4).await;
+        Self::on(Deployment::on(lasting_redis().await, 4).await)
+    }
+
+    fn on(deployment: Deployment) -> Self {
         let folder = Folder::new("spool");
         let spool = SpoolWriter::open(folder.path(), &SpoolSettings::default()).unwrap();
         let options = ProducerOptions::default().spool(Arc::new(spool.clone()));

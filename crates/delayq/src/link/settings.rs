@@ -36,6 +36,8 @@ pub struct LinkSettings {
     pub connect_timeout: Duration,
     /// How long one call may take, connecting included. Default 2 s.
     pub deadline: Duration,
+    /// How long a write to a topic that asks for durability may take to be confirmed. Default and most: half of `deadline`.
+    pub confirm_timeout: Option<Duration>,
     /// Silence after which the system probes the connection. Default 5 s.
     pub keepalive: Duration,
     /// How the sentinels are asked, where the URL names some.
@@ -73,6 +75,7 @@ impl LinkSettings {
             identity: None,
             connect_timeout: Duration::from_secs(1),
             deadline: Duration::from_secs(2),
+            confirm_timeout: None,
             keepalive: Duration::from_secs(5),
             sentinel: SentinelSettings::default(),
             resp2: false,
@@ -85,6 +88,7 @@ impl LinkSettings {
         ca_pem: impl Into<Vec<u8>> => Some(ca_pem.into()),
         connect_timeout: Duration,
         deadline: Duration,
+        confirm_timeout: Duration => Some(confirm_timeout),
         keepalive: Duration,
         sentinel: SentinelSettings,
         resp2: bool,
@@ -95,6 +99,12 @@ impl LinkSettings {
     #[must_use]
     pub fn identity(self, cert_pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {
         Self { identity: Some(Identity::from_pem(cert_pem, key_pem)), ..self }
+    }
+
+    /// How long a write may take to be confirmed.
+    pub(crate) fn confirmed_within(&self) -> Duration {
+        let most = self.deadline / 2;
+        self.confirm_timeout.map_or(most, |timeout| timeout.min(most))
     }
 
     /// The address without its secrets.

@@ -8,6 +8,7 @@ use super::{Producer, Put, PutError, reference};
 use crate::error::Error;
 use crate::placing::{Placed, PutAnswer};
 use crate::{clock, server};
+use delayq_core::durability::Waits;
 use delayq_core::fate::Fate;
 use delayq_core::shard::ShardId;
 use delayq_core::spool::SpoolRecord;
@@ -17,6 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// How often one put is handed over: more changes of its topic's durability while it is under way are none.
+const MOST_LANES: usize = 4;
 
 // === impl Producer ===
 
@@ -36,11 +40,11 @@ impl Producer {
     }
 
     /// Puts messages, and those that an outage kept from being answered a second time: a repeat with the same id is
-    /// recognised.
+    /// recognised. What was not confirmed has been waited for.
     async fn put_twice(&self, mut puts: Vec<Placed>) -> Vec<PutAnswer> {
         let began = clock::instant();
         let mut answers = self.put_once(&mut puts).await;
-        let unanswered: Vec<usize> = (0..puts.len()).filter(|&i| is_outage(&answers[i])).collect();
+        let unanswered: Vec<usize> = (0..puts.len()).filter(|&i| is_unanswered(&answers[i])).collect();
         if !unanswered.is_empty() {
             let repeat = |&i: &usize| {
                 let lost = is_unknown(&answers[i]).then_some(began);
@@ -55,7 +59,8 @@ impl Producer {
         answers
     }
 
-    /// Hands messages to the gathering, and waits for their answers. Repeats that cannot be dated are not sent.
+    /// Puts messages, each where it does not hold up those that wait for less. What its topic asks is known once it was refused.
+    /// Repeats that cannot be dated are not sent.
     async fn put_once(&self, puts: &mut [Placed]) -> Vec<PutAnswer> {
         let undated = self.date_repeats(puts).await;
         let dated: Vec<usize> = (0..puts.len()).filter(|i| !undated.contains_key(i)).collect();
@@ -64,19 +69,41 @@ impl Producer {
         if dated.is_empty() {
             return answers;
         }
-        let bytes = dated.iter().map(|&i| puts[i].message.bytes()).sum();
-        let room = Arc::new(self.room.take(bytes).await);
-        let hand = |&i: &usize| {
-            let (answer, answered) = oneshot::channel();
-            (Waiting { put: puts[i].clone(), answer, _room: Arc::clone(&room) }, (i, answered))
-        };
-        let (waiting, answered): (Vec<_>, Vec<_>) = dated.iter().map(hand).unzip();
-        if self.queue.send(waiting).await.is_ok() {
-            for (i, answered) in answered {
-                answers[i] = answered.await.unwrap_or_else(|_| Err(ended()));
+        let mut left = dated;
+        for _ in 0..MOST_LANES {
+            self.hand_over(puts, &left, &mut answers).await;
+            left.retain(|&i| matches!(answers[i], Err(Error::Durability(_))));
+            if left.is_empty() {
+                break;
             }
         }
         answers
+    }
+
+    /// Hands these messages to the gathering, and waits for their answers.
+    async fn hand_over(&self, puts: &[Placed], which: &[usize], answers: &mut [PutAnswer]) {
+        let mut lanes = BTreeMap::<Waits, Vec<usize>>::new();
+        for &i in which {
+            lanes.entry(self.client.calls.waits(&puts[i].message.topic)).or_default().push(i);
+        }
+        let mut handed = Vec::with_capacity(which.len());
+        for (waits, which) in lanes {
+            let lane = self.lanes.of(&waits);
+            let bytes = which.iter().map(|&i| puts[i].message.bytes()).sum();
+            let room = Arc::new(lane.room.take(bytes).await);
+            let hand = |i: usize| {
+                let (answer, answered) = oneshot::channel();
+                let waiting = Waiting { put: puts[i].clone(), answer, _room: Arc::clone(&room) };
+                (waiting, (i, answered))
+            };
+            let (waiting, answered): (Vec<_>, Vec<_>) = which.into_iter().map(hand).unzip();
+            if lane.queue.send(waiting).await.is_ok() {
+                handed.extend(answered);
+            }
+        }
+        for (i, answered) in handed {
+            answers[i] = answered.await.unwrap_or_else(|_| Err(ended()));
+        }
     }
 
     /// Says of repeats when their first try began, on the clock of their Redis: from its time now, less how long ago it was
@@ -115,8 +142,9 @@ impl Producer {
     }
 }
 
-fn is_outage(answer: &PutAnswer) -> bool {
-    answer.as_ref().is_err_and(Error::is_outage)
+fn is_unanswered(answer: &PutAnswer) -> bool {
+    let error = answer.as_ref().err();
+    error.is_some_and(|error| error.is_outage() && !matches!(error, Error::Unconfirmed { .. }))
 }
 
 fn is_unknown(answer: &PutAnswer) -> bool {

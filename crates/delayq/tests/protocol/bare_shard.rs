@@ -61,6 +61,8 @@ pub(crate) struct BareShard {
     last: (Vec<u8>, Arc<Snapshot>),
     /// The scripts' current time, in µs; `None`: the server's own clock.
     pub(crate) clock_us: Option<u64>,
+    /// The first argument of its calls: the layout, and what they wait for.
+    pub(crate) layout: &'static str,
 }
 
 /// The scripts with the test's clock, with what they would publish recorded in `said`, and with `extra` replacements,
@@ -110,6 +112,7 @@ impl BareShard {
             base,
             last: Default::default(),
             clock_us: None,
+            layout: "1",
         }
     }
 
@@ -217,7 +220,7 @@ impl BareShard {
         }
         let command =
             pipe.cmd("EVALSHA").arg(&self.scripts.get(verb).sha).arg(2).arg(&self.meta).arg(&self.never);
-        command.arg(1);
+        command.arg(self.layout);
         for arg in args {
             command.arg(arg.as_ref());
         }

@@ -2,7 +2,7 @@
 
 use crate::action::{Action, GiveBack};
 use crate::bare_shard::NOW;
-use crate::lab::{Lab, item};
+use crate::lab::{Lab, grouped, item};
 use crate::snapshot::lossy;
 use delayq::Backoff;
 use delayq::protocol::Verb;
@@ -112,4 +112,45 @@ async fn a_put_to_an_earlier_place_creates_no_topic_where_there_is_nothing() {
     let put = [b"a".as_slice(), b"x", due.as_bytes(), b"earlier", &envelope];
     assert_eq!(lossy(&lab.shard.call(Verb::Put, &put).await.unwrap()[1]), "moved");
     assert_eq!(lab.shard.snapshot().await.number("meta", "topics"), 0);
+}
+
+#[tokio::test]
+async fn a_write_that_does_not_wait_as_its_topic_asks_is_refused_before_anything_is_written() {
+    let mut lab = Lab::new().await;
+    lab.put("a", &[item("x", NOW + 5), grouped("y", NOW + 5)]).await;
+    lab.run(Action::configure("a", "durability", "replica:1")).await.unwrap();
+    let (topic, group) = (|| "a".to_owned(), || "g".to_owned());
+    let writes = || {
+        [
+            Action::Put { topic: topic(), items: vec![item("z", NOW + 5)] },
+            Action::Put { topic: topic(), items: vec![grouped("u", NOW + 5)] },
+            Action::Reschedule { topic: topic(), changes: vec![(b"x".to_vec(), "+9".to_owned(), None)] },
+            Action::Cancel { topic: topic(), ids: vec![b"x".to_vec()] },
+            Action::ShiftGroup { group: group(), token: "1".to_owned(), by: 1, limit: 9 },
+            Action::CancelGroup { group: group(), behind: (0, Vec::new()), limit: 9 },
+        ]
+    };
+    let dump = |shard: &_| format!("{shard:?}");
+    let before = dump(&*lab.shard.snapshot().await);
+    for (layout, code) in [
+        ("1", "DQDURABILITY replica:1 "),
+        ("1 disk", "DQDURABILITY replica:1 "),
+        ("1 replica:10", "DQDURABILITY replica:1 "),
+        ("2 replica:1", "DQLAYOUT 1 "),
+        ("1 ", "DQLAYOUT 1 "),
+    ] {
+        lab.shard.layout = layout;
+        for write in writes() {
+            let why = lab.run(write).await.unwrap_err();
+            assert!(why.starts_with(code), "{layout}: {why}");
+        }
+        lab.shard.layout = "1";
+        assert_eq!(dump(&*lab.shard.snapshot().await), before, "{layout}");
+    }
+    lab.shard.layout = "1 disk replica:1";
+    for write in writes() {
+        let words = lab.words(write).await;
+        assert!(words.iter().all(|word| !word.starts_with("refused")), "{words:?}");
+    }
+    assert_ne!(dump(&*lab.shard.snapshot().await), before);
 }

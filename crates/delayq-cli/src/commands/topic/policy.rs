@@ -5,7 +5,7 @@ use crate::failure::{of_core, usage};
 use crate::policy_text::text;
 use crate::when::Span;
 use clap::Args;
-use delayq::admin::{Codec, Policy, PolicySetting, Repeats};
+use delayq::admin::{Codec, Durability, Policy, PolicySetting, Repeats};
 use delayq::{Backoff, Topic};
 use delayq_service::Fault;
 use delayq_service::config::backoff;
@@ -65,6 +65,10 @@ pub(super) struct Set {
     /// How many dead letters each shard keeps: sweeps delete the oldest of more; 0 for all, which is the default
     #[arg(long, value_name = "COUNT")]
     dead_max: Option<u32>,
+    /// What the answers to puts, cancels and reschedules wait for: memory (nothing), disk (the master's append-only file,
+    /// synced; needs Redis 7.2), or replica:N (N replicas have them). Default memory
+    #[arg(long)]
+    durability: Option<Durability>,
     /// Reset this setting to its default, or "all" of them; may be repeated
     #[arg(long, value_name = "SETTING", value_parser = reset)]
     reset: Vec<Reset>,
@@ -137,6 +141,7 @@ impl Set {
             history_for: span(self.history_for),
             dead_for: span(self.dead_for),
             dead_max: self.dead_max,
+            durability: self.durability,
         }
     }
 }

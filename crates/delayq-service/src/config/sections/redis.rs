@@ -31,6 +31,10 @@ pub struct RedisConfig {
     /// Longest wait for the answer of one call; after that its fate is *unknown* and the caller decides. 10 ms to 1 m;
     /// default 2 s. If it is too short, a busy Redis makes producers spool.
     pub call_deadline: HumanDuration,
+    /// Longest wait for replicas or a disk to confirm a write whose topic asks for it; after that its fate is *unknown*. 1 ms
+    /// to half of `call_deadline`; unset: half of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirm_timeout: Option<HumanDuration>,
     /// Silence after which the system probes a connection. 1 s to 10 m; default 5 s. If a middlebox forgets idle connections
     /// sooner, the first call after a pause is slow.
     pub keepalive: HumanDuration,
@@ -52,6 +56,7 @@ impl Default for RedisConfig {
             key: None,
             connect_timeout: HumanDuration::from_secs(1),
             call_deadline: HumanDuration::from_secs(2),
+            confirm_timeout: None,
             keepalive: HumanDuration::from_secs(5),
             sentinel: None,
         }
@@ -76,8 +81,9 @@ impl RedisConfig {
     /// As if `url` alone said where the Redis is: another Redis has other credentials.
     #[must_use]
     pub fn elsewhere(&self, url: &RedisUrl) -> Self {
-        let Self { connect_timeout, call_deadline, keepalive, .. } = *self;
-        Self { url: url.clone(), connect_timeout, call_deadline, keepalive, ..Self::default() }
+        let Self { connect_timeout, call_deadline, confirm_timeout, keepalive, .. } = *self;
+        let url = url.clone();
+        Self { url, connect_timeout, call_deadline, confirm_timeout, keepalive, ..Self::default() }
     }
 }
 
@@ -86,6 +92,10 @@ impl Section for RedisConfig {
         let wait = HumanDuration::from_millis(10)..=HumanDuration::from_secs(60);
         at.range("connect_timeout", &self.connect_timeout, wait.clone());
         at.range("call_deadline", &self.call_deadline, wait);
+        if let Some(timeout) = &self.confirm_timeout {
+            let most = HumanDuration::from(*self.call_deadline / 2);
+            at.range("confirm_timeout", timeout, HumanDuration::from_millis(1)..=most);
+        }
         at.range("keepalive", &self.keepalive, HumanDuration::from_secs(1)..=HumanDuration::from_secs(600));
         at.secret("password", self.password.as_ref());
         if self.password.is_some() && self.url.has_password() {

@@ -124,6 +124,8 @@ async fn a_setting_that_cannot_be_is_refused_by_name_and_not_set() {
         ("remember_own_ms", "x"),
         ("repeats", "maybe"),
         ("backoff", "\u{4}aaaa"),
+        ("durability", "replica:0"),
+        ("durability", "replica:10"),
         ("colour", "1"),
     ];
     for (field, value) in cases {

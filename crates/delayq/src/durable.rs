@@ -1,0 +1,129 @@
+//! Calls that wait for replicas or a disk: on connections of their own, because Redis answers nothing else on a connection
+//! that waits.
+//!
+//! A topic that asks for that refuses calls that do not wait, before anything is written. So a client learns of it by being
+//! refused, and believes it for some seconds; then one call without waiting asks again.
+
+use crate::error::Error;
+use crate::script_link::ScriptLink;
+use delayq_core::call::Call;
+use delayq_core::durability::{Durability, Waits};
+use delayq_core::fate::Fate;
+use delayq_core::reply::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+/// How long it is believed what a topic asks.
+const BELIEVED: Duration = Duration::from_secs(10);
+
+/// Pipelines of one durability that wait at once, each on a connection of its own.
+const MOST_WAITING: usize = 8;
+
+/// What is known of topics, and the connections for calls that wait.
+#[derive(Default)]
+pub(crate) struct Durable {
+    known: Mutex<HashMap<Vec<u8>, (Waits, Instant)>>,
+    lanes: Mutex<BTreeMap<Waits, Arc<Lane>>>,
+    observer: OnceLock<Observer>,
+}
+
+/// What became of calls that waited for replicas or a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Confirmation {
+    /// Whether all of it was confirmed.
+    pub confirmed: bool,
+    /// How long the calls took, with the wait.
+    pub took: Duration,
+}
+
+/// Who is told of each confirmation.
+pub(crate) type Observer = Box<dyn Fn(Confirmation) + Send + Sync>;
+
+/// The connections for calls that wait for the same. They share no connection with others, which are therefore not held up
+/// where replicas or a disk do not confirm.
+struct Lane {
+    waits: Waits,
+    turns: Semaphore,
+    idle: Mutex<Vec<ScriptLink>>,
+}
+
+// === impl Durable ===
+
+impl Durable {
+    /// What a topic is known to ask; nothing where nothing is known.
+    pub(crate) fn waits(&self, topic: &[u8]) -> Waits {
+        let mut known = lock(&self.known);
+        match known.get(topic) {
+            None => Waits::NOTHING,
+            Some((waits, until)) if *until > now() => waits.clone(),
+            Some(_) => {
+                known.remove(topic);
+                Waits::NOTHING
+            }
+        }
+    }
+
+    /// Takes in what a topic asks.
+    pub(crate) fn learn(&self, topic: &[u8], asked: Durability) {
+        lock(&self.known).insert(topic.to_vec(), (Waits::from(asked), now() + BELIEVED));
+    }
+
+    /// Sends calls that all wait for the same, over connections like those of `scripts`: one answer each.
+    pub(crate) async fn send(
+        &self,
+        scripts: &ScriptLink,
+        waits: &Waits,
+        calls: &[Call],
+    ) -> Vec<Result<Value, Error>> {
+        let lane = self.lane(waits);
+        let deadline = scripts.nodes().settings().deadline;
+        let Ok(turn) = timeout(deadline, lane.turns.acquire()).await else {
+            let why =
+                format!("{MOST_WAITING} pipelines wait already, and none was through within {deadline:?}");
+            let error = Error::Unconfirmed { durability: waits.to_string(), fate: Fate::NotApplied, why };
+            return vec![Err(error); calls.len()];
+        };
+        let _turn = turn.expect("nobody closes it");
+        let idle = lock(&lane.idle).pop();
+        let link = idle.unwrap_or_else(|| scripts.waiting(lane.waits.clone()));
+        let began = now();
+        let answers = link.send_all(calls).await;
+        lock(&lane.idle).push(link);
+        let unconfirmed = |answer: &Result<_, Error>| matches!(answer, Err(Error::Unconfirmed { .. }));
+        let confirmed = !answers.iter().any(unconfirmed);
+        // What was refused was not waited for.
+        if let Some(observer) = self.observer.get()
+            && (!confirmed || answers.iter().any(Result::is_ok))
+        {
+            observer(Confirmation { confirmed, took: began.elapsed() });
+        }
+        answers
+    }
+
+    /// Tells of each confirmation from now on; without effect if somebody is told already.
+    pub(crate) fn observe(&self, observer: Observer) {
+        let _ = self.observer.set(observer);
+    }
+
+    fn lane(&self, waits: &Waits) -> Arc<Lane> {
+        let mut lanes = lock(&self.lanes);
+        let lane = lanes.entry(waits.clone()).or_insert_with(|| {
+            let turns = Semaphore::new(MOST_WAITING);
+            Arc::new(Lane { waits: waits.clone(), turns, idle: Mutex::default() })
+        });
+        Arc::clone(lane)
+    }
+}
+
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().expect("nothing panics while it holds the lock")
+}
+
+#[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
+fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,76 @@
+//! Waiting until replicas or a disk have what the calls of a pipeline wrote.
+
+use crate::clock;
+use crate::error::Error;
+use crate::link::LinkSettings;
+use delayq_core::durability::Waits;
+use delayq_core::fate::Fate;
+use redis::{FromRedisValue, Pipeline, RedisResult, Value, from_redis_value};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What is waited for behind the calls of one pipeline, and for how long.
+pub(super) struct Confirming<'w> {
+    waits: &'w Waits,
+    within_ms: u64,
+}
+
+// === impl Confirming ===
+
+impl<'w> Confirming<'w> {
+    /// `until`: the deadline of the calls. Half of what is left is kept for sending them once more.
+    pub(super) fn new(waits: &'w Waits, settings: &LinkSettings, until: Instant) -> Self {
+        let left = until.saturating_duration_since(clock::instant()) / 2;
+        let within = settings.confirmed_within().min(left);
+        // Redis takes 0 for ever.
+        Self { waits, within_ms: (within.as_micros().div_ceil(1000) as u64).max(1) }
+    }
+
+    /// Adds the commands that wait.
+    pub(super) fn ask(&self, pipeline: &mut Pipeline) {
+        if self.waits.disk() {
+            pipeline.cmd("WAITAOF").arg(1).arg(0).arg(self.within_ms);
+        }
+        if self.waits.replicas() > 0 {
+            pipeline.cmd("WAIT").arg(self.waits.replicas()).arg(self.within_ms);
+        }
+    }
+
+    /// The error of the calls that Redis answered, by the answers to the commands that wait; `None`: all is confirmed.
+    pub(super) fn read(&self, mut answers: impl Iterator<Item = RedisResult<Value>>) -> Option<Error> {
+        let within = Duration::from_millis(self.within_ms);
+        let mut why = Vec::new();
+        if self.waits.disk() {
+            match answer(answers.next()) {
+                Ok((1.., _)) => {}
+                Ok::<(u32, u32), _>(_) => {
+                    why.push(format!("the master's disk did not confirm within {within:?}"));
+                }
+                Err(error) => why.push(error),
+            }
+        }
+        let replicas = u32::from(self.waits.replicas());
+        if replicas > 0 {
+            match answer(answers.next()) {
+                Ok(confirmed) if confirmed >= replicas => {}
+                Ok::<u32, _>(confirmed) => {
+                    why.push(format!("{confirmed} of {replicas} replicas confirmed within {within:?}"));
+                }
+                Err(error) => why.push(error),
+            }
+        }
+        (!why.is_empty()).then(|| Error::Unconfirmed {
+            durability: self.waits.to_string(),
+            fate: Fate::Unknown,
+            why: why.join("; "),
+        })
+    }
+}
+
+/// What a command answered; an error as text.
+fn answer<T: FromRedisValue>(answer: Option<RedisResult<Value>>) -> Result<T, String> {
+    let answer = answer.expect("one answer for one command");
+    answer
+        .map_err(|error| format!("Redis answered {error}"))
+        .and_then(|value| from_redis_value(value).map_err(|error| error.to_string()))
+}
