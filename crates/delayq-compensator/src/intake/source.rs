@@ -44,11 +44,12 @@ pub(crate) trait Source: Send {
     /// As [`next`](Self::next).
     async fn settle(&mut self, tickets: &[&Self::Ticket]) -> Result<(), String>;
 
-    /// Publishes records to the dead destination, and waits until all are confirmed.
+    /// Publishes records to the dead destination, and says of each whether it is confirmed, or why it is not: it may be there
+    /// all the same. What was handed out stays so.
     ///
     /// # Errors
-    /// Why they are not; some may be. What was handed out stays so, and the call may be repeated.
-    async fn bury(&mut self, dead: &[Dead<'_, Self::Ticket>]) -> Result<(), String>;
+    /// Why none is known to be confirmed.
+    async fn bury(&mut self, dead: &[Dead<'_, Self::Ticket>]) -> Result<Vec<Buried>, String>;
 
     /// How many records wait in the broker or are not settled, as far as that is known.
     fn lag(&self) -> Option<u64>;
@@ -56,6 +57,9 @@ pub(crate) trait Source: Send {
     /// Closes the connection.
     async fn close(&mut self);
 }
+
+/// That a record is confirmed, or why it is not.
+pub(crate) type Buried = Result<(), String>;
 
 /// A record that was handed out.
 #[derive(Debug)]

@@ -321,7 +321,7 @@ impl<S: Source> Intake<S> {
         if tickets.is_empty() { Ok(()) } else { within(self.source.settle(&tickets)).await }
     }
 
-    /// Buries and settles records; where the dead destination does not take them, they wait, and why is returned.
+    /// Buries and settles records; those that the dead destination does not take wait, and why is returned.
     async fn bury(&mut self, dead: Vec<Letter<S::Ticket>>) -> Result<Option<String>, String> {
         if dead.is_empty() {
             return Ok(None);
@@ -330,15 +330,21 @@ impl<S: Source> Intake<S> {
             .iter()
             .map(|Letter { origin: Origin { record, ticket }, reason, .. }| Dead { record, ticket, reason })
             .collect();
-        if let Err(why) = within(self.source.bury(&letters)).await {
-            self.waiting.unburied = dead;
-            return Ok(Some(why));
-        }
-        for Letter { origin, reason, counter } in &dead {
+        let answers = within(self.source.bury(&letters)).await;
+        let answers = answers.unwrap_or_else(|why| vec![Err(why); dead.len()]);
+        let (mut buried, mut held) = (Vec::new(), None);
+        for (letter, answer) in dead.into_iter().zip(answers) {
+            if let Err(why) = answer {
+                held.get_or_insert(why);
+                self.waiting.unburied.push(letter);
+                continue;
+            }
+            let Letter { origin, reason, counter } = letter;
             counter.inc();
             tracing::error!(intake = self.name, origin = %origin.ticket, reason, "a record went to the dead destination");
+            buried.push(origin);
         }
-        self.settle(dead.iter().map(|letter| &letter.origin)).await.map(|()| None)
+        self.settle(buried.iter()).await.map(|()| held)
     }
 
     /// The connection is gone, and with it what was taken over it: the broker hands it out again, to another process too.

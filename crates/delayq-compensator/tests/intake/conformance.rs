@@ -174,6 +174,31 @@ pub(crate) async fn a_dead_destination_that_is_away_is_waited_for_and_nothing_is
     compensator.stop().await;
 }
 
+/// Of records for a dead destination that does not take all of them, those that it took are over; the others are tried again.
+/// `refuse` makes it so that it takes `taken` of 20.
+pub(crate) async fn what_the_dead_destination_took_is_not_buried_again<B: Broker>(
+    refuse: impl AsyncFnOnce(&B),
+    taken: usize,
+) {
+    let stage = Stage::<B>::start().await;
+    refuse(&stage.broker).await;
+    let poison = |n: usize| {
+        let body = if n == 7 { vec![b'x'; 20_000] } else { b"x".to_vec() };
+        Sent { body, key: "k".to_owned(), ..Sent::put(&format!("m{n}"), &[("delayq-dely", "5m")]) }
+    };
+    stage.broker.publish((0..20).map(poison).collect()).await;
+    let compensator = stage.compensator("").await;
+    let unreadable = "settled_total{intake=\"orders\",outcome=\"unreadable\"}";
+    compensator.shows(unreadable, taken as f64).await;
+    let held = "held_total{intake=\"orders\"}";
+    let before = compensator.metric(held).await.unwrap();
+    wait_until("more tries", LONG, async || compensator.metric(held).await.unwrap() >= before + 3.0).await;
+    assert_eq!(compensator.metric(unreadable).await, Some(taken as f64));
+    compensator.shows("unsettled_records{intake=\"orders\"}", (20 - taken) as f64).await;
+    assert_eq!(stage.broker.buried().await, taken as u64);
+    compensator.stop().await;
+}
+
 /// What is taken in may be deleted while it is read.
 pub(crate) async fn a_source_that_is_deleted_is_named_and_read_again_once_it_is_there<B: Broker>() {
     let stage = Stage::<B>::start().await;

@@ -1,6 +1,6 @@
 //! The intake `kafka`.
 
-use crate::conformance::conforms;
+use crate::conformance::{self, conforms};
 use crate::stage::{Broker, Guard, PASSWORD, Place, Sent, Stage, USER};
 use delayq_tests::deadline::LONG;
 use delayq_tests::kafka_listener::Listener;
@@ -103,6 +103,12 @@ impl Broker for Kafka {
         tokio::task::spawn_blocking(read).await.unwrap()
     }
 
+    async fn buried(&self) -> u64 {
+        let consumer: BaseConsumer = self.settings().create().unwrap();
+        let look = move || consumer.fetch_watermarks(DEAD, 0, PATIENCE).unwrap().1.try_into().unwrap();
+        tokio::task::spawn_blocking(look).await.unwrap()
+    }
+
     /// High watermark minus the group's committed offset, by a client that is not in the group.
     async fn unsettled(&self) -> u64 {
         let consumer: BaseConsumer = self.settings().create().unwrap();
@@ -149,6 +155,15 @@ const fn topic(place: Place) -> (&'static str, i32) {
 }
 
 conforms!(Kafka);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_dead_destination_took_is_not_buried_again() {
+    let refuse = async |kafka: &Kafka| {
+        kafka.delete(Place::Dead).await;
+        kafka.server.create_topic(DEAD, 1, &[("max.message.bytes", "10000")]).await;
+    };
+    conformance::what_the_dead_destination_took_is_not_buried_again::<Kafka>(refuse, 19).await;
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_header_whose_name_is_not_utf_8_is_buried_without_it_and_stops_nobody() {

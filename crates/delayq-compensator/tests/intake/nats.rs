@@ -1,6 +1,6 @@
 //! The intake `nats`.
 
-use crate::conformance::conforms;
+use crate::conformance::{self, conforms};
 use crate::look::look;
 use crate::stage::{Broker, Guard, PASSWORD, Place, Sent, Stage, USER};
 use async_nats::jetstream::consumer::pull;
@@ -99,6 +99,10 @@ impl Broker for Nats {
         .await
     }
 
+    async fn buried(&self) -> u64 {
+        self.context().await.get_stream("dead").await.unwrap().info().await.unwrap().state.messages
+    }
+
     async fn unsettled(&self) -> u64 {
         let mut stream = self.context().await.get_stream("in").await.unwrap();
         match stream.get_consumer::<pull::Config>("delayq").await {
@@ -157,6 +161,17 @@ async fn a_look_creates_no_consumer_and_repeats_what_the_server_denies() {
     assert_eq!(stream.cached_info().state.consumer_count, 0);
     let denied = look(&nats, "username = \"few\"\npassword = \"p\"").await.unwrap_err();
     assert!(matches!(&denied, IntakeFault::Unusable(why) if why.contains("CONSUMER.INFO")), "{denied:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_dead_destination_took_is_not_buried_again() {
+    let refuse = async |nats: &Nats| {
+        let (name, subject) = stream(Place::Dead);
+        let (name, subjects) = (name.to_owned(), vec![subject.to_owned()]);
+        let config = Config { name, subjects, max_message_size: 10_000, ..Config::default() };
+        nats.context().await.update_stream(config).await.unwrap();
+    };
+    conformance::what_the_dead_destination_took_is_not_buried_again::<Nats>(refuse, 19).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

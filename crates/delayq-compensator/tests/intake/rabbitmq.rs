@@ -1,10 +1,10 @@
 //! The intake `rabbitmq`.
 
-use crate::conformance::conforms;
+use crate::conformance::{self, conforms};
 use crate::look::look;
 use crate::stage::{Broker, Guard, PASSWORD, Place, Sent, Stage, USER};
 use delayq_compensator::{IntakeFault, IntakeLook};
-use delayq_tests::deadline::{LONG, wait_for};
+use delayq_tests::deadline::{LONG, wait_for, wait_until};
 use delayq_tests::rabbitmq_server::RabbitmqServer;
 use futures_util::future::join_all;
 use lapin::options::{
@@ -114,6 +114,10 @@ impl Broker for Rabbitmq {
         found
     }
 
+    async fn buried(&self) -> u64 {
+        self.server.messages(DEAD).await
+    }
+
     /// Ready and not acked.
     async fn unsettled(&self) -> u64 {
         self.server.messages(QUEUE).await
@@ -143,6 +147,49 @@ impl Broker for Rabbitmq {
 }
 
 conforms!(Rabbitmq);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_dead_destination_took_is_not_buried_again() {
+    let refuse = async |rabbitmq: &Rabbitmq| {
+        rabbitmq.delete(Place::Dead).await;
+        let full = [
+            ("x-max-length", AMQPValue::LongInt(5)),
+            ("x-overflow", AMQPValue::LongString("reject-publish".into())),
+        ];
+        rabbitmq.declare(DEAD, &full).await;
+    };
+    conformance::what_the_dead_destination_took_is_not_buried_again::<Rabbitmq>(refuse, 5).await;
+}
+
+/// Behind an exchange that binds by headers: all others would be buried again with the one that comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_dead_records_one_that_comes_back_has_the_others_buried_once_more_at_most() {
+    const EXCHANGE: &str = "graveyard";
+    let stage = Stage::<Rabbitmq>::start().await;
+    let channel = stage.broker.channel().await;
+    let (kind, none) = (ExchangeKind::Headers, FieldTable::default());
+    channel.exchange_declare(EXCHANGE.into(), kind, ExchangeDeclareOptions::default(), none).await.unwrap();
+    let small = table(&[("size", AMQPValue::LongString("small".into()))]);
+    channel
+        .queue_bind(DEAD.into(), EXCHANGE.into(), DEAD.into(), QueueBindOptions::default(), small)
+        .await
+        .unwrap();
+    let poison = |n: usize| {
+        let size = if n == 7 { "large" } else { "small" };
+        Sent::put(&format!("m{n}"), &[("delayq-dely", "5m"), ("size", size)])
+    };
+    stage.broker.publish((0..20).map(poison).collect()).await;
+    let compensator = stage.compensator_with("", &format!("dead_exchange = \"{EXCHANGE}\"")).await;
+    compensator.is_unready("no queue takes it").await;
+    wait_until("one that is left", LONG, async || stage.broker.unsettled().await == 1).await;
+    let buried = stage.broker.buried().await;
+    assert!(buried >= 19, "{buried}");
+    let before = compensator.metric("held_total{intake=\"orders\"}").await.unwrap();
+    let tries = async || compensator.metric("held_total{intake=\"orders\"}").await.unwrap() >= before + 3.0;
+    wait_until("more tries", LONG, tries).await;
+    assert_eq!(stage.broker.buried().await, buried);
+    compensator.stop().await;
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn headers_of_other_types_than_text_are_read_and_kept_when_buried() {

@@ -2,9 +2,9 @@
 
 use super::config::KafkaIntakeConfig;
 use super::source::KafkaTicket;
-use crate::intake::source::Dead;
+use crate::intake::source::{Buried, Dead};
 use delayq_service::brokers::KafkaWords;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord};
@@ -29,6 +29,8 @@ impl Burial {
         settings
             .set("acks", "all")
             .set("enable.idempotence", "true")
+            // Of a batch with a record that is too large the broker refuses all.
+            .set("batch.num.messages", "1")
             .set("message.max.bytes", "1000000000")
             .set("message.timeout.ms", PATIENCE.as_millis().to_string());
         let words = KafkaWords::default();
@@ -36,7 +38,8 @@ impl Burial {
         Ok(Self { topic: topic.to_owned(), producer: producer.map_err(|error| error.to_string())?, words })
     }
 
-    pub(super) async fn publish(&self, dead: &[Dead<'_, KafkaTicket>]) -> Result<(), String> {
+    /// Publishes them together.
+    pub(super) async fn publish(&self, dead: &[Dead<'_, KafkaTicket>]) -> Vec<Buried> {
         let sends = dead.iter().map(|dead| async move {
             let headers = dead.headers().fold(OwnedHeaders::new(), |headers, (name, value)| {
                 headers.insert(Header { key: name, value: Some(&value) })
@@ -47,9 +50,9 @@ impl Burial {
                 record = record.key(key);
             }
             // Where the queue is full, it waits.
-            self.producer.send(record, PATIENCE).await
+            let sent = self.producer.send(record, PATIENCE).await.map(drop);
+            sent.map_err(|(error, _)| self.words.explain(format!("the dead topic `{}`: {error}", self.topic)))
         });
-        let sent = try_join_all(sends).await.map(drop);
-        sent.map_err(|(error, _)| self.words.explain(format!("the dead topic `{}`: {error}", self.topic)))
+        join_all(sends).await
     }
 }

@@ -7,7 +7,7 @@ use super::group::Group;
 use super::offsets::Place;
 use super::topics;
 use crate::intake::record::Record;
-use crate::intake::source::{Arrived, Dead, Source};
+use crate::intake::source::{Arrived, Buried, Dead, Source};
 use async_trait::async_trait;
 use delayq::UnixMillis;
 use delayq_service::config::PemFiles;
@@ -21,6 +21,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinHandle;
 
 /// How long the brokers may take to describe their topics.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -56,7 +57,7 @@ impl KafkaSource {
     /// Connects nothing, but shows whether the settings are understood.
     pub(crate) fn new(config: KafkaIntakeConfig, dead: &str) -> Result<Self, String> {
         let source = Self { config, dead: dead.to_owned(), open: None };
-        drop(source.connect()?);
+        drop(drop_apart(source.connect()?));
         Ok(source)
     }
 
@@ -163,10 +164,14 @@ impl Source for KafkaSource {
     async fn open(&mut self) -> Result<(), String> {
         self.close().await;
         let open = self.connect()?;
-        open.check([&self.config.topic, &self.dead], self.config.pem_files()).await?;
-        open.consumer.subscribe(&[&self.config.topic]).map_err(|error| error.to_string())?;
-        self.open = Some(open);
-        Ok(())
+        let checked = open.check([&self.config.topic, &self.dead], self.config.pem_files()).await;
+        let subscribe = || open.consumer.subscribe(&[&self.config.topic]).map_err(|error| error.to_string());
+        let subscribed = checked.and_then(|()| subscribe());
+        match subscribed {
+            Ok(()) => self.open = Some(open),
+            Err(_) => drop(drop_apart(open)),
+        }
+        subscribed
     }
 
     async fn next(&mut self, most: usize) -> Result<Vec<Arrived<KafkaTicket>>, String> {
@@ -237,16 +242,19 @@ impl Source for KafkaSource {
         Ok(())
     }
 
-    async fn bury(&mut self, dead: &[Dead<'_, KafkaTicket>]) -> Result<(), String> {
+    async fn bury(&mut self, dead: &[Dead<'_, KafkaTicket>]) -> Result<Vec<Buried>, String> {
         let Self { config, dead: topic, open, .. } = self;
         let open = open.as_mut().ok_or("it is not connected")?;
         let burial = match open.burial.take() {
             Some(burial) => burial,
             None => Burial::new(config, topic)?,
         };
-        burial.publish(dead).await?;
-        open.burial = Some(burial);
-        Ok(())
+        let buried = burial.publish(dead).await;
+        match buried.iter().all(Result::is_ok) {
+            true => open.burial = Some(burial),
+            false => drop(drop_apart(burial)),
+        }
+        Ok(buried)
     }
 
     fn lag(&self) -> Option<u64> {
@@ -255,10 +263,15 @@ impl Source for KafkaSource {
 
     async fn close(&mut self) {
         if let Some(open) = self.open.take() {
-            // It commits and leaves the group, which takes answers of the brokers.
-            let _ = tokio::task::spawn_blocking(move || drop(open)).await;
+            // It commits and leaves the group.
+            let _ = drop_apart(open).await;
         }
     }
+}
+
+/// Drops a client, which waits for its threads and for answers of the brokers.
+fn drop_apart(client: impl Send + 'static) -> JoinHandle<()> {
+    tokio::task::spawn_blocking(move || drop(client))
 }
 
 impl fmt::Display for KafkaTicket {

@@ -1,28 +1,34 @@
 //! Dead records: published to a subject of another stream, and acked by it.
 
 use super::source::NatsTicket;
-use crate::intake::source::Dead;
+use crate::intake::source::{Buried, Dead};
 use async_nats::jetstream::Context;
+use async_nats::jetstream::context::PublishAckFuture;
 use async_nats::{HeaderMap, HeaderName, HeaderValue};
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use std::str::FromStr;
 
 /// Publishes them all, then waits for the acks.
-pub(super) async fn publish(
-    context: &Context,
-    subject: &str,
-    dead: &[Dead<'_, NatsTicket>],
-) -> Result<(), String> {
-    let failed = |error: String| format!("the dead subject `{subject}`: {error}");
+pub(super) async fn publish(context: &Context, subject: &str, dead: &[Dead<'_, NatsTicket>]) -> Vec<Buried> {
     let mut acks = Vec::with_capacity(dead.len());
     for dead in dead {
-        let headers = headers(dead).map_err(failed)?;
-        let body = dead.record.body.clone().into();
-        let sent = context.publish_with_headers(subject.to_owned(), headers, body).await;
-        acks.push(sent.map_err(|error| failed(error.to_string()))?);
+        acks.push(send(context, subject, dead).await);
     }
-    let acked = try_join_all(acks.into_iter().map(IntoFuture::into_future)).await;
-    acked.map(drop).map_err(|error| failed(error.to_string()))
+    let acked = acks.into_iter().map(async |sent: Result<PublishAckFuture, String>| {
+        sent?.await.map(drop).map_err(|error| error.to_string())
+    });
+    let failed = |error| format!("the dead subject `{subject}`: {error}");
+    join_all(acked).await.into_iter().map(|acked| acked.map_err(failed)).collect()
+}
+
+async fn send(
+    context: &Context,
+    subject: &str,
+    dead: &Dead<'_, NatsTicket>,
+) -> Result<PublishAckFuture, String> {
+    let (headers, body) = (headers(dead)?, dead.record.body.clone().into());
+    let sent = context.publish_with_headers(subject.to_owned(), headers, body).await;
+    sent.map_err(|error| error.to_string())
 }
 
 fn headers(dead: &Dead<'_, NatsTicket>) -> Result<HeaderMap, String> {

@@ -7,7 +7,7 @@ use super::config::NatsIntakeConfig;
 use super::outstanding::{Known, Outstanding};
 use super::turn::Turn;
 use super::{PATIENCE, consumer, dead, record};
-use crate::intake::source::{Arrived, Dead, Source};
+use crate::intake::source::{Arrived, Buried, Dead, Source};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, Info};
 use async_nats::jetstream::{self, Context, Message};
@@ -347,9 +347,9 @@ impl Source for NatsSource {
         Ok(())
     }
 
-    async fn bury(&mut self, dead: &[Dead<'_, NatsTicket>]) -> Result<(), String> {
+    async fn bury(&mut self, dead: &[Dead<'_, NatsTicket>]) -> Result<Vec<Buried>, String> {
         let subject = self.dead.clone();
-        dead::publish(&self.opened()?.context, &subject, dead).await
+        Ok(dead::publish(&self.opened()?.context, &subject, dead).await)
     }
 
     fn lag(&self) -> Option<u64> {

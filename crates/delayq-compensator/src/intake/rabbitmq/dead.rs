@@ -3,13 +3,13 @@
 use super::config::RabbitmqIntakeConfig;
 use super::source::RabbitmqTicket;
 use super::{PATIENCE, queue};
-use crate::intake::source::{Dead, ORIGIN, REASON};
+use crate::intake::source::{Buried, Dead, ORIGIN, REASON};
 use delayq_service::brokers::{rabbitmq_words, routes_rabbitmq};
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Confirmation, Connection};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 const PERSISTENT: u8 = 2;
 
@@ -20,6 +20,15 @@ pub(super) struct Burial {
     key: String,
     connection: Connection,
     channel: Channel,
+}
+
+/// Why a record is not confirmed.
+#[derive(Debug, thiserror::Error)]
+enum Unburied {
+    #[error("no queue takes it: {0}")]
+    CameBack(String),
+    #[error("{0}")]
+    Refused(String),
 }
 
 // === impl Burial ===
@@ -40,30 +49,41 @@ impl Burial {
         queue::close(&self.connection).await;
     }
 
-    pub(super) async fn publish(&self, dead: &[Dead<'_, RabbitmqTicket>]) -> Result<(), String> {
-        let sent = timeout(PATIENCE, try_join_all(dead.iter().map(|dead| self.send(dead)))).await;
-        let sent = sent.unwrap_or_else(|_| Err(format!("no confirm within {PATIENCE:?}")));
+    /// Publishes them together. Where one comes back, it may be with the confirm of another: so each is published again, and
+    /// confirmed by itself.
+    pub(super) async fn publish(&self, dead: &[Dead<'_, RabbitmqTicket>]) -> Vec<Buried> {
+        let end = Instant::now() + PATIENCE;
+        let mut buried = join_all(dead.iter().map(|dead| self.send_until(end, dead))).await;
+        if dead.len() > 1 && buried.iter().any(|answer| matches!(answer, Err(Unburied::CameBack(_)))) {
+            for (dead, answer) in dead.iter().zip(&mut buried) {
+                *answer = self.send_until(end, dead).await;
+            }
+        }
         let Self { exchange, key, .. } = self;
-        sent.map(drop)
-            .map_err(|why| format!("the dead destination `{key}` of the exchange `{exchange}`: {why}"))
+        let words = |why| format!("the dead destination `{key}` of the exchange `{exchange}`: {why}");
+        buried.into_iter().map(|answer| answer.map_err(words)).collect()
     }
 
-    async fn send(&self, dead: &Dead<'_, RabbitmqTicket>) -> Result<(), String> {
+    async fn send_until(&self, end: Instant, dead: &Dead<'_, RabbitmqTicket>) -> Result<(), Unburied> {
+        let sent = timeout_at(end, self.send(dead)).await;
+        sent.unwrap_or_else(|_| Err(Unburied::Refused(format!("no confirm within {PATIENCE:?}"))))
+    }
+
+    async fn send(&self, dead: &Dead<'_, RabbitmqTicket>) -> Result<(), Unburied> {
+        let words = |error: lapin::Error| Unburied::Refused(rabbitmq_words(&error));
         let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
         let (exchange, key) = (self.exchange.as_str().into(), self.key.as_str().into());
         let properties = properties(&dead.ticket.properties, dead.reason, &dead.ticket.to_string());
         let sent = self.channel.basic_publish(exchange, key, options, &dead.record.body, properties).await;
-        let confirm = sent.map_err(|error| rabbitmq_words(&error))?.await;
-        match confirm.map_err(|error| rabbitmq_words(&error))? {
+        match sent.map_err(words)?.await.map_err(words)? {
             Confirmation::Ack(None) => Ok(()),
-            // It may be that of another record of this call; all of them are published again.
-            Confirmation::Ack(Some(back)) => {
-                Err(format!("no queue takes it: {} {}", back.reply_code, back.reply_text))
+            Confirmation::Ack(Some(back)) | Confirmation::Nack(Some(back)) => {
+                Err(Unburied::CameBack(format!("{} {}", back.reply_code, back.reply_text)))
             }
-            Confirmation::Nack(_) => {
-                Err("the broker refused it (nack): the queue is full or failing".to_owned())
-            }
-            Confirmation::NotRequested => Err("the channel lost its confirms".to_owned()),
+            Confirmation::Nack(None) => Err(Unburied::Refused(
+                "the broker refused it (nack): the queue is full or failing".to_owned(),
+            )),
+            Confirmation::NotRequested => Err(Unburied::Refused("the channel lost its confirms".to_owned())),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::dead::Burial;
 use super::ready::Ready;
 use super::record::record;
 use super::{PATIENCE, queue};
-use crate::intake::source::{Arrived, Dead, Source};
+use crate::intake::source::{Arrived, Buried, Dead, Source};
 use async_trait::async_trait;
 use delayq_service::brokers::rabbitmq_words;
 use futures_util::future::try_join_all;
@@ -210,19 +210,19 @@ impl Source for RabbitmqSource {
         Ok(())
     }
 
-    async fn bury(&mut self, dead: &[Dead<'_, RabbitmqTicket>]) -> Result<(), String> {
+    async fn bury(&mut self, dead: &[Dead<'_, RabbitmqTicket>]) -> Result<Vec<Buried>, String> {
         let Self { config, dead: key, open, .. } = self;
         let open = open.as_mut().ok_or(NOT_CONNECTED)?;
         let burial = match open.burial.take() {
             Some(burial) => burial,
             None => Burial::open(config, key).await?,
         };
-        if let Err(why) = burial.publish(dead).await {
-            burial.close().await;
-            return Err(why);
+        let buried = burial.publish(dead).await;
+        match buried.iter().all(Result::is_ok) {
+            true => open.burial = Some(burial),
+            false => burial.close().await,
         }
-        open.burial = Some(burial);
-        Ok(())
+        Ok(buried)
     }
 
     fn lag(&self) -> Option<u64> {
