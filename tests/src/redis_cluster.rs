@@ -2,12 +2,14 @@
 
 use crate::clock_shim::ClockShim;
 use crate::deadline::{LONG, wait_for, wait_until};
-use crate::redis_server::{RedisOptions, RedisServer};
+use crate::redis_server::{NODE_TIMEOUT_MS, RedisOptions, RedisServer};
 
 /// How many slots there are.
 const SLOTS: usize = 16384;
 /// Keys that a node hands over in one command.
 const A_STEP: &str = "100";
+/// After how long a node that does not answer is thought dead, where a test waits for it.
+const QUICK_TIMEOUT_MS: &str = "1500";
 
 /// The nodes.
 #[derive(Debug)]
@@ -33,8 +35,17 @@ impl RedisCluster {
     /// # Panics
     /// If they do not come to know each other.
     pub async fn with_replicas() -> Self {
-        // Otherwise a replica waits five seconds for others before it is given the data.
-        Self::start_with(RedisOptions::default().set("repl-diskless-sync-delay", "0"), 1).await
+        Self::start_with(replicated(), 1).await
+    }
+
+    /// Likewise; but a replica takes over after ten seconds, or when it is told to by [`Self::take_over`]: nothing else
+    /// fails over on a busy machine.
+    ///
+    /// # Panics
+    /// If they do not come to know each other.
+    pub async fn with_patient_replicas() -> Self {
+        let options = [replicated(), replicated(), replicated()];
+        Self::start_each(&options, 1, NODE_TIMEOUT_MS).await
     }
 
     /// Three masters with so many replicas of each.
@@ -42,7 +53,8 @@ impl RedisCluster {
     /// # Panics
     /// If they do not come to know each other.
     pub async fn start_with(options: RedisOptions, replicas: usize) -> Self {
-        Self::start_each(&[options.clone(), options.clone(), options], replicas).await
+        let timeout_ms = if replicas > 0 { QUICK_TIMEOUT_MS } else { NODE_TIMEOUT_MS };
+        Self::start_each(&[options.clone(), options.clone(), options], replicas, timeout_ms).await
     }
 
     /// Three masters without replicas, each with a clock of its own.
@@ -50,18 +62,17 @@ impl RedisCluster {
     /// # Panics
     /// If they do not come to know each other.
     pub async fn with_clocks(clocks: &[ClockShim; 3]) -> Self {
-        Self::start_each(&clocks.each_ref().map(|clock| RedisOptions::default().clock(clock)), 0).await
+        let options = clocks.each_ref().map(|clock| RedisOptions::default().clock(clock));
+        Self::start_each(&options, 0, NODE_TIMEOUT_MS).await
     }
 
-    async fn start_each(options: &[RedisOptions; 3], replicas: usize) -> Self {
+    async fn start_each(options: &[RedisOptions; 3], replicas: usize, timeout_ms: &str) -> Self {
         let count = 3 * (1 + replicas);
         let mut cluster = Self { nodes: Vec::new() };
         for options in options.iter().cycle().take(count) {
-            let mut options = options.clone().cluster_node().set("cluster-require-full-coverage", "no");
-            if replicas > 0 {
-                options =
-                    options.set("cluster-node-timeout", "1500").set("cluster-replica-validity-factor", "0");
-            }
+            let options = options.clone().cluster_node().set("cluster-require-full-coverage", "no");
+            let options = options.set("cluster-replica-validity-factor", "0");
+            let options = options.set("cluster-node-timeout", timeout_ms);
             cluster.nodes.push(RedisServer::start_with(options).await);
         }
         cluster.meet().await;
@@ -91,7 +102,7 @@ impl RedisCluster {
         self.settled().await;
     }
 
-    /// Waits until every node that runs knows all others, and that each slot is served.
+    /// Waits until every node runs, knows all others, and knows each slot to be served.
     ///
     /// # Panics
     /// If one does not in time.
@@ -212,6 +223,36 @@ impl RedisCluster {
         .await
     }
 
+    /// Lets the replica of a master that was killed take over within seconds: the node that has this slot then. Afterwards the
+    /// nodes are patient.
+    ///
+    /// # Panics
+    /// If none does in time.
+    pub async fn take_over(&self, killed: usize, slot: u16) -> usize {
+        self.set_timeout_ms(QUICK_TIMEOUT_MS).await;
+        let master = self.master_after(killed, slot).await;
+        self.set_timeout_ms(NODE_TIMEOUT_MS).await;
+        master
+    }
+
+    /// Of the nodes that run.
+    async fn set_timeout_ms(&self, ms: &str) {
+        for node in &self.nodes {
+            let _ = node.try_command::<()>(&["CONFIG", "SET", "cluster-node-timeout", ms]).await;
+        }
+    }
+
+    /// The nodes that are masters, while all run.
+    pub async fn masters(&self) -> Vec<usize> {
+        let mut masters = Vec::new();
+        for (n, node) in self.nodes.iter().enumerate() {
+            if node.field("role").await == "master" {
+                masters.push(n);
+            }
+        }
+        masters
+    }
+
     /// All keys of the cluster that match, each as often as a master has it.
     pub async fn keys(&self, pattern: &str) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
@@ -232,4 +273,9 @@ impl RedisCluster {
         }
         panic!("no node of the cluster answers");
     }
+}
+
+/// Otherwise a replica waits five seconds for others before it is given the data.
+fn replicated() -> RedisOptions {
+    RedisOptions::default().set("repl-diskless-sync-delay", "0")
 }

@@ -27,6 +27,8 @@ pub struct RedisOptions {
     all_slots: bool,
 }
 
+/// Longer than a busy machine delays a node of a cluster: a node thought dead would take the cluster down.
+pub(crate) const NODE_TIMEOUT_MS: &str = "10000";
 const GIVEN: &str = "a given Redis is broken by nobody: start one of the test's own by RedisServer::private";
 
 /// A running (or stopped) server. Dropping it kills it and removes its folder.
@@ -80,8 +82,7 @@ impl RedisOptions {
     /// Makes it a node of a Redis Cluster that has no slots and knows no others.
     #[must_use]
     pub fn cluster_node(self) -> Self {
-        // Longer than a busy machine delays a node: a node thought dead would take the cluster down.
-        self.set("cluster-enabled", "yes").set("cluster-node-timeout", "10000")
+        self.set("cluster-enabled", "yes").set("cluster-node-timeout", NODE_TIMEOUT_MS)
     }
 
     /// Starts another server that speaks Redis's protocol.

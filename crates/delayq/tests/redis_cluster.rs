@@ -479,7 +479,7 @@ async fn a_consumer_gets_what_the_other_nodes_have_while_one_is_silent() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_dies_stops_its_shards_alone_and_its_replica_takes_over() {
-    let mut cluster = RedisCluster::with_replicas().await;
+    let mut cluster = RedisCluster::with_patient_replicas().await;
     let (_, _, producer) = created(settings(cluster.url(), SHARDS)).await;
     let victim = cluster.master_of(slot(0)).await;
     let mut theirs = Vec::new();
@@ -496,12 +496,12 @@ async fn a_master_that_dies_stops_its_shards_alone_and_its_replica_takes_over() 
         let put = producer.put(message(&one(shard))).await.unwrap();
         assert_eq!(put.outcome, PutOutcome::Stored(FAR), "shard {shard} has a master");
     }
+    let master = cluster.take_over(victim, slot(0)).await;
+    assert!(master >= 3, "a replica took over");
     for &shard in &theirs {
         let put = async || producer.put(message(&one(shard))).await.is_ok();
         wait_until("a put into a shard whose master died", LONG, put).await;
     }
-    let master = cluster.master_after(victim, slot(0)).await;
-    assert!(master >= 3, "a replica took over");
     // The former master comes back as a replica: nothing is written there.
     cluster.nodes[victim].resume().await;
     wait_until("the former master to be a replica", LONG, async || {
