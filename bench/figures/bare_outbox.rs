@@ -77,8 +77,8 @@ impl BareOutbox {
         Ok(self.0.batch_execute(hold).await?)
     }
 
-    /// Dead rows of all tables of the outbox, as a vacuum counts them while the snapshot is held.
-    pub(crate) async fn dead_rows(&self, url: &str) -> Result<i64, BenchError> {
+    /// Dead rows of all tables of the outbox, as a vacuum by another connection counts them.
+    pub(crate) async fn dead_rows(url: &str) -> Result<i64, BenchError> {
         let other = Self::connect(url).await?.0;
         other.batch_execute("VACUUM delayq_outbox, delayq_outbox_progress, delayq_outbox_state").await?;
         let sum = "SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables WHERE relname LIKE 'delayq_outbox%'";

@@ -104,7 +104,7 @@ impl Bench {
         if waits.len() < count {
             return Err(BenchError::Wrong(format!("{} of {count} rows reached Redis", waits.len())));
         }
-        let dead = holder.dead_rows(url).await?;
+        let dead = BareOutbox::dead_rows(url).await?;
         reading.end().await?;
         waits.sort_unstable();
         let figure = |name: &str, unit, measured| Figure::new(shape, name, unit, measured);
