@@ -34,7 +34,7 @@ pub(crate) use nodes::{Grouped, Nodes};
 
 pub use address::mask_query;
 pub use cluster_url::ClusterUrl;
-pub use identity::Identity;
+pub use identity::{Identity, without_certificate};
 pub use sentinel_url::SentinelUrl;
 pub use sentinels::{SentinelFacts, SentinelReport, sentinel_rule};
 pub use settings::{LinkSettings, SentinelSettings};

@@ -5,7 +5,7 @@ pub use crate::books::{BooksAt, BooksPage};
 pub use crate::durable::Confirmation;
 pub use crate::growth::Growth;
 pub use crate::holder::Holder;
-pub use crate::link::{ClusterUrl, Identity, Link, SentinelUrl, mask_query};
+pub use crate::link::{ClusterUrl, Identity, Link, SentinelUrl, mask_query, without_certificate};
 pub use crate::listen::{Listener, Notification};
 pub use crate::owner::Owner;
 pub use crate::places::Places;

@@ -80,6 +80,13 @@ impl EtcdConfig {
         self.endpoints.iter().any(Endpoint::is_tls)
     }
 
+    /// The files of `[etcd.tls]`.
+    pub(crate) fn pem_files(&self) -> PemFiles<'_> {
+        let TlsConfig { ca, cert, key, .. } = &self.tls;
+        let off = (!self.is_tls()).then_some(("endpoints", "no endpoint begins with https://"));
+        PemFiles { ca: ca.as_deref(), cert: cert.as_deref(), key: key.as_deref(), off }
+    }
+
     fn validate_endpoints(&self, at: &mut Faults) {
         if self.enabled && self.endpoints.is_empty() {
             at.contradiction(&["endpoints", "enabled"], "no endpoint; name one or set `enabled = false`");
@@ -95,9 +102,7 @@ impl EtcdConfig {
     fn validate_tls(&self, at: &mut Faults) {
         at.section("tls", &self.tls);
         if self.is_tls() {
-            let TlsConfig { ca, cert, key, .. } = &self.tls;
-            let files = PemFiles { ca: ca.as_deref(), cert: cert.as_deref(), key: key.as_deref(), off: None };
-            for (key, why) in files.faults() {
+            for (key, why) in self.pem_files().faults() {
                 at.refuse(&format!("tls.{key}"), why);
             }
         } else if self.tls != TlsConfig::default() {

@@ -80,7 +80,7 @@ impl EtcdError {
             PERMISSION_DENIED | UNAUTHENTICATED => Self::Refused(status.message().to_owned()),
             RESOURCE_EXHAUSTED => Self::Exhausted(status.message().to_owned()),
             _ if is_authentication(status.message()) => Self::Refused(status.message().to_owned()),
-            _ => Self::Silent(status.message().to_owned()),
+            _ => Self::Silent(with_root_cause(status.message(), status)),
         }
     }
 
@@ -93,7 +93,8 @@ impl EtcdError {
             }
             Self::Exhausted(cause) => ClusterError::Exhausted(cause.clone()),
             cause => {
-                ClusterError::Unreachable { endpoints: config.addresses(), waited, cause: cause.to_string() }
+                let cause = config.pem_files().explain(cause.to_string());
+                ClusterError::Unreachable { endpoints: config.addresses(), waited, cause }
             }
         }
     }
@@ -102,6 +103,14 @@ impl EtcdError {
 /// etcd answers a wrong password with *invalid argument*, the code of anything else that is wrong in a request.
 fn is_authentication(message: &str) -> bool {
     message.contains("authentication failed") || message.contains("user name is empty")
+}
+
+/// What an error says, and what lies at its root: of a connection that failed it says no more than that itself.
+fn with_root_cause(message: &str, error: &dyn std::error::Error) -> String {
+    match std::iter::successors(error.source(), |cause| cause.source()).last() {
+        Some(root) if root.to_string() != message => format!("{message}: {root}"),
+        _ => message.to_owned(),
+    }
 }
 
 // === impl Link ===

@@ -90,16 +90,28 @@ async fn members_meet_over_tls_with_a_password() {
     wrong_name.join_deadline = Duration::from_millis(200);
     let error = Cluster::join(wrong_name).await.err().unwrap();
     assert!(matches!(error, ClusterError::Unreachable { .. }), "{error}");
-
-    let mut unknown = secured("c");
-    (unknown.etcd.tls.cert, unknown.etcd.tls.key) = (None, None);
-    unknown.join_deadline = Duration::from_millis(200);
-    let error = Cluster::join(unknown).await.err().unwrap();
-    assert!(matches!(error, ClusterError::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains("not valid for name"), "{error}");
 
     let mut untrusted = secured("c");
     untrusted.etcd.tls.ca = Some("/dev/null".into());
     assert!(matches!(Cluster::join(untrusted).await.err(), Some(ClusterError::Config(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_etcd_that_asks_for_a_certificate_is_named_to_who_has_none() {
+    let authority = Authority::new();
+    let mut etcd = EtcdCluster::start_with(asking_for_certificates(&authority)).await;
+    let mut config = config(&[etcd.members()[0].endpoint()], "a", 16);
+    config.etcd.tls.ca = Some(authority.authority());
+    config.join_deadline = Duration::from_millis(200);
+    let hint = "the server may ask for a client certificate: set `cert` and `key`";
+    let error = Cluster::join(config.clone()).await.err().unwrap();
+    assert!(matches!(error, ClusterError::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains(hint), "{error}");
+
+    etcd.member(0).kill().await;
+    let error = Cluster::join(config).await.err().unwrap().to_string();
+    assert!(error.contains("refused") && !error.contains(hint), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! Files of certificates and private keys, in PEM.
 
 use super::Faults;
+use delayq::protocol::without_certificate;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -72,14 +73,11 @@ impl PemFiles<'_> {
         faults
     }
 
-    /// Why a connection failed, and what may be missing: in TLS 1.3 the reset of a server that asks for a certificate can
-    /// overtake the alert that says so.
+    /// Why a connection failed, and that the server may ask for a certificate where none is set.
     #[must_use]
     pub fn explain(self, why: String) -> String {
         match (self.cert, self.off) {
-            (None, None) => {
-                format!("{why} (the server may ask for a client certificate: set `cert` and `key`)")
-            }
+            (None, None) => without_certificate(why),
             _ => why,
         }
     }

@@ -1,7 +1,12 @@
-//! The certificate by which a client says who it is.
+//! The certificate by which a client says who it is, and what a failure may mean where it has none.
 
 use redis::ClientTlsConfig;
 use std::fmt;
+
+/// What a failure says that has nothing to do with a certificate of the client's own: nobody listens or answers, the name
+/// is unknown, or the client refuses the server's certificate.
+const OTHER_CAUSES: [&str; 5] =
+    ["connection refused", "lookup", "peer certificate", "timed out", "verify failed"];
 
 /// A client's certificate and its private key, for a Redis that asks for one. It prints neither.
 #[derive(Clone)]
@@ -26,5 +31,37 @@ impl Identity {
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
+    }
+}
+
+/// Why a client without a certificate has no connection over TLS, and that the server may ask for one: in TLS 1.3 the reset
+/// of a server that does can overtake the alert that says so.
+#[must_use]
+pub fn without_certificate(why: String) -> String {
+    let lower = why.to_lowercase();
+    if OTHER_CAUSES.iter().any(|cause| lower.contains(cause)) {
+        return why;
+    }
+    why + " (the server may ask for a client certificate: set `cert` and `key`)"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_named_unless_the_failure_has_another_cause() {
+        for (why, expected) in [
+            ("received fatal alert: CertificateRequired", true),
+            ("Connection reset by peer (os error 104)", true),
+            ("Connection refused (os error 111)", false),
+            ("failed to lookup address information: Name or service not known", false),
+            ("invalid peer certificate: UnknownIssuer", false),
+            ("SSL handshake failed: certificate verify failed", false),
+        ] {
+            let said = without_certificate(why.to_owned());
+            assert_eq!(said.contains("set `cert` and `key`"), expected, "{said}");
+            assert!(said.starts_with(why), "{said}");
+        }
     }
 }

@@ -115,7 +115,7 @@ impl Master {
     ) -> Result<Connected, Error> {
         let connection = self.settings.client(info)?;
         let connection = connection.get_multiplexed_async_connection_with_config(config).await;
-        let connection = connection.map_err(|error| Error::of_connecting(&self.address, &error))?;
+        let connection = connection.map_err(|error| self.settings.unconnected(&self.address, &error))?;
         Ok(Connected { connection, address: Arc::clone(&self.address), term: None })
     }
 
@@ -151,7 +151,7 @@ impl Master {
         let address = term.address(&url.service);
         let client = self.settings.client(url.master(&term.master))?;
         let connection = client.get_multiplexed_async_connection_with_config(config).await;
-        let mut connection = connection.map_err(|error| Error::of_connecting(&address, &error))?;
+        let mut connection = connection.map_err(|error| self.settings.unconnected(&address, &error))?;
         let role: Result<Vec<Value>, _> = cmd("ROLE").query_async(&mut connection).await;
         let role = role.map_err(|error| match Error::of_connecting(&address, &error) {
             Error::Redis { code, .. } if code == "NOPERM" => Error::Unfit(

@@ -2,7 +2,7 @@
 
 use super::address;
 use super::cluster_url::ClusterUrl;
-use super::identity::Identity;
+use super::identity::{Identity, without_certificate};
 use super::node::Node;
 use super::sentinel_url::SentinelUrl;
 use crate::error::Error;
@@ -30,7 +30,8 @@ pub struct LinkSettings {
     pub password: Option<Password>,
     /// The certificate authorities to trust with `rediss://`, PEM; `None`: those of the system.
     pub ca_pem: Option<Vec<u8>>,
-    /// The client's certificate, for a Redis that asks for one; `None`: none. Needs TLS.
+    /// The client's certificate, for a Redis that asks for one; `None`: none. Needs TLS. Errors name it by its parts, `cert`
+    /// and `key`.
     pub identity: Option<Identity>,
     /// How long a connection may take to be made. Default 1 s.
     pub connect_timeout: Duration,
@@ -147,15 +148,42 @@ impl LinkSettings {
             .map_err(unusable)
     }
 
+    /// Why no connection was made to a Redis at this address.
+    pub(super) fn unconnected(&self, address: &str, error: &RedisError) -> Error {
+        match Error::of_connecting(address, error) {
+            Error::Unreachable { address, why } if self.is_tls() && self.identity.is_none() => {
+                Error::Unreachable { address, why: without_certificate(why) }
+            }
+            error => error,
+        }
+    }
+
+    /// The same of a sentinel, as `why` says.
+    pub(super) fn sentinel_unconnected(&self, why: String) -> String {
+        if self.sentinel_tls() && self.sentinel_identity().is_none() { without_certificate(why) } else { why }
+    }
+
     /// A client of one sentinel.
     pub(super) fn sentinel_client(&self, node: &Node) -> Result<Client, String> {
-        let SentinelSettings { username, password, tls, ca_pem, identity } = &self.sentinel;
-        let tls = tls.unwrap_or_else(|| self.url.starts_with("rediss"));
+        let SentinelSettings { username, password, ca_pem, .. } = &self.sentinel;
+        let tls = self.sentinel_tls();
         let info = node.at(tls).into_connection_info().map_err(|error| error.to_string())?;
         let info = with_login(info, username.as_deref(), password.as_ref())?;
         let ca_pem = ca_pem.as_deref().or(self.ca_pem.as_deref());
-        let certificates = certificates(ca_pem, identity.as_ref().or(self.identity.as_ref())).filter(|_| tls);
+        let certificates = certificates(ca_pem, self.sentinel_identity()).filter(|_| tls);
         self.open(info, Some(ProtocolVersion::RESP3), certificates).map_err(|error| error.to_string())
+    }
+
+    fn is_tls(&self) -> bool {
+        self.url.starts_with("rediss")
+    }
+
+    fn sentinel_tls(&self) -> bool {
+        self.sentinel.tls.unwrap_or_else(|| self.is_tls())
+    }
+
+    fn sentinel_identity(&self) -> Option<&Identity> {
+        self.sentinel.identity.as_ref().or(self.identity.as_ref())
     }
 
     fn open(

@@ -11,7 +11,6 @@ use std::time::Duration;
 /// A link to a Redis that messages are delivered to.
 pub(super) struct RedisLink {
     link: Link,
-    config: RedisConfig,
 }
 
 // === impl RedisLink ===
@@ -22,8 +21,7 @@ impl RedisLink {
     /// # Errors
     /// The password or the certificate cannot be read.
     pub(super) fn new(config: &RedisConfig, deadline: Duration) -> Result<Self, String> {
-        let link = Link::new(deployment::link(config)?.deadline(deadline).resp2(true));
-        Ok(Self { link, config: config.clone() })
+        Ok(Self { link: Link::new(deployment::link(config)?.deadline(deadline).resp2(true)) })
     }
 
     /// The address, without its password.
@@ -75,7 +73,6 @@ impl RedisLink {
     pub(super) fn reason(&self, error: &Error) -> String {
         match error {
             Error::Redis { code, detail } => format!("Redis {}: {code}: {detail}", self.address()),
-            Error::Unreachable { .. } => self.config.pem_files().explain(error.to_string()),
             error => error.to_string(),
         }
     }

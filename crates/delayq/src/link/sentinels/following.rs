@@ -107,10 +107,17 @@ impl Following {
             .set_push_sender(receiver);
         let client = self.settings.sentinel_client(&self.node)?;
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-        let mut connection = connection.map_err(|error| said_by(&error))?;
+        let mut connection = connection.map_err(|error| self.unconnected(&error))?;
         let subscribed = cmd("SUBSCRIBE").arg(&CHANNELS).exec_async(&mut connection).await;
         subscribed.map_err(|error| format!("SUBSCRIBE: {}", said_by(&error)))?;
         Ok(connection)
+    }
+
+    fn unconnected(&self, error: &RedisError) -> String {
+        match error.code() {
+            Some(_) => said_by(error),
+            None => self.settings.sentinel_unconnected(said_by(error)),
+        }
     }
 
     /// Its answer to one question.
