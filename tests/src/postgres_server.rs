@@ -106,6 +106,15 @@ impl PostgresServer {
         self.port
     }
 
+    /// The process id of the running server.
+    ///
+    /// # Panics
+    /// If it is stopped.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.process.as_ref().expect("the PostgreSQL is stopped").id()
+    }
+
     /// Kills all of its processes (SIGKILL) and waits for their end.
     ///
     /// # Panics
@@ -135,11 +144,29 @@ impl PostgresServer {
         let mut server = lent(&program("postgres"), &self.folder);
         server.arg("-D").arg(self.folder.join("data")).arg("-k").arg(self.folder.path());
         server.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-c", "fsync=off"]);
+        // In files of its folder, which go with it: a killed server leaves its segments in /dev/shm.
+        server.args(["-c", "dynamic_shared_memory_type=mmap"]);
         for (name, value) in &self.settings {
             server.arg("-c").arg(format!("{name}={value}"));
         }
         let process = self.process.insert(Process::spawn("PostgreSQL", server));
         process.wait_for_line("ready to accept connections", LONG).await;
+        let segment = self.segment().to_string();
+        let removed = Command::new("ipcrm").args(["--shmem-id", &segment]).status();
+        assert!(removed.expect("ipcrm can be started").success(), "segment {segment} is not removed");
+    }
+
+    /// The id of the System V segment by which it guards its data. It is removed at once: the system keeps such a segment
+    /// for as long as a process has it, and would keep that of a killed server for ever.
+    ///
+    /// # Panics
+    /// If it never ran.
+    #[must_use]
+    pub fn segment(&self) -> u32 {
+        let lock =
+            fs::read_to_string(self.folder.join("data/postmaster.pid")).expect("it has written its lock");
+        let id = lock.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+        id.unwrap_or_else(|| panic!("no segment in the lock of PostgreSQL:\n{lock}"))
     }
 }
 

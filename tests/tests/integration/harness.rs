@@ -6,6 +6,7 @@ mod etcd_server;
 mod janitor;
 mod kafka_server;
 mod nats_server;
+mod postgres_server;
 mod rabbitmq_server;
 mod redis_server;
 mod shared;
