@@ -48,7 +48,7 @@ test: ## every test: the workspace against real servers, then the clients in oth
 # Built as a whole first, so that the integration tests find the programs that they start.
 test-rust: ## the tests of the Rust workspace alone
 	cargo build $(WHOLE) --all-targets
-	cargo test $(WHOLE) --no-fail-fast
+	@scripts/test-rust.sh $(WHOLE) --no-fail-fast
 
 test-clients: ## the tests of the clients in other languages alone; one without its runtime is skipped by name
 	@scripts/test-clients.sh

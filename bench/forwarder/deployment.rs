@@ -7,7 +7,7 @@ use delayq_service::{Metrics, Readiness, Traces};
 use delayq_tests::deadline::SHORT;
 use delayq_tests::deployment::{created, settings};
 use delayq_tests::process::Process;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::SharedRedis;
 use delayq_tests::shared::namespace;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ pub(crate) fn route(topic: &str, sink: &str, to: &str) -> RouteConfig {
 
 impl Deployment {
     /// An empty one of its own namespace.
-    pub(crate) async fn new(server: &RedisServer, shards: u16) -> Self {
+    pub(crate) async fn new(server: &SharedRedis, shards: u16) -> Self {
         let own = settings(server.url(), shards).namespace(Namespace::new(namespace()).unwrap());
         let (client, admin, producer) = created(own).await;
         let redis = RedisConfig { url: server.url().parse().unwrap(), ..RedisConfig::default() };

@@ -15,7 +15,7 @@ use crate::sinks::median;
 use delayq::{Message, MessageId, Producer, ProducerOptions, Topic, UnixMillis};
 use delayq_compensator::{IntakeConfig, IntakeDeps, build_intakes};
 use delayq_service::{Metrics, Readiness, Shutdown, Tasks};
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use delayq_tests::shared::namespace;
 use futures_util::{FutureExt, Stream, StreamExt};
 use std::any::Any;
@@ -80,7 +80,7 @@ async fn arrived<R>(mut records: impl Stream<Item = R> + Unpin) -> Vec<R> {
     batch
 }
 
-async fn bare(stand: &Stand, redis: &RedisServer, count: usize, name: &str) -> Figure {
+async fn bare(stand: &Stand, redis: &SharedRedis, count: usize, name: &str) -> Figure {
     let deployment = Deployment::new(redis, SHARDS).await;
     let producer = Producer::start(deployment.client.clone(), ProducerOptions::default());
     let course = Course::new(count);
@@ -90,7 +90,7 @@ async fn bare(stand: &Stand, redis: &RedisServer, count: usize, name: &str) -> F
     figure
 }
 
-async fn taken_in(stand: &Stand, redis: &RedisServer, count: usize, name: &str) -> Figure {
+async fn taken_in(stand: &Stand, redis: &SharedRedis, count: usize, name: &str) -> Figure {
     let deployment = Deployment::new(redis, SHARDS).await;
     let metrics = Metrics::new();
     let deps = IntakeDeps {
@@ -164,7 +164,7 @@ pub(crate) async fn run(count: usize, mut names: Vec<String>) {
 }
 
 /// The medians of the intake and of the bare consumer, each run under a name of its own.
-async fn measure(stand: &Stand, redis: &RedisServer, count: usize, runs: &[String]) -> (Figure, Figure) {
+async fn measure(stand: &Stand, redis: &SharedRedis, count: usize, runs: &[String]) -> (Figure, Figure) {
     let (mut bares, mut ours) = (Vec::new(), Vec::new());
     for (round, names) in runs.chunks_exact(2).enumerate() {
         if round % 2 == 0 {

@@ -1,7 +1,7 @@
 //! Independent consumers: each reads one destination from its start and says how late every message was.
 
 use crate::due::late_us;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use redis::aio::MultiplexedConnection;
 use redis::streams::{StreamReadOptions, StreamReadReply};
 use redis::{AsyncCommands, from_redis_value};
@@ -38,7 +38,7 @@ pub(crate) async fn redis_stream() -> Receiver {
 }
 
 /// A connection of its own, which may wait for ever.
-pub(crate) async fn connect(server: &RedisServer) -> MultiplexedConnection {
+pub(crate) async fn connect(server: &SharedRedis) -> MultiplexedConnection {
     let settings = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     let client = redis::Client::open(server.url()).unwrap();
     client.get_multiplexed_async_connection_with_config(&settings).await.unwrap()

@@ -23,7 +23,7 @@ use course::{Course, Figure};
 use delayq::Client;
 use delayq::protocol::{Holder, ReserveRequest, ShardId};
 use delayq_service::Shutdown;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(50);
 const STUCK: Duration = Duration::from_secs(100);
 
 /// Reserve and ack alone: bare loops with one pipeline for all their shards.
-async fn limit(server: &RedisServer, count: usize) -> Figure {
+async fn limit(server: &SharedRedis, count: usize) -> Figure {
     let deployment = Deployment::new(server, SHARDS).await;
     deployment.fill(TOPIC, count).await;
     let shards: Vec<ShardId> = deployment.client.shards().shards().collect();
@@ -75,7 +75,7 @@ async fn take_all(client: Client, shards: Vec<ShardId>, course: Arc<Course>) {
 }
 
 /// The forwarder with one sink, from its start until everything is acked.
-async fn forwarded(server: &RedisServer, target: &Target, count: usize) -> Figure {
+async fn forwarded(server: &SharedRedis, target: &Target, count: usize) -> Figure {
     let deployment = Deployment::new(server, SHARDS).await;
     deployment.fill(TOPIC, count).await;
     let sinks = BTreeMap::from([("s".to_owned(), target.sink.clone())]);
@@ -128,7 +128,7 @@ pub(crate) fn median(mut figures: Vec<Figure>) -> Figure {
     figures[figures.len() / 2]
 }
 
-async fn measure(name: &str, redis: &RedisServer, count: usize, rooms: &[(u32, u16)], only_forwarded: bool) {
+async fn measure(name: &str, redis: &SharedRedis, count: usize, rooms: &[(u32, u16)], only_forwarded: bool) {
     let Some(mut target) = target(name).await else {
         println!("{name:<14}not in this build");
         return;
@@ -151,7 +151,7 @@ async fn measure(name: &str, redis: &RedisServer, count: usize, rooms: &[(u32, u
     }
 }
 
-async fn compare(name: &str, target: &Target, redis: &RedisServer, count: usize) {
+async fn compare(name: &str, target: &Target, redis: &SharedRedis, count: usize) {
     let (mut limits, mut bares, mut ours) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         limits.push(limit(redis, count).await);

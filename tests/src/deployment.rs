@@ -1,15 +1,16 @@
 //! A deployment of delayq on a real Redis, with what nearly every test needs of it.
 
-use crate::redis_server::RedisServer;
+use crate::redis_server::{RedisServer, SharedRedis};
 use delayq::{
     Admin, Client, LinkSettings, Message, Producer, ProducerOptions, Settings, ShardCount, UnixMillis,
 };
+use std::borrow::Borrow;
 
 /// A created deployment, with a producer and an admin over one connection.
 #[derive(Debug)]
-pub struct Deployment {
-    /// Its Redis.
-    pub server: RedisServer,
+pub struct Deployment<S = SharedRedis> {
+    /// Its Redis: one that others may use, or a [`RedisServer`] that the test may break.
+    pub server: S,
     /// A client of it.
     pub client: Client,
     /// A producer over that client.
@@ -21,20 +22,22 @@ pub struct Deployment {
 // === impl Deployment ===
 
 impl Deployment {
-    /// On a Redis of its own, with so many shards.
+    /// On a Redis that the test cannot break, with so many shards.
     ///
     /// # Panics
     /// If Redis does not start or the deployment cannot be created.
     pub async fn new(shards: u16) -> Self {
         Self::on(RedisServer::start().await, shards).await
     }
+}
 
+impl<S: Borrow<SharedRedis>> Deployment<S> {
     /// On this Redis, with so many shards.
     ///
     /// # Panics
     /// If the deployment cannot be created.
-    pub async fn on(server: RedisServer, shards: u16) -> Self {
-        let (client, admin, producer) = created(settings(server.url(), shards)).await;
+    pub async fn on(server: S, shards: u16) -> Self {
+        let (client, admin, producer) = created(settings(server.borrow().url(), shards)).await;
         Self { server, client, producer, admin }
     }
 
@@ -43,7 +46,7 @@ impl Deployment {
     /// # Panics
     /// If Redis does not answer.
     pub async fn now(&self) -> UnixMillis {
-        UnixMillis::new(self.server.now_ms().await)
+        UnixMillis::new(self.server.borrow().now_ms().await)
     }
 
     /// Puts messages, each of which is accepted.

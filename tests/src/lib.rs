@@ -34,6 +34,7 @@ pub mod rabbitmq_server;
 pub mod redis_cluster;
 pub mod redis_monitor;
 pub mod redis_server;
+pub mod remark;
 pub mod resp;
 pub mod sentinel_group;
 pub mod shared;

@@ -124,7 +124,7 @@ impl RedisCluster {
     /// The URL with the first three nodes.
     #[must_use]
     pub fn url(&self) -> String {
-        let nodes: Vec<String> = self.nodes[..3].iter().map(RedisServer::address).collect();
+        let nodes: Vec<String> = self.nodes[..3].iter().map(|node| node.address()).collect();
         format!("redis+cluster://{}", nodes.join(","))
     }
 

@@ -1,19 +1,23 @@
-//! A test's redis-server, on a unix socket and a TCP port, in a temporary folder, which the test can break; or a
-//! database of a given one, for tests that break nothing.
+//! A test's redis-server, on a unix socket and a TCP port, in a temporary folder, which the test can break; and a
+//! [`SharedRedis`] for tests that break nothing, which may be a database of a given one.
 
-use self::given::Database;
+use self::shared::try_connect;
+use crate::certs::{Authority, Certificate};
 use crate::clock_shim::ClockShim;
 use crate::deadline::{SHORT, wait_for};
 use crate::environment::given_redis_url;
 use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
-use redis::AsyncConnectionConfig;
-use redis::aio::MultiplexedConnection;
+use std::borrow::Borrow;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 mod given;
+mod shared;
+
+pub use self::shared::SharedRedis;
 
 /// How a server is started; the default is an empty one without persistence that allows `DEBUG`.
 #[derive(Debug, Clone, Default)]
@@ -23,25 +27,23 @@ pub struct RedisOptions {
     clock: Option<ClockShim>,
     /// What is started; `None`: redis-server.
     program: Option<PathBuf>,
+    tls_port: Option<u16>,
     /// Whether it takes every slot of its cluster once started.
     all_slots: bool,
 }
 
 /// Longer than a busy machine delays a node of a cluster: a node thought dead would take the cluster down.
 pub(crate) const NODE_TIMEOUT_MS: &str = "10000";
-const GIVEN: &str = "a given Redis is broken by nobody: start one of the test's own by RedisServer::private";
 
 /// A running (or stopped) server. Dropping it kills it and removes its folder.
 #[derive(Debug)]
 pub struct RedisServer {
+    redis: SharedRedis,
     folder: Folder,
-    port: u16,
     /// Where the nodes of a Redis Cluster talk to each other, if it is one.
     bus_port: Option<u16>,
     options: RedisOptions,
     process: Option<Process>,
-    /// The given server, if there is one.
-    given: Option<Database>,
 }
 
 // === impl RedisOptions ===
@@ -71,6 +73,20 @@ impl RedisOptions {
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
+    }
+
+    /// Speaks TLS too, at [`RedisServer::tls_url`], with this certificate; `asks` every client for one of this authority, or
+    /// none.
+    #[must_use]
+    pub fn tls(mut self, certificate: &Certificate, authority: &Authority, asks: bool) -> Self {
+        let port = free_port();
+        self.tls_port = Some(port);
+        let path = |path: &Path| path.display().to_string();
+        self.set("tls-port", &port.to_string())
+            .set("tls-cert-file", &path(&certificate.certificate))
+            .set("tls-key-file", &path(&certificate.key))
+            .set("tls-ca-cert-file", &path(&authority.authority()))
+            .set("tls-auth-clients", if asks { "yes" } else { "no" })
     }
 
     /// Makes it a Redis Cluster of one that serves every slot, once started.
@@ -112,17 +128,16 @@ impl RedisOptions {
 // === impl RedisServer ===
 
 impl RedisServer {
-    /// An empty Redis for this test alone, which it must not break: a database of the one that `DELAYQ_TEST_REDIS_URL`
-    /// gives, or a server with the default options.
+    /// An empty Redis that the test cannot break: a database of the one that `DELAYQ_TEST_REDIS_URL` gives, or of a server
+    /// with the default options.
     ///
     /// # Panics
     /// If it does not answer.
-    pub async fn start() -> Self {
-        let Some(url) = given_redis_url() else { return Self::private().await };
-        let database = Database::take(&url).await;
-        let port = database.address().rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(6379);
-        let (folder, options) = (Folder::new("given-redis"), RedisOptions::default());
-        Self { folder, port, bus_port: None, options, process: None, given: Some(database) }
+    pub async fn start() -> SharedRedis {
+        match given_redis_url() {
+            Some(url) => SharedRedis::of_given(&url).await,
+            None => SharedRedis::of_started(Self::private().await),
+        }
     }
 
     /// Starts a server with the default options and waits until it answers: for a test that stops, freezes or
@@ -140,34 +155,15 @@ impl RedisServer {
     /// If it does not; the message contains its output.
     pub async fn start_with(options: RedisOptions) -> Self {
         let bus_port = options.is_cluster().then(free_port);
-        let mut server = Self {
-            folder: Folder::new("redis"),
-            port: free_port(),
-            bus_port,
-            options,
-            process: None,
-            given: None,
-        };
+        let folder = Folder::new("redis");
+        let socket = folder.join("s").display().to_string();
+        let redis = SharedRedis::of_test(free_port(), options.password.as_deref(), &socket);
+        let mut server = Self { redis, folder, bus_port, options, process: None };
         server.resume().await;
         if server.options.all_slots {
             server.take_all_slots().await;
         }
         server
-    }
-
-    /// Its TCP address, `127.0.0.1:PORT`; the same after a restart.
-    #[must_use]
-    pub fn address(&self) -> String {
-        if let Some(database) = &self.given {
-            return database.address().to_owned();
-        }
-        format!("127.0.0.1:{}", self.port)
-    }
-
-    /// Its TCP port.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port
     }
 
     /// The TCP port at which other nodes of its Redis Cluster reach it.
@@ -180,44 +176,24 @@ impl RedisServer {
     }
 
     /// The path of its unix socket.
-    ///
-    /// # Panics
-    /// If the server was given.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        assert!(self.given.is_none(), "{GIVEN}");
         self.folder.join("s")
-    }
-
-    /// The URL by TCP, with the password.
-    #[must_use]
-    pub fn url(&self) -> String {
-        if let Some(database) = &self.given {
-            return database.url().to_owned();
-        }
-        self.url_through(&self.address())
-    }
-
-    /// The URL by TCP at another address, such as a [`crate::proxy::Proxy`]'s in front of it.
-    #[must_use]
-    pub fn url_through(&self, address: &str) -> String {
-        if let Some(database) = &self.given {
-            return database.url().replace(database.address(), address);
-        }
-        match &self.options.password {
-            Some(password) => format!("redis://:{password}@{address}/"),
-            None => format!("redis://{address}/"),
-        }
     }
 
     /// The URL by its unix socket, with the password.
     #[must_use]
     pub fn socket_url(&self) -> String {
-        let path = self.socket();
-        match &self.options.password {
-            Some(password) => format!("redis+unix://{}?pass={password}", path.display()),
-            None => format!("redis+unix://{}", path.display()),
-        }
+        self.redis.own_url().to_owned()
+    }
+
+    /// The URL by TLS.
+    ///
+    /// # Panics
+    /// If it was started without [`RedisOptions::tls`].
+    #[must_use]
+    pub fn tls_url(&self) -> String {
+        format!("rediss://127.0.0.1:{}", self.options.tls_port.expect("it was started with TLS"))
     }
 
     /// The folder of its data and its log.
@@ -235,63 +211,11 @@ impl RedisServer {
         self.running().id()
     }
 
-    /// A new connection of the harness, by the unix socket if there is one.
-    ///
-    /// # Panics
-    /// If the server does not accept it.
-    pub async fn connect(&self) -> MultiplexedConnection {
-        let url = if self.given.is_some() { self.url() } else { self.socket_url() };
-        let opened = try_connect(&url).await;
-        opened.unwrap_or_else(|e| panic!("redis-server on port {} took no connection: {e}", self.port))
-    }
-
-    /// Its clock, in µs since the epoch.
-    ///
-    /// # Panics
-    /// If it does not answer.
-    pub async fn now_us(&self) -> u64 {
-        let (seconds, micros): (u64, u64) = self.command(&["TIME"]).await;
-        seconds * 1_000_000 + micros
-    }
-
-    /// Its clock, in ms since the epoch.
-    ///
-    /// # Panics
-    /// If it does not answer.
-    pub async fn now_ms(&self) -> u64 {
-        self.now_us().await / 1000
-    }
-
     /// How many scripts it has run.
     pub async fn scripts_run(&self) -> u64 {
         let info: String = self.command(&["INFO", "commandstats"]).await;
         let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
         line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
-    }
-
-    /// Runs one command on a new connection, for what a test does to the server.
-    ///
-    /// # Panics
-    /// If the server refuses it, with the server's message.
-    pub async fn command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
-        let answer = self.try_command(words).await;
-        answer.unwrap_or_else(|e| panic!("redis-server on port {} refused {words:?}: {e}", self.port))
-    }
-
-    /// As [`Self::command`], for a server that may not answer.
-    ///
-    /// # Errors
-    /// It refuses the connection or the command, or ends the connection.
-    pub async fn try_command<T: redis::FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
-        let (name, args) = words.split_first().expect("a command has a name");
-        let url = match &self.given {
-            Some(database) => {
-                database.check(name);
-                self.url()
-            }
-            None => self.socket_url(),
-        };
-        redis::cmd(name).arg(args).query_async(&mut try_connect(&url).await?).await
     }
 
     /// A field of what INFO says; empty without it, and if it does not answer.
@@ -323,7 +247,7 @@ impl RedisServer {
     /// # Panics
     /// If it does not answer in time.
     pub async fn resume(&mut self) {
-        if self.process.is_some() || self.given.is_some() {
+        if self.process.is_some() {
             return;
         }
         // A socket left by a killed server would be mistaken for the new one's.
@@ -358,7 +282,6 @@ impl RedisServer {
     /// # Panics
     /// If it is running.
     pub fn wipe(&mut self) {
-        assert!(self.given.is_none(), "{GIVEN}");
         assert!(self.process.is_none(), "a running server's files are its own");
         for entry in std::fs::read_dir(self.folder.path()).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -383,20 +306,18 @@ impl RedisServer {
     }
 
     async fn end_by(&mut self, signal: Signal) -> ExitStatus {
-        assert!(self.given.is_none(), "{GIVEN}");
         let mut process = self.process.take().expect("a stopped redis-server cannot be stopped again");
         process.end_by(signal, SHORT).await
     }
 
     fn running(&self) -> &Process {
-        assert!(self.given.is_none(), "{GIVEN}");
         self.process.as_ref().expect("the redis-server is stopped")
     }
 
     fn launch(&self) -> Command {
         let program = self.options.program.as_deref().unwrap_or(Path::new("redis-server"));
         let mut command = Command::new(program);
-        command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string()]);
+        command.args(["--bind", "127.0.0.1", "--port", &self.port().to_string()]);
         command.arg("--unixsocket").arg(self.socket()).arg("--dir").arg(self.folder.path());
         command.args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"]);
         if let Some(port) = self.bus_port {
@@ -424,9 +345,16 @@ impl RedisServer {
     }
 }
 
-async fn try_connect(url: &str) -> redis::RedisResult<MultiplexedConnection> {
-    // A busy machine may take longer than the client's own half second to read a thousand entries.
-    let patient =
-        AsyncConnectionConfig::new().set_connection_timeout(Some(SHORT)).set_response_timeout(Some(SHORT));
-    redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&patient).await
+impl Deref for RedisServer {
+    type Target = SharedRedis;
+
+    fn deref(&self) -> &SharedRedis {
+        &self.redis
+    }
+}
+
+impl Borrow<SharedRedis> for RedisServer {
+    fn borrow(&self) -> &SharedRedis {
+        self
+    }
 }

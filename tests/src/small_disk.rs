@@ -1,6 +1,7 @@
 //! A small disk (a tmpfs), if the system lets this process mount one.
 
 use crate::folder::Folder;
+use crate::remark::skipped;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,16 +16,15 @@ pub struct SmallDisk {
 // === impl SmallDisk ===
 
 impl SmallDisk {
-    /// Mounts an empty disk of this many KiB. `None` if that is not allowed: it then prints to stderr that `test` is
-    /// skipped.
+    /// Mounts an empty disk of this many KiB. `None` if that is not allowed: the test is then [`skipped`].
     #[must_use]
-    pub fn mount(kib: u32, test: &str) -> Option<Self> {
+    pub fn mount(kib: u32) -> Option<Self> {
         let folder = Folder::new("small-disk");
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", &format!("size={kib}k"), "tmpfs"]).arg(folder.path());
         let mounted = mount.output().is_ok_and(|done| done.status.success());
         if !mounted {
-            eprintln!("skipped: {test} needs to mount a tmpfs");
+            skipped("it needs to mount a tmpfs");
         }
         mounted.then_some(Self { folder })
     }

@@ -11,8 +11,8 @@
 //! So a saturated machine hides no miss, and makes no test fail by chance.
 
 use crate::environment::strict_timing;
+use crate::remark::{remark, this_test};
 use std::fmt;
-use std::io::Write as _;
 use std::time::Duration;
 
 /// How often a run is tried for a conclusive result.
@@ -57,7 +57,7 @@ impl Timing {
 /// # Panics
 /// If a run does; with `DELAYQ_TEST_TIMING=strict` also if no run was conclusive.
 pub async fn conclusive(run: impl AsyncFn() -> Timing) {
-    let name = std::thread::current().name().unwrap_or("a test").to_owned();
+    let name = this_test();
     let mut reasons = Vec::new();
     for _ in 0..TRIES {
         match run().await {
@@ -68,8 +68,7 @@ pub async fn conclusive(run: impl AsyncFn() -> Timing) {
     let verdict =
         format!("INCONCLUSIVE {name}: this machine was too busy, {TRIES} times: {}", reasons.join("; "));
     assert!(!strict_timing(), "{verdict}");
-    // Not by println!, whose output a passing test hides.
-    let _ = writeln!(std::io::stderr(), "{verdict}");
+    remark(&verdict);
 }
 
 #[cfg(test)]

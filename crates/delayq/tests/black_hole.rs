@@ -11,7 +11,7 @@ use delayq::{
 use delayq_tests::deadline::{LONG, wait_for, wait_until, within};
 use delayq_tests::deployment::settings;
 use delayq_tests::proxy::{Direction, Flow, Proxy};
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use std::time::Duration;
 
 /// The deadline of calls through the proxy: long enough for a busy machine, short enough for several in a test.
@@ -19,7 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(1);
 
 /// A deployment of one shard, reached through a proxy that can break and directly.
 struct Scene {
-    _server: RedisServer,
+    _server: SharedRedis,
     proxy: Proxy,
     near: Client,
     far: Client,

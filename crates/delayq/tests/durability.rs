@@ -12,6 +12,7 @@ use delayq_tests::deployment::{created, settings};
 use delayq_tests::environment::valkey_server;
 use delayq_tests::redis_cluster::RedisCluster;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use delayq_tests::remark::skipped;
 use std::time::Duration;
 
 /// Far enough away that no message becomes due.
@@ -96,7 +97,7 @@ fn unconfirmed<T: std::fmt::Debug>(answer: Result<T, Error>, why: &str) {
 fn servers() -> Vec<RedisOptions> {
     let valkey = valkey_server();
     if valkey.is_none() {
-        println!("SKIPPED: no valkey-server on the PATH and no DELAYQ_TEST_VALKEY");
+        skipped("no valkey-server on the PATH and no DELAYQ_TEST_VALKEY");
     }
     let newer = valkey.map(|path| RedisOptions::default().program(path));
     [RedisOptions::default()].into_iter().chain(newer).collect()
@@ -201,7 +202,7 @@ async fn a_disk_that_cannot_confirm_is_named() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_confirms_once_it_is_synced() {
     let Some(valkey) = valkey_server() else {
-        return println!("SKIPPED: no valkey-server on the PATH and no DELAYQ_TEST_VALKEY");
+        return skipped("no valkey-server on the PATH and no DELAYQ_TEST_VALKEY");
     };
     for (options, why) in [
         (RedisOptions::default().append_only("everysec"), None),

@@ -9,7 +9,7 @@ use delayq::{
 };
 use delayq_tests::deadline::{LONG, wait_for, wait_until, within};
 use delayq_tests::deployment::{created, settings};
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::SharedRedis;
 use delayq_tests::sentinel_group::{SERVICE, SentinelGroup};
 use delayq_tests::stall::Stall;
 use delayq_tests::timing::{Timing, conclusive};
@@ -70,7 +70,7 @@ impl Load {
 }
 
 /// The ids of all messages.
-async fn stored(redis: &RedisServer) -> BTreeSet<String> {
+async fn stored(redis: &SharedRedis) -> BTreeSet<String> {
     let keys: Vec<Vec<u8>> = redis.command(&["KEYS", "*:m:*"]).await;
     let id = |key: &Vec<u8>| {
         let at = key.windows(3).position(|three| three == b":m:").unwrap();
@@ -82,7 +82,7 @@ async fn stored(redis: &RedisServer) -> BTreeSet<String> {
 }
 
 /// Our connections to this Redis: they alone speak RESP3. A Redis that is being demoted ends all connections.
-async fn clients_of(redis: &RedisServer) -> Vec<String> {
+async fn clients_of(redis: &SharedRedis) -> Vec<String> {
     let list: String = redis.try_command(&["CLIENT", "LIST", "TYPE", "normal"]).await.unwrap_or_default();
     list.lines().filter(|line| line.contains(" resp=3")).map(str::to_owned).collect()
 }

@@ -10,7 +10,7 @@ use delayq::{
 };
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::proxy::Proxy;
-use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -38,7 +38,7 @@ fn the_documented_rules_are_those_of_the_roles() {
     }
 }
 
-async fn set_user(server: &RedisServer, commands: &[String]) -> Client {
+async fn set_user(server: &SharedRedis, commands: &[String]) -> Client {
     let mut words = vec!["ACL", "SETUSER", "delayq", "reset", "on", ">secret", "~{dq:*", "&{dq:*", "-@all"];
     words.extend(commands.iter().map(String::as_str));
     server.command::<()>(&words).await;
@@ -48,7 +48,7 @@ async fn set_user(server: &RedisServer, commands: &[String]) -> Client {
     Client::new(settings)
 }
 
-async fn set_user_of(server: &RedisServer, role: Role, commands: &[String]) -> Client {
+async fn set_user_of(server: &SharedRedis, role: Role, commands: &[String]) -> Client {
     set_user(server, commands).await;
     let mut settings = Settings::new(server.url()).role(role);
     settings.link.username = Some("delayq".to_owned());

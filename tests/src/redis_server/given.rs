@@ -3,6 +3,7 @@
 //! Database 0 records which databases are taken. All databases share scripts and channels, so tests must tolerate
 //! loaded scripts and superfluous wake-ups.
 
+use super::shared::try_connect;
 use crate::deadline::{LONG, wait_for};
 use crate::shared::seed;
 use redis::aio::MultiplexedConnection;
@@ -10,10 +11,6 @@ use redis::{Client, IntoConnectionInfo as _};
 
 /// How long a database stays taken by a test that was killed.
 const TAKEN_MS: u64 = 30 * 60 * 1000;
-
-/// What no test may do to a shared server: it would break other tests, or count what they do.
-const OF_THE_SERVER: [&str; 10] =
-    ["ACL", "CLIENT", "CONFIG", "DEBUG", "FLUSHALL", "INFO", "MONITOR", "REPLICAOF", "SCRIPT", "SHUTDOWN"];
 
 /// One database. Dropping it empties it and gives it back.
 #[derive(Debug)]
@@ -59,12 +56,6 @@ impl Database {
     pub(super) fn address(&self) -> &str {
         self.server.rsplit(['@', '/']).next().unwrap_or_default()
     }
-
-    /// Refuses operations on the whole server.
-    pub(super) fn check(&self, command: &str) {
-        let whole = OF_THE_SERVER.contains(&command.to_uppercase().as_str());
-        assert!(!whole, "{command} on a given Redis: start one of the test's own by RedisServer::private");
-    }
 }
 
 impl Drop for Database {
@@ -81,7 +72,7 @@ impl Drop for Database {
 }
 
 async fn connect(url: &str) -> MultiplexedConnection {
-    let opened = super::try_connect(url).await;
+    let opened = try_connect(url).await;
     opened.unwrap_or_else(|e| panic!("the given Redis took no connection: {e}"))
 }
 

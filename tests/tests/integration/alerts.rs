@@ -7,7 +7,7 @@ use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::folder::Folder;
 use delayq_tests::ports::free_port;
 use delayq_tests::process::{Process, Signal};
-use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -139,7 +139,7 @@ async fn prometheus(folder: &Folder, ports: [u16; 3]) -> (Process, AdminEndpoint
 }
 
 /// Counts messages of the first topic as accepted that never were.
-async fn accept(redis: &RedisServer, by: i32) {
+async fn accept(redis: &SharedRedis, by: i32) {
     let () = redis.command(&["HINCRBY", "{dq:0}:stats", "accepted:1", &by.to_string()]).await;
 }
 

@@ -10,14 +10,14 @@ use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::folder::Folder;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
 /// The rules that are printed, by role: the words behind the user's name.
-async fn rules(redis: &RedisServer) -> HashMap<String, Vec<String>> {
+async fn rules(redis: &SharedRedis) -> HashMap<String, Vec<String>> {
     let printed: Value = serde_json::from_str(&done(redis, &["acl", "print", "--json"]).await).unwrap();
     let rule = |one: &Value| {
         let words: Vec<String> = one["redis"].as_str().unwrap().split(' ').map(str::to_owned).collect();
@@ -32,7 +32,7 @@ async fn rules(redis: &RedisServer) -> HashMap<String, Vec<String>> {
 }
 
 /// Gives a role's user these rules; the URL with which it logs in.
-async fn set_user(redis: &RedisServer, role: &str, rules: &[String]) -> String {
+async fn set_user(redis: &SharedRedis, role: &str, rules: &[String]) -> String {
     let user = format!("delayq-{role}");
     let words = ["ACL", "SETUSER", &user, "reset"].into_iter().chain(rules.iter().map(String::as_str));
     redis.command::<()>(&words.collect::<Vec<_>>()).await;
@@ -149,7 +149,7 @@ async fn producers_and_consumers_do_all_they_can_with_the_rules_that_are_printed
 }
 
 /// An etcd whose users are those that are printed for these roles, and for each role of a fleet one with a permission less.
-async fn guarded_etcd(redis: &RedisServer) -> EtcdCluster {
+async fn guarded_etcd(redis: &SharedRedis) -> EtcdCluster {
     let mut etcd = EtcdCluster::start_one().await;
     let printed =
         with_etcd(super::delayq(redis), &etcd).args(["acl", "print", "--json"]).run(b"", SHORT).await;

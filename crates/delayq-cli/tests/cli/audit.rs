@@ -1,13 +1,13 @@
 //! Whether an entry leads to every message, and how stuck messages are repaired.
 
 use super::{deployment, done, run};
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::SharedRedis;
 use serde_json::{Value, json};
 
 const DUE: &str = "2100-01-01T00:00:00Z";
 
 /// More than Redis scans in one step.
-async fn put_many(redis: &RedisServer) {
+async fn put_many(redis: &SharedRedis) {
     let lines: String =
         (0..1500).map(|n| format!("{{\"topic\":\"t\",\"payload\":{n},\"due\":\"{DUE}\"}}\n")).collect();
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -9,7 +9,7 @@ use delayq::{
 use delayq_tests::binary::{Binary, Finished};
 use delayq_tests::deadline::{LONG, SHORT, within};
 use delayq_tests::folder::Folder;
-use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 const DUE_MS: u64 = 4_102_444_800_000;
 
-fn client(redis: &RedisServer) -> Client {
+fn client(redis: &SharedRedis) -> Client {
     Client::new(Settings::new(redis.url()).shards(ShardCount::new(4).unwrap()))
 }
 
@@ -55,7 +55,7 @@ fn lines() -> String {
 }
 
 /// A deployment with those messages, three dead letters, and topics with policies.
-async fn filled() -> RedisServer {
+async fn filled() -> SharedRedis {
     let redis = deployment().await;
     for set in [
         &[
@@ -92,12 +92,12 @@ async fn filled() -> RedisServer {
 }
 
 /// `delayq` for another deployment: another namespace and number of shards.
-fn elsewhere(redis: &RedisServer) -> Binary {
+fn elsewhere(redis: &SharedRedis) -> Binary {
     let binary = Binary::new("delayq").env("DELAYQ__ETCD__ENABLED", "false");
     binary.args(["--redis", &redis.url(), "--namespace", "moved", "--shards", "7"])
 }
 
-async fn done_elsewhere(redis: &RedisServer, args: &[&str]) -> String {
+async fn done_elsewhere(redis: &SharedRedis, args: &[&str]) -> String {
     let finished = elsewhere(redis).args(args).run(b"", LONG).await;
     assert_eq!(finished.code, Some(0), "{args:?}: {finished:?}");
     finished.stdout

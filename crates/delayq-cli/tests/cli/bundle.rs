@@ -7,7 +7,7 @@ use delayq_tests::certs::Authority;
 use delayq_tests::deadline::{LONG, SHORT};
 use delayq_tests::folder::Folder;
 use delayq_tests::ports::free_port;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ const PLANTED: [&str; 18] = [
 /// What is no secret, and has to be found: the search works.
 const CANARY: &str = "harmless-canary";
 
-fn configuration(folder: &Folder, redis: &RedisServer, admin: u16) -> String {
+fn configuration(folder: &Folder, redis: &SharedRedis, admin: u16) -> String {
     let write = |name: &str, text: &str| {
         let path = folder.join(name);
         std::fs::write(&path, text).unwrap();

@@ -6,11 +6,11 @@ use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::folder::Folder;
 use delayq_tests::process::{Process, Signal};
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use serde_json::Value;
 
 /// A timer of that deployment.
-fn timer(redis: &RedisServer, folder: &Folder) -> Process {
+fn timer(redis: &SharedRedis, folder: &Folder) -> Process {
     let file = folder.join("timer.toml");
     let url = redis.url();
     let text = format!(
@@ -21,7 +21,7 @@ fn timer(redis: &RedisServer, folder: &Folder) -> Process {
 }
 
 /// The exit code, and what it printed.
-async fn check(redis: &RedisServer, args: &[&str]) -> (Option<i32>, String) {
+async fn check(redis: &SharedRedis, args: &[&str]) -> (Option<i32>, String) {
     let finished = run(redis, &[&["check"], args].concat()).await;
     assert_eq!(finished.stderr, "", "{args:?}");
     (finished.code, finished.stdout)

@@ -40,38 +40,39 @@ mod up;
 
 use delayq_tests::binary::{Binary, Finished};
 use delayq_tests::deadline::SHORT;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
+use std::borrow::Borrow;
 
 /// `delayq` on this Redis.
-fn delayq(redis: &RedisServer) -> Binary {
+fn delayq(redis: &SharedRedis) -> Binary {
     Binary::new("delayq")
         .args(["--redis", &redis.url(), "--shards", "4"])
         .env("DELAYQ__ETCD__ENABLED", "false")
 }
 
 /// Runs `delayq` with these arguments to its end.
-async fn run(redis: &RedisServer, args: &[&str]) -> Finished {
+async fn run(redis: &SharedRedis, args: &[&str]) -> Finished {
     delayq(redis).args(args).run(b"", SHORT).await
 }
 
 /// Runs it, and expects it to succeed.
-async fn done(redis: &RedisServer, args: &[&str]) -> String {
+async fn done(redis: &SharedRedis, args: &[&str]) -> String {
     let finished = run(redis, args).await;
     assert_eq!(finished.code, Some(0), "{args:?}: {finished:?}");
     finished.stdout
 }
 
 /// A Redis with a deployment of four shards.
-async fn deployment() -> RedisServer {
+async fn deployment() -> SharedRedis {
     deployed(RedisServer::start().await).await
 }
 
-async fn deployed(redis: RedisServer) -> RedisServer {
-    done(&redis, &["init"]).await;
+async fn deployed<R: Borrow<SharedRedis>>(redis: R) -> R {
+    done(redis.borrow(), &["init"]).await;
     redis
 }
 
 /// The number of keys, including topics.
-async fn keys(redis: &RedisServer) -> u64 {
+async fn keys(redis: &SharedRedis) -> u64 {
     redis.command(&["DBSIZE"]).await
 }

@@ -5,22 +5,22 @@ use super::{delayq, deployment};
 use delayq_tests::binary::Finished;
 use delayq_tests::deadline::LONG;
 use delayq_tests::postgres_server::PostgresServer;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::SharedRedis;
 use serde_json::{Value, json};
 
-async fn ran(redis: &RedisServer, postgres: &PostgresServer, args: &[&str]) -> Finished {
+async fn ran(redis: &SharedRedis, postgres: &PostgresServer, args: &[&str]) -> Finished {
     let command = delayq(redis).env("DELAYQ__OUTBOX__URL", postgres.url());
     command.arg("outbox").args(args).run(b"", LONG).await
 }
 
-async fn printed(redis: &RedisServer, postgres: &PostgresServer, args: &[&str]) -> String {
+async fn printed(redis: &SharedRedis, postgres: &PostgresServer, args: &[&str]) -> String {
     let finished = ran(redis, postgres, args).await;
     assert_eq!(finished.code, Some(0), "{args:?}: {finished:?}");
     finished.stdout
 }
 
 /// The same as JSON.
-async fn json_of(redis: &RedisServer, postgres: &PostgresServer, args: &[&str]) -> Value {
+async fn json_of(redis: &SharedRedis, postgres: &PostgresServer, args: &[&str]) -> Value {
     let shown = printed(redis, postgres, &[args, &["-o", "json"]].concat()).await;
     let shown = serde_json::from_str(&shown).unwrap();
     assert_is_documented(&shown, args);
@@ -28,7 +28,7 @@ async fn json_of(redis: &RedisServer, postgres: &PostgresServer, args: &[&str]) 
 }
 
 /// An outbox with rows 1 to 3 aside: a rejected put, one that is no write, and a cancel that rests.
-async fn outbox(redis: &RedisServer) -> PostgresServer {
+async fn outbox(redis: &SharedRedis) -> PostgresServer {
     let postgres = PostgresServer::start().await;
     assert_eq!(printed(redis, &postgres, &["init"]).await, "made the tables\n");
     postgres.run(

@@ -3,13 +3,13 @@
 use super::{delayq, deployment, done, run};
 use delayq::{Client, Consumer, ConsumerOptions, Settings, ShardCount, Topic};
 use delayq_tests::deadline::{SHORT, within};
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::SharedRedis;
 use serde_json::Value;
 
 const DUE: &str = "2100-01-01T00:00:00Z";
 
 /// The ids of one page, and where the next begins.
-async fn page(redis: &RedisServer, listing: &[&str], after: Option<&str>) -> (Vec<String>, Option<String>) {
+async fn page(redis: &SharedRedis, listing: &[&str], after: Option<&str>) -> (Vec<String>, Option<String>) {
     let after = after.map(|cursor| ["--after", cursor]);
     let args = [listing, &["--limit", "4", "--json"], after.as_ref().map_or(&[][..], |after| after)].concat();
     let page: Value = serde_json::from_str(&done(redis, &args).await).unwrap();
@@ -20,7 +20,7 @@ async fn page(redis: &RedisServer, listing: &[&str], after: Option<&str>) -> (Ve
     (ids, page["next"].as_str().map(str::to_owned))
 }
 
-async fn all_pages(redis: &RedisServer, listing: &[&str]) -> Vec<String> {
+async fn all_pages(redis: &SharedRedis, listing: &[&str]) -> Vec<String> {
     let (mut all, mut next) = page(redis, listing, None).await;
     while let Some(cursor) = next {
         let (ids, then) = page(redis, listing, Some(&cursor)).await;
@@ -33,7 +33,7 @@ async fn all_pages(redis: &RedisServer, listing: &[&str]) -> Vec<String> {
 
 /// Eleven messages of `orders`, nine of them due at the same millisecond, some ids beginnings of others; four of another
 /// topic; every second one in a group.
-async fn fill(redis: &RedisServer, due: impl Fn(usize) -> String) {
+async fn fill(redis: &SharedRedis, due: impl Fn(usize) -> String) {
     let mut lines = String::new();
     for n in 0..11 {
         let group = if n % 2 == 0 { ",\"group\":\"g\"" } else { "" };

@@ -3,9 +3,9 @@
 use super::{delayq, deployment, done};
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::SHORT;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::SharedRedis;
 
-async fn piped(redis: &RedisServer, args: &[&str], payload: &[u8]) {
+async fn piped(redis: &SharedRedis, args: &[&str], payload: &[u8]) {
     let finished = delayq(redis).arg("put").args(args).run(payload, SHORT).await;
     assert_eq!(finished.code, Some(0), "{args:?}: {finished:?}");
 }

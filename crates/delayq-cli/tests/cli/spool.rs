@@ -8,7 +8,7 @@ use delayq_spool::{SpoolReader, SpoolSettings, SpoolWriter};
 use delayq_tests::binary::{Binary, Finished};
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::folder::Folder;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::SharedRedis;
 use serde_json::{Value, json};
 use std::os::unix::fs::FileExt as _;
 
@@ -44,15 +44,15 @@ async fn spool() -> Folder {
     folder
 }
 
-fn of(redis: &RedisServer, folder: &Folder, args: &[&str]) -> Binary {
+fn of(redis: &SharedRedis, folder: &Folder, args: &[&str]) -> Binary {
     delayq(redis).env("DELAYQ__SPOOL__DIR", folder.path()).arg("spool").args(args)
 }
 
-async fn ran(redis: &RedisServer, folder: &Folder, args: &[&str]) -> Finished {
+async fn ran(redis: &SharedRedis, folder: &Folder, args: &[&str]) -> Finished {
     of(redis, folder, args).run(b"", SHORT).await
 }
 
-async fn printed(redis: &RedisServer, folder: &Folder, args: &[&str]) -> String {
+async fn printed(redis: &SharedRedis, folder: &Folder, args: &[&str]) -> String {
     let finished = ran(redis, folder, args).await;
     assert_eq!(finished.code, Some(0), "{args:?}: {finished:?}");
     finished.stdout

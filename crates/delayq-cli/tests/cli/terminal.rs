@@ -3,13 +3,13 @@
 use super::{delayq, deployment, done, run};
 use delayq::{Client, Consumer, ConsumerOptions, Settings, ShardCount, Topic};
 use delayq_tests::deadline::{SHORT, within};
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::SharedRedis;
 
 /// Clears the screen, sets the title, and reverses the following text; the last is a one-byte sequence introducer.
 const EVIL: &str = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{202e}\u{2066}\u{9b}31m";
 const EVIL_ID: &str = "id\u{202e}di";
 
-async fn bury_with_a_reason(redis: &RedisServer) {
+async fn bury_with_a_reason(redis: &SharedRedis) {
     let settings = Settings::new(redis.url()).shards(ShardCount::new(4).unwrap());
     let options = ConsumerOptions::new([Topic::new("t").unwrap()]);
     let mut consumer = Consumer::start(Client::new(settings), options);

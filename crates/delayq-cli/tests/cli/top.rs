@@ -7,7 +7,7 @@ use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::folder::Folder;
 use delayq_tests::ports::free_port;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
@@ -70,7 +70,7 @@ fn modes(terminal: &File) -> String {
     format!("{:?} {:?} {:?}", set.input_modes, set.output_modes, set.local_modes)
 }
 
-fn live(redis: &RedisServer) -> Command {
+fn live(redis: &SharedRedis) -> Command {
     let mut delayq = Command::new(env!("CARGO_BIN_EXE_delayq"));
     delayq.args(["--redis", &redis.url(), "--shards", "4", "top", "--interval", "500ms"]);
     delayq.env("DELAYQ__ETCD__ENABLED", "false").env("DELAYQ__ADMIN__LISTEN", "").env("TERM", "xterm");

@@ -8,13 +8,14 @@ use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use delayq_spool::{SpoolError, SpoolReader, SpoolSettings, SpoolWriter};
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use delayq_tests::deployment::Deployment;
+use delayq_tests::redis_server::RedisServer;
 use delayq_tests::small_disk::SmallDisk;
 use tokio::task::JoinHandle;
 
 /// A host with records in its spool and no room left beside it, and a compensator that Redis does not answer.
 struct Host {
     disk: SmallDisk,
-    deployment: Deployment,
+    deployment: Deployment<RedisServer>,
     spool: SpoolWriter,
     readiness: Readiness,
     shutdown: Shutdown,
@@ -28,7 +29,7 @@ fn record(n: usize) -> SpoolRecord {
 }
 
 async fn built(
-    deployment: &Deployment,
+    deployment: &Deployment<RedisServer>,
     disk: &SmallDisk,
     readiness: &Readiness,
 ) -> Result<Compensator, Fault> {
@@ -46,8 +47,8 @@ async fn built(
 
 impl Host {
     /// Nothing where no disk can be mounted.
-    async fn start(kib: u32, test: &str) -> Option<Self> {
-        let disk = SmallDisk::mount(kib, test)?;
+    async fn start(kib: u32) -> Option<Self> {
+        let disk = SmallDisk::mount(kib)?;
         let mut deployment = Deployment::on(lasting_redis().await, 4).await;
         deployment.server.kill().await;
         let spool = SpoolWriter::open(disk.path(), &SpoolSettings::default()).unwrap();
@@ -82,8 +83,7 @@ impl Host {
 
 #[tokio::test]
 async fn what_waits_on_a_full_disk_gets_out_by_the_room_that_was_kept_for_it() {
-    let test = "what_waits_on_a_full_disk_gets_out_by_the_room_that_was_kept_for_it";
-    let Some(host) = Host::start(20 << 10, test).await else { return };
+    let Some(host) = Host::start(20 << 10).await else { return };
     host.is_resubmitted().await;
     // And once there is room again, some of it is kept, and the spool takes what comes.
     host.disk.clear();
@@ -95,8 +95,7 @@ async fn what_waits_on_a_full_disk_gets_out_by_the_room_that_was_kept_for_it() {
 
 #[tokio::test]
 async fn on_a_disk_without_any_room_what_waits_keeps_its_place_until_there_is_some() {
-    let test = "on_a_disk_without_any_room_what_waits_keeps_its_place_until_there_is_some";
-    let Some(host) = Host::start(2 << 10, test).await else { return };
+    let Some(host) = Host::start(2 << 10).await else { return };
     wait_until("the compensator to say so", LONG, || async {
         host.readiness.unready().iter().any(|unready| unready.reason.contains("is full"))
     })
@@ -109,8 +108,7 @@ async fn on_a_disk_without_any_room_what_waits_keeps_its_place_until_there_is_so
 
 #[tokio::test]
 async fn what_opening_a_spool_writes_has_the_room_that_was_kept_on_a_full_disk() {
-    let test = "what_opening_a_spool_writes_has_the_room_that_was_kept_on_a_full_disk";
-    let Some(disk) = SmallDisk::mount(20 << 10, test) else { return };
+    let Some(disk) = SmallDisk::mount(20 << 10) else { return };
     let (deployment, readiness) = (Deployment::on(lasting_redis().await, 4).await, Readiness::new());
     drop(built(&deployment, &disk, &readiness).await.unwrap());
     // All of it is to be written again; what a later version adds to a spool is less.

@@ -36,7 +36,7 @@ use std::time::Duration;
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
 struct Host {
-    deployment: Deployment,
+    deployment: Deployment<RedisServer>,
     folder: Folder,
     spool: SpoolWriter,
     producer: Producer,
@@ -47,7 +47,7 @@ impl Host {
         Self::on(Deployment::on(lasting_redis().await, 4).await)
     }
 
-    fn on(deployment: Deployment) -> Self {
+    fn on(deployment: Deployment<RedisServer>) -> Self {
         let folder = Folder::new("spool");
         let spool = SpoolWriter::open(folder.path(), &SpoolSettings::default()).unwrap();
         let options = ProducerOptions::default().spool(Arc::new(spool.clone()));

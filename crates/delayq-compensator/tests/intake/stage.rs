@@ -78,7 +78,7 @@ pub(crate) const PASSWORD: &str = "correct-horse";
 
 /// A Redis and a broker.
 pub(crate) struct Stage<B> {
-    pub(crate) deployment: Deployment,
+    pub(crate) deployment: Deployment<RedisServer>,
     pub(crate) broker: B,
     pub(crate) folder: Folder,
 }

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use tokio::task::JoinHandle;
 
 pub(crate) struct Readers {
-    pub(crate) deployment: Deployment,
+    pub(crate) deployment: Deployment<RedisServer>,
     pub(crate) config: OutboxConfig,
     /// Of each reader that there ever was.
     reports: Mutex<Vec<(Metrics, Readiness)>>,

@@ -11,7 +11,7 @@ use delayq_tests::certs::Authority;
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::invariants::Permit;
 use delayq_tests::proxy::Proxy;
-use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis};
 
 struct List {
     server: RedisServer,
@@ -24,7 +24,7 @@ fn sink(redis: RedisConfig) -> SinkConfig {
     SinkConfig { redis_list: Some(config), ..SinkConfig::default() }
 }
 
-async fn read(server: &RedisServer, key: &str) -> Vec<Seen> {
+async fn read(server: &SharedRedis, key: &str) -> Vec<Seen> {
     let elements: Vec<String> = server.command(&["LRANGE", key, "0", "-1"]).await;
     elements.iter().map(|line| record(key, line)).collect()
 }
@@ -138,8 +138,8 @@ async fn settings_that_lose_messages_are_refused_by_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_takes_the_private_authority_and_refuses_another_name() {
     let (stage, authority, stranger) = (Stage::new().await, Authority::new(), Authority::new());
-    let (server, right) = encrypted(&authority.server(), &authority, "no").await;
-    let (_other, misnamed) = encrypted(&authority.wrong_name(), &authority, "no").await;
+    let (server, right) = encrypted(&authority.server(), &authority, false).await;
+    let (_other, misnamed) = encrypted(&authority.wrong_name(), &authority, false).await;
     let untrusting = RedisConfig { ca: Some(stranger.authority()), ..right.clone() };
     let sinks = [right, untrusting, misnamed].map(sink);
     tls_takes_the_private_authority_and_no_other_name(&stage, "out", sinks).await;

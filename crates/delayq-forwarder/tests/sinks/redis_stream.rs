@@ -1,7 +1,7 @@
 //! The sink `redis-stream` against a Redis of its own.
 
 use crate::conformance::{
-    Guarded, Mortal, Networked, Subject, conforms, text, tls_refuses_an_expired_certificate,
+    Guarded, Mortal, Networked, Subject, conforms, tls_refuses_an_expired_certificate,
     tls_shows_the_certificate_that_is_asked_for, tls_takes_the_private_authority_and_no_other_name,
 };
 use crate::stage::{Seen, Stage, route};
@@ -11,9 +11,8 @@ use delayq_service::config::{RedisConfig, Secret};
 use delayq_tests::certs::{Authority, Certificate};
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
-use delayq_tests::ports::free_port;
 use delayq_tests::proxy::Proxy;
-use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis};
 use std::collections::BTreeMap;
 
 struct Stream {
@@ -100,21 +99,15 @@ pub(crate) fn at(proxy: &Proxy) -> RedisConfig {
 pub(crate) async fn encrypted(
     certificate: &Certificate,
     authority: &Authority,
-    asks: &str,
+    asks: bool,
 ) -> (RedisServer, RedisConfig) {
-    let port = free_port();
-    let options = RedisOptions::default()
-        .set("tls-port", &port.to_string())
-        .set("tls-cert-file", &text(&certificate.certificate))
-        .set("tls-key-file", &text(&certificate.key))
-        .set("tls-ca-cert-file", &text(&authority.authority()))
-        .set("tls-auth-clients", asks);
-    let url = format!("rediss://127.0.0.1:{port}").parse().unwrap();
+    let server = RedisServer::start_with(RedisOptions::default().tls(certificate, authority, asks)).await;
+    let url = server.tls_url().parse().unwrap();
     let config = RedisConfig { url, ca: Some(authority.authority()), ..RedisConfig::default() };
-    (RedisServer::start_with(options).await, config)
+    (server, config)
 }
 
-async fn read(server: &RedisServer, key: &str) -> Vec<Seen> {
+async fn read(server: &SharedRedis, key: &str) -> Vec<Seen> {
     let entries: Vec<Entry> = server.command(&["XRANGE", key, "-", "+"]).await;
     let text =
         |fields: &BTreeMap<String, Vec<u8>>, name: &str| String::from_utf8(fields[name].clone()).unwrap();
@@ -331,15 +324,15 @@ async fn a_stream_that_must_not_be_made_is_waited_for_also_when_it_is_deleted() 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_names_a_certificate_that_has_expired() {
     let (stage, authority) = (Stage::new().await, Authority::new());
-    let (_server, expired) = encrypted(&authority.expired(), &authority, "no").await;
+    let (_server, expired) = encrypted(&authority.expired(), &authority, false).await;
     tls_refuses_an_expired_certificate(&stage, "out", sink(expired)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_takes_the_private_authority_and_refuses_another_name() {
     let (stage, authority, stranger) = (Stage::new().await, Authority::new(), Authority::new());
-    let (server, right) = encrypted(&authority.server(), &authority, "no").await;
-    let (_other, misnamed) = encrypted(&authority.wrong_name(), &authority, "no").await;
+    let (server, right) = encrypted(&authority.server(), &authority, false).await;
+    let (_other, misnamed) = encrypted(&authority.wrong_name(), &authority, false).await;
     let untrusting = RedisConfig { ca: Some(stranger.authority()), ..right.clone() };
     let sinks = [right, untrusting, misnamed].map(sink);
     tls_takes_the_private_authority_and_no_other_name(&stage, "out", sinks).await;
@@ -349,7 +342,7 @@ async fn tls_takes_the_private_authority_and_refuses_another_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_shows_the_certificate_that_the_server_asks_for() {
     let (stage, authority) = (Stage::new().await, Authority::new());
-    let (server, without) = encrypted(&authority.server(), &authority, "yes").await;
+    let (server, without) = encrypted(&authority.server(), &authority, true).await;
     let own = authority.sign("forwarder", &["forwarder.test"]);
     let with = RedisConfig { cert: Some(own.certificate), key: Some(own.key), ..without.clone() };
     tls_shows_the_certificate_that_is_asked_for(&stage, "out", [with, without].map(sink)).await;

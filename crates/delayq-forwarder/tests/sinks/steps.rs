@@ -10,7 +10,7 @@ use delayq_service::config::RedisConfig;
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::invariants::Permit;
 use delayq_tests::proxy::{Flow, Proxy};
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use delayq_tests::tripwire::{End, Step, Tripwire, begins_to_lead, gives_up_a_claim, has, revokes_its_lease};
 use std::cell::Cell;
 use std::pin::pin;
@@ -29,7 +29,7 @@ struct Scene {
     stage: Stage,
     folder: tempfile::TempDir,
     etcd: EtcdCluster,
-    redis: RedisServer,
+    redis: SharedRedis,
     wire: Tripwire,
     way: Vec<String>,
     client: Client,

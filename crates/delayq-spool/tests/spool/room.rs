@@ -57,8 +57,7 @@ async fn a_full_spool_refuses_record_by_record_and_nothing_overtakes_what_it_ref
 
 #[tokio::test]
 async fn a_full_disk_refuses_and_keeps_what_it_had_acknowledged() {
-    let test = "a_full_disk_refuses_and_keeps_what_it_had_acknowledged";
-    let Some(disk) = SmallDisk::mount(1024, test) else { return };
+    let Some(disk) = SmallDisk::mount(1024) else { return };
     let spool = open(disk.path()).unwrap();
     let mut taken = Vec::new();
     let refusal = loop {

@@ -7,7 +7,6 @@ use delayq_cluster::{ClusterConfig, EtcdConfig, Role};
 use delayq_service::config::DeploymentConfig;
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use delayq_tests::invariants::{Permit, check};
-use delayq_tests::redis_server::RedisServer;
 use delayq_tests::shared;
 use delayq_timer::{Membership, TimerConfig};
 use std::time::Duration;
@@ -46,7 +45,7 @@ fn owns(timer: &Running) -> u16 {
 }
 
 async fn deployment() -> Stand {
-    Stand::on(RedisServer::start().await, 4).await
+    Stand::new(4).await
 }
 
 /// A timer whose configuration says 4 shards, in a fleet of this test's own.

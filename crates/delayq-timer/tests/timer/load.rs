@@ -7,7 +7,7 @@ use delayq::{
 };
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::history::{Answer, Event, History, sha256_hex};
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::SharedRedis;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub(crate) fn topic() -> Topic {
 // === impl Load ===
 
 impl Load {
-    pub(crate) async fn start(server: &RedisServer) -> Self {
+    pub(crate) async fn start(server: &SharedRedis) -> Self {
         let shared = Arc::new(Shared {
             history: History::new(),
             puts: AtomicUsize::new(0),

@@ -14,14 +14,14 @@ use tokio::task::JoinHandle;
 
 /// A deployment, and what its timers make ready.
 pub(crate) struct Stand {
-    pub(crate) deployment: Deployment,
+    pub(crate) deployment: Deployment<RedisServer>,
     pub(crate) shards: u16,
 }
 
 impl Deref for Stand {
-    type Target = Deployment;
+    type Target = Deployment<RedisServer>;
 
-    fn deref(&self) -> &Deployment {
+    fn deref(&self) -> &Deployment<RedisServer> {
         &self.deployment
     }
 }

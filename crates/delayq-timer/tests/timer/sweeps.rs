@@ -8,7 +8,6 @@ use delayq::{Group, Message, ShardCount, Topic};
 use delayq_service::config::HumanDuration;
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::invariants::{Permit, check};
-use delayq_tests::redis_server::RedisServer;
 use delayq_timer::{Membership, SweepConfig, TimerConfig};
 use std::time::Duration;
 
@@ -128,7 +127,7 @@ impl<'a> Faulty<'a> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_under_load_is_mended_by_the_timer_and_nothing_else_is_touched() {
-    let stand = Stand::on(RedisServer::start().await, SHARDS).await;
+    let stand = Stand::new(SHARDS).await;
     let timer = sweeper(&stand, "one", often()).await;
     let load = Load::start(&stand.server).await;
     load.reaches(200).await;

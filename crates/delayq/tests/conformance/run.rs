@@ -3,13 +3,13 @@
 use crate::said::{list, numbered, text};
 use delayq::protocol::Receipt;
 use delayq::{Client, Namespace, Producer, ProducerOptions, Settings, ShardCount};
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::SharedRedis;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
 /// One running scenario: what its steps have bound so far. A receipt is bound as its index in `receipts`.
 pub(crate) struct Run<'a> {
-    pub(crate) server: &'a RedisServer,
+    pub(crate) server: &'a SharedRedis,
     pub(crate) namespace: String,
     pub(crate) client: Client,
     pub(crate) producer: Producer,
@@ -29,7 +29,7 @@ pub(crate) enum Ended {
 // === impl Run ===
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(server: &'a RedisServer, number: usize, scenario: &Value) -> Self {
+    pub(crate) fn new(server: &'a SharedRedis, number: usize, scenario: &Value) -> Self {
         let namespace = format!("r{number}");
         let mut settings = Settings::new(server.url());
         settings.namespace = Namespace::new(&*namespace).unwrap();

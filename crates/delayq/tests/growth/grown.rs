@@ -4,7 +4,7 @@ use delayq::admin::GrowthReport;
 use delayq::protocol::ShardId;
 use delayq::{Admin, Client, Message, Producer, ProducerOptions, PutOutcome, ShardCount, Target, Topic};
 use delayq_tests::deployment::settings;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use std::time::Duration;
 
 /// Due long after the test.
@@ -12,7 +12,7 @@ pub(crate) const FAR: Duration = Duration::from_secs(100_000);
 
 /// A deployment that starts with 4 shards, and an operator's client of it.
 pub(crate) struct Grown {
-    pub(crate) server: RedisServer,
+    pub(crate) server: SharedRedis,
     pub(crate) client: Client,
     pub(crate) topic: Topic,
 }

@@ -1,11 +1,11 @@
 //! The scripts of a growth, called as any client would.
 
 use delayq::protocol::{Scripts, Verb};
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use redis::Value;
 
 /// Calls a script on a shard of namespace `s`; returns its answer as words, or its error's first word.
-async fn call(server: &RedisServer, verb: Verb, shard: u16, args: &[&str]) -> Result<Vec<String>, String> {
+async fn call(server: &SharedRedis, verb: Verb, shard: u16, args: &[&str]) -> Result<Vec<String>, String> {
     let base = format!("{{s:{shard}}}:");
     let mut command = redis::cmd("EVAL");
     command.arg(&Scripts::published().get(verb).source).arg(2);

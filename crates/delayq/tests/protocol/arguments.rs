@@ -6,12 +6,12 @@ use crate::snapshot::lossy;
 use delayq::protocol::{Holder, Verb};
 use delayq::{Message, PutOutcome, Settled, Topic};
 use delayq_tests::deployment::Deployment;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use std::time::Duration;
 
 const NOW: u64 = 1_763_697_600_000;
 
-async fn bare(server: &RedisServer) -> BareShard {
+async fn bare(server: &SharedRedis) -> BareShard {
     let mut shard = BareShard::create(server, "a", scripts_with(&[])).await;
     shard.clock_us = Some(NOW * 1000);
     shard

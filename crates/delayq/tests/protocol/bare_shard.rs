@@ -4,7 +4,7 @@
 use crate::snapshot::Snapshot;
 use delayq::Namespace;
 use delayq::protocol::{Keys, Scripts, ShardId, Verb};
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::SharedRedis;
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ pub(crate) fn scripts_with(extra: &[(&str, &str, &str)]) -> Arc<Scripts> {
 
 impl BareShard {
     /// A shard that may or may not exist.
-    pub(crate) async fn uncreated(server: &RedisServer, namespace: &str, scripts: Arc<Scripts>) -> Self {
+    pub(crate) async fn uncreated(server: &SharedRedis, namespace: &str, scripts: Arc<Scripts>) -> Self {
         Self::over(server.connect().await, namespace, scripts)
     }
 
@@ -117,7 +117,7 @@ impl BareShard {
     }
 
     /// A new shard.
-    pub(crate) async fn create(server: &RedisServer, namespace: &str, scripts: Arc<Scripts>) -> Self {
+    pub(crate) async fn create(server: &SharedRedis, namespace: &str, scripts: Arc<Scripts>) -> Self {
         let mut shard = Self::uncreated(server, namespace, scripts).await;
         shard.create_again().await;
         shard

@@ -8,7 +8,7 @@ use delayq::{
     ShardCount, Shift, Target, Topic, UnixMillis,
 };
 use delayq_tests::redis_monitor::RedisMonitor;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ fn ranges(verb: Verb) -> Vec<(String, u64, u64)> {
 }
 
 /// Calls every script at least once, through the Rust bindings only.
-async fn everything(server: &RedisServer) {
+async fn everything(server: &SharedRedis) {
     let mut settings = Settings::new(server.url());
     settings.shards = ShardCount::new(1).unwrap();
     let client = Client::new(settings);
@@ -129,7 +129,7 @@ fn request(topic: &Topic) -> ReserveRequest {
 }
 
 /// Leaves messages leased without their leases.
-async fn stick(server: &RedisServer, client: &Client, topic: &Topic) {
+async fn stick(server: &SharedRedis, client: &Client, topic: &Topic) {
     let producer = Producer::start(client.clone(), ProducerOptions::default());
     producer.put(Message::new(topic.clone(), "stuck")).await.unwrap();
     Holder::new(client.clone()).reserve(&[(SHARD, request(topic))]).await.remove(0).unwrap();

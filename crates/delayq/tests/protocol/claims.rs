@@ -40,11 +40,11 @@ use crate::bare_shard::{BareShard, NOW, scripts_with};
 use crate::snapshot::lossy;
 use delayq::Topic;
 use delayq::protocol::{Envelope, ReserveRequest, ShardId, Verb};
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::SharedRedis;
 
 const SHARD: ShardId = ShardId::new(0);
 
-async fn bare(server: &RedisServer) -> BareShard {
+async fn bare(server: &SharedRedis) -> BareShard {
     let mut shard = BareShard::create(server, "c", scripts_with(&[])).await;
     shard.clock_us = Some(NOW * 1000);
     shard

@@ -5,13 +5,13 @@ use crate::bare_shard::{BareShard, scripts_with};
 use crate::snapshot::{Name, lossy};
 use delayq::UnixMillis;
 use delayq::protocol::Verb;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 
 const NOW: u64 = 1_763_697_600_000;
 const AFTER: u64 = 1000;
 
 /// A topic whose messages expire a second after their due time; `follows` uses that, `stays` has its own expiry.
-async fn shard(server: &RedisServer) -> BareShard {
+async fn shard(server: &SharedRedis) -> BareShard {
     let mut shard = BareShard::create(server, "x", scripts_with(&[])).await;
     shard.clock_us = Some(NOW * 1000);
     shard.call(Verb::Configure, &["t", "expire_after_ms", &AFTER.to_string()]).await.unwrap();

@@ -4,12 +4,12 @@ use crate::action::{Action, Item, Reserve};
 use crate::bare_shard::{BareShard, NOW, scripts_with};
 use crate::snapshot::lossy;
 use delayq::protocol::Verb;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use std::collections::BTreeSet;
 
 const STATES: [&str; 4] = ["delayed", "ready", "leased", "dead"];
 
-async fn shard(server: &RedisServer) -> BareShard {
+async fn shard(server: &SharedRedis) -> BareShard {
     let mut shard = BareShard::create(server, "f", scripts_with(&[])).await;
     shard.clock_us = Some(NOW * 1000);
     shard

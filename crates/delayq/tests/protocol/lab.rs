@@ -3,11 +3,11 @@
 use crate::action::{Action, Item, Reserve};
 use crate::bare_shard::{Answer, BareShard, NOW, scripts_with};
 use crate::snapshot::lossy;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 
 /// One shard, its clock, and what is done to it.
 pub(crate) struct Lab {
-    pub(crate) server: RedisServer,
+    pub(crate) server: SharedRedis,
     pub(crate) shard: BareShard,
 }
 

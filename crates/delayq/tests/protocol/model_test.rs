@@ -30,7 +30,7 @@ fn seeds(weather: Weather, share: u64) -> Seeds {
 }
 
 async fn hold_to_the_model(test: &str, seeds: Seeds) {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     if let Err(Failure { seed, why }) = run_seeds(&server, &scripts_with(&[]), seeds).await {
         panic!(
             "seed {seed}: {why}\nAgain with\n  DELAYQ_MODEL_SEED={seed} cargo test -p delayq --test protocol \

@@ -4,14 +4,14 @@ use crate::action::{Action, Item};
 use crate::bare_shard::{BareShard, scripts_with};
 use crate::snapshot::lossy;
 use delayq::protocol::Verb;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use std::collections::BTreeSet;
 
 const NOW: u64 = 1_763_697_600_000;
 const ALL: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 /// Six messages of one group, due at these times.
-async fn shard(server: &RedisServer, due: impl Fn(u64) -> u64) -> BareShard {
+async fn shard(server: &SharedRedis, due: impl Fn(u64) -> u64) -> BareShard {
     let mut shard = BareShard::create(server, "p", scripts_with(&[])).await;
     shard.clock_us = Some(NOW * 1000);
     let item = |(n, id): (u64, &&str)| {

@@ -6,7 +6,7 @@ use delayq::protocol::{Holder, Owner, ReserveRequest, Scripts, ShardId, Verb};
 use delayq::{Admin, Client, Message, MessageId, Producer, Settled, Target, Topic};
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::deployment::Deployment;
-use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ pub(crate) fn log(server: &RedisServer) -> PathBuf {
 }
 
 /// The shard matches its books, and everything is in its place.
-async fn check(server: &RedisServer, admin: &Admin, cut: &str) {
+async fn check(server: &SharedRedis, admin: &Admin, cut: &str) {
     let numbers = admin.count(&topic()).await.unwrap();
     assert!(numbers.balances(), "{cut}: {numbers:?}");
     let mut shard = BareShard::uncreated(server, "dq", Arc::new(Scripts::published())).await;

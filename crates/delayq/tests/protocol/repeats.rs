@@ -12,7 +12,7 @@ use delayq::{
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::deployment::Deployment;
 use delayq_tests::proxy::{AfterLoss, Proxy};
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use std::time::Duration;
 
 const NOW: u64 = 1_763_697_600_000;
@@ -73,7 +73,7 @@ async fn a_replacing_put_that_is_repeated_delivers_again_what_was_delivered_mean
 }
 
 /// A shard in which this was put and cancelled at `NOW`.
-async fn cancelled(server: &RedisServer) -> (BareShard, Item) {
+async fn cancelled(server: &SharedRedis) -> (BareShard, Item) {
     let mut shard = BareShard::create(server, "r", scripts_with(&[])).await;
     shard.clock_us = Some(NOW * 1000);
     let item = Item::new(b"order-17", NOW + 1000);

@@ -4,7 +4,7 @@ use crate::action::{Action, Item, Reserve};
 use crate::bare_shard::{BareShard, NOW};
 use delayq::protocol::{Scripts, Verb};
 use delayq_tests::deadline::{SHORT, wait_for};
-use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis};
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl Pair {
     }
 
     /// Calls every script on `node`, and demands that it is refused with `code`, and nothing written.
-    async fn all_are_refused(&self, node: &RedisServer, asking: bool, code: &str) {
+    async fn all_are_refused(&self, node: &SharedRedis, asking: bool, code: &str) {
         let (scripts, mut connection) = (Scripts::published(), node.connect().await);
         let before = self.digests().await;
         for &verb in Verb::ALL {

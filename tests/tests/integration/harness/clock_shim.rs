@@ -1,9 +1,9 @@
 //! The steppable clock, under a real redis-server.
 
 use delayq_tests::clock_shim::ClockShim;
-use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis};
 
-async fn seconds_of(server: &RedisServer) -> i64 {
+async fn seconds_of(server: &SharedRedis) -> i64 {
     server.command::<(i64, i64)>(&["TIME"]).await.0
 }
 
