@@ -60,7 +60,15 @@ fn content(record: &Record) -> Result<Content, String> {
             (Some(asks), _) => content.asked.set(asks, value)?,
             (None, Some(attribute)) if is_event && !structured => {
                 content.asked.is_event = true;
-                event::attribute(&mut content, attribute, value)?;
+                event::attribute(&mut content, &attribute, value)?;
+            }
+            (None, Some(attribute)) if event::asks(&attribute).is_some() => {
+                let of = if structured {
+                    "of an event that is a document"
+                } else {
+                    "of no event: it has no specversion"
+                };
+                return Err(format!("the header {name:?} is {of}"));
             }
             _ => content.carried.headers.push((name.clone(), value)),
         }
@@ -68,9 +76,9 @@ fn content(record: &Record) -> Result<Content, String> {
     Ok(content)
 }
 
-/// The attribute of an event that a header holds.
-fn attribute(name: &str) -> Option<&str> {
-    EVENT_PREFIXES.iter().find_map(|prefix| rest_of(name, prefix))
+/// The attribute of an event that a header holds. Names of headers may come in another case than they were written in.
+fn attribute(name: &str) -> Option<String> {
+    EVENT_PREFIXES.iter().find_map(|prefix| rest_of(name, prefix)).map(str::to_ascii_lowercase)
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ impl<T> Waiting<T> {
         self.unburied.retain(|letter| !is_lost(&letter.origin.ticket));
     }
 
-    /// Plans the next try; `is_held`: of everything. Whether it is the first one.
+    /// Plans the next try; `is_held`: of everything. Whether that is news: the first try, or the first of its kind.
     fn plan(&mut self, is_held: bool, longest_rest: Duration, now: Instant) -> bool {
         if self.count() == 0 {
             (self.is_held, self.tries, self.again_at) = (false, 0, None);
@@ -130,8 +130,8 @@ impl<T> Waiting<T> {
             self.tries += 1;
             self.again_at = Some(now + back_off(self.tries, longest_rest));
         }
-        self.is_held = is_held;
-        self.tries == 1
+        let was_held = std::mem::replace(&mut self.is_held, is_held);
+        self.tries == 1 || was_held != is_held
     }
 
     fn oldest(&self) -> Duration {
@@ -298,14 +298,14 @@ impl<S: Source> Intake<S> {
 
     /// Plans the next try of what waits, and says why it does.
     fn plan(&mut self, held: Option<&str>) {
-        let first = self.waiting.plan(held.is_some(), *self.config.longest_rest, Instant::now());
+        let is_news = self.waiting.plan(held.is_some(), *self.config.longest_rest, Instant::now());
         let (intake, records) = (&self.name, self.waiting.count());
         self.metrics.held.inc_by(u64::from(held.is_some()));
         match (held, self.waiting.resting.why()) {
-            (Some(why), _) if first => {
+            (Some(why), _) if is_news => {
                 tracing::warn!(intake, records, why, "records cannot be carried out now, and stay in order");
             }
-            (None, Some(why)) if first => {
+            (None, Some(why)) if is_news => {
                 tracing::warn!(intake, records, why, "records rest alone, and are tried again");
             }
             _ => {}
@@ -368,4 +368,33 @@ impl<S: Source> Intake<S> {
 async fn within<T>(answer: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     let answered = timeout(PATIENCE, answer).await;
     answered.unwrap_or_else(|_| Err(format!("the broker did not answer within {PATIENCE:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq::spool::SpoolRecord;
+    use delayq::{MessageId, Target, Topic};
+
+    fn item() -> Item<()> {
+        let target = Target::from(MessageId::own("a").unwrap());
+        let record = SpoolRecord::cancel(&Topic::new("t").unwrap(), &target, UnixMillis::new(1));
+        let origin = Origin { record: Record::default(), ticket: () };
+        Item { write: Write { record, tried: None }, origin }
+    }
+
+    #[test]
+    fn an_outage_is_news_while_others_rest_alone_and_so_is_its_end() {
+        let (mut waiting, mut now, rest) = (Waiting::default(), Instant::now(), Duration::from_secs(1));
+        let mut plan = |held| {
+            let due = waiting.take_due(now).0;
+            waiting.items.extend(due);
+            waiting.items.resize_with(1, item);
+            let is_news = waiting.plan(held, rest, now);
+            now += rest;
+            is_news
+        };
+        let tries = [false, false, true, true, false, false];
+        assert_eq!(tries.map(&mut plan), [true, false, true, false, true, false]);
+    }
 }

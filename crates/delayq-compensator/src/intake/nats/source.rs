@@ -5,7 +5,7 @@
 
 use super::config::NatsIntakeConfig;
 use super::outstanding::{Known, Outstanding};
-use super::turn::Turn;
+use super::turn::{OVER, Turn};
 use super::{PATIENCE, consumer, dead, record};
 use crate::intake::source::{Arrived, Buried, Dead, Source};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
@@ -142,6 +142,18 @@ impl NatsSource {
 // === impl Open ===
 
 impl Open {
+    /// Why nothing may be carried out over this connection any more: another one reads the stream by now, or may.
+    fn lost(&self) -> Option<&'static str> {
+        if *self.broken.borrow() {
+            return Some(BROKEN);
+        }
+        self.turn.is_over().then_some(OVER)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.lost().map_or(Ok(()), |why| Err(why.to_owned()))
+    }
+
     /// Waits for the turn and until everything that is not acked is here. Cancel safe.
     async fn gather(&mut self) -> Result<(), String> {
         if self.is_gathered {
@@ -150,6 +162,7 @@ impl Open {
         self.turn.held().await?;
         let since = *self.since.get_or_insert_with(Instant::now);
         loop {
+            self.check()?;
             while self.request.is_some()
                 && let Some(received) = self.receive().now_or_never()
             {
@@ -306,6 +319,7 @@ impl Source for NatsSource {
 
     async fn next(&mut self, most: usize) -> Result<Vec<Arrived<NatsTicket>>, String> {
         let open = self.opened()?;
+        open.check()?;
         open.gather().await?;
         while open.early.is_empty() {
             open.take().await?;
@@ -336,7 +350,7 @@ impl Source for NatsSource {
     }
 
     fn is_lost(&self, ticket: &NatsTicket) -> bool {
-        self.open.as_ref().is_none_or(|open| open.number != ticket.connection)
+        self.open.as_ref().is_none_or(|open| open.number != ticket.connection || open.lost().is_some())
     }
 
     async fn settle(&mut self, tickets: &[&NatsTicket]) -> Result<(), String> {

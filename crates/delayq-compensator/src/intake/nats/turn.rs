@@ -21,7 +21,7 @@ const OBJECTION: Duration = Duration::from_millis(300);
 /// The rest between two claims, and how often a holder says that it is one.
 const REST: Duration = Duration::from_millis(700);
 
-const OVER: &str = "another compensator reads the consumer";
+pub(super) const OVER: &str = "another compensator reads the consumer";
 
 /// The turn of a connection, asked for until this is dropped.
 pub(super) struct Turn {
@@ -56,6 +56,11 @@ impl Turn {
     pub(super) async fn over(&mut self) -> String {
         while self.held.changed().await.is_ok() {}
         OVER.to_owned()
+    }
+
+    /// Whether it is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.held.has_changed().is_err()
     }
 }
 
@@ -171,6 +176,17 @@ impl Word {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_turn_is_over_once_its_holder_gave_it_up() {
+        let (sender, held) = watch::channel(false);
+        let turn = Turn { held, asking: tokio::spawn(std::future::pending::<()>()).abort_handle() };
+        assert!(!turn.is_over());
+        sender.send_replace(true);
+        assert!(!turn.is_over());
+        drop(sender);
+        assert!(turn.is_over());
+    }
 
     #[test]
     fn a_word_is_read_as_it_was_said() {

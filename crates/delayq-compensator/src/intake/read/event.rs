@@ -37,9 +37,14 @@ pub(super) fn form_of(content_type: &[u8]) -> Result<Option<Structured>, String>
     }
 }
 
+/// What an attribute asks of delayq: the rest of its name.
+pub(super) fn asks(name: &str) -> Option<&str> {
+    rest_of(name, OWN)
+}
+
 /// Takes an attribute in: what it asks of delayq, or else a header of the message.
 pub(super) fn attribute(content: &mut Content, name: &str, value: String) -> Result<(), String> {
-    if let Some(asks) = rest_of(name, OWN) {
+    if let Some(asks) = asks(name) {
         return content.asked.set(asks, value);
     }
     let slot = match name {

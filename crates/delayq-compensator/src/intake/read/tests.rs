@@ -152,6 +152,28 @@ fn an_event_in_binary_mode_is_read_under_each_prefix_and_keeps_its_attributes() 
 }
 
 #[test]
+fn attributes_of_an_event_are_read_in_any_case_and_none_that_asks_is_a_plain_header() {
+    let attributes = ["Specversion", "ID", "Type", "DelayqTopic", "delayqDelay"];
+    let values = ["1.0", "e1", "reminder", "orders", "5s"];
+    for prefix in ["Ce-", "ce_", "CloudEvents:"] {
+        let names = attributes.map(|attribute| format!("{prefix}{attribute}"));
+        let headers: Vec<(&str, &str)> = names.iter().map(String::as_str).zip(values).collect();
+        let read = reading(&headers, "").unwrap();
+        assert_eq!((read.topic.as_str(), &read.target.id), ("orders", &MessageId::own("e1").unwrap()));
+        let message = message(read);
+        let kept = [("ce-specversion", "1.0"), ("ce-id", "e1"), ("ce-type", "reminder")];
+        assert_eq!(message.due, seconds(5), "{prefix}");
+        assert_eq!(message.headers, kept.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+    let plain = [("delayq-topic", "t"), ("delayq-id", "a"), ("Ce-Delayqdelay", "5s")];
+    let refusal = reading(&plain, "").unwrap_err();
+    assert_eq!(refusal, "the header \"Ce-Delayqdelay\" is of no event: it has no specversion");
+    let structured = [("content-type", "application/cloudevents+json"), ("ce_delayqdelay", "5s")];
+    let document = r#"{"specversion":"1.0","id":"e1","type":"orders","source":"/s"}"#;
+    assert!(reading(&structured, document).unwrap_err().contains("of an event that is a document"));
+}
+
+#[test]
 fn an_event_as_one_document_gives_payload_headers_and_what_is_asked() {
     let structured = ("content-type", "application/cloudevents+json; charset=utf-8");
     let reading = |more: &str| {
