@@ -10,8 +10,8 @@ use redis::aio::MultiplexedConnection;
 const OF_THE_SERVER: [&str; 10] =
     ["ACL", "CLIENT", "CONFIG", "DEBUG", "FLUSHALL", "INFO", "MONITOR", "REPLICAOF", "SCRIPT", "SHUTDOWN"];
 
-/// A Redis that is empty, and that no test breaks: where none is given by `DELAYQ_TEST_REDIS_URL`, it is a server of this
-/// test's own, and yet refuses what another test would notice. [`RedisServer`] has the rest.
+/// A Redis that is empty, and that no test breaks: a database of the one that `DELAYQ_TEST_REDIS_URL` gives, which refuses what
+/// another test would notice, or else a server of this test's own. [`RedisServer`] has the rest.
 #[derive(Debug)]
 pub struct SharedRedis {
     port: u16,
@@ -29,7 +29,7 @@ enum Whose {
     Test,
     /// Everybody's: a database of a given one.
     Given { _database: Database },
-    /// Treated as if it were everybody's, since another run's is.
+    /// The test's, where none is given.
     Started { _server: Box<RedisServer> },
 }
 
@@ -134,10 +134,9 @@ impl SharedRedis {
     /// If the command acts on the whole server, and others may use it.
     pub async fn try_command<T: redis::FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
         let (name, args) = words.split_first().expect("a command has a name");
-        let allowed =
-            matches!(self.whose, Whose::Test) || !OF_THE_SERVER.contains(&name.to_uppercase().as_str());
+        let is_given = matches!(self.whose, Whose::Given { .. });
         assert!(
-            allowed,
+            !(is_given && OF_THE_SERVER.contains(&name.to_uppercase().as_str())),
             "{name} on a Redis that others may use: start the test's own by RedisServer::private"
         );
         redis::cmd(name).arg(args).query_async(&mut try_connect(&self.own_url).await?).await
@@ -149,4 +148,18 @@ pub(super) async fn try_connect(url: &str) -> redis::RedisResult<MultiplexedConn
     let patient =
         AsyncConnectionConfig::new().set_connection_timeout(Some(SHORT)).set_response_timeout(Some(SHORT));
     redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&patient).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    #[should_panic(expected = "CONFIG on a Redis that others may use")]
+    async fn what_acts_on_a_whole_server_is_refused_where_others_may_use_it() {
+        let server = RedisServer::private().await;
+        let redis = SharedRedis::of_given(&server.url()).await;
+        let () = redis.command(&["SET", "k", "v"]).await;
+        let () = redis.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    }
 }

@@ -74,11 +74,3 @@ async fn a_cluster_of_one_serves_every_slot() {
     let () = server.command(&["SET", "{dq:8}:meta", "v"]).await;
     assert_eq!(server.command::<u64>(&["DBSIZE"]).await, 2);
 }
-
-#[tokio::test]
-#[should_panic(expected = "CONFIG on a Redis that others may use")]
-async fn what_acts_on_a_whole_server_is_refused_where_others_may_use_it() {
-    let redis = RedisServer::start().await;
-    let () = redis.command(&["SET", "k", "v"]).await;
-    let () = redis.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
-}
