@@ -6,6 +6,7 @@ use delayq::protocol::{Scripts, Verb};
 use delayq::{Consumer, ConsumerOptions, Delivery, Message, PutOutcome, Topic, UnixMillis};
 use delayq_tests::deadline::{LONG, within};
 use delayq_tests::deployment::Deployment;
+use delayq_tests::redis_server::RedisServer;
 use futures_util::future::join_all;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -16,7 +17,7 @@ const SHARDS: u16 = 8;
 type Logged = (u64, u64, u64, Vec<Vec<u8>>, String, String);
 
 struct Scene {
-    deployment: Deployment,
+    deployment: Deployment<RedisServer>,
     topic: Topic,
 }
 
@@ -25,7 +26,8 @@ struct Scene {
 impl Scene {
     /// One whose Redis knows the put script.
     async fn new() -> Self {
-        let scene = Self { deployment: Deployment::new(SHARDS).await, topic: Topic::new("orders").unwrap() };
+        let deployment = Deployment::on(RedisServer::private().await, SHARDS).await;
+        let scene = Self { deployment, topic: Topic::new("orders").unwrap() };
         scene.deployment.producer.warm(&scene.topic).await.unwrap();
         scene.deployment.put([scene.order("warm", "")]).await;
         scene
