@@ -199,17 +199,6 @@ impl RabbitmqServer {
         found.unwrap_or_else(|| panic!("no queue {queue}: {listed}"))
     }
 
-    /// How many unacked records the consumer of a queue may have, if there is one.
-    ///
-    /// # Panics
-    /// As [`Self::add_user`].
-    pub async fn prefetch(&self, queue: &str) -> Option<u64> {
-        let words = ["list_consumers", "queue_name", "prefetch_count", "--no-table-headers"];
-        let listed = self.control(&words).await;
-        let of = |line: &str| line.strip_prefix(queue)?.trim().parse().ok();
-        listed.lines().find_map(of)
-    }
-
     async fn control(&self, words: &[&str]) -> String {
         let mut command = tokio::process::Command::new("/usr/lib/rabbitmq/bin/rabbitmqctl");
         let node = format!("t{}@localhost", self.port);

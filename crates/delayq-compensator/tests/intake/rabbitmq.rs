@@ -192,30 +192,6 @@ async fn of_dead_records_one_that_comes_back_has_the_others_buried_once_more_at_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_records_are_fewer_at_once_until_the_connection_after() {
-    let mut stage = Stage::<Rabbitmq>::start().await;
-    let large = |n: usize| Sent { body: vec![b'x'; 200_000], ..Sent::put(&format!("m{n}"), &[]) };
-    let compensator = stage.compensator("in_flight = 1000").await;
-    compensator.is_ready().await;
-    // Nothing is settled meanwhile.
-    stage.deployment.server.kill().await;
-    stage.broker.publish((0..20).map(large).collect()).await;
-    wait_until("fewer at once", LONG, async || {
-        let prefetch = stage.broker.server.prefetch(QUEUE).await;
-        prefetch.is_some_and(|most| (1..1000).contains(&most))
-    })
-    .await;
-    stage.deployment.server.resume().await;
-    stage.is_settled().await;
-    stage.broker.kill().await;
-    stage.broker.resume().await;
-    wait_until("as many as before", LONG, async || stage.broker.server.prefetch(QUEUE).await == Some(1000))
-        .await;
-    compensator.is_ready().await;
-    compensator.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn headers_of_other_types_than_text_are_read_and_kept_when_buried() {
     let stage = Stage::<Rabbitmq>::start().await;
     let compensator = stage.compensator("topic = \"orders\"").await;

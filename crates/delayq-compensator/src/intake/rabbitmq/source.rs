@@ -34,15 +34,12 @@ const NOT_CONNECTED: &str = "it is not connected";
 pub(crate) struct RabbitmqSource {
     config: RabbitmqIntakeConfig,
     dead: String,
-    /// Maximum number of records that are not acked.
+    /// Maximum number of records that are not acked; fewer than the configuration says where they are large.
     in_flight: u16,
-    /// Fewer, for the next connection: those of this one are large.
-    fewer: Option<u16>,
     open: Option<Open>,
 }
 
 struct Open {
-    in_flight: u16,
     connection: Connection,
     channel: Channel,
     consumer: Consumer,
@@ -74,7 +71,7 @@ pub(crate) struct RabbitmqTicket {
 impl RabbitmqSource {
     /// Connects nothing yet.
     pub(crate) fn new(config: RabbitmqIntakeConfig, dead: &str, in_flight: u16) -> Self {
-        Self { config, dead: dead.to_owned(), in_flight, fewer: None, open: None }
+        Self { config, dead: dead.to_owned(), in_flight, open: None }
     }
 
     async fn connect(&self) -> Result<Open, String> {
@@ -86,13 +83,11 @@ impl RabbitmqSource {
         let burial = Some(Burial::open(&self.config, &self.dead).await?);
         queue::keeps_order(&connection, name).await?;
         let channel = connection.create_channel().await.map_err(words)?;
-        let in_flight = self.fewer.unwrap_or(self.in_flight);
-        channel.basic_qos(in_flight, BasicQosOptions::default()).await.map_err(words)?;
+        channel.basic_qos(self.in_flight, BasicQosOptions::default()).await.map_err(words)?;
         let options = BasicConsumeOptions::default();
         let consumer = channel.basic_consume(name.into(), "".into(), options, FieldTable::default()).await;
         let queue: Arc<str> = name.into();
         Ok(Open {
-            in_flight,
             consumer: consumer.map_err(words)?,
             ready: Ready::start(asks, Arc::clone(&queue), first),
             early: VecDeque::new(),
@@ -109,13 +104,13 @@ impl RabbitmqSource {
         self.open.as_mut().ok_or_else(|| NOT_CONNECTED.to_owned())
     }
 
-    /// Fewer records at once over the next connection, made at once, where as many of this size would be too many.
+    /// Fewer records at once from now on, over a new connection, where as many of this size would be too many.
     fn check_size(&mut self) -> Result<(), String> {
-        let Some(Open { in_flight, unsettled, bytes, .. }) = self.open else { return Ok(()) };
-        match fewer(in_flight, unsettled, bytes) {
+        let Some(Open { unsettled, bytes, .. }) = self.open else { return Ok(()) };
+        match fewer(self.in_flight, unsettled, bytes) {
             None => Ok(()),
             Some(fewer) => {
-                self.fewer = Some(fewer);
+                self.in_flight = fewer;
                 let mean = bytes / unsettled;
                 Err(format!("records have {mean} bytes on average: connecting again for {fewer} at once"))
             }
@@ -167,8 +162,6 @@ impl Source for RabbitmqSource {
             Some(opened.unwrap_or_else(|_| {
                 Err(format!("{} did not answer within {PATIENCE:?}", self.config.server))
             })?);
-        // Later ones may be small again.
-        self.fewer = None;
         Ok(())
     }
 
