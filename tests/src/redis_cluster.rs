@@ -133,21 +133,25 @@ impl RedisCluster {
         self.any().await.command(&["CLUSTER", "KEYSLOT", key]).await
     }
 
-    /// The node that has a slot, as the first one that answers says.
+    /// The node that has a slot, as soon as one does: between two masters none may have it.
     ///
     /// # Panics
-    /// If none has it.
+    /// If none has it in time.
     pub async fn master_of(&self, slot: u16) -> usize {
+        wait_for(&format!("a master of slot {slot}"), LONG, async || self.find_master(slot).await).await
+    }
+
+    /// As the first node that answers says.
+    async fn find_master(&self, slot: u16) -> Option<usize> {
         let words = ["CLUSTER", "SLOTS"];
-        let ranges: Vec<Vec<redis::Value>> = self.any().await.command(&words).await;
+        let ranges: Vec<Vec<redis::Value>> = self.any().await.try_command(&words).await.ok()?;
         let port = ranges.into_iter().find_map(|range| {
             let number = |i: usize| redis::from_redis_value::<u16>(range[i].clone()).expect("a slot");
             let master: Vec<redis::Value> = redis::from_redis_value(range[2].clone()).expect("a node");
             let port: u16 = redis::from_redis_value(master[1].clone()).expect("a port");
             (number(0)..=number(1)).contains(&slot).then_some(port)
-        });
-        let port = port.unwrap_or_else(|| panic!("no node has slot {slot}"));
-        self.nodes.iter().position(|node| node.port() == port).expect("it is one of the nodes")
+        })?;
+        Some(self.nodes.iter().position(|node| node.port() == port).expect("it is one of the nodes"))
     }
 
     /// Moves a slot to another node, as `redis-cli --cluster reshard` does.
@@ -217,7 +221,7 @@ impl RedisCluster {
     /// If none does in time.
     pub async fn master_after(&self, former: usize, slot: u16) -> usize {
         wait_for("another master", LONG, async || {
-            let master = self.master_of(slot).await;
+            let master = self.find_master(slot).await?;
             (master != former && self.nodes[master].field("role").await == "master").then_some(master)
         })
         .await
