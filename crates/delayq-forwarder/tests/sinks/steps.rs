@@ -7,6 +7,7 @@ use delayq::Client;
 use delayq::protocol::{Scripts, Verb};
 use delayq_forwarder::{RedisStreamConfig, Settings, SinkConfig};
 use delayq_service::config::RedisConfig;
+use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::invariants::Permit;
 use delayq_tests::proxy::{Flow, Proxy};
@@ -70,6 +71,12 @@ impl Scene {
         let mut group = member(&self.stage, &self.way, "doomed");
         group.etcd.lease_ttl = lease_ttl.into();
         self.stage.forward_by_plan_through(self.client.clone(), settings, group).await.unwrap()
+    }
+
+    /// Waits until so many shards are claimed. (Who has no plan yet takes from every shard, and claims none.)
+    async fn claims(&self, count: usize) {
+        let claims = format!("/delayq/{}/forwarder/claims/", self.stage.namespace);
+        wait_until("the claims", LONG, async || self.etcd.keys(&claims).await.len() == count).await;
     }
 
     async fn put(&self, count: usize) {
@@ -142,7 +149,7 @@ async fn dies_giving_way(step: Step) {
     for end in BOTH {
         let scene = Scene::new().await;
         let doomed = scene.doomed_of(scene.settings("doomed"), LONG_LEASE).await;
-        takes_from(&doomed, 4.0).await;
+        scene.claims(4).await;
         scene.wire.arm(step, end);
         let dying = async {
             let well = scene.well().await;
