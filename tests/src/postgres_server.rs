@@ -4,7 +4,7 @@ use crate::certs::Certificate;
 use crate::deadline::{LONG, wait_until};
 use crate::folder::Folder;
 use crate::ports::free_port;
-use crate::process::{Process, Signal};
+use crate::process::{Process, Signal, has_ended};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -128,7 +128,7 @@ impl PostgresServer {
         process.end_by(Signal::KILL, LONG).await;
         let _ = Command::new("kill").args(["-s", "KILL", "--"]).args(&children).output();
         wait_until("the end of its children", LONG, || async {
-            children.iter().all(|child| !Path::new(&format!("/proc/{child}")).exists())
+            children.iter().all(|child| has_ended(child))
         })
         .await;
     }

@@ -281,6 +281,12 @@ fn collect(lines: &Arc<Lines>, stream: Stream, from: impl Read + Send + 'static)
     });
 }
 
+/// Whether a process that may be another one's child has ended: a zombie (state Z) only awaits its parent.
+pub(crate) fn has_ended(id: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    stat.is_empty() || stat.contains(") Z ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,11 +326,7 @@ mod tests {
         let mut process = shell("sleep 600 & echo $!; exec sleep 600");
         let grandchild = process.wait_for_line("", SHORT).await;
         drop(process);
-        wait_for("the grandchild's end", SHORT, || {
-            let stat = std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
-            // A zombie (state Z) has ended and only awaits its parent.
-            std::future::ready((stat.is_empty() || stat.contains(") Z ")).then_some(()))
-        })
-        .await;
+        wait_for("the grandchild's end", SHORT, || std::future::ready(has_ended(&grandchild).then_some(())))
+            .await;
     }
 }

@@ -1,8 +1,9 @@
 //! A Redis Cluster of three masters, with a replica each where a test needs them, whose slots a test can move.
 
 use crate::clock_shim::ClockShim;
-use crate::deadline::{LONG, wait_for, wait_until};
+use crate::deadline::{LONG, wait_for, wait_until, within};
 use crate::redis_server::{NODE_TIMEOUT_MS, RedisOptions, RedisServer};
+use std::time::Duration;
 
 /// How many slots there are.
 const SLOTS: usize = 16384;
@@ -10,6 +11,8 @@ const SLOTS: usize = 16384;
 const A_STEP: &str = "100";
 /// After how long a node that does not answer is thought dead, where a test waits for it.
 const QUICK_TIMEOUT_MS: &str = "1500";
+/// How long an ordered failover may take. (A replica gives up after five seconds, which a busy machine may need.)
+const ORDERED: Duration = Duration::from_secs(8);
 
 /// The nodes.
 #[derive(Debug)]
@@ -27,34 +30,26 @@ impl RedisCluster {
     /// # Panics
     /// If they do not come to know each other.
     pub async fn start() -> Self {
-        Self::start_with(RedisOptions::default(), 0).await
+        Self::start_with(RedisOptions::default()).await
     }
 
-    /// Three masters and a replica of each, which takes over from a master that does not answer for a second and a half.
+    /// Three masters and a replica of each, which takes over from a master that has not answered for ten seconds, or when it is
+    /// told to by [`Self::take_over`] or [`Self::fail_over`]: nothing else fails over on a busy machine.
     ///
     /// # Panics
     /// If they do not come to know each other.
     pub async fn with_replicas() -> Self {
-        Self::start_with(replicated(), 1).await
+        // Otherwise a replica waits five seconds for others before it is given the data.
+        let options = RedisOptions::default().set("repl-diskless-sync-delay", "0");
+        Self::start_each(&[options.clone(), options.clone(), options], 1).await
     }
 
-    /// Likewise; but a replica takes over after ten seconds, or when it is told to by [`Self::take_over`]: nothing else
-    /// fails over on a busy machine.
+    /// Three masters without replicas, with these options.
     ///
     /// # Panics
     /// If they do not come to know each other.
-    pub async fn with_patient_replicas() -> Self {
-        let options = [replicated(), replicated(), replicated()];
-        Self::start_each(&options, 1, NODE_TIMEOUT_MS).await
-    }
-
-    /// Three masters with so many replicas of each.
-    ///
-    /// # Panics
-    /// If they do not come to know each other.
-    pub async fn start_with(options: RedisOptions, replicas: usize) -> Self {
-        let timeout_ms = if replicas > 0 { QUICK_TIMEOUT_MS } else { NODE_TIMEOUT_MS };
-        Self::start_each(&[options.clone(), options.clone(), options], replicas, timeout_ms).await
+    pub async fn start_with(options: RedisOptions) -> Self {
+        Self::start_each(&[options.clone(), options.clone(), options], 0).await
     }
 
     /// Three masters without replicas, each with a clock of its own.
@@ -63,16 +58,16 @@ impl RedisCluster {
     /// If they do not come to know each other.
     pub async fn with_clocks(clocks: &[ClockShim; 3]) -> Self {
         let options = clocks.each_ref().map(|clock| RedisOptions::default().clock(clock));
-        Self::start_each(&options, 0, NODE_TIMEOUT_MS).await
+        Self::start_each(&options, 0).await
     }
 
-    async fn start_each(options: &[RedisOptions; 3], replicas: usize, timeout_ms: &str) -> Self {
+    async fn start_each(options: &[RedisOptions; 3], replicas: usize) -> Self {
         let count = 3 * (1 + replicas);
         let mut cluster = Self { nodes: Vec::new() };
         for options in options.iter().cycle().take(count) {
             let options = options.clone().cluster_node().set("cluster-require-full-coverage", "no");
             let options = options.set("cluster-replica-validity-factor", "0");
-            let options = options.set("cluster-node-timeout", timeout_ms);
+            let options = options.set("cluster-node-timeout", NODE_TIMEOUT_MS);
             cluster.nodes.push(RedisServer::start_with(options).await);
         }
         cluster.meet().await;
@@ -239,6 +234,33 @@ impl RedisCluster {
         master
     }
 
+    /// Has the replica of the master that has this slot take over, by `CLUSTER FAILOVER` of this kind (`FORCE`, `TAKEOVER`, or
+    /// neither): which one that is.
+    ///
+    /// # Panics
+    /// If it does not in time.
+    pub async fn fail_over(&self, slot: u16, kind: Option<&str>) -> usize {
+        let former = self.master_of(slot).await;
+        let replica = (former + 3) % 6;
+        let follows = async || self.nodes[replica].field("master_link_status").await == "up";
+        wait_until("the replica to follow", LONG, follows).await;
+        let words: Vec<&str> = ["CLUSTER", "FAILOVER"].into_iter().chain(kind).collect();
+        let ordered = async {
+            loop {
+                let _ = self.nodes[replica].try_command::<()>(&words).await;
+                let after = self.master_after(former, slot);
+                if let Ok(master) = tokio::time::timeout(ORDERED, after).await {
+                    return master;
+                }
+            }
+        };
+        // Nodes vote for a replica of the same master once in two of these.
+        self.set_timeout_ms(QUICK_TIMEOUT_MS).await;
+        let master = within("the failover", LONG, ordered).await;
+        self.set_timeout_ms(NODE_TIMEOUT_MS).await;
+        master
+    }
+
     /// Of the nodes that run.
     async fn set_timeout_ms(&self, ms: &str) {
         for node in &self.nodes {
@@ -277,9 +299,4 @@ impl RedisCluster {
         }
         panic!("no node of the cluster answers");
     }
-}
-
-/// Otherwise a replica waits five seconds for others before it is given the data.
-fn replicated() -> RedisOptions {
-    RedisOptions::default().set("repl-diskless-sync-delay", "0")
 }

@@ -86,6 +86,21 @@ impl SentinelGroup {
         self.redises.iter().position(|redis| redis.port() == port)
     }
 
+    /// The Redis that all sentinels call the master, as soon as they agree on one that is.
+    ///
+    /// # Panics
+    /// If they do not in time, and if one of them does not run.
+    pub async fn master(&self) -> usize {
+        wait_for("the sentinels to agree on a master", LONG, async || {
+            let first = self.master_by(0).await?;
+            for sentinel in 1..self.sentinels.len() {
+                self.master_by(sentinel).await.filter(|master| *master == first)?;
+            }
+            (self.redises[first].field("role").await == "master").then_some(first)
+        })
+        .await
+    }
+
     /// Waits until a sentinel names another master than this one, which is one: which.
     ///
     /// # Panics

@@ -215,16 +215,9 @@ async fn a_master_that_became_a_replica_is_looked_for_and_not_called_unfit() {
     let cluster = RedisCluster::with_replicas().await;
     let (_, admin, _) = created(settings(cluster.url(), SHARDS)).await;
     admin.check_nodes().await.unwrap();
-    let former = cluster.master_of(slot(0)).await;
-    loop {
-        let _ = cluster.nodes[former + 3].try_command::<()>(&["CLUSTER", "FAILOVER", "FORCE"]).await;
-        let after = cluster.master_after(former, slot(0));
-        if tokio::time::timeout(Duration::from_secs(8), after).await.is_ok() {
-            break;
-        }
-    }
+    let master = cluster.fail_over(slot(0), Some("FORCE")).await;
     wait_until("each master to be found", LONG, async || match admin.check_nodes().await {
-        Ok(nodes) => nodes.iter().any(|node| node.address == cluster.nodes[former + 3].address()),
+        Ok(nodes) => nodes.iter().any(|node| node.address == cluster.nodes[master].address()),
         Err(error) => {
             assert!(error.is_outage(), "{error}");
             false
@@ -479,7 +472,7 @@ async fn a_consumer_gets_what_the_other_nodes_have_while_one_is_silent() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_dies_stops_its_shards_alone_and_its_replica_takes_over() {
-    let mut cluster = RedisCluster::with_patient_replicas().await;
+    let mut cluster = RedisCluster::with_replicas().await;
     let (_, _, producer) = created(settings(cluster.url(), SHARDS)).await;
     let victim = cluster.master_of(slot(0)).await;
     let mut theirs = Vec::new();
@@ -522,25 +515,10 @@ async fn each_kind_of_ordered_failover_is_followed_and_doubles_nothing() {
     let stop = Arc::new(AtomicBool::new(false));
     let load = tokio::spawn(put_on(producer, Arc::clone(&stop)));
     // FORCE and TAKEOVER do not wait for the replica to have everything: what they lose is not this test's.
-    for kind in ["", "FORCE", "TAKEOVER"] {
-        let former = cluster.master_of(slot(0)).await;
-        let replica = if former < 3 { former + 3 } else { former - 3 };
-        let words: Vec<&str> =
-            ["CLUSTER", "FAILOVER", kind].into_iter().filter(|word| !word.is_empty()).collect();
-        wait_until("the replica to follow", LONG, async || {
-            cluster.nodes[replica].field("master_link_status").await == "up"
-        })
-        .await;
-        // A manual failover gives up after five seconds, which a busy machine may take.
-        loop {
-            let _ = cluster.nodes[replica].try_command::<()>(&words).await;
-            let after = cluster.master_after(former, slot(0));
-            if let Ok(master) = tokio::time::timeout(Duration::from_secs(8), after).await {
-                break assert_eq!(master, replica, "{kind}");
-            }
-        }
+    for kind in [None, Some("FORCE"), Some("TAKEOVER")] {
+        cluster.fail_over(slot(0), kind).await;
         let numbers = admin.count(&topic()).await;
-        assert!(numbers.is_ok(), "{kind}: {numbers:?}");
+        assert!(numbers.is_ok(), "{kind:?}: {numbers:?}");
     }
     drop(client);
     stop.store(true, Ordering::Relaxed);

@@ -71,7 +71,7 @@ impl Group {
 
     async fn master(&self, key: &str) -> usize {
         match &self.servers {
-            Servers::Sentinel(group) => group.master_by(0).await.expect("a sentinel names the master"),
+            Servers::Sentinel(group) => group.master().await,
             Servers::Cluster(cluster) => cluster.master_of(cluster.slot(key).await).await,
         }
     }
@@ -84,7 +84,7 @@ impl Group {
         match &mut self.servers {
             Servers::Sentinel(group) => drop(group.master_after(former).await),
             Servers::Cluster(cluster) => {
-                cluster.master_after(former, cluster.slot(key).await).await;
+                cluster.take_over(former, cluster.slot(key).await).await;
                 // Back as a replica, so that the next one may be killed too.
                 cluster.nodes[former].resume().await;
             }
@@ -105,15 +105,15 @@ impl Group {
     async fn move_slot(&mut self, key: &str) {
         let Servers::Cluster(cluster) = &self.servers else { panic!("a group of sentinels has no slots") };
         let slot = cluster.slot(key).await;
-        let from = cluster.master_of(slot).await;
+        let home = cluster.master_of(slot).await;
         let to = match self.homes.remove(&slot) {
             Some(home) => home,
             None => {
-                self.homes.insert(slot, from);
-                masters(cluster).await.into_iter().find(|&node| node != from).expect("there are three")
+                self.homes.insert(slot, home);
+                cluster.masters().await.into_iter().find(|&node| node != home).expect("there are three")
             }
         };
-        cluster.begin_move(slot, to).await;
+        let from = cluster.begin_move(slot, to).await;
         for refusal in ["TRYAGAIN", "ASK"] {
             let source = &cluster.nodes[from];
             let before = refused(source, refusal).await;
@@ -123,16 +123,6 @@ impl Group {
         }
         cluster.end_move(slot, from, to).await;
     }
-}
-
-async fn masters(cluster: &RedisCluster) -> Vec<usize> {
-    let mut masters = Vec::new();
-    for (i, node) in cluster.nodes.iter().enumerate() {
-        if node.field("role").await == "master" {
-            masters.push(i);
-        }
-    }
-    masters
 }
 
 /// How often a server has answered with this error.

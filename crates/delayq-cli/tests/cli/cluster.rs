@@ -17,7 +17,7 @@ fn slot(shard: u16) -> u16 {
 }
 
 async fn whole_run() -> Timing {
-    let mut cluster = RedisCluster::with_patient_replicas().await;
+    let mut cluster = RedisCluster::with_replicas().await;
     let redis = format!("[redis]\nurl = '{}'", cluster.url());
     let flow = Flow::start(&redis, cluster.url(), SHARDS).await;
     let producer = Producer::start(flow.client.clone(), ProducerOptions::default());

@@ -16,7 +16,7 @@ const IDS: u64 = 240;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_node_that_is_away_keeps_waiting_rests_and_the_others_go_on() {
-    let mut cluster = RedisCluster::start_with(RedisOptions::default().append_only("always"), 0).await;
+    let mut cluster = RedisCluster::start_with(RedisOptions::default().append_only("always")).await;
     let (client, admin, _) = created(settings(cluster.url(), SHARDS)).await;
     let folder = Folder::new("spool");
     let spool = SpoolWriter::open(folder.path(), &SpoolSettings::default()).unwrap();
