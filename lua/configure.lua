@@ -77,6 +77,7 @@ for i = 3, #ARGV, 2 do
     redis.pcall('ZADD', base .. 'markers', now, 'h:' .. no)
   end
 end
+--# include wake
 -- Waiting consumers may be let go now.
 redis.call('SPUBLISH', base .. 'ready', ARGV[2])
 return redis.call('HGETALL', key)

@@ -62,7 +62,10 @@ local KIND_OF = { shift = 'hash', e = 'list' }
 local INDEX = {
   stale_entry = function(index, entry)
     if not leads_nowhere(index, entry) then return 'sound' end
-    return redis.call('ZREM', base .. index, entry) == 1 and 'mended' or 'sound'
+    if redis.call('ZREM', base .. index, entry) == 0 then return 'sound' end
+    -- As in `unplace`: what it was the last of may be due in years.
+    if redis.call('EXISTS', base .. index) == 0 then redis.call('ZREM', base .. 'alarms', index) end
+    return 'mended'
   end,
   no_alarm = function(index)
     local first = silent_since(index)

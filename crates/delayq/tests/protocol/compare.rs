@@ -33,6 +33,11 @@ impl Watch {
         Self { loses_events, ..Self::default() }
     }
 
+    /// Expects no event of a message that a test took away.
+    pub(crate) fn lose(&mut self, name: &Name) {
+        self.kept.remove(name);
+    }
+
     /// Treats the shard as announced: a test wrote into it behind the scripts' backs.
     pub(crate) fn pass_over(&mut self, shard: &Snapshot) {
         self.queues = shard.ready.iter().map(|(no, queue)| (*no, queue.len())).collect();

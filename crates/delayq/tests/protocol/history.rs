@@ -184,6 +184,8 @@ async fn events_are_told_and_kept_for_as_long_as_their_topic_says() {
     // A shorter time holds for what is there already.
     lab.put("t", &[item("newer", NOW + DAY)]).await;
     lab.run(Action::configure("t", "history_for_ms", "1000")).await.unwrap();
+    let (wake, shard) = (format!("}}:wake={}", NOW + 200_000), lab.shard.snapshot().await);
+    assert!(shard.said.iter().any(|line| line.ends_with(&wake)), "the timer is not told: {:?}", shard.said);
     lab.at(202_000);
     lab.pump().await;
     assert!(lab.shard.snapshot().await.histories.is_empty());

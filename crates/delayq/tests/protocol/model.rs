@@ -7,6 +7,7 @@
 mod changing;
 mod forgetting;
 mod looking;
+mod mending;
 mod pumping;
 mod putting;
 mod reserving;

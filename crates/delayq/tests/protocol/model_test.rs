@@ -7,7 +7,7 @@ use delayq_tests::redis_server::RedisServer;
 /// Runs that failed once, one per line: the weather and the seed.
 const SEEDS: &str = include_str!("seeds.txt");
 
-/// How many runs there are in fair weather; in each other weather a quarter of them.
+/// How many runs there are in fair weather; in each other weather a part of them.
 const SEQUENCES: u64 = 2000;
 const FIRST: u64 = 1_000_000;
 
@@ -53,6 +53,11 @@ async fn with_every_answer_lost_and_every_call_repeated_the_whole_shard_equals_t
 #[tokio::test(flavor = "multi_thread")]
 async fn with_keys_of_the_wrong_type_and_poison_about_the_rest_of_the_shard_equals_the_model() {
     hold_to_the_model("with_keys_of_the_wrong_type", seeds(Weather::Poisoned, 4)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_each_sweep_of_what_is_sound_or_got_stuck_the_whole_shard_equals_the_model() {
+    hold_to_the_model("after_each_sweep", seeds(Weather::Swept, 10)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,9 @@ use crate::random_run::{Seeds, Weather, run_seeds};
 use delayq_tests::redis_server::RedisServer;
 
 /// Far more than any mutant survives; the real scripts pass many more.
-const SEEDS: Seeds = Seeds { weather: Weather::Fair, first: 0, count: 2000 };
+const fn seeds(weather: Weather) -> Seeds {
+    Seeds { weather, first: 0, count: 2000 }
+}
 
 /// What is broken, in which file, which text, and its replacement.
 const MUTANTS: [(&str, &str, &str, &str); 93] = [
@@ -364,6 +366,31 @@ const MUTANTS: [(&str, &str, &str, &str); 93] = [
     ),
 ];
 
+/// Likewise of what a sweep calls.
+const MUTANTS_OF_SWEEPS: [(&str, &str, &str, &str); 6] = [
+    (
+        "a lease that is given back lasts too long",
+        "repair",
+        "math.min(m.at, now + policy(m.no, 'lease_ms'))",
+        "m.at",
+    ),
+    ("no alarm rings for what is given back", "repair", "if RINGS[index] then alarm(index, score) end", ""),
+    ("the timer is not told of what is given back", "repair", "--# include wake", "--# include note"),
+    (
+        "an alarm of nothing stays for years",
+        "repair",
+        "redis.call('ZREM', base .. 'alarms', index)",
+        "do end",
+    ),
+    ("what is sound looks stale", "lib/fault", "return whole and not belongs", "return true"),
+    (
+        "a counter is taken for right",
+        "recount",
+        "'accepted:' .. no, accepted)",
+        "'accepted:' .. no, stats.accepted)",
+    ),
+];
+
 /// `DELAYQ_MUTANTS=put,lib/page` selects those of some files.
 #[allow(clippy::disallowed_methods, reason = "which mutants are tried is for the caller of the tests to say")]
 fn is_asked_for(file: &str) -> bool {
@@ -374,9 +401,11 @@ fn is_asked_for(file: &str) -> bool {
 async fn every_broken_script_turns_the_model_test_red() {
     let server = RedisServer::private().await;
     let mut unseen = Vec::new();
-    for (what, file, from, to) in MUTANTS.into_iter().filter(|(_, file, ..)| is_asked_for(file)) {
-        let scripts = scripts_with(&[(file, from, to)]);
-        if run_seeds(&server, &scripts, SEEDS).await.is_ok() {
+    let fair = MUTANTS.into_iter().map(|mutant| (Weather::Fair, mutant));
+    let swept = MUTANTS_OF_SWEEPS.into_iter().map(|mutant| (Weather::Swept, mutant));
+    for (weather, (what, file, from, to)) in fair.chain(swept) {
+        let scripts = || scripts_with(&[(file, from, to)]);
+        if is_asked_for(file) && run_seeds(&server, &scripts(), seeds(weather)).await.is_ok() {
             unseen.push(what);
         }
     }

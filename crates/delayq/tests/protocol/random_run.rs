@@ -5,6 +5,7 @@ mod draining;
 mod faults;
 mod looks;
 mod refused;
+mod swept;
 
 use crate::action::{Action, List, Purge, Repeat, Reserve};
 use crate::bare_shard::{Answer, BareShard};
@@ -12,6 +13,8 @@ use crate::compare::{Watch, compare};
 use crate::model::{Call, Model, Msg, Place};
 use crate::snapshot::{Snapshot, lossy};
 use delayq::protocol::Scripts;
+use delayq::{Admin, Client, Namespace};
+use delayq_tests::deployment::settings;
 use delayq_tests::redis_server::RedisServer;
 use fastrand::Rng;
 use std::collections::BTreeSet;
@@ -35,6 +38,8 @@ pub(crate) enum Weather {
     AnswersLost,
     /// Keys have the wrong type during a call, and stale entries appear.
     Poisoned,
+    /// Entries, bodies and alarms get lost, and sweeps mend the shard.
+    Swept,
 }
 
 /// Which runs.
@@ -62,6 +67,7 @@ struct Cursors {
 /// One run under way.
 struct Run {
     shard: BareShard,
+    admin: Admin,
     model: Model,
     weather: Weather,
     watch: Watch,
@@ -126,14 +132,16 @@ async fn one_worker(
             return Ok(());
         }
         let shard = BareShard::over(connection.clone(), &namespace, Arc::clone(scripts));
-        if let Err(why) = one_run(shard, seeds.weather, seed).await {
+        let settings = settings(url, 1).namespace(Namespace::new(namespace.as_str()).unwrap());
+        let admin = Admin::new(Client::with_scripts(settings, Arc::clone(scripts)));
+        if let Err(why) = one_run((shard, admin), seeds.weather, seed).await {
             next.store(u64::MAX / 2, Ordering::Relaxed);
             return Err(Failure { seed, why });
         }
     }
 }
 
-async fn one_run(shard: BareShard, weather: Weather, seed: u64) -> Result<(), String> {
+async fn one_run(shard: (BareShard, Admin), weather: Weather, seed: u64) -> Result<(), String> {
     let mut run = Run::new(shard, weather, seed).await;
     let outcome = run.go().await;
     run.shard.remove().await;
@@ -143,13 +151,14 @@ async fn one_run(shard: BareShard, weather: Weather, seed: u64) -> Result<(), St
 // === impl Weather ===
 
 impl Weather {
-    pub(crate) const ALL: [Self; 3] = [Self::Fair, Self::AnswersLost, Self::Poisoned];
+    pub(crate) const ALL: [Self; 4] = [Self::Fair, Self::AnswersLost, Self::Poisoned, Self::Swept];
 
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Fair => "fair",
             Self::AnswersLost => "lost",
             Self::Poisoned => "poisoned",
+            Self::Swept => "swept",
         }
     }
 }
@@ -157,7 +166,7 @@ impl Weather {
 // === impl Run ===
 
 impl Run {
-    async fn new(mut shard: BareShard, weather: Weather, seed: u64) -> Self {
+    async fn new((mut shard, admin): (BareShard, Admin), weather: Weather, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         shard.create_again().await;
         // Near the end of an hour: of an ordinary one, of a year, of 32 bits of seconds.
@@ -169,6 +178,7 @@ impl Run {
         let before = shard.snapshot().await;
         Self {
             shard,
+            admin,
             model,
             weather,
             watch: Watch::of(weather == Weather::Poisoned),
@@ -201,6 +211,7 @@ impl Run {
                 Weather::AnswersLost => self.lost_step(&action).await?,
                 Weather::Poisoned if self.rng.u8(..3) == 0 => self.broken_step(action).await?,
                 Weather::Poisoned => self.step(&action).await?,
+                Weather::Swept => self.swept_step(&action).await?,
             }
         }
         self.log.push("draining".into());
