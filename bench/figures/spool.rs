@@ -7,13 +7,14 @@ use crate::error::BenchError;
 use crate::figures::{Figure, Target};
 use crate::messages::Messages;
 use crate::shape::Shape;
-use delayq::spool::SpoolRecord;
+use delayq::spool::{Spool, SpoolRecord};
 use delayq::{Client, Fate, Message, Producer, ProducerOptions, PutOutcome, Settings, Topic, UnixMillis};
 use delayq_compensator::{CompensatorConfig, Resubmitter};
 use delayq_spool::{SpoolReader, SpoolSettings, SpoolWriter};
 use delayq_tests::folder::Folder;
 use delayq_tests::ports::free_port;
 use std::future::Future;
+use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -33,6 +34,9 @@ const SINGLES: Callers = Callers { count: 64, batch: 1, name: "spooled put, one 
 /// Of so many messages of a measurement those one by one take one: each commit waits for the disk.
 const SINGLE_PART: usize = 10;
 
+/// How often a spool is asked whether anything waits.
+const LOOKS: u32 = 1_000_000;
+
 /// As many as a step of a compensator resubmits.
 const REPLAY_BATCH: usize = CompensatorConfig::BATCH as usize;
 
@@ -41,6 +45,8 @@ const PART: f64 = 0.8;
 /// What 64 callers have to reach, where the disk can.
 const SINGLE_PUTS: f64 = 5_000.0;
 const REPLAYED: f64 = 50_000.0;
+/// What a write may pay, in ns, for a spool in which nothing waits.
+const LOOK_NS: f64 = 1_000.0;
 
 /// How far away the messages are due.
 const FAR: Duration = Duration::from_secs(24 * 3600);
@@ -48,8 +54,8 @@ const FAR: Duration = Duration::from_secs(24 * 3600);
 // === impl Bench ===
 
 impl Bench {
-    /// Spooled puts in batches and one by one, each compared with SQLite that commits the same bytes, and with the disk; and
-    /// their replay, compared with `put_many`.
+    /// Spooled puts in batches and one by one, each compared with SQLite that commits the same bytes, and with the disk;
+    /// their replay, compared with `put_many`; and what a spool costs a write while it is empty.
     pub(crate) async fn spool(&self, shape: Shape) -> Result<Vec<Figure>, BenchError> {
         let mut figures = Vec::new();
         for callers in [BATCHES, SINGLES] {
@@ -65,6 +71,7 @@ impl Bench {
         let name = format!("{}, beside syncs of the disk x 64", SINGLES.name);
         figures.push(Figure::new(shape, name, "/s", singles).limit(limit).target(lower(SINGLE_PUTS, limit)));
         figures.extend(self.replay(shape).await?);
+        figures.push(look(shape)?);
         Ok(figures)
     }
 
@@ -123,6 +130,20 @@ async fn fill(prepared: &Prepared, folder: &Folder, count: usize, due: UnixMilli
         spool.append(records).await?;
     }
     Ok(())
+}
+
+/// What every write of a producer asks first: whether anything waits that it must not overtake. Nothing does.
+fn look(shape: Shape) -> Result<Figure, BenchError> {
+    let folder = Folder::new("empty");
+    let spool: Arc<dyn Spool> = Arc::new(SpoolWriter::open(folder.path(), &SpoolSettings::default())?);
+    let start = clock::now();
+    let held = (0..LOOKS).filter(|_| black_box(&spool).may_hold()).count();
+    let each = (clock::now() - start).as_secs_f64() * 1e9 / f64::from(LOOKS);
+    if held > 0 {
+        return Err(BenchError::Wrong("an empty spool says that a record may wait".to_owned()));
+    }
+    let figure = Figure::new(shape, "look at an empty spool before each write", "ns", each);
+    Ok(figure.target(Target::AtMost(LOOK_NS)))
 }
 
 /// The limit: the same messages in the same batches, in a table of bare SQLite.
