@@ -1,5 +1,6 @@
 """Where the servers of a deployment are, as the given client of redis-py knows: one, a Sentinel's master, or a cluster."""
 
+import math
 import time
 from contextlib import suppress
 from typing import Any
@@ -12,6 +13,8 @@ from .runtime import settled
 #: Between two questions to Sentinels, besides those of new connections: a former master that is cut off from them, and not
 #: from its clients, takes writes that are lost.
 ASK_S = 2.0
+#: How many times longer than a question took the next one is waited for: silent Sentinels take a call little time.
+REST = 10
 
 
 def place_of(redis: Any) -> "Place":
@@ -53,18 +56,22 @@ class Sentinels(Place):
 
     def __init__(self, redis: Any) -> None:
         super().__init__(redis)
-        self._pool, self._asked_s, self._master = redis.connection_pool, -ASK_S, None
+        self._pool, self._due_s, self._master = redis.connection_pool, 0.0, None
         sentinels = [one.connection_pool.connection_kwargs for one in self._pool.sentinel_manager.sentinels]
         #: Those that may be silent for ever are asked for new connections alone.
         self._answers_in_time = all(settings.get("socket_timeout") for settings in sentinels)
 
     async def is_replaced(self) -> bool:
-        now_s = time.monotonic()
-        if not self._answers_in_time or now_s - self._asked_s < ASK_S:
+        asked_s, before = time.monotonic(), self._master
+        if not self._answers_in_time or asked_s < self._due_s:
             return False
-        self._asked_s, before = now_s, self._master
-        with suppress(RedisError, OSError):  # without Sentinels, the connection is used on
-            self._master = await settled(self._pool.sentinel_manager.discover_master(self._pool.service_name))
+        self._due_s = math.inf  # other threads do not wait for this answer
+        try:
+            with suppress(RedisError, OSError):  # without Sentinels, the connection is used on
+                self._master = await settled(self._pool.sentinel_manager.discover_master(self._pool.service_name))
+        finally:
+            now_s = time.monotonic()
+            self._due_s = now_s + max(ASK_S, REST * (now_s - asked_s))
         return before not in (None, self._master)
 
 

@@ -40,6 +40,8 @@ class Watch:
         self._mutex = threading.Lock()
         self._shards = 0
         self._asked: dict[tuple[str, ...], Asking] = {}
+        #: The servers of the shards, as they were known last, and who listens to them.
+        self._servers: set[str] = set()
         self._listeners: dict[str, Task] = {}
         #: Those that listen, by server.
         self._connections: dict[str, Any] = {}
@@ -65,7 +67,7 @@ class Watch:
             asking = self._asked[tuple(topics)]
         if has_grown:
             await self.connect_again()
-        elif not self._listeners:
+        elif not self._servers or any(server not in self._listeners for server in self._servers):
             await self._start_listeners()
         return asking
 
@@ -93,7 +95,9 @@ class Watch:
 
     async def _start_listeners(self) -> None:
         """Has a listener for each server of the shards."""
-        for server in {await self._server(shard) for shard in range(self._shards)}:
+        servers = {await self._server(shard) for shard in range(self._shards)}
+        self._servers = servers
+        for server in servers:
             with self._mutex:
                 if server not in self._listeners and not self.is_closed:
                     self._listeners[server] = self._runtime.spawn(partial(self._listen_to, server), "delayq-listen")

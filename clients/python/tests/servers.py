@@ -25,12 +25,14 @@ def free_port():
 
 
 class RedisServer:
-    """A redis-server on a unix socket, and on a port where one is given."""
+    """A redis-server on a unix socket, and on a port where one is given; a Sentinel where that has its configuration."""
 
-    def __init__(self, folder, *options, port=0, name="s"):
+    def __init__(self, folder, *options, port=0, name="s", sentinel=None):
         self.socket, self.port = f"{folder}/{name}", port
         files = ["--unixsocket", self.socket, "--dir", folder, "--dbfilename", f"{name}.rdb", "--save", ""]
-        self._command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", *files, *options]
+        given = [] if sentinel is None else [sentinel, "--sentinel"]
+        self._ready = "ready to accept connections" if sentinel is None else "+monitor master"
+        self._command = ["redis-server", *given, "--port", str(port), "--bind", "127.0.0.1", *files, *options]
         self.start()
 
     def start(self):
@@ -38,7 +40,7 @@ class RedisServer:
         said = []
         for line in self._process.stdout:  # ends with the server, where it does not start
             said.append(line)
-            if "ready to accept connections" in line.lower():
+            if self._ready in line.lower():
                 return
         raise AssertionError("".join(said))
 

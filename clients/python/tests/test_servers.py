@@ -2,13 +2,19 @@
 
 import asyncio
 import inspect
+import tempfile
+import threading
 import time
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from deployment import Deployment
 from redis.exceptions import RedisError
+from servers import RedisServer, free_port
 
-from delayq import AsyncClient, AsyncWorker, Client, Message, Worker, connect, connect_async, watch
+from delayq import AsyncClient, AsyncWorker, Client, Message, Worker, connect, connect_async, places, watch
 from delayq.errors import is_outage
 
 PATIENCE_S = 60
@@ -155,3 +161,48 @@ def test_a_call_whose_answer_is_lost_is_not_sent_again(kind, group, deployment):
         assert numbers.leased <= 1 and numbers.ready + numbers.leased == 5
 
     driven(kind, group.url, deployment.namespace, work, socket_timeout=0.5)
+
+
+@contextmanager
+def master_and_sentinel():
+    """A Redis, the Sentinel that names it, and their URL."""
+    with tempfile.TemporaryDirectory(prefix="delayq-py-") as folder, RedisServer(folder, port=free_port()) as master:
+        config = Path(folder) / "sentinel.conf"
+        config.write_text(f"sentinel monitor main 127.0.0.1 {master.port} 1\n")
+        with RedisServer(folder, port=free_port(), name="sentinel", sentinel=config) as sentinel:
+            yield sentinel, f"redis+sentinel://127.0.0.1:{sentinel.port}/main"
+
+
+@both
+def test_silent_sentinels_take_the_calls_of_a_healthy_redis_little_time(kind, monkeypatch):
+    monkeypatch.setattr(places, "ASK_S", 0.0)
+
+    async def work(client):
+        manager, asked = getattr(client, "_core", client)._link.place._pool.sentinel_manager, []
+        discover = manager.discover_master
+        monkeypatch.setattr(manager, "discover_master", lambda service: asked.append(service) or discover(service))
+        await put_all(client, "connected", 1)
+        sentinel.freeze()
+        asked.clear()
+        while not asked:
+            await put_all(client, f"put-{time.monotonic()}", 1)
+        await put_all(client, "after", 10)
+        assert len(asked) == 1
+
+    with master_and_sentinel() as (sentinel, url), connect(url) as connection:
+        driven(kind, url, Deployment(connection, SHARDS, "silent").namespace, work)
+
+
+@pytest.mark.usefixtures("no_polls")
+def test_a_listener_that_ended_is_started_again_while_another_stays(cluster, monkeypatch):
+    with connect(cluster.url) as own, Client(own, Deployment(own, SHARDS, f"s{time.time_ns()}").namespace) as client:
+        client.reserve(["orders"], wait=timedelta(milliseconds=1))
+        listening = client._core._watch
+        ended, task = next(iter(listening._listeners.items()))
+        others = set(listening._listeners) - {ended}
+        with monkeypatch.context() as patch:
+            patch.setattr(watch.Watch, "_lingers", lambda self: threading.current_thread() is not task._thread)
+            task._thread.join(PATIENCE_S)
+        assert others and set(listening._listeners) == others
+        client.reserve(["orders"], wait=timedelta(milliseconds=1))
+        assert set(listening._listeners) == others | {ended}
