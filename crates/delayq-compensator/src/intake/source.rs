@@ -2,6 +2,7 @@
 
 use super::record::Record;
 use async_trait::async_trait;
+use std::convert::Infallible;
 use std::fmt;
 
 /// A topic, queue or stream, and where records go that cannot be taken in.
@@ -9,8 +10,8 @@ use std::fmt;
 /// # Contract
 /// - What was handed out and not settled is handed out again: after [`open`](Self::open), or by another process.
 /// - Records of one partition or queue are handed out in order, to one process at a time.
-/// - An error, but of [`bury`](Self::bury), ends the connection: what was handed out over it is lost to this process, until the
-///   next [`open`](Self::open).
+/// - An error, but of [`bury`](Self::bury), ends the connection: what was handed out over it is lost to this process, until
+///   the next [`open`](Self::open).
 #[async_trait]
 pub(crate) trait Source: Send {
     /// What settles one record; shown, it says where the record comes from.
@@ -28,12 +29,11 @@ pub(crate) trait Source: Send {
     /// Why the connection is of no use any more.
     async fn next(&mut self, most: usize) -> Result<Vec<Arrived<Self::Ticket>>, String>;
 
-    /// Takes nothing more, and keeps the connection and what was handed out. It returns only to report that records may be
-    /// lost. Cancel safe.
+    /// Takes nothing more, and keeps the connection and what was handed out, until records may be lost. Cancel safe.
     ///
     /// # Errors
     /// As [`next`](Self::next).
-    async fn hold(&mut self) -> Result<(), String>;
+    async fn hold(&mut self) -> Result<Infallible, String>;
 
     /// Whether a record was lost to another process since it was handed out.
     fn is_lost(&self, ticket: &Self::Ticket) -> bool;
@@ -44,8 +44,8 @@ pub(crate) trait Source: Send {
     /// As [`next`](Self::next).
     async fn settle(&mut self, tickets: &[&Self::Ticket]) -> Result<(), String>;
 
-    /// Publishes records to the dead destination, and says of each whether it is confirmed, or why it is not: it may be there
-    /// all the same. What was handed out stays so.
+    /// Publishes records to the dead destination, and says of each whether it is confirmed, or why it is not: it may be
+    /// there all the same. What was handed out stays so.
     ///
     /// # Errors
     /// Why none is known to be confirmed.

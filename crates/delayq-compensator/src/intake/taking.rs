@@ -147,8 +147,8 @@ impl<T> Letter<T> {
     }
 }
 
-/// A reason as it may stand in a header and in a log: it may quote what a producer wrote, and a record that it makes too large
-/// for the dead destination would block all behind it.
+/// A reason as it may stand in a header and in a log: it may quote what a producer wrote, and a record that it makes too
+/// large for the dead destination would block all behind it.
 fn brief(reason: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     let mut brief: String = reason.chars().map(plain).take(LONGEST_REASON).collect();
@@ -213,7 +213,7 @@ impl<S: Source> Intake<S> {
             };
             let take = async {
                 if is_paused {
-                    source.hold().await.map(|()| Vec::new())
+                    source.hold().await.map(|never| match never {})
                 } else {
                     source.next(free.min(config.batch.into())).await
                 }
@@ -250,8 +250,8 @@ impl<S: Source> Intake<S> {
         Ok(())
     }
 
-    /// Carries out what can be, and lets the others wait. Returns what is done, and why not all could be tried, and adds what
-    /// is rejected to the dead.
+    /// Carries out what can be, and lets the others wait. Returns what is done, and why not all could be tried, and adds
+    /// what is rejected to the dead.
     async fn carry_out(
         &mut self,
         due: Vec<Item<S::Ticket>>,

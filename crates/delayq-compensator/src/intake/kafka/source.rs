@@ -17,6 +17,7 @@ use rdkafka::consumer::{Consumer, StreamConsumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Header, Headers};
 use rdkafka::{Message, TopicPartitionList};
+use std::convert::Infallible;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -204,7 +205,7 @@ impl Source for KafkaSource {
         Ok(arrived)
     }
 
-    async fn hold(&mut self) -> Result<(), String> {
+    async fn hold(&mut self) -> Result<Infallible, String> {
         let open = self.opened()?;
         if !open.group.set_paused(true) {
             let all = open.assigned(&self.config.topic);

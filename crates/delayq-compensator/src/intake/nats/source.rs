@@ -15,6 +15,7 @@ use async_nats::{Client, Event, Subject};
 use async_trait::async_trait;
 use futures_util::{FutureExt, StreamExt};
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -341,7 +342,7 @@ impl Source for NatsSource {
     }
 
     /// Asks for nothing more; what was asked for is kept.
-    async fn hold(&mut self) -> Result<(), String> {
+    async fn hold(&mut self) -> Result<Infallible, String> {
         let open = self.opened()?;
         open.ask().await?;
         loop {

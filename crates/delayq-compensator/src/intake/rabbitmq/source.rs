@@ -16,14 +16,15 @@ use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, Consumer};
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use tokio::time::timeout;
 
 /// Maximum bytes of the records of one call, exceeded by one record.
 const MOST_BYTES: usize = 16 << 20;
-/// Maximum bytes of what is not acked, where records are as large as those that came: AMQP bounds their number alone, and the
-/// client keeps in memory what it is sent.
+/// Maximum bytes of what is not acked, where records are as large as those that came: AMQP bounds their number alone, and
+/// the client keeps in memory what it is sent.
 const MOST_AHEAD_BYTES: usize = 128 << 20;
 /// A number of records whose mean says something about the others.
 const FEW: usize = 16;
@@ -185,7 +186,7 @@ impl Source for RabbitmqSource {
     }
 
     /// The broker stops by itself when as much is not acked as may be; what it sent until then is kept.
-    async fn hold(&mut self) -> Result<(), String> {
+    async fn hold(&mut self) -> Result<Infallible, String> {
         loop {
             let open = self.opened()?;
             let arrived = open.receive().await?;
