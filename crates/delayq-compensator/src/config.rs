@@ -15,7 +15,8 @@ pub struct CompensatorConfig {
     /// Longest rest between two tries while Redis is unavailable; the first is a hundredth of it. 100 ms to 10 m; default
     /// 5 s. It bounds how long records wait after Redis is back.
     pub longest_rest: HumanDuration,
-    /// Maximum number of records a second, so that a large spool leaves Redis to others: 1 to 1,000,000; default 0: no limit.
+    /// Maximum number of records a second, so that a large spool leaves Redis to others: 1 to 1,000,000; default 0: no
+    /// limit.
     pub rate: u32,
     /// Puts that have waited for longer are set aside instead: up to 365 days; default 0 s: no limit.
     pub max_age: HumanDuration,

@@ -7,8 +7,8 @@
 //!    ▲                │                 └─► rejected ─┐
 //!    └────────────────└─► unreadable ─────────────────┴─► dead destination, confirmed ─► settled
 //! ```
-//! A record is settled after Redis's answer alone, so it is carried out at least once, and by its id exactly one message comes
-//! of it. Records of one message are carried out in the order of their partition, queue or stream.
+//! A record is settled after Redis's answer alone, so it is carried out at least once, and by its id exactly one message
+//! comes of it. Records of one message are carried out in the order of their partition, queue or stream.
 
 mod config;
 mod health;

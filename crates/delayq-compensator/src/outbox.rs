@@ -5,8 +5,8 @@
 //!                         ▲                                        │
 //!                         └─── back off ◄── Redis is unavailable ──┘
 //! ```
-//! At least once: if the process dies between Redis's answer and the commit, rows are carried out again, under the same ids and
-//! with the time when they were added.
+//! At least once: if the process dies between Redis's answer and the commit, rows are carried out again, under the same ids
+//! and with the time when they were added.
 
 mod carry;
 mod config;

@@ -66,8 +66,8 @@ fn of_script(word: &str, why: &str) -> Settle {
     if is_of_redis { Settle::Rest(Fate::NotApplied, why) } else { Settle::Reject(why) }
 }
 
-/// Only an error of the message itself is final; anything else may be fixed. Replicas or a disk that do not confirm hold up the
-/// topics that ask for that, and no others.
+/// Only an error of the message itself is final; anything else may be fixed. Replicas or a disk that do not confirm hold up
+/// the topics that ask for that, and no others.
 pub(crate) fn of_error(error: &Error) -> Settle {
     match error {
         Error::Message(_) | Error::Name(_) => Settle::Reject(error.to_string()),

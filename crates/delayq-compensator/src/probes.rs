@@ -1,4 +1,5 @@
-//! Which of the records that rest alone are tried again: some of each cause, for all of one cause are most often mended together.
+//! Which of the records that rest alone are tried again: some of each cause, for all of one cause are most often mended
+//! together.
 
 use delayq::Topic;
 use std::collections::BTreeMap;

@@ -130,8 +130,8 @@ impl Resubmitter {
         (self.tries, self.is_time) = (0, false);
     }
 
-    /// Tries what rests alone again in the next step, ahead of its batch: a few records of each cause. Once one of them can be
-    /// carried out, or what waits is not what rested, it begins again with the first record; now and then in any case.
+    /// Tries what rests alone again in the next step, ahead of its batch: a few records of each cause. Once one of them can
+    /// be carried out, or what waits is not what rested, it begins again with the first record; now and then in any case.
     pub fn try_again(&mut self) {
         self.is_time = true;
     }
@@ -255,8 +255,8 @@ impl Resubmitter {
         self.with(|reader| reader.shrink()).await
     }
 
-    /// Why a record is set aside for its age. Puts alone are: a message whose cancel was set aside would be delivered. When a
-    /// record was spooled may be unreadable: 0.
+    /// Why a record is set aside for its age. Puts alone are: a message whose cancel was set aside would be delivered. When
+    /// a record was spooled may be unreadable: 0.
     fn too_old(
         &self,
         record: &AnyRecord,

@@ -5,8 +5,8 @@
 //!          ├─ ce_…  an event in binary mode ────┼─► what is asked, and the message's headers ─► a write
 //! body ────┴─ an event as one JSON document ────┘
 //! ```
-//! Nothing is ignored: what is asked under a name that is unknown, twice, or where it means nothing makes a record unreadable,
-//! for a misspelled delay would deliver at once.
+//! Nothing is ignored: what is asked under a name that is unknown, twice, or where it means nothing makes a record
+//! unreadable, for a misspelled delay would deliver at once.
 
 mod asked;
 mod event;

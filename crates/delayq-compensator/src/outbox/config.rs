@@ -8,7 +8,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OutboxConfig {
-    /// `postgres://user@host/database` or `mysql://user@host/database`; unset: no outbox. A secret, for it may hold the password.
+    /// `postgres://user@host/database` or `mysql://user@host/database`; unset: no outbox. A secret, for it may hold the
+    /// password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<Secret>,
     /// Password; unset: the one in `url`, else none. A file is read again for each connection.
@@ -29,16 +30,17 @@ pub struct OutboxConfig {
     pub schema: String,
     /// Maximum number of rows in one transaction: 1 to 10000; default 1000.
     pub batch: u16,
-    /// How often an empty outbox is polled, by one small query. 10 ms to 1 m; default 100 ms. It bounds how long a row waits.
+    /// How often an empty outbox is polled, by one small query. 10 ms to 1 m; default 100 ms. It bounds how long a row
+    /// waits.
     pub poll_interval: HumanDuration,
-    /// Whether producers notify the channel `delayq_outbox`, so that `poll_interval` may be longer; default false. PostgreSQL
-    /// only, without a pooler in between.
+    /// Whether producers notify the channel `delayq_outbox`, so that `poll_interval` may be longer; default false.
+    /// PostgreSQL only, without a pooler in between.
     pub notify: bool,
-    /// Longest time for one batch, its calls to Redis included: 1 s to 5 m; default 15 s. The database ends a transaction that
-    /// waits for twice as long.
+    /// Longest time for one batch, its calls to Redis included: 1 s to 5 m; default 15 s. The database ends a transaction
+    /// that waits for twice as long.
     pub deadline: HumanDuration,
-    /// Shortest time between two truncations, so that the tables keep what was inserted for up to twice as long: 1 s to 30 days;
-    /// default 1 m. PostgreSQL only.
+    /// Shortest time between two truncations, so that the tables keep what was inserted for up to twice as long: 1 s to 30
+    /// days; default 1 m. PostgreSQL only.
     pub rotate_every: HumanDuration,
     /// How long settled rows are kept, for `delayq outbox reconcile`: up to 365 days; default 0 s. PostgreSQL
     /// only: MySQL's are deleted when they are settled.

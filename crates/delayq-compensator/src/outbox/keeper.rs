@@ -116,8 +116,8 @@ impl OutboxKeeper {
         self.0.books().await.map_err(unusable)
     }
 
-    /// Rows aside behind a number, in order: those that rest, or rejected ones. At most so many, and fewer where they have more
-    /// than 8 MiB; none: there are no more.
+    /// Rows aside behind a number, in order: those that rest, or rejected ones. At most so many, and fewer where they have
+    /// more than 8 MiB; none: there are no more.
     ///
     /// # Errors
     /// The outbox cannot be read.

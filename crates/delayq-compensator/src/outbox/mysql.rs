@@ -5,19 +5,19 @@
 //! delayq_outbox_aside   rows that were rejected, or rest
 //! delayq_outbox_state   one row, whose lock is the turn
 //! ```
-//! **No row is passed over**, for there is no cursor that could pass it. A turn reads the first committed rows that there are,
-//! and deletes those that are settled, by their numbers. A transaction that commits late shows its rows to the next turn,
-//! whatever their numbers; a number that is never used, after a rollback, is nothing to wait for. A cursor would have to know
-//! that nobody can fill a gap any more, which InnoDB does not say: `AUTO_INCREMENT` gives a number before its row can be seen
-//! or locked, to long statements many at a time.
+//! **No row is passed over**, for there is no cursor that could pass it. A turn reads the first committed rows that there
+//! are, and deletes those that are settled, by their numbers. A transaction that commits late shows its rows to the next
+//! turn, whatever their numbers; a number that is never used, after a rollback, is nothing to wait for. A cursor would have
+//! to know that nobody can fill a gap any more, which InnoDB does not say: `AUTO_INCREMENT` gives a number before its row
+//! can be seen or locked, to long statements many at a time.
 //!
 //! **In order.** Numbers are given in ascending order, so a row that was inserted after another one's commit has a larger
 //! number; and who sees it sees the other one, too, unless it is settled. The exception is documented: an `INSERT … SELECT`
 //! that takes numbers ahead of its rows.
 //!
 //! **Rows are deleted**, and not truncated with their table: `TRUNCATE` commits what is under way, and waits for each
-//! transaction that has used the table while all producers wait behind it. The price: while an old read view is held, deleted
-//! rows are not purged, and each turn walks over them.
+//! transaction that has used the table while all producers wait behind it. The price: while an old read view is held,
+//! deleted rows are not purged, and each turn walks over them.
 
 mod admin;
 mod connection;

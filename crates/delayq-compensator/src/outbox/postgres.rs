@@ -6,10 +6,10 @@
 //! delayq_outbox_aside      rows that were rejected, or rest
 //! delayq_outbox_state      one row, whose lock is the turn
 //! ```
-//! **No row is passed over.** The rows between two snapshots, a window, are those whose transaction the later one sees and the
-//! earlier one does not. A transaction that commits late is in a later window, whatever its number: so none is missed, and
-//! none that stays open holds up the others. Within a window rows go by `seq`: where one transaction waited for another one's
-//! commit, its rows come later, in both orders.
+//! **No row is passed over.** The rows between two snapshots, a window, are those whose transaction the later one sees and
+//! the earlier one does not. A transaction that commits late is in a later window, whatever its number: so none is missed,
+//! and none that stays open holds up the others. Within a window rows go by `seq`: where one transaction waited for another
+//! one's commit, its rows come later, in both orders.
 //!
 //! **No settled row is deleted.** They are truncated with their table, so there are no dead versions, whatever the oldest
 //! snapshot of the database is. The progress is inserted too, for the same reason. Only rows that an operator discards are

@@ -78,7 +78,8 @@ impl OutboxReader {
     /// Carries out rows until shutdown, and finishes the current batch.
     ///
     /// # Errors
-    /// None: what cannot be used is tried again, tables that do not fit any more included, for a restore may bring them back.
+    /// None: what cannot be used is tried again, tables that do not fit any more included, for a restore may bring them
+    /// back.
     pub async fn run(mut self, shutdown: Shutdown) -> Result<(), Fault> {
         let listening = self.listen.take().map(|listen| AbortOnDrop(tokio::spawn(listen)));
         while !shutdown.is_requested() {

@@ -1,7 +1,7 @@
 //! The outbox as a second copy: what its kept rows, taken together, say is pending, for a Redis that may have lost it.
 //!
-//! Rows are read and put under the turn, so no reader carries out a cancel in between; and a put never replaces, so what Redis
-//! knows stays as it is.
+//! Rows are read and put under the turn, so no reader carries out a cancel in between; and a put never replaces, so what
+//! Redis knows stays as it is.
 
 use super::keeper::OutboxKeeper;
 use super::row::Row;
@@ -124,8 +124,8 @@ fn time(at: std::time::SystemTime) -> UnixMillis {
 // === impl OutboxKeeper ===
 
 impl OutboxKeeper {
-    /// Puts what the kept rows say is pending and Redis does not know. Readers wait until it is done. `progress` is called with
-    /// the messages that were asked about, and how many there are.
+    /// Puts what the kept rows say is pending and Redis does not know. Readers wait until it is done. `progress` is called
+    /// with the messages that were asked about, and how many there are.
     ///
     /// # Errors
     /// The database or Redis cannot be used; some are put then. A repeat continues.

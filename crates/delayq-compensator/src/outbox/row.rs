@@ -41,8 +41,8 @@ pub(crate) struct Row {
 // === impl Row ===
 
 impl Row {
-    /// The write that it asks for. It may have been tried before, by a compensator that died before it could say so; its delay
-    /// counts from when the row was added.
+    /// The write that it asks for. It may have been tried before, by a compensator that died before it could say so; its
+    /// delay counts from when the row was added.
     ///
     /// # Errors
     /// Why it can never be carried out.

@@ -1,4 +1,5 @@
-//! What a reader does besides carrying out rows, from time to time. It holds up no row: what fails is logged, and done later.
+//! What a reader does besides carrying out rows, from time to time. It holds up no row: what fails is logged, and done
+//! later.
 
 use super::store::StoreError;
 use std::time::{Duration, Instant};

@@ -20,8 +20,8 @@ pub(crate) trait Store: Send {
     /// Takes the turn, with rows that rest if asked for, else with the next ones.
     async fn take(&mut self, resting: bool) -> Result<Taken, StoreError>;
 
-    /// Ends the turn: what became of its rows, in their order. Those behind the last verdict are still to be carried out; only
-    /// rows aside may be [`Verdict::Untried`] in between.
+    /// Ends the turn: what became of its rows, in their order. Those behind the last verdict are still to be carried out;
+    /// only rows aside may be [`Verdict::Untried`] in between.
     async fn settle(&mut self, verdicts: Vec<Verdict>) -> Result<(), StoreError>;
 
     /// Gives up the turn, or a [`take`](Self::take) that was dropped before it ended.

@@ -1,5 +1,5 @@
-//! A compensator's or a producer's process ends at one of its steps: in front of a sync of the spool, which is between any two
-//! steps.
+//! A compensator's or a producer's process ends at one of its steps: in front of a sync of the spool, which is between any
+//! two steps.
 
 use super::writes::{known_by_ids, writes};
 use super::{Host, drain, reader};

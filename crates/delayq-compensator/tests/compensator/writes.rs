@@ -1,4 +1,5 @@
-//! Writes of few messages in an order that is the same each time and follows no pattern, and what is known of these messages.
+//! Writes of few messages in an order that is the same each time and follows no pattern, and what is known of these
+//! messages.
 
 use super::{FAR, Host, message, target, topic};
 use delayq::spool::SpoolRecord;

@@ -174,8 +174,8 @@ pub(crate) async fn a_dead_destination_that_is_away_is_waited_for_and_nothing_is
     compensator.stop().await;
 }
 
-/// Of records for a dead destination that does not take all of them, those that it took are over; the others are tried again.
-/// `refuse` makes it so that it takes `taken` of 20.
+/// Of records for a dead destination that does not take all of them, those that it took are over; the others are tried
+/// again. `refuse` makes it so that it takes `taken` of 20.
 pub(crate) async fn what_the_dead_destination_took_is_not_buried_again<B: Broker>(
     refuse: impl AsyncFnOnce(&B),
     taken: usize,

@@ -60,8 +60,8 @@ pub(crate) async fn write_overlapping<R: AsyncFnMut(String)>(connect: impl Async
     join_all(writing).await;
 }
 
-/// Rows of 200 kB that rest come in pages of at most 8 MiB to an operator, and to a reader as soon as they can be carried out;
-/// their names come together. `insert` inserts so many.
+/// Rows of 200 kB that rest come in pages of at most 8 MiB to an operator, and to a reader as soon as they can be carried
+/// out; their names come together. `insert` inserts so many.
 pub(crate) async fn pages_of_rows_that_rest(readers: &Readers, insert: impl AsyncFnOnce(Range<u64>)) {
     const ROWS: u64 = 240;
     let rename = async |from: &str, to: &str| {
@@ -189,8 +189,8 @@ impl Readers {
         .await;
     }
 
-    /// Reads to the end: of all rows the messages of these ids come, and so many others are set aside, for these reasons among
-    /// others.
+    /// Reads to the end: of all rows the messages of these ids come, and so many others are set aside, for these reasons
+    /// among others.
     pub(crate) async fn is_read(&self, ids: &[&str], aside: usize, reasons: [&str; 2]) {
         let reader = self.read();
         self.is_all_settled().await;

@@ -1,5 +1,5 @@
-//! The records that were handed out and are not acked. The server delivers one again that it hears nothing of for a while, so
-//! it is told of those that take long.
+//! The records that were handed out and are not acked. The server delivers one again that it hears nothing of for a while,
+//! so it is told of those that take long.
 
 use async_nats::{Client, Subject};
 use std::collections::{BTreeMap, BTreeSet};

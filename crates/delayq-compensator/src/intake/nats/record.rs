@@ -7,7 +7,8 @@ use async_nats::jetstream::message::Info;
 use delayq::UnixMillis;
 use delayq_service::brokers::commands_nats;
 
-/// The record of a message. The client keeps headers in no order, so they are sorted: the same message gives the same record.
+/// The record of a message. The client keeps headers in no order, so they are sorted: the same message gives the same
+/// record.
 pub(super) fn record(message: &Message, info: &Info<'_>) -> Record {
     let mut headers: Vec<(String, Vec<u8>)> = message
         .headers

@@ -1,5 +1,5 @@
-//! Whose turn it is: of all compensators that share a consumer, one reads at a time, or records of one message would be carried
-//! out beside each other.
+//! Whose turn it is: of all compensators that share a consumer, one reads at a time, or records of one message would be
+//! carried out beside each other.
 //!
 //! ```text
 //! waiting ── "claim ID" ──► claiming ── nobody objects ──► held ── says so from time to time, and to each claim

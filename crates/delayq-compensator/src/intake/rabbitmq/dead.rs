@@ -88,8 +88,8 @@ impl Burial {
     }
 }
 
-/// The properties of a record that is buried: its own, with the types of its headers, but for what would let it expire, route
-/// it elsewhere, or be refused because another user published it.
+/// The properties of a record that is buried: its own, with the types of its headers, but for what would let it expire,
+/// route it elsewhere, or be refused because another user published it.
 fn properties(own: &BasicProperties, reason: &str, origin: &str) -> BasicProperties {
     let mut headers = FieldTable::default();
     for (name, value) in own.headers().iter().flat_map(FieldTable::inner) {

@@ -1,8 +1,8 @@
 //! The queue has to exist and to keep its order: with one active consumer at a time and no priorities.
 //!
-//! A single active consumer is a property of the queue: however many compensators consume, the broker hands records to one of
-//! them, and to another only once that one is gone. An exclusive consumer would do the same, but the others would be refused
-//! again and again rather than wait.
+//! A single active consumer is a property of the queue: however many compensators consume, the broker hands records to one
+//! of them, and to another only once that one is gone. An exclusive consumer would do the same, but the others would be
+//! refused again and again rather than wait.
 
 use super::PATIENCE;
 use delayq_service::brokers::{RabbitmqArguments, rabbitmq_arguments, rabbitmq_words};

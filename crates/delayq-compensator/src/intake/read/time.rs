@@ -4,8 +4,8 @@ use delayq::{Due, UnixMillis};
 use delayq_service::config::HumanDuration;
 use jiff::Timestamp;
 
-/// 2001-01-01 in milliseconds. A smaller number is seconds taken for milliseconds, most likely: as milliseconds, every date of
-/// this century in seconds lies in the January of 1970, and the message would be delivered at once.
+/// 2001-01-01 in milliseconds. A smaller number is seconds taken for milliseconds, most likely: as milliseconds, every date
+/// of this century in seconds lies in the January of 1970, and the message would be delivered at once.
 const DOUBTFUL_BEFORE_MS: u64 = 978_307_200_000;
 
 /// When a record was published, unless that cannot be: it may be a producer's word, in seconds, or that of a clock that was

@@ -37,8 +37,8 @@ pub(super) const BOOKS: &str = "SELECT \
 pub(super) const STILL_ASIDE: &str =
     "UPDATE delayq_outbox_aside SET resting = ?, reason = ? WHERE number = ?";
 
-/// What a row says, in the order in which [`super::turn::row_of`] reads it; `behind`: rows aside that it may go behind. Times
-/// are in microseconds. What no message can have is not read, for it may take more memory than there is.
+/// What a row says, in the order in which [`super::turn::row_of`] reads it; `behind`: rows aside that it may go behind.
+/// Times are in microseconds. What no message can have is not read, for it may take more memory than there is.
 fn columns(behind: &str) -> String {
     let payload = format!("IF(OCTET_LENGTH(o.payload) <= {MAX_PAYLOAD}, o.payload, NULL)");
     let headers = format!("IF(OCTET_LENGTH(o.headers) <= {MAX_HEADERS}, CAST(o.headers AS CHAR), NULL)");

@@ -68,8 +68,8 @@ impl Connection {
         self.link.as_ref().filter(|link| !link.client.is_closed())
     }
 
-    /// Drops it: the server rolls back what was under way. It is asked to, for a backend that waits for a lock does not notice
-    /// that its client is gone, and one more would wait after each try. Returns the asking, if there was a link.
+    /// Drops it: the server rolls back what was under way. It is asked to, for a backend that waits for a lock does not
+    /// notice that its client is gone, and one more would wait after each try. Returns the asking, if there was a link.
     pub(super) fn close(&mut self) -> Option<JoinHandle<()>> {
         let link = self.link.take()?;
         let (token, config) = (link.client.cancel_token(), self.config.clone());
@@ -165,7 +165,8 @@ async fn connect_to(host: &Config, config: &OutboxConfig) -> Result<(Client, Mes
     }
 }
 
-/// The settings for each host by itself: the client would wait for one that accepts and is silent, and never try the next one.
+/// The settings for each host by itself: the client would wait for one that accepts and is silent, and never try the next
+/// one.
 fn hosts(all: &Config) -> Vec<Config> {
     let count = all.get_hosts().len().max(all.get_hostaddrs().len());
     let of = |place: usize| {

@@ -1,7 +1,7 @@
 //! A window: the keys of its rows that are still to be carried out, in order.
 //!
-//! They are read once, for rows of a window that waited long (a compensator that was away, one transaction of a million rows)
-//! can be many, and sorting them again for each batch would take as long as carrying them out.
+//! They are read once, for rows of a window that waited long (a compensator that was away, one transaction of a million
+//! rows) can be many, and sorting them again for each batch would take as long as carrying them out.
 
 use crate::outbox::row::MAX_PAGE_BYTES;
 use std::collections::VecDeque;
@@ -45,7 +45,8 @@ impl Window {
         self.keys.iter().take(most).take_while(fits).copied().collect()
     }
 
-    /// Whether it is what the progress says, for another one may have gone on, or the database been replaced behind a pooler.
+    /// Whether it is what the progress says, for another one may have gone on, or the database been replaced behind a
+    /// pooler.
     pub(super) fn is_at(&self, turn: i64, until: &str, seq: i64) -> bool {
         (self.turn, self.until.as_str(), self.seq) == (turn, until, seq) && !self.keys.is_empty()
     }

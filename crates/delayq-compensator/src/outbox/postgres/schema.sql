@@ -62,9 +62,10 @@ CREATE TABLE {schema}.delayq_outbox_aside (
 CREATE INDEX ON {schema}.delayq_outbox_aside USING hash (id) WHERE resting;
 CREATE INDEX ON {schema}.delayq_outbox_aside (resting, number, added);
 
--- How far the rows are settled; the last one counts. All that the snapshot `before` sees is settled, and of what `until` sees
--- besides, the rows up to `seq`, the last of which was inserted at `added`. Inserted only, and truncated with the rows: an
--- updated one would leave a version a batch. The first one sees nothing, so that rows may be inserted in this transaction.
+-- How far the rows are settled; the last one counts. All that the snapshot `before` sees is settled, and of what `until`
+-- sees besides, the rows up to `seq`, the last of which was inserted at `added`. Inserted only, and truncated with the rows:
+-- an updated one would leave a version a batch. The first one sees nothing, so that rows may be inserted in this
+-- transaction.
 CREATE SEQUENCE {schema}.delayq_outbox_turn;
 CREATE TABLE {schema}.delayq_outbox_progress (
     turn   bigint      NOT NULL DEFAULT nextval('{schema}.delayq_outbox_turn'),

@@ -254,8 +254,8 @@ impl Sql {
         format!("SELECT to_regclass('{}.delayq_outbox_state') IS NOT NULL", self.schema)
     }
 
-    /// number, columns, reason, since, whether they rest, of a page of rows aside: that rest, or rejected ones ($1), behind a
-    /// number ($2), at most ($3).
+    /// number, columns, reason, since, whether they rest, of a page of rows aside: that rest, or rejected ones ($1), behind
+    /// a number ($2), at most ($3).
     pub(super) fn aside_rows(&self) -> String {
         self.aside_page(BYTES, &self.columns("b.number <= $2"))
     }
@@ -295,9 +295,10 @@ impl Sql {
         )
     }
 
-    /// Begins to take over rows of another cluster, whose transactions had other numbers: settled ones stay settled, the others
-    /// wait. Rows that are newer than the progress were inserted here, or restored after it; they wait in any case. What waits
-    /// gets new numbers, these rows the last ones: producers may have inserted them before the sequence was restored.
+    /// Begins to take over rows of another cluster, whose transactions had other numbers: settled ones stay settled, the
+    /// others wait. Rows that are newer than the progress were inserted here, or restored after it; they wait in any case.
+    /// What waits gets new numbers, these rows the last ones: producers may have inserted them before the sequence was
+    /// restored.
     pub(super) fn adopt(&self) -> String {
         let s = &self.schema;
         let settled = "pg_visible_in_snapshot(o.tx, p.before) \
