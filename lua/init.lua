@@ -3,14 +3,14 @@
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, shard number, shard counts of the deployment (parted by commas, the newest last: one, unless
---          it has grown)
+-- ARGV     layout (with @ and the node's name behind it where several Redises keep the deployment), shard number, shard
+--          counts of the deployment (parted by commas, the newest last: one, unless it has grown)
 -- RETURNS  created | exists | differs <layout> <shard> <shard counts>
 -- COST     O(1)
 --# include limits, arguments
 
 arguments('init', 3)
-number('the layout', ARGV[1], 1, 4096)
+number('the layout', string.match(ARGV[1], '^[^@]*'), 1, 4096)
 number('the shard', ARGV[2], 0, 4095)
 number('the newest shard count', string.match(ARGV[3], '[^,]*$'), 1, 4096)
 local layout, shard, shards, counts = unpack(redis.call('HMGET', KEYS[1], 'layout', 'shard', 'shards', 'counts'))

@@ -9,7 +9,7 @@ end
 -- What the caller waits for behind the call, in words behind the layout: see `durability.lua`.
 local waits = ''
 if layout ~= ARGV[1] then
-  local known, words = string.match(tostring(ARGV[1]), '^(%d+) (.+)$')
+  local known, words = string.match(tostring(ARGV[1]), '^(%S+) (.+)$')
   if known ~= layout then
     -- With the shard counts, so that the caller needs no second call to follow.
     local counts, shards = unpack(redis.call('HMGET', KEYS[1], 'counts', 'shards'))

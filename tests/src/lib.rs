@@ -33,6 +33,7 @@ pub mod proxy;
 pub mod rabbitmq_server;
 pub mod redis_cluster;
 pub mod redis_monitor;
+pub mod redis_nodes;
 pub mod redis_server;
 pub mod remark;
 pub mod resp;

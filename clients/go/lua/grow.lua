@@ -4,8 +4,9 @@
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout (of the deployment once it has grown), shard number, shard counts since the deployment was created
---          (parted by commas, the newest last: as many as the layout says)
+-- ARGV     layout (of the deployment once it has grown; with @ and the node's name behind it where several Redises keep
+--          the deployment), shard number, shard counts since the deployment was created (parted by commas, the newest
+--          last: as many as the layout says)
 -- RETURNS  created | raised | exists (it has this layout already) | ahead <layout> <shard counts> (a later growth
 --          has raised it) | differs <layout> <shard> <shard counts>
 -- COST     O(topics)
@@ -26,8 +27,11 @@ local function history(text)
   return list
 end
 
+-- The node that a layout names behind its number.
+local function node_of(text) return string.match(text, '@.*') or '' end
+
 local list = history(counts)
-if not list or #list < 2 or tostring(#list) ~= layout or list[#list] > 4096 then
+if not list or #list < 2 or #list .. node_of(layout) ~= layout or list[#list] > 4096 then
   return redis.error_reply('DQARG ' .. counts .. ' are not the shard counts of layout ' .. layout)
 end
 local newest, before = list[#list], list[#list - 1]
@@ -45,13 +49,14 @@ if not known then
   return 'created'
 end
 had = had or tostring(shards)
+local same = own == shard and node_of(known) == node_of(layout)
 
 -- Whether `longer` goes on where `shorter` ends.
 local function continues(longer, shorter) return string.sub(longer, 1, #shorter + 1) == shorter .. ',' end
 
-if own == shard and had == counts then return 'exists' end
-if own == shard and continues(had, counts) then return 'ahead ' .. known .. ' ' .. had end
-if own ~= shard or not continues(counts, had) then
+if same and had == counts then return 'exists' end
+if same and continues(had, counts) then return 'ahead ' .. known .. ' ' .. had end
+if not same or not continues(counts, had) then
   return 'differs ' .. known .. ' ' .. tostring(own) .. ' ' .. had
 end
 

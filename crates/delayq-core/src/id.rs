@@ -93,6 +93,10 @@ name!(
     /// A namespace, with which a deployment's keys begin: 1 to 32 ASCII letters, digits, `_` and `-`. Default `dq`.
     Namespace, "namespace", 32, check_namespace
 );
+name!(
+    /// One of several Redises that keep a deployment together: 1 to 32 ASCII letters, digits, `_` and `-`.
+    NodeName, "node", 32, check_namespace
+);
 
 /// An invalid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@
 //! caller knows, and a shard refuses any other, naming its own: so an old layout ends where a shard has left it. A
 //! client that does not know the layout yet sends [`NOT_ASKED`], which every shard refuses.
 
-use crate::id::{Group, MessageId};
+use crate::id::{Group, MessageId, NodeName};
 use crate::shard::{ShardCount, ShardId};
 use std::fmt;
 use std::str::FromStr;
@@ -16,6 +16,16 @@ pub const NOT_ASKED: u32 = 0;
 /// The shard counts of a deployment since it was created, the newest last. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout(Arc<[ShardCount]>);
+
+/// What a shard says of its layout, and a call of its caller's: the number, and behind an `@` the node that keeps the
+/// shard, where several Redises keep the deployment. So a call that reaches another node than the recorded one is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayoutWord {
+    /// The layout.
+    pub number: u32,
+    /// The node; `None`: one Redis, or a Redis Cluster, keeps the deployment.
+    pub node: Option<NodeName>,
+}
 
 /// A text that is not a list of rising shard counts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -137,6 +147,26 @@ impl FromStr for Layout {
     }
 }
 
+// === impl LayoutWord ===
+
+impl fmt::Display for LayoutWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.number.fmt(f)?;
+        self.node.iter().try_for_each(|node| write!(f, "@{node}"))
+    }
+}
+
+impl FromStr for LayoutWord {
+    type Err = LayoutError;
+
+    fn from_str(text: &str) -> Result<Self, LayoutError> {
+        let (number, node) = text.split_once('@').map_or((text, None), |(number, node)| (number, Some(node)));
+        let odd = || LayoutError(text.chars().take(80).collect());
+        let node = node.map(NodeName::new).transpose().map_err(|_| odd())?;
+        Ok(Self { number: number.parse().map_err(|_| odd())?, node })
+    }
+}
+
 /// Formats a layout as the list of its counts.
 pub fn serialize<S: serde::Serializer>(layout: &Layout, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(layout.counts())
@@ -191,6 +221,16 @@ mod tests {
         assert_eq!((layout("64").number(), layout("64,128").number()), (1, 2));
         assert_eq!(layout("64").grown_to(ShardCount::new(96).unwrap()), Some(layout("64,96")));
         assert_eq!(layout("64").grown_to(ShardCount::new(64).unwrap()), None);
+    }
+
+    #[test]
+    fn a_word_names_the_node_behind_the_layout() {
+        for text in ["0", "1", "2@a", "12@redis-2"] {
+            assert_eq!(text.parse::<LayoutWord>().unwrap().to_string(), text);
+        }
+        for text in ["", "@a", "1@", "x", "1@a@b", "1 a"] {
+            assert!(text.parse::<LayoutWord>().is_err(), "{text}");
+        }
     }
 
     #[test]

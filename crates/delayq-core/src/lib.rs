@@ -15,6 +15,7 @@ pub mod layout;
 pub mod limits;
 pub mod message;
 pub mod policy;
+pub mod ranges;
 pub mod reply;
 pub mod script;
 pub mod shard;

@@ -89,8 +89,8 @@ pub use sample::check_sample;
 pub use secret::{MASK, Secret};
 pub use secrets::secrets;
 pub use sections::{
-    AdminConfig, DeploymentConfig, LogConfig, LogFormat, RedisConfig, SentinelConfig, ShutdownConfig,
-    SpoolConfig, TracesConfig,
+    AdminConfig, DeploymentConfig, LogConfig, LogFormat, RedisConfig, RedisNodeConfig, SentinelConfig,
+    ShutdownConfig, SpoolConfig, TracesConfig,
 };
 pub use size::ByteSize;
 pub use text::{Written, visit_written};

@@ -1,10 +1,12 @@
 //! From `[deployment]` and `[redis]` to the client that every role works with.
 
 use crate::codes::CONFIG_FAULTY;
-use crate::config::{DeploymentConfig, PemFiles, RedisConfig, Secret, SentinelConfig, read_pem};
+use crate::config::{
+    DeploymentConfig, PemFiles, RedisConfig, RedisNodeConfig, Secret, SentinelConfig, read_pem,
+};
 use crate::fault::Fault;
 use delayq::admin::Role;
-use delayq::protocol::Identity;
+use delayq::protocol::{Identity, NodeMap};
 use delayq::{Client, LinkSettings, Password, Settings};
 
 /// The client of the configured deployment; it connects on first use.
@@ -24,8 +26,32 @@ pub fn client_of(role: Role, deployment: &DeploymentConfig, redis: &RedisConfig)
 }
 
 fn settings(deployment: &DeploymentConfig, redis: &RedisConfig) -> Result<Settings, Fault> {
-    let link = link(redis).map_err(|why| Fault::new(&CONFIG_FAULTY, format!("redis.{why}")))?;
-    Ok(Settings::new(link).namespace(deployment.namespace.clone()).shards(deployment.shards))
+    let faulty = |why| Fault::new(&CONFIG_FAULTY, why);
+    let settings = match nodes(redis).map_err(faulty)? {
+        None => Settings::new(link(redis).map_err(|why| faulty(format!("redis.{why}")))?),
+        Some(nodes) if nodes.shards() < deployment.shards.get().into() => {
+            return Err(faulty(format!(
+                "deployment.shards: {}, and only {} have a node in redis.nodes",
+                deployment.shards,
+                nodes.shards()
+            )));
+        }
+        Some(nodes) => Settings::of_nodes(nodes),
+    };
+    Ok(settings.namespace(deployment.namespace.clone()).shards(deployment.shards))
+}
+
+/// Several Redises; `None`: there is one.
+fn nodes(redis: &RedisConfig) -> Result<Option<NodeMap>, String> {
+    let node = |(i, node): (usize, &RedisNodeConfig)| {
+        let link = link(&redis.of_node(node)).map_err(|why| format!("redis.nodes[{i}].{why}"))?;
+        Ok(node.settings(link))
+    };
+    let nodes = redis.nodes.iter().enumerate().map(node).collect::<Result<Vec<_>, String>>()?;
+    match nodes.is_empty() {
+        true => Ok(None),
+        false => NodeMap::new(nodes).map(Some).map_err(|error| format!("redis.nodes: {error}")),
+    }
 }
 
 /// How to connect to a configured Redis.

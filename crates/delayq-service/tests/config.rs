@@ -112,7 +112,7 @@ fn the_report_says_what_a_key_accepts_and_ends_with_78() {
         faults.to_string(),
         "3 faults in delayq.toml\n  \
          delayq.toml:2: redis.call_deadline: a bare number, expected a duration with its unit in quotes, such as \"250ms\" or \"2h30m\"\n  \
-         delayq.toml:3: redis.urll: unknown field `urll`, expected one of `url`, `username`, `password`, `ca`, `cert`, `key`, `connect_timeout`, `call_deadline`, `confirm_timeout`, `keepalive`, `sentinel`\n  \
+         delayq.toml:3: redis.urll: unknown field `urll`, expected one of `url`, `username`, `password`, `ca`, `cert`, `key`, `connect_timeout`, `call_deadline`, `confirm_timeout`, `keepalive`, `sentinel`, `nodes`\n  \
          delayq.toml:5: deployment.shards: a deployment has 1 to 4096 shards, not 5000"
     );
     let fault = Fault::from(faults);
@@ -352,6 +352,35 @@ fn sentinels_are_named_once_whole_and_with_a_login_of_their_own() {
         let faults = faults(&text);
         let is_named = |fault: &delayq_service::config::ConfigFault| {
             fault.key.starts_with(key) && fault.message.contains(named)
+        };
+        assert!(faults.faults().iter().any(is_named), "{text}: {faults}");
+        assert!(!faults.to_string().contains("hunter"), "{faults}");
+    }
+}
+
+#[test]
+fn nodes_are_named_once_and_have_each_shard_once() {
+    let node = |name: &str, url: &str, shards: &str| {
+        format!("[[redis.nodes]]\nname = '{name}'\nurl = '{url}'\nshards = '{shards}'\n")
+    };
+    let a = node("a", "redis://a:1", "0-3");
+    let by_sentinel = node("b", "redis+sentinel://s1:1,s2:1/m", "4-5,8-9") + &node("c", "redis://c:1", "6-7");
+    let nodes = loaded(&format!("{a}{by_sentinel}"), &Environment::empty()).unwrap().redis.nodes;
+    assert_eq!(nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+    for (text, named) in [
+        (node("b", "redis://b:1", "5-7"), "shard 4 has no node"),
+        (node("b", "redis://b:1", "3-7"), "shard 3 has two nodes: a and b"),
+        (node("a", "redis://b:1", "4-7"), "two nodes are called a"),
+        (node("b", "redis://:hunter2@a:1", "4-7"), "a and b have the same URL"),
+        (node("b", "redis+cluster://b:1", "4-7"), "node b is a Redis Cluster"),
+        (node("b c", "redis://b:1", "4-7"), "only ASCII letters"),
+        (node("b", "redis://b:1", "7-4"), "7-4"),
+        (node("b", "redis://:hunter2@b:1", "4-7") + "[redis]\npassword = 'hunter3'\n", "keep one of the two"),
+        (node("b", "redis://b:1", "4-7") + "[redis]\nurl = 'redis://h:1'\n", "keep one of the two"),
+    ] {
+        let faults = faults(&format!("{a}{text}"));
+        let is_named = |fault: &delayq_service::config::ConfigFault| {
+            fault.key.starts_with("redis.") && fault.message.contains(named)
         };
         assert!(faults.faults().iter().any(is_named), "{text}: {faults}");
         assert!(!faults.to_string().contains("hunter"), "{faults}");

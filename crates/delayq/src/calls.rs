@@ -14,11 +14,12 @@ use crate::error::Error;
 use crate::growth::SharedLayout;
 use crate::link::{Grouped, Link, Nodes};
 use crate::script_link::ScriptLink;
+use crate::wrong_node;
 use delayq_core::call::Call;
 use delayq_core::durability::{Durability, Waits};
 use delayq_core::id::Topic;
 use delayq_core::keys::Keys;
-use delayq_core::layout::{CallerLayout, Layout, LayoutRelation};
+use delayq_core::layout::{CallerLayout, Layout, LayoutRelation, LayoutWord};
 use delayq_core::reply::{ReplyError, Value};
 use delayq_core::script::Verb;
 use delayq_core::shard::{ShardCount, ShardId};
@@ -72,7 +73,7 @@ impl Calls {
     /// # Errors
     /// No node says which one that is, or none has it: nothing was sent.
     pub(crate) async fn link_of(&self, shard: ShardId) -> Result<Arc<Link>, Error> {
-        self.nodes().of_slot(self.keys().slot(shard)).await
+        self.nodes().of_shard(shard).await
     }
 
     /// These shards by the nodes that have them, with the connection to each.
@@ -86,8 +87,7 @@ impl Calls {
 
     /// As [`Self::by_node`], with those shards apart that are at no node.
     pub(crate) async fn placed(&self, shards: &[ShardId]) -> (Vec<AtNode>, Vec<(ShardId, Error)>) {
-        let slots: Vec<u16> = shards.iter().map(|&shard| self.keys().slot(shard)).collect();
-        let Grouped { nodes, nowhere } = self.nodes().group(&slots, self.nodes().settings().deadline).await;
+        let Grouped { nodes, nowhere } = self.nodes().group(shards, self.nodes().settings().deadline).await;
         let theirs = |which: Vec<usize>| which.into_iter().map(|i| shards[i]).collect();
         (
             nodes.into_iter().map(|(link, which)| (link, theirs(which))).collect(),
@@ -131,11 +131,38 @@ impl Calls {
         let word = self.known().word();
         let calls: Vec<Call> = shards.iter().map(|&shard| deployment::ask(shard).under(word)).collect();
         let replies = self.scripts.send_all(&calls).await;
-        shards.iter().zip(replies).map(|(&shard, reply)| shard_layout(shard, reply?)).collect()
+        let mut found: Vec<Result<Option<ShardLayout>, Error>> =
+            shards.iter().zip(replies).map(|(&shard, reply)| self.shard_layout(shard, reply?)).collect();
+        if self.nodes().map().is_some() && found.iter().any(|found| matches!(found, Ok(None))) {
+            self.find_elsewhere(&calls, &mut found).await;
+        }
+        found
     }
 
-    /// The layout of the deployment, which the first shard is asked for if none has been yet; in a cluster any other one,
-    /// where the node of the first one cannot be used.
+    fn shard_layout(&self, shard: ShardId, reply: Value) -> Result<Option<ShardLayout>, Error> {
+        let found = shard_layout(shard, reply)?;
+        if let Some(found) = &found {
+            wrong_node::check(shard, self.nodes().name(shard), found.node.as_ref())?;
+        }
+        Ok(found)
+    }
+
+    /// Of shards that their nodes do not have, says which are at another node. `calls` ask for the layouts.
+    async fn find_elsewhere(&self, calls: &[Call], found: &mut [Result<Option<ShardLayout>, Error>]) {
+        let missing: Vec<usize> = (0..found.len()).filter(|&i| matches!(found[i], Ok(None))).collect();
+        let asked: Vec<&Call> = missing.iter().map(|&i| &calls[i]).collect();
+        for (node, replies) in self.scripts.ask_everywhere(&asked).await {
+            for (&i, reply) in missing.iter().zip(replies) {
+                let shard = calls[i].shard;
+                if reply.is_ok_and(|reply| !matches!(shard_layout(shard, reply), Ok(None))) {
+                    found[i] = Err(wrong_node::elsewhere(shard, self.nodes().name(shard), &node));
+                }
+            }
+        }
+    }
+
+    /// The layout of the deployment, which the first shard is asked for if none has been yet; where its node cannot be used,
+    /// any other one.
     ///
     /// # Errors
     /// [`Error::Uninitialised`] without a deployment, [`Error::Deployment`] if it never had the configured number of
@@ -155,7 +182,7 @@ impl Calls {
         let first = all.next().expect("every deployment has a shard");
         match self.shard_layouts(&[first]).await.pop().expect("one answer for one shard") {
             Ok(found) => found.map(|found| found.layout).ok_or(Error::Uninitialised(first)),
-            Err(error) if error.is_outage() && self.nodes().is_cluster() => {
+            Err(error) if error.is_outage() && self.nodes().only().is_none() => {
                 let others = self.shard_layouts(&all.collect::<Vec<_>>()).await;
                 let known = others.into_iter().flatten().flatten().map(|found| found.layout).next();
                 known.ok_or(error)
@@ -205,7 +232,7 @@ impl Calls {
                 answers[i] = answer;
             }
         }
-        self.explain_missing(&mut answers).await;
+        self.explain_missing(&calls, &mut answers).await;
         answers
     }
 
@@ -272,8 +299,14 @@ impl Calls {
     }
 
     async fn step(&self, call: &Call, found: &str, counts: &str) -> Step {
-        let Ok(counts) = counts.parse::<Layout>() else { return Step::Leave };
-        if found != counts.number().to_string() {
+        let (Ok(counts), Ok(word)) = (counts.parse::<Layout>(), found.parse::<LayoutWord>()) else {
+            return Step::Leave;
+        };
+        let wrong = wrong_node::check(call.shard, self.nodes().name(call.shard), word.node.as_ref());
+        if let Err(error) = wrong {
+            return Step::Fail(error);
+        }
+        if word.number != counts.number() {
             return Step::Leave;
         }
         let mut learned = self.layout.learn(&counts);
@@ -292,14 +325,23 @@ impl Calls {
         }
     }
 
-    /// Shards that are missing are lost, or only configured: then the first one says that there never were so many.
-    async fn explain_missing(&self, answers: &mut [Result<Value, Error>]) {
+    /// Shards that are missing are lost, at another node, or only configured: then the first one says that there never were
+    /// so many.
+    async fn explain_missing(&self, calls: &[Call], answers: &mut [Result<Value, Error>]) {
         let missing = |answer: &Result<Value, Error>| matches!(answer, Err(Error::Uninitialised(_)));
         if !answers.iter().any(missing) {
             return;
         }
-        let Some(Ok(Some(first))) = self.shard_layouts(&[ShardId::new(0)]).await.pop() else { return };
-        let found = first.layout;
+        if self.nodes().map().is_some() {
+            let shards: Vec<ShardId> = calls.iter().map(|call| call.shard).collect();
+            let explained = self.shard_layouts(&shards).await;
+            for (answer, explained) in answers.iter_mut().zip(explained) {
+                if let (true, Err(error @ Error::Deployment(_))) = (missing(answer), explained) {
+                    *answer = Err(error);
+                }
+            }
+        }
+        let Ok(found) = self.any_layout().await else { return };
         if self.layout.learn(&found) == LayoutRelation::NeverSo
             && self.ask_the_last(&found).await == LayoutRelation::NeverSo
         {

@@ -4,7 +4,7 @@ use crate::calls::Calls;
 use crate::durable::Confirmation;
 use crate::error::Error;
 use crate::growth::Growth;
-use crate::link::{LinkSettings, Nodes};
+use crate::link::{LinkSettings, NodeMap, Nodes};
 use crate::name::process_name;
 use crate::payloads::Payloads;
 use crate::role::Role;
@@ -26,6 +26,9 @@ use std::sync::Arc;
 pub struct Settings {
     /// The Redis that keeps it.
     pub link: LinkSettings,
+    /// Several Redises that keep it together, instead of the one of `link`; `None`, the default: there is one. Each call
+    /// has the deadline of the first.
+    pub nodes: Option<NodeMap>,
     /// What its keys begin with. Default `dq`.
     pub namespace: Namespace,
     /// How many shards it has, or had before it grew: once asked, Redis knows better. Default
@@ -57,12 +60,19 @@ impl Settings {
     pub fn new(link: impl Into<LinkSettings>) -> Self {
         Self {
             link: link.into(),
+            nodes: None,
             namespace: Namespace::default(),
             shards: ShardCount::default(),
             max_payload_bytes: DEFAULT_PAYLOAD_BYTES,
             name: process_name(),
             role: None,
         }
+    }
+
+    /// The defaults for several Redises.
+    pub fn of_nodes(nodes: NodeMap) -> Self {
+        let link = nodes.nodes()[0].link.clone();
+        Self { nodes: Some(nodes), ..Self::new(link) }
     }
 
     setters! {
@@ -96,8 +106,8 @@ impl Client {
 
     /// A client with other scripts than the published ones, for tests.
     pub fn with_scripts(settings: Settings, scripts: Arc<Scripts>) -> Self {
-        let Settings { link, namespace, shards, max_payload_bytes, name, role } = settings;
-        let scripts = ScriptLink::new(Nodes::new(link), Keys::new(namespace), scripts);
+        let Settings { link, nodes, namespace, shards, max_payload_bytes, name, role } = settings;
+        let scripts = ScriptLink::new(Nodes::new(link, nodes, Keys::new(namespace)), scripts);
         let calls = Calls::new(scripts, shards);
         Self { payloads: Payloads::new(calls.clone()), calls, max_payload_bytes, name: name.into(), role }
     }
@@ -118,6 +128,11 @@ impl Client {
     /// The Redis's address, without secrets.
     pub fn address(&self) -> String {
         self.calls.nodes().address()
+    }
+
+    /// The nodes, if several Redises keep the deployment.
+    pub fn nodes(&self) -> Option<&NodeMap> {
+        self.calls.nodes().map()
     }
 
     /// What the deployment's keys begin with.

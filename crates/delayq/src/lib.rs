@@ -3,6 +3,7 @@
 pub mod admin;
 mod books;
 mod calls;
+mod circuit;
 mod client;
 mod clock;
 mod consumer;
@@ -30,6 +31,7 @@ mod setters;
 pub mod spool;
 mod spread;
 mod turns;
+mod wrong_node;
 
 pub use admin::Admin;
 pub use client::{Client, Settings};

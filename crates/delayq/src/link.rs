@@ -7,8 +7,8 @@
 //! A Redis that answers that it is no longer the master is well, and yet of no use: behind an address that moves, a new
 //! connection leads to the present master. So such an answer ends the connection too, and listeners reconnect.
 //!
-//! In a cluster each node has a link ([`Nodes`]), and whatever makes it doubt that node has the cluster asked again who has
-//! which slot.
+//! Where several Redises keep a deployment, each has a link ([`Nodes`]). So has each node of a cluster, and whatever makes it
+//! doubt that node has the cluster asked again who has which slot.
 //!
 //! Where sentinels say which Redis is the master, a connection lasts as long as its *term* at most: when they name
 //! another one, nothing more is sent over it, and what it has not answered is unknown. Any doubt has them asked again.
@@ -16,11 +16,14 @@
 mod address;
 mod board;
 mod cluster;
+mod cluster_links;
 mod cluster_url;
+mod grouped;
 mod hosts;
 mod identity;
 mod master;
 mod node;
+mod node_map;
 mod nodes;
 mod sentinel_url;
 mod sentinels;
@@ -29,18 +32,21 @@ mod slot_map;
 mod term;
 
 pub(crate) use board::View;
+pub(crate) use grouped::Grouped;
 pub(crate) use master::{Connected, Master};
-pub(crate) use nodes::{Grouped, Nodes};
+pub(crate) use nodes::Nodes;
 
 pub use address::mask_query;
 pub use cluster_url::ClusterUrl;
 pub use identity::{Identity, without_certificate};
+pub use node_map::{NodeMap, NodeMapError, NodeSettings};
 pub use sentinel_url::SentinelUrl;
 pub use sentinels::{SentinelFacts, SentinelReport, sentinel_rule};
 pub use settings::{LinkSettings, SentinelSettings};
 
 use crate::error::Error;
 use board::Board;
+use delayq_core::id::NodeName;
 use node::Node;
 use redis::{
     AsyncConnectionConfig, Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value, from_redis_value,
@@ -103,6 +109,11 @@ impl Link {
         }
     }
 
+    /// A link to one of several Redises.
+    fn named(node: &NodeSettings) -> Self {
+        Self::to(Arc::new(Master::named(node)), watch::Sender::new(0))
+    }
+
     /// A link to a node of a cluster. `doubts`: whether the cluster is asked again who has which slot when it fails.
     fn of_node(board: &Arc<Board>, node: &Node, doubts: bool) -> Self {
         Self::to(Arc::new(Master::of_node(board, node, doubts)), watch::Sender::new(0))
@@ -127,9 +138,19 @@ impl Link {
         self.master.settings()
     }
 
-    /// The Redis's address, without secrets; of one that sentinels name, theirs.
+    /// The Redis's address, without secrets; of one that sentinels name, theirs. Behind its name, if it has one.
     pub fn address(&self) -> &str {
         self.master.address()
+    }
+
+    /// What it is called among several Redises; `None`: there is one, or it is a node of a cluster.
+    pub(crate) fn name(&self) -> Option<&NodeName> {
+        self.master.name()
+    }
+
+    /// What tells it from the other nodes: its name, or its address.
+    pub(crate) fn label(&self) -> &str {
+        self.name().map_or(self.address(), NodeName::as_str)
     }
 
     /// What each sentinel of the Redis says now; `None`: it is named by none.

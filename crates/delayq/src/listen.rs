@@ -6,8 +6,8 @@
 //! A Redis that was replaced may keep the connection and stay silent. A writer notices that first, and makes the
 //! listener reconnect.
 //!
-//! The channels of a shard are where its keys are: in a cluster there is a connection to each node (`listen/spread.rs`), and
-//! a shard that moves to another node is followed there.
+//! The channels of a shard are where its keys are: where there are several nodes, each has a connection
+//! (`listen/spread.rs`), and a shard that moves to another node of a cluster is followed there.
 
 mod ear;
 mod spread;

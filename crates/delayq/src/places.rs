@@ -2,20 +2,19 @@
 
 use crate::calls::Calls;
 use crate::link::View;
-use delayq_core::keys::Keys;
 use delayq_core::shard::ShardId;
 use std::collections::BTreeMap;
 use tokio::sync::watch;
 
-/// Which Redis has which shard: the one that there is, or a node of a cluster. Each has a clock of its own. Made by
-/// [`Owner::places`](crate::owner::Owner::places) and [`Holder::places`](crate::holder::Holder::places).
+/// Which Redis has which shard: the one that there is, one of several by a fixed map, or a node of a cluster. Each has a
+/// clock of its own. Made by [`Owner::places`](crate::owner::Owner::places) and
+/// [`Holder::places`](crate::holder::Holder::places).
 #[derive(Clone)]
 pub struct Places {
-    keys: Keys,
-    address: String,
+    calls: Calls,
     /// The version that was told last.
     told: u64,
-    /// `None`: there is one Redis.
+    /// `None`: no shard ever moves.
     views: Option<watch::Receiver<View>>,
 }
 
@@ -23,21 +22,19 @@ pub struct Places {
 
 impl Places {
     pub(crate) fn of(calls: &Calls) -> Self {
-        let (keys, address) = (calls.keys().clone(), calls.nodes().address());
-        Self { keys, address, told: 0, views: calls.nodes().views() }
+        Self { calls: calls.clone(), told: 0, views: calls.nodes().views() }
     }
 
-    /// The address of the node that has a shard; without a cluster, and where none is known to have it, that of the
-    /// deployment.
+    /// The node that has a shard: its name among several Redises, its address in a cluster; where none is known to have
+    /// it, and where there is one Redis, the address of the deployment.
     pub fn node(&self, shard: ShardId) -> String {
-        let map = self.views.as_ref().and_then(|views| views.borrow().map.clone());
-        let node = map.as_ref().and_then(|map| map.node(self.keys.slot(shard)));
-        node.map_or_else(|| self.address.clone(), ToString::to_string)
+        let nodes = self.calls.nodes();
+        nodes.label(shard).unwrap_or_else(|| nodes.address())
     }
 
     /// Whether there is one Redis, which has all shards.
     pub fn is_one(&self) -> bool {
-        self.views.is_none()
+        self.calls.nodes().only().is_some()
     }
 
     /// Groups what is of shards by the nodes that have them, in order.
@@ -67,7 +64,7 @@ impl Places {
         };
         match changed.await {
             Some(version) => self.told = version,
-            // One Redis has all of them, or the client is gone.
+            // No shard moves, or the client is gone.
             None => std::future::pending().await,
         }
     }

@@ -7,6 +7,7 @@
 //! id belongs there. All who know the new layout put it to its new place alone, where SET NX lets one of them win.
 
 use crate::calls::Calls;
+use crate::circuit::Circuit;
 use crate::client::Client;
 use crate::error::Error;
 use crate::payloads::Payloads;
@@ -30,6 +31,7 @@ pub(crate) struct Placing {
     calls: Calls,
     payloads: Payloads,
     spread: Arc<Spread>,
+    circuit: Circuit,
 }
 
 /// A message on its way to where it belongs.
@@ -87,14 +89,16 @@ impl Place {
 // === impl Placing ===
 
 impl Placing {
-    pub(crate) fn new(client: &Client) -> Self {
+    pub(crate) fn new(client: &Client, circuit: Circuit) -> Self {
         let Client { calls, payloads, .. } = client.clone();
-        Self { calls, payloads, spread: Arc::default() }
+        Self { calls, payloads, spread: Arc::default(), circuit }
     }
 
-    /// The shard for messages with generated ids. Those that go together share one, so that they share a call.
+    /// The shard for messages with generated ids, at a node that is known and not known to be silent. Those that go together share
+    /// one, so that they share a call.
     pub(crate) fn present_shard(&self) -> ShardId {
-        self.spread.present(self.calls.shards())
+        let avoid = |shard| !self.calls.nodes().has_node(shard) || self.circuit.is_silent(shard);
+        self.spread.present(self.calls.shards(), avoid)
     }
 
     /// Goes on to the next shard for messages with generated ids. Now and then that asks shards how much they hold,

@@ -4,20 +4,19 @@
 //! for the next. So a single caller waits for nobody, and many callers reach what batches reach.
 
 mod changing;
-mod circuit;
 mod lanes;
 mod repeating;
 mod room;
 mod sending;
 mod spooling;
 
+use crate::circuit::Circuit;
 use crate::client::Client;
 use crate::clock;
 use crate::error::Error;
 use crate::options::in_range;
 use crate::placing::{Placed, Placing};
 use crate::setters::setters;
-use circuit::Circuit;
 use delayq_core::fate::Fate;
 use delayq_core::id::Topic;
 use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
@@ -60,7 +59,6 @@ pub struct Producer {
     placing: Placing,
     lanes: Arc<Lanes>,
     spool: Option<Arc<dyn Spool>>,
-    /// Open only where there is a spool to go to.
     circuit: Circuit,
 }
 
@@ -131,8 +129,8 @@ impl Producer {
     /// Starts a producer, and what gathers its puts. Of an option outside its range the nearest value in it is
     /// taken, and a warning logged.
     pub fn start(client: Client, options: ProducerOptions) -> Self {
-        let placing = Placing::new(&client);
-        let circuit = Circuit::new(client.calls.clone());
+        let circuit = Circuit::new(client.calls.clone(), options.spool.is_some());
+        let placing = Placing::new(&client, circuit.clone());
         let limits = Limits {
             linger: options.linger,
             in_flight: in_range("in_flight", options.in_flight, 1..=64),

@@ -5,17 +5,21 @@ pub use crate::books::{BooksAt, BooksPage};
 pub use crate::durable::Confirmation;
 pub use crate::growth::Growth;
 pub use crate::holder::Holder;
-pub use crate::link::{ClusterUrl, Identity, Link, SentinelUrl, mask_query, without_certificate};
+pub use crate::link::{
+    ClusterUrl, Identity, Link, NodeMap, NodeMapError, NodeSettings, SentinelUrl, mask_query,
+    without_certificate,
+};
 pub use crate::listen::{Listener, Notification};
 pub use crate::owner::Owner;
 pub use crate::places::Places;
 pub use delayq_core::codec::{CodecError, DICTIONARY_BYTES, FEWEST_SAMPLES, Unrestored};
 pub use delayq_core::envelope::{Envelope, EnvelopeError, FORMAT, HEAD_BYTES};
-pub use delayq_core::id::OwnId;
+pub use delayq_core::id::{NodeName, OwnId};
 pub use delayq_core::keys::{Channel, Keys};
 pub use delayq_core::layout::{Layout, LayoutError, Placement};
 pub use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
 pub use delayq_core::message::{DEFAULT_PAYLOAD_BYTES, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES};
+pub use delayq_core::ranges::{ShardRanges, ShardRangesError};
 pub use delayq_core::script::{Script, Scripts, Swap, Verb};
 pub use delayq_core::shard::{ShardCountError, ShardId};
 pub use delayq_core::time::UnixMicros;

@@ -1,5 +1,7 @@
 //! Running scripts: each at the node that has its shard, and a Redis that does not know one is given it.
 //!
+//! A call to one of several Redises carries its name with the layout, so that a shard of another one refuses it.
+//!
 //! A node that answers MOVED did not run the script, so it is sent to the node that has the shard now. One that answers
 //! ASK or TRYAGAIN is giving the shard's slot away: each script declares a key that never exists, so neither node runs any
 //! until the last key has moved, and asking the other one first is of no use. The caller tries again.
@@ -16,10 +18,12 @@ use crate::link::{Grouped, Line, Link, Nodes};
 use confirming::Confirming;
 use delayq_core::call::Call;
 use delayq_core::durability::Waits;
+use delayq_core::id::NodeName;
 use delayq_core::keys::Keys;
-use delayq_core::layout::NOT_ASKED;
+use delayq_core::layout::{LayoutWord, NOT_ASKED};
 use delayq_core::reply;
 use delayq_core::script::{Scripts, Verb};
+use delayq_core::shard::ShardId;
 use futures_util::future::join_all;
 use redis::{Cmd, Pipeline, RedisResult, Value};
 use std::collections::HashSet;
@@ -36,7 +40,6 @@ const SENDINGS: usize = 5;
 /// The connections to a deployment, and its scripts.
 pub(crate) struct ScriptLink {
     nodes: Nodes,
-    keys: Keys,
     scripts: Arc<Scripts>,
     /// What all its calls wait for.
     waits: Waits,
@@ -52,13 +55,13 @@ struct Way<'l> {
 // === impl ScriptLink ===
 
 impl ScriptLink {
-    pub(crate) fn new(nodes: Nodes, keys: Keys, scripts: Arc<Scripts>) -> Self {
-        Self { nodes, keys, scripts, waits: Waits::NOTHING }
+    pub(crate) fn new(nodes: Nodes, scripts: Arc<Scripts>) -> Self {
+        Self { nodes, scripts, waits: Waits::NOTHING }
     }
 
     /// The same over other connections.
     pub(crate) fn another(&self) -> Self {
-        Self::new(self.nodes.another(), self.keys.clone(), Arc::clone(&self.scripts))
+        Self::new(self.nodes.another(), Arc::clone(&self.scripts))
     }
 
     /// The same over other connections, for calls that wait for this.
@@ -71,7 +74,20 @@ impl ScriptLink {
     }
 
     pub(crate) fn keys(&self) -> &Keys {
-        &self.keys
+        self.nodes.keys()
+    }
+
+    /// Asks each of several Redises, whichever shards it has: what each of them answers.
+    pub(crate) async fn ask_everywhere(
+        &self,
+        calls: &[&Call],
+    ) -> Vec<(NodeName, Vec<Result<reply::Value, Error>>)> {
+        let (deadline, links) = (self.nodes.settings().deadline, self.nodes.all().await.unwrap_or_default());
+        let asked = links.iter().filter_map(|link| {
+            let name = link.name()?.clone();
+            Some(async move { (name, Box::pin(self.send_to(link, calls, deadline)).await) })
+        });
+        join_all(asked).await
     }
 
     /// Sends calls, those for each node in one pipeline: one answer each. A Redis that does not know a script is given it,
@@ -96,9 +112,9 @@ impl ScriptLink {
         let mut answers: Vec<Option<Result<reply::Value, Error>>> = vec![None; calls.len()];
         let mut left: Vec<usize> = (0..calls.len()).collect();
         for _ in 0..SENDINGS {
-            let slots: Vec<u16> = left.iter().map(|&i| self.keys.slot(calls[i].shard)).collect();
+            let shards: Vec<ShardId> = left.iter().map(|&i| calls[i].shard).collect();
             let rest = || deadline.saturating_sub(began.elapsed());
-            let Grouped { nodes, nowhere } = self.nodes.group(&slots, rest()).await;
+            let Grouped { nodes, nowhere } = self.nodes.group(&shards, rest()).await;
             nowhere.into_iter().for_each(|(at, error)| answers[left[at]] = Some(Err(error)));
             let rest = rest();
             let sent = join_all(nodes.into_iter().map(|(link, which)| {
@@ -115,7 +131,7 @@ impl ScriptLink {
             for (link, which, some) in sent {
                 for (i, answer) in which.into_iter().zip(some) {
                     if let Some(to) = redirection(&answer).and_then(|to| Nodes::redirected(&link, to)) {
-                        moved.push((self.keys.slot(calls[i].shard), to));
+                        moved.push((self.keys().slot(calls[i].shard), to));
                         left.push(i);
                     }
                     answers[i] = Some(answer);
@@ -183,7 +199,7 @@ impl ScriptLink {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(&self.scripts.get(verb).source);
         }
         for &i in which {
-            pipeline.add_command(self.command(calls[i]));
+            pipeline.add_command(self.command(calls[i], link.name()));
         }
         let confirming = Confirming::new(&self.waits, link.settings(), *until);
         confirming.ask(&mut pipeline);
@@ -206,14 +222,16 @@ impl ScriptLink {
         Ok(which.iter().zip(some).map(read).collect())
     }
 
-    fn command(&self, call: &Call) -> Cmd {
+    fn command(&self, call: &Call, node: Option<&NodeName>) -> Cmd {
+        let (keys, number) = (self.keys(), call.layout.unwrap_or(NOT_ASKED));
+        let word = LayoutWord { number, node: node.cloned() };
         let mut command = Cmd::with_capacity(call.arguments().count() + 6, call.bytes() + 160);
         command.arg("EVALSHA").arg(&self.scripts.get(call.verb).sha).arg(2);
-        command.arg(self.keys.meta(call.shard)).arg(self.keys.never(call.shard));
-        let layout = call.layout.unwrap_or(NOT_ASKED);
-        match call.waits.is_empty() {
-            true => command.arg(layout),
-            false => command.arg(format!("{layout} {}", call.waits)),
+        command.arg(keys.meta(call.shard)).arg(keys.never(call.shard));
+        match (node, call.waits.is_empty()) {
+            (None, true) => command.arg(number),
+            (_, true) => command.arg(word.to_string()),
+            (_, false) => command.arg(format!("{word} {}", call.waits)),
         };
         for argument in call.arguments() {
             command.arg(argument);

@@ -6,6 +6,7 @@ use crate::link::Link;
 use crate::listen::try_listening;
 use crate::role::Role;
 use delayq_core::durability::Durability;
+use delayq_core::id::NodeName;
 use delayq_core::shard::ShardId;
 use delayq_core::time::UnixMicros;
 use delayq_core::verbs::probe;
@@ -26,6 +27,8 @@ const WAITAOF: (u64, u64) = (7, 2);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ServerFacts {
+    /// What tells this process of Redis from every other.
+    pub run_id: String,
     /// Its version; of a Valkey, the Redis version it stands for.
     pub version: String,
     /// `master`, or `slave`.
@@ -51,10 +54,13 @@ pub struct ServerFacts {
     pub min_replicas_seen: Option<u64>,
 }
 
-/// A Redis, or a node of a cluster: what it says of itself, and the shards that it has.
+/// A Redis, one of several, or a node of a cluster: what it says of itself, and the shards that it has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct NodeFacts {
+    /// What it is called among several Redises.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<NodeName>,
     /// Its address.
     pub address: String,
     /// Its shards, as far as the number of all of them is known.
@@ -64,7 +70,8 @@ pub struct NodeFacts {
 }
 
 /// Checks that the server would lose no message and denies no command that the role needs, and that a deployment that is there is
-/// the configured one; of a cluster, each of its masters. Costs about a millisecond and a short connection each.
+/// the configured one; of several Redises each, and of a cluster each of its masters. One that cannot be reached is only
+/// reported if nothing worse is found in the others. Costs about a millisecond and a short connection each.
 ///
 /// # Errors
 /// [`Error::Unfit`] names the setting and what to do; [`Error::Deployment`] if the deployment never had the configured
@@ -73,7 +80,7 @@ pub(crate) async fn check(calls: &Calls, role: Option<Role>) -> Result<Vec<NodeF
     check_each(calls, role).await?.into_iter().collect()
 }
 
-/// As [`check`], but of a cluster without the nodes that cannot be used now, as long as another one can.
+/// As [`check`], but of several nodes without those that cannot be used now, as long as another one can.
 pub(crate) async fn check_usable(calls: &Calls, role: Option<Role>) -> Result<Vec<NodeFacts>, Error> {
     let (mut usable, mut outage) = (Vec::new(), None);
     for node in check_each(calls, role).await? {
@@ -84,7 +91,7 @@ pub(crate) async fn check_usable(calls: &Calls, role: Option<Role>) -> Result<Ve
     }
     match outage {
         Some(error) if usable.is_empty() => return Err(error),
-        Some(error) => tracing::warn!(%error, "a part of the cluster cannot be used now"),
+        Some(error) => tracing::warn!(%error, "some of the nodes cannot be used now"),
         None => {}
     }
     Ok(usable)
@@ -102,13 +109,14 @@ async fn check_each(calls: &Calls, role: Option<Role>) -> Result<Vec<Result<Node
     let mut nodes = Vec::with_capacity(links.len());
     for (link, facts) in links.iter().zip(checked.await) {
         nodes.push(match facts {
-            Err(error) if !error.is_outage() && calls.nodes().is_cluster() => {
+            Err(error) if !error.is_outage() && calls.nodes().only().is_none() => {
                 return Err(of_node(link, error));
             }
             Err(error) if !error.is_outage() => return Err(error),
             facts => facts,
         });
     }
+    check_are_several(&nodes)?;
     nodes.extend(nowhere.into_iter().next().map(|(_, error)| Err(error)));
     if nodes.iter().all(Result::is_err) {
         return Ok(nodes);
@@ -117,6 +125,19 @@ async fn check_each(calls: &Calls, role: Option<Role>) -> Result<Vec<Result<Node
         Ok(_) | Err(Error::Uninitialised(_)) => Ok(nodes),
         Err(error) => Err(error),
     }
+}
+
+/// Refuses two nodes that are one Redis, of whichever addresses.
+fn check_are_several(nodes: &[Result<NodeFacts, Error>]) -> Result<(), Error> {
+    let mut seen = HashMap::new();
+    for node in nodes.iter().flatten().filter(|node| !node.facts.run_id.is_empty()) {
+        if let Some(other) = seen.insert(&node.facts.run_id, &node.address) {
+            let why =
+                format!("the nodes {other} and {} are the same Redis: correct [[redis.nodes]]", node.address);
+            return Err(Error::Unfit(why));
+        }
+    }
+    Ok(())
 }
 
 async fn check_node(
@@ -135,10 +156,10 @@ async fn check_node(
     }
     facts.check(in_cluster)?;
     check_permissions(calls, link, shards.first().copied(), role).await.map_err(denied_by_name)?;
-    Ok(NodeFacts { address: link.address().to_owned(), shards, facts })
+    Ok(NodeFacts { name: link.name().cloned(), address: link.address().to_owned(), shards, facts })
 }
 
-/// Names the node of a cluster.
+/// Names the node.
 fn of_node(link: &Link, error: Error) -> Error {
     match error {
         Error::Unfit(why) => Error::Unfit(format!("node {}: {why}", link.address())),
@@ -233,6 +254,7 @@ impl ServerFacts {
         let text = |name: &str| fields.get(name).copied().unwrap_or_default().to_owned();
         let number = |name: &str| fields.get(name).and_then(|text| text.parse().ok()).unwrap_or(0);
         Self {
+            run_id: text("run_id"),
             version: text("redis_version"),
             role: text("role"),
             maxmemory_policy: text("maxmemory_policy"),

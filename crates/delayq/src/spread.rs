@@ -11,6 +11,8 @@ use tokio::time::Instant;
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How many shards are asked at once.
 const SHARDS_A_LOOK: u16 = 64;
+/// How many shards are tried that are not to be avoided: where nearly all are, some messages go there all the same.
+const TRIES: u32 = 64;
 
 /// The order in which shards get messages.
 pub(crate) struct Spread {
@@ -40,17 +42,22 @@ impl Default for Spread {
 }
 
 impl Spread {
-    /// The shard whose turn it is.
-    pub(crate) fn present(&self, shards: ShardCount) -> ShardId {
+    /// The shard whose turn it is; of those to avoid another one, so that no neighbour of theirs gets all of it.
+    pub(crate) fn present(&self, shards: ShardCount, avoid: impl Fn(ShardId) -> bool) -> ShardId {
         let turn = self.turn.load(Ordering::Relaxed);
         let (order, known) = {
             let state = self.state();
             (Arc::clone(&state.turns), state.shards)
         };
-        if order.is_empty() || known != Some(shards) {
-            return ShardId::new((turn % u32::from(shards.get())) as u16);
-        }
-        order[turn as usize % order.len()]
+        let of_turn = |turn: u32| match order.is_empty() || known != Some(shards) {
+            true => ShardId::new((turn % u32::from(shards.get())) as u16),
+            false => order[turn as usize % order.len()],
+        };
+        // The same others for the same turn: those that go together share a shard.
+        let mut random = fastrand::Rng::with_seed(turn.into());
+        let others = (1..TRIES).map(|_| of_turn(random.u32(..)));
+        let mut tried = std::iter::once(of_turn(turn)).chain(others);
+        tried.find(|&shard| !avoid(shard)).unwrap_or_else(|| of_turn(turn))
     }
 
     /// Goes on to the next turn: the shards to ask now how much they hold; none before it is time.
@@ -119,6 +126,21 @@ mod tests {
         assert_eq!(numbers(state.look(shards, start + 2 * LOOK_EVERY))[0], 0);
         let one = ShardCount::new(1).unwrap();
         assert_eq!(state.look(one, start + 3 * LOOK_EVERY), [], "there is no choice");
+    }
+
+    #[test]
+    fn what_is_to_be_avoided_gets_nothing_and_the_others_share_its_turns() {
+        let (spread, shards) = (Spread::default(), ShardCount::new(12).unwrap());
+        let mut got = [0_u32; 12];
+        for _ in 0..12_000 {
+            spread.turn.fetch_add(1, Ordering::Relaxed);
+            got[usize::from(spread.present(shards, |shard| shard.get() < 6).get())] += 1;
+        }
+        assert!(
+            got[..6].iter().all(|&n| n == 0) && got[6..].iter().all(|&n| (1500..2500).contains(&n)),
+            "{got:?}"
+        );
+        assert_eq!(spread.present(shards, |_| true), spread.present(shards, |_| false), "there is no other");
     }
 
     #[test]

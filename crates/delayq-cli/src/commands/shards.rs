@@ -7,7 +7,7 @@ use crate::output::{add_time, time_from};
 use clap::{Args, Subcommand};
 use delayq::ShardCount;
 use delayq::admin::{GrowthStep, Overview, ShardLayout};
-use delayq::protocol::ShardId;
+use delayq::protocol::{NodeName, ShardId};
 use delayq_service::Fault;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
@@ -36,6 +36,9 @@ struct Grow {
     /// The new number of shards, 2 to 4096
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(2..=4096))]
     to: u16,
+    /// The node of [[redis.nodes]] that gets the new shards: refused if the configuration has one of them elsewhere
+    #[arg(long, value_name = "NAME")]
+    node: Option<NodeName>,
     /// Do not ask: there is no way back
     #[arg(long)]
     yes: bool,
@@ -43,7 +46,7 @@ struct Grow {
 
 struct Line {
     shard: ShardId,
-    /// Of a cluster, the address of its node.
+    /// Its node: of several Redises the name, of a cluster the address.
     node: Option<String>,
     knows: ShardLayout,
     overview: Overview,
@@ -69,7 +72,7 @@ async fn show(context: &Context) -> Result<(), Fault> {
     let overviews = admin.overview().await.map_err(of_core)?;
     let shards: Vec<ShardId> = overviews.iter().map(|(shard, _)| *shard).collect();
     let mut nodes = BTreeMap::new();
-    if admin.is_cluster() {
+    if admin.has_nodes() {
         for (node, shards) in admin.shards_by_node().await.map_err(of_core)? {
             nodes.extend(shards.into_iter().map(|shard| (shard, node.clone())));
         }
@@ -82,7 +85,7 @@ async fn show(context: &Context) -> Result<(), Fault> {
     let layout = admin.layout().await.map_err(of_core)?;
     let values: Vec<Value> = lines.iter().map(Line::json).collect();
     context.output.print(&values, || {
-        let is_cluster = lines.iter().any(|line| line.node.is_some());
+        let has_nodes = lines.iter().any(|line| line.node.is_some());
         let mut columns = vec![
             "shard",
             ">layout",
@@ -95,13 +98,13 @@ async fn show(context: &Context) -> Result<(), Fault> {
             ">topics",
             "clock",
         ];
-        if is_cluster {
+        if has_nodes {
             columns.insert(1, "node");
         }
         let mut rows = context.output.rows(&columns);
         for Line { shard, node, knows, overview } in &lines {
             let now = overview.now.millis();
-            let node = is_cluster.then(|| node.clone().unwrap_or_default());
+            let node = has_nodes.then(|| node.clone().unwrap_or_default());
             let cells = [Some(shard.to_string()), node].into_iter().flatten().chain([
                 knows.layout.number().to_string(),
                 knows.messages.to_string(),
@@ -150,6 +153,9 @@ impl Grow {
     async fn run(self, context: &Context) -> Result<(), Fault> {
         let to = ShardCount::new(self.to).map_err(|error| usage(error.to_string()))?;
         let now = context.admin().layout().await.map_err(of_core)?.shards();
+        if let Some(node) = &self.node {
+            check_node(context, node, to.shards().skip(now.get().into()))?;
+        }
         if to > now {
             let added = to.get() - now.get();
             let namespace = &context.config.deployment.namespace;
@@ -182,5 +188,21 @@ impl Grow {
                 layout.shards()
             ),
         })
+    }
+}
+
+/// Checks that new shards are of this node.
+fn check_node(
+    context: &Context,
+    node: &NodeName,
+    mut added: impl Iterator<Item = ShardId>,
+) -> Result<(), Fault> {
+    let nodes = context.client.nodes();
+    let is_of = |shard: ShardId| nodes.and_then(|nodes| nodes.node(shard)).is_some_and(|of| of.name == *node);
+    match added.find(|&shard| !is_of(shard)) {
+        Some(shard) => Err(usage(format!(
+            "--node: shard {shard} is not one of node {node} in [[redis.nodes]]; add it to its shards first"
+        ))),
+        None => Ok(()),
     }
 }

@@ -4,6 +4,7 @@ use crate::flow::{BOUND, Flow, Load, Window, delayq, moment};
 use delayq::protocol::{Keys, ShardId};
 use delayq::{Namespace, Producer, ProducerOptions};
 use delayq_tests::deadline::LONG;
+use delayq_tests::deployment::settings;
 use delayq_tests::redis_cluster::RedisCluster;
 use delayq_tests::stall::Stall;
 use delayq_tests::timing::{Timing, conclusive};
@@ -19,7 +20,7 @@ fn slot(shard: u16) -> u16 {
 async fn whole_run() -> Timing {
     let mut cluster = RedisCluster::with_replicas().await;
     let redis = format!("[redis]\nurl = '{}'", cluster.url());
-    let flow = Flow::start(&redis, cluster.url(), SHARDS).await;
+    let flow = Flow::start(&redis, settings(cluster.url(), SHARDS)).await;
     let producer = Producer::start(flow.client.clone(), ProducerOptions::default());
     flow.flows(&producer, "begin").await;
     let load = Load::start(producer.clone());

@@ -4,11 +4,11 @@ use delayq::{
     Admin, Client, Consumer, ConsumerOptions, Message, Producer, Settings, ShardCount, Topic, UnixMillis,
 };
 use delayq_tests::binary::Binary;
-use delayq_tests::deadline::{LONG, wait_until, within};
+use delayq_tests::deadline::{LONG, wait_for, wait_until, within};
 use delayq_tests::folder::Folder;
 use delayq_tests::history::{Answer, Event, History, sha256_hex};
 use delayq_tests::invariants::{Permit, check};
-use delayq_tests::process::Process;
+use delayq_tests::process::{Process, Signal};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(crate) struct Flow {
     pub(crate) configuration: PathBuf,
     pub(crate) client: Client,
     pub(crate) received: Arc<Mutex<Vec<Event>>>,
-    _services: Vec<Process>,
+    services: Vec<Process>,
     _worker: JoinSet<()>,
 }
 
@@ -41,19 +41,26 @@ pub(crate) struct Load {
 // === impl Flow ===
 
 impl Flow {
-    /// `redis` is that section of the configuration, `url` the same for this process.
-    pub(crate) async fn start(redis: &str, url: String, shards: u16) -> Self {
+    /// `redis` is that section of the configuration, `settings` the same for this process.
+    pub(crate) async fn start(redis: &str, settings: Settings) -> Self {
         let folder = Folder::new("flow");
-        let configuration = configuration(&folder, redis, shards);
+        let configuration = configuration(&folder, redis, settings.shards);
         let init = delayq(&configuration, &["init"]).run(b"", LONG).await;
         assert_eq!(init.code, Some(0), "{init:?}");
-        let start = |role: &str| Binary::new(&format!("delayq-{role}")).arg(&configuration).start();
-        let services = vec![start("timer"), start("forwarder")];
-        let client = Client::new(Settings::new(url).shards(ShardCount::new(shards).unwrap()));
+        let services = services(&configuration);
+        let client = Client::new(settings);
         let received = Arc::default();
         let mut worker = JoinSet::new();
         worker.spawn(work(client.clone(), Arc::clone(&received)));
-        Self { folder, configuration, client, received, _services: services, _worker: worker }
+        Self { folder, configuration, client, received, services, _worker: worker }
+    }
+
+    /// Stops the timer and the forwarder in order, and starts others.
+    pub(crate) async fn restart_services(&mut self) {
+        for service in &mut self.services {
+            service.end_by(Signal::TERM, LONG).await;
+        }
+        self.services = services(&self.configuration);
     }
 
     /// What the forwarder has delivered.
@@ -75,24 +82,45 @@ impl Flow {
 
     /// Waits until what is put now arrives at both ends.
     pub(crate) async fn flows(&self, producer: &Producer, what: &str) {
-        for (n, topic) in ["out", "work"].into_iter().enumerate() {
+        for topic in ["out", "work"] {
             let id = format!("{what}-{topic}");
             wait_until("a put to be taken", LONG, async || {
                 let message = Message::new(Topic::new(topic).unwrap(), id.as_bytes()).id(&*id).unwrap();
                 producer.put(message).await.is_ok()
             })
             .await;
-            wait_until("a message to arrive", LONG, async || match n {
-                0 => arrived(&self.forwarded(), &id),
-                _ => arrived(&self.received.lock().unwrap(), &id),
+            self.arrives(topic, &id).await;
+        }
+    }
+
+    /// As [`Self::flows`], under ids that are generated.
+    pub(crate) async fn flows_anywhere(&self, producer: &Producer) {
+        for topic in ["out", "work"] {
+            let id = wait_for("a put to be taken", LONG, async || {
+                let put = producer.put(Message::new(Topic::new(topic).unwrap(), "x")).await;
+                put.ok().map(|put| put.reference.id.to_string())
             })
             .await;
+            self.arrives(topic, &id).await;
         }
+    }
+
+    async fn arrives(&self, topic: &str, id: &str) {
+        wait_until("a message to arrive", LONG, async || match topic {
+            "out" => arrived(&self.forwarded(), id),
+            _ => arrived(&self.received.lock().unwrap(), id),
+        })
+        .await;
     }
 
     /// Ends the load, waits until everything is delivered, and checks the run: what was answered within a window may be lost
     /// or come twice, and nothing else.
     pub(crate) async fn check(&self, load: Load, windows: &[Window]) {
+        self.check_losses(load, windows, windows).await;
+    }
+
+    /// As [`Self::check`]: what may be lost, and what may come twice.
+    pub(crate) async fn check_losses(&self, load: Load, lost: &[Window], windows: &[Window]) {
         load.stop.store(true, Ordering::Relaxed);
         let puts = within("the load to end", LONG, load.puts).await.unwrap();
         for topic in ["out", "work"].map(|topic| Topic::new(topic).unwrap()) {
@@ -104,7 +132,7 @@ impl Flow {
         }
         let received = self.received.lock().unwrap().clone();
         let deliveries: Vec<Event> = self.forwarded().into_iter().chain(received).filter(of_load).collect();
-        let history = history(&puts, deliveries, windows);
+        let history = history(&puts, deliveries, lost);
         let permit = Permit { duplicates: usize::MAX, rewound: true, ..Permit::default() };
         assert_eq!(check(&history, &permit), Vec::new());
         assert_copies_are_of_failovers(&history, windows);
@@ -153,7 +181,13 @@ fn now_ms() -> u64 {
     UnixMillis::from(std::time::SystemTime::now()).get()
 }
 
-fn configuration(folder: &Folder, redis: &str, shards: u16) -> PathBuf {
+/// A timer and a forwarder.
+fn services(configuration: &Path) -> Vec<Process> {
+    let start = |role: &str| Binary::new(&format!("delayq-{role}")).arg(configuration).start();
+    vec![start("timer"), start("forwarder")]
+}
+
+fn configuration(folder: &Folder, redis: &str, shards: ShardCount) -> PathBuf {
     let (path, out) = (folder.join("delayq.toml"), folder.join("out"));
     std::fs::create_dir_all(&out).unwrap();
     let text = format!(

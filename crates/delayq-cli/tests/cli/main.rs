@@ -21,6 +21,7 @@ mod flow;
 mod generated;
 mod growth;
 mod ndjson;
+mod nodes;
 #[cfg(feature = "postgres")]
 mod outbox;
 mod paging;

@@ -3,6 +3,7 @@
 use crate::flow::{BOUND, Flow, Load, Window, delayq, moment};
 use delayq::{Producer, ProducerOptions};
 use delayq_tests::deadline::LONG;
+use delayq_tests::deployment::settings;
 use delayq_tests::folder::Folder;
 use delayq_tests::sentinel_group::{SERVICE, SentinelGroup};
 use delayq_tests::stall::Stall;
@@ -38,7 +39,7 @@ async fn failover(
 
 async fn whole_run() -> Timing {
     let mut group = SentinelGroup::start().await;
-    let flow = Flow::start(&section(&group), group.url(), SHARDS).await;
+    let flow = Flow::start(&section(&group), settings(group.url(), SHARDS)).await;
     let producer = Producer::start(flow.client.clone(), ProducerOptions::default());
     flow.flows(&producer, "begin").await;
     let doctor = delayq(&flow.configuration, &["doctor", "--json"]).run(b"", LONG).await;

@@ -1,15 +1,16 @@
-//! A Redis Cluster of which a node is away: the writes of its shards rest, in order, and all others go on.
+//! A Redis Cluster, or several Redises, of which a node is away: the writes of its shards rest, in order, and all others go on.
 
 use super::{message, reader, target, topic};
 use delayq::spool::SpoolRecord;
-use delayq::{Fate, UnixMillis};
+use delayq::{Fate, Settings, UnixMillis};
 use delayq_compensator::Resubmitter;
 use delayq_spool::{SpoolSettings, SpoolWriter};
 use delayq_tests::deadline::{LONG, within};
 use delayq_tests::deployment::{created, settings};
 use delayq_tests::folder::Folder;
 use delayq_tests::redis_cluster::RedisCluster;
-use delayq_tests::redis_server::RedisOptions;
+use delayq_tests::redis_nodes::RedisNodes;
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
 
 const SHARDS: u16 = 12;
 const IDS: u64 = 240;
@@ -17,11 +18,22 @@ const IDS: u64 = 240;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_node_that_is_away_keeps_waiting_rests_and_the_others_go_on() {
     let mut cluster = RedisCluster::start_with(RedisOptions::default().append_only("always")).await;
-    let (client, admin, _) = created(settings(cluster.url(), SHARDS)).await;
+    rests_while_away(settings(cluster.url(), SHARDS), &mut cluster.nodes[0]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_of_several_redises_that_is_away_keeps_waiting_rests_and_the_others_go_on() {
+    let mut nodes = RedisNodes::start(SHARDS / 3).await;
+    rests_while_away(nodes.settings(), &mut nodes.servers[0]).await;
+}
+
+/// Carries out writes of all shards while one of the nodes is killed, and the rest of them afterwards.
+async fn rests_while_away(settings: Settings, node: &mut RedisServer) {
+    let (client, admin, _) = created(settings).await;
     let folder = Folder::new("spool");
     let spool = SpoolWriter::open(folder.path(), &SpoolSettings::default()).unwrap();
     let mut resubmitter = Resubmitter::new(reader(folder.path()), client, 50);
-    cluster.nodes[0].kill().await;
+    node.kill().await;
 
     let (at, ids) = (UnixMillis::new(1), (0..IDS).map(|n| format!("m{n}")).collect::<Vec<_>>());
     let put = |id: &String| SpoolRecord::put(&message(id), Fate::NotApplied, at);
@@ -38,7 +50,7 @@ async fn what_a_node_that_is_away_keeps_waiting_rests_and_the_others_go_on() {
     };
     assert!(done > IDS && resting > 50 && done + resting == 2 * IDS, "{done} done, {resting} rest");
 
-    cluster.nodes[0].resume().await;
+    node.resume().await;
     within("nothing that rests", LONG, async {
         while resubmitter.stats().await.unwrap().waiting > 0 {
             if resubmitter.run_once().await.unwrap().at_end {

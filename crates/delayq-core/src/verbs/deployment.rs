@@ -1,7 +1,8 @@
 //! `layout`, `init`, `grow`: what shards know of their deployment, and how they are created and raised.
 
 use crate::call::Call;
-use crate::layout::Layout;
+use crate::id::NodeName;
+use crate::layout::{Layout, LayoutWord};
 use crate::reply::{Reply, ReplyError, Value, Words};
 use crate::script::Verb;
 use crate::shard::ShardId;
@@ -15,6 +16,9 @@ pub struct ShardLayout {
     pub layout: Layout,
     /// The number of messages that it holds: pending and dead ones of its first 100 topics.
     pub messages: u64,
+    /// The node that keeps it, where several Redises keep the deployment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeName>,
 }
 
 /// A shard's answer about its layout.
@@ -26,8 +30,8 @@ pub enum Asked {
     Here(ShardLayout),
     /// Its answer contradicts itself: it says that it is this shard, with these counts.
     Foreign {
-        /// The number of its layout.
-        layout: u64,
+        /// Its layout.
+        layout: String,
         /// Its own number.
         number: u64,
         /// Its shard counts.
@@ -75,10 +79,15 @@ pub fn read_asked(reply: Value, shard: ShardId) -> Result<Asked, ReplyError> {
     if reply.is_empty() {
         return Ok(Asked::Missing);
     }
-    let (layout, number, counts) = (reply.number()?, reply.number()?, reply.text()?);
-    let found = counts.parse::<Layout>().ok().filter(|found| u64::from(found.number()) == layout);
-    match found.filter(|_| number == u64::from(shard.get())) {
-        Some(layout) => Ok(Asked::Here(ShardLayout { layout, messages: reply.number()? })),
+    let (layout, number, counts) = (reply.text()?, reply.number()?, reply.text()?);
+    let found = counts.parse::<Layout>().ok().zip(layout.parse::<LayoutWord>().ok());
+    let fits = |(found, word): &(Layout, LayoutWord)| {
+        found.number() == word.number && number == u64::from(shard.get())
+    };
+    match found.filter(fits) {
+        Some((layout, LayoutWord { node, .. })) => {
+            Ok(Asked::Here(ShardLayout { layout, messages: reply.number()?, node }))
+        }
         None => Ok(Asked::Foreign { layout, number, counts }),
     }
 }

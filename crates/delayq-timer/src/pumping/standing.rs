@@ -16,7 +16,7 @@ pub(super) enum Standing {
     HandingOver,
     /// Redis does not have a shard, or has it otherwise: why.
     Missing(String),
-    /// Redis does not answer, or refuses writes; of a cluster, this node.
+    /// Redis does not answer, or refuses writes; of several nodes, this one.
     Silent(Option<String>),
     /// Another timer has the lock.
     LockedOut(String),
@@ -103,7 +103,7 @@ impl Standing {
             Self::Missing(why) => why,
             Self::Silent(None) => "Redis cannot be used",
             Self::Silent(Some(node)) => {
-                return Some(format!("node {node} of the Redis Cluster cannot be used"));
+                return Some(format!("Redis node {node} cannot be used"));
             }
             Self::LockedOut(owner) => return Some(format!("{owner} has the lock")),
             Self::Jumped => "Redis's clock jumped: its shards are held",

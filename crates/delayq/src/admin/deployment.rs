@@ -2,7 +2,7 @@
 
 use super::Admin;
 use crate::error::Error;
-use crate::link::SentinelReport;
+use crate::link::{NodeMap, SentinelReport};
 use crate::server::{self, NodeFacts, ServerFacts};
 use delayq_core::call::Call;
 use delayq_core::layout::Layout;
@@ -38,14 +38,19 @@ impl Admin {
         self.client.calls.nodes().is_cluster()
     }
 
-    /// The shards of each node of a cluster, by its address; of one Redis, all of them.
+    /// Whether several nodes have the shards: those of a map, or of a cluster.
+    pub fn has_nodes(&self) -> bool {
+        self.client.calls.nodes().only().is_none()
+    }
+
+    /// The shards of each of several Redises by its name, of each node of a cluster by its address; of one Redis, all of them.
     ///
     /// # Errors
     /// No node says who has which slot, or none has that of a shard.
     pub async fn shards_by_node(&self) -> Result<BTreeMap<String, Vec<ShardId>>, Error> {
         let shards: Vec<ShardId> = self.client.shards().shards().collect();
         let nodes = self.client.calls.by_node(&shards).await?.into_iter();
-        Ok(nodes.map(|(link, shards)| (link.address().to_owned(), shards)).collect())
+        Ok(nodes.map(|(link, shards)| (link.label().to_owned(), shards)).collect())
     }
 
     /// What each sentinel of the Redis says now, one that is down included; `None`: the address names no sentinels. Waits
@@ -71,16 +76,20 @@ impl Admin {
     /// Creates the missing shards of the deployment, and checks the others. Returns how many it created.
     ///
     /// # Errors
-    /// [`Error::Deployment`] if a shard was created with other numbers, or the deployment never had the configured number
-    /// of shards; a Redis that cannot be used.
+    /// [`Error::Deployment`] if a shard was created with other numbers or is at another node, the deployment never had the
+    /// configured number of shards, or a new one would not have that of all nodes; a Redis that cannot be used.
     pub async fn init(&self) -> Result<u16, Error> {
         let calls = &self.client.calls;
         let layout = match calls.layout().await {
             Ok(layout) => layout,
-            Err(Error::Uninitialised(_)) => calls.known().layout,
+            Err(Error::Uninitialised(_)) => self.new_layout()?,
             Err(error) => return Err(error),
         };
         let shards: Vec<ShardId> = layout.shards().shards().collect();
+        if calls.nodes().map().is_some() {
+            // Before any is created: one that is missing may be at another node.
+            calls.shard_layouts(&shards).await.into_iter().try_for_each(|found| found.map(drop))?;
+        }
         let inits: Vec<Call> = shards.iter().map(|&shard| deployment::init(shard, &layout)).collect();
         let mut created = 0;
         for (shard, reply) in shards.into_iter().zip(calls.scripts().send_all(&inits).await) {
@@ -98,5 +107,18 @@ impl Admin {
         }
         calls.shared_layout().learn(&layout);
         Ok(created)
+    }
+
+    /// The layout of a deployment that does not exist yet: of as many shards as its nodes have, if there are several.
+    fn new_layout(&self) -> Result<Layout, Error> {
+        let calls = &self.client.calls;
+        let (layout, map) = (calls.known().layout, calls.nodes().map());
+        match map.map(NodeMap::shards).filter(|&all| all != usize::from(layout.shards().get())) {
+            Some(all) => Err(Error::Deployment(format!(
+                "its nodes have {all} shards, and it is to be created with {}: make [deployment] shards the same",
+                layout.shards()
+            ))),
+            None => Ok(layout),
+        }
     }
 }

@@ -88,6 +88,15 @@ impl Admin {
         let Some(before) = earlier.last() else { return Ok(report) };
 
         let added: Vec<ShardId> = target.shards().shards().skip(before.get().into()).collect();
+        if self.client.nodes().is_some() {
+            // Before any is added: one of them may have no node, or be at another one.
+            self.client
+                .calls
+                .shard_layouts(&added)
+                .await
+                .into_iter()
+                .try_for_each(|found| found.map(drop))?;
+        }
         let of = target.shards().get() - before.get();
         // Alone: who makes it may go on. Another growth that begins at the same moment finds it made.
         report.added =

@@ -212,12 +212,14 @@ impl Admin {
         }
     }
 
-    /// The one Redis: of a cluster, whose shards may move while it is walked over, messages would be passed over.
+    /// The one Redis: of a cluster, whose shards may move while it is walked over, messages would be passed over; and a cursor
+    /// is of one Redis.
     fn only(&self) -> Result<&Link, Error> {
         let only = self.client.calls.nodes().only().map(Arc::as_ref);
         only.ok_or_else(|| {
             Error::Walk(
-                "this version does not walk over a Redis Cluster: back up its nodes instead".to_owned(),
+                "this version does not walk over a Redis Cluster, nor over several Redises: back up its nodes instead"
+                    .to_owned(),
             )
         })
     }

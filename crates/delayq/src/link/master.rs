@@ -5,11 +5,13 @@
 use super::board::Board;
 use super::cluster_url::ClusterUrl;
 use super::node::Node;
+use super::node_map::NodeSettings;
 use super::sentinel_url::SentinelUrl;
 use super::sentinels::{SentinelReport, Sentinels};
 use super::settings::LinkSettings;
 use super::term::Term;
 use crate::error::Error;
+use delayq_core::id::NodeName;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ConnectionInfo, Value, cmd};
 use std::sync::Arc;
@@ -18,6 +20,8 @@ use tokio::time::timeout;
 /// The master of a place; all links of a client share it.
 pub(crate) struct Master {
     settings: LinkSettings,
+    /// What it is called among several Redises.
+    name: Option<NodeName>,
     address: Arc<str>,
     place: Place,
 }
@@ -58,20 +62,31 @@ impl Master {
         } else {
             Place::Fixed
         };
-        Self { address: settings.address().into(), settings, place }
+        Self { name: None, address: settings.address().into(), settings, place }
+    }
+
+    /// One of several Redises.
+    pub(super) fn named(node: &NodeSettings) -> Self {
+        let master = Self::new(node.link.clone());
+        let address = format!("{} ({})", node.name, master.address).into();
+        Self { name: Some(node.name.clone()), address, ..master }
     }
 
     /// A node of a cluster.
     pub(super) fn of_node(board: &Arc<Board>, node: &Node, doubts: bool) -> Self {
         let place = Place::Node(Box::new(board.node(node)), doubts.then(|| Arc::clone(board)));
-        Self { address: node.to_string().into(), settings: board.settings().clone(), place }
+        Self { name: None, address: node.to_string().into(), settings: board.settings().clone(), place }
     }
 
     pub(crate) fn settings(&self) -> &LinkSettings {
         &self.settings
     }
 
-    /// The place's address, without secrets.
+    pub(crate) fn name(&self) -> Option<&NodeName> {
+        self.name.as_ref()
+    }
+
+    /// The place's address, without secrets; behind its name, if it has one.
     pub(crate) fn address(&self) -> &Arc<str> {
         &self.address
     }

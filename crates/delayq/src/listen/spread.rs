@@ -1,14 +1,15 @@
-//! Listening to a cluster: one ear at each node, for the shards that are there.
+//! Listening to several nodes: one ear at each, for the shards that are there.
 
 use super::ear::{Change, Ear, Notification};
 use crate::calls::Calls;
-use crate::link::{Link, View};
+use crate::link::Link;
+use crate::places::Places;
 use delayq_core::keys::Channel;
 use delayq_core::shard::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -23,7 +24,7 @@ pub(super) struct Spread {
     changes: mpsc::UnboundedReceiver<Change>,
     notify: mpsc::UnboundedSender<Notification>,
     ears: BTreeMap<String, Placed>,
-    views: watch::Receiver<View>,
+    places: Places,
 }
 
 /// An ear, and the shards that it follows.
@@ -43,15 +44,14 @@ impl Spread {
         changes: mpsc::UnboundedReceiver<Change>,
         notify: mpsc::UnboundedSender<Notification>,
     ) -> Self {
-        let views = calls.nodes().views().expect("it is a cluster");
+        let places = Places::of(&calls);
         let shards = shards.into_iter().collect();
-        Self { calls, channel, shards, changes, notify, ears: BTreeMap::new(), views }
+        Self { calls, channel, shards, changes, notify, ears: BTreeMap::new(), places }
     }
 
     /// Ends when nobody wants to listen any more.
     pub(super) async fn run(mut self) {
         loop {
-            self.views.mark_unchanged();
             let is_whole = self.place().await;
             let again = async {
                 match is_whole {
@@ -64,8 +64,7 @@ impl Spread {
                     None => return,
                     Some(change) => self.change(change),
                 },
-                // The sender belongs to the client, which this one holds.
-                Ok(()) = self.views.changed() => {}
+                () = self.places.changed() => {}
                 () = again => {}
             }
         }
@@ -86,9 +85,10 @@ impl Spread {
         }
     }
 
-    /// Has each shard followed at its node, and nowhere else. Whether each has one.
+    /// Has each shard followed at its node, and nowhere else. Whether each has one, as far as any may have it.
     async fn place(&mut self) -> bool {
-        let shards: Vec<ShardId> = self.shards.iter().copied().collect();
+        let has_node = |shard: &ShardId| self.calls.nodes().has_node(*shard);
+        let shards: Vec<ShardId> = self.shards.iter().copied().filter(has_node).collect();
         let (nodes, nowhere) = self.calls.placed(&shards).await;
         if let Some((shard, error)) = nowhere.first() {
             let shards = nowhere.len();
@@ -96,9 +96,9 @@ impl Spread {
         }
         let mut wanted: BTreeMap<String, (Arc<Link>, BTreeSet<ShardId>)> = nodes
             .into_iter()
-            .map(|(link, shards)| (link.address().to_owned(), (link, shards.into_iter().collect())))
+            .map(|(link, shards)| (link.label().to_owned(), (link, shards.into_iter().collect())))
             .collect();
-        self.ears.retain(|address, ear| match wanted.remove(address) {
+        self.ears.retain(|node, ear| match wanted.remove(node) {
             None => false,
             Some((_, shards)) => {
                 ear.tell(Change::Remove, ear.shards.difference(&shards).copied().collect());
@@ -107,12 +107,13 @@ impl Spread {
                 true
             }
         });
-        for (address, (link, shards)) in wanted {
+        let in_cluster = self.calls.nodes().is_cluster();
+        for (node, (link, shards)) in wanted {
             let (changes, changed) = mpsc::unbounded_channel();
             let place = (link, self.calls.keys().clone(), self.channel);
-            let ear = Ear::new(place, shards.iter().copied(), (changed, self.notify.clone()), true);
+            let ear = Ear::new(place, shards.iter().copied(), (changed, self.notify.clone()), in_cluster);
             let _task = AbortOnDropHandle::new(tokio::spawn(ear.run()));
-            self.ears.insert(address, Placed { shards, changes, _task });
+            self.ears.insert(node, Placed { shards, changes, _task });
         }
         nowhere.is_empty()
     }

@@ -1,7 +1,7 @@
 //! Sending what was gathered, in one pipeline.
 
-use super::circuit::Circuit;
 use super::room::Taken;
+use crate::circuit::Circuit;
 use crate::gather::Gathered;
 use crate::placing::{Placed, Placing, PutAnswer};
 use delayq_core::shard::ShardId;
@@ -42,18 +42,21 @@ impl Sender {
     /// Sends what was gathered: one call for each shard and topic, in one pipeline. Returns the puts that have to go on,
     /// to their next place or by a newer layout; the others do not wait for them.
     pub(super) async fn send(&self, gathered: Vec<Waiting>) -> Vec<Waiting> {
-        if let Some(outage) = self.circuit.outage() {
-            for Waiting { answer, .. } in gathered {
-                let _ = answer.send(Err(outage.clone()));
+        let (mut puts, mut callers) =
+            (Vec::with_capacity(gathered.len()), Vec::with_capacity(gathered.len()));
+        for Waiting { put, answer, _room } in gathered {
+            match self.circuit.outage(put.place.at()) {
+                Some(outage) => drop(answer.send(Err(outage))),
+                None => {
+                    puts.push(put);
+                    callers.push((answer, _room));
+                }
             }
-            return Vec::new();
         }
         let present = self.placing.present_shard();
-        if gathered.iter().any(|waiting| waiting.put.place.home() == present) {
+        if puts.iter().any(|put: &Placed| put.place.home() == present) {
             self.placing.next_shard();
         }
-        let (mut puts, callers): (Vec<Placed>, Vec<_>) =
-            gathered.into_iter().map(|Waiting { put, answer, _room }| (put, (answer, _room))).unzip();
         let answers = self.placing.put_placed(&mut puts).await;
         let mut again = Vec::new();
         for ((put, (caller, _room)), answer) in puts.into_iter().zip(callers).zip(answers) {

@@ -6,6 +6,7 @@ use crate::clock;
 use crate::error::Error;
 use delayq_core::fate::Fate;
 use delayq_core::id::Group;
+use delayq_core::shard::ShardId;
 use delayq_core::spool::{GroupChange, GroupRecord, Spool, SpoolRecord};
 
 // === impl Producer ===
@@ -21,53 +22,65 @@ impl Producer {
         write: impl FnOnce(Vec<usize>) -> W,
         spooled: impl Fn(usize) -> T,
     ) -> Vec<Result<T, Error>> {
-        let outage = self.circuit.outage();
-        let behind = match self.spool_that_may_hold() {
-            // All of it goes to the spool, whatever waits there.
-            _ if outage.is_some() => vec![Ok(false); count],
-            None => vec![Ok(false); count],
-            Some(spool) => spool.append_behind((0..count).map(&record).collect()).await,
-        };
-        let open: Vec<usize> = (0..count).filter(|&i| behind[i] == Ok(false)).collect();
-        let mut written = match outage {
-            _ if open.is_empty() => Vec::new(),
-            Some(outage) => open.iter().map(|_| Err(outage.clone())).collect(),
-            None => write(open.clone()).await,
-        };
-        self.spool_outages(&open, &mut written, record, &spooled).await;
-        let mut written = written.into_iter();
-        let answer = |(i, behind)| match behind {
-            Ok(true) => Ok(spooled(i)),
-            Ok(false) => written.next().expect("one answer for each write"),
-            // What cannot go behind an older write must not overtake it either.
-            Err(refusal) => Err(Error::Spool { refusal, outage: None }),
-        };
-        behind.into_iter().enumerate().map(answer).collect()
+        let is_any_silent = self.circuit.is_any_open();
+        let outage = |i| if is_any_silent { self.outage(&record(i)) } else { None };
+        let mut answers: Vec<Option<Result<T, Error>>> = (0..count).map(|i| outage(i).map(Err)).collect();
+        // What an outage keeps from Redis goes to the spool whatever waits there.
+        let mut open: Vec<usize> = (0..count).filter(|&i| answers[i].is_none()).collect();
+        if let Some(spool) = self.spool_that_may_hold() {
+            let behind = spool.append_behind(open.iter().map(|&i| record(i)).collect()).await;
+            for (&i, behind) in open.iter().zip(behind) {
+                answers[i] = match behind {
+                    Ok(false) => None,
+                    Ok(true) => Some(Ok(spooled(i))),
+                    // What cannot go behind an older write must not overtake it either.
+                    Err(refusal) => Some(Err(Error::Spool { refusal, outage: None })),
+                };
+            }
+            open.retain(|&i| answers[i].is_none());
+        }
+        let written = if open.is_empty() { Vec::new() } else { write(open.clone()).await };
+        open.into_iter().zip(written).for_each(|(i, answer)| answers[i] = Some(answer));
+        let answered = |answer: Option<_>| answer.expect("what is not refused is written");
+        let mut answers: Vec<Result<T, Error>> = answers.into_iter().map(answered).collect();
+        self.spool_outages(&mut answers, record, &spooled).await;
+        answers
     }
 
-    /// Hands what an outage kept from Redis to the spool, if there is one.
+    /// Why a write is not sent now, while the node of its shard is known to be silent.
+    fn outage(&self, record: &SpoolRecord) -> Option<Error> {
+        self.shards_of(record).into_iter().find_map(|shard| self.circuit.outage(shard))
+    }
+
+    fn shards_of(&self, record: &SpoolRecord) -> Vec<ShardId> {
+        self.client.calls.shared_layout().shards_of(&record.target)
+    }
+
+    /// Notes whose nodes are silent, and hands what an outage kept from Redis to the spool, if there is one.
     async fn spool_outages<T>(
         &self,
-        items: &[usize],
         answers: &mut [Result<T, Error>],
         record: impl Fn(usize) -> SpoolRecord,
         spooled: impl Fn(usize) -> T,
     ) {
-        let Some(spool) = &self.spool else { return };
-        let outages: Vec<(usize, &mut Result<T, Error>, Error)> = items
-            .iter()
-            .zip(answers)
-            .filter_map(|(&i, answer)| {
+        let outages: Vec<(usize, &mut Result<T, Error>, Error)> = answers
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(i, answer)| {
                 let outage = answer.as_ref().err().filter(|error| error.is_outage())?.clone();
                 Some((i, answer, outage))
             })
             .collect();
-        outages.iter().for_each(|(_, _, outage)| self.circuit.note(outage));
         if outages.is_empty() {
             return;
         }
-        let records = outages.iter().map(|(i, _, outage)| SpoolRecord { fate: outage.fate(), ..record(*i) });
-        let taken = spool.append(records.collect()).await;
+        let record = |(i, _, outage): &(usize, _, Error)| SpoolRecord { fate: outage.fate(), ..record(*i) };
+        let records: Vec<SpoolRecord> = outages.iter().map(record).collect();
+        for (record, (.., outage)) in records.iter().zip(&outages) {
+            self.shards_of(record).first().into_iter().for_each(|&shard| self.circuit.note(shard, outage));
+        }
+        let Some(spool) = &self.spool else { return };
+        let taken = spool.append(records).await;
         if let Some(refusal) = taken.iter().find_map(|taken| taken.as_ref().err()) {
             let refused = taken.iter().filter(|taken| taken.is_err()).count();
             tracing::error!(%refusal, refused, "the spool does not take what Redis cannot");
@@ -90,7 +103,8 @@ impl Producer {
         let spooled = GroupTally { spooled: true, ..GroupTally::default() };
         let record =
             GroupRecord { group: group.clone(), tried_at: clock::now(), fate: Fate::NotApplied, change };
-        let answer = match (self.circuit.outage(), self.spool_that_may_hold()) {
+        let home = self.client.calls.known().layout.placement(group.as_str()).home;
+        let answer = match (self.circuit.outage(home), self.spool_that_may_hold()) {
             (Some(outage), _) => Err(outage),
             (None, None) => write.await,
             (None, Some(spool)) => match spool.append_group(record.clone(), true).await {
@@ -99,11 +113,9 @@ impl Producer {
                 Err(refusal) => return Err(Error::Spool { refusal, outage: None }),
             },
         };
-        let (Err(outage), Some(spool)) = (&answer, &self.spool) else { return answer };
-        if !outage.is_outage() {
-            return answer;
-        }
-        self.circuit.note(outage);
+        let Some(outage) = answer.as_ref().err().filter(|error| error.is_outage()) else { return answer };
+        self.circuit.note(home, outage);
+        let Some(spool) = &self.spool else { return answer };
         let record = GroupRecord { fate: outage.fate(), ..record };
         spool.append_group(record, false).await.map(|_| spooled).map_err(|refusal| {
             tracing::error!(%refusal, "the spool does not take what Redis cannot");

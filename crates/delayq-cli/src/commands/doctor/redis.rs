@@ -17,12 +17,15 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
             return vec![Check::bad(
                 "redis",
                 error.to_string(),
-                "start it, or correct [redis] url, username and password, and [redis.sentinel]",
+                "start it, or correct [redis] url, username and password, [redis.sentinel] and [[redis.nodes]]",
             )];
         }
     };
     if context.admin().is_cluster() {
         return cluster(&address, &nodes);
+    }
+    if context.admin().has_nodes() {
+        return several(&nodes);
     }
     let Some(NodeFacts { facts, .. }) = nodes.first() else { return Vec::new() };
     let sentinels = context.admin().sentinels().await;
@@ -60,6 +63,17 @@ fn cluster(address: &str, nodes: &[NodeFacts]) -> Vec<Check> {
         checks.extend([persistence(facts), memory(facts)].map(of_node));
     }
     checks
+}
+
+/// Whether each of several Redises is fit.
+fn several(nodes: &[NodeFacts]) -> Vec<Check> {
+    let of_node = |NodeFacts { address, shards, facts, .. }: &NodeFacts| {
+        let found = format!("version {}, {} shards", facts.version, shards.len());
+        let eviction = Check::good("eviction", facts.maxmemory_policy.clone());
+        let checks = [Check::good("redis", found), eviction, persistence(facts), memory(facts)];
+        checks.map(|check| check.about(&format!("node {address}")))
+    };
+    nodes.iter().flat_map(of_node).collect()
 }
 
 /// Whether one node has much more than another: a core of Redis is the limit of its shards.

@@ -1,7 +1,9 @@
 //! `[redis]`: the Redis that keeps the messages.
 
+use super::redis_node::RedisNodeConfig;
 use super::sentinel::SentinelConfig;
 use crate::config::{Faults, HumanDuration, PemFiles, RedisUrl, Secret, Section};
+use delayq::protocol::NodeMap;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -41,6 +43,9 @@ pub struct RedisConfig {
     /// The sentinels that say where the Redis is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sentinel: Option<SentinelConfig>,
+    /// Several Redises that keep the deployment together; empty: the one of `url`, or of the sentinels.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<RedisNodeConfig>,
 }
 
 // === impl RedisConfig ===
@@ -59,6 +64,7 @@ impl Default for RedisConfig {
             confirm_timeout: None,
             keepalive: HumanDuration::from_secs(5),
             sentinel: None,
+            nodes: Vec::new(),
         }
     }
 }
@@ -71,10 +77,22 @@ impl RedisConfig {
         named.unwrap_or_else(|| self.url.clone())
     }
 
+    /// One of its nodes alone.
+    #[must_use]
+    pub fn of_node(&self, node: &RedisNodeConfig) -> Self {
+        let mut alone = Self { url: node.url.clone(), nodes: Vec::new(), ..self.clone() };
+        alone.sentinel = alone.sentinel.filter(|_| node.url.has_sentinels());
+        if !node.url.is_tls() {
+            (alone.ca, alone.cert, alone.key) = (None, None, None);
+        }
+        alone
+    }
+
     /// The files of its certificates.
     #[must_use]
     pub fn pem_files(&self) -> PemFiles<'_> {
-        let off = (!self.place().is_tls()).then_some(("url", "`url` does not begin with rediss"));
+        let is_tls = self.place().is_tls() || self.nodes.iter().any(|node| node.url.is_tls());
+        let off = (!is_tls).then_some(("url", "`url` does not begin with rediss"));
         PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off }
     }
 
@@ -84,6 +102,27 @@ impl RedisConfig {
         let Self { connect_timeout, call_deadline, confirm_timeout, keepalive, .. } = *self;
         let url = url.clone();
         Self { url, connect_timeout, call_deadline, confirm_timeout, keepalive, ..Self::default() }
+    }
+}
+
+impl RedisConfig {
+    fn validate_nodes(&self, at: &mut Faults) {
+        if self.nodes.is_empty() {
+            return;
+        }
+        if self.url != Self::default().url {
+            at.contradiction(&["nodes", "url"], "`url` says where the one Redis is; keep one of the two");
+        }
+        if self.password.is_some() && self.nodes.iter().any(|node| node.url.has_password()) {
+            at.contradiction(
+                &["password", "nodes"],
+                "the `url` of a node holds a password too; keep one of the two",
+            );
+        }
+        let settings = self.nodes.iter().map(|node| node.settings(node.url.expose()));
+        if let Err(error) = NodeMap::new(settings.collect()) {
+            at.refuse("nodes", error.to_string());
+        }
     }
 }
 
@@ -105,9 +144,13 @@ impl Section for RedisConfig {
             at.contradiction(&["username", "password"], "a user needs a `password`");
         }
         self.pem_files().validate(at);
+        self.validate_nodes(at);
         let Some(sentinel) = &self.sentinel else { return };
         at.section("sentinel", sentinel);
-        match (sentinel.nodes.is_empty(), self.url == Self::default().url, self.url.has_sentinels()) {
+        let by_sentinel = |url: &RedisUrl| url.has_sentinels();
+        let is_named = by_sentinel(&self.url) || self.nodes.iter().any(|node| by_sentinel(&node.url));
+        match (sentinel.nodes.is_empty(), self.url == Self::default().url && self.nodes.is_empty(), is_named)
+        {
             (false, false, _) => {
                 let both = "`url` says where the Redis is too; keep one of the two";
                 at.contradiction(&["sentinel.nodes", "url"], both);

@@ -1,0 +1,72 @@
+//! The whole of delayq over three independent Redises, while one of them is away.
+
+use crate::flow::{Flow, Load, Window, delayq, moment};
+use delayq::{Producer, ProducerOptions};
+use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::folder::Folder;
+use delayq_tests::redis_nodes::{RedisNodes, section};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_away_stops_its_shards_alone_and_nothing_is_lost() {
+    let mut nodes = RedisNodes::start(2).await;
+    let mut flow = Flow::start(&nodes.section(), nodes.settings()).await;
+    let producer = Producer::start(flow.client.clone(), ProducerOptions::default());
+    flow.flows(&producer, "begin").await;
+    let load = Load::start(producer.clone());
+
+    let broken = moment();
+    nodes.servers[1].kill().await;
+    // Generated ids avoid the node, so both services go on with what is put now.
+    for _ in 0..3 {
+        flow.flows_anywhere(&producer).await;
+    }
+    let doctor = delayq(&flow.configuration, &["doctor", "--json"]).run(b"", LONG).await;
+    assert!(doctor.stdout.contains("b (redis://"), "{doctor:?}");
+    // A timer and a forwarder that start meanwhile serve the others.
+    flow.restart_services().await;
+    flow.flows_anywhere(&producer).await;
+
+    nodes.servers[1].resume().await;
+    let away = Window::since(broken);
+    wait_until("the node's shards to be served again", LONG, async || {
+        let doctor = delayq(&flow.configuration, &["doctor", "--json"]).run(b"", LONG).await;
+        doctor.code == Some(0)
+    })
+    .await;
+    flow.flows(&producer, "back").await;
+    flow.check_losses(load, &[], &[away]).await;
+}
+
+#[tokio::test]
+async fn a_growth_gives_the_new_shards_to_the_node_that_was_asked_for_and_to_no_other() {
+    let nodes = RedisNodes::start(2).await;
+    let folder = Folder::new("nodes");
+    let file = folder.join("delayq.toml");
+    let run = async |rows: &[[String; 3]], args: &[&str]| {
+        let text = format!("[deployment]\nshards = 4\n{}[etcd]\nenabled = false\n", section(rows));
+        std::fs::write(&file, text).unwrap();
+        delayq(&file, args).run(b"", LONG).await
+    };
+    let (rows, grow) = (nodes.rows(), ["shards", "grow", "--to", "6", "--yes", "--node"]);
+    let init = run(&rows[..2], &["init"]).await;
+    assert_eq!(init.code, Some(0), "{init:?}");
+    for (rows, node) in [(&rows[..2], "c"), (&rows, "b"), (&rows, "d")] {
+        let refused = run(rows, &[&grow[..], &[node]].concat()).await;
+        assert_eq!(refused.code, Some(64), "{refused:?}");
+        assert!(refused.stderr.contains(&format!("shard 4 is not one of node {node}")), "{}", refused.stderr);
+    }
+    assert_eq!(nodes.servers[2].command::<u64>(&["DBSIZE"]).await, 0, "nothing was created");
+
+    let grown = run(&rows, &[&grow[..], &["c"]].concat()).await;
+    assert!(grown.stdout.starts_with("there are 6 shards now: 2 added, 4 followed"), "{grown:?}");
+    let shards = run(&rows, &["shards", "--json"]).await;
+    let lines: Vec<serde_json::Value> = serde_json::from_str(&shards.stdout).unwrap();
+    let homes: Vec<&str> = lines.iter().map(|line| line["node"].as_str().unwrap()).collect();
+    assert_eq!(homes, ["a", "a", "b", "b", "c", "c"], "{shards:?}");
+    let backup = run(&rows, &["backup", folder.join("all.backup").to_str().unwrap()]).await;
+    assert_ne!(backup.code, Some(0), "{backup:?}");
+    assert!(
+        backup.stderr.contains("does not walk over a Redis Cluster, nor over several Redises"),
+        "{backup:?}"
+    );
+}

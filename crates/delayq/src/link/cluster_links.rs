@@ -1,0 +1,83 @@
+//! The connections of one client to the masters of a Redis Cluster.
+
+use super::Link;
+use super::board::Board;
+use super::cluster::Cluster;
+use super::grouped::Grouped;
+use super::node::Node;
+use crate::error::Error;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// A connection to each node, made on first use.
+pub(super) struct ClusterLinks {
+    cluster: Arc<Cluster>,
+    links: Mutex<BTreeMap<Node, Arc<Link>>>,
+}
+
+// === impl ClusterLinks ===
+
+impl ClusterLinks {
+    pub(super) fn new(cluster: Arc<Cluster>) -> Self {
+        Self { cluster, links: Mutex::default() }
+    }
+
+    /// Other connections to the same nodes.
+    pub(super) fn another(&self) -> Self {
+        Self::new(Arc::clone(&self.cluster))
+    }
+
+    pub(super) fn board(&self) -> &Arc<Board> {
+        self.cluster.board()
+    }
+
+    /// Groups slots by the nodes that have them. If that is not known yet, the cluster is asked once for all of them, and
+    /// waited for no longer than `within`.
+    pub(super) async fn group(&self, slots: &[u16], within: Duration) -> Grouped {
+        let late = |_| {
+            let why = format!("no node says within {within:?} who has which slot");
+            Err(Error::Unreachable { address: self.board().settings().address(), why })
+        };
+        let map = match timeout(within, Box::pin(self.cluster.map())).await.unwrap_or_else(late) {
+            Ok(map) => map,
+            Err(error) => {
+                let nowhere = (0..slots.len()).map(|i| (i, error.clone())).collect();
+                return Grouped { nodes: Vec::new(), nowhere };
+            }
+        };
+        let (mut nodes, mut nowhere) = (BTreeMap::<&Node, Vec<usize>>::new(), Vec::new());
+        for (i, &slot) in slots.iter().enumerate() {
+            match map.node(slot) {
+                Some(node) => nodes.entry(node).or_default().push(i),
+                None => nowhere.push((i, self.nobodys(slot))),
+            }
+        }
+        Grouped { nodes: nodes.into_iter().map(|(node, which)| (self.link(node), which)).collect(), nowhere }
+    }
+
+    fn nobodys(&self, slot: u16) -> Error {
+        self.board().doubt();
+        let detail = format!("no node of {} has slot {slot}", self.board().settings().address());
+        Error::Redis { code: "CLUSTERDOWN".to_owned(), detail }
+    }
+
+    /// The connections to all nodes that have a slot, by their addresses.
+    pub(super) async fn all(&self) -> Result<Vec<Arc<Link>>, Error> {
+        Ok(Box::pin(self.cluster.map()).await?.masters().iter().map(|node| self.link(node)).collect())
+    }
+
+    /// The connection to a node. Those to nodes that are gone are dropped when another one comes.
+    fn link(&self, node: &Node) -> Arc<Link> {
+        let mut links = self.links.lock().expect("nothing panics while it holds the connections");
+        if let Some(link) = links.get(node) {
+            return Arc::clone(link);
+        }
+        let view = self.board().views().borrow().clone();
+        links.retain(|node, _| view.map.as_ref().is_none_or(|map| map.masters().contains(node)));
+        let link = Arc::new(Link::of_node(self.board(), node, true));
+        links.insert(node.clone(), Arc::clone(&link));
+        link
+    }
+}

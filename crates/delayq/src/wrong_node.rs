@@ -1,0 +1,32 @@
+//! What is said of a shard that is not where the map of the nodes has it.
+
+use crate::error::Error;
+use delayq_core::id::NodeName;
+use delayq_core::shard::ShardId;
+
+/// Checks the node that a shard records against the one at which it was found.
+///
+/// # Errors
+/// They differ.
+pub(crate) fn check(shard: ShardId, at: Option<&NodeName>, recorded: Option<&NodeName>) -> Result<(), Error> {
+    if at == recorded {
+        return Ok(());
+    }
+    let keeper = |node: Option<&NodeName>| match node {
+        Some(node) => format!("node {node} of several Redises"),
+        None => "one Redis without a node's name".to_owned(),
+    };
+    Err(Error::Deployment(format!(
+        "shard {shard} is recorded as kept by {}, and this process has it at {}: correct [[redis.nodes]]",
+        keeper(recorded),
+        keeper(at)
+    )))
+}
+
+/// A shard that its node does not have was found at another one.
+pub(crate) fn elsewhere(shard: ShardId, wanted: Option<&NodeName>, found: &NodeName) -> Error {
+    let wanted = wanted.map_or("nobody", NodeName::as_str);
+    Error::Deployment(format!(
+        "shard {shard} is not in the Redis of node {wanted}, but in that of node {found}: correct [[redis.nodes]]"
+    ))
+}

@@ -1,0 +1,100 @@
+//! Three independent Redises that keep one deployment together.
+
+use crate::redis_server::{RedisOptions, RedisServer};
+use delayq::protocol::{NodeMap, NodeSettings};
+use delayq::{Settings, ShardCount};
+
+/// What the nodes are called.
+pub const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// The nodes `a`, `b` and `c`, which keep their data when they are killed.
+#[derive(Debug)]
+pub struct RedisNodes {
+    /// In the order of their names.
+    pub servers: Vec<RedisServer>,
+    /// How many shards each has: the first ones are those of `a`.
+    each: u16,
+}
+
+// === impl RedisNodes ===
+
+impl RedisNodes {
+    /// Three Redises of so many shards each.
+    ///
+    /// # Panics
+    /// If one does not start.
+    pub async fn start(each: u16) -> Self {
+        Self::start_with(each, RedisOptions::default()).await
+    }
+
+    /// The same with these options.
+    ///
+    /// # Panics
+    /// If one does not start.
+    pub async fn start_with(each: u16, options: RedisOptions) -> Self {
+        let mut servers = Vec::new();
+        for _ in NAMES {
+            servers.push(RedisServer::start_with(options.clone().append_only("always")).await);
+        }
+        Self { servers, each }
+    }
+
+    /// How many shards there are.
+    #[must_use]
+    pub fn shards(&self) -> u16 {
+        3 * self.each
+    }
+
+    /// The shards of a node.
+    #[must_use]
+    pub fn shards_of(&self, node: usize) -> std::ops::Range<u16> {
+        let node = u16::try_from(node).expect("there are three");
+        node * self.each..(node + 1) * self.each
+    }
+
+    /// Name, URL and shards of each.
+    #[must_use]
+    pub fn rows(&self) -> Vec<[String; 3]> {
+        let row = |(node, name): (usize, &str)| {
+            let shards = self.shards_of(node);
+            [name.to_owned(), self.servers[node].url(), format!("{}-{}", shards.start, shards.end - 1)]
+        };
+        NAMES.into_iter().enumerate().map(row).collect()
+    }
+
+    /// The settings of their deployment.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        settings(&self.rows(), self.shards())
+    }
+
+    /// The section of the configuration.
+    #[must_use]
+    pub fn section(&self) -> String {
+        section(&self.rows())
+    }
+}
+
+/// The settings of a deployment of so many shards on nodes of these names, URLs and shards.
+///
+/// # Panics
+/// If they are no map.
+#[must_use]
+pub fn settings(rows: &[[String; 3]], shards: u16) -> Settings {
+    let node = |[name, url, shards]: &[String; 3]| NodeSettings {
+        name: name.parse().expect("a name"),
+        shards: shards.parse().expect("shards"),
+        link: url.as_str().into(),
+    };
+    let map = NodeMap::new(rows.iter().map(node).collect()).expect("a map");
+    Settings::of_nodes(map).shards(ShardCount::new(shards).expect("a number of shards"))
+}
+
+/// The section of the configuration with nodes of these names, URLs and shards.
+#[must_use]
+pub fn section(rows: &[[String; 3]]) -> String {
+    let node = |[name, url, shards]: &[String; 3]| {
+        format!("[[redis.nodes]]\nname = '{name}'\nurl = '{url}'\nshards = '{shards}'\n")
+    };
+    rows.iter().map(node).collect()
+}
