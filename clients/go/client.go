@@ -31,6 +31,7 @@ type Client struct {
 	decoders  sync.Map
 	gatherer  gatherer
 	waiters   waiters
+	rounds    rounds
 	// pollInterval is how often a shard, or a few in turn, is polled: the net below a lost notification.
 	pollInterval, pingAfter time.Duration
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"sort"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -139,5 +140,77 @@ func TestACallWhoseAnswerIsLostIsNotSentAgain(t *testing.T) {
 				t.Fatal(numbers)
 			}
 		})
+	}
+}
+
+// idsIn gives ids of messages that belong to shards at the node of this one, or to the others.
+func idsIn(t *testing.T, client *Client, shard int, there bool, name string, count int) (ids []string) {
+	t.Helper()
+	nodes := client.byNode(context.Background(), []int{0, 1, 2, 3, 4, 5, 6, 7})
+	for n := 0; len(ids) < count; n++ {
+		id := fmt.Sprint(name, "-", n)
+		home := placesOf(id, []int{8})[0]
+		for _, shards := range nodes {
+			if contains(shards, home) && contains(shards, shard) == there {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
+func TestAWorkerGetsWhatTheOtherNodesHaveWhileOneIsSilent(t *testing.T) {
+	group, ctx := groupOf(t, "cluster"), context.Background()
+	connection := group.connect(t, func(options *redis.UniversalOptions) { options.ReadTimeout = time.Minute })
+	client := deployment(t, connection, "slow", 8)
+	client.Timeout, client.pollInterval = time.Minute, time.Millisecond // the silent one is soon asked
+	held := idsIn(t, client, 0, true, "held", 1)
+	must(client.Put(ctx, Message{Topic: "orders", ID: held[0]}))
+	others := idsIn(t, client, 0, false, "other", 100)
+	group.does("freeze", client.key(0, "meta"))
+	worker := work(t, client, "orders", nothing)
+	var handed []string
+	for _, id := range others { // if each waited for the silent node, they would not come
+		must(client.Put(ctx, Message{Topic: "orders", ID: id}))
+		handed = has(t, worker, handed, []string{id})
+	}
+	group.does("thaw", "")
+	has(t, worker, handed, held)
+	if err := worker.close(t); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAClustersMapIsReadOnceForAllThatItRefuses(t *testing.T) {
+	group, ctx := groupOf(t, "cluster"), context.Background()
+	seed := group.connect(t, nil)
+	var reads atomic.Int32
+	var isWrong atomic.Bool
+	options := must(ParseURL(group.url)).Cluster()
+	options.ClusterSlots = func(ctx context.Context) ([]redis.ClusterSlot, error) {
+		slots := must(seed.(*redis.ClusterClient).ClusterSlots(ctx).Result())
+		if reads.Add(1); isWrong.Swap(false) {
+			first := slots[0].Nodes
+			for i := range slots[1:] {
+				slots[i].Nodes = slots[i+1].Nodes
+			}
+			slots[len(slots)-1].Nodes = first
+		}
+		return slots, nil
+	}
+	connection := redis.NewClusterClient(options)
+	t.Cleanup(func() { connection.Close() })
+	client := deployment(t, connection, "once", 8)
+	putAll(t, client, "before", 1)
+	isWrong.Store(true)
+	relearn(ctx, connection)
+	reads.Store(0)
+	var many []Message
+	for n := 0; n < 32; n++ {
+		many = append(many, Message{Topic: "orders", ID: fmt.Sprint("order-", n)})
+	}
+	must(client.PutMany(ctx, many))
+	if reads.Load() != 1 {
+		t.Fatal(reads.Load())
 	}
 }

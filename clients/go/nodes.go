@@ -52,6 +52,7 @@ func (c *Client) trips(ctx context.Context, known *layout, calls []call) []*redi
 			}(node, some)
 		}
 		all.Wait()
+		c.heed(ctx, commands, left)
 		left = left[:0]
 		for i, command := range commands {
 			switch err := command.Err(); {
@@ -77,20 +78,25 @@ func (c *Client) trip(ctx context.Context, node redis.UniversalClient, some []in
 			commands[i].SetErr(fault)
 		}
 	}
-	if cluster, is := c.redis.(*redis.ClusterClient); is {
-		for _, i := range some {
-			heed(ctx, cluster, commands[i].Err())
-		}
-	}
 }
 
-// heed has a cluster's client learn which node has which slot, at once where it can be known already.
-func heed(ctx context.Context, cluster *redis.ClusterClient, err error) {
-	_, answered := err.(redis.Error)
-	switch {
-	case refusedAs(err, "MOVED"):
+// heed has a cluster's client learn once which node has which slot where some of its commands were refused or lost; at
+// once where it can be known already.
+func (c *Client) heed(ctx context.Context, commands []*redis.Cmd, some []int) {
+	cluster, is := c.redis.(*redis.ClusterClient)
+	if !is {
+		return
+	}
+	moved, lost := false, false
+	for _, i := range some {
+		err := commands[i].Err()
+		_, answered := err.(redis.Error)
+		moved = moved || refusedAs(err, "MOVED")
+		lost = lost || err != nil && !answered || refusedAs(err, "CLUSTERDOWN")
+	}
+	if moved {
 		relearn(ctx, cluster)
-	case err != nil && !answered, refusedAs(err, "CLUSTERDOWN"):
+	} else if lost {
 		cluster.ReloadState(ctx)
 	}
 }

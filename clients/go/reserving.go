@@ -112,15 +112,18 @@ func (c *Client) reserveWhenReady(ctx context.Context, ask Reserve) ([]*Delivery
 		if watch == nil {
 			return nil, errClosed
 		}
+		if found, err := watch.kept(ask.Max); len(found) > 0 || err != nil {
+			return found, err
+		}
 		due := watch.take(shards, ask.Max)
 		if len(due) > 0 {
-			if found, err := c.ask(calls, ask, due, watch); len(found) > 0 || err != nil {
+			if found, err := c.askEach(calls, ask, due, watch); len(found) > 0 || err != nil {
 				return found, err
 			}
 			continue
 		}
 		if ctx.Err() != nil {
-			return nil, nil
+			return nil, c.rounds.fault()
 		}
 		watch.wait(ctx)
 	}
@@ -216,13 +219,6 @@ func (c *Client) ask(ctx context.Context, ask Reserve, shards []int, watch *watc
 		err = nil // the shard that has failed is asked again
 	}
 	return found, err
-}
-
-// again notes that a shard is to be asked again after so long. Without a watch, it does nothing.
-func (w *watch) again(shard int, after time.Duration) {
-	if w != nil {
-		w.notify(shard, "", after)
-	}
 }
 
 // deliveries reads what a reserve answered. Unreadable messages are buried, so that they block no others.

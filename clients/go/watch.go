@@ -21,6 +21,9 @@ type watch struct {
 	polled  int
 	pollAt  time.Time
 	changed chan struct{}
+	// found is what came too late for the call that asked, and fault why nothing came.
+	found []*Delivery
+	fault error
 }
 
 // newWatch begins with every shard: each may have something.
@@ -46,9 +49,43 @@ func (w *watch) notify(shard int, topic string, after time.Duration) {
 	defer w.mu.Unlock()
 	if known, is := w.open[shard]; !is || at.Before(known) {
 		w.open[shard] = at
-		close(w.changed)
-		w.changed = make(chan struct{})
+		w.wake()
 	}
+}
+
+func (w *watch) wake() {
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// again notes that a shard is to be asked again after so long. Without a watch, it does nothing.
+func (w *watch) again(shard int, after time.Duration) {
+	if w != nil {
+		w.notify(shard, "", after)
+	}
+}
+
+// keep keeps deliveries, or why there are none, for the next call.
+func (w *watch) keep(found []*Delivery, fault error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.found, w.fault = append(w.found, found...), first(w.fault, fault)
+	w.wake()
+}
+
+// kept takes what was kept: at most max deliveries, or the fault where there are none.
+func (w *watch) kept(max int) (found []*Delivery, fault error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.found) == 0 {
+		fault, w.fault = w.fault, nil
+		return nil, fault
+	}
+	if max > len(w.found) {
+		max = len(w.found)
+	}
+	found, w.found = w.found[:max], w.found[max:]
+	return found, nil
 }
 
 // take gives the shards to ask now, at most max. They count as asked.
@@ -72,10 +109,21 @@ func (w *watch) take(shards, max int) (due []int) {
 	return due
 }
 
+// clear takes all that was kept.
+func (w *watch) clear() (found []*Delivery) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	found, w.found, w.fault = w.found, nil, nil
+	return found
+}
+
 // wait waits for a notification, the time of a shard, the next poll or the context's end, whichever is first.
 func (w *watch) wait(ctx context.Context) {
 	w.mu.Lock()
 	next, changed := w.pollAt, w.changed
+	if len(w.found) > 0 || w.fault != nil {
+		next = time.Time{}
+	}
 	for _, at := range w.open {
 		if at.Before(next) {
 			next = at
