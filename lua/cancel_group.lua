@@ -16,8 +16,8 @@ local limit = number('the limit', ARGV[5], 1, MOST_IDS)
 must_be('zset', group)
 must_be('hash', 'stats')
 must_be('zset', 'ends')
+must_wait_for_all()
 local page = page_behind(base .. group, ARGV[3], ARGV[4], limit)
-for i = 1, #page, 2 do must_wait(string.match(page[i], '^%d+')) end
 local tally = { cancelled = 0, leased = 0, failed = 0 }
 for i = 1, #page, 2 do
   local name = page[i]

@@ -12,8 +12,8 @@
 --          dead_for_ms (how long dead letters are kept; 0: for ever), dead_max (how many in this shard; 0: all). Sweeps
 --          see to these two; durability (memory | disk | replica:<1 to 9>: what the answers to writes wait for)
 -- RETURNS  every field that is set, and its value, as field, value, …; what scripts note beside them too
--- COST     O(1); O(topics) where history is set
---# include now, limits, arguments, registry, shard, type, topic, topics, defaults, policy, backoff, nearest, alarm, histories
+-- COST     O(1); O(topics) where history or durability is set
+--# include now, limits, arguments, registry, shard, type, topic, topics, defaults, policy, backoff, nearest, alarm, histories, durabilities
 
 arguments('configure', 2, 2)
 
@@ -71,6 +71,8 @@ for i = 3, #ARGV, 2 do
   if ARGV[i] == 'history' then
     if ARGV[i + 1] == '' or ARGV[i + 1] == '0' then drop_history(no) end
     note_histories()
+  elseif ARGV[i] == 'durability' then
+    note_durabilities()
   elseif ARGV[i] == 'history_for_ms' and redis.call('EXISTS', base .. 'h:' .. no) == 1 then
     -- Some may be too old now.
     alarm('markers', now)

@@ -46,7 +46,7 @@ macro_rules! parts {
 }
 
 parts! {
-    "alarm", "arguments", "backoff", "bucket", "bucket_due", "cancel", "defaults", "delay", "due", "durability", "each", "empty", "ends", "envelope", "expiry", "fault", "fields", "finish",
+    "alarm", "arguments", "backoff", "bucket", "bucket_due", "cancel", "defaults", "delay", "due", "durabilities", "durability", "each", "empty", "ends", "envelope", "expiry", "fault", "fields", "finish",
     "format", "gen", "histories", "hour", "kill", "lease", "limits", "look", "nearest", "note", "now", "page", "place", "policy", "push", "ready", "receipt", "record", "registry", "reschedule", "retry", "shard", "stale",
     "stats", "tables", "topic", "topics", "type", "wake",
 }

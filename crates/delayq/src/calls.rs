@@ -216,7 +216,10 @@ impl Calls {
         let word = self.known().word();
         for call in &mut calls {
             call.layout.get_or_insert(word);
-            if let Some(topic) = call.written_topic() {
+            // A put waits for what its queue does.
+            if call.verb != Verb::Put
+                && let Some(topic) = call.written_topic()
+            {
                 call.waits = self.durable.waits(topic);
             }
         }
@@ -238,8 +241,9 @@ impl Calls {
 
     /// Sends calls as they are, each where it does not hold up those that wait for less.
     async fn send(&self, calls: &[Call]) -> Vec<Result<Value, Error>> {
-        if calls.iter().all(|call| call.waits.is_empty()) {
-            return self.scripts.send_all(calls).await;
+        let Some(first) = calls.first() else { return Vec::new() };
+        if calls.iter().all(|call| call.waits == first.waits) {
+            return self.send_waiting(&first.waits, calls).await;
         }
         let mut lanes = BTreeMap::<&Waits, Vec<usize>>::new();
         for (i, call) in calls.iter().enumerate() {
@@ -247,15 +251,20 @@ impl Calls {
         }
         let sent = join_all(lanes.into_iter().map(|(waits, which)| async move {
             let some: Vec<Call> = which.iter().map(|&i| calls[i].clone()).collect();
-            let answers = match waits.is_empty() {
-                true => self.scripts.send_all(&some).await,
-                false => self.durable.send(&self.scripts, waits, &some).await,
-            };
+            let answers = self.send_waiting(waits, &some).await;
             which.into_iter().zip(answers).collect::<Vec<_>>()
         }));
         let mut answers = sent.await.concat();
         answers.sort_by_key(|(i, _)| *i);
         answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    /// Sends calls that all wait for this.
+    async fn send_waiting(&self, waits: &Waits, calls: &[Call]) -> Vec<Result<Value, Error>> {
+        match waits.is_empty() {
+            true => self.scripts.send_all(calls).await,
+            false => self.durable.send(&self.scripts, waits, calls).await,
+        }
     }
 
     /// Takes in why calls were refused: which to send again.

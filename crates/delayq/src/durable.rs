@@ -2,7 +2,7 @@
 //! that waits.
 //!
 //! A topic that asks for that refuses calls that do not wait, before anything is written. So a client learns of it by being
-//! refused, and believes it for some seconds; then one call without waiting asks again.
+//! refused, and believes it for some seconds; the first call after that does not wait, and asks again.
 
 use crate::error::Error;
 use crate::script_link::ScriptLink;
@@ -79,7 +79,7 @@ impl Durable {
         waits: &Waits,
         calls: &[Call],
     ) -> Vec<Result<Value, Error>> {
-        let lane = self.lane(waits);
+        let (lane, asked) = (self.lane(waits), now());
         let deadline = scripts.nodes().settings().deadline;
         let Ok(turn) = timeout(deadline, lane.turns.acquire()).await else {
             let why =
@@ -91,7 +91,7 @@ impl Durable {
         let idle = lock(&lane.idle).pop();
         let link = idle.unwrap_or_else(|| scripts.waiting(lane.waits.clone()));
         let began = now();
-        let answers = link.send_all(calls).await;
+        let answers = link.send_within(calls, deadline.saturating_sub(asked.elapsed())).await;
         lock(&lane.idle).push(link);
         let unconfirmed = |answer: &Result<_, Error>| matches!(answer, Err(Error::Unconfirmed { .. }));
         let confirmed = !answers.iter().any(unconfirmed);

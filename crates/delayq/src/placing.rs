@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::payloads::Payloads;
 use crate::scatter::{Batch, batches, in_order, scatter};
 use crate::spread::Spread;
+use delayq_core::durability::Waits;
 use delayq_core::id::{MessageId, Topic};
 use delayq_core::layout::{CallerLayout, Placement};
 use delayq_core::message::{Message, MessageError};
@@ -142,12 +143,14 @@ impl Placing {
 
     /// Puts messages in their next places, those of one shard and topic in one call: one answer each, in order; `None`:
     /// it has to be put again, in the place that is next now.
-    pub(crate) async fn put_placed(&self, puts: &mut [Placed]) -> Vec<Option<PutAnswer>> {
+    pub(crate) async fn put_placed(&self, puts: &mut [Placed], waits: &Waits) -> Vec<Option<PutAnswer>> {
         let batches = batches(puts.iter().enumerate().map(|(i, put)| (i, put.key(), put.message.bytes())));
         let request = |batch: &Batch<PutKey>| {
             let (shard, layout, topic) = &batch.key;
             let stored = |message: &Message| self.payloads.stored(message);
-            put::request(*shard, topic, &items(puts, &batch.items), stored).under(*layout)
+            let mut call = put::request(*shard, topic, &items(puts, &batch.items), stored).under(*layout);
+            call.waits = waits.clone();
+            call
         };
         let read = |batch: &Batch<PutKey>, reply| put::read(reply, &items(puts, &batch.items));
         let found = in_order(scatter(&self.calls, &batches, request, read).await);

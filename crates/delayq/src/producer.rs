@@ -37,7 +37,7 @@ use std::time::Duration;
 pub struct ProducerOptions {
     /// How long a put waits for others to go with it. Default 0: only as long as the line is busy.
     pub linger: Duration,
-    /// How many pipelines are under way at once, 1 to 64; default 4: one at work, the others on their ways. With
+    /// How many pipelines are under way at once for each durability that topics ask for, 1 to 64; default 4: one at work, the others on their ways. With
     /// `pipeline_bytes` it says what has to cross the network within the deadline of a call: 4 MiB by default, 0.4 s at
     /// 100 Mbit/s.
     pub in_flight: usize,

@@ -94,10 +94,18 @@ impl ScriptLink {
     /// and only the calls that it refused for that are sent again, as are those whose shard has moved to another node;
     /// their order among the others is lost then.
     pub(crate) async fn send_all(&self, calls: &[Call]) -> Vec<Result<reply::Value, Error>> {
+        self.send_within(calls, self.nodes.settings().deadline).await
+    }
+
+    /// As [`Self::send_all`], within another deadline.
+    pub(crate) async fn send_within(
+        &self,
+        calls: &[Call],
+        deadline: Duration,
+    ) -> Vec<Result<reply::Value, Error>> {
         if calls.is_empty() {
             return Vec::new();
         }
-        let deadline = self.nodes.settings().deadline;
         let every: Vec<&Call> = calls.iter().collect();
         // Boxed, because a future in which all of them lie is more than the compiler lays out.
         match self.nodes.only() {
@@ -207,7 +215,7 @@ impl ScriptLink {
         // What could not be loaded is why its calls are not known.
         let unloaded = answers.by_ref().take(load.len()).find_map(Result::err);
         let some: Vec<RedisResult<Value>> = answers.by_ref().take(which.len()).collect();
-        let unconfirmed = confirming.read(answers);
+        let unconfirmed = confirming.read(link.address(), answers);
         let read = |(&i, answer): (&usize, RedisResult<Value>)| {
             let of = (calls[i].shard, calls[i].layout.unwrap_or(NOT_ASKED));
             let answer = answer.map_err(|error| Error::of_call(link.address(), Some(of), &error));

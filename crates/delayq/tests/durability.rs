@@ -148,31 +148,36 @@ async fn a_repeat_that_changes_nothing_is_confirmed_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_replica_holds_up_only_those_who_wait_for_it() {
     let patient = |link: LinkSettings| link.deadline(2 * LONG).confirm_timeout(LONG);
-    let Stand { pair, producer, admin, .. } = Stand::start(RedisOptions::default(), patient).await;
-    put(&producer, "orders", "first").await.unwrap();
-    pair.replica.freeze();
-    let held: Vec<_> = (0..100)
-        .map(|n| {
-            let producer = producer.clone();
-            tokio::spawn(async move { put(&producer, "orders", &format!("held-{n}")).await })
-        })
-        .collect();
-    let stored = async || admin.count(&topic("orders")).await.unwrap().accepted > 1;
-    wait_until("a held put to reach Redis", LONG, stored).await;
-    for n in 0..200 {
-        put(&producer, "mail", &format!("mail-{n}")).await.unwrap();
-    }
-    producer.cancel(&topic("mail"), &target("mail-0")).await.unwrap();
-    assert!(held.iter().all(|put| !put.is_finished()));
-    pair.replica.thaw();
-    for put in held {
-        assert_eq!(within("the held put", LONG, put).await.unwrap().unwrap(), PutOutcome::Stored(FAR));
+    // The first producer knows what the topic asks; the second one learns it while everything is under way.
+    for knows in [true, false] {
+        let Stand { pair, producer, admin, .. } = Stand::start(RedisOptions::default(), patient).await;
+        if knows {
+            put(&producer, "orders", "first").await.unwrap();
+        }
+        pair.replica.freeze();
+        let held: Vec<_> = (0..100)
+            .map(|n| {
+                let producer = producer.clone();
+                tokio::spawn(async move { put(&producer, "orders", &format!("held-{n}")).await })
+            })
+            .collect();
+        for n in 0..200 {
+            put(&producer, "mail", &format!("mail-{n}")).await.unwrap();
+        }
+        let stored = async || admin.count(&topic("orders")).await.unwrap().accepted > 1;
+        wait_until("a held put to reach Redis", LONG, stored).await;
+        producer.cancel(&topic("mail"), &target("mail-0")).await.unwrap();
+        assert!(held.iter().all(|put| !put.is_finished()));
+        pair.replica.thaw();
+        for put in held {
+            assert_eq!(within("the held put", LONG, put).await.unwrap().unwrap(), PutOutcome::Stored(FAR));
+        }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_group_waits_for_what_each_of_its_topics_asks() {
-    let Stand { pair, producer, .. } = Stand::start(RedisOptions::default(), |link| link).await;
+async fn a_group_waits_for_what_its_topics_ask_and_so_does_a_repeat_that_finds_nothing() {
+    let Stand { pair, producer, admin, .. } = Stand::start(RedisOptions::default(), |link| link).await;
     let (group, by) = (Group::new("ann").unwrap(), Shift::from_millis(1));
     let messages = ["mail", "orders"].map(|name| message(name, name).group("ann").unwrap());
     for put in producer.put_many(messages.into()).await {
@@ -181,8 +186,17 @@ async fn a_group_waits_for_what_each_of_its_topics_asks() {
     assert_eq!(producer.reschedule_group(&group, by, "a").await.unwrap().changed, 2);
     pair.replica.freeze();
     let unsure = "0 of 1 replicas";
-    unconfirmed(producer.reschedule_group(&group, by, "b").await, unsure);
-    unconfirmed(producer.cancel_group(&group).await, unsure);
+    for _ in 0..2 {
+        unconfirmed(producer.reschedule_group(&group, by, "b").await, unsure);
+    }
+    for _ in 0..2 {
+        unconfirmed(producer.cancel_group(&group).await, unsure);
+    }
+    pair.replica.thaw();
+    assert_eq!(producer.cancel_group(&group).await.unwrap().changed, 0);
+    ask(&admin, "orders", Durability::Memory).await;
+    pair.replica.freeze();
+    assert_eq!(producer.cancel_group(&group).await.unwrap().changed, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,13 +1,20 @@
 -- Durability: a topic may ask that its writes are answered only once replicas or a disk have them. The caller waits for that, and
 -- says so; one who does not is refused by name, before anything is written.
-local agreed = {}
+local function must_say(asked, topic)
+  if string.find(' ' .. waits .. ' ', ' ' .. asked .. ' ', 1, true) then return end
+  error({ err = 'DQDURABILITY ' .. asked .. ' is asked for by ' .. topic
+    .. ': wait for it behind the call, and say so behind the layout' })
+end
 
 local function must_wait(no, topic)
-  if not no or agreed[no] then return end
-  agreed[no] = true
-  local asked = redis.pcall('HGET', base .. 't:' .. no, 'durability')
-  if type(asked) ~= 'string' or asked == 'memory' then return end
-  if string.find(' ' .. waits .. ' ', ' ' .. asked .. ' ', 1, true) then return end
-  error({ err = 'DQDURABILITY ' .. asked .. ' is asked for by ' .. (topic or 'topic number ' .. no)
-    .. ': wait for it behind the call, and say so behind the layout' })
+  local asked = no and redis.pcall('HGET', base .. 't:' .. no, 'durability')
+  if type(asked) == 'string' and asked ~= 'memory' then must_say(asked, topic) end
+end
+
+-- For what acts on messages of any topics: the most that one of them asks, so that a repeat which finds nothing left to do is
+-- confirmed as well.
+local function must_wait_for_all()
+  for asked in string.gmatch(redis.call('HGET', KEYS[1], 'durabilities') or '', '%S+') do
+    must_say(asked, 'a topic of the shard')
+  end
 end

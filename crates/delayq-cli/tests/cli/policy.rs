@@ -1,6 +1,7 @@
 //! A topic's policy: a change leaves the rest unchanged, and the answer shows all of it.
 
-use super::{deployment, done, run};
+use super::{deployed, deployment, done, run};
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use serde_json::Value;
 
 /// A table without its spacing.
@@ -42,4 +43,16 @@ async fn a_policy_change_that_says_nothing_or_two_things_is_refused() {
         assert_eq!(finished.code, Some(64), "{args:?}: {finished:?}");
         assert!(finished.stderr.contains(words), "{args:?}: {}", finished.stderr);
     }
+}
+
+#[tokio::test]
+async fn a_durability_that_redis_can_never_confirm_is_refused() {
+    let redis = deployed(RedisServer::start_with(RedisOptions::default()).await).await;
+    let refused = run(&redis, &["topic", "set", "orders", "--create", "--durability", "disk"]).await;
+    assert_ne!(refused.code, Some(0), "{refused:?}");
+    assert!(refused.stderr.contains("cannot confirm disk: "), "{}", refused.stderr);
+    done(&redis, &["topic", "set", "orders", "--create", "--durability", "memory"]).await;
+    let warned = run(&redis, &["topic", "set", "orders", "--durability", "replica:1"]).await;
+    assert_eq!(warned.code, Some(0), "{warned:?}");
+    assert!(warned.stderr.contains("cannot confirm replica:1: 0 replicas follow"), "{}", warned.stderr);
 }

@@ -76,7 +76,8 @@ struct Round {
     node: String,
     sent: Instant,
     asked: Vec<(ShardId, usize)>,
-    reports: Vec<Result<ReserveReport, Error>>,
+    /// `None`: it was only tried.
+    reports: Vec<Result<Option<ReserveReport>, Error>>,
 }
 
 // === impl ConsumerOptions ===
@@ -119,7 +120,7 @@ impl Fetcher {
         let mut rounds = FuturesUnordered::new();
         while !stopping.is_cancelled() && !self.handed.is_closed() {
             watch.look_around(&self.options.topics);
-            while rounds.len() < most && self.may_ask(&watch, rounds.len()) {
+            while rounds.len() < most && self.may_ask(&watch) {
                 // Half of what is free, so that the next notification finds something left.
                 let free = self.free(&watch).div_ceil(2);
                 let asked = watch.asking.take(now(), free);
@@ -136,7 +137,7 @@ impl Fetcher {
                     }
                 }
             }
-            let may_ask = rounds.len() < most && self.may_ask(&watch, rounds.len());
+            let may_ask = rounds.len() < most && self.may_ask(&watch);
             if let Some(round) = self.wait(&mut watch, &mut rounds, may_ask, &stopping).await {
                 self.take(round, &mut watch);
             }
@@ -162,7 +163,7 @@ impl Fetcher {
             notification = watch.listener.next() => watch.note(notification, &self.options.topics),
             shards = watch.growth.next() => watch.grow(shards),
             () = sleep_until(next), if may_ask => {}
-            () = self.leases.freed(), if !may_ask && rounds.is_empty() => {}
+            () = self.leases.freed(), if !may_ask && watch.out == 0 => {}
             () = stopping.cancelled() => {}
             () = self.handed.closed() => {}
         }
@@ -174,10 +175,10 @@ impl Fetcher {
         self.leases.free().saturating_sub(watch.out)
     }
 
-    /// Whether another round is worth its calls: always if there is none in flight, and otherwise if it may bring several
-    /// messages; places that become free meanwhile are gathered for the next one.
-    fn may_ask(&self, watch: &Watch, rounds: usize) -> bool {
-        let least = if rounds == 0 { 1 } else { self.leases.most().div_ceil(PART_OF_ALL) };
+    /// Whether another round is worth its calls: always if none in flight may bring a message, and otherwise if it may bring
+    /// several; places that become free meanwhile are gathered for the next one.
+    fn may_ask(&self, watch: &Watch) -> bool {
+        let least = if watch.out == 0 { 1 } else { self.leases.most().div_ceil(PART_OF_ALL) };
         self.free(watch) >= least
     }
 
@@ -191,8 +192,13 @@ impl Fetcher {
             lease: self.options.lease,
         };
         let sent = now();
-        let requests: Vec<_> = asked.iter().map(|&(shard, most)| (shard, request(most))).collect();
-        let reports = holder.reserve(&requests).await;
+        let reports = match asked[..] {
+            [(shard, 0)] => vec![holder.takes_writes(shard).await.map(|()| None)],
+            _ => {
+                let requests: Vec<_> = asked.iter().map(|&(shard, most)| (shard, request(most))).collect();
+                holder.reserve(&requests).await.into_iter().map(|report| report.map(Some)).collect()
+            }
+        };
         Round { node, sent, asked, reports }
     }
 
@@ -209,7 +215,8 @@ impl Fetcher {
         for ((shard, most), report) in round.asked.into_iter().zip(round.reports) {
             watch.out -= most;
             match report {
-                Ok(report) => {
+                Ok(None) => watch.asking.ask(shard),
+                Ok(Some(report)) => {
                     watch.is_refused = false;
                     match self.hand_out(round.sent, most, report) {
                         Some(Duration::ZERO) => watch.asking.ask_for_more(shard),

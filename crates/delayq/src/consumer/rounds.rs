@@ -1,5 +1,5 @@
-//! Which round trips are under way to which node: a few at once, and a single message of a single shard to try a node that did
-//! not answer, so that it holds up no other. Pure.
+//! Which round trips are under way to which node: a few at once, and a single one for no message to try a node that did not
+//! answer, so that it takes no places from the others. Pure.
 
 use delayq_core::shard::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,14 +24,15 @@ struct Node {
 // === impl Rounds ===
 
 impl Rounds {
-    /// Begins a round trip: which of these shards to ask, for how many messages each. The others wait until one ends.
+    /// Begins a round trip: which of these shards to ask, for how many messages each (0: only whether it takes writes). The
+    /// others wait until one ends.
     pub(super) fn begin(&mut self, node: &str, asked: Vec<(ShardId, usize)>) -> Vec<(ShardId, usize)> {
         let node = self.nodes.entry(node.to_owned()).or_default();
         let mut asked = asked.into_iter();
         let now: Vec<_> = match (node.is_silent, node.under_way) {
             (false, ROUNDS..) | (true, 1..) => Vec::new(),
             (false, _) => asked.by_ref().collect(),
-            (true, 0) => asked.by_ref().take(1).map(|(shard, _)| (shard, 1)).collect(),
+            (true, 0) => asked.by_ref().take(1).map(|(shard, _)| (shard, 0)).collect(),
         };
         node.waiting.extend(asked.map(|(shard, _)| shard));
         node.under_way += usize::from(!now.is_empty());
@@ -72,14 +73,14 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_node_is_tried_by_one_message_at_a_time_until_it_answers() {
+    fn a_silent_node_is_tried_by_one_call_for_no_message_until_it_answers() {
         let mut rounds = Rounds::default();
         rounds.begin("a", shards(&[0, 1]));
         assert_eq!(rounds.end("a", true), waiting(&[]));
-        assert_eq!(rounds.begin("a", shards(&[0, 1])), [(ShardId::new(0), 1)]);
+        assert_eq!(rounds.begin("a", shards(&[0, 1])), [(ShardId::new(0), 0)]);
         assert_eq!(rounds.begin("a", shards(&[2])), []);
         assert_eq!(rounds.end("a", true), waiting(&[1, 2]));
-        assert_eq!(rounds.begin("a", shards(&[1])), [(ShardId::new(1), 1)]);
+        assert_eq!(rounds.begin("a", shards(&[1])), [(ShardId::new(1), 0)]);
         rounds.end("a", false);
         assert_eq!(rounds.begin("a", shards(&[0, 1])), shards(&[0, 1]));
     }

@@ -51,12 +51,12 @@ impl Lanes {
         if let Some(lane) = lanes.get(waits) {
             return lane.clone();
         }
-        let lane = self.start();
+        let lane = self.start(waits.clone());
         lanes.insert(waits.clone(), lane.clone());
         lane
     }
 
-    fn start(&self) -> Lane {
+    fn start(&self, waits: Waits) -> Lane {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let gathering = Gathering {
             max_items: MAX_IDS_A_PIPELINE,
@@ -65,7 +65,7 @@ impl Lanes {
             linger: self.limits.linger,
         };
         let sender = Arc::clone(&self.sender);
-        tokio::spawn(async move { gathering.run(waiting, |gathered| sender.send(gathered)).await });
+        tokio::spawn(async move { gathering.run(waiting, |gathered| sender.send(gathered, &waits)).await });
         Lane { queue, room: Room::new(self.limits.queue_bytes as u32) }
     }
 }

@@ -4,6 +4,7 @@ use super::room::Taken;
 use crate::circuit::Circuit;
 use crate::gather::Gathered;
 use crate::placing::{Placed, Placing, PutAnswer};
+use delayq_core::durability::Waits;
 use delayq_core::shard::ShardId;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -40,8 +41,8 @@ impl Gathered for Waiting {
 
 impl Sender {
     /// Sends what was gathered: one call for each shard and topic, in one pipeline. Returns the puts that have to go on,
-    /// to their next place or by a newer layout; the others do not wait for them.
-    pub(super) async fn send(&self, gathered: Vec<Waiting>) -> Vec<Waiting> {
+    /// to their next place or by a newer layout; the others do not wait for them. All of them wait for `waits`.
+    pub(super) async fn send(&self, gathered: Vec<Waiting>, waits: &Waits) -> Vec<Waiting> {
         let (mut puts, mut callers) =
             (Vec::with_capacity(gathered.len()), Vec::with_capacity(gathered.len()));
         for Waiting { put, answer, _room } in gathered {
@@ -57,7 +58,7 @@ impl Sender {
         if puts.iter().any(|put: &Placed| put.place.home() == present) {
             self.placing.next_shard();
         }
-        let answers = self.placing.put_placed(&mut puts).await;
+        let answers = self.placing.put_placed(&mut puts, waits).await;
         let mut again = Vec::new();
         for ((put, (caller, _room)), answer) in puts.into_iter().zip(callers).zip(answers) {
             match answer {

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::link::LinkSettings;
 use delayq_core::durability::Waits;
 use delayq_core::fate::Fate;
-use redis::{FromRedisValue, Pipeline, RedisResult, Value, from_redis_value};
+use redis::{FromRedisValue, Pipeline, RedisError, RedisResult, Value, from_redis_value};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -18,10 +18,12 @@ pub(super) struct Confirming<'w> {
 // === impl Confirming ===
 
 impl<'w> Confirming<'w> {
-    /// `until`: the deadline of the calls. Half of what is left is kept for sending them once more.
+    /// `until`: the deadline of the calls. Half of what is left is kept for sending them once more. Redis waits for one after the
+    /// other.
     pub(super) fn new(waits: &'w Waits, settings: &LinkSettings, until: Instant) -> Self {
         let left = until.saturating_duration_since(clock::instant()) / 2;
-        let within = settings.confirmed_within().min(left);
+        let commands = u32::from(waits.disk()) + u32::from(waits.replicas() > 0);
+        let within = settings.confirmed_within().min(left) / commands.max(1);
         // Redis takes 0 for ever.
         Self { waits, within_ms: (within.as_micros().div_ceil(1000) as u64).max(1) }
     }
@@ -37,7 +39,16 @@ impl<'w> Confirming<'w> {
     }
 
     /// The error of the calls that Redis answered, by the answers to the commands that wait; `None`: all is confirmed.
-    pub(super) fn read(&self, mut answers: impl Iterator<Item = RedisResult<Value>>) -> Option<Error> {
+    pub(super) fn read(
+        &self,
+        address: &str,
+        answers: impl Iterator<Item = RedisResult<Value>>,
+    ) -> Option<Error> {
+        let answers: Vec<RedisResult<Value>> = answers.collect();
+        if let Some(error) = answers.iter().filter_map(|answer| answer.as_ref().err()).find(is_demotion) {
+            return Some(Error::NoAnswer { address: address.to_owned(), why: error.to_string() });
+        }
+        let mut answers = answers.into_iter();
         let within = Duration::from_millis(self.within_ms);
         let mut why = Vec::new();
         if self.waits.disk() {
@@ -65,6 +76,12 @@ impl<'w> Confirming<'w> {
             why: why.join("; "),
         })
     }
+}
+
+/// Whether the master became a replica meanwhile: nothing was waited for.
+fn is_demotion(error: &&RedisError) -> bool {
+    error.code() == Some("UNBLOCKED")
+        || error.detail().is_some_and(|detail| detail.contains("replica instances"))
 }
 
 /// What a command answered; an error as text.

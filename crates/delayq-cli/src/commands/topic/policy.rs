@@ -1,11 +1,12 @@
 //! A topic's policy: changing some of its settings, and showing all of them.
 
 use crate::deployment::Context;
-use crate::failure::{of_core, usage};
+use crate::failure::{of_core, refused, usage};
+use crate::output::complain;
 use crate::policy_text::text;
 use crate::when::Span;
 use clap::Args;
-use delayq::admin::{Codec, Durability, Policy, PolicySetting, Repeats};
+use delayq::admin::{Admin, Codec, Durability, Policy, PolicySetting, Repeats};
 use delayq::{Backoff, Topic};
 use delayq_service::Fault;
 use delayq_service::config::backoff;
@@ -98,6 +99,9 @@ impl Set {
             context.known_topic(&self.topic).await?;
         }
         let (admin, topic) = (context.admin(), &self.topic);
+        if let Some(durability) = self.durability {
+            confirmed(&admin, durability).await?;
+        }
         let before = admin.policy(topic).await.map_err(of_core)?;
         admin.change_policy(topic, &set, &reset).await.map_err(of_core)?;
         let after = admin.policy(topic).await.map_err(of_core)?;
@@ -144,6 +148,23 @@ impl Set {
             durability: self.durability,
         }
     }
+}
+
+/// Refuses a durability that a Redis can never confirm; says so where it cannot now.
+async fn confirmed(admin: &Admin, durability: Durability) -> Result<(), Fault> {
+    for node in admin.check_nodes().await.map_err(of_core)? {
+        let Err(why) = node.facts.confirms(durability) else { continue };
+        let found = format!("{} cannot confirm {durability}: {why}", node.address);
+        match durability {
+            Durability::Replicas(_) => {
+                complain(&format!("{found}; until more do, answers to this topic's writes are unknown"));
+            }
+            Durability::Memory | Durability::Disk => {
+                return Err(refused(format!("{found}; repair that first, or choose replica:N or memory")));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A setting as it is in force, and whether that is its default.
