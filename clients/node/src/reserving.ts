@@ -2,14 +2,17 @@
 
 import { hostname } from "node:os";
 import { basename } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 
 import type { Calls } from "./calls.js";
+import { connectionFor } from "./connections.js";
 import { Delivery, leases, REST_MS, settleItem, type Lease, type SettleOne } from "./delivery.js";
 import type { Gatherer } from "./gather.js";
 import { Listener } from "./listener.js";
 import { InvalidMessage } from "./names.js";
 import { TimeoutError } from "./outcome.js";
 import type { Restorer } from "./payload.js";
+import { Rounds, type Answer } from "./rounds.js";
 import { readEnvelope } from "./stored.js";
 import { Watch } from "./watch.js";
 
@@ -24,7 +27,8 @@ type Origin = { sentAt: number; nowMs: number };
 
 /** Reserves for all callers of a client. Those that wait share one connection that listens. */
 export class Reserver {
-  private readonly watches = new Map<string, Watch>();
+  private readonly watches = new Map<string, Watch<Delivery>>();
+  private readonly rounds = new Rounds();
   private listener?: Listener;
   private isClosed = false;
   private readonly settleOne: SettleOne = (verb, item) => this.gatherer.add(verb, item);
@@ -52,21 +56,26 @@ export class Reserver {
       if (this.isClosed) throw new Error("the client is closed");
       const shards = await this.calls.shards();
       this.listen(shards);
+      const kept = watch.kept(ask.max);
+      if (kept.length > 0) return kept;
       const due = watch.take(shards, ask.max);
-      const found = await this.ask(ask, due, watch);
+      const found = await this.askEach(ask, due, watch);
       if (found.length > 0) return found;
       if (due.length > 0) continue;
-      if (performance.now() >= untilMs) return [];
+      if (performance.now() >= untilMs) {
+        if (this.rounds.fault) throw this.rounds.fault;
+        return [];
+      }
       await watch.wait(untilMs, signal);
     }
   }
 
   /** Shared by all calls that wait for the same topics. At first, every shard may have something. */
-  private watch(topics: readonly string[], shards: number): Watch {
+  private watch(topics: readonly string[], shards: number): Watch<Delivery> {
     const key = topics.join(" ");
     const known = this.watches.get(key);
     if (known) return known;
-    const watch = new Watch(topics);
+    const watch = new Watch<Delivery>(topics);
     for (let shard = 0; shard < shards; shard++) watch.notify(shard);
     this.watches.set(key, watch);
     return watch;
@@ -85,8 +94,69 @@ export class Reserver {
     });
   }
 
+  /** Asks the node of each shard by itself, and waits a little for all. What comes later is kept for whoever waits. */
+  private async askEach(ask: Ask, shards: readonly number[], watch: Watch<Delivery>): Promise<Delivery[]> {
+    if (!this.calls.redis.isCluster) return this.ask(ask, shards, watch);
+    const patience = new AbortController();
+    const isOver = sleep(REST_MS, undefined, { signal: patience.signal }).catch(() => undefined);
+    const awaited: Promise<Answer<Delivery>>[] = [];
+    for (const [node, some] of this.byNode(shards)) {
+      const { now, isSlow } = this.rounds.begin(node, some, watch);
+      if (now.length === 0) continue;
+      const max = isSlow ? 1 : Math.floor((ask.max * some.length) / shards.length); // at least 1 for each shard
+      const round = this.ask({ ...ask, max }, now, watch).then((found) => ({ found }), (fault) => ({ found: [], fault }));
+      if (isSlow) void this.late(node, round, watch);
+      else awaited.push(this.inTime(node, round, isOver, watch));
+    }
+    const answers = await Promise.all(awaited);
+    patience.abort();
+    const found = answers.flatMap((answer) => answer.found);
+    const fault = answers.find((answer) => answer.fault !== undefined)?.fault;
+    if (found.length === 0 && fault !== undefined) throw fault;
+    this.keep([], fault, watch); // the next call throws it
+    return found;
+  }
+
+  /** Parts shards by the nodes that have them. That of a shard whose node is not known is empty. */
+  private byNode(shards: readonly number[]): Map<string, number[]> {
+    const parts = new Map<string, number[]>();
+    for (const shard of shards) {
+      const options = connectionFor(this.calls.redis, `{${this.calls.namespace}:${shard}}:meta`)?.options;
+      const node = options ? `${options.host}:${options.port}` : "";
+      parts.set(node, [...(parts.get(node) ?? []), shard]);
+    }
+    return parts;
+  }
+
+  /** What a round trip brings until then; nothing where it takes longer. */
+  private async inTime(
+    node: string, round: Promise<Answer<Delivery>>, isOver: Promise<undefined>, watch: Watch<Delivery>,
+  ): Promise<Answer<Delivery>> {
+    const answer = await Promise.race([round, isOver]);
+    if (answer) return { found: answer.found, fault: this.rounds.end(node, false, answer.fault) };
+    this.rounds.leave(node);
+    void this.late(node, round, watch);
+    return { found: [] };
+  }
+
+  /** Keeps what comes of a round trip that is not waited for. */
+  private async late(node: string, round: Promise<Answer<Delivery>>, watch: Watch<Delivery>): Promise<void> {
+    const { found, fault } = await round;
+    this.keep(found, this.rounds.end(node, true, fault), watch);
+  }
+
+  /** Keeps deliveries, or why there are none, for whoever waits, and gives back what nobody takes soon. */
+  private keep(found: readonly Delivery[], fault: unknown, watch: Watch<Delivery>): void {
+    if (found.length === 0 && fault === undefined) return;
+    watch.keep(found, fault);
+    setTimeout(() => {
+      // Those that are not given back come again when their leases run out.
+      for (const one of watch.clear()) void one.release({ delayMs: 0, keepAttempt: true }).catch(() => undefined);
+    }, REST_MS);
+  }
+
   /** Asks some shards at once, each for its part, and notes in the watch which may have more, and when. */
-  private async ask({ topics, leaseMs, max }: Ask, shards: readonly number[], watch?: Watch): Promise<Delivery[]> {
+  private async ask({ topics, leaseMs, max }: Ask, shards: readonly number[], watch?: Watch<Delivery>): Promise<Delivery[]> {
     const asked = shards.map(async (shard, n) => {
       const part = Math.ceil((max - n) / shards.length);
       try {
@@ -104,8 +174,9 @@ export class Reserver {
     });
     const answers = await Promise.allSettled(asked);
     const found = answers.flatMap((answer) => (answer.status === "fulfilled" ? answer.value : []));
-    const lost = answers.find((answer) => answer.status === "rejected");
-    if (found.length === 0 && lost) throw (lost as PromiseRejectedResult).reason;
+    const faults = answers.flatMap((answer) => (answer.status === "rejected" ? [answer.reason] : []));
+    // A call that was silent ends the connection, and so the others on it.
+    if (found.length === 0 && faults.length > 0) throw faults.find((fault) => fault instanceof TimeoutError) ?? faults[0];
     return found;
   }
 

@@ -3,8 +3,8 @@
 /** The most polls until each shard had its turn. */
 const MAX_POLLS = 64;
 
-/** The shards to ask, each from a time on; times are on the clock of `performance.now`. */
-export class Watch {
+/** The shards to ask, each from a time on; times are on the clock of `performance.now`. `T` is what they are asked for. */
+export class Watch<T> {
   /** How often a shard, or a few in turn, is polled: the net below a lost notification. */
   static pollMs = 1_250;
 
@@ -13,6 +13,9 @@ export class Watch {
   private pollAt = 0;
   private wake = (): void => undefined;
   private changed = Promise.resolve();
+  /** What came too late for the call that asked, and why nothing came. */
+  private found: T[] = [];
+  private fault: unknown;
 
   constructor(private readonly topics: readonly string[]) {
     this.renew();
@@ -24,8 +27,28 @@ export class Watch {
     const at = performance.now() + afterMs;
     if ((this.open.get(shard) ?? Infinity) <= at) return;
     this.open.set(shard, at);
-    this.wake();
     this.renew();
+  }
+
+  /** Keeps what came, or why nothing did, for the next call. */
+  keep(found: readonly T[], fault: unknown): void {
+    this.found.push(...found);
+    this.fault ??= fault;
+    this.renew();
+  }
+
+  /** Takes of what was kept; throws the fault where there is nothing else. */
+  kept(max: number): T[] {
+    if (this.found.length > 0 || this.fault === undefined) return this.found.splice(0, max);
+    const { fault } = this;
+    this.fault = undefined;
+    throw fault;
+  }
+
+  /** Takes all that was kept. */
+  clear(): T[] {
+    this.fault = undefined;
+    return this.found.splice(0);
   }
 
   /** The shards to ask now, at most `max`; they count as asked. */
@@ -47,7 +70,8 @@ export class Watch {
 
   /** Waits for a notification, the time of a shard, the next poll, or `untilMs`, whichever is first. */
   async wait(untilMs: number, signal?: AbortSignal): Promise<void> {
-    const next = Math.min(untilMs, this.pollAt, ...this.open.values());
+    const isKept = this.found.length > 0 || this.fault !== undefined;
+    const next = isKept ? 0 : Math.min(untilMs, this.pollAt, ...this.open.values());
     let timer: NodeJS.Timeout | undefined;
     let stop = (): void => undefined;
     const ended = new Promise<void>((resolve) => {
@@ -60,7 +84,9 @@ export class Watch {
     signal?.removeEventListener("abort", stop);
   }
 
+  /** Wakes those who wait. */
   private renew(): void {
+    this.wake();
     this.changed = new Promise((resolve) => (this.wake = resolve));
   }
 }

@@ -5,6 +5,8 @@ import { after, before, suite, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
 import { Client, connect, Worker } from "../src/index.js";
+import { connectionFor } from "../src/connections.js";
+import { placesOf } from "../src/names.js";
 import { Watch } from "../src/watch.js";
 import { init, RedisGroup } from "./server.js";
 
@@ -67,6 +69,20 @@ class Run {
     while (!ids.every((id) => this.handed.includes(id))) await new Promise<void>((resolve) => (this.wake = resolve));
   }
 
+  /** Ids of messages that belong to the shards of the first one's node, or to those of the others. */
+  ids(there: boolean, name: string, count: number): string[] {
+    const nodes = Array.from({ length: SHARDS }, (_, shard) => connectionFor(this.client["calls"].redis, this.key(shard)));
+    const all = Array.from({ length: 100 * count }, (_, n) => `${name}-${n}`);
+    const isThere = (id: string) => nodes[placesOf(Buffer.from(id), [SHARDS])[0]!] === nodes[0];
+    return all.filter((id) => isThere(id) === there).slice(0, count);
+  }
+
+  /** Whether the replicas of a cluster take over from masters that fail. */
+  async succeed(theyDo: boolean): Promise<void> {
+    const nodes = (this.redis as Cluster).nodes("all");
+    await Promise.all(nodes.map((node) => node.config("SET", "cluster-replica-no-failover", theyDo ? "no" : "yes")));
+  }
+
   async stop(): Promise<void> {
     await this.worker?.close();
     this.redis.disconnect(); // and with it the client's own connections
@@ -107,6 +123,27 @@ for (const kind of ["sentinel", "cluster"]) {
       // Those that the dying master answered may be lost with it.
       await run.putWhile("meanwhile", group.does("kill", run.key(0)));
       await run.has(await run.putAll("after"));
+      await run.stop();
+    });
+
+    test("a worker gets what the other nodes have while one is silent", { skip: kind === "sentinel", timeout: 60_000 }, async () => {
+      const run = await Run.start(group.url, "slow", { timeoutMs: 600_000 });
+      await run.client.topic("orders").count(); // knows the nodes
+      const [held, others] = [run.ids(true, "held", 1), run.ids(false, "other", 100)];
+      await run.client.put({ topic: "orders", id: held[0]!, payload: "x" });
+      await run.succeed(false);
+      await group.does("freeze", run.key(0));
+      Watch.pollMs = 1; // the silent one is soon asked
+      run.work();
+      for (const id of others) {
+        await run.client.put({ topic: "orders", id, payload: "x" });
+        await run.has([id]); // if each waited for the silent node, it would not come
+      }
+      assert.ok(!run.handed.includes(held[0]!));
+      Watch.pollMs = 1_000_000;
+      await group.does("thaw", run.key(0));
+      await run.has(held);
+      await run.succeed(true);
       await run.stop();
     });
 
