@@ -112,8 +112,8 @@ func (c *Client) reserveWhenReady(ctx context.Context, ask Reserve) ([]*Delivery
 		if watch == nil {
 			return nil, errClosed
 		}
-		if found, err := watch.kept(ask.Max); len(found) > 0 || err != nil {
-			return found, err
+		if found, err := watch.kept(ask.Max); len(found) > 0 || err != nil && c.rounds.fault() != nil {
+			return found, err // not a silence that is over
 		}
 		due := watch.take(shards, ask.Max)
 		if len(due) > 0 {

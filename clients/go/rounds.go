@@ -73,7 +73,7 @@ func (c *Client) askEach(ctx context.Context, ask Reserve, shards []int, watch *
 			go c.late(one, watch)
 		}
 	}
-	if len(found) > 0 { // the next call returns the error
+	if len(found) > 0 { // the next call returns the error, unless it was a silence that is over
 		c.keep(nil, err, watch)
 		err = nil
 	}

@@ -109,11 +109,11 @@ func (w *watch) take(shards, max int) (due []int) {
 	return due
 }
 
-// clear takes all that was kept.
+// clear takes all deliveries that were kept.
 func (w *watch) clear() (found []*Delivery) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	found, w.found, w.fault = w.found, nil, nil
+	found, w.found = w.found, nil
 	return found
 }
 

@@ -57,7 +57,8 @@ export class Reserver {
       const shards = await this.calls.shards();
       this.listen(shards);
       const kept = watch.kept(ask.max);
-      if (kept.length > 0) return kept;
+      if (kept.found.length > 0) return kept.found;
+      if (kept.fault !== undefined && this.rounds.fault) throw kept.fault; // not a silence that is over
       const due = watch.take(shards, ask.max);
       const found = await this.askEach(ask, due, watch);
       if (found.length > 0) return found;
@@ -113,7 +114,7 @@ export class Reserver {
     const found = answers.flatMap((answer) => answer.found);
     const fault = answers.find((answer) => answer.fault !== undefined)?.fault;
     if (found.length === 0 && fault !== undefined) throw fault;
-    this.keep([], fault, watch); // the next call throws it
+    this.keep([], fault, watch); // the next call throws it, unless it was a silence that is over
     return found;
   }
 

@@ -37,17 +37,16 @@ export class Watch<T> {
     this.renew();
   }
 
-  /** Takes of what was kept; throws the fault where there is nothing else. */
-  kept(max: number): T[] {
-    if (this.found.length > 0 || this.fault === undefined) return this.found.splice(0, max);
+  /** Takes of what was kept: so many, or the fault where there is nothing else. */
+  kept(max: number): { found: T[]; fault?: unknown } {
+    if (this.found.length > 0) return { found: this.found.splice(0, max) };
     const { fault } = this;
     this.fault = undefined;
-    throw fault;
+    return { found: [], fault };
   }
 
-  /** Takes all that was kept. */
+  /** Takes all that was kept, but the fault. */
   clear(): T[] {
-    this.fault = undefined;
     return this.found.splice(0);
   }
 
