@@ -44,7 +44,7 @@ type round struct {
 }
 
 // askEach asks the node of each shard by itself, and waits a little for all of them. What comes later is kept in the
-// watch, for whoever waits.
+// watch, for a caller who waits.
 func (c *Client) askEach(ctx context.Context, ask Reserve, shards []int, watch *watch) (found []*Delivery, err error) {
 	if _, is := c.redis.(*redis.ClusterClient); !is {
 		return c.ask(ctx, ask, shards, watch)
@@ -108,7 +108,7 @@ func (c *Client) late(one *round, watch *watch) {
 	c.keep(one.found, c.rounds.end(one.node, 1, one.err), watch)
 }
 
-// keep keeps deliveries, or why there are none, for whoever waits, and gives back what nobody takes soon.
+// keep keeps deliveries, or why there are none, for a caller who waits, and gives back what nobody takes soon.
 func (c *Client) keep(found []*Delivery, fault error, watch *watch) {
 	if len(found) == 0 && fault == nil {
 		return

@@ -95,7 +95,7 @@ export class Reserver {
     });
   }
 
-  /** Asks the node of each shard by itself, and waits a little for all. What comes later is kept for whoever waits. */
+  /** Asks the node of each shard by itself, and waits a little for all. What comes later is kept for a caller who waits. */
   private async askEach(ask: Ask, shards: readonly number[], watch: Watch<Delivery>): Promise<Delivery[]> {
     if (!this.calls.redis.isCluster) return this.ask(ask, shards, watch);
     const patience = new AbortController();
@@ -146,7 +146,7 @@ export class Reserver {
     this.keep(found, this.rounds.end(node, true, fault), watch);
   }
 
-  /** Keeps deliveries, or why there are none, for whoever waits, and gives back what nobody takes soon. */
+  /** Keeps deliveries, or why there are none, for a caller who waits, and gives back what nobody takes soon. */
   private keep(found: readonly Delivery[], fault: unknown, watch: Watch<Delivery>): void {
     if (found.length === 0 && fault === undefined) return;
     watch.keep(found, fault);
