@@ -1,4 +1,4 @@
-/** Which nodes of a cluster do not answer in time. Such a one is asked for a single message at a time, by nobody who waits. */
+/** Which nodes of a cluster do not answer in time. Such a one is asked for one message at a time, by nobody who waits. */
 
 import { REST_MS } from "./delivery.js";
 import { TimeoutError } from "./outcome.js";
