@@ -1,12 +1,13 @@
-//! Shards whose Redis is away while that of others can be used, as when a node of a cluster dies.
+//! Shards whose Redis is away while that of others can be used, as when a node of a cluster dies, or answers but takes no
+//! messages.
 //!
 //! Their writes rest alone, and the others go on. For a while nothing is sent to these shards, or each call would wait for
 //! their deadline. Where all are away, or where all answer again, nothing is known here: then everything stays in order, and
 //! is tried again.
 
 use crate::outcome::Settle;
-use delayq::protocol::{Placement, ShardId};
-use delayq::{Admin, Client, Error};
+use delayq::protocol::{Holder, Placement, ShardId};
+use delayq::{Client, Error};
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -27,15 +28,20 @@ pub(crate) struct Away {
 impl Away {
     /// Why nothing is sent to one of these places now.
     pub(crate) fn why(&self, places: impl FnOnce() -> Placement) -> Option<String> {
-        let is_fresh = self.until.is_some_and(|until| Instant::now() < until);
-        if is_fresh { self.of(places) } else { None }
+        if self.is_fresh() { self.of(places) } else { None }
     }
 
     /// Finds out which shards are away, if calls could not be carried out.
     pub(crate) async fn learn(&mut self, client: &Client, answers: &[Settle]) {
         if answers.iter().any(|settle| matches!(settle, Settle::Hold(..))) {
-            self.note(ask_all(client).await);
+            // Where none can be used, all are tried again.
+            let _ = self.ask(client).await;
         }
+    }
+
+    /// Whether any shard can be used. None is asked while it is known that some are away.
+    pub(crate) async fn probe(&mut self, client: &Client) -> Result<(), Error> {
+        if self.is_fresh() && !self.shards.is_empty() { Ok(()) } else { self.ask(client).await }
     }
 
     /// What becomes of a write: one that only its own shards hold up rests alone.
@@ -53,27 +59,37 @@ impl Away {
         places().newest_first().find_map(|shard| self.shards.get(&shard).cloned())
     }
 
-    fn note(&mut self, answers: Vec<(ShardId, Result<(), Error>)>) {
-        let is_whole = answers.iter().all(|(_, answer)| answer.is_err());
+    fn is_fresh(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Asks every shard whether it can be used.
+    async fn ask(&mut self, client: &Client) -> Result<(), Error> {
+        let shards: Vec<ShardId> = client.shards().shards().collect();
+        let answers = Holder::new(client.clone()).takes_puts(&shards).await;
+        self.note(shards.into_iter().zip(answers).collect())
+    }
+
+    /// Takes in which shards can be used; why none can, if so.
+    fn note(&mut self, mut answers: Vec<(ShardId, Result<(), Error>)>) -> Result<(), Error> {
+        self.until = Some(Instant::now() + FOR);
+        self.shards.clear();
+        if answers.iter().all(|(_, answer)| answer.is_err()) {
+            return answers.swap_remove(0).1;
+        }
         let away = answers.into_iter().filter_map(|(shard, answer)| match answer {
-            Err(error) if error.is_outage() && !is_whole => Some((shard, error.to_string())),
+            Err(error) if error.is_outage() => Some((shard, error.to_string())),
             _ => None,
         });
-        (self.shards, self.until) = (away.collect(), Some(Instant::now() + FOR));
+        self.shards.extend(away);
+        Ok(())
     }
-}
-
-/// Asks every shard whether it can be used.
-pub(crate) async fn ask_all(client: &Client) -> Vec<(ShardId, Result<(), Error>)> {
-    let shards: Vec<ShardId> = client.shards().shards().collect();
-    let answers = Admin::new(client.clone()).overview_of(&shards).await;
-    shards.into_iter().zip(answers.into_iter().map(|answer| answer.map(drop))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use delayq::Fate;
+    use delayq::{Fate, Settings};
 
     fn gone() -> Error {
         Error::Unreachable { address: "node".to_owned(), why: "refused".to_owned() }
@@ -96,7 +112,8 @@ mod tests {
             let mut away = Away::default();
             let answer =
                 |(shard, is_there)| (ShardId::new(shard), if is_there { Ok(()) } else { Err(gone()) });
-            away.note((0..).zip(answers).map(answer).collect());
+            let noted = away.note((0..).zip(answers).map(answer).collect());
+            assert_eq!(noted.is_ok(), answers.contains(&true));
             let hold = Settle::Hold(Fate::Unknown, "no answer".to_owned());
             let judged = away.judge(hold.clone(), || placement.clone());
             let expected = if rests { Settle::Rest(Fate::Unknown, "no answer".to_owned()) } else { hold };
@@ -104,5 +121,17 @@ mod tests {
             assert_eq!(away.why(|| placement.clone()).is_some(), rests, "{answers:?} {placement:?}");
             assert_eq!(away.judge(Settle::Done, || placement.clone()), Settle::Done);
         }
+    }
+
+    #[tokio::test]
+    async fn no_shard_is_asked_while_it_is_known_that_some_are_away() {
+        let nowhere = Client::new(Settings::new("redis://127.0.0.1:1/"));
+        let mut away = Away::default();
+        assert!(away.probe(&nowhere).await.is_err());
+        let (here, gone) = ((ShardId::new(0), Ok(())), (ShardId::new(1), Err(gone())));
+        away.note(vec![here.clone(), gone]).unwrap();
+        away.probe(&nowhere).await.unwrap();
+        away.note(vec![here]).unwrap();
+        assert!(away.probe(&nowhere).await.is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! Carrying out writes in their order: those of one message one after the other, others together.
 
-use crate::away::{Away, ask_all};
+use crate::away::Away;
 use crate::groups;
 use crate::outcome::{Settle, of_cancel, of_put, of_reschedule};
 use crate::resting::{Resting, message_of};
@@ -97,12 +97,8 @@ impl Carrier {
     }
 
     /// Whether any shard can be used: where nothing at all is carried out, it may be the whole Redis.
-    pub(crate) async fn probe(&self) -> Result<(), Error> {
-        let mut answers = ask_all(self.producer.client()).await;
-        match answers.iter().position(|(_, answer)| answer.is_ok()) {
-            Some(_) => Ok(()),
-            None => answers.swap_remove(0).1,
-        }
+    pub(crate) async fn probe(&mut self) -> Result<(), Error> {
+        self.away.probe(self.producer.client()).await
     }
 
     fn places(&self, record: &SpoolRecord) -> Placement {

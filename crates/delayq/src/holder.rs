@@ -10,9 +10,9 @@ use delayq_core::keys::Channel;
 use delayq_core::script::Verb;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::overview::{self, TopicsPage};
-use delayq_core::verbs::probe;
 use delayq_core::verbs::reserve::{self, Receipt, Reservation, ReserveReport, ReserveRequest};
 use delayq_core::verbs::settle::{self, Release, Settled};
+use delayq_core::verbs::{probe, put};
 use std::time::Duration;
 
 /// The deployment as a holder of leases sees it: a forwarder or a consumer. Cheap to clone.
@@ -58,6 +58,20 @@ impl Holder {
     /// It does not, or cannot be reached.
     pub async fn takes_writes(&self, shard: ShardId) -> Result<(), Error> {
         self.client.calls.ask(probe::request(shard, ["TIME"]), probe::read).await.map(drop)
+    }
+
+    /// Whether the Redis of each of these shards takes messages now, in one round trip. Unlike one that only
+    /// [takes writes](Self::takes_writes), it has memory for them.
+    pub async fn takes_puts(&self, shards: &[ShardId]) -> Vec<Result<(), Error>> {
+        let calls = shards.iter().map(|&shard| put::of_none(shard)).collect();
+        let would_take = |error: &Error| matches!(error, Error::Redis { code, .. } if code == "DQARG");
+        let answers = self.client.calls.send_all(calls).await.into_iter();
+        answers
+            .map(|answer| match answer {
+                Err(error) if would_take(&error) => Ok(()),
+                answer => answer.map(drop),
+            })
+            .collect()
     }
 
     /// Reserves ready messages, from all these shards in one round trip.

@@ -82,6 +82,11 @@ pub fn request(
     call
 }
 
+/// A put of no message, which changes nothing: a shard that would take one refuses it as `DQARG`.
+pub fn of_none(shard: ShardId) -> Call {
+    Call::new(Verb::Put, shard)
+}
+
 /// The outcome of each message; `None`: it is not in this earlier place.
 ///
 /// # Errors
