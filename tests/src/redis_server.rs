@@ -4,7 +4,7 @@
 use self::shared::try_connect;
 use crate::certs::{Authority, Certificate};
 use crate::clock_shim::ClockShim;
-use crate::deadline::{SHORT, wait_for};
+use crate::deadline::{LONG, SHORT, wait_for, wait_until};
 use crate::environment::given_redis_url;
 use crate::folder::Folder;
 use crate::ports::free_port;
@@ -164,6 +164,18 @@ impl RedisServer {
             server.take_all_slots().await;
         }
         server
+    }
+
+    /// A replica of it with the same settings, once it has its data.
+    ///
+    /// # Panics
+    /// If it does not get it.
+    pub async fn replica(&self) -> Self {
+        self.command::<()>(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).await;
+        let replica = Self::start_with(self.options.clone().replica_of(self)).await;
+        let follows = async || replica.field("master_link_status").await == "up";
+        wait_until("the replica to have its master's data", LONG, follows).await;
+        replica
     }
 
     /// The TCP port at which other nodes of its Redis Cluster reach it.

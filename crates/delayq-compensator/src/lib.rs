@@ -40,6 +40,7 @@ mod probes;
 mod resting;
 mod resubmit;
 mod room;
+mod unconfirmed;
 mod wake;
 mod writes;
 

@@ -17,43 +17,40 @@ pub(crate) enum Settle {
     Untried,
 }
 
-pub(crate) fn of_put(answer: Result<&PutOutcome, &Error>) -> Settle {
+pub(crate) fn of_put(answer: &PutOutcome) -> Settle {
     match answer {
-        Ok(PutOutcome::Stored(_) | PutOutcome::Ready(_) | PutOutcome::Exists(..)) => Settle::Done,
-        Ok(PutOutcome::Conflict(..)) => Settle::Reject("another message has this id".to_owned()),
-        Ok(PutOutcome::Newer) => Settle::Reject("a message of a later format has this id".to_owned()),
-        Ok(PutOutcome::Malformed) => Settle::Reject("bytes that are not a message have this id".to_owned()),
-        Ok(PutOutcome::Leased) => Settle::Reject("the one it was to replace is leased".to_owned()),
-        Ok(PutOutcome::Stale) => Settle::Reject(
+        PutOutcome::Stored(_) | PutOutcome::Ready(_) | PutOutcome::Exists(..) => Settle::Done,
+        PutOutcome::Conflict(..) => Settle::Reject("another message has this id".to_owned()),
+        PutOutcome::Newer => Settle::Reject("a message of a later format has this id".to_owned()),
+        PutOutcome::Malformed => Settle::Reject("bytes that are not a message have this id".to_owned()),
+        PutOutcome::Leased => Settle::Reject("the one it was to replace is leased".to_owned()),
+        PutOutcome::Stale => Settle::Reject(
             "stale: its topic refuses repeats, and may have forgotten how the first try ended".to_owned(),
         ),
-        Ok(PutOutcome::Refused(why)) => of_script("refused", why),
-        Ok(PutOutcome::Spooled) => Settle::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
-        Err(error) => of_error(error),
+        PutOutcome::Refused(why) => of_script("refused", why),
+        PutOutcome::Spooled => Settle::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
     }
 }
 
-pub(crate) fn of_cancel(answer: Result<&CancelOutcome, &Error>) -> Settle {
+pub(crate) fn of_cancel(answer: &CancelOutcome) -> Settle {
     match answer {
-        Ok(CancelOutcome::Spooled) => Settle::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
-        Ok(CancelOutcome::Failed(why)) => of_script("failed", why),
-        Ok(_) => Settle::Done,
-        Err(error) => of_error(error),
+        CancelOutcome::Spooled => Settle::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
+        CancelOutcome::Failed(why) => of_script("failed", why),
+        _ => Settle::Done,
     }
 }
 
-pub(crate) fn of_reschedule(answer: Result<&RescheduleOutcome, &Error>) -> Settle {
+pub(crate) fn of_reschedule(answer: &RescheduleOutcome) -> Settle {
     match answer {
-        Ok(RescheduleOutcome::Moved { .. }) => Settle::Done,
-        Ok(RescheduleOutcome::Changed(due)) => Settle::Reject(format!("it is due at {due} ms by now")),
-        Ok(RescheduleOutcome::Leased) => Settle::Reject("too late: it is leased".to_owned()),
-        Ok(RescheduleOutcome::Dead) => Settle::Reject("too late: it is dead".to_owned()),
-        Ok(RescheduleOutcome::Finished(state, _)) => Settle::Reject(format!("too late: it is {state}")),
-        Ok(RescheduleOutcome::Unknown) => Settle::Reject("nothing is known of it".to_owned()),
-        Ok(RescheduleOutcome::Spooled) => Settle::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
-        Ok(RescheduleOutcome::Refused(why)) => of_script("refused", why),
-        Ok(RescheduleOutcome::Failed(why)) => of_script("failed", why),
-        Err(error) => of_error(error),
+        RescheduleOutcome::Moved { .. } => Settle::Done,
+        RescheduleOutcome::Changed(due) => Settle::Reject(format!("it is due at {due} ms by now")),
+        RescheduleOutcome::Leased => Settle::Reject("too late: it is leased".to_owned()),
+        RescheduleOutcome::Dead => Settle::Reject("too late: it is dead".to_owned()),
+        RescheduleOutcome::Finished(state, _) => Settle::Reject(format!("too late: it is {state}")),
+        RescheduleOutcome::Unknown => Settle::Reject("nothing is known of it".to_owned()),
+        RescheduleOutcome::Spooled => Settle::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
+        RescheduleOutcome::Refused(why) => of_script("refused", why),
+        RescheduleOutcome::Failed(why) => of_script("failed", why),
     }
 }
 
@@ -86,7 +83,7 @@ mod tests {
     fn what_is_there_is_done_what_cannot_be_is_rejected_and_an_outage_holds() {
         let at = UnixMillis::new(1);
         let done = [PutOutcome::Stored(at), PutOutcome::Ready(at), PutOutcome::Exists(State::Cancelled, at)];
-        assert!(done.iter().all(|outcome| of_put(Ok(outcome)) == Settle::Done));
+        assert!(done.iter().all(|outcome| of_put(outcome) == Settle::Done));
         let rejected = [
             PutOutcome::Conflict(State::Delayed, at),
             PutOutcome::Newer,
@@ -95,17 +92,17 @@ mod tests {
             PutOutcome::Leased,
             PutOutcome::Refused("due time".to_owned()),
         ];
-        assert!(rejected.iter().all(|outcome| matches!(of_put(Ok(outcome)), Settle::Reject(_))));
+        assert!(rejected.iter().all(|outcome| matches!(of_put(outcome), Settle::Reject(_))));
         let outage = Error::Unreachable { address: String::new(), why: String::new() };
-        assert!(matches!(of_put(Err(&outage)), Settle::Hold(Fate::NotApplied, _)));
+        assert!(matches!(of_error(&outage), Settle::Hold(Fate::NotApplied, _)));
         let lost = Error::NoAnswer { address: String::new(), why: String::new() };
-        assert!(matches!(of_put(Err(&lost)), Settle::Hold(Fate::Unknown, _)));
+        assert!(matches!(of_error(&lost), Settle::Hold(Fate::Unknown, _)));
         let shard = Error::Uninitialised(delayq::protocol::ShardId::new(3));
-        assert!(matches!(of_put(Err(&shard)), Settle::Rest(Fate::NotApplied, _)));
+        assert!(matches!(of_error(&shard), Settle::Rest(Fate::NotApplied, _)));
         let unconfirmed =
             Error::Unconfirmed { durability: String::new(), fate: Fate::Unknown, why: String::new() };
-        assert!(matches!(of_put(Err(&unconfirmed)), Settle::Rest(Fate::Unknown, _)));
-        assert!(matches!(of_put(Err(&Error::Message(MessageError::Backoff))), Settle::Reject(_)));
+        assert!(matches!(of_error(&unconfirmed), Settle::Rest(Fate::Unknown, _)));
+        assert!(matches!(of_error(&Error::Message(MessageError::Backoff)), Settle::Reject(_)));
         for (why, rests) in [
             ("ERR The user executing the script can't run this command or subcommand", true),
             ("NOPERM ACL failure in script", true),
@@ -113,10 +110,10 @@ mod tests {
             ("expiry not after the due time", false),
             ("", false),
         ] {
-            let settled = of_put(Ok(&PutOutcome::Refused(why.to_owned())));
+            let settled = of_put(&PutOutcome::Refused(why.to_owned()));
             assert_eq!(matches!(settled, Settle::Rest(Fate::NotApplied, _)), rests, "{why}");
         }
-        assert_eq!(of_cancel(Ok(&CancelOutcome::Unknown)), Settle::Done);
-        assert!(matches!(of_reschedule(Ok(&RescheduleOutcome::Unknown)), Settle::Reject(_)));
+        assert_eq!(of_cancel(&CancelOutcome::Unknown), Settle::Done);
+        assert!(matches!(of_reschedule(&RescheduleOutcome::Unknown), Settle::Reject(_)));
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::away::Away;
 use crate::groups;
-use crate::outcome::{Settle, of_cancel, of_put, of_reschedule};
+use crate::outcome::{Settle, of_cancel, of_error, of_put, of_reschedule};
 use crate::resting::{Resting, message_of};
+use crate::unconfirmed::Unconfirmed;
 use delayq::protocol::Placement;
 use delayq::spool::{GroupRecord, Resubmit, SpoolRecord};
 use delayq::{Client, Error, Fate, Producer, ProducerOptions, UnixMillis};
@@ -23,6 +24,7 @@ pub(crate) struct Write {
 pub(crate) struct Carrier {
     producer: Producer,
     away: Away,
+    unconfirmed: Unconfirmed,
 }
 
 // === impl Carrier ===
@@ -33,12 +35,15 @@ impl Carrier {
     /// # Panics
     /// Outside a tokio runtime.
     pub(crate) fn new(client: Client) -> Self {
-        Self { producer: Producer::start(client, ProducerOptions::default()), away: Away::default() }
+        let producer = Producer::start(client, ProducerOptions::default());
+        Self { producer, away: Away::default(), unconfirmed: Unconfirmed::default() }
     }
 
     /// Carries out a batch, as far as Redis can be used. One answer for each write, in their order.
     pub(crate) async fn carry_out(&mut self, resting: &mut Resting, batch: &[Write]) -> Vec<Settle> {
         let mut settled = vec![Settle::Untried; batch.len()];
+        let topics = batch.iter().map(|write| &write.record.topic);
+        self.unconfirmed.ask_again(&self.producer, topics).await;
         for run in runs(batch) {
             let mut tried = Vec::with_capacity(run.len());
             for at in run {
@@ -46,7 +51,7 @@ impl Carrier {
                 if resting.holds(record) {
                     continue;
                 }
-                match self.away.why(|| self.places(record)) {
+                match self.why(record) {
                     None => tried.push(at),
                     Some(why) => {
                         resting.add(record, why.clone());
@@ -56,9 +61,16 @@ impl Carrier {
             }
             let writes: Vec<&Write> = tried.iter().map(|&at| &batch[at]).collect();
             let answers = call(&self.producer, &writes).await;
-            self.away.learn(self.producer.client(), &answers).await;
+            for (write, answer) in writes.iter().zip(&answers) {
+                if let Err(error) = answer {
+                    self.unconfirmed.learn(&self.producer, &write.record.topic, error);
+                }
+            }
+            let settle = |answer: Result<Settle, Error>| answer.unwrap_or_else(|error| of_error(&error));
+            let settles: Vec<Settle> = answers.into_iter().map(settle).collect();
+            self.away.learn(self.producer.client(), &settles).await;
             let mut has_ended = false;
-            for (at, settle) in tried.into_iter().zip(answers) {
+            for (at, settle) in tried.into_iter().zip(settles) {
                 let record = &batch[at].record;
                 let settle = self.away.judge(settle, || self.places(record));
                 if let Settle::Rest(_, why) = &settle {
@@ -101,6 +113,12 @@ impl Carrier {
         self.away.probe(self.producer.client()).await
     }
 
+    /// Why a write rests without a call.
+    fn why(&self, record: &SpoolRecord) -> Option<String> {
+        let places = || self.places(record);
+        self.away.why(places).or_else(|| self.unconfirmed.why(&record.topic, places))
+    }
+
     fn places(&self, record: &SpoolRecord) -> Placement {
         self.producer.client().layout().placement_of(&record.target.id, record.target.group.as_ref())
     }
@@ -130,8 +148,8 @@ fn runs(batch: &[Write]) -> Vec<Range<usize>> {
     runs
 }
 
-/// Calls Redis for a run.
-async fn call(producer: &Producer, run: &[&Write]) -> Vec<Settle> {
+/// Calls Redis for a run: what becomes of each write, or the error.
+async fn call(producer: &Producer, run: &[&Write]) -> Vec<Result<Settle, Error>> {
     let now = delayq_service::host_now();
     let (mut puts, mut cancels, mut moves, mut topic) = (Vec::new(), Vec::new(), Vec::new(), None);
     for write in run {
@@ -149,20 +167,18 @@ async fn call(producer: &Producer, run: &[&Write]) -> Vec<Settle> {
     }
     match topic {
         None => {
-            let answers = producer.put_many(puts).await;
-            let outcome = |answer: &Result<delayq::Put, delayq::PutError>| match answer {
-                Ok(put) => of_put(Ok(&put.outcome)),
-                Err(error) => of_put(Err(&error.error)),
-            };
-            answers.iter().map(outcome).collect()
+            let answers = producer.put_many(puts).await.into_iter();
+            answers
+                .map(|answer| answer.map(|put| of_put(&put.outcome)).map_err(|error| error.error))
+                .collect()
         }
         Some(topic) if moves.is_empty() => {
-            let answers = producer.cancel_many(&topic, &cancels).await;
-            answers.iter().map(|answer| of_cancel(answer.as_ref())).collect()
+            let answers = producer.cancel_many(&topic, &cancels).await.into_iter();
+            answers.map(|answer| answer.map(|outcome| of_cancel(&outcome))).collect()
         }
         Some(topic) => {
-            let answers = producer.reschedule_many(&topic, &moves).await;
-            answers.iter().map(|answer| of_reschedule(answer.as_ref())).collect()
+            let answers = producer.reschedule_many(&topic, &moves).await.into_iter();
+            answers.map(|answer| answer.map(|outcome| of_reschedule(&outcome))).collect()
         }
     }
 }

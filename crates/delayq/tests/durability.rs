@@ -38,11 +38,8 @@ struct Stand {
 
 impl Pair {
     async fn start(options: RedisOptions) -> Self {
-        let options = options.set("repl-diskless-sync-delay", "0");
-        let master = RedisServer::start_with(options.clone()).await;
-        let replica = RedisServer::start_with(options.replica_of(&master)).await;
-        let follows = async || replica.field("master_link_status").await == "up";
-        wait_until("the replica to have its master's data", LONG, follows).await;
+        let master = RedisServer::start_with(options).await;
+        let replica = master.replica().await;
         Self { master, replica }
     }
 }

@@ -72,7 +72,7 @@ impl Spooled {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_node_that_is_away_keeps_waiting_rests_and_the_others_go_on() {
-    let mut cluster = RedisCluster::start_with(RedisOptions::default().append_only("always"), 0).await;
+    let mut cluster = RedisCluster::start_with(RedisOptions::default().append_only("always")).await;
     rests_while_away(settings(cluster.url(), SHARDS), &mut cluster.nodes[0]).await;
 }
 

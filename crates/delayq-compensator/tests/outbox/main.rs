@@ -16,6 +16,7 @@ mod resting;
 mod side_jobs;
 mod stand;
 mod tls;
+mod unconfirmed;
 mod unreadable;
 
 use delayq::UnixMillis;
