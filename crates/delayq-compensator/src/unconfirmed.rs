@@ -1,8 +1,8 @@
 //! Topics whose writes replicas or a disk do not confirm, and the shards where they do not.
 //!
-//! Such a write may have been carried out, and may be carried out again by its repeat: a message that was delivered and forgotten
-//! meanwhile is stored and delivered anew. Each also waits for the whole time that a confirmation may take. So after the first one
-//! its topic's writes rest without a call, and before any is repeated, a write that changes nothing asks for a confirmation: a
+//! Such a write may have been carried out, and its repeat may do so again: a message that was delivered and forgotten
+//! meanwhile is delivered once more. Each also waits for as long as a confirmation may take. So after the first one its
+//! topic's writes rest without a call, and before any is repeated, a write that changes nothing asks for a confirmation: a
 //! cancel of an id that nobody has, in every shard.
 
 use delayq::protocol::{Placement, ShardId};
@@ -48,8 +48,8 @@ impl Unconfirmed {
         }
     }
 
-    /// Asks for confirmations of those of these topics that have rested for long enough, all at once. What answers otherwise is
-    /// no matter of confirmations any more.
+    /// Asks for confirmations of those of these topics that have rested for long enough, all at once. Where the answer is
+    /// another one, such as of an outage, their own writes find out.
     pub(crate) async fn ask_again(&mut self, producer: &Producer, topics: impl Iterator<Item = &Topic>) {
         if self.0.is_empty() {
             return;

@@ -30,16 +30,62 @@ fn judge(books: &Books) -> Check {
     let found =
         format!("{waits}; {} rejected, {} resting, {} KiB", books.rejected, books.resting, books.bytes >> 10);
     if books.oldest.is_some_and(|age| age > SLOW) {
-        let advice = "see that a delayq-compensator with this [outbox] runs and is ready: its /readyz";
+        let runs = "see that a delayq-compensator with this [outbox] runs and is ready: its /readyz";
+        let advice = match books.resting {
+            0 => runs.to_owned(),
+            rows => {
+                format!(
+                    "see why {} cannot be carried out: delayq outbox rejected --resting; then {runs}",
+                    counted(rows, "row")
+                )
+            }
+        };
         Check::bad(WHAT, found, advice)
     } else if books.rejected + books.resting > 0 {
         let rows = counted(books.rejected + books.resting, "row");
-        let advice = format!("see why {rows} cannot be carried out: delayq outbox rejected");
+        let option = if books.rejected == 0 { " --resting" } else { "" };
+        let advice = format!("see why {rows} cannot be carried out: delayq outbox rejected{option}");
         Check::warning(WHAT, found, advice)
     } else if let Some(held) = &books.held {
         let found = format!("{found}; its settled rows are kept by {held}");
         Check::warning(WHAT, found, "end that transaction")
     } else {
         Check::good(WHAT, found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Judgement;
+
+    #[test]
+    fn a_row_that_waits_for_long_because_it_rests_leads_to_why_it_does() {
+        let books = |oldest, rejected, resting| Books { oldest, rejected, resting, ..Books::default() };
+        let long = Some(2 * SLOW);
+        for (books, judgement, advice) in [
+            (books(long, 0, 0), Judgement::Bad, "see that a delayq-compensator"),
+            (books(long, 9, 0), Judgement::Bad, "see that a delayq-compensator"),
+            (
+                books(long, 0, 1),
+                Judgement::Bad,
+                "see why 1 row cannot be carried out: delayq outbox rejected --resting; then see that",
+            ),
+            (
+                books(Some(SLOW), 0, 2),
+                Judgement::Warning,
+                "see why 2 rows cannot be carried out: delayq outbox rejected --resting",
+            ),
+            (
+                books(None, 1, 0),
+                Judgement::Warning,
+                "see why 1 row cannot be carried out: delayq outbox rejected",
+            ),
+            (books(Some(SLOW), 0, 0), Judgement::Good, ""),
+        ] {
+            let seen = judge(&books);
+            assert_eq!(seen.verdict, judgement);
+            assert!(seen.advice.starts_with(advice), "{seen:?}");
+        }
     }
 }

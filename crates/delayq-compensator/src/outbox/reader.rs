@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// Longest rest between two tries while Redis or the database is unavailable.
+/// Longest rest between two tries while Redis or the database is unavailable, and between two looks for rows that rest.
 const LONGEST_REST: Duration = Duration::from_secs(5);
 /// The shortest time between two reads of the books.
 pub(super) const BOOKS_EVERY: Duration = Duration::from_secs(2);
@@ -51,11 +51,11 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Rows that rest.
-#[derive(Debug, Default)]
+/// Rows that rest, or may: another process, or an operator, lets rows rest too.
+#[derive(Debug)]
 pub(super) struct Resting {
     tries: u32,
-    again_at: Option<Instant>,
+    again_at: Instant,
     /// It was logged that there are some.
     is_known: bool,
 }
@@ -122,7 +122,7 @@ impl OutboxReader {
                 None => return Ok(Step::Over),
                 Some(Taken::Turn(rows)) => {
                     if rows.is_empty() {
-                        self.resting = Resting::default();
+                        self.resting = Resting::none(Instant::now());
                     }
                     let (step, done) = self.carry_out(rows, true).await?;
                     if let Step::Held(_) = step {
@@ -243,31 +243,33 @@ impl OutboxReader {
 impl Resting {
     /// Due at once: rows may rest since before this process.
     pub(super) fn new() -> Self {
-        Self { again_at: Some(Instant::now()), ..Self::default() }
+        Self { tries: 0, again_at: Instant::now(), is_known: false }
+    }
+
+    fn none(now: Instant) -> Self {
+        Self { tries: 0, again_at: now + LONGEST_REST, is_known: false }
     }
 
     /// So many rows rest.
     fn note(&mut self, rows: u64, now: Instant) {
         if rows == 0 {
-            *self = Self::default();
-            return;
-        }
-        if !std::mem::replace(&mut self.is_known, true) {
+            // What is due stays so.
+            let again_at = self.again_at.min(now + LONGEST_REST);
+            *self = Self { again_at, ..Self::none(now) };
+        } else if !std::mem::replace(&mut self.is_known, true) {
             tracing::warn!(rows, "outbox rows rest alone, and are tried again");
-        }
-        if self.again_at.is_none() {
             self.plan(now);
         }
     }
 
     /// Has them tried again at once.
     fn hurry(&mut self, now: Instant) {
-        (self.tries, self.again_at) = (0, Some(now));
+        (self.tries, self.again_at) = (0, now);
     }
 
     /// Whether to try them now; the next try is planned then.
     fn is_due(&mut self, now: Instant) -> bool {
-        let is_due = self.again_at.is_some_and(|at| at <= now);
+        let is_due = self.again_at <= now;
         if is_due {
             self.plan(now);
         }
@@ -276,6 +278,28 @@ impl Resting {
 
     fn plan(&mut self, now: Instant) {
         self.tries += 1;
-        self.again_at = Some(now + back_off(self.tries, LONGEST_REST));
+        let rest = if self.is_known { back_off(self.tries, LONGEST_REST) } else { LONGEST_REST };
+        self.again_at = now + rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_another_process_lets_rest_are_looked_for_whatever_is_known() {
+        let mut resting = Resting::new();
+        let now = Instant::now();
+        assert!(resting.is_due(now), "at the start");
+        // The books say so each time they are read.
+        resting.note(0, now);
+        resting.note(0, now + LONGEST_REST / 2);
+        assert!(!resting.is_due(now) && resting.is_due(now + LONGEST_REST));
+        resting.note(1, now + LONGEST_REST);
+        assert!(
+            resting.is_due(now + LONGEST_REST + LONGEST_REST / 2),
+            "they are tried sooner once they are known"
+        );
     }
 }

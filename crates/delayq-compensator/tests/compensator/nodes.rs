@@ -1,5 +1,5 @@
-//! A Redis Cluster, or several Redises, of which a node is away, or takes no messages: the writes of its shards rest, in order, and
-//! all others go on.
+//! A Redis Cluster, or several Redises, of which a node is away, or takes no messages: the writes of its shards rest, in
+//! order, and all others go on.
 
 use super::{message, reader, target, topic};
 use delayq::spool::SpoolRecord;

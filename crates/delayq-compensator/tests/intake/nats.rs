@@ -164,6 +164,16 @@ async fn a_look_creates_no_consumer_and_repeats_what_the_server_denies() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_counts_the_records_of_its_own_subject_alone() {
+    let nats = Nats::start(Guard::Open).await;
+    nats.publish((0..3).map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
+    for (subject, lag) in [("in.orders", 3), ("in.*", 3), ("in.mail", 0)] {
+        let seen = look(&nats, &format!("subject = \"{subject}\"\n")).await;
+        assert_eq!(seen, Ok(IntakeLook { lag, reader: None }), "{subject}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_dead_destination_took_is_not_buried_again() {
     let refuse = async |nats: &Nats| {
         let (name, subject) = stream(Place::Dead);

@@ -22,6 +22,8 @@ const COUNTER: &str = "counter";
 pub struct Sweep {
     redis: Paced,
     auditor: Auditor,
+    /// What the last page leaves to be done; `None`: all of it is done.
+    open: Option<Open>,
     mends: bool,
     /// The topics whose counters are off, by this walk so far.
     off: Off,
@@ -31,6 +33,15 @@ pub struct Sweep {
 
 /// By how much counters of a topic in a shard are off.
 type Off = BTreeMap<(ShardId, String), Vec<(&'static str, i64)>>;
+
+/// A page of the audit, of which some is done.
+#[derive(Debug)]
+struct Open {
+    findings: BTreeMap<ShardId, Vec<Finding>>,
+    topic: Option<(ShardId, String, String)>,
+    drifts: Vec<Drift>,
+    swept: Swept,
+}
 
 /// What one step of a sweep found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,7 +100,7 @@ impl Sweep {
     pub async fn next(&mut self) -> Result<Option<Swept>, Error> {
         let step = self.step().await;
         if matches!(step, Ok(None) | Err(Error::Walk(_))) {
-            self.auditor = Auditor::new(self.redis.clone(), false);
+            (self.auditor, self.open) = (Auditor::new(self.redis.clone(), false), None);
             let off = mem::take(&mut self.off);
             if step.is_ok() {
                 self.off_before = off;
@@ -99,23 +110,32 @@ impl Sweep {
     }
 
     async fn step(&mut self) -> Result<Option<Swept>, Error> {
-        let Some(page) = self.auditor.next().await? else { return Ok(None) };
-        let Page { looked_at, entries, findings, drifts, topic, .. } = page;
-        let mut swept = Swept { looked_at: looked_at + entries, ..Swept::default() };
-        let mut shards: BTreeMap<ShardId, Vec<Finding>> = BTreeMap::new();
-        for finding in findings {
-            shards.entry(finding.shard).or_default().push(finding);
+        if self.open.is_none() {
+            self.open = self.auditor.next().await?.map(Open::of);
         }
-        for (shard, findings) in shards {
-            swept.faults.extend(self.mend(shard, &findings).await?);
+        // Each part leaves the page once it is done: after an error, or in a future that is dropped, the others stay.
+        while let Some((shard, findings)) = self.open.as_ref().and_then(Open::next_findings) {
+            let faults = self.mend(shard, &findings).await?;
+            self.has_done(faults, |open| drop(open.findings.remove(&shard)));
         }
-        if let Some((shard, number, name)) = topic {
-            swept.faults.extend(self.mend_counters(shard, &name, drifts).await?);
+        let Some(open) = &self.open else { return Ok(None) };
+        if let Some((shard, number, name)) = open.topic.clone() {
+            let faults = self.mend_counters(shard, &name, open.drifts.clone()).await?;
+            self.has_done(faults, |open| open.drifts.clear());
             if self.mends {
-                swept.outlived = self.redis.retain(shard, &number, &name).await?;
+                let outlived = self.redis.retain(shard, &number, &name).await?;
+                self.has_done(Vec::new(), |open| open.swept.outlived = outlived);
             }
         }
-        Ok(Some(swept))
+        Ok(self.open.take().map(|open| open.swept))
+    }
+
+    /// Notes faults, and what of the page is done with them.
+    fn has_done(&mut self, faults: Vec<SweptFault>, part: impl FnOnce(&mut Open)) {
+        if let Some(open) = &mut self.open {
+            open.swept.faults.extend(faults);
+            part(open);
+        }
     }
 
     /// Mends the counters of a topic.
@@ -182,6 +202,24 @@ impl Sweep {
     }
 }
 
+// === impl Open ===
+
+impl Open {
+    fn of(page: Page) -> Self {
+        let Page { looked_at, entries, findings: found, drifts, topic, .. } = page;
+        let mut findings: BTreeMap<ShardId, Vec<Finding>> = BTreeMap::new();
+        for finding in found {
+            findings.entry(finding.shard).or_default().push(finding);
+        }
+        let swept = Swept { looked_at: looked_at + entries, ..Swept::default() };
+        Self { findings, topic, drifts, swept }
+    }
+
+    fn next_findings(&self) -> Option<(ShardId, Vec<Finding>)> {
+        self.findings.first_key_value().map(|(shard, findings)| (*shard, findings.clone()))
+    }
+}
+
 // === impl Admin ===
 
 impl Admin {
@@ -191,6 +229,6 @@ impl Admin {
     pub fn sweep(&self, share: f64, mends: bool) -> Sweep {
         let redis = Paced::new(self.client.clone(), share);
         let auditor = Auditor::new(redis.clone(), false);
-        Sweep { redis, auditor, mends, off: Off::new(), off_before: Off::new() }
+        Sweep { redis, auditor, open: None, mends, off: Off::new(), off_before: Off::new() }
     }
 }

@@ -299,3 +299,30 @@ async fn an_outage_in_any_step_of_a_sweep_makes_it_pass_over_nothing() {
     assert!(failures > 5, "{failures}");
     assert_eq!(kinds(&faults), calm);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_sweep_cannot_mend_in_one_step_it_mends_in_the_next() {
+    let mut scene = Scene::new().await;
+    scene.put(scene.message("a").after(FAR)).await;
+    let bucket = scene.bucket_of("a").await;
+    scene.take_out(&bucket, "a").await;
+    scene.bare.command(&[b"ZADD", b"~g:nobody", b"1", b"1:nobody"]).await;
+    let (mut sweep, mut faults, mut failures) = (scene.admin.sweep(1.0, true), Vec::new(), 0);
+    loop {
+        scene.refuses_writes(true).await;
+        let mut step = sweep.next().await;
+        scene.refuses_writes(false).await;
+        if step.is_err() {
+            failures += 1;
+            step = sweep.next().await;
+        }
+        match step.unwrap() {
+            Some(swept) => faults.extend(swept.faults),
+            None => break,
+        }
+    }
+    assert!(failures >= 2, "{failures}");
+    assert_eq!(kinds(&faults), ["no_place", "stale_entry"]);
+    assert!(faults.iter().all(|fault| fault.mending == SweptMending::Mended), "{faults:#?}");
+    assert_eq!(scene.found().await.1, BTreeSet::new());
+}

@@ -10,6 +10,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::groups::GroupInfo;
 use rdkafka::metadata::Metadata;
 use rdkafka::{Offset, TopicPartitionList};
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// How long the brokers may take for each answer.
@@ -58,10 +59,14 @@ impl Looker {
                 partitions.add_partition(topic, partition.id());
             }
         }
+        let committed = self.consumer.committed_offsets(partitions, PATIENCE)?;
+        let [lows, highs] = [Offset::Beginning, Offset::End].map(|end| self.ends(&committed, end));
+        let (lows, highs) = (lows?, highs?);
         let mut lag = 0;
-        for partition in self.consumer.committed_offsets(partitions, PATIENCE)?.elements() {
+        for partition in committed.elements() {
             partition.error()?;
-            let (low, high) = self.consumer.fetch_watermarks(topic, partition.partition(), PATIENCE)?;
+            let [low, high] =
+                [&lows, &highs].map(|ends| ends.get(&partition.partition()).copied().unwrap_or(0));
             let settled = match partition.offset() {
                 Offset::Offset(offset) => offset.max(low),
                 _ => low,
@@ -69,6 +74,22 @@ impl Looker {
             lag += u64::try_from(high - settled).unwrap_or(0);
         }
         Ok(lag)
+    }
+
+    /// Where the first record of each partition is, or where the next one will be. As for the first record since a time,
+    /// each broker is asked once for all of its partitions.
+    fn ends(&self, partitions: &TopicPartitionList, end: Offset) -> Result<HashMap<i32, i64>, KafkaError> {
+        let mut asked = partitions.clone();
+        asked.set_all_offsets(end)?;
+        let found = self.consumer.offsets_for_times(asked, PATIENCE)?;
+        let mut ends = HashMap::new();
+        for partition in found.elements() {
+            partition.error()?;
+            if let Offset::Offset(offset) = partition.offset() {
+                ends.insert(partition.partition(), offset);
+            }
+        }
+        Ok(ends)
     }
 
     fn reader(&self) -> Result<Option<String>, KafkaError> {

@@ -5,7 +5,9 @@ use super::consumer;
 use super::turn::is_held;
 use crate::intake::look::{IntakeFault, IntakeLook};
 use async_nats::jetstream::context::{ConsumerInfoErrorKind, ContextBuilder};
+use async_nats::jetstream::stream::{InfoError, Stream};
 use async_nats::{Client, Event};
+use futures_util::TryStreamExt as _;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -45,11 +47,18 @@ async fn see(client: &Client, config: &NatsIntakeConfig, dead: &str) -> Result<I
         }
         // The first compensator creates it, and begins with the oldest record.
         Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
-            let info = stream.info().await.map_err(|error| format!("the stream `{of}`: {error}"))?;
-            info.state.messages
+            let counted = records(&mut stream, config.subject.as_deref()).await;
+            counted.map_err(|error| format!("the stream `{of}`: {error}"))?
         }
         Err(error) => return Err(format!("the consumer `{name}`: {error}")),
     };
     let held = is_held(client, of, name).await?;
     Ok(IntakeLook { lag, reader: held.then(|| format!("a compensator, through the consumer {name}")) })
+}
+
+/// How many records a stream has, or has of a subject.
+async fn records(stream: &mut Stream, subject: Option<&str>) -> Result<u64, InfoError> {
+    let Some(subject) = subject else { return Ok(stream.info().await?.state.messages) };
+    let of_subjects = stream.info_with_subjects(subject).await?;
+    of_subjects.try_fold(0, async |sum, (_, count)| Ok(sum + count as u64)).await
 }

@@ -49,6 +49,12 @@ impl Scene {
         let () = self.server.command(&["ACL", "SETUSER", "default", rule]).await;
     }
 
+    /// Has the server refuse whatever may write, or take it again.
+    pub(super) async fn refuses_writes(&self, refuses: bool) {
+        let replicas = if refuses { "1" } else { "0" };
+        let () = self.server.command(&["CONFIG", "SET", "min-replicas-to-write", replicas]).await;
+    }
+
     pub(super) async fn put(&self, message: Message) {
         assert!(self.producer.put(message).await.unwrap().outcome.is_accepted());
     }
