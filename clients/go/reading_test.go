@@ -84,6 +84,46 @@ func TestAWaitingReserveSurvivesTheLossOfItsConnections(t *testing.T) {
 	}
 }
 
+func TestWhatCameTooLateGoesToNobodyWhoAskedForAnotherLease(t *testing.T) {
+	r, _ := reading(t, "leases")
+	ctx := context.Background()
+	must(r.client.Put(ctx, Message{Topic: "t", Due: After(0)}))
+	ask := Reserve{Topics: []string{"t"}, Lease: 5 * time.Second}
+	r.client.keep(must(r.client.Reserve(ctx, ask)), nil, r.client.watch(ask, 1))
+	ask.Lease, ask.Wait = 10*time.Minute, 30*time.Second
+	found := must(r.client.Reserve(ctx, ask)) // once it was given back
+	if len(found) != 1 || found[0].length < 9*time.Minute {
+		t.Fatal(found)
+	}
+}
+
+func TestWhatIsKeptIsLeftToItsOwnTimer(t *testing.T) {
+	early, next := []*Delivery{{ID: "early"}}, []*Delivery{{ID: "next"}}
+	w := newWatch([]string{"t"}, time.Minute, 1)
+	w.keep(early, nil)
+	w.keep(next, nil)
+	if left := w.clear(early); len(left) != 1 || left[0] != early[0] {
+		t.Fatal(left)
+	}
+	if found, _ := w.kept(10); len(found) != 1 || found[0] != next[0] {
+		t.Fatal(found)
+	}
+	if left := w.clear(next); len(left) != 0 { // it has been taken
+		t.Fatal(left)
+	}
+}
+
+func TestWhatACallerAppendsReplacesNothingThatIsKept(t *testing.T) {
+	two := []*Delivery{{ID: "first"}, {ID: "second"}}
+	w := newWatch([]string{"t"}, time.Minute, 1)
+	w.keep(two, nil)
+	found, _ := w.kept(1)
+	_ = append(found, &Delivery{})
+	if second, _ := w.kept(1); len(second) != 1 || second[0] != two[1] {
+		t.Fatal(second)
+	}
+}
+
 // reading makes a deployment of one shard.
 func reading(t *testing.T, namespace string) (*run, string) {
 	connection := connect(t)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -36,7 +35,8 @@ type Reserve struct {
 	Wait time.Duration
 }
 
-// waiters are what the waiting calls of a client share: the listener, and a watch for each list of topics.
+// waiters are what the waiting calls of a client share: the listener, and a watch for each lease and list of
+// topics.
 type waiters struct {
 	mu       sync.Mutex
 	watches  map[string]*watch
@@ -108,7 +108,7 @@ func (c *Client) reserveWhenReady(ctx context.Context, ask Reserve) ([]*Delivery
 		if err != nil {
 			return nil, err
 		}
-		watch := c.watch(ask.Topics, shards)
+		watch := c.watch(ask, shards)
 		if watch == nil {
 			return nil, errClosed
 		}
@@ -138,8 +138,9 @@ func (detached) Done() <-chan struct{}       { return nil }
 func (detached) Err() error                  { return nil }
 func (d detached) Value(key any) any         { return d.values.Value(key) }
 
-// watch is that of some topics, and sees to it that all shards are listened to; nil once the client is closed.
-func (c *Client) watch(topics []string, shards int) *watch {
+// watch is that of the calls with the same lease and topics, so that what it keeps fits each of them. It sees to it that
+// all shards are listened to; nil once the client is closed.
+func (c *Client) watch(ask Reserve, shards int) *watch {
 	w := &c.waiters
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,12 +158,12 @@ func (c *Client) watch(topics []string, shards int) *watch {
 		listener := listener{redis: c.redis, channel: channel, notify: w.notify, shards: shards, pingAfter: c.pingAfter}
 		go listener.run(ctx)
 	}
-	key := strings.Join(topics, " ")
+	key := fmt.Sprint(ask.Lease, ask.Topics)
 	if w.watches[key] == nil {
 		if w.watches == nil {
 			w.watches = map[string]*watch{}
 		}
-		w.watches[key] = newWatch(topics, c.pollInterval, shards)
+		w.watches[key] = newWatch(ask.Topics, c.pollInterval, shards)
 	}
 	return w.watches[key]
 }

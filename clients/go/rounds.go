@@ -116,7 +116,7 @@ func (c *Client) keep(found []*Delivery, fault error, watch *watch) {
 	watch.keep(found, fault)
 	time.AfterFunc(rest, func() {
 		var left []Receipt
-		for _, delivery := range watch.clear() {
+		for _, delivery := range watch.clear(found) {
 			left = append(left, delivery.Receipt)
 		}
 		// Those that are not given back come again when their leases run out.

@@ -1,4 +1,4 @@
-// Which shards may have something for the calls that wait for the same topics.
+// Which shards may have something for the calls that wait for the same topics with the same lease.
 
 package delayq
 
@@ -84,7 +84,7 @@ func (w *watch) kept(max int) (found []*Delivery, fault error) {
 	if max > len(w.found) {
 		max = len(w.found)
 	}
-	found, w.found = w.found[:max], w.found[max:]
+	found, w.found = w.found[:max:max], w.found[max:] // a caller may append to it
 	return found, nil
 }
 
@@ -109,12 +109,24 @@ func (w *watch) take(shards, max int) (due []int) {
 	return due
 }
 
-// clear takes all deliveries that were kept.
-func (w *watch) clear() (found []*Delivery) {
+// clear takes those of these deliveries that no call has taken.
+func (w *watch) clear(kept []*Delivery) (left []*Delivery) {
+	these := map[*Delivery]bool{}
+	for _, one := range kept {
+		these[one] = true
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	found, w.found = w.found, nil
-	return found
+	var others []*Delivery
+	for _, one := range w.found {
+		if these[one] {
+			left = append(left, one)
+		} else {
+			others = append(others, one)
+		}
+	}
+	w.found = others
+	return left
 }
 
 // wait waits for a notification, the time of a shard, the next poll or the context's end, whichever is first.

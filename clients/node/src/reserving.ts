@@ -50,7 +50,7 @@ export class Reserver {
 
   /** Reserves once something is ready: until then on the clock of `performance.now`, or until aborted. */
   async reserveWhenReady(ask: Ask, untilMs: number, signal?: AbortSignal): Promise<Delivery[]> {
-    const watch = this.watch(ask.topics, await this.calls.shards());
+    const watch = this.watch(ask, await this.calls.shards());
     for (;;) {
       if (signal?.aborted) return [];
       if (this.isClosed) throw new Error("the client is closed");
@@ -71,9 +71,9 @@ export class Reserver {
     }
   }
 
-  /** Shared by all calls that wait for the same topics. At first, every shard may have something. */
-  private watch(topics: readonly string[], shards: number): Watch<Delivery> {
-    const key = topics.join(" ");
+  /** Shared by calls with the same lease and topics: what it keeps fits each. At first, every shard may have something. */
+  private watch({ topics, leaseMs }: Ask, shards: number): Watch<Delivery> {
+    const key = [leaseMs, ...topics].join(" ");
     const known = this.watches.get(key);
     if (known) return known;
     const watch = new Watch<Delivery>(topics);
@@ -152,7 +152,7 @@ export class Reserver {
     watch.keep(found, fault);
     setTimeout(() => {
       // Those that are not given back come again when their leases run out.
-      for (const one of watch.clear()) void one.release({ delayMs: 0, keepAttempt: true }).catch(() => undefined);
+      for (const one of watch.clear(found)) void one.release({ delayMs: 0, keepAttempt: true }).catch(() => undefined);
     }, REST_MS);
   }
 

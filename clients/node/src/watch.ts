@@ -1,4 +1,4 @@
-/** Which shards may have something for the calls that wait for the same topics. */
+/** Which shards may have something for the calls that wait for the same topics with the same lease. */
 
 /** The most polls until each shard had its turn. */
 const MAX_POLLS = 64;
@@ -45,9 +45,12 @@ export class Watch<T> {
     return { found: [], fault };
   }
 
-  /** Takes all that was kept, but the fault. */
-  clear(): T[] {
-    return this.found.splice(0);
+  /** Takes those of these that no call has taken. */
+  clear(kept: readonly T[]): T[] {
+    const these = new Set(kept);
+    const left = this.found.filter((one) => these.has(one));
+    this.found = this.found.filter((one) => !these.has(one));
+    return left;
   }
 
   /** The shards to ask now, at most `max`; they count as asked. */

@@ -68,3 +68,22 @@ test("a waiting reserve survives the loss of its connection", async () => {
   assert.deepEqual((await waiting).map(({ payload }) => payload.toString()), ["x"]);
   Watch.pollMs = every;
 });
+
+test("what came too late goes to nobody who asked for another lease", async () => {
+  const client = new Client(redis, { namespace: "reading" });
+  const reserver = client["reserver"];
+  await client.put({ topic: "t", payload: "x", afterMs: 0 });
+  const late = await client.reserve(["t"], { leaseMs: 5_000 });
+  reserver["keep"](late, undefined, reserver["watch"]({ topics: ["t"], leaseMs: 5_000, max: 1 }, 1));
+  const found = await client.reserve(["t"], { leaseMs: 600_000, waitMs: 30_000 }); // once it was given back
+  assert.deepEqual(found.map((one) => one["lengthMs"] > 540_000), [true]);
+});
+
+test("what is kept is left to its own timer", () => {
+  const watch = new Watch<string>(["t"]);
+  watch.keep(["early"], undefined);
+  watch.keep(["next"], undefined);
+  assert.deepEqual(watch.clear(["early"]), ["early"]);
+  assert.deepEqual(watch.kept(10).found, ["next"]);
+  assert.deepEqual(watch.clear(["next"]), []); // it has been taken
+});
