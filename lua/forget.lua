@@ -7,8 +7,9 @@
 -- RETURNS  unknown (nothing was ever put into it, or it was forgotten) | kept <why> (it holds messages in any state,
 --          or may) | empty (and so it stays: it was only looked at) | forgotten (markers of its
 --          messages stay until their time is over, but no put finds them any more)
--- COST     O(log n) and 500 keys for each 500 hours in which there is any alarm, n = alarms; 50,000 hours at most
---# include now, registry, shard, type, nearest, alarm, limits, arguments, topic, topics, hour, histories, empty
+-- COST     O(log n) and 500 keys for each 500 hours in which there is any alarm, n = alarms; 50,000 hours at most. O(topics) where
+--          any topic keeps a history or asks for durability
+--# include now, registry, shard, type, nearest, alarm, limits, arguments, topic, topics, hour, histories, durabilities, empty
 
 arguments('forget', 3)
 local what = one_of('what to do', ARGV[3], { 'look', 'forget' })
@@ -20,4 +21,5 @@ if why then return 'kept ' .. why end
 if what == 'look' then return 'empty' end
 forget_topic(ARGV[2], no)
 if any_history then note_histories() end
+if redis.call('HGET', KEYS[1], 'durabilities') then note_durabilities() end
 return 'forgotten'

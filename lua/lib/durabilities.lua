@@ -2,14 +2,18 @@
 
 -- Notes the most that any of them asks, for `must_wait_for_all`.
 local function note_durabilities()
-  local disk, replicas, cursor = '', 0, '0'
+  local all, replicas, cursor = {}, 0, '0'
   local function look(_, no)
     local asked = redis.pcall('HGET', base .. 't:' .. no, 'durability')
     if type(asked) ~= 'string' then return end
-    if asked == 'disk' then disk = asked end
+    if asked == 'disk' then all[1] = asked end
     replicas = math.max(replicas, tonumber(string.match(asked, '^replica:(%d)$')) or 0)
   end
   repeat cursor = topics_page(cursor, 500, look) until cursor == '0'
-  local all = replicas > 0 and disk .. ' replica:' .. replicas or disk
-  if all == '' then redis.call('HDEL', KEYS[1], 'durabilities') else redis.call('HSET', KEYS[1], 'durabilities', all) end
+  if replicas > 0 then all[#all + 1] = 'replica:' .. replicas end
+  if #all > 0 then
+    redis.call('HSET', KEYS[1], 'durabilities', table.concat(all, ' '))
+  else
+    redis.call('HDEL', KEYS[1], 'durabilities')
+  end
 end

@@ -57,8 +57,11 @@ fn nodes(redis: &RedisConfig) -> Result<Option<NodeMap>, String> {
 /// How to connect to a configured Redis.
 ///
 /// # Errors
-/// The password or the certificate can no longer be read: a message that begins with the key.
+/// The password or the certificate can no longer be read, or it is several Redises: a message that begins with the key.
 pub fn link(redis: &RedisConfig) -> Result<LinkSettings, String> {
+    if !redis.nodes.is_empty() {
+        return Err("nodes: they are several Redises, and one is needed here".to_owned());
+    }
     let mut link = LinkSettings::new(redis.place().expose())
         .connect_timeout(*redis.connect_timeout)
         .deadline(*redis.call_deadline)

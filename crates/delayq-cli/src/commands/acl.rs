@@ -76,7 +76,9 @@ impl Rights {
             durabilities.iter().filter_map(|&durability| role.waits_by(durability)).collect();
         let mut redis = role.rule(&user, &config.deployment.namespace);
         waits.into_iter().for_each(|command| redis.push_str(&format!(" +{command}")));
-        let sentinel = config.redis.place().has_sentinels().then(|| sentinel_rule(&user));
+        let by_sentinel = config.redis.place().has_sentinels()
+            || config.redis.nodes.iter().any(|node| node.url.has_sentinels());
+        let sentinel = by_sentinel.then(|| sentinel_rule(&user));
         let etcd = if config.etcd.enabled { etcd(role, &user, config) } else { Vec::new() };
         Self { role, user, redis, sentinel, etcd }
     }

@@ -3,7 +3,7 @@
 use super::{ForwarderConfig, RouteConfig, Sharing};
 use crate::sinks::{Kind, SinkConfig};
 use delayq_cluster::EtcdConfig;
-use delayq_service::config::{Faults, Locations};
+use delayq_service::config::{Faults, Locations, RedisConfig};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most classes that routes may name together: each is a histogram for each sink that they go to.
@@ -31,8 +31,8 @@ impl Settings {
         self.routes.iter().any(|route| route.topic.matches(topic))
     }
 
-    /// Checks the three sections against each other and against `[etcd]`, for a configuration that holds them.
-    pub fn contradictions(&self, etcd: &EtcdConfig, at: &mut Faults) {
+    /// Checks the three sections against each other, `[redis]` and `[etcd]`, for a configuration that holds them.
+    pub fn contradictions(&self, redis: &RedisConfig, etcd: &EtcdConfig, at: &mut Faults) {
         if self.forwarder.sharing == Sharing::Plan && !etcd.enabled {
             at.contradiction(
                 &["forwarder.sharing", "etcd.enabled"],
@@ -43,6 +43,22 @@ impl Settings {
             self.contradictions_of_route(at, i, route);
         }
         self.contradictions_of_classes(at);
+        if !redis.nodes.is_empty() {
+            self.contradictions_of_nodes(at);
+        }
+    }
+
+    /// Refuses sinks that deliver into the Redis of the deployment where there are several.
+    fn contradictions_of_nodes(&self, at: &mut Faults) {
+        for (name, sink) in &self.sinks {
+            let stream = sink.redis_stream.as_ref().map(|stream| ("redis-stream", stream.redis.is_none()));
+            let list = sink.redis_list.as_ref().map(|list| ("redis-list", list.redis.is_none()));
+            for (kind, _) in [stream, list].into_iter().flatten().filter(|(_, into_own)| *into_own) {
+                let message =
+                    "[[redis.nodes]] are several Redises; say with `redis` which one it delivers into";
+                at.refuse(&format!("sinks.{name}.{kind}"), message);
+            }
+        }
     }
 
     /// Refuses the first route that brings a class too many.

@@ -70,6 +70,37 @@ fn a_class_of_a_route_is_a_short_word_and_there_are_at_most_sixteen() {
 }
 
 #[test]
+fn beside_several_redises_a_sink_says_into_which_redis_it_delivers() {
+    let text = "\
+[deployment]
+shards = 2
+[[redis.nodes]]
+name = 'a'
+url = 'redis://a:1'
+shards = '0-1'
+[sinks.own.redis-list]
+[sinks.other.redis-stream.redis]
+url = 'redis://b:1'
+[[sinks.several.redis-list.redis.nodes]]
+name = 'c'
+url = 'redis://c:1'
+shards = '0-1'
+[[routes]]
+topic = '*'
+sink = 'other'
+destination = 'x'
+";
+    let text = faults(text);
+    for line in [
+        "f.toml:7: sinks.own.redis-list: [[redis.nodes]] are several Redises",
+        "sinks.several.redis-list.redis.nodes: a sink delivers into one Redis",
+    ] {
+        assert!(text.contains(line), "{line}\nis not in\n{text}");
+    }
+    assert!(!text.contains("sinks.other"), "{text}");
+}
+
+#[test]
 fn every_fault_of_the_sinks_is_reported_at_once_with_its_line() {
     let text = "\
 [forwarder]

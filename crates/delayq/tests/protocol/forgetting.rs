@@ -91,6 +91,24 @@ async fn a_topic_that_holds_anything_is_never_forgotten() {
 }
 
 #[tokio::test]
+async fn what_a_forgotten_topic_asked_of_its_writes_is_asked_no_more() {
+    let server = RedisServer::start().await;
+    let mut shard = shard(&server).await;
+    for (topic, asked) in [("a", "replica:3"), ("b", "disk"), ("c", "replica:1")] {
+        run(&mut shard, Action::configure(topic, "durability", asked)).await;
+    }
+    let asked = async |shard: &mut BareShard| {
+        let asked = shard.command(&[b"HGET", b"~meta", b"durabilities"]).await;
+        redis::from_redis_value::<Option<String>>(asked).unwrap().unwrap_or_default()
+    };
+    assert_eq!(asked(&mut shard).await, "disk replica:3");
+    for (topic, left) in [("a", "disk replica:1"), ("b", "replica:1"), ("c", "")] {
+        assert_eq!(forget(&mut shard, topic, "forget").await, "forgotten");
+        assert_eq!(asked(&mut shard).await, left);
+    }
+}
+
+#[tokio::test]
 async fn a_bucket_that_is_put_off_keeps_its_topic() {
     let server = RedisServer::start().await;
     let mut shard = shard(&server).await;

@@ -161,7 +161,8 @@ impl Section for RedisConfig {
             }
             _ => {}
         }
-        let tls = sentinel.tls.unwrap_or_else(|| self.place().is_tls());
+        let is_tls = |node: &RedisNodeConfig| node.url.has_sentinels() && node.url.is_tls();
+        let tls = sentinel.tls.unwrap_or_else(|| self.place().is_tls() || self.nodes.iter().any(is_tls));
         for (key, file) in [("ca", &sentinel.ca), ("cert", &sentinel.cert), ("key", &sentinel.key)] {
             if file.is_some() && !tls {
                 at.refuse(&format!("sentinel.{key}"), "it is for TLS; set `tls` to true");

@@ -42,6 +42,9 @@ impl Section for RedisListConfig {
     fn validate(&self, at: &mut Faults) {
         if let Some(redis) = &self.redis {
             at.section("redis", redis);
+            if !redis.nodes.is_empty() {
+                at.refuse("redis.nodes", "a sink delivers into one Redis");
+            }
         }
     }
 }

@@ -47,6 +47,9 @@ impl Section for RedisStreamConfig {
     fn validate(&self, at: &mut Faults) {
         if let Some(redis) = &self.redis {
             at.section("redis", redis);
+            if !redis.nodes.is_empty() {
+                at.refuse("redis.nodes", "a sink delivers into one Redis");
+            }
         }
         if self.payload_field.is_empty() {
             at.refuse("payload_field", "a field needs a name");
