@@ -21,5 +21,5 @@ if why then return 'kept ' .. why end
 if what == 'look' then return 'empty' end
 forget_topic(ARGV[2], no)
 if any_history then note_histories() end
-if redis.call('HEXISTS', KEYS[1], 'durabilities') == 1 then note_durabilities() end
+if redis.call('HGET', KEYS[1], 'durabilities') then note_durabilities() end
 return 'forgotten'
