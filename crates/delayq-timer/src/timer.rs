@@ -157,19 +157,30 @@ async fn other_owner(
     owner: &str,
     lock: Duration,
 ) -> Result<Option<String>, Fault> {
-    let (mut is_mine, mut outage) = (false, None);
+    let (mut is_mine, mut unclaimed) = (false, None);
     for some in shards.chunks(SHARDS_A_CALL) {
-        for claimed in Owner::new(client.clone()).claim(some, owner, lock).await {
+        let claims = Owner::new(client.clone()).claim(some, owner, lock).await;
+        for (&shard, claimed) in some.iter().zip(claims) {
             match claimed {
                 Ok(Claimed::Mine { .. }) => is_mine = true,
                 Ok(Claimed::Owned { owner }) => return Ok(Some(owner)),
-                Err(error) if error.is_outage() => outage = Some(error),
+                Err(error) if is_of_its_node(client, shard, &error) => unclaimed = unclaimed.or(Some(error)),
                 Err(error) => return Err(unusable(client, error)),
             }
         }
     }
     // Shards of a node that cannot be used now are claimed once it can.
-    outage.filter(|_| !is_mine).map_or(Ok(None), |error| Err(unusable(client, error)))
+    unclaimed.filter(|_| !is_mine).map_or(Ok(None), |error| Err(unusable(client, error)))
+}
+
+/// Whether an error leaves the shards of other nodes to this timer: the shard's node is away, came back empty, or is not in
+/// the map.
+fn is_of_its_node(client: &Client, shard: ShardId, error: &Error) -> bool {
+    match error {
+        Error::Uninitialised(_) => Admin::new(client.clone()).has_nodes(),
+        Error::Deployment(_) => client.nodes().is_some_and(|map| map.node(shard).is_none()),
+        error => error.is_outage(),
+    }
 }
 
 fn unusable(client: &Client, error: Error) -> Fault {

@@ -12,7 +12,7 @@
 use crate::durable::Durable;
 use crate::error::Error;
 use crate::growth::SharedLayout;
-use crate::link::{Grouped, Link, Nodes};
+use crate::link::{Grouped, Link, NodeMap, Nodes};
 use crate::script_link::ScriptLink;
 use crate::wrong_node;
 use delayq_core::call::Call;
@@ -128,15 +128,34 @@ impl Calls {
 
     /// What the shards know of their deployment, in one round trip; `None`: the shard does not exist.
     pub(crate) async fn shard_layouts(&self, shards: &[ShardId]) -> Vec<Result<Option<ShardLayout>, Error>> {
+        self.look_for(shards).await.0
+    }
+
+    /// As [`Self::shard_layouts`], before missing shards are created: no node may have one of them.
+    ///
+    /// # Errors
+    /// Any shard's; if one is missing, also that of a node that does not say whether it has it.
+    pub(crate) async fn certain_layouts(
+        &self,
+        shards: &[ShardId],
+    ) -> Result<Vec<Option<ShardLayout>>, Error> {
+        let (found, unsure) = self.look_for(shards).await;
+        let found = found.into_iter().collect::<Result<Vec<_>, Error>>()?;
+        unsure.map_or(Ok(found), Err)
+    }
+
+    /// What the shards know; and why a node does not say whether it has those that theirs do not have.
+    async fn look_for(&self, shards: &[ShardId]) -> (Vec<Result<Option<ShardLayout>, Error>>, Option<Error>) {
         let word = self.known().word();
         let calls: Vec<Call> = shards.iter().map(|&shard| deployment::ask(shard).under(word)).collect();
         let replies = self.scripts.send_all(&calls).await;
         let mut found: Vec<Result<Option<ShardLayout>, Error>> =
             shards.iter().zip(replies).map(|(&shard, reply)| self.shard_layout(shard, reply?)).collect();
+        let mut unsure = None;
         if self.nodes().map().is_some() && found.iter().any(|found| matches!(found, Ok(None))) {
-            self.find_elsewhere(&calls, &mut found).await;
+            unsure = self.find_elsewhere(&calls, &mut found).await;
         }
-        found
+        (found, unsure)
     }
 
     fn shard_layout(&self, shard: ShardId, reply: Value) -> Result<Option<ShardLayout>, Error> {
@@ -147,22 +166,31 @@ impl Calls {
         Ok(found)
     }
 
-    /// Of shards that their nodes do not have, says which are at another node. `calls` ask for the layouts.
-    async fn find_elsewhere(&self, calls: &[Call], found: &mut [Result<Option<ShardLayout>, Error>]) {
+    /// Of shards that their nodes do not have, says which are at another node. `calls` ask for the layouts. Returns why a
+    /// node does not say it.
+    async fn find_elsewhere(
+        &self,
+        calls: &[Call],
+        found: &mut [Result<Option<ShardLayout>, Error>],
+    ) -> Option<Error> {
+        let mut unsure = None;
         let missing: Vec<usize> = (0..found.len()).filter(|&i| matches!(found[i], Ok(None))).collect();
         let asked: Vec<&Call> = missing.iter().map(|&i| &calls[i]).collect();
         for (node, replies) in self.scripts.ask_everywhere(&asked).await {
             for (&i, reply) in missing.iter().zip(replies) {
                 let shard = calls[i].shard;
-                if reply.is_ok_and(|reply| !matches!(shard_layout(shard, reply), Ok(None))) {
-                    found[i] = Err(wrong_node::elsewhere(shard, self.nodes().name(shard), &node));
+                match reply.map(|reply| shard_layout(shard, reply)) {
+                    Err(error) => unsure = unsure.or(Some(error)),
+                    Ok(Ok(None)) => {}
+                    Ok(_) => found[i] = Err(wrong_node::elsewhere(shard, self.nodes().name(shard), &node)),
                 }
             }
         }
+        unsure
     }
 
-    /// The layout of the deployment, which the first shard is asked for if none has been yet; where its node cannot be used,
-    /// any other one.
+    /// The layout of the deployment, which the first shard is asked for if none has been yet; where its node, one of several,
+    /// cannot be used or came back empty, any other one.
     ///
     /// # Errors
     /// [`Error::Uninitialised`] without a deployment, [`Error::Deployment`] if it never had the configured number of
@@ -178,17 +206,30 @@ impl Calls {
     }
 
     async fn any_layout(&self) -> Result<Layout, Error> {
-        let mut all = self.shards().shards();
-        let first = all.next().expect("every deployment has a shard");
-        match self.shard_layouts(&[first]).await.pop().expect("one answer for one shard") {
-            Ok(found) => found.map(|found| found.layout).ok_or(Error::Uninitialised(first)),
-            Err(error) if error.is_outage() && self.nodes().only().is_none() => {
-                let others = self.shard_layouts(&all.collect::<Vec<_>>()).await;
-                let known = others.into_iter().flatten().flatten().map(|found| found.layout).next();
-                known.ok_or(error)
-            }
-            Err(error) => Err(error),
+        let first = ShardId::new(0);
+        let mut unknown = match self.shard_layouts(&[first]).await.pop().expect("one answer for one shard") {
+            Ok(Some(found)) => return Ok(found.layout),
+            Ok(None) => Error::Uninitialised(first),
+            Err(error) if error.is_outage() => error,
+            Err(error) => return Err(error),
+        };
+        if self.nodes().only().is_some() {
+            return Err(unknown);
         }
+        // The deployment may have grown beyond the configured number, as far as the map goes.
+        let all = self.nodes().map().map_or(self.shards().get().into(), NodeMap::shards);
+        let others: Vec<ShardId> = (0..).take(all).skip(1).map(ShardId::new).collect();
+        for found in self.shard_layouts(&others).await {
+            match found {
+                Ok(Some(found)) => return Ok(found.layout),
+                // That one may have the deployment.
+                Err(error) if error.is_outage() && matches!(unknown, Error::Uninitialised(_)) => {
+                    unknown = error;
+                }
+                Ok(None) | Err(_) => {}
+            }
+        }
+        Err(unknown)
     }
 
     /// Sends one call, and reads its answer.

@@ -61,8 +61,8 @@ pub(crate) struct Place {
 /// What the messages of one call have in common: shard, layout and topic.
 type PutKey = (ShardId, u32, Topic);
 
-/// What became of a put, and in which shard.
-pub(crate) type PutAnswer = Result<(ShardId, PutOutcome), Error>;
+/// The shard that a put was last sent to, and what became of it there.
+pub(crate) type PutAnswer = (ShardId, Result<PutOutcome, Error>);
 
 // === impl Place ===
 
@@ -174,13 +174,13 @@ impl Placed {
         known: &CallerLayout,
     ) -> Option<PutAnswer> {
         match answer {
-            Ok(Some(outcome)) => Some(Ok((self.place.at(), outcome))),
+            Ok(Some(outcome)) => Some((self.place.at(), Ok(outcome))),
             Ok(None) => {
                 self.place.earlier.pop();
                 None
             }
             Err(Error::Layout { .. }) if self.place_again(known) => None,
-            Err(error) => Some(Err(error)),
+            Err(error) => Some((self.place.at(), Err(error))),
         }
     }
 

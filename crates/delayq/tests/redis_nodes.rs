@@ -6,8 +6,8 @@
 use delayq::admin::{Durability, Policy};
 use delayq::protocol::{NodeMap, NodeSettings, ShardId};
 use delayq::{
-    Admin, Client, Consumer, ConsumerOptions, Error, Fate, Message, Producer, ProducerOptions, PutOutcome,
-    Settings, ShardCount, Topic, UnixMillis,
+    Admin, Client, Consumer, ConsumerOptions, Error, Fate, Group, Message, MessageId, Producer,
+    ProducerOptions, PutOutcome, Settings, ShardCount, Target, Topic, UnixMillis,
 };
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::deployment::{created, settings as one_redis};
@@ -192,6 +192,37 @@ async fn a_node_that_is_away_stops_its_own_shards_alone_and_generated_ids_avoid_
     })
     .await;
     admin.check_nodes().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_silent_node_of_an_earlier_place_is_not_taken_for_that_of_the_home() {
+    let mut nodes = RedisNodes::start(2).await;
+    let _ = created(settings(&nodes.rows()[..2], 4)).await;
+    let client = Client::new(settings(&nodes.rows(), 4));
+    Admin::new(client.clone()).grow(ShardCount::new(6).unwrap(), |_| ()).await.unwrap();
+    let at = |id: &str, all: u16| ShardCount::new(all).unwrap().shard_of_name(id).get();
+    let moved = |from: usize| {
+        let mut ids = (0..).map(|n| format!("own-{n}"));
+        ids.find(|id| nodes.shards_of(from).contains(&at(id, 4)) && at(id, 6) >= 4).unwrap()
+    };
+    let (well, ill) = (moved(0), moved(1));
+    nodes.servers[1].kill().await;
+    for what in ["put", "cancel", "cancel group"] {
+        let producer = Producer::start(client.clone(), ProducerOptions::default());
+        let write = async || match what {
+            "put" => producer.put(far().id(&*ill).unwrap()).await.map(drop).map_err(|refused| refused.error),
+            "cancel" => {
+                let target = Target::from(MessageId::own(&*ill).unwrap());
+                producer.cancel(&topic(), &target).await.map(drop)
+            }
+            _ => producer.cancel_group(&Group::new(&*ill).unwrap()).await.map(drop),
+        };
+        let error = write().await.unwrap_err();
+        assert!(error.is_outage() && error.to_string().contains("b (redis://"), "{what}: {error}");
+        producer.put(far().id(&*well).unwrap()).await.unwrap();
+        let error = write().await.unwrap_err().to_string();
+        assert!(error.starts_with("cannot reach Redis at b: known to be silent"), "{what}: {error}");
+    }
 }
 
 #[tokio::test]

@@ -37,6 +37,29 @@ async fn a_node_that_is_away_stops_its_shards_alone_and_nothing_is_lost() {
     flow.check_losses(load, &[], &[away]).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_came_back_empty_stops_its_shards_alone_until_they_are_created() {
+    let nodes = RedisNodes::start(2).await;
+    let mut flow = Flow::start(&nodes.section(), nodes.settings()).await;
+    let producer = Producer::start(flow.client.clone(), ProducerOptions::default());
+    // What flows by which the shards of both its messages are among these.
+    let within = |what: &str, shards: std::ops::Range<u16>| {
+        let is_in = |id: String| shards.contains(&flow.client.shards().shard_of_name(&id).get());
+        let mut whats = (0..).map(|n| format!("{what}-{n}"));
+        whats.find(|what| ["out", "work"].iter().all(|topic| is_in(format!("{what}-{topic}")))).unwrap()
+    };
+    let [begin, emptied, restarted] = ["begin", "emptied", "restarted"].map(|what| within(what, 2..6));
+    let created = within("created", 0..2);
+    flow.flows(&producer, &begin).await;
+    nodes.servers[0].command::<()>(&["FLUSHALL"]).await;
+    flow.flows(&producer, &emptied).await;
+    flow.restart_services().await;
+    flow.flows(&producer, &restarted).await;
+    let init = delayq(&flow.configuration, &["init"]).run(b"", LONG).await;
+    assert!(init.stdout.contains("created 2 of 6 shards"), "{init:?}");
+    flow.flows(&producer, &created).await;
+}
+
 #[tokio::test]
 async fn a_growth_gives_the_new_shards_to_the_node_that_was_asked_for_and_to_no_other() {
     let nodes = RedisNodes::start(2).await;

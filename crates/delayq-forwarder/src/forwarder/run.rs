@@ -348,6 +348,9 @@ impl Run {
     fn polled(&mut self, polled: Polled) -> Result<(), Fault> {
         let now = Instant::now();
         self.polls.ended();
+        if let (true, Some((_, Err(error)))) = (polled.is_gone, polled.pages.first()) {
+            return Err(unusable(error));
+        }
         let (mut trouble, mut answered) = (None, false);
         for error in polled.wrote.into_iter().filter_map(Result::err) {
             self.failed(&error)?;
@@ -357,7 +360,10 @@ impl Run {
             match page {
                 Err(error) => {
                     self.failed(&error)?;
-                    if error.advice() == Advice::GiveUp {
+                    if matches!(error, Error::Uninitialised(_)) {
+                        self.polls.answered(shard, None);
+                        trouble = trouble.or(Some(error));
+                    } else if error.advice() == Advice::GiveUp {
                         // It cannot say what it has: any known topic may have messages there.
                         self.polls.answered(shard, None);
                         self.board.heat(shard, now);
@@ -422,11 +428,14 @@ impl Run {
     }
 
     /// A call failed. Without an answer from the one Redis everything rests, and without one from a node of several its shards;
-    /// without the deployment the forwarder ends; an error of one shard concerns that shard alone.
+    /// without the deployment the forwarder ends, which of several nodes the polls see; an error of one shard concerns that
+    /// shard alone.
     fn failed(&mut self, error: &Error) -> Result<(), Fault> {
         self.context.stats.reserve_errors.inc();
-        if matches!(error, Error::Uninitialised(_) | Error::Deployment(_) | Error::Unfit(_) | Error::Closed) {
-            return Err(Fault::new(&REDIS_UNUSABLE, "messages cannot be reserved").because(error.clone()));
+        match error {
+            Error::Deployment(_) | Error::Unfit(_) | Error::Closed => return Err(unusable(error)),
+            Error::Uninitialised(_) if self.context.places.is_one() => return Err(unusable(error)),
+            _ => {}
         }
         if error.advice() == Advice::GiveUp {
             let is_new = self.logged_errors.insert(error.to_string());
@@ -497,4 +506,8 @@ impl Run {
             Ended::Batch(Report { freed, measure: None })
         });
     }
+}
+
+fn unusable(error: &Error) -> Fault {
+    Fault::new(&REDIS_UNUSABLE, "messages cannot be reserved").because(error.clone())
 }

@@ -13,6 +13,7 @@ mod kafka;
 mod killed;
 #[cfg(feature = "nats")]
 mod nats;
+mod nodes;
 mod pipeline;
 mod polling;
 #[cfg(feature = "rabbitmq")]

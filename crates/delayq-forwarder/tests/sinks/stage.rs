@@ -61,9 +61,16 @@ impl Stage {
     }
 
     pub(crate) async fn at(url: &str) -> Self {
-        let namespace = shared::namespace();
-        let (client, admin, producer) = created(of_namespace(&namespace, url)).await;
-        let redis = RedisConfig { url: url.parse().unwrap(), ..RedisConfig::default() };
+        let mut stage = Self::of(of_namespace(&shared::namespace(), url)).await;
+        stage.redis.url = url.parse().unwrap();
+        stage
+    }
+
+    /// A deployment of these settings, of which its sinks know nothing.
+    pub(crate) async fn of(settings: Settings) -> Self {
+        let namespace = settings.namespace.to_string();
+        let (client, admin, producer) = created(settings).await;
+        let redis = RedisConfig::default();
         let pump = tokio::spawn(pump(client.clone()));
         Self { client, admin, namespace, producer, redis, history: Arc::default(), pump }
     }
@@ -281,6 +288,11 @@ impl Running {
     pub(crate) async fn stop(self) {
         self.shutdown.request();
         within("the forwarder's end", LONG, self.task).await.unwrap().unwrap();
+    }
+
+    /// Why it ends by itself; waits until it does.
+    pub(crate) async fn fault(self) -> Fault {
+        within("the forwarder's end", LONG, self.task).await.unwrap().unwrap_err()
     }
 
     /// Asks it to stop, and does not wait.

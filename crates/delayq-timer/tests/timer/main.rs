@@ -18,6 +18,7 @@ mod growth;
 mod idle;
 mod load;
 mod members;
+mod nodes;
 mod on_time;
 mod owners;
 mod process;

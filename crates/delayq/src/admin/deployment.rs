@@ -77,7 +77,8 @@ impl Admin {
     ///
     /// # Errors
     /// [`Error::Deployment`] if a shard was created with other numbers or is at another node, the deployment never had the
-    /// configured number of shards, or a new one would not have that of all nodes; a Redis that cannot be used.
+    /// configured number of shards, or a new one would not have that of all nodes; a Redis that cannot be used. Of several
+    /// Redises each has to say that it does not have a missing shard.
     pub async fn init(&self) -> Result<u16, Error> {
         let calls = &self.client.calls;
         let layout = match calls.layout().await {
@@ -85,10 +86,9 @@ impl Admin {
             Err(Error::Uninitialised(_)) => self.new_layout()?,
             Err(error) => return Err(error),
         };
-        let shards: Vec<ShardId> = layout.shards().shards().collect();
+        let mut shards: Vec<ShardId> = layout.shards().shards().collect();
         if calls.nodes().map().is_some() {
-            // Before any is created: one that is missing may be at another node.
-            calls.shard_layouts(&shards).await.into_iter().try_for_each(|found| found.map(drop))?;
+            shards = self.missing(shards, &layout).await?;
         }
         let inits: Vec<Call> = shards.iter().map(|&shard| deployment::init(shard, &layout)).collect();
         let mut created = 0;
@@ -97,16 +97,31 @@ impl Admin {
                 Init::Created => created += 1,
                 Init::Exists => {}
                 Init::Differs(found, number, counts) => {
-                    return Err(Error::Deployment(format!(
-                        "shard {shard} was created with layout {found} as number {number} of {counts}; \
-                         this process is configured for layout {} and {layout} shards",
-                        layout.number()
-                    )));
+                    return Err(differs(shard, &format!("{found} as number {number} of {counts}"), &layout));
                 }
             }
         }
         calls.shared_layout().learn(&layout);
         Ok(created)
+    }
+
+    /// Which of these shards no node has, once all others are known to be of this deployment: what is created by a wrong
+    /// layout, or twice, cannot be mended.
+    async fn missing(&self, shards: Vec<ShardId>, layout: &Layout) -> Result<Vec<ShardId>, Error> {
+        let found = self.client.calls.certain_layouts(&shards).await?;
+        let mut missing = Vec::new();
+        for (shard, found) in shards.into_iter().zip(found) {
+            let Some(ShardLayout { layout: found, .. }) = found else {
+                missing.push(shard);
+                continue;
+            };
+            // One of the two may be from before a growth that is under way.
+            if found != *layout && !found.continues(layout) && !layout.continues(&found) {
+                let found = format!("{} as number {shard} of {found}", found.number());
+                return Err(differs(shard, &found, layout));
+            }
+        }
+        Ok(missing)
     }
 
     /// The layout of a deployment that does not exist yet: of as many shards as its nodes have, if there are several.
@@ -121,4 +136,12 @@ impl Admin {
             None => Ok(layout),
         }
     }
+}
+
+/// The error of a shard that was created otherwise than this process is configured.
+fn differs(shard: ShardId, found: &str, layout: &Layout) -> Error {
+    Error::Deployment(format!(
+        "shard {shard} was created with layout {found}; this process is configured for layout {} and {layout} shards",
+        layout.number()
+    ))
 }

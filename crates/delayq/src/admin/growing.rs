@@ -78,8 +78,12 @@ impl Admin {
     ) -> Result<GrowthReport, Error> {
         let (known, layouts) = self.look_at_layouts().await?;
         let next = ShardId::new(known.shards().get());
-        let begun =
-            self.client.calls.shard_layouts(&[next]).await.pop().expect("one answer for one shard")?;
+        let calls = &self.client.calls;
+        let begun = match calls.nodes().has_node(next) {
+            true => calls.shard_layouts(&[next]).await.pop().expect("one answer for one shard")?,
+            // The map ends where the deployment does.
+            false => None,
+        };
         let behind = layouts.iter().any(|found| found.layout != known);
         let begun = begun.as_ref().map(|found| &found.layout);
         let target = target(&Found { known: &known, begun, behind }, to).map_err(Error::Growth)?;
@@ -90,12 +94,7 @@ impl Admin {
         let added: Vec<ShardId> = target.shards().shards().skip(before.get().into()).collect();
         if self.client.nodes().is_some() {
             // Before any is added: one of them may have no node, or be at another one.
-            self.client
-                .calls
-                .shard_layouts(&added)
-                .await
-                .into_iter()
-                .try_for_each(|found| found.map(drop))?;
+            calls.certain_layouts(&added).await?;
         }
         let of = target.shards().get() - before.get();
         // Alone: who makes it may go on. Another growth that begins at the same moment finds it made.

@@ -62,7 +62,7 @@ impl Producer {
             while let Some(at) = cursor {
                 let call = group_steps::cancel(shard, group, &at, MAX_IDS_A_CALL as u16);
                 let step = self.client.calls.ask(call, group_steps::read_cancel).await;
-                let step = step.map_err(|error| within(tally, error))?;
+                let step = step.map_err(|error| self.failed_at(shard, tally, error))?;
                 tally.changed += step.cancelled;
                 tally.passed += step.leased + step.failed;
                 cursor = step.next;
@@ -123,7 +123,7 @@ impl Producer {
             loop {
                 let call = group_steps::shift(shard, group, (token, by), MAX_IDS_A_CALL as u16);
                 let step = self.client.calls.ask(call, group_steps::read_shift).await;
-                let step = step.map_err(|error| within(tally, error))?;
+                let step = step.map_err(|error| self.failed_at(shard, tally, error))?;
                 let (moved, passed, done) = match step {
                     ShiftStep::More { moved, passed } => (moved, passed, false),
                     ShiftStep::Done { moved, passed } => (moved, passed, true),
@@ -138,6 +138,13 @@ impl Producer {
             through.push(shard);
         }
         Ok(tally)
+    }
+
+    /// The error of a group's step at a shard, whose node may be silent: an outage leaves unknown what was changed, if steps
+    /// before it have changed something.
+    fn failed_at(&self, shard: ShardId, tally: GroupTally, error: Error) -> Error {
+        self.circuit.note(shard, &error);
+        if tally.changed > 0 && error.is_outage() { error.into_unknown() } else { error }
     }
 
     /// Asks for each target in the shards where it may be, its present one first, until it is known in one: one answer
@@ -176,14 +183,12 @@ impl Producer {
             let request = |batch: &Batch<ShardId>| request(batch.key, &batch.items);
             let read = |batch: &Batch<ShardId>, reply| read(reply, batch.items.len());
             for (i, answer) in scatter(&self.client.calls, &batches, request, read).await {
+                if let (Err(error), Some(&shard)) = (&answer, asked[i].last()) {
+                    self.circuit.note(shard, error);
+                }
                 answers[i] = Some(answer);
             }
         }
         answers.into_iter().map(|answer| answer.expect("every target is asked for somewhere")).collect()
     }
-}
-
-/// The error of a step: an outage leaves unknown what was changed, if steps before it have changed something.
-fn within(tally: GroupTally, error: Error) -> Error {
-    if tally.changed > 0 && error.is_outage() { error.into_unknown() } else { error }
 }

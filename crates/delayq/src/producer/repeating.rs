@@ -32,7 +32,7 @@ impl Producer {
         let write = |open: Vec<usize>| self.put_twice(open.into_iter().map(|i| puts[i].clone()).collect());
         let spooled = |i: usize| (puts[i].place.home(), PutOutcome::Spooled);
         let answers = self.in_order(puts.len(), record, write, spooled).await;
-        let answer = |(put, answer): (&Placed, PutAnswer)| match answer {
+        let answer = |(put, answer): (&Placed, Result<_, Error>)| match answer {
             Ok((shard, outcome)) => Ok(Put { reference: reference(shard, &put.message), outcome }),
             Err(error) => Err(PutError { reference: Some(reference(put.place.home(), &put.message)), error }),
         };
@@ -40,8 +40,8 @@ impl Producer {
     }
 
     /// Puts messages, and those that an outage kept from being answered a second time: a repeat with the same id is
-    /// recognised. What was not confirmed has been waited for.
-    async fn put_twice(&self, mut puts: Vec<Placed>) -> Vec<PutAnswer> {
+    /// recognised. What was not confirmed has been waited for. Notes whose nodes are silent.
+    async fn put_twice(&self, mut puts: Vec<Placed>) -> Vec<Result<(ShardId, PutOutcome), Error>> {
         let began = clock::instant();
         let mut answers = self.put_once(&mut puts).await;
         let unanswered: Vec<usize> = (0..puts.len()).filter(|&i| is_unanswered(&answers[i])).collect();
@@ -52,11 +52,18 @@ impl Producer {
             };
             let mut again: Vec<Placed> = unanswered.iter().map(repeat).collect();
             let repeated = self.put_once(&mut again).await;
-            for (&i, second) in unanswered.iter().zip(repeated) {
-                answers[i] = second.map_err(|error| after(&answers[i], error));
+            for (&i, (at, second)) in unanswered.iter().zip(repeated) {
+                answers[i] = (at, second.map_err(|error| after(&answers[i], error)));
             }
         }
-        answers
+        let note = |(at, answer): PutAnswer| match answer {
+            Ok(outcome) => Ok((at, outcome)),
+            Err(error) => {
+                self.circuit.note(at, &error);
+                Err(error)
+            }
+        };
+        answers.into_iter().map(note).collect()
     }
 
     /// Puts messages, each where it does not hold up those that wait for less. What its topic asks is known once it was refused.
@@ -64,15 +71,16 @@ impl Producer {
     async fn put_once(&self, puts: &mut [Placed]) -> Vec<PutAnswer> {
         let undated = self.date_repeats(puts).await;
         let dated: Vec<usize> = (0..puts.len()).filter(|i| !undated.contains_key(i)).collect();
-        let mut answers: Vec<PutAnswer> = vec![Err(Error::Closed); puts.len()];
-        undated.into_iter().for_each(|(i, error)| answers[i] = Err(error));
+        let closed = |put: &Placed| (put.place.home(), Err(Error::Closed));
+        let mut answers: Vec<PutAnswer> = puts.iter().map(closed).collect();
+        undated.into_iter().for_each(|(i, error)| answers[i].1 = Err(error));
         if dated.is_empty() {
             return answers;
         }
         let mut left = dated;
         for _ in 0..MOST_LANES {
             self.hand_over(puts, &left, &mut answers).await;
-            left.retain(|&i| matches!(answers[i], Err(Error::Durability(_))));
+            left.retain(|&i| matches!(answers[i].1, Err(Error::Durability(_))));
             if left.is_empty() {
                 break;
             }
@@ -102,7 +110,7 @@ impl Producer {
             }
         }
         for (i, answered) in handed {
-            answers[i] = answered.await.unwrap_or_else(|_| Err(ended()));
+            answers[i] = answered.await.unwrap_or_else(|_| (puts[i].place.at(), Err(ended())));
         }
     }
 
@@ -142,12 +150,12 @@ impl Producer {
     }
 }
 
-fn is_unanswered(answer: &PutAnswer) -> bool {
+fn is_unanswered((_, answer): &PutAnswer) -> bool {
     let error = answer.as_ref().err();
     error.is_some_and(|error| error.is_outage() && !matches!(error, Error::Unconfirmed { .. }))
 }
 
-fn is_unknown(answer: &PutAnswer) -> bool {
+fn is_unknown((_, answer): &PutAnswer) -> bool {
     answer.as_ref().is_err_and(|error| error.fate() == Fate::Unknown)
 }
 

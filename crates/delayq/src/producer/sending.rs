@@ -46,8 +46,9 @@ impl Sender {
         let (mut puts, mut callers) =
             (Vec::with_capacity(gathered.len()), Vec::with_capacity(gathered.len()));
         for Waiting { put, answer, _room } in gathered {
-            match self.circuit.outage(put.place.at()) {
-                Some(outage) => drop(answer.send(Err(outage))),
+            let at = put.place.at();
+            match self.circuit.outage(at) {
+                Some(outage) => drop(answer.send((at, Err(outage)))),
                 None => {
                     puts.push(put);
                     callers.push((answer, _room));

@@ -56,7 +56,7 @@ impl Producer {
         self.client.calls.shared_layout().shards_of(&record.target)
     }
 
-    /// Notes whose nodes are silent, and hands what an outage kept from Redis to the spool, if there is one.
+    /// Hands what an outage kept from Redis to the spool, if there is one.
     async fn spool_outages<T>(
         &self,
         answers: &mut [Result<T, Error>],
@@ -76,9 +76,6 @@ impl Producer {
         }
         let record = |(i, _, outage): &(usize, _, Error)| SpoolRecord { fate: outage.fate(), ..record(*i) };
         let records: Vec<SpoolRecord> = outages.iter().map(record).collect();
-        for (record, (.., outage)) in records.iter().zip(&outages) {
-            self.shards_of(record).first().into_iter().for_each(|&shard| self.circuit.note(shard, outage));
-        }
         let Some(spool) = &self.spool else { return };
         let taken = spool.append(records).await;
         if let Some(refusal) = taken.iter().find_map(|taken| taken.as_ref().err()) {
@@ -103,8 +100,9 @@ impl Producer {
         let spooled = GroupTally { spooled: true, ..GroupTally::default() };
         let record =
             GroupRecord { group: group.clone(), tried_at: clock::now(), fate: Fate::NotApplied, change };
-        let home = self.client.calls.known().layout.placement(group.as_str()).home;
-        let answer = match (self.circuit.outage(home), self.spool_that_may_hold()) {
+        let places = self.client.calls.known().layout.placement(group.as_str());
+        let outage = places.newest_first().find_map(|place| self.circuit.outage(place));
+        let answer = match (outage, self.spool_that_may_hold()) {
             (Some(outage), _) => Err(outage),
             (None, None) => write.await,
             (None, Some(spool)) => match spool.append_group(record.clone(), true).await {
@@ -114,7 +112,6 @@ impl Producer {
             },
         };
         let Some(outage) = answer.as_ref().err().filter(|error| error.is_outage()) else { return answer };
-        self.circuit.note(home, outage);
         let Some(spool) = &self.spool else { return answer };
         let record = GroupRecord { fate: outage.fate(), ..record };
         spool.append_group(record, false).await.map(|_| spooled).map_err(|refusal| {
