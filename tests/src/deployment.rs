@@ -5,6 +5,7 @@ use delayq::{
     Admin, Client, LinkSettings, Message, Producer, ProducerOptions, Settings, ShardCount, UnixMillis,
 };
 use std::borrow::Borrow;
+use std::time::Duration;
 
 /// A created deployment, with a producer and an admin over one connection.
 #[derive(Debug)]
@@ -71,6 +72,16 @@ pub async fn created(settings: Settings) -> (Client, Admin, Producer) {
     admin.init().await.expect("the deployment is created");
     let producer = Producer::start(client.clone(), ProducerOptions::default());
     (client, admin, producer)
+}
+
+/// How long a [`confirming`] client waits for a confirmation: longer than a busy machine keeps a replica from it; and what a
+/// test of a frozen one waits each time.
+pub const CONFIRM: Duration = Duration::from_secs(3);
+
+/// A link for writes that replicas confirm.
+#[must_use]
+pub fn confirming(url: &str) -> LinkSettings {
+    LinkSettings::new(url).deadline(10 * CONFIRM).confirm_timeout(CONFIRM)
 }
 
 /// The settings of a deployment with so many shards.

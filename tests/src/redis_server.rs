@@ -225,8 +225,14 @@ impl RedisServer {
 
     /// How many scripts it has run.
     pub async fn scripts_run(&self) -> u64 {
+        self.calls_of("evalsha").await
+    }
+
+    /// How often it has carried out a command, by its name in lower case.
+    pub async fn calls_of(&self, command: &str) -> u64 {
         let info: String = self.command(&["INFO", "commandstats"]).await;
-        let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        let counted = format!("cmdstat_{command}:calls=");
+        let line = info.lines().find_map(|line| line.strip_prefix(&counted));
         line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
     }
 

@@ -1,32 +1,34 @@
 //! Carrying out spooled changes of whole groups.
 
-use crate::outcome::{Settle, of_error};
+use crate::outcome::Settle;
 use delayq::spool::{GroupChange, GroupRecord};
-use delayq::{Fate, Producer, UnixMillis};
+use delayq::{Error, Fate, Producer, UnixMillis};
 use std::time::Duration;
 
 /// How long a shard remembers under its token how far a shift is.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// Carries out a change; `tried` is when it was first tried since it was spooled.
-pub(crate) async fn change(producer: &Producer, record: &GroupRecord, tried: Option<UnixMillis>) -> Settle {
-    let settled = match &record.change {
-        GroupChange::Cancel => producer.cancel_group(&record.group).await,
+///
+/// # Errors
+/// It could not be.
+pub(crate) async fn change(
+    producer: &Producer,
+    record: &GroupRecord,
+    tried: Option<UnixMillis>,
+) -> Result<Settle, Error> {
+    let tally = match &record.change {
+        GroupChange::Cancel => producer.cancel_group(&record.group).await?,
         GroupChange::Shift { .. } if is_forgotten(record, tried, delayq_service::host_now()) => {
-            return Settle::Reject(
+            return Ok(Settle::Reject(
                 "stale: some of the group may have been shifted more than an hour ago, and would be again"
                     .to_owned(),
-            );
+            ));
         }
-        GroupChange::Shift { by, token } => producer.reschedule_group(&record.group, *by, token).await,
+        GroupChange::Shift { by, token } => producer.reschedule_group(&record.group, *by, token).await?,
     };
-    match settled {
-        Ok(tally) if tally.busy => {
-            Settle::Rest(Fate::Unknown, format!("another shift of group {} is under way", record.group))
-        }
-        Ok(_) => Settle::Done,
-        Err(error) => of_error(&error),
-    }
+    let busy = || format!("another shift of group {} is under way", record.group);
+    Ok(if tally.busy { Settle::Rest(Fate::Unknown, busy()) } else { Settle::Done })
 }
 
 /// Whether a try that may have shifted some of the group is so long past that its token is forgotten.

@@ -83,10 +83,10 @@ impl Part {
             (AnyRecord::Group(record), _) => parts.push(Self::Group(seq, record, tried)),
             (AnyRecord::Message(record), Some(Self::Messages(numbers, writes))) => {
                 numbers.push(seq);
-                writes.push(Write { record, tried });
+                writes.push(Write::new(record, tried));
             }
             (AnyRecord::Message(record), _) => {
-                parts.push(Self::Messages(vec![seq], vec![Write { record, tried }]));
+                parts.push(Self::Messages(vec![seq], vec![Write::new(record, tried)]));
             }
         }
     }
@@ -284,7 +284,7 @@ impl Resubmitter {
                 Ok(AnyRecord::Message(record)) if self.resting.holds(&record) => {}
                 Ok(AnyRecord::Group(record)) if self.resting.holds_group(&record.group) => {}
                 Ok(record) => {
-                    if tried.is_none() && matches!(record.verb(), "put" | "shift_group") {
+                    if tried.is_none() && matches!(record.verb(), "put" | "reschedule" | "shift_group") {
                         fresh.push(seq);
                     }
                     Part::add(&mut parts, seq, record, tried);

@@ -1,11 +1,13 @@
-//! Topics whose writes replicas or a disk do not confirm, and the shards where they do not.
+//! Topics whose writes replicas or a disk do not confirm, and the shards where they do not; and the same of changes of groups,
+//! which wait for the most that any topic of their shard asks.
 //!
 //! Such a write may have been carried out, and its repeat may do so again: a message that was delivered and forgotten
-//! meanwhile is delivered once more. Each also waits for as long as a confirmation may take. So after the first one its
-//! topic's writes rest without a call, and before any is repeated, a write that changes nothing asks for a confirmation: a
-//! cancel of an id that nobody has, in every shard.
+//! meanwhile is delivered once more, a group that was cancelled once more loses what it got meanwhile. Each also waits for as
+//! long as a confirmation may take. So after the first one none is repeated until a write that changes nothing was confirmed:
+//! a cancel of an id, or of a group, that nobody has, in every shard. First tries of messages' writes, and cancels, are sent
+//! all the same, at the end of their batch and together; changes of groups are not.
 
-use delayq::protocol::{Placement, ShardId};
+use delayq::protocol::{Holder, Placement, ShardId};
 use delayq::{Error, MessageId, Producer, Target, Topic};
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
@@ -16,9 +18,9 @@ use tokio::time::Instant;
 /// How long a topic rests until it is asked about again.
 const FOR: Duration = Duration::from_secs(5);
 
-/// The topics whose writes are not confirmed.
+/// The topics whose writes are not confirmed; `None`: changes of groups are not.
 #[derive(Debug, Default)]
-pub(crate) struct Unconfirmed(HashMap<Topic, Noted>);
+pub(crate) struct Unconfirmed(HashMap<Option<Topic>, Noted>);
 
 #[derive(Debug)]
 struct Noted {
@@ -31,52 +33,73 @@ struct Noted {
 // === impl Unconfirmed ===
 
 impl Unconfirmed {
-    /// Why nothing of this topic is sent to one of these places now.
-    pub(crate) fn why(&self, topic: &Topic, places: impl FnOnce() -> Placement) -> Option<String> {
-        let shards = &self.0.get(topic)?.shards;
+    /// Why no write of this topic, or no change of a group, is sent to one of these places now.
+    pub(crate) fn why(&self, topic: Option<&Topic>, places: impl FnOnce() -> Placement) -> Option<String> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let shards = &self.0.get(&topic.cloned())?.shards;
         places().newest_first().find_map(|shard| shards.get(&shard).cloned())
     }
 
-    /// Lets a topic rest after an error that says so: in all shards, until the next [`Self::ask_again`] finds out which.
-    pub(crate) fn learn(&mut self, producer: &Producer, topic: &Topic, error: &Error) {
-        let now = Instant::now();
-        let is_news = self.0.get(topic).is_none_or(|noted| noted.until > now);
-        if is_news && matches!(error, Error::Unconfirmed { .. }) {
+    /// Lets a topic, or changes of groups, rest after an error that says so: in all shards, until the next
+    /// [`Self::ask_again`] finds out which.
+    pub(crate) fn learn(&mut self, producer: &Producer, topic: Option<&Topic>, error: &Error) {
+        if !matches!(error, Error::Unconfirmed { .. }) {
+            return;
+        }
+        let (now, topic) = (Instant::now(), topic.cloned());
+        if self.0.get(&topic).is_none_or(|noted| noted.until > now) {
             let why = error.to_string();
             let shards = producer.client().shards().shards().map(|shard| (shard, why.clone())).collect();
-            self.0.insert(topic.clone(), Noted { shards, until: now });
+            self.0.insert(topic, Noted { shards, until: now });
         }
     }
 
     /// Asks for confirmations of those of these topics that have rested for long enough, all at once. Where the answer is
     /// another one, such as of an outage, their own writes find out.
-    pub(crate) async fn ask_again(&mut self, producer: &Producer, topics: impl Iterator<Item = &Topic>) {
+    pub(crate) async fn ask_again(
+        &mut self,
+        producer: &Producer,
+        topics: impl Iterator<Item = Option<&Topic>>,
+    ) {
         if self.0.is_empty() {
             return;
         }
         let now = Instant::now();
-        let due: HashSet<&Topic> =
-            topics.filter(|topic| self.0.get(topic).is_some_and(|noted| noted.until <= now)).collect();
+        let mut due: HashSet<Option<Topic>> = topics.map(Option::<&Topic>::cloned).collect();
+        due.retain(|topic| self.0.get(topic).is_some_and(|noted| noted.until <= now));
         // In boxes: the calls to Redis nest too deep for the compiler to see whether all of it may be sent.
-        let asked = join_all(due.into_iter().map(async |topic| (topic, ask(producer, topic).boxed().await)));
+        let asked = join_all(due.into_iter().map(async |topic| {
+            let shards = ask(producer, topic.as_ref()).boxed().await;
+            (topic, shards)
+        }));
         for (topic, shards) in asked.await {
             match shards.is_empty() {
-                true => self.0.remove(topic),
-                false => self.0.insert(topic.clone(), Noted { shards, until: Instant::now() + FOR }),
+                true => self.0.remove(&topic),
+                false => self.0.insert(topic, Noted { shards, until: Instant::now() + FOR }),
             };
         }
     }
 }
 
-/// The shards in which a write of this topic that changes nothing is not confirmed, and why.
-async fn ask(producer: &Producer, topic: &Topic) -> HashMap<ShardId, String> {
-    let now = delayq_service::host_now().get();
+/// The shards in which a write of this topic, or a change of a group, that changes nothing is not confirmed, and why.
+async fn ask(producer: &Producer, topic: Option<&Topic>) -> HashMap<ShardId, String> {
     let shards: Vec<ShardId> = producer.client().shards().shards().collect();
-    let fresh: Vec<Target> = shards.iter().map(|&shard| MessageId::generate(shard, now).into()).collect();
-    let answers = producer.cancel_many(topic, &fresh).await;
+    let answers = match topic {
+        None => Holder::new(producer.client().clone()).confirms_groups(&shards).await,
+        Some(topic) => cancel_nothing(producer, topic, &shards).await,
+    };
     let unconfirmed = |(shard, answer)| match answer {
         Err(error @ Error::Unconfirmed { .. }) => Some((shard, error.to_string())),
         _ => None,
     };
     shards.into_iter().zip(answers).filter_map(unconfirmed).collect()
+}
+
+async fn cancel_nothing(producer: &Producer, topic: &Topic, shards: &[ShardId]) -> Vec<Result<(), Error>> {
+    let now = delayq_service::host_now().get();
+    let fresh: Vec<Target> = shards.iter().map(|&shard| MessageId::generate(shard, now).into()).collect();
+    let answers = producer.cancel_many(topic, &fresh).await.into_iter();
+    answers.map(|answer| answer.map(drop)).collect()
 }

@@ -8,7 +8,9 @@ use crate::unconfirmed::Unconfirmed;
 use delayq::protocol::Placement;
 use delayq::spool::{GroupRecord, Resubmit, SpoolRecord};
 use delayq::{Client, Error, Fate, Producer, ProducerOptions, UnixMillis};
-use std::collections::HashSet;
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 /// A write that was recorded somewhere.
@@ -17,6 +19,8 @@ pub(crate) struct Write {
     pub(crate) record: SpoolRecord,
     /// When it was first tried since it was recorded, if that try may have been applied.
     pub(crate) tried: Option<UnixMillis>,
+    /// No try may have been applied, as far as is known.
+    pub(crate) is_first: bool,
 }
 
 /// Carries out writes in a deployment.
@@ -25,6 +29,20 @@ pub(crate) struct Carrier {
     producer: Producer,
     away: Away,
     unconfirmed: Unconfirmed,
+}
+
+// === impl Write ===
+
+impl Write {
+    pub(crate) fn new(record: SpoolRecord, tried: Option<UnixMillis>) -> Self {
+        let is_first = tried.is_none() && record.fate == Fate::NotApplied;
+        Self { record, tried, is_first }
+    }
+
+    /// Whether to send it although it will most likely not be confirmed: it is no repeat that may be applied twice.
+    fn goes_unconfirmed(&self) -> bool {
+        self.is_first || self.record.verb() == "cancel"
+    }
 }
 
 // === impl Carrier ===
@@ -42,8 +60,9 @@ impl Carrier {
     /// Carries out a batch, as far as Redis can be used. One answer for each write, in their order.
     pub(crate) async fn carry_out(&mut self, resting: &mut Resting, batch: &[Write]) -> Vec<Settle> {
         let mut settled = vec![Settle::Untried; batch.len()];
-        let topics = batch.iter().map(|write| &write.record.topic);
+        let topics = batch.iter().map(|write| Some(&write.record.topic));
         self.unconfirmed.ask_again(&self.producer, topics).await;
+        let mut last = Vec::new();
         for run in runs(batch) {
             let mut tried = Vec::with_capacity(run.len());
             for at in run {
@@ -51,7 +70,15 @@ impl Carrier {
                 if resting.holds(record) {
                     continue;
                 }
-                match self.why(record) {
+                let places = || self.places(record);
+                let why = self.away.why(places).or_else(|| {
+                    let why = self.unconfirmed.why(Some(&record.topic), places)?;
+                    if batch[at].goes_unconfirmed() {
+                        last.push(at);
+                    }
+                    Some(why)
+                });
+                match why {
                     None => tried.push(at),
                     Some(why) => {
                         resting.add(record, why.clone());
@@ -63,7 +90,7 @@ impl Carrier {
             let answers = call(&self.producer, &writes).await;
             for (write, answer) in writes.iter().zip(&answers) {
                 if let Err(error) = answer {
-                    self.unconfirmed.learn(&self.producer, &write.record.topic, error);
+                    self.unconfirmed.learn(&self.producer, Some(&write.record.topic), error);
                 }
             }
             let settle = |answer: Result<Settle, Error>| answer.unwrap_or_else(|error| of_error(&error));
@@ -80,10 +107,37 @@ impl Carrier {
                 settled[at] = settle;
             }
             if has_ended {
-                break;
+                return settled;
             }
         }
+        self.send_unconfirmed(batch, &last, &mut settled).await;
         settled
+    }
+
+    /// Sends writes that rest for want of a confirmation, each of another message, all at once: they wait together, and no
+    /// other write waits with them.
+    async fn send_unconfirmed(&self, batch: &[Write], which: &[usize], settled: &mut [Settle]) {
+        let mut runs = BTreeMap::<_, Vec<usize>>::new();
+        for &at in which {
+            let record = &batch[at].record;
+            let topic = (record.verb() != "put").then_some(&record.topic);
+            runs.entry((record.verb(), topic)).or_default().push(at);
+        }
+        // In boxes: the calls to Redis nest too deep for the compiler to see whether all of it may be sent.
+        let sent = join_all(runs.into_values().map(async |run| {
+            let writes: Vec<&Write> = run.iter().map(|&at| &batch[at]).collect();
+            let answers = call(&self.producer, &writes).boxed().await;
+            (run, answers)
+        }));
+        for (run, answers) in sent.await {
+            for (at, answer) in run.into_iter().zip(answers) {
+                settled[at] = match answer.unwrap_or_else(|error| of_error(&error)) {
+                    // What can be carried out without a confirmation has been.
+                    Settle::Hold(fate, why) => Settle::Rest(fate, why),
+                    settle => settle,
+                };
+            }
+        }
     }
 
     /// Carries out a change of a group; `tried` is when it was first tried since it was recorded.
@@ -93,11 +147,16 @@ impl Carrier {
         record: &GroupRecord,
         tried: Option<UnixMillis>,
     ) -> Settle {
+        self.unconfirmed.ask_again(&self.producer, std::iter::once(None)).await;
         let places = || self.producer.client().layout().placement(record.group.as_str());
-        let settle = match self.away.why(places) {
+        let settle = match self.away.why(places).or_else(|| self.unconfirmed.why(None, places)) {
             Some(why) => Settle::Rest(Fate::NotApplied, why),
             None => {
-                let settle = groups::change(&self.producer, record, tried).await;
+                let answer = groups::change(&self.producer, record, tried).await;
+                if let Err(error) = &answer {
+                    self.unconfirmed.learn(&self.producer, None, error);
+                }
+                let settle = answer.unwrap_or_else(|error| of_error(&error));
                 self.away.learn(self.producer.client(), std::slice::from_ref(&settle)).await;
                 self.away.judge(settle, places)
             }
@@ -111,12 +170,6 @@ impl Carrier {
     /// Whether any shard can be used: where nothing at all is carried out, it may be the whole Redis.
     pub(crate) async fn probe(&mut self) -> Result<(), Error> {
         self.away.probe(self.producer.client()).await
-    }
-
-    /// Why a write rests without a call.
-    fn why(&self, record: &SpoolRecord) -> Option<String> {
-        let places = || self.places(record);
-        self.away.why(places).or_else(|| self.unconfirmed.why(&record.topic, places))
     }
 
     fn places(&self, record: &SpoolRecord) -> Placement {
@@ -196,7 +249,7 @@ mod tests {
             "c" => SpoolRecord::cancel(&topic, &target, at),
             _ => SpoolRecord::put(&Message::new(topic, "x").with_id(target.id), Fate::NotApplied, at),
         };
-        Write { record, tried: None }
+        Write::new(record, None)
     }
 
     #[test]

@@ -1,18 +1,22 @@
 //! What a holder asks of shards: which topics have ready messages, to reserve some, to extend and settle their leases.
 
 use crate::client::Client;
+use crate::clock;
 use crate::error::Error;
 use crate::listen::Listener;
 use crate::places::Places;
 use crate::scatter::{Batch, batches, in_order, scatter};
 use delayq_core::call::Call;
+use delayq_core::id::{Group, MessageId};
 use delayq_core::keys::Channel;
 use delayq_core::script::Verb;
 use delayq_core::shard::ShardId;
+use delayq_core::time::UnixMillis;
+use delayq_core::verbs::cursor::Cursor;
 use delayq_core::verbs::overview::{self, TopicsPage};
 use delayq_core::verbs::reserve::{self, Receipt, Reservation, ReserveReport, ReserveRequest};
 use delayq_core::verbs::settle::{self, Release, Settled};
-use delayq_core::verbs::{probe, put};
+use delayq_core::verbs::{group as group_steps, probe, put};
 use std::time::Duration;
 
 /// The deployment as a holder of leases sees it: a forwarder or a consumer. Cheap to clone.
@@ -72,6 +76,20 @@ impl Holder {
                 answer => answer.map(drop),
             })
             .collect()
+    }
+
+    /// Whether each of these shards confirms changes of groups now, as its topics ask, by a cancel of a group that nobody has;
+    /// in one round trip and one wait.
+    pub async fn confirms_groups(&self, shards: &[ShardId]) -> Vec<Result<(), Error>> {
+        let nobodys = |shard| {
+            let name = MessageId::generate(shard, clock::now().get()).to_string();
+            Group::new(name).expect("an id may be a group's name")
+        };
+        let begin = Cursor::from(UnixMillis::new(0));
+        let cancel = |&shard: &ShardId| group_steps::cancel(shard, &nobodys(shard), &begin, 1);
+        let calls = shards.iter().map(cancel).collect();
+        let answers = self.client.calls.ask_all(calls, group_steps::read_cancel).await.into_iter();
+        answers.map(|answer| answer.map(drop)).collect()
     }
 
     /// Reserves ready messages, from all these shards in one round trip.

@@ -8,18 +8,14 @@ use delayq::{
     ProducerOptions, PutOutcome, Reschedule, RescheduleOutcome, Shift, Target, Topic, UnixMillis,
 };
 use delayq_tests::deadline::{LONG, wait_until, within};
-use delayq_tests::deployment::{created, settings};
+use delayq_tests::deployment::{confirming, created, settings};
 use delayq_tests::environment::valkey_server;
 use delayq_tests::redis_cluster::RedisCluster;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use delayq_tests::remark::skipped;
-use std::time::Duration;
 
 /// Far enough away that no message becomes due.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
-
-/// Longer than a busy machine keeps a replica from confirming; and what a test of a frozen one waits each time.
-const CONFIRM: Duration = Duration::from_secs(3);
 
 /// A master and a replica.
 struct Pair {
@@ -50,7 +46,7 @@ impl Stand {
     /// With topics `orders`, whose writes a replica confirms, and `mail`, whose writes nobody does.
     async fn start(options: RedisOptions, change: impl FnOnce(LinkSettings) -> LinkSettings) -> Self {
         let pair = Pair::start(options).await;
-        let (_, admin, producer) = created(settings(change(link(&pair.master.url())), 2)).await;
+        let (_, admin, producer) = created(settings(change(confirming(&pair.master.url())), 2)).await;
         ask(&admin, "orders", Durability::Replicas(1)).await;
         Self { pair, admin, producer }
     }
@@ -66,10 +62,6 @@ fn message(name: &str, id: &str) -> Message {
 
 fn target(id: &str) -> Target {
     Target::from(MessageId::own(id).unwrap())
-}
-
-fn link(url: &str) -> LinkSettings {
-    LinkSettings::new(url).deadline(10 * CONFIRM).confirm_timeout(CONFIRM)
 }
 
 async fn ask(admin: &Admin, name: &str, durability: Durability) {
@@ -110,7 +102,7 @@ async fn what_no_replica_confirms_is_unknown_and_says_how_many_did() {
         pair.replica.freeze();
         unconfirmed(put(&producer, "orders", "three").await, "0 of 1 replicas confirmed within");
         // On a connection that has written nothing, a replica counts as up to date on some servers.
-        let another = Client::new(settings(link(&pair.master.url()), 2));
+        let another = Client::new(settings(confirming(&pair.master.url()), 2));
         let another = Producer::start(another, ProducerOptions::default());
         unconfirmed(put(&another, "orders", "four").await, "0 of 1 replicas");
         assert_eq!(put(&another, "mail", "five").await.unwrap(), PutOutcome::Stored(FAR));
@@ -221,7 +213,7 @@ async fn a_disk_confirms_once_it_is_synced() {
         (RedisOptions::default(), Some("WAITAOF cannot be used when")),
     ] {
         let redis = RedisServer::start_with(options.program(valkey.clone())).await;
-        let (_, admin, producer) = created(settings(link(&redis.url()), 1)).await;
+        let (_, admin, producer) = created(settings(confirming(&redis.url()), 1)).await;
         ask(&admin, "orders", Durability::Disk).await;
         let answer = put(&producer, "orders", "one").await;
         match why {
@@ -234,7 +226,7 @@ async fn a_disk_confirms_once_it_is_synced() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_a_cluster_only_the_shards_whose_replica_is_frozen_are_not_confirmed() {
     let cluster = RedisCluster::with_replicas().await;
-    let (_, admin, producer) = created(settings(link(&cluster.url()), 12)).await;
+    let (_, admin, producer) = created(settings(confirming(&cluster.url()), 12)).await;
     ask(&admin, "orders", Durability::Replicas(1)).await;
     let ids: Vec<String> = (0..60).map(|n| format!("m{n}")).collect();
     let all = async || {

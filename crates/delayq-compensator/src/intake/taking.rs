@@ -238,7 +238,7 @@ impl<S: Source> Intake<S> {
             let read = read(&record, self.config.topic.as_ref(), now);
             let origin = Origin { record, ticket };
             match read {
-                Ok(record) => due.push(Item { write: Write { record, tried: None }, origin }),
+                Ok(record) => due.push(Item { write: Write::new(record, None), origin }),
                 Err(reason) => dead.push(Letter::new(origin, &reason, &self.metrics.unreadable)),
             }
         }
@@ -280,6 +280,7 @@ impl<S: Source> Intake<S> {
                 Settle::Hold(fate, _) | Settle::Rest(fate, _) => {
                     if fate == Fate::Unknown {
                         write.tried.get_or_insert(now);
+                        write.is_first = false;
                     }
                     if let Settle::Hold(_, why) = settle {
                         held.get_or_insert(why);
@@ -380,7 +381,7 @@ mod tests {
         let target = Target::from(MessageId::own("a").unwrap());
         let record = SpoolRecord::cancel(&Topic::new("t").unwrap(), &target, UnixMillis::new(1));
         let origin = Origin { record: Record::default(), ticket: () };
-        Item { write: Write { record, tried: None }, origin }
+        Item { write: Write::new(record, None), origin }
     }
 
     #[test]

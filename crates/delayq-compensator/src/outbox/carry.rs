@@ -10,12 +10,17 @@ const BEHIND: &str = "an older row of its message rests";
 /// A reason has at most so many characters, for it has to fit into a column.
 const REASON: usize = 1000;
 
-/// What became of each row, and why Redis could not be used, if so.
-pub(super) async fn carry_out(carrier: &mut Carrier, rows: Vec<Row>) -> (Vec<Verdict>, Option<String>) {
+/// What became of each row, and why Redis could not be used, if so; `resting`: they rested before, and may have been carried
+/// out.
+pub(super) async fn carry_out(
+    carrier: &mut Carrier,
+    rows: Vec<Row>,
+    resting: bool,
+) -> (Vec<Verdict>, Option<String>) {
     let mut verdicts = vec![Verdict::Untried; rows.len()];
     let (mut places, mut asked) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
     for (place, row) in rows.into_iter().enumerate() {
-        match read(row) {
+        match read(row, resting) {
             Ok(write) => {
                 places.push(place);
                 asked.push(write);
@@ -51,13 +56,13 @@ pub(super) async fn carry_out(carrier: &mut Carrier, rows: Vec<Row>) -> (Vec<Ver
 }
 
 /// The write of a row, unless it is to rest or cannot be one.
-fn read(row: Row) -> Result<Write, Verdict> {
+fn read(row: Row, resting: bool) -> Result<Write, Verdict> {
     if row.is_behind {
         return Err(Verdict::Rests(BEHIND.to_owned()));
     }
     let rejected = |reason| Verdict::Rejected(short(reason));
     let record = row.record(delayq_service::host_now()).map_err(rejected)?;
-    Ok(Write { record, tried: None })
+    Ok(Write { record, tried: None, is_first: !resting })
 }
 
 fn short(mut reason: String) -> String {

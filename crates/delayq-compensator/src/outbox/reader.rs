@@ -182,7 +182,7 @@ impl OutboxReader {
     async fn carry_out(&mut self, rows: Vec<Row>, resting: bool) -> Result<(Step, bool), StoreError> {
         let limit = *self.config.deadline;
         // In a box: the calls to Redis nest too deep for the compiler to see whether all of it may be sent.
-        let carrying = carry_out(&mut self.carrier, rows).boxed();
+        let carrying = carry_out(&mut self.carrier, rows, resting).boxed();
         let Ok((mut verdicts, held)) = tokio::time::timeout(limit, carrying).await else {
             self.store.leave().await;
             return Ok((Step::Held(format!("a batch was not carried out within {limit:?}")), false));

@@ -1,22 +1,45 @@
 //! Writes that no replica confirms: they stay in the spool until one does, and hold up no others.
 
-use super::{Host, drain, message, resubmitted, topic};
+use super::{FAR, Host, drain, message, resubmitted, target, topic};
 use delayq::admin::{Durability, Policy};
 use delayq::protocol::{Holder, ReserveRequest, ShardId};
-use delayq::spool::SpoolRecord;
-use delayq::{Admin, Fate, Message, MessageId, PutOutcome, Topic, UnixMillis};
+use delayq::spool::{GroupChange, GroupRecord, SpoolRecord};
+use delayq::{Due, Fate, Group, Message, MessageId, PutOutcome, Reschedule, Shift, Topic, UnixMillis};
+use delayq_compensator::Resubmitter;
 use delayq_tests::deadline::{LONG, within};
-use delayq_tests::deployment::Deployment;
+use delayq_tests::deployment::{Deployment, confirming, created, settings};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 
 /// A host, and the replica that its topic waits for.
 async fn replicated() -> (Host, RedisServer) {
     let server = RedisServer::start_with(RedisOptions::default()).await;
     let replica = server.replica().await;
-    let host = Host::on(Deployment::on(server, 4).await);
+    let (client, admin, producer) = created(settings(confirming(&server.url()), 4)).await;
+    let host = Host::on(Deployment { server, client, producer, admin });
     let policy = Policy { durability: Some(Durability::Replicas(1)), ..Policy::default() };
-    Admin::new(host.deployment.client.clone()).change_policy(&topic(), &policy, &[]).await.unwrap();
+    host.deployment.admin.change_policy(&topic(), &policy, &[]).await.unwrap();
     (host, replica)
+}
+
+/// Tries all again until nothing waits.
+async fn confirmed(resubmitter: &mut Resubmitter) {
+    within("the records to be confirmed", LONG, async {
+        while resubmitter.stats().await.unwrap().waiting > 0 {
+            resubmitter.begin_again();
+            drain(resubmitter).await;
+        }
+    })
+    .await;
+}
+
+/// A message that is due, whose id nobody remembers once it is delivered.
+fn due() -> Message {
+    Message::new(topic(), "x").with_id(MessageId::generate(ShardId::new(1), 1)).at(UnixMillis::new(1))
+}
+
+fn change(group: &str, change: GroupChange) -> GroupRecord {
+    let group = Group::new(group).unwrap();
+    GroupRecord { group, tried_at: UnixMillis::new(1), fate: Fate::NotApplied, change }
 }
 
 /// Delivers what is ready; how many messages that are.
@@ -62,10 +85,7 @@ async fn what_no_replica_confirms_stays_in_the_spool_until_one_does_and_holds_up
 #[tokio::test]
 async fn what_is_delivered_but_not_confirmed_is_not_put_again_by_each_retry() {
     let (host, replica) = replicated().await;
-    // Nobody remembers its id once it is delivered.
-    let id = MessageId::generate(ShardId::new(1), 1);
-    let due = Message::new(topic(), "x").with_id(id).at(UnixMillis::new(1));
-    host.spool.append(vec![SpoolRecord::put(&due, Fate::NotApplied, UnixMillis::new(1))]).await.unwrap();
+    host.spool.append(vec![SpoolRecord::put(&due(), Fate::NotApplied, UnixMillis::new(1))]).await.unwrap();
     replica.freeze();
     let mut resubmitter = host.resubmitter();
     let mut deliveries = 0;
@@ -77,13 +97,81 @@ async fn what_is_delivered_but_not_confirmed_is_not_put_again_by_each_retry() {
     assert_eq!(deliveries, 1);
 
     replica.thaw();
-    within("the record to be confirmed", LONG, async {
-        while resubmitter.stats().await.unwrap().waiting > 0 {
-            resubmitter.begin_again();
-            drain(&mut resubmitter).await;
-        }
-    })
-    .await;
+    confirmed(&mut resubmitter).await;
     deliveries += deliver(&host).await;
     assert!(deliveries <= 2, "{deliveries}: its repeat is delivered again");
+}
+
+#[tokio::test]
+async fn first_tries_and_cancels_are_carried_out_although_nothing_is_confirmed() {
+    let (host, replica) = replicated().await;
+    for id in ["cancelled", "moved"] {
+        assert_eq!(host.put(message(id)).await, PutOutcome::Stored(FAR));
+    }
+    replica.freeze();
+    let (at, later) = (UnixMillis::new(1), UnixMillis::new(FAR.get() + 7));
+    let records = vec![
+        SpoolRecord::put(&message("noted"), Fate::NotApplied, at),
+        SpoolRecord::cancel(&topic(), &target("cancelled"), at),
+        SpoolRecord::put(&due(), Fate::NotApplied, at),
+        SpoolRecord::reschedule(&topic(), &target("moved"), Reschedule::To(Due::At(later)), at),
+    ];
+    host.spool.append(records).await.unwrap();
+    let (mut resubmitter, mut deliveries) = (host.resubmitter(), 0);
+    let Deployment { admin, .. } = &host.deployment;
+    for _ in 0..3 {
+        resubmitter.begin_again();
+        assert_eq!(drain(&mut resubmitter).await, resubmitted(0));
+        deliveries += deliver(&host).await;
+        let numbers = admin.count(&topic()).await.unwrap();
+        assert_eq!((numbers.accepted, numbers.cancelled, deliveries), (4, 1, 1));
+        let moved = admin.get(&topic(), &target("moved")).await.unwrap().unwrap();
+        assert_eq!(moved.envelope.unwrap().due, later);
+    }
+    assert_eq!(resubmitter.stats().await.unwrap().waiting, 4, "nothing is confirmed");
+
+    replica.thaw();
+    confirmed(&mut resubmitter).await;
+}
+
+#[tokio::test]
+async fn a_group_that_is_cancelled_but_not_confirmed_keeps_what_it_gets_afterwards() {
+    let (host, replica) = replicated().await;
+    let (mail, Deployment { admin, producer, .. }) = (Topic::new("mail").unwrap(), &host.deployment);
+    let of_group = |id| Message::new(mail.clone(), "x").at(FAR).id(id).unwrap().group("ann").unwrap();
+    producer.put(of_group("before")).await.unwrap();
+    host.spool.append_group(&change("ann", GroupChange::Cancel), false).await.unwrap();
+    replica.freeze();
+    let mut resubmitter = host.resubmitter();
+    assert_eq!(drain(&mut resubmitter).await, resubmitted(0));
+    assert_eq!(producer.put(of_group("after")).await.unwrap().outcome, PutOutcome::Stored(FAR));
+    for _ in 0..3 {
+        resubmitter.begin_again();
+        assert_eq!(drain(&mut resubmitter).await, resubmitted(0));
+    }
+    let numbers = admin.count(&mail).await.unwrap();
+    assert_eq!((numbers.cancelled, numbers.delayed), (1, 1));
+
+    replica.thaw();
+    confirmed(&mut resubmitter).await;
+}
+
+#[tokio::test]
+async fn changes_of_many_groups_that_no_replica_confirms_wait_together() {
+    const GROUPS: u64 = 20;
+    let (host, replica) = replicated().await;
+    for n in 0..GROUPS {
+        let shift = GroupChange::Shift { by: Shift::from_millis(1), token: "t".to_owned() };
+        let of = if n % 2 == 0 { GroupChange::Cancel } else { shift };
+        host.spool.append_group(&change(&format!("g{n}"), of), false).await.unwrap();
+    }
+    replica.freeze();
+    let (mut resubmitter, server) = (host.resubmitter(), &host.deployment.server);
+    let before = server.calls_of("wait").await;
+    assert_eq!(drain(&mut resubmitter).await, resubmitted(0));
+    let waits = server.calls_of("wait").await - before;
+    assert!((1..GROUPS / 2).contains(&waits), "{waits}: one change, and what asks for all others");
+
+    replica.thaw();
+    confirmed(&mut resubmitter).await;
 }
